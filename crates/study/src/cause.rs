@@ -1,0 +1,156 @@
+//! Why memory is not mapped as a policy asks, and what to do about it.
+//!
+//! The list follows the kernel: `thp_vma_allowable_orders` and `alloc_anon_folio` (mm/memory.c,
+//! mm/huge_memory.c), `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c).
+
+use serde::{Deserialize, Serialize};
+
+use crate::size::PageSize;
+
+/// A reason that the kernel, the program or the tracer gave.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "code")]
+pub enum Cause {
+    /// No naturally aligned slot of the target size lies inside the mapping.
+    NoAlignedSlot,
+    /// The mapping carries MADV_NOHUGEPAGE (`nh`): the program's own, or MAP_STACK.
+    AdvisedAgainst,
+    /// The kernel gives the size only to advised memory, and the mapping is not advised (no `hg`).
+    NotAdvised,
+    /// The size is switched off in sysfs.
+    SizeDisabled {
+        /// The file that says so.
+        path: String,
+    },
+    /// PR_SET_THP_DISABLE is in force for the process.
+    DisabledForProcess,
+    /// The slot is eligible but holds base pages: it was touched while the mapping was still too
+    /// small, or before it was advised.
+    TouchedBeforeEligible,
+    /// The slot was read before it was written: the shared zero page stands in it.
+    ZeroPageInSlot,
+    /// The slot has holes: part of it was never touched, or was given back (MADV_DONTNEED, MADV_FREE).
+    SlotPartlyPresent,
+    /// A folio of a larger size is mapped only in part: munmap, mprotect, mremap or a write after fork.
+    FolioPartlyMapped,
+    /// The kernel fell back to a smaller size: no free block was large enough.
+    AllocationFellBack {
+        /// The counter that moved and by how much, for the whole system.
+        counter: String,
+        /// By how much it moved during the trial.
+        times: u64,
+    },
+    /// The control group's limit did not let a large folio be charged.
+    ChargeFellBack,
+    /// The hugetlb pool was empty.
+    PoolExhausted {
+        /// The page size of the pool.
+        size: PageSize,
+    },
+    /// The mapping is smaller than a page of the target size.
+    MappingTooSmall,
+    /// The mapping is a stack; the policy leaves stacks alone, as MAP_STACK does in the kernel.
+    Stack,
+    /// The memory is a private copy of file pages, which have no large folios.
+    PrivateFileCopy,
+    /// The program asked for something that only smaller pages can give (a guard page or another
+    /// protection inside a large page), and the range was given back to smaller pages.
+    Demoted,
+    /// Larger pages than the policy asks for.
+    LargerThanAsked,
+    /// The program runs under a seccomp filter of its own that does not let the advice through.
+    FilteredByProgram,
+    /// A 32-bit program: its calls are not traced.
+    ForeignAbi,
+    /// A setuid or setgid program was executed without its privilege, because a traced program does
+    /// not gain any.
+    PrivilegeNotGained,
+    /// Folio sizes could not be seen.
+    FoliosInvisible,
+    /// The processes left no memory to look at: the census is empty.
+    NothingToSee,
+    /// The memory had been given back before the process ended, and was not seen.
+    FreedBeforeExit,
+    /// Nothing that can be seen explains it.
+    Unexplained,
+}
+
+/// A cause and the memory that it explains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CauseShare {
+    /// The cause.
+    pub cause: Cause,
+    /// Bytes that it explains; absent where the cause concerns the whole process or system.
+    pub bytes: Option<u64>,
+}
+
+impl Cause {
+    /// One short clause, for a table.
+    pub fn describe(&self) -> String {
+        match self {
+            Cause::NoAlignedSlot => "no aligned slot of that size inside the mapping".into(),
+            Cause::AdvisedAgainst => "advised against (MADV_NOHUGEPAGE or MAP_STACK)".into(),
+            Cause::NotAdvised => "not advised, and the kernel gives the size to advised memory only".into(),
+            Cause::SizeDisabled { path } => format!("the size is switched off in {path}"),
+            Cause::DisabledForProcess => "the process disabled THP for itself (PR_SET_THP_DISABLE)".into(),
+            Cause::TouchedBeforeEligible => "touched while the mapping was too small or not yet advised".into(),
+            Cause::ZeroPageInSlot => "read before it was written: the zero page is mapped".into(),
+            Cause::SlotPartlyPresent => "part of the slot was never touched or was given back".into(),
+            Cause::FolioPartlyMapped => "a larger folio is mapped only in part".into(),
+            Cause::AllocationFellBack { counter, times } => {
+                format!("the kernel found no free block of that size ({counter} +{times}, whole system)")
+            }
+            Cause::ChargeFellBack => "the control group's memory limit did not admit a large folio".into(),
+            Cause::PoolExhausted { size } => format!("the hugetlb pool of {size} pages was empty"),
+            Cause::MappingTooSmall => "mappings smaller than one page of that size".into(),
+            Cause::Stack => "stacks, which the policy leaves alone".into(),
+            Cause::PrivateFileCopy => "private copies of file pages".into(),
+            Cause::Demoted => "given back to smaller pages because the program needs their granularity".into(),
+            Cause::LargerThanAsked => "larger pages than asked for".into(),
+            Cause::FilteredByProgram => "the program's own seccomp filter refuses the advice".into(),
+            Cause::ForeignAbi => "a 32-bit program, whose calls are not traced".into(),
+            Cause::PrivilegeNotGained => "a setuid program ran without its privilege because it was traced".into(),
+            Cause::FoliosInvisible => "folio sizes are visible to root only".into(),
+            Cause::NothingToSee => "no memory was present at exit".into(),
+            Cause::FreedBeforeExit => "memory was given back before the process ended".into(),
+            Cause::Unexplained => "I do not know why".into(),
+        }
+    }
+
+    /// What to do about it; `None` where nothing can be done.
+    pub fn remedy(&self) -> Option<String> {
+        let text = match self {
+            Cause::NoAlignedSlot | Cause::MappingTooSmall => {
+                "make the mapping larger, or align it: allocate in multiples of the page size"
+            }
+            Cause::AdvisedAgainst => "remove the program's MADV_NOHUGEPAGE; a stack: raise its size does not help",
+            Cause::NotAdvised => "advise the mapping (MADV_HUGEPAGE) or set the size to `always`",
+            Cause::SizeDisabled { path } => return Some(format!("as root: echo madvise > {path}")),
+            Cause::DisabledForProcess => {
+                "redis: `disable-thp no`; systemd: no MemoryTHP=disable; else remove the prctl"
+            }
+            Cause::TouchedBeforeEligible => "advise before the first touch, or grow the heap in larger steps",
+            Cause::ZeroPageInSlot => {
+                "write before reading, or echo 0 > /sys/kernel/mm/transparent_hugepage/use_zero_page"
+            }
+            Cause::SlotPartlyPresent => "a larger working set, or khugepaged with max_ptes_none and more time",
+            Cause::FolioPartlyMapped => "do not cut mappings inside a large page; do not fork before writing",
+            Cause::AllocationFellBack { .. } => {
+                "free memory or compact it (echo 1 > /proc/sys/vm/compact_memory), or set defrag to `madvise`"
+            }
+            Cause::ChargeFellBack => "raise memory.max of the control group",
+            Cause::PoolExhausted { .. } => "a larger pool: --hugetlb-pool, or vm.nr_hugepages",
+            Cause::FoliosInvisible => "run as root to see them",
+            Cause::FilteredByProgram => "run the program without its sandbox",
+            Cause::PrivilegeNotGained => "run pagelab as root",
+            Cause::FreedBeforeExit | Cause::NothingToSee => "measure a longer part of the program's life",
+            Cause::Stack
+            | Cause::PrivateFileCopy
+            | Cause::Demoted
+            | Cause::LargerThanAsked
+            | Cause::ForeignAbi
+            | Cause::Unexplained => return None,
+        };
+        Some(text.to_string())
+    }
+}

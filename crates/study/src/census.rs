@@ -1,0 +1,135 @@
+//! The census: what really mapped the memory, as bytes by backing, leaf size and folio.
+
+use serde::{Deserialize, Serialize};
+
+use crate::size::PageSize;
+
+/// What stands behind mapped memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Backing {
+    /// Private anonymous memory, copies of private file pages included.
+    Anonymous,
+    /// Pages of a hugetlb pool.
+    Hugetlb,
+    /// Shared anonymous memory, tmpfs and memfd.
+    Shmem,
+    /// The page cache of a file.
+    File,
+    /// A page full of zeros shared by everybody (read before write); no memory of its own.
+    Zero,
+}
+
+/// The folio behind a mapping, as far as it could be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "view", content = "bytes")]
+pub enum Folio {
+    /// Not visible: needs root for pagemap frame numbers and kpageflags.
+    Unknown,
+    /// Mapped whole, naturally aligned and physically contiguous: hardware can use the contiguity.
+    Whole(PageSize),
+    /// Part of a folio of this size that is mapped in part or misaligned.
+    Part(PageSize),
+}
+
+/// One row of a census.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Mapping {
+    /// What stands behind it.
+    pub backing: Backing,
+    /// The size of the page-table entry that maps it.
+    pub leaf: PageSize,
+    /// The folio behind it.
+    pub folio: Folio,
+}
+
+/// Present memory of one or more processes. Memory that is mapped but not present does not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Census {
+    /// Sorted by mapping; every mapping at most once.
+    rows: Vec<(Mapping, u64)>,
+}
+
+impl Mapping {
+    /// The size at which the memory management unit and the kernel can treat this memory as one: the
+    /// leaf, or a larger folio behind it that is mapped whole.
+    pub fn effective(&self) -> PageSize {
+        match self.folio {
+            Folio::Whole(size) => size.max(self.leaf),
+            Folio::Part(_) | Folio::Unknown => self.leaf,
+        }
+    }
+}
+
+impl Census {
+    /// Adds `bytes` of a mapping.
+    pub fn add(&mut self, mapping: Mapping, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        match self.rows.binary_search_by_key(&mapping, |row| row.0) {
+            Ok(at) => self.rows[at].1 += bytes,
+            Err(at) => self.rows.insert(at, (mapping, bytes)),
+        }
+    }
+
+    /// Adds all of another census.
+    pub fn merge(&mut self, other: &Census) {
+        for (mapping, bytes) in &other.rows {
+            self.add(*mapping, *bytes);
+        }
+    }
+
+    /// The rows, sorted by mapping.
+    pub fn rows(&self) -> impl Iterator<Item = (&Mapping, u64)> {
+        self.rows.iter().map(|(mapping, bytes)| (mapping, *bytes))
+    }
+
+    /// Bytes of the rows that satisfy the condition.
+    pub fn bytes_where(&self, condition: impl Fn(&Mapping) -> bool) -> u64 {
+        self.rows().filter(|(mapping, _)| condition(mapping)).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// All bytes that are present.
+    pub fn total_bytes(&self) -> u64 {
+        self.bytes_where(|_| true)
+    }
+
+    /// Bytes by leaf size, smallest first.
+    pub fn bytes_by_leaf(&self) -> Vec<(PageSize, u64)> {
+        let mut by_leaf = std::collections::BTreeMap::new();
+        for (mapping, bytes) in self.rows() {
+            *by_leaf.entry(mapping.leaf).or_insert(0) += bytes;
+        }
+        by_leaf.into_iter().collect()
+    }
+
+    /// Whether the folios behind some of the memory could not be seen.
+    pub fn folios_unknown(&self) -> bool {
+        self.rows().any(|(mapping, _)| mapping.folio == Folio::Unknown)
+    }
+
+    /// Whether nothing at all is present.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_merged_by_mapping() {
+        let small = Mapping { backing: Backing::Anonymous, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K64) };
+        let large = Mapping { backing: Backing::Anonymous, leaf: PageSize::M2, folio: Folio::Whole(PageSize::M2) };
+        let mut one = Census::default();
+        one.add(large, 4 << 20);
+        one.add(small, 65536);
+        let mut two = one.clone();
+        two.merge(&one);
+        assert_eq!(two.total_bytes(), 2 * one.total_bytes());
+        assert_eq!(two.bytes_by_leaf(), vec![(PageSize::K4, 131072), (PageSize::M2, 8 << 20)]);
+        assert_eq!(small.effective(), PageSize::K64);
+    }
+}

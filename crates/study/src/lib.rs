@@ -1,0 +1,30 @@
+//! The nouns of pagelab and the statistics over them.
+//!
+//! Everything here is plain data and pure functions: no files, no processes, no clocks. A platform
+//! (the running host in the crate `metal`) turns a [`trial::Trial`] into a [`trial::TrialRecord`];
+//! the [`runner`] decides which trial comes next; [`stats`] turns the records into an answer.
+//!
+//! # Glossary
+//! * **base page**: the smallest page of the running kernel (4K on x86-64; 4K, 16K or 64K on arm64).
+//! * **folio**: physically contiguous pages that the kernel manages as one.
+//! * **leaf**: the page-table entry that maps memory, and the bytes it maps (PTE, PMD or PUD leaf).
+//! * **mTHP**: a transparent folio larger than a base page and smaller than a PMD leaf, mapped by PTEs.
+//! * **THP**: a transparent folio of PMD size, mapped by one PMD leaf.
+//! * **hugetlb**: pages of a reserved pool, mapped by leaves of their own size.
+//! * **policy**: the granularity that memory should have; an intent, never a mechanism.
+//! * **census**: what really mapped the memory, read from the kernel.
+//! * **verdict**: whether the census agrees with the policy and, where it does not, why.
+//! * **block**: one trial of every arm, in random order; comparisons are made within blocks.
+#![forbid(unsafe_code)]
+
+pub mod cause;
+pub mod census;
+pub mod comparison;
+pub mod machine;
+pub mod metric;
+pub mod policy;
+pub mod runner;
+pub mod size;
+pub mod stats;
+pub mod trial;
+pub mod verdict;

@@ -1,0 +1,93 @@
+//! What a trial ran on: the machine, and the state of its memory management around a trial.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::policy::Geometry;
+
+/// A machine, as far as it does not change between boots of one kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// `host`, or the name of a model machine.
+    pub name: String,
+    /// The kernel's instruction set: `x86_64`, `aarch64`, `riscv64`.
+    pub arch: String,
+    /// The kernel's release and version.
+    pub kernel: String,
+    /// The kernel's command line.
+    pub kernel_command_line: String,
+    /// Identifies this boot.
+    pub boot_id: String,
+    /// The processor's name.
+    pub cpu_model: String,
+    /// Processors that are on line.
+    pub cpus: u32,
+    /// Memory that the kernel manages.
+    pub memory_bytes: u64,
+    /// The hypervisor below, where one shows itself.
+    pub hypervisor: Option<String>,
+    /// The page sizes that the kernel offers.
+    pub geometry: Geometry,
+}
+
+/// What can influence page sizes and their cost, as it was at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Every THP, mTHP, hugetlb, khugepaged and compaction setting and the governor: path to value,
+    /// the chosen word only where a file lists the choices in brackets.
+    pub settings: BTreeMap<String, String>,
+    /// Free blocks of memory by buddy order, summed over zones.
+    pub free_blocks_by_order: Vec<u64>,
+    /// Bytes of the kernel's own mapping by the size of its leaves (`4K`, `2M`, `1G`).
+    pub direct_map_bytes: BTreeMap<String, u64>,
+    /// Memory that new programs can have.
+    pub available_bytes: u64,
+    /// Runnable tasks, averaged over a minute.
+    pub load_1min: f64,
+}
+
+/// A setting that is not as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingChange {
+    /// The file.
+    pub path: String,
+    /// Its value before; `None` where the file was not there.
+    pub before: Option<String>,
+    /// Its value afterwards; `None` where the file is gone.
+    pub after: Option<String>,
+}
+
+impl State {
+    /// The settings in which `self` and a `later` state differ. Sizes of pools that a program uses up
+    /// are not settings and are not compared.
+    pub fn changes(&self, later: &State) -> Vec<SettingChange> {
+        let paths: std::collections::BTreeSet<&String> = self.settings.keys().chain(later.settings.keys()).collect();
+        paths
+            .into_iter()
+            .filter(|path| self.settings.get(*path) != later.settings.get(*path))
+            .map(|path| SettingChange {
+                path: path.clone(),
+                before: self.settings.get(path).cloned(),
+                after: later.settings.get(path).cloned(),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_changed_added_or_lost_setting_is_a_change() {
+        let state = |pairs: &[(&str, &str)]| State {
+            settings: pairs.iter().map(|(path, value)| (path.to_string(), value.to_string())).collect(),
+            ..State::default()
+        };
+        let before = state(&[("a", "1"), ("b", "1"), ("c", "1")]);
+        let after = state(&[("a", "1"), ("b", "2"), ("d", "1")]);
+        let changed: Vec<String> = before.changes(&after).into_iter().map(|change| change.path).collect();
+        assert_eq!(changed, ["b", "c", "d"]);
+    }
+}

@@ -1,0 +1,270 @@
+//! Policies: the granularity that memory should be mapped with. An intent, never a mechanism.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::size::PageSize;
+
+/// The page sizes that a running kernel can be asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Geometry {
+    /// The base page.
+    pub base: PageSize,
+    /// The PMD leaf that THP maps (`hpage_pmd_size`); absent where the kernel has no THP.
+    pub pmd: Option<PageSize>,
+    /// Folio sizes below the PMD leaf that anonymous memory can have (mTHP), smallest first.
+    pub mthp: Vec<PageSize>,
+    /// Sizes for which the kernel has a hugetlb pool, smallest first; the pool may be empty.
+    pub hugetlb: Vec<PageSize>,
+}
+
+/// How large the pages should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Granularity {
+    /// Whatever the system gives: nothing is touched.
+    Default,
+    /// Base pages only.
+    Base,
+    /// Folios of exactly this size, mapped by PTEs.
+    Mthp(PageSize),
+    /// Folios of PMD size, mapped by PMD leaves.
+    Thp,
+    /// Pages of the hugetlb pool of this size.
+    Hugetlb(PageSize),
+}
+
+/// What else should hold while the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Modifier {
+    /// Guard pages inside a larger anonymous mapping are left accessible.
+    NoGuards,
+    /// What would be huge is advised not to be (MADV_NOHUGEPAGE).
+    NoHuge,
+    /// Memory is populated when it is mapped, not when it is first touched.
+    Prefault,
+}
+
+/// A granularity and its modifiers; reads and prints as `thp+no-guards`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Policy {
+    /// How large the pages should be.
+    pub granularity: Granularity,
+    /// Sorted, without repetition.
+    modifiers: Vec<Modifier>,
+}
+
+/// A policy name that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// No such granularity.
+    #[error("there is no policy {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
+    Unknown {
+        /// What was given.
+        found: String,
+        /// The most similar name.
+        nearest: String,
+    },
+    /// No such modifier.
+    #[error("there is no modifier {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
+    UnknownModifier {
+        /// What was given.
+        found: String,
+        /// The most similar name.
+        nearest: String,
+    },
+    /// Two parts that contradict each other.
+    #[error("the policy {0:?} contradicts itself: {1}")]
+    Contradiction(String, &'static str),
+}
+
+impl Modifier {
+    /// Every modifier there is.
+    pub const ALL: [Modifier; 3] = [Modifier::NoGuards, Modifier::NoHuge, Modifier::Prefault];
+
+    /// The name on the command line, without the `+`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Modifier::NoGuards => "no-guards",
+            Modifier::NoHuge => "no-huge",
+            Modifier::Prefault => "prefault",
+        }
+    }
+
+    /// One sentence for `list policies`.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Modifier::NoGuards => "guard pages inside a larger anonymous mapping are left accessible",
+            Modifier::NoHuge => "what would be huge is advised not to be (MADV_NOHUGEPAGE)",
+            Modifier::Prefault => "memory is populated when it is mapped, not when it is first touched",
+        }
+    }
+}
+
+impl Policy {
+    /// The policy that touches nothing.
+    pub const DEFAULT: Policy = Policy { granularity: Granularity::Default, modifiers: Vec::new() };
+
+    /// A policy without modifiers.
+    pub fn plain(granularity: Granularity) -> Policy {
+        Policy { granularity, modifiers: Vec::new() }
+    }
+
+    /// This policy with one more modifier.
+    pub fn with(mut self, modifier: Modifier) -> Policy {
+        if let Err(at) = self.modifiers.binary_search(&modifier) {
+            self.modifiers.insert(at, modifier);
+        }
+        self
+    }
+
+    /// Whether the modifier is part of the policy.
+    pub fn has(&self, modifier: Modifier) -> bool {
+        self.modifiers.contains(&modifier)
+    }
+
+    /// The modifiers, sorted.
+    pub fn modifiers(&self) -> &[Modifier] {
+        &self.modifiers
+    }
+
+    /// The page size that the policy asks for on this kernel; `None` where it asks for none in
+    /// particular (`default`) or the kernel has no such size.
+    pub fn target(&self, geometry: &Geometry) -> Option<PageSize> {
+        match self.granularity {
+            Granularity::Default => None,
+            Granularity::Base => Some(geometry.base),
+            Granularity::Thp => geometry.pmd,
+            Granularity::Mthp(size) => geometry.mthp.contains(&size).then_some(size),
+            Granularity::Hugetlb(size) => geometry.hugetlb.contains(&size).then_some(size),
+        }
+    }
+
+    /// Every granularity that this kernel has a name for, smallest pages first.
+    pub fn granularities(geometry: &Geometry) -> Vec<Granularity> {
+        let mut all = vec![Granularity::Default, Granularity::Base];
+        all.extend(geometry.mthp.iter().map(|size| Granularity::Mthp(*size)));
+        all.extend(geometry.pmd.map(|_| Granularity::Thp));
+        all.extend(geometry.hugetlb.iter().map(|size| Granularity::Hugetlb(*size)));
+        all
+    }
+}
+
+impl fmt::Display for Granularity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Granularity::Default => f.pad("default"),
+            Granularity::Base => f.pad("base"),
+            Granularity::Thp => f.pad("thp"),
+            Granularity::Mthp(size) => f.pad(&format!("mthp-{size}").to_ascii_lowercase()),
+            Granularity::Hugetlb(size) => f.pad(&format!("hugetlb-{size}").to_ascii_lowercase()),
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.granularity.to_string();
+        for modifier in &self.modifiers {
+            text.push('+');
+            text.push_str(modifier.name());
+        }
+        f.pad(&text)
+    }
+}
+
+impl FromStr for Policy {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<Policy, PolicyError> {
+        let mut parts = text.split('+');
+        let granularity = parse_granularity(parts.next().unwrap_or_default())?;
+        let mut policy = Policy::plain(granularity);
+        for part in parts {
+            policy = policy.with(parse_modifier(part)?);
+        }
+        if policy.has(Modifier::NoHuge) && matches!(granularity, Granularity::Hugetlb(_)) {
+            return Err(PolicyError::Contradiction(text.to_string(), "hugetlb pages are huge by definition"));
+        }
+        Ok(policy)
+    }
+}
+
+impl TryFrom<String> for Policy {
+    type Error = PolicyError;
+    fn try_from(text: String) -> Result<Policy, PolicyError> {
+        text.parse()
+    }
+}
+
+impl From<Policy> for String {
+    fn from(policy: Policy) -> String {
+        policy.to_string()
+    }
+}
+
+fn parse_granularity(text: &str) -> Result<Granularity, PolicyError> {
+    let sized = |prefix: &str| text.strip_prefix(prefix).and_then(|size| size.parse::<PageSize>().ok());
+    match text {
+        "default" => Ok(Granularity::Default),
+        "base" => Ok(Granularity::Base),
+        "thp" => Ok(Granularity::Thp),
+        _ => sized("mthp-")
+            .map(Granularity::Mthp)
+            .or_else(|| sized("hugetlb-").map(Granularity::Hugetlb))
+            .ok_or_else(|| PolicyError::Unknown { found: text.to_string(), nearest: nearest(text, &well_known()) }),
+    }
+}
+
+fn parse_modifier(text: &str) -> Result<Modifier, PolicyError> {
+    Modifier::ALL.into_iter().find(|modifier| modifier.name() == text).ok_or_else(|| {
+        let names: Vec<String> = Modifier::ALL.iter().map(|modifier| modifier.name().to_string()).collect();
+        PolicyError::UnknownModifier { found: text.to_string(), nearest: nearest(text, &names) }
+    })
+}
+
+/// Names that a typing error is compared with: every size that some kernel offers.
+fn well_known() -> Vec<String> {
+    let plain = ["default", "base", "thp"].map(String::from);
+    let mthp = (14..=24).map(|shift| Granularity::Mthp(PageSize::new(1 << shift).expect("a power of two")));
+    let hugetlb =
+        [16, 21, 25, 29, 30].map(|shift| Granularity::Hugetlb(PageSize::new(1 << shift).expect("a power of two")));
+    plain.into_iter().chain(mthp.chain(hugetlb).map(|granularity| granularity.to_string())).collect()
+}
+
+fn nearest(text: &str, names: &[String]) -> String {
+    let distance = |name: &String| strsim::damerau_levenshtein(&text.to_ascii_lowercase(), name);
+    names.iter().min_by_key(|name| distance(name)).cloned().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_survive_a_round_trip() {
+        for name in ["default", "base", "mthp-64k", "thp", "hugetlb-1g", "thp+no-guards+prefault", "default+no-huge"] {
+            assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
+        }
+        assert_eq!("thp+prefault+no-guards+prefault".parse::<Policy>().unwrap().to_string(), "thp+no-guards+prefault");
+    }
+
+    #[test]
+    fn a_typing_error_names_the_nearest() {
+        let nearest_of = |text: &str| match text.parse::<Policy>() {
+            Err(PolicyError::Unknown { nearest, .. } | PolicyError::UnknownModifier { nearest, .. }) => nearest,
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(nearest_of("tph"), "thp");
+        assert_eq!(nearest_of("mthp-64"), "mthp-64k");
+        assert_eq!(nearest_of("hugetlb2m"), "hugetlb-2m");
+        assert_eq!(nearest_of("thp+noguards"), "no-guards");
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        assert!(matches!("hugetlb-2m+no-huge".parse::<Policy>(), Err(PolicyError::Contradiction(..))));
+    }
+}

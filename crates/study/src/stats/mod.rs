@@ -1,0 +1,134 @@
+//! From raw samples to an answer: ratios within blocks, intervals, outcomes and warnings.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What the trials of a comparison say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Analysis {
+    /// The metric that decides.
+    pub primary: String,
+    /// Index of the baseline arm.
+    pub baseline: usize,
+    /// Complete blocks that count.
+    pub blocks: u32,
+    /// One for each arm of the design, in its order.
+    pub arms: Vec<ArmAnalysis>,
+    /// What a careful reader would object to, with remedies.
+    pub warnings: Vec<Warning>,
+}
+
+/// What the trials say about one arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ArmAnalysis {
+    /// Medians of each metric over the blocks that count.
+    pub medians: BTreeMap<String, f64>,
+    /// The change of each metric against the baseline; empty for the baseline itself.
+    pub effects: BTreeMap<String, Effect>,
+    /// What follows.
+    pub outcome: Outcome,
+}
+
+/// A change against the baseline, as a ratio of the metric's values: 0.9 means 10 % less.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Effect {
+    /// Blocks in which both arms have the metric.
+    pub blocks: u32,
+    /// Hodges-Lehmann estimate of the ratio.
+    pub ratio: f64,
+    /// Lower end of the arm's own interval (signed-rank); absent with too few blocks.
+    pub low: Option<f64>,
+    /// Upper end of the arm's own interval; absent with too few blocks.
+    pub high: Option<f64>,
+    /// p value corrected for all arms together (max-T over permutations within blocks).
+    pub p_adjusted: Option<f64>,
+}
+
+/// What is concluded about an arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "outcome")]
+pub enum Outcome {
+    /// It is what the others are compared with.
+    Baseline,
+    /// Better than the baseline by more than chance explains; `best` when it also beats, or ties
+    /// with, every other arm.
+    Better {
+        /// No other arm is better.
+        best: bool,
+    },
+    /// Worse than the baseline by more than chance explains.
+    Worse,
+    /// The interval lies inside the practical band: the difference does not matter.
+    Equivalent,
+    /// The noise does not let the question be answered.
+    Undecided {
+        /// Blocks that it would take, estimated from the noise seen so far; absent where even that is
+        /// not known.
+        blocks_needed: Option<u32>,
+    },
+    /// The figures are there, but the policy was not in force, so they say nothing about it.
+    NotHeld,
+    /// The policy could not be given here.
+    Unsupported,
+    /// The command failed or gave another answer under this policy.
+    WrongAnswer {
+        /// What differed.
+        message: String,
+    },
+    /// No trial of it counted.
+    NotMeasured,
+}
+
+/// Something that a careful reader would object to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "warning")]
+pub enum Warning {
+    /// The metric moved with time, by this ratio from the first block to the last.
+    Drift {
+        /// Last against first, as a ratio.
+        ratio: f64,
+    },
+    /// The samples of an arm fall into two groups.
+    Bimodal {
+        /// Index of the arm.
+        arm: usize,
+        /// Centre of the lower group, in the metric's unit.
+        low: f64,
+        /// Centre of the upper group.
+        high: f64,
+    },
+    /// Samples far from the rest; they are kept.
+    Outliers {
+        /// Index of the arm.
+        arm: usize,
+        /// How many.
+        count: u32,
+        /// Of how many.
+        of: u32,
+    },
+    /// The A/A arm differs from the baseline although nothing differs.
+    AaDiffers {
+        /// Index of the arm.
+        arm: usize,
+    },
+    /// Trials were rejected because a setting changed under them.
+    Rejected {
+        /// How many.
+        count: u32,
+        /// One of the settings.
+        path: String,
+    },
+    /// The tracer held tasks of the tree up for a noticeable share of their time.
+    TracerLoad {
+        /// Index of the arm.
+        arm: usize,
+        /// Time in stops against wall time.
+        ratio: f64,
+    },
+    /// Runs are so short that starting the process dominates.
+    ShortRuns {
+        /// Median wall time of the baseline.
+        wall_s: f64,
+    },
+}

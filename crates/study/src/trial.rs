@@ -1,0 +1,96 @@
+//! One run of the workload under one policy, and everything that is kept of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::census::Census;
+use crate::machine::{SettingChange, State};
+use crate::metric::Observation;
+use crate::policy::Policy;
+use crate::verdict::Verdict;
+
+/// One arm of a comparison: a policy and its label. Two arms may have the same policy (A/A).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Arm {
+    /// Unique in its comparison: the policy's name, or `NAME (again)` for the A/A arm.
+    pub label: String,
+    /// The policy.
+    pub policy: Policy,
+}
+
+/// A place in the schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Index of the arm in its comparison.
+    pub arm: usize,
+    /// Block 0 is the one that is discarded.
+    pub block: u32,
+    /// The place within its block.
+    pub position: u32,
+    /// How many attempts at this trial were rejected before this one.
+    pub attempt: u32,
+}
+
+/// How the measured command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    /// It exited with this status.
+    Code(i32),
+    /// It was killed by this signal.
+    Signal(i32),
+}
+
+/// The answer of the workload, which must be the same under every policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// How the command ended.
+    pub exit: Exit,
+    /// SHA-256 of what it wrote to standard output, in hexadecimal; absent unless asked for.
+    pub stdout_sha256: Option<String>,
+}
+
+/// Everything that is kept of one trial.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialRecord {
+    /// Its place in the schedule.
+    pub trial: Trial,
+    /// Seconds since the comparison began, at the trial's start.
+    pub started_s: f64,
+    /// What was observed; a metric that is missing here could not be observed.
+    pub observations: Vec<Observation>,
+    /// What mapped the memory when each process of the tree ended, and what was unmapped before.
+    pub census: Census,
+    /// Whether the policy held.
+    pub verdict: Verdict,
+    /// The answer.
+    pub answer: Answer,
+    /// The state of the machine before the trial.
+    pub state_before: State,
+    /// The state of the machine after the trial.
+    pub state_after: State,
+    /// Why the trial does not count; empty where it does.
+    pub rejected: Vec<SettingChange>,
+}
+
+impl Answer {
+    /// Whether the command says of itself that it succeeded.
+    pub fn succeeded(&self) -> bool {
+        self.exit == Exit::Code(0)
+    }
+}
+
+impl TrialRecord {
+    /// The value of a metric, where it was observed.
+    pub fn value(&self, metric: &str) -> Option<f64> {
+        self.observations.iter().find(|observation| observation.metric == metric).map(|observation| observation.value)
+    }
+}
+
+impl std::fmt::Display for Exit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Exit::Code(code) => write!(f, "exit status {code}"),
+            Exit::Signal(signal) => write!(f, "killed by signal {signal}"),
+        }
+    }
+}
