@@ -22,6 +22,7 @@ pub mod census;
 pub mod comparison;
 pub mod machine;
 pub mod metric;
+pub mod plan;
 pub mod policy;
 pub mod runner;
 pub mod size;

@@ -19,6 +19,20 @@ pub struct Analysis {
     pub warnings: Vec<Warning>,
 }
 
+impl Analysis {
+    /// The arm that beats the baseline and every other arm in the running, if there is one.
+    pub fn winner(&self) -> Option<usize> {
+        self.arms.iter().position(|arm| arm.outcome == Outcome::Better { best: true } && arm.tied.is_empty())
+    }
+
+    /// The arms that are better than the baseline and that no arm in the running beats: the winner
+    /// alone, or those that are tied best.
+    pub fn best(&self) -> Vec<usize> {
+        let best = |arm: &usize| self.arms[*arm].outcome == Outcome::Better { best: true };
+        (0..self.arms.len()).filter(best).collect()
+    }
+}
+
 /// What the trials say about one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ArmAnalysis {
@@ -28,6 +42,10 @@ pub struct ArmAnalysis {
     pub effects: BTreeMap<String, Effect>,
     /// What follows.
     pub outcome: Outcome,
+    /// Filled where the outcome is `Better { best: true }`: the other arms that are in the running and
+    /// that this arm does not beat. The best arm without ties is the winner.
+    #[serde(default)]
+    pub tied: Vec<usize>,
 }
 
 /// A change against the baseline, as a ratio of the metric's values: 0.9 means 10 % less.
@@ -51,10 +69,9 @@ pub struct Effect {
 pub enum Outcome {
     /// It is what the others are compared with.
     Baseline,
-    /// Better than the baseline by more than chance explains; `best` when it also beats, or ties
-    /// with, every other arm.
+    /// Better than the baseline by more than chance explains.
     Better {
-        /// No other arm is better.
+        /// No other arm in the running beats it; [`ArmAnalysis::tied`] says which it does not beat.
         best: bool,
     },
     /// Worse than the baseline by more than chance explains.
@@ -67,7 +84,8 @@ pub enum Outcome {
         /// not known.
         blocks_needed: Option<u32>,
     },
-    /// The figures are there, but the policy was not in force, so they say nothing about it.
+    /// The figures are there, but the policy was not shown to be in force, so they say nothing about
+    /// it. The verdicts say which: not held, held only partly, or not to be known.
     NotHeld,
     /// The policy could not be given here.
     Unsupported,
@@ -107,6 +125,9 @@ pub enum Warning {
         /// Of how many.
         of: u32,
     },
+    /// The baseline's own policy was not held, or not provably: every change is against something else
+    /// than its label says.
+    BaselineNotHeld,
     /// The A/A arm differs from the baseline although nothing differs.
     AaDiffers {
         /// Index of the arm.

@@ -1,0 +1,147 @@
+//! The plan: randomised complete blocks, as plain data that a seed decides.
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+use crate::comparison::Design;
+
+/// The order in which block `block` runs its `arms` arms: a permutation of `0..arms`, every one of them
+/// as likely as any other, and the same for the same seed on every machine.
+///
+/// An arm that does not take part is left out of the order by the caller, so that the order of the
+/// others does not depend on it.
+pub fn order(seed: u64, block: u32, arms: usize) -> Vec<usize> {
+    let mut random = Pcg64::seed_from_u64(seed ^ u64::from(block).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut order: Vec<usize> = (0..arms).collect();
+    for last in (1..arms).rev() {
+        order.swap(last, below(&mut random, last + 1));
+    }
+    order
+}
+
+/// A number below `bound`, by the high half of a product: no step that depends on the word size.
+fn below(random: &mut Pcg64, bound: usize) -> usize {
+    ((u128::from(random.next_u64()) * bound as u128) >> 64) as usize
+}
+
+/// Blocks before which no run stops, with `compared` arms besides the baseline.
+///
+/// The smallest p value that `n` blocks can give one arm is 2^(1-n) (all ratios on one side); corrected
+/// for `compared` arms it is at most that many times as large. With fewer blocks than make this product
+/// fall to `1 - confidence`, the clearest difference could stay undecided, however precise it is.
+pub fn least_blocks(design: &Design, compared: usize) -> u32 {
+    let alpha = 1.0 - design.confidence;
+    let reach = |blocks: &u32| compared as f64 * 0.5f64.powi(*blocks as i32 - 1) <= alpha;
+    let conclusive = (1..=64).find(reach).unwrap_or(64);
+    design.min_blocks.max(conclusive).min(design.max_blocks)
+}
+
+/// What makes a design impossible to run.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DesignError {
+    /// The baseline is not one of the arms.
+    #[error("the baseline is arm number {baseline}, but there are only {arms} arms (counted from 0)")]
+    Baseline {
+        /// What was given.
+        baseline: usize,
+        /// How many arms there are.
+        arms: usize,
+    },
+    /// The primary metric is not among the metrics.
+    #[error("the primary metric {primary:?} is not measured here; measured are: {known}")]
+    Primary {
+        /// What was given.
+        primary: String,
+        /// The names of the metrics.
+        known: String,
+    },
+    /// The block counts contradict each other.
+    #[error("expected 1 <= least blocks <= most blocks, found {min} and {max}")]
+    Blocks {
+        /// The least number of blocks.
+        min: u32,
+        /// The greatest.
+        max: u32,
+    },
+    /// A ratio is out of its range.
+    #[error("expected {name} to be {expected}, found {found}")]
+    Range {
+        /// What is out of range.
+        name: &'static str,
+        /// The range.
+        expected: &'static str,
+        /// What was given.
+        found: f64,
+    },
+}
+
+/// Whether a comparison can run by this design.
+pub fn check(design: &Design) -> Result<(), DesignError> {
+    if design.baseline >= design.arms.len() {
+        return Err(DesignError::Baseline { baseline: design.baseline, arms: design.arms.len() });
+    }
+    if !design.metrics.iter().any(|metric| metric.name == design.primary) {
+        let known: Vec<&str> = design.metrics.iter().map(|metric| metric.name.as_str()).collect();
+        return Err(DesignError::Primary { primary: design.primary.clone(), known: known.join(", ") });
+    }
+    if design.min_blocks == 0 || design.min_blocks > design.max_blocks {
+        return Err(DesignError::Blocks { min: design.min_blocks, max: design.max_blocks });
+    }
+    let positive = |value: f64| value.is_finite() && value > 0.0;
+    let max_time_s = design.max_time_s.unwrap_or(1.0);
+    let ranges = [
+        (positive(design.precision_ratio), "the precision", "a ratio above 0", design.precision_ratio),
+        (positive(design.band_ratio), "the practical band", "a ratio above 0", design.band_ratio),
+        ((0.5..1.0).contains(&design.confidence), "the confidence", "from 0.5 to below 1", design.confidence),
+        (positive(max_time_s), "the longest time in seconds", "above 0", max_time_s),
+    ];
+    match ranges.into_iter().find(|range| !range.0) {
+        Some((_, name, expected, found)) => Err(DesignError::Range { name, expected, found }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_is_the_same_on_every_machine() {
+        let orders: Vec<Vec<usize>> = (0..3).map(|block| order(1, block, 5)).collect();
+        assert_eq!(orders, [[0usize; 5]; 3]);
+    }
+
+    #[test]
+    fn every_order_is_as_likely_as_any_other() {
+        let mut seen = std::collections::BTreeMap::new();
+        for block in 0..6000 {
+            *seen.entry(order(7, block, 3)).or_insert(0u32) += 1;
+        }
+        // Chi-square over 6 orders: 20.5 is its 99.9 % point with 5 degrees of freedom.
+        let chi_square: f64 = seen.values().map(|n| (f64::from(*n) - 1000.0).powi(2) / 1000.0).sum();
+        assert_eq!(seen.len(), 6);
+        assert!(chi_square < 20.5, "{seen:?}");
+    }
+
+    #[test]
+    fn more_arms_need_more_blocks_to_say_anything() {
+        let design = crate::stats::example::design(&["default", "thp"]);
+        let least: Vec<u32> = [1, 6, 7, 12, 13].map(|compared| least_blocks(&design, compared)).to_vec();
+        assert_eq!(least, [8, 8, 9, 9, 10]);
+    }
+
+    #[test]
+    fn an_impossible_design_is_refused_with_its_reason() {
+        let with = |change: fn(&mut Design)| {
+            let mut design = crate::stats::example::design(&["default", "thp"]);
+            change(&mut design);
+            check(&design).map_err(|error| error.to_string())
+        };
+        assert_eq!(with(|_| ()), Ok(()));
+        assert!(with(|design| design.baseline = 2).unwrap_err().contains("only 2 arms"));
+        assert!(with(|design| design.primary = "speed".into()).unwrap_err().contains("wall_s"));
+        assert!(with(|design| design.max_blocks = 3).unwrap_err().contains("found 8 and 3"));
+        assert!(with(|design| design.precision_ratio = f64::NAN).unwrap_err().contains("NaN"));
+        assert!(with(|design| design.confidence = 1.0).unwrap_err().contains("found 1"));
+    }
+}
