@@ -1,0 +1,184 @@
+//! An owned private anonymous mapping, seen as slices of plain numbers.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+/// Numbers of which every bit pattern is a value, so that fresh memory (all zeros) can be read as them.
+pub trait Plain: Copy + sealed::Sealed {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! plain {
+    ($($number:ty),*) => { $(impl sealed::Sealed for $number {} impl Plain for $number {})* };
+}
+plain!(u8, u32, u64, f64);
+
+/// Memory could not be mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// Nothing was asked for.
+    #[error("expected at least one byte to map, found 0")]
+    Empty,
+    /// mmap refused.
+    #[error("cannot map {bytes} bytes of anonymous memory: {source}; fewer bytes, or a higher `ulimit -v`")]
+    Refused {
+        /// The bytes asked for.
+        bytes: usize,
+        /// What mmap said.
+        source: io::Error,
+    },
+}
+
+/// A private anonymous mapping (`mmap(MAP_PRIVATE | MAP_ANONYMOUS)`), unmapped when dropped.
+///
+/// Its memory is zero until it is written, and no page of it is present until it is touched.
+#[derive(Debug)]
+pub struct Anonymous {
+    start: NonNull<u8>,
+    bytes: NonZeroUsize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not tied to the thread that made it.
+unsafe impl Send for Anonymous {}
+// SAFETY: shared references only give shared slices; writing needs `&mut`.
+unsafe impl Sync for Anonymous {}
+
+impl Anonymous {
+    /// Maps `bytes` bytes; the kernel rounds the mapping up to whole base pages.
+    ///
+    /// # Errors
+    /// [`MapError`] when `bytes` is 0 or the kernel refuses.
+    pub fn map(bytes: usize) -> Result<Anonymous, MapError> {
+        let length = NonZeroUsize::new(bytes).ok_or(MapError::Empty)?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let start = unsafe { mmap_anonymous(None, length, protection, MapFlags::MAP_PRIVATE) }
+            .map_err(|errno| MapError::Refused { bytes, source: errno.into() })?;
+        Ok(Anonymous { start: start.cast(), bytes: length })
+    }
+
+    /// The bytes that were asked for.
+    pub fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    /// The address of the first byte.
+    pub fn address(&self) -> usize {
+        self.start.addr().get()
+    }
+
+    /// The memory as numbers; a rest that is smaller than a number is left out.
+    pub fn slice<T: Plain>(&self) -> &[T] {
+        // SAFETY: the mapping is page aligned, at least this long, initialised with zeros by the
+        // kernel, lives as long as `self`, and every bit pattern is a `T`.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes() / size_of::<T>()) }
+    }
+
+    /// The memory as numbers that can be written; a rest that is smaller than a number is left out.
+    pub fn slice_mut<T: Plain>(&mut self) -> &mut [T] {
+        // SAFETY: as for `slice`, and `&mut self` makes the slice the only one.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes() / size_of::<T>()) }
+    }
+
+    /// Reads the byte at `offset` with a load that the compiler neither removes nor moves.
+    ///
+    /// # Panics
+    /// When `offset` is not inside the mapping.
+    pub fn read_volatile(&self, offset: usize) -> u8 {
+        let byte = &self.slice::<u8>()[offset];
+        // SAFETY: a reference is valid for reading.
+        unsafe { std::ptr::read_volatile(byte) }
+    }
+
+    /// Writes the byte at `offset` with a store that the compiler neither removes nor moves.
+    ///
+    /// # Panics
+    /// When `offset` is not inside the mapping.
+    pub fn write_volatile(&mut self, offset: usize, value: u8) {
+        let byte = &mut self.slice_mut::<u8>()[offset];
+        // SAFETY: an exclusive reference is valid for writing.
+        unsafe { std::ptr::write_volatile(byte, value) }
+    }
+
+    /// Unmaps the memory now and says whether that succeeded; dropping does the same silently.
+    ///
+    /// # Errors
+    /// What munmap said.
+    pub fn unmap(self) -> io::Result<()> {
+        let this = std::mem::ManuallyDrop::new(self);
+        this.release()
+    }
+
+    fn release(&self) -> io::Result<()> {
+        // SAFETY: the mapping is this value's own, and the callers never use it again.
+        unsafe { munmap(self.start.cast(), self.bytes()) }.map_err(io::Error::from)
+    }
+}
+
+impl Drop for Anonymous {
+    fn drop(&mut self) {
+        let released = self.release();
+        debug_assert!(released.is_ok(), "munmap of an own mapping: {released:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maps_line(address: usize) -> Option<String> {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines()
+            .find(|line| {
+                let (from, rest) = line.split_once('-').unwrap();
+                let to = rest.split_once(' ').unwrap().0;
+                (usize::from_str_radix(from, 16).unwrap()..usize::from_str_radix(to, 16).unwrap()).contains(&address)
+            })
+            .map(str::to_string)
+    }
+
+    #[test]
+    fn memory_is_zero_private_and_writable() {
+        let mut memory = Anonymous::map(1 << 20).unwrap();
+        assert!(memory.slice::<u64>().iter().all(|word| *word == 0));
+        memory.slice_mut::<u64>()[7] = 0x0102_0304_0506_0708;
+        assert_eq!(memory.slice::<u8>()[56..64].iter().map(|byte| u32::from(*byte)).sum::<u32>(), 36);
+        memory.write_volatile(3, 9);
+        assert_eq!(memory.read_volatile(3), 9);
+        assert!(maps_line(memory.address()).unwrap().contains("rw-p"));
+    }
+
+    #[test]
+    fn a_length_of_no_whole_page_is_kept_and_odd_rests_are_left_out() {
+        let memory = Anonymous::map(4097).unwrap();
+        assert_eq!((memory.bytes(), memory.slice::<u8>().len(), memory.slice::<u64>().len()), (4097, 4097, 512));
+    }
+
+    #[test]
+    fn nothing_and_too_much_are_refused() {
+        assert!(matches!(Anonymous::map(0), Err(MapError::Empty)));
+        let refused = Anonymous::map(isize::MAX as usize).unwrap_err().to_string();
+        assert!(refused.contains("Cannot allocate memory"), "{refused}");
+    }
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn an_offset_outside_panics_and_reads_nothing() {
+        Anonymous::map(10).unwrap().read_volatile(10);
+    }
+
+    #[test]
+    fn dropping_gives_the_memory_back() {
+        // Larger than what other tests map, so that none of them takes the place meanwhile.
+        let memory = Anonymous::map(1 << 30).unwrap();
+        let middle = memory.address() + (1 << 29);
+        assert!(maps_line(middle).is_some());
+        memory.unmap().unwrap();
+        assert!(maps_line(middle).is_none());
+    }
+}

@@ -1,0 +1,191 @@
+//! A fork that safe code can call: the child runs a closure, hands numbers back, and ends.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid};
+
+/// A fork that did not come to an end.
+#[derive(Debug, thiserror::Error)]
+pub enum ForkError {
+    /// The process has other threads; a lock that one of them holds would stay locked in the child.
+    #[error("expected a process with one thread before fork, found {threads}; fork before other threads start")]
+    Threads {
+        /// How many threads there are.
+        threads: usize,
+    },
+    /// The kernel refused the fork, the shared page or the waiting.
+    #[error("cannot {call}: {source}; {remedy}")]
+    Refused {
+        /// The call.
+        call: &'static str,
+        /// What it said.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The child ended otherwise than by finishing its closure.
+    #[error("the forked child {how}; its memory or its process limit may have run out (dmesg says)")]
+    Child {
+        /// How it ended.
+        how: String,
+    },
+}
+
+/// What a fork was like.
+#[derive(Debug)]
+pub struct Forked {
+    /// Time of the fork call in the parent: the copying of the page tables.
+    pub fork_time: Duration,
+    /// Time from the fork's return in the parent until the child was reaped.
+    pub child_time: Duration,
+    /// What the child handed back.
+    pub results: Vec<u64>,
+}
+
+/// Forks; the child calls `body` with `results` zeroed numbers to fill, and exits. Returns when the
+/// child was reaped.
+///
+/// The numbers travel through a shared page that is present before the fork, so handing them back
+/// costs the child no page fault.
+///
+/// # Errors
+/// [`ForkError`]: other threads exist, the kernel refuses, or the child panics or is killed.
+pub fn fork(results: usize, body: impl FnOnce(&mut [u64])) -> Result<Forked, ForkError> {
+    let threads = threads_of_this_process()?;
+    if threads != 1 {
+        return Err(ForkError::Threads { threads });
+    }
+    // SAFETY: this is the only thread, so no lock is held by anybody else and the child may run any code.
+    unsafe { fork_among_threads(results, body) }
+}
+
+/// # Safety
+/// Where other threads exist, `body` may only do what is async-signal-safe (signal-safety(7)).
+unsafe fn fork_among_threads(results: usize, body: impl FnOnce(&mut [u64])) -> Result<Forked, ForkError> {
+    let mut shared = SharedWords::map(results)?;
+    let start = Instant::now();
+    // SAFETY: the caller vouches for the body; the child never returns from here, it ends in `_exit`.
+    let child = match unsafe { nix::unistd::fork() } {
+        Ok(ForkResult::Child) => run_child(shared.words(), body),
+        Ok(ForkResult::Parent { child }) => child,
+        Err(errno) => return Err(refused("fork", errno, "raise `ulimit -u`, or fewer bytes")),
+    };
+    let fork_time = start.elapsed();
+    let status = wait(child)?;
+    let child_time = start.elapsed() - fork_time;
+    match status {
+        WaitStatus::Exited(_, 0) => Ok(Forked { fork_time, child_time, results: shared.words().to_vec() }),
+        WaitStatus::Exited(_, code) => Err(ForkError::Child { how: format!("exited with status {code}") }),
+        WaitStatus::Signaled(_, signal, _) => Err(ForkError::Child { how: format!("was killed by {signal}") }),
+        other => Err(ForkError::Child { how: format!("is in an unexpected state, {other:?}") }),
+    }
+}
+
+fn run_child(words: &mut [u64], body: impl FnOnce(&mut [u64])) -> ! {
+    let outcome = catch_unwind(AssertUnwindSafe(|| body(words)));
+    // SAFETY: `_exit` takes no pointers; it ends the child without running the parent's exit handlers.
+    unsafe { libc::_exit(if outcome.is_ok() { 0 } else { 101 }) }
+}
+
+fn wait(child: Pid) -> Result<WaitStatus, ForkError> {
+    loop {
+        match waitpid(child, None) {
+            Err(nix::errno::Errno::EINTR) => {}
+            Ok(status) => return Ok(status),
+            Err(errno) => return Err(refused("waitpid", errno, "do not ignore SIGCHLD")),
+        }
+    }
+}
+
+fn refused(call: &'static str, errno: nix::errno::Errno, remedy: &'static str) -> ForkError {
+    ForkError::Refused { call, source: errno.into(), remedy }
+}
+
+fn threads_of_this_process() -> Result<usize, ForkError> {
+    let directory = std::fs::read_dir("/proc/self/task").map_err(|source| ForkError::Refused {
+        call: "count threads in /proc/self/task",
+        source,
+        remedy: "mount /proc",
+    })?;
+    Ok(directory.count())
+}
+
+/// Numbers that parent and child share.
+struct SharedWords {
+    start: NonNull<u64>,
+    count: usize,
+    bytes: NonZeroUsize,
+}
+
+impl SharedWords {
+    fn map(count: usize) -> Result<SharedWords, ForkError> {
+        let bytes = NonZeroUsize::new(count.saturating_mul(size_of::<u64>())).unwrap_or(NonZeroUsize::MIN);
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let start = unsafe { mmap_anonymous(None, bytes, protection, flags) }
+            .map_err(|errno| refused("map the child's results", errno, "fewer of them"))?;
+        Ok(SharedWords { start: start.cast(), count, bytes })
+    }
+
+    /// In the parent only before the fork and after the child was reaped; in the child between.
+    fn words(&mut self) -> &mut [u64] {
+        // SAFETY: the mapping is page aligned, zeroed, `count` words long and lives as long as `self`;
+        // the two processes use it one after the other.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for SharedWords {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own and is not used again.
+        let released = unsafe { munmap(self.start.cast(), self.bytes.get()) };
+        debug_assert!(released.is_ok(), "munmap of an own mapping: {released:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_with_threads_is_not_forked() {
+        // The test harness runs each test in a thread of its own beside the main thread.
+        let outcome = fork(1, |words| words[0] = 1);
+        match threads_of_this_process().unwrap() {
+            1 => assert_eq!(outcome.unwrap().results, [1]),
+            _ => assert!(matches!(outcome, Err(ForkError::Threads { .. })), "{outcome:?}"),
+        }
+    }
+
+    #[test]
+    fn the_child_hands_numbers_back_and_changes_nothing_else() {
+        let mut mine = [1u64];
+        // SAFETY: the body only stores numbers.
+        let forked = unsafe {
+            fork_among_threads(600, |words| {
+                mine[0] = 2;
+                (words[0], words[599]) = (mine[0], 7);
+            })
+        }
+        .unwrap();
+        assert_eq!((forked.results[0], forked.results[1], forked.results[599], mine[0]), (2, 0, 7, 1));
+        assert!(forked.fork_time > Duration::ZERO && forked.child_time > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_child_that_does_not_finish_is_an_error_that_says_how() {
+        // SAFETY: `_exit` and `raise` are async-signal-safe.
+        let exited = unsafe { fork_among_threads(1, |_| libc::_exit(3)) }.unwrap_err().to_string();
+        assert!(exited.contains("exited with status 3"), "{exited}");
+        // SAFETY: as above.
+        let killed = unsafe { fork_among_threads(1, |_| drop(libc::raise(libc::SIGKILL))) }.unwrap_err().to_string();
+        assert!(killed.contains("was killed by SIGKILL"), "{killed}");
+    }
+}

@@ -1,0 +1,54 @@
+//! Memory that a workload owns: a private anonymous mapping as safe slices, and a safe fork.
+//!
+//! Nothing here advises, locks or populates anything: the policy under which the program runs decides
+//! what maps the memory, and a workload must not have an opinion of its own.
+
+mod anonymous;
+mod fork;
+
+pub use anonymous::{Anonymous, MapError, Plain};
+pub use fork::{ForkError, Forked, fork};
+
+use study::size::PageSize;
+
+/// The base page of the running kernel (`sysconf(_SC_PAGESIZE)`).
+pub fn base_page() -> PageSize {
+    // SAFETY: sysconf takes no pointers and may be called at any time.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(bytes).ok().and_then(|bytes| PageSize::new(bytes).ok()).expect("POSIX requires _SC_PAGESIZE")
+}
+
+/// Bytes that a new program can have: `MemAvailable` and the hugetlb pools (`Hugetlb`) of
+/// /proc/meminfo, since a policy may take the memory from either.
+///
+/// `None` where /proc/meminfo does not say: then only the kernel can tell, when it is asked.
+pub fn obtainable_bytes() -> Option<u64> {
+    obtainable_of(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+fn obtainable_of(meminfo: &str) -> Option<u64> {
+    let bytes_of = |key: &str| -> Option<u64> {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+    };
+    bytes_of("MemAvailable")?.checked_add(bytes_of("Hugetlb").unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_count_as_obtainable() {
+        let meminfo = "MemTotal: 100 kB\nMemAvailable:   60 kB\nHugePages_Total: 1\nHugetlb:  20 kB\n";
+        assert_eq!(obtainable_of(meminfo), Some(80 * 1024));
+        assert_eq!(obtainable_of("MemAvailable: 60 kB\n"), Some(60 * 1024));
+        assert_eq!(obtainable_of("MemTotal: 100 kB\n"), None);
+        assert_eq!(obtainable_of("MemAvailable: many kB\n"), None);
+    }
+
+    #[test]
+    fn the_host_says_what_can_be_had() {
+        assert!(obtainable_bytes().expect("/proc/meminfo") > base_page().bytes());
+    }
+}
