@@ -1,2 +1,6 @@
-//! x
+//! The running Linux host as a platform: applying, tracing, verifying and explaining page sizes.
+//!
+//! The only crate with unsafe code; every unsafe block says why it is sound.
 pub mod memory;
+pub mod signals;
+pub mod tracer;

@@ -60,6 +60,15 @@ pub enum Cause {
     LargerThanAsked,
     /// The program runs under a seccomp filter of its own that does not let the advice through.
     FilteredByProgram,
+    /// The kernel refused the advice.
+    AdviceRefused {
+        /// Its error number.
+        errno: i32,
+    },
+    /// The program traces processes itself (a debugger, strace), which fails under pagelab's tracer.
+    Debugger,
+    /// Guard pages or other protections inside large pages could not be enforced.
+    ProtectionWidened,
     /// A 32-bit program: its calls are not traced.
     ForeignAbi,
     /// A setuid or setgid program was executed without its privilege, because a traced program does
@@ -108,6 +117,11 @@ impl Cause {
             Cause::Demoted => "given back to smaller pages because the program needs their granularity".into(),
             Cause::LargerThanAsked => "larger pages than asked for".into(),
             Cause::FilteredByProgram => "the program's own seccomp filter refuses the advice".into(),
+            Cause::AdviceRefused { errno } => format!("the kernel refused the advice (errno {errno})"),
+            Cause::Debugger => {
+                "the program traces processes itself (ptrace), which fails under pagelab's tracer".into()
+            }
+            Cause::ProtectionWidened => "protections inside a large page could not be enforced".into(),
             Cause::ForeignAbi => "a 32-bit program, whose calls are not traced".into(),
             Cause::PrivilegeNotGained => "a setuid program ran without its privilege because it was traced".into(),
             Cause::FoliosInvisible => "folio sizes are visible to root only".into(),
@@ -143,12 +157,15 @@ impl Cause {
             Cause::FoliosInvisible => "run as root to see them",
             Cause::FilteredByProgram => "run the program without its sandbox",
             Cause::PrivilegeNotGained => "run pagelab as root",
+            Cause::Debugger => "run it without the debugger",
             Cause::FreedBeforeExit | Cause::NothingToSee => "measure a longer part of the program's life",
             Cause::Stack
             | Cause::PrivateFileCopy
             | Cause::Demoted
             | Cause::LargerThanAsked
             | Cause::ForeignAbi
+            | Cause::AdviceRefused { .. }
+            | Cause::ProtectionWidened
             | Cause::Unexplained => return None,
         };
         Some(text.to_string())

@@ -1,0 +1,358 @@
+//! Starting the measured program: found, prepared, traced from its first instruction on.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use libc::sock_filter;
+
+use super::ptrace::{self, Tid};
+
+/// The user that the program runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The name, for messages.
+    pub name: String,
+    /// The user id.
+    pub uid: u32,
+    /// The primary group id.
+    pub gid: u32,
+    /// All group ids.
+    pub groups: Vec<u32>,
+}
+
+/// A program to start and how.
+#[derive(Debug)]
+pub struct Launch {
+    /// The program as the user wrote it, and its arguments.
+    pub command: Vec<OsString>,
+    /// The user to become; `None`: the one who runs pagelab.
+    pub user: Option<User>,
+    /// Standard input; `None`: pagelab's own.
+    pub stdin: Option<OwnedFd>,
+    /// Standard output; `None`: pagelab's own.
+    pub stdout: Option<OwnedFd>,
+    /// Standard error; `None`: pagelab's own.
+    pub stderr: Option<OwnedFd>,
+    /// Whether transparent huge pages are disabled for the program and all that it starts
+    /// (PR_SET_THP_DISABLE, kept over fork and exec).
+    pub disable_thp: bool,
+}
+
+/// Why a program could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// No such file, or no such name in PATH.
+    #[error("the command {0:?} was not found; give its path, or check PATH")]
+    NotFound(OsString),
+    /// It is there but may not be executed.
+    #[error("{0:?} is not executable ({1}); chmod +x it, or name its interpreter")]
+    NotExecutable(PathBuf, String),
+    /// A part of the command line has a zero byte.
+    #[error("an argument of the command holds a zero byte")]
+    ZeroByte,
+    /// ptrace is forbidden.
+    #[error("tracing the command is forbidden ({0}); {1}")]
+    PtraceForbidden(io::Error, String),
+    /// A step of the preparation failed in the new process.
+    #[error("{step} failed for the command: {error}; {remedy}")]
+    Prepare {
+        /// What was being done.
+        step: &'static str,
+        /// The kernel's answer.
+        error: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The kernel has no resources.
+    #[error("the command could not be started: {0}")]
+    Resources(#[from] io::Error),
+}
+
+/// What ENOEXEC means.
+const NO_PROGRAM: &str = "it has neither a program header of this machine nor a #! line";
+
+/// Steps of the preparation, numbered for the pipe through which the new process reports.
+const STEPS: [(&str, &str); 6] = [
+    ("redirecting its input and output", "this is a fault of pagelab's"),
+    ("prctl(PR_SET_THP_DISABLE)", "it needs Linux 3.15 with CONFIG_TRANSPARENT_HUGEPAGE"),
+    ("prctl(PR_SET_NO_NEW_PRIVS)", "it needs Linux 3.5"),
+    ("installing the seccomp filter", "it needs CONFIG_SECCOMP_FILTER and no sandbox that forbids seccomp"),
+    ("becoming the user", "only root can run a command as another user"),
+    ("executing it", "check that the file is a program for this machine"),
+];
+
+/// Everything that the new process needs, made before the fork: after it, only system calls are safe.
+struct Prepared {
+    path: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+    stdio: [Option<RawFd>; 3],
+    filter: Vec<sock_filter>,
+    keep_privileges: bool,
+    disable_thp: bool,
+    user: Option<User>,
+    go: RawFd,
+    report: RawFd,
+}
+
+/// A program that is attached to and waits to be let go.
+pub struct Started {
+    /// Its process id.
+    pub tid: Tid,
+    go: File,
+    report: File,
+}
+
+/// Starts a program under the filter, attached to the calling thread, up to just before its exec.
+pub fn start(launch: &Launch, filter: Vec<sock_filter>) -> Result<Started, LaunchError> {
+    let (go_read, go_write) = pipe()?;
+    let (report_read, report_write) = pipe()?;
+    let prepared = prepare(launch, filter, go_read.as_raw_fd(), report_write.as_raw_fd())?;
+    let tid = fork_into(&prepared)?;
+    drop((go_read, report_write));
+    let started = Started { tid, go: go_write.into(), report: report_read.into() };
+    match ptrace::seize(tid) {
+        Ok(()) => Ok(started),
+        Err(error) => {
+            drop(started); // end of file on `go`: the process ends by itself
+            reap(tid);
+            Err(LaunchError::PtraceForbidden(error, ptrace_remedy()))
+        }
+    }
+}
+
+impl Started {
+    /// Lets the process go on to its exec.
+    pub fn release(&mut self) -> io::Result<()> {
+        self.go.write_all(&[1])
+    }
+
+    /// Why the process ended before its exec; `None` where it did execute the program.
+    pub fn failure(&mut self, path: &Path) -> Option<LaunchError> {
+        let mut report = [0u8; 8];
+        self.report.read_exact(&mut report).ok()?;
+        let error = io::Error::from_raw_os_error(i32::from_le_bytes(report[4..].try_into().expect("4 bytes")));
+        let (step, remedy) = STEPS[usize::from(report[0]).min(STEPS.len() - 1)];
+        if usize::from(report[0]) == STEPS.len() - 1 && error.raw_os_error() == Some(libc::ENOEXEC) {
+            return Some(LaunchError::NotExecutable(path.to_path_buf(), NO_PROGRAM.to_string()));
+        }
+        Some(LaunchError::Prepare { step, error, remedy })
+    }
+}
+
+/// Finds the program as the shell would.
+pub fn resolve(program: &OsStr) -> Result<PathBuf, LaunchError> {
+    if program.as_bytes().contains(&b'/') {
+        return executable(Path::new(program));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
+    let candidates = std::env::split_paths(&path).map(|folder| folder.join(program));
+    let mut refused = None;
+    for candidate in candidates {
+        match executable(&candidate) {
+            Ok(found) => return Ok(found),
+            Err(error @ LaunchError::NotExecutable(..)) => refused = refused.or(Some(error)),
+            Err(_) => {}
+        }
+    }
+    Err(refused.unwrap_or_else(|| LaunchError::NotFound(program.to_os_string())))
+}
+
+fn executable(path: &Path) -> Result<PathBuf, LaunchError> {
+    let refused = |why: &str| Err(LaunchError::NotExecutable(path.to_path_buf(), why.to_string()));
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused("permission denied"),
+        Err(_) => Err(LaunchError::NotFound(path.as_os_str().to_os_string())),
+        Ok(meta) if meta.is_dir() => refused("it is a directory"),
+        Ok(meta) if meta.permissions().mode() & 0o111 == 0 => refused("no execute permission"),
+        Ok(_) => Ok(path.to_path_buf()),
+    }
+}
+
+fn prepare(launch: &Launch, filter: Vec<sock_filter>, go: RawFd, report: RawFd) -> Result<Prepared, LaunchError> {
+    let text = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
+    let program = launch.command.first().ok_or_else(|| LaunchError::NotFound(OsString::new()))?;
+    let path = text(resolve(program)?.into_os_string().into_vec())?;
+    let arguments =
+        launch.command.iter().map(|argument| text(argument.clone().into_vec())).collect::<Result<_, _>>()?;
+    let environment = environment(launch.user.as_ref())
+        .map(|(mut name, value)| {
+            name.push("=");
+            name.push(value);
+            text(name.into_vec())
+        })
+        .collect::<Result<_, _>>()?;
+    let raw = |fd: &Option<OwnedFd>| fd.as_ref().map(AsRawFd::as_raw_fd);
+    Ok(Prepared {
+        path,
+        arguments,
+        environment,
+        stdio: [raw(&launch.stdin), raw(&launch.stdout), raw(&launch.stderr)],
+        filter,
+        keep_privileges: may_filter_with_privileges(),
+        disable_thp: launch.disable_thp,
+        user: launch.user.clone(),
+        go,
+        report,
+    })
+}
+
+/// pagelab's environment, as it is or as a login of the user would name it.
+fn environment(user: Option<&User>) -> impl Iterator<Item = (OsString, OsString)> {
+    let name = user.map(|user| OsString::from(&user.name));
+    std::env::vars_os().map(move |(key, value)| match &name {
+        Some(name) if key == "USER" || key == "LOGNAME" => (key, name.clone()),
+        _ => (key, value),
+    })
+}
+
+/// With CAP_SYS_ADMIN a filter needs no PR_SET_NO_NEW_PRIVS, and setuid programs keep working.
+fn may_filter_with_privileges() -> bool {
+    const CAP_SYS_ADMIN: u32 = 21;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|capabilities| capabilities >> CAP_SYS_ADMIN & 1 == 1)
+}
+
+fn fork_into(prepared: &Prepared) -> io::Result<Tid> {
+    let pointers = |texts: &[CString]| {
+        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect::<Vec<*const libc::c_char>>()
+    };
+    let (arguments, environment) = (pointers(&prepared.arguments), pointers(&prepared.environment));
+    // SAFETY: the child only makes system calls on memory that was prepared above, until it executes
+    // another program or exits; it allocates nothing and takes no lock.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => become_program(prepared, &arguments, &environment),
+        tid => Ok(tid),
+    }
+}
+
+/// What the new process does. Only system calls from here on.
+fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], environment: &[*const libc::c_char]) -> ! {
+    // SAFETY: plain system calls on prepared memory; `_exit` runs no handlers of the parent's.
+    unsafe {
+        let mut byte = 0u8;
+        if libc::read(prepared.go, (&raw mut byte).cast(), 1) != 1 {
+            libc::_exit(127);
+        }
+        for (number, source) in prepared.stdio.into_iter().enumerate() {
+            if let Some(fd) = source {
+                check(libc::dup2(fd, number as i32), 0, prepared.report);
+            }
+        }
+        if prepared.disable_thp {
+            check(libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0), 1, prepared.report);
+        }
+        if !prepared.keep_privileges && !prepared.filter.is_empty() {
+            check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 2, prepared.report);
+        }
+        if !prepared.filter.is_empty() {
+            let program =
+                libc::sock_fprog { len: prepared.filter.len() as u16, filter: prepared.filter.as_ptr().cast_mut() };
+            let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
+            check(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 3, prepared.report);
+        }
+        if let Some(user) = &prepared.user {
+            // The bare calls: the C library's would signal all threads, of which only this one is left.
+            let groups = libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr());
+            check(groups as i32, 4, prepared.report);
+            check(libc::syscall(libc::SYS_setgid, user.gid) as i32, 4, prepared.report);
+            check(libc::syscall(libc::SYS_setuid, user.uid) as i32, 4, prepared.report);
+        }
+        restore_signals();
+        libc::execve(prepared.path.as_ptr(), arguments.as_ptr(), environment.as_ptr());
+        check(-1, 5, prepared.report);
+        libc::_exit(127)
+    }
+}
+
+/// Reports a failed step and ends the new process.
+///
+/// # Safety
+/// Only between fork and exec.
+unsafe fn check(result: libc::c_int, step: u8, report: RawFd) {
+    if result != -1 {
+        return;
+    }
+    // SAFETY: errno is the thread's own; the message is live.
+    unsafe {
+        let mut message = [step, 0, 0, 0, 0, 0, 0, 0];
+        message[4..].copy_from_slice(&(*libc::__errno_location()).to_le_bytes());
+        libc::write(report, message.as_ptr().cast(), message.len());
+        libc::_exit(127);
+    }
+}
+
+/// Gives the program the signal state that a shell would: Rust's runtime ignores SIGPIPE, and pagelab
+/// may have blocked signals.
+///
+/// # Safety
+/// Only between fork and exec.
+unsafe fn restore_signals() {
+    // SAFETY: plain system calls on live memory.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        let mut none: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Replaces pagelab itself by the program, without a tracer. Returns only when that fails.
+pub fn replace_self(launch: &Launch) -> LaunchError {
+    use std::os::unix::process::CommandExt;
+    let prepare = |step: usize, error| LaunchError::Prepare { step: STEPS[step].0, error, remedy: STEPS[step].1 };
+    let Some(program) = launch.command.first() else { return LaunchError::NotFound(OsString::new()) };
+    let path = match resolve(program) {
+        Ok(path) => path,
+        Err(error) => return error,
+    };
+    // SAFETY: prctl with plain numbers.
+    if launch.disable_thp && unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } == -1 {
+        return prepare(1, io::Error::last_os_error());
+    }
+    let mut command = std::process::Command::new(&path);
+    command.arg0(program).args(&launch.command[1..]);
+    command.env_clear().envs(environment(launch.user.as_ref()));
+    if let Some(user) = &launch.user {
+        let groups: Vec<_> = user.groups.iter().map(|group| nix::unistd::Gid::from_raw(*group)).collect();
+        if let Err(error) = nix::unistd::setgroups(&groups) {
+            return prepare(4, error.into());
+        }
+        command.uid(user.uid).gid(user.gid);
+    }
+    let error = command.exec();
+    if error.raw_os_error() == Some(libc::ENOEXEC) {
+        return LaunchError::NotExecutable(path, NO_PROGRAM.to_string());
+    }
+    prepare(5, error)
+}
+
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
+}
+
+fn reap(tid: Tid) {
+    while let Err(error) = ptrace::wait(tid) {
+        if error.kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
+}
+
+fn ptrace_remedy() -> String {
+    match std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
+        Ok("3") => "kernel.yama.ptrace_scope is 3, which lasts until reboot".into(),
+        Ok("2") => "kernel.yama.ptrace_scope is 2: run as root, or sysctl kernel.yama.ptrace_scope=1".into(),
+        _ => "in a container allow it: docker run --cap-add SYS_PTRACE; a debugger or strace around pagelab also forbids it"
+            .into(),
+    }
+}

@@ -1,0 +1,25 @@
+//! Running unmodified programs under a policy: a seccomp filter stops the few calls that matter, and the
+//! tracer changes them there. Between such calls the program runs at its own speed.
+//!
+//! `registers`, `filter`, `own_filter`, `maps`, `guards` and `rewriting` are data and pure functions;
+//! `ptrace`, `paused` and `launch` talk to the kernel; `tasks` and `tree` know who is who; `calls`, `heap`
+//! and `hugetlb` serve the calls.
+
+mod calls;
+mod filter;
+mod guards;
+mod heap;
+mod hugetlb;
+mod launch;
+mod maps;
+mod own_filter;
+mod paused;
+mod ptrace;
+mod registers;
+mod rewriting;
+mod tasks;
+mod tree;
+
+pub use launch::{Launch, LaunchError, User, replace_self, resolve};
+pub use rewriting::Rewriting;
+pub use tree::{Ended, Leftovers, Usage, Witness, run};

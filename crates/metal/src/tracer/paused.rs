@@ -1,0 +1,192 @@
+//! A task that is paused at a watched system call, and what can be done with it there.
+
+use std::io;
+
+use super::ptrace::{self, Stop, Tid};
+use super::registers::{NATIVE, Registers};
+
+/// Why an operation on a paused task could not be completed.
+#[derive(Debug)]
+pub enum Lost {
+    /// The task left its pause on its own: it is ending. The stop is for the main loop.
+    Stopped(Stop),
+    /// The task is gone; its end will be, or was, reported to the main loop.
+    Gone,
+}
+
+impl From<io::Error> for Lost {
+    fn from(_: io::Error) -> Lost {
+        // A ptrace request on a live, stopped tracee fails only because it was killed meanwhile.
+        Lost::Gone
+    }
+}
+
+/// Where the task stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In front of the call: it can be changed or skipped.
+    Entry,
+    /// Behind a call: another one can be made by going back to its instruction.
+    Exit,
+}
+
+/// A task at the entry of a watched call. It can make other calls in its own name, before or instead
+/// of its own, and is then sent on with a result as if it had made its own call only.
+pub struct Paused {
+    tid: Tid,
+    place: Place,
+    registers: Registers,
+    number: i64,
+    arguments: [u64; 6],
+    blocked: Option<u64>,
+}
+
+impl Paused {
+    /// The task `tid`, which stopped at a watched call.
+    pub fn at_entry(tid: Tid) -> Result<Paused, Lost> {
+        let registers = ptrace::registers(tid)?;
+        let number = ptrace::call_number(tid, &NATIVE, &registers)?;
+        let arguments = registers.arguments(&NATIVE);
+        Ok(Paused { tid, place: Place::Entry, registers, number, arguments, blocked: None })
+    }
+
+    /// The task.
+    pub fn tid(&self) -> Tid {
+        self.tid
+    }
+
+    /// The number of the call that the program is making.
+    pub fn number(&self) -> i64 {
+        self.number
+    }
+
+    /// The arguments that the program gave.
+    pub fn arguments(&self) -> [u64; 6] {
+        self.arguments
+    }
+
+    /// Where the program stands, as a seccomp filter sees it.
+    pub fn instruction_pointer(&self) -> u64 {
+        self.registers.words[NATIVE.instruction]
+    }
+
+    /// Lets the task make the call that it came for. The result is negative for an error.
+    pub fn own_call(&mut self) -> Result<i64, Lost> {
+        self.call(self.number, self.arguments)
+    }
+
+    /// Lets the task make a call. The result is negative for an error. The program's own seccomp
+    /// filter sees the call too.
+    pub fn call(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64, Lost> {
+        match self.place {
+            Place::Entry if NATIVE.first_argument_at_entry || arguments[0] == self.arguments[0] => {
+                ptrace::set_call(self.tid, &NATIVE, &self.registers, number, arguments)?;
+            }
+            Place::Entry => {
+                self.skip()?;
+                self.rewind(number, arguments)?;
+            }
+            Place::Exit => self.rewind(number, arguments)?,
+        }
+        let result = self.run_to_exit()?;
+        self.place = Place::Exit;
+        Ok(result)
+    }
+
+    /// Sends the task on without any further call, with the result of its own.
+    pub fn finish(mut self, result: i64) -> Result<(), Lost> {
+        if self.place == Place::Entry && NATIVE.number_at_entry == Some(NATIVE.number) {
+            // The number lives in a register of the program, which a skipped call must not change.
+            self.skip()?;
+        }
+        let registers = self.registers.returning(&NATIVE, result);
+        match self.place {
+            // Number -1 is no call: the kernel skips it and leaves the result alone.
+            Place::Entry => ptrace::set_call(self.tid, &NATIVE, &registers, -1, self.arguments)
+                .and_then(|()| ptrace::set_registers(self.tid, &skipped(registers)))?,
+            Place::Exit => ptrace::set_registers(self.tid, &registers)?,
+        }
+        self.unblock_signals()?;
+        Ok(ptrace::resume(self.tid, 0)?)
+    }
+
+    /// Sends the task on to make its own call at full speed.
+    pub fn pass(self) -> Result<(), Lost> {
+        debug_assert_eq!(self.place, Place::Entry, "the call is still to be made");
+        Ok(ptrace::resume(self.tid, 0)?)
+    }
+
+    /// Sends the task back to make its own call as if it had not made it yet: it stops again where the
+    /// call is watched.
+    pub fn again(mut self) -> Result<(), Lost> {
+        if self.place == Place::Entry {
+            self.skip()?;
+        }
+        self.rewind(self.number, self.arguments)?;
+        self.unblock_signals()?;
+        Ok(ptrace::resume(self.tid, 0)?)
+    }
+
+    /// Goes through the call instruction without a call.
+    fn skip(&mut self) -> Result<(), Lost> {
+        ptrace::set_call(self.tid, &NATIVE, &self.registers, -1, self.arguments)?;
+        self.run_to_exit()?;
+        self.place = Place::Exit;
+        Ok(())
+    }
+
+    fn rewind(&mut self, number: i64, arguments: [u64; 6]) -> Result<(), Lost> {
+        self.block_signals()?;
+        Ok(ptrace::set_registers(self.tid, &self.registers.rewound(&NATIVE, number, arguments))?)
+    }
+
+    /// On its way to a second call the task passes the place where signals are delivered; a handler
+    /// that ran there would see, and return to, registers that are not the program's.
+    fn block_signals(&mut self) -> Result<(), Lost> {
+        if self.blocked.is_none() {
+            self.blocked = Some(ptrace::signal_mask(self.tid)?);
+            ptrace::set_signal_mask(self.tid, u64::MAX)?;
+        }
+        Ok(())
+    }
+
+    fn unblock_signals(&mut self) -> Result<(), Lost> {
+        match self.blocked.take() {
+            Some(mask) => Ok(ptrace::set_signal_mask(self.tid, mask)?),
+            None => Ok(()),
+        }
+    }
+
+    fn run_to_exit(&mut self) -> Result<i64, Lost> {
+        let rewound = self.place == Place::Exit;
+        let mut entries = u32::from(rewound);
+        loop {
+            ptrace::resume_to_syscall(self.tid)?;
+            match self.wait()? {
+                Stop::Syscall if entries > 0 => entries -= 1,
+                Stop::Syscall => return Ok(ptrace::registers(self.tid)?.result(&NATIVE)),
+                // A watched call that the tracer makes itself, a stop by SIGSTOP, an interruption.
+                Stop::Seccomp | Stop::GroupStop | Stop::Trap | Stop::Signal(_) => {}
+                other => return Err(Lost::Stopped(other)),
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<Stop, Lost> {
+        loop {
+            match ptrace::wait(self.tid) {
+                Ok((_, stop)) => return Ok(stop),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Err(Lost::Gone),
+            }
+        }
+    }
+}
+
+/// Registers of a call that is skipped: where the number stands among them it must stay -1.
+fn skipped(mut registers: Registers) -> Registers {
+    if let Some(at) = NATIVE.number_at_entry {
+        registers.words[at] = u64::MAX;
+    }
+    registers
+}

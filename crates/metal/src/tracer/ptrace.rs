@@ -1,0 +1,196 @@
+//! The requests of ptrace(2) and wait4(2) that the tracer makes, each as a safe function.
+//!
+//! `nix` lacks the register sets, the signal mask and system call information, so all of them are
+//! made here, in one place and in one way.
+
+use std::io;
+
+use super::registers::{Layout, NATIVE, Registers};
+
+/// A task (thread) by its kernel id.
+pub type Tid = libc::pid_t;
+
+const NT_PRSTATUS: usize = 1;
+const NT_ARM_SYSTEM_CALL: usize = 0x404;
+/// The kernel's sigset is 8 bytes on every supported architecture.
+const SIGSET_BYTES: usize = 8;
+
+/// What a waited-for task did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It exited with this status.
+    Exited(i32),
+    /// It was killed by this signal.
+    Killed(i32),
+    /// A watched call is about to be made.
+    Seccomp,
+    /// A new task was made; its id is the event message.
+    Clone,
+    /// A new process with a copy of the memory; its id is the event message.
+    Fork,
+    /// A new process that borrows the memory; its id is the event message.
+    Vfork,
+    /// A new program was loaded; the message is the id that the task had before.
+    Exec,
+    /// It is about to end and still has its memory.
+    Exit,
+    /// The start of a traced task, or an interruption by the tracer.
+    Trap,
+    /// It takes part in a stop of its process (SIGSTOP and the like).
+    GroupStop,
+    /// Before or behind a system call.
+    Syscall,
+    /// A signal is about to be delivered.
+    Signal(i32),
+}
+
+/// Reads a wait status.
+pub fn decode(status: i32) -> Stop {
+    if libc::WIFEXITED(status) {
+        return Stop::Exited(libc::WEXITSTATUS(status));
+    }
+    if libc::WIFSIGNALED(status) {
+        return Stop::Killed(libc::WTERMSIG(status));
+    }
+    let signal = libc::WSTOPSIG(status);
+    match status >> 16 {
+        libc::PTRACE_EVENT_SECCOMP => Stop::Seccomp,
+        libc::PTRACE_EVENT_CLONE => Stop::Clone,
+        libc::PTRACE_EVENT_FORK => Stop::Fork,
+        libc::PTRACE_EVENT_VFORK => Stop::Vfork,
+        libc::PTRACE_EVENT_EXEC => Stop::Exec,
+        libc::PTRACE_EVENT_EXIT => Stop::Exit,
+        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Trap,
+        libc::PTRACE_EVENT_STOP => Stop::GroupStop,
+        _ if signal == libc::SIGTRAP | 0x80 => Stop::Syscall,
+        _ => Stop::Signal(signal),
+    }
+}
+
+fn request(kind: libc::c_uint, tid: Tid, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: every caller passes either plain numbers or pointers to live memory of the size that
+    // the request needs.
+    let result = unsafe { libc::ptrace(kind, tid, address, data) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Attaches to a task, without stopping it, with the tracer's options.
+pub fn seize(tid: Tid) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACESYSGOOD
+        | libc::PTRACE_O_TRACESECCOMP
+        | libc::PTRACE_O_TRACECLONE
+        | libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_TRACEEXIT
+        | libc::PTRACE_O_EXITKILL;
+    request(libc::PTRACE_SEIZE, tid, 0, options as usize)
+}
+
+/// Lets a task run on, with a signal or with none (0).
+pub fn resume(tid: Tid, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, tid, 0, signal as usize)
+}
+
+/// Lets a task run to its next system call stop.
+pub fn resume_to_syscall(tid: Tid) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, tid, 0, 0)
+}
+
+/// Leaves a task in its group stop until a SIGCONT.
+pub fn listen(tid: Tid) -> io::Result<()> {
+    request(libc::PTRACE_LISTEN, tid, 0, 0)
+}
+
+/// The message of the event that a task is stopped in.
+pub fn event_message(tid: Tid) -> io::Result<u64> {
+    let mut message: libc::c_ulong = 0;
+    request(libc::PTRACE_GETEVENTMSG, tid, 0, (&raw mut message) as usize)?;
+    Ok(message)
+}
+
+/// The general registers of a stopped task.
+pub fn registers(tid: Tid) -> io::Result<Registers> {
+    let mut registers = Registers::ZERO;
+    let mut vector = libc::iovec { iov_base: registers.words.as_mut_ptr().cast(), iov_len: NATIVE.words * 8 };
+    request(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, (&raw mut vector) as usize)?;
+    Ok(registers)
+}
+
+/// Sets the general registers of a stopped task.
+pub fn set_registers(tid: Tid, registers: &Registers) -> io::Result<()> {
+    let mut words = registers.words;
+    let mut vector = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: NATIVE.words * 8 };
+    request(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, (&raw mut vector) as usize)
+}
+
+/// Changes the call of a task at an entry stop.
+pub fn set_call(tid: Tid, layout: &Layout, registers: &Registers, number: i64, arguments: [u64; 6]) -> io::Result<()> {
+    set_registers(tid, &registers.entering(layout, number, arguments))?;
+    if layout.number_at_entry.is_some() {
+        return Ok(());
+    }
+    let mut number = number as i32;
+    let mut vector = libc::iovec { iov_base: (&raw mut number).cast(), iov_len: 4 };
+    request(libc::PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, (&raw mut vector) as usize)
+}
+
+/// The number of the call that a task is stopped at.
+pub fn call_number(tid: Tid, layout: &Layout, registers: &Registers) -> io::Result<i64> {
+    if let Some(at) = layout.number_at_entry {
+        return Ok(registers.words[at] as i64);
+    }
+    let mut number: i32 = 0;
+    let mut vector = libc::iovec { iov_base: (&raw mut number).cast(), iov_len: 4 };
+    request(libc::PTRACE_GETREGSET, tid, NT_ARM_SYSTEM_CALL, (&raw mut vector) as usize)?;
+    Ok(i64::from(number))
+}
+
+/// The blocked signals of a stopped task.
+pub fn signal_mask(tid: Tid) -> io::Result<u64> {
+    let mut mask: u64 = 0;
+    request(libc::PTRACE_GETSIGMASK, tid, SIGSET_BYTES, (&raw mut mask) as usize)?;
+    Ok(mask)
+}
+
+/// Sets the blocked signals of a stopped task.
+pub fn set_signal_mask(tid: Tid, mask: u64) -> io::Result<()> {
+    request(libc::PTRACE_SETSIGMASK, tid, SIGSET_BYTES, (&raw const mask) as usize)
+}
+
+/// Waits for a task, or for any child or tracee of this thread where `tid` is -1. `EINTR` comes back
+/// as an error, so that the caller can look at what interrupted it.
+pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
+    let mut status = 0;
+    // SAFETY: the status is a live integer; no resource usage is asked for.
+    let waited = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::__WNOTHREAD, std::ptr::null_mut()) };
+    if waited == -1 { Err(io::Error::last_os_error()) } else { Ok((waited, decode(status))) }
+}
+
+/// Like [`wait`] for any task, without waiting: `None` where nothing happened yet.
+pub fn try_wait() -> io::Result<Option<(Tid, Stop)>> {
+    let mut status = 0;
+    let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
+    // SAFETY: the status is a live integer; no resource usage is asked for.
+    match unsafe { libc::wait4(-1, &mut status, flags, std::ptr::null_mut()) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        tid => Ok(Some((tid, decode(status)))),
+    }
+}
+
+/// Copies bytes out of a task's memory; an error where not all of them are mapped and readable.
+pub fn read_memory(tid: Tid, address: u64, into: &mut [u8]) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    memory(tid)?.read_exact_at(into, address)
+}
+
+/// Copies bytes into a task's memory, whatever its protection.
+pub fn write_memory(tid: Tid, address: u64, bytes: &[u8]) -> io::Result<()> {
+    use std::os::unix::fs::FileExt;
+    memory(tid)?.write_all_at(bytes, address)
+}
+
+fn memory(tid: Tid) -> io::Result<std::fs::File> {
+    std::fs::OpenOptions::new().read(true).write(true).open(format!("/proc/{tid}/mem"))
+}

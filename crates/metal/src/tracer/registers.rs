@@ -1,0 +1,185 @@
+//! The registers of a stopped task, as far as system calls need them.
+//!
+//! The architecture is a value: a table of positions in the kernel's general register set
+//! (`NT_PRSTATUS`). So every architecture's table compiles and is tested everywhere.
+
+/// Where an architecture keeps what a system call needs, as indexes of 8-byte words in `NT_PRSTATUS`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Words in the register set.
+    pub words: usize,
+    /// The six arguments.
+    pub arguments: [usize; 6],
+    /// The result.
+    pub result: usize,
+    /// The number, where the entry stop can change it; `None` where that takes `NT_ARM_SYSTEM_CALL`.
+    pub number_at_entry: Option<usize>,
+    /// The number, as the program loads it before the instruction.
+    pub number: usize,
+    /// The instruction pointer.
+    pub instruction: usize,
+    /// Bytes of the system call instruction.
+    pub instruction_bytes: u64,
+    /// Whether the entry stop can change the first argument. riscv64 keeps it in `orig_a0`, which the
+    /// register set does not have (arch/riscv/include/uapi/asm/ptrace.h).
+    pub first_argument_at_entry: bool,
+    /// `AUDIT_ARCH_*` of the 64-bit system calls (include/uapi/linux/audit.h).
+    pub audit_arch: u32,
+}
+
+/// arch/x86/include/asm/user_64.h, `struct user_regs_struct`.
+pub const X86_64: Layout = Layout {
+    words: 27,
+    arguments: [14, 13, 12, 7, 9, 8],
+    result: 10,
+    number_at_entry: Some(15),
+    number: 10,
+    instruction: 16,
+    instruction_bytes: 2,
+    first_argument_at_entry: true,
+    audit_arch: 0xc000_003e,
+};
+
+/// arch/arm64/include/uapi/asm/ptrace.h, `struct user_pt_regs`.
+pub const AARCH64: Layout = Layout {
+    words: 34,
+    arguments: [0, 1, 2, 3, 4, 5],
+    result: 0,
+    number_at_entry: None,
+    number: 8,
+    instruction: 32,
+    instruction_bytes: 4,
+    first_argument_at_entry: true,
+    audit_arch: 0xc000_00b7,
+};
+
+/// arch/riscv/include/uapi/asm/ptrace.h, `struct user_regs_struct`.
+pub const RISCV64: Layout = Layout {
+    words: 32,
+    arguments: [10, 11, 12, 13, 14, 15],
+    result: 10,
+    number_at_entry: Some(17),
+    number: 17,
+    instruction: 0,
+    instruction_bytes: 4,
+    first_argument_at_entry: false,
+    audit_arch: 0xc000_00f3,
+};
+
+/// The layout of the running kernel.
+#[cfg(target_arch = "x86_64")]
+pub const NATIVE: Layout = X86_64;
+/// The layout of the running kernel.
+#[cfg(target_arch = "aarch64")]
+pub const NATIVE: Layout = AARCH64;
+/// The layout of the running kernel.
+#[cfg(target_arch = "riscv64")]
+pub const NATIVE: Layout = RISCV64;
+
+/// Words of the largest register set.
+const MOST_WORDS: usize = 34;
+
+/// A copy of a task's general registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Registers {
+    /// The words of the register set; those past `Layout::words` are unused.
+    pub words: [u64; MOST_WORDS],
+}
+
+impl Registers {
+    /// All zero.
+    pub const ZERO: Registers = Registers { words: [0; MOST_WORDS] };
+
+    /// The six arguments.
+    pub fn arguments(&self, layout: &Layout) -> [u64; 6] {
+        layout.arguments.map(|at| self.words[at])
+    }
+
+    /// The result, negative errors included.
+    pub fn result(&self, layout: &Layout) -> i64 {
+        self.words[layout.result] as i64
+    }
+
+    /// The same registers, about to return `result` from the call they just made.
+    pub fn returning(mut self, layout: &Layout, result: i64) -> Registers {
+        self.words[layout.result] = result as u64;
+        self
+    }
+
+    /// The same registers at an entry stop, with other arguments. The number is changed apart from
+    /// this where `number_at_entry` is `None`.
+    pub fn entering(mut self, layout: &Layout, number: i64, arguments: [u64; 6]) -> Registers {
+        self.set_arguments(layout, arguments);
+        if let Some(at) = layout.number_at_entry {
+            self.words[at] = number as u64;
+        }
+        self
+    }
+
+    /// The registers of a task that stands behind a system call instruction, moved back in front of it
+    /// with another call loaded.
+    pub fn rewound(mut self, layout: &Layout, number: i64, arguments: [u64; 6]) -> Registers {
+        self.words[layout.instruction] -= layout.instruction_bytes;
+        if let Some(at) = layout.number_at_entry {
+            self.words[at] = u64::MAX; // no call is being made: nothing that the kernel could restart
+        }
+        self.set_arguments(layout, arguments);
+        self.words[layout.number] = number as u64;
+        self
+    }
+
+    fn set_arguments(&mut self, layout: &Layout, arguments: [u64; 6]) {
+        for (at, value) in layout.arguments.into_iter().zip(arguments) {
+            self.words[at] = value;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rewound_call_stands_before_its_instruction() {
+        for layout in [X86_64, AARCH64, RISCV64] {
+            let mut registers = Registers::ZERO;
+            registers.words[layout.instruction] = 0x1000;
+            let call = registers.rewound(&layout, 28, [1, 2, 3, 4, 5, 6]);
+            assert_eq!(call.words[layout.instruction], 0x1000 - layout.instruction_bytes);
+            assert_eq!(call.arguments(&layout), [1, 2, 3, 4, 5, 6]);
+            assert_eq!(call.words[layout.number], 28);
+            assert_eq!(registers.returning(&layout, -12).result(&layout), -12);
+        }
+    }
+
+    #[test]
+    fn positions_are_distinct_and_inside_the_set() {
+        for layout in [X86_64, AARCH64, RISCV64] {
+            let mut seen: Vec<usize> = layout.arguments.into_iter().chain([layout.instruction]).collect();
+            seen.sort_unstable();
+            seen.dedup();
+            assert_eq!(seen.len(), 7);
+            assert!(seen.iter().all(|at| *at < layout.words) && layout.words <= MOST_WORDS);
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn the_x86_64_table_agrees_with_libc() {
+        use std::mem::{offset_of, size_of};
+        type Kernel = libc::user_regs_struct;
+        assert_eq!(size_of::<Kernel>(), X86_64.words * 8);
+        let arguments = [
+            offset_of!(Kernel, rdi),
+            offset_of!(Kernel, rsi),
+            offset_of!(Kernel, rdx),
+            offset_of!(Kernel, r10),
+            offset_of!(Kernel, r8),
+            offset_of!(Kernel, r9),
+        ];
+        assert_eq!(arguments.map(|bytes| bytes / 8), X86_64.arguments);
+        assert_eq!(offset_of!(Kernel, rax) / 8, X86_64.result);
+        assert_eq!(Some(offset_of!(Kernel, orig_rax) / 8), X86_64.number_at_entry);
+        assert_eq!(offset_of!(Kernel, rip) / 8, X86_64.instruction);
+    }
+}

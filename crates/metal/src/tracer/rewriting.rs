@@ -1,0 +1,141 @@
+//! What the tracer does to the memory calls of a program under a policy, as data, and the calls that
+//! must therefore stop.
+
+use study::policy::{Geometry, Granularity, Modifier, Policy};
+use study::size::PageSize;
+
+use super::filter::{Condition, Watch};
+
+/// Bytes of an unmapped range from which on a witness looks at it before it goes.
+pub const WITNESSED_BYTES: u64 = 1 << 20;
+
+/// MADV_* of the kernel (include/uapi/asm-generic/mman-common.h) that older C libraries lack.
+pub mod advice {
+    /// Large pages wanted.
+    pub const HUGE: u64 = libc::MADV_HUGEPAGE as u64;
+    /// Large pages not wanted.
+    pub const NO_HUGE: u64 = libc::MADV_NOHUGEPAGE as u64;
+    /// Fault in for writing, since Linux 5.14.
+    pub const POPULATE_WRITE: u64 = 23;
+    /// Guard pages without a mapping of their own, since Linux 6.13.
+    pub const GUARD_INSTALL: u64 = 102;
+}
+
+/// PR_SET_THP_DISABLE and PR_GET_THP_DISABLE (include/uapi/linux/prctl.h).
+pub const SET_THP_DISABLE: u64 = libc::PR_SET_THP_DISABLE as u64;
+/// Asks what PR_SET_THP_DISABLE set.
+pub const GET_THP_DISABLE: u64 = libc::PR_GET_THP_DISABLE as u64;
+
+/// How the memory calls of a program are changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rewriting {
+    /// Anonymous mappings of at least `large` bytes, and the heap, are given this advice.
+    pub advice: Option<u64>,
+    /// The smallest mapping that can hold a page of the policy's size; the step of the heap.
+    pub large: PageSize,
+    /// Large anonymous mappings come from the hugetlb pool of pages of `large` bytes.
+    pub hugetlb: bool,
+    /// Guard pages are left accessible.
+    pub no_guards: bool,
+    /// Writable anonymous memory is populated when it is mapped.
+    pub prefault: bool,
+    /// Transparent huge pages are disabled for the whole tree before the program starts.
+    pub disable_thp: bool,
+    /// The base page of the kernel.
+    pub base: PageSize,
+}
+
+impl Rewriting {
+    /// What a policy asks for. `geometry` is the kernel's; a size that it lacks was refused before.
+    pub fn of(policy: &Policy, geometry: &Geometry) -> Rewriting {
+        let smallest_large = geometry.mthp.first().copied().or(geometry.pmd).unwrap_or(geometry.base);
+        let (advice, large) = match policy.granularity {
+            _ if policy.has(Modifier::NoHuge) => (Some(advice::NO_HUGE), smallest_large),
+            Granularity::Thp => (Some(advice::HUGE), geometry.pmd.unwrap_or(geometry.base)),
+            Granularity::Mthp(size) => (Some(advice::HUGE), size),
+            Granularity::Hugetlb(size) => (None, size),
+            Granularity::Default | Granularity::Base => (None, smallest_large),
+        };
+        Rewriting {
+            advice,
+            large,
+            hugetlb: matches!(policy.granularity, Granularity::Hugetlb(_)),
+            no_guards: policy.has(Modifier::NoGuards),
+            prefault: policy.has(Modifier::Prefault),
+            disable_thp: policy.granularity == Granularity::Base,
+            base: geometry.base,
+        }
+    }
+
+    /// Whether the program's own calls that turn large pages off are answered and not passed on.
+    pub fn wants_large(&self) -> bool {
+        self.advice == Some(advice::HUGE)
+    }
+
+    /// Whether nothing at all is done to the program's calls.
+    pub fn is_nothing(&self) -> bool {
+        self.advice.is_none() && !self.hugetlb && !self.no_guards && !self.prefault && !self.disable_thp
+    }
+
+    /// Whether the heap is grown ahead of the program.
+    pub fn steps_heap(&self) -> bool {
+        self.wants_large()
+    }
+
+    /// The calls that stop. With a witness, large unmapped ranges stop too.
+    pub fn watches(&self, witness: bool) -> Vec<Watch> {
+        let mut watches = vec![Watch::new(libc::SYS_ptrace, [])];
+        let large = self.large.bytes();
+        if self.hugetlb {
+            return [watches, hugetlb_watches(large)].concat();
+        }
+        if self.advice.is_some() || self.prefault {
+            let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
+            let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
+            let from = if self.prefault { self.base.bytes() } else { large };
+            watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, from), anonymous, stack]));
+            watches.push(Watch::new(libc::SYS_brk, []));
+            watches.extend(filter_watches());
+        }
+        if self.wants_large() {
+            for option in [SET_THP_DISABLE, GET_THP_DISABLE] {
+                watches.push(Watch::new(libc::SYS_prctl, [Condition::Equals(0, option as u32)]));
+            }
+            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::NO_HUGE as u32)]));
+        }
+        if self.advice == Some(advice::NO_HUGE) {
+            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::HUGE as u32)]));
+        }
+        if self.disable_thp {
+            watches.push(Watch::new(libc::SYS_prctl, [Condition::Equals(0, SET_THP_DISABLE as u32)]));
+        }
+        if self.no_guards {
+            watches.push(Watch::new(libc::SYS_mprotect, []));
+            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::GUARD_INSTALL as u32)]));
+        }
+        if witness {
+            watches.push(Watch::new(libc::SYS_munmap, [Condition::AtLeast(1, WITNESSED_BYTES)]));
+        }
+        watches
+    }
+}
+
+/// Under hugetlb every call that names a range may name one whose pages are larger than it thinks.
+fn hugetlb_watches(large: u64) -> Vec<Watch> {
+    let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
+    let fixed = Condition::Has(3, libc::MAP_FIXED as u32);
+    let mut watches = vec![
+        Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, large), anonymous]),
+        Watch::new(libc::SYS_mmap, [fixed]),
+    ];
+    let ranges = [libc::SYS_munmap, libc::SYS_mprotect, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_brk];
+    watches.extend(ranges.map(|number| Watch::new(number, [])));
+    watches.extend(filter_watches());
+    watches
+}
+
+/// Calls with which a program filters its own calls, and so perhaps those that the tracer adds.
+fn filter_watches() -> [Watch; 2] {
+    let prctl = Condition::Equals(0, libc::PR_SET_SECCOMP as u32);
+    [Watch::new(libc::SYS_seccomp, [Condition::Equals(0, 1)]), Watch::new(libc::SYS_prctl, [prctl])]
+}
