@@ -123,6 +123,6 @@ pub enum Ended {
         /// What happened.
         message: String,
     },
-    /// No arm, or only the baseline, could be admitted.
+    /// There is nothing to compare: the baseline, or every other arm, could not be admitted.
     NothingAdmitted,
 }

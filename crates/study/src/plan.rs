@@ -4,6 +4,40 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::comparison::Design;
+use crate::metric::{Metric, names};
+use crate::trial::Arm;
+
+impl Design {
+    /// Blocks that count, at least, unless the user says otherwise: from 8 on, one block that went
+    /// wrong cannot decide the outcome.
+    pub const MIN_BLOCKS: u32 = 8;
+    /// Blocks that count, at most, unless the user says otherwise.
+    pub const MAX_BLOCKS: u32 = 60;
+    /// Half width of the interval at which a run stops, as a ratio, unless the user says otherwise.
+    pub const PRECISION_RATIO: f64 = 0.01;
+    /// Changes that do not matter, as a ratio, unless the user says otherwise.
+    pub const BAND_RATIO: f64 = 0.01;
+    /// Confidence of the intervals, unless the user says otherwise.
+    pub const CONFIDENCE: f64 = 0.95;
+
+    /// The design that is used where the user says nothing else: wall time decides, every metric of a
+    /// Linux host is observed, and no time limit stops the run.
+    pub fn new(arms: Vec<Arm>, baseline: usize, seed: u64) -> Design {
+        Design {
+            arms,
+            baseline,
+            metrics: Metric::of_every_trial(),
+            primary: names::WALL_S.to_string(),
+            min_blocks: Design::MIN_BLOCKS,
+            max_blocks: Design::MAX_BLOCKS,
+            max_time_s: None,
+            precision_ratio: Design::PRECISION_RATIO,
+            band_ratio: Design::BAND_RATIO,
+            confidence: Design::CONFIDENCE,
+            seed,
+        }
+    }
+}
 
 /// The order in which block `block` runs its `arms` arms: a permutation of `0..arms`, every one of them
 /// as likely as any other, and the same for the same seed on every machine.
@@ -105,6 +139,11 @@ pub fn check(design: &Design) -> Result<(), DesignError> {
 mod tests {
     use super::*;
 
+    fn design() -> Design {
+        let arm = |name: &str| Arm { label: name.into(), policy: name.parse().unwrap() };
+        Design::new(vec![arm("default"), arm("thp")], 0, 1)
+    }
+
     #[test]
     fn the_order_is_the_same_on_every_machine() {
         let orders: Vec<Vec<usize>> = (0..3).map(|block| order(1, block, 5)).collect();
@@ -125,7 +164,7 @@ mod tests {
 
     #[test]
     fn more_arms_need_more_blocks_to_say_anything() {
-        let design = crate::stats::example::design(&["default", "thp"]);
+        let design = design();
         let least: Vec<u32> = [1, 6, 7, 12, 13].map(|compared| least_blocks(&design, compared)).to_vec();
         assert_eq!(least, [8, 8, 9, 9, 10]);
     }
@@ -133,7 +172,7 @@ mod tests {
     #[test]
     fn an_impossible_design_is_refused_with_its_reason() {
         let with = |change: fn(&mut Design)| {
-            let mut design = crate::stats::example::design(&["default", "thp"]);
+            let mut design = design();
             change(&mut design);
             check(&design).map_err(|error| error.to_string())
         };

@@ -1,8 +1,12 @@
 //! The loop: admits the arms, runs block after block, and says what happens as events.
 
-use crate::comparison::{Admission, Ended};
-use crate::stats::Analysis;
+use crate::comparison::{Admission, Design, Ended};
+use crate::plan;
+use crate::stats::{self, Analysis, answers};
 use crate::trial::{Arm, Trial, TrialRecord};
+
+/// Attempts at one trial before the comparison gives up.
+pub const MAX_ATTEMPTS: u32 = 5;
 
 /// Code that can run a trial. The running host is one; tests have a fake one.
 pub trait Platform {
@@ -35,4 +39,200 @@ pub enum Event<'a> {
     Block(&'a Analysis),
     /// The comparison ended.
     Ended(&'a Ended),
+}
+
+/// A comparison that ran, to its end or as far as it came.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// One for each arm.
+    pub admissions: Vec<Admission>,
+    /// Every trial that finished, in the order of the run, rejected and discarded ones included.
+    pub trials: Vec<TrialRecord>,
+    /// What follows from the trials; absent when no block that counts was completed.
+    pub analysis: Option<Analysis>,
+    /// Why it ended.
+    pub ended: Ended,
+}
+
+/// Runs a comparison and tells `listener` what happens.
+///
+/// Block 0 is run and discarded. An arm whose answer differs from the baseline's is run in block 1 once
+/// more, so that the baseline can confirm its own answer, and then no longer. The comparison fails
+/// ([`Ended::Failed`]) when the platform cannot run a trial, when the command fails under the baseline,
+/// when the baseline's answer changes from one trial to another, when no other arm has its answer, when
+/// the primary metric has no positive value, and when a trial was rejected [`MAX_ATTEMPTS`] times. What
+/// was finished before is kept in every case.
+pub fn compare<P: Platform>(design: &Design, platform: &mut P, listener: &mut dyn FnMut(Event<'_>)) -> Run {
+    let mut comparing = Comparing::new(design, platform, listener);
+    let ended = match plan::check(design) {
+        Ok(()) => comparing.run(),
+        Err(error) => failed(error.to_string()),
+    };
+    let Comparing { admissions, trials, .. } = comparing;
+    let analysis = stats::analyse(design, &trials, &admissions);
+    listener(Event::Ended(&ended));
+    Run { admissions, trials, analysis, ended }
+}
+
+struct Comparing<'a, P> {
+    design: &'a Design,
+    platform: &'a mut P,
+    listener: &'a mut dyn FnMut(Event<'_>),
+    admissions: Vec<Admission>,
+    trials: Vec<TrialRecord>,
+    /// For each arm, whether it still takes part.
+    in_race: Vec<bool>,
+}
+
+impl<'a, P: Platform> Comparing<'a, P> {
+    fn new(design: &'a Design, platform: &'a mut P, listener: &'a mut dyn FnMut(Event<'_>)) -> Comparing<'a, P> {
+        Comparing { design, platform, listener, admissions: Vec::new(), trials: Vec::new(), in_race: Vec::new() }
+    }
+
+    fn run(&mut self) -> Ended {
+        self.admit();
+        if !self.in_race[self.design.baseline] || self.compared() == 0 {
+            return Ended::NothingAdmitted;
+        }
+        let mut block = 0;
+        loop {
+            if let Err(ended) = self.block(block) {
+                return ended;
+            }
+            block += 1;
+        }
+    }
+
+    fn admit(&mut self) {
+        self.admissions = self.design.arms.iter().map(|arm| self.platform.admit(arm)).collect();
+        self.in_race =
+            self.admissions.iter().map(|admission| matches!(admission, Admission::Admitted { .. })).collect();
+        (self.listener)(Event::Admitted(&self.admissions));
+    }
+
+    /// Arms in the race besides the baseline.
+    fn compared(&self) -> usize {
+        self.in_race.iter().filter(|in_race| **in_race).count().saturating_sub(1)
+    }
+
+    fn block(&mut self, block: u32) -> Result<(), Ended> {
+        if self.design.max_time_s.is_some_and(|limit_s| self.platform.elapsed_s() >= limit_s) {
+            return Err(Ended::Time);
+        }
+        let order = plan::order(self.design.seed, block, self.design.arms.len());
+        let order = order.into_iter().filter(|arm| self.in_race[*arm]).collect::<Vec<usize>>();
+        for (position, arm) in order.into_iter().enumerate() {
+            self.trial(Trial { arm, block, position: position as u32, attempt: 0 })?;
+        }
+        self.check_answers(block)?;
+        self.check_primary(block)?;
+        if block > 0 { self.conclude() } else { Ok(()) }
+    }
+
+    /// Runs a trial until it is not rejected.
+    fn trial(&mut self, mut trial: Trial) -> Result<(), Ended> {
+        loop {
+            if self.platform.interrupted() {
+                return Err(Ended::Interrupted);
+            }
+            (self.listener)(Event::Started(&trial));
+            let arm = &self.design.arms[trial.arm];
+            let mut record = self.platform.run(arm, trial).map_err(|error| match self.platform.interrupted() {
+                true => Ended::Interrupted,
+                false => {
+                    failed(format!("the trial of {} in block {} could not be run: {error}", arm.label, trial.block))
+                }
+            })?;
+            record.trial = trial;
+            (self.listener)(Event::Finished(&record));
+            let rejected = record.rejected.first().cloned();
+            self.trials.push(record);
+            let Some(change) = rejected else { return Ok(()) };
+            trial.attempt += 1;
+            if trial.attempt == MAX_ATTEMPTS {
+                let value = |value: Option<String>| value.unwrap_or_else(|| "absent".to_string());
+                return Err(failed(format!(
+                    "the trial of {} in block {} was rejected {MAX_ATTEMPTS} times because a setting changed under it, at \
+                     last {} from {} to {}; find what writes it (a tuning daemon, another user), stop it and start again",
+                    arm.label,
+                    trial.block,
+                    change.path,
+                    value(change.before),
+                    value(change.after),
+                )));
+            }
+        }
+    }
+
+    fn check_answers(&mut self, block: u32) -> Result<(), Ended> {
+        let baseline = &self.design.arms[self.design.baseline].label;
+        let deviations = answers::deviations(self.design, &self.trials);
+        let deviates = |arm: &usize| deviations[*arm].is_some();
+        let arms = || (0..deviations.len()).filter(|arm| self.in_race[*arm]);
+        if let Some(expected) = answers::expected(self.design, &self.trials).filter(|answer| !answer.succeeded()) {
+            let whom = match arms().any(|arm| deviates(&arm)) {
+                true => format!("under the baseline {baseline}"),
+                false => "under every policy".to_string(),
+            };
+            return Err(failed(format!(
+                "the command fails {whom}: {}; run it by itself to see why; if it is meant to end like this, give \
+                 `sh -c 'COMMAND; true'` as the command",
+                expected.exit
+            )));
+        }
+        if let Some(message) = &deviations[self.design.baseline] {
+            return Err(failed(format!(
+                "under the baseline {baseline} the answer changes from one trial to another ({message}), so no answer can \
+                 be checked; make the command deterministic, or leave its output unchecked if only that differs"
+            )));
+        }
+        if block > 0 {
+            let wrong: Vec<usize> = arms().filter(deviates).collect();
+            wrong.iter().for_each(|arm| self.in_race[*arm] = false);
+            if let (0, Some(arm)) = (self.compared(), wrong.first()) {
+                let message = deviations[*arm].clone().unwrap_or_default();
+                let label = &self.design.arms[*arm].label;
+                return Err(failed(format!(
+                    "no arm besides the baseline gave the baseline's answer; {label}: {message}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every right answer must come with a figure that a ratio can be formed of.
+    fn check_primary(&self, block: u32) -> Result<(), Ended> {
+        let primary = &self.design.primary;
+        let deviations = answers::deviations(self.design, &self.trials);
+        let of_block = answers::accepted(&self.trials)
+            .filter(|record| record.trial.block == block && deviations[record.trial.arm].is_none());
+        for record in of_block {
+            let label = &self.design.arms[record.trial.arm].label;
+            let found = match record.value(primary) {
+                Some(value) if value.is_finite() && value > 0.0 => continue,
+                Some(value) => format!("is {value}"),
+                None => "was not observed".to_string(),
+            };
+            return Err(failed(format!(
+                "the primary metric {primary} {found} in the trial of {label} in block {block}, and changes are ratios of \
+                 positive figures; choose another one with --primary"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Analyses the blocks so far and decides whether they suffice.
+    fn conclude(&mut self) -> Result<(), Ended> {
+        let Some(analysis) = stats::analyse(self.design, &self.trials, &self.admissions) else { return Ok(()) };
+        (self.listener)(Event::Block(&analysis));
+        let enough = analysis.blocks >= plan::least_blocks(self.design, self.compared());
+        if enough && stats::is_precise(self.design, &analysis) {
+            return Err(Ended::Precise);
+        }
+        if analysis.blocks >= self.design.max_blocks { Err(Ended::Blocks) } else { Ok(()) }
+    }
+}
+
+fn failed(message: String) -> Ended {
+    Ended::Failed { message }
 }

@@ -1,8 +1,24 @@
 //! From raw samples to an answer: ratios within blocks, intervals, outcomes and warnings.
 
+mod analysis;
+pub(crate) mod answers;
+mod best;
+mod blocks;
+mod holding;
+mod max_t;
+mod normal;
+mod outcome;
+mod signed_rank;
+mod warnings;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+
+pub use analysis::{analyse, is_precise};
+pub use holding::holding;
+
+use crate::comparison::Design;
 
 /// What the trials of a comparison say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -152,4 +168,16 @@ pub enum Warning {
         /// Median wall time of the baseline.
         wall_s: f64,
     },
+}
+
+/// Whether the arm is the baseline once more.
+fn is_aa(design: &Design, arm: usize) -> bool {
+    arm != design.baseline && design.arms[arm].policy == design.arms[design.baseline].policy
+}
+
+/// The median, the mean of the two middle values where their number is even; `None` without values.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1)?;
+    Some((values[last / 2] + values[last.div_ceil(2)]) / 2.0)
 }

@@ -1,0 +1,140 @@
+//! The analysis of a comparison: everything of this module's siblings, in order.
+
+use std::collections::BTreeMap;
+
+use super::blocks::Blocks;
+use super::holding::holding;
+use super::max_t::{self, Flips};
+use super::signed_rank::{Centre, SignedRank};
+use super::{Analysis, ArmAnalysis, Effect, Outcome, best, median, outcome, warnings};
+use crate::comparison::{Admission, Design};
+use crate::plan;
+use crate::trial::TrialRecord;
+use crate::verdict::Holding;
+
+/// What the trials say, as far as they go; `None` before the first block that counts is complete, or
+/// where the design is not one that [`plan::check`] accepts.
+///
+/// The same design and trials give the same analysis on every machine, up to the last digits of its
+/// logarithms.
+pub fn analyse(design: &Design, trials: &[TrialRecord], admissions: &[Admission]) -> Option<Analysis> {
+    plan::check(design).ok()?;
+    let blocks = Blocks::new(design, trials, admissions);
+    if blocks.numbers.is_empty() {
+        return None;
+    }
+    let mut signed_rank = SignedRank::default();
+    let effects = effects(design, &blocks, admissions, &mut signed_rank);
+    let compared = effects.iter().filter(|effects| effects.contains_key(&design.primary)).count();
+    let outcome = |arm: usize| outcome(design, &blocks, admissions, arm, &effects[arm], compared);
+    let outcomes: Vec<Outcome> = (0..design.arms.len()).map(outcome).collect();
+    let medians = (0..design.arms.len()).map(|arm| medians(design, &blocks, arm));
+    let mut arms: Vec<ArmAnalysis> = medians
+        .zip(effects)
+        .zip(outcomes)
+        .map(|((medians, effects), outcome)| ArmAnalysis { medians, effects, outcome, tied: Vec::new() })
+        .collect();
+    if held(&blocks, design.baseline) {
+        best::mark(design, &blocks, &mut arms, &mut signed_rank);
+    }
+    let warnings = warnings::warnings(design, trials, &blocks, &arms);
+    let blocks = blocks.numbers.len() as u32;
+    Some(Analysis { primary: design.primary.clone(), baseline: design.baseline, blocks, arms, warnings })
+}
+
+/// Whether every arm that is compared is known as precisely as the design asks: the half width of its own
+/// interval of the primary metric is at most [`Design::precision_ratio`], whatever its outcome.
+pub fn is_precise(design: &Design, analysis: &Analysis) -> bool {
+    outcome::precise(design, analysis.arms.iter().filter_map(|arm| arm.effects.get(&analysis.primary)))
+}
+
+/// The effects of every arm. An arm that gave a wrong answer has none: the time that it takes to compute
+/// something else is not a change.
+fn effects(
+    design: &Design,
+    blocks: &Blocks<'_>,
+    admissions: &[Admission],
+    signed_rank: &mut SignedRank,
+) -> Vec<BTreeMap<String, Effect>> {
+    let in_race = |arm: &usize| {
+        *arm != design.baseline
+            && blocks.deviations[*arm].is_none()
+            && matches!(admissions.get(*arm), Some(Admission::Admitted { .. }))
+    };
+    let arms: Vec<usize> = (0..design.arms.len()).filter(in_race).collect();
+    let mut effects = vec![BTreeMap::new(); design.arms.len()];
+    let mut flips = None;
+    for metric in &design.metrics {
+        let family: Vec<(usize, Vec<Option<f64>>)> = arms
+            .iter()
+            .filter_map(|arm| Some((*arm, blocks.log_ratios(*arm, design.baseline, &metric.name)?)))
+            .collect();
+        let adjusted = adjusted_p(design, &family, &mut flips);
+        for (at, (arm, ratios)) in family.iter().enumerate() {
+            let present: Vec<f64> = ratios.iter().flatten().copied().collect();
+            if let Some(centre) = signed_rank.test(&present, outcome::alpha(design)) {
+                let adjusted = adjusted.get(at).copied().unwrap_or(0.0);
+                effects[*arm].insert(metric.name.clone(), effect(present.len(), &centre, adjusted));
+            }
+        }
+    }
+    effects
+}
+
+/// Corrected p values of one metric's arms; empty for an arm alone, which needs no correction.
+fn adjusted_p(design: &Design, family: &[(usize, Vec<Option<f64>>)], flips: &mut Option<Flips>) -> Vec<f64> {
+    if family.len() < 2 {
+        return Vec::new();
+    }
+    let ratios: Vec<&[Option<f64>]> = family.iter().map(|(_, ratios)| ratios.as_slice()).collect();
+    max_t::adjusted_p(&ratios, flips.get_or_insert_with(|| Flips::new(ratios[0].len(), design.seed)))
+}
+
+/// The corrected p value is never below the exact one of the arm alone, which the interval inverts.
+fn effect(blocks: usize, centre: &Centre, adjusted_p: f64) -> Effect {
+    Effect {
+        blocks: blocks as u32,
+        ratio: centre.estimate.exp(),
+        low: centre.interval.map(|(low, _)| low.exp()),
+        high: centre.interval.map(|(_, high)| high.exp()),
+        p_adjusted: Some(adjusted_p.max(centre.p)),
+    }
+}
+
+fn outcome(
+    design: &Design,
+    blocks: &Blocks<'_>,
+    admissions: &[Admission],
+    arm: usize,
+    effects: &BTreeMap<String, Effect>,
+    compared: usize,
+) -> Outcome {
+    if arm == design.baseline {
+        return Outcome::Baseline;
+    }
+    match admissions.get(arm) {
+        Some(Admission::Admitted { .. }) => {}
+        Some(Admission::Unsupported(_)) => return Outcome::Unsupported,
+        None => return Outcome::NotMeasured,
+    }
+    if let Some(message) = &blocks.deviations[arm] {
+        return Outcome::WrongAnswer { message: message.clone() };
+    }
+    if !held(blocks, arm) {
+        return Outcome::NotHeld;
+    }
+    match effects.get(&design.primary) {
+        Some(effect) => outcome::conclude(design, effect, compared),
+        None => Outcome::Undecided { blocks_needed: None },
+    }
+}
+
+fn held(blocks: &Blocks<'_>, arm: usize) -> bool {
+    let word = holding(blocks.trials(arm).map(|record| &record.verdict));
+    matches!(word, Some(Holding::Held | Holding::NotAsked))
+}
+
+fn medians(design: &Design, blocks: &Blocks<'_>, arm: usize) -> BTreeMap<String, f64> {
+    let median = |name: &String| Some((name.clone(), median(&mut blocks.values(arm, name))?));
+    design.metrics.iter().filter_map(|metric| median(&metric.name)).collect()
+}

@@ -1,0 +1,62 @@
+//! Which of the better arms is best.
+//!
+//! In the running are the arms with figures of their own: right answers, the policy shown to be in
+//! force, and not the A/A arm. One of them beats another when the signed-rank test between the two, block
+//! by block, rejects at the design's level divided by the number of rivals. The arm that is truly best
+//! has that many rivals, so it is called beaten, and another arm the winner, with at most the design's
+//! probability of error.
+
+use super::blocks::Blocks;
+use super::signed_rank::SignedRank;
+use super::{ArmAnalysis, Outcome, is_aa, outcome};
+use crate::comparison::Design;
+
+/// Marks the arms that nobody in the running beats, and says with whom they are tied.
+pub(crate) fn mark(design: &Design, blocks: &Blocks<'_>, arms: &mut [ArmAnalysis], signed_rank: &mut SignedRank) {
+    let running: Vec<usize> = (0..arms.len()).filter(|arm| !is_aa(design, *arm) && has_claim(&arms[*arm])).collect();
+    let better = |arm: &usize| matches!(arms[*arm].outcome, Outcome::Better { .. });
+    let candidates: Vec<usize> = running.iter().copied().filter(better).collect();
+    for candidate in candidates {
+        let rivals: Vec<usize> = running.iter().copied().filter(|arm| *arm != candidate).collect();
+        let mut duel = |rival: &usize| duel(design, blocks, signed_rank, (candidate, *rival), rivals.len());
+        let results: Vec<Duel> = rivals.iter().map(&mut duel).collect();
+        if !results.contains(&Duel::Lost) {
+            let tied = rivals.iter().zip(&results).filter(|(_, result)| **result == Duel::Tied);
+            arms[candidate].tied = tied.map(|(rival, _)| *rival).collect();
+            arms[candidate].outcome = Outcome::Better { best: true };
+        }
+    }
+}
+
+fn has_claim(arm: &ArmAnalysis) -> bool {
+    matches!(arm.outcome, Outcome::Better { .. } | Outcome::Worse | Outcome::Equivalent | Outcome::Undecided { .. })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Duel {
+    Won,
+    Lost,
+    Tied,
+}
+
+fn duel(
+    design: &Design,
+    blocks: &Blocks<'_>,
+    signed_rank: &mut SignedRank,
+    (one, two): (usize, usize),
+    rivals: usize,
+) -> Duel {
+    let alpha = outcome::alpha(design);
+    let ratios: Vec<f64> =
+        blocks.log_ratios(one, two, &design.primary).unwrap_or_default().into_iter().flatten().collect();
+    match signed_rank.test(&ratios, alpha) {
+        Some(centre) if centre.p * rivals as f64 <= alpha => {
+            if outcome::improves(design, centre.estimate.exp()) {
+                Duel::Won
+            } else {
+                Duel::Lost
+            }
+        }
+        _ => Duel::Tied,
+    }
+}

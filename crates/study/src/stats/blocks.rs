@@ -1,0 +1,92 @@
+//! Blocks that count, and the values and ratios within them.
+
+use std::collections::BTreeMap;
+
+use super::answers;
+use crate::comparison::{Admission, Design};
+use crate::trial::TrialRecord;
+
+/// The trials of the blocks that count, by arm and block.
+///
+/// A block counts when it is not block 0 and every arm in the race has a trial in it that was not
+/// rejected. In the race are the admitted arms that never gave a wrong answer; the baseline always is,
+/// and a block in which its answer is not the expected one does not count.
+pub(crate) struct Blocks<'a> {
+    /// Numbers of the blocks that count, rising.
+    pub numbers: Vec<u32>,
+    /// How an arm's answer deviated, for each arm.
+    pub deviations: Vec<Option<String>>,
+    /// For each arm, one entry for each block that counts.
+    records: Vec<Vec<Option<&'a TrialRecord>>>,
+}
+
+impl<'a> Blocks<'a> {
+    /// Arranges the trials.
+    pub fn new(design: &Design, trials: &'a [TrialRecord], admissions: &[Admission]) -> Blocks<'a> {
+        let deviations = answers::deviations(design, trials);
+        let admitted = |arm: usize| matches!(admissions.get(arm), Some(Admission::Admitted { .. }));
+        let required: Vec<usize> = (0..design.arms.len())
+            .filter(|arm| *arm == design.baseline || (admitted(*arm) && deviations[*arm].is_none()))
+            .collect();
+        let rows = rows(design, trials);
+        let expected = answers::expected(design, trials);
+        let counts = |row: &&BTreeMap<usize, &TrialRecord>| {
+            required.iter().all(|arm| row.contains_key(arm))
+                && row.get(&design.baseline).map(|record| &record.answer) == expected
+        };
+        let counted: Vec<&BTreeMap<usize, &'a TrialRecord>> = rows.values().filter(counts).collect();
+        let numbers = rows.iter().filter(|(_, row)| counts(row)).map(|(number, _)| *number).collect();
+        let records =
+            (0..design.arms.len()).map(|arm| counted.iter().map(|row| row.get(&arm).copied()).collect()).collect();
+        Blocks { numbers, deviations, records }
+    }
+
+    /// The arm's trials in the blocks that count.
+    pub fn trials(&self, arm: usize) -> impl Iterator<Item = &'a TrialRecord> {
+        self.records[arm].iter().flatten().copied()
+    }
+
+    /// The arm's values of a metric, where it was observed.
+    pub fn values(&self, arm: usize, metric: &str) -> Vec<f64> {
+        self.trials(arm).filter_map(|record| record.value(metric)).collect()
+    }
+
+    /// Natural logarithms of the arm's values, with the number of the block.
+    pub fn logs(&self, arm: usize, metric: &str) -> Vec<(u32, f64)> {
+        let value = |at: usize| self.records[arm][at].and_then(|record| record.value(metric));
+        let log = |at: usize| value(at).and_then(logarithm).map(|log| (self.numbers[at], log));
+        (0..self.numbers.len()).filter_map(log).collect()
+    }
+
+    /// Natural logarithms of `arm` against `other`, one entry for each block that counts, empty where one
+    /// of the two was not observed.
+    ///
+    /// `None` where no block has both, or where a value is zero, negative or not finite: there is no
+    /// ratio to a count of zero, and leaving out just those blocks would bias the rest.
+    pub fn log_ratios(&self, arm: usize, other: usize, metric: &str) -> Option<Vec<Option<f64>>> {
+        let value = |record: &Option<&TrialRecord>| record.and_then(|record| record.value(metric));
+        let mut ratios = Vec::with_capacity(self.numbers.len());
+        for (one, two) in self.records[arm].iter().zip(&self.records[other]) {
+            ratios.push(match (value(one), value(two)) {
+                (Some(one), Some(two)) => Some(logarithm(one)? - logarithm(two)?),
+                _ => None,
+            });
+        }
+        ratios.iter().any(Option::is_some).then_some(ratios)
+    }
+}
+
+/// By block and arm, the trial that was not rejected; block 0 left out.
+fn rows<'a>(design: &Design, trials: &'a [TrialRecord]) -> BTreeMap<u32, BTreeMap<usize, &'a TrialRecord>> {
+    let mut rows: BTreeMap<u32, BTreeMap<usize, &TrialRecord>> = BTreeMap::new();
+    for record in answers::accepted(trials) {
+        if record.trial.block > 0 && record.trial.arm < design.arms.len() {
+            rows.entry(record.trial.block).or_default().entry(record.trial.arm).or_insert(record);
+        }
+    }
+    rows
+}
+
+fn logarithm(value: f64) -> Option<f64> {
+    (value.is_finite() && value > 0.0).then(|| value.ln())
+}

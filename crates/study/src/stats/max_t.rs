@@ -1,0 +1,201 @@
+//! p values corrected for all arms together: Westfall and Young's step-down max-T over sign flips.
+//!
+//! If an arm does not differ from the baseline, swapping the two within a block changes nothing but the
+//! sign of the block's log ratio. One flip turns the signs of a block for all arms at once, so the
+//! dependence between arms (they share the baseline, and the block's noise) stays as it is. The statistic
+//! of an arm is its sum of signed ranks, which one wild block cannot dominate, divided by its standard
+//! deviation over the flips, so that arms with missing blocks compare with the others.
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// Flips that are drawn where there are too many to take all; the first is "no flip".
+const DRAWN: usize = 10_000;
+
+/// Blocks up to which all flips are taken. Half of them suffice: turning all signs changes no statistic.
+const ALL_UP_TO: usize = 14;
+
+/// Sets of blocks whose signs are turned, as bits, `bytes` bytes each.
+pub(crate) struct Flips {
+    bytes: usize,
+    sets: Vec<u8>,
+}
+
+impl Flips {
+    /// Flips of `blocks` blocks: all of them where that is possible, else a fixed number drawn by `seed`.
+    pub fn new(blocks: usize, seed: u64) -> Flips {
+        let bytes = blocks.div_ceil(8).max(1);
+        let sets = if blocks <= ALL_UP_TO { all(blocks, bytes) } else { drawn(bytes, seed) };
+        Flips { bytes, sets }
+    }
+
+    fn len(&self) -> usize {
+        self.sets.len() / self.bytes
+    }
+}
+
+fn all(blocks: usize, bytes: usize) -> Vec<u8> {
+    (0..1u32 << blocks.saturating_sub(1)).flat_map(|set| set.to_le_bytes()[..bytes].to_vec()).collect()
+}
+
+fn drawn(bytes: usize, seed: u64) -> Vec<u8> {
+    let mut sets = vec![0; bytes * DRAWN];
+    Pcg64::seed_from_u64(seed ^ 0x6d61_782d_545f_7065).fill_bytes(&mut sets[bytes..]);
+    sets
+}
+
+/// One p value for each arm; `ratios` holds an arm's log ratios, one entry for each block.
+pub(crate) fn adjusted_p(ratios: &[&[Option<f64>]], flips: &Flips) -> Vec<f64> {
+    let flipped: Vec<Vec<f64>> = ratios.iter().map(|ratios| flipped_statistics(&signed_ranks(ratios), flips)).collect();
+    let statistic = |arm: usize, set: usize| flipped[arm][set];
+    let observed = |arm: usize| statistic(arm, 0);
+    let mut order: Vec<usize> = (0..ratios.len()).collect();
+    order.sort_by(|one, two| observed(*two).total_cmp(&observed(*one)));
+
+    let mut as_large = vec![0usize; ratios.len()];
+    for set in 0..flips.len() {
+        let mut largest = 0.0f64;
+        for arm in order.iter().rev() {
+            largest = largest.max(statistic(*arm, set));
+            as_large[*arm] += usize::from(largest >= observed(*arm));
+        }
+    }
+    let mut adjusted = vec![0.0; ratios.len()];
+    let mut before = 0.0f64;
+    for arm in order {
+        before = before.max(as_large[arm] as f64 / flips.len() as f64);
+        adjusted[arm] = before;
+    }
+    adjusted
+}
+
+/// Twice the rank of each ratio's size, with the ratio's sign: whole numbers, because equal sizes share
+/// their mean rank. Missing ratios and ratios of 0 have none.
+fn signed_ranks(ratios: &[Option<f64>]) -> Vec<i32> {
+    let size = |at: usize| ratios[at].unwrap_or(0.0).abs();
+    let mut order: Vec<usize> = (0..ratios.len()).filter(|at| ratios[*at].is_some()).collect();
+    order.sort_by(|one, two| size(*one).total_cmp(&size(*two)));
+    let mut ranks = vec![0; ratios.len()];
+    let mut below = 0;
+    for equal in order.chunk_by(|one, two| size(*one) == size(*two)) {
+        let twice_the_mean_rank = (2 * below + equal.len() + 1) as i32;
+        for at in equal {
+            ranks[*at] = match ratios[*at] {
+                Some(ratio) if ratio > 0.0 => twice_the_mean_rank,
+                Some(ratio) if ratio < 0.0 => -twice_the_mean_rank,
+                _ => 0,
+            };
+        }
+        below += equal.len();
+    }
+    ranks
+}
+
+/// The arm's statistic under every flip.
+fn flipped_statistics(ranks: &[i32], flips: &Flips) -> Vec<f64> {
+    let deviation = ranks.iter().map(|rank| f64::from(*rank).powi(2)).sum::<f64>().sqrt();
+    if deviation == 0.0 {
+        return vec![0.0; flips.len()];
+    }
+    let sums: Vec<[i32; 256]> = ranks.chunks(8).map(sums_by_flips).collect();
+    let sum = |set: &[u8]| set.iter().zip(&sums).map(|(bits, sums)| sums[usize::from(*bits)]).sum::<i32>();
+    flips.sets.chunks(flips.bytes).map(|set| f64::from(sum(set).abs()) / deviation).collect()
+}
+
+/// Sums of up to eight ranks for each of the 256 ways to turn their signs.
+fn sums_by_flips(ranks: &[i32]) -> [i32; 256] {
+    let mut sums = [ranks.iter().sum(); 256];
+    for bits in 1..256usize {
+        let lowest = bits.trailing_zeros() as usize;
+        sums[bits] = sums[bits & (bits - 1)] - 2 * ranks.get(lowest).copied().unwrap_or(0);
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::signed_rank::SignedRank;
+
+    fn noise(random: &mut Pcg64) -> f64 {
+        // The sum of twelve uniform values less six is close enough to a normal one.
+        (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
+    }
+
+    /// Ratios of `arms` arms to one baseline, with an effect on the first.
+    fn ratios(random: &mut Pcg64, arms: usize, blocks: usize, effect: f64) -> Vec<Vec<Option<f64>>> {
+        let baseline: Vec<f64> = (0..blocks).map(|_| noise(random)).collect();
+        let mut effects = vec![0.0; arms];
+        effects[0] = effect;
+        effects
+            .iter()
+            .map(|effect| baseline.iter().map(|baseline| Some(noise(random) - baseline + effect)).collect())
+            .collect()
+    }
+
+    fn adjusted(ratios: &[Vec<Option<f64>>], flips: &Flips) -> Vec<f64> {
+        adjusted_p(&ratios.iter().map(Vec::as_slice).collect::<Vec<_>>(), flips)
+    }
+
+    #[test]
+    fn for_one_arm_it_is_the_exact_test() {
+        let mut random = Pcg64::seed_from_u64(1);
+        for blocks in [6, 8, 11, 14] {
+            let ratios = ratios(&mut random, 1, blocks, 0.8);
+            let present: Vec<f64> = ratios[0].iter().flatten().copied().collect();
+            let exact = SignedRank::default().test(&present, 0.05).unwrap().p;
+            assert!((adjusted(&ratios, &Flips::new(blocks, 1))[0] - exact).abs() < 1e-12, "{blocks}");
+        }
+    }
+
+    #[test]
+    fn drawn_flips_come_close_to_all_flips() {
+        let ratios = ratios(&mut Pcg64::seed_from_u64(2), 4, ALL_UP_TO, 1.0);
+        let exact = adjusted(&ratios, &Flips::new(ALL_UP_TO, 0));
+        let some = adjusted(&ratios, &Flips { bytes: 2, sets: drawn(2, 3) });
+        for (exact, some) in exact.iter().zip(some) {
+            // Four standard errors of a share of 10,000 draws.
+            assert!((exact - some).abs() <= 4.0 * (exact * (1.0 - exact) / DRAWN as f64).sqrt(), "{exact} {some}");
+        }
+    }
+
+    #[test]
+    fn the_smallest_of_several_p_values_is_uniform_under_the_null() {
+        let mut random = Pcg64::seed_from_u64(3);
+        let (runs, blocks) = (1000, 13);
+        let flips = Flips::new(blocks, 0);
+        let smallest =
+            |random: &mut Pcg64| adjusted(&ratios(random, 4, blocks, 0.0), &flips).into_iter().fold(1.0, f64::min);
+        let p: Vec<f64> = (0..runs).map(|_| smallest(&mut random)).collect();
+        for level in [0.05, 0.2, 0.5, 0.8] {
+            let share = p.iter().filter(|p| **p <= level).count() as f64 / f64::from(runs);
+            assert!((share - level).abs() < 4.0 * (level * (1.0 - level) / f64::from(runs)).sqrt(), "{level} {share}");
+        }
+    }
+
+    #[test]
+    fn a_great_effect_of_one_arm_lends_nothing_to_the_others() {
+        let mut random = Pcg64::seed_from_u64(4);
+        let flips = Flips::new(12, 0);
+        let mut claims = 0;
+        for _ in 0..1000 {
+            let p = adjusted(&ratios(&mut random, 4, 12, 50.0), &flips);
+            assert!(p[0] <= 0.05);
+            claims += u32::from(p[1..].iter().any(|p| *p <= 0.05));
+        }
+        // 5 % of 1000 and four standard errors.
+        assert!(claims <= 78, "{claims}");
+    }
+
+    #[test]
+    fn equal_and_missing_ratios_keep_their_place() {
+        let ratios = [Some(0.2), None, Some(-0.2), Some(0.0), Some(0.5)];
+        assert_eq!(signed_ranks(&ratios), [5, 0, -5, 0, 8]);
+    }
+
+    #[test]
+    fn an_arm_without_any_difference_has_p_1() {
+        let ratios = vec![vec![Some(0.0); 10], (1..=10).map(|n| Some(f64::from(n))).collect()];
+        assert_eq!(adjusted(&ratios, &Flips::new(10, 0)), [1.0, 2.0 / 1024.0]);
+    }
+}

@@ -1,0 +1,103 @@
+//! From an effect to what is concluded of it.
+
+use super::{Effect, Outcome, normal};
+use crate::comparison::Design;
+use crate::metric::Direction;
+
+/// How an arm compares with the baseline, its interval and corrected p value given.
+///
+/// An interval inside the practical band is `Equivalent`, even where it leaves out 1: a change that is
+/// certain and too small to matter does not matter. Otherwise the corrected p value decides.
+pub(crate) fn conclude(design: &Design, effect: &Effect, compared: usize) -> Outcome {
+    if within_band(design, effect) {
+        return Outcome::Equivalent;
+    }
+    if effect.p_adjusted.is_some_and(|p| p <= alpha(design)) {
+        return if improves(design, effect.ratio) { Outcome::Better { best: false } } else { Outcome::Worse };
+    }
+    Outcome::Undecided { blocks_needed: blocks_needed(design, effect, compared) }
+}
+
+/// Probability of a false claim that the design allows.
+pub(crate) fn alpha(design: &Design) -> f64 {
+    1.0 - design.confidence
+}
+
+/// Whether a ratio of the primary metric is one for the better.
+pub(crate) fn improves(design: &Design, ratio: f64) -> bool {
+    let primary = design.metrics.iter().find(|metric| metric.name == design.primary);
+    match primary.map(|metric| metric.direction) {
+        Some(Direction::Higher) => ratio > 1.0,
+        _ => ratio < 1.0,
+    }
+}
+
+/// Whether every arm's effect is known as precisely as the design asks.
+pub(crate) fn precise<'a>(design: &Design, mut effects: impl Iterator<Item = &'a Effect>) -> bool {
+    effects.all(|effect| half_width(effect).is_some_and(|half| half <= design.precision_ratio.ln_1p()))
+}
+
+fn within_band(design: &Design, effect: &Effect) -> bool {
+    let band = design.band_ratio.ln_1p();
+    matches!((effect.low, effect.high), (Some(low), Some(high)) if low.ln() >= -band && high.ln() <= band)
+}
+
+/// Half the width of the interval, as a logarithm.
+fn half_width(effect: &Effect) -> Option<f64> {
+    Some((effect.high? / effect.low?).ln() / 2.0)
+}
+
+/// Blocks after which the interval, which narrows with the square root of their number, will leave out
+/// 1 (corrected for the compared arms) or lie inside the band, whichever comes first, if the estimate is
+/// right.
+fn blocks_needed(design: &Design, effect: &Effect, compared: usize) -> Option<u32> {
+    let half = half_width(effect)?;
+    let size = effect.ratio.ln().abs();
+    let quantile = |arms: usize| normal::quantile(1.0 - alpha(design) / 2.0 / arms as f64);
+    let to_separate = size * quantile(1) / quantile(compared.max(1));
+    let to_fit = design.band_ratio.ln_1p() - size;
+    let needed = f64::from(effect.blocks) * (half / to_separate.max(to_fit)).powi(2);
+    needed.is_finite().then(|| (needed.ceil() as u32).max(effect.blocks.saturating_add(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::Arm;
+
+    fn design() -> Design {
+        let arm = |name: &str| Arm { label: name.into(), policy: name.parse().unwrap() };
+        Design::new(vec![arm("default"), arm("thp")], 0, 1)
+    }
+
+    fn effect(low: f64, ratio: f64, high: f64, p: f64) -> Effect {
+        Effect { blocks: 10, ratio, low: Some(low), high: Some(high), p_adjusted: Some(p) }
+    }
+
+    #[test]
+    fn the_band_decides_before_the_p_value() {
+        let conclude = |effect: &Effect| conclude(&design(), effect, 1);
+        assert_eq!(conclude(&effect(0.995, 0.997, 0.999, 0.001)), Outcome::Equivalent);
+        assert_eq!(conclude(&effect(0.95, 0.97, 0.99, 0.001)), Outcome::Better { best: false });
+        assert_eq!(conclude(&effect(1.01, 1.03, 1.05, 0.001)), Outcome::Worse);
+        assert!(matches!(conclude(&effect(0.95, 0.97, 0.99, 0.06)), Outcome::Undecided { .. }));
+    }
+
+    #[test]
+    fn a_rate_improves_when_it_grows() {
+        let mut design = design();
+        design.metrics[0].direction = Direction::Higher;
+        assert_eq!(conclude(&design, &effect(0.95, 0.97, 0.99, 0.001), 1), Outcome::Worse);
+    }
+
+    #[test]
+    fn the_blocks_needed_follow_the_square_root() {
+        let needed = |low: f64, ratio: f64, high: f64| blocks_needed(&design(), &effect(low, ratio, high, 0.5), 1);
+        // A change of 1 % known to 2 %: half the width takes four times the blocks.
+        assert_eq!(needed(1.01 / 1.02, 1.01, 1.01 * 1.02), Some(40));
+        // No change, known to 3 %: a third fits into the band.
+        assert_eq!(needed(1.0 / 1.03, 1.0, 1.03), Some(89));
+        let no_interval = Effect { low: None, ..effect(0.9, 1.0, 1.1, 1.0) };
+        assert_eq!(blocks_needed(&design(), &no_interval, 1), None);
+    }
+}

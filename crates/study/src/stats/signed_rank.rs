@@ -1,0 +1,241 @@
+//! The signed-rank test of one sample of differences, the interval that inverts it, and the
+//! Hodges-Lehmann estimate in its middle.
+//!
+//! All three come from the Walsh averages, the means of all pairs of differences (each with itself
+//! included): the estimate is their median, the number of them above 0 is Wilcoxon's statistic, and the
+//! interval runs from one of them to another. So the interval contains 0 exactly when the test does not
+//! reject.
+
+use std::collections::BTreeMap;
+
+use super::normal;
+
+/// Differences up to which the distribution is exact; above it is the normal approximation with a
+/// correction for continuity, which by then agrees to three digits.
+const EXACT_UP_TO: usize = 100;
+
+/// What a sample of differences says about their centre.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Centre {
+    /// Hodges-Lehmann estimate.
+    pub estimate: f64,
+    /// Interval at the asked confidence; absent where there are too few differences for one.
+    pub interval: Option<(f64, f64)>,
+    /// Two-sided p value of a centre at 0. Differences of 0 count against the difference.
+    pub p: f64,
+}
+
+/// Distributions of the statistic, kept because every metric and arm asks for the same ones.
+#[derive(Default)]
+pub(crate) struct SignedRank {
+    by_size: BTreeMap<usize, Distribution>,
+}
+
+impl SignedRank {
+    /// Tests `differences` at confidence `1 - alpha`; `None` without differences.
+    pub fn test(&mut self, differences: &[f64], alpha: f64) -> Option<Centre> {
+        let n = differences.len();
+        let mut walsh = walsh_averages(differences);
+        let last = walsh.len().checked_sub(1)?;
+        let distribution = self.by_size.entry(n).or_insert_with(|| Distribution::new(n));
+        let not_above = walsh.iter().filter(|average| **average <= 0.0).count();
+        let not_below = walsh.iter().filter(|average| **average >= 0.0).count();
+        let p = (2.0 * distribution.at_most(not_above.min(not_below))).min(1.0);
+        let interval = distribution
+            .largest_within(alpha / 2.0)
+            .map(|rank| (nth_smallest(&mut walsh, rank), nth_smallest(&mut walsh, last - rank)));
+        let estimate = (nth_smallest(&mut walsh, last / 2) + nth_smallest(&mut walsh, last.div_ceil(2))) / 2.0;
+        Some(Centre { estimate, interval, p })
+    }
+}
+
+fn walsh_averages(differences: &[f64]) -> Vec<f64> {
+    let mut averages = Vec::with_capacity(differences.len() * (differences.len() + 1) / 2);
+    for (at, one) in differences.iter().enumerate() {
+        averages.extend(differences[at..].iter().map(|two| (one + two) / 2.0));
+    }
+    averages
+}
+
+fn nth_smallest(values: &mut [f64], n: usize) -> f64 {
+    *values.select_nth_unstable_by(n, f64::total_cmp).1
+}
+
+/// Distribution of Wilcoxon's statistic when the differences are symmetric about 0: the sum of those of
+/// the ranks 1 to n that a fair coin picks.
+enum Distribution {
+    /// Probability of at most 0, 1, 2, ...
+    Exact(Vec<f64>),
+    Normal {
+        mean: f64,
+        deviation: f64,
+    },
+}
+
+impl Distribution {
+    fn new(n: usize) -> Distribution {
+        if n <= EXACT_UP_TO { Distribution::exact(n) } else { Distribution::normal(n) }
+    }
+
+    /// Adds one rank after another: with rank r, a sum s is reached from s without it or s - r with it.
+    fn exact(n: usize) -> Distribution {
+        let mut probability = vec![0.0; n * (n + 1) / 2 + 1];
+        probability[0] = 1.0;
+        let mut largest = 0;
+        for rank in 1..=n {
+            largest += rank;
+            for sum in (0..=largest).rev() {
+                let with = if sum >= rank { probability[sum - rank] } else { 0.0 };
+                probability[sum] = (probability[sum] + with) / 2.0;
+            }
+        }
+        let mut total = 0.0;
+        for value in &mut probability {
+            total += *value;
+            *value = total;
+        }
+        Distribution::Exact(probability)
+    }
+
+    fn normal(n: usize) -> Distribution {
+        let n = n as f64;
+        Distribution::Normal { mean: n * (n + 1.0) / 4.0, deviation: (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt() }
+    }
+
+    /// Probability of at most `sum`.
+    fn at_most(&self, sum: usize) -> f64 {
+        match self {
+            Distribution::Exact(cumulative) => cumulative.get(sum).copied().unwrap_or(1.0),
+            Distribution::Normal { mean, deviation } => normal::cumulative((sum as f64 + 0.5 - mean) / deviation),
+        }
+    }
+
+    /// The largest sum that is not exceeded with a probability of at most `probability`.
+    fn largest_within(&self, probability: f64) -> Option<usize> {
+        let guess = match self {
+            Distribution::Exact(cumulative) => cumulative.partition_point(|value| *value <= probability),
+            Distribution::Normal { mean, deviation } => {
+                (mean + deviation * normal::quantile(probability) + 0.5).max(0.0) as usize
+            }
+        };
+        guess.checked_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn test(differences: &[f64]) -> Centre {
+        SignedRank::default().test(differences, 0.05).unwrap()
+    }
+
+    #[test]
+    fn the_exact_distribution_is_that_of_all_choices_of_ranks() {
+        for n in 1..=12usize {
+            let mut sums = vec![0u32; n * (n + 1) / 2 + 1];
+            for choice in 0..1usize << n {
+                let sum: usize = (0..n).filter(|bit| choice >> bit & 1 == 1).map(|bit| bit + 1).sum();
+                sums[sum] += 1;
+            }
+            let distribution = Distribution::new(n);
+            let mut below = 0;
+            for (sum, count) in sums.iter().enumerate() {
+                below += count;
+                assert!((distribution.at_most(sum) - f64::from(below) / f64::from(1u32 << n)).abs() < 1e-12);
+            }
+        }
+    }
+
+    #[test]
+    fn the_normal_approximation_takes_over_without_a_step() {
+        for probability in [0.005, 0.025, 0.05] {
+            let exact = Distribution::exact(EXACT_UP_TO).largest_within(probability).unwrap();
+            let normal = Distribution::normal(EXACT_UP_TO).largest_within(probability).unwrap();
+            assert!(exact.abs_diff(normal) <= 3, "{exact} {normal}");
+            let share = |distribution: &Distribution| distribution.at_most(exact) / probability;
+            assert!(
+                (share(&Distribution::normal(EXACT_UP_TO)) - share(&Distribution::exact(EXACT_UP_TO))).abs() < 0.02
+            );
+        }
+    }
+
+    #[test]
+    fn critical_values_are_the_published_ones() {
+        // Wilcoxon's table, two-sided 5 %: n = 6..12 and 30, 50.
+        for (n, critical) in [(6, 0), (7, 2), (8, 3), (9, 5), (10, 8), (11, 10), (12, 13), (30, 137), (50, 434)] {
+            assert_eq!(Distribution::new(n).largest_within(0.025), Some(critical), "{n}");
+        }
+    }
+
+    #[test]
+    fn fewer_than_six_differences_have_no_interval_at_95_percent() {
+        assert_eq!(test(&[0.1, 0.11, 0.12, 0.13, 0.14]).interval, None);
+        assert_eq!(test(&[0.1, 0.11, 0.12, 0.13, 0.14, 0.15]).interval, Some((0.1, 0.15)));
+        assert_eq!(SignedRank::default().test(&[], 0.05), None);
+    }
+
+    #[test]
+    fn no_difference_at_all_is_no_evidence() {
+        assert_eq!(test(&[0.0; 12]), Centre { estimate: 0.0, interval: Some((0.0, 0.0)), p: 1.0 });
+    }
+
+    fn brute_force_estimate(differences: &[f64]) -> f64 {
+        let mut averages = Vec::new();
+        for i in 0..differences.len() {
+            for j in 0..=i {
+                averages.push((differences[i] + differences[j]) / 2.0);
+            }
+        }
+        averages.sort_by(f64::total_cmp);
+        let middle = averages.len() / 2;
+        if averages.len() % 2 == 1 { averages[middle] } else { (averages[middle - 1] + averages[middle]) / 2.0 }
+    }
+
+    /// p value by enumeration: how often a random choice of signs gives a statistic as far out.
+    fn enumerated_p(differences: &[f64]) -> f64 {
+        let mut by_size = differences.to_vec();
+        by_size.sort_by(|one, two| one.abs().total_cmp(&two.abs()));
+        let n = by_size.len();
+        let negative: usize = (0..n).filter(|at| by_size[*at] < 0.0).map(|at| at + 1).sum();
+        let positive = n * (n + 1) / 2 - negative;
+        let statistic = |choice: &usize| (0..n).filter(|bit| *choice >> bit & 1 == 1).map(|bit| bit + 1).sum::<usize>();
+        let as_far =
+            (0..1usize << n).map(|choice| statistic(&choice)).filter(|sum| *sum <= negative.min(positive)).count();
+        (2.0 * as_far as f64 / (1u64 << n) as f64).min(1.0)
+    }
+
+    proptest! {
+        #[test]
+        fn the_estimate_is_the_median_of_all_pair_means(differences in prop::collection::vec(-1.0..1.0f64, 1..40)) {
+            prop_assert_eq!(test(&differences).estimate, brute_force_estimate(&differences));
+        }
+
+        #[test]
+        fn the_p_value_is_that_of_all_choices_of_signs(differences in prop::collection::vec(-1.0..1.0f64, 1..=10)) {
+            prop_assert!((test(&differences).p - enumerated_p(&differences)).abs() < 1e-12);
+        }
+
+        #[test]
+        fn the_interval_holds_zero_exactly_when_the_test_does_not_reject(
+            differences in prop::collection::vec(prop_oneof![Just(0.0), -0.2..1.0f64], 6..120)
+        ) {
+            let centre = test(&differences);
+            let (low, high) = centre.interval.unwrap();
+            prop_assert!(low <= centre.estimate && centre.estimate <= high);
+            prop_assert_eq!(low <= 0.0 && 0.0 <= high, centre.p > 0.05);
+        }
+
+        #[test]
+        fn a_shift_moves_estimate_and_interval_by_itself(
+            differences in prop::collection::vec(-1.0..1.0f64, 6..60), shift in -1.0..1.0f64
+        ) {
+            let shifted: Vec<f64> = differences.iter().map(|difference| difference + shift).collect();
+            let (before, after) = (test(&differences), test(&shifted));
+            prop_assert!((after.estimate - before.estimate - shift).abs() < 1e-12);
+            prop_assert!((after.interval.unwrap().1 - before.interval.unwrap().1 - shift).abs() < 1e-12);
+        }
+    }
+}

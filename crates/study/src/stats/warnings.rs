@@ -1,0 +1,239 @@
+//! What a careful reader would object to.
+
+use super::blocks::Blocks;
+use super::holding::holding;
+use super::{ArmAnalysis, Outcome, Warning, median, normal};
+use crate::comparison::Design;
+use crate::metric::names;
+use crate::trial::{Arm, TrialRecord};
+use crate::verdict::Holding;
+
+/// Significance of a drift that is warned of.
+const DRIFT_ALPHA: f64 = 0.01;
+/// Blocks before which drift is not looked for.
+const DRIFT_BLOCKS: usize = 8;
+/// Samples before which two groups are not looked for.
+const GROUPS_SAMPLES: usize = 12;
+/// Share of the samples that the smaller of two groups has at least; fewer are outliers.
+const GROUP_SHARE: f64 = 0.2;
+/// Ashman's D from which on two groups are two.
+const GROUPS_APART: f64 = 5.0;
+/// Samples before which outliers are not looked for.
+const OUTLIER_SAMPLES: usize = 8;
+/// Distance from the median, in standard deviations estimated from the median absolute deviation, from
+/// which on a sample is an outlier.
+const OUTLIER_DEVIATIONS: f64 = 5.0;
+/// Share of the wall time in tracer stops from which on the tracer is warned of.
+const TRACER_SHARE: f64 = 0.01;
+/// Wall time below which starting the process dominates.
+const SHORT_RUN_S: f64 = 0.02;
+
+/// Every warning that the trials give rise to; `arms` holds what was concluded of each arm.
+pub(crate) fn warnings(
+    design: &Design,
+    trials: &[TrialRecord],
+    blocks: &Blocks<'_>,
+    arms: &[ArmAnalysis],
+) -> Vec<Warning> {
+    let each = || 0..design.arms.len();
+    let mut warnings = Vec::new();
+    warnings.extend(baseline_not_held(design, blocks));
+    warnings.extend(each().filter_map(|arm| aa_differs(design, &arms[arm].outcome, arm)));
+    warnings.extend(drift(design, blocks));
+    warnings.extend(each().filter_map(|arm| bimodal(design, blocks, arm)));
+    warnings.extend(each().filter_map(|arm| outliers(design, blocks, arm)));
+    warnings.extend(rejected(trials));
+    warnings.extend(each().filter_map(|arm| tracer_load(blocks, arm)));
+    warnings.extend(short_runs(design, blocks));
+    warnings
+}
+
+fn baseline_not_held(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
+    let held = holding(blocks.trials(design.baseline).map(|record| &record.verdict));
+    (!matches!(held, Some(Holding::Held | Holding::NotAsked) | None)).then_some(Warning::BaselineNotHeld)
+}
+
+fn aa_differs(design: &Design, outcome: &Outcome, arm: usize) -> Option<Warning> {
+    let differs = matches!(outcome, Outcome::Better { .. } | Outcome::Worse);
+    (super::is_aa(design, arm) && differs).then_some(Warning::AaDiffers { arm })
+}
+
+/// Theil and Sen's slope of the baseline's logarithms over the blocks, where Mann and Kendall's test
+/// finds one and it amounts to more than the practical band over the run.
+fn drift(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
+    let points = blocks.logs(design.baseline, &design.primary);
+    if points.len() < DRIFT_BLOCKS {
+        return None;
+    }
+    let mut slopes = Vec::new();
+    let mut score = 0.0;
+    for (at, (block, log)) in points.iter().enumerate() {
+        for (later_block, later) in &points[at + 1..] {
+            slopes.push((later - log) / f64::from(later_block - block));
+            score += if later > log {
+                1.0
+            } else if later < log {
+                -1.0
+            } else {
+                0.0
+            };
+        }
+    }
+    let n = points.len() as f64;
+    let deviation = (n * (n - 1.0) * (2.0 * n + 5.0) / 18.0).sqrt();
+    let p = 2.0 * normal::cumulative(-(f64::abs(score) - 1.0).max(0.0) / deviation);
+    let change = median(&mut slopes)? * f64::from(points[points.len() - 1].0 - points[0].0);
+    (p < DRIFT_ALPHA && change.abs() > design.band_ratio.ln_1p()).then(|| Warning::Drift { ratio: change.exp() })
+}
+
+/// Splits the sorted logarithms where the groups' squares about their means are least, and asks whether
+/// the groups are far apart for their width (Ashman, Bird and Zepf 1994: D above 2 separates two normal
+/// components that are given; more is needed where the split was searched for).
+fn bimodal(design: &Design, blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
+    let mut logs: Vec<f64> = blocks.logs(arm, &design.primary).into_iter().map(|(_, log)| log).collect();
+    if logs.len() < GROUPS_SAMPLES {
+        return None;
+    }
+    logs.sort_by(f64::total_cmp);
+    let smallest = (GROUP_SHARE * logs.len() as f64).ceil() as usize;
+    let squares = |split: usize| Group::of(&logs[..split]).squares + Group::of(&logs[split..]).squares;
+    let split = (smallest..=logs.len() - smallest).min_by(|one, two| squares(*one).total_cmp(&squares(*two)))?;
+    let (low, high) = (Group::of(&logs[..split]), Group::of(&logs[split..]));
+    let distance = high.mean - low.mean;
+    let width = ((low.variance() + high.variance()) / 2.0).sqrt();
+    let two = distance > design.band_ratio.ln_1p() && distance > GROUPS_APART * width;
+    two.then(|| Warning::Bimodal { arm, low: low.mean.exp(), high: high.mean.exp() })
+}
+
+struct Group {
+    count: f64,
+    mean: f64,
+    squares: f64,
+}
+
+impl Group {
+    fn of(values: &[f64]) -> Group {
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        Group { count, mean, squares: values.iter().map(|value| (value - mean).powi(2)).sum() }
+    }
+
+    fn variance(&self) -> f64 {
+        self.squares / (self.count - 1.0).max(1.0)
+    }
+}
+
+fn outliers(design: &Design, blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
+    let mut logs: Vec<f64> = blocks.logs(arm, &design.primary).into_iter().map(|(_, log)| log).collect();
+    if logs.len() < OUTLIER_SAMPLES {
+        return None;
+    }
+    let centre = median(&mut logs)?;
+    let mut distances: Vec<f64> = logs.iter().map(|log| (log - centre).abs()).collect();
+    let deviation = median(&mut distances)? / normal::quantile(0.75);
+    let far = |distance: &&f64| **distance > (OUTLIER_DEVIATIONS * deviation).max(design.band_ratio.ln_1p());
+    let count = distances.iter().filter(far).count() as u32;
+    (count > 0).then_some(Warning::Outliers { arm, count, of: logs.len() as u32 })
+}
+
+fn rejected(trials: &[TrialRecord]) -> Option<Warning> {
+    let mut changes = trials.iter().filter_map(|record| record.rejected.first());
+    let path = changes.next()?.path.clone();
+    Some(Warning::Rejected { count: 1 + changes.count() as u32, path })
+}
+
+fn tracer_load(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
+    let share = |record: &TrialRecord| Some(record.value(names::TRACER_S)? / record.value(names::WALL_S)?);
+    let mut shares: Vec<f64> = blocks.trials(arm).filter_map(share).filter(|share| share.is_finite()).collect();
+    let ratio = median(&mut shares)?;
+    (ratio > TRACER_SHARE).then_some(Warning::TracerLoad { arm, ratio })
+}
+
+fn short_runs(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
+    let wall_s = median(&mut blocks.values(design.baseline, names::WALL_S))?;
+    (wall_s < SHORT_RUN_S).then_some(Warning::ShortRuns { wall_s })
+}
+
+impl Warning {
+    /// What is the matter, in one sentence; `arms` are those of the design.
+    pub fn describe(&self, arms: &[Arm]) -> String {
+        let label = |arm: &usize| arms.get(*arm).map_or("?", |arm| arm.label.as_str());
+        match self {
+            Warning::Drift { ratio } => {
+                format!("the baseline drifted by {} from the first block to the last", percent(ratio - 1.0))
+            }
+            Warning::Bimodal { arm, low, high } => format!(
+                "the samples of {} fall into two groups, around {} and {} ({} apart)",
+                label(arm),
+                figure(*low),
+                figure(*high),
+                percent(high / low - 1.0)
+            ),
+            Warning::Outliers { arm, count, of } => {
+                format!("{count} of the {of} samples of {} lie far from the rest (they are kept)", label(arm))
+            }
+            Warning::BaselineNotHeld => {
+                "the baseline's own policy was not shown to be in force, so the changes are not against what its label says"
+                    .to_string()
+            }
+            Warning::AaDiffers { arm } => {
+                format!("{} differs from the baseline although its policy is the same", label(arm))
+            }
+            Warning::Rejected { count, path } => {
+                format!("{count} trials were rejected and repeated because a setting changed under them: {path}")
+            }
+            Warning::TracerLoad { arm, ratio } => {
+                format!("under {} the tracer's stops take {:.1} % of the wall time", label(arm), ratio * 100.0)
+            }
+            Warning::ShortRuns { wall_s } => {
+                format!("the runs take only {:.1} ms, so starting the process weighs heavily", wall_s * 1e3)
+            }
+        }
+    }
+
+    /// What can be done about it.
+    pub fn remedy(&self) -> String {
+        let remedy = match self {
+            Warning::Drift { .. } => {
+                "changes are taken within blocks and stand, absolute figures depend on when they were taken; let the \
+                 machine warm up, fix its clock (cpupower frequency-set -g performance), stop what else runs"
+            }
+            Warning::Bimodal { .. } => {
+                "look at the samples by block: something switches between two states; usual causes are placement on NUMA \
+                 nodes (numactl --cpunodebind=0 --membind=0), a processor shared with others (taskset), frequency boost, \
+                 and large pages that are granted only at times"
+            }
+            Warning::Outliers { .. } => {
+                "the estimate tolerates some; if there are many, look for periodic jobs (cron, timers, khugepaged) and for \
+                 other guests of the host"
+            }
+            Warning::BaselineNotHeld => {
+                "see the causes in the baseline's verdict, or choose `default` as the baseline, which asks for nothing"
+            }
+            Warning::AaDiffers { .. } => {
+                "this happens by chance in a few runs of a hundred; if it happens again, the other changes of this \
+                 size are not to be trusted either"
+            }
+            Warning::Rejected { .. } => {
+                "find what writes the setting (a tuning daemon such as tuned, another user) and stop it"
+            }
+            Warning::TracerLoad { .. } => {
+                "the change contains that share as a cost that a permanent setting would not have; a longer run of the \
+                 program after its memory is mapped makes it smaller"
+            }
+            Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
+        };
+        remedy.to_string()
+    }
+}
+
+/// A share in percent with its sign.
+fn percent(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
+/// A figure with four significant digits.
+fn figure(value: f64) -> String {
+    let digits = 3 - value.abs().log10().floor().clamp(-12.0, 3.0) as i32;
+    format!("{value:.*}", digits.max(0) as usize)
+}

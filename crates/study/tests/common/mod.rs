@@ -1,0 +1,207 @@
+//! A platform without a machine: times from a model of noise, a clock that the trials advance.
+#![allow(dead_code)]
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64;
+use study::census::Census;
+use study::comparison::{Admission, Design, Unsupported};
+use study::machine::{SettingChange, State};
+use study::metric::{Direction, Metric, Observation, Unit, names};
+use study::runner::Platform;
+use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
+use study::verdict::{Holding, Verdict};
+
+/// How the times of a fake machine vary; every figure is a share of the time.
+#[derive(Clone, Copy)]
+pub struct Noise {
+    /// Standard deviation from trial to trial.
+    pub trial: f64,
+    /// Standard deviation of what each block adds to an AR(1) process.
+    pub drift: f64,
+    /// What the AR(1) process keeps of itself from block to block.
+    pub memory: f64,
+    /// Steady growth for each block.
+    pub trend: f64,
+    /// Share of the trials that take 10 % to 60 % longer.
+    pub outliers: f64,
+}
+
+impl Noise {
+    /// The noise of LINUX-MM.md, section 5: AR(1) drift of this size, a trend, and 3 % outliers.
+    pub fn drifting(drift: f64) -> Noise {
+        Noise { trial: 0.01, drift, memory: 0.9, trend: 0.001, outliers: 0.03 }
+    }
+
+    /// Nothing varies but a little from trial to trial.
+    pub fn quiet() -> Noise {
+        Noise { trial: 0.003, drift: 0.0, memory: 0.0, trend: 0.0, outliers: 0.0 }
+    }
+}
+
+/// What a fake machine does with one arm.
+#[derive(Clone)]
+pub struct FakeArm {
+    /// Its time against that of an arm without effect.
+    pub ratio: f64,
+    /// Its verdict.
+    pub holding: Holding,
+    /// Why it is not supported.
+    pub unsupported: Option<Unsupported>,
+    /// Its answer by block; blocks beyond the last are as the last.
+    pub exits: Vec<i32>,
+}
+
+impl FakeArm {
+    pub fn of(ratio: f64) -> FakeArm {
+        FakeArm { ratio, holding: Holding::Held, unsupported: None, exits: vec![0] }
+    }
+}
+
+/// A fake machine.
+pub struct Fake {
+    pub arms: Vec<FakeArm>,
+    pub labels: Vec<String>,
+    pub noise: Noise,
+    pub wall_s: f64,
+    /// The trials, by their number in the run, that are rejected.
+    pub rejected: Box<dyn Fn(u32) -> bool>,
+    /// The trial, by its number in the run, before which the user interrupts.
+    pub interrupt_before: u32,
+    /// The trial, by its number in the run, that cannot be run.
+    pub broken: Option<u32>,
+    pub runs: u32,
+    clock_s: f64,
+    state: f64,
+    random: Pcg64,
+}
+
+impl Fake {
+    pub fn new(design: &Design, ratios: &[f64], noise: Noise, seed: u64) -> Fake {
+        Fake {
+            arms: ratios.iter().map(|ratio| FakeArm::of(*ratio)).collect(),
+            labels: design.arms.iter().map(|arm| arm.label.clone()).collect(),
+            noise,
+            wall_s: 0.5,
+            rejected: Box::new(|_| false),
+            interrupt_before: u32::MAX,
+            broken: None,
+            runs: 0,
+            clock_s: 0.0,
+            state: 0.0,
+            random: Pcg64::seed_from_u64(seed),
+        }
+    }
+
+    fn index(&self, arm: &Arm) -> usize {
+        self.labels.iter().position(|label| *label == arm.label).expect("an arm of the design")
+    }
+
+    /// The drift goes on between trials, so it differs within a block too.
+    fn time_s(&mut self, ratio: f64, block: u32) -> f64 {
+        let step = 1.0 / self.arms.len() as f64;
+        let memory = self.noise.memory.powf(step);
+        self.state = self.state * memory + self.noise.drift * step.sqrt() * normal(&mut self.random);
+        let outlier =
+            if uniform(&mut self.random) < self.noise.outliers { 0.1 + 0.5 * uniform(&mut self.random) } else { 0.0 };
+        let log = self.state + self.noise.trend * f64::from(block) + self.noise.trial * normal(&mut self.random);
+        self.wall_s * ratio * log.exp() * (1.0 + outlier)
+    }
+}
+
+impl Platform for Fake {
+    type Error = String;
+
+    fn admit(&mut self, arm: &Arm) -> Admission {
+        match &self.arms[self.index(arm)].unsupported {
+            Some(unsupported) => Admission::Unsupported(unsupported.clone()),
+            None => Admission::Admitted { mechanism: "pretending".into() },
+        }
+    }
+
+    fn run(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, String> {
+        let number = self.runs;
+        self.runs += 1;
+        if self.broken == Some(number) {
+            return Err("the machine is on fire".into());
+        }
+        let fake = self.arms[self.index(arm)].clone();
+        let started_s = self.clock_s;
+        let wall_s = self.time_s(fake.ratio, trial.block);
+        self.clock_s += wall_s;
+        let exit = fake.exits[(trial.block as usize).min(fake.exits.len() - 1)];
+        let mut record = record(trial, fake.holding, &[(names::WALL_S, wall_s)]);
+        record.started_s = started_s;
+        record.answer.exit = Exit::Code(exit);
+        if (self.rejected)(number) {
+            record.rejected = vec![SettingChange {
+                path: "/sys/kernel/mm/transparent_hugepage/enabled".into(),
+                before: Some("always".into()),
+                after: Some("never".into()),
+            }];
+        }
+        Ok(record)
+    }
+
+    fn elapsed_s(&self) -> f64 {
+        self.clock_s
+    }
+
+    fn interrupted(&self) -> bool {
+        self.runs >= self.interrupt_before
+    }
+}
+
+/// A default design over policies by name; a name that is there already becomes the A/A arm.
+pub fn design(policies: &[&str], seed: u64) -> Design {
+    let mut arms: Vec<Arm> = Vec::new();
+    for policy in policies {
+        let again = arms.iter().filter(|arm| arm.policy.to_string() == *policy).count();
+        let label = if again == 0 { policy.to_string() } else { format!("{policy} (again {again})") };
+        arms.push(Arm { label, policy: policy.parse().expect("a policy") });
+    }
+    let mut design = Design::new(arms, 0, seed);
+    design.metrics = vec![Metric::new(names::WALL_S, Unit::Seconds, Direction::Lower)];
+    design
+}
+
+/// A record with these values, exit status 0 and no rejection.
+pub fn record(trial: Trial, holding: Holding, values: &[(&str, f64)]) -> TrialRecord {
+    TrialRecord {
+        trial,
+        started_s: 0.0,
+        observations: values.iter().map(|(metric, value)| Observation::measured(*metric, *value)).collect(),
+        census: Census::default(),
+        verdict: Verdict { holding, concerned_bytes: 1, covered_bytes: 1, causes: vec![], answered: vec![] },
+        answer: Answer { exit: Exit::Code(0), stdout_sha256: None },
+        state_before: State::default(),
+        state_after: State::default(),
+        rejected: vec![],
+    }
+}
+
+/// Trials without a runner: `value(arm, block)` for block 0 and so many blocks that count.
+pub fn trials(arms: usize, blocks: u32, mut value: impl FnMut(usize, u32) -> f64) -> Vec<TrialRecord> {
+    let mut trials = Vec::new();
+    for block in 0..=blocks {
+        for arm in 0..arms {
+            let trial = Trial { arm, block, position: arm as u32, attempt: 0 };
+            trials.push(record(trial, Holding::Held, &[(names::WALL_S, value(arm, block))]));
+        }
+    }
+    trials
+}
+
+pub fn admitted(arms: usize) -> Vec<Admission> {
+    vec![Admission::Admitted { mechanism: "pretending".into() }; arms]
+}
+
+/// Uniform between 0 and 1.
+pub fn uniform(random: &mut Pcg64) -> f64 {
+    (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Standard normal, after Box and Muller.
+pub fn normal(random: &mut Pcg64) -> f64 {
+    let radius = (-2.0 * (1.0 - uniform(random)).ln()).sqrt();
+    radius * (2.0 * std::f64::consts::PI * uniform(random)).cos()
+}

@@ -1,0 +1,100 @@
+//! Whole comparisons of a fake machine: how often they are wrong, and how often they find what is there.
+//!
+//! The table of METHOD.md:
+//! `cargo test --release -p study --test simulation -- --ignored --nocapture`.
+
+mod common;
+
+use common::{Fake, Noise, design};
+use study::comparison::Ended;
+use study::runner;
+use study::stats::Outcome;
+
+/// What a number of comparisons came to.
+#[derive(Default)]
+struct Tally {
+    runs: u32,
+    /// Comparisons that call an arm without effect better or worse.
+    false_claims: u32,
+    /// Comparisons that call the arm with the effect worse.
+    found: u32,
+    equivalent: u32,
+    precise: u32,
+    blocks: u64,
+}
+
+/// Runs comparisons of a baseline with arms of these ratios to it; an arm with a ratio other than 1 is
+/// slower by it.
+fn tally(runs: u32, ratios: &[f64], noise: Noise, first_seed: u64) -> Tally {
+    let mut tally = Tally { runs, ..Tally::default() };
+    for seed in first_seed..first_seed + u64::from(runs) {
+        let design = design(&vec!["default"; ratios.len() + 1], seed);
+        let all: Vec<f64> = std::iter::once(1.0).chain(ratios.iter().copied()).collect();
+        let mut fake = Fake::new(&design, &all, noise, seed ^ 0xa5a5_a5a5);
+        let run = runner::compare(&design, &mut fake, &mut |_| ());
+        let analysis = run.analysis.expect("blocks that count");
+        let claim = |arm: &usize| matches!(analysis.arms[*arm].outcome, Outcome::Better { .. } | Outcome::Worse);
+        let without_effect = |arm: &usize| all[*arm] == 1.0;
+        let worse = |arm: &usize| !without_effect(arm) && analysis.arms[*arm].outcome == Outcome::Worse;
+        let arms = || 1..all.len();
+        tally.false_claims += u32::from(arms().filter(without_effect).any(|arm| claim(&arm)));
+        tally.found += u32::from(arms().any(|arm| worse(&arm)));
+        tally.equivalent += u32::from(analysis.arms[1].outcome == Outcome::Equivalent);
+        tally.precise += u32::from(run.ended == Ended::Precise);
+        tally.blocks += u64::from(analysis.blocks);
+    }
+    tally
+}
+
+fn share(count: u32, of: &Tally) -> f64 {
+    f64::from(count) / f64::from(of.runs)
+}
+
+#[test]
+fn a_command_compared_with_itself_differs_in_at_most_six_of_a_hundred_runs() {
+    for drift in [0.01, 0.02] {
+        let tally = tally(200, &[1.0], Noise::drifting(drift), 1);
+        assert!(share(tally.false_claims, &tally) <= 0.06, "{} of 200 at drift {drift}", tally.false_claims);
+    }
+}
+
+#[test]
+fn several_arms_make_no_more_false_claims_than_one() {
+    let tally = tally(200, &[1.0; 4], Noise::drifting(0.01), 1000);
+    assert!(share(tally.false_claims, &tally) <= 0.06, "{} of 200", tally.false_claims);
+}
+
+#[test]
+fn a_true_effect_of_two_percent_is_found_in_nine_of_ten_runs() {
+    for drift in [0.01, 0.02] {
+        let tally = tally(200, &[1.02], Noise::drifting(drift), 2000);
+        assert!(share(tally.found, &tally) >= 0.9, "{} of 200 at drift {drift}", tally.found);
+    }
+}
+
+#[test]
+#[ignore = "prints the table of METHOD.md, in about a minute of a release build"]
+fn table() {
+    println!("| true change | arms | drift | false claims | found | equivalent | ended precise | blocks |");
+    println!("|---|---|---|---|---|---|---|---|");
+    for (name, ratios) in [
+        ("none", vec![1.0]),
+        ("none", vec![1.0; 4]),
+        ("none", vec![1.0; 11]),
+        ("+2 %", vec![1.02]),
+        ("+2 % in one", vec![1.02, 1.0, 1.0, 1.0]),
+    ] {
+        for drift in [0.0, 0.01, 0.02] {
+            let tally = tally(2000, &ratios, Noise::drifting(drift), 1);
+            println!(
+                "| {name} | {} | {drift} | {:.3} | {:.3} | {:.3} | {:.2} | {:.1} |",
+                ratios.len(),
+                share(tally.false_claims, &tally),
+                share(tally.found, &tally),
+                share(tally.equivalent, &tally),
+                share(tally.precise, &tally),
+                tally.blocks as f64 / f64::from(tally.runs)
+            );
+        }
+    }
+}
