@@ -85,24 +85,24 @@ impl Anonymous {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes() / size_of::<T>()) }
     }
 
-    /// Reads the byte at `offset` with a load that the compiler neither removes nor moves.
+    /// Reads the number at `index` with a load that the compiler neither removes nor moves.
     ///
     /// # Panics
-    /// When `offset` is not inside the mapping.
-    pub fn read_volatile(&self, offset: usize) -> u8 {
-        let byte = &self.slice::<u8>()[offset];
+    /// When `index` is not inside the mapping.
+    pub fn read_volatile<T: Plain>(&self, index: usize) -> T {
+        let number = &self.slice::<T>()[index];
         // SAFETY: a reference is valid for reading.
-        unsafe { std::ptr::read_volatile(byte) }
+        unsafe { std::ptr::read_volatile(number) }
     }
 
-    /// Writes the byte at `offset` with a store that the compiler neither removes nor moves.
+    /// Writes the number at `index` with a store that the compiler neither removes nor moves.
     ///
     /// # Panics
-    /// When `offset` is not inside the mapping.
-    pub fn write_volatile(&mut self, offset: usize, value: u8) {
-        let byte = &mut self.slice_mut::<u8>()[offset];
+    /// When `index` is not inside the mapping.
+    pub fn write_volatile<T: Plain>(&mut self, index: usize, value: T) {
+        let number = &mut self.slice_mut::<T>()[index];
         // SAFETY: an exclusive reference is valid for writing.
-        unsafe { std::ptr::write_volatile(byte, value) }
+        unsafe { std::ptr::write_volatile(number, value) }
     }
 
     /// Unmaps the memory now and says whether that succeeded; dropping does the same silently.
@@ -148,8 +148,8 @@ mod tests {
         assert!(memory.slice::<u64>().iter().all(|word| *word == 0));
         memory.slice_mut::<u64>()[7] = 0x0102_0304_0506_0708;
         assert_eq!(memory.slice::<u8>()[56..64].iter().map(|byte| u32::from(*byte)).sum::<u32>(), 36);
-        memory.write_volatile(3, 9);
-        assert_eq!(memory.read_volatile(3), 9);
+        memory.write_volatile(3, 9u8);
+        assert_eq!(memory.read_volatile::<u32>(0), u32::from_ne_bytes([0, 0, 0, 9]));
         assert!(maps_line(memory.address()).unwrap().contains("rw-p"));
     }
 
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "index out of bounds")]
     fn an_offset_outside_panics_and_reads_nothing() {
-        Anonymous::map(10).unwrap().read_volatile(10);
+        Anonymous::map(10).unwrap().read_volatile::<u8>(10);
     }
 
     #[test]

@@ -1,0 +1,54 @@
+//! What all workloads ask of their arguments: sizes that fit the machine, counts and shares.
+
+use metal::memory::{base_page, obtainable_bytes};
+use study::size::{format_bytes, parse_bytes};
+
+use super::WorkloadError;
+
+/// Reads a size such as `64K` for clap.
+pub fn size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|error| error.to_string())
+}
+
+/// A length in bytes that is a positive multiple of `unit` bytes (which is `unit_name`).
+pub fn multiple(option: &'static str, bytes: u64, unit: u64, unit_name: &str) -> Result<usize, WorkloadError> {
+    let wrong = |expected: String| WorkloadError::Argument { option, expected, found: bytes.to_string() };
+    if bytes == 0 || !bytes.is_multiple_of(unit) {
+        return Err(wrong(format!("a positive multiple of {unit} bytes ({unit_name})")));
+    }
+    usize::try_from(bytes).map_err(|_| wrong(format!("at most {} bytes", usize::MAX)))
+}
+
+/// A length in bytes of whole base pages.
+pub fn whole_pages(option: &'static str, bytes: u64) -> Result<usize, WorkloadError> {
+    multiple(option, bytes, base_page().bytes(), "the base page")
+}
+
+/// A count that is at least `least`.
+pub fn at_least(option: &'static str, least: u64, count: u64) -> Result<u64, WorkloadError> {
+    if count >= least {
+        return Ok(count);
+    }
+    Err(WorkloadError::Argument { option, expected: format!("at least {least}"), found: count.to_string() })
+}
+
+/// A share above 0 and up to 1.
+pub fn share(option: &'static str, share: f64) -> Result<f64, WorkloadError> {
+    if share > 0.0 && share <= 1.0 {
+        return Ok(share);
+    }
+    Err(WorkloadError::Argument { option, expected: "a share above 0 and up to 1".into(), found: share.to_string() })
+}
+
+/// Refuses a workload that needs more memory than the machine can give: the kernel would kill it, or
+/// something else. Where the kernel does not say what it can give, the attempt decides.
+pub fn room(option: &'static str, needed_bytes: u128) -> Result<(), WorkloadError> {
+    match obtainable_bytes() {
+        Some(obtainable) if needed_bytes > u128::from(obtainable) => Err(WorkloadError::Room {
+            option,
+            needed: u64::try_from(needed_bytes).map_or_else(|_| format!("{needed_bytes} bytes"), format_bytes),
+            obtainable: format_bytes(obtainable),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,85 @@
+//! `gups`: random updates of words, as many under way as the processor allows.
+//!
+//! The idea is RandomAccess of the HPC Challenge: a word is read, changed by XOR with a random
+//! number and written. XOR takes itself back, so the same updates once more must restore the table.
+
+use std::time::Instant;
+
+use metal::memory::Anonymous;
+
+use super::random::{below, stream};
+use super::report::Report;
+use super::{WorkloadError, arguments, check};
+
+/// Arguments of `gups`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Size of the table, in whole 8-byte words
+    #[arg(long, default_value = "256M", value_parser = arguments::size)]
+    bytes: u64,
+    /// Updates that are timed
+    #[arg(long, default_value_t = 30_000_000)]
+    updates: u64,
+    /// Seed of the places and the values
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Changes `updates` random words; doing it twice changes nothing.
+#[inline(never)]
+fn update(table: &mut [u64], seed: u64, updates: u64) {
+    for bits in stream(seed).take(updates as usize) {
+        table[below(bits, table.len())] ^= bits;
+    }
+}
+
+/// XOR of all words of a table: what it was at first, XOR all updates, in whichever order.
+fn fold(words: impl Iterator<Item = u64>) -> u64 {
+    words.fold(0, |sum, word| sum ^ word)
+}
+
+/// Runs the updates.
+///
+/// # Errors
+/// Bad arguments, no memory, or a table that is not what the updates make of it.
+pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
+    let bytes = arguments::multiple("bytes", arguments.bytes, 8, "a word")?;
+    let updates = arguments::at_least("updates", 1, arguments.updates)?;
+    arguments::room("bytes", u128::from(arguments.bytes))?;
+    let mut memory = Anonymous::map(bytes)?;
+    let table = memory.slice_mut::<u64>();
+    table.iter_mut().zip(0..).for_each(|(word, index)| *word = index);
+    let start = Instant::now();
+    update(table, arguments.seed, updates);
+    let elapsed = start.elapsed();
+    let checksum = fold(table.iter().copied());
+    let expected = fold(0..table.len() as u64) ^ fold(stream(arguments.seed).take(updates as usize));
+    check("XOR of the table", expected, checksum)?;
+    update(table, arguments.seed, updates);
+    for (word, index) in table.iter().zip(0..) {
+        check(format!("word {index} with all updates taken back"), index, *word)?;
+    }
+    Ok(Report::new("gups", checksum)
+        .argument("bytes", arguments.bytes)
+        .argument("updates", updates)
+        .argument("seed", arguments.seed)
+        .figure("updates_per_s", updates as f64 / elapsed.as_secs_f64())
+        .figure("ns_per_update", elapsed.as_secs_f64() * 1e9 / updates as f64)
+        .figure("update_s", elapsed.as_secs_f64()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn updates_change_the_table_and_take_themselves_back() {
+        let mut table: Vec<u64> = (0..1000).collect();
+        update(&mut table, 5, 5000);
+        let changed = table.iter().zip(0..).filter(|(word, index)| **word != *index).count();
+        assert!(changed > 950, "{changed}");
+        assert_eq!(fold(table.iter().copied()), fold(0..1000) ^ fold(stream(5).take(5000)));
+        update(&mut table, 5, 5000);
+        assert!(table.into_iter().eq(0..1000));
+    }
+}

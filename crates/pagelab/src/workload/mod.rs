@@ -1,0 +1,247 @@
+//! The built-in workloads: small programs whose cost is known to depend on page sizes.
+//!
+//! Each is a command like any other: it has memory of its own, a checksum that only depends on its
+//! arguments, and an answer that it checks itself. None has an opinion on page sizes.
+
+mod arguments;
+mod chase;
+mod fork_cow;
+mod gups;
+mod latency;
+mod mmap_churn;
+mod page_touch;
+mod random;
+mod report;
+mod stream;
+
+pub use report::Report;
+
+use clap::CommandFactory;
+use metal::memory::{ForkError, MapError};
+
+/// `pagelab workload NAME [ARGS]`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct WorkloadArguments {
+    #[command(subcommand)]
+    workload: Workload,
+    /// Print one JSON document instead of one line
+    #[arg(long, global = true)]
+    json: bool,
+    /// Print only what is the same in every run: name, arguments and checksum
+    #[arg(long, global = true)]
+    answer_only: bool,
+}
+
+/// The workloads.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Workload {
+    /// Follow pointers through memory in one random cycle: the latency of a TLB miss
+    Chase(chase::Arguments),
+    /// Update random words (read, change, write): throughput under TLB misses
+    Gups(gups::Arguments),
+    /// Copy, scale, add and triad over three arrays: bandwidth
+    Stream(stream::Arguments),
+    /// Touch fresh pages one by one: the latency of the first touch
+    PageTouch(page_touch::Arguments),
+    /// Map, touch and unmap again and again: the latency of each
+    MmapChurn(mmap_churn::Arguments),
+    /// Fork after touching and let the child write: the cost of fork and of copy-on-write
+    ForkCow(fork_cow::Arguments),
+}
+
+/// A workload that did not come to a right answer.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// An argument that makes no sense.
+    #[error("--{option}: expected {expected}, found {found}")]
+    Argument {
+        /// The option's name.
+        option: &'static str,
+        /// What it takes.
+        expected: String,
+        /// What it was.
+        found: String,
+    },
+    /// More memory than the machine can give.
+    #[error(
+        "--{option}: the workload needs {needed} of memory and this machine has {obtainable} to give; \
+         a smaller --{option}, or free memory first"
+    )]
+    Room {
+        /// The option that decides the size.
+        option: &'static str,
+        /// What the workload needs, as text.
+        needed: String,
+        /// What can be had, as text.
+        obtainable: String,
+    },
+    /// Memory could not be mapped.
+    #[error(transparent)]
+    Map(#[from] MapError),
+    /// Memory could not be unmapped.
+    #[error("munmap of the workload's own mapping failed: {0}; this is a bug in the kernel, the tracer or pagelab")]
+    Unmap(#[source] std::io::Error),
+    /// The fork failed, or its child.
+    #[error(transparent)]
+    Fork(#[from] ForkError),
+    /// The memory does not hold what was written to it.
+    #[error(
+        "wrong answer: {what}: expected {expected:#018x}, found {found:#018x}; \
+         memory was lost or mixed up by the hardware, the kernel or the policy's mechanism"
+    )]
+    WrongAnswer {
+        /// What was compared.
+        what: String,
+        /// The right value.
+        expected: u64,
+        /// The value found.
+        found: u64,
+    },
+}
+
+impl WorkloadError {
+    /// The exit code for it: 2 for bad arguments, 1 for everything that happened later.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            WorkloadError::Argument { .. } | WorkloadError::Room { .. } => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// Runs a workload to its end and checks its answer. The report is not printed yet.
+///
+/// # Errors
+/// [`WorkloadError`]: bad arguments, no memory, or a wrong answer.
+pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
+    let report = match &arguments.workload {
+        Workload::Chase(chase) => chase::run(chase),
+        Workload::Gups(gups) => gups::run(gups),
+        Workload::Stream(stream) => stream::run(stream),
+        Workload::PageTouch(page_touch) => page_touch::run(page_touch),
+        Workload::MmapChurn(mmap_churn) => mmap_churn::run(mmap_churn),
+        Workload::ForkCow(fork_cow) => fork_cow::run(fork_cow),
+    }?;
+    Ok(report.shown_as(arguments.json, arguments.answer_only))
+}
+
+/// The name and the purpose of every workload, in the order of the manual.
+pub fn catalogue() -> Vec<(String, String)> {
+    let about = |command: &clap::Command| command.get_about().map(ToString::to_string).unwrap_or_default();
+    Alone::command().get_subcommands().map(|command| (command.get_name().to_string(), about(command))).collect()
+}
+
+/// The arguments as a command of their own.
+#[derive(clap::Parser)]
+#[command(name = "pagelab workload")]
+struct Alone {
+    #[command(flatten)]
+    arguments: WorkloadArguments,
+}
+
+fn check(what: impl Into<String>, expected: u64, found: u64) -> Result<(), WorkloadError> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(WorkloadError::WrongAnswer { what: what.into(), expected, found })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    /// Sizes at which every workload ends in milliseconds.
+    const SMOKE: [&str; 5] = [
+        "chase --bytes 1M --steps 10000",
+        "gups --bytes 1M --updates 10000",
+        "stream --bytes 192K --rounds 3",
+        "page-touch --bytes 1M --density 0.5 --read-first",
+        "mmap-churn --bytes 256K --rounds 10",
+    ];
+
+    fn run_line(line: &str) -> Result<Report, WorkloadError> {
+        let words = std::iter::once("workload").chain(line.split_whitespace());
+        run(Alone::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")).arguments)
+    }
+
+    fn answer(line: &str) -> String {
+        run_line(&format!("{line} --answer-only")).unwrap_or_else(|error| panic!("{line}: {error}")).to_string()
+    }
+
+    #[test]
+    fn answers_depend_on_the_arguments_alone() {
+        for line in SMOKE {
+            assert_eq!(answer(line), answer(line));
+            if !line.starts_with("stream") {
+                assert_ne!(answer(line), answer(&format!("{line} --seed 7")), "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_report_is_one_line_of_name_value_pairs_or_one_document() {
+        for line in SMOKE {
+            let text = run_line(line).unwrap().to_string();
+            assert_eq!(text.lines().count(), 1, "{text}");
+            assert!(text.starts_with(&format!("name={} ", line.split(' ').next().unwrap())), "{text}");
+            assert!(text.split(' ').all(|pair| pair.split_once('=').is_some_and(|(_, value)| !value.is_empty())));
+            let document = run_line(&format!("{line} --json")).unwrap().to_string();
+            let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+            assert_eq!(document["schema"], "pagelab.workload/1");
+            assert!(document["checksum"].as_str().unwrap().starts_with("0x"));
+            assert!(document["figures"].as_object().unwrap().values().all(serde_json::Value::is_number));
+        }
+    }
+
+    #[test]
+    fn senseless_arguments_are_refused_with_the_option_and_the_value() {
+        for (line, option) in [
+            ("chase --bytes 0", "--bytes"),
+            ("chase --bytes 1000", "--bytes"),
+            ("chase --lines-per-page 0", "--lines-per-page"),
+            ("chase --lines-per-page 100000", "--lines-per-page"),
+            ("chase --line-bytes 48", "--line-bytes"),
+            ("chase --steps 0", "--steps"),
+            ("gups --bytes 12", "--bytes"),
+            ("gups --updates 0", "--updates"),
+            ("stream --bytes 1000", "--bytes"),
+            ("stream --rounds 1", "--rounds"),
+            ("page-touch --bytes 1", "--bytes"),
+            ("page-touch --density 0", "--density"),
+            ("page-touch --density 1.5", "--density"),
+            ("page-touch --density nan", "--density"),
+            ("page-touch --order strided --stride 100", "--stride"),
+            ("mmap-churn --rounds 0", "--rounds"),
+            ("fork-cow --share -1", "--share"),
+            ("fork-cow --bytes 1", "--bytes"),
+            ("gups --bytes 4096T", "--bytes"),
+            ("chase --bytes 4096T --steps 1", "--bytes"),
+        ] {
+            let error = run_line(&line.replace("--share -1", "--share=-1")).expect_err(line);
+            assert_eq!(error.exit_code(), 2, "{line}: {error}");
+            assert!(error.to_string().starts_with(option), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused_when_the_arguments_are_read() {
+        let error = Alone::try_parse_from(["workload", "gups", "--bytes", "1X"]).err().unwrap().to_string();
+        assert!(error.contains("expected a size such as 64K"), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_answer_is_an_error_of_its_own() {
+        let error = check("the end", 1, 2).unwrap_err();
+        assert_eq!(error.exit_code(), 1);
+        assert!(error.to_string().contains("expected 0x0000000000000001, found 0x0000000000000002"), "{error}");
+    }
+
+    #[test]
+    fn the_catalogue_names_every_workload_once() {
+        let names: Vec<String> = catalogue().into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["chase", "gups", "stream", "page-touch", "mmap-churn", "fork-cow"]);
+        assert!(catalogue().iter().all(|(_, about)| about.len() > 20));
+    }
+}

@@ -1,0 +1,75 @@
+//! The built-in workloads as commands: what they print, and how they end.
+
+use std::process::{Command, Output};
+
+fn workload(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_pagelab"))
+        .arg("workload")
+        .args(arguments.split_whitespace())
+        .output()
+        .expect("the program under test starts")
+}
+
+fn line(arguments: &str) -> String {
+    let output = workload(arguments);
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn figure(line: &str, name: &str) -> f64 {
+    let value = line.split_whitespace().find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    value.unwrap_or_else(|| panic!("no {name} in {line}")).parse().unwrap()
+}
+
+#[test]
+fn fork_cow_times_its_forks_and_finds_both_memories_right() {
+    let line = line("fork-cow --bytes 1M --share 0.5 --rounds 3");
+    assert!(line.starts_with("name=fork-cow bytes=1048576 ") && line.ends_with('\n'), "{line}");
+    let page_bytes = figure(&line, "page_bytes");
+    assert_eq!(figure(&line, "fork_count"), 3.0);
+    assert_eq!(figure(&line, "cow_write_count"), 3.0 * 0.5 * 1048576.0 / page_bytes);
+    assert!(figure(&line, "fork_p50_ns") > 0.0 && figure(&line, "child_p50_ns") > figure(&line, "cow_write_p50_ns"));
+}
+
+#[test]
+fn the_answer_alone_is_the_same_in_every_run() {
+    for arguments in
+        ["fork-cow --bytes 256K --rounds 2", "gups --bytes 64K --updates 100", "stream --bytes 48K --rounds 2"]
+    {
+        let answer = |arguments: &str| line(&format!("{arguments} --answer-only"));
+        assert_eq!(answer(arguments), answer(arguments));
+        assert!(!answer(arguments).contains("_ns="), "{}", answer(arguments));
+    }
+}
+
+#[test]
+fn every_touched_page_is_timed_once() {
+    let line = line("page-touch --bytes 1M --density 0.25 --order random --read-first");
+    let touches = 0.25 * 1048576.0 / figure(&line, "page_bytes");
+    assert_eq!((figure(&line, "read_count"), figure(&line, "write_count")), (touches, touches));
+    assert!(figure(&line, "write_p50_ns") <= figure(&line, "write_p99_ns"));
+    assert!(figure(&line, "write_p99_ns") <= figure(&line, "write_max_ns"));
+}
+
+#[test]
+fn bad_arguments_end_with_2_and_name_the_option() {
+    for (arguments, option) in
+        [("gups --bytes 3", "--bytes"), ("page-touch --density 2", "--density"), ("chase --bytes x", "--bytes")]
+    {
+        let output = workload(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
+        assert!(message.contains(option) && message.contains("expected"), "{message}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn memory_that_the_kernel_refuses_ends_with_1() {
+    let program = env!("CARGO_BIN_EXE_pagelab");
+    let script = format!("ulimit -v 262144; exec {program} workload gups --bytes 1G --updates 1");
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("cannot map 1073741824 bytes") && message.contains("ulimit -v"), "{message}");
+}
