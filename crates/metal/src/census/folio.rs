@@ -1,0 +1,260 @@
+//! Which folios stand behind base-page entries: frame numbers from `/proc/PID/pagemap`, folio
+//! boundaries from `/proc/kpageflags` (`stable_page_flags` in fs/proc/page.c).
+//!
+//! A folio of 2^n pages begins at a frame number that is a multiple of 2^n; its first page shows
+//! COMPOUND_HEAD, all others COMPOUND_TAIL. So the head of a tail page is found by rounding its frame
+//! number down to ever larger powers of two, and the size of a folio by looking for the first power of
+//! two after the head that is no tail. Where the kernel says which sizes exist at all
+//! (`hugepages-*kB/stats/nr_anon`), one look tells for a whole aligned block that it has no larger folio.
+
+use std::io;
+
+use study::census::Folio;
+use study::size::PageSize;
+
+/// First page of a folio of several pages.
+pub const HEAD: u64 = 1 << 15;
+/// Any other page of such a folio.
+pub const TAIL: u64 = 1 << 16;
+
+/// Where the flags of page frames come from.
+pub trait FrameFlags {
+    /// The flags of a frame; 0 beyond the last.
+    fn at(&mut self, frame: u64) -> io::Result<u64>;
+    /// Says that all of these frames will be asked for, in their order.
+    fn expect(&mut self, frames: std::ops::Range<u64>);
+}
+
+/// Pages whose addresses and frames are both consecutive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Address of the first page, in pages.
+    pub page: u64,
+    /// Frame of the first page.
+    pub frame: u64,
+    /// Number of pages.
+    pub pages: u64,
+}
+
+/// Which folios there can be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Orders {
+    /// Nothing is known.
+    Any,
+    /// Only base pages and these orders, smallest first.
+    Only(Vec<u32>),
+}
+
+/// No folio is larger than this many doublings of a base page; far above every kernel's limit.
+const GREATEST_ORDER: u32 = 30;
+
+impl Orders {
+    fn smallest(&self) -> u32 {
+        match self {
+            Orders::Any => 1,
+            Orders::Only(orders) => orders.first().copied().unwrap_or(GREATEST_ORDER),
+        }
+    }
+
+    /// The orders that are possible, then all others, in case the kernel changed its mind meanwhile.
+    fn candidates(&self) -> impl Iterator<Item = u32> + '_ {
+        let likely: &[u32] = match self {
+            Orders::Any => &[],
+            Orders::Only(orders) => orders,
+        };
+        likely.iter().copied().chain(1..=GREATEST_ORDER)
+    }
+}
+
+/// Says for every page of the run to which folio it belongs: `tell(first page, pages, folio)`, in the
+/// order of addresses and without gaps.
+///
+/// # Errors
+/// Those of reading the flags.
+pub fn resolve(
+    run: Run,
+    orders: &Orders,
+    base: PageSize,
+    flags: &mut impl FrameFlags,
+    mut tell: impl FnMut(u64, u64, Folio),
+) -> io::Result<()> {
+    if *orders == Orders::Any {
+        flags.expect(run.frame..run.frame + run.pages + 1);
+    }
+    let end = run.frame + run.pages;
+    let mut frame = run.frame;
+    while frame < end {
+        let page = run.page + (frame - run.frame);
+        let (pages, folio) = match folio_of(frame, orders, flags)? {
+            Some(found) => mapped_part(found, page, frame, end, base),
+            None => (base_pages(frame, end, orders), Folio::Whole(base)),
+        };
+        tell(page, pages, folio);
+        frame += pages;
+    }
+    Ok(())
+}
+
+/// A folio of several pages.
+struct Found {
+    head: u64,
+    order: u32,
+}
+
+/// The folio of several pages that holds `frame`; `None` where it is a single page. A tail whose head
+/// is gone belonged to a folio that was freed or split while this looked: its pages are single ones now.
+fn folio_of(frame: u64, orders: &Orders, flags: &mut impl FrameFlags) -> io::Result<Option<Found>> {
+    let here = flags.at(frame)?;
+    if here & (HEAD | TAIL) == 0 {
+        return Ok(None);
+    }
+    let Some(head) = (if here & HEAD != 0 { Some(frame) } else { head_below(frame, orders, flags)? }) else {
+        return Ok(None);
+    };
+    for order in orders.candidates() {
+        if flags.at(head + (1 << order))? & TAIL == 0 {
+            return Ok((head + (1 << order) > frame).then_some(Found { head, order }));
+        }
+    }
+    Ok(None)
+}
+
+fn head_below(frame: u64, orders: &Orders, flags: &mut impl FrameFlags) -> io::Result<Option<u64>> {
+    for order in orders.candidates() {
+        let head = frame & !((1 << order) - 1);
+        if head != frame && flags.at(head)? & HEAD != 0 {
+            return Ok(Some(head));
+        }
+    }
+    Ok(None)
+}
+
+/// How much of the folio the run maps from `frame` on, and whether that is all of it.
+fn mapped_part(found: Found, page: u64, frame: u64, end: u64, base: PageSize) -> (u64, Folio) {
+    let folio_end = found.head + (1 << found.order);
+    let pages = folio_end.min(end) - frame;
+    let size = PageSize::new(base.bytes() << found.order).unwrap_or(base);
+    let aligned = page & ((1 << found.order) - 1) == 0;
+    let folio = if pages == 1 << found.order && aligned { Folio::Whole(size) } else { Folio::Part(size) };
+    (pages, folio)
+}
+
+/// Pages up to the end of the smallest block that a larger folio would fill.
+fn base_pages(frame: u64, end: u64, orders: &Orders) -> u64 {
+    let smallest = orders.smallest();
+    let block_end = if *orders == Orders::Any { frame + 1 } else { (frame | ((1 << smallest) - 1)) + 1 };
+    block_end.min(end) - frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    /// Physical memory as folios of given orders, one after the other, each naturally aligned.
+    struct Memory {
+        flags: Vec<u64>,
+        folio: Vec<(u64, u32)>,
+    }
+
+    impl Memory {
+        fn new(orders: &[u32]) -> Memory {
+            let mut memory = Memory { flags: Vec::new(), folio: Vec::new() };
+            for order in orders {
+                while !(memory.flags.len() as u64).is_multiple_of(1 << order) {
+                    memory.push_folio(0);
+                }
+                memory.push_folio(*order);
+            }
+            memory
+        }
+
+        fn push_folio(&mut self, order: u32) {
+            let head = self.flags.len() as u64;
+            for at in 0..1u64 << order {
+                self.flags.push(if order == 0 {
+                    0
+                } else if at == 0 {
+                    HEAD
+                } else {
+                    TAIL
+                });
+                self.folio.push((head, order));
+            }
+        }
+    }
+
+    impl FrameFlags for &Memory {
+        fn at(&mut self, frame: u64) -> io::Result<u64> {
+            Ok(self.flags.get(frame as usize).copied().unwrap_or(0))
+        }
+        fn expect(&mut self, _: std::ops::Range<u64>) {}
+    }
+
+    /// Page by page: a folio is whole when every one of its frames is mapped where it belongs, in one
+    /// run, and at an aligned address.
+    fn slow(memory: &Memory, run: Run) -> BTreeMap<u64, Folio> {
+        let mapped = |frame: u64| (run.frame..run.frame + run.pages).contains(&frame);
+        (0..run.pages)
+            .map(|at| {
+                let (head, order) = memory.folio[(run.frame + at) as usize];
+                let size = PageSize::new(4096 << order).unwrap();
+                let address = (run.page + at) as i64 - (run.frame + at - head) as i64;
+                let whole = (head..head + (1 << order)).all(mapped) && address % (1 << order) == 0;
+                (run.page + at, if whole { Folio::Whole(size) } else { Folio::Part(size) })
+            })
+            .collect()
+    }
+
+    fn fast(memory: &Memory, run: Run, orders: &Orders) -> BTreeMap<u64, Folio> {
+        let mut told = BTreeMap::new();
+        let mut source = memory;
+        resolve(run, orders, PageSize::K4, &mut source, |page, pages, folio| {
+            for at in page..page + pages {
+                assert_eq!(told.insert(at, folio), None, "a page is told once");
+            }
+        })
+        .unwrap();
+        told
+    }
+
+    proptest! {
+        #[test]
+        fn runs_are_resolved_as_page_by_page(
+            orders in proptest::collection::vec(0u32..6, 1..40),
+            from in 0.0f64..1.0,
+            share in 0.0f64..1.0,
+            page in 0u64..1000,
+            shift_to_align: bool,
+        ) {
+            let memory = Memory::new(&orders);
+            let all = memory.flags.len() as u64;
+            let frame = ((all - 1) as f64 * from) as u64;
+            let pages = 1 + ((all - frame - 1) as f64 * share) as u64;
+            let page = if shift_to_align { (page << 6) + frame % 64 } else { page };
+            let run = Run { page, frame, pages };
+            let expected = slow(&memory, run);
+            prop_assert_eq!(&fast(&memory, run, &Orders::Any), &expected);
+            let mut present: Vec<u32> = memory.folio.iter().map(|folio| folio.1).filter(|order| *order > 0).collect();
+            present.sort_unstable();
+            present.dedup();
+            prop_assert_eq!(&fast(&memory, run, &Orders::Only(present)), &expected);
+        }
+    }
+
+    #[test]
+    fn a_tail_without_its_head_is_taken_for_single_pages() {
+        let memory = Memory { flags: vec![0, 0, TAIL, TAIL, 0], folio: vec![] };
+        let run = Run { page: 2, frame: 2, pages: 2 };
+        let told = fast(&memory, run, &Orders::Any);
+        assert_eq!(told.into_values().collect::<Vec<_>>(), [Folio::Whole(PageSize::K4); 2]);
+    }
+
+    #[test]
+    fn a_folio_that_is_not_on_the_list_is_found_all_the_same() {
+        let memory = Memory::new(&[4, 0]);
+        let run = Run { page: 16, frame: 0, pages: 17 };
+        assert_eq!(fast(&memory, run, &Orders::Only(vec![2, 3])), slow(&memory, run));
+    }
+}

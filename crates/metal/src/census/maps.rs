@@ -1,0 +1,130 @@
+//! The mappings (VMAs) of a process, as `/proc/PID/maps` prints them (`show_map_vma` in
+//! fs/proc/task_mmu.c).
+
+use super::CensusError;
+
+/// One mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vma {
+    /// The first address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// Whether stores go to the object behind it (`s`) and not to a private copy (`p`).
+    pub shared: bool,
+    /// Major and minor number of the file system that holds the file; 0:0 without a file.
+    pub device: (u32, u32),
+    /// The file's inode; 0 without a file.
+    pub inode: u64,
+    /// The path, or the kernel's name in brackets; empty where there is none.
+    pub name: String,
+}
+
+/// What a mapping can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VmaKind {
+    /// Private memory without a file: heap, malloc arenas, thread stacks.
+    Anonymous,
+    /// The main thread's stack.
+    Stack,
+    /// A private mapping of a file; what was written to is a private copy.
+    PrivateFile,
+    /// A shared mapping: a file, shared anonymous memory, memfd, System V shared memory.
+    Shared,
+    /// No memory of the process: vdso, vvar, uprobes, device DAX.
+    Special,
+}
+
+impl Vma {
+    /// Bytes of addresses.
+    pub fn length_bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// What the mapping can hold. A private mapping of `/dev/zero` is anonymous memory to the kernel
+    /// (`mmap_zero` in drivers/char/mem.c), whatever its name says.
+    pub fn kind(&self) -> VmaKind {
+        if self.name.starts_with("/dev/dax") {
+            VmaKind::Special
+        } else if self.inode != 0 && self.shared {
+            VmaKind::Shared
+        } else if self.inode != 0 && self.name != "/dev/zero" {
+            VmaKind::PrivateFile
+        } else if self.name.starts_with("[stack") {
+            VmaKind::Stack
+        } else if self.name.starts_with('[') && self.name != "[heap]" && !self.name.starts_with("[anon") {
+            VmaKind::Special
+        } else {
+            VmaKind::Anonymous
+        }
+    }
+}
+
+/// Reads the text of `/proc/PID/maps`. `path` is named in errors.
+pub fn parse(text: &str, path: &str) -> Result<Vec<Vma>, CensusError> {
+    text.lines().map(|line| parse_line(line).ok_or_else(|| CensusError::malformed(path, line))).collect()
+}
+
+/// Reads one line: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`.
+pub fn parse_line(line: &str) -> Option<Vma> {
+    let mut rest = line;
+    let mut field = || {
+        let (head, tail) = rest.split_once(' ').unwrap_or((rest, ""));
+        rest = tail;
+        head
+    };
+    let (start, end) = field().split_once('-')?;
+    let (permissions, _offset) = (field(), field());
+    let (major, minor) = field().split_once(':')?;
+    let inode = field().parse().ok()?;
+    let vma = Vma {
+        start: hexadecimal(start)?,
+        end: hexadecimal(end)?,
+        shared: permissions.as_bytes().get(3).map(|letter| *letter == b's')?,
+        device: (hexadecimal(major)?.try_into().ok()?, hexadecimal(minor)?.try_into().ok()?),
+        inode,
+        name: rest.trim_start().to_string(),
+    };
+    (vma.start < vma.end).then_some(vma)
+}
+
+fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = include_str!("../../../../fixtures/census/maps");
+
+    #[test]
+    fn a_captured_process_is_read_whole() {
+        let vmas = parse(TEXT, "maps").unwrap();
+        assert_eq!(vmas.len(), TEXT.lines().count());
+        let kinds: Vec<(&str, VmaKind)> = vmas.iter().map(|vma| (vma.name.as_str(), vma.kind())).collect();
+        for expected in [
+            ("[heap]", VmaKind::Anonymous),
+            ("[stack]", VmaKind::Stack),
+            ("[vdso]", VmaKind::Special),
+            ("[vvar]", VmaKind::Special),
+            ("[vsyscall]", VmaKind::Special),
+            ("/dev/zero (deleted)", VmaKind::Shared),
+            ("/anon_hugepage (deleted)", VmaKind::PrivateFile),
+            ("/memfd:a name with spaces (deleted)", VmaKind::Shared),
+            ("/dev/zero", VmaKind::Anonymous),
+            ("", VmaKind::Anonymous),
+        ] {
+            assert!(kinds.contains(&expected), "{expected:?} in {kinds:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_mapping_is_refused_with_its_line() {
+        for line in ["", "x", "1-2", "2-1 rw-p 0 0:0 0", "1-2 rw 0 0:0 0", "1-2 rw-p 0 0:0 x", "1-2 rw-p 0 00 1 a"] {
+            assert_eq!(parse_line(line), None, "{line:?}");
+        }
+        let error = parse("1000-2000 rw-p 0 0:0 0\nrubbish\n", "/proc/1/maps").unwrap_err().to_string();
+        assert!(error.contains("/proc/1/maps") && error.contains("rubbish"), "{error}");
+    }
+}
