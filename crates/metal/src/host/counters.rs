@@ -1,0 +1,100 @@
+//! The kernel's event counters: how often it gave, split, refused or compacted.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::read::{self, HostError};
+use super::{Host, THP};
+
+/// Lines of /proc/vmstat that count events of large pages and of compaction (mm/vmstat.c,
+/// `vmstat_text`).
+const VMSTAT: [&str; 5] = ["thp_", "compact_", "htlb_", "direct_map_level", "pgmigrate_"];
+
+/// A file that holds one counter.
+#[derive(Clone, Debug)]
+pub struct CounterFile {
+    name: String,
+    file: PathBuf,
+}
+
+/// Event counters of the whole system, since it was booted.
+///
+/// Names are those of /proc/vmstat (`thp_fault_fallback`), and `hugepages-64kB/anon_fault_fallback` for
+/// the counters that a folio size has of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    values: BTreeMap<String, u64>,
+}
+
+impl Counters {
+    /// One counter; `None` where this kernel has none of that name.
+    pub fn get(&self, name: &str) -> Option<u64> {
+        self.values.get(name).copied()
+    }
+
+    /// All of them, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.values.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+
+    /// The counters that moved from `self` to `later`, and by how much. A counter that only one of the
+    /// two knows is left out: it is not known by how much it moved.
+    pub fn delta(&self, later: &Counters) -> BTreeMap<String, u64> {
+        let moved = |(name, before): (&String, &u64)| {
+            let by = later.values.get(name)?.checked_sub(*before)?;
+            (by > 0).then(|| (name.clone(), by))
+        };
+        self.values.iter().filter_map(moved).collect()
+    }
+}
+
+/// The counter files of the host; gauges (`nr_anon`) are none.
+pub fn list(root: &Path) -> Vec<CounterFile> {
+    let sizes = read::entries(root, THP).into_iter().filter(|name| name.starts_with("hugepages-"));
+    sizes
+        .flat_map(|size| {
+            let folder = format!("{THP}/{size}/stats");
+            let names = read::entries(root, &folder).into_iter().filter(|name| !name.starts_with("nr_"));
+            names
+                .map(|name| CounterFile {
+                    file: read::under(root, &format!("{folder}/{name}")),
+                    name: format!("{size}/{name}"),
+                })
+                .collect::<Vec<CounterFile>>()
+        })
+        .collect()
+}
+
+/// Reads the counters of the host.
+pub fn read(host: &Host) -> Result<Counters, HostError> {
+    let mut values = vmstat(&read::required(&host.root, "/proc/vmstat")?);
+    for counter in &host.counters {
+        if let Some(value) = read::content(&counter.file).ok().and_then(|text| text.trim().parse().ok()) {
+            values.insert(counter.name.clone(), value);
+        }
+    }
+    Ok(Counters { values })
+}
+
+fn vmstat(text: &str) -> BTreeMap<String, u64> {
+    let counter = |line: &str| {
+        let (name, value) = line.split_once(' ')?;
+        let wanted = VMSTAT.iter().any(|prefix| name.starts_with(prefix));
+        Some((name.to_string(), value.trim().parse().ok().filter(|_| wanted)?))
+    };
+    text.lines().filter_map(counter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delta_has_what_moved_and_nothing_that_is_not_known() {
+        let counters = |text: &str| Counters { values: vmstat(text) };
+        let before = counters("nr_free_pages 5\nthp_fault_alloc 3\nthp_split_page 9\ncompact_stall 1\n");
+        let later = counters("nr_free_pages 9\nthp_fault_alloc 7\nthp_split_page 9\nthp_zero_page_alloc 4\n");
+        assert_eq!(before.get("nr_free_pages"), None);
+        assert_eq!(before.delta(&later), BTreeMap::from([("thp_fault_alloc".to_string(), 4)]));
+    }
+}

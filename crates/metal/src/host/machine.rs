@@ -1,0 +1,152 @@
+//! The machine: what does not change while it runs.
+
+use std::path::Path;
+
+use study::machine::Machine;
+
+use super::Host;
+use super::read::{self, HostError};
+
+/// Reads the machine of the host.
+pub fn read(host: &Host) -> Result<Machine, HostError> {
+    let root = &host.root;
+    let line = |path: &str| Ok::<String, HostError>(read::required(root, path)?.trim().to_string());
+    let cpuinfo = read::required(root, "/proc/cpuinfo")?;
+    let meminfo = read::required(root, "/proc/meminfo")?;
+    Ok(Machine {
+        name: "host".into(),
+        arch: arch(root)?,
+        kernel: format!("{} {}", line("/proc/sys/kernel/osrelease")?, line("/proc/sys/kernel/version")?),
+        kernel_command_line: line("/proc/cmdline")?,
+        boot_id: line("/proc/sys/kernel/random/boot_id")?,
+        cpu_model: cpu_model(&cpuinfo),
+        cpus: cpus(&line("/sys/devices/system/cpu/online")?, root)?,
+        memory_bytes: total_memory(root, &meminfo)?,
+        hypervisor: hypervisor(host, &cpuinfo),
+        geometry: host.geometry.clone(),
+    })
+}
+
+/// The kernel's name of the instruction set: a file since Linux 6.1, else uname(2), which only the
+/// running kernel answers.
+fn arch(root: &Path) -> Result<String, HostError> {
+    match read::required(root, "/proc/sys/kernel/arch") {
+        Ok(arch) => Ok(arch.trim().to_string()),
+        Err(missing) if root != Path::new("/") => Err(missing),
+        Err(missing) => {
+            let name = nix::sys::utsname::uname().map_err(|_| missing)?;
+            Ok(name.machine().to_string_lossy().into_owned())
+        }
+    }
+}
+
+/// The name as the architecture gives it: `model name` (x86), `uarch` (RISC-V), `cpu` (POWER), or the
+/// implementer and part numbers of the MIDR register (arm64).
+fn cpu_model(cpuinfo: &str) -> String {
+    let field = |name: &str| {
+        let value = |line: &str| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name && !value.trim().is_empty()).then(|| value.trim().to_string())
+        };
+        cpuinfo.lines().find_map(value)
+    };
+    let arm = || {
+        let (implementer, part) = (field("CPU implementer")?, field("CPU part")?);
+        let (variant, revision) = (field("CPU variant")?, field("CPU revision")?);
+        Some(format!("implementer {implementer} part {part} variant {variant} revision {revision}"))
+    };
+    let named = ["model name", "uarch", "cpu model", "cpu"].iter().find_map(|name| field(name));
+    let named = named.or_else(arm).or_else(|| field("isa"));
+    named.unwrap_or_else(|| "unknown: /proc/cpuinfo does not say".into())
+}
+
+/// Processors in a list such as `0-3,8`.
+fn cpus(list: &str, root: &Path) -> Result<u32, HostError> {
+    let range = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        last.checked_sub(first)?.checked_add(1)
+    };
+    let counts: Option<Vec<u32>> = list.split(',').map(range).collect();
+    counts.and_then(|counts| counts.into_iter().try_fold(0u32, u32::checked_add)).ok_or_else(|| HostError::Unexpected {
+        path: read::under(root, "/sys/devices/system/cpu/online"),
+        expected: "a list of processors such as 0-3,8",
+        found: list.to_string(),
+    })
+}
+
+fn total_memory(root: &Path, meminfo: &str) -> Result<u64, HostError> {
+    read::keyed_number(meminfo, "MemTotal").map(|kilobytes| kilobytes << 10).ok_or_else(|| HostError::Unexpected {
+        path: read::under(root, "/proc/meminfo"),
+        expected: "a line MemTotal",
+        found: "none".into(),
+    })
+}
+
+/// What shows of a hypervisor: its name in sysfs (Xen), its CPUID signature, the firmware's product
+/// name, or only the processor flag that there is one.
+fn hypervisor(host: &Host, cpuinfo: &str) -> Option<String> {
+    let virtual_cpu = cpuinfo.lines().any(|line| {
+        line.strip_prefix("flags").is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
+    });
+    let firmware = || {
+        let vendor = host.value("/sys/class/dmi/id/sys_vendor")?;
+        let product = host.value("/sys/class/dmi/id/product_name").unwrap_or_default();
+        let known = ["QEMU", "VMware", "Xen", "innotek", "Amazon EC2", "Google", "Parallels", "Bochs"];
+        let is_virtual = virtual_cpu
+            || known.iter().any(|name| vendor.starts_with(name))
+            || product.contains("Virtual")
+            || product.contains("KVM");
+        is_virtual.then(|| format!("{vendor} {product}").trim().to_string())
+    };
+    let tree = || host.value("/proc/device-tree/hypervisor/compatible").map(|name| name.replace('\0', " "));
+    let flag = || virtual_cpu.then(|| "unknown: only the processor flag shows one".to_string());
+    let from_cpuid = || cpuid_signature().filter(|_| virtual_cpu && host.is_live());
+    host.value("/sys/hypervisor/type").or_else(from_cpuid).or_else(firmware).or_else(tree).or_else(flag)
+}
+
+/// The twelve letters of CPUID leaf 0x40000000, by the name of the hypervisor where it is well known
+/// (Documentation/virt/kvm/x86/cpuid.rst; arch/x86/kernel/cpu/hypervisor.c).
+#[cfg(target_arch = "x86_64")]
+fn cpuid_signature() -> Option<String> {
+    let leaf = core::arch::x86_64::__cpuid(0x4000_0000);
+    let bytes: Vec<u8> = [leaf.ebx, leaf.ecx, leaf.edx].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let text = String::from_utf8_lossy(&bytes).trim_end_matches('\0').trim().to_string();
+    let known = match text.as_str() {
+        "KVMKVMKVM" => "KVM",
+        "Microsoft Hv" => "Hyper-V",
+        "VMwareVMware" => "VMware",
+        "XenVMMXenVMM" => "Xen",
+        "TCGTCGTCGTCG" => "QEMU TCG",
+        "bhyve bhyve" => "bhyve",
+        other => other,
+    };
+    (!known.is_empty()).then(|| known.to_string())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn cpuid_signature() -> Option<String> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_lists_are_counted() {
+        let count = |list: &str| cpus(list, Path::new("/"));
+        assert_eq!(count("0-3,8,10-11").unwrap(), 7);
+        assert_eq!(count("0").unwrap(), 1);
+        assert!(count("3-1").is_err() && count("").is_err() && count("0-4294967295").is_err());
+    }
+
+    #[test]
+    fn the_processor_is_named_as_its_architecture_does() {
+        assert_eq!(cpu_model("processor\t: 0\nmodel name\t: AMD EPYC\n"), "AMD EPYC");
+        let arm = "CPU implementer\t: 0x41\nCPU variant\t: 0x3\nCPU part\t: 0xd0c\nCPU revision\t: 1\n";
+        assert_eq!(cpu_model(arm), "implementer 0x41 part 0xd0c variant 0x3 revision 1");
+        assert_eq!(cpu_model("hart\t: 0\nisa\t\t: rv64imafdc\nuarch\t\t: sifive,u74-mc\n"), "sifive,u74-mc");
+        assert!(cpu_model("").starts_with("unknown"));
+    }
+}

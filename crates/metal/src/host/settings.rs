@@ -1,0 +1,143 @@
+//! Which files are settings that can influence page sizes and their cost.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::read;
+use super::{HUGETLB, THP};
+
+/// Files below /proc/sys that are settings of memory management.
+const SYSCTLS: [&str; 19] = [
+    "kernel/numa_balancing",
+    "kernel/randomize_va_space",
+    "vm/compact_unevictable_allowed",
+    "vm/compaction_proactiveness",
+    "vm/defrag_mode",
+    "vm/extfrag_threshold",
+    "vm/hugetlb_optimize_vmemmap",
+    "vm/legacy_va_layout",
+    "vm/max_map_count",
+    "vm/min_free_kbytes",
+    "vm/overcommit_kbytes",
+    "vm/overcommit_memory",
+    "vm/overcommit_ratio",
+    "vm/page-cluster",
+    "vm/percpu_pagelist_high_fraction",
+    "vm/swappiness",
+    "vm/watermark_boost_factor",
+    "vm/watermark_scale_factor",
+    "vm/zone_reclaim_mode",
+];
+
+/// Other files that are settings.
+const SINGLE: [&str; 7] = [
+    "/sys/devices/system/cpu/cpufreq/boost",
+    "/sys/devices/system/cpu/intel_pstate/no_turbo",
+    "/sys/devices/system/cpu/online",
+    "/sys/devices/system/cpu/smt/control",
+    "/sys/kernel/mm/ksm/run",
+    "/sys/kernel/mm/lru_gen/enabled",
+    "/sys/kernel/mm/numa/demotion_enabled",
+];
+
+/// Files beside the settings that count, or that never change.
+const NOT_SETTINGS: [&str; 3] = ["pages_collapsed", "full_scans", "hpage_pmd_size"];
+
+/// A file that is a setting.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    path: String,
+    file: PathBuf,
+    /// The file with the surplus pages of the pool, where the setting is the size of a pool.
+    surplus: Option<PathBuf>,
+}
+
+/// Every setting that the host has.
+pub fn list(root: &Path) -> Vec<Setting> {
+    let mut paths = thp(root);
+    paths.extend(pools(root));
+    paths.extend(SYSCTLS.map(|name| format!("/proc/sys/{name}")));
+    paths.extend(SINGLE.map(String::from));
+    paths.extend(governors(root));
+    let setting = |path: String| {
+        let file = read::under(root, &path);
+        let surplus = path.ends_with("/nr_hugepages").then(|| file.with_file_name("surplus_hugepages"));
+        Setting { path, file, surplus }
+    };
+    paths.into_iter().map(setting).filter(|setting| setting.file.is_file()).collect()
+}
+
+/// The values now. A file that vanished (a processor went off line) is absent.
+pub fn values(settings: &[Setting]) -> BTreeMap<String, String> {
+    settings.iter().filter_map(|setting| Some((setting.path.clone(), value(setting)?))).collect()
+}
+
+fn value(setting: &Setting) -> Option<String> {
+    let text = read::content(&setting.file).ok()?;
+    match &setting.surplus {
+        None => Some(read::chosen_word(&text).to_string()),
+        Some(surplus) => Some(persistent_pages(&text, &read::content(surplus).unwrap_or_default())),
+    }
+}
+
+/// `nr_hugepages` reads as the pages that the pool has, the surplus ones included, which come and go
+/// with the programs that use them; what is set are the others (mm/hugetlb.c, `persistent_huge_pages`).
+fn persistent_pages(pages: &str, surplus: &str) -> String {
+    match (pages.trim().parse::<u64>(), surplus.trim().parse::<u64>()) {
+        (Ok(pages), Ok(surplus)) => pages.saturating_sub(surplus).to_string(),
+        _ => pages.trim().to_string(),
+    }
+}
+
+fn thp(root: &Path) -> Vec<String> {
+    let folders = read::entries(root, THP).into_iter().filter(|name| name.starts_with("hugepages-"));
+    let folders = folders.map(|name| format!("{THP}/{name}")).chain([THP.to_string(), format!("{THP}/khugepaged")]);
+    let files = |folder: String| {
+        let names = read::entries(root, &folder).into_iter().filter(|name| !NOT_SETTINGS.contains(&name.as_str()));
+        names.map(|name| format!("{folder}/{name}")).collect::<Vec<String>>()
+    };
+    folders.flat_map(files).collect()
+}
+
+/// The pools of the system and, on a machine with several memory nodes, of each node.
+/// `nr_hugepages_mempolicy` and `vm.nr_hugepages` are other names of the same numbers.
+fn pools(root: &Path) -> Vec<String> {
+    const NODES: &str = "/sys/devices/system/node";
+    let nodes: Vec<String> = read::entries(root, NODES)
+        .into_iter()
+        .filter(|name| name.strip_prefix("node").is_some_and(|number| number.parse::<u32>().is_ok()))
+        .collect();
+    let of_nodes = nodes.iter().filter(|_| nodes.len() > 1).map(|node| format!("{NODES}/{node}/hugepages"));
+    let folders: Vec<String> = [HUGETLB.to_string()].into_iter().chain(of_nodes).collect();
+    let pools = folders
+        .iter()
+        .flat_map(|folder| read::entries(root, folder).into_iter().map(move |size| format!("{folder}/{size}")));
+    pools
+        .flat_map(|pool| {
+            ["nr_hugepages", "nr_overcommit_hugepages", "demote_size"].map(|name| format!("{pool}/{name}"))
+        })
+        .collect()
+}
+
+fn governors(root: &Path) -> Vec<String> {
+    const CPUFREQ: &str = "/sys/devices/system/cpu/cpufreq";
+    let policies = read::entries(root, CPUFREQ).into_iter().filter(|name| name.starts_with("policy"));
+    policies
+        .flat_map(|policy| {
+            ["scaling_governor", "energy_performance_preference", "scaling_min_freq", "scaling_max_freq"]
+                .map(|name| format!("{CPUFREQ}/{policy}/{name}"))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn surplus_pages_are_not_set_by_anybody() {
+        assert_eq!(persistent_pages("12\n", "4\n"), "8");
+        assert_eq!(persistent_pages("12\n", ""), "12");
+        assert_eq!(persistent_pages("3\n", "4\n"), "0");
+    }
+}
