@@ -1,0 +1,217 @@
+//! Figures for reading: values in their units, and changes in percent.
+
+use study::metric::{Direction, Metric, Unit, names};
+use study::size::format_bytes;
+use study::stats::Effect;
+
+/// What a reader calls a metric.
+pub(crate) fn title(metric: &str) -> String {
+    let title = match metric {
+        names::WALL_S => "wall time",
+        names::CPU_S => "CPU time",
+        names::USER_S => "user time",
+        names::SYSTEM_S => "system time",
+        names::MINOR_FAULTS => "minor faults",
+        names::MAJOR_FAULTS => "major faults",
+        names::PEAK_RESIDENT_BYTES => "peak memory",
+        names::PAGE_TABLE_BYTES => "page tables",
+        names::TRACER_S => "time in stops of the tracer",
+        names::DTLB_WALKS => "page walks for data",
+        names::ITLB_WALKS => "page walks for instructions",
+        names::WALK_CYCLES_RATIO => "cycles with a page walk",
+        names::ITERATION_S => "time of an iteration",
+        names::FIRST_ITERATION_S => "time of the first iteration",
+        other => return crate::text::printable(other),
+    };
+    title.to_string()
+}
+
+/// The metric of that name: from the design, or else one that every trial can have.
+pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
+    let known = Metric::of_every_trial();
+    let found = metrics.iter().chain(&known).find(|metric| metric.name == name).cloned();
+    // The program's own times are added to a design only when they are asked for.
+    found.unwrap_or_else(|| {
+        let unit = if name.ends_with("_s") { Unit::Seconds } else { Unit::Custom };
+        Metric::new(name, unit, Direction::Lower)
+    })
+}
+
+/// A value in at most seven characters and its unit: `1.234 s`, `12.3k`, `1.34G`.
+pub(crate) fn short(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Seconds => seconds(value),
+        Unit::Bytes => bytes(value),
+        Unit::Ratio => format!("{:.1} %", value * 100.0),
+        Unit::Count => count(value),
+        Unit::Custom => significant(value, 4),
+    }
+}
+
+/// A value in full: counts to the last digit, in groups of three.
+pub(crate) fn long(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Count => grouped(value),
+        _ => short(value, unit),
+    }
+}
+
+fn bytes(value: f64) -> String {
+    // Saturates: a negative value or one beyond 64 bits cannot come from a byte counter.
+    format_bytes(value.round() as u64)
+}
+
+fn seconds(value: f64) -> String {
+    let (scale, unit) = match value.abs() {
+        v if v >= 1.0 || v == 0.0 => (1.0, "s"),
+        v if v >= 1e-3 => (1e3, "ms"),
+        _ => (1e6, "µs"),
+    };
+    format!("{} {unit}", significant(value * scale, 4))
+}
+
+fn significant(value: f64, digits: usize) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let before_point = (value.abs().log10().floor() as i64 + 1).max(1) as usize;
+    format!("{value:.*}", digits.saturating_sub(before_point).min(6))
+}
+
+/// Decimal thousands: `950`, `12.3k`, `1.23M`; a half can come from a median of an even number.
+fn count(value: f64) -> String {
+    match value.abs() {
+        v if v >= 999.5e6 => format!("{}G", significant(value / 1e9, 3)),
+        v if v >= 999.5e3 => format!("{}M", significant(value / 1e6, 3)),
+        v if v >= 9_999.5 => format!("{}k", significant(value / 1e3, 3)),
+        _ => grouped(value),
+    }
+}
+
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut text = String::from(if value < 0.0 && digits != "0" { "-" } else { "" });
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// An effect in percent, with as many digits as its interval deserves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    /// The estimate; -10 means a tenth less.
+    pub(crate) percent: f64,
+    /// The ends of the interval.
+    pub(crate) interval: Option<(f64, f64)>,
+    digits: usize,
+}
+
+impl Change {
+    pub(crate) fn of(effect: &Effect) -> Change {
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        let interval = effect.low.zip(effect.high).map(|(low, high)| (percent(low), percent(high)));
+        let digits = match interval.map(|(low, high)| (high - low) / 2.0) {
+            Some(half) if half < 0.2 => 2,
+            Some(half) if half >= 20.0 => 0,
+            _ => 1,
+        };
+        Change { percent: percent(effect.ratio), interval, digits }
+    }
+
+    /// `-12.3 %`
+    pub(crate) fn estimate(&self) -> String {
+        format!("{} %", self.signed(self.percent))
+    }
+
+    /// `-13.5 to -11.0`, in percent.
+    pub(crate) fn range(&self) -> Option<String> {
+        self.interval.map(|(low, high)| format!("{} to {}", self.signed(low), self.signed(high)))
+    }
+
+    /// `12.3 % less`
+    pub(crate) fn in_words(&self) -> String {
+        let word = if self.percent > 0.0 { "more" } else { "less" };
+        format!("{:.*} % {word}", self.digits, self.percent.abs())
+    }
+
+    /// `11.0 to 13.5 %` of what [`Change::in_words`] says; signed where the ends differ in sign.
+    pub(crate) fn range_in_words(&self) -> Option<String> {
+        let (low, high) = self.interval?;
+        if low.signum() != high.signum() {
+            return Some(format!("{} to {} %", self.signed(low), self.signed(high)));
+        }
+        let (near, far) = (low.abs().min(high.abs()), low.abs().max(high.abs()));
+        Some(format!("{near:.*} to {far:.*} %", self.digits, self.digits))
+    }
+
+    fn signed(&self, percent: f64) -> String {
+        let text = format!("{percent:+.*}", self.digits);
+        // Never a zero with a sign.
+        if text.trim_start_matches(['+', '-']).chars().all(|c| c == '0' || c == '.') {
+            text.trim_start_matches(['+', '-']).to_string()
+        } else {
+            text
+        }
+    }
+}
+
+/// `95 %`
+pub(crate) fn confidence(confidence: f64) -> String {
+    format!("{} %", (confidence * 1000.0).round() / 10.0)
+}
+
+/// `97 %`; never 100 where something is missing, never 0 where something is there.
+pub(crate) fn share(ratio: f64) -> String {
+    match ratio {
+        r if r < 1.0 && r > 0.995 => ">99 %".to_string(),
+        r if r > 0.0 && r < 0.005 => "<1 %".to_string(),
+        r => format!("{:.0} %", r * 100.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_keep_their_digits() {
+        for (value, unit, text) in [
+            (1.23449, Unit::Seconds, "1.234 s"),
+            (0.0123449, Unit::Seconds, "12.34 ms"),
+            (0.000_012_3, Unit::Seconds, "12.30 µs"),
+            (1234.4, Unit::Seconds, "1234 s"),
+            (0.0, Unit::Seconds, "0 s"),
+            (9_999.0, Unit::Count, "9,999"),
+            (12_345.0, Unit::Count, "12.3k"),
+            (999_600.0, Unit::Count, "1.00M"),
+            (1_438_814_044.0, Unit::Bytes, "1.34G"),
+            (0.0415, Unit::Ratio, "4.2 %"),
+            (123_456.7, Unit::Custom, "123457"),
+        ] {
+            assert_eq!(short(value, unit), text);
+        }
+        assert_eq!(long(1_234_567.0, Unit::Count), "1,234,567");
+    }
+
+    #[test]
+    fn a_change_reads_from_near_to_far() {
+        let effect = |ratio, low, high| Effect { blocks: 14, ratio, low, high, p_adjusted: None };
+        let less = Change::of(&effect(0.877, Some(0.865), Some(0.89)));
+        assert_eq!(less.estimate(), "-12.3 %");
+        assert_eq!(less.range().unwrap(), "-13.5 to -11.0");
+        assert_eq!(format!("{} ({})", less.in_words(), less.range_in_words().unwrap()), "12.3 % less (11.0 to 13.5 %)");
+        let both = Change::of(&effect(1.006, Some(0.979), Some(1.009)));
+        assert_eq!(both.range_in_words().unwrap(), "-2.1 to +0.9 %");
+        assert_eq!(Change::of(&effect(0.99999, Some(0.999), Some(1.001))).estimate(), "0.00 %");
+        assert_eq!(Change::of(&effect(1.1, None, None)).range(), None);
+    }
+
+    #[test]
+    fn shares_do_not_round_to_all_or_nothing() {
+        assert_eq!([1.0, 0.9999, 0.97, 0.001, 0.0].map(share), ["100 %", ">99 %", "97 %", "<1 %", "0 %"]);
+    }
+}

@@ -1,0 +1,254 @@
+//! One row for each arm: what the trials that count show of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use study::cause::{Cause, CauseShare};
+use study::census::Census;
+use study::comparison::{Admission, Comparison, Unsupported};
+use study::metric::{Metric, Provenance, names};
+use study::stats::{self, ArmAnalysis, Effect, Outcome};
+use study::trial::{Arm, TrialRecord};
+use study::verdict::{AnsweredCall, Holding};
+
+use crate::{figure, text};
+
+/// An arm and everything that is shown of it.
+pub(crate) struct Row<'a> {
+    /// Index of the arm.
+    pub index: usize,
+    pub arm: &'a Arm,
+    pub admission: Option<&'a Admission>,
+    /// Absent as long as no block is complete.
+    pub analysis: Option<&'a ArmAnalysis>,
+    /// Its trials in the blocks that count.
+    pub counted: Vec<&'a TrialRecord>,
+    /// The word of `study` over these trials; absent without any.
+    pub holding: Option<Holding>,
+}
+
+/// The rows of a comparison, in the order of its arms.
+pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
+    let blocks = complete_blocks(comparison);
+    let row = |(index, arm)| {
+        let counted: Vec<&TrialRecord> = comparison
+            .trials
+            .iter()
+            .filter(|record| record.trial.arm == index && accepted(record) && blocks.contains(&record.trial.block))
+            .collect();
+        Row {
+            index,
+            arm,
+            admission: comparison.admissions.get(index),
+            analysis: comparison.analysis.as_ref().and_then(|analysis| analysis.arms.get(index)),
+            holding: stats::holding(counted.iter().map(|record| &record.verdict)),
+            counted,
+        }
+    };
+    comparison.design.arms.iter().enumerate().map(row).collect()
+}
+
+/// Whether no setting changed under the trial.
+pub(crate) fn accepted(record: &TrialRecord) -> bool {
+    record.rejected.is_empty()
+}
+
+/// Blocks that have an accepted trial of every arm in the race; the first one is discarded.
+///
+/// The analysis counts the same blocks, less those in which the baseline's own answer deviates.
+fn complete_blocks(comparison: &Comparison) -> BTreeSet<u32> {
+    let outcome = |arm: usize| Some(&comparison.analysis.as_ref()?.arms.get(arm)?.outcome);
+    let admitted = |arm: &usize| matches!(comparison.admissions.get(*arm), Some(Admission::Admitted { .. }));
+    let right = |arm: &usize| !matches!(outcome(*arm), Some(Outcome::WrongAnswer { .. }));
+    let race: Vec<usize> = (0..comparison.design.arms.len()).filter(admitted).filter(right).collect();
+    let mut arms_of: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
+    for record in comparison.trials.iter().filter(|record| accepted(record) && record.trial.block > 0) {
+        arms_of.entry(record.trial.block).or_default().insert(record.trial.arm);
+    }
+    let complete = |(_, arms): &(&u32, &BTreeSet<usize>)| race.iter().all(|arm| arms.contains(arm));
+    arms_of.iter().filter(complete).map(|(block, _)| *block).collect()
+}
+
+/// The metrics whose changes are shown side by side: the primary one, then wall and CPU time.
+pub(crate) fn headline_metrics(comparison: &Comparison) -> Vec<Metric> {
+    let mut headline: Vec<Metric> = Vec::new();
+    for name in [comparison.design.primary.as_str(), names::WALL_S, names::CPU_S] {
+        if headline.iter().all(|metric| metric.name != name) {
+            headline.push(figure::metric(&comparison.design.metrics, name));
+        }
+    }
+    headline
+}
+
+/// Every metric that a trial observed, those of the design first and in its order.
+pub(crate) fn observed_metrics(comparison: &Comparison) -> Vec<Metric> {
+    let observations = || comparison.trials.iter().flat_map(|record| &record.observations);
+    let observed: BTreeSet<&str> = observations().map(|observation| observation.metric.as_str()).collect();
+    let mut metrics: Vec<Metric> =
+        comparison.design.metrics.iter().filter(|metric| observed.contains(metric.name.as_str())).cloned().collect();
+    for name in observed {
+        if metrics.iter().all(|metric| metric.name != name) {
+            metrics.push(figure::metric(&comparison.design.metrics, name));
+        }
+    }
+    metrics
+}
+
+/// The baseline's label.
+pub(crate) fn baseline_label(comparison: &Comparison) -> String {
+    let baseline = comparison.design.arms.get(comparison.design.baseline);
+    baseline.map_or_else(|| "the baseline".to_string(), |arm| text::printable(&arm.label))
+}
+
+/// Whether the arm is the baseline once more (A/A).
+pub(crate) fn is_aa(comparison: &Comparison, arm: usize) -> bool {
+    let arms = &comparison.design.arms;
+    let baseline = comparison.design.baseline;
+    arm != baseline && arms.get(arm).map(|arm| &arm.policy) == arms.get(baseline).map(|arm| &arm.policy)
+}
+
+impl Row<'_> {
+    /// The label, safe to print.
+    pub fn label(&self) -> String {
+        text::printable(&self.arm.label)
+    }
+
+    /// Why the policy cannot be given here.
+    pub fn unsupported(&self) -> Option<&Unsupported> {
+        match self.admission {
+            Some(Admission::Unsupported(unsupported)) => Some(unsupported),
+            _ => None,
+        }
+    }
+
+    /// The median of a metric.
+    pub fn median(&self, metric: &str) -> Option<f64> {
+        self.analysis?.medians.get(metric).copied()
+    }
+
+    /// The change of a metric against the baseline.
+    pub fn effect(&self, metric: &str) -> Option<&Effect> {
+        self.analysis?.effects.get(metric)
+    }
+
+    /// Where the arm's values of a metric come from; several where they are mixed.
+    pub fn provenances(&self, metric: &str) -> Vec<Provenance> {
+        let mut found = Vec::new();
+        for observation in self.counted.iter().flat_map(|record| &record.observations) {
+            if observation.metric == metric && !found.contains(&observation.provenance) {
+                found.push(observation.provenance);
+            }
+        }
+        found
+    }
+
+    /// The share of the concerned memory that is mapped as asked, over all trials that count; absent
+    /// where the policy asks for nothing or no memory is concerned.
+    pub fn coverage_ratio(&self) -> Option<f64> {
+        if matches!(self.holding, None | Some(Holding::NotAsked)) {
+            return None;
+        }
+        let sum = |bytes: fn(&TrialRecord) -> u64| self.counted.iter().map(|record| bytes(record) as f64).sum::<f64>();
+        let concerned = sum(|record| record.verdict.concerned_bytes);
+        (concerned > 0.0).then(|| sum(|record| record.verdict.covered_bytes) / concerned)
+    }
+
+    /// `held 97 %`
+    pub fn verdict(&self) -> String {
+        match (self.holding, self.coverage_ratio()) {
+            (None, _) => String::new(),
+            (Some(word), Some(ratio)) => format!("{word} {}", figure::share(ratio)),
+            (Some(word), None) => word.to_string(),
+        }
+    }
+
+    /// Causes over all trials that count: bytes of a trial on average, largest first; those without
+    /// bytes last. Counters of the system are summed.
+    pub fn causes(&self) -> Vec<CauseShare> {
+        let mut shares: Vec<CauseShare> = Vec::new();
+        for share in self.counted.iter().flat_map(|record| &record.verdict.causes) {
+            match shares.iter_mut().position(|known| add_times(&mut known.cause, &share.cause)) {
+                Some(at) => {
+                    let known = shares[at].bytes.or(share.bytes.and(Some(0)));
+                    shares[at].bytes = known.map(|sum| sum.saturating_add(share.bytes.unwrap_or(0)));
+                }
+                None => shares.push(share.clone()),
+            }
+        }
+        for share in &mut shares {
+            share.bytes = share.bytes.map(|bytes| bytes / self.counted.len() as u64);
+        }
+        shares.sort_by_key(|share| std::cmp::Reverse(share.bytes));
+        shares
+    }
+
+    /// Calls that were answered and not passed on: the largest number in a trial.
+    pub fn answered(&self) -> Vec<AnsweredCall> {
+        let mut times_of: BTreeMap<&str, u64> = BTreeMap::new();
+        for answered in self.counted.iter().flat_map(|record| &record.verdict.answered) {
+            let times = times_of.entry(&answered.call).or_default();
+            *times = answered.times.max(*times);
+        }
+        times_of.into_iter().map(|(call, times)| AnsweredCall { call: call.to_string(), times }).collect()
+    }
+
+    /// What mapped the memory in a trial, averaged over those that count.
+    pub fn census(&self) -> Census {
+        let mut sum = Census::default();
+        self.counted.iter().for_each(|record| sum.merge(&record.census));
+        let trials = self.counted.len().max(1) as u64;
+        let mut mean = Census::default();
+        sum.rows().for_each(|(mapping, bytes)| mean.add(*mapping, bytes / trials));
+        mean
+    }
+
+    /// The outcome in a word or two.
+    pub fn outcome(&self) -> String {
+        if self.unsupported().is_some() {
+            return "unsupported".to_string();
+        }
+        let Some(analysis) = self.analysis else { return "not measured".to_string() };
+        match &analysis.outcome {
+            Outcome::Baseline => "baseline",
+            Outcome::Better { best: true } if analysis.tied.is_empty() => "best",
+            Outcome::Better { best: true } => "tied best",
+            Outcome::Better { best: false } => "better",
+            Outcome::Worse => "worse",
+            Outcome::Equivalent => "equivalent",
+            Outcome::Undecided { .. } => "undecided",
+            Outcome::NotHeld => match self.holding {
+                Some(Holding::Partly) => "held partly",
+                Some(Holding::Unknown) => "unproven",
+                _ => "not held",
+            },
+            Outcome::Unsupported => "unsupported",
+            Outcome::WrongAnswer { .. } => "wrong answer",
+            Outcome::NotMeasured => "not measured",
+        }
+        .to_string()
+    }
+}
+
+/// Whether the two are one cause; if so, `sum` takes the other's count.
+fn add_times(sum: &mut Cause, other: &Cause) -> bool {
+    match (sum, other) {
+        (Cause::AllocationFellBack { counter, times }, Cause::AllocationFellBack { counter: same, times: more })
+            if counter == same =>
+        {
+            *times += more;
+            true
+        }
+        (one, two) => one == two,
+    }
+}
+
+/// The clauses on a cause: what, how much, and what to do.
+pub(crate) fn cause_clause(share: &CauseShare) -> String {
+    let mut clause = text::printable(&share.cause.describe());
+    if let Some(bytes) = share.bytes {
+        clause.push_str(&format!(" ({} a run)", study::size::format_bytes(bytes)));
+    }
+    if let Some(remedy) = share.cause.remedy() {
+        clause.push_str(&format!("; {}", text::printable(&remedy)));
+    }
+    clause
+}

@@ -1,0 +1,343 @@
+//! A realistic comparison for the tests: six arms, fifteen blocks that count, one arm that is
+//! unsupported, one that is not held, one that is undecided, and an A/A arm.
+
+use study::cause::{Cause, CauseShare};
+use study::census::{Backing, Census, Folio, Mapping};
+use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
+use study::machine::{Machine, SettingChange, State};
+use study::metric::{Observation, names};
+use study::policy::Geometry;
+use study::size::PageSize;
+use study::stats;
+use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
+use study::verdict::{AnsweredCall, Holding, Verdict};
+
+pub(crate) const MIB: u64 = 1 << 20;
+const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages";
+
+/// What one arm of the sample is like.
+#[derive(Clone, Copy)]
+struct Character {
+    label: &'static str,
+    policy: &'static str,
+    time_ratio: f64,
+    noise_ratio: f64,
+    resident_bytes: u64,
+    page_table_bytes: u64,
+    minor_faults: f64,
+    target: PageSize,
+    coverage_ratio: f64,
+    holding: Holding,
+}
+
+const K16: u64 = 16 << 10;
+
+fn characters() -> Vec<Character> {
+    let base = Character {
+        label: "default",
+        policy: "default",
+        time_ratio: 1.0,
+        noise_ratio: 0.006,
+        resident_bytes: 1100 * MIB,
+        page_table_bytes: 2250 << 10,
+        minor_faults: 281_600.0,
+        target: PageSize::K4,
+        coverage_ratio: 1.0,
+        holding: Holding::NotAsked,
+    };
+    vec![
+        base,
+        Character { label: "hugetlb-1g", policy: "hugetlb-1g", ..base },
+        Character {
+            label: "thp+no-guards",
+            policy: "thp+no-guards",
+            time_ratio: 1.012,
+            minor_faults: 276_000.0,
+            target: PageSize::M2,
+            coverage_ratio: 0.04,
+            holding: Holding::NotHeld,
+            ..base
+        },
+        Character {
+            label: "thp",
+            policy: "thp",
+            time_ratio: 0.877,
+            resident_bytes: 1320 * MIB,
+            page_table_bytes: 130 << 10,
+            minor_faults: 2_140.0,
+            target: PageSize::M2,
+            coverage_ratio: 0.97,
+            holding: Holding::Held,
+            ..base
+        },
+        Character {
+            label: "mthp-64k",
+            policy: "mthp-64k",
+            time_ratio: 0.9955,
+            noise_ratio: 0.03,
+            minor_faults: 19_800.0,
+            target: PageSize::K64,
+            coverage_ratio: 0.94,
+            holding: Holding::Held,
+            ..base
+        },
+        Character { label: "default (again)", ..base },
+    ]
+}
+
+const UNSUPPORTED: usize = 1;
+
+/// Deterministic noise: the sum of four uniform numbers, nearly normal, of mean 0 and deviation 1.
+struct Noise(u64);
+
+impl Noise {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        ((0..4).map(|_| self.uniform()).sum::<f64>() - 2.0) * 3f64.sqrt()
+    }
+}
+
+/// The comparison.
+pub(crate) fn comparison() -> Comparison {
+    let mut comparison = empty();
+    let mut noise = Noise(7);
+    let mut clock_s = 0.4;
+    for block in 0..=15 {
+        for (position, arm) in
+            study::plan::order(11, block, 6).into_iter().filter(|arm| *arm != UNSUPPORTED).enumerate()
+        {
+            let mut trial = Trial { arm, block, position: position as u32, attempt: 0 };
+            if (block, arm) == (9, 0) {
+                let rejected = reject(record(trial, clock_s, 1.02, &mut noise));
+                clock_s += rejected.value(names::WALL_S).unwrap() + 0.6;
+                comparison.trials.push(rejected);
+                trial.attempt = 1;
+            }
+            let drift = if block == 0 { 1.06 } else { 1.0 + 0.0022 * f64::from(block) };
+            let record = record(trial, clock_s, drift, &mut noise);
+            clock_s += record.value(names::WALL_S).unwrap() + 0.6;
+            comparison.trials.push(record);
+        }
+    }
+    analyse(&mut comparison);
+    comparison
+}
+
+/// Lets `study` draw the conclusions anew.
+pub(crate) fn analyse(comparison: &mut Comparison) {
+    comparison.analysis = stats::analyse(&comparison.design, &comparison.trials, &comparison.admissions);
+}
+
+/// The comparison before its first trial.
+pub(crate) fn empty() -> Comparison {
+    let characters = characters();
+    let arms: Vec<Arm> = characters
+        .iter()
+        .map(|character| Arm { label: character.label.to_string(), policy: character.policy.parse().unwrap() })
+        .collect();
+    let words = |line: &str| line.split(' ').map(String::from).collect::<Vec<_>>();
+    Comparison {
+        id: 0,
+        started_unix_s: 1_774_102_500,
+        invocation: Invocation {
+            command: words("sort --parallel=1 -S 1G -o /dev/null words.txt"),
+            client: None,
+            pagelab: words(
+                "pagelab compare --aa -p thp -p mthp-64k -p hugetlb-1g -p thp+no-guards -- sort --parallel=1 -S 1G -o /dev/null words.txt",
+            ),
+            version: "0.1.0".to_string(),
+        },
+        design: Design { max_blocks: 15, ..Design::new(arms, 0, 11) },
+        machine: machine(),
+        admissions: (0..characters.len()).map(admission).collect(),
+        trials: Vec::new(),
+        analysis: None,
+        adoptions: characters.iter().map(|character| adoptions(character.policy)).collect(),
+        ended: Ended::Blocks,
+    }
+}
+
+fn admission(arm: usize) -> Admission {
+    if arm == UNSUPPORTED {
+        return Admission::Unsupported(Unsupported {
+            reason: "the pool of 1G pages is empty (0 of 2 wanted)".to_string(),
+            remedy: format!("as root: echo 2 > {POOL}, or boot with hugepagesz=1G hugepages=2"),
+        });
+    }
+    Admission::Admitted { mechanism: "madvise(MADV_HUGEPAGE) injected after mmap and brk".to_string() }
+}
+
+fn adoptions(policy: &str) -> Vec<Adoption> {
+    let adoption = |scope: &str, command: &str| Adoption { scope: scope.into(), commands: vec![command.into()] };
+    match policy {
+        "thp" => vec![
+            adoption("for this program, with glibc 2.35 or later", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 sort ..."),
+            adoption("for every program, until reboot", &format!("echo always > {ENABLED}")),
+        ],
+        _ => Vec::new(),
+    }
+}
+
+fn machine() -> Machine {
+    let sizes = |shifts: &[u32]| shifts.iter().map(|shift| PageSize::new(1 << shift).unwrap()).collect::<Vec<_>>();
+    Machine {
+        name: "host".into(),
+        arch: "x86_64".into(),
+        kernel: "6.18.0-1-amd64 #1 SMP PREEMPT_DYNAMIC".into(),
+        kernel_command_line: "BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro quiet".into(),
+        boot_id: "0f6c1c7e-3a0e-4d0c-8d0f-1f8c3f3f1a2b".into(),
+        cpu_model: "AMD EPYC 7B13".into(),
+        cpus: 2,
+        memory_bytes: 8 << 30,
+        hypervisor: Some("KVM".into()),
+        geometry: Geometry {
+            base: PageSize::K4,
+            pmd: Some(PageSize::M2),
+            mthp: sizes(&[14, 15, 16, 17, 18, 19, 20]),
+            hugetlb: sizes(&[21, 30]),
+        },
+    }
+}
+
+fn state(load_1min: f64) -> State {
+    let settings = [
+        (ENABLED, "madvise"),
+        ("/sys/kernel/mm/transparent_hugepage/defrag", "madvise"),
+        ("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled", "inherit"),
+        ("/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none", "511"),
+        (POOL, "0"),
+        ("/proc/sys/vm/compaction_proactiveness", "20"),
+    ];
+    State {
+        settings: settings.map(|(path, value)| (path.to_string(), value.to_string())).into(),
+        free_blocks_by_order: vec![812, 640, 333, 120, 77, 41, 20, 12, 9, 5, 1290],
+        direct_map_bytes: [("4K", 180 * MIB), ("2M", 4800 * MIB), ("1G", 3 << 30)].map(|(k, v)| (k.into(), v)).into(),
+        available_bytes: 6200 * MIB,
+        load_1min,
+    }
+}
+
+fn reject(mut record: TrialRecord) -> TrialRecord {
+    record.state_after.settings.insert(ENABLED.to_string(), "always".to_string());
+    record.rejected = vec![SettingChange {
+        path: ENABLED.to_string(),
+        before: Some("madvise".to_string()),
+        after: Some("always".to_string()),
+    }];
+    record
+}
+
+/// A trial, as the arm's character has it.
+fn record(trial: Trial, started_s: f64, drift: f64, noise: &mut Noise) -> TrialRecord {
+    let character = &characters()[trial.arm];
+    let cpu_s = 3.1 * character.time_ratio * drift * (1.0 + character.noise_ratio * noise.normal());
+    let slow = if (trial.block, trial.arm) == (6, 3) { 1.25 } else { 1.0 };
+    let wall_s = (cpu_s + 0.11) * slow * (1.0 + 0.004 * noise.normal());
+    let system_s = 0.32 * character.time_ratio.powi(4) * (1.0 + 0.02 * noise.normal());
+    TrialRecord {
+        trial,
+        started_s,
+        observations: vec![
+            Observation::measured(names::WALL_S, wall_s),
+            Observation::derived(names::CPU_S, cpu_s),
+            Observation::measured(names::USER_S, cpu_s - system_s),
+            Observation::measured(names::SYSTEM_S, system_s),
+            Observation::measured(names::MINOR_FAULTS, (character.minor_faults + 9.0 * noise.normal()).round()),
+            Observation::measured(names::MAJOR_FAULTS, 0.0),
+            Observation::measured(names::PEAK_RESIDENT_BYTES, character.resident_bytes as f64),
+            Observation::measured(names::PAGE_TABLE_BYTES, character.page_table_bytes as f64),
+            Observation::measured(names::TRACER_S, 0.0021),
+        ],
+        census: census(character),
+        verdict: verdict(character),
+        answer: Answer { exit: Exit::Code(0), stdout_sha256: Some("e3b0c44298fc1c14".repeat(4)) },
+        state_before: state(0.41),
+        state_after: state(0.44),
+        rejected: Vec::new(),
+    }
+}
+
+fn census(character: &Character) -> Census {
+    let mut census = Census::default();
+    let mut add = |backing, leaf, folio, bytes| census.add(Mapping { backing, leaf, folio }, bytes);
+    let covered = (character.resident_bytes as f64 * character.coverage_ratio) as u64;
+    let leaf = if character.target == PageSize::M2 { PageSize::M2 } else { PageSize::K4 };
+    let rest = character.resident_bytes - covered;
+    add(Backing::Anonymous, leaf, Folio::Whole(character.target), covered);
+    add(Backing::Anonymous, PageSize::K4, Folio::Whole(PageSize::new(K16).unwrap()), rest / 5);
+    add(Backing::Anonymous, PageSize::K4, Folio::Part(PageSize::M2), rest / 5);
+    add(Backing::Anonymous, PageSize::K4, Folio::Whole(PageSize::K4), rest - 2 * (rest / 5));
+    add(Backing::File, PageSize::K4, Folio::Unknown, 9 * MIB);
+    census
+}
+
+fn verdict(character: &Character) -> Verdict {
+    let covered_bytes = (character.resident_bytes as f64 * character.coverage_ratio) as u64;
+    let rest = character.resident_bytes - covered_bytes;
+    let share = |cause, bytes| CauseShare { cause, bytes: Some(bytes) };
+    let causes = match character.holding {
+        Holding::NotAsked => Vec::new(),
+        Holding::NotHeld => vec![
+            share(Cause::NotAdvised, rest / 4 * 3),
+            share(Cause::SizeDisabled { path: ENABLED.to_string() }, rest / 4),
+            CauseShare {
+                cause: Cause::AllocationFellBack { counter: "thp_fault_fallback".into(), times: 7 },
+                bytes: None,
+            },
+        ],
+        _ => vec![share(Cause::NoAlignedSlot, rest)],
+    };
+    let answered = match character.policy {
+        "thp" => vec![AnsweredCall { call: "prctl(PR_SET_THP_DISABLE)".to_string(), times: 1 }],
+        _ => Vec::new(),
+    };
+    Verdict { holding: character.holding, concerned_bytes: character.resident_bytes, covered_bytes, causes, answered }
+}
+
+/// The sample with a hostile string wherever one can come from outside.
+pub(crate) fn hostile() -> Comparison {
+    let hostile = "</pre><script>alert(1)</script>\" onload='x' \x1b[2J\u{202e}&lt;\u{fffd}";
+    let mut comparison = comparison();
+    comparison.invocation.command = vec!["sh".into(), "-c".into(), hostile.into()];
+    comparison.invocation.client = Some(vec![hostile.into()]);
+    comparison.invocation.pagelab.push(hostile.into());
+    comparison.invocation.version = hostile.into();
+    comparison.machine.cpu_model = hostile.into();
+    comparison.machine.kernel = hostile.into();
+    comparison.machine.kernel_command_line = hostile.into();
+    comparison.machine.hypervisor = Some(hostile.into());
+    comparison.machine.boot_id = hostile.into();
+    comparison.machine.name = hostile.into();
+    comparison.machine.arch = hostile.into();
+    comparison.ended = Ended::Failed { message: hostile.into() };
+    comparison.design.arms[3].label = hostile.into();
+    comparison.admissions[0] = Admission::Admitted { mechanism: hostile.into() };
+    comparison.admissions[UNSUPPORTED] =
+        Admission::Unsupported(Unsupported { reason: hostile.into(), remedy: hostile.into() });
+    comparison.adoptions[3] = vec![Adoption { scope: hostile.into(), commands: vec![hostile.into()] }];
+    comparison.design.metrics[0].name = hostile.into();
+    comparison.design.primary = hostile.into();
+    for record in &mut comparison.trials {
+        record.observations[0].metric = hostile.into();
+        record.verdict.answered.push(AnsweredCall { call: hostile.into(), times: 2 });
+        record.verdict.causes.push(CauseShare { cause: Cause::SizeDisabled { path: hostile.into() }, bytes: None });
+        for state in [&mut record.state_before, &mut record.state_after] {
+            state.settings.insert(hostile.into(), hostile.into());
+            state.direct_map_bytes.insert(hostile.into(), 1);
+        }
+        if let Some(change) = record.rejected.first_mut() {
+            change.path = hostile.into();
+            change.after = Some(hostile.into());
+        }
+        if record.trial.arm == 4 {
+            record.answer.stdout_sha256 = Some(hostile.into());
+        }
+    }
+    analyse(&mut comparison);
+    comparison
+}

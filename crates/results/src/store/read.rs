@@ -1,0 +1,286 @@
+//! From rows to the types of `study`.
+
+use std::collections::HashMap;
+
+use rusqlite::types::{FromSql, Type};
+use rusqlite::{OptionalExtension, Params, Row, Transaction};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use study::cause::CauseShare;
+use study::census::{Census, Folio, Mapping};
+use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
+use study::machine::{SettingChange, State};
+use study::metric::{Metric, Observation};
+use study::size::PageSize;
+use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
+use study::verdict::{AnsweredCall, Verdict};
+
+use super::Summary;
+
+type Read<T> = rusqlite::Result<T>;
+
+/// The comparison of that number; `None` where there is none.
+pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<Comparison>> {
+    let header = transaction
+        .query_row(
+            "SELECT comparisons.*, machines.machine AS machine_json
+             FROM comparisons JOIN machines ON machines.hash = comparisons.machine WHERE id = ?1",
+            [id],
+            header,
+        )
+        .optional()?;
+    let Some(mut comparison) = header else { return Ok(None) };
+    for (arm, admission) in rows(transaction, "SELECT * FROM arms WHERE comparison = ?1 ORDER BY arm", [id], arm)? {
+        let number = comparison.design.arms.len() as i64;
+        comparison.design.arms.push(arm);
+        comparison.admissions.extend(admission);
+        comparison.adoptions.push(rows(
+            transaction,
+            "SELECT scope, commands FROM adoptions WHERE comparison = ?1 AND arm = ?2 ORDER BY position",
+            [id, number],
+            |row| Ok(Adoption { scope: row.get("scope")?, commands: document(row, "commands")? }),
+        )?);
+    }
+    comparison.design.metrics = rows(
+        transaction,
+        "SELECT name, unit, direction FROM metrics WHERE comparison = ?1 ORDER BY position",
+        [id],
+        |row| Ok(Metric { name: row.get("name")?, unit: word(row, "unit")?, direction: word(row, "direction")? }),
+    )?;
+    comparison.trials = trials(transaction, id)?;
+    Ok(Some(comparison))
+}
+
+/// Every comparison in short, the oldest first.
+pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
+    let mut summaries = rows(
+        transaction,
+        "SELECT id, started_unix_s, command, ended, ended_message,
+             (SELECT count(*) FROM trials WHERE trials.comparison = comparisons.id) AS trials
+         FROM comparisons ORDER BY id",
+        [],
+        |row| {
+            Ok(Summary {
+                id: row.get("id")?,
+                started_unix_s: row.get("started_unix_s")?,
+                command: document(row, "command")?,
+                arms: Vec::new(),
+                trials: unsigned(row, "trials")?,
+                ended: ended(row)?,
+            })
+        },
+    )?;
+    for summary in &mut summaries {
+        let arms = "SELECT label FROM arms WHERE comparison = ?1 ORDER BY arm";
+        summary.arms = rows(transaction, arms, [summary.id], |row| row.get(0))?;
+    }
+    Ok(summaries)
+}
+
+fn header(row: &Row<'_>) -> Read<Comparison> {
+    Ok(Comparison {
+        id: row.get("id")?,
+        started_unix_s: row.get("started_unix_s")?,
+        invocation: Invocation {
+            command: document(row, "command")?,
+            client: optional_document(row, "client")?,
+            pagelab: document(row, "pagelab")?,
+            version: row.get("version")?,
+        },
+        design: Design {
+            arms: Vec::new(),
+            baseline: unsigned(row, "baseline")?,
+            metrics: Vec::new(),
+            primary: row.get("primary_metric")?,
+            min_blocks: row.get("min_blocks")?,
+            max_blocks: row.get("max_blocks")?,
+            max_time_s: row.get("max_time_s")?,
+            precision_ratio: row.get("precision_ratio")?,
+            band_ratio: row.get("band_ratio")?,
+            confidence: row.get("confidence")?,
+            seed: parsed(row, "seed", |seed: String| seed.parse::<u64>())?,
+        },
+        machine: document(row, "machine_json")?,
+        admissions: Vec::new(),
+        trials: Vec::new(),
+        analysis: optional_document(row, "analysis")?,
+        adoptions: Vec::new(),
+        ended: ended(row)?,
+    })
+}
+
+fn ended(row: &Row<'_>) -> Read<Ended> {
+    let message: Option<String> = row.get("ended_message")?;
+    parsed(row, "ended", |reason: String| serde_json::from_value(json!({ "reason": reason, "message": message })))
+}
+
+fn arm(row: &Row<'_>) -> Read<(Arm, Option<Admission>)> {
+    let arm = Arm { label: row.get("label")?, policy: parsed(row, "policy", |policy: String| policy.parse())? };
+    let unsupported = row.get::<_, Option<String>>("reason")?.zip(row.get("remedy")?);
+    let admitted = row.get::<_, Option<String>>("mechanism")?.map(|mechanism| Admission::Admitted { mechanism });
+    let unsupported = unsupported.map(|(reason, remedy)| Admission::Unsupported(Unsupported { reason, remedy }));
+    Ok((arm, admitted.or(unsupported)))
+}
+
+fn trials(transaction: &Transaction<'_>, comparison: i64) -> Read<Vec<TrialRecord>> {
+    let mut settings = HashMap::new();
+    let numbered = rows(transaction, "SELECT * FROM trials WHERE comparison = ?1 ORDER BY id", [comparison], |row| {
+        Ok((row.get("id")?, [row.get("state_before")?, row.get("state_after")?], bare_trial(row)?))
+    })?;
+    numbered
+        .into_iter()
+        .map(|(id, [before, after], mut record): (i64, [i64; 2], TrialRecord)| {
+            record.observations = observations(transaction, id)?;
+            record.census = census(transaction, id)?;
+            record.verdict = verdict(transaction, id)?;
+            record.rejected = rejections(transaction, id)?;
+            record.state_before = state(transaction, before, &mut settings)?;
+            record.state_after = state(transaction, after, &mut settings)?;
+            Ok(record)
+        })
+        .collect()
+}
+
+/// The trial's own columns; what stands in other tables is left empty.
+fn bare_trial(row: &Row<'_>) -> Read<TrialRecord> {
+    let exit = match row.get("exit_signal")? {
+        Some(signal) => Exit::Signal(signal),
+        None => Exit::Code(row.get("exit_code")?),
+    };
+    Ok(TrialRecord {
+        trial: Trial {
+            arm: unsigned(row, "arm")?,
+            block: row.get("block")?,
+            position: row.get("position")?,
+            attempt: row.get("attempt")?,
+        },
+        started_s: row.get("started_s")?,
+        observations: Vec::new(),
+        census: Census::default(),
+        verdict: Verdict {
+            holding: study::verdict::Holding::Unknown,
+            concerned_bytes: 0,
+            covered_bytes: 0,
+            causes: Vec::new(),
+            answered: Vec::new(),
+        },
+        answer: Answer { exit, stdout_sha256: row.get("stdout_sha256")? },
+        state_before: State::default(),
+        state_after: State::default(),
+        rejected: Vec::new(),
+    })
+}
+
+fn observations(transaction: &Transaction<'_>, trial: i64) -> Read<Vec<Observation>> {
+    let query = "SELECT metric, value, provenance FROM observations WHERE trial = ?1 ORDER BY position";
+    rows(transaction, query, [trial], |row| {
+        Ok(Observation { metric: row.get("metric")?, value: row.get("value")?, provenance: word(row, "provenance")? })
+    })
+}
+
+fn census(transaction: &Transaction<'_>, trial: i64) -> Read<Census> {
+    let mut census = Census::default();
+    let query = "SELECT backing, leaf_bytes, folio, folio_bytes, bytes FROM census WHERE trial = ?1";
+    for (mapping, bytes) in rows(transaction, query, [trial], |row| Ok((mapping(row)?, unsigned(row, "bytes")?)))? {
+        census.add(mapping, bytes);
+    }
+    Ok(census)
+}
+
+fn mapping(row: &Row<'_>) -> Read<Mapping> {
+    let size = |name: &'static str| parsed(row, name, |bytes: i64| PageSize::new(bytes.try_into().unwrap_or(0)));
+    let folio = match row.get::<_, String>("folio")?.as_str() {
+        "unknown" => Folio::Unknown,
+        "whole" => Folio::Whole(size("folio_bytes")?),
+        "part" => Folio::Part(size("folio_bytes")?),
+        other => return Err(unreadable(row, "folio", format!("there is no view of a folio {other:?}"))),
+    };
+    Ok(Mapping { backing: word(row, "backing")?, leaf: size("leaf_bytes")?, folio })
+}
+
+fn verdict(transaction: &Transaction<'_>, trial: i64) -> Read<Verdict> {
+    let mut query = transaction.prepare_cached("SELECT * FROM verdicts WHERE trial = ?1")?;
+    let mut verdict = query.query_row([trial], |row| {
+        Ok(Verdict {
+            holding: word(row, "holding")?,
+            concerned_bytes: unsigned(row, "concerned_bytes")?,
+            covered_bytes: unsigned(row, "covered_bytes")?,
+            causes: Vec::new(),
+            answered: Vec::new(),
+        })
+    })?;
+    let causes = "SELECT cause, bytes FROM causes WHERE trial = ?1 ORDER BY position";
+    verdict.causes = rows(transaction, causes, [trial], |row| {
+        let bytes = row.get::<_, Option<i64>>("bytes")?.map(|_| unsigned(row, "bytes")).transpose()?;
+        Ok(CauseShare { cause: document(row, "cause")?, bytes })
+    })?;
+    let answered = "SELECT call, times FROM answered_calls WHERE trial = ?1 ORDER BY position";
+    verdict.answered = rows(transaction, answered, [trial], |row| {
+        Ok(AnsweredCall { call: row.get("call")?, times: unsigned(row, "times")? })
+    })?;
+    Ok(verdict)
+}
+
+fn rejections(transaction: &Transaction<'_>, trial: i64) -> Read<Vec<SettingChange>> {
+    let query = "SELECT path, before, after FROM rejections WHERE trial = ?1 ORDER BY position";
+    rows(transaction, query, [trial], |row| {
+        Ok(SettingChange { path: row.get("path")?, before: row.get("before")?, after: row.get("after")? })
+    })
+}
+
+fn state(transaction: &Transaction<'_>, id: i64, settings: &mut HashMap<String, Value>) -> Read<State> {
+    let mut query = transaction.prepare_cached(
+        "SELECT moment, states.settings AS hash, settings.settings
+         FROM states JOIN settings ON settings.hash = states.settings WHERE id = ?1",
+    )?;
+    query.query_row([id], |row| {
+        let mut state: Value = document(row, "moment")?;
+        let hash: String = row.get("hash")?;
+        if !settings.contains_key(&hash) {
+            settings.insert(hash.clone(), document(row, "settings")?);
+        }
+        if let Some(moment) = state.as_object_mut() {
+            moment.insert("settings".to_string(), settings[&hash].clone());
+        }
+        parsed(row, "moment", |_: String| serde_json::from_value(state))
+    })
+}
+
+fn rows<T>(
+    transaction: &Transaction<'_>,
+    query: &str,
+    params: impl Params,
+    read: impl FnMut(&Row<'_>) -> Read<T>,
+) -> Read<Vec<T>> {
+    transaction.prepare_cached(query)?.query_map(params, read)?.collect()
+}
+
+/// A column by way of a function that can fail.
+fn parsed<S: FromSql, T, E: std::fmt::Display>(
+    row: &Row<'_>,
+    name: &'static str,
+    parse: impl FnOnce(S) -> Result<T, E>,
+) -> Read<T> {
+    parse(row.get(name)?).map_err(|error| unreadable(row, name, error.to_string()))
+}
+
+fn unreadable(row: &Row<'_>, name: &'static str, why: String) -> rusqlite::Error {
+    let column = row.as_ref().column_index(name).unwrap_or_default();
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Text, format!("column {name}: {why}").into())
+}
+
+fn document<T: DeserializeOwned>(row: &Row<'_>, name: &'static str) -> Read<T> {
+    parsed(row, name, |json: String| serde_json::from_str(&json))
+}
+
+fn optional_document<T: DeserializeOwned>(row: &Row<'_>, name: &'static str) -> Read<Option<T>> {
+    parsed(row, name, |json: Option<String>| json.map(|json| serde_json::from_str(&json)).transpose())
+}
+
+fn word<T: DeserializeOwned>(row: &Row<'_>, name: &'static str) -> Read<T> {
+    parsed(row, name, |word: String| serde_json::from_value(Value::String(word)))
+}
+
+fn unsigned<T: TryFrom<i64>>(row: &Row<'_>, name: &'static str) -> Read<T> {
+    parsed(row, name, |value: i64| T::try_from(value).map_err(|_| format!("{value} is out of range")))
+}

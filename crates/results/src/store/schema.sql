@@ -1,0 +1,150 @@
+-- The store, version 1. FORMATS.md describes it; every change raises `VERSION` in mod.rs.
+-- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
+
+CREATE TABLE machines (
+    hash        TEXT PRIMARY KEY,           -- SHA-256 of `machine`
+    machine     TEXT NOT NULL               -- JSON object
+) STRICT;
+
+CREATE TABLE comparisons (
+    id              INTEGER PRIMARY KEY AUTOINCREMENT,
+    started_unix_s  INTEGER NOT NULL,
+    command         TEXT NOT NULL,          -- JSON list
+    client          TEXT,                   -- JSON list
+    pagelab         TEXT NOT NULL,          -- JSON list
+    version         TEXT NOT NULL,
+    machine         TEXT NOT NULL REFERENCES machines (hash),
+    baseline        INTEGER NOT NULL,
+    primary_metric  TEXT NOT NULL,
+    min_blocks      INTEGER NOT NULL,
+    max_blocks      INTEGER NOT NULL,
+    max_time_s      REAL,
+    precision_ratio REAL NOT NULL,
+    band_ratio      REAL NOT NULL,
+    confidence      REAL NOT NULL,
+    seed            TEXT NOT NULL,          -- decimal: it has 64 bits without a sign
+    ended           TEXT NOT NULL,
+    ended_message   TEXT,
+    analysis        TEXT                    -- JSON object, derived from the rest
+) STRICT;
+
+CREATE TABLE arms (
+    comparison  INTEGER NOT NULL REFERENCES comparisons (id) ON DELETE CASCADE,
+    arm         INTEGER NOT NULL,           -- counted from 0
+    label       TEXT NOT NULL,
+    policy      TEXT NOT NULL,
+    mechanism   TEXT,                       -- where it was admitted
+    reason      TEXT,                       -- where it was not
+    remedy      TEXT,
+    PRIMARY KEY (comparison, arm)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE adoptions (
+    comparison  INTEGER NOT NULL,
+    arm         INTEGER NOT NULL,
+    position    INTEGER NOT NULL,
+    scope       TEXT NOT NULL,
+    commands    TEXT NOT NULL,              -- JSON list
+    PRIMARY KEY (comparison, arm, position),
+    FOREIGN KEY (comparison, arm) REFERENCES arms (comparison, arm) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE metrics (
+    comparison  INTEGER NOT NULL REFERENCES comparisons (id) ON DELETE CASCADE,
+    position    INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    unit        TEXT NOT NULL,
+    direction   TEXT NOT NULL,
+    PRIMARY KEY (comparison, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE settings (
+    hash        TEXT PRIMARY KEY,           -- SHA-256 of `settings`
+    settings    TEXT NOT NULL               -- JSON object: path to value
+) STRICT;
+
+CREATE TABLE states (
+    id          INTEGER PRIMARY KEY,
+    settings    TEXT NOT NULL REFERENCES settings (hash),
+    moment      TEXT NOT NULL               -- JSON object: the rest of the state
+) STRICT;
+
+CREATE TABLE trials (
+    id              INTEGER PRIMARY KEY,    -- rises in the order of the runs
+    comparison      INTEGER NOT NULL,
+    arm             INTEGER NOT NULL,
+    block           INTEGER NOT NULL,
+    position        INTEGER NOT NULL,
+    attempt         INTEGER NOT NULL,
+    started_s       REAL NOT NULL,
+    exit_code       INTEGER,
+    exit_signal     INTEGER,
+    stdout_sha256   TEXT,
+    state_before    INTEGER NOT NULL REFERENCES states (id),
+    state_after     INTEGER NOT NULL REFERENCES states (id),
+    UNIQUE (comparison, block, arm, attempt),
+    CHECK ((exit_code IS NULL) <> (exit_signal IS NULL)),
+    FOREIGN KEY (comparison, arm) REFERENCES arms (comparison, arm) ON DELETE CASCADE
+) STRICT;
+
+CREATE TABLE observations (
+    trial       INTEGER NOT NULL REFERENCES trials (id) ON DELETE CASCADE,
+    position    INTEGER NOT NULL,
+    metric      TEXT NOT NULL,
+    value       REAL NOT NULL,
+    provenance  TEXT NOT NULL,
+    PRIMARY KEY (trial, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE census (
+    trial       INTEGER NOT NULL REFERENCES trials (id) ON DELETE CASCADE,
+    backing     TEXT NOT NULL,
+    leaf_bytes  INTEGER NOT NULL,
+    folio       TEXT NOT NULL,              -- unknown, whole, part
+    folio_bytes INTEGER NOT NULL,           -- 0 where unknown
+    bytes       INTEGER NOT NULL,
+    PRIMARY KEY (trial, backing, leaf_bytes, folio, folio_bytes)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE verdicts (
+    trial           INTEGER PRIMARY KEY REFERENCES trials (id) ON DELETE CASCADE,
+    holding         TEXT NOT NULL,
+    concerned_bytes INTEGER NOT NULL,
+    covered_bytes   INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE causes (
+    trial       INTEGER NOT NULL REFERENCES trials (id) ON DELETE CASCADE,
+    position    INTEGER NOT NULL,
+    code        TEXT NOT NULL,
+    cause       TEXT NOT NULL,              -- JSON object: the code and its details
+    bytes       INTEGER,
+    PRIMARY KEY (trial, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE answered_calls (
+    trial       INTEGER NOT NULL REFERENCES trials (id) ON DELETE CASCADE,
+    position    INTEGER NOT NULL,
+    call        TEXT NOT NULL,
+    times       INTEGER NOT NULL,
+    PRIMARY KEY (trial, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE rejections (
+    trial       INTEGER NOT NULL REFERENCES trials (id) ON DELETE CASCADE,
+    position    INTEGER NOT NULL,
+    path        TEXT NOT NULL,
+    before      TEXT,
+    after       TEXT,
+    PRIMARY KEY (trial, position)
+) STRICT, WITHOUT ROWID;
+
+-- The changes against the baseline, out of the derived analysis.
+CREATE VIEW effects AS
+SELECT comparisons.id AS comparison, outcome.key AS arm, arms.label, effect.key AS metric,
+       effect.value ->> 'ratio' AS ratio, effect.value ->> 'low' AS low_ratio, effect.value ->> 'high' AS high_ratio,
+       effect.value ->> 'p_adjusted' AS p_adjusted, effect.value ->> 'blocks' AS blocks,
+       outcome.value ->> '$.outcome.outcome' AS outcome
+FROM comparisons, json_each(comparisons.analysis, '$.arms') AS outcome
+JOIN arms ON arms.comparison = comparisons.id AND arms.arm = outcome.key,
+     json_each(outcome.value, '$.effects') AS effect;

@@ -1,0 +1,327 @@
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+use super::*;
+use crate::sample;
+
+fn store() -> (tempfile::TempDir, Store) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(directory.path().join("new/results.sqlite")).unwrap();
+    (directory, store)
+}
+
+fn integrity(store: &Store) -> String {
+    store.connection.pragma_query_value(None, "integrity_check", |row| row.get(0)).unwrap()
+}
+
+fn count(store: &Store, table: &str) -> i64 {
+    store.connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_comparison_comes_back_as_it_was() {
+    let (_directory, store) = store();
+    for mut comparison in [sample::comparison(), sample::hostile(), sample::empty()] {
+        let id = store.begin(&Comparison { trials: Vec::new(), analysis: None, ..comparison.clone() }).unwrap();
+        comparison.trials.iter().for_each(|record| store.append(id, record).unwrap());
+        store.finish(id, comparison.analysis.as_ref(), &comparison.ended).unwrap();
+        comparison.id = id;
+        assert!(store.load(id).unwrap() == comparison, "{id}");
+        assert!(store.latest().unwrap().unwrap() == comparison, "{id}");
+    }
+    let again = Store::open(store.path()).unwrap();
+    assert_eq!(again.list().unwrap().iter().map(|summary| summary.trials).collect::<Vec<_>>(), [81, 81, 0]);
+    assert_eq!(count(&store, "machines"), 2, "a machine is kept once");
+    assert_eq!(count(&store, "settings"), 4, "settings are kept once: usual, changed, and both again hostile");
+    assert_eq!(count(&store, "effects WHERE metric = 'wall_s' AND outcome = 'better'"), 1);
+}
+
+#[test]
+fn a_comparison_that_has_trials_is_stored_with_them() {
+    let (_directory, store) = store();
+    let comparison = sample::comparison();
+    let id = store.begin(&comparison).unwrap();
+    assert!(store.load(id).unwrap() == Comparison { id, ..comparison });
+}
+
+#[test]
+fn an_empty_store_has_nothing() {
+    let (_directory, store) = store();
+    assert!(store.latest().unwrap().is_none());
+    assert_eq!(store.list().unwrap(), []);
+    assert!(matches!(store.load(7), Err(Error::NoSuchComparison { id: 7, .. })));
+    assert!(matches!(store.finish(7, None, &Ended::Time), Err(Error::NoSuchComparison { id: 7, .. })));
+    let trial = &sample::comparison().trials[0];
+    assert!(matches!(store.append(7, trial), Err(Error::NoSuchComparison { id: 7, .. })));
+}
+
+#[test]
+fn a_trial_is_stored_whole_or_not_at_all() {
+    let (_directory, store) = store();
+    let id = store.begin(&sample::empty()).unwrap();
+    let good = sample::comparison().trials[0].clone();
+    let mut bad = good.clone();
+    bad.observations.last_mut().unwrap().value = f64::NAN;
+    assert!(matches!(store.append(id, &bad), Err(Error::Unstorable { what, .. }) if what == "tracer_s"));
+    bad.observations.pop();
+    bad.verdict.covered_bytes = u64::MAX;
+    assert!(matches!(store.append(id, &bad), Err(Error::Unstorable { .. })));
+    bad = good.clone();
+    bad.trial.arm = 6;
+    assert!(matches!(store.append(id, &bad), Err(Error::Unstorable { .. })));
+    for table in ["trials", "observations", "states", "census"] {
+        assert_eq!(count(&store, table), 0, "{table}");
+    }
+    store.append(id, &good).unwrap();
+    assert!(matches!(store.append(id, &good), Err(Error::Duplicate { block: 0, .. })));
+    assert_eq!(count(&store, "trials"), 1);
+}
+
+#[test]
+fn what_is_not_a_store_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("notes.txt");
+    let text = "not a database, and dear to somebody\n".repeat(100);
+    std::fs::write(&path, &text).unwrap();
+    let error = Store::open(&path).unwrap_err();
+    assert!(matches!(error, Error::NotAStore { .. }), "{error:?}");
+    assert!(error.to_string().contains("notes.txt") && error.to_string().contains("--store"), "{error}");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+
+    let other = directory.path().join("other.sqlite");
+    Connection::open(&other).unwrap().execute_batch("CREATE TABLE mine (a); PRAGMA user_version = 1").unwrap();
+    let before = std::fs::read(&other).unwrap();
+    assert!(matches!(Store::open(&other), Err(Error::NotAStore { .. })));
+    Connection::open(&other).unwrap().execute_batch("PRAGMA user_version = 0").unwrap();
+    assert!(matches!(Store::open(&other), Err(Error::NotAStore { .. })));
+    assert_eq!(std::fs::read(&other).unwrap().len(), before.len());
+
+    assert!(matches!(Store::open(directory.path()), Err(Error::Unopenable { .. })));
+}
+
+#[test]
+fn a_later_version_is_refused() {
+    let (_directory, store) = store();
+    store.connection.pragma_update(None, "user_version", VERSION + 1).unwrap();
+    let error = Store::open(store.path()).unwrap_err();
+    assert!(matches!(error, Error::Newer { found: 2, known: 1, .. }), "{error:?}");
+}
+
+#[test]
+fn damage_is_reported_and_left_as_it_is() {
+    let (_directory, store) = store();
+    let id = store.begin(&sample::comparison()).unwrap();
+    let path = store.path().to_path_buf();
+    drop(store);
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[8192..].iter_mut().step_by(7).for_each(|byte| *byte ^= 0x5a);
+    bytes.truncate(middle);
+    std::fs::write(&path, &bytes).unwrap();
+    let error = Store::open(&path).and_then(|store| store.load(id)).unwrap_err();
+    assert!(matches!(error, Error::Damaged { .. }), "{error:?}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes);
+}
+
+#[test]
+fn a_word_that_nobody_wrote_is_damage() {
+    let (_directory, store) = store();
+    let id = store.begin(&sample::comparison()).unwrap();
+    store.connection.execute("UPDATE verdicts SET holding = 'perhaps' WHERE trial = 3", []).unwrap();
+    let error = store.load(id).unwrap_err();
+    assert!(matches!(&error, Error::Damaged { detail, .. } if detail.contains("holding")), "{error:?}");
+}
+
+#[test]
+fn a_full_disk_loses_nothing_that_was_stored() {
+    let (_directory, store) = store();
+    let comparison = sample::comparison();
+    let id = store.begin(&sample::empty()).unwrap();
+    store.append(id, &comparison.trials[0]).unwrap();
+    let pages: i64 = store.connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    store.connection.pragma_update_and_check(None, "max_page_count", pages + 2, |_| Ok(())).unwrap();
+    let appended = comparison.trials[1..].iter().map_while(|record| store.append(id, record).ok()).count();
+    let error = store.append(id, &comparison.trials[1 + appended]).unwrap_err();
+    assert!(matches!(error, Error::Full { .. }), "{error:?}");
+    assert_eq!(store.load(id).unwrap().trials, comparison.trials[..=appended]);
+}
+
+#[test]
+fn a_full_file_system_is_said_to_be_full() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", "size=256k", "pagelab-test"]).arg(directory.path()).stderr(Stdio::null());
+    if !mount.status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: needs the right to mount a tmpfs");
+        return;
+    }
+    let fill = || -> Result<(), Error> {
+        let store = Store::open(directory.path().join("results.sqlite"))?;
+        let comparison = sample::comparison();
+        loop {
+            store.begin(&comparison)?;
+        }
+    };
+    let errors = [fill().unwrap_err(), fill().unwrap_err()];
+    let unmounted = Command::new("umount").arg(directory.path()).status().unwrap();
+    assert!(unmounted.success());
+    assert!(matches!(errors, [Error::Full { .. }, Error::Full { .. }]), "{errors:?}");
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_named() {
+    let error = Store::open("/proc/pagelab/results.sqlite").unwrap_err();
+    assert!(matches!(error, Error::Directory { .. }), "{error:?}");
+    assert!(error.to_string().contains("/proc/pagelab"), "{error}");
+}
+
+#[test]
+fn a_file_without_the_right_to_write_can_be_read_and_not_written() {
+    let (directory, store) = store();
+    store.begin(&sample::comparison()).unwrap();
+    let path = store.path().to_path_buf();
+    drop(store);
+    let readable = |path: &Path, mode: u32| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    readable(directory.path(), 0o755);
+    readable(path.parent().unwrap(), 0o755);
+    readable(&path, 0o444);
+    let said = if place::is_root() {
+        // Root may write everything; somebody else may not even run what lies in a private directory.
+        let program = directory.path().join("test");
+        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        readable(&program, 0o755);
+        let mut child = helper(&program, "writes_once", &path);
+        std::os::unix::process::CommandExt::uid(&mut child, 65534);
+        String::from_utf8(child.stderr(Stdio::piped()).output().unwrap().stderr).unwrap()
+    } else {
+        format!("{:?}", write_once(&path))
+    };
+    assert!(said.contains("ReadOnly"), "{said}");
+}
+
+#[test]
+fn root_does_not_follow_the_links_of_others() {
+    if !place::is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let home = directory.path().join("home");
+    let elsewhere = directory.path().join("elsewhere");
+    [&home, &elsewhere].into_iter().for_each(|path| std::fs::create_dir(path).unwrap());
+    std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
+    let link = home.join("share");
+    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+    Store::open(link.join("mine.sqlite")).expect("a link that root made is followed");
+    std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+    let error = Store::open(link.join("theirs.sqlite")).unwrap_err();
+    assert!(matches!(error, Error::ForeignLink { owner: 65534, .. }), "{error:?}");
+    assert!(!elsewhere.join("theirs.sqlite").exists());
+
+    let store = Store::open(home.join("data/results.sqlite")).unwrap();
+    store.begin(&sample::empty()).unwrap();
+    for entry in std::fs::read_dir(home.join("data")).unwrap() {
+        let entry = entry.unwrap();
+        let owner = std::os::unix::fs::MetadataExt::uid(&entry.metadata().unwrap());
+        assert_eq!(owner, 65534, "{:?} belongs to the home's owner", entry.path());
+    }
+}
+
+// Several processes: the tests run this same program again, with one of the ignored functions below.
+
+const STORE: &str = "PAGELAB_TEST_STORE";
+
+fn helper(program: &Path, name: &str, store: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args([&format!("store::tests::{name}"), "--exact", "--ignored", "--nocapture"]).env(STORE, store);
+    command.stdout(Stdio::piped());
+    command
+}
+
+fn spawn_writer(store: &Path) -> Child {
+    helper(&std::env::current_exe().unwrap(), "writes_on_and_on", store).spawn().unwrap()
+}
+
+fn write_once(path: &Path) -> Result<i64, Error> {
+    Store::open(path)?.begin(&sample::empty())
+}
+
+#[test]
+#[ignore = "a helper of other tests"]
+fn writes_once() {
+    eprintln!("{:?}", write_once(Path::new(&std::env::var_os(STORE).unwrap())));
+}
+
+/// Writes one comparison, says its number, and says of every trial when it is stored.
+#[test]
+#[ignore = "a helper of other tests"]
+fn writes_on_and_on() {
+    let store = Store::open(std::env::var_os(STORE).unwrap()).unwrap();
+    let id = store.begin(&sample::empty()).unwrap();
+    let mut out = std::io::stdout();
+    writeln!(out, "\nbegun {id}").unwrap();
+    for record in &sample::comparison().trials {
+        store.append(id, record).unwrap();
+        writeln!(out, "stored").unwrap();
+    }
+    store.finish(id, None, &Ended::Blocks).unwrap();
+}
+
+/// The lines of a writer, as they come.
+fn lines(writer: &mut Child) -> impl Iterator<Item = String> + use<> {
+    BufReader::new(writer.stdout.take().unwrap()).lines().map_while(Result::ok)
+}
+
+/// The number of the comparison that a writer began, and the trials that it knows to be stored.
+fn said(lines: &[String]) -> (Option<i64>, usize) {
+    let id = lines.iter().find_map(|line| line.strip_prefix("begun ")?.parse().ok());
+    (id, lines.iter().filter(|line| *line == "stored").count())
+}
+
+#[test]
+fn processes_write_at_once_without_loss() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.sqlite");
+    let mut writers: Vec<Child> = (0..5).map(|_| spawn_writer(&path)).collect();
+    let said: Vec<(Option<i64>, usize)> =
+        writers.iter_mut().map(|writer| said(&lines(writer).collect::<Vec<_>>())).collect();
+    assert!(writers.iter_mut().all(|writer| writer.wait().unwrap().success()));
+    let store = Store::open(&path).unwrap();
+    let trials = sample::comparison().trials;
+    for (id, stored) in said {
+        let comparison = store.load(id.unwrap()).unwrap();
+        assert_eq!(stored, trials.len());
+        assert!(comparison.trials == trials && comparison.ended == Ended::Blocks);
+    }
+    assert_eq!(count(&store, "comparisons"), 5);
+    assert_eq!(integrity(&store), "ok");
+}
+
+#[test]
+fn a_killed_writer_loses_at_most_the_trial_in_flight() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("results.sqlite");
+    let trials = sample::comparison().trials;
+    let mut cut_short = 0;
+    for round in 0..30u64 {
+        let mut writer = spawn_writer(&path);
+        // Some are killed while they open the store, the others after that many lines and a moment.
+        let mut lines = lines(&mut writer);
+        let mut heard: Vec<String> = lines.by_ref().take(round as usize * 2).collect();
+        std::thread::sleep(Duration::from_micros(round * 613 % 4_000));
+        writer.kill().unwrap();
+        heard.extend(lines);
+        writer.wait().unwrap();
+        let (id, stored) = said(&heard);
+        let store = Store::open(&path).unwrap();
+        assert_eq!(integrity(&store), "ok");
+        let Some(id) = id else { continue };
+        let kept = store.load(id).unwrap().trials;
+        assert!(kept.len() == stored || kept.len() == stored + 1, "{stored} were stored, {} are there", kept.len());
+        assert!(kept == trials[..kept.len()]);
+        cut_short += usize::from(kept.len() < trials.len());
+    }
+    assert!(cut_short >= 5, "only {cut_short} writers were killed at work: the test shows nothing");
+}

@@ -1,0 +1,294 @@
+//! From the types of `study` to rows.
+
+use rusqlite::{OptionalExtension, Transaction, params};
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use study::census::Folio;
+use study::comparison::{Admission, Comparison, Ended};
+use study::machine::State;
+use study::stats::Analysis;
+use study::trial::{Arm, Exit, Trial, TrialRecord};
+
+/// Why nothing was written.
+pub(super) enum Failure {
+    Sqlite(rusqlite::Error),
+    NoSuchComparison(i64),
+    Duplicate { comparison: i64, trial: Trial },
+    Unstorable { what: String, value: String },
+    Foreign,
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Failure {
+        Failure::Sqlite(error)
+    }
+}
+
+type Written<T = ()> = Result<T, Failure>;
+
+/// Writes a comparison without its trials; returns its number.
+pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison) -> Written<i64> {
+    let (design, invocation) = (&comparison.design, &comparison.invocation);
+    let machine = content(transaction, "INSERT OR IGNORE INTO machines VALUES (?1, ?2)", &comparison.machine)?;
+    let (ended, message) = ended_columns(&comparison.ended)?;
+    let max_time_s = design.max_time_s.map(|max| finite("the time limit", max)).transpose()?;
+    transaction
+        .prepare_cached(
+            "INSERT INTO comparisons (started_unix_s, command, client, pagelab, version, machine, baseline,
+                 primary_metric, min_blocks, max_blocks, max_time_s, precision_ratio, band_ratio, confidence, seed,
+                 ended, ended_message, analysis)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+        )?
+        .execute(params![
+            comparison.started_unix_s,
+            json(&invocation.command)?,
+            invocation.client.as_ref().map(json).transpose()?,
+            json(&invocation.pagelab)?,
+            invocation.version,
+            machine,
+            integer("the baseline", design.baseline)?,
+            design.primary,
+            design.min_blocks,
+            design.max_blocks,
+            max_time_s,
+            finite("the precision", design.precision_ratio)?,
+            finite("the band", design.band_ratio)?,
+            finite("the confidence", design.confidence)?,
+            design.seed.to_string(),
+            ended,
+            message,
+            comparison.analysis.as_ref().map(json).transpose()?,
+        ])?;
+    let id = transaction.last_insert_rowid();
+    (0..design.arms.len()).try_for_each(|arm| write_arm(transaction, id, comparison, arm))?;
+    for (position, metric) in design.metrics.iter().enumerate() {
+        transaction.prepare_cached("INSERT INTO metrics VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+            id,
+            integer("a position", position)?,
+            metric.name,
+            word(metric.unit)?,
+            word(metric.direction)?
+        ])?;
+    }
+    Ok(id)
+}
+
+fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, arm: usize) -> Written {
+    let (mechanism, reason, remedy) = match comparison.admissions.get(arm) {
+        Some(Admission::Admitted { mechanism }) => (Some(mechanism), None, None),
+        Some(Admission::Unsupported(why)) => (None, Some(&why.reason), Some(&why.remedy)),
+        None => (None, None, None),
+    };
+    let Arm { label, policy } = &comparison.design.arms[arm];
+    let number = integer("an arm", arm)?;
+    transaction.prepare_cached("INSERT INTO arms VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
+        id,
+        number,
+        label,
+        policy.to_string(),
+        mechanism,
+        reason,
+        remedy
+    ])?;
+    for (position, adoption) in comparison.adoptions.get(arm).into_iter().flatten().enumerate() {
+        transaction.prepare_cached("INSERT INTO adoptions VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+            id,
+            number,
+            integer("a position", position)?,
+            adoption.scope,
+            json(&adoption.commands)?
+        ])?;
+    }
+    Ok(())
+}
+
+/// Writes a trial and everything that belongs to it.
+pub(super) fn trial(transaction: &Transaction<'_>, comparison: i64, record: &TrialRecord) -> Written {
+    refuse_misplaced(transaction, comparison, record.trial)?;
+    let Trial { arm, block, position, attempt } = record.trial;
+    let (code, signal) = match record.answer.exit {
+        Exit::Code(code) => (Some(code), None),
+        Exit::Signal(signal) => (None, Some(signal)),
+    };
+    let states = [state(transaction, &record.state_before)?, state(transaction, &record.state_after)?];
+    transaction
+        .prepare_cached(
+            "INSERT INTO trials (comparison, arm, block, position, attempt, started_s, exit_code, exit_signal,
+                 stdout_sha256, state_before, state_after)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+        )?
+        .execute(params![
+            comparison,
+            integer("an arm", arm)?,
+            block,
+            position,
+            attempt,
+            finite("the start of a trial", record.started_s)?,
+            code,
+            signal,
+            record.answer.stdout_sha256,
+            states[0],
+            states[1],
+        ])?;
+    let id = transaction.last_insert_rowid();
+    observations(transaction, id, record)?;
+    census(transaction, id, record)?;
+    verdict(transaction, id, record)?;
+    for (position, change) in record.rejected.iter().enumerate() {
+        transaction.prepare_cached("INSERT INTO rejections VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+            id,
+            integer("a position", position)?,
+            change.path,
+            change.before,
+            change.after
+        ])?;
+    }
+    Ok(())
+}
+
+fn refuse_misplaced(transaction: &Transaction<'_>, comparison: i64, trial: Trial) -> Written {
+    let arm = integer("an arm", trial.arm)?;
+    let arms: i64 = transaction
+        .prepare_cached("SELECT count(*) FROM arms WHERE comparison = ?1")?
+        .query_row([comparison], |row| row.get(0))?;
+    if arms == 0 {
+        return Err(Failure::NoSuchComparison(comparison));
+    }
+    if arm >= arms {
+        return Err(Failure::Unstorable {
+            what: format!("a trial of arm {arm}"),
+            value: format!("one of {arms} arms"),
+        });
+    }
+    let there = transaction
+        .prepare_cached("SELECT 1 FROM trials WHERE comparison = ?1 AND block = ?2 AND arm = ?3 AND attempt = ?4")?
+        .query_row(params![comparison, trial.block, arm, trial.attempt], |_| Ok(()))
+        .optional()?;
+    there.map_or(Ok(()), |()| Err(Failure::Duplicate { comparison, trial }))
+}
+
+fn observations(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Written {
+    let mut insert = transaction.prepare_cached("INSERT INTO observations VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    for (position, observation) in record.observations.iter().enumerate() {
+        let value = finite(&observation.metric, observation.value)?;
+        let provenance = word(observation.provenance)?;
+        insert.execute(params![id, integer("a position", position)?, observation.metric, value, provenance])?;
+    }
+    Ok(())
+}
+
+fn census(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Written {
+    let mut insert = transaction.prepare_cached("INSERT INTO census VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
+    for (mapping, bytes) in record.census.rows() {
+        let (folio, folio_bytes) = match mapping.folio {
+            Folio::Unknown => ("unknown", 0),
+            Folio::Whole(size) => ("whole", size.bytes()),
+            Folio::Part(size) => ("part", size.bytes()),
+        };
+        insert.execute(params![
+            id,
+            word(mapping.backing)?,
+            integer("a leaf", mapping.leaf.bytes())?,
+            folio,
+            integer("a folio", folio_bytes)?,
+            integer("bytes of the census", bytes)?,
+        ])?;
+    }
+    Ok(())
+}
+
+fn verdict(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Written {
+    let verdict = &record.verdict;
+    transaction.prepare_cached("INSERT INTO verdicts VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+        id,
+        word(verdict.holding)?,
+        integer("the concerned bytes", verdict.concerned_bytes)?,
+        integer("the covered bytes", verdict.covered_bytes)?,
+    ])?;
+    for (position, share) in verdict.causes.iter().enumerate() {
+        let cause = value(&share.cause)?;
+        let code = cause.get("code").and_then(Value::as_str).unwrap_or_default().to_string();
+        let bytes = share.bytes.map(|bytes| integer("the bytes of a cause", bytes)).transpose()?;
+        transaction.prepare_cached("INSERT INTO causes VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
+            id,
+            integer("a position", position)?,
+            code,
+            cause.to_string(),
+            bytes
+        ])?;
+    }
+    for (position, answered) in verdict.answered.iter().enumerate() {
+        transaction.prepare_cached("INSERT INTO answered_calls VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+            id,
+            integer("a position", position)?,
+            answered.call,
+            integer("the number of calls", answered.times)?
+        ])?;
+    }
+    Ok(())
+}
+
+/// Writes a state. Its settings, which are many and seldom change, are kept once.
+fn state(transaction: &Transaction<'_>, state: &State) -> Written<i64> {
+    finite("the load", state.load_1min)?;
+    let mut moment = value(state)?;
+    let settings = moment.as_object_mut().and_then(|moment| moment.remove("settings")).unwrap_or_default();
+    let hash = content(transaction, "INSERT OR IGNORE INTO settings VALUES (?1, ?2)", &settings)?;
+    transaction
+        .prepare_cached("INSERT INTO states (settings, moment) VALUES (?1, ?2)")?
+        .execute(params![hash, moment.to_string()])?;
+    Ok(transaction.last_insert_rowid())
+}
+
+/// Writes why a comparison ended and what follows from its trials.
+pub(super) fn end(transaction: &Transaction<'_>, id: i64, analysis: Option<&Analysis>, ended: &Ended) -> Written {
+    let (word, message) = ended_columns(ended)?;
+    let changed = transaction
+        .prepare_cached("UPDATE comparisons SET analysis = ?2, ended = ?3, ended_message = ?4 WHERE id = ?1")?
+        .execute(params![id, analysis.map(json).transpose()?, word, message])?;
+    if changed == 0 { Err(Failure::NoSuchComparison(id)) } else { Ok(()) }
+}
+
+fn ended_columns(ended: &Ended) -> Written<(String, Option<String>)> {
+    let ended = value(ended)?;
+    let column = |name: &str| ended.get(name).and_then(Value::as_str).map(String::from);
+    Ok((column("reason").unwrap_or_default(), column("message")))
+}
+
+/// Writes JSON that other rows refer to by its hash, once.
+fn content(transaction: &Transaction<'_>, insert: &str, document: &impl Serialize) -> Written<String> {
+    let json = json(document)?;
+    let hash: String = Sha256::digest(json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    transaction.prepare_cached(insert)?.execute(params![hash, json])?;
+    Ok(hash)
+}
+
+fn value(document: &impl Serialize) -> Written<Value> {
+    serde_json::to_value(document).map_err(|error| unstorable("a document", error))
+}
+
+fn json(document: &impl Serialize) -> Written<String> {
+    serde_json::to_string(document).map_err(|error| unstorable("a document", error))
+}
+
+/// The word by which serde writes a variant.
+fn word(variant: impl Serialize) -> Written<String> {
+    match value(&variant)? {
+        Value::String(word) => Ok(word),
+        other => Err(unstorable("a word", other)),
+    }
+}
+
+/// SQLite has integers of 64 bits with a sign.
+fn integer(what: &str, value: impl TryInto<i64> + Copy + std::fmt::Display) -> Written<i64> {
+    value.try_into().map_err(|_| unstorable(what, value))
+}
+
+fn finite(what: &str, value: f64) -> Written<f64> {
+    if value.is_finite() { Ok(value) } else { Err(unstorable(what, value)) }
+}
+
+fn unstorable(what: &str, value: impl std::fmt::Display) -> Failure {
+    Failure::Unstorable { what: what.to_string(), value: value.to_string() }
+}
