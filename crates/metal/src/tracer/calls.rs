@@ -189,7 +189,7 @@ fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
 /// Zeroed data (bss) and heap of a new image that are large enough for the policy: no call maps them.
 pub fn early_memory(process: Tid, large: PageSize) -> Vec<(u64, u64)> {
     let vmas = maps::of_process(process);
-    let wanted = vmas.iter().filter(|vma| vma.anonymous && vma.writable && vma.name != "[stack]");
+    let wanted = vmas.iter().filter(|vma| vma.anonymous && vma.writable() && vma.name != "[stack]");
     wanted.filter(|vma| vma.bytes() >= large.bytes()).map(|vma| (vma.start, vma.bytes())).collect()
 }
 

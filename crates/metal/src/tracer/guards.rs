@@ -19,13 +19,13 @@ pub fn closes_a_guard(vmas: &[Vma], start: u64, end: u64, base: PageSize) -> boo
         return false;
     }
     let around = vmas.iter().find(|vma| vma.start <= start && end <= vma.end);
-    around.is_some_and(|vma| vma.anonymous && vma.accessible && vma.bytes() > end - start)
+    around.is_some_and(|vma| vma.anonymous && vma.accessible() && vma.bytes() > end - start)
 }
 
 /// The range that opening `[start, end)` becomes when the guards beside it are opened too.
 pub fn without_guards(vmas: &[Vma], start: u64, end: u64, base: PageSize) -> (u64, u64) {
     let most = MOST_PAGES * base.bytes();
-    let closed = |vma: &Vma| vma.anonymous && !vma.accessible;
+    let closed = |vma: &Vma| vma.anonymous && !vma.accessible();
     let Some(within) = vmas.iter().position(|vma| vma.start <= start && end <= vma.end && closed(vma)) else {
         return (start, end);
     };
@@ -43,7 +43,7 @@ mod tests {
 
     fn vma(start: u64, end: u64, accessible: bool) -> Vma {
         let (start, end) = (start * PAGE, end * PAGE);
-        Vma { start, end, accessible, writable: accessible, anonymous: true, name: String::new() }
+        Vma { start, end, protection: if accessible { 3 } else { 0 }, anonymous: true, name: String::new() }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::heap::Heap;
-use super::hugetlb::HugeMap;
+use super::huge_map::HugeMap;
 use super::own_filter::OwnFilter;
 use super::ptrace::Tid;
 

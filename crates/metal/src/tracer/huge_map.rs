@@ -1,0 +1,347 @@
+//! Which memory of a program is backed by hugetlb pages without its knowledge, and what its calls mean
+//! for the pages behind them.
+//!
+//! The program's view has the granularity of base pages; the kernel's has that of the pool. Where both
+//! agree a call is passed on. Where a call concerns a part of a large page, the page stays and the
+//! program's view alone changes: what was unmapped in it reads as zero when it is mapped again, and its
+//! protection is the union of what its parts ask for. Everything here is bookkeeping; the actions that
+//! come out are carried out by `hugetlb`.
+
+use study::size::PageSize;
+
+use super::ranges::Ranges;
+
+/// Protection bits as mprotect takes them.
+pub type Protection = u64;
+
+/// Something to be done to the kernel's mappings or to the bytes behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// munmap.
+    Unmap(u64, u64),
+    /// mprotect.
+    Protect(u64, u64, Protection),
+    /// Fill with zeros.
+    Zero(u64, u64),
+}
+
+/// The bookkeeping of one address space.
+#[derive(Clone, Debug, Default)]
+pub struct HugeMap {
+    /// Ranges backed by hugetlb pages; whole pages.
+    backed: Ranges<()>,
+    /// What the program believes to be mapped inside the backed ranges, and its protection.
+    visible: Ranges<Protection>,
+    /// Reservations without access that were never opened, so hold nothing yet.
+    virgin: Ranges<()>,
+    /// The heap.
+    pub heap: HugeHeap,
+}
+
+/// The heap under hugetlb. It begins at a page boundary of the pool, a little above the kernel's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HugeHeap {
+    /// Where it begins; 0 before the first call of brk.
+    pub start: u64,
+    /// What the program was told.
+    pub program_end: u64,
+    /// Up to where memory is mapped for it; a multiple of the page size.
+    pub mapped_end: u64,
+}
+
+impl HugeMap {
+    /// Whether the range touches memory that is backed by the pool.
+    pub fn concerns(&self, start: u64, end: u64) -> bool {
+        self.backed.overlaps(start, end)
+    }
+
+    /// The parts of a range that are not backed by the pool.
+    pub fn ordinary(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.backed.gaps(start, end)
+    }
+
+    /// The parts of a range that are backed by the pool.
+    pub fn backed_parts(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.backed.within(start, end).into_iter().map(|(s, e, ())| (s, e)).collect()
+    }
+
+    /// Notes that whole pages are backed by the pool, of which the program sees a part.
+    pub fn back(&mut self, pages: (u64, u64), seen: (u64, u64), protection: Protection) {
+        self.backed.set(pages.0, pages.1, ());
+        self.visible.set(seen.0, seen.1, protection);
+        self.virgin.clear(pages.0, pages.1);
+    }
+
+    /// Notes a fresh reservation without access.
+    pub fn reserve(&mut self, start: u64, end: u64) {
+        self.virgin.set(start, end, ());
+    }
+
+    /// Notes that a range may hold something by now.
+    pub fn spoil(&mut self, start: u64, end: u64) {
+        self.virgin.clear(start, end);
+    }
+
+    /// Whole pages inside untouched reservations that a range touches.
+    pub fn convertible(&self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
+        pages(start, end, size).filter(|(s, e)| self.virgin.covers(*s, *e)).collect()
+    }
+
+    /// The program unmaps a range: what the kernel must unmap for it.
+    pub fn unmap(&mut self, start: u64, end: u64, size: PageSize) -> Vec<Action> {
+        let mut actions: Vec<Action> =
+            self.ordinary(start, end).into_iter().map(|(s, e)| Action::Unmap(s, e)).collect();
+        actions.extend(self.hide(start, end, size).into_iter().map(|(s, e)| Action::Unmap(s, e)));
+        self.virgin.clear(start, end);
+        actions
+    }
+
+    /// Takes a range out of the program's view. Returns the whole pages that nobody sees any more; they
+    /// are no longer counted as backed.
+    pub fn hide(&mut self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
+        let touched = self.backed_parts(start, end);
+        self.visible.clear(start, end);
+        let mut free = Ranges::default();
+        for (s, e) in touched {
+            for page in pages(s, e, size).filter(|page| !self.visible.overlaps(page.0, page.1)) {
+                free.set(page.0, page.1, ());
+            }
+        }
+        let free: Vec<(u64, u64)> = free.within(0, u64::MAX).into_iter().map(|(s, e, ())| (s, e)).collect();
+        for (s, e) in &free {
+            self.backed.clear(*s, *e);
+        }
+        free
+    }
+
+    /// The program changes the protection of a range: what the kernel must change. Says also whether a
+    /// page now allows more than some part of it asks for.
+    pub fn protect(&mut self, start: u64, end: u64, protection: Protection, size: PageSize) -> (Vec<Action>, bool) {
+        let (mut actions, mut widened) = (Vec::new(), false);
+        for (s, e) in self.backed_parts(start, end) {
+            for page in pages(s, e, size) {
+                let before = self.union(page);
+                for (from, to, _) in self.visible.within(page.0.max(s), page.1.min(e)) {
+                    self.visible.set(from, to, protection);
+                }
+                let after = self.union(page);
+                widened |= self.visible.within(page.0, page.1).iter().any(|(_, _, asked)| *asked != after);
+                if after != before {
+                    actions.push(Action::Protect(page.0, page.1, after));
+                }
+            }
+        }
+        (joined(actions), widened)
+    }
+
+    /// The program maps a range afresh inside pages that it also uses otherwise: it must read as zero.
+    /// Returns what must be done.
+    pub fn show(&mut self, start: u64, end: u64, protection: Protection, size: PageSize) -> Vec<Action> {
+        let mut actions = vec![Action::Zero(start, end)];
+        for page in pages(start, end, size) {
+            let before = self.union(page);
+            self.visible.set(start.max(page.0), end.min(page.1), protection);
+            let after = self.union(page);
+            if after != before {
+                actions.push(Action::Protect(page.0, page.1, after));
+            }
+        }
+        joined(actions)
+    }
+
+    /// Whether a range is backed and not in use by the program.
+    pub fn is_slack(&self, start: u64, end: u64) -> bool {
+        self.backed.covers(start, end) && !self.visible.overlaps(start, end)
+    }
+
+    /// Whether the pages of a range serve nothing else than this range.
+    pub fn is_exclusive(&self, start: u64, end: u64, size: PageSize) -> bool {
+        let (low, high) = outline(start, end, size);
+        let others = self.visible.overlaps(low, start) || self.visible.overlaps(end, high);
+        size.align_down(start) == start && self.backed.covers(low, high) && !others
+    }
+
+    /// The protection that the program gave to the first part of a range.
+    pub fn protection_at(&self, start: u64, end: u64) -> Option<Protection> {
+        self.visible.within(start, end).first().map(|(_, _, protection)| *protection)
+    }
+
+    /// The pages at the ends of a range that the program also uses outside of it.
+    pub fn shared_ends(&self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
+        let uses_outside = |page: &(u64, u64)| {
+            self.visible.overlaps(page.0, start.min(page.1)) || self.visible.overlaps(end.max(page.0), page.1)
+        };
+        self.backed_parts(start, end).into_iter().flat_map(|(s, e)| pages(s, e, size)).filter(uses_outside).collect()
+    }
+
+    /// The parts of a page that the program sees.
+    pub fn seen_in(&self, page: (u64, u64)) -> Vec<(u64, u64, Protection)> {
+        self.visible.within(page.0, page.1)
+    }
+
+    /// Gives a page back: it is backed by base pages from now on.
+    pub fn demote(&mut self, page: (u64, u64)) {
+        self.backed.clear(page.0, page.1);
+        self.visible.clear(page.0, page.1);
+    }
+
+    /// Splits an advice to drop content into pages that the kernel can drop and parts to be zeroed.
+    pub fn drop_content(&self, start: u64, end: u64, size: PageSize) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+        let (mut whole, mut partial) = (Vec::new(), Vec::new());
+        for (s, e) in self.backed_parts(start, end) {
+            for page in pages(s, e, size) {
+                let seen_elsewhere =
+                    self.visible.overlaps(page.0, s.max(page.0)) || self.visible.overlaps(e.min(page.1), page.1);
+                if seen_elsewhere {
+                    partial.push((s.max(page.0), e.min(page.1)));
+                } else {
+                    whole.push(page);
+                }
+            }
+        }
+        (whole, partial)
+    }
+
+    fn union(&self, page: (u64, u64)) -> Protection {
+        self.visible.within(page.0, page.1).into_iter().fold(0, |union, (_, _, protection)| union | protection)
+    }
+}
+
+/// The range widened to whole pages.
+pub fn outline(start: u64, end: u64, size: PageSize) -> (u64, u64) {
+    (size.align_down(start), size.align_up(end).unwrap_or(u64::MAX & !(size.bytes() - 1)))
+}
+
+/// The whole pages that a range touches.
+pub fn pages(start: u64, end: u64, size: PageSize) -> impl Iterator<Item = (u64, u64)> {
+    let (low, high) = outline(start, end, size);
+    (low..high).step_by(size.bytes() as usize).map(move |page| (page, page + size.bytes()))
+}
+
+/// The whole pages inside a range, as one range; empty where there are none.
+pub fn interior(start: u64, end: u64, size: PageSize) -> (u64, u64) {
+    let low = size.align_up(start).unwrap_or(end);
+    let high = size.align_down(end);
+    if low < high { (low, high) } else { (start, start) }
+}
+
+/// Neighbouring protections with one value become one.
+fn joined(actions: Vec<Action>) -> Vec<Action> {
+    let mut joined: Vec<Action> = Vec::new();
+    for action in actions {
+        match (joined.last_mut(), action) {
+            (Some(Action::Protect(_, end, same)), Action::Protect(start, further, protection))
+                if *end == start && *same == protection =>
+            {
+                *end = further;
+            }
+            _ => joined.push(action),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIZE: PageSize = PageSize::M2;
+    const BASE: u64 = 4096;
+    /// Base pages in the test's address range: four large pages.
+    const PAGES: usize = 2048;
+    const RW: Protection = 3;
+
+    fn at(page: usize) -> u64 {
+        page as u64 * BASE
+    }
+
+    /// What each base page is to the program, beside what the kernel would have: a slow oracle.
+    struct Oracle {
+        program: Vec<Option<Protection>>,
+        kernel: Vec<Option<Protection>>,
+    }
+
+    impl Oracle {
+        fn carry_out(&mut self, actions: &[Action]) {
+            for action in actions {
+                match *action {
+                    Action::Unmap(s, e) => {
+                        assert!(s % SIZE.bytes() == 0 && e % SIZE.bytes() == 0, "hugetlb takes whole pages only");
+                        self.kernel[(s / BASE) as usize..(e / BASE) as usize].fill(None);
+                    }
+                    Action::Protect(s, e, p) => {
+                        assert!(s % SIZE.bytes() == 0 && e % SIZE.bytes() == 0, "hugetlb takes whole pages only");
+                        let part = &mut self.kernel[(s / BASE) as usize..(e / BASE) as usize];
+                        part.iter_mut().flatten().for_each(|kernel| *kernel = p);
+                    }
+                    Action::Zero(..) => {}
+                }
+            }
+        }
+
+        /// The program never has less than it asked for, and nothing stays mapped that nobody sees.
+        fn check(&self) {
+            for (page, seen) in self.program.iter().enumerate() {
+                if let Some(protection) = seen {
+                    let given = self.kernel[page].expect("what the program sees is mapped");
+                    assert_eq!(given & protection, *protection);
+                }
+            }
+            let per_large = (SIZE.bytes() / BASE) as usize;
+            for large in 0..PAGES / per_large {
+                let part = large * per_large..(large + 1) * per_large;
+                if self.kernel[part.start].is_some() {
+                    assert!(self.program[part].iter().any(Option::is_some), "a page nobody sees is unmapped");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_program_keeps_what_it_asked_for(
+            steps in prop::collection::vec((0..2u8, 0..PAGES, 0..PAGES, 0..8u64), 1..30),
+        ) {
+            let mut map = HugeMap::default();
+            map.back((0, at(PAGES)), (0, at(PAGES)), RW);
+            let mut oracle = Oracle { program: vec![Some(RW); PAGES], kernel: vec![Some(RW); PAGES] };
+            for (kind, a, b, protection) in steps {
+                let (start, end) = (a.min(b), a.max(b));
+                if kind == 0 {
+                    // Holes that earlier steps unmapped are ordinary memory to the map.
+                    let actions: Vec<Action> =
+                        map.hide(at(start), at(end), SIZE).into_iter().map(|(s, e)| Action::Unmap(s, e)).collect();
+                    oracle.program[start..end].fill(None);
+                    oracle.carry_out(&actions);
+                } else {
+                    let (actions, _) = map.protect(at(start), at(end), protection, SIZE);
+                    oracle.program[start..end].iter_mut().flatten().for_each(|seen| *seen = protection);
+                    oracle.carry_out(&actions);
+                }
+                oracle.check();
+            }
+        }
+    }
+
+    #[test]
+    fn a_reservation_converts_page_by_page() {
+        let mut map = HugeMap::default();
+        map.reserve(at(256), at(2048));
+        assert_eq!(map.convertible(at(512), at(520), SIZE), [(at(512), at(1024))]);
+        assert_eq!(map.convertible(at(256), at(520), SIZE), [(at(512), at(1024))], "the first page is cut off");
+        map.spoil(at(600), at(601));
+        assert!(map.convertible(at(512), at(520), SIZE).is_empty());
+    }
+
+    #[test]
+    fn memory_mapped_again_inside_a_page_is_zeroed() {
+        let mut map = HugeMap::default();
+        map.back((0, at(512)), (0, at(512)), RW);
+        assert!(map.unmap(at(100), at(200), SIZE).is_empty());
+        assert!(map.is_slack(at(100), at(200)));
+        assert_eq!(map.show(at(100), at(200), 1, SIZE), [Action::Zero(at(100), at(200))]);
+        assert_eq!(map.drop_content(at(0), at(100), SIZE), (vec![], vec![(at(0), at(100))]));
+        assert_eq!(map.drop_content(at(0), at(512), SIZE), (vec![(at(0), at(512))], vec![]));
+    }
+}
