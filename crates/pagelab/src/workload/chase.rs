@@ -18,7 +18,7 @@ const WORD: u64 = size_of::<u64>() as u64;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     /// Memory to spread the nodes over, in whole base pages
-    #[arg(long, default_value = "256M", value_parser = arguments::size)]
+    #[arg(long, default_value = "512M", value_parser = arguments::size)]
     bytes: u64,
     /// Cache lines used in each base page
     #[arg(long, default_value_t = 1)]
@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(long, default_value = "64", value_parser = arguments::size)]
     line_bytes: u64,
     /// Accesses that are timed
-    #[arg(long, default_value_t = 30_000_000)]
+    #[arg(long, default_value_t = 8_000_000)]
     steps: u64,
     /// Seed of the order and of the lines chosen
     #[arg(long, default_value_t = 1)]

@@ -19,7 +19,7 @@ pub struct Arguments {
     #[arg(long, default_value_t = 0.25)]
     share: f64,
     /// How often the parent forks
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 10)]
     rounds: u64,
     /// Seed of what is written
     #[arg(long, default_value_t = 1)]

@@ -18,7 +18,7 @@ pub struct Arguments {
     #[arg(long, default_value = "256M", value_parser = arguments::size)]
     bytes: u64,
     /// Updates that are timed
-    #[arg(long, default_value_t = 30_000_000)]
+    #[arg(long, default_value_t = 20_000_000)]
     updates: u64,
     /// Seed of the places and the values
     #[arg(long, default_value_t = 1)]

@@ -14,7 +14,7 @@ pub struct Arguments {
     #[arg(long, default_value = "4M", value_parser = arguments::size)]
     bytes: u64,
     /// How often a mapping is made and given back
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 500)]
     rounds: u64,
     /// Seed of what is written
     #[arg(long, default_value_t = 1)]
