@@ -1,7 +1,8 @@
 //! The page sizes of the running kernel, and which folio sizes exist at this moment.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use nix::unistd::{SysconfVar, sysconf};
@@ -23,33 +24,49 @@ pub fn pmd_leaf() -> Option<PageSize> {
     text.trim().parse::<u64>().ok().and_then(|bytes| PageSize::new(bytes).ok())
 }
 
+/// The counters `hugepages-*kB/stats/nr_anon` (Linux 6.12), open for reading again and again.
+pub struct FolioCounters(Vec<(PageSize, File)>);
+
 /// How many anonymous folios of each size above the base page exist in the whole system, PMD-mapped or
-/// not (`hugepages-*kB/stats/nr_anon`, Linux 6.12); `None` where the kernel does not say.
+/// not.
 ///
-/// What is counted here was counted when the folio was made; so a size that shows 0 after a process was
+/// What is counted was counted when the folio was made; so a size that shows 0 after a process was
 /// stopped does not occur in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnonymousFolios(BTreeMap<PageSize, u64>);
 
-impl AnonymousFolios {
-    /// The counters of this moment.
-    pub fn read() -> Option<AnonymousFolios> {
-        AnonymousFolios::read_below(Path::new(THP))
+impl FolioCounters {
+    /// The counters of the running kernel; none on kernels that have none.
+    pub fn open() -> FolioCounters {
+        FolioCounters::open_below(Path::new(THP))
     }
 
     /// The counters below another directory. Sizes without the file cannot be anonymous
-    /// (`THP_ORDERS_ALL_ANON`, include/linux/huge_mm.h); PMD size always can.
-    fn read_below(directory: &Path) -> Option<AnonymousFolios> {
-        let mut counts = BTreeMap::new();
-        for entry in fs::read_dir(directory).ok()?.flatten() {
-            let name = entry.file_name();
-            let Some(size) = name.to_str().and_then(folder_size) else { continue };
-            let Ok(text) = fs::read_to_string(entry.path().join("stats/nr_anon")) else { continue };
-            counts.insert(size, text.trim().parse().ok()?);
-        }
-        (!counts.is_empty()).then_some(AnonymousFolios(counts))
+    /// (`THP_ORDERS_ALL_ANON`, include/linux/huge_mm.h).
+    fn open_below(directory: &Path) -> FolioCounters {
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let counters = entries.filter_map(|entry| {
+            let size = folder_size(entry.file_name().to_str()?)?;
+            Some((size, File::open(entry.path().join("stats/nr_anon")).ok()?))
+        });
+        FolioCounters(counters.collect())
     }
 
+    /// The values of this moment; `None` where the kernel does not say.
+    pub fn read(&self) -> Option<AnonymousFolios> {
+        let counts: Option<BTreeMap<PageSize, u64>> =
+            self.0.iter().map(|(size, file)| Some((*size, read_number(file)?))).collect();
+        counts.filter(|counts| !counts.is_empty()).map(AnonymousFolios)
+    }
+}
+
+fn read_number(file: &File) -> Option<u64> {
+    let mut text = [0u8; 24];
+    let length = file.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..length]).ok()?.trim().parse().ok()
+}
+
+impl AnonymousFolios {
     /// Whether there is a folio of this size.
     pub fn exist(&self, size: PageSize) -> bool {
         self.0.get(&size).is_some_and(|count| *count > 0)
@@ -80,7 +97,7 @@ mod tests {
     #[test]
     fn counters_that_are_missing_or_rubbish_say_nothing() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(AnonymousFolios::read_below(directory.path()), None);
+        assert_eq!(FolioCounters::open_below(directory.path()).read(), None);
         let put = |size: &str, text: &str| {
             let stats = directory.path().join(format!("hugepages-{size}/stats"));
             fs::create_dir_all(&stats).unwrap();
@@ -88,12 +105,12 @@ mod tests {
         };
         put("64kB", "0\n");
         fs::create_dir_all(directory.path().join("hugepages-8kB/stats")).unwrap();
-        assert!(AnonymousFolios::read_below(directory.path()).unwrap().none());
+        assert!(FolioCounters::open_below(directory.path()).read().unwrap().none());
         put("2048kB", "3\n");
-        let folios = AnonymousFolios::read_below(directory.path()).unwrap();
+        let folios = FolioCounters::open_below(directory.path()).read().unwrap();
         assert!(folios.exist(PageSize::M2) && !folios.exist(PageSize::K64) && !folios.none());
         assert_eq!(folios.orders(PageSize::K4), Orders::Only(vec![9]));
         put("128kB", "?");
-        assert_eq!(AnonymousFolios::read_below(directory.path()), None);
+        assert_eq!(FolioCounters::open_below(directory.path()).read(), None);
     }
 }

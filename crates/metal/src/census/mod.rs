@@ -9,7 +9,8 @@
 //! * Folios behind base-page entries: frame numbers from pagemap (CAP_SYS_ADMIN) and
 //!   `/proc/kpageflags` (root). They are not read where they cannot tell anything new: behind PMD
 //!   leaves, and for sizes of which the whole system has no anonymous folio
-//!   (`hugepages-*kB/stats/nr_anon`, Linux 6.12, readable by every user).
+//!   (`hugepages-*kB/stats/nr_anon`, Linux 6.12, readable by every user); nor behind file pages and
+//!   shared memory, which no policy concerns, unless [`Observer::with_file_folios`] asks for them.
 //! * On older kernels the sums of `/proc/PID/smaps` stand in ([`Source::Smaps`]): bytes by leaf size are
 //!   the same, but zero pages, folios and places inside a mapping are not visible.
 //!
@@ -23,6 +24,7 @@ mod folio;
 mod frames;
 pub mod geometry;
 pub mod maps;
+mod parallel;
 mod region;
 mod scan;
 mod shmem;
@@ -41,8 +43,12 @@ pub use region::{Area, Region};
 pub use smaps::SmapsEntry;
 
 use folio::Orders;
+use geometry::FolioCounters;
 use region::Surroundings;
 use scan::Scanner;
+
+/// Threads that walk one large process at most.
+const MOST_THREADS: usize = 8;
 
 /// How a census was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,7 +132,10 @@ pub struct Observer {
     pmd: Option<PageSize>,
     source: Source,
     frame_flags: Option<File>,
+    file_folios: bool,
+    folio_counters: FolioCounters,
     shmem: shmem::ShmemDevices,
+    threads: u64,
 }
 
 /// The census of one process, with its places.
@@ -155,13 +164,23 @@ impl Observer {
             pmd: geometry::pmd_leaf(),
             source: probe_source(base),
             frame_flags,
+            file_folios: false,
+            folio_counters: FolioCounters::open(),
             shmem: shmem::ShmemDevices::new(),
+            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS) as u64),
         }
     }
 
     /// The same, but without looking at folios, as if opened without root.
     pub fn without_folios(mut self) -> Observer {
         self.frame_flags = None;
+        self
+    }
+
+    /// The same, but looks at the folios of files and shared memory too. Page cache is scattered over
+    /// physical memory, so that a small process costs about twice as much.
+    pub fn with_file_folios(mut self) -> Observer {
+        self.file_folios = true;
         self
     }
 
@@ -240,6 +259,12 @@ impl Observer {
     pub fn smaps(&self, pid: u32) -> Result<Vec<SmapsEntry>, CensusError> {
         let path = format!("/proc/{pid}/smaps");
         smaps::parse(&read_text(pid, &path)?, &path)
+    }
+
+    /// A folio that is mapped whole begins at a multiple of its size and is at most of PMD size: it never
+    /// reaches over a multiple of this.
+    fn chunk_alignment(&self) -> PageSize {
+        self.pmd.unwrap_or(self.base)
     }
 
     fn by_smaps(&self, pid: u32, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
@@ -334,13 +359,19 @@ impl<'a> Looking<'a> {
 
     fn scan(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<scan::PageRegion>, CensusError> {
         let user = vmas.split(|vma| vma.name == "[vsyscall]").next().unwrap_or_default();
-        let mut scanner = Scanner::new();
+        let pagemap = &self.pagemap;
         let mut found = Vec::new();
         for (from, to, file) in region::plan(user) {
+            let (from, to) = (from.max(start), to.min(end));
             let wanted = scan::HUGE | scan::ZERO | if file { scan::FILE } else { 0 };
-            scanner
-                .scan(&self.pagemap, from.max(start), to.min(end), wanted, &mut found)
-                .map_err(|error| self.failed("pagemap", error))?;
+            let threads = if file { 1 } else { self.observer.threads };
+            let parts = parallel::map(from, to, self.observer.chunk_alignment(), threads, |from, to| {
+                let mut part = Vec::new();
+                Scanner::new().scan(pagemap, from, to, wanted, &mut part).map(|()| part)
+            });
+            for region in parts.map_err(|error| self.failed("pagemap", error))?.into_iter().flatten() {
+                scan::push_region(&mut found, region);
+            }
         }
         Ok(found)
     }
@@ -403,31 +434,44 @@ impl<'a> Looking<'a> {
             region::push(regions, Region { mapping, ..region });
             return Ok(());
         }
-        match &self.observer.frame_flags {
-            None => region::push(regions, region),
-            Some(flags) => {
-                let orders = system.map_or(Orders::Any, |folios| folios.orders(self.observer.base));
-                self.read_folios(region, &orders, flags, regions).map_err(|error| self.failed("pagemap", error))?;
-            }
-        }
+        let wanted = backing == Backing::Anonymous || self.observer.file_folios;
+        let Some(flags) = self.observer.frame_flags.as_ref().filter(|_| wanted) else {
+            region::push(regions, region);
+            return Ok(());
+        };
+        let orders = system.map_or(Orders::Any, |folios| folios.orders(self.observer.base));
+        let found = read_folios(self.observer, &self.pagemap, flags, region, &orders);
+        found.map_err(|error| self.failed("pagemap", error))?.into_iter().for_each(|part| region::push(regions, part));
         Ok(())
     }
 
     fn folios_of_system(&self) -> Option<&AnonymousFolios> {
-        self.folios_of_system.get_or_init(AnonymousFolios::read).as_ref()
+        self.folios_of_system.get_or_init(|| self.observer.folio_counters.read()).as_ref()
     }
+}
 
-    fn read_folios(&self, region: Region, orders: &Orders, flags: &File, regions: &mut Vec<Region>) -> io::Result<()> {
-        let base = self.observer.base;
+/// Cuts a region by the folios behind it.
+fn read_folios(
+    observer: &Observer,
+    pagemap: &File,
+    flags: &File,
+    region: Region,
+    orders: &Orders,
+) -> io::Result<Vec<Region>> {
+    let base = observer.base;
+    let parts = parallel::map(region.start, region.end, observer.chunk_alignment(), observer.threads, |from, to| {
         let mut reader = frames::FlagsReader::new(flags);
-        frames::runs(&self.pagemap, region.start / base.bytes(), region.end / base.bytes(), |run| {
+        let mut regions = Vec::new();
+        frames::runs(pagemap, from / base.bytes(), to / base.bytes(), |run| {
             folio::resolve(run, orders, base, &mut reader, |page, pages, folio| {
                 let start = page * base.bytes();
                 let mapping = Mapping { folio, ..region.mapping };
-                region::push(regions, Region { start, end: start + pages * base.bytes(), mapping });
+                region::push(&mut regions, Region { start, end: start + pages * base.bytes(), mapping });
             })
-        })
-    }
+        })?;
+        Ok(regions)
+    })?;
+    Ok(parts.into_iter().flatten().collect())
 }
 
 fn read_text(pid: u32, path: &str) -> Result<String, CensusError> {
