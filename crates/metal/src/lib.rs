@@ -2,7 +2,9 @@
 //!
 //! The only crate with unsafe code; every unsafe block says why it is sound.
 pub mod census;
+pub mod counters;
 pub mod memory;
 pub mod signals;
 pub mod tracer;
 pub mod host;
+pub mod lease;
