@@ -2,6 +2,7 @@
 //!
 //! The only crate with unsafe code; every unsafe block says why it is sound.
 pub mod census;
+pub mod explain;
 pub mod counters;
 pub mod memory;
 pub mod signals;

@@ -1,0 +1,170 @@
+//! One lease at a time: a lock file in a directory that only its owner can enter.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::error::LeaseError;
+use super::holder::Holder;
+
+/// How often a waiting process looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Makes sure that `path` is a directory of this user that nobody else can enter, and makes it if it is
+/// missing. A symbolic link, another owner or open permissions are refused, because whoever controls the
+/// directory would control what is written to the system's settings.
+pub fn private_directory(path: &Path) -> Result<(), LeaseError> {
+    let wrong = |what: String| LeaseError::Directory { path: path.to_path_buf(), what };
+    match std::fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(wrong(format!("cannot be made: {error}")));
+        }
+        _ => {}
+    }
+    let found = std::fs::symlink_metadata(path).map_err(|error| wrong(format!("cannot be looked at: {error}")))?;
+    let user = nix::unistd::geteuid().as_raw();
+    if !found.is_dir() {
+        return Err(wrong("expected a directory, found something else (a symbolic link?)".into()));
+    }
+    if found.uid() != user {
+        return Err(wrong(format!("expected the owner {user}, found {}", found.uid())));
+    }
+    if found.mode() & 0o077 != 0 {
+        return Err(wrong(format!("expected the mode 0700, found {:04o}", found.mode() & 0o7777)));
+    }
+    Ok(())
+}
+
+/// The lock, held. It is held by the open file, which a forked child shares: it ends when the last of
+/// them closes it, or one of them says so.
+#[derive(Debug)]
+pub struct Lock {
+    file: File,
+}
+
+impl Lock {
+    /// Takes the lock, waiting for at most `patience`; `on_wait` hears who has it, about fifty times a
+    /// second, and ends the waiting with `false`.
+    pub fn take(
+        path: &Path,
+        patience: Duration,
+        mut on_wait: impl FnMut(&Holder, Duration) -> bool,
+    ) -> Result<Lock, LeaseError> {
+        let start = Instant::now();
+        loop {
+            let file = open(path).map_err(|source| LeaseError::of_file("open", path, source))?;
+            if try_lock(&file).map_err(|source| LeaseError::of_file("lock", path, source))? {
+                if is_still(&file, path) {
+                    return Lock { file }.sign(path);
+                }
+                continue;
+            }
+            let holder = read_holder(&file);
+            if start.elapsed() >= patience {
+                return Err(LeaseError::Held { holder });
+            }
+            if !on_wait(&holder, start.elapsed()) {
+                return Err(LeaseError::Interrupted { holder });
+            }
+            std::thread::sleep(LOOK_AGAIN.min(patience.saturating_sub(start.elapsed())));
+        }
+    }
+
+    fn sign(mut self, path: &Path) -> Result<Lock, LeaseError> {
+        let text = serde_json::to_string(&Holder::this_process()).unwrap_or_default();
+        let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
+        written.map_err(|source| LeaseError::of_file("write", path, source))?;
+        Ok(self)
+    }
+
+    /// The descriptor, for the watchdog.
+    pub fn descriptor(&self) -> libc::c_int {
+        self.file.as_raw_fd()
+    }
+
+    /// Lets it go, whoever else still has the file open.
+    pub fn release(self) {
+        let _ = self.file.set_len(0);
+        // SAFETY: flock takes no pointers, and the descriptor is open.
+        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+/// Where the lock file lies.
+pub fn path_in(run: &Path) -> PathBuf {
+    run.join("lease.lock")
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)
+}
+
+fn try_lock(file: &File) -> io::Result<bool> {
+    // SAFETY: flock takes no pointers, and the descriptor is open.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.raw_os_error() == Some(libc::EWOULDBLOCK) => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
+/// Whether the locked file is the one that others will find: it may have been deleted in between.
+fn is_still(file: &File, path: &Path) -> bool {
+    let (Ok(mine), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
+    (mine.dev(), mine.ino()) == (there.dev(), there.ino())
+}
+
+fn read_holder(mut file: &File) -> Holder {
+    let mut text = String::new();
+    let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+    let holder = read.ok().and_then(|_| serde_json::from_str(&text).ok());
+    holder.unwrap_or_else(Holder::unknown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_directory_that_others_can_enter_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("run");
+        private_directory(&path).unwrap();
+        private_directory(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let error = private_directory(&path).unwrap_err().to_string();
+        assert!(error.contains("0700") && error.contains("0755"), "{error}");
+    }
+
+    #[test]
+    fn a_symbolic_link_or_a_foreign_owner_is_refused() {
+        let parent = tempfile::tempdir().unwrap();
+        let (real, link) = (parent.path().join("real"), parent.path().join("link"));
+        private_directory(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert!(matches!(private_directory(&link), Err(LeaseError::Directory { .. })));
+        if nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(&real, Some(65534), None).unwrap();
+            assert!(private_directory(&real).unwrap_err().to_string().contains("found 65534"));
+        }
+        assert!(private_directory(&parent.path().join("a/b")).is_err(), "parents are not made");
+    }
+
+    #[test]
+    fn a_lock_file_that_is_a_link_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (target, path) = (directory.path().join("target"), path_in(directory.path()));
+        std::fs::write(&target, "precious").unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert!(Lock::take(&path, Duration::ZERO, |_, _| true).is_err());
+        assert_eq!(std::fs::read_to_string(target).unwrap(), "precious");
+    }
+}

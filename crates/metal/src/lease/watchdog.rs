@@ -1,0 +1,247 @@
+//! The process that puts the settings back when pagelab is killed.
+//!
+//! It is a fork, not a re-execution of the program, for three reasons: it works from whatever program
+//! uses this library, tests included; nothing can fail between the fork and the moment at which it is
+//! armed; and it needs no memory that is not there already, so that it also works when pagelab was killed
+//! because memory ran out. The price is that it may only do what is async-signal-safe, because the
+//! program may have other threads: its work is reading and writing small files, which
+//! [`super::setting`] does without allocation.
+//!
+//! It lives in a session of its own with every signal blocked, so that Ctrl-C and a closed terminal do
+//! not reach it. It keeps four things open: the lock, one end of a socket pair, and nothing else of the
+//! program's (its standard streams are /dev/null). When the other end of the socket closes without a
+//! goodbye, pagelab is dead: it puts the settings back, removes the journal, and ends, which frees the
+//! lock. The grandchild is not a child of pagelab, so that a tracer waiting for any child does not meet it.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::ledger::Ledger;
+use super::lock::Lock;
+use super::setting::{self, PutBack};
+
+/// What the lease says when it has put the settings back itself.
+static GOODBYE: u8 = b'G';
+/// What the watchdog says when it is armed.
+static READY: u8 = b'R';
+/// How long the two wait for each other's answer.
+const ANSWER: Duration = Duration::from_secs(5);
+
+/// The lease's end of the line to its watchdog.
+#[derive(Debug)]
+pub struct Watchdog {
+    line: OwnedFd,
+}
+
+impl Watchdog {
+    /// Forks the watchdog, and returns when it is armed.
+    ///
+    /// # Errors
+    /// No process, no descriptor, or no answer.
+    pub fn start(ledger: &Ledger, lock: &Lock, journal: &Path) -> io::Result<Watchdog> {
+        let journal = CString::new(journal.as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
+        let (ours, its) = socket_pair()?;
+        let keep = [its.as_raw_fd(), lock.descriptor()];
+        let mut mask = Signals::block_all();
+        // SAFETY: the child calls only what is async-signal-safe, and does not return.
+        let child = match unsafe { libc::fork() } {
+            0 => guard(ledger, keep, &journal),
+            child => child,
+        };
+        let forked = if child < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+        mask.restore();
+        forked?;
+        drop(its);
+        reap(child)?;
+        let watchdog = Watchdog { line: ours };
+        match watchdog.read(ANSWER)? {
+            Some(byte) if byte == READY => Ok(watchdog),
+            _ => Err(io::Error::other("the watchdog ended before it was armed")),
+        }
+    }
+
+    /// Whether it is there.
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.read(Duration::ZERO), Ok(None))
+    }
+
+    /// Says goodbye, and waits until it is gone.
+    pub fn dismiss(self) {
+        // SAFETY: the pointer and the length are those of one byte. MSG_NOSIGNAL: a watchdog that was
+        // killed must not kill the program by SIGPIPE.
+        let sent = unsafe { libc::send(self.line.as_raw_fd(), (&raw const GOODBYE).cast(), 1, libc::MSG_NOSIGNAL) };
+        if sent == 1 {
+            let _ = self.read(ANSWER);
+        }
+    }
+
+    /// The next byte; `None` at the end of the line.
+    ///
+    /// # Errors
+    /// `TimedOut`, where nothing comes within `patience`.
+    fn read(&self, patience: Duration) -> io::Result<Option<u8>> {
+        let start = Instant::now();
+        loop {
+            let left = patience.saturating_sub(start.elapsed());
+            let mut poll = libc::pollfd { fd: self.line.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+            let milliseconds = libc::c_int::try_from(left.as_millis()).unwrap_or(libc::c_int::MAX);
+            // SAFETY: one pollfd, and the count says so.
+            match unsafe { libc::poll(&raw mut poll, 1, milliseconds) } {
+                0 if start.elapsed() >= patience => return Err(io::ErrorKind::TimedOut.into()),
+                ready if ready > 0 => return receive(self.line.as_raw_fd()),
+                _ => {}
+            }
+        }
+    }
+}
+
+fn receive(line: libc::c_int) -> io::Result<Option<u8>> {
+    let mut byte = 0u8;
+    loop {
+        // SAFETY: the pointer and the length are those of one byte.
+        match unsafe { libc::read(line, (&raw mut byte).cast(), 1) } {
+            1 => return Ok(Some(byte)),
+            0 => return Ok(None),
+            _ => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error if error.raw_os_error() == Some(libc::ECONNRESET) => return Ok(None),
+                error => return Err(error),
+            },
+        }
+    }
+}
+
+fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for two descriptors.
+    let made = unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) };
+    if made != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the two descriptors are new and belong to nobody else.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+/// Waits for the child between the lease and the watchdog.
+fn reap(child: libc::pid_t) -> io::Result<()> {
+    loop {
+        // SAFETY: a null pointer says that the status is not wanted.
+        if unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } == child {
+            return Ok(());
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::Interrupted => {}
+            // Somebody else waits for every child, or nobody needs to: it is gone all the same.
+            error if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
+            error => return Err(error),
+        }
+    }
+}
+
+/// The signal mask of this thread, while every signal is blocked.
+struct Signals(libc::sigset_t);
+
+impl Signals {
+    fn block_all() -> Signals {
+        // SAFETY: both sets are this function's own; a signal set of zeros is a value of its type.
+        unsafe {
+            let mut all: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigfillset(&raw mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            Signals(before)
+        }
+    }
+
+    fn restore(&mut self) {
+        // SAFETY: the set is the one that `block_all` was given.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, std::ptr::null_mut()) };
+    }
+}
+
+/// The life of the watchdog, in the child of the fork. Every signal is blocked already.
+fn guard(ledger: &Ledger, keep: [libc::c_int; 2], journal: &CString) -> ! {
+    let [line, lock] = keep;
+    // SAFETY: async-signal-safe calls with valid pointers; the first child ends, the second goes on, so
+    // that its parent is not the program.
+    unsafe {
+        libc::setsid();
+        match libc::fork() {
+            0 => {}
+            second => libc::_exit(libc::c_int::from(second < 0)),
+        }
+        libc::prctl(libc::PR_SET_NAME, c"lease-watchdog".as_ptr());
+        libc::chdir(c"/".as_ptr());
+        let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+        for stream in 0..3 {
+            libc::dup2(null, stream);
+        }
+        spare_from_oom();
+        close_all_but(keep);
+        libc::send(line, (&raw const READY).cast(), 1, libc::MSG_NOSIGNAL);
+    }
+    if !matches!(receive(line), Ok(Some(byte)) if byte == GOODBYE) {
+        put_back(ledger, journal);
+        // SAFETY: no pointers; the lock file is open.
+        unsafe { libc::ftruncate(lock, 0) };
+    }
+    // SAFETY: ends the process without running anything of the program's.
+    unsafe { libc::_exit(0) }
+}
+
+/// Puts everything back. The journal goes only when every setting has its old value: what somebody else
+/// changed, and what failed, is for `pagelab restore` to tell.
+fn put_back(ledger: &Ledger, journal: &CString) {
+    let mut all_is_back = true;
+    setting::put_back_all(ledger.entries(), |_, outcome| {
+        all_is_back &= matches!(outcome, PutBack::Unchanged | PutBack::Restored);
+    });
+    if all_is_back {
+        // SAFETY: the name is a C string.
+        unsafe { libc::unlink(journal.as_ptr()) };
+    }
+}
+
+/// Where root allows it, memory that runs out kills others first (proc(5), oom_score_adj).
+fn spare_from_oom() {
+    let value = b"-1000";
+    // SAFETY: the name is a C string, the pointer and the length are those of one array.
+    unsafe {
+        let file = libc::open(c"/proc/self/oom_score_adj".as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if file >= 0 {
+            libc::write(file, value.as_ptr().cast(), value.len());
+            libc::close(file);
+        }
+    }
+}
+
+/// Closes every descriptor but the standard streams and those to keep: pipes of a caller that waits for
+/// their end must not stay open.
+fn close_all_but(keep: [libc::c_int; 2]) {
+    let (low, high) = (keep[0].min(keep[1]), keep[0].max(keep[1]));
+    close_range(3, low.saturating_sub(1));
+    close_range(low.saturating_add(1), high.saturating_sub(1));
+    close_range(high.saturating_add(1), libc::c_int::MAX);
+}
+
+/// close_range(2), or one by one on kernels before 5.9.
+fn close_range(first: libc::c_int, last: libc::c_int) {
+    if first > last {
+        return;
+    }
+    // SAFETY: no pointers.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure is this function's own.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let end = libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX).min(last.saturating_add(1));
+    for descriptor in first..end {
+        // SAFETY: no pointers; a descriptor that is not open is an error without effect.
+        unsafe { libc::close(descriptor) };
+    }
+}
