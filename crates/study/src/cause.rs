@@ -33,6 +33,9 @@ pub enum Cause {
     SlotPartlyPresent,
     /// A folio of a larger size is mapped only in part: munmap, mprotect, mremap or a write after fork.
     FolioPartlyMapped,
+    /// A folio of the target size is there, but base-page entries map it: its PMD leaf was split by
+    /// mprotect, madvise or mremap of a part, a write after fork, or migration.
+    LeafSplit,
     /// The kernel fell back to a smaller size: no free block was large enough.
     AllocationFellBack {
         /// The counter that moved and by how much, for the whole system.
@@ -105,6 +108,7 @@ impl Cause {
             Cause::TouchedBeforeEligible => "touched while the mapping was too small or not yet advised".into(),
             Cause::ZeroPageInSlot => "read before it was written: the zero page is mapped".into(),
             Cause::SlotPartlyPresent => "part of the slot was never touched or was given back".into(),
+            Cause::LeafSplit => "the folio is large enough, but its leaf was split to base pages".into(),
             Cause::FolioPartlyMapped => "a larger folio is mapped only in part".into(),
             Cause::AllocationFellBack { counter, times } => {
                 format!("the kernel found no free block of that size ({counter} +{times}, whole system)")
@@ -148,7 +152,9 @@ impl Cause {
                 "write before reading, or echo 0 > /sys/kernel/mm/transparent_hugepage/use_zero_page"
             }
             Cause::SlotPartlyPresent => "a larger working set, or khugepaged with max_ptes_none and more time",
-            Cause::FolioPartlyMapped => "do not cut mappings inside a large page; do not fork before writing",
+            Cause::FolioPartlyMapped | Cause::LeafSplit => {
+                "do not cut mappings inside a large page; do not fork before writing"
+            }
             Cause::AllocationFellBack { .. } => {
                 "free memory or compact it (echo 1 > /proc/sys/vm/compact_memory), or set defrag to `madvise`"
             }

@@ -1,0 +1,542 @@
+//! Whether a policy took effect on a process, and for the memory on which it did not, why.
+//!
+//! # How a cause is found
+//! Every byte that the policy concerns and does not cover gets one cause: the first of this list that
+//! applies.
+//! 1. *What is there instead*: larger pages than asked for; a folio that is mapped in part; a folio that
+//!    is whole, but whose leaf was split.
+//! 2. *Shape*: the stack, private copies of file pages, a mapping smaller than the target, memory
+//!    outside every aligned slot of its mapping.
+//! 3. *Permission*: PR_SET_THP_DISABLE, MADV_NOHUGEPAGE, sysfs, missing advice, as the kernel would ask
+//!    for them now.
+//! 4. *History*: a zero page in the slot, holes in the slot, and for a slot that is permitted and fully
+//!    present: touched before it was permitted, or an allocation that fell back.
+//!
+//! The kernel counts allocations that fell back for the whole system only, one for each slot. So they
+//! explain at most as many slots as they count, full ones first, and the rest was touched too early.
+//!
+//! # What is not known is said
+//! Where folios cannot be seen, memory that may be as asked or not is neither covered nor missing. The
+//! verdict is [`Holding::Unknown`] where that memory could change the word, with
+//! [`Cause::FoliosInvisible`]. Memory can be ruled in or out without seeing folios: by the counters of
+//! the system's anonymous folios (a size of which there is none), by shape (a hole or a zero page in the
+//! slot), and for `base` by the rules of `Rules::only_base_pages`.
+
+mod eligible;
+mod slots;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use study::cause::{Cause, CauseShare};
+use study::census::{Backing, Census, Folio, Mapping};
+use study::machine::State;
+use study::policy::{Geometry, Granularity, Modifier, Policy};
+use study::size::PageSize;
+use study::verdict::{Holding, Verdict};
+
+use crate::census::{Area, CensusError, Observer, ProcessCensus, SmapsEntry};
+use crate::host;
+
+use eligible::{Eligibility, Rules};
+use slots::{Piece, Shape, Standing};
+
+/// Uncovered memory from which on the flags of mappings are read: smaps walks every page of a process.
+const WORTH_SMAPS_BYTES: u64 = 1 << 20;
+
+/// What the census of a process, or of many, says about a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examination {
+    /// Everything that was present.
+    pub census: Census,
+    /// Anonymous and hugetlb bytes.
+    pub concerned_bytes: u64,
+    /// Those of them that are mapped as asked.
+    pub covered_bytes: u64,
+    /// Those of them of which it cannot be seen.
+    pub unseen_bytes: u64,
+    /// Why the others are not mapped as asked, in bytes. Slots that were permitted and are fully or
+    /// partly present are not among them: see [`Examination::into_verdict`].
+    pub causes: BTreeMap<Cause, u64>,
+    /// What else was noted, with bytes where they are known.
+    notes: BTreeMap<Cause, u64>,
+    /// Permitted slots that are present from end to end.
+    full: Slots,
+    /// Permitted slots of which a part is present.
+    partial: Slots,
+    /// The size asked for, where it is a transparent one; the size of a slot.
+    target: Option<PageSize>,
+    /// How allocation counters moved.
+    counters: BTreeMap<String, u64>,
+    /// Whether the policy asks for anything.
+    asked: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Slots {
+    count: u64,
+    bytes: u64,
+}
+
+/// What a policy asks for, as far as a census can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Aim {
+    Nothing,
+    Base(PageSize),
+    Mthp(PageSize),
+    Pmd(PageSize),
+    Hugetlb(PageSize),
+    /// A size that this kernel does not have.
+    Unavailable,
+}
+
+/// Examines a process: its census, and what it says about the policy. `counters_delta` says how the
+/// system's counters moved since the trial began (`thp_fault_fallback`,
+/// `hugepages-64kB/anon_fault_fallback`, ...; [`crate::host::Counters::delta`]); it may be empty here and
+/// be given to [`Examination::count_fallbacks`] once at the end.
+///
+/// At a ptrace exit stop give the id of the stopped thread. A small process that is mapped as asked costs
+/// one census and nothing else.
+///
+/// # Errors
+/// Those of [`Observer::process`]. What cannot be read beyond the census makes a cause unknown and is no
+/// error.
+pub fn examine(
+    observer: &Observer,
+    pid: u32,
+    policy: &Policy,
+    geometry: &Geometry,
+    state: &State,
+    counters_delta: &BTreeMap<String, u64>,
+) -> Result<Examination, CensusError> {
+    let seen = observer.process(pid)?;
+    let question = Question { policy, geometry, state, smaps: Some(observer) };
+    let mut examination = question.answer(&seen);
+    examination.count_fallbacks(counters_delta);
+    Ok(examination)
+}
+
+/// Examines the addresses `start..end` of a process that are about to be unmapped. The flags of mappings
+/// are not read, since that costs a walk over the whole process: what only they could explain is
+/// unexplained.
+///
+/// # Errors
+/// Those of [`Observer::range`].
+pub fn examine_range(
+    observer: &Observer,
+    pid: u32,
+    start: u64,
+    end: u64,
+    policy: &Policy,
+    geometry: &Geometry,
+    state: &State,
+) -> Result<Examination, CensusError> {
+    let seen = observer.range_with_places(pid, start, end)?;
+    Ok(Question { policy, geometry, state, smaps: None }.answer(&seen))
+}
+
+/// What is asked about a census that is there.
+struct Question<'a> {
+    policy: &'a Policy,
+    geometry: &'a Geometry,
+    state: &'a State,
+    /// Who may read smaps.
+    smaps: Option<&'a Observer>,
+}
+
+impl Aim {
+    fn of(policy: &Policy, geometry: &Geometry) -> Aim {
+        if policy.has(Modifier::NoHuge) {
+            return Aim::Base(geometry.base);
+        }
+        match (policy.granularity, policy.target(geometry)) {
+            (Granularity::Default, _) => Aim::Nothing,
+            (_, None) => Aim::Unavailable,
+            (Granularity::Base, Some(size)) => Aim::Base(size),
+            (Granularity::Mthp(_), Some(size)) => Aim::Mthp(size),
+            (Granularity::Thp, Some(size)) => Aim::Pmd(size),
+            (Granularity::Hugetlb(_), Some(size)) => Aim::Hugetlb(size),
+        }
+    }
+
+    /// How memory that is mapped in this way stands to the aim.
+    fn standing(self, mapping: &Mapping) -> Standing {
+        if !matches!(mapping.backing, Backing::Anonymous | Backing::Hugetlb) {
+            return Standing::Unconcerned;
+        }
+        match self {
+            Aim::Nothing => Standing::Unconcerned,
+            Aim::Unavailable => Standing::Missing,
+            Aim::Base(base) => standing_of_base(mapping, base),
+            Aim::Mthp(size) => standing_of_mthp(mapping, size),
+            Aim::Pmd(size) => standing_of_pmd(mapping, size),
+            Aim::Hugetlb(size) if mapping.backing == Backing::Hugetlb && mapping.leaf == size => Standing::Covered,
+            Aim::Hugetlb(size) if mapping.leaf > size => Standing::Larger,
+            Aim::Hugetlb(_) => Standing::Missing,
+        }
+    }
+}
+
+fn standing_of_base(mapping: &Mapping, base: PageSize) -> Standing {
+    match mapping.folio {
+        _ if mapping.leaf > base => Standing::Larger,
+        Folio::Whole(size) | Folio::Part(size) if size > base => Standing::Larger,
+        Folio::Whole(_) | Folio::Part(_) => Standing::Covered,
+        Folio::Unknown => Standing::Unseen,
+    }
+}
+
+fn standing_of_mthp(mapping: &Mapping, target: PageSize) -> Standing {
+    match mapping.folio {
+        _ if mapping.leaf > target => Standing::Larger,
+        _ if mapping.backing == Backing::Hugetlb => Standing::Missing,
+        Folio::Whole(size) if size == target => Standing::Covered,
+        Folio::Whole(size) if size > target => Standing::Larger,
+        Folio::Part(size) if size >= target => Standing::Cut,
+        Folio::Whole(_) | Folio::Part(_) => Standing::Missing,
+        Folio::Unknown => Standing::Unseen,
+    }
+}
+
+fn standing_of_pmd(mapping: &Mapping, target: PageSize) -> Standing {
+    match mapping.folio {
+        _ if mapping.leaf == target => Standing::Covered,
+        _ if mapping.leaf > target => Standing::Larger,
+        Folio::Whole(size) if size >= target => Standing::Split,
+        Folio::Part(size) if size >= target => Standing::Cut,
+        Folio::Whole(_) | Folio::Part(_) | Folio::Unknown => Standing::Missing,
+    }
+}
+
+impl Question<'_> {
+    fn answer(&self, seen: &ProcessCensus) -> Examination {
+        let aim = Aim::of(self.policy, self.geometry);
+        let concerned = |mapping: &Mapping| matches!(mapping.backing, Backing::Anonymous | Backing::Hugetlb);
+        let mut examination = Examination {
+            census: seen.census.clone(),
+            concerned_bytes: seen.census.bytes_where(concerned),
+            asked: aim != Aim::Nothing,
+            ..Examination::default()
+        };
+        if aim == Aim::Nothing {
+            return examination;
+        }
+        let standing = |mapping: &Mapping| match (aim, aim.standing(mapping)) {
+            (Aim::Mthp(size), Standing::Unseen)
+                if seen.folios_of_system.as_ref().is_some_and(|all| !all.exist(size)) =>
+            {
+                Standing::Missing
+            }
+            (_, standing) => standing,
+        };
+        let bytes = |wanted: Standing| seen.census.bytes_where(|mapping| standing(mapping) == wanted);
+        examination.covered_bytes = bytes(Standing::Covered);
+        for (wanted, cause) in [
+            (Standing::Larger, Cause::LargerThanAsked),
+            (Standing::Cut, Cause::FolioPartlyMapped),
+            (Standing::Split, Cause::LeafSplit),
+        ] {
+            examination.add(cause, bytes(wanted));
+        }
+        let (missing, unseen) = (bytes(Standing::Missing), bytes(Standing::Unseen));
+        if missing + unseen > 0 {
+            self.explain(seen, aim, standing, missing, unseen, &mut examination);
+        }
+        examination
+    }
+
+    fn explain(
+        &self,
+        seen: &ProcessCensus,
+        aim: Aim,
+        standing: impl Fn(&Mapping) -> Standing,
+        missing: u64,
+        unseen: u64,
+        examination: &mut Examination,
+    ) {
+        let rules = Rules { state: self.state, disabled_for_process: thp_disabled(seen.pid) };
+        let worth = missing + unseen >= WORTH_SMAPS_BYTES && !matches!(aim, Aim::Hugetlb(_) | Aim::Unavailable);
+        let flags = self.smaps.filter(|_| worth).and_then(|observer| observer.smaps(seen.pid).ok()).unwrap_or_default();
+        let flags_of = |area: &Area| {
+            let at = flags.binary_search_by_key(&area.vma.start, |entry| entry.vma.start);
+            at.ok().map(|at| &flags[at])
+        };
+        match aim {
+            Aim::Base(_) => {
+                let proven = self.proven_base_bytes(seen, &rules, &standing, flags_of, unseen);
+                examination.covered_bytes += proven;
+                examination.unseen_bytes = unseen - proven;
+            }
+            Aim::Mthp(size) | Aim::Pmd(size) if !seen.areas.is_empty() => {
+                examination.target = Some(size);
+                for area in &seen.areas {
+                    let eligibility = rules.eligibility(size, flags_of(area));
+                    let pieces = slots::shapes(area, size, &standing);
+                    pieces.iter().for_each(|piece| examination.add_transparent(piece, &eligibility));
+                }
+            }
+            Aim::Mthp(size) | Aim::Pmd(size) => {
+                // Sums only: no places, and so no shapes.
+                examination.unseen_bytes = unseen;
+                match rules.eligibility(size, None) {
+                    Eligibility::Refused(cause) => examination.add(cause, missing),
+                    _ => examination.add(Cause::Unexplained, missing),
+                }
+            }
+            Aim::Hugetlb(size) => {
+                let exhausted = pool_is_exhausted(size);
+                let pieces = seen.areas.iter().flat_map(|area| slots::shapes(area, size, &standing));
+                pieces.for_each(|piece| examination.add_hugetlb(&piece, size, exhausted));
+            }
+            Aim::Nothing | Aim::Unavailable => examination.add(Cause::Unexplained, missing),
+        }
+        examination.add_what_is_left();
+    }
+
+    fn proven_base_bytes<'f>(
+        &self,
+        seen: &ProcessCensus,
+        rules: &Rules,
+        standing: &impl Fn(&Mapping) -> Standing,
+        flags_of: impl Fn(&Area) -> Option<&'f SmapsEntry>,
+        unseen: u64,
+    ) -> u64 {
+        if seen.areas.is_empty() {
+            let proven = rules.only_base_pages(self.geometry, u64::MAX, None);
+            return if proven { unseen } else { 0 };
+        }
+        let proven = |area: &&Area| rules.only_base_pages(self.geometry, area.vma.length_bytes(), flags_of(area));
+        let regions = seen.areas.iter().filter(proven).flat_map(|area| &area.regions);
+        regions.filter(|region| standing(&region.mapping) == Standing::Unseen).map(|region| region.length_bytes()).sum()
+    }
+}
+
+impl Examination {
+    /// Adds what was found in another process, or in another range.
+    pub fn merge(&mut self, other: Examination) {
+        self.census.merge(&other.census);
+        self.concerned_bytes += other.concerned_bytes;
+        self.covered_bytes += other.covered_bytes;
+        self.unseen_bytes += other.unseen_bytes;
+        other.causes.into_iter().for_each(|(cause, bytes)| self.add(cause, bytes));
+        other.notes.into_iter().for_each(|(cause, bytes)| self.note(cause, bytes));
+        self.full.add(other.full);
+        self.partial.add(other.partial);
+        self.target = self.target.or(other.target);
+        self.count_fallbacks(&other.counters);
+        self.asked |= other.asked;
+    }
+
+    /// Says how the system's counters moved since the trial began; of two statements about one counter
+    /// the later, larger one counts.
+    pub fn count_fallbacks(&mut self, counters_delta: &BTreeMap<String, u64>) {
+        for (name, times) in counters_delta {
+            let known = self.counters.entry(name.clone()).or_default();
+            *known = (*known).max(*times);
+        }
+    }
+
+    /// Notes a cause that is known from elsewhere, as from tracing: it takes the place of what would be
+    /// unexplained, or blamed on the pool, for up to `bytes`.
+    pub fn note(&mut self, cause: Cause, bytes: u64) {
+        *self.notes.entry(cause).or_default() += bytes;
+    }
+
+    /// The verdict over everything that was merged.
+    pub fn into_verdict(mut self) -> Verdict {
+        let mut verdict = Verdict {
+            holding: Holding::NotAsked,
+            concerned_bytes: self.concerned_bytes,
+            covered_bytes: self.covered_bytes,
+            causes: Vec::new(),
+            answered: Vec::new(),
+        };
+        if self.asked {
+            self.settle_slots();
+            verdict.holding = self.holding();
+        }
+        self.settle_notes();
+        verdict.causes = self.shares();
+        verdict
+    }
+
+    fn add(&mut self, cause: Cause, bytes: u64) {
+        if bytes > 0 {
+            *self.causes.entry(cause).or_default() += bytes;
+        }
+    }
+
+    /// A piece under a policy that asks for transparent folios.
+    fn add_transparent(&mut self, piece: &Piece, eligibility: &Eligibility) {
+        if let Some(cause) = certain_cause(piece.shape) {
+            self.add(cause, piece.missing_bytes + piece.unseen_bytes);
+            return;
+        }
+        match eligibility {
+            // Sysfs is compared around every trial; a prctl or advice may have come late.
+            Eligibility::Refused(cause @ Cause::SizeDisabled { .. }) => {
+                self.add(cause.clone(), piece.missing_bytes + piece.unseen_bytes);
+            }
+            Eligibility::Refused(cause) => {
+                self.add(cause.clone(), piece.missing_bytes);
+                self.unseen_bytes += piece.unseen_bytes;
+            }
+            Eligibility::Eligible | Eligibility::Unknown => self.add_permitted(piece, eligibility),
+        }
+    }
+
+    fn add_permitted(&mut self, piece: &Piece, eligibility: &Eligibility) {
+        let (missing, both) = (piece.missing_bytes, piece.missing_bytes + piece.unseen_bytes);
+        match piece.shape {
+            Shape::ZeroInSlot => self.add(Cause::ZeroPageInSlot, both),
+            Shape::Holes => self.partial.add(Slots { count: piece.slots, bytes: both }),
+            _ if *eligibility == Eligibility::Unknown => {
+                self.add(Cause::Unexplained, missing);
+                self.unseen_bytes += piece.unseen_bytes;
+            }
+            _ => {
+                let count = if missing > 0 { piece.slots } else { 0 };
+                self.full.add(Slots { count, bytes: missing });
+                self.unseen_bytes += piece.unseen_bytes;
+            }
+        }
+    }
+
+    /// A piece under a policy that asks for hugetlb pages.
+    fn add_hugetlb(&mut self, piece: &Piece, size: PageSize, exhausted: bool) {
+        let cause = match certain_cause(piece.shape) {
+            Some(cause) => cause,
+            None if exhausted => Cause::PoolExhausted { size },
+            None => Cause::Unexplained,
+        };
+        self.add(cause, piece.missing_bytes);
+    }
+
+    /// What no place accounts for: a census of sums has no places.
+    fn add_what_is_left(&mut self) {
+        let known = self.covered_bytes + self.unseen_bytes + self.full.bytes + self.partial.bytes;
+        let explained: u64 = self.causes.values().sum();
+        self.add(Cause::Unexplained, self.concerned_bytes.saturating_sub(known + explained));
+    }
+
+    /// Divides the permitted slots between allocations that fell back and other causes. The kernel counts
+    /// a failed charge to the control group as a fallback too.
+    fn settle_slots(&mut self) {
+        if let Some((counter, all, charges)) = self.target.and_then(|size| self.fallbacks(size)) {
+            let charged = self.take_slots(charges);
+            self.add(Cause::ChargeFellBack, charged);
+            let times = all - charges;
+            let fell_back = self.take_slots(times);
+            self.add(Cause::AllocationFellBack { counter, times }, fell_back);
+        }
+        let (full, partial) = (std::mem::take(&mut self.full), std::mem::take(&mut self.partial));
+        self.add(Cause::TouchedBeforeEligible, full.bytes);
+        self.add(Cause::SlotPartlyPresent, partial.bytes);
+    }
+
+    /// Takes up to `count` slots away, full ones first; returns their bytes.
+    fn take_slots(&mut self, count: u64) -> u64 {
+        let left = count.saturating_sub(self.full.count);
+        self.full.take(count) + self.partial.take(left)
+    }
+
+    /// The counter of fallbacks for a size, by how much it moved, and how much of that were charges to the
+    /// control group; `None` where it did not move. The size's own counters exist since Linux 6.10; before
+    /// that /proc/vmstat counts for PMD size.
+    fn fallbacks(&self, size: PageSize) -> Option<(String, u64, u64)> {
+        let own = format!("hugepages-{}kB/anon_fault_fallback", size.bytes() >> 10);
+        let name = [own, "thp_fault_fallback".to_string()].into_iter().find(|name| self.counters.contains_key(name))?;
+        let moved = |name: &str| self.counters.get(name).copied().unwrap_or(0);
+        let (all, charges) = (moved(&name), moved(&format!("{name}_charge")));
+        Some((name, all, charges.min(all)))
+    }
+
+    /// Lets what was noted take the place of what is unexplained.
+    fn settle_notes(&mut self) {
+        for (cause, bytes) in std::mem::take(&mut self.notes) {
+            let mut taken = 0;
+            for (other, left) in self.causes.iter_mut() {
+                if matches!(other, Cause::Unexplained | Cause::PoolExhausted { .. }) && *other != cause {
+                    let part = (*left).min(bytes - taken);
+                    *left -= part;
+                    taken += part;
+                }
+            }
+            *self.causes.entry(cause).or_default() += taken;
+        }
+    }
+
+    fn holding(&self) -> Holding {
+        let least = Verdict::holding_of(self.concerned_bytes, self.covered_bytes);
+        let most = Verdict::holding_of(self.concerned_bytes, self.covered_bytes + self.unseen_bytes);
+        if least == most { least } else { Holding::Unknown }
+    }
+
+    /// The causes, largest first; those without bytes last.
+    fn shares(self) -> Vec<CauseShare> {
+        let mut causes = self.causes;
+        causes.retain(|cause, bytes| *bytes > 0 || !matches!(cause, Cause::Unexplained | Cause::PoolExhausted { .. }));
+        if self.asked && self.concerned_bytes == 0 {
+            causes.entry(Cause::NothingToSee).or_default();
+        }
+        if self.unseen_bytes > 0 {
+            causes.insert(Cause::FoliosInvisible, self.unseen_bytes);
+        }
+        let share = |(cause, bytes)| CauseShare { cause, bytes: (bytes > 0).then_some(bytes) };
+        let mut shares: Vec<CauseShare> = causes.into_iter().map(share).collect();
+        shares.sort_by_key(|share| std::cmp::Reverse(share.bytes));
+        shares
+    }
+}
+
+impl Slots {
+    fn add(&mut self, other: Slots) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+    }
+
+    /// Takes up to `count` slots away and returns their bytes, at the average of these slots.
+    fn take(&mut self, count: u64) -> u64 {
+        let count = count.min(self.count);
+        if count == 0 {
+            return 0;
+        }
+        let bytes = (u128::from(self.bytes) * u128::from(count) / u128::from(self.count)) as u64;
+        *self = Slots { count: self.count - count, bytes: self.bytes - bytes };
+        bytes
+    }
+}
+
+/// The cause that follows from the shape alone, whatever is permitted.
+fn certain_cause(shape: Shape) -> Option<Cause> {
+    match shape {
+        Shape::Stack => Some(Cause::Stack),
+        Shape::FileCopy => Some(Cause::PrivateFileCopy),
+        Shape::TooSmall => Some(Cause::MappingTooSmall),
+        Shape::NoSlot => Some(Cause::NoAlignedSlot),
+        Shape::ZeroInSlot | Shape::Holes | Shape::Full => None,
+    }
+}
+
+/// Whether PR_SET_THP_DISABLE is in force: `THP_enabled: 0` in /proc/PID/status (Linux 5.0). The mode
+/// that excepts advised memory (Linux 6.18) does not show there.
+fn thp_disabled(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0"))
+}
+
+/// Whether the pool has no page to give at this moment: none free beyond those reserved, and no surplus
+/// allowed (Documentation/admin-guide/mm/hugetlbpage.rst).
+fn pool_is_exhausted(size: PageSize) -> bool {
+    let number =
+        |file: &str| -> Option<u64> { fs::read_to_string(host::hugetlb_file(size, file)).ok()?.trim().parse().ok() };
+    let counts = || {
+        let free = number("free_hugepages")?.saturating_sub(number("resv_hugepages")?);
+        let surplus = number("nr_overcommit_hugepages")?.saturating_sub(number("surplus_hugepages")?);
+        Some(free + surplus)
+    };
+    counts() == Some(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! The verdict on made-up censuses: no kernel is asked.
+
+use super::*;
+use crate::census::{Region, Source, Vma};
+
+const K4: PageSize = PageSize::K4;
+const K64: PageSize = PageSize::K64;
+const M2: PageSize = PageSize::M2;
+const MIB: u64 = 1 << 20;
+
+fn geometry() -> Geometry {
+    Geometry { base: K4, pmd: Some(M2), mthp: vec![K64], hugetlb: vec![M2] }
+}
+
+fn state(common: &str, k64: &str) -> State {
+    let settings = [(format!("{}/enabled", host::THP), common), (host::thp_size_enabled(K64), k64)];
+    State { settings: settings.map(|(path, word)| (path, word.to_string())).into(), ..State::default() }
+}
+
+fn anonymous(leaf: PageSize, folio: Folio) -> Mapping {
+    Mapping { backing: Backing::Anonymous, leaf, folio }
+}
+
+/// A process with one mapping from 0 on that holds these runs of memory without holes.
+fn process(length_bytes: u64, runs: &[(Mapping, u64)]) -> ProcessCensus {
+    let vma = Vma { start: 0, end: length_bytes, shared: false, device: (0, 0), inode: 0, name: String::new() };
+    let mut at = 0;
+    let mut census = Census::default();
+    let mut regions = Vec::new();
+    for (mapping, bytes) in runs {
+        regions.push(Region { start: at, end: at + bytes, mapping: *mapping });
+        census.add(*mapping, *bytes);
+        at += bytes;
+    }
+    let areas = vec![Area { vma, regions }];
+    // No process has this number: nothing can be read of it.
+    ProcessCensus { pid: u32::MAX, census, source: Source::PagemapScan, folios_of_system: None, areas }
+}
+
+fn examined(policy: &str, state: &State, seen: &ProcessCensus) -> Examination {
+    let (policy, geometry) = (policy.parse().unwrap(), geometry());
+    Question { policy: &policy, geometry: &geometry, state, smaps: None }.answer(seen)
+}
+
+fn verdict(policy: &str, state: &State, seen: &ProcessCensus) -> Verdict {
+    let verdict = examined(policy, state, seen).into_verdict();
+    let explained: u64 = verdict.causes.iter().filter_map(|share| share.bytes).sum();
+    if verdict.holding != Holding::NotAsked {
+        assert_eq!(verdict.covered_bytes + explained, verdict.concerned_bytes, "every byte has its place");
+    }
+    verdict
+}
+
+fn causes(verdict: &Verdict) -> Vec<(Cause, u64)> {
+    verdict.causes.iter().map(|share| (share.cause.clone(), share.bytes.unwrap_or(0))).collect()
+}
+
+#[test]
+fn each_policy_has_its_own_idea_of_covered() {
+    let whole = |leaf, size| anonymous(leaf, Folio::Whole(size));
+    let pool = Mapping { backing: Backing::Hugetlb, leaf: M2, folio: Folio::Whole(M2) };
+    let state = state("always", "always");
+    for (policy, mapping, holding, cause) in [
+        ("base", whole(K4, K4), Holding::Held, None),
+        ("base", whole(K4, K64), Holding::NotHeld, Some(Cause::LargerThanAsked)),
+        ("base", whole(M2, M2), Holding::NotHeld, Some(Cause::LargerThanAsked)),
+        ("base", pool, Holding::NotHeld, Some(Cause::LargerThanAsked)),
+        ("thp+no-huge", whole(K4, K4), Holding::Held, None),
+        ("mthp-64k", whole(K4, K64), Holding::Held, None),
+        ("mthp-64k", whole(K4, M2), Holding::NotHeld, Some(Cause::LargerThanAsked)),
+        ("mthp-64k", whole(M2, M2), Holding::NotHeld, Some(Cause::LargerThanAsked)),
+        ("mthp-64k", anonymous(K4, Folio::Part(K64)), Holding::NotHeld, Some(Cause::FolioPartlyMapped)),
+        ("thp", whole(M2, M2), Holding::Held, None),
+        ("thp", pool, Holding::Held, None),
+        ("thp", whole(K4, M2), Holding::NotHeld, Some(Cause::LeafSplit)),
+        ("thp", anonymous(K4, Folio::Part(M2)), Holding::NotHeld, Some(Cause::FolioPartlyMapped)),
+        ("hugetlb-2m", pool, Holding::Held, None),
+    ] {
+        let verdict = verdict(policy, &state, &process(8 * MIB, &[(mapping, 8 * MIB)]));
+        assert_eq!(verdict.holding, holding, "{policy} {mapping:?}");
+        assert_eq!(verdict.causes.first().map(|share| share.cause.clone()), cause, "{policy} {mapping:?}");
+    }
+}
+
+#[test]
+fn files_and_zero_pages_are_not_concerned() {
+    let other = |backing| Mapping { backing, leaf: K4, folio: Folio::Whole(K4) };
+    let seen =
+        process(4 * MIB, &[(other(Backing::File), MIB), (other(Backing::Shmem), MIB), (other(Backing::Zero), MIB)]);
+    let verdict = verdict("thp", &state("always", "never"), &seen);
+    assert_eq!((verdict.holding, verdict.concerned_bytes), (Holding::Unknown, 0));
+    assert_eq!(causes(&verdict), [(Cause::NothingToSee, 0)]);
+}
+
+#[test]
+fn default_asks_for_nothing() {
+    let verdict = verdict("default", &State::default(), &process(MIB, &[(anonymous(K4, Folio::Unknown), MIB)]));
+    assert_eq!((verdict.holding, verdict.concerned_bytes, verdict.causes), (Holding::NotAsked, MIB, vec![]));
+}
+
+#[test]
+fn shape_comes_before_permission_and_permission_before_history() {
+    let small = anonymous(K4, Folio::Whole(K4));
+    let zero = Mapping { backing: Backing::Zero, ..small };
+    let never = Cause::SizeDisabled { path: format!("{}/enabled", host::THP) };
+    let (on, off) = (state("always", "never"), state("never", "never"));
+    for (state, length, runs, expected) in [
+        (&off, MIB, vec![(small, MIB)], vec![(Cause::MappingTooSmall, MIB)]),
+        (&off, 3 * MIB, vec![(small, 3 * MIB)], vec![(never.clone(), 2 * MIB), (Cause::NoAlignedSlot, MIB)]),
+        (&on, 2 * MIB, vec![(small, MIB)], vec![(Cause::SlotPartlyPresent, MIB)]),
+        (&on, 2 * MIB, vec![(zero, MIB), (small, MIB)], vec![(Cause::ZeroPageInSlot, MIB)]),
+        (&off, 2 * MIB, vec![(zero, MIB), (small, MIB)], vec![(never.clone(), MIB)]),
+        // The flags of the mapping were not read: it may be advised against.
+        (&on, 2 * MIB, vec![(small, 2 * MIB)], vec![(Cause::Unexplained, 2 * MIB)]),
+    ] {
+        let verdict = verdict("thp", state, &process(length, &runs));
+        assert_eq!(causes(&verdict), expected);
+        assert_eq!(verdict.holding, Holding::NotHeld);
+    }
+}
+
+#[test]
+fn what_cannot_be_seen_makes_the_word_unknown_only_where_it_could_change_it() {
+    let hidden = anonymous(K4, Folio::Unknown);
+    let huge = anonymous(M2, Folio::Whole(M2));
+    let on = state("always", "always");
+    let unknown = verdict("mthp-64k", &on, &process(4 * MIB, &[(hidden, 4 * MIB)]));
+    assert_eq!((unknown.holding, causes(&unknown)), (Holding::Unknown, vec![(Cause::FoliosInvisible, 4 * MIB)]));
+    // Nearly all of it is mapped by PMD leaves: the rest cannot save it.
+    let lost = verdict("base", &on, &process(64 * MIB, &[(huge, 62 * MIB), (hidden, 2 * MIB)]));
+    assert_eq!(lost.holding, Holding::NotHeld);
+    // A hole in the slot rules out a whole folio, seen or not.
+    let holes = verdict("mthp-64k", &on, &process(4 * MIB, &[(hidden, 32 << 10)]));
+    assert_eq!((holes.holding, causes(&holes)), (Holding::NotHeld, vec![(Cause::SlotPartlyPresent, 32 << 10)]));
+    // Under `thp` base pages are missing whatever folio stands behind them.
+    assert_eq!(verdict("thp", &on, &process(4 * MIB, &[(hidden, 4 * MIB)])).holding, Holding::NotHeld);
+}
+
+#[test]
+fn base_pages_without_root_are_held_where_sysfs_rules_out_everything_else() {
+    let seen = process(4 * MIB, &[(anonymous(K4, Folio::Unknown), 4 * MIB)]);
+    assert_eq!(verdict("base", &state("never", "never"), &seen).holding, Holding::Held);
+    assert_eq!(verdict("base", &state("never", "inherit"), &seen).holding, Holding::Held);
+    let open = verdict("base", &state("always", "never"), &seen);
+    assert_eq!((open.holding, causes(&open)), (Holding::Unknown, vec![(Cause::FoliosInvisible, 4 * MIB)]));
+    assert_eq!(verdict("base", &State::default(), &seen).holding, Holding::Unknown);
+}
+
+#[test]
+fn fallbacks_explain_as_many_slots_as_they_count() {
+    let piece = |shape, slots, bytes| Piece { shape, missing_bytes: bytes, unseen_bytes: 0, slots };
+    let settled = |counters: &[(&str, u64)]| {
+        let mut one =
+            Examination { asked: true, target: Some(M2), concerned_bytes: 20 * MIB, ..Examination::default() };
+        one.add_transparent(&piece(Shape::Full, 4, 8 * MIB), &Eligibility::Eligible);
+        one.add_transparent(&piece(Shape::Holes, 6, 6 * MIB), &Eligibility::Eligible);
+        let mut other = Examination::default();
+        other.add_transparent(&piece(Shape::Full, 3, 6 * MIB), &Eligibility::Eligible);
+        one.merge(other);
+        one.count_fallbacks(&counters.iter().map(|(name, times)| (name.to_string(), *times)).collect());
+        causes(&one.into_verdict())
+    };
+    let fell_back = |counter: &str, times| Cause::AllocationFellBack { counter: counter.into(), times };
+    assert_eq!(settled(&[]), [(Cause::TouchedBeforeEligible, 14 * MIB), (Cause::SlotPartlyPresent, 6 * MIB)]);
+    assert_eq!(
+        settled(&[("thp_fault_fallback", 5)]),
+        [
+            (fell_back("thp_fault_fallback", 5), 10 * MIB),
+            (Cause::SlotPartlyPresent, 6 * MIB),
+            (Cause::TouchedBeforeEligible, 4 * MIB)
+        ]
+    );
+    let own = "hugepages-2048kB/anon_fault_fallback";
+    assert_eq!(
+        settled(&[(own, 10), ("hugepages-2048kB/anon_fault_fallback_charge", 2), ("thp_fault_fallback", 99)]),
+        [(fell_back(own, 8), 13 * MIB), (Cause::ChargeFellBack, 4 * MIB), (Cause::SlotPartlyPresent, 3 * MIB)]
+    );
+}
+
+#[test]
+fn counters_of_a_longer_time_replace_those_of_a_shorter() {
+    let mut examination = Examination::default();
+    for times in [3, 9, 5] {
+        examination.count_fallbacks(&[("thp_fault_fallback".to_string(), times)].into());
+    }
+    assert_eq!(examination.counters["thp_fault_fallback"], 9);
+}
+
+#[test]
+fn what_the_tracer_knows_takes_the_place_of_what_is_unexplained() {
+    let small = anonymous(K4, Folio::Whole(K4));
+    let mut examination = examined("thp", &state("always", "never"), &process(8 * MIB, &[(small, 8 * MIB)]));
+    examination.note(Cause::Demoted, 2 * MIB);
+    examination.note(Cause::ForeignAbi, 0);
+    let verdict = examination.into_verdict();
+    let expected = [(Cause::Unexplained, 6 * MIB), (Cause::Demoted, 2 * MIB), (Cause::ForeignAbi, 0)];
+    assert_eq!(causes(&verdict), expected);
+    assert_eq!(verdict.causes[2].bytes, None);
+}
+
+#[test]
+fn a_census_of_sums_has_causes_without_places() {
+    let mut seen = process(8 * MIB, &[(anonymous(K4, Folio::Unknown), 8 * MIB)]);
+    seen.areas.clear();
+    seen.source = Source::Smaps;
+    let never = Cause::SizeDisabled { path: format!("{}/enabled", host::THP) };
+    assert_eq!(causes(&verdict("thp", &state("never", "never"), &seen)), [(never, 8 * MIB)]);
+    assert_eq!(causes(&verdict("thp", &state("always", "never"), &seen)), [(Cause::Unexplained, 8 * MIB)]);
+    assert_eq!(causes(&verdict("hugetlb-2m", &state("always", "never"), &seen)), [(Cause::Unexplained, 8 * MIB)]);
+}
