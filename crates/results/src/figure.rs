@@ -164,6 +164,11 @@ pub(crate) fn confidence(confidence: f64) -> String {
     format!("{} %", (confidence * 1000.0).round() / 10.0)
 }
 
+/// A number without digits that say nothing: `1`, `0.5`.
+pub(crate) fn plain(value: f64) -> String {
+    format!("{}", (value * 1e6).round() / 1e6)
+}
+
 /// `97 %`; never 100 where something is missing, never 0 where something is there.
 pub(crate) fn share(ratio: f64) -> String {
     match ratio {

@@ -1,1 +1,272 @@
-//! x
+//! The comparison as a table for the terminal.
+
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
+};
+use study::comparison::Comparison;
+use study::metric::{Metric, names};
+use study::stats::Outcome;
+use study::verdict::Holding;
+
+use crate::figure::{self, Change};
+use crate::rows::{self, Row, cause_clause};
+use crate::text::{fold, printable};
+
+/// The least width that is laid out for; a narrower terminal wraps the lines itself.
+const LEAST_WIDTH: usize = 80;
+/// The greatest width of a line; longer ones are hard to read.
+const GREATEST_WIDTH: usize = 200;
+
+/// A rule below the header and nothing else.
+const STYLE: TableStyle = TableStyle::new()
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .header_lines(ContentLineStyle::none())
+    .content_lines(ContentLineStyle::none());
+
+/// The table, one row a policy, in lines of at most `width` columns (80 to 200); below it the reasons of
+/// unsupported rows, the causes of policies that were not held, and the warnings, with their remedies.
+///
+/// A row has a line for each of the primary metric, wall time and CPU time. Only a single word of a note
+/// that is longer than a line, such as a path, stands out.
+pub fn render(comparison: &Comparison, width: usize) -> String {
+    let width = width.clamp(LEAST_WIDTH, GREATEST_WIDTH);
+    let rows = rows::rows(comparison);
+    let headline = rows::headline_metrics(comparison);
+    let wide = Layout { wide: true, headline: headline.clone() }.table(comparison, &rows);
+    let mut text = if wide.lines().all(|line| line.chars().count() <= width) {
+        wide.trim_fmt()
+    } else {
+        let mut narrow = Layout { wide: false, headline }.table(comparison, &rows);
+        narrow.set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
+        narrow.trim_fmt()
+    };
+    text.push('\n');
+    for note in notes(comparison, &rows) {
+        text.push_str(&fold(&note, width, 4));
+        text.push('\n');
+    }
+    text
+}
+
+struct Layout {
+    /// Whether page tables and peak memory have a column each, and nothing is broken.
+    wide: bool,
+    /// The metrics that have a line in each row.
+    headline: Vec<Metric>,
+}
+
+impl Layout {
+    fn table(&self, comparison: &Comparison, rows: &[Row<'_>]) -> Table {
+        let mut table = Table::new();
+        table.load_style(STYLE).set_content_arrangement(ContentArrangement::Disabled);
+        table.set_header(self.header(comparison).map(Cell::new));
+        table.add_rows(rows.iter().map(|row| self.cells(row)));
+        self.arrange(&mut table);
+        table
+    }
+
+    fn header(&self, comparison: &Comparison) -> impl Iterator<Item = String> + use<> {
+        let confidence = figure::confidence(comparison.design.confidence);
+        let interval = if self.wide { format!("{confidence} interval") } else { format!("{confidence}\ninterval") };
+        let change = if self.wide { "change" } else { "change\n%" };
+        let memory: &[&str] = if self.wide {
+            &["minor faults", "page tables", "peak memory"]
+        } else {
+            &["minor\nfaults", "peak,\ntables"]
+        };
+        let left = ["policy", "", "median", change].map(String::from);
+        let mut header: Vec<String> = left.into_iter().chain([interval, "verdict".to_string()]).collect();
+        header.extend(memory.iter().map(|name| name.to_string()));
+        header.push("outcome".to_string());
+        header.into_iter()
+    }
+
+    fn cells(&self, row: &Row<'_>) -> Vec<Cell> {
+        let lines = |of: &dyn Fn(&Metric) -> String| {
+            self.headline.iter().map(of).collect::<Vec<_>>().join("\n").trim_end().to_string()
+        };
+        let median = |metric: &Metric| row.median(&metric.name).map(|value| figure::short(value, metric.unit));
+        let change = |metric: &Metric| row.effect(&metric.name).map(Change::of);
+        let short = |name: &str| {
+            let unit = figure::metric(&[], name).unit;
+            row.median(name).map(|value| figure::short(value, unit)).unwrap_or_default()
+        };
+        let shown = |metric: &Metric| median(metric).map(|_| line_name(metric)).unwrap_or_default();
+        let mut cells = vec![
+            Cell::new(self.policy(row)),
+            Cell::new(lines(&shown)),
+            Cell::new(lines(&|metric| median(metric).unwrap_or_default())),
+            Cell::new(lines(&|metric| change(metric).map(|change| self.estimate(change)).unwrap_or_default())),
+            Cell::new(lines(&|metric| change(metric).and_then(|change| self.range(change)).unwrap_or_default())),
+            Cell::new(if self.wide { row.verdict() } else { break_before_last(&row.verdict()) }),
+            Cell::new(short(names::MINOR_FAULTS)),
+        ];
+        let (tables, peak) = (short(names::PAGE_TABLE_BYTES), short(names::PEAK_RESIDENT_BYTES));
+        if self.wide {
+            cells.extend([Cell::new(tables), Cell::new(peak)]);
+        } else {
+            cells.push(Cell::new(format!("{peak}\n{tables}").trim_end()));
+        }
+        cells.push(Cell::new(row.outcome()));
+        cells
+    }
+
+    /// Where space is short, the parts of a long label stand below each other.
+    fn policy(&self, row: &Row<'_>) -> String {
+        if self.wide { row.label() } else { row.label().replace('+', "\n+").replace(" (", "\n(") }
+    }
+
+    fn estimate(&self, change: Change) -> String {
+        let estimate = change.estimate();
+        if self.wide { estimate } else { estimate.trim_end_matches(" %").to_string() }
+    }
+
+    fn range(&self, change: Change) -> Option<String> {
+        let range = change.range()?;
+        Some(if self.wide { range } else { range.replace(" to ", "..") })
+    }
+
+    fn arrange(&self, table: &mut Table) {
+        let last = table.column_count() - 1;
+        // The style's junctions add one more column.
+        let gap = if self.wide { 1 } else { 0 };
+        for (at, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, if at == last { 0 } else { gap }));
+            let words = [0, 1, 5, last].contains(&at);
+            if !words {
+                column.set_cell_alignment(CellAlignment::Right);
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
+        }
+    }
+}
+
+fn line_name(metric: &Metric) -> String {
+    match metric.name.as_str() {
+        names::WALL_S => "wall".to_string(),
+        names::CPU_S => "cpu".to_string(),
+        other => printable(other),
+    }
+}
+
+fn break_before_last(words: &str) -> String {
+    match words.rsplit_once(' ') {
+        Some((head, tail)) if tail == "%" => break_before_last(head) + " %",
+        Some((head, tail)) if tail.starts_with(|c: char| c.is_ascii_digit() || "<>".contains(c)) => {
+            format!("{head}\n{tail}")
+        }
+        _ => words.to_string(),
+    }
+}
+
+/// What a reader must know beside the figures, one line each; an empty one sets them off.
+fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
+    let mut notes: Vec<String> = rows.iter().flat_map(row_notes).collect();
+    for warning in comparison.analysis.iter().flat_map(|analysis| &analysis.warnings) {
+        let sentence = printable(&warning.describe(&comparison.design.arms));
+        notes.push(format!("warning: {sentence}; {}", printable(&warning.remedy())));
+    }
+    if !notes.is_empty() {
+        notes.insert(0, String::new());
+    }
+    notes
+}
+
+fn row_notes(row: &Row<'_>) -> Vec<String> {
+    let label = row.label();
+    if let Some(unsupported) = row.unsupported() {
+        return vec![format!("{label} is unsupported: {}", printable(&unsupported.to_string()))];
+    }
+    let mut notes = Vec::new();
+    if let Some(Outcome::WrongAnswer { message }) = row.analysis.map(|analysis| &analysis.outcome) {
+        notes.push(format!("{label} gave a wrong answer: {}", printable(message)));
+    }
+    let short = matches!(row.holding, Some(Holding::NotHeld | Holding::Partly | Holding::Unknown));
+    if short {
+        notes.push(format!("{label} was not shown to be in force: {}", row.verdict()));
+    }
+    for share in row.causes() {
+        // Where the policy held, only what concerns the whole run is news.
+        if short {
+            notes.push(format!("  - {}", cause_clause(&share)));
+        } else if share.bytes.is_none() {
+            notes.push(format!("{label}: {}", cause_clause(&share)));
+        }
+    }
+    for answered in row.answered() {
+        let call = printable(&answered.call);
+        notes.push(format!("{label}: {call} was answered and not passed on ({} a run)", times(answered.times)));
+    }
+    notes
+}
+
+pub(crate) fn times(times: u64) -> String {
+    if times == 1 { "once".to_string() } else { format!("{times} times") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    /// Columns of a line as a terminal counts them; the sample has no wide characters.
+    fn columns(line: &str) -> usize {
+        line.chars().count()
+    }
+
+    #[test]
+    fn every_line_fits() {
+        let comparison = sample::comparison();
+        for width in LEAST_WIDTH..=GREATEST_WIDTH {
+            for line in render(&comparison, width).lines() {
+                let single_word = !line.trim().trim_start_matches("- ").contains(' ');
+                assert!(columns(line) <= width || single_word, "{width}: {line:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn figures_are_not_broken() {
+        for width in [80, 100, 123, 140] {
+            let text = render(&sample::comparison(), width);
+            for figure in ["3.274 s", "-12.2", "1.29G", "130K", "2,141", "282k", "unsupported", "equivalent"] {
+                assert!(text.contains(figure), "{width}: {figure} is not in\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_arm_of_the_sample_is_judged() {
+        let text = render(&sample::comparison(), 140);
+        let outcome = |label: &str| {
+            let line = text.lines().find(|line| line.starts_with(&format!("{label} "))).expect(label);
+            line.rsplit("  ").next().unwrap().trim().to_string()
+        };
+        let labels = ["default", "hugetlb-1g", "thp+no-guards", "thp", "mthp-64k", "default (again)"];
+        let outcomes = ["baseline", "unsupported", "not held", "best", "undecided", "equivalent"];
+        assert_eq!(labels.map(outcome), outcomes);
+        assert!(
+            text.contains(
+                "hugetlb-1g is unsupported: the pool of 1G pages is empty (0 of 2 wanted); as root: echo 2 >"
+            )
+        );
+        assert!(text.contains("thp+no-guards was not shown to be in force: not held 4 %"));
+        assert!(text.contains("thp: prctl(PR_SET_THP_DISABLE) was answered and not passed on (once a run)"));
+        assert!(text.contains("warning: the baseline drifted"));
+    }
+
+    #[test]
+    fn nothing_from_outside_reaches_the_terminal_raw() {
+        for width in [80, 200] {
+            let text = render(&sample::hostile(), width);
+            assert!(!text.chars().any(|c| c != '\n' && c.is_control()), "{text:?}");
+            assert!(!text.contains('\u{202e}'));
+        }
+    }
+
+    #[test]
+    fn a_comparison_that_has_hardly_begun_has_a_table() {
+        let text = render(&sample::empty(), 100);
+        assert!(text.contains("not measured") && text.contains("unsupported"), "{text}");
+    }
+}

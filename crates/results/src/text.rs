@@ -59,14 +59,16 @@ fn quote(word: &str) -> String {
 /// Folds words into lines of at most `width` characters, continuation lines indented. A word that is
 /// longer than a line stands alone and whole, so that paths and commands can be copied.
 pub(crate) fn fold(text: &str, width: usize, indent: usize) -> String {
-    let mut lines = vec![String::new()];
-    let mut length = 0;
-    for word in text.split(' ') {
+    let body = text.trim_start_matches(' ');
+    let margin = text.len() - body.len();
+    let mut lines = vec![" ".repeat(margin)];
+    let mut length = margin;
+    for (at, word) in body.split(' ').enumerate() {
         let wide = word.chars().count();
-        if length > 0 && length + 1 + wide > width {
+        if at > 0 && length + 1 + wide > width {
             lines.push(" ".repeat(indent));
             length = indent;
-        } else if length > 0 {
+        } else if at > 0 {
             lines.last_mut().expect("never empty").push(' ');
             length += 1;
         }
@@ -134,6 +136,7 @@ mod tests {
         assert_eq!(folded.split_whitespace().collect::<Vec<_>>(), text.split_whitespace().collect::<Vec<_>>());
         let long = |line: &&str| line.chars().count() > 30 && line.trim().contains(' ');
         assert_eq!(folded.lines().find(long), None);
+        assert_eq!(fold("  - one two", 8, 4), "  - one\n    two");
     }
 
     #[test]
