@@ -111,7 +111,7 @@ pub fn put_back(entry: &Entry, wrote: impl Fn(&Value) -> bool) -> PutBack {
     }
 }
 
-/// The value of a setting: the chosen word of a file with choices; the persistent pages of a pool.
+/// The value of a setting, which is its first line: the chosen word of a file with choices; the persistent pages of a pool.
 ///
 /// # Errors
 /// An `errno`.
@@ -127,13 +127,17 @@ pub fn read(file: &File, kind: Kind) -> Result<Value, i32> {
     }
 }
 
-/// Writes a value in one call.
+/// Writes a value as one line in one call, as `echo` does: the kernel takes it whole or not at all. The
+/// file is not cut off first, because a process that is killed in between would leave it empty where it
+/// is a plain file.
 ///
 /// # Errors
 /// An `errno`.
 pub fn write(file: &File, value: &Value) -> Result<(), i32> {
-    let opened = open(file, libc::O_WRONLY | libc::O_TRUNC)?;
-    let bytes = value.as_bytes();
+    let mut line = Text::<{ VALUE_BYTES + 1 }>::EMPTY;
+    line.push(value.as_bytes()).and_then(|()| line.push(b"\n")).ok_or(libc::ERANGE)?;
+    let opened = open(file, libc::O_WRONLY)?;
+    let bytes = line.as_bytes();
     // SAFETY: the pointer and the length are those of one slice.
     let written = retry(|| unsafe { libc::write(opened.0, bytes.as_ptr().cast(), bytes.len()) });
     match written {
@@ -167,7 +171,8 @@ fn read_file(file: &File) -> Result<Value, i32> {
     // SAFETY: the pointer and the length are those of one buffer.
     let length = retry(|| unsafe { libc::read(opened.0, buffer.as_mut_ptr().cast(), buffer.len()) })?;
     let bytes = buffer.get(..length).unwrap_or_default();
-    Value::new(chosen_word(bytes)).ok_or(libc::ERANGE)
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Value::new(chosen_word(line)).ok_or(libc::ERANGE)
 }
 
 fn retry(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
