@@ -1,1 +1,39 @@
-fn main() {}
+//! Tasks of the workspace. `cargo xtask test` runs everything there is to test, `cargo xtask tidy` only
+//! the rules that no compiler checks.
+#![forbid(unsafe_code)]
+
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const USAGE: &str = "usage: cargo xtask test | tidy
+  test   install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests
+  tidy   the rules of this workspace: dependencies between crates, unsafe code, links, leftovers";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let root = workspace_root();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["test"] => test::run(&root),
+        ["tidy"] => tidy::run(&root),
+        _ => {
+            eprintln!("{USAGE}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The directory above this package, which cargo names when it runs a program.
+fn workspace_root() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    package.and_then(|directory| directory.parent().map(Path::to_path_buf)).unwrap_or_else(|| PathBuf::from("."))
+}
+
+/// The cargo that runs this program, in the workspace.
+fn cargo(root: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root);
+    command
+}

@@ -1,0 +1,163 @@
+//! The Debian packages that the tests use, and how they come onto a machine.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A package, and how to see that it is there.
+struct Package {
+    /// Its name in Debian.
+    name: &'static str,
+    /// A program or a file of it: a name is looked for in PATH and the directories of the administrator.
+    sign: &'static str,
+    /// What tests use it for.
+    reason: &'static str,
+}
+
+const PACKAGES: [Package; 14] = [
+    Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
+    Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
+    Package { name: "gdb", sign: "gdb", reason: "a program under a debugger cannot be traced, and that is said" },
+    Package { name: "golang-go", sign: "go", reason: "a Go program: static, threaded, preempted by signals" },
+    Package { name: "libc6-dev", sign: "/usr/include/stdio.h", reason: "test programs in C" },
+    Package { name: "make", sign: "make", reason: "make -j2 as a measured tree of processes" },
+    Package { name: "musl-tools", sign: "musl-gcc", reason: "static and static-pie programs" },
+    Package { name: "procps", sign: "pgrep", reason: "tests look for processes that were left behind" },
+    Package { name: "python3", sign: "python3", reason: "an interpreter as a measured command" },
+    Package { name: "redis-server", sign: "redis-server", reason: "a server that disables THP for itself" },
+    Package { name: "redis-tools", sign: "redis-benchmark", reason: "the client that drives the server" },
+    Package { name: "strace", sign: "strace", reason: "a program under strace cannot be traced, and that is said" },
+    Package { name: "util-linux", sign: "setpriv", reason: "running as another user, in other namespaces" },
+    Package { name: "xz-utils", sign: "xz", reason: "a compressor as a measured command" },
+];
+
+/// Where Debian asks whether a package may start its service (invoke-rc.d(8)).
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Installs what is missing, as root on Debian; names it otherwise. Returns what is still missing.
+pub fn install_or_name() -> Vec<String> {
+    let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !is_there(package)).collect();
+    if !missing.is_empty() && is_debian_root() {
+        let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
+        println!("==> apt-get install {}", names.join(" "));
+        if let Err(problem) = install(&names) {
+            eprintln!("xtask: {problem}; the tests that need the packages are skipped");
+        }
+    }
+    let still_missing = missing.into_iter().filter(|package| !is_there(package));
+    still_missing.map(|package| format!("{} ({}); apt-get install {0}", package.name, package.reason)).collect()
+}
+
+/// Whether no test may be skipped for want of a package: a CI that can install them all.
+pub fn must_have_all() -> bool {
+    std::env::var_os("CI").is_some_and(|value| value == "true") && is_debian_root()
+}
+
+/// Whether what a skipped test needs is a package of the list, or a program that one brings.
+pub fn provides(needs: &str) -> bool {
+    let word = |character: char| !(character.is_alphanumeric() || "-./_".contains(character));
+    needs.split(word).any(|needed| PACKAGES.iter().any(|package| needed == package.name || needed == package.sign))
+}
+
+fn is_there(package: &Package) -> bool {
+    if package.sign.starts_with('/') {
+        return Path::new(package.sign).exists();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let administrator = ["/usr/sbin", "/sbin"].map(PathBuf::from);
+    std::env::split_paths(&path).chain(administrator).any(|directory| directory.join(package.sign).is_file())
+}
+
+fn is_debian_root() -> bool {
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    is_debian(&release) && effective_uid(&status) == Some(0)
+}
+
+fn is_debian(release: &str) -> bool {
+    let value =
+        |key: &str| release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('=')).unwrap_or_default();
+    let words = format!("{} {}", value("ID"), value("ID_LIKE"));
+    words.split([' ', '"', '\'']).any(|word| word == "debian")
+}
+
+fn effective_uid(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
+}
+
+fn install(names: &[&str]) -> Result<(), String> {
+    let _services_stay_off = ServicesStayOff::begin();
+    apt_get(&["update", "-q"])?;
+    let options = ["install", "-q", "-y", "--no-install-recommends"];
+    apt_get(&[&options, names].concat())
+}
+
+fn apt_get(arguments: &[&str]) -> Result<(), String> {
+    let mut command = Command::new("apt-get");
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    super::succeed(&mut command).map_err(|problem| format!("apt-get {}: {problem}", arguments[0]))
+}
+
+/// While it lives, packages that are installed do not start their services: a redis of the system
+/// would hold the port and the memory that tests use. A policy that was there already stays.
+struct ServicesStayOff {
+    made: bool,
+}
+
+impl ServicesStayOff {
+    fn begin() -> ServicesStayOff {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(POLICY);
+        let made = file.and_then(|mut file| file.write_all(b"#!/bin/sh\nexit 101\n")).is_ok();
+        ServicesStayOff { made }
+    }
+}
+
+impl Drop for ServicesStayOff {
+    fn drop(&mut self) {
+        if self.made
+            && let Err(error) = std::fs::remove_file(POLICY)
+        {
+            eprintln!(
+                "xtask: cannot remove {POLICY}: {error}; remove it, or services do not start after an installation"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_test_needs_is_a_package_by_its_name_or_its_program() {
+        for needs in ["redis-server", "go", "musl-gcc (musl-tools)", "the program redis-benchmark"] {
+            assert!(provides(needs), "{needs}");
+        }
+        for needs in ["a PMU", "an arm64 machine", "root", "gold", "a hugetlb pool of 1G pages"] {
+            assert!(!provides(needs), "{needs}");
+        }
+    }
+
+    #[test]
+    fn debian_and_its_children_are_told_from_others() {
+        assert!(is_debian("NAME=x\nID=debian\n") && is_debian("ID=ubuntu\nID_LIKE=\"debian\"\n"));
+        assert!(!is_debian("ID=fedora\n") && !is_debian("ID=notdebian\n") && !is_debian(""));
+    }
+
+    #[test]
+    fn the_effective_user_decides() {
+        assert_eq!(effective_uid("Name:\tx\nUid:\t1000\t0\t0\t0\n"), Some(0));
+        assert_eq!(effective_uid("Uid:\t0\t1000\t0\t0\n"), Some(1000));
+        assert_eq!(effective_uid(""), None);
+    }
+
+    #[test]
+    fn packages_are_sorted_and_each_has_a_reason() {
+        assert!(PACKAGES.is_sorted_by_key(|package| package.name));
+        assert!(PACKAGES.iter().all(|package| !package.reason.is_empty()));
+        let absent = Package { name: "x", sign: "no-such-program-anywhere", reason: "" };
+        assert!(!is_there(&absent) && is_there(&Package { sign: "sh", ..absent }));
+    }
+}

@@ -1,0 +1,72 @@
+//! The rules of the workspace that no compiler checks, as functions from a tree of files to findings.
+
+mod crates;
+mod links;
+mod source;
+mod text;
+mod tree;
+mod unsafety;
+
+use std::fmt;
+use std::path::Path;
+use std::process::ExitCode;
+
+use crates::Workspace;
+use tree::Tree;
+
+/// A rule that a place does not keep.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// The file, relative to the workspace.
+    path: String,
+    /// The line, counted from 1; 0 where the whole file is meant.
+    line: usize,
+    /// What was expected, what was found, and what to do.
+    message: String,
+}
+
+impl Finding {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Finding {
+        Finding { path: path.to_string(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.message),
+            line => write!(f, "{}:{line}: {}", self.path, self.message),
+        }
+    }
+}
+
+/// All findings in the workspace at `root`.
+///
+/// # Errors
+/// When git cannot list the files or cargo cannot read the manifests.
+pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
+    let tree = Tree::read(root)?;
+    let workspace = Workspace::read(root)?;
+    let mut findings = crates::check(&workspace, &tree);
+    findings.extend(unsafety::check(&workspace, &tree));
+    findings.extend(source::check(&tree));
+    findings.extend(text::check(&tree));
+    findings.extend(links::check(&tree));
+    findings.sort();
+    Ok(findings)
+}
+
+/// Prints the findings; success when there are none.
+pub fn run(root: &Path) -> ExitCode {
+    match check(root) {
+        Ok(findings) => {
+            findings.iter().for_each(|finding| println!("{finding}"));
+            println!("tidy: {} findings", findings.len());
+            if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(problem) => {
+            eprintln!("tidy: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! The files of the workspace, and Rust source without its comments and literals.
+
+use std::path::Path;
+use std::process::Command;
+
+/// A text file.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// Relative to the workspace, with `/`.
+    pub path: String,
+    /// The content.
+    pub text: String,
+    /// For Rust source: `text` with comments and literals blanked out, line by line as long as before.
+    pub code: String,
+}
+
+/// All text files that git knows or would add.
+#[derive(Clone, Debug, Default)]
+pub struct Tree {
+    /// Sorted by path.
+    pub files: Vec<File>,
+}
+
+impl File {
+    /// A file from its content.
+    pub fn new(path: &str, text: &str) -> File {
+        let code = if path.ends_with(".rs") { without_comments_and_literals(text) } else { String::new() };
+        File { path: path.to_string(), text: text.to_string(), code }
+    }
+
+    /// Whether it is Rust source.
+    pub fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+}
+
+impl Tree {
+    /// Reads the files that `git ls-files` names; binary files are left out.
+    pub fn read(root: &Path) -> Result<Tree, String> {
+        let output = Command::new("git")
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .current_dir(root)
+            .output()
+            .map_err(|error| format!("cannot run git to list the files: {error}; install git"))?;
+        if !output.status.success() {
+            return Err(format!("git ls-files failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
+        }
+        let paths = String::from_utf8_lossy(&output.stdout).into_owned();
+        let read = |path: &str| Some(File::new(path, &std::fs::read_to_string(root.join(path)).ok()?));
+        let mut files: Vec<File> = paths.split('\0').filter(|path| !path.is_empty()).filter_map(read).collect();
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        files.dedup_by(|one, other| one.path == other.path);
+        Ok(Tree { files })
+    }
+
+    /// The Rust files below a directory.
+    pub fn rust_below<'a>(&'a self, directory: &'a str) -> impl Iterator<Item = &'a File> {
+        self.files.iter().filter(move |file| file.is_rust() && file.path.starts_with(directory))
+    }
+
+    /// The file at a path.
+    pub fn get(&self, path: &str) -> Option<&File> {
+        self.files.iter().find(|file| file.path == path)
+    }
+
+    /// Whether a path is a file or a directory with files.
+    pub fn has(&self, path: &str) -> bool {
+        let directory = format!("{path}/");
+        self.files.iter().any(|file| file.path == path || file.path.starts_with(&directory))
+    }
+
+    #[cfg(test)]
+    pub fn of(files: &[(&str, &str)]) -> Tree {
+        Tree { files: files.iter().map(|(path, text)| File::new(path, text)).collect() }
+    }
+}
+
+/// Rust source with comments and the insides of literals replaced by blanks; newlines stay.
+fn without_comments_and_literals(text: &str) -> String {
+    let characters: Vec<char> = text.chars().collect();
+    let mut code = String::with_capacity(text.len());
+    let mut at = 0;
+    while at < characters.len() {
+        let length = blank_length(&characters, at);
+        let end = (at + length.max(1)).min(characters.len());
+        for character in &characters[at..end] {
+            code.push(if length == 0 || *character == '\n' { *character } else { ' ' });
+        }
+        at = end;
+    }
+    code
+}
+
+/// The length of the comment or literal that begins at `at`; 0 where none does.
+fn blank_length(characters: &[char], at: usize) -> usize {
+    let rest = &characters[at..];
+    let before = at.checked_sub(1).map(|index| characters[index]);
+    let in_word = before.is_some_and(|character| character.is_alphanumeric() || character == '_');
+    match rest {
+        ['/', '/', ..] => rest.iter().position(|character| *character == '\n').unwrap_or(rest.len()),
+        ['/', '*', ..] => block_comment_length(rest),
+        ['"', ..] => string_length(rest),
+        ['b' | 'c', '"', ..] if !in_word => 1 + string_length(&rest[1..]),
+        ['r', '"' | '#', ..] if !in_word => raw_string_length(rest, 1),
+        ['b' | 'c', 'r', '"' | '#', ..] if !in_word => raw_string_length(rest, 2),
+        ['\'', '\\', _, tail @ ..] => 3 + tail.iter().position(|character| *character == '\'').map_or(0, |end| end + 1),
+        ['\'', _, '\'', ..] => 3,
+        _ => 0,
+    }
+}
+
+fn block_comment_length(rest: &[char]) -> usize {
+    let mut depth = 0;
+    let mut at = 0;
+    while at < rest.len() {
+        match &rest[at..] {
+            ['/', '*', ..] => (depth, at) = (depth + 1, at + 2),
+            ['*', '/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+fn string_length(rest: &[char]) -> usize {
+    let mut at = 1;
+    while at < rest.len() {
+        match rest[at] {
+            '\\' => at += 2,
+            '"' => return at + 1,
+            _ => at += 1,
+        }
+    }
+    rest.len()
+}
+
+/// `rest[prefix..]` begins with the hashes of a raw string; 0 where it turns out to be none (`r#name`).
+fn raw_string_length(rest: &[char], prefix: usize) -> usize {
+    let hashes = rest[prefix..].iter().take_while(|character| **character == '#').count();
+    if rest.get(prefix + hashes) != Some(&'"') {
+        return 0;
+    }
+    let body = prefix + hashes + 1;
+    let closes =
+        |at: &usize| rest[*at] == '"' && rest[at + 1..].iter().take(hashes).filter(|c| **c == '#').count() == hashes;
+    (body..rest.len()).find(closes).map_or(rest.len(), |end| end + 1 + hashes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_and_literals_are_blanked_and_code_stays() {
+        for (text, code) in [
+            ("a // b\nc", "a     \nc"),
+            ("a /* b /* c */ d */ e", "a                   e"),
+            (r#"f("x \" y") + 1"#, "f(        ) + 1"),
+            (r##"g(r#"a " b"#) + r#type"##, "g(          ) + r#type"),
+            ("h('\\'', 'x', b\"y\") as &'static str", "h(    ,    ,     ) as &'static str"),
+            ("fn for_bar<'a>(x: &'a str)", "fn for_bar<'a>(x: &'a str)"),
+            ("'\\u{1F600}' x", "            x"),
+        ] {
+            assert_eq!(without_comments_and_literals(text), code, "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_keep_their_numbers() {
+        let text = "let a = \"one\ntwo\";\n/* three\nfour */ unsafe_code();\n";
+        let code = without_comments_and_literals(text);
+        assert_eq!(code.lines().count(), text.lines().count());
+        assert!(code.lines().nth(3).unwrap().contains("unsafe_code"));
+    }
+
+    #[test]
+    fn a_directory_is_there_when_a_file_is_in_it() {
+        let tree = Tree::of(&[("a/b.md", "")]);
+        assert!(tree.has("a") && tree.has("a/b.md") && !tree.has("a/b"));
+    }
+}
