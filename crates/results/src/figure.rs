@@ -56,6 +56,18 @@ pub(crate) fn long(value: f64, unit: Unit) -> String {
     }
 }
 
+/// A round value on an axis, without digits that say nothing.
+pub(crate) fn tick(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Seconds if value.abs() < 1e-3 && value != 0.0 => format!("{} µs", plain(value * 1e6)),
+        Unit::Seconds if value.abs() < 1.0 && value != 0.0 => format!("{} ms", plain(value * 1e3)),
+        Unit::Seconds => format!("{} s", plain(value)),
+        Unit::Ratio => format!("{} %", plain(value * 100.0)),
+        Unit::Bytes | Unit::Count => short(value, unit),
+        Unit::Custom => plain(value),
+    }
+}
+
 fn bytes(value: f64) -> String {
     // Saturates: a negative value or one beyond 64 bits cannot come from a byte counter.
     format_bytes(value.round() as u64)

@@ -150,12 +150,7 @@ fn warnings(comparison: &Comparison) -> Vec<Value> {
         .collect()
 }
 
-fn trial<'a>(
-    comparison: &'a Comparison,
-    record: &'a TrialRecord,
-    counted: bool,
-    settings: &mut Settings<'a>,
-) -> Value {
+fn trial<'a>(comparison: &'a Comparison, record: &'a TrialRecord, counted: bool, settings: &mut Settings<'a>) -> Value {
     let label = comparison.design.arms.get(record.trial.arm).map(|arm| &arm.label);
     let (code, signal) = match record.answer.exit {
         Exit::Code(code) => (Some(code), None),

@@ -1,0 +1,169 @@
+//! What mapped the memory: stacked bars by leaf and folio size, one bar a policy.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use study::census::{Backing, Folio, Mapping};
+use study::size::{PageSize, format_bytes};
+
+use super::svg::{Anchor, Figure, Scale, WIDTH};
+use crate::figure;
+use crate::rows::Row;
+use crate::text::escape;
+
+const LEFT: f64 = 142.0;
+const RIGHT: f64 = 430.0;
+const TOP: f64 = 8.0;
+const LINE: f64 = 36.0;
+/// Colours for sizes in the style sheet.
+const SHADES: usize = 6;
+
+/// A kind of memory that the figure tells apart; the order is that of the bar, largest pages first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Anonymous, shared or hugetlb memory.
+    Program { size: std::cmp::Reverse<PageSize>, shape: Shape, leaf: PageSize },
+    /// Files, and the zero page.
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Shape {
+    Hugetlb,
+    Whole,
+    Part,
+    Unknown,
+}
+
+impl Kind {
+    fn of(mapping: &Mapping) -> Kind {
+        if matches!(mapping.backing, Backing::File | Backing::Zero) {
+            return Kind::Other;
+        }
+        let shape = match (mapping.backing, mapping.folio) {
+            (Backing::Hugetlb, _) => Shape::Hugetlb,
+            (_, Folio::Whole(_)) => Shape::Whole,
+            (_, Folio::Part(_)) => Shape::Part,
+            (_, Folio::Unknown) => Shape::Unknown,
+        };
+        Kind::Program { size: std::cmp::Reverse(mapping.effective()), shape, leaf: mapping.leaf }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Kind::Other => "files and the zero page".to_string(),
+            Kind::Program { size, shape, leaf } => match shape {
+                Shape::Hugetlb => format!("{leaf} hugetlb"),
+                Shape::Whole if size.0 == *leaf => format!("{leaf} leaf"),
+                Shape::Whole => format!("{} folio, {leaf} leaves", size.0),
+                Shape::Part => format!("{leaf} leaves, part of a larger folio"),
+                Shape::Unknown => format!("{leaf} leaves, folio not visible"),
+            },
+        }
+    }
+
+    /// Classes of the style sheet: the shade of the size, and whether it is hatched.
+    fn look(&self, sizes: &[PageSize]) -> (String, bool) {
+        match self {
+            Kind::Other => ("other".to_string(), false),
+            Kind::Program { size, shape, .. } => {
+                let rank = sizes.iter().position(|known| *known == size.0).unwrap_or(0);
+                let shade = rank * (SHADES - 1) / sizes.len().saturating_sub(1).max(1);
+                (format!("s{shade}"), matches!(shape, Shape::Part | Shape::Unknown))
+            }
+        }
+    }
+}
+
+/// The bars of all arms.
+struct Bars<'a> {
+    rows: Vec<(&'a Row<'a>, BTreeMap<Kind, u64>)>,
+    /// Every effective size, rising.
+    sizes: Vec<PageSize>,
+}
+
+/// The figure and its legend, or nothing where no memory was seen.
+pub(super) fn figure(rows: &[Row<'_>]) -> Option<String> {
+    let bars = Bars::of(rows);
+    let total = |kinds: &BTreeMap<Kind, u64>| kinds.values().sum::<u64>();
+    let most = bars.rows.iter().map(|(_, kinds)| total(kinds)).max().filter(|most| *most > 0)?;
+    let bottom = TOP + LINE * bars.rows.len() as f64;
+    let scale = Scale::new((0.0, most as f64 * 1.02), (LEFT, RIGHT));
+    let title = "Memory of a run by the size of its leaves and folios";
+    let mut figure = Figure::new("coverage", title, &bars.description(), bottom + 26.0);
+    for tick in scale.byte_ticks(4) {
+        figure.line("grid", (scale.at(tick), TOP), (scale.at(tick), bottom));
+        figure.text("tick", (scale.at(tick), bottom + 15.0), Anchor::Middle, &format_bytes(tick as u64));
+    }
+    for (at, (row, kinds)) in bars.rows.iter().enumerate() {
+        let y = TOP + LINE * at as f64 + 7.0;
+        figure.label((LEFT - 12.0, y + 15.0), &row.arm.label);
+        if total(kinds) == 0 {
+            figure.text("none", (LEFT + 8.0, y + 15.0), Anchor::Start, &row.outcome());
+            continue;
+        }
+        bars.draw(&mut figure, row, kinds, &scale, y);
+    }
+    Some(format!("{}{}", figure.finish(), bars.legend()))
+}
+
+impl<'a> Bars<'a> {
+    fn of(rows: &'a [Row<'a>]) -> Bars<'a> {
+        let mut sizes = BTreeSet::new();
+        let kinds = |row: &'a Row<'a>| {
+            let mut kinds = BTreeMap::new();
+            for (mapping, bytes) in row.census().rows() {
+                let kind = Kind::of(mapping);
+                if let Kind::Program { size, .. } = kind {
+                    sizes.insert(size.0);
+                }
+                *kinds.entry(kind).or_insert(0) += bytes;
+            }
+            (row, kinds)
+        };
+        let rows = rows.iter().map(kinds).collect();
+        Bars { rows, sizes: sizes.into_iter().collect() }
+    }
+
+    fn draw(&self, figure: &mut Figure, row: &Row<'_>, kinds: &BTreeMap<Kind, u64>, scale: &Scale, y: f64) {
+        let mut below = 0;
+        for (kind, bytes) in kinds {
+            let (from, to) = (scale.at(below as f64), scale.at((below + bytes) as f64));
+            let (class, hatched) = kind.look(&self.sizes);
+            let hover = format!("{}: {}, {}", row.label(), format_bytes(*bytes), kind.name());
+            figure.rectangle(&format!("bar {class}"), (from, y), (to - from, 22.0), &hover);
+            if hatched {
+                figure.rectangle("hatch", (from, y), (to - from, 22.0), &hover);
+            }
+            below += bytes;
+        }
+        figure.text("value", (WIDTH - 2.0, y + 9.0), Anchor::End, &format_bytes(below));
+        let verdict = match row.coverage_ratio() {
+            Some(ratio) => format!("{} as asked", figure::share(ratio)),
+            None => row.holding.map(|_| "nothing asked").unwrap_or_default().to_string(),
+        };
+        figure.text("range", (WIDTH - 2.0, y + 23.0), Anchor::End, &verdict);
+    }
+
+    fn legend(&self) -> String {
+        let kinds: BTreeSet<&Kind> = self.rows.iter().flat_map(|(_, kinds)| kinds.keys()).collect();
+        let entry = |kind: &&Kind| {
+            let (class, hatched) = kind.look(&self.sizes);
+            let hatch = if hatched { "<rect class=\"hatch\" width=\"16\" height=\"12\"/>" } else { "" };
+            format!(
+                "<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\"><rect class=\"bar {class}\" width=\"16\" height=\"12\"/>{hatch}</svg>{}</li>",
+                escape(&kind.name())
+            )
+        };
+        format!("<ul class=\"legend\">{}</ul>\n", kinds.iter().map(entry).collect::<String>())
+    }
+
+    fn description(&self) -> String {
+        let arm = |(row, kinds): &(&Row<'_>, BTreeMap<Kind, u64>)| {
+            let parts: Vec<String> =
+                kinds.iter().map(|(kind, bytes)| format!("{} of {}", format_bytes(*bytes), kind.name())).collect();
+            let parts = if parts.is_empty() { row.outcome() } else { parts.join("; ") };
+            format!("{}: {parts}.", row.label())
+        };
+        self.rows.iter().map(arm).collect::<Vec<_>>().join(" ")
+    }
+}

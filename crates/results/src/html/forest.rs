@@ -1,0 +1,106 @@
+//! The changes of one metric with their intervals, one line a policy.
+
+use study::comparison::Comparison;
+use study::metric::{Direction, Metric};
+use study::stats::Outcome;
+
+use super::svg::{Anchor, Figure, Look, Scale, WIDTH};
+use super::typeset;
+use crate::figure::{self, Change};
+use crate::rows::{Row, baseline_label};
+
+const LEFT: f64 = 142.0;
+const RIGHT: f64 = 436.0;
+const TOP: f64 = 12.0;
+const LINE: f64 = 36.0;
+
+/// The figure, or nothing where no arm has a change of this metric.
+pub(super) fn figure(comparison: &Comparison, rows: &[Row<'_>], metric: &Metric, id: &str) -> Option<String> {
+    let others: Vec<&Row<'_>> = rows.iter().filter(|row| row.index != comparison.design.baseline).collect();
+    let changes: Vec<Option<Change>> = others.iter().map(|row| row.effect(&metric.name).map(Change::of)).collect();
+    let scale = scale(comparison, changes.iter().flatten())?;
+    let bottom = TOP + LINE * others.len() as f64;
+    let title = format!("Change of {} against {}", figure::title(&metric.name), baseline_label(comparison));
+    let mut figure = Figure::new(id, &title, &description(&others, &changes), bottom + 48.0);
+    frame(&mut figure, comparison, &scale, bottom, metric);
+    for (at, (row, change)) in others.iter().zip(&changes).enumerate() {
+        let y = TOP + LINE * (at as f64 + 0.5);
+        figure.label((LEFT - 12.0, y + 4.0), &row.arm.label);
+        match change {
+            Some(change) => draw(&mut figure, comparison, row, change, &scale, y),
+            None => figure.text("none", (LEFT + 8.0, y + 4.0), Anchor::Start, &row.outcome()),
+        }
+    }
+    Some(figure.finish())
+}
+
+fn scale<'a>(comparison: &Comparison, changes: impl Iterator<Item = &'a Change>) -> Option<Scale> {
+    let band = comparison.design.band_ratio * 100.0;
+    let ends: Vec<f64> = changes
+        .flat_map(|change| {
+            [change.percent, change.interval.unwrap_or_default().0, change.interval.unwrap_or_default().1]
+        })
+        .filter(|end| end.is_finite())
+        .collect();
+    if ends.is_empty() {
+        return None;
+    }
+    let low = ends.iter().copied().fold(-1.5 * band, f64::min);
+    let high = ends.iter().copied().fold(1.5 * band, f64::max);
+    let margin = (high - low) * 0.04;
+    Some(Scale::new((low - margin, high + margin), (LEFT, RIGHT)))
+}
+
+fn frame(figure: &mut Figure, comparison: &Comparison, scale: &Scale, bottom: f64, metric: &Metric) {
+    let band = comparison.design.band_ratio * 100.0;
+    let (from, to) = (scale.at(-band), scale.at(band));
+    let hover = format!("changes within {} % do not matter", figure::plain(band));
+    figure.rectangle("band", (from, TOP), (to - from, bottom - TOP), &hover);
+    for tick in scale.ticks(5) {
+        let x = scale.at(tick);
+        figure.line(if tick == 0.0 { "zero" } else { "grid" }, (x, TOP), (x, bottom));
+        figure.text("tick", (x, bottom + 15.0), Anchor::Middle, &typeset(&format!("{} %", signed(tick))));
+    }
+    let better = match metric.direction {
+        Direction::Lower => "← less is better",
+        Direction::Higher => "more is better →",
+    };
+    figure.text("axis", ((LEFT + RIGHT) / 2.0, bottom + 36.0), Anchor::Middle, better);
+}
+
+fn signed(tick: f64) -> String {
+    let plain = figure::plain(tick);
+    if tick > 0.0 { format!("+{plain}") } else { plain }
+}
+
+fn draw(figure: &mut Figure, comparison: &Comparison, row: &Row<'_>, change: &Change, scale: &Scale, y: f64) {
+    let look = Look::of(row.index, comparison.design.baseline);
+    let void = matches!(row.analysis.map(|analysis| &analysis.outcome), Some(Outcome::NotHeld));
+    let class = if void { "void" } else { "" };
+    if let Some((low, high)) = change.interval {
+        let whisker = format!("whisker {} {class}", look.class());
+        figure.line(&whisker, (scale.at(low), y), (scale.at(high), y));
+        for end in [low, high] {
+            figure.line(&whisker, (scale.at(end), y - 5.0), (scale.at(end), y + 5.0));
+        }
+    }
+    let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
+    let hover = typeset(&format!("{}: {}{range}, {}", row.label(), change.estimate(), row.outcome()));
+    figure.raw(&look.mark((scale.at(change.percent), y), 5.0, class, &hover));
+    let note = if void { " *" } else { "" };
+    figure.text("value", (WIDTH - 2.0, y - 1.0), Anchor::End, &typeset(&format!("{}{note}", change.estimate())));
+    if let Some(range) = change.range() {
+        figure.text("range", (WIDTH - 2.0, y + 13.0), Anchor::End, &typeset(&range));
+    }
+}
+
+fn description(rows: &[&Row<'_>], changes: &[Option<Change>]) -> String {
+    let clause = |(row, change): (&&Row<'_>, &Option<Change>)| match change {
+        Some(change) => {
+            let range = change.range().map(|range| format!(", interval {range}")).unwrap_or_default();
+            format!("{}: {}{range}, {}.", row.label(), change.estimate(), row.outcome())
+        }
+        None => format!("{}: no change known, {}.", row.label(), row.outcome()),
+    };
+    rows.iter().zip(changes).map(clause).collect::<Vec<_>>().join(" ")
+}

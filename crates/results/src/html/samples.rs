@@ -1,0 +1,132 @@
+//! Every sample of one metric in the order of the runs, so that drift can be seen.
+
+use study::comparison::Comparison;
+use study::metric::Metric;
+use study::trial::TrialRecord;
+
+use super::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
+use crate::figure;
+use crate::rows::accepted;
+use crate::text::printable;
+
+const LEFT: f64 = 64.0;
+const RIGHT: f64 = WIDTH - 6.0;
+const TOP: f64 = 26.0;
+const BOTTOM: f64 = 262.0;
+/// Blocks whose numbers fit beside each other.
+const NUMBERS: u32 = 20;
+
+/// A sample of an arm.
+struct Sample<'a> {
+    record: &'a TrialRecord,
+    value: f64,
+}
+
+/// The figure, or nothing where the metric was never observed.
+pub(super) fn figure(comparison: &Comparison, metric: &Metric, id: &str) -> Option<String> {
+    let samples: Vec<Sample<'_>> = comparison
+        .trials
+        .iter()
+        .filter_map(|record| Some(Sample { record, value: record.value(&metric.name)? }))
+        .filter(|sample| sample.value.is_finite())
+        .collect();
+    let first = samples.first()?;
+    let ends = |values: &mut dyn Iterator<Item = f64>, start: f64| {
+        values.fold((start, start), |(low, high), value| (low.min(value), high.max(value)))
+    };
+    let (low, high) = ends(&mut samples.iter().map(|sample| sample.value), first.value);
+    let (begin, end) = ends(&mut samples.iter().map(|sample| sample.record.started_s), first.record.started_s);
+    let margin = ((high - low) * 0.06).max(high.abs() * 0.001);
+    let y = Scale::new((low - margin, high + margin), (BOTTOM, TOP));
+    let side = (end - begin) * 0.02;
+    let x = Scale::new((begin - side, end + side), (LEFT, RIGHT));
+    let title = format!("Samples of {} in the order of the runs", figure::title(&metric.name));
+    let description = format!(
+        "{} samples between {} and {}; the medians are in the table of all figures.",
+        samples.len(),
+        figure::short(low, metric.unit),
+        figure::short(high, metric.unit)
+    );
+    let mut figure = Figure::new(id, &title, &description, BOTTOM + 46.0);
+    blocks(&mut figure, comparison, &x);
+    axes(&mut figure, &x, &y, metric);
+    for arm in 0..comparison.design.arms.len() {
+        draw(&mut figure, comparison, &samples, arm, (&x, &y), metric);
+    }
+    Some(figure.finish())
+}
+
+/// Every other block is shaded; the discarded one is hatched.
+fn blocks(figure: &mut Figure, comparison: &Comparison, x: &Scale) {
+    let last = comparison.trials.iter().map(|record| record.trial.block).max().unwrap_or(0);
+    let start = |block: u32| {
+        let starts = comparison.trials.iter().filter(|record| record.trial.block == block);
+        starts.map(|record| record.started_s).fold(f64::INFINITY, f64::min)
+    };
+    for block in 0..=last {
+        let from = if block == 0 { LEFT } else { x.at(start(block)) };
+        let to = if block == last { RIGHT } else { x.at(start(block + 1)) };
+        if !from.is_finite() || !to.is_finite() {
+            continue;
+        }
+        // A block's samples begin at its first trial; the border stands a little before it.
+        let (from, to) = (if block == 0 { from } else { from - 2.5 }, if block == last { to } else { to - 2.5 });
+        let class = match block {
+            0 => "discarded",
+            odd if odd % 2 == 1 => "odd",
+            _ => "even",
+        };
+        let hover = if block == 0 { "block 0 is discarded".to_string() } else { format!("block {block}") };
+        figure.rectangle(class, (from, TOP), (to - from, BOTTOM - TOP), &hover);
+        if block % (last / NUMBERS + 1) == 0 {
+            figure.text("tick", ((from + to) / 2.0, TOP - 6.0), Anchor::Middle, &block.to_string());
+        }
+    }
+    figure.text("tick", (LEFT - 8.0, TOP - 6.0), Anchor::End, "block");
+}
+
+fn axes(figure: &mut Figure, x: &Scale, y: &Scale, metric: &Metric) {
+    for tick in y.ticks(5) {
+        figure.line("grid", (LEFT, y.at(tick)), (RIGHT, y.at(tick)));
+        figure.text("tick", (LEFT - 8.0, y.at(tick) + 4.0), Anchor::End, &figure::tick(tick, metric.unit));
+    }
+    for tick in x.ticks(6).into_iter().filter(|tick| *tick >= 0.0) {
+        figure.line("grid", (x.at(tick), BOTTOM), (x.at(tick), BOTTOM + 4.0));
+        figure.text("tick", (x.at(tick), BOTTOM + 17.0), Anchor::Middle, &figure::plain(tick));
+    }
+    figure.text("axis", ((LEFT + RIGHT) / 2.0, BOTTOM + 37.0), Anchor::Middle, "seconds since the comparison began");
+}
+
+fn draw(
+    figure: &mut Figure,
+    comparison: &Comparison,
+    samples: &[Sample<'_>],
+    arm: usize,
+    (x, y): (&Scale, &Scale),
+    metric: &Metric,
+) {
+    let look = Look::of(arm, comparison.design.baseline);
+    let place = |sample: &Sample<'_>| (x.at(sample.record.started_s), y.at(sample.value));
+    let own: Vec<&Sample<'_>> = samples.iter().filter(|sample| sample.record.trial.arm == arm).collect();
+    let counted = own.iter().filter(|sample| sample.record.trial.block > 0 && accepted(sample.record));
+    let points: Vec<String> =
+        counted.map(|sample| place(sample)).map(|(x, y)| format!("{},{}", round(x), round(y))).collect();
+    figure.raw(&format!("<polyline class=\"path {}\" points=\"{}\"/>", look.class(), points.join(" ")));
+    for sample in own {
+        let trial = sample.record.trial;
+        let (class, note) = match (accepted(sample.record), trial.block) {
+            (false, _) => ("void", ", rejected"),
+            (true, 0) => ("faint", ", discarded"),
+            (true, _) => ("", ""),
+        };
+        let label = printable(&comparison.design.arms[arm].label);
+        let value = figure::short(sample.value, metric.unit);
+        let hover = format!("{label}, block {}: {value}{note}", trial.block);
+        let (x, y) = place(sample);
+        figure.raw(&look.mark((x, y), 3.6, class, &hover));
+        if !accepted(sample.record) {
+            figure.line("rejected", (x - 7.0, y - 7.0), (x + 7.0, y + 7.0));
+            figure.line("rejected", (x - 7.0, y + 7.0), (x + 7.0, y - 7.0));
+        }
+    }
+}

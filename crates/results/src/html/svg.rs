@@ -1,0 +1,254 @@
+//! The small part of SVG that the report needs.
+//!
+//! Written by hand, because figures take their colours from the page's style sheet (light, dark and
+//! print), carry a title and a description for screen readers, and show every mark's figures on hover
+//! without a script; plotters writes fixed colours and none of these.
+
+use crate::text::{escape, printable};
+
+/// The width of every figure, in its own units; the page scales it.
+pub(super) const WIDTH: f64 = 560.0;
+
+/// A figure under construction.
+pub(super) struct Figure {
+    id: String,
+    title: String,
+    description: String,
+    height: f64,
+    body: String,
+}
+
+/// Where text stands relative to its point.
+#[derive(Clone, Copy)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A linear scale from values to a coordinate.
+#[derive(Clone, Copy)]
+pub(super) struct Scale {
+    values: (f64, f64),
+    coordinates: (f64, f64),
+}
+
+impl Scale {
+    /// The scale that takes `values` to `coordinates`; equal values are taken apart a little.
+    pub fn new(values: (f64, f64), coordinates: (f64, f64)) -> Scale {
+        let (low, high) = values;
+        let apart = if high > low { high } else { low + low.abs().max(1e-9) };
+        Scale { values: (low, apart), coordinates }
+    }
+
+    /// The coordinate of a value.
+    pub fn at(&self, value: f64) -> f64 {
+        let share = (value - self.values.0) / (self.values.1 - self.values.0);
+        self.coordinates.0 + share * (self.coordinates.1 - self.coordinates.0)
+    }
+
+    /// Round values to mark on the axis, about `count` of them.
+    pub fn ticks(&self, count: usize) -> Vec<f64> {
+        let (low, high) = self.values;
+        let rough = (high - low) / count.max(1) as f64;
+        let magnitude = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 2.5, 5.0, 10.0].map(|one| one * magnitude).into_iter().find(|step| *step >= rough);
+        every(step.unwrap_or(magnitude), low, high)
+    }
+
+    /// Values to mark on an axis of bytes: multiples of a power of two.
+    pub fn byte_ticks(&self, count: u64) -> Vec<f64> {
+        let (low, high) = self.values;
+        let step = (((high - low) as u64) / count.max(1)).max(1).next_power_of_two();
+        every(step as f64, low, high)
+    }
+}
+
+fn every(step: f64, low: f64, high: f64) -> Vec<f64> {
+    let (first, last) = ((low / step - 1e-9).ceil() as i64, (high / step + 1e-9).floor() as i64);
+    // Never more than a page can show, whatever the values.
+    (first..=last.min(first.saturating_add(50))).map(|n| n as f64 * step).collect()
+}
+
+impl Figure {
+    /// An empty figure; the title and the description are what a screen reader says.
+    pub fn new(id: &str, title: &str, description: &str, height: f64) -> Figure {
+        Figure { id: id.into(), title: title.into(), description: description.into(), height, body: String::new() }
+    }
+
+    /// Adds elements as they are.
+    pub fn raw(&mut self, svg: &str) {
+        self.body.push_str(svg);
+    }
+
+    /// A straight line.
+    pub fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        self.body.push_str(&format!(
+            "<line class=\"{class}\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>",
+            round(from.0),
+            round(from.1),
+            round(to.0),
+            round(to.1)
+        ));
+    }
+
+    /// A rectangle by its left upper corner, with the text that is shown on hover.
+    pub fn rectangle(&mut self, class: &str, at: (f64, f64), size: (f64, f64), hover: &str) {
+        let hover = if hover.is_empty() { String::new() } else { format!("<title>{}</title>", escape(hover)) };
+        self.body.push_str(&format!(
+            "<rect class=\"{class}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">{hover}</rect>",
+            round(at.0),
+            round(at.1),
+            round(size.0.max(0.0)),
+            round(size.1.max(0.0))
+        ));
+    }
+
+    /// Text, escaped here.
+    pub fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        self.body.push_str(&format!(
+            "<text class=\"{class}\" x=\"{}\" y=\"{}\" text-anchor=\"{anchor}\">{}</text>",
+            round(at.0),
+            round(at.1),
+            escape(text)
+        ));
+    }
+
+    /// An arm's label at the left, cut short where it is too long and then whole on hover.
+    pub fn label(&mut self, at: (f64, f64), label: &str) {
+        const LONGEST: usize = 20;
+        let safe = printable(label);
+        if safe.chars().count() <= LONGEST {
+            return self.text("label", at, Anchor::End, &safe);
+        }
+        let cut: String = safe.chars().take(LONGEST - 1).collect();
+        self.raw(&format!("<g><title>{}</title>", escape(&safe)));
+        self.text("label", at, Anchor::End, &format!("{cut}…"));
+        self.raw("</g>");
+    }
+
+    /// The figure as an element.
+    pub fn finish(self) -> String {
+        let Figure { id, title, description, height, body } = self;
+        format!(
+            "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-labelledby=\"{id}-t {id}-d\">\
+             <title id=\"{id}-t\">{}</title><desc id=\"{id}-d\">{}</desc>{body}</svg>\n",
+            round(height),
+            escape(&title),
+            escape(&description)
+        )
+    }
+}
+
+/// A tenth of a unit is finer than any screen shows.
+pub(super) fn round(coordinate: f64) -> f64 {
+    if coordinate.is_finite() { (coordinate * 10.0).round() / 10.0 } else { 0.0 }
+}
+
+/// How an arm looks in every figure: a colour and a marker, so that neither must be told alone.
+#[derive(Clone, Copy)]
+pub(super) struct Look {
+    colour: usize,
+    marker: usize,
+}
+
+/// Colours of the style sheet beside the baseline's.
+const COLOURS: usize = 6;
+/// Markers beside the baseline's; they and the colours share no divisor but one, so that 42 arms differ
+/// when one of the two is shifted after each round.
+const MARKERS: usize = 7;
+
+impl Look {
+    /// The look of an arm; the baseline has its own.
+    pub fn of(arm: usize, baseline: usize) -> Look {
+        if arm == baseline {
+            return Look { colour: 0, marker: 0 };
+        }
+        let place = if arm > baseline { arm - 1 } else { arm };
+        Look { colour: 1 + place % COLOURS, marker: 1 + place % MARKERS }
+    }
+
+    /// The class that sets the colour.
+    pub fn class(&self) -> String {
+        format!("c{}", self.colour)
+    }
+
+    /// The marker as a path around a point.
+    pub fn path(&self, (x, y): (f64, f64), radius: f64) -> String {
+        let polygon = |corners: usize, turn: f64, radius: f64| {
+            let corner = |n: usize| {
+                let angle = std::f64::consts::TAU * (n as f64 / corners as f64 + turn);
+                format!("{} {}", round(x + radius * angle.sin()), round(y - radius * angle.cos()))
+            };
+            format!("M{}Z", (0..corners).map(corner).collect::<Vec<_>>().join("L"))
+        };
+        match self.marker {
+            0 => {
+                let (left, r) = (round(x - radius), round(radius));
+                format!("M{left} {}a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0 -{d} 0Z", round(y), d = round(2.0 * radius))
+            }
+            1 => polygon(4, 0.125, radius * 1.25),
+            2 => polygon(3, 0.0, radius * 1.35),
+            3 => polygon(4, 0.0, radius * 1.35),
+            4 => polygon(3, 0.5, radius * 1.35),
+            5 => polygon(5, 0.0, radius * 1.2),
+            6 => bars(x, y, radius, 0.0),
+            _ => bars(x, y, radius, std::f64::consts::FRAC_PI_4),
+        }
+    }
+
+    /// The marker as an element, with the text that is shown on hover.
+    pub fn mark(&self, at: (f64, f64), radius: f64, class: &str, hover: &str) -> String {
+        let hover = if hover.is_empty() { String::new() } else { format!("<title>{}</title>", escape(hover)) };
+        format!("<path class=\"mark {} {class}\" d=\"{}\">{hover}</path>", self.class(), self.path(at, radius))
+    }
+}
+
+/// A plus of two bars, turned by an angle.
+fn bars(x: f64, y: f64, radius: f64, turn: f64) -> String {
+    let (long, short) = (radius * 1.3, radius * 0.42);
+    let corners = [
+        (short, long),
+        (short, short),
+        (long, short),
+        (long, -short),
+        (short, -short),
+        (short, -long),
+        (-short, -long),
+        (-short, -short),
+        (-long, -short),
+        (-long, short),
+        (-short, short),
+        (-short, long),
+    ];
+    let (sin, cos) = turn.sin_cos();
+    let turned = corners.map(|(a, b)| format!("{} {}", round(x + a * cos - b * sin), round(y + a * sin + b * cos)));
+    format!("M{}Z", turned.join("L"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        let scale = Scale::new((-13.1, 2.2), (0.0, 100.0));
+        assert_eq!(scale.ticks(5), [-10.0, -5.0, 0.0]);
+        assert_eq!(scale.at(-13.1), 0.0);
+        assert_eq!(Scale::new((0.0, 1.3 * (1u64 << 30) as f64), (0.0, 1.0)).byte_ticks(4).len(), 3);
+        assert!(Scale::new((5.0, 5.0), (0.0, 1.0)).at(5.0).is_finite());
+        assert!(Scale::new((0.0, f64::MAX), (0.0, 1.0)).ticks(5).len() <= 51);
+    }
+
+    #[test]
+    fn arms_look_different() {
+        let looks: std::collections::BTreeSet<(usize, usize)> =
+            (0..43).map(|arm| Look::of(arm, 2)).map(|look| (look.colour, look.marker)).collect();
+        assert_eq!(looks.len(), 43);
+    }
+}

@@ -1,0 +1,204 @@
+//! The tables of the report.
+
+use study::comparison::{Admission, Comparison};
+use study::metric::{Metric, names};
+use study::stats::Outcome;
+
+use super::{remedy, typeset};
+use crate::figure::{self, Change};
+use crate::rows::{self, Row};
+use crate::text::escape;
+use crate::{csv, table};
+
+/// The result, one row a policy.
+pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
+    let headline = rows::headline_metrics(comparison);
+    let mut head = String::from("<th scope=\"col\">policy</th>");
+    for metric in &headline {
+        let title = escape(&figure::title(&metric.name));
+        head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th><th scope=\"col\" class=\"n\">change</th>"));
+    }
+    for title in ["verdict", "outcome"] {
+        head.push_str(&format!("<th scope=\"col\">{title}</th>"));
+    }
+    for title in ["minor faults", "page tables", "peak memory"] {
+        head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
+    }
+    let body: String = rows.iter().map(|row| result_row(row, &headline)).collect();
+    let caption = format!(
+        "Medians over the blocks that count; changes against {} with {} intervals",
+        rows::baseline_label(comparison),
+        figure::confidence(comparison.design.confidence)
+    );
+    wide(&caption, &head, &body)
+}
+
+fn result_row(row: &Row<'_>, headline: &[Metric]) -> String {
+    let mut cells = format!("<th scope=\"row\">{}</th>", escape(&row.arm.label));
+    if let Some(unsupported) = row.unsupported() {
+        let span = 2 * headline.len();
+        let text = format!("{}. {}", escape(&unsupported.reason), escape(&remedy(&unsupported.remedy)));
+        cells.push_str(&format!("<td colspan=\"{span}\" class=\"note\">{text}</td><td></td>"));
+        cells.push_str(&format!("<td>{}</td><td></td><td></td><td></td>", outcome(row)));
+        return format!("<tr class=\"unsupported\">{cells}</tr>\n");
+    }
+    for metric in headline {
+        let median = row.median(&metric.name).map(|value| figure::short(value, metric.unit)).unwrap_or_default();
+        cells.push_str(&format!(
+            "<td class=\"n\">{}</td><td class=\"n\">{}</td>",
+            escape(&median),
+            change(row, &metric.name)
+        ));
+    }
+    cells.push_str(&format!("<td>{}</td><td>{}</td>", escape(&row.verdict()), outcome(row)));
+    for name in [names::MINOR_FAULTS, names::PAGE_TABLE_BYTES, names::PEAK_RESIDENT_BYTES] {
+        let unit = figure::metric(&[], name).unit;
+        let value = row.median(name).map(|value| figure::long(value, unit)).unwrap_or_default();
+        cells.push_str(&format!("<td class=\"n\">{}</td>", escape(&value)));
+    }
+    let class = if row.outcome() == "best" { " class=\"best\"" } else { "" };
+    format!("<tr{class}>{cells}</tr>\n")
+}
+
+/// The outcome as a tag; its class follows whether it is for the better.
+fn outcome(row: &Row<'_>) -> String {
+    let class = match row.analysis.map(|analysis| &analysis.outcome) {
+        _ if row.unsupported().is_some() => "void",
+        Some(Outcome::Better { .. }) => "good",
+        Some(Outcome::Worse | Outcome::WrongAnswer { .. }) => "bad",
+        Some(Outcome::Undecided { .. }) => "open",
+        Some(Outcome::NotHeld | Outcome::NotMeasured | Outcome::Unsupported) | None => "void",
+        Some(Outcome::Baseline | Outcome::Equivalent) => "plain",
+    };
+    format!("<span class=\"tag {class}\">{}</span>", escape(&row.outcome()))
+}
+
+fn change(row: &Row<'_>, metric: &str) -> String {
+    let Some(change) = row.effect(metric).map(Change::of) else { return String::new() };
+    let range = change.range().map(|range| format!("<small>{}</small>", escape(&typeset(&range)))).unwrap_or_default();
+    format!("{}{range}", escape(&typeset(&change.estimate())))
+}
+
+/// The verdict of each arm, how its policy was applied, and why it did not hold.
+pub(super) fn verdicts(rows: &[Row<'_>]) -> String {
+    let head = ["policy", "verdict", "how it was applied", "what is not as asked, and why"]
+        .map(|title| format!("<th scope=\"col\">{title}</th>"))
+        .concat();
+    let body: String = rows.iter().map(verdict_row).collect();
+    wide(
+        "Coverage is the share of the memory concerned that is mapped as asked; bytes are of a run, on average",
+        &head,
+        &body,
+    )
+}
+
+fn verdict_row(row: &Row<'_>) -> String {
+    let (verdict, how) = match row.admission {
+        Some(Admission::Admitted { mechanism }) => (row.verdict(), escape(mechanism)),
+        Some(Admission::Unsupported(_)) => ("unsupported".to_string(), String::new()),
+        None => (String::new(), String::new()),
+    };
+    format!(
+        "<tr><th scope=\"row\">{}</th><td>{}</td><td>{how}</td><td>{}</td></tr>\n",
+        escape(&row.arm.label),
+        escape(if verdict == "-" { "nothing asked" } else { &verdict }),
+        reasons(row)
+    )
+}
+
+fn reasons(row: &Row<'_>) -> String {
+    let mut items: Vec<String> = Vec::new();
+    if let Some(unsupported) = row.unsupported() {
+        items.push(reason(&unsupported.reason, None, Some(&unsupported.remedy)));
+    }
+    if let Some(Outcome::WrongAnswer { message }) = row.analysis.map(|analysis| &analysis.outcome) {
+        items.push(reason(&format!("wrong answer: {message}"), None, None));
+    }
+    for share in row.causes() {
+        items.push(reason(&share.cause.describe(), share.bytes, share.cause.remedy().as_deref()));
+    }
+    for answered in row.answered() {
+        let what = format!("{} was answered and not passed on", answered.call);
+        items.push(reason(&format!("{what} ({} a run)", table::times(answered.times)), None, None));
+    }
+    if items.is_empty() { String::new() } else { format!("<ul>{}</ul>", items.concat()) }
+}
+
+fn reason(what: &str, bytes: Option<u64>, how: Option<&str>) -> String {
+    let bytes = bytes.map(|bytes| format!(" <b>{}</b>", study::size::format_bytes(bytes))).unwrap_or_default();
+    let how = how.map(|how| format!("<small>{}</small>", escape(&remedy(how)))).unwrap_or_default();
+    format!("<li>{}{bytes}{how}</li>", escape(what))
+}
+
+/// Every metric that was observed, one row each, with provenance; one column a policy.
+pub(super) fn figures(comparison: &Comparison, rows: &[Row<'_>]) -> String {
+    let metrics = rows::observed_metrics(comparison);
+    let measured: Vec<&Row<'_>> = rows.iter().filter(|row| !row.counted.is_empty()).collect();
+    if measured.is_empty() || metrics.is_empty() {
+        return String::new();
+    }
+    let mut head = String::from("<th scope=\"col\">metric</th><th scope=\"col\">provenance</th>");
+    for row in &measured {
+        head.push_str(&format!("<th scope=\"col\" class=\"n\">{}</th>", escape(&row.arm.label)));
+    }
+    let body: String = metrics.iter().map(|metric| figure_row(metric, &measured)).collect();
+    wide(
+        "Medians over the blocks that count, and changes against the baseline; a figure that a run lacks is absent, not zero",
+        &head,
+        &body,
+    )
+}
+
+fn figure_row(metric: &Metric, rows: &[&Row<'_>]) -> String {
+    let mut words: Vec<&str> = rows.iter().flat_map(|row| row.provenances(&metric.name)).map(csv::provenance).collect();
+    words.sort_unstable();
+    words.dedup();
+    let title = figure::title(&metric.name);
+    let code = if title == metric.name { String::new() } else { format!("<small>{}</small>", escape(&metric.name)) };
+    let cell = |row: &&Row<'_>| {
+        let value = row.median(&metric.name).map(|value| figure::long(value, metric.unit));
+        format!("<td class=\"n\">{}{}</td>", escape(&value.unwrap_or_default()), percent(row, &metric.name))
+    };
+    let cells: String = rows.iter().map(cell).collect();
+    format!("<tr><th scope=\"row\">{}{code}</th><td>{}</td>{cells}</tr>\n", escape(&title), words.join(", "))
+}
+
+fn percent(row: &Row<'_>, metric: &str) -> String {
+    let Some(change) = row.effect(metric).map(Change::of) else { return String::new() };
+    let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
+    format!("<small>{}</small>", escape(&typeset(&format!("{}{range}", change.estimate()))))
+}
+
+/// The trials that do not count because a setting changed under them.
+pub(super) fn rejected(comparison: &Comparison) -> String {
+    let mut body = String::new();
+    for record in &comparison.trials {
+        let label = comparison.design.arms.get(record.trial.arm).map_or("", |arm| arm.label.as_str());
+        for change in &record.rejected {
+            let value = |value: &Option<String>| value.as_deref().map_or("absent".to_string(), escape);
+            body.push_str(&format!(
+                "<tr><th scope=\"row\">{}</th><td class=\"n\">{}</td><td><code>{}</code></td><td>{}</td><td>{}</td></tr>\n",
+                escape(label),
+                record.trial.block,
+                escape(&change.path),
+                value(&change.before),
+                value(&change.after)
+            ));
+        }
+    }
+    if body.is_empty() {
+        return String::new();
+    }
+    let head = "<th scope=\"col\">policy</th><th scope=\"col\" class=\"n\">block</th><th scope=\"col\">setting</th>\
+                <th scope=\"col\">before</th><th scope=\"col\">after</th>";
+    wide("A setting changed while they ran; each was repeated", head, &body)
+}
+
+/// A table that scrolls by itself where the page is too narrow for it.
+pub(super) fn wide(caption: &str, head: &str, body: &str) -> String {
+    format!(
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\n<caption>{0}</caption>\n\
+         <thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n",
+        escape(&typeset(caption))
+    )
+}

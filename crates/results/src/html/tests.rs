@@ -1,0 +1,157 @@
+use std::path::Path;
+use std::process::Command;
+
+use super::*;
+use crate::sample;
+
+/// Elements in the order in which they are opened; panics where one is not closed.
+fn elements(html: &str) -> Vec<String> {
+    const VOID: [&str; 3] = ["meta", "br", "hr"];
+    let (mut open, mut all): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
+    let body = html.strip_prefix("<!doctype html>").expect("a doctype");
+    let (before_style, rest) = body.split_once("<style>").unwrap();
+    let (_, after_style) = rest.split_once("</style>").unwrap();
+    for tag in [before_style, after_style].concat().split('<').skip(1) {
+        let (tag, _) = tag.split_once('>').unwrap_or_else(|| panic!("{tag:?} does not end"));
+        let name = tag.split([' ', '/', '\n']).find(|part| !part.is_empty()).unwrap().to_string();
+        if tag.starts_with('/') {
+            assert_eq!(open.pop().as_ref(), Some(&name), "closed where {tag:?} stands");
+        } else {
+            if !tag.ends_with('/') && !VOID.contains(&name.as_str()) {
+                open.push(name.clone());
+            }
+            all.push(name);
+        }
+    }
+    assert_eq!(open, [""; 0]);
+    all
+}
+
+#[test]
+fn every_report_is_well_formed() {
+    for comparison in [sample::comparison(), sample::hostile(), sample::empty()] {
+        let elements = elements(&report(&comparison));
+        assert!(elements.contains(&"h1".to_string()));
+    }
+}
+
+#[test]
+fn the_sample_shows_every_figure() {
+    let html = report(&sample::comparison());
+    let figures = elements(&html).iter().filter(|name| *name == "figure").count();
+    assert_eq!(figures, 6, "changes and samples of wall and CPU time, coverage, memory");
+    for text in [
+        "thp is the best of 3 policies: wall time 11.8",
+        "GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
+        "hugetlbfs".trim_end_matches("fs"),
+        "not advised, and the kernel gives the size to advised memory only",
+        "prctl(PR_SET_THP_DISABLE) was answered and not passed on",
+        "madvise(MADV_HUGEPAGE) injected after mmap and brk",
+        "sort --parallel=1 -S 1G -o /dev/null words.txt",
+        "AMD EPYC 7B13",
+        "/sys/kernel/mm/transparent_hugepage/defrag",
+        "derived",
+        "block 0 is discarded",
+        ", rejected</title>",
+        "The baseline drifted",
+    ] {
+        assert!(html.contains(text), "{text}");
+    }
+    let marks = html.matches("<title>thp, block ").count();
+    assert_eq!(marks, 2 * 16, "one mark for each run, in two figures");
+}
+
+#[test]
+fn nothing_is_fetched_and_nothing_runs() {
+    for comparison in [sample::comparison(), sample::hostile()] {
+        let html = report(&comparison);
+        let elements = elements(&html);
+        for forbidden in ["script", "iframe", "object", "embed", "img", "link", "base", "form", "a"] {
+            assert!(!elements.contains(&forbidden.to_string()), "{forbidden}");
+        }
+        for forbidden in ["http://", "https://", "@import", "src=", "javascript:"] {
+            assert!(!html.contains(forbidden), "{forbidden}");
+        }
+    }
+}
+
+#[test]
+fn what_comes_from_outside_is_text() {
+    let html = report(&sample::hostile());
+    assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
+    assert!(!html.contains("<script") && !html.contains("</pre><"));
+    assert!(!html.chars().any(|c| c.is_control() && c != '\n'), "control characters are written as escapes");
+    assert!(!html.contains('\u{202e}'));
+    assert!(html.contains("&amp;lt;"), "what looks escaped is escaped again");
+    let inside_tags = html.split('<').filter_map(|part| part.split_once('>')).map(|(tag, _)| tag);
+    assert_eq!(inside_tags.filter(|tag| tag.contains("onload")).count(), 0);
+}
+
+#[test]
+fn figures_and_tables_can_be_heard() {
+    let html = report(&sample::comparison());
+    for svg in html.split("<svg ").skip(1) {
+        let (tag, rest) = svg.split_once('>').unwrap();
+        let named = rest.starts_with("<title id=") && rest.contains("<desc id=") && tag.contains("role=\"img\"");
+        assert!(named || tag.contains("aria-hidden=\"true\""), "{tag}");
+    }
+    assert_eq!(html.matches("<th>").count(), 0, "every heading of a table has a scope");
+    assert_eq!(html.matches("<table>").count(), html.matches("<caption>").count());
+    let ids: Vec<&str> = html.split(" id=\"").skip(1).map(|part| part.split_once('"').unwrap().0).collect();
+    let distinct: std::collections::BTreeSet<&&str> = ids.iter().collect();
+    assert_eq!(distinct.len(), ids.len(), "{ids:?}");
+}
+
+/// What a real browser makes of the page: it shows the figures, at the width of a telephone too.
+#[test]
+fn a_browser_shows_the_page() {
+    let name = "html::tests::a_browser_shows_the_page";
+    let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|program| runs(program))
+    else {
+        eprintln!("{name}: skipped: needs chromium");
+        return;
+    };
+    let directory = tempfile::tempdir().unwrap();
+    for (at, comparison) in [sample::comparison(), sample::hostile()].iter().enumerate() {
+        let page = directory.path().join(format!("{at}.html"));
+        std::fs::write(&page, report(comparison)).unwrap();
+        let parsed = browse(browser, directory.path(), &["--dump-dom"], &page).expect("the browser ends");
+        assert_eq!(parsed.matches("<figure>").count(), 6);
+        assert_eq!(parsed.matches("</section>").count(), 9);
+        assert!(!parsed.contains("<script"), "the browser finds no script");
+        for width in [500, 1200] {
+            let picture = directory.path().join(format!("{at}-{width}.png"));
+            let size = format!("--window-size={width},2400");
+            let shot = format!("--screenshot={}", picture.display());
+            browse(browser, directory.path(), &[&size, &shot], &page).expect("the browser ends");
+            let png = std::fs::read(&picture).unwrap();
+            assert!(png.starts_with(b"\x89PNG") && png.len() > 60_000, "{} bytes of a picture", png.len());
+        }
+    }
+}
+
+fn runs(program: &str) -> bool {
+    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+fn browse(browser: &str, home: &Path, arguments: &[&str], page: &Path) -> Option<String> {
+    let output = Command::new("timeout")
+        .args(["120", browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
+        .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
+        .arg(format!("--user-data-dir={}", home.join("profile").display()))
+        .args(arguments)
+        .arg(format!("file://{}", page.display()))
+        .output()
+        .expect("timeout of coreutils");
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Leaves the sample's report where it can be looked at: `PAGELAB_SAMPLE_REPORT=FILE cargo test -- --ignored`.
+#[test]
+#[ignore = "writes a file to look at"]
+fn write_the_sample() {
+    let path = std::env::var_os("PAGELAB_SAMPLE_REPORT").expect("PAGELAB_SAMPLE_REPORT names a file");
+    let hostile = std::env::var_os("PAGELAB_HOSTILE").is_some();
+    let comparison = if hostile { sample::hostile() } else { sample::comparison() };
+    std::fs::write(path, report(&comparison)).unwrap();
+}
