@@ -152,11 +152,11 @@ impl Row<'_> {
         (concerned > 0.0).then(|| sum(|record| record.verdict.covered_bytes) / concerned)
     }
 
-    /// `held 97 %`
-    pub fn verdict(&self) -> String {
+    /// `held` and `97 %`, with what stands between them.
+    pub fn verdict(&self, between: &str) -> String {
         match (self.holding, self.coverage_ratio()) {
             (None, _) => String::new(),
-            (Some(word), Some(ratio)) => format!("{word} {}", figure::share(ratio)),
+            (Some(word), Some(ratio)) => format!("{word}{between}{}", figure::share(ratio)),
             (Some(word), None) => word.to_string(),
         }
     }

@@ -154,7 +154,7 @@ pub(crate) fn empty() -> Comparison {
         },
         design: Design { max_blocks: 15, ..Design::new(arms, 0, 11) },
         machine: machine(),
-        admissions: (0..characters.len()).map(admission).collect(),
+        admissions: characters.iter().map(|character| admission(character.policy)).collect(),
         trials: Vec::new(),
         analysis: None,
         adoptions: characters.iter().map(|character| adoptions(character.policy)).collect(),
@@ -162,14 +162,19 @@ pub(crate) fn empty() -> Comparison {
     }
 }
 
-fn admission(arm: usize) -> Admission {
-    if arm == UNSUPPORTED {
-        return Admission::Unsupported(Unsupported {
-            reason: "the pool of 1G pages is empty (0 of 2 wanted)".to_string(),
-            remedy: format!("as root: echo 2 > {POOL}, or boot with hugepagesz=1G hugepages=2"),
-        });
-    }
-    Admission::Admitted { mechanism: "madvise(MADV_HUGEPAGE) injected after mmap and brk".to_string() }
+fn admission(policy: &str) -> Admission {
+    let mechanism = match policy {
+        "hugetlb-1g" => {
+            return Admission::Unsupported(Unsupported {
+                reason: "the pool of 1G pages is empty (0 of 2 wanted)".to_string(),
+                remedy: format!("as root: echo 2 > {POOL}, or boot with hugepagesz=1G hugepages=2"),
+            });
+        }
+        "default" => "nothing is touched",
+        "mthp-64k" => "madvise(MADV_HUGEPAGE) after mmap and brk; hugepages-64kB/enabled = madvise, the others never",
+        _ => "madvise(MADV_HUGEPAGE) after mmap and brk",
+    };
+    Admission::Admitted { mechanism: mechanism.to_string() }
 }
 
 fn adoptions(policy: &str) -> Vec<Adoption> {

@@ -53,7 +53,9 @@ pub fn report(comparison: &Comparison) -> String {
 /// Patterns that the figures share.
 const PATTERNS: &str = "<svg class=\"patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>\
     <pattern id=\"hatching\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
-    <line class=\"hatching\" x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\"/></pattern></defs></svg>\n";
+    <line class=\"hatching\" x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\"/></pattern>\
+    <pattern id=\"bar-hatching\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
+    <line class=\"bar-hatching\" x1=\"0\" y1=\"0\" x2=\"0\" y2=\"5\"/></pattern></defs></svg>\n";
 
 /// A section with its heading; nothing where there is nothing to say.
 fn section(title: &str, id: &str, body: &str) -> String {
@@ -138,7 +140,7 @@ fn warnings(comparison: &Comparison) -> String {
     let warnings = comparison.analysis.iter().flat_map(|analysis| &analysis.warnings);
     let item = |warning: &study::stats::Warning| {
         let sentence = capitalised(&typeset(&warning.describe(&comparison.design.arms)), comparison);
-        format!("<li><strong>{}.</strong> {}</li>\n", escape(&sentence), escape(&remedy(&warning.remedy())))
+        format!("<li><strong>{}.</strong> {}</li>\n", escape(&sentence), marked(&remedy(&warning.remedy())))
     };
     let items: String = warnings.map(item).collect();
     if items.is_empty() {
@@ -227,6 +229,18 @@ fn footer(comparison: &Comparison) -> String {
          <code>--csv</code> export them.</p></footer>\n",
         escape(&comparison.invocation.version)
     )
+}
+
+/// Escaped text in which what stands between backticks is code.
+fn marked(text: &str) -> String {
+    let parts: Vec<String> = text.split('`').map(escape).collect();
+    if parts.len().is_multiple_of(2) {
+        return parts.join("`"); // One backtick has no partner.
+    }
+    let part = |(at, part): (usize, &String)| {
+        if at % 2 == 1 { format!("<code>{part}</code>") } else { part.clone() }
+    };
+    parts.iter().enumerate().map(part).collect()
 }
 
 /// Figures with a minus sign of their own width, and units that stay with their numbers.

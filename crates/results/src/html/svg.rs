@@ -119,16 +119,20 @@ impl Figure {
         ));
     }
 
-    /// An arm's label at the left, cut short where it is too long and then whole on hover.
+    /// An arm's label at the left: smaller where it is long, and cut short, then whole on hover, where
+    /// even that does not help.
     pub fn label(&mut self, at: (f64, f64), label: &str) {
-        const LONGEST: usize = 20;
+        const USUAL: usize = 17;
+        const LONGEST: usize = 22;
         let safe = printable(label);
-        if safe.chars().count() <= LONGEST {
-            return self.text("label", at, Anchor::End, &safe);
+        let length = safe.chars().count();
+        if length <= LONGEST {
+            let class = if length <= USUAL { "label" } else { "label long" };
+            return self.text(class, at, Anchor::End, &safe);
         }
         let cut: String = safe.chars().take(LONGEST - 1).collect();
         self.raw(&format!("<g><title>{}</title>", escape(&safe)));
-        self.text("label", at, Anchor::End, &format!("{cut}…"));
+        self.text("label long", at, Anchor::End, &format!("{cut}…"));
         self.raw("</g>");
     }
 

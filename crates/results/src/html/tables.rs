@@ -4,7 +4,7 @@ use study::comparison::{Admission, Comparison};
 use study::metric::{Metric, names};
 use study::stats::Outcome;
 
-use super::{remedy, typeset};
+use super::{marked, remedy, typeset};
 use crate::figure::{self, Change};
 use crate::rows::{self, Row};
 use crate::text::escape;
@@ -13,13 +13,11 @@ use crate::{csv, table};
 /// The result, one row a policy.
 pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     let headline = rows::headline_metrics(comparison);
-    let mut head = String::from("<th scope=\"col\">policy</th>");
+    let mut head: String =
+        ["policy", "outcome", "verdict"].map(|title| format!("<th scope=\"col\">{title}</th>")).concat();
     for metric in &headline {
         let title = escape(&figure::title(&metric.name));
         head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th><th scope=\"col\" class=\"n\">change</th>"));
-    }
-    for title in ["verdict", "outcome"] {
-        head.push_str(&format!("<th scope=\"col\">{title}</th>"));
     }
     for title in ["minor faults", "page tables", "peak memory"] {
         head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
@@ -34,23 +32,18 @@ pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
 }
 
 fn result_row(row: &Row<'_>, headline: &[Metric]) -> String {
-    let mut cells = format!("<th scope=\"row\">{}</th>", escape(&row.arm.label));
+    let mut cells = format!("{}<td>{}</td>", name(row), outcome(row));
     if let Some(unsupported) = row.unsupported() {
-        let span = 2 * headline.len();
-        let text = format!("{}. {}", escape(&unsupported.reason), escape(&remedy(&unsupported.remedy)));
-        cells.push_str(&format!("<td colspan=\"{span}\" class=\"note\">{text}</td><td></td>"));
-        cells.push_str(&format!("<td>{}</td><td></td><td></td><td></td>", outcome(row)));
-        return format!("<tr class=\"unsupported\">{cells}</tr>\n");
+        let text = format!("{}. {}", escape(&unsupported.reason), marked(&remedy(&unsupported.remedy)));
+        cells.push_str(&format!("<td colspan=\"{}\" class=\"note\">{text}</td>", 4 + 2 * headline.len()));
+        return format!("<tr>{cells}</tr>\n");
     }
+    cells.push_str(&format!("<td>{}</td>", escape(&verdict(row))));
     for metric in headline {
         let median = row.median(&metric.name).map(|value| figure::short(value, metric.unit)).unwrap_or_default();
-        cells.push_str(&format!(
-            "<td class=\"n\">{}</td><td class=\"n\">{}</td>",
-            escape(&median),
-            change(row, &metric.name)
-        ));
+        let change = change(row, &metric.name);
+        cells.push_str(&format!("<td class=\"n\">{}</td><td class=\"n\">{change}</td>", escape(&median)));
     }
-    cells.push_str(&format!("<td>{}</td><td>{}</td>", escape(&row.verdict()), outcome(row)));
     for name in [names::MINOR_FAULTS, names::PAGE_TABLE_BYTES, names::PEAK_RESIDENT_BYTES] {
         let unit = figure::metric(&[], name).unit;
         let value = row.median(name).map(|value| figure::long(value, unit)).unwrap_or_default();
@@ -58,6 +51,17 @@ fn result_row(row: &Row<'_>, headline: &[Metric]) -> String {
     }
     let class = if row.outcome() == "best" { " class=\"best\"" } else { "" };
     format!("<tr{class}>{cells}</tr>\n")
+}
+
+/// The heading of an arm's row; a usual label is not broken at its hyphens.
+fn name(row: &Row<'_>) -> String {
+    let class = if row.label().chars().count() <= 24 { " class=\"name\"" } else { "" };
+    format!("<th scope=\"row\"{class}>{}</th>", escape(&row.arm.label))
+}
+
+fn verdict(row: &Row<'_>) -> String {
+    let verdict = typeset(&row.verdict(" "));
+    if verdict == "-" { "nothing asked".to_string() } else { verdict }
 }
 
 /// The outcome as a tag; its class follows whether it is for the better.
@@ -94,16 +98,11 @@ pub(super) fn verdicts(rows: &[Row<'_>]) -> String {
 
 fn verdict_row(row: &Row<'_>) -> String {
     let (verdict, how) = match row.admission {
-        Some(Admission::Admitted { mechanism }) => (row.verdict(), escape(mechanism)),
+        Some(Admission::Admitted { mechanism }) => (verdict(row), escape(mechanism)),
         Some(Admission::Unsupported(_)) => ("unsupported".to_string(), String::new()),
         None => (String::new(), String::new()),
     };
-    format!(
-        "<tr><th scope=\"row\">{}</th><td>{}</td><td>{how}</td><td>{}</td></tr>\n",
-        escape(&row.arm.label),
-        escape(if verdict == "-" { "nothing asked" } else { &verdict }),
-        reasons(row)
-    )
+    format!("<tr>{}<td>{}</td><td>{how}</td><td>{}</td></tr>\n", name(row), escape(&verdict), reasons(row))
 }
 
 fn reasons(row: &Row<'_>) -> String {
@@ -126,7 +125,7 @@ fn reasons(row: &Row<'_>) -> String {
 
 fn reason(what: &str, bytes: Option<u64>, how: Option<&str>) -> String {
     let bytes = bytes.map(|bytes| format!(" <b>{}</b>", study::size::format_bytes(bytes))).unwrap_or_default();
-    let how = how.map(|how| format!("<small>{}</small>", escape(&remedy(how)))).unwrap_or_default();
+    let how = how.map(|how| format!("<small>{}</small>", marked(&remedy(how)))).unwrap_or_default();
     format!("<li>{}{bytes}{how}</li>", escape(what))
 }
 
@@ -165,8 +164,11 @@ fn figure_row(metric: &Metric, rows: &[&Row<'_>]) -> String {
 
 fn percent(row: &Row<'_>, metric: &str) -> String {
     let Some(change) = row.effect(metric).map(Change::of) else { return String::new() };
-    let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
-    format!("<small>{}</small>", escape(&typeset(&format!("{}{range}", change.estimate()))))
+    let estimate = change.estimate();
+    // Counts that are always the same have no interval worth printing.
+    let range = change.range().filter(|range| *range != format!("{0} to {0}", estimate.trim_end_matches(" %")));
+    let range = range.map(|range| format!(" ({range})")).unwrap_or_default();
+    format!("<small>{}</small>", escape(&typeset(&format!("{estimate}{range}"))))
 }
 
 /// The trials that do not count because a setting changed under them.
