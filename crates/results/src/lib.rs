@@ -14,6 +14,7 @@ pub mod json;
 pub mod sentence;
 pub mod store;
 pub mod table;
+pub mod terminal;
 
 mod figure;
 mod rows;
@@ -27,6 +28,54 @@ mod tests {
     use study::stats::Outcome;
 
     use super::*;
+
+    const FORMATS: &str = include_str!("../../../FORMATS.md");
+
+    fn documented(name: &str) -> bool {
+        FORMATS.contains(&format!("`{name}`"))
+    }
+
+    #[test]
+    fn every_table_and_column_of_the_store_is_documented() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = store::Store::open(directory.path().join("results.sqlite")).unwrap();
+        let connection = rusqlite::Connection::open(store.path()).unwrap();
+        let query = "SELECT DISTINCT name FROM (SELECT schema.name FROM sqlite_schema AS schema
+                         WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite%'
+                     UNION SELECT columns.name FROM sqlite_schema AS schema, pragma_table_info(schema.name) AS columns
+                         WHERE schema.name NOT LIKE 'sqlite%')";
+        let mut statement = connection.prepare(query).unwrap();
+        let names: Vec<String> = statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
+        assert!(names.len() > 60, "{names:?}");
+        assert_eq!(names.iter().filter(|name| !documented(name)).collect::<Vec<_>>(), [""; 0]);
+    }
+
+    #[test]
+    fn every_column_and_key_of_the_exports_is_documented() {
+        fn keys(value: &serde_json::Value, found: &mut Vec<String>) {
+            // Keys below these are data: metrics, paths, sizes.
+            const DATA: [&str; 4] = ["medians", "effects", "settings", "direct_map_bytes"];
+            match value {
+                serde_json::Value::Object(fields) => {
+                    for (name, value) in fields {
+                        found.push(name.clone());
+                        if !DATA.contains(&name.as_str()) {
+                            keys(value, found);
+                        }
+                    }
+                }
+                serde_json::Value::Array(values) => values.iter().for_each(|value| keys(value, found)),
+                _ => {}
+            }
+        }
+        let mut names = Vec::new();
+        keys(&json::document(&sample::comparison()), &mut names);
+        names.extend(csv::COLUMNS.map(String::from));
+        // Details of causes and warnings, which carry a text for readers.
+        const DETAILS: [&str; 5] = ["counter", "times", "ratio", "count", "of"];
+        let missing = |name: &&String| !documented(name) && !DETAILS.contains(&name.as_str());
+        assert_eq!(names.iter().filter(missing).collect::<Vec<_>>(), [""; 0]);
+    }
 
     /// A document can come from a file, so its parts need not agree.
     #[test]

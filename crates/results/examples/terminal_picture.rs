@@ -1,0 +1,7 @@
+//! Reads captured terminal text and writes it as an SVG: `... | cargo run -p results --example terminal_picture`.
+
+fn main() -> std::io::Result<()> {
+    let text = std::io::read_to_string(std::io::stdin())?;
+    print!("{}", results::terminal::picture(&text));
+    Ok(())
+}
