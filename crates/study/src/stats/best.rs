@@ -46,16 +46,11 @@ fn duel(
     (one, two): (usize, usize),
     rivals: usize,
 ) -> Duel {
-    let alpha = outcome::alpha(design);
     let ratios: Vec<f64> =
         blocks.log_ratios(one, two, &design.primary).unwrap_or_default().into_iter().flatten().collect();
-    match signed_rank.test(&ratios, alpha) {
-        Some(centre) if centre.p * rivals as f64 <= alpha => {
-            if outcome::improves(design, centre.estimate.exp()) {
-                Duel::Won
-            } else {
-                Duel::Lost
-            }
+    match signed_rank.test(&ratios, design.level()) {
+        Some(centre) if centre.p * rivals as f64 <= design.level() => {
+            if outcome::improves(design, centre.estimate.exp()) { Duel::Won } else { Duel::Lost }
         }
         _ => Duel::Tied,
     }

@@ -35,7 +35,7 @@ impl Flips {
 }
 
 fn all(blocks: usize, bytes: usize) -> Vec<u8> {
-    (0..1u32 << blocks.saturating_sub(1)).flat_map(|set| set.to_le_bytes()[..bytes].to_vec()).collect()
+    (0..1u32 << blocks.saturating_sub(1)).flat_map(|set| set.to_le_bytes().into_iter().take(bytes)).collect()
 }
 
 fn drawn(bytes: usize, seed: u64) -> Vec<u8> {

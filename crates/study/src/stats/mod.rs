@@ -71,11 +71,13 @@ pub struct Effect {
     pub blocks: u32,
     /// Hodges-Lehmann estimate of the ratio.
     pub ratio: f64,
-    /// Lower end of the arm's own interval (signed-rank); absent with too few blocks.
+    /// Lower end of the arm's own interval (signed-rank, at [`Design::level`]); absent with too few
+    /// blocks.
     pub low: Option<f64>,
     /// Upper end of the arm's own interval; absent with too few blocks.
     pub high: Option<f64>,
-    /// p value corrected for all arms together (max-T over permutations within blocks).
+    /// p value corrected for all arms together (max-T over sign flips of blocks); a claim needs at most
+    /// [`Design::level`].
     pub p_adjusted: Option<f64>,
 }
 
@@ -85,12 +87,13 @@ pub struct Effect {
 pub enum Outcome {
     /// It is what the others are compared with.
     Baseline,
-    /// Better than the baseline by more than chance explains.
+    /// Better than the baseline: chance does not explain the change, and the estimate lies outside the
+    /// practical band.
     Better {
         /// No other arm in the running beats it; [`ArmAnalysis::tied`] says which it does not beat.
         best: bool,
     },
-    /// Worse than the baseline by more than chance explains.
+    /// Worse than the baseline, by the same rule.
     Worse,
     /// The interval lies inside the practical band: the difference does not matter.
     Equivalent,

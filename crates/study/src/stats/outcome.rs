@@ -4,23 +4,20 @@ use super::{Effect, Outcome, normal};
 use crate::comparison::Design;
 use crate::metric::Direction;
 
-/// How an arm compares with the baseline, its interval and corrected p value given.
+/// How an arm compares with the baseline.
 ///
-/// An interval inside the practical band is `Equivalent`, even where it leaves out 1: a change that is
-/// certain and too small to matter does not matter. Otherwise the corrected p value decides.
+/// `Equivalent`: the interval lies inside the practical band, even where it leaves out 1; a change that is
+/// certain and too small to matter does not matter. `Better` and `Worse`: chance does not explain the
+/// change, and the estimate lies outside the band. Everything else is `Undecided`.
 pub(crate) fn conclude(design: &Design, effect: &Effect, compared: usize) -> Outcome {
     if within_band(design, effect) {
         return Outcome::Equivalent;
     }
-    if effect.p_adjusted.is_some_and(|p| p <= alpha(design)) {
+    let certain = effect.p_adjusted.is_some_and(|p| p <= design.level());
+    if certain && matters(design, effect) {
         return if improves(design, effect.ratio) { Outcome::Better { best: false } } else { Outcome::Worse };
     }
     Outcome::Undecided { blocks_needed: blocks_needed(design, effect, compared) }
-}
-
-/// Probability of a false claim that the design allows.
-pub(crate) fn alpha(design: &Design) -> f64 {
-    1.0 - design.confidence
 }
 
 /// Whether a ratio of the primary metric is one for the better.
@@ -42,21 +39,31 @@ fn within_band(design: &Design, effect: &Effect) -> bool {
     matches!((effect.low, effect.high), (Some(low), Some(high)) if low.ln() >= -band && high.ln() <= band)
 }
 
+/// Whether the estimate lies outside the band.
+fn matters(design: &Design, effect: &Effect) -> bool {
+    effect.ratio.ln().abs() > design.band_ratio.ln_1p()
+}
+
 /// Half the width of the interval, as a logarithm.
 fn half_width(effect: &Effect) -> Option<f64> {
     Some((effect.high? / effect.low?).ln() / 2.0)
 }
 
-/// Blocks after which the interval, which narrows with the square root of their number, will leave out
-/// 1 (corrected for the compared arms) or lie inside the band, whichever comes first, if the estimate is
-/// right.
+/// Blocks after which the interval, which narrows with the square root of their number, will be narrow
+/// enough if the estimate is right: to leave out 1, corrected for the compared arms, where the estimate
+/// lies outside the band, and to lie inside the band otherwise. An estimate close to the band's edge will
+/// not stay where it is, so the width asked for is never below a quarter of the band.
 fn blocks_needed(design: &Design, effect: &Effect, compared: usize) -> Option<u32> {
     let half = half_width(effect)?;
     let size = effect.ratio.ln().abs();
-    let quantile = |arms: usize| normal::quantile(1.0 - alpha(design) / 2.0 / arms as f64);
-    let to_separate = size * quantile(1) / quantile(compared.max(1));
-    let to_fit = design.band_ratio.ln_1p() - size;
-    let needed = f64::from(effect.blocks) * (half / to_separate.max(to_fit)).powi(2);
+    let band = design.band_ratio.ln_1p();
+    let quantile = |arms: usize| normal::quantile(1.0 - design.level() / 2.0 / arms as f64);
+    let asked = if matters(design, effect) {
+        size * quantile(1) / quantile(compared.max(1))
+    } else {
+        (band - size).max(band / 4.0)
+    };
+    let needed = f64::from(effect.blocks) * (half / asked).powi(2);
     needed.is_finite().then(|| (needed.ceil() as u32).max(effect.blocks.saturating_add(1)))
 }
 
@@ -81,6 +88,8 @@ mod tests {
         assert_eq!(conclude(&effect(0.95, 0.97, 0.99, 0.001)), Outcome::Better { best: false });
         assert_eq!(conclude(&effect(1.01, 1.03, 1.05, 0.001)), Outcome::Worse);
         assert!(matches!(conclude(&effect(0.95, 0.97, 0.99, 0.06)), Outcome::Undecided { .. }));
+        // Certainly a change, and nobody knows whether it matters.
+        assert!(matches!(conclude(&effect(0.98, 0.992, 0.998, 0.001)), Outcome::Undecided { .. }));
     }
 
     #[test]
@@ -93,8 +102,8 @@ mod tests {
     #[test]
     fn the_blocks_needed_follow_the_square_root() {
         let needed = |low: f64, ratio: f64, high: f64| blocks_needed(&design(), &effect(low, ratio, high, 0.5), 1);
-        // A change of 1 % known to 2 %: half the width takes four times the blocks.
-        assert_eq!(needed(1.01 / 1.02, 1.01, 1.01 * 1.02), Some(40));
+        // A change of 2 % known to 4 %: half the width takes four times the blocks.
+        assert_eq!(needed(1.02 / 1.02f64.powi(2), 1.02, 1.02f64.powi(3)), Some(40));
         // No change, known to 3 %: a third fits into the band.
         assert_eq!(needed(1.0 / 1.03, 1.0, 1.03), Some(89));
         let no_interval = Effect { low: None, ..effect(0.9, 1.0, 1.1, 1.0) };

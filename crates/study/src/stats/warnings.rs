@@ -16,8 +16,10 @@ const DRIFT_BLOCKS: usize = 8;
 const GROUPS_SAMPLES: usize = 12;
 /// Share of the samples that the smaller of two groups has at least; fewer are outliers.
 const GROUP_SHARE: f64 = 0.2;
-/// Ashman's D from which on two groups are two.
-const GROUPS_APART: f64 = 5.0;
+/// Ashman's D from which on two groups are two, in a large sample.
+const GROUPS_APART: f64 = 4.0;
+/// What is added to it, divided by the number of samples: the best split of few samples looks better.
+const GROUPS_APART_OF_FEW: f64 = 30.0;
 /// Samples before which outliers are not looked for.
 const OUTLIER_SAMPLES: usize = 8;
 /// Distance from the median, in standard deviations estimated from the median absolute deviation, from
@@ -101,7 +103,8 @@ fn bimodal(design: &Design, blocks: &Blocks<'_>, arm: usize) -> Option<Warning> 
     let (low, high) = (Group::of(&logs[..split]), Group::of(&logs[split..]));
     let distance = high.mean - low.mean;
     let width = ((low.variance() + high.variance()) / 2.0).sqrt();
-    let two = distance > design.band_ratio.ln_1p() && distance > GROUPS_APART * width;
+    let apart = GROUPS_APART + GROUPS_APART_OF_FEW / logs.len() as f64;
+    let two = distance > design.band_ratio.ln_1p() && distance > apart * width;
     two.then(|| Warning::Bimodal { arm, low: low.mean.exp(), high: high.mean.exp() })
 }
 
@@ -180,7 +183,8 @@ impl Warning {
                 format!("{} differs from the baseline although its policy is the same", label(arm))
             }
             Warning::Rejected { count, path } => {
-                format!("{count} trials were rejected and repeated because a setting changed under them: {path}")
+                let trials = if *count == 1 { "trial was" } else { "trials were" };
+                format!("{count} {trials} rejected and repeated because a setting changed meanwhile: {path}")
             }
             Warning::TracerLoad { arm, ratio } => {
                 format!("under {} the tracer's stops take {:.1} % of the wall time", label(arm), ratio * 100.0)
