@@ -20,6 +20,8 @@ mod figure;
 mod rows;
 mod text;
 
+pub use text::printable;
+
 #[cfg(test)]
 mod sample;
 

@@ -7,8 +7,9 @@ fn disturbs(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// The text with everything that disturbs written as an escape: `\n`, `\x1b`, `\u202e`.
-pub(crate) fn printable(text: &str) -> String {
+/// The text with everything that would move a terminal's cursor or reorder what is read written as an
+/// escape: `\n`, `\x1b`, `\u202e`. For text that comes from outside.
+pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use study::comparison::{Comparison, Ended};
-use study::stats::Analysis;
+use study::stats::{self, Analysis};
 use study::trial::TrialRecord;
 
 pub use error::Error;
@@ -103,12 +103,14 @@ impl Store {
         self.write(|transaction| write::end(transaction, id, analysis, ended))
     }
 
-    /// The comparison of that number, as far as it has been stored.
+    /// The comparison of that number, as far as it has been stored. One that has not ended, because it
+    /// runs or was killed, comes with what follows from its trials so far.
     ///
     /// # Errors
     /// [`Error::NoSuchComparison`]; [`Error::Damaged`] for content that no pagelab wrote.
     pub fn load(&self, id: i64) -> Result<Comparison, Error> {
         self.read(|transaction| read::comparison(transaction, id))?
+            .map(analysed)
             .ok_or_else(|| Error::NoSuchComparison { path: self.path.clone(), id })
     }
 
@@ -129,6 +131,7 @@ impl Store {
             let id: Option<i64> = transaction.query_row("SELECT max(id) FROM comparisons", [], |row| row.get(0))?;
             id.map_or(Ok(None), |id| read::comparison(transaction, id))
         })
+        .map(|comparison| comparison.map(analysed))
     }
 
     fn check_or_create(&self) -> Result<(), Error> {
@@ -213,6 +216,13 @@ impl Store {
             }
         }
     }
+}
+
+fn analysed(mut comparison: Comparison) -> Comparison {
+    if comparison.ended == Ended::NotEnded {
+        comparison.analysis = stats::analyse(&comparison.design, &comparison.trials, &comparison.admissions);
+    }
+    comparison
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {

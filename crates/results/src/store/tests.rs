@@ -45,6 +45,16 @@ fn a_comparison_that_has_trials_is_stored_with_them() {
 }
 
 #[test]
+fn a_comparison_that_was_killed_is_analysed_as_far_as_it_went() {
+    let (_directory, store) = store();
+    let id = store.begin(&Comparison { ended: Ended::NotEnded, ..sample::empty() }).unwrap();
+    sample::comparison().trials[..60].iter().for_each(|record| store.append(id, record).unwrap());
+    let analysis = store.load(id).unwrap().analysis.expect("blocks are complete");
+    assert_eq!(analysis.blocks, 10);
+    assert_eq!(store.latest().unwrap().unwrap().analysis, Some(analysis));
+}
+
+#[test]
 fn an_empty_store_has_nothing() {
     let (_directory, store) = store();
     assert!(store.latest().unwrap().is_none());
