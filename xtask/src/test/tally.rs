@@ -1,26 +1,45 @@
 //! Reads the output of `cargo test -- --show-output` and counts.
 //!
 //! A test that cannot run here prints `skipped: needs X` and returns; libtest then counts it as
-//! passed. Here it counts as skipped.
+//! passed. Here it counts as skipped, and so does one that is marked `#[ignore]`.
 
-/// A test that says it could not run.
+use std::fmt;
+
+/// A test that did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skip {
     /// The program and the test.
     pub test: String,
-    /// What it needs.
-    pub needs: String,
+    /// Why it did not.
+    pub why: Why,
+}
+
+/// Why a test did not run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It said that it needs something.
+    Needs(String),
+    /// It is marked `#[ignore]`, with the reason that stands there.
+    Ignored(String),
+}
+
+impl fmt::Display for Skip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.why {
+            Why::Needs(what) => write!(f, "{} needs {what}", self.test),
+            Why::Ignored(reason) => write!(f, "{} is ignored: {reason}", self.test),
+        }
+    }
 }
 
 /// What came out so far.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Tests that could not run, in order; a test with several wants is here once.
+    /// Tests that did not run, in order; a test with several wants is here once.
     pub skips: Vec<Skip>,
     /// The tests that failed, and the programs that did not end.
     pub failed_tests: Vec<String>,
     libtest_passed: usize,
-    ignored: usize,
     /// The test program whose output is read.
     program: Option<String>,
     /// The test whose captured output is read.
@@ -55,8 +74,8 @@ impl Tally {
             self.test = Some(test.to_string());
         } else if let Some(needs) = line.split_once("skipped: needs ").map(|(_, needs)| needs.trim()) {
             self.skip(needs);
-        } else if let Some(test) = failed_test(line) {
-            self.failed_tests.push(self.named(test));
+        } else if let Some((test, outcome)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) {
+            self.read_outcome(test, outcome);
         }
         self.section != Section::Successes
     }
@@ -71,21 +90,25 @@ impl Tally {
 
     /// Tests that ran and passed.
     pub fn passed(&self) -> usize {
-        self.libtest_passed.saturating_sub(self.skips.len())
+        let counted_as_passed = self.skips.iter().filter(|skip| matches!(skip.why, Why::Needs(_))).count();
+        self.libtest_passed.saturating_sub(counted_as_passed)
     }
 
-    /// Tests that said they could not run, and ignored ones.
-    pub fn skipped(&self) -> usize {
-        self.skips.len() + self.ignored
+    fn read_outcome(&mut self, test: &str, outcome: &str) {
+        let test = self.named(test);
+        if outcome == "FAILED" {
+            self.failed_tests.push(test);
+        } else if let Some(reason) = outcome.strip_prefix("ignored") {
+            let reason = reason.trim_start_matches(", ");
+            let reason = if reason.is_empty() { "no reason stands there" } else { reason };
+            self.skips.push(Skip { test, why: Why::Ignored(reason.to_string()) });
+        }
     }
 
     fn read_counts(&mut self, counts: &str) {
-        let count = |what: &str| {
-            let words: Vec<&str> = counts.split([' ', ';']).filter(|word| !word.is_empty()).collect();
-            words.windows(2).find(|pair| pair[1] == what).and_then(|pair| pair[0].parse::<usize>().ok()).unwrap_or(0)
-        };
-        self.libtest_passed += count("passed");
-        self.ignored += count("ignored");
+        let words: Vec<&str> = counts.split([' ', ';']).filter(|word| !word.is_empty()).collect();
+        let passed = words.windows(2).find(|pair| pair[1] == "passed").and_then(|pair| pair[0].parse::<usize>().ok());
+        self.libtest_passed += passed.unwrap_or(0);
         self.program = None;
         self.test = None;
         self.section = Section::Progress;
@@ -96,7 +119,7 @@ impl Tally {
         let Some(test) = self.test.clone().filter(|_| self.section == Section::Successes) else { return };
         let test = self.named(&test);
         if self.skips.iter().all(|skip| skip.test != test) {
-            self.skips.push(Skip { test, needs: needs.to_string() });
+            self.skips.push(Skip { test, why: Why::Needs(needs.to_string()) });
         }
     }
 
@@ -123,11 +146,6 @@ fn program(line: &str) -> Option<String> {
     Some(path.rsplit_once('-').map_or(path, |(name, _)| name).to_string())
 }
 
-/// The name in `test a::b ... FAILED`.
-fn failed_test(line: &str) -> Option<&str> {
-    line.strip_prefix("test ")?.strip_suffix(" ... FAILED")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,7 +156,7 @@ mod tests {
 running 3 tests
 test a::one ... ok
 test a::two ... ok
-test a::three ... ignored
+test a::three ... ignored, a helper
 
 successes:
 
@@ -191,8 +209,9 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     #[test]
     fn totals_are_summed_over_programs_and_skips_are_not_passes() {
         let (tally, _) = tally(OUTPUT, false);
-        assert_eq!((tally.passed(), tally.failed_tests.len(), tally.skipped()), (3, 1, 2));
-        assert_eq!(tally.skips, [Skip { test: "study a::two".into(), needs: "redis-server".into() }]);
+        assert_eq!((tally.passed(), tally.failed_tests.len(), tally.skips.len()), (3, 1, 2));
+        let skips: Vec<String> = tally.skips.iter().map(Skip::to_string).collect();
+        assert_eq!(skips, ["study a::three is ignored: a helper", "study a::two needs redis-server"]);
         assert_eq!(tally.failed_tests, ["b four"]);
     }
 
