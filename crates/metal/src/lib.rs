@@ -1,6 +1,7 @@
 //! The running Linux host as a platform: applying, tracing, verifying and explaining page sizes.
 //!
 //! The only crate with unsafe code; every unsafe block says why it is sound.
+pub mod admit;
 pub mod census;
 pub mod explain;
 pub mod counters;

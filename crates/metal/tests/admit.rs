@@ -1,0 +1,263 @@
+//! What hosts can give, on captured hosts and on this one.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use metal::admit::{self, Lowering, Privilege, Standing, Terms};
+use metal::host::Host;
+use metal::lease::{Lease, Taken};
+use study::comparison::Unsupported;
+use study::policy::{Granularity, Policy};
+use study::size::PageSize;
+
+const FIXTURES: [&str; 5] = ["x86_64-6.18", "aarch64-64k-6.12", "x86_64-5.10", "x86_64-6.1-rt", "riscv64-6.12"];
+const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+const HUGETLB: &str = "/sys/kernel/mm/hugepages";
+
+fn fixture(name: &str) -> Host {
+    let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/host").join(name);
+    Host::open(folder).unwrap()
+}
+
+fn ask(host: &str, policy: &str, privilege: Privilege, pool_bytes: Option<u64>) -> Result<Lowering, Unsupported> {
+    let host = fixture(host);
+    let terms = Terms::assumed(&host, privilege).with_pool(pool_bytes);
+    admit::lower(&policy.parse().unwrap(), &host, &terms)
+}
+
+fn user(host: &str, policy: &str) -> Result<Lowering, Unsupported> {
+    ask(host, policy, Privilege::User, None)
+}
+
+fn root(host: &str, policy: &str) -> Result<Lowering, Unsupported> {
+    ask(host, policy, Privilege::Root, None)
+}
+
+fn commands(lowering: &Lowering) -> Vec<String> {
+    lowering.settings.iter().map(|setting| setting.command()).collect()
+}
+
+#[test]
+fn base_and_default_need_nothing_anywhere() {
+    for host in FIXTURES {
+        assert_eq!(root(host, "default").unwrap().settings, [], "{host}");
+        assert_eq!(root(host, "base").unwrap().settings, [], "{host}");
+    }
+    assert!(user("x86_64-6.1-rt", "default").is_ok(), "nothing is traced");
+    let forbidden = user("x86_64-6.1-rt", "base").unwrap_err();
+    assert!(forbidden.reason.contains("Yama") && forbidden.remedy.contains("sysctl"), "{forbidden}");
+}
+
+#[test]
+fn thp_needs_no_root_where_it_is_the_only_size() {
+    for host in ["x86_64-6.18", "aarch64-64k-6.12", "x86_64-5.10"] {
+        assert_eq!(user(host, "thp").unwrap().settings, [], "{host}");
+    }
+    let off = user("riscv64-6.12", "thp").unwrap_err();
+    let path = format!("{THP}/hugepages-2048kB/enabled");
+    assert!(off.reason.contains("needs root") && off.remedy.contains(&format!("echo madvise > {path}")), "{off}");
+    assert_eq!(commands(&root("riscv64-6.12", "thp").unwrap()), [format!("echo madvise > {path}")]);
+    assert!(root("x86_64-6.1-rt", "thp").unwrap_err().remedy.contains("PREEMPT_RT"));
+}
+
+#[test]
+fn a_folio_size_is_the_only_one_on_and_others_go_off_first() {
+    let lowering = root("x86_64-6.18", "mthp-64k").unwrap();
+    let (pmd, size) = (format!("{THP}/hugepages-2048kB/enabled"), format!("{THP}/hugepages-64kB/enabled"));
+    assert_eq!(commands(&lowering), [format!("echo never > {pmd}"), format!("echo madvise > {size}")]);
+    let refused = user("x86_64-6.18", "mthp-64k").unwrap_err();
+    assert!(refused.remedy.contains(&format!("echo never > {pmd} && echo madvise > {size}")), "{refused}");
+    let lowering = root("aarch64-64k-6.12", "mthp-2m").unwrap();
+    assert!(commands(&lowering)[0].contains("hugepages-524288kB") && commands(&lowering).len() == 2);
+    assert_eq!(commands(&root("riscv64-6.12", "mthp-64k").unwrap()), [format!("echo madvise > {size}")]);
+}
+
+#[test]
+fn a_size_that_is_not_there_names_those_that_are() {
+    let refused = |host: &str, policy: &str| root(host, policy).unwrap_err();
+    assert!(refused("x86_64-6.18", "mthp-8k").remedy.contains("16K, 32K, 64K"));
+    assert!(refused("x86_64-6.18", "mthp-2m").remedy.contains("`thp`"));
+    assert!(refused("x86_64-6.18", "hugetlb-64k").remedy.contains("2M, 1G"));
+    let old = refused("x86_64-5.10", "mthp-64k").to_string();
+    assert!(old.contains("Linux 6.8") && old.contains("this is 5.10"), "{old}");
+    let old = refused("x86_64-5.10", "thp+prefault").to_string();
+    assert!(old.contains("5.14") && old.contains("without +prefault"), "{old}");
+    assert!(root("x86_64-6.18", "thp+prefault+no-guards").is_ok());
+}
+
+#[test]
+fn an_empty_pool_is_filled_on_demand_or_beforehand() {
+    let pool = |size: &str, file: &str| format!("{HUGETLB}/hugepages-{size}kB/{file}");
+    let empty = user("x86_64-6.18", "hugetlb-2m").unwrap_err();
+    let fill = format!("echo N > {}", pool("2048", "nr_hugepages"));
+    assert!(empty.remedy.contains(&fill) && empty.remedy.contains("hugepagesz=2M hugepages=N"), "{empty}");
+    let on_demand = root("x86_64-6.18", "hugetlb-2m").unwrap();
+    assert_eq!(on_demand.settings[0].path, pool("2048", "nr_overcommit_hugepages"));
+    let beforehand = ask("x86_64-6.18", "hugetlb-2m", Privilege::Root, Some(100 << 20)).unwrap();
+    assert_eq!(commands(&beforehand), [format!("echo 50 > {}", pool("2048", "nr_hugepages"))]);
+}
+
+#[test]
+fn a_pool_that_stands_ready_is_used_and_grown_only_as_needed() {
+    let ready = user("x86_64-5.10", "hugetlb-2m").unwrap();
+    assert!(ready.settings.is_empty() && ready.notes[0].contains("50 free"), "60 free, 10 of them reserved: {ready:?}");
+    assert!(ask("x86_64-5.10", "hugetlb-2m", Privilege::User, Some(100 << 20)).is_ok(), "exactly the 50");
+    let more = Some(300 << 20);
+    let refused = ask("x86_64-5.10", "hugetlb-2m", Privilege::User, more).unwrap_err();
+    assert!(refused.reason.contains("can give 50, 150 are needed"), "{refused}");
+    assert!(refused.remedy.contains("echo 164 >") && refused.remedy.contains("hugepages=164"), "{refused}");
+    let grown = ask("x86_64-5.10", "hugetlb-2m", Privilege::Root, more).unwrap();
+    assert_eq!(grown.settings[0].value, "164", "64 that are there, and 100 more");
+}
+
+#[test]
+fn pages_beyond_the_buddy_allocator_are_put_into_the_pool() {
+    for (host, policy, file, value) in [
+        ("x86_64-6.18", "hugetlb-1g", "1048576kB/nr_hugepages", None),
+        ("aarch64-64k-6.12", "hugetlb-16g", "16777216kB/nr_hugepages", Some("1")),
+        ("aarch64-64k-6.12", "hugetlb-512m", "524288kB/nr_overcommit_hugepages", Some("85")),
+        ("riscv64-6.12", "hugetlb-64k", "64kB/nr_overcommit_hugepages", None),
+    ] {
+        let lowering = root(host, policy).unwrap();
+        let [setting] = &lowering.settings[..] else { panic!("{lowering:?}") };
+        assert!(setting.path.ends_with(file), "{setting:?}");
+        assert!(value.is_none_or(|value| setting.value == value), "{setting:?}");
+    }
+    let few = admit::not_granted(PageSize::G1, 4, 1).to_string();
+    assert!(few.contains("1 of 4 pages of 1G") && few.contains("hugepagesz=1G hugepages=4"), "{few}");
+}
+
+#[test]
+fn a_read_only_sysfs_is_no_place_for_settings() {
+    let refused = root("x86_64-6.1-rt", "hugetlb-2m").unwrap_err();
+    assert!(refused.reason.contains("read-only") && refused.remedy.contains("outside the container"), "{refused}");
+}
+
+#[test]
+fn the_doctor_has_a_line_for_every_policy_and_a_remedy_for_every_lack() {
+    for name in FIXTURES {
+        let host = fixture(name);
+        for privilege in [Privilege::User, Privilege::Root] {
+            let terms = Terms::assumed(&host, privilege);
+            let lines = admit::doctor_lines(&host, &terms);
+            let named: Vec<Granularity> = lines.iter().map(|line| line.policy.granularity).collect();
+            let all = Policy::granularities(host.geometry());
+            assert!(all.iter().all(|granularity| named.contains(granularity)), "{name}");
+            assert!(lines.iter().all(|line| !line.how.is_empty()), "{name}: {lines:?}");
+            let limits = admit::facts(&host, &terms);
+            let silent = |fact: &&admit::Fact| fact.standing == Standing::Limited && fact.meaning.is_empty();
+            assert_eq!(limits.iter().find(silent), None, "{name}");
+        }
+    }
+}
+
+#[test]
+fn the_facts_of_a_container_are_told() {
+    let host = fixture("x86_64-6.1-rt");
+    let facts = admit::facts(&host, &Terms::assumed(&host, Privilege::User));
+    let limited: Vec<&str> =
+        facts.iter().filter(|fact| fact.standing == Standing::Limited).map(|fact| fact.name).collect();
+    for name in ["transparent huge pages", "PAGEMAP_SCAN", "folio sizes", "tracing", "seccomp filter", "/proc"] {
+        assert!(limited.contains(&name), "{name}: {limited:?}");
+    }
+}
+
+#[test]
+fn every_command_to_adopt_a_policy_names_a_file_of_the_host() {
+    for name in FIXTURES {
+        let host = fixture(name);
+        for granularity in Policy::granularities(host.geometry()) {
+            let ways = admit::adoption(&Policy::plain(granularity), host.geometry());
+            let needs_none = granularity == Granularity::Default || host.geometry().pmd.is_none();
+            let is_hugetlb = matches!(granularity, Granularity::Hugetlb(_));
+            assert!(!ways.is_empty() || (needs_none && !is_hugetlb), "{name}: {granularity}");
+            let text: Vec<String> = ways.into_iter().flat_map(|way| way.commands).collect();
+            let text = text.join("\n");
+            let files: Vec<&str> = text.split_whitespace().filter(|word| word.starts_with("/sys/")).collect();
+            assert!(files.iter().all(|file| host.has(file)), "{name}: {granularity}: {files:?}");
+        }
+    }
+    let arm = fixture("aarch64-64k-6.12");
+    let boot = |policy: &str| admit::adoption(&policy.parse().unwrap(), arm.geometry()).pop().unwrap().commands;
+    assert_eq!(boot("mthp-2m"), ["thp_anon=2M:always"]);
+    assert_eq!(boot("hugetlb-512m"), ["hugepagesz=512M hugepages=N"]);
+    assert_eq!(boot("default+no-huge"), ["madvise(address, length, MADV_NOHUGEPAGE);"]);
+    assert!(admit::adoption(&"mthp-64k".parse().unwrap(), arm.geometry()).is_empty(), "not on this kernel");
+}
+
+// ── On this host ──────────────────────────────────────────────────────────────────────────────────
+
+/// Maps, advises and touches `bytes`, and unmaps them.
+fn touch_advised(bytes: usize) {
+    // SAFETY: a new private mapping, used only within its length, and unmapped at the end.
+    unsafe {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        let start = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0);
+        assert_ne!(start, libc::MAP_FAILED);
+        assert_eq!(libc::madvise(start, bytes, libc::MADV_HUGEPAGE), 0);
+        (0..bytes).step_by(4096).for_each(|offset| start.cast::<u8>().add(offset).write_volatile(1));
+        assert_eq!(libc::munmap(start, bytes), 0);
+    }
+}
+
+#[test]
+fn what_is_leased_is_what_a_user_would_need() {
+    let host = Host::open("/").unwrap();
+    let terms = Terms::of_this_process(&host);
+    let writable = std::fs::OpenOptions::new().write(true).open(format!("{THP}/enabled")).is_ok();
+    if terms.privilege == Privilege::User || !writable || host.geometry().mthp.is_empty() {
+        println!("not tested: needs root, a writable sysfs and mTHP");
+        return;
+    }
+    let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
+    let before = host.state().unwrap().settings;
+    let transparent = Policy::granularities(host.geometry()).into_iter();
+    for granularity in transparent.filter(|one| matches!(one, Granularity::Mthp(_) | Granularity::Thp)) {
+        lease.apply([]).unwrap();
+        let policy = Policy::plain(granularity);
+        let lowering = admit::lower(&policy, &host, &terms).unwrap();
+        let taken = lease.apply(lowering.pairs()).unwrap();
+        assert!(taken.iter().all(|taken| *taken == Taken::Whole));
+        let as_user = Terms::assumed(&host, Privilege::User);
+        assert_eq!(admit::lower(&policy, &host, &as_user).unwrap().settings, [], "{policy}");
+        let counters = host.counters().unwrap();
+        touch_advised(64 << 20);
+        let moved = counters.delta(&host.counters().unwrap());
+        let size = policy.target(host.geometry()).unwrap().bytes();
+        let got = moved.get(&format!("hugepages-{}kB/anon_fault_alloc", size >> 10)).copied().unwrap_or(0);
+        // The ends of the mapping may not be aligned to the size.
+        assert!(got * size >= (64 << 20) - 2 * size, "{policy}: {moved:?}");
+    }
+    lease.restore().unwrap();
+    assert_eq!(host.state().unwrap().settings, before);
+}
+
+#[test]
+fn pages_made_on_demand_are_not_a_change_of_settings() {
+    let host = Host::open("/").unwrap();
+    let terms = Terms::of_this_process(&host);
+    let size = PageSize::M2;
+    let path = format!("{HUGETLB}/hugepages-2048kB/nr_overcommit_hugepages");
+    let writable = std::fs::OpenOptions::new().write(true).open(&path).is_ok();
+    if terms.privilege == Privilege::User || !writable {
+        println!("not tested: needs root and a writable {path}");
+        return;
+    }
+    let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
+    let lowering = admit::lower(&Policy::plain(Granularity::Hugetlb(size)), &host, &terms).unwrap();
+    lease.apply(lowering.pairs()).unwrap();
+    let before = host.state().unwrap();
+    let bytes = 8 * size.bytes() as usize;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_HUGETLB | libc::MAP_HUGE_2MB;
+    // SAFETY: a new private mapping, used only within its length, and unmapped at the end.
+    let during = unsafe {
+        let start = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        assert_ne!(start, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        start.cast::<u8>().write_volatile(1);
+        let during = host.state().unwrap();
+        assert_eq!(libc::munmap(start, bytes), 0);
+        during
+    };
+    assert_eq!(before.changes(&during), [], "the pages in use are nobody's setting");
+    lease.restore().unwrap();
+}
