@@ -15,58 +15,64 @@ const DRAWN: usize = 10_000;
 /// Blocks up to which all flips are taken. Half of them suffice: turning all signs changes no statistic.
 const ALL_UP_TO: usize = 14;
 
-/// Sets of blocks whose signs are turned, as bits, `bytes` bytes each.
+/// Sets of blocks whose signs are turned, one bit a block.
 pub(crate) struct Flips {
-    bytes: usize,
-    sets: Vec<u8>,
+    /// Eight blocks each; entry `i` of every column belongs to set `i`.
+    columns: Vec<Vec<u8>>,
 }
 
 impl Flips {
     /// Flips of `blocks` blocks: all of them where that is possible, else a fixed number drawn by `seed`.
     pub fn new(blocks: usize, seed: u64) -> Flips {
-        let bytes = blocks.div_ceil(8).max(1);
-        let sets = if blocks <= ALL_UP_TO { all(blocks, bytes) } else { drawn(bytes, seed) };
-        Flips { bytes, sets }
+        if blocks <= ALL_UP_TO { Flips::all(blocks) } else { Flips::drawn(blocks, seed) }
+    }
+
+    fn all(blocks: usize) -> Flips {
+        let sets = 0..1u32 << blocks.saturating_sub(1);
+        let column = |column: usize| sets.clone().map(|set| set.to_le_bytes()[column]).collect();
+        Flips { columns: (0..blocks.div_ceil(8)).map(column).collect() }
+    }
+
+    fn drawn(blocks: usize, seed: u64) -> Flips {
+        let mut random = Pcg64::seed_from_u64(seed ^ 0x6d61_782d_545f_7065);
+        let mut column = |_| {
+            let mut column = vec![0; DRAWN];
+            random.fill_bytes(&mut column[1..]);
+            column
+        };
+        Flips { columns: (0..blocks.div_ceil(8)).map(&mut column).collect() }
     }
 
     fn len(&self) -> usize {
-        self.sets.len() / self.bytes
+        self.columns.first().map_or(0, Vec::len)
     }
-}
-
-fn all(blocks: usize, bytes: usize) -> Vec<u8> {
-    (0..1u32 << blocks.saturating_sub(1)).flat_map(|set| set.to_le_bytes().into_iter().take(bytes)).collect()
-}
-
-fn drawn(bytes: usize, seed: u64) -> Vec<u8> {
-    let mut sets = vec![0; bytes * DRAWN];
-    Pcg64::seed_from_u64(seed ^ 0x6d61_782d_545f_7065).fill_bytes(&mut sets[bytes..]);
-    sets
 }
 
 /// One p value for each arm; `ratios` holds an arm's log ratios, one entry for each block.
 pub(crate) fn adjusted_p(ratios: &[&[Option<f64>]], flips: &Flips) -> Vec<f64> {
     let flipped: Vec<Vec<f64>> = ratios.iter().map(|ratios| flipped_statistics(&signed_ranks(ratios), flips)).collect();
-    let statistic = |arm: usize, set: usize| flipped[arm][set];
-    let observed = |arm: usize| statistic(arm, 0);
-    let mut order: Vec<usize> = (0..ratios.len()).collect();
-    order.sort_by(|one, two| observed(*two).total_cmp(&observed(*one)));
+    let observed = |arm: usize| flipped[arm].first().copied().unwrap_or(0.0);
+    let mut rising: Vec<usize> = (0..ratios.len()).collect();
+    rising.sort_by(|one, two| observed(*one).total_cmp(&observed(*two)));
 
-    let mut as_large = vec![0usize; ratios.len()];
-    for set in 0..flips.len() {
-        let mut largest = 0.0f64;
-        for arm in order.iter().rev() {
-            largest = largest.max(statistic(*arm, set));
-            as_large[*arm] += usize::from(largest >= observed(*arm));
+    // An arm competes with the largest statistic of all arms that show no more than itself.
+    let mut largest = vec![0.0f64; flips.len()];
+    let mut p = vec![1.0; ratios.len()];
+    for arm in &rising {
+        let mut as_large = 0u32;
+        for (largest, statistic) in largest.iter_mut().zip(&flipped[*arm]) {
+            *largest = largest.max(*statistic);
+            as_large += u32::from(*largest >= observed(*arm));
         }
+        p[*arm] = f64::from(as_large) / flips.len() as f64;
     }
-    let mut adjusted = vec![0.0; ratios.len()];
+    // No arm is more certain than one that shows more.
     let mut before = 0.0f64;
-    for arm in order {
-        before = before.max(as_large[arm] as f64 / flips.len() as f64);
-        adjusted[arm] = before;
+    for arm in rising.into_iter().rev() {
+        before = before.max(p[arm]);
+        p[arm] = before;
     }
-    adjusted
+    p
 }
 
 /// Twice the rank of each ratio's size, with the ratio's sign: whole numbers, because equal sizes share
@@ -94,12 +100,14 @@ fn signed_ranks(ratios: &[Option<f64>]) -> Vec<i32> {
 /// The arm's statistic under every flip.
 fn flipped_statistics(ranks: &[i32], flips: &Flips) -> Vec<f64> {
     let deviation = ranks.iter().map(|rank| f64::from(*rank).powi(2)).sum::<f64>().sqrt();
-    if deviation == 0.0 {
-        return vec![0.0; flips.len()];
+    let mut totals = vec![0i32; flips.len()];
+    for (ranks, column) in ranks.chunks(8).zip(&flips.columns) {
+        let sums = sums_by_flips(ranks);
+        for (total, set) in totals.iter_mut().zip(column) {
+            *total += sums[usize::from(*set)];
+        }
     }
-    let sums: Vec<[i32; 256]> = ranks.chunks(8).map(sums_by_flips).collect();
-    let sum = |set: &[u8]| set.iter().zip(&sums).map(|(bits, sums)| sums[usize::from(*bits)]).sum::<i32>();
-    flips.sets.chunks(flips.bytes).map(|set| f64::from(sum(set).abs()) / deviation).collect()
+    totals.into_iter().map(|total| if total == 0 { 0.0 } else { f64::from(total.abs()) / deviation }).collect()
 }
 
 /// Sums of up to eight ranks for each of the 256 ways to turn their signs.
@@ -152,7 +160,7 @@ mod tests {
     fn drawn_flips_come_close_to_all_flips() {
         let ratios = ratios(&mut Pcg64::seed_from_u64(2), 4, ALL_UP_TO, 1.0);
         let exact = adjusted(&ratios, &Flips::new(ALL_UP_TO, 0));
-        let some = adjusted(&ratios, &Flips { bytes: 2, sets: drawn(2, 3) });
+        let some = adjusted(&ratios, &Flips::drawn(ALL_UP_TO, 3));
         for (exact, some) in exact.iter().zip(some) {
             // Four standard errors of a share of 10,000 draws.
             assert!((exact - some).abs() <= 4.0 * (exact * (1.0 - exact) / DRAWN as f64).sqrt(), "{exact} {some}");

@@ -25,6 +25,8 @@ const OUTLIER_SAMPLES: usize = 8;
 /// Distance from the median, in standard deviations estimated from the median absolute deviation, from
 /// which on a sample is an outlier.
 const OUTLIER_DEVIATIONS: f64 = 5.0;
+/// Median absolute deviation of a normal distribution with standard deviation 1: its upper quartile.
+const NORMAL_MAD: f64 = 0.674_489_750_196_081_7;
 /// Share of the wall time in tracer stops from which on the tracer is warned of.
 const TRACER_SHARE: f64 = 0.01;
 /// Wall time below which starting the process dominates.
@@ -133,7 +135,7 @@ fn outliers(design: &Design, blocks: &Blocks<'_>, arm: usize) -> Option<Warning>
     }
     let centre = median(&mut logs)?;
     let mut distances: Vec<f64> = logs.iter().map(|log| (log - centre).abs()).collect();
-    let deviation = median(&mut distances)? / normal::quantile(0.75);
+    let deviation = median(&mut distances)? / NORMAL_MAD;
     let far = |distance: &&f64| **distance > (OUTLIER_DEVIATIONS * deviation).max(design.band_ratio.ln_1p());
     let count = distances.iter().filter(far).count() as u32;
     (count > 0).then_some(Warning::Outliers { arm, count, of: logs.len() as u32 })
