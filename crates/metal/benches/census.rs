@@ -4,11 +4,12 @@
 //! cargo bench -p metal --bench census -- [--bytes SIZE] [--thpmaps FILE] [--runs N]
 //! ```
 //! For processes that map `SIZE` (default 8G) in base pages and in THP, in 64K folios where root can
-//! switch them on, and for a small process: milliseconds of a census without and with root, the best
+//! switch them on, in base pages while another process has THP (`base+thp`), and for a small process: milliseconds of a census without and with root, the best
 //! and the median of N runs; with `--thpmaps`, the run time of that script (as root, needs Python and
 //! numpy) on the same process, minus the start of Python with numpy, and whether both say the same.
 //!
 //! Without arguments it runs on 64 MiB, so that tests can run it.
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +17,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use metal::census::Observer;
+use metal::explain::examine;
+use metal::host::Host;
 use study::census::{Backing, Census, Folio};
+use study::policy::Policy;
 use study::size::{PageSize, format_bytes, parse_bytes};
 
 const SMOKE_BYTES: u64 = 64 << 20;
@@ -42,7 +46,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     for kind in ["base", "thp", "mthp-64k"] {
         measure(kind, arguments.bytes, &arguments)?;
     }
-    measure("small", 1 << 20, &arguments)
+    let neighbour = Held::start("thp", 64 << 20)?;
+    measure("base+thp", arguments.bytes, &arguments)?;
+    drop(neighbour);
+    measure("small", 1 << 20, &arguments)?;
+    examine_small(&arguments)
 }
 
 fn read_arguments(words: &[String]) -> Result<Arguments, Box<dyn Error>> {
@@ -200,6 +208,29 @@ fn measure(kind: &str, bytes: u64, arguments: &Arguments) -> Result<(), Box<dyn 
     Ok(())
 }
 
+/// What the whole examination of a small process costs, as at an exit stop.
+fn examine_small(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    let held = Held::start("small", 256 << 10)?;
+    let (host, observer) = (Host::open("/")?, Observer::open());
+    let state = host.state()?;
+    for policy in ["base", "thp"] {
+        let asked: Policy = policy.parse()?;
+        let mut times = Vec::new();
+        for _ in 0..arguments.runs.max(20) {
+            let start = Instant::now();
+            examine(&observer, held.0.id(), &asked, host.geometry(), &state, &BTreeMap::new())?;
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        times.sort_by(f64::total_cmp);
+        println!(
+            "examine of a small process under {policy}: best {:.3} ms, median {:.3} ms",
+            times[0],
+            times[times.len() / 2]
+        );
+    }
+    Ok(())
+}
+
 fn census_times(observer: &Observer, pid: u32, runs: usize) -> Result<(Census, Vec<f64>), Box<dyn Error>> {
     let mut last = observer.process(pid)?.census;
     let mut times = Vec::new();
@@ -237,7 +268,7 @@ fn run(command: &mut Command) -> Result<String, Box<dyn Error>> {
 }
 
 /// Bytes by thpmaps' labels of anonymous memory: `pmd-SIZE`, `pte-SIZE`, `partial`.
-type Answer = std::collections::BTreeMap<String, u64>;
+type Answer = BTreeMap<String, u64>;
 
 fn thpmaps_says(output: &str) -> Answer {
     let mut answer = Answer::new();
