@@ -30,50 +30,44 @@ fn way<const N: usize>(scope: &str, commands: [&str; N]) -> Adoption {
 }
 
 fn base(geometry: &Geometry) -> Vec<Adoption> {
-    if geometry.pmd.is_none() {
-        return Vec::new();
-    }
-    let mut never = vec![(format!("{THP}/enabled"), "never")];
-    never.extend(geometry.mthp.iter().map(|size| (thp_size_enabled(*size), "never")));
-    never.extend(geometry.pmd.filter(|_| !geometry.mthp.is_empty()).map(|pmd| (thp_size_enabled(pmd), "inherit")));
+    let Some(pmd) = geometry.pmd else { return Vec::new() };
     vec![
         way("one service: its unit, section [Service] (systemd 260 or later)", ["MemoryTHP=disable"]),
         way(
             "one program and all it starts: in its code, before memory is touched",
             ["prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);"],
         ),
-        now("every program, until reboot (as root)", &never),
-        at_boot("every program, at each boot", &never),
+        now("every program, until reboot (as root)", geometry, pmd, "never"),
+        at_boot("every program, at each boot", &[(format!("{THP}/enabled"), "never")]),
         way("every program, at each boot: the kernel command line", ["transparent_hugepage=never"]),
     ]
 }
 
 fn mthp(size: PageSize, geometry: &Geometry) -> Vec<Adoption> {
-    let advised = only(size, geometry, "madvise");
-    let always = only(size, geometry, "always");
+    let Some(pmd) = geometry.pmd else { return Vec::new() };
+    let boot = |value| [(thp_size_enabled(pmd), "never"), (thp_size_enabled(size), value)];
     let line = format!("thp_anon={size}:always");
     vec![
-        now("programs that ask for it, until reboot (as root)", &advised),
+        now("programs that ask for it, until reboot (as root)", geometry, size, "madvise"),
         in_code(),
-        at_boot("programs that ask for it, at each boot", &advised),
-        now("every program, until reboot (as root)", &always),
-        at_boot("every program, at each boot", &always),
+        at_boot("programs that ask for it, at each boot", &boot("madvise")),
+        now("every program, until reboot (as root)", geometry, size, "always"),
+        at_boot("every program, at each boot", &boot("always")),
         way("every program, at each boot: the kernel command line (Linux 6.12; unnamed sizes are off)", [&line]),
     ]
 }
 
 fn thp(pmd: PageSize, geometry: &Geometry) -> Vec<Adoption> {
-    let advised = only(pmd, geometry, "madvise");
-    let always = only(pmd, geometry, "always");
     vec![
-        now("programs that ask for it, until reboot (as root)", &advised),
+        now("programs that ask for it, until reboot (as root)", geometry, pmd, "madvise"),
         in_code(),
         way(
             "one program's malloc, main arena only (glibc 2.35; acts only while transparent_hugepage/enabled is madvise)",
             ["GLIBC_TUNABLES=glibc.malloc.hugetlb=1 COMMAND"],
         ),
-        at_boot("programs that ask for it, at each boot", &advised),
-        now("every program, until reboot (as root)", &always),
+        at_boot("programs that ask for it, at each boot", &[(format!("{THP}/enabled"), "madvise")]),
+        now("every program, until reboot (as root)", geometry, pmd, "always"),
+        at_boot("every program, at each boot", &[(format!("{THP}/enabled"), "always")]),
         way("every program, at each boot: the kernel command line", ["transparent_hugepage=always"]),
     ]
 }
@@ -89,7 +83,10 @@ fn hugetlb(size: PageSize) -> Vec<Adoption> {
     vec![
         way("the program must ask for them: in its code (length a multiple of the page size)", [&flags]),
         way("or its malloc (glibc 2.35; smaller pages, silently, where the pool is empty)", [&tunable]),
-        now("the pool of N pages that it needs, until reboot (as root)", &pool),
+        way(
+            "the pool of N pages that it needs, until reboot (as root)",
+            [&format!("echo N > {}", hugetlb_file(size, "nr_hugepages"))],
+        ),
         at_boot("the pool, at each boot", &pool),
         way("the pool, at boot before memory is fragmented: the kernel command line", [&line]),
     ]
@@ -119,22 +116,24 @@ fn of_modifier(modifier: Modifier) -> Adoption {
     }
 }
 
-/// The settings under which `size` is the only size that is on.
-fn only(wanted: PageSize, geometry: &Geometry, value: &'static str) -> Vec<(String, &'static str)> {
-    let sizes: Vec<PageSize> = geometry.mthp.iter().copied().chain(geometry.pmd).collect();
-    if geometry.mthp.is_empty() {
-        return vec![(format!("{THP}/enabled"), value)];
+/// The commands after which `size` is the only size and its setting is `value`, whatever was set before.
+/// The PMD size follows the top-level file, as it does after boot.
+fn now(scope: &str, geometry: &Geometry, size: PageSize, value: &str) -> Adoption {
+    let mut commands = Vec::new();
+    if !geometry.mthp.is_empty() {
+        commands.push(format!("for file in {THP}/hugepages-*/enabled; do echo never > $file; done"));
     }
-    let others = sizes.iter().filter(|size| **size != wanted).map(|size| (thp_size_enabled(*size), "never"));
-    others.chain([(thp_size_enabled(wanted), value)]).collect()
-}
-
-fn now(scope: &str, settings: &[(String, &str)]) -> Adoption {
-    let commands = settings.iter().map(|(path, value)| format!("echo {value} > {path}")).collect();
+    if geometry.pmd == Some(size) {
+        commands.extend((!geometry.mthp.is_empty()).then(|| format!("echo inherit > {}", thp_size_enabled(size))));
+        commands.push(format!("echo {value} > {THP}/enabled"));
+    } else {
+        commands.push(format!("echo {value} > {}", thp_size_enabled(size)));
+    }
     Adoption { scope: scope.into(), commands }
 }
 
-/// A file of systemd-tmpfiles, which writes it at boot.
+/// A file of systemd-tmpfiles, which writes at boot what differs from the kernel's defaults: the PMD size
+/// follows the top-level file, every other size is off.
 fn at_boot(scope: &str, settings: &[(String, &str)]) -> Adoption {
     const FILE: &str = "/etc/tmpfiles.d/page-size.conf";
     let lines: Vec<String> = settings.iter().map(|(path, value)| format!("w {path} - - - - {value}")).collect();

@@ -56,22 +56,27 @@ impl Lowering {
 /// # Errors
 /// What is missing, and how to get it.
 pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Unsupported> {
-    let mut lowering = match policy.granularity {
-        Granularity::Default => Lowering { mechanism: "nothing is touched".into(), ..Lowering::default() },
+    let lowering = match policy.granularity {
+        Granularity::Default => Lowering::default(),
         Granularity::Base => base(),
         Granularity::Mthp(size) => transparent::mthp(size, host)?,
         Granularity::Thp => transparent::thp(host)?,
         Granularity::Hugetlb(size) => pool::hugetlb(size, host, terms)?,
     };
+    let is_advised = matches!(policy.granularity, Granularity::Mthp(_) | Granularity::Thp);
+    let advice = is_advised && !policy.has(Modifier::NoHuge);
+    let mut means: Vec<String> =
+        advice.then(|| "madvise(MADV_HUGEPAGE) injected after mmap and brk".into()).into_iter().collect();
+    means.extend((!lowering.mechanism.is_empty()).then_some(lowering.mechanism));
     for modifier in policy.modifiers() {
-        let means = modifier_means(*modifier, host)?;
-        lowering.mechanism = format!("{}; {means}", lowering.mechanism);
+        means.push(modifier_means(*modifier, host)?.into());
     }
     if *policy != Policy::DEFAULT {
         terms.tracing.clone()?;
     }
     settable(&lowering.settings, host, terms)?;
-    Ok(lowering)
+    let mechanism = if means.is_empty() { "nothing is touched".into() } else { means.join("; ") };
+    Ok(Lowering { mechanism, ..lowering })
 }
 
 /// [`lower`], as the row of a comparison.

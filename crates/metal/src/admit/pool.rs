@@ -12,6 +12,9 @@ use super::{Lowering, Privilege, Setting, Terms, list};
 /// How much of the available memory a policy may turn into surplus pages where nobody said how much the
 /// program needs: three quarters, so that the rest of the system keeps running.
 const SURPLUS_QUARTERS: u64 = 3;
+/// How much of it goes into a pool whose pages must be made beforehand: one quarter, because the rest of
+/// the system lacks it whether the program uses it or not.
+const POOL_QUARTERS: u64 = 1;
 
 /// A pool, in pages.
 struct Pool {
@@ -94,7 +97,7 @@ fn grown(size: PageSize, pool: &Pool, pages: u64) -> Lowering {
 
 /// Nobody said how much the program needs. Pages of up to the buddy allocator's largest order are made
 /// when they are mapped (surplus pages); larger ones, which the kernel does not make that way
-/// (`nr_overcommit_hugepages_store`, mm/hugetlb.c), are put into the pool: half of what is available.
+/// (`nr_overcommit_hugepages_store`, mm/hugetlb.c), are put into the pool beforehand.
 fn on_demand(size: PageSize, pool: &Pool, host: &Host) -> Result<Lowering, Unsupported> {
     let state = host.state().map_err(|error| Unsupported {
         reason: error.to_string(),
@@ -102,9 +105,10 @@ fn on_demand(size: PageSize, pool: &Pool, host: &Host) -> Result<Lowering, Unsup
     })?;
     let orders = state.free_blocks_by_order.len() as u32;
     if size.order(host.geometry().base) >= orders {
-        return match state.available_bytes / 2 / size.bytes() {
+        let note = "the pool takes a quarter of the available memory; --hugetlb-pool SIZE says how much it shall be";
+        return match state.available_bytes / 4 * POOL_QUARTERS / size.bytes() {
             0 => Err(too_little_memory(size, state.available_bytes)),
-            pages => Ok(grown(size, pool, pages)),
+            pages => Ok(Lowering { notes: vec![note.into()], ..grown(size, pool, pages) }),
         };
     }
     let surplus = state.available_bytes / 4 * SURPLUS_QUARTERS / size.bytes();

@@ -15,8 +15,6 @@ use super::{Lowering, Setting, list};
 /// Since when folio sizes have settings of their own.
 const SIZES: KernelVersion = KernelVersion(6, 8);
 
-const MEANS: &str = "madvise(MADV_HUGEPAGE) injected after mmap and brk";
-
 /// Folios of exactly `size`.
 pub fn mthp(size: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
     let geometry = host.geometry();
@@ -69,9 +67,9 @@ fn is_on(size: PageSize, host: &Host) -> bool {
 
 fn mechanism(size: PageSize, settings: &[Setting]) -> String {
     match settings.len() {
-        0 => format!("{MEANS}; {size} is the only size enabled already"),
-        1 => format!("{MEANS}; one setting leased so that {size} is the only size"),
-        count => format!("{MEANS}; {count} settings leased so that {size} is the only size"),
+        0 => format!("{size} is the only size enabled already"),
+        1 => format!("one setting leased so that {size} is the only size"),
+        count => format!("{count} settings leased so that {size} is the only size"),
     }
 }
 
