@@ -10,7 +10,7 @@ use super::report::Report;
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// Another process has the lease.
-    #[error("the system settings are leased: {holder}; wait for it (--wait) or end it")]
+    #[error("the system settings are leased: {holder}; try again when it is done, or end it")]
     Held {
         /// Who has it.
         holder: Holder,
