@@ -260,6 +260,14 @@ fn base_pages() {
     let census = agrees(&map);
     assert_eq!(census.total_bytes() as usize, 5 * MIB);
     assert_eq!(leaf_bytes(&census, Backing::Anonymous, page()), 5 * MIB);
+
+    // More stretches of memory than one call of the kernel returns.
+    let map = Map::private(32 * MIB);
+    map.advise(libc::MADV_NOHUGEPAGE);
+    for at in (0..32 * MIB).step_by(2 * page()) {
+        map.write(at, at + page());
+    }
+    assert_eq!(agrees(&map).total_bytes() as usize, 16 * MIB);
 }
 
 #[test]
@@ -417,26 +425,21 @@ fn shared_memory_and_files() {
 // ---- why it is so ----
 
 #[test]
-fn the_causes_of_this_process_are_found() {
+fn the_causes_of_another_process_are_found() {
     let Some(_knobs) = Knobs::thp(&[]) else { return skip("root, for the THP settings") };
-    let late = Map::private(2 * pmd());
-    late.write(0, 2 * pmd());
-    late.advise(libc::MADV_HUGEPAGE);
-    let against = Map::private(3 * pmd());
-    against.advise(libc::MADV_NOHUGEPAGE);
-    against.write(0, 3 * pmd());
-    let not_advised = Map::private(5 * pmd());
-    not_advised.write(0, 5 * pmd());
+    let mut child = helper_process("causes", None).unwrap();
+    let _output = lines_until_ready(&mut child);
     let host = Host::open("/").unwrap();
     let (state, thp) = (host.state().unwrap(), "thp".parse::<Policy>().unwrap());
-    let examination =
-        examine(&Observer::open(), std::process::id(), &thp, host.geometry(), &state, &BTreeMap::new()).unwrap();
-    let verdict = examination.into_verdict();
+    let examination = examine(&Observer::open(), child.id(), &thp, host.geometry(), &state, &BTreeMap::new());
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    let verdict = examination.unwrap().into_verdict();
     let bytes = |cause: Cause| {
         let share = verdict.causes.iter().find(|share| share.cause == cause);
         share.and_then(|share| share.bytes).unwrap_or(0) as usize
     };
-    // The test harness has memory of its own beside these mappings.
+    // The other process has memory of its own beside these mappings.
     let about = |cause: Cause, expected: usize| {
         let found = bytes(cause.clone());
         assert!(found >= expected && found < expected + pmd(), "{cause:?}: {found}, expected {expected}: {verdict:?}");
@@ -455,9 +458,11 @@ fn the_causes_of_this_process_are_found() {
 #[test]
 fn helper() {
     let Ok(task) = std::env::var("CENSUS_HELPER") else { return };
+    let causes = task == "causes";
+    let _mapped = causes.then(map_with_causes);
     let map = Map::private(16 * MIB);
     map.advise(libc::MADV_NOHUGEPAGE);
-    map.write(0, 16 * MIB);
+    map.write(0, if causes { 0 } else { 16 * MIB });
     if task == "look" {
         let observer = Observer::open();
         let census = map.census(&observer);
@@ -466,6 +471,19 @@ fn helper() {
     println!("ready");
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     std::process::exit(0);
+}
+
+/// Memory that is advised after it was touched, advised against, and not advised at all.
+fn map_with_causes() -> [Map; 3] {
+    let late = Map::private(2 * pmd());
+    late.write(0, 2 * pmd());
+    late.advise(libc::MADV_HUGEPAGE);
+    let against = Map::private(3 * pmd());
+    against.advise(libc::MADV_NOHUGEPAGE);
+    against.write(0, 3 * pmd());
+    let not_advised = Map::private(5 * pmd());
+    not_advised.write(0, 5 * pmd());
+    [late, against, not_advised]
 }
 
 fn helper_process(task: &str, user: Option<u32>) -> std::io::Result<Child> {

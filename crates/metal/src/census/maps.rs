@@ -61,8 +61,19 @@ impl Vma {
 }
 
 /// Reads the text of `/proc/PID/maps`. `path` is named in errors.
+///
+/// The kernel hands the text out in pieces; where a running process changes a mapping in between, two
+/// lines may overlap. Then the first keeps its addresses and the second has the rest.
 pub fn parse(text: &str, path: &str) -> Result<Vec<Vma>, CensusError> {
-    text.lines().map(|line| parse_line(line).ok_or_else(|| CensusError::malformed(path, line))).collect()
+    let mut vmas: Vec<Vma> = Vec::new();
+    for line in text.lines() {
+        let mut vma = parse_line(line).ok_or_else(|| CensusError::malformed(path, line))?;
+        vma.start = vma.start.max(vmas.last().map_or(0, |last| last.end));
+        if vma.start < vma.end {
+            vmas.push(vma);
+        }
+    }
+    Ok(vmas)
 }
 
 /// Reads one line: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`.
@@ -117,6 +128,13 @@ mod tests {
         ] {
             assert!(kinds.contains(&expected), "{expected:?} in {kinds:?}");
         }
+    }
+
+    #[test]
+    fn lines_that_overlap_do_not_count_twice() {
+        let text = "1000-3000 rw-p 0 0:0 0\n2000-4000 rw-p 0 0:0 0\n1000-3000 rw-p 0 0:0 0\n5000-6000 rw-p 0 0:0 0\n";
+        let ranges: Vec<(u64, u64)> = parse(text, "maps").unwrap().iter().map(|vma| (vma.start, vma.end)).collect();
+        assert_eq!(ranges, [(0x1000, 0x3000), (0x3000, 0x4000), (0x5000, 0x6000)]);
     }
 
     #[test]

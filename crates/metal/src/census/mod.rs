@@ -33,6 +33,7 @@ pub mod smaps;
 use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io;
+use std::path::Path;
 
 use study::census::{Backing, Census, Folio, Mapping};
 use study::size::PageSize;
@@ -62,8 +63,8 @@ pub enum Source {
 /// What cannot be read, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum CensusError {
-    /// There is no such process any more.
-    #[error("process {pid} is gone: there is no {path}")]
+    /// There is no such process any more, or none that this user sees.
+    #[error("there is no process {pid} any more, or /proc hides it (mount option hidepid): {path} is not there")]
     Gone {
         /// The process.
         pid: u32,
@@ -117,9 +118,11 @@ impl CensusError {
     }
 
     fn io(pid: u32, path: &str, error: io::Error) -> CensusError {
+        let gone = || !Path::new(&format!("/proc/{pid}")).exists();
         let path = path.to_string();
         match error.raw_os_error() {
-            Some(libc::ENOENT | libc::ESRCH) => CensusError::Gone { pid, path },
+            Some(libc::ESRCH) => CensusError::Gone { pid, path },
+            Some(libc::ENOENT) if gone() => CensusError::Gone { pid, path },
             Some(libc::EACCES | libc::EPERM) => CensusError::Forbidden { pid, path, error },
             _ => CensusError::Io { path, error },
         }

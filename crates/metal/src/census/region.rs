@@ -178,4 +178,49 @@ mod tests {
         let ranges = plan(&vmas);
         assert_eq!(ranges, [(0, 2 << 20, true), (8 << 20, 99 << 20, false), (100 << 20, 164 << 20, true)]);
     }
+
+    /// The captured regions, through everything between the ioctl and the census.
+    #[test]
+    fn a_captured_process_has_its_census() {
+        let vmas = crate::census::maps::parse(include_str!("../../../../fixtures/census/maps"), "maps").unwrap();
+        let hexadecimal = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let scanned: Vec<PageRegion> = include_str!("../../../../fixtures/census/scan")
+            .lines()
+            .map(|line| {
+                let (range, categories) = line.split_once(' ').unwrap();
+                let (start, end) = range.split_once('-').unwrap();
+                PageRegion { start: hexadecimal(start), end: hexadecimal(end), categories: hexadecimal(categories) }
+            })
+            .collect();
+        let mut next = 0;
+        let areas = vmas.into_iter().map(|vma| {
+            let around = Surroundings {
+                vma: &vma,
+                hugetlb: vma.name.starts_with("/anon_hugepage").then_some(PageSize::M2),
+                shmem: vma.device == (0, 1),
+                base: PageSize::K4,
+                pmd: Some(PageSize::M2),
+            };
+            let mut regions = Vec::new();
+            for part in within(&vma, &scanned, &mut next) {
+                if let Some(mapping) = classify(part.categories, &around) {
+                    push(&mut regions, Region { start: part.start, end: part.end, mapping });
+                }
+            }
+            Area { vma, regions }
+        });
+        let census = count(&areas.collect::<Vec<Area>>());
+        let rows: Vec<(Backing, PageSize, u64)> =
+            census.rows().map(|(mapping, bytes)| (mapping.backing, mapping.leaf, bytes >> 10)).collect();
+        let golden = [
+            // 3 MiB advised against, 16 KiB of /dev/zero, heap, stack, and the program's own data.
+            (Backing::Anonymous, PageSize::K4, 3072 + 16 + 76 + 12 + 28),
+            (Backing::Anonymous, PageSize::M2, 4096),
+            (Backing::Hugetlb, PageSize::M2, 2048),
+            (Backing::Shmem, PageSize::K4, 64 + 64),
+            (Backing::File, PageSize::K4, 648),
+            (Backing::Zero, PageSize::K4, 1024),
+        ];
+        assert_eq!(rows, golden);
+    }
 }

@@ -107,10 +107,15 @@ impl Scanner {
             for region in &self.buffer[..count] {
                 push_region(found, *region);
             }
-            if walk_end <= at {
+            // The kernel fills the buffer in several walks and, where the last of them reaches the end,
+            // leaves the end of the one before in `walk_end` (do_pagemap_scan, fs/proc/task_mmu.c, 6.7 to
+            // 6.18): what was returned may reach further.
+            let returned = self.buffer[..count].last().map_or(0, |region| region.end);
+            let next = walk_end.max(returned);
+            if next <= at {
                 break;
             }
-            at = walk_end;
+            at = next;
         }
         Ok(())
     }
