@@ -13,6 +13,8 @@ use super::report::Report;
 use super::{WorkloadError, arguments, check};
 
 const WORD: u64 = size_of::<u64>() as u64;
+/// The end of a chase that a wrong pointer led out of the memory.
+const NOWHERE: u64 = u64::MAX;
 
 /// Arguments of `chase`.
 #[derive(Clone, Debug, clap::Args)]
@@ -80,10 +82,11 @@ impl Layout {
     }
 }
 
-/// Follows `steps` pointers from the word at `start`.
+/// Follows `steps` pointers from the word at `start`; `NOWHERE` where one leads out of the memory.
 #[inline(never)]
-fn follow(words: &[u64], start: usize, steps: u64) -> usize {
-    (0..steps).fold(start, |at, _| words[at] as usize)
+fn follow(words: &[u64], start: usize, steps: u64) -> u64 {
+    let end = (0..steps).try_fold(start, |at, _| words.get(at).map(|next| *next as usize));
+    end.map_or(NOWHERE, |end| end as u64)
 }
 
 /// Runs the chase.
@@ -100,12 +103,12 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let end = follow(memory.slice(), first, arguments.steps);
     let elapsed = start.elapsed();
     let expected = follow(memory.slice(), first, arguments.steps % layout.nodes as u64);
-    check("the last node", expected as u64, end as u64)?;
+    check("the last node", expected, end)?;
     if let Some(node) = layout.unlink(memory.slice_mut()) {
         let (expected, found) = (layout.word(node) as u64, memory.slice::<u64>()[layout.word(node)]);
         check(format!("node {node} with all exchanges taken back"), expected, found)?;
     }
-    Ok(Report::new("chase", mix(end as u64 ^ mix(layout.nodes as u64)))
+    Ok(Report::new("chase", mix(end ^ mix(layout.nodes as u64)))
         .argument("bytes", arguments.bytes)
         .argument("page_bytes", base_page().bytes())
         .argument("lines_per_page", arguments.lines_per_page)
@@ -180,7 +183,8 @@ mod tests {
     fn a_changed_pointer_is_found() {
         let (layout, mut words) = small(2);
         assert_eq!(layout.unlink(&mut words.clone()), None);
-        words[layout.word(7)] ^= 8;
+        words[layout.word(7)] = 1 << 40;
+        assert_eq!(follow(&words, layout.word(0), 600), NOWHERE);
         assert!(layout.unlink(&mut words).is_some());
     }
 }
