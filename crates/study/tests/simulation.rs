@@ -10,36 +10,58 @@ use study::comparison::Ended;
 use study::runner;
 use study::stats::Outcome;
 
+/// Policies of the arms, the baseline first; on the fake machine they are no more than names.
+const POLICIES: [&str; 12] = [
+    "default",
+    "base",
+    "mthp-16k",
+    "mthp-32k",
+    "mthp-64k",
+    "mthp-128k",
+    "mthp-256k",
+    "mthp-512k",
+    "mthp-1m",
+    "thp",
+    "hugetlb-2m",
+    "hugetlb-1g",
+];
+
 /// What a number of comparisons came to.
 #[derive(Default)]
 struct Tally {
     runs: u32,
     /// Comparisons that call an arm without effect better or worse.
     false_claims: u32,
-    /// Comparisons that call the arm with the effect worse.
+    /// Comparisons that call an arm with an effect better or worse, as it is.
     found: u32,
+    /// Comparisons with a winner.
+    won: u32,
     /// Comparisons in which the first arm's interval does not contain the truth.
     misses: u32,
     precise: u32,
     blocks: u64,
 }
 
-/// Runs comparisons of a baseline with arms of these ratios to it; an arm with a ratio other than 1 is
-/// slower by it.
+/// Runs comparisons of a baseline with arms whose times have these ratios to its time.
 fn tally(runs: u32, ratios: &[f64], noise: Noise, first_seed: u64) -> Tally {
     let mut tally = Tally { runs, ..Tally::default() };
     for seed in first_seed..first_seed + u64::from(runs) {
-        let design = design(&vec!["default"; ratios.len() + 1], seed);
+        let design = design(&POLICIES[..=ratios.len()], seed);
         let all: Vec<f64> = std::iter::once(1.0).chain(ratios.iter().copied()).collect();
         let mut fake = Fake::new(&design, &all, noise, seed ^ 0xa5a5_a5a5);
         let run = runner::compare(&design, &mut fake, &mut |_| ());
         let analysis = run.analysis.expect("blocks that count");
         let claim = |arm: &usize| matches!(analysis.arms[*arm].outcome, Outcome::Better { .. } | Outcome::Worse);
         let without_effect = |arm: &usize| all[*arm] == 1.0;
-        let worse = |arm: &usize| !without_effect(arm) && analysis.arms[*arm].outcome == Outcome::Worse;
+        let right = |arm: &usize| match analysis.arms[*arm].outcome {
+            Outcome::Better { .. } => all[*arm] < 1.0,
+            Outcome::Worse => all[*arm] > 1.0,
+            _ => false,
+        };
         let arms = || 1..all.len();
         tally.false_claims += u32::from(arms().filter(without_effect).any(|arm| claim(&arm)));
-        tally.found += u32::from(arms().any(|arm| worse(&arm)));
+        tally.found += u32::from(arms().any(|arm| right(&arm)));
+        tally.won += u32::from(analysis.winner().is_some());
         let first = analysis.arms[1].effects["wall_s"];
         let contains = first.low.is_some_and(|low| low <= all[1]) && first.high.is_some_and(|high| all[1] <= high);
         tally.misses += u32::from(!contains);
@@ -79,12 +101,20 @@ fn a_true_effect_of_two_percent_is_found_in_nine_of_ten_runs() {
 }
 
 #[test]
+fn arms_that_are_equally_good_seldom_have_a_winner() {
+    let equal = tally(200, &[0.95, 0.95, 0.95], Noise::drifting(0.01), 1);
+    assert!(share(equal.won, &equal) <= 0.06, "{} of 200", equal.won);
+    let unequal = tally(50, &[0.95, 0.90, 0.95], Noise::drifting(0.01), 1);
+    assert!(share(unequal.won, &unequal) >= 0.95, "{} of 50", unequal.won);
+}
+
+#[test]
 #[ignore = "prints the table of METHOD.md; takes some minutes of a release build"]
 fn table() {
     println!(
-        "| true change | arms | trial noise | drift | false claims | interval misses | found | precise | blocks |"
+        "| true change | arms | trial noise | drift | false claims | interval misses | found | winner | precise | blocks |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|");
     let null = [
         (1, 0.01, 0.0),
         (1, 0.01, 0.01),
@@ -103,19 +133,22 @@ fn table() {
         let ratios: Vec<f64> = (0..arms).map(|arm| if arm == 0 { 1.02 } else { 1.0 }).collect();
         row("+2 % in one", &ratios, Noise { trial, ..Noise::drifting(drift) });
     }
+    row("-5 % in all", &[0.95; 3], Noise::drifting(0.01));
+    row("-5 %, -7 %, -5 %", &[0.95, 0.93, 0.95], Noise::drifting(0.01));
 }
 
 fn row(name: &str, ratios: &[f64], noise: Noise) {
     let runs = if ratios.len() == 1 { 10_000 } else { 2000 };
     let tally = tally(runs, ratios, noise, 1);
     println!(
-        "| {name} | {} | {:.0} % | {:.0} % | {:.1} % | {:.1} % | {:.1} % | {:.0} % | {:.1} |",
+        "| {name} | {} | {:.0} % | {:.0} % | {:.1} % | {:.1} % | {:.1} % | {:.1} % | {:.0} % | {:.1} |",
         ratios.len(),
         noise.trial * 100.0,
         noise.drift * 100.0,
         share(tally.false_claims, &tally) * 100.0,
         share(tally.misses, &tally) * 100.0,
         share(tally.found, &tally) * 100.0,
+        share(tally.won, &tally) * 100.0,
         share(tally.precise, &tally) * 100.0,
         tally.blocks as f64 / f64::from(tally.runs)
     );
