@@ -96,14 +96,14 @@ fn a_true_effect_of_two_percent_is_found_in_nine_of_ten_runs() {
         let tally = tally(200, &[1.02], Noise::drifting(drift), 1);
         assert!(share(tally.found, &tally) >= 0.9, "{} of 200 at drift {drift}", tally.found);
     }
-    let among_others = tally(200, &[1.02, 1.0, 1.0], Noise::drifting(0.015), 1);
-    assert!(share(among_others.found, &among_others) >= 0.9, "{} of 200 among others", among_others.found);
+    let among_others = tally(100, &[1.02, 1.0, 1.0], Noise::drifting(0.015), 1);
+    assert!(share(among_others.found, &among_others) >= 0.9, "{} of 100 among others", among_others.found);
 }
 
 #[test]
 fn arms_that_are_equally_good_seldom_have_a_winner() {
-    let equal = tally(200, &[0.95, 0.95, 0.95], Noise::drifting(0.01), 1);
-    assert!(share(equal.won, &equal) <= 0.06, "{} of 200", equal.won);
+    let equal = tally(100, &[0.95, 0.95, 0.95], Noise::drifting(0.01), 1);
+    assert!(share(equal.won, &equal) <= 0.06, "{} of 100", equal.won);
     let unequal = tally(50, &[0.95, 0.90, 0.95], Noise::drifting(0.01), 1);
     assert!(share(unequal.won, &unequal) >= 0.95, "{} of 50", unequal.won);
 }
