@@ -6,46 +6,75 @@
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+/// The signals that tell pagelab to stop.
+pub const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
 /// The last signal that arrived; 0: none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
 /// The program on the leash; 0: none.
 static LEASHED: AtomicI32 = AtomicI32::new(0);
+/// The same program as a file descriptor, which never comes to mean another one; -1: none.
+static LEASH: AtomicI32 = AtomicI32::new(-1);
 /// The signal that the program gets; 0: the one that arrived.
 static PASSED_ON: AtomicI32 = AtomicI32::new(0);
 
 /// What a leashed program gets when pagelab is told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassOn {
-    /// The signal that arrived.
+    /// The signal that arrived, unless the terminal sent it: the program then has it already.
     Same,
     /// SIGKILL: the trial is lost anyway.
     Kill,
 }
 
-extern "C" fn handle(signal: libc::c_int) {
+extern "C" fn handle(signal: libc::c_int, info: *const libc::siginfo_t, _context: *const libc::c_void) {
+    /// The kernel itself sent the signal: for the keys of a terminal, to its whole foreground group.
+    const SI_KERNEL: i32 = 0x80;
     ARRIVED.store(signal, Ordering::SeqCst);
-    let (program, passed_on) = (LEASHED.load(Ordering::SeqCst), PASSED_ON.load(Ordering::SeqCst));
-    if program > 0 {
-        // SAFETY: kill is async-signal-safe; the program is removed from the leash when it is reaped.
-        unsafe { libc::kill(program, if passed_on == 0 { signal } else { passed_on }) };
+    let passed_on = PASSED_ON.load(Ordering::SeqCst);
+    // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo.
+    let from_terminal = unsafe { (*info).si_code } == SI_KERNEL;
+    if passed_on != 0 {
+        send(passed_on);
+    } else if !from_terminal {
+        send(signal);
     }
 }
 
-/// Catches SIGINT, SIGTERM and SIGHUP from now on.
-pub fn catch(pass_on: PassOn) -> io::Result<()> {
-    PASSED_ON.store(if pass_on == PassOn::Kill { libc::SIGKILL } else { 0 }, Ordering::SeqCst);
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler only uses atomics and kill.
-        let result = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = handle as *const () as usize;
-            libc::sigaction(signal, &raw const action, std::ptr::null_mut())
-        };
-        if result == -1 {
-            return Err(io::Error::last_os_error());
+/// Sends the leashed program a signal; nothing happens where none is on the leash.
+pub fn send(signal: i32) {
+    let (leash, program) = (LEASH.load(Ordering::SeqCst), LEASHED.load(Ordering::SeqCst));
+    // SAFETY: plain system calls, which signal handlers may make; a descriptor that was closed meanwhile is
+    // refused.
+    unsafe {
+        if leash >= 0 {
+            libc::syscall(libc::SYS_pidfd_send_signal, leash, signal, 0, 0);
+        } else if program > 0 {
+            libc::kill(program, signal);
         }
     }
-    Ok(())
+}
+
+/// Catches SIGINT, SIGTERM and SIGHUP from now on; those that are ignored (nohup) stay so.
+pub fn catch(pass_on: PassOn) -> io::Result<()> {
+    PASSED_ON.store(if pass_on == PassOn::Kill { libc::SIGKILL } else { 0 }, Ordering::SeqCst);
+    CAUGHT.into_iter().try_for_each(catch_one)
+}
+
+fn catch_one(signal: i32) -> io::Result<()> {
+    // SAFETY: the handler only uses atomics and a system call.
+    let result = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action);
+        if action.sa_sigaction == libc::SIG_IGN {
+            return Ok(());
+        }
+        action = std::mem::zeroed();
+        action.sa_sigaction = handle as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(signal, &raw const action, std::ptr::null_mut())
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The signal that arrived last, if any did.
@@ -56,17 +85,30 @@ pub fn arrived() -> Option<i32> {
     }
 }
 
-/// Puts a program on the leash.
+/// Puts a program, which was not waited for yet, on the leash. A signal that came before reaches it now.
 pub fn leash(program: libc::pid_t) {
+    // SAFETY: a plain system call. Before Linux 5.3 it fails, and the id alone is the leash.
+    let leash = unsafe { libc::syscall(libc::SYS_pidfd_open, program, 0) } as i32;
+    LEASH.store(leash, Ordering::SeqCst);
     LEASHED.store(program, Ordering::SeqCst);
+    if let Some(signal) = arrived() {
+        let passed_on = PASSED_ON.load(Ordering::SeqCst);
+        send(if passed_on == 0 { signal } else { passed_on });
+    }
 }
 
 /// Takes the program off the leash.
 pub fn unleash() {
     LEASHED.store(0, Ordering::SeqCst);
+    let leash = LEASH.swap(-1, Ordering::SeqCst);
+    if leash >= 0 {
+        // SAFETY: the descriptor is this module's own and was just taken out of it.
+        unsafe { libc::close(leash) };
+    }
 }
 
-/// The program on the leash, for whoever must end it from another thread.
+/// The program on the leash, for whoever asks from another thread whether it lives. It is for messages
+/// and for /proc: to send it a signal there is [`send`].
 pub fn leashed() -> Option<libc::pid_t> {
     match LEASHED.load(Ordering::SeqCst) {
         0 => None,

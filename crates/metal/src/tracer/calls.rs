@@ -10,7 +10,7 @@ use super::guards;
 use super::maps;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
-use super::ptrace::Tid;
+use super::ptrace::{self, Tid};
 use super::registers::NATIVE;
 use super::rewriting::{Rewriting, SET_THP_DISABLE, WITNESSED_BYTES, advice};
 use super::tasks::{Space, Tasks};
@@ -24,8 +24,20 @@ pub struct Scene<'a> {
     pub tasks: &'a mut Tasks,
     /// What is noted on the way.
     pub findings: &'a mut Findings,
-    /// The process that makes the call.
-    pub process: Tid,
+}
+
+impl Scene<'_> {
+    /// Whether the filters that the program has installed for itself let a call through.
+    pub fn allows(&self, paused: &Paused, number: i64, arguments: [u64; 6]) -> bool {
+        let pointer = paused.instruction_pointer();
+        let allows = |own: &Rc<OwnFilter>| own.allows(NATIVE.audit_arch, number, pointer, arguments);
+        self.tasks.get(paused.tid()).is_none_or(|task| task.filters.iter().all(allows))
+    }
+
+    /// Whether the task has no filters of its own.
+    fn unfiltered(&self, tid: Tid) -> bool {
+        self.tasks.get(tid).is_some_and(|task| task.filters.is_empty())
+    }
 }
 
 /// Serves a watched call and sends its task on.
@@ -39,7 +51,8 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
         libc::SYS_seccomp => own_filter(scene, paused),
         libc::SYS_prctl => thp_disable(scene, space, paused),
         _ if scene.rewriting.hugetlb => super::hugetlb::serve(scene, space, paused),
-        libc::SYS_mmap => mmap(scene, paused),
+        libc::SYS_mmap => mmap(scene, space, paused),
+        libc::SYS_mremap => mremap(scene, paused),
         libc::SYS_brk => brk(scene, space, paused),
         libc::SYS_mprotect => mprotect(scene, paused),
         libc::SYS_madvise => contrary_advice(scene, paused),
@@ -54,19 +67,62 @@ pub fn unmapped_range(paused: &Paused) -> Option<(u64, u64)> {
     large.then(|| start.checked_add(bytes).map(|end| (start, end)))?
 }
 
-fn mmap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
-    let [_, bytes, protection, flags, ..] = paused.arguments();
-    let address = paused.own_call()?;
+fn mmap(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
+    const POPULATE: u64 = libc::MAP_POPULATE as u64;
+    const NON_BLOCKING: u64 = libc::MAP_NONBLOCK as u64;
+    let [hint, bytes, protection, flags, descriptor, offset] = paused.arguments();
+    let advised = scene.rewriting.advice.filter(|_| is_worth_advice(scene.rewriting, bytes, flags));
+    // The program's own wish to populate comes after the advice, or else small pages are there first.
+    let wishes = advised.is_some() && flags & (POPULATE | NON_BLOCKING) == POPULATE;
+    let reserve_only = flags & libc::MAP_NORESERVE as u64 != 0 || protection & libc::PROT_WRITE as u64 == 0;
+    let prefault = scene.rewriting.prefault && !reserve_only;
+    if advised.is_some()
+        && !wishes
+        && !prefault
+        && let Some(code) = space.advisor.for_task(&paused).filter(|_| scene.unfiltered(paused.tid()))
+    {
+        return paused.pass_to(code);
+    }
+    let flags = if wishes { flags & !POPULATE } else { flags };
+    let address = paused.call(libc::SYS_mmap, [hint, bytes, protection, flags, descriptor, offset])?;
     if is_error(address) {
         return paused.finish(address);
     }
     let range = (address as u64, bytes);
-    if bytes >= scene.rewriting.large.bytes() {
-        advise(scene, &mut paused, range)?;
+    if let Some(how) = advised {
+        add_madvise(scene, &mut paused, range, how)?;
+        if scene.unfiltered(paused.tid()) {
+            space.advisor.learn(&mut paused, how)?;
+        }
     }
-    let reserve_only = flags & libc::MAP_NORESERVE as u64 != 0 || protection & libc::PROT_WRITE as u64 == 0;
-    if scene.rewriting.prefault && !reserve_only {
-        populate(scene, &mut paused, range)?;
+    if prefault || wishes {
+        let writable = protection & libc::PROT_WRITE as u64 != 0;
+        let how = if writable { advice::POPULATE_WRITE } else { advice::POPULATE_READ };
+        add_madvise(scene, &mut paused, range, how)?;
+    }
+    paused.finish(address)
+}
+
+/// Large mappings are advised, and pieces of large reservations.
+fn is_worth_advice(rewriting: &Rewriting, bytes: u64, flags: u64) -> bool {
+    bytes >= rewriting.large.bytes() || flags & libc::MAP_FIXED as u64 != 0 && bytes >= rewriting.piece_bytes()
+}
+
+/// A mapping keeps its advice when it grows; one that was too small for it gets it when it has outgrown that.
+fn mremap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+    let [_, old_bytes, new_bytes, ..] = paused.arguments();
+    let large = scene.rewriting.large.bytes();
+    if old_bytes >= large || new_bytes < large {
+        return paused.pass();
+    }
+    let address = paused.own_call()?;
+    if !is_error(address) {
+        let start = address as u64;
+        let vmas = maps::of_process(paused.tid());
+        let anonymous = vmas.iter().any(|vma| vma.anonymous && vma.start <= start && start < vma.end);
+        if anonymous {
+            advise(scene, &mut paused, (start, new_bytes))?;
+        }
     }
     paused.finish(address)
 }
@@ -99,11 +155,7 @@ fn populate(scene: &mut Scene, paused: &mut Paused, range: (u64, u64)) -> Result
 /// Adds a madvise, unless the program's own filters would refuse it.
 fn add_madvise(scene: &mut Scene, paused: &mut Paused, (address, bytes): (u64, u64), how: u64) -> Result<(), Lost> {
     let arguments = [address, bytes, how, 0, 0, 0];
-    let allowed = scene.tasks.get(paused.tid()).is_none_or(|task| {
-        let pointer = paused.instruction_pointer();
-        task.filters.iter().all(|own| own.allows(NATIVE.audit_arch, libc::SYS_madvise, pointer, arguments))
-    });
-    if !allowed {
+    if !scene.allows(paused, libc::SYS_madvise, arguments) {
         scene.findings.cause(Cause::FilteredByProgram, bytes);
         return Ok(());
     }
@@ -117,37 +169,67 @@ fn add_madvise(scene: &mut Scene, paused: &mut Paused, (address, bytes): (u64, u
 /// The program installs a filter of its own: it is copied once the kernel has accepted it.
 fn own_filter(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     let [operation, second, third, ..] = paused.arguments();
-    let (mode_filter, program, flags) = match paused.number() {
-        libc::SYS_seccomp => (operation == u64::from(libc::SECCOMP_SET_MODE_FILTER), third, second),
-        _ => (second == libc::SECCOMP_MODE_FILTER as u64, third, 0),
+    let (mode_filter, strict, program, flags) = match paused.number() {
+        libc::SYS_seccomp => (operation == u64::from(libc::SECCOMP_SET_MODE_FILTER), operation == 0, third, second),
+        _ => (
+            second == u64::from(libc::SECCOMP_MODE_FILTER),
+            second == u64::from(libc::SECCOMP_MODE_STRICT),
+            third,
+            0,
+        ),
     };
+    if strict {
+        return strict_mode(scene, paused);
+    }
     let copy = mode_filter.then(|| OwnFilter::read(paused.tid(), program)).flatten().map(Rc::new);
     let result = paused.own_call()?;
+    // With TSYNC a positive result names the thread that could not follow; with NEW_LISTENER it is a file.
+    let listener = flags & libc::SECCOMP_FILTER_FLAG_NEW_LISTENER != 0;
     if let Some(copy) = copy
-        && !is_error(result)
+        && (result == 0 || listener && !is_error(result))
     {
-        let of_all_threads = flags & libc::SECCOMP_FILTER_FLAG_TSYNC as u64 != 0;
-        if of_all_threads {
-            scene.tasks.siblings_mut(paused.tid()).for_each(|task| task.filters.push(copy.clone()));
-        } else if let Some(task) = scene.tasks.get_mut(paused.tid()) {
-            task.filters.push(copy);
-        }
+        scene.tasks.filtered(paused.tid(), copy, flags & libc::SECCOMP_FILTER_FLAG_TSYNC != 0);
     }
     paused.finish(result)
 }
 
-/// PR_SET_THP_DISABLE and its question, under a policy that holds against the program itself.
-fn thp_disable(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(), Lost> {
-    let [option, value, ..] = paused.arguments();
-    let wants_large = scene.rewriting.wants_large();
-    match (option == SET_THP_DISABLE, wants_large) {
-        (true, true) if value != 0 => scene.findings.answer("prctl(PR_SET_THP_DISABLE, 1)"),
-        (true, false) if value == 0 => scene.findings.answer("prctl(PR_SET_THP_DISABLE, 0)"),
-        (false, _) => return paused.finish(space.thp_disable as i64),
-        (true, _) if !wants_large => return paused.pass(),
-        (true, _) => {}
+/// Strict mode: the kernel refuses it to a task with a filter, which all tasks of the tree have. A filter
+/// of the same meaning takes its place (`mode1_syscalls` in kernel/seccomp.c).
+fn strict_mode(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+    let code = OwnFilter::of_strict_mode(NATIVE.audit_arch);
+    let (read_write, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    let bytes = scene.rewriting.base.bytes();
+    // The page stays: nothing but reading, writing and exiting is allowed any more.
+    let page = paused.call(libc::SYS_mmap, [0, bytes, read_write as u64, flags as u64, u64::MAX, 0])?;
+    if is_error(page) || ptrace::write_memory(paused.tid(), page as u64, &code.as_program_at(page as u64)).is_err() {
+        return paused.finish(-i64::from(libc::ENOMEM));
     }
-    space.thp_disable = value;
+    paused.call(libc::SYS_prctl, [libc::PR_SET_NO_NEW_PRIVS as u64, 1, 0, 0, 0, 0])?;
+    let mode = u64::from(libc::SECCOMP_MODE_FILTER);
+    let result = paused.call(libc::SYS_prctl, [libc::PR_SET_SECCOMP as u64, mode, page as u64, 0, 0, 0])?;
+    if result == 0 {
+        scene.tasks.filtered(paused.tid(), Rc::new(code), false);
+    }
+    paused.finish(result)
+}
+
+/// PR_SET_THP_DISABLE and its question, under a policy that holds against the program itself. The program
+/// is told what it would be told without the policy.
+fn thp_disable(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(), Lost> {
+    let [option, value, flags, fourth, fifth, _] = paused.arguments();
+    let question = option != SET_THP_DISABLE;
+    if fourth | fifth != 0 || question && value | flags != 0 || flags != 0 && value == 0 {
+        return paused.pass(); // the kernel refuses it (kernel/sys.c)
+    }
+    if question {
+        return paused.finish(space.thp_disable as i64);
+    }
+    space.thp_disable = if value == 0 { 0 } else { 1 | flags };
+    match (scene.rewriting.wants_large(), value != 0) {
+        (true, true) => scene.findings.answer("prctl(PR_SET_THP_DISABLE, 1)"),
+        (false, false) => scene.findings.answer("prctl(PR_SET_THP_DISABLE, 0)"),
+        _ => {}
+    }
     paused.finish(0)
 }
 
@@ -165,7 +247,10 @@ fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     let [start, bytes, protection, ..] = paused.arguments();
     let base = scene.rewriting.base;
     let Some(end) = start.checked_add(bytes).and_then(|end| base.align_up(end)) else { return paused.pass() };
-    let vmas = maps::of_process(scene.process);
+    if base.align_down(start) != start || start == end {
+        return paused.pass();
+    }
+    let vmas = maps::of_process(paused.tid());
     if protection == libc::PROT_NONE as u64 {
         if !guards::closes_a_guard(&vmas, start, end, base) {
             return paused.pass();
@@ -187,19 +272,25 @@ fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
 }
 
 /// Zeroed data (bss) and heap of a new image that are large enough for the policy: no call maps them.
-pub fn early_memory(process: Tid, large: PageSize) -> Vec<(u64, u64)> {
-    let vmas = maps::of_process(process);
+fn early_memory(tid: Tid, large: PageSize) -> Vec<(u64, u64)> {
+    let vmas = maps::of_process(tid);
     let wanted = vmas.iter().filter(|vma| vma.anonymous && vma.writable() && vma.name != "[stack]");
     wanted.filter(|vma| vma.bytes() >= large.bytes()).map(|vma| (vma.start, vma.bytes())).collect()
 }
 
+/// Whether a new image has memory that is to be advised or populated at its first call.
+pub fn has_early_memory(tid: Tid, rewriting: &Rewriting) -> bool {
+    (rewriting.advice.is_some() || rewriting.prefault) && !early_memory(tid, rewriting.large).is_empty()
+}
+
 /// Advises the early memory of a task that stands at the first call of its image, and sends it back to
 /// that call.
-pub fn advise_early_memory(tid: Tid, rewriting: &Rewriting) -> Result<(), Lost> {
+pub fn advise_early_memory(scene: &mut Scene, tid: Tid) -> Result<(), Lost> {
     let mut paused = Paused::at_entry(tid)?;
-    if let Some(how) = rewriting.advice {
-        for (address, bytes) in early_memory(tid, rewriting.large) {
-            paused.call(libc::SYS_madvise, [address, bytes, how, 0, 0, 0])?;
+    for range in early_memory(tid, scene.rewriting.large) {
+        advise(scene, &mut paused, range)?;
+        if scene.rewriting.prefault {
+            populate(scene, &mut paused, range)?;
         }
     }
     paused.again()

@@ -35,6 +35,9 @@ impl Watch {
     }
 }
 
+/// What the event of a watched call carries, so that it is told from those of the program's own filters.
+pub const MARK: u16 = 0x7067;
+
 // Offsets in struct seccomp_data.
 const NUMBER: u32 = 0;
 const ARCH: u32 = 4;
@@ -78,7 +81,7 @@ pub fn program(audit_arch: u32, watches: &[Watch]) -> Vec<sock_filter> {
 /// The instructions of one watch behind the test of its number. Falls through with the number loaded.
 fn body(watch: &Watch) -> Vec<sock_filter> {
     // Built from the end, so that each test knows how far away the exit is.
-    let mut tail = vec![op(RETURN, libc::SECCOMP_RET_TRACE), op(LOAD, NUMBER)];
+    let mut tail = vec![op(RETURN, libc::SECCOMP_RET_TRACE | MARK as u32), op(LOAD, NUMBER)];
     for condition in watch.conditions.iter().rev() {
         let exit = u8::try_from(tail.len() - 1).expect("a watch is shorter than 256 instructions");
         let mut test = test(*condition, exit);
@@ -180,7 +183,7 @@ mod tests {
                 .iter()
                 .any(|w| w.number == i64::from(number) && w.conditions.iter().all(|c| holds(*c, raw)));
             let code = program(ARCH_HERE, &watches);
-            let traced = interpret(&code, ARCH_HERE, number, raw) == libc::SECCOMP_RET_TRACE;
+            let traced = interpret(&code, ARCH_HERE, number, raw) == libc::SECCOMP_RET_TRACE | u32::from(MARK);
             prop_assert_eq!(traced, expected);
             prop_assert_eq!(interpret(&code, 0x4000_0003, number, raw), libc::SECCOMP_RET_ALLOW);
         }

@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use libc::sock_filter;
 
 use super::ptrace::{self, Tid};
+use super::rewriting::Rewriting;
+use crate::signals;
 
 /// The user that the program runs as.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +70,12 @@ pub enum LaunchError {
         /// What to do.
         remedy: &'static str,
     },
+    /// The new process ended before it executed the program: a signal came first.
+    #[error("the command was interrupted before it began")]
+    Interrupted,
+    /// The tracer could not go on with the tree, and killed it.
+    #[error("the kernel refused the tracer a request on the running command ({0}), which was killed; try without the policy, or report this")]
+    GivenUp(io::Error),
     /// The kernel has no resources.
     #[error("the command could not be started: {0}")]
     Resources(#[from] io::Error),
@@ -94,10 +102,30 @@ struct Prepared {
     stdio: [Option<RawFd>; 3],
     filter: Vec<sock_filter>,
     keep_privileges: bool,
-    disable_thp: bool,
+    thp: Option<ThpSetting>,
     user: Option<User>,
     go: RawFd,
     report: RawFd,
+}
+
+/// What PR_SET_THP_DISABLE is set to before the program starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThpSetting {
+    /// Disabled.
+    Disabled,
+    /// Not disabled, whatever was inherited (from systemd's `MemoryTHP=`, a container, an outer pagelab).
+    Enabled,
+}
+
+impl ThpSetting {
+    /// What a policy needs; `None`: as it was inherited.
+    pub fn of(launch: &Launch, rewriting: &Rewriting) -> Option<ThpSetting> {
+        match (launch.disable_thp, rewriting.wants_large()) {
+            (true, _) => Some(ThpSetting::Disabled),
+            (false, true) => Some(ThpSetting::Enabled),
+            (false, false) => None,
+        }
+    }
 }
 
 /// A program that is attached to and waits to be let go.
@@ -109,10 +137,10 @@ pub struct Started {
 }
 
 /// Starts a program under the filter, attached to the calling thread, up to just before its exec.
-pub fn start(launch: &Launch, filter: Vec<sock_filter>) -> Result<Started, LaunchError> {
+pub fn start(launch: &Launch, filter: Vec<sock_filter>, thp: Option<ThpSetting>) -> Result<Started, LaunchError> {
     let (go_read, go_write) = pipe()?;
     let (report_read, report_write) = pipe()?;
-    let prepared = prepare(launch, filter, go_read.as_raw_fd(), report_write.as_raw_fd())?;
+    let prepared = Prepared { thp, ..prepare(launch, filter, go_read.as_raw_fd(), report_write.as_raw_fd())? };
     let tid = fork_into(&prepared)?;
     drop((go_read, report_write));
     let started = Started { tid, go: go_write.into(), report: report_read.into() };
@@ -195,7 +223,7 @@ fn prepare(launch: &Launch, filter: Vec<sock_filter>, go: RawFd, report: RawFd) 
         stdio: [raw(&launch.stdin), raw(&launch.stdout), raw(&launch.stderr)],
         filter,
         keep_privileges: may_filter_with_privileges(),
-        disable_thp: launch.disable_thp,
+        thp: None,
         user: launch.user.clone(),
         go,
         report,
@@ -239,6 +267,7 @@ fn fork_into(prepared: &Prepared) -> io::Result<Tid> {
 fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], environment: &[*const libc::c_char]) -> ! {
     // SAFETY: plain system calls on prepared memory; `_exit` runs no handlers of the parent's.
     unsafe {
+        forget_handlers();
         let mut byte = 0u8;
         if libc::read(prepared.go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127);
@@ -248,8 +277,9 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
                 check(libc::dup2(fd, number as i32), 0, prepared.report);
             }
         }
-        if prepared.disable_thp {
-            check(libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0), 1, prepared.report);
+        if let Some(setting) = prepared.thp {
+            let disabled = libc::c_ulong::from(setting == ThpSetting::Disabled);
+            check(libc::prctl(libc::PR_SET_THP_DISABLE, disabled, 0, 0, 0), 1, prepared.report);
         }
         if !prepared.keep_privileges && !prepared.filter.is_empty() {
             check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 2, prepared.report);
@@ -288,6 +318,23 @@ unsafe fn check(result: libc::c_int, step: u8, report: RawFd) {
         message[4..].copy_from_slice(&(*libc::__errno_location()).to_le_bytes());
         libc::write(report, message.as_ptr().cast(), message.len());
         libc::_exit(127);
+    }
+}
+
+/// A signal that pagelab catches ends this process, which is not pagelab, before its exec.
+///
+/// # Safety
+/// Only between fork and exec.
+unsafe fn forget_handlers() {
+    for number in signals::CAUGHT {
+        // SAFETY: plain system calls on live memory.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(number, std::ptr::null(), &raw mut action);
+            if action.sa_sigaction != libc::SIG_IGN {
+                libc::signal(number, libc::SIG_DFL);
+            }
+        }
     }
 }
 

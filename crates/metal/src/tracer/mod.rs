@@ -5,6 +5,7 @@
 //! `ptrace`, `paused` and `launch` talk to the kernel; `tasks` and `tree` know who is who; `calls`, `heap`
 //! and `hugetlb` serve the calls.
 
+mod advisor;
 mod calls;
 mod filter;
 mod guards;

@@ -27,6 +27,30 @@ impl OwnFilter {
         Some(OwnFilter(bytes.chunks_exact(8).map(instruction).collect()))
     }
 
+    /// A filter that means what strict mode does: read, write, exit and rt_sigreturn, or death.
+    pub fn of_strict_mode(audit_arch: u32) -> OwnFilter {
+        let (load, equal, ret) = (0x20, 0x15, 0x06); // BPF_LD|W|ABS, BPF_JMP|JEQ|K, BPF_RET|K
+        let allowed = [libc::SYS_read, libc::SYS_write, libc::SYS_exit, libc::SYS_rt_sigreturn];
+        let mut code = vec![(load, 0, 0, 4), (equal, 0, allowed.len() as u8 + 1, audit_arch), (load, 0, 0, 0)];
+        for (at, number) in allowed.into_iter().enumerate() {
+            code.push((equal, (allowed.len() - at) as u8, 0, number as u32));
+        }
+        code.extend([(ret, 0, 0, libc::SECCOMP_RET_KILL_THREAD), (ret, 0, 0, libc::SECCOMP_RET_ALLOW)]);
+        OwnFilter(code)
+    }
+
+    /// The bytes of a `struct sock_fprog` at `address`, and of its instructions behind it.
+    pub fn as_program_at(&self, address: u64) -> Vec<u8> {
+        let mut bytes = (self.0.len() as u64).to_le_bytes().to_vec();
+        bytes.extend((address + 16).to_le_bytes());
+        for (code, jump_true, jump_false, k) in &self.0 {
+            bytes.extend(code.to_le_bytes());
+            bytes.extend([*jump_true, *jump_false]);
+            bytes.extend(k.to_le_bytes());
+        }
+        bytes
+    }
+
     /// Whether the filter lets a call through untouched.
     pub fn allows(&self, audit_arch: u32, number: i64, instruction_pointer: u64, arguments: [u64; 6]) -> bool {
         let mut data = [0u8; 64];
@@ -126,6 +150,17 @@ mod tests {
         assert!(own.allows(7, 28, 0, [0, 1 << 32, 14, 0, 0, 0]));
         assert!(own.allows(7, 9, 0, [0; 6]));
         assert!(own.allows(8, 28, 0, [0, 1 << 33, 14, 0, 0, 0]));
+    }
+
+    #[test]
+    fn strict_mode_allows_four_calls() {
+        let own = OwnFilter::of_strict_mode(7);
+        let allowed: Vec<i64> = (0..500).filter(|number| own.allows(7, *number, 0, [0; 6])).collect();
+        let mut expected = [libc::SYS_read, libc::SYS_write, libc::SYS_exit, libc::SYS_rt_sigreturn];
+        expected.sort_unstable();
+        assert_eq!(allowed, expected);
+        assert!(!own.allows(8, libc::SYS_read, 0, [0; 6]), "another ABI's numbers mean other calls");
+        assert_eq!(own.as_program_at(0).len(), 16 + 8 * own.0.len());
     }
 
     #[test]

@@ -12,12 +12,17 @@ pub enum Lost {
     Stopped(Stop),
     /// The task is gone; its end will be, or was, reported to the main loop.
     Gone,
+    /// The kernel refused something on a live task, which cannot go on.
+    Refused(io::Error),
 }
 
 impl From<io::Error> for Lost {
-    fn from(_: io::Error) -> Lost {
-        // A ptrace request on a live, stopped tracee fails only because it was killed meanwhile.
-        Lost::Gone
+    fn from(error: io::Error) -> Lost {
+        match error.raw_os_error() {
+            // A request on a stopped tracee finds nobody only because it was killed meanwhile.
+            Some(libc::ESRCH | libc::ECHILD) => Lost::Gone,
+            _ => Lost::Refused(error),
+        }
     }
 }
 
@@ -39,6 +44,8 @@ pub struct Paused {
     number: i64,
     arguments: [u64; 6],
     blocked: Option<u64>,
+    /// Whether it left a stop of its process (SIGSTOP) to finish here, and must go back to it.
+    left_a_stop: bool,
 }
 
 impl Paused {
@@ -47,7 +54,19 @@ impl Paused {
         let registers = ptrace::registers(tid)?;
         let number = ptrace::call_number(tid, &NATIVE, &registers)?;
         let arguments = registers.arguments(&NATIVE);
-        Ok(Paused { tid, place: Place::Entry, registers, number, arguments, blocked: None })
+        Ok(Paused { tid, place: Place::Entry, registers, number, arguments, blocked: None, left_a_stop: false })
+    }
+
+    /// The task `tid`, which was just made and has not run yet: it stands behind its maker's call.
+    pub fn at_birth(tid: Tid) -> Result<Paused, Lost> {
+        let registers = ptrace::registers(tid)?;
+        let arguments = registers.arguments(&NATIVE);
+        Ok(Paused { tid, place: Place::Exit, registers, number: -1, arguments, blocked: None, left_a_stop: false })
+    }
+
+    /// What the call that the task stands behind has returned.
+    pub fn returned(&self) -> i64 {
+        self.registers.result(&NATIVE)
     }
 
     /// The task.
@@ -63,6 +82,11 @@ impl Paused {
     /// The arguments that the program gave.
     pub fn arguments(&self) -> [u64; 6] {
         self.arguments
+    }
+
+    /// A register of the program, by its position in the register set.
+    pub fn word(&self, at: usize) -> u64 {
+        self.registers.words[at]
     }
 
     /// Where the program stands, as a seccomp filter sees it.
@@ -102,18 +126,35 @@ impl Paused {
         let registers = self.registers.returning(&NATIVE, result);
         match self.place {
             // Number -1 is no call: the kernel skips it and leaves the result alone.
-            Place::Entry => ptrace::set_call(self.tid, &NATIVE, &registers, -1, self.arguments)
-                .and_then(|()| ptrace::set_registers(self.tid, &skipped(registers)))?,
+            Place::Entry => {
+                if NATIVE.number_at_entry.is_none() {
+                    ptrace::set_call(self.tid, &NATIVE, &registers, -1, self.arguments)?;
+                }
+                ptrace::set_registers(self.tid, &skipped(registers))?;
+            }
             Place::Exit => ptrace::set_registers(self.tid, &registers)?,
         }
-        self.unblock_signals()?;
+        self.send_on()
+    }
+
+    /// Sends the task on to make its own call, after which it goes on at another instruction.
+    pub fn pass_to(self, instruction: u64) -> Result<(), Lost> {
+        debug_assert_eq!(self.place, Place::Entry, "the call is still to be made");
+        let mut registers = self.registers;
+        registers.words[NATIVE.instruction] = instruction;
+        ptrace::set_registers(self.tid, &registers)?;
         Ok(ptrace::resume(self.tid, 0)?)
     }
 
-    /// Sends the task on to make its own call at full speed.
-    pub fn pass(self) -> Result<(), Lost> {
-        debug_assert_eq!(self.place, Place::Entry, "the call is still to be made");
-        Ok(ptrace::resume(self.tid, 0)?)
+    /// Sends the task on to make its own call: at full speed, where it made no other one before.
+    pub fn pass(mut self) -> Result<(), Lost> {
+        match self.place {
+            Place::Entry => Ok(ptrace::resume(self.tid, 0)?),
+            Place::Exit => {
+                let result = self.own_call()?;
+                self.finish(result)
+            }
+        }
     }
 
     /// Sends the task back to make its own call as if it had not made it yet: it stops again where the
@@ -123,7 +164,16 @@ impl Paused {
             self.skip()?;
         }
         self.rewind(self.number, self.arguments)?;
-        self.unblock_signals()?;
+        self.send_on()
+    }
+
+    fn send_on(&mut self) -> Result<(), Lost> {
+        if let Some(mask) = self.blocked.take() {
+            ptrace::set_signal_mask(self.tid, mask)?;
+        }
+        if self.left_a_stop {
+            ptrace::interrupt(self.tid)?;
+        }
         Ok(ptrace::resume(self.tid, 0)?)
     }
 
@@ -150,23 +200,21 @@ impl Paused {
         Ok(())
     }
 
-    fn unblock_signals(&mut self) -> Result<(), Lost> {
-        match self.blocked.take() {
-            Some(mask) => Ok(ptrace::set_signal_mask(self.tid, mask)?),
-            None => Ok(()),
-        }
-    }
-
     fn run_to_exit(&mut self) -> Result<i64, Lost> {
-        let rewound = self.place == Place::Exit;
-        let mut entries = u32::from(rewound);
+        let mut entries = u32::from(self.place == Place::Exit);
+        let mut signal = 0;
         loop {
-            ptrace::resume_to_syscall(self.tid)?;
+            ptrace::resume_to_syscall(self.tid, signal)?;
+            signal = 0;
             match self.wait()? {
                 Stop::Syscall if entries > 0 => entries -= 1,
                 Stop::Syscall => return Ok(ptrace::registers(self.tid)?.result(&NATIVE)),
-                // A watched call that the tracer makes itself, a stop by SIGSTOP, an interruption.
-                Stop::Seccomp | Stop::GroupStop | Stop::Trap | Stop::Signal(_) => {}
+                // A watched call that the tracer makes itself; the end of a stop.
+                Stop::Seccomp | Stop::Trap => {}
+                // Of the signals only SIGSTOP comes through. It takes effect for the process at once; this
+                // task comes out of the stop again, and goes back to it when it is sent on.
+                Stop::Signal(number) => signal = number,
+                Stop::GroupStop => self.left_a_stop = true,
                 other => return Err(Lost::Stopped(other)),
             }
         }

@@ -4,6 +4,9 @@
 //! made here, in one place and in one way.
 
 use std::io;
+use std::os::unix::fs::FileExt;
+
+use study::size::PageSize;
 
 use super::registers::{Layout, NATIVE, Registers};
 
@@ -92,9 +95,14 @@ pub fn resume(tid: Tid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_CONT, tid, 0, signal as usize)
 }
 
-/// Lets a task run to its next system call stop.
-pub fn resume_to_syscall(tid: Tid) -> io::Result<()> {
-    request(libc::PTRACE_SYSCALL, tid, 0, 0)
+/// Lets a task run to its next system call stop, with a signal or with none (0).
+pub fn resume_to_syscall(tid: Tid, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, tid, 0, signal as usize)
+}
+
+/// Makes a task stop as soon as it runs: for a stop of its process if one is in force, else for nothing.
+pub fn interrupt(tid: Tid) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, tid, 0, 0)
 }
 
 /// Leaves a task in its group stop until a SIGCONT.
@@ -179,18 +187,71 @@ pub fn try_wait() -> io::Result<Option<(Tid, Stop)>> {
     }
 }
 
+/// Whether a task of this id exists, be it only as a zombie.
+pub fn exists(tid: Tid) -> bool {
+    // SAFETY: signal 0 is only a question.
+    let result = unsafe { libc::kill(tid, 0) };
+    result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// Kills a process.
+pub fn kill(process: Tid) {
+    // SAFETY: kill has no memory effects; the callers name tracees that were not waited for yet.
+    unsafe { libc::kill(process, libc::SIGKILL) };
+}
+
+/// Whether two tasks use the same memory; `None` on a kernel without kcmp(2).
+pub fn share_memory(one: Tid, other: Tid) -> Option<bool> {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: kcmp with plain numbers.
+    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) } {
+        -1 => None,
+        order => Some(order == 0),
+    }
+}
+
+/// Where a stopped task's memory fault happened; `None` where its signal is no fault.
+pub fn fault_address(tid: Tid) -> Option<u64> {
+    // SAFETY: siginfo is plain data.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    request(libc::PTRACE_GETSIGINFO, tid, 0, (&raw mut info) as usize).ok()?;
+    // SAFETY: a positive code of SIGSEGV is the kernel's own, which fills in the address.
+    (info.si_signo == libc::SIGSEGV && info.si_code > 0).then(|| unsafe { info.si_addr() } as u64)
+}
+
 /// Copies bytes out of a task's memory; an error where not all of them are mapped and readable.
 pub fn read_memory(tid: Tid, address: u64, into: &mut [u8]) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    memory(tid)?.read_exact_at(into, address)
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
+    // SAFETY: the local vector is the live slice; the remote one is checked by the kernel.
+    let read = unsafe { libc::process_vm_readv(tid, &raw const local, 1, &raw const remote, 1, 0) };
+    if read == into.len() as isize {
+        return Ok(());
+    }
+    // What its program may not read; and kernels without CONFIG_CROSS_MEMORY_ATTACH.
+    std::fs::File::open(format!("/proc/{tid}/mem"))?.read_exact_at(into, address)
 }
 
-/// Copies bytes into a task's memory, whatever its protection.
+/// Copies bytes into a task's memory. The kernel also writes where the program may not, but not to
+/// hugetlb pages (`check_vma_flags` in mm/gup.c) and not where it is configured otherwise
+/// (CONFIG_PROC_MEM_NO_FORCE).
 pub fn write_memory(tid: Tid, address: u64, bytes: &[u8]) -> io::Result<()> {
-    use std::os::unix::fs::FileExt;
-    memory(tid)?.write_all_at(bytes, address)
+    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+    // SAFETY: the local vector is the live slice and only read; the remote one is checked by the kernel.
+    let written = unsafe { libc::process_vm_writev(tid, &raw const local, 1, &raw const remote, 1, 0) };
+    if written == bytes.len() as isize {
+        return Ok(());
+    }
+    std::fs::OpenOptions::new().write(true).open(format!("/proc/{tid}/mem"))?.write_all_at(bytes, address)
 }
 
-fn memory(tid: Tid) -> io::Result<std::fs::File> {
-    std::fs::OpenOptions::new().read(true).write(true).open(format!("/proc/{tid}/mem"))
+/// Whether the page at an address holds anything (Documentation/admin-guide/mm/pagemap.rst); `true`
+/// where that cannot be seen.
+pub fn is_present(tid: Tid, address: u64, base: PageSize) -> bool {
+    const PRESENT_OR_SWAPPED: u64 = 3 << 62;
+    let mut entry = [0u8; 8];
+    let read = std::fs::File::open(format!("/proc/{tid}/pagemap"))
+        .and_then(|file| file.read_exact_at(&mut entry, address / base.bytes() * 8));
+    read.is_err() || u64::from_le_bytes(entry) & PRESENT_OR_SWAPPED != 0
 }

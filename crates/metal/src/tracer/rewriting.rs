@@ -15,10 +15,16 @@ pub mod advice {
     pub const HUGE: u64 = libc::MADV_HUGEPAGE as u64;
     /// Large pages not wanted.
     pub const NO_HUGE: u64 = libc::MADV_NOHUGEPAGE as u64;
+    /// Fault in for reading, since Linux 5.14.
+    pub const POPULATE_READ: u64 = 22;
     /// Fault in for writing, since Linux 5.14.
     pub const POPULATE_WRITE: u64 = 23;
+    /// Drop the content, also of locked memory, since Linux 5.18.
+    pub const DONTNEED_LOCKED: u64 = 24;
     /// Guard pages without a mapping of their own, since Linux 6.13.
     pub const GUARD_INSTALL: u64 = 102;
+    /// Takes them away.
+    pub const GUARD_REMOVE: u64 = 103;
 }
 
 /// PR_SET_THP_DISABLE and PR_GET_THP_DISABLE (include/uapi/linux/prctl.h).
@@ -72,14 +78,20 @@ impl Rewriting {
         self.advice == Some(advice::HUGE)
     }
 
-    /// Whether nothing at all is done to the program's calls.
-    pub fn is_nothing(&self) -> bool {
-        self.advice.is_none() && !self.hugetlb && !self.no_guards && !self.prefault && !self.disable_thp
+    /// Whether the policy holds without a tracer: nothing is done to the program's calls.
+    pub fn needs_no_tracer(&self) -> bool {
+        self.advice.is_none() && !self.hugetlb && !self.no_guards && !self.prefault
     }
 
     /// Whether the heap is grown ahead of the program.
     pub fn steps_heap(&self) -> bool {
         self.wants_large()
+    }
+
+    /// The smallest piece of a reservation that is advised when it is opened by mmap: smaller ones are the
+    /// ends of a program's own segments, which its loader maps this way.
+    pub fn piece_bytes(&self) -> u64 {
+        16 * self.base.bytes()
     }
 
     /// The calls that stop. With a witness, large unmapped ranges stop too.
@@ -97,17 +109,22 @@ impl Rewriting {
             watches.push(Watch::new(libc::SYS_brk, []));
             watches.extend(filter_watches());
         }
-        if self.wants_large() {
+        if self.advice.is_some() {
+            let piece = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
+            let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
+            watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.piece_bytes()), piece, stack]));
+            watches.push(Watch::new(libc::SYS_mremap, [Condition::AtLeast(2, large)]));
+        }
+        if self.wants_large() || self.disable_thp {
             for option in [SET_THP_DISABLE, GET_THP_DISABLE] {
                 watches.push(Watch::new(libc::SYS_prctl, [Condition::Equals(0, option as u32)]));
             }
+        }
+        if self.wants_large() {
             watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::NO_HUGE as u32)]));
         }
         if self.advice == Some(advice::NO_HUGE) {
             watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::HUGE as u32)]));
-        }
-        if self.disable_thp {
-            watches.push(Watch::new(libc::SYS_prctl, [Condition::Equals(0, SET_THP_DISABLE as u32)]));
         }
         if self.no_guards {
             watches.push(Watch::new(libc::SYS_mprotect, []));
@@ -128,7 +145,15 @@ fn hugetlb_watches(large: u64) -> Vec<Watch> {
         Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, large), anonymous]),
         Watch::new(libc::SYS_mmap, [fixed]),
     ];
-    let ranges = [libc::SYS_munmap, libc::SYS_mprotect, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_brk];
+    let ranges = [
+        libc::SYS_munmap,
+        libc::SYS_mprotect,
+        libc::SYS_pkey_mprotect,
+        libc::SYS_mremap,
+        libc::SYS_madvise,
+        libc::SYS_mbind,
+        libc::SYS_brk,
+    ];
     watches.extend(ranges.map(|number| Watch::new(number, [])));
     watches.extend(filter_watches());
     watches
@@ -137,5 +162,7 @@ fn hugetlb_watches(large: u64) -> Vec<Watch> {
 /// Calls with which a program filters its own calls, and so perhaps those that the tracer adds.
 fn filter_watches() -> [Watch; 2] {
     let prctl = Condition::Equals(0, libc::PR_SET_SECCOMP as u32);
-    [Watch::new(libc::SYS_seccomp, [Condition::Equals(0, 1)]), Watch::new(libc::SYS_prctl, [prctl])]
+    // Operations 0 and 1 install something, the others ask.
+    let installs = Condition::Lacks(0, !1);
+    [Watch::new(libc::SYS_seccomp, [installs]), Watch::new(libc::SYS_prctl, [prctl])]
 }

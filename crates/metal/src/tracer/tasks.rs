@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use super::advisor::Advisor;
 use super::heap::Heap;
 use super::huge_map::HugeMap;
 use super::own_filter::OwnFilter;
@@ -18,6 +19,8 @@ pub struct Space {
     pub huge: HugeMap,
     /// What PR_SET_THP_DISABLE was told and not passed on, to be repeated to PR_GET_THP_DISABLE.
     pub thp_disable: u64,
+    /// The code in it that advises a mapping behind its maker's back.
+    pub advisor: Advisor,
 }
 
 /// A shared address space.
@@ -36,6 +39,8 @@ pub struct Task {
     pub stops_to_first_call: Option<u8>,
     /// Whether it stopped at its end.
     pub ending: bool,
+    /// The fault (address, instruction) that it was last sent back to try again.
+    pub retried: Option<(u64, u64)>,
 }
 
 /// All tasks of the tree.
@@ -58,7 +63,14 @@ pub enum Kinship {
 impl Task {
     /// The first task of a process with memory of its own.
     pub fn first(process: Tid) -> Task {
-        Task { process, space: SharedSpace::default(), filters: Vec::new(), stops_to_first_call: None, ending: false }
+        Task {
+            process,
+            space: SharedSpace::default(),
+            filters: Vec::new(),
+            stops_to_first_call: None,
+            ending: false,
+            retried: None,
+        }
     }
 }
 
@@ -89,17 +101,24 @@ impl Tasks {
             task.process = tid;
         }
         if kinship == Kinship::Copy {
-            let copy = task.space.borrow().clone();
+            let mut copy = task.space.borrow().clone();
+            copy.huge.promised_pages = 0;
             task.space = Rc::new(RefCell::new(copy));
         }
         self.tasks.insert(tid, task);
     }
 
-    /// The task `tid` loaded a new program; before that it was `former`. Its siblings are gone.
+    /// The task `tid` loaded a new program; before that it was `former`. Its siblings are gone. What is
+    /// left of the old image are its filters and the THP setting (`MMF_INIT_MASK` in the kernel).
     pub fn executed(&mut self, tid: Tid, former: Tid) {
-        let filters = self.tasks.remove(&former).map(|task| task.filters).unwrap_or_default();
+        let old = self.tasks.remove(&former);
         self.tasks.retain(|_, task| task.process != tid);
-        self.tasks.insert(tid, Task { filters, ..Task::first(tid) });
+        let mut new = Task::first(tid);
+        if let Some(old) = old {
+            new.space.borrow_mut().thp_disable = old.space.borrow().thp_disable;
+            new.filters = old.filters;
+        }
+        self.tasks.insert(tid, new);
     }
 
     /// A task is gone.
@@ -128,9 +147,23 @@ impl Tasks {
         all
     }
 
-    /// Every task of the process of `tid`.
-    pub fn siblings_mut(&mut self, tid: Tid) -> impl Iterator<Item = &mut Task> {
-        let process = self.tasks.get(&tid).map(|task| task.process);
-        self.tasks.values_mut().filter(move |task| Some(task.process) == process)
+    /// Pool pages that copies made by fork may yet need, in all memories of the tree.
+    pub fn promised_pages(&self) -> u64 {
+        let mut spaces: Vec<&SharedSpace> = self.tasks.values().map(|task| &task.space).collect();
+        spaces.sort_unstable_by_key(|space| Rc::as_ptr(space));
+        spaces.dedup_by_key(|space| Rc::as_ptr(space));
+        spaces.into_iter().map(|space| space.borrow().huge.promised_pages).sum()
+    }
+
+    /// A task has installed a filter, for itself or for all threads of its process, which then have its
+    /// filters and no others (`seccomp_sync_threads`).
+    pub fn filtered(&mut self, tid: Tid, filter: Rc<OwnFilter>, all_threads: bool) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        task.filters.push(filter);
+        let (process, filters) = (task.process, task.filters.clone());
+        if all_threads {
+            let siblings = self.tasks.values_mut().filter(|task| task.process == process);
+            siblings.for_each(|task| task.filters.clone_from(&filters));
+        }
     }
 }

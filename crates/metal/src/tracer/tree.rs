@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use study::cause::Cause;
 use study::trial::Exit;
 
-use super::calls;
+use super::calls::{self, Scene};
 use super::filter;
-use super::launch::{self, Launch, LaunchError, Started};
+use super::hugetlb;
+use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Stop, Tid};
 use super::registers::NATIVE;
@@ -20,10 +21,13 @@ use crate::signals;
 
 /// Sees the memory of the tree's processes while it is still there.
 pub trait Witness {
-    /// The last task that uses this process's memory is about to end.
-    fn ends(&mut self, process: Tid);
-    /// A large range is about to be unmapped.
-    fn unmaps(&mut self, process: Tid, start: u64, end: u64);
+    /// The root is about to load its program.
+    fn begins(&mut self, process: Tid);
+    /// The last task that uses a memory is about to end. It need not be the first task of its process:
+    /// that one can have ended, and have no memory any more. `/proc/TASK` shows the memory all the same.
+    fn ends(&mut self, task: Tid);
+    /// A task is about to unmap a large range.
+    fn unmaps(&mut self, task: Tid, start: u64, end: u64);
 }
 
 /// What becomes of processes that outlive the root.
@@ -100,6 +104,10 @@ struct Tree<'a> {
     witnessed_root: Duration,
     in_hand: Duration,
     findings: Findings,
+    /// From now on every process of the tree is killed on sight.
+    killing: bool,
+    /// Why the tree was given up.
+    refused: Option<io::Error>,
 }
 
 /// Runs a program under the tracer until its tree has ended. To be called from one thread at a time and
@@ -107,21 +115,25 @@ struct Tree<'a> {
 pub fn run<'a>(
     launch: &Launch,
     rewriting: &'a Rewriting,
-    witness: Option<&'a mut dyn Witness>,
+    mut witness: Option<&'a mut dyn Witness>,
     leftovers: Leftovers,
 ) -> Result<Ended, LaunchError> {
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
     let watches = rewriting.watches(witness.is_some());
     adopt_orphans()?;
     let before = Usage::of_children();
-    let mut started = launch::start(launch, filter::program(NATIVE.audit_arch, &watches))?;
+    let thp = ThpSetting::of(launch, rewriting);
+    let mut started = launch::start(launch, filter::program(NATIVE.audit_arch, &watches), thp)?;
+    if let Some(witness) = &mut witness {
+        witness.begins(started.tid);
+    }
     let mut tree = Tree::new(started.tid, rewriting, witness);
     signals::leash(started.tid);
     let followed =
         started.release().map_err(LaunchError::from).and_then(|()| tree.follow(leftovers, &mut started, &path));
     signals::unleash();
     let killed_leftovers = followed?;
-    Ok(tree.ended(killed_leftovers, Usage::of_children().since(&before)))
+    tree.ended(killed_leftovers, Usage::of_children().since(&before)).ok_or(LaunchError::Interrupted)
 }
 
 impl<'a> Tree<'a> {
@@ -139,13 +151,15 @@ impl<'a> Tree<'a> {
             witnessed_root: Duration::ZERO,
             in_hand: Duration::ZERO,
             findings: Findings::default(),
+            killing: false,
+            refused: None,
         }
     }
 
-    fn ended(self, killed_leftovers: usize, usage: Usage) -> Ended {
-        let (exit, end) = self.root_ended.expect("the root has ended when nothing is left to follow");
-        let start = self.root_started.unwrap_or(end);
-        Ended {
+    /// How it all ended; `None` where the root ended before its program began.
+    fn ended(self, killed_leftovers: usize, usage: Usage) -> Option<Ended> {
+        let ((exit, end), start) = (self.root_ended?, self.root_started?);
+        Some(Ended {
             exit,
             wall_s: (end - start).saturating_sub(self.witnessed_root).as_secs_f64(),
             usage,
@@ -153,15 +167,16 @@ impl<'a> Tree<'a> {
             answered: self.findings.answered,
             causes: self.findings.causes,
             killed_leftovers,
-        }
+        })
     }
 
     /// Follows the tree to its end. Returns how many processes had to be killed.
     fn follow(&mut self, leftovers: Leftovers, started: &mut Started, path: &Path) -> Result<usize, LaunchError> {
         let mut killed = 0;
         while !self.tasks.is_empty() {
-            if self.root_ended.is_some() && leftovers != Leftovers::Follow && killed == 0 {
-                killed = self.end_leftovers(leftovers);
+            if let (Some(_), Leftovers::KillAfter(grace), false) = (self.root_ended, leftovers, self.killing) {
+                self.wait_for_leftovers(grace);
+                killed = self.kill_all();
             }
             match ptrace::wait(-1) {
                 Ok((tid, stop)) => self.handle(tid, stop),
@@ -170,57 +185,80 @@ impl<'a> Tree<'a> {
                 Err(error) => return Err(error.into()),
             }
         }
-        if self.root_started.is_none()
-            && let Some(error) = started.failure(path)
-        {
-            return Err(error);
+        match self.refused.take() {
+            Some(error) => Err(LaunchError::GivenUp(error)),
+            None if self.root_started.is_none() => started.failure(path).map_or(Ok(killed), Err),
+            None => Ok(killed),
         }
-        Ok(killed)
     }
 
-    /// Gives processes that outlive the root their time, then kills them. Returns how many it killed.
-    fn end_leftovers(&mut self, leftovers: Leftovers) -> usize {
-        let Leftovers::KillAfter(grace) = leftovers else { return 0 };
+    /// Gives processes that outlive the root their time.
+    fn wait_for_leftovers(&mut self, grace: Duration) {
         let deadline = Instant::now() + grace;
         while !self.tasks.is_empty() && Instant::now() < deadline {
             match ptrace::try_wait() {
                 Ok(Some((tid, stop))) => self.handle(tid, stop),
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-                Err(_) => break,
+                Err(_) => return,
             }
         }
+    }
+
+    /// Kills what is left, and from now on what it has just made. Returns how many processes it killed.
+    fn kill_all(&mut self) -> usize {
+        self.killing = true;
         let left = self.tasks.processes();
-        for process in &left {
-            // SAFETY: kill has no memory effects; the process is a tracee that was not waited for yet.
-            unsafe { libc::kill(*process, libc::SIGKILL) };
-        }
+        left.iter().for_each(|process| ptrace::kill(*process));
         left.len()
     }
 
     fn handle(&mut self, tid: Tid, stop: Stop) {
         let since = Instant::now();
-        // A request on a task that was killed meanwhile fails; its end is reported on its own.
-        let _ = self.react(tid, stop);
+        self.settle(tid, stop);
         self.in_hand += since.elapsed();
     }
 
-    fn react(&mut self, tid: Tid, stop: Stop) -> io::Result<()> {
+    /// Reacts to a stop, and to the stop in which a task was found while reacting.
+    fn settle(&mut self, tid: Tid, mut stop: Stop) {
+        loop {
+            match self.react(tid, stop) {
+                Err(Lost::Stopped(next)) => stop = next,
+                // It was killed meanwhile; its end is reported on its own.
+                Ok(()) | Err(Lost::Gone) => return,
+                Err(Lost::Refused(error)) => {
+                    self.refused.get_or_insert(error);
+                    self.kill_all();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn react(&mut self, tid: Tid, stop: Stop) -> Result<(), Lost> {
         match stop {
             Stop::Exited(code) => self.gone(tid, Exit::Code(code)),
             Stop::Killed(signal) => self.gone(tid, Exit::Signal(signal)),
             Stop::Seccomp => return self.watched_call(tid),
-            Stop::Clone => return self.birth(tid, None),
-            Stop::Fork => return self.birth(tid, Some(Kinship::Copy)),
-            Stop::Vfork => return self.birth(tid, Some(Kinship::Borrower)),
+            Stop::Clone => return self.birth(tid, stop),
+            Stop::Fork | Stop::Vfork => return self.birth(tid, stop),
             Stop::Exec => return self.executed(tid),
             Stop::Exit => return self.ending(tid),
-            Stop::Trap if self.tasks.get(tid).is_none() => return self.early(tid),
-            Stop::Trap => return ptrace::resume(tid, 0),
-            Stop::GroupStop => return ptrace::listen(tid),
+            Stop::Trap if self.tasks.get(tid).is_none() => self.early(tid),
+            Stop::Trap => return self.send_on(tid, 0),
+            Stop::GroupStop => return Ok(ptrace::listen(tid)?),
             Stop::Syscall => return self.first_calls(tid),
-            Stop::Signal(signal) => return ptrace::resume(tid, signal),
+            Stop::Signal(libc::SIGSEGV) if self.tries_again(tid) || self.lost_advisor(tid) => {
+                return self.send_on(tid, 0);
+            }
+            Stop::Signal(signal) => return self.send_on(tid, signal),
         }
         Ok(())
+    }
+
+    /// Lets a task run on to where it is next needed.
+    fn send_on(&mut self, tid: Tid, signal: i32) -> Result<(), Lost> {
+        let to_first_call = self.tasks.get(tid).is_some_and(|task| task.stops_to_first_call.is_some());
+        Ok(if to_first_call { ptrace::resume_to_syscall(tid, signal)? } else { ptrace::resume(tid, signal)? })
     }
 
     fn gone(&mut self, tid: Tid, exit: Exit) {
@@ -233,48 +271,100 @@ impl<'a> Tree<'a> {
         self.adopt_abandoned();
     }
 
-    fn watched_call(&mut self, tid: Tid) -> io::Result<()> {
-        let Some(task) = self.tasks.get(tid) else { return ptrace::resume(tid, 0) };
-        let (process, space) = (task.process, task.space.clone());
-        let handled = Paused::at_entry(tid).and_then(|paused| {
-            if let Some(witness) = &mut self.witness
-                && let Some((start, end)) = calls::unmapped_range(&paused)
-            {
-                witness.unmaps(process, start, end);
-            }
-            let mut scene = calls::Scene {
-                rewriting: self.rewriting,
-                tasks: &mut self.tasks,
-                findings: &mut self.findings,
-                process,
-            };
-            calls::serve(&mut scene, &mut space.borrow_mut(), paused)
-        });
-        match handled {
-            Err(Lost::Stopped(stop)) => self.react(tid, stop),
-            Ok(()) | Err(Lost::Gone) => Ok(()),
+    fn watched_call(&mut self, tid: Tid) -> Result<(), Lost> {
+        let Some(task) = self.tasks.get(tid) else { return Ok(ptrace::resume(tid, 0)?) };
+        let space = task.space.clone();
+        let paused = Paused::at_entry(tid)?;
+        if ptrace::event_message(tid)? != u64::from(filter::MARK) {
+            // A filter of the program's own asks for a tracer. To the program there is none
+            // (`__seccomp_filter` in kernel/seccomp.c).
+            return paused.finish(-i64::from(libc::ENOSYS));
         }
+        if let Some(witness) = &mut self.witness
+            && let Some((start, end)) = calls::unmapped_range(&paused)
+        {
+            witness.unmaps(tid, start, end);
+        }
+        calls::serve(&mut self.scene(), &mut space.borrow_mut(), paused)
     }
 
-    fn birth(&mut self, parent: Tid, kinship: Option<Kinship>) -> io::Result<()> {
+    fn scene(&mut self) -> Scene<'_> {
+        Scene { rewriting: self.rewriting, tasks: &mut self.tasks, findings: &mut self.findings }
+    }
+
+    /// Whether a fault may come from memory that was being moved to other pages at that instant. Each such
+    /// fault is tried again once; where it was the program's own it comes back.
+    fn tries_again(&mut self, tid: Tid) -> bool {
+        let Some(task) = self.tasks.get_mut(tid) else { return false };
+        let moved = |address: &u64| task.space.borrow().huge.was_moved(*address);
+        let Some(address) = ptrace::fault_address(tid).filter(moved) else { return false };
+        let Ok(registers) = ptrace::registers(tid) else { return false };
+        let fault = Some((address, registers.words[NATIVE.instruction]));
+        let again = task.retried != fault;
+        task.retried = if again { fault } else { None };
+        again
+    }
+
+    /// Whether a task ran into the hole where the program has unmapped the tracer's code. It is then past it.
+    fn lost_advisor(&mut self, tid: Tid) -> bool {
+        let Some(task) = self.tasks.get(tid) else { return false };
+        let Ok(mut registers) = ptrace::registers(tid) else { return false };
+        let Some(past) = task.space.borrow_mut().advisor.lost_by(&registers) else { return false };
+        registers.words[NATIVE.instruction] = past;
+        ptrace::set_registers(tid, &registers).is_ok()
+    }
+
+    fn birth(&mut self, parent: Tid, stop: Stop) -> Result<(), Lost> {
         let child = ptrace::event_message(parent)? as Tid;
-        let kinship = kinship.unwrap_or_else(|| match process_of(child) {
-            // clone() without SIGCHLD: a thread, or a process that the C library started with CLONE_VM.
-            Some(process) if process == child => Kinship::Copy,
-            _ => Kinship::Thread,
-        });
-        self.tasks.born(parent, child, kinship);
-        if self.unannounced.remove(&child) {
-            ptrace::resume(child, 0)?;
+        // One that was killed and waited for before this announcement is no longer there.
+        if !ptrace::exists(child) {
+            return Ok(ptrace::resume(parent, 0)?);
         }
-        ptrace::resume(parent, 0)
+        let kinship = kinship(parent, child, stop);
+        self.tasks.born(parent, child, kinship);
+        if self.killing && kinship != Kinship::Thread {
+            ptrace::kill(child);
+        }
+        let stands = self.unannounced.remove(&child);
+        if kinship == Kinship::Copy && self.rewriting.hugetlb {
+            self.copy_of_pool_pages(child, stands);
+        } else if stands {
+            ptrace::resume(child, 0).ok();
+        }
+        Ok(ptrace::resume(parent, 0)?)
+    }
+
+    /// A copy made by fork shares its pool pages until one side writes. The kernel kills the copy when the
+    /// pool then is empty (`hugetlb_wp` in mm/hugetlb.c), so where it may not suffice the copy is given
+    /// ordinary memory before it runs. Its maker stands still meanwhile.
+    fn copy_of_pool_pages(&mut self, child: Tid, mut stands: bool) {
+        let Some(task) = self.tasks.get(child) else { return };
+        let space = task.space.clone();
+        while !stands {
+            match ptrace::wait(child) {
+                Ok((_, Stop::Trap)) => stands = true,
+                Ok((_, stop)) => return self.settle(child, stop),
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(_) => return,
+            }
+        }
+        let promised = self.tasks.promised_pages();
+        let served = Paused::at_birth(child)
+            .and_then(|paused| hugetlb::serve_copy(&mut self.scene(), &mut space.borrow_mut(), paused, promised));
+        match served {
+            Ok(()) | Err(Lost::Gone) => {}
+            Err(Lost::Stopped(stop)) => self.settle(child, stop),
+            Err(Lost::Refused(error)) => {
+                self.refused.get_or_insert(error);
+                self.kill_all();
+            }
+        }
     }
 
     /// A task that stopped before its announcement waits for it.
-    fn early(&mut self, tid: Tid) -> io::Result<()> {
+    fn early(&mut self, tid: Tid) {
         self.unannounced.insert(tid);
         self.adopt_abandoned();
-        Ok(())
     }
 
     /// The maker of a task can be killed between making and announcing it. Such tasks are let go here.
@@ -284,6 +374,9 @@ impl<'a> Tree<'a> {
         for tid in abandoned {
             self.unannounced.remove(&tid);
             self.tasks.insert(tid, Task::first(process_of(tid).unwrap_or(tid)));
+            if self.killing {
+                ptrace::kill(tid);
+            }
             let _ = ptrace::resume(tid, 0);
         }
     }
@@ -292,10 +385,11 @@ impl<'a> Tree<'a> {
         self.tasks.processes().contains(&process)
     }
 
-    fn executed(&mut self, tid: Tid) -> io::Result<()> {
+    fn executed(&mut self, tid: Tid) -> Result<(), Lost> {
         let former = ptrace::event_message(tid)? as Tid;
         self.tasks.executed(tid, former);
-        if !calls::is_native(tid) {
+        let native = calls::is_native(tid);
+        if !native {
             self.findings.cause(Cause::ForeignAbi, 0);
         }
         if calls::lost_privilege(tid) {
@@ -304,52 +398,45 @@ impl<'a> Tree<'a> {
         if tid == self.root && self.root_started.is_none() {
             self.root_started = Some(Instant::now());
         }
-        let early_memory =
-            self.rewriting.advice.is_some() && !calls::early_memory(tid, self.rewriting.large).is_empty();
-        match self.tasks.get_mut(tid) {
+        if let Some(task) = self.tasks.get_mut(tid)
+            && native
+            && calls::has_early_memory(tid, self.rewriting)
+        {
             // The next two stops are the end of execve and the first call of the new image.
-            Some(task) if early_memory => {
-                task.stops_to_first_call = Some(2);
-                ptrace::resume_to_syscall(tid)
-            }
-            _ => ptrace::resume(tid, 0),
+            task.stops_to_first_call = Some(2);
         }
+        self.send_on(tid, 0)
     }
 
     /// On the way to the first call of a new image, whose zeroed data (bss) no call has mapped.
-    fn first_calls(&mut self, tid: Tid) -> io::Result<()> {
-        let Some(task) = self.tasks.get_mut(tid) else { return ptrace::resume(tid, 0) };
-        match task.stops_to_first_call {
-            Some(2) => {
-                task.stops_to_first_call = Some(1);
-                ptrace::resume_to_syscall(tid)
-            }
-            Some(_) => {
-                task.stops_to_first_call = None;
-                match calls::advise_early_memory(tid, self.rewriting) {
-                    Err(Lost::Stopped(stop)) => self.react(tid, stop),
-                    Ok(()) | Err(Lost::Gone) => Ok(()),
-                }
-            }
-            None => ptrace::resume(tid, 0),
+    fn first_calls(&mut self, tid: Tid) -> Result<(), Lost> {
+        let Some(task) = self.tasks.get_mut(tid) else { return Ok(ptrace::resume(tid, 0)?) };
+        let left = task.stops_to_first_call.take();
+        if left == Some(2) {
+            task.stops_to_first_call = Some(1);
+            return self.send_on(tid, 0);
+        }
+        match left {
+            Some(_) => calls::advise_early_memory(&mut self.scene(), tid),
+            None => self.send_on(tid, 0),
         }
     }
 
-    fn ending(&mut self, tid: Tid) -> io::Result<()> {
+    fn ending(&mut self, tid: Tid) -> Result<(), Lost> {
         if let Some(task) = self.tasks.get_mut(tid) {
             task.ending = true;
             let process = task.process;
             if self.tasks.is_last_user_of_memory(tid) {
-                self.bear_witness(process);
+                self.bear_witness(process, tid);
             }
         }
-        ptrace::resume(tid, 0)
+        Ok(ptrace::resume(tid, 0)?)
     }
 
-    fn bear_witness(&mut self, process: Tid) {
+    fn bear_witness(&mut self, process: Tid, task: Tid) {
         let Some(witness) = &mut self.witness else { return };
         let since = Instant::now();
-        witness.ends(process);
+        witness.ends(task);
         if process == self.root {
             self.witnessed_root += since.elapsed();
         }
@@ -365,12 +452,16 @@ impl Usage {
             libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut raw);
             raw
         };
-        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+        Usage::from(raw)
+    }
+
+    /// Both together.
+    pub fn plus(&self, other: &Usage) -> Usage {
         Usage {
-            user_s: seconds(raw.ru_utime),
-            system_s: seconds(raw.ru_stime),
-            minor_faults: raw.ru_minflt,
-            major_faults: raw.ru_majflt,
+            user_s: self.user_s + other.user_s,
+            system_s: self.system_s + other.system_s,
+            minor_faults: self.minor_faults + other.minor_faults,
+            major_faults: self.major_faults + other.major_faults,
         }
     }
 
@@ -385,12 +476,37 @@ impl Usage {
     }
 }
 
+impl From<libc::rusage> for Usage {
+    fn from(raw: libc::rusage) -> Usage {
+        let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
+        Usage {
+            user_s: seconds(raw.ru_utime),
+            system_s: seconds(raw.ru_stime),
+            minor_faults: raw.ru_minflt,
+            major_faults: raw.ru_majflt,
+        }
+    }
+}
+
 /// Makes orphans of the tree children of this process, so that their resources are counted too.
 fn adopt_orphans() -> io::Result<()> {
     // SAFETY: prctl with plain numbers.
     match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
+    }
+}
+
+/// How a new task relates to its maker. The event alone does not tell: CLONE_VM comes with each of them.
+fn kinship(parent: Tid, child: Tid, stop: Stop) -> Kinship {
+    if stop == Stop::Clone && process_of(child).is_some_and(|process| process != child) {
+        return Kinship::Thread;
+    }
+    match ptrace::share_memory(parent, child) {
+        Some(true) => Kinship::Borrower,
+        Some(false) => Kinship::Copy,
+        None if stop == Stop::Vfork => Kinship::Borrower,
+        None => Kinship::Copy,
     }
 }
 
