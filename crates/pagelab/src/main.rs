@@ -1,21 +1,48 @@
 //! pagelab: which page size should this memory be mapped with, what does it gain, what does it cost, and why?
 #![forbid(unsafe_code)]
 
+mod cli;
+mod compare;
+mod demo;
+mod doctor;
+mod exec;
+mod failure;
+mod list;
+mod pattern;
+mod progress;
+mod restore;
+mod user;
 mod workload;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-#[derive(Parser)]
-#[command(name = "pagelab", about, version)]
-enum Verb {
-    /// A built-in workload, a command like any other
-    Workload(workload::WorkloadArguments),
-}
+use cli::{Cli, Verb};
+use failure::Failure;
 
 fn main() -> ExitCode {
-    let Verb::Workload(arguments) = Verb::parse();
+    let done = match Cli::parse().verb {
+        Verb::Demo(arguments) => demo::run(&arguments),
+        Verb::Compare(arguments) => compare::run(*arguments),
+        Verb::Exec(arguments) => exec::run(arguments),
+        Verb::List(arguments) => list::run(&arguments),
+        Verb::Doctor(arguments) => doctor::run(&arguments),
+        Verb::Restore(arguments) => restore::run(&arguments),
+        Verb::Workload(arguments) => return work(arguments),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => complain(&failure),
+    }
+}
+
+fn complain(failure: &Failure) -> ExitCode {
+    eprintln!("pagelab: {}", results::printable(&failure.to_string()));
+    failure.code()
+}
+
+fn work(arguments: workload::WorkloadArguments) -> ExitCode {
     match workload::run(arguments) {
         Ok(report) => {
             println!("{report}");

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod csv;
+pub mod grid;
 pub mod html;
 pub mod json;
 pub mod sentence;

@@ -18,7 +18,7 @@ const LEAST_WIDTH: usize = 80;
 const GREATEST_WIDTH: usize = 200;
 
 /// A rule below the header and nothing else.
-const STYLE: TableStyle = TableStyle::new()
+pub(crate) const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .header_lines(ContentLineStyle::none())
     .content_lines(ContentLineStyle::none());

@@ -1,0 +1,147 @@
+//! The proof of a trial: what the tree's processes had in memory when they ended, and before it was
+//! unmapped.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use nix::unistd::Pid;
+use study::machine::State;
+use study::metric::{Observation, names};
+use study::policy::{Geometry, Policy};
+
+use crate::census::Observer;
+use crate::counters::Counters;
+use crate::explain::{self, Examination};
+use crate::tracer::Witness;
+
+/// Looking at what is unmapped may take this share of a trial's time so far; then only ends are seen.
+const SHARE_OF_TIME: f64 = 0.005;
+/// Looking costs at least about this much: without it short trials would see nothing.
+const FREE_OF_CHARGE: Duration = Duration::from_millis(2);
+
+/// Sees a trial.
+pub struct Proof<'a> {
+    observer: &'a Observer,
+    policy: &'a Policy,
+    geometry: &'a Geometry,
+    state: &'a State,
+    began: Instant,
+    looking: Duration,
+    /// Everything that was seen, merged.
+    pub examination: Examination,
+    /// Bytes that were unmapped unseen, to stay within the share of time.
+    pub unseen_unmapped_bytes: u64,
+    /// Why a process could not be looked at.
+    pub failures: Vec<String>,
+    /// Peak resident bytes of all processes, summed: no more was ever resident at once.
+    pub summed_peaks_bytes: u64,
+    peak_resident_bytes: u64,
+    page_table_bytes: u64,
+    counters: Option<Counters>,
+}
+
+impl<'a> Proof<'a> {
+    /// A proof for one trial under a policy.
+    pub fn new(observer: &'a Observer, policy: &'a Policy, geometry: &'a Geometry, state: &'a State) -> Proof<'a> {
+        Proof {
+            observer,
+            policy,
+            geometry,
+            state,
+            began: Instant::now(),
+            looking: Duration::ZERO,
+            examination: Examination::default(),
+            unseen_unmapped_bytes: 0,
+            failures: Vec::new(),
+            summed_peaks_bytes: 0,
+            peak_resident_bytes: 0,
+            page_table_bytes: 0,
+            counters: None,
+        }
+    }
+
+    /// What was observed besides the census.
+    pub fn observations(&mut self) -> Vec<Observation> {
+        let mut observations = Vec::new();
+        if self.peak_resident_bytes > 0 {
+            observations.push(Observation::measured(names::PEAK_RESIDENT_BYTES, self.peak_resident_bytes as f64));
+            observations.push(Observation::measured(names::PAGE_TABLE_BYTES, self.page_table_bytes as f64));
+        }
+        observations.extend(self.counters.as_mut().and_then(|counters| counters.read().ok()).unwrap_or_default());
+        observations
+    }
+
+    fn may_look(&self) -> bool {
+        self.looking < FREE_OF_CHARGE || self.looking.as_secs_f64() < SHARE_OF_TIME * self.began.elapsed().as_secs_f64()
+    }
+}
+
+impl Witness for Proof<'_> {
+    fn begins(&mut self, process: libc::pid_t) {
+        self.counters = Counters::open(Pid::from_raw(process)).ok();
+        self.began = Instant::now();
+    }
+
+    fn ends(&mut self, process: libc::pid_t) {
+        let memory = Memory::of(process);
+        self.peak_resident_bytes = self.peak_resident_bytes.max(memory.peak_bytes);
+        self.summed_peaks_bytes += memory.peak_bytes;
+        self.page_table_bytes += memory.page_table_bytes;
+        let nothing = BTreeMap::new();
+        let seen = explain::examine(self.observer, process as u32, self.policy, self.geometry, self.state, &nothing);
+        match seen {
+            Ok(examination) => self.examination.merge(examination),
+            Err(error) => self.failures.push(error.to_string()),
+        }
+    }
+
+    fn unmaps(&mut self, process: libc::pid_t, start: u64, end: u64) {
+        if !self.may_look() {
+            self.unseen_unmapped_bytes += end - start;
+            return;
+        }
+        let since = Instant::now();
+        let (observer, policy) = (self.observer, self.policy);
+        let seen = explain::examine_range(observer, process as u32, start, end, policy, self.geometry, self.state);
+        if let Ok(examination) = seen {
+            self.examination.merge(examination);
+        }
+        self.looking += since.elapsed();
+    }
+}
+
+/// What /proc/PID/status says of a process's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Memory {
+    /// Largest resident set, and the hugetlb pages, which are not in it (Documentation/filesystems/proc.rst).
+    peak_bytes: u64,
+    /// VmPTE: page tables of all levels.
+    page_table_bytes: u64,
+}
+
+impl Memory {
+    fn of(process: libc::pid_t) -> Memory {
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        Memory::parse(&status)
+    }
+
+    fn parse(status: &str) -> Memory {
+        let bytes = |name: &str| -> u64 {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
+        };
+        Memory { peak_bytes: bytes("VmHWM:") + bytes("HugetlbPages:"), page_table_bytes: bytes("VmPTE:") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hugetlb_pages_count_as_resident() {
+        let status = "VmHWM:\t    1000 kB\nVmRSS:\t 900 kB\nVmPTE:\t      44 kB\nHugetlbPages:\t    2048 kB\n";
+        assert_eq!(Memory::parse(status), Memory { peak_bytes: 3048 << 10, page_table_bytes: 44 << 10 });
+        assert_eq!(Memory::parse(""), Memory::default());
+    }
+}

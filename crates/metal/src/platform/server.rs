@@ -1,0 +1,150 @@
+//! A server under the policy, and the client that drives it.
+//!
+//! The tracer keeps the first thread busy for as long as the server lives. A second thread waits until
+//! the server is ready, runs the client, and ends the server.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use study::trial::Exit;
+
+use super::PlatformError;
+use crate::signals;
+use crate::tracer::{Usage, User};
+
+/// A server, and how to know that it is ready.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its command.
+    pub command: Vec<OsString>,
+    /// Succeeds as soon as the server is ready.
+    pub ready: Vec<OsString>,
+    /// How long it may take to become ready, and to end.
+    pub patience: Duration,
+}
+
+/// A client, ready to be run.
+pub struct Client {
+    /// Its command.
+    pub command: Vec<OsString>,
+    /// The user to run it as.
+    pub user: Option<User>,
+    /// Its standard output.
+    pub stdout: OwnedFd,
+    /// Its standard error.
+    pub stderr: OwnedFd,
+}
+
+/// How the client ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Driven {
+    /// Its exit.
+    pub exit: Exit,
+    /// How long it ran.
+    pub wall_s: f64,
+    /// What it and the probes used.
+    pub usage: Usage,
+    /// Whether the server was still there when it ended.
+    pub server_survived: bool,
+}
+
+/// How often a server is asked whether it is ready, and whether it has ended.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Waits for the server, runs the client, ends the server. To be called while another thread traces the
+/// server.
+pub fn drive(server: &Server, client: Client) -> Result<Driven, PlatformError> {
+    let mut usage = Usage::default();
+    let started = wait_for(server.patience, || signals::leashed().is_some());
+    let result = match started {
+        true => wait_until_ready(server, &client.user, &mut usage).and_then(|()| run(client, usage)),
+        false => Err(PlatformError::ServerEnded),
+    };
+    end(server.patience);
+    result
+}
+
+fn wait_until_ready(server: &Server, user: &Option<User>, usage: &mut Usage) -> Result<(), PlatformError> {
+    let failed = |error| PlatformError::Helper { program: server.ready[0].clone(), error };
+    let deadline = Instant::now() + server.patience;
+    loop {
+        if signals::leashed().is_none() {
+            return Err(PlatformError::ServerEnded);
+        }
+        let mut probe = command(&server.ready, user);
+        probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        if wait(probe.spawn().map_err(failed)?, usage).map_err(failed)? == Exit::Code(0) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(PlatformError::NotReady { patience_s: server.patience.as_secs_f64() });
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn run(client: Client, mut usage: Usage) -> Result<Driven, PlatformError> {
+    let failed = |error| PlatformError::Helper { program: client.command[0].clone(), error };
+    let mut program = command(&client.command, &client.user);
+    program.stdin(Stdio::null()).stdout(client.stdout).stderr(client.stderr);
+    let start = Instant::now();
+    let child = program.spawn().map_err(failed)?;
+    drop(program); // the pipe's ends that it holds would keep the output open
+    let exit = wait(child, &mut usage).map_err(failed)?;
+    let wall_s = start.elapsed().as_secs_f64();
+    Ok(Driven { exit, wall_s, usage, server_survived: signals::leashed().is_some() })
+}
+
+/// Waits for a child and adds what it used.
+fn wait(child: Child, usage: &mut Usage) -> io::Result<Exit> {
+    let mut status = 0;
+    // SAFETY: the status and the usage are live plain data; the child is this thread's own and is waited
+    // for here only.
+    let raw = unsafe {
+        let mut raw: libc::rusage = std::mem::zeroed();
+        while libc::wait4(child.id() as libc::pid_t, &mut status, 0, &raw mut raw) == -1 {
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+        raw
+    };
+    *usage = usage.plus(&Usage::from(raw));
+    Ok(match libc::WIFEXITED(status) {
+        true => Exit::Code(libc::WEXITSTATUS(status)),
+        false => Exit::Signal(libc::WTERMSIG(status)),
+    })
+}
+
+/// Asks the server to end, and kills it if it does not.
+fn end(patience: Duration) {
+    signals::send(libc::SIGTERM);
+    if !wait_for(patience, || signals::leashed().is_none()) {
+        signals::send(libc::SIGKILL);
+    }
+}
+
+fn wait_for(patience: Duration, condition: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+    true
+}
+
+fn command(words: &[OsString], user: &Option<User>) -> Command {
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]);
+    if let Some(user) = user {
+        command.uid(user.uid).gid(user.gid);
+    }
+    command
+}

@@ -1,0 +1,130 @@
+//! The host's settings for the time of a run: which policy needs which, leased and put back.
+
+use std::time::Duration;
+
+use study::comparison::Admission;
+use study::policy::{Granularity, Policy};
+
+use super::PlatformError;
+use crate::admit::{self, Terms};
+use crate::host::Host;
+use crate::lease::{Holder, Lease, Taken};
+use crate::signals;
+
+/// Memory of the pool beyond what a program was seen to need.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// Hears who holds the lease that this process waits for.
+type OnWait = Box<dyn Fn(&str)>;
+
+/// Applies policies to the host, one after the other.
+pub struct Session {
+    host: Host,
+    terms: Terms,
+    lease: Option<Lease>,
+    hugetlb_pool_bytes: Option<u64>,
+    seen_need_bytes: u64,
+    patience: Duration,
+    on_wait: OnWait,
+}
+
+impl Session {
+    /// A session on a host. Nothing is changed yet.
+    pub fn new(host: Host) -> Session {
+        Session {
+            terms: Terms::of_this_process(&host),
+            host,
+            lease: None,
+            hugetlb_pool_bytes: None,
+            seen_need_bytes: 0,
+            patience: Duration::ZERO,
+            on_wait: Box::new(|_| {}),
+        }
+    }
+
+    /// The size of the hugetlb pool, where the user decides it.
+    pub fn with_hugetlb_pool(mut self, bytes: Option<u64>) -> Session {
+        self.hugetlb_pool_bytes = bytes;
+        self
+    }
+
+    /// How long to wait for another pagelab's lease, and who hears of it.
+    pub fn with_patience(mut self, patience: Duration, on_wait: impl Fn(&str) + 'static) -> Session {
+        self.patience = patience;
+        self.on_wait = Box::new(on_wait);
+        self
+    }
+
+    /// The host.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Whether the policy can be given here.
+    pub fn admit(&self, policy: &Policy) -> Admission {
+        admit::admit(policy, &self.host, &self.terms.clone().with_pool(self.hugetlb_pool_bytes))
+    }
+
+    /// Notes how much memory the program was seen to need, for the size of the pool.
+    pub fn note_need(&mut self, bytes: u64) {
+        self.seen_need_bytes = self.seen_need_bytes.max(bytes);
+    }
+
+    /// Makes the host's settings those of the policy; every other setting gets its old value back.
+    ///
+    /// # Errors
+    /// The policy is not admitted, somebody else has the lease, the kernel does not take a value.
+    pub fn apply(&mut self, policy: &Policy) -> Result<(), PlatformError> {
+        if let Some(lease) = &mut self.lease {
+            // What a policy needs is decided on the settings as they were.
+            lease.apply([])?;
+        }
+        let terms = self.terms.clone().with_pool(self.pool_bytes());
+        let lowering =
+            admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
+        if lowering.settings.is_empty() {
+            return Ok(());
+        }
+        let lease = match &mut self.lease {
+            Some(lease) => lease,
+            none => none.insert(acquire(self.patience, &self.on_wait)?),
+        };
+        let taken = lease.apply(lowering.pairs())?;
+        match (policy.granularity, taken.into_iter().find(|taken| *taken != Taken::Whole)) {
+            // A pool that is too small is used as it is: the verdict says what the program did not get.
+            (Granularity::Hugetlb(size), Some(Taken::Granted { asked, got: 0 })) => {
+                Err(PlatformError::Unsupported(policy.clone(), admit::not_granted(size, asked, 0)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts every setting back. Says what could not be put back.
+    ///
+    /// # Errors
+    /// A setting could not be put back, or the journal not be removed.
+    pub fn finish(&mut self) -> Result<(), PlatformError> {
+        let Some(lease) = self.lease.take() else { return Ok(()) };
+        let report = lease.restore()?;
+        if report.has_failed() { Err(PlatformError::NotRestored(report.to_string())) } else { Ok(()) }
+    }
+
+    /// The user's size of the pool, or half as much again as the program was seen to need and a little
+    /// more; `None` lets the lowering choose.
+    fn pool_bytes(&self) -> Option<u64> {
+        let seen = (self.seen_need_bytes > 0).then(|| self.seen_need_bytes + self.seen_need_bytes / 2 + SPARE_BYTES);
+        self.hugetlb_pool_bytes.or(seen)
+    }
+}
+
+fn acquire(patience: Duration, on_wait: &OnWait) -> Result<Lease, PlatformError> {
+    let mut said = false;
+    let lease = Lease::acquire(patience, |holder: &Holder, _| {
+        if !said {
+            on_wait(&holder.to_string());
+            said = true;
+        }
+        signals::arrived().is_none()
+    })?;
+    Ok(lease)
+}

@@ -1,0 +1,281 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use study::policy::Policy;
+use study::size::parse_bytes;
+
+use crate::pattern::MetricPattern;
+use crate::workload::WorkloadArguments;
+
+/// Which page size should this memory be mapped with, what does it gain, what does it cost, and why?
+#[derive(Debug, Parser)]
+#[command(name = "pagelab", version, about, max_term_width = 100)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Compare page sizes on a built-in workload: the main job, with a report
+    Demo(Demo),
+    /// Measure a command under several policies
+    Compare(Box<Compare>),
+    /// Run a command under one policy, nothing measured
+    Exec(Exec),
+    /// Show policies, machines, workloads or stored comparisons
+    List(List),
+    /// Run a built-in workload, a command like any other
+    Workload(WorkloadArguments),
+    /// Say what this machine allows, what it does not, and how to get it
+    Doctor(Doctor),
+    /// Put back system settings that a killed run left
+    Restore(Restore),
+}
+
+/// Arguments of `pagelab demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Where to write the report
+    #[arg(long, value_name = "FILE", default_value = "pagelab-demo.html")]
+    pub html: PathBuf,
+    /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
+
+/// Arguments of `pagelab compare`.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// A policy, for example base, mthp-64k, thp, hugetlb-2m, thp+no-guards; repeat it, or separate
+    /// several by commas. The first is the baseline unless `default` is among them. Without it: every
+    /// policy that makes sense here
+    #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
+    pub policies: Vec<Policy>,
+    /// What the others are compared with
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
+    pub baseline: Option<Policy>,
+    /// Measure the baseline a second time, as if it were another policy
+    #[arg(long)]
+    pub aa: bool,
+    #[command(flatten)]
+    pub stopping: Stopping,
+    #[command(flatten)]
+    pub measuring: Measuring,
+    #[command(flatten)]
+    pub output: Output,
+    /// Show a stored comparison again instead of measuring (`pagelab list comparisons`)
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["policies", "command", "server"])]
+    pub stored: Option<i64>,
+    /// The command, or with --server the client that drives it
+    #[arg(last = true, required_unless_present = "stored")]
+    pub command: Vec<OsString>,
+}
+
+/// When to stop, and what counts as a difference.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Stopping")]
+pub struct Stopping {
+    /// Stop when every interval's half width is at most this
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent)]
+    pub precision: f64,
+    /// Changes smaller than this do not matter
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent)]
+    pub band: f64,
+    /// Stop after this many blocks at the latest
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub blocks: u32,
+    /// Do not stop before this many blocks
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub min_blocks: u32,
+    /// Begin no block after this long: 90s, 10m, 1h
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub max_time: f64,
+    /// Seed of the order of trials; default: from the clock, and reported
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// The metric that decides and stops the run: wall, cpu, or a name (`wall_s`, your --metric)
+    #[arg(long, value_name = "NAME", default_value = "wall")]
+    pub primary: String,
+}
+
+/// What is run and what is read off it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Measuring")]
+pub struct Measuring {
+    /// Run this server under the policy, in the background of the measured client; a command line as a
+    /// shell would split it
+    #[arg(long, value_name = "COMMAND", requires = "ready")]
+    pub server: Option<String>,
+    /// Succeeds as soon as the server is ready; tried until then
+    #[arg(long, value_name = "COMMAND", requires = "server")]
+    pub ready: Option<String>,
+    /// How long the server may take to become ready, and to end
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    pub ready_time: f64,
+    /// A figure that the command (or client) prints: the capture group of the regular expression.
+    /// Say which way it improves, NAME:higher=REGEX or NAME:lower=REGEX, unless the name tells
+    #[arg(long = "metric", value_name = "NAME=REGEX", value_parser = parse_metric)]
+    pub metrics: Vec<MetricPattern>,
+    /// Times in seconds of the program's own iterations: the first is reported apart from the others
+    #[arg(long, value_name = "REGEX", value_parser = parse_regex)]
+    pub repeat_inside: Option<regex::bytes::Regex>,
+    /// Compare the hash of standard output under every policy
+    #[arg(long)]
+    pub check_output: bool,
+    /// Give the command this file as standard input, every time anew
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Run the command as this user; default under sudo: the one who called it
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Memory for the hugetlb pool while a hugetlb policy is measured
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub hugetlb_pool: Option<u64>,
+    /// How long to wait for another pagelab that has changed system settings
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub wait: f64,
+}
+
+/// Where results go.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct Output {
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Write every sample as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write a report: one HTML file without script
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+    /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
+
+/// Arguments of `pagelab exec`.
+#[derive(Debug, Args)]
+pub struct Exec {
+    /// The policy
+    #[arg(short, long, value_name = "POLICY", value_parser = parse_policy)]
+    pub policy: Policy,
+    /// Run the command as this user; default under sudo: the one who called it
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Memory for the hugetlb pool
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub hugetlb_pool: Option<u64>,
+    /// How long to wait for another pagelab that has changed system settings
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub wait: f64,
+    /// The command
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Arguments of `pagelab list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Of what
+    pub what: Listed,
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
+
+/// What can be listed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Listed {
+    /// Page-size policies and whether this machine can give them
+    Policies,
+    /// This machine
+    Machines,
+    /// Built-in workloads
+    Workloads,
+    /// Stored comparisons
+    Comparisons,
+}
+
+/// Arguments of `pagelab doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `pagelab restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn parse_policy(text: &str) -> Result<Policy, String> {
+    text.parse::<Policy>().map_err(|error| error.to_string())
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|error| error.to_string())
+}
+
+fn parse_metric(text: &str) -> Result<MetricPattern, String> {
+    text.parse::<MetricPattern>().map_err(|error| error.to_string())
+}
+
+fn parse_regex(text: &str) -> Result<regex::bytes::Regex, String> {
+    crate::pattern::with_one_group(text).map_err(|error| error.to_string())
+}
+
+/// `1%`, `0.5%` or `1`: percent, as a ratio.
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent: f64 =
+        text.trim_end_matches('%').parse().map_err(|_| format!("expected a percentage such as 1%, found {text:?}"))?;
+    if percent > 0.0 && percent < 100.0 {
+        Ok(percent / 100.0)
+    } else {
+        Err(format!("expected more than 0% and less than 100%, found {text}"))
+    }
+}
+
+/// `90s`, `10m`, `1h`, `500ms`; seconds.
+fn parse_duration(text: &str) -> Result<f64, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let wrong = || format!("expected a time such as 90s, 10m or 1h, found {text:?}");
+    let (number, unit_s) =
+        units.iter().find_map(|(unit, s)| text.strip_suffix(unit).map(|n| (n, *s))).ok_or_else(wrong)?;
+    match number.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number * unit_s),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_and_percentages_are_read() {
+        assert_eq!(parse_duration("90s"), Ok(90.0));
+        assert_eq!(parse_duration("500ms"), Ok(0.5));
+        assert!(parse_duration("90").is_err() && parse_duration("-1s").is_err());
+        assert_eq!(parse_percent("0.5%"), Ok(0.005));
+        assert!(parse_percent("0").is_err() && parse_percent("x").is_err());
+    }
+}

@@ -1,0 +1,366 @@
+//! `pagelab compare`: from the command line to a design, from the run to the store and the reports.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use metal::host::Host;
+use metal::platform::{HostPlatform, Server, Session, Work};
+use metal::signals::{self, PassOn};
+use results::store::{self, Store};
+use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
+use study::metric::names;
+use study::policy::{Granularity, Policy};
+use study::runner::{self, Event};
+use study::trial::Arm;
+
+use crate::cli::{Compare, Measuring, Output};
+use crate::failure::Failure;
+use crate::pattern;
+use crate::progress::Progress;
+use crate::user;
+
+/// Runs `pagelab compare`.
+pub fn run(arguments: Compare) -> Result<(), Failure> {
+    if let Some(number) = arguments.stored {
+        return show_stored(number, &arguments.output);
+    }
+    let host = Host::open("/").map_err(Failure::input)?;
+    let work = work(&arguments.measuring, arguments.command.clone())?;
+    let design = design(&arguments, &host)?;
+    let store = open_store(arguments.output.store.as_deref())?;
+    check_writable(&arguments.output)?;
+    let comparison = measure(host, work, design, &store, &arguments.measuring)?;
+    publish(&comparison, &arguments.output)?;
+    verdict(&comparison)
+}
+
+/// Runs a comparison and keeps it in the store.
+pub fn measure(
+    host: Host,
+    work: Work,
+    design: Design,
+    store: &Store,
+    measuring: &Measuring,
+) -> Result<Comparison, Failure> {
+    signals::catch(PassOn::Kill).map_err(Failure::input)?;
+    let mut comparison = Comparison {
+        id: 0,
+        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64),
+        invocation: invocation(&work),
+        machine: host.machine().map_err(Failure::input)?,
+        adoptions: design.arms.iter().map(|arm| metal::admit::adoption(&arm.policy, host.geometry())).collect(),
+        admissions: Vec::new(),
+        trials: Vec::new(),
+        analysis: None,
+        ended: Ended::NotEnded,
+        design,
+    };
+    let progress = Progress::new(&comparison.design);
+    let design = comparison.design.clone();
+    let session = Session::new(host)
+        .with_hugetlb_pool(measuring.hugetlb_pool)
+        .with_patience(Duration::from_secs_f64(measuring.wait), say_who_holds_the_lease);
+    let mut platform = HostPlatform::new(session, work);
+    let mut keeper = Keeper { store, comparison: &mut comparison, lost: None };
+    let run = runner::compare(&design, &mut platform, &mut |event| {
+        keeper.hear(&event);
+        progress.hear(&event);
+    });
+    let lost = keeper.lost.take();
+    let restored = platform.finish().map_err(Failure::input);
+    if matches!(run.ended, Ended::Failed { .. }) && !platform.last_words().is_empty() {
+        eprintln!("the command's last words:\n{}", results::printable(platform.last_words()));
+    }
+    comparison.admissions = run.admissions;
+    comparison.trials = run.trials;
+    comparison.analysis = run.analysis;
+    comparison.ended = run.ended;
+    let finished = store.finish(comparison.id, comparison.analysis.as_ref(), &comparison.ended);
+    if let Some(error) = lost.or(finished.err().filter(|_| comparison.id != 0)) {
+        eprintln!("pagelab: this comparison is not (wholly) stored: {error}; keep what follows");
+    }
+    restored?;
+    Ok(comparison)
+}
+
+/// Tells the user whom pagelab waits for.
+pub fn say_who_holds_the_lease(holder: &str) {
+    eprintln!("pagelab: waiting for the lease on system settings: {holder}");
+}
+
+/// Stores trials as they finish. Measuring goes on when that fails: the result is shown at the end.
+struct Keeper<'a> {
+    store: &'a Store,
+    comparison: &'a mut Comparison,
+    lost: Option<store::Error>,
+}
+
+impl Keeper<'_> {
+    fn hear(&mut self, event: &Event) {
+        let kept = match event {
+            Event::Admitted(admissions) => {
+                self.comparison.admissions = admissions.to_vec();
+                self.store.begin(self.comparison).map(|id| self.comparison.id = id)
+            }
+            Event::Finished(record) if self.lost.is_none() => self.store.append(self.comparison.id, record),
+            _ => Ok(()),
+        };
+        if let Err(error) = kept {
+            self.lost = self.lost.take().or(Some(error));
+        }
+    }
+}
+
+/// The arms, the metrics and when to stop.
+fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
+    let policies = if arguments.policies.is_empty() { sensible(host) } else { distinct(&arguments.policies) };
+    let baseline = baseline(&policies, arguments.baseline.as_ref());
+    let mut policies = policies;
+    if !policies.contains(&baseline) {
+        policies.insert(0, baseline.clone());
+    }
+    let mut arms: Vec<Arm> = policies.into_iter().map(|policy| Arm { label: policy.to_string(), policy }).collect();
+    let at = arms.iter().position(|arm| arm.policy == baseline).expect("the baseline is among the arms");
+    if arguments.aa {
+        arms.insert(at + 1, Arm { label: format!("{baseline} (again)"), policy: baseline });
+    }
+    if arms.len() < 2 {
+        return Err(Failure::Input(format!(
+            "one policy alone ({}) is no comparison; name another one with -p, or add --aa",
+            arms[at].label
+        )));
+    }
+    let stopping = &arguments.stopping;
+    let mut design = Design::new(arms, at, stopping.seed.unwrap_or_else(seed_of_clock));
+    design.min_blocks = stopping.min_blocks.min(stopping.blocks);
+    design.max_blocks = stopping.blocks;
+    design.max_time_s = Some(stopping.max_time);
+    design.precision_ratio = stopping.precision;
+    design.band_ratio = stopping.band;
+    design.metrics.extend(arguments.measuring.metrics.iter().map(pattern::MetricPattern::metric));
+    if arguments.measuring.repeat_inside.is_some() {
+        design.metrics.extend(pattern::iteration_metrics());
+    }
+    design.primary = primary(&stopping.primary, &design)?;
+    Ok(design)
+}
+
+/// Without -p: what the kernel does by itself, base pages, and each larger size that this kernel offers
+/// once. A hugetlb pool that cannot be filled is a row too: `unsupported`, and why.
+fn sensible(host: &Host) -> Vec<Policy> {
+    let geometry = host.geometry();
+    let telling = |granularity: &Granularity| match granularity {
+        Granularity::Default | Granularity::Base | Granularity::Thp => true,
+        // 64K is what arm64 and RISC-V can map as one; the others differ from it by little.
+        Granularity::Mthp(size) => size.bytes() == 64 << 10,
+        Granularity::Hugetlb(size) => Some(*size) == geometry.pmd,
+    };
+    Policy::granularities(geometry).into_iter().filter(telling).map(Policy::plain).collect()
+}
+
+fn baseline(policies: &[Policy], wanted: Option<&Policy>) -> Policy {
+    let default = policies.iter().find(|policy| **policy == Policy::DEFAULT);
+    wanted.or(default).or(policies.first()).cloned().unwrap_or(Policy::DEFAULT)
+}
+
+fn distinct(policies: &[Policy]) -> Vec<Policy> {
+    let mut distinct: Vec<Policy> = Vec::new();
+    for policy in policies {
+        if !distinct.contains(policy) {
+            distinct.push(policy.clone());
+        }
+    }
+    distinct
+}
+
+fn primary(name: &str, design: &Design) -> Result<String, Failure> {
+    let full = match name {
+        "wall" => names::WALL_S,
+        "cpu" => names::CPU_S,
+        other => other,
+    };
+    if design.metrics.iter().any(|metric| metric.name == full) {
+        return Ok(full.to_string());
+    }
+    let known: Vec<&str> = design.metrics.iter().map(|metric| metric.name.as_str()).collect();
+    Err(Failure::Input(format!("--primary: there is no metric {name:?}; there are wall, cpu, {}", known.join(", "))))
+}
+
+fn seed_of_clock() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs())
+}
+
+/// What is run, and what is read off its output.
+pub fn work(measuring: &Measuring, command: Vec<OsString>) -> Result<Work, Failure> {
+    let server = match (&measuring.server, &measuring.ready) {
+        (Some(server), Some(ready)) => Some(Server {
+            command: split("--server", server)?,
+            ready: split("--ready", ready)?,
+            patience: Duration::from_secs_f64(measuring.ready_time),
+        }),
+        _ => None,
+    };
+    let patterns = measuring.metrics.clone();
+    let repeat_inside = measuring.repeat_inside.clone();
+    let reads = !patterns.is_empty() || repeat_inside.is_some();
+    let extract = move |output: &[u8]| {
+        let mut observations = Vec::new();
+        for pattern in &patterns {
+            observations.push(pattern.observe(output).map_err(|error| error.to_string())?);
+        }
+        if let Some(regex) = &repeat_inside {
+            observations.extend(pattern::iterations(regex, output).map_err(|error| error.to_string())?);
+        }
+        Ok(observations)
+    };
+    if let Some(input) = &measuring.input {
+        std::fs::File::open(input).map_err(|error| Failure::Input(format!("--input {}: {error}", input.display())))?;
+    }
+    Ok(Work {
+        command,
+        server,
+        user: user::to_run_as(measuring.user.as_deref())?,
+        input: measuring.input.clone(),
+        check_output: measuring.check_output,
+        extract: reads.then(|| Box::new(extract) as metal::platform::Extract),
+    })
+}
+
+fn split(option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
+    match shlex::split(text) {
+        Some(words) if !words.is_empty() => Ok(words.into_iter().map(OsString::from).collect()),
+        _ => Err(Failure::Input(format!("{option}: expected a command line as for a shell, found {text:?}"))),
+    }
+}
+
+fn invocation(work: &Work) -> Invocation {
+    let text = |words: &[OsString]| words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    let (command, client) = match &work.server {
+        Some(server) => (text(&server.command), Some(text(&work.command))),
+        None => (text(&work.command), None),
+    };
+    Invocation {
+        command,
+        client,
+        pagelab: text(&std::env::args_os().collect::<Vec<_>>()),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+    }
+}
+
+/// Opens the store that was named, or the default one.
+pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
+    let path = match path {
+        Some(path) => path.to_path_buf(),
+        None => store::default_path().map_err(Failure::input)?,
+    };
+    Store::open(path).map_err(Failure::input)
+}
+
+/// Files that are written at the end are opened at the start: nobody measures for an hour in vain.
+fn check_writable(output: &Output) -> Result<(), Failure> {
+    for file in [&output.html, &output.csv].into_iter().flatten() {
+        std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .map_err(|error| Failure::Input(format!("{} cannot be written: {error}", file.display())))?;
+    }
+    Ok(())
+}
+
+/// Prints and writes a comparison in the forms that were asked for.
+pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let printed = if output.json {
+        serde_json::to_writer_pretty(&mut out, &results::json::document(comparison))
+            .map_err(std::io::Error::from)
+            .and_then(|()| writeln!(out))
+    } else {
+        let table = results::table::render(comparison, terminal_width());
+        let sentence = results::sentence::conclude(comparison);
+        let adoption = results::sentence::adoption(comparison);
+        writeln!(out, "{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
+    };
+    ignore_closed_pipe(printed)?;
+    if let Some(file) = &output.csv {
+        write(file, &|to| results::csv::write(comparison, to))?;
+    }
+    if let Some(file) = &output.html {
+        write(file, &|to| to.write_all(results::html::report(comparison).as_bytes()))?;
+        eprintln!("report: {}", file.display());
+    }
+    Ok(())
+}
+
+fn write(file: &PathBuf, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Failure> {
+    let failed = |error| Failure::Input(format!("{} cannot be written: {error}", file.display()));
+    let mut to = std::io::BufWriter::new(std::fs::File::create(file).map_err(failed)?);
+    content(&mut to).and_then(|()| to.flush()).map_err(failed)
+}
+
+/// `pagelab ... | head` is no error.
+pub fn ignore_closed_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
+    match printed {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::input(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Columns of the terminal; 100 elsewhere.
+pub fn terminal_width() -> usize {
+    if !std::io::stdout().is_terminal() {
+        return 100;
+    }
+    usize::from(console::Term::stdout().size().1)
+}
+
+/// The exit code says how the comparison ended.
+fn verdict(comparison: &Comparison) -> Result<(), Failure> {
+    match &comparison.ended {
+        Ended::Failed { message } => Err(Failure::Command(message.clone())),
+        Ended::Interrupted => Err(Failure::Interrupted(signals::arrived().unwrap_or(signals::CAUGHT[0]))),
+        Ended::NothingAdmitted => {
+            let reasons: Vec<String> = comparison
+                .admissions
+                .iter()
+                .zip(&comparison.design.arms)
+                .filter_map(|(admission, arm)| match admission {
+                    Admission::Unsupported(why) => Some(format!("{}: {why}", arm.label)),
+                    Admission::Admitted { .. } => None,
+                })
+                .collect();
+            Err(Failure::NothingAdmitted(format!("there is nothing to compare: {}", reasons.join("; "))))
+        }
+        _ if comparison.analysis.as_ref().is_some_and(has_wrong_answer) => {
+            Err(Failure::Command("a policy changed the answer of the command; see the table".to_string()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn has_wrong_answer(analysis: &study::stats::Analysis) -> bool {
+    analysis.arms.iter().any(|arm| matches!(arm.outcome, study::stats::Outcome::WrongAnswer { .. }))
+}
+
+fn show_stored(number: i64, output: &Output) -> Result<(), Failure> {
+    let comparison = open_store(output.store.as_deref())?.load(number).map_err(Failure::input)?;
+    check_writable(output)?;
+    publish(&comparison, output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_baseline_is_default_unless_another_is_named() {
+        let policies = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<Policy>>();
+        assert_eq!(baseline(&policies(&["thp", "default"]), None).to_string(), "default");
+        assert_eq!(baseline(&policies(&["thp", "base"]), None).to_string(), "thp");
+        let wanted = policies(&["base"]);
+        assert_eq!(baseline(&policies(&["thp", "default"]), Some(&wanted[0])).to_string(), "base");
+        assert_eq!(distinct(&policies(&["thp", "base", "thp"])).len(), 2);
+    }
+}

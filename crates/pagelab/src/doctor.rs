@@ -1,0 +1,71 @@
+//! `pagelab doctor`: what this machine allows, what it does not, and how to get it.
+
+use std::io::Write;
+
+use metal::admit::{self, DoctorLine, Fact, Standing, Terms};
+use metal::host::Host;
+use serde_json::json;
+
+use crate::cli::Doctor;
+use crate::compare::{ignore_closed_pipe, terminal_width};
+use crate::failure::Failure;
+use results::grid::plain;
+
+/// Runs `pagelab doctor`.
+pub fn run(arguments: &Doctor) -> Result<(), Failure> {
+    let host = Host::open("/").map_err(Failure::input)?;
+    let terms = Terms::of_this_process(&host);
+    let (lines, facts) = (admit::doctor_lines(&host, &terms), admit::facts(&host, &terms));
+    let text = if arguments.json { format!("{:#}", document(&lines, &facts)) } else { text(&lines, &facts) };
+    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+}
+
+fn text(lines: &[DoctorLine], facts: &[Fact]) -> String {
+    let policies = lines.iter().map(|line| {
+        let how = std::iter::once(line.how.clone()).chain(line.notes.iter().map(|note| format!("({note})")));
+        [line.policy.to_string(), state(line).to_string(), needs_first(line, how.collect::<Vec<_>>().join(" "))]
+    });
+    let facts = facts.iter().map(|fact| {
+        let mark = if fact.standing == Standing::Limited { "!" } else { "" };
+        [fact.name.to_string(), format!("{mark}{}", fact.value), fact.meaning.clone()]
+    });
+    let policies = plain(["policy", "here", "how"], policies, terminal_width());
+    let facts = plain(["fact", "value", "what it means"], facts, terminal_width());
+    format!("{policies}\n\n{facts}\n\n! limits what can be measured or seen here")
+}
+
+fn state(line: &DoctorLine) -> &'static str {
+    if line.needs.is_some() { "unavailable" } else { "available" }
+}
+
+fn needs_first(line: &DoctorLine, how: String) -> String {
+    match &line.needs {
+        Some(needs) => format!("{needs}; {how}"),
+        None => how,
+    }
+}
+
+fn document(lines: &[DoctorLine], facts: &[Fact]) -> serde_json::Value {
+    let policies = lines.iter().map(|line| {
+        json!({
+            "policy": line.policy.to_string(),
+            "available": line.needs.is_none(),
+            "needs": line.needs,
+            "how": line.how,
+            "notes": line.notes,
+        })
+    });
+    let facts = facts.iter().map(|fact| {
+        let standing = match fact.standing {
+            Standing::Good => "good",
+            Standing::Limited => "limited",
+            Standing::Neutral => "neutral",
+        };
+        json!({ "name": fact.name, "value": fact.value, "meaning": fact.meaning, "standing": standing })
+    });
+    json!({
+        "schema": "pagelab.doctor/1",
+        "policies": policies.collect::<Vec<_>>(),
+        "facts": facts.collect::<Vec<_>>(),
+    })
+}

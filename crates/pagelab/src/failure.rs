@@ -1,0 +1,38 @@
+//! What went wrong, and the exit code for it.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// Why a verb did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The measured command failed or gave a wrong answer.
+    #[error("{0}")]
+    Command(String),
+    /// Bad arguments or input, or a system that does not let pagelab work.
+    #[error("{0}")]
+    Input(String),
+    /// Nothing could be admitted.
+    #[error("{0}")]
+    NothingAdmitted(String),
+    /// pagelab was told to stop by a signal.
+    #[error("stopped by signal {0}; what was measured until then is stored, and system settings are restored")]
+    Interrupted(i32),
+}
+
+impl Failure {
+    /// Bad input, from any error.
+    pub fn input(error: impl Display) -> Failure {
+        Failure::Input(error.to_string())
+    }
+
+    /// The exit code: 1, 2 or 3, or 128 and the signal.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Command(_) => 1,
+            Failure::Input(_) => 2,
+            Failure::NothingAdmitted(_) => 3,
+            Failure::Interrupted(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),
+        })
+    }
+}

@@ -1,0 +1,143 @@
+//! `pagelab list`: policies, machines, workloads and stored comparisons.
+
+use std::io::Write;
+
+use metal::admit::{self, Terms};
+use metal::host::Host;
+use results::store::Summary;
+use serde_json::{Value, json};
+use study::comparison::{Admission, Ended};
+use study::policy::{Granularity, Modifier, Policy};
+use study::size::format_bytes;
+
+use crate::cli::{List, Listed};
+use crate::compare::{ignore_closed_pipe, open_store, terminal_width};
+use crate::failure::Failure;
+use crate::workload;
+use results::grid::plain;
+
+/// Runs `pagelab list`.
+pub fn run(arguments: &List) -> Result<(), Failure> {
+    let (text, document) = match arguments.what {
+        Listed::Policies => policies()?,
+        Listed::Machines => machines()?,
+        Listed::Workloads => workloads(),
+        Listed::Comparisons => comparisons(arguments)?,
+    };
+    let text = if arguments.json { format!("{document:#}") } else { text };
+    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+}
+
+fn policies() -> Result<(String, Value), Failure> {
+    let host = Host::open("/").map_err(Failure::input)?;
+    let terms = Terms::of_this_process(&host);
+    let mut rows = Vec::new();
+    let mut documents = Vec::new();
+    for granularity in Policy::granularities(host.geometry()) {
+        let policy = Policy::plain(granularity);
+        let (here, how) = match admit::admit(&policy, &host, &terms) {
+            Admission::Admitted { mechanism } => ("available", mechanism),
+            Admission::Unsupported(why) => ("unsupported", why.to_string()),
+        };
+        documents.push(json!({
+            "policy": policy.to_string(), "meaning": meaning(granularity), "here": here, "how": how,
+        }));
+        rows.push([policy.to_string(), meaning(granularity), here.to_string(), how]);
+    }
+    let modifiers = Modifier::ALL.map(|modifier| [format!("+{}", modifier.name()), modifier.describe().to_string()]);
+    let text = format!(
+        "{}\n\n{}",
+        plain(["policy", "what it asks for", "here", "how"], rows, terminal_width()),
+        plain(["modifier", "what it adds to a policy"], modifiers, terminal_width()),
+    );
+    let modifiers =
+        Modifier::ALL.map(|modifier| json!({ "name": modifier.name(), "meaning": modifier.describe() })).to_vec();
+    let document = json!({ "schema": "pagelab.list-policies/1", "policies": documents, "modifiers": modifiers });
+    Ok((text, document))
+}
+
+fn meaning(granularity: Granularity) -> String {
+    match granularity {
+        Granularity::Default => "what the system gives: nothing is touched".to_string(),
+        Granularity::Base => "base pages only".to_string(),
+        Granularity::Mthp(size) => format!("folios of exactly {size}, mapped by PTEs"),
+        Granularity::Thp => "folios of PMD size, mapped by one entry".to_string(),
+        Granularity::Hugetlb(size) => format!("{size} pages of the hugetlb pool"),
+    }
+}
+
+fn machines() -> Result<(String, Value), Failure> {
+    let host = Host::open("/").map_err(Failure::input)?;
+    let machine = host.machine().map_err(Failure::input)?;
+    let geometry = &machine.geometry;
+    let sizes = |sizes: &[study::size::PageSize]| match sizes {
+        [] => "none".to_string(),
+        sizes => sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    };
+    let rows = [
+        ["name".to_string(), machine.name.clone()],
+        ["processor".into(), format!("{} ({} on line)", machine.cpu_model, machine.cpus)],
+        ["memory".into(), format_bytes(machine.memory_bytes)],
+        ["kernel".into(), format!("{} {}", machine.arch, machine.kernel)],
+        ["hypervisor".into(), machine.hypervisor.clone().unwrap_or_else(|| "none seen".into())],
+        ["base page".into(), geometry.base.to_string()],
+        ["PMD leaf".into(), geometry.pmd.map_or("no THP in this kernel".into(), |pmd| pmd.to_string())],
+        ["mTHP sizes".into(), sizes(&geometry.mthp)],
+        ["hugetlb pools".into(), sizes(&geometry.hugetlb)],
+    ];
+    let document = json!({ "schema": "pagelab.list-machines/1", "machines": [machine] });
+    Ok((plain(["machine", ""], rows, terminal_width()), document))
+}
+
+fn workloads() -> (String, Value) {
+    let catalogue = workload::catalogue();
+    let documents: Vec<Value> =
+        catalogue.iter().map(|(name, purpose)| json!({ "name": name, "purpose": purpose })).collect();
+    let table = plain(
+        ["workload", "what it does"],
+        catalogue.into_iter().map(|(name, purpose)| [name, purpose]),
+        terminal_width(),
+    );
+    let text = format!("{table}\n\npagelab workload NAME --help shows the arguments");
+    (text, json!({ "schema": "pagelab.list-workloads/1", "workloads": documents }))
+}
+
+fn comparisons(arguments: &List) -> Result<(String, Value), Failure> {
+    let store = open_store(arguments.store.as_deref())?;
+    let summaries = store.list().map_err(Failure::input)?;
+    let documents: Vec<Value> = summaries.iter().map(summary_document).collect();
+    let document = json!({ "schema": "pagelab.list-comparisons/1", "comparisons": documents });
+    if summaries.is_empty() {
+        return Ok((format!("no comparison is stored in {}", store.path().display()), document));
+    }
+    let rows = summaries.into_iter().map(|summary| {
+        let ended = ended(&summary.ended).to_string();
+        let command = summary.command.join(" ");
+        [summary.id.to_string(), summary.trials.to_string(), ended, summary.arms.join(" "), command]
+    });
+    let table = plain(["number", "trials", "ended", "policies", "command"], rows, terminal_width());
+    Ok((format!("{table}\n\npagelab compare --stored NUMBER shows one again"), document))
+}
+
+fn summary_document(summary: &Summary) -> Value {
+    json!({
+        "number": summary.id,
+        "started_unix_s": summary.started_unix_s,
+        "command": summary.command,
+        "policies": summary.arms,
+        "trials": summary.trials,
+        "ended": ended(&summary.ended),
+    })
+}
+
+fn ended(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::NotEnded => "running or killed",
+        Ended::Precise => "precise",
+        Ended::Blocks => "all blocks",
+        Ended::Time => "time was up",
+        Ended::Interrupted => "interrupted",
+        Ended::Failed { .. } => "failed",
+        Ended::NothingAdmitted => "nothing admitted",
+    }
+}

@@ -1,0 +1,58 @@
+//! `pagelab restore`: put back what a killed run left.
+
+use metal::lease::{self, Fate, Recovered};
+use serde_json::json;
+
+use crate::cli::Restore;
+use crate::failure::Failure;
+
+/// Runs `pagelab restore`.
+pub fn run(arguments: &Restore) -> Result<(), Failure> {
+    let recovered = lease::recover().map_err(Failure::input)?;
+    if arguments.json {
+        println!("{:#}", document(&recovered));
+    } else {
+        println!("{}", text(&recovered));
+    }
+    match recovered {
+        Recovered::PutBack(report) if report.has_failed() => {
+            Err(Failure::Input("not every setting could be put back; the journal stays, so run it again".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn text(recovered: &Recovered) -> String {
+    match recovered {
+        Recovered::Nothing => "nothing to restore: no run left system settings changed".to_string(),
+        Recovered::Rebooted { settings } => {
+            format!("a run before the last reboot had changed {settings} settings; the reboot reset them")
+        }
+        Recovered::PutBack(report) => report.to_string(),
+    }
+}
+
+fn document(recovered: &Recovered) -> serde_json::Value {
+    let settings = match recovered {
+        Recovered::PutBack(report) => report
+            .settings
+            .iter()
+            .map(|setting| {
+                let (fate, detail) = match &setting.fate {
+                    Fate::Unchanged => ("unchanged", None),
+                    Fate::Restored => ("restored", None),
+                    Fate::Foreign { found } => ("changed_by_other", Some(found)),
+                    Fate::Failed { reason } => ("failed", Some(reason)),
+                };
+                json!({ "path": setting.path, "before": setting.before, "fate": fate, "detail": detail })
+            })
+            .collect(),
+        Recovered::Nothing | Recovered::Rebooted { .. } => Vec::new(),
+    };
+    let found = match recovered {
+        Recovered::Nothing => "nothing",
+        Recovered::PutBack(_) => "journal",
+        Recovered::Rebooted { .. } => "journal_of_earlier_boot",
+    };
+    json!({ "schema": "pagelab.restore/1", "found": found, "settings": settings })
+}
