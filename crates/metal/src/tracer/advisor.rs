@@ -90,15 +90,15 @@ fn x86_64(advice: u32) -> Vec<u8> {
     let [a, b, c, d] = advice.to_le_bytes();
     let [e, f, g, h] = (libc::SYS_madvise as u32).to_le_bytes();
     [
-        &[0x48, 0x8d, 0x64, 0x24, 0x80][..],                   // lea rsp, [rsp - 128]: over the red zone
-        &[0x51, 0x57, 0x52, 0x50],                             // push rcx, rdi, rdx, rax
-        &[0x48, 0x89, 0xc7],                                   // mov rdi, rax
-        &[0xba, a, b, c, d],                                   // mov edx, advice
-        &[0xb8, e, f, g, h],                                   // mov eax, SYS_madvise
-        &[0x0f, 0x05],                                         // syscall
-        &[0x58, 0x5a, 0x5f, 0x59],                             // pop rax, rdx, rdi, rcx
-        &[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0],              // lea rsp, [rsp + 128]
-        &[0xff, 0xe1],                                         // jmp rcx
+        &[0x48, 0x8d, 0x64, 0x24, 0x80][..],      // lea rsp, [rsp - 128]: over the red zone
+        &[0x51, 0x57, 0x52, 0x50],                // push rcx, rdi, rdx, rax
+        &[0x48, 0x89, 0xc7],                      // mov rdi, rax
+        &[0xba, a, b, c, d],                      // mov edx, advice
+        &[0xb8, e, f, g, h],                      // mov eax, SYS_madvise
+        &[0x0f, 0x05],                            // syscall
+        &[0x58, 0x5a, 0x5f, 0x59],                // pop rax, rdx, rdi, rcx
+        &[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0], // lea rsp, [rsp + 128]
+        &[0xff, 0xe1],                            // jmp rcx
     ]
     .concat()
 }

@@ -171,12 +171,7 @@ fn own_filter(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     let [operation, second, third, ..] = paused.arguments();
     let (mode_filter, strict, program, flags) = match paused.number() {
         libc::SYS_seccomp => (operation == u64::from(libc::SECCOMP_SET_MODE_FILTER), operation == 0, third, second),
-        _ => (
-            second == u64::from(libc::SECCOMP_MODE_FILTER),
-            second == u64::from(libc::SECCOMP_MODE_STRICT),
-            third,
-            0,
-        ),
+        _ => (second == u64::from(libc::SECCOMP_MODE_FILTER), second == u64::from(libc::SECCOMP_MODE_STRICT), third, 0),
     };
     if strict {
         return strict_mode(scene, paused);

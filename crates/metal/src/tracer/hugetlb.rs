@@ -445,7 +445,13 @@ impl Call<'_, '_> {
     }
 
     /// Grows a mapping at a new place, taking its pages along. `None` where that cannot be done.
-    fn grow_elsewhere(&mut self, old: u64, old_end: u64, bytes: u64, protection: Protection) -> Result<Option<u64>, Halt> {
+    fn grow_elsewhere(
+        &mut self,
+        old: u64,
+        old_end: u64,
+        bytes: u64,
+        protection: Protection,
+    ) -> Result<Option<u64>, Halt> {
         let Some(whole_bytes) = self.size.align_up(bytes) else { return Err(Halt::Error(ENOMEM)) };
         let room_bytes = whole_bytes + self.size.bytes();
         let room = self.must(libc::SYS_mmap, [0, room_bytes, NONE, PRIVATE_ANONYMOUS | NO_RESERVE, u64::MAX, 0])?;

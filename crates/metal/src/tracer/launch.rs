@@ -74,7 +74,9 @@ pub enum LaunchError {
     #[error("the command was interrupted before it began")]
     Interrupted,
     /// The tracer could not go on with the tree, and killed it.
-    #[error("the kernel refused the tracer a request on the running command ({0}), which was killed; try without the policy, or report this")]
+    #[error(
+        "the kernel refused the tracer a request on the running command ({0}), which was killed; try without the policy, or report this"
+    )]
     GivenUp(io::Error),
     /// The kernel has no resources.
     #[error("the command could not be started: {0}")]

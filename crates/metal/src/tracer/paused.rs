@@ -220,13 +220,22 @@ impl Paused {
         }
     }
 
+    /// Waits for the task alone; the stops of others stay for the main loop.
+    ///
+    /// The first task of a process that is killed can become a zombie without a stop, and cannot be waited
+    /// for until its other threads have ended, which wait for the tracer. So every event of the tree is a
+    /// reason to look whether the task still lives.
     fn wait(&self) -> Result<Stop, Lost> {
+        let mut others_came = false;
         loop {
-            match ptrace::wait(self.tid) {
-                Ok((_, stop)) => return Ok(stop),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Err(Lost::Gone),
+            if let Some((_, stop)) = ptrace::try_wait(self.tid)? {
+                return Ok(stop);
             }
+            if others_came && ptrace::is_zombie(self.tid) {
+                return Err(Lost::Gone);
+            }
+            ptrace::wait_for_any_event()?;
+            others_came = true;
         }
     }
 }

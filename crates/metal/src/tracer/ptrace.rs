@@ -175,16 +175,38 @@ pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
     if waited == -1 { Err(io::Error::last_os_error()) } else { Ok((waited, decode(status))) }
 }
 
-/// Like [`wait`] for any task, without waiting: `None` where nothing happened yet.
-pub fn try_wait() -> io::Result<Option<(Tid, Stop)>> {
+/// Like [`wait`], without waiting: `None` where nothing happened yet.
+pub fn try_wait(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
     let mut status = 0;
     let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
     // SAFETY: the status is a live integer; no resource usage is asked for.
-    match unsafe { libc::wait4(-1, &mut status, flags, std::ptr::null_mut()) } {
+    match unsafe { libc::wait4(tid, &mut status, flags, std::ptr::null_mut()) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
         tid => Ok(Some((tid, decode(status)))),
     }
+}
+
+/// Waits until there is something to wait for, and leaves it there. A signal also ends it.
+pub fn wait_for_any_event() -> io::Result<()> {
+    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+    // SAFETY: siginfo is plain data, and the pointer is live.
+    let result = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_ALL, 0, &raw mut info, flags)
+    };
+    match io::Error::last_os_error() {
+        error if result == -1 && error.raw_os_error() != Some(libc::EINTR) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a task has ended and only its status is left, or not even that.
+pub fn is_zombie(tid: Tid) -> bool {
+    let stat = std::fs::read(format!("/proc/{tid}/stat")).unwrap_or_default();
+    // The name in parentheses can hold anything, parentheses too (proc_pid_stat(5)).
+    let behind_name = stat.iter().rposition(|byte| *byte == b')').map_or(&[][..], |at| &stat[at + 1..]);
+    matches!(behind_name.get(1), None | Some(b'Z' | b'X'))
 }
 
 /// Whether a task of this id exists, be it only as a zombie.

@@ -97,6 +97,7 @@ impl Rewriting {
     /// The calls that stop. With a witness, large unmapped ranges stop too.
     pub fn watches(&self, witness: bool) -> Vec<Watch> {
         let mut watches = vec![Watch::new(libc::SYS_ptrace, [])];
+        watches.extend(filter_watches());
         let large = self.large.bytes();
         if self.hugetlb {
             return [watches, hugetlb_watches(large)].concat();
@@ -107,7 +108,6 @@ impl Rewriting {
             let from = if self.prefault { self.base.bytes() } else { large };
             watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, from), anonymous, stack]));
             watches.push(Watch::new(libc::SYS_brk, []));
-            watches.extend(filter_watches());
         }
         if self.advice.is_some() {
             let piece = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
@@ -155,11 +155,11 @@ fn hugetlb_watches(large: u64) -> Vec<Watch> {
         libc::SYS_brk,
     ];
     watches.extend(ranges.map(|number| Watch::new(number, [])));
-    watches.extend(filter_watches());
     watches
 }
 
-/// Calls with which a program filters its own calls, and so perhaps those that the tracer adds.
+/// Calls with which a program filters its own calls, and so perhaps those that the tracer adds. The tracer's
+/// own filter also stands in the way of strict mode.
 fn filter_watches() -> [Watch; 2] {
     let prctl = Condition::Equals(0, libc::PR_SET_SECCOMP as u32);
     // Operations 0 and 1 install something, the others ask.

@@ -134,6 +134,11 @@ impl Tasks {
         self.tasks.iter().filter(|(id, _)| **id != tid).all(|(_, other)| !same(&other))
     }
 
+    /// Whether exactly one task is left.
+    pub fn is_single(&self) -> bool {
+        self.tasks.len() == 1
+    }
+
     /// Whether no task is left.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()

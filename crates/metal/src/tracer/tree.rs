@@ -101,7 +101,8 @@ struct Tree<'a> {
     root: Tid,
     root_started: Option<Instant>,
     root_ended: Option<(Exit, Instant)>,
-    witnessed_root: Duration,
+    /// What the witness took while the whole tree, or its ending root, stood still for it.
+    witnessed: Duration,
     in_hand: Duration,
     findings: Findings,
     /// From now on every process of the tree is killed on sight.
@@ -148,7 +149,7 @@ impl<'a> Tree<'a> {
             root,
             root_started: None,
             root_ended: None,
-            witnessed_root: Duration::ZERO,
+            witnessed: Duration::ZERO,
             in_hand: Duration::ZERO,
             findings: Findings::default(),
             killing: false,
@@ -161,9 +162,9 @@ impl<'a> Tree<'a> {
         let ((exit, end), start) = (self.root_ended?, self.root_started?);
         Some(Ended {
             exit,
-            wall_s: (end - start).saturating_sub(self.witnessed_root).as_secs_f64(),
+            wall_s: (end - start).saturating_sub(self.witnessed).as_secs_f64(),
             usage,
-            tracer_s: self.in_hand.as_secs_f64(),
+            tracer_s: self.in_hand.saturating_sub(self.witnessed).as_secs_f64(),
             answered: self.findings.answered,
             causes: self.findings.causes,
             killed_leftovers,
@@ -196,7 +197,7 @@ impl<'a> Tree<'a> {
     fn wait_for_leftovers(&mut self, grace: Duration) {
         let deadline = Instant::now() + grace;
         while !self.tasks.is_empty() && Instant::now() < deadline {
-            match ptrace::try_wait() {
+            match ptrace::try_wait(-1) {
                 Ok(Some((tid, stop))) => self.handle(tid, stop),
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
                 Err(_) => return,
@@ -223,14 +224,21 @@ impl<'a> Tree<'a> {
         loop {
             match self.react(tid, stop) {
                 Err(Lost::Stopped(next)) => stop = next,
-                // It was killed meanwhile; its end is reported on its own.
-                Ok(()) | Err(Lost::Gone) => return,
+                Ok(()) => return,
+                Err(Lost::Gone) => return self.was_killed(tid),
                 Err(Lost::Refused(error)) => {
                     self.refused.get_or_insert(error);
                     self.kill_all();
                     return;
                 }
             }
+        }
+    }
+
+    /// A task was killed meanwhile; its end is reported on its own.
+    fn was_killed(&mut self, tid: Tid) {
+        if let Some(task) = self.tasks.get_mut(tid) {
+            task.ending = true;
         }
     }
 
@@ -280,10 +288,8 @@ impl<'a> Tree<'a> {
             // (`__seccomp_filter` in kernel/seccomp.c).
             return paused.finish(-i64::from(libc::ENOSYS));
         }
-        if let Some(witness) = &mut self.witness
-            && let Some((start, end)) = calls::unmapped_range(&paused)
-        {
-            witness.unmaps(tid, start, end);
+        if let Some((start, end)) = calls::unmapped_range(&paused) {
+            self.bear_witness(false, |witness| witness.unmaps(tid, start, end));
         }
         calls::serve(&mut self.scene(), &mut space.borrow_mut(), paused)
     }
@@ -426,19 +432,26 @@ impl<'a> Tree<'a> {
         if let Some(task) = self.tasks.get_mut(tid) {
             task.ending = true;
             let process = task.process;
+            // The first task of a killed process can have ended without a stop.
+            let first_is_user = self.tasks.get(process).is_some_and(|first| !first.ending);
+            if process != tid && first_is_user && ptrace::is_zombie(process) {
+                self.was_killed(process);
+            }
             if self.tasks.is_last_user_of_memory(tid) {
-                self.bear_witness(process, tid);
+                self.bear_witness(process == self.root, |witness| witness.ends(tid));
             }
         }
         Ok(ptrace::resume(tid, 0)?)
     }
 
-    fn bear_witness(&mut self, process: Tid, task: Tid) {
+    /// Lets the witness look. What that takes is no part of the program's time when nothing else of the
+    /// tree could run meanwhile, or when the root has done its work.
+    fn bear_witness(&mut self, root_is_done: bool, look: impl FnOnce(&mut dyn Witness)) {
         let Some(witness) = &mut self.witness else { return };
         let since = Instant::now();
-        witness.ends(task);
-        if process == self.root {
-            self.witnessed_root += since.elapsed();
+        look(*witness);
+        if root_is_done || self.tasks.is_single() {
+            self.witnessed += since.elapsed();
         }
     }
 }
