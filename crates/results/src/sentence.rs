@@ -24,15 +24,16 @@ pub fn conclude(comparison: &Comparison) -> String {
     sentence
 }
 
-/// How to have the best policies permanently, ready to be printed and copied; empty where no arm is best
-/// or nothing needs to be done.
+/// How to have the best policy permanently, ready to be printed and copied; empty where no arm is best
+/// or nothing needs to be done. Of policies that are tied best it is the one with the greatest gain.
 pub fn adoption(comparison: &Comparison) -> String {
     let mut text = String::new();
-    for arm in best(comparison) {
-        let label = comparison.design.arms.get(arm).map_or("", |arm| arm.label.as_str());
-        for adoption in comparison.adoptions.get(arm).into_iter().flatten() {
-            text.push_str(&format!("To adopt {}, {}:\n", printable(label), printable(&adoption.scope)));
-            adoption.commands.iter().for_each(|command| text.push_str(&format!("    {}\n", printable(command))));
+    let Some(arm) = best(comparison).first().copied() else { return text };
+    let label = comparison.design.arms.get(arm).map_or("", |arm| arm.label.as_str());
+    for adoption in comparison.adoptions.get(arm).into_iter().flatten() {
+        text.push_str(&format!("To adopt {}, {}:\n", printable(label), printable(&adoption.scope)));
+        for line in adoption.commands.iter().flat_map(|command| command.lines()) {
+            text.push_str(&format!("    {}\n", printable(line)));
         }
     }
     text

@@ -116,7 +116,7 @@ pub mod names {
     pub const MAJOR_FAULTS: &str = "major_faults";
     /// The largest resident set of a process of the tree, hugetlb pages included.
     pub const PEAK_RESIDENT_BYTES: &str = "peak_resident_bytes";
-    /// Page tables of the tree's processes, as they were when each ended, summed.
+    /// Page tables of the tree's processes, each as large as it was seen when memory went, summed.
     pub const PAGE_TABLE_BYTES: &str = "page_table_bytes";
     /// Time for which tasks of the tree stood still in stops of the tracer, summed.
     pub const TRACER_S: &str = "tracer_s";

@@ -154,7 +154,7 @@ impl HostPlatform {
         if let (Some(extract), true) = (&self.work.extract, answer.succeeded()) {
             observations.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
         }
-        let need_bytes = proof.summed_peaks_bytes;
+        let need_bytes = proof.summed_peaks_bytes();
         let Proof { mut examination, unseen_unmapped_bytes, .. } = proof;
         if unseen_unmapped_bytes > examination.concerned_bytes {
             examination.note(Cause::FreedBeforeExit, unseen_unmapped_bytes);

@@ -33,10 +33,8 @@ pub struct Proof<'a> {
     pub unseen_unmapped_bytes: u64,
     /// Why a process could not be looked at.
     pub failures: Vec<String>,
-    /// Peak resident bytes of all processes, summed: no more was ever resident at once.
-    pub summed_peaks_bytes: u64,
-    peak_resident_bytes: u64,
-    page_table_bytes: u64,
+    /// What was seen of each process, as large as it was seen.
+    memories: BTreeMap<libc::pid_t, Memory>,
     counters: Option<Counters>,
 }
 
@@ -53,9 +51,7 @@ impl<'a> Proof<'a> {
             examination: Examination::default(),
             unseen_unmapped_bytes: 0,
             failures: Vec::new(),
-            summed_peaks_bytes: 0,
-            peak_resident_bytes: 0,
-            page_table_bytes: 0,
+            memories: BTreeMap::new(),
             counters: None,
         }
     }
@@ -63,12 +59,26 @@ impl<'a> Proof<'a> {
     /// What was observed besides the census.
     pub fn observations(&mut self) -> Vec<Observation> {
         let mut observations = Vec::new();
-        if self.peak_resident_bytes > 0 {
-            observations.push(Observation::measured(names::PEAK_RESIDENT_BYTES, self.peak_resident_bytes as f64));
-            observations.push(Observation::measured(names::PAGE_TABLE_BYTES, self.page_table_bytes as f64));
+        if let Some(peak_bytes) = self.memories.values().map(|memory| memory.peak_bytes).max() {
+            let page_table_bytes: u64 = self.memories.values().map(|memory| memory.page_table_bytes).sum();
+            observations.push(Observation::measured(names::PEAK_RESIDENT_BYTES, peak_bytes as f64));
+            observations.push(Observation::measured(names::PAGE_TABLE_BYTES, page_table_bytes as f64));
         }
         observations.extend(self.counters.as_mut().and_then(|counters| counters.read().ok()).unwrap_or_default());
         observations
+    }
+
+    /// Peak resident bytes of all processes, summed: no more was ever resident at once.
+    pub fn summed_peaks_bytes(&self) -> u64 {
+        self.memories.values().map(|memory| memory.peak_bytes).sum()
+    }
+
+    /// Hugetlb pages and page tables have no peak in the kernel: they are read whenever memory goes.
+    fn measure(&mut self, task: libc::pid_t) {
+        let (process, memory) = Memory::of(task);
+        let known = self.memories.entry(process.unwrap_or(task)).or_default();
+        known.peak_bytes = known.peak_bytes.max(memory.peak_bytes);
+        known.page_table_bytes = known.page_table_bytes.max(memory.page_table_bytes);
     }
 
     fn may_look(&self) -> bool {
@@ -83,10 +93,7 @@ impl Witness for Proof<'_> {
     }
 
     fn ends(&mut self, process: libc::pid_t) {
-        let memory = Memory::of(process);
-        self.peak_resident_bytes = self.peak_resident_bytes.max(memory.peak_bytes);
-        self.summed_peaks_bytes += memory.peak_bytes;
-        self.page_table_bytes += memory.page_table_bytes;
+        self.measure(process);
         let nothing = BTreeMap::new();
         let seen = explain::examine(self.observer, process as u32, self.policy, self.geometry, self.state, &nothing);
         match seen {
@@ -101,6 +108,7 @@ impl Witness for Proof<'_> {
             return;
         }
         let since = Instant::now();
+        self.measure(process);
         let (observer, policy) = (self.observer, self.policy);
         let seen = explain::examine_range(observer, process as u32, start, end, policy, self.geometry, self.state);
         if let Ok(examination) = seen {
@@ -120,18 +128,20 @@ struct Memory {
 }
 
 impl Memory {
-    fn of(process: libc::pid_t) -> Memory {
-        let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-        Memory::parse(&status)
+    /// Of the process of a task, and which process that is.
+    fn of(task: libc::pid_t) -> (Option<libc::pid_t>, Memory) {
+        let status = std::fs::read_to_string(format!("/proc/{task}/status")).unwrap_or_default();
+        (field(&status, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok()), Memory::parse(&status))
     }
 
     fn parse(status: &str) -> Memory {
-        let bytes = |name: &str| -> u64 {
-            let line = status.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
-        };
+        let bytes = |name: &str| field(status, name).unwrap_or(0) << 10;
         Memory { peak_bytes: bytes("VmHWM:") + bytes("HugetlbPages:"), page_table_bytes: bytes("VmPTE:") }
     }
+}
+
+fn field(status: &str, name: &str) -> Option<u64> {
+    status.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -23,14 +23,11 @@ const STYLE: &str = include_str!("style.css");
 pub fn report(comparison: &Comparison) -> String {
     let rows = rows::rows(comparison);
     let sections = [
-        section(
-            "Result",
-            "result",
-            &(tables::result(comparison, &rows) + &adoption(comparison) + &warnings(comparison)),
-        ),
+        section("Result", "result", &(tables::result(comparison, &rows) + &warnings(comparison))),
         section("Changes against the baseline", "changes", &changes(comparison, &rows)),
         section("Samples in the order of the runs", "samples", &samples(comparison)),
         section("What mapped the memory, and what it costs", "memory-use", &memory(comparison, &rows)),
+        section("To adopt the best policy", "adoption", &adoption(comparison)),
         section("Verdicts and their causes", "verdicts", &tables::verdicts(&rows)),
         section("All figures", "figures", &tables::figures(comparison, &rows)),
         section("Rejected trials", "rejected", &tables::rejected(comparison)),
@@ -121,19 +118,26 @@ fn ended(ended: &Ended) -> String {
     }
 }
 
+/// How to have each of the best policies permanently: the first one open, those tied with it folded.
 fn adoption(comparison: &Comparison) -> String {
-    let text = sentence::adoption(comparison);
-    if text.is_empty() {
-        return String::new();
+    let of_arm = |arm: usize| {
+        let adoptions = comparison.adoptions.get(arm).filter(|adoptions| !adoptions.is_empty())?;
+        let label = comparison.design.arms.get(arm).map_or("", |arm| arm.label.as_str());
+        Some((label, adoptions.iter().map(way).collect::<String>()))
+    };
+    let mut html = String::new();
+    for (label, ways) in sentence::best(comparison).into_iter().filter_map(of_arm) {
+        let open = if html.is_empty() { " open" } else { "" };
+        let label = escape(&printable(label));
+        html.push_str(&format!("<details class=\"adopt\"{open}>\n<summary>{label}</summary>\n{ways}</details>\n"));
     }
-    let mut html = String::from("<div class=\"adopt\">\n");
-    for line in text.lines() {
-        match line.strip_prefix("    ") {
-            Some(command) => html.push_str(&format!("<pre><code>{}</code></pre>\n", escape(command))),
-            None => html.push_str(&format!("<p>{}</p>\n", escape(line))),
-        }
-    }
-    html + "</div>\n"
+    html
+}
+
+fn way(adoption: &study::comparison::Adoption) -> String {
+    let lines: Vec<String> = adoption.commands.iter().flat_map(|command| command.lines()).map(printable).collect();
+    let scope = capitalised_first(&printable(&adoption.scope));
+    format!("<p>{}:</p>\n<pre><code>{}</code></pre>\n", escape(&scope), escape(&lines.join("\n")))
 }
 
 fn warnings(comparison: &Comparison) -> String {
@@ -151,9 +155,13 @@ fn warnings(comparison: &Comparison) -> String {
 
 /// A remedy as a sentence.
 fn remedy(remedy: &str) -> String {
-    let mut chars = remedy.chars();
+    format!("{}.", capitalised_first(remedy))
+}
+
+fn capitalised_first(text: &str) -> String {
+    let mut chars = text.chars();
     let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", chars.as_str())
+    first + chars.as_str()
 }
 
 fn changes(comparison: &Comparison, rows: &[Row<'_>]) -> String {

@@ -122,7 +122,7 @@ fn a_browser_shows_the_page() {
         std::fs::write(&page, report(comparison)).unwrap();
         let parsed = browse(browser, directory.path(), &["--dump-dom"], &page).expect("the browser ends");
         assert_eq!(parsed.matches("<figure>").count(), 6);
-        assert_eq!(parsed.matches("</section>").count(), 9);
+        assert_eq!(parsed.matches("</section>").count(), 10);
         assert!(!parsed.contains("<script"), "the browser finds no script");
         for width in [500, 1200] {
             let picture = directory.path().join(format!("{at}-{width}.png"));
