@@ -7,6 +7,7 @@ use metal::platform::Session;
 use metal::signals::{self, PassOn};
 use metal::tracer::{self, Launch, Leftovers, Rewriting};
 use study::comparison::Admission;
+use study::policy::{Granularity, Policy};
 use study::trial::Exit;
 
 use crate::cli::Exec;
@@ -16,27 +17,30 @@ use crate::user;
 
 /// Runs `pagelab exec`.
 pub fn run(arguments: Exec) -> Result<(), Failure> {
-    let host = Host::open("/").map_err(Failure::input)?;
-    let rewriting = Rewriting::of(&arguments.policy, host.geometry());
-    let launch = Launch {
+    let policy = arguments.policy;
+    let mut launch = Launch {
         command: arguments.command,
         user: user::to_run_as(arguments.user.as_deref())?,
         stdin: None,
         stdout: None,
         stderr: None,
-        disable_thp: rewriting.disable_thp,
+        disable_thp: policy.granularity == Granularity::Base,
     };
+    if policy == Policy::DEFAULT || policy == Policy::plain(Granularity::Base) {
+        // Nothing has to be traced or leased, so pagelab does not stay.
+        return Err(Failure::input(tracer::replace_self(&launch)));
+    }
+    let host = Host::open("/").map_err(Failure::input)?;
+    let rewriting = Rewriting::of(&policy, host.geometry());
+    launch.disable_thp = rewriting.disable_thp;
     let mut session = Session::new(host)
         .with_hugetlb_pool(arguments.hugetlb_pool)
         .with_patience(Duration::from_secs_f64(arguments.wait), compare::say_who_holds_the_lease);
-    if let Admission::Unsupported(why) = session.admit(&arguments.policy) {
-        return Err(Failure::NothingAdmitted(format!("{}: {why}", arguments.policy)));
-    }
-    if rewriting.needs_no_tracer() {
-        return Err(Failure::input(tracer::replace_self(&launch)));
+    if let Admission::Unsupported(why) = session.admit(&policy) {
+        return Err(Failure::NothingAdmitted(format!("{policy}: {why}")));
     }
     signals::catch(PassOn::Same).map_err(Failure::input)?;
-    session.apply(&arguments.policy).map_err(Failure::input)?;
+    session.apply(&policy).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, None, Leftovers::Follow);
     session.finish().map_err(Failure::input)?;
     match ended.map_err(Failure::input)?.exit {

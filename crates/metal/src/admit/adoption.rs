@@ -137,7 +137,8 @@ fn now(scope: &str, geometry: &Geometry, size: PageSize, value: &str) -> Adoptio
 fn at_boot(scope: &str, settings: &[(String, &str)]) -> Adoption {
     const FILE: &str = "/etc/tmpfiles.d/page-size.conf";
     let lines: Vec<String> = settings.iter().map(|(path, value)| format!("w {path} - - - - {value}")).collect();
-    let script = format!("cat > {FILE} <<'END'\n{}\nEND", lines.join("\n"));
+    let quoted: Vec<String> = lines.iter().map(|line| format!("'{line}'")).collect();
+    let script = format!("printf '%s\\n' {} > {FILE}", quoted.join(" "));
     Adoption {
         scope: format!("{scope} (as root)"),
         commands: vec![script, format!("systemd-tmpfiles --create {FILE}")],
