@@ -16,7 +16,7 @@ use study::runner::{self, Event};
 use study::trial::Arm;
 
 use crate::cli::{Compare, Measuring, Output};
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::pattern;
 use crate::progress::Progress;
 use crate::user;
@@ -71,7 +71,7 @@ pub fn measure(
     let lost = keeper.lost.take();
     let restored = platform.finish().map_err(Failure::input);
     if matches!(run.ended, Ended::Failed { .. }) && !platform.last_words().is_empty() {
-        eprintln!("the command's last words:\n{}", results::printable(platform.last_words()));
+        say(format_args!("the command's last words:\n{}", results::printable(platform.last_words())));
     }
     comparison.admissions = run.admissions;
     comparison.trials = run.trials;
@@ -79,7 +79,7 @@ pub fn measure(
     comparison.ended = run.ended;
     let finished = store.finish(comparison.id, comparison.analysis.as_ref(), &comparison.ended);
     if let Some(error) = lost.or(finished.err().filter(|_| comparison.id != 0)) {
-        eprintln!("pagelab: this comparison is not (wholly) stored: {error}; keep what follows");
+        say(format_args!("pagelab: this comparison is not (wholly) stored: {error}; keep what follows"));
     }
     restored?;
     Ok(comparison)
@@ -87,7 +87,7 @@ pub fn measure(
 
 /// Tells the user whom pagelab waits for.
 pub fn say_who_holds_the_lease(holder: &str) {
-    eprintln!("pagelab: waiting for the lease on system settings: {holder}");
+    say(format_args!("pagelab: waiting for the lease on system settings: {holder}"));
 }
 
 /// Stores trials as they finish. Measuring goes on when that fails: the result is shown at the end.
@@ -289,7 +289,7 @@ pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> 
     }
     if let Some(file) = &output.html {
         write(file, &|to| to.write_all(results::html::report(comparison).as_bytes()))?;
-        eprintln!("report: {}", file.display());
+        say(format_args!("report: {}", file.display()));
     }
     Ok(())
 }

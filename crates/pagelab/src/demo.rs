@@ -6,7 +6,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Demo, Verb};
 use crate::compare;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 
 /// Memory that is chased through: far beyond the reach of a TLB with base pages, small enough for a
 /// small machine.
@@ -16,9 +16,9 @@ const STEPS: &str = "3000000";
 
 /// Runs `pagelab demo`.
 pub fn run(arguments: &Demo) -> Result<(), Failure> {
-    eprintln!(
+    say(format_args!(
         "A random pointer chase through {BYTES}, one cache line a page, under every policy that makes sense here."
-    );
+    ));
     let program = std::env::current_exe().map_err(Failure::input)?;
     let mut words: Vec<OsString> =
         ["pagelab", "compare", "--max-time", "75s", "--blocks", "15"].map(OsString::from).to_vec();

@@ -1,6 +1,7 @@
 //! What went wrong, and the exit code for it.
 
 use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Why a verb did not succeed.
@@ -35,4 +36,10 @@ impl Failure {
             Failure::Interrupted(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),
         })
     }
+}
+
+/// Writes a line to standard error. Where nobody reads it any more (`2>&1 | head`) it is lost, and nothing
+/// else: `eprintln!` would end the program, with settings to put back.
+pub fn say(line: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -14,12 +14,13 @@ mod restore;
 mod user;
 mod workload;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use cli::{Cli, Verb};
-use failure::Failure;
+use failure::{Failure, say};
 
 fn main() -> ExitCode {
     let done = match Cli::parse().verb {
@@ -38,18 +39,18 @@ fn main() -> ExitCode {
 }
 
 fn complain(failure: &Failure) -> ExitCode {
-    eprintln!("pagelab: {}", results::printable(&failure.to_string()));
+    say(format_args!("pagelab: {}", results::printable(&failure.to_string())));
     failure.code()
 }
 
 fn work(arguments: workload::WorkloadArguments) -> ExitCode {
     match workload::run(arguments) {
         Ok(report) => {
-            println!("{report}");
+            let _ = writeln!(std::io::stdout(), "{report}");
             ExitCode::SUCCESS
         }
         Err(error) => {
-            eprintln!("pagelab: {error}");
+            say(format_args!("pagelab: {error}"));
             ExitCode::from(error.exit_code())
         }
     }

@@ -1,19 +1,19 @@
 //! `pagelab restore`: put back what a killed run left.
 
+use std::io::Write;
+
 use metal::lease::{self, Fate, Recovered};
 use serde_json::json;
 
 use crate::cli::Restore;
+use crate::compare::ignore_closed_pipe;
 use crate::failure::Failure;
 
 /// Runs `pagelab restore`.
 pub fn run(arguments: &Restore) -> Result<(), Failure> {
     let recovered = lease::recover().map_err(Failure::input)?;
-    if arguments.json {
-        println!("{:#}", document(&recovered));
-    } else {
-        println!("{}", text(&recovered));
-    }
+    let text = if arguments.json { format!("{:#}", document(&recovered)) } else { text(&recovered) };
+    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
     match recovered {
         Recovered::PutBack(report) if report.has_failed() => {
             Err(Failure::Input("not every setting could be put back; the journal stays, so run it again".into()))

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use study::cause::Cause;
@@ -212,9 +213,11 @@ fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof) -> Result<Run, Pla
     let (server_stderr, server_errors) = Capture::start()?;
     (launch.stdout, launch.stderr) = (Some(server_stderr.try_clone()?), Some(server_stderr));
     let client = Client { command: work.command.clone(), user: work.user.clone(), stdout, stderr };
+    let over = AtomicBool::new(false);
     let (ended, driven) = std::thread::scope(|threads| {
-        let driver = threads.spawn(|| server::drive(server, client));
+        let driver = threads.spawn(|| server::drive(server, client, &over));
         let ended = tracer::run(&launch, rewriting, Some(proof), Leftovers::KillAfter(GRACE));
+        over.store(true, Ordering::SeqCst);
         (ended, driver.join().expect("the driver of a server does not panic"))
     });
     drop(launch);

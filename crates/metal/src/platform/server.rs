@@ -5,9 +5,10 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use study::trial::Exit;
@@ -54,15 +55,17 @@ pub struct Driven {
 
 /// How often a server is asked whether it is ready, and whether it has ended.
 const POLL: Duration = Duration::from_millis(10);
+/// How often it is looked whether there still is a reason to wait for a client. Its end is seen at once.
+const LOOK_AGAIN_MS: libc::c_int = 100;
 
 /// Waits for the server, runs the client, ends the server. To be called while another thread traces the
-/// server.
-pub fn drive(server: &Server, client: Client) -> Result<Driven, PlatformError> {
+/// server, which sets `over` when the server has ended or could not be started.
+pub fn drive(server: &Server, client: Client, over: &AtomicBool) -> Result<Driven, PlatformError> {
     let mut usage = Usage::default();
-    let started = wait_for(server.patience, || signals::leashed().is_some());
-    let result = match started {
-        true => wait_until_ready(server, &client.user, &mut usage).and_then(|()| run(client, usage)),
-        false => Err(PlatformError::ServerEnded),
+    wait_for(server.patience, || signals::leashed().is_some() || over.load(Ordering::SeqCst));
+    let result = match signals::leashed() {
+        Some(_) => wait_until_ready(server, &client.user, &mut usage).and_then(|()| run(client, usage)),
+        None => Err(PlatformError::ServerEnded),
     };
     end(server.patience);
     result
@@ -77,7 +80,9 @@ fn wait_until_ready(server: &Server, user: &Option<User>, usage: &mut Usage) -> 
         }
         let mut probe = command(&server.ready, user);
         probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        if wait(probe.spawn().map_err(failed)?, usage).map_err(failed)? == Exit::Code(0) {
+        let probe = probe.spawn().map_err(failed)?;
+        kill_if(&probe, || is_in_vain() || Instant::now() > deadline);
+        if wait(probe, usage).map_err(failed)? == Exit::Code(0) {
             return Ok(());
         }
         if Instant::now() > deadline {
@@ -94,9 +99,37 @@ fn run(client: Client, mut usage: Usage) -> Result<Driven, PlatformError> {
     let start = Instant::now();
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's ends that it holds would keep the output open
+    kill_if(&child, is_in_vain);
     let exit = wait(child, &mut usage).map_err(failed)?;
     let wall_s = start.elapsed().as_secs_f64();
     Ok(Driven { exit, wall_s, usage, server_survived: signals::leashed().is_some() })
+}
+
+/// Whether a client need not go on: the server is gone, or pagelab was told to stop.
+fn is_in_vain() -> bool {
+    signals::leashed().is_none() || signals::arrived().is_some()
+}
+
+/// Returns when the child has ended, which is seen at once, or kills it when there is no more reason to
+/// wait. Before Linux 5.3, which has no pidfd_open(2), it returns immediately and the child may take its
+/// time.
+fn kill_if(child: &Child, pointless: impl Fn() -> bool) {
+    // SAFETY: a plain system call; the child was not waited for, so the id is its own.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) } as i32;
+    if descriptor < 0 {
+        return;
+    }
+    // SAFETY: the descriptor is new and nobody else's.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    let mut end = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one live structure.
+    while unsafe { libc::poll(&raw mut end, 1, LOOK_AGAIN_MS) } != 1 {
+        if pointless() {
+            // SAFETY: a plain system call.
+            unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGKILL) };
+            return;
+        }
+    }
 }
 
 /// Waits for a child and adds what it used.
@@ -146,5 +179,16 @@ fn command(words: &[OsString], user: &Option<User>) -> Command {
     if let Some(user) = user {
         command.uid(user.uid).gid(user.gid);
     }
+    // SAFETY: the closure makes one plain system call. The parent is the thread that waits for the child.
+    unsafe { command.pre_exec(die_with_pagelab) };
     command
+}
+
+/// A killed pagelab leaves no client behind; the server is the tracer's affair.
+fn die_with_pagelab() -> io::Result<()> {
+    // SAFETY: a plain system call.
+    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
