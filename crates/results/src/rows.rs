@@ -201,6 +201,14 @@ impl Row<'_> {
         mean
     }
 
+    /// How many blocks would settle what is undecided, as far as that is known: `~40 blocks`.
+    pub fn blocks_needed(&self) -> Option<String> {
+        match self.analysis?.outcome {
+            Outcome::Undecided { blocks_needed } => blocks_needed.map(|blocks| format!("~{blocks} blocks")),
+            _ => None,
+        }
+    }
+
     /// The outcome in a word or two.
     pub fn outcome(&self) -> String {
         if self.unsupported().is_some() {

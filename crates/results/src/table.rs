@@ -107,7 +107,8 @@ impl Layout {
         } else {
             cells.push(Cell::new(format!("{peak}\n{tables}").trim_end()));
         }
-        cells.push(Cell::new(row.outcome()));
+        let needed = row.blocks_needed().map(|blocks| format!("\n{blocks}")).unwrap_or_default();
+        cells.push(Cell::new(format!("{}{needed}", row.outcome())));
         cells
     }
 

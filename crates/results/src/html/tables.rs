@@ -74,7 +74,8 @@ fn outcome(row: &Row<'_>) -> String {
         Some(Outcome::NotHeld | Outcome::NotMeasured | Outcome::Unsupported) | None => "void",
         Some(Outcome::Baseline | Outcome::Equivalent) => "plain",
     };
-    format!("<span class=\"tag {class}\">{}</span>", escape(&row.outcome()))
+    let needed = row.blocks_needed().map(|blocks| format!("<br><small>{blocks}</small>")).unwrap_or_default();
+    format!("<span class=\"tag {class}\">{}</span>{needed}", escape(&row.outcome()))
 }
 
 fn change(row: &Row<'_>, metric: &str) -> String {
