@@ -160,6 +160,9 @@ impl Call<'_, '_> {
     fn mmap_over(&mut self, start: u64, bytes: u64, protection: Protection, anonymous: bool) -> Served {
         let [_, _, _, flags, descriptor, offset] = self.paused.arguments();
         let Some(end) = self.end_of(start, bytes).filter(|_| flags & FIXED_NOREPLACE == 0) else { return Ok(None) };
+        if anonymous && protection & WRITE != 0 {
+            self.convert_ends(start, end)?;
+        }
         if !self.map.concerns(start, end) {
             let result = self.paused.own_call()?;
             if !is_error(result) {
@@ -180,6 +183,18 @@ impl Call<'_, '_> {
         self.move_onto((made, to - from), from, to)?;
         self.renewed(from, to, protection, anonymous)?;
         Ok(Some(start as i64))
+    }
+
+    /// A piece of a reservation is opened: the pages at its ends, of which the next pieces will be parts, come
+    /// from the pool now.
+    fn convert_ends(&mut self, start: u64, end: u64) -> Result<(), Halt> {
+        let inside = interior(start, end, self.size);
+        let inside = if inside.0 < inside.1 { inside } else { (u64::MAX, u64::MAX) };
+        for (s, e) in self.map.convertible(start, end, self.size) {
+            self.convert((s, e.min(inside.0)), NONE)?;
+            self.convert((s.max(inside.1), e), NONE)?;
+        }
+        Ok(())
     }
 
     /// Serves those ends of a fresh mapping that share a page with other memory of the program, where the

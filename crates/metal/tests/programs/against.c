@@ -1,13 +1,15 @@
 // Works against large pages, as redis and MariaDB do: prints what the kernel says to that, then uses memory.
-//   against disable | advise | populate | huge
+//   against disable | advise | populate | huge | zeroed | grown | piecewise
 #define _GNU_SOURCE
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-enum { BYTES = 16 << 20 };
+enum { BYTES = 16 << 20, MIB = 1 << 20 };
+static char zeroed[BYTES];
 
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
@@ -20,14 +22,27 @@ int main(int argc, char **argv) {
     }
     if (!strcmp(how, "again")) asked = prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0);
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | (strcmp(how, "populate") ? 0 : MAP_POPULATE);
-    char *p = mmap(0, BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
+    char *p;
+    if (!strcmp(how, "zeroed")) {
+        p = (char *)(((uintptr_t)zeroed + 65535) / 65536 * 65536);
+    } else if (!strcmp(how, "grown")) {
+        p = mmap(0, MIB, PROT_READ | PROT_WRITE, flags, -1, 0);
+        p = mremap(p, MIB, BYTES, MREMAP_MAYMOVE);
+    } else if (!strcmp(how, "piecewise")) {
+        p = mmap(0, BYTES, PROT_NONE, flags, -1, 0);
+        for (char *at = p; at < p + BYTES; at += MIB)
+            mmap(at, MIB, PROT_READ | PROT_WRITE, flags | MAP_FIXED, -1, 0);
+    } else {
+        p = mmap(0, BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
+    }
     if (!strcmp(how, "advise")) result = madvise(p, BYTES, MADV_NOHUGEPAGE);
     if (!strcmp(how, "huge")) result = madvise(p, BYTES, MADV_HUGEPAGE);
-    if (strcmp(how, "populate")) memset(p, 1, BYTES);
+    size_t used = p > zeroed && p < zeroed + BYTES ? BYTES - 65536 : BYTES;
+    if (strcmp(how, "populate")) memset(p, 1, used);
     unsigned char present[BYTES / 4096];
-    mincore(p, BYTES, present);
+    mincore(p, used, present);
     int resident = 1;
-    for (int i = 0; i < BYTES / sysconf(_SC_PAGESIZE); i++) resident &= present[i];
+    for (int i = 0; i < (int)(used / sysconf(_SC_PAGESIZE)); i++) resident &= present[i];
     printf("%s: %d %d, resident %d\n", how, result, asked, resident);
     return 0;
 }
