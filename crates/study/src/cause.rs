@@ -141,7 +141,7 @@ impl Cause {
             Cause::NoAlignedSlot | Cause::MappingTooSmall => {
                 "make the mapping larger, or align it: allocate in multiples of the page size"
             }
-            Cause::AdvisedAgainst => "remove the program's MADV_NOHUGEPAGE; a stack: raise its size does not help",
+            Cause::AdvisedAgainst => "remove the program's MADV_NOHUGEPAGE (mappings with MAP_STACK have it by design)",
             Cause::NotAdvised => "advise the mapping (MADV_HUGEPAGE) or set the size to `always`",
             Cause::SizeDisabled { path } => return Some(format!("as root: echo madvise > {path}")),
             Cause::DisabledForProcess => {
