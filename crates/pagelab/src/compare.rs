@@ -31,19 +31,27 @@ pub fn run(arguments: Compare) -> Result<(), Failure> {
     let design = design(&arguments, &host)?;
     let store = open_store(arguments.output.store.as_deref())?;
     check_writable(&arguments.output)?;
-    let comparison = measure(host, work, design, &store, &arguments.measuring)?;
-    publish(&comparison, &arguments.output)?;
-    verdict(&comparison)
+    let (comparison, troubles) = measure(host, work, design, &store, &arguments.measuring)?;
+    let published = publish(&comparison, &arguments.output);
+    let failures = [verdict(&comparison), published].into_iter().filter_map(Result::err).chain(troubles);
+    first_of(failures)
 }
 
-/// Runs a comparison and keeps it in the store.
-pub fn measure(
+/// The first failure decides how pagelab ends; the others are said as well.
+fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failure> {
+    let first = failures.next();
+    failures.for_each(|failure| say(format_args!("pagelab: {}", results::printable(&failure.to_string()))));
+    first.map_or(Ok(()), Err)
+}
+
+/// Runs a comparison and keeps it in the store. What then could not be put back or kept stands beside it.
+fn measure(
     host: Host,
     work: Work,
     design: Design,
     store: &Store,
     measuring: &Measuring,
-) -> Result<Comparison, Failure> {
+) -> Result<(Comparison, Vec<Failure>), Failure> {
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
     let mut comparison = Comparison {
         id: 0,
@@ -78,11 +86,9 @@ pub fn measure(
     comparison.analysis = run.analysis;
     comparison.ended = run.ended;
     let finished = store.finish(comparison.id, comparison.analysis.as_ref(), &comparison.ended);
-    if let Some(error) = lost.or(finished.err().filter(|_| comparison.id != 0)) {
-        say(format_args!("pagelab: this comparison is not (wholly) stored: {error}; keep what follows"));
-    }
-    restored?;
-    Ok(comparison)
+    let lost = lost.or(finished.err().filter(|_| comparison.id != 0));
+    let lost = lost.map(|error| Failure::Input(format!("this comparison is not wholly stored: {error}")));
+    Ok((comparison, restored.err().into_iter().chain(lost).collect()))
 }
 
 /// Tells the user whom pagelab waits for.
