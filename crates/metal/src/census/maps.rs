@@ -10,6 +10,8 @@ pub struct Vma {
     pub start: u64,
     /// The address after the last.
     pub end: u64,
+    /// PROT_READ, PROT_WRITE and PROT_EXEC, as mmap takes them; 0 (PROT_NONE): no access.
+    pub protection: u64,
     /// Whether stores go to the object behind it (`s`) and not to a private copy (`p`).
     pub shared: bool,
     /// Major and minor number of the file system that holds the file; 0:0 without a file.
@@ -41,6 +43,11 @@ impl Vma {
         self.end - self.start
     }
 
+    /// Whether it can be written.
+    pub fn is_writable(&self) -> bool {
+        self.protection & libc::PROT_WRITE as u64 != 0
+    }
+
     /// What the mapping can hold. A private mapping of `/dev/zero` is anonymous memory to the kernel
     /// (`mmap_zero` in drivers/char/mem.c), whatever its name says.
     pub fn kind(&self) -> VmaKind {
@@ -58,6 +65,12 @@ impl Vma {
             VmaKind::Anonymous
         }
     }
+}
+
+/// The mappings of a process at this moment, in order of address; empty where it is gone or not visible.
+pub fn of_process(process: libc::pid_t) -> Vec<Vma> {
+    let text = std::fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
+    String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect()
 }
 
 /// Reads the text of `/proc/PID/maps`. `path` is named in errors.
@@ -91,12 +104,18 @@ pub fn parse_line(line: &str) -> Option<Vma> {
     let vma = Vma {
         start: hexadecimal(start)?,
         end: hexadecimal(end)?,
+        protection: protection(permissions),
         shared: permissions.as_bytes().get(3).map(|letter| *letter == b's')?,
         device: (hexadecimal(major)?.try_into().ok()?, hexadecimal(minor)?.try_into().ok()?),
         inode,
         name: rest.trim_start().to_string(),
     };
     (vma.start < vma.end).then_some(vma)
+}
+
+fn protection(permissions: &str) -> u64 {
+    let bits = [('r', libc::PROT_READ), ('w', libc::PROT_WRITE), ('x', libc::PROT_EXEC)];
+    bits.into_iter().filter(|(letter, _)| permissions.contains(*letter)).map(|(_, bit)| bit as u64).sum()
 }
 
 fn hexadecimal(text: &str) -> Option<u64> {
@@ -135,6 +154,15 @@ mod tests {
         let text = "1000-3000 rw-p 0 0:0 0\n2000-4000 rw-p 0 0:0 0\n1000-3000 rw-p 0 0:0 0\n5000-6000 rw-p 0 0:0 0\n";
         let ranges: Vec<(u64, u64)> = parse(text, "maps").unwrap().iter().map(|vma| (vma.start, vma.end)).collect();
         assert_eq!(ranges, [(0x1000, 0x3000), (0x3000, 0x4000), (0x5000, 0x6000)]);
+    }
+
+    #[test]
+    fn protections_are_those_of_mmap() {
+        let reserved = parse_line("7f1c00000000-7f1c04000000 ---p 00000000 00:00 0 ").unwrap();
+        assert_eq!((reserved.protection, reserved.kind()), (libc::PROT_NONE as u64, VmaKind::Anonymous));
+        let code = parse_line("55d0c0000000-55d0c0001000 r-xp 00003000 fe:01 1234    /usr/bin/a b").unwrap();
+        assert_eq!(code.protection, (libc::PROT_READ | libc::PROT_EXEC) as u64);
+        assert!(!code.is_writable() && code.name == "/usr/bin/a b");
     }
 
     #[test]

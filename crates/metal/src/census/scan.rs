@@ -172,6 +172,8 @@ pub fn query_vma(maps: &File, address: u64) -> io::Result<Option<(Vma, u64)>> {
     let vma = Vma {
         start: argument.vma_start,
         end: argument.vma_end,
+        // PROCMAP_QUERY_VMA_READABLE, _WRITABLE and _EXECUTABLE have the values of PROT_*.
+        protection: argument.vma_flags & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64,
         shared: argument.vma_flags & QUERY_SHARED != 0,
         device: (argument.dev_major, argument.dev_minor),
         inode: argument.inode,

@@ -185,7 +185,7 @@ mod tests {
     const TARGET: PageSize = PageSize::K64;
 
     fn area(start: u64, end: u64, inode: u64, name: &str, pages: &[(u64, Backing)]) -> Area {
-        let vma = Vma { start, end, shared: false, device: (0, 0), inode, name: name.into() };
+        let vma = Vma { start, end, protection: 3, shared: false, device: (0, 0), inode, name: name.into() };
         let mut regions: Vec<Region> = Vec::new();
         for (address, backing) in pages {
             let mapping = Mapping { backing: *backing, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K4) };

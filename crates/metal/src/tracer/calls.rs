@@ -6,8 +6,9 @@ use std::rc::Rc;
 use study::cause::Cause;
 use study::size::PageSize;
 
+use crate::census::{VmaKind, maps};
+
 use super::guards;
-use super::maps;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
@@ -119,7 +120,8 @@ fn mremap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     if !is_error(address) {
         let start = address as u64;
         let vmas = maps::of_process(paused.tid());
-        let anonymous = vmas.iter().any(|vma| vma.anonymous && vma.start <= start && start < vma.end);
+        let anonymous =
+            vmas.iter().any(|vma| vma.kind() == VmaKind::Anonymous && vma.start <= start && start < vma.end);
         if anonymous {
             advise(scene, &mut paused, (start, new_bytes))?;
         }
@@ -269,8 +271,8 @@ fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
 /// Zeroed data (bss) and heap of a new image that are large enough for the policy: no call maps them.
 fn early_memory(tid: Tid, large: PageSize) -> Vec<(u64, u64)> {
     let vmas = maps::of_process(tid);
-    let wanted = vmas.iter().filter(|vma| vma.anonymous && vma.writable() && vma.name != "[stack]");
-    wanted.filter(|vma| vma.bytes() >= large.bytes()).map(|vma| (vma.start, vma.bytes())).collect()
+    let wanted = vmas.iter().filter(|vma| vma.kind() == VmaKind::Anonymous && vma.is_writable());
+    wanted.filter(|vma| vma.length_bytes() >= large.bytes()).map(|vma| (vma.start, vma.length_bytes())).collect()
 }
 
 /// Whether a new image has memory that is to be advised or populated at its first call.

@@ -6,7 +6,7 @@
 
 use study::size::PageSize;
 
-use super::maps::Vma;
+use crate::census::{Vma, VmaKind};
 
 /// The largest closed gap that counts as a guard, in base pages. Reservations that a program means to
 /// open later are larger.
@@ -19,20 +19,29 @@ pub fn closes_a_guard(vmas: &[Vma], start: u64, end: u64, base: PageSize) -> boo
         return false;
     }
     let around = vmas.iter().find(|vma| vma.start <= start && end <= vma.end);
-    around.is_some_and(|vma| vma.anonymous && vma.accessible() && vma.bytes() > end - start)
+    around.is_some_and(|vma| is_anonymous(vma) && !is_closed(vma) && vma.length_bytes() > end - start)
 }
 
 /// The range that opening `[start, end)` becomes when the guards beside it are opened too.
 pub fn without_guards(vmas: &[Vma], start: u64, end: u64, base: PageSize) -> (u64, u64) {
     let most = MOST_PAGES * base.bytes();
-    let closed = |vma: &Vma| vma.anonymous && !vma.accessible();
-    let Some(within) = vmas.iter().position(|vma| vma.start <= start && end <= vma.end && closed(vma)) else {
+    let Some(within) =
+        vmas.iter().position(|vma| vma.start <= start && end <= vma.end && is_anonymous(vma) && is_closed(vma))
+    else {
         return (start, end);
     };
     let vma = &vmas[within];
     let low = if start - vma.start <= most { vma.start } else { start };
     let high = if vma.end - end <= most { vma.end } else { end };
     (low, high)
+}
+
+fn is_anonymous(vma: &Vma) -> bool {
+    vma.kind() == VmaKind::Anonymous
+}
+
+fn is_closed(vma: &Vma) -> bool {
+    vma.protection == libc::PROT_NONE as u64
 }
 
 #[cfg(test)]
@@ -43,7 +52,8 @@ mod tests {
 
     fn vma(start: u64, end: u64, accessible: bool) -> Vma {
         let (start, end) = (start * PAGE, end * PAGE);
-        Vma { start, end, protection: if accessible { 3 } else { 0 }, anonymous: true, name: String::new() }
+        let protection = if accessible { 3 } else { 0 };
+        Vma { start, end, protection, shared: false, device: (0, 0), inode: 0, name: String::new() }
     }
 
     #[test]

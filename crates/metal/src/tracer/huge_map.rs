@@ -55,6 +55,15 @@ pub struct HugeHeap {
     pub mapped_end: u64,
 }
 
+/// What dropping the content of a range comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Whole pages, joined, that the kernel can drop.
+    pub whole: Vec<(u64, u64)>,
+    /// Parts of pages to be zeroed.
+    pub partial: Vec<(u64, u64)>,
+}
+
 impl HugeMap {
     /// Whether the range touches memory that is backed by the pool.
     pub fn concerns(&self, start: u64, end: u64) -> bool {
@@ -243,9 +252,8 @@ impl HugeMap {
         joined(backed.map(|page| Action::Protect(page.0, page.1, self.union(page))).collect())
     }
 
-    /// Splits an advice to drop content into whole pages, joined, that the kernel can drop and parts of
-    /// pages to be zeroed.
-    pub fn drop_content(&self, start: u64, end: u64, size: PageSize) -> (Vec<(u64, u64)>, Vec<(u64, u64)>) {
+    /// Splits an advice to drop content.
+    pub fn drop_content(&self, start: u64, end: u64, size: PageSize) -> Dropped {
         let (mut whole, mut partial) = (Ranges::default(), Vec::new());
         for (s, e) in self.backed_parts(start, end) {
             for page in pages(s, e, size) {
@@ -257,7 +265,7 @@ impl HugeMap {
                 }
             }
         }
-        (whole.within(0, u64::MAX).into_iter().map(|(s, e, ())| (s, e)).collect(), partial)
+        Dropped { whole: whole.within(0, u64::MAX).into_iter().map(|(s, e, ())| (s, e)).collect(), partial }
     }
 
     fn union(&self, page: (u64, u64)) -> Protection {
@@ -267,7 +275,7 @@ impl HugeMap {
 
 /// The range widened to whole pages.
 pub fn outline(start: u64, end: u64, size: PageSize) -> (u64, u64) {
-    (size.align_down(start), size.align_up(end).unwrap_or(u64::MAX & !(size.bytes() - 1)))
+    (size.align_down(start), size.align_up(end).unwrap_or(size.align_down(u64::MAX)))
 }
 
 /// The whole pages that a range touches.
@@ -422,7 +430,7 @@ mod tests {
         assert!(map.unmap(at(100), at(200), SIZE).is_empty());
         assert!(map.is_slack(at(100), at(200)));
         assert_eq!(map.show(at(100), at(200), RW, SIZE), [Action::Zero(at(100), at(200))]);
-        assert_eq!(map.drop_content(at(0), at(100), SIZE), (vec![], vec![(at(0), at(100))]));
-        assert_eq!(map.drop_content(at(0), at(512), SIZE), (vec![(at(0), at(512))], vec![]));
+        assert_eq!(map.drop_content(at(0), at(100), SIZE).partial, [(at(0), at(100))]);
+        assert_eq!(map.drop_content(at(0), at(512), SIZE).whole, [(at(0), at(512))]);
     }
 }

@@ -9,9 +9,10 @@
 use study::cause::Cause;
 use study::size::PageSize;
 
+use crate::census::{VmaKind, maps};
+
 use super::calls::{Scene, is_error};
-use super::huge_map::{Action, HugeMap, NONE, Protection, interior, outline};
-use super::maps;
+use super::huge_map::{Action, Dropped, HugeMap, NONE, Protection, interior, outline};
 use super::paused::{Lost, Paused};
 use super::ptrace;
 use super::rewriting::advice;
@@ -408,7 +409,8 @@ impl Call<'_, '_> {
         let vmas = maps::of_process(self.paused.tid());
         let mut at = start;
         for vma in vmas.iter().filter(|vma| vma.start < end && start < vma.end) {
-            if vma.start > at || !vma.anonymous || vma.protection != READ_WRITE || !vma.name.is_empty() {
+            let anonymous = vma.kind() == VmaKind::Anonymous;
+            if vma.start > at || !anonymous || vma.protection != READ_WRITE || !vma.name.is_empty() {
                 return false;
             }
             at = vma.end;
@@ -542,14 +544,14 @@ impl Call<'_, '_> {
     }
 
     fn drop_content(&mut self, start: u64, end: u64, how: u64) -> Served {
-        for (s, e) in self.map.drop_content(start, end, self.size).1 {
+        for (s, e) in self.map.drop_content(start, end, self.size).partial {
             // What cannot be written cannot be zeroed.
             if self.map.seen_in((s, e)).iter().any(|(_, _, protection)| protection & WRITE == 0) {
                 self.demote(outline(s, e, self.size))?;
             }
         }
         let result = self.advise_ordinary(start, end, how)?;
-        let (whole, partial) = self.map.drop_content(start, end, self.size);
+        let Dropped { whole, partial } = self.map.drop_content(start, end, self.size);
         for (s, e) in whole {
             let dropped = self.call(libc::SYS_madvise, [s, e - s, libc::MADV_DONTNEED as u64, 0, 0, 0])?;
             if is_error(dropped) {

@@ -1,9 +1,9 @@
 //! Running unmodified programs under a policy: a seccomp filter stops the few calls that matter, and the
 //! tracer changes them there. Between such calls the program runs at its own speed.
 //!
-//! `registers`, `filter`, `own_filter`, `maps`, `guards` and `rewriting` are data and pure functions;
-//! `ptrace`, `paused` and `launch` talk to the kernel; `tasks` and `tree` know who is who; `calls`, `heap`
-//! and `hugetlb` serve the calls.
+//! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure
+//! functions; `ptrace`, `paused` and `launch` talk to the kernel; `tasks` and `tree` know who is who; `calls`,
+//! `heap` and `hugetlb` serve the calls, and `advisor` saves stops.
 
 mod advisor;
 mod calls;
@@ -13,7 +13,6 @@ mod heap;
 mod huge_map;
 mod hugetlb;
 mod launch;
-mod maps;
 mod own_filter;
 mod paused;
 mod ptrace;

@@ -214,7 +214,7 @@ impl Paused {
                 // Of the signals only SIGSTOP comes through. It takes effect for the process at once; this
                 // task comes out of the stop again, and goes back to it when it is sent on.
                 Stop::Signal(number) => signal = number,
-                Stop::GroupStop => self.left_a_stop = true,
+                Stop::Group => self.left_a_stop = true,
                 other => return Err(Lost::Stopped(other)),
             }
         }

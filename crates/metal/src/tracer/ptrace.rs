@@ -40,7 +40,7 @@ pub enum Stop {
     /// The start of a traced task, or an interruption by the tracer.
     Trap,
     /// It takes part in a stop of its process (SIGSTOP and the like).
-    GroupStop,
+    Group,
     /// Before or behind a system call.
     Syscall,
     /// A signal is about to be delivered.
@@ -64,7 +64,7 @@ pub fn decode(status: i32) -> Stop {
         libc::PTRACE_EVENT_EXEC => Stop::Exec,
         libc::PTRACE_EVENT_EXIT => Stop::Exit,
         libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Trap,
-        libc::PTRACE_EVENT_STOP => Stop::GroupStop,
+        libc::PTRACE_EVENT_STOP => Stop::Group,
         _ if signal == libc::SIGTRAP | 0x80 => Stop::Syscall,
         _ => Stop::Signal(signal),
     }

@@ -253,7 +253,7 @@ impl<'a> Tree<'a> {
             Stop::Exit => return self.ending(tid),
             Stop::Trap if self.tasks.get(tid).is_none() => self.early(tid),
             Stop::Trap => return self.send_on(tid, 0),
-            Stop::GroupStop => return Ok(ptrace::listen(tid)?),
+            Stop::Group => return Ok(ptrace::listen(tid)?),
             Stop::Syscall => return self.first_calls(tid),
             Stop::Signal(libc::SIGSEGV) if self.tries_again(tid) || self.lost_advisor(tid) => {
                 return self.send_on(tid, 0);
@@ -266,7 +266,8 @@ impl<'a> Tree<'a> {
     /// Lets a task run on to where it is next needed.
     fn send_on(&mut self, tid: Tid, signal: i32) -> Result<(), Lost> {
         let to_first_call = self.tasks.get(tid).is_some_and(|task| task.stops_to_first_call.is_some());
-        Ok(if to_first_call { ptrace::resume_to_syscall(tid, signal)? } else { ptrace::resume(tid, signal)? })
+        let sent = if to_first_call { ptrace::resume_to_syscall(tid, signal) } else { ptrace::resume(tid, signal) };
+        Ok(sent?)
     }
 
     fn gone(&mut self, tid: Tid, exit: Exit) {
