@@ -72,6 +72,8 @@ pub enum Cause {
     Debugger,
     /// Guard pages or other protections inside large pages could not be enforced.
     ProtectionWidened,
+    /// A policy without guard pages, and a program that makes none inside a larger mapping.
+    NoGuardSeen,
     /// A 32-bit program: its calls are not traced.
     ForeignAbi,
     /// A setuid or setgid program was executed without its privilege, because a traced program does
@@ -126,6 +128,7 @@ impl Cause {
                 "the program traces processes itself (ptrace), which fails under pagelab's tracer".into()
             }
             Cause::ProtectionWidened => "protections inside a large page could not be enforced".into(),
+            Cause::NoGuardSeen => "the program made no guard page that could be left open".into(),
             Cause::ForeignAbi => "a 32-bit program, whose calls are not traced".into(),
             Cause::PrivilegeNotGained => "a setuid program ran without its privilege because it was traced".into(),
             Cause::FoliosInvisible => "folio sizes are visible to root only".into(),
@@ -169,6 +172,7 @@ impl Cause {
             | Cause::PrivateFileCopy
             | Cause::Demoted
             | Cause::LargerThanAsked
+            | Cause::NoGuardSeen
             | Cause::ForeignAbi
             | Cause::AdviceRefused { .. }
             | Cause::ProtectionWidened

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use study::cause::Cause;
 use study::comparison::{Admission, Unsupported};
 use study::metric::{Observation, names};
-use study::policy::Policy;
+use study::policy::{Modifier, Policy};
 use study::runner::Platform;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::AnsweredCall;
@@ -161,6 +161,11 @@ impl HostPlatform {
             examination.note(Cause::FreedBeforeExit, unseen_unmapped_bytes);
         }
         run.ended.causes.iter().for_each(|(cause, bytes)| examination.note(cause.clone(), *bytes));
+        if arm.policy.has(Modifier::NoGuards)
+            && !run.ended.answered.keys().any(|call| call.to_ascii_lowercase().contains("guard"))
+        {
+            examination.note(Cause::NoGuardSeen, 0);
+        }
         examination.count_fallbacks(&moved);
         let census = examination.census.clone();
         let mut verdict = examination.into_verdict();
