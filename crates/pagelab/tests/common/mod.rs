@@ -1,0 +1,324 @@
+//! What the tests of the whole program stand on: the program in a directory of its own, runs of it, and
+//! the host's settings.
+#![allow(dead_code, reason = "every test program uses a part of it")]
+
+use std::fs::{self, File};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// The user that has no rights.
+const NOBODY: &str = "65534";
+/// Tests that compare settings run one at a time, in whatever program they are.
+const TEST_LOCK: &str = "/run/pagelab-test.lock";
+/// Where pagelab keeps the lock of its lease.
+const LEASE: &str = "/run/pagelab";
+
+/// Few blocks: the tests are about everything but precision.
+pub const QUICK: [&str; 4] = ["--blocks", "2", "--min-blocks", "1"];
+
+/// A copy of the program that every user can read, a place for the store, and for whatever else.
+pub struct Bench {
+    directory: TempDir,
+}
+
+/// What a run of the program left.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let bench = Bench { directory };
+        // A hard link where the file system allows it: the program is large when it is built for tests.
+        let original = env!("CARGO_BIN_EXE_pagelab");
+        fs::hard_link(original, bench.program()).or_else(|_| fs::copy(original, bench.program()).map(drop)).unwrap();
+        bench
+    }
+
+    pub fn program(&self) -> PathBuf {
+        self.directory.path().join("pagelab")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A path in the directory, as a word of a command line.
+    pub fn word(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    pub fn store(&self) -> String {
+        self.word("results.sqlite")
+    }
+
+    /// Makes an executable shell script.
+    pub fn script(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    /// A built-in workload of 24 MiB, which takes some hundredths of a second.
+    pub fn touch(&self) -> Vec<String> {
+        let program = self.word("pagelab");
+        [&program, "workload", "page-touch", "--bytes", "24M", "--answer-only"].map(str::to_string).to_vec()
+    }
+
+    /// pagelab with these words.
+    pub fn pagelab(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.program());
+        command.args(words).env("HOME", self.directory.path()).env_remove("XDG_DATA_HOME").env_remove("SUDO_UID");
+        command.current_dir(self.directory.path());
+        command
+    }
+
+    /// `pagelab compare` with the bench's store, these options, and a command.
+    pub fn compare(&self, options: &[&str], command: &[String]) -> Command {
+        let mut compare = self.pagelab(&["compare", "--store", &self.store()]);
+        compare.args(options).arg("--").args(command);
+        compare
+    }
+
+    /// A stored comparison as JSON.
+    pub fn stored(&self, number: u64) -> Value {
+        self.pagelab(&["compare", "--store", &self.store(), "--stored", &number.to_string(), "--json"]).ran().json()
+    }
+
+    /// The stored comparisons, as `list` says.
+    pub fn listed(&self) -> Vec<Value> {
+        let listed = self.pagelab(&["list", "comparisons", "--json", "--store", &self.store()]).ran().json();
+        listed["comparisons"].as_array().unwrap().clone()
+    }
+}
+
+/// Runs a command to its end.
+pub trait Runs {
+    fn ran(&mut self) -> Ran;
+    /// The same command, as the user that has no rights. Needs root.
+    fn as_nobody(&self) -> Command;
+}
+
+impl Runs for Command {
+    fn ran(&mut self) -> Ran {
+        let output = self.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        Ran::of(&output)
+    }
+
+    fn as_nobody(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+        wrap(&mut command, self);
+        command
+    }
+}
+
+/// Appends a command and its surroundings to another one.
+pub fn wrap(outer: &mut Command, inner: &Command) {
+    outer.arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer.current_dir(inner.get_current_dir().expect("the bench's directory"));
+}
+
+impl Ran {
+    pub fn of(output: &Output) -> Ran {
+        Ran {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Standard output as one JSON document.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
+    }
+
+    /// Checks the exit code, and that every one of these stands in the message.
+    pub fn says(&self, code: i32, parts: &[&str]) -> &Ran {
+        assert_eq!(self.code, Some(code), "{self}");
+        let message = words(&self.stderr);
+        parts.iter().for_each(|part| assert!(message.contains(part), "no {part:?} in {self}"));
+        assert!(!message.contains("panicked"), "{self}");
+        self
+    }
+
+    /// Checks that every one of these stands in standard output, however its lines are broken.
+    pub fn prints(&self, parts: &[&str]) -> &Ran {
+        let printed = words(&self.stdout);
+        parts.iter().for_each(|part| assert!(printed.contains(part), "no {part:?} in {self}"));
+        self
+    }
+}
+
+impl std::fmt::Display for Ran {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit {:?}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.stdout, self.stderr)
+    }
+}
+
+/// The words of a text with one space between them.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The arm of a policy in a document.
+pub fn arm<'a>(document: &'a Value, label: &str) -> &'a Value {
+    let arms = document["arms"].as_array().unwrap_or_else(|| panic!("no arms in {document:#}"));
+    arms.iter().find(|arm| arm["label"] == label).unwrap_or_else(|| panic!("no arm {label} in {document:#}"))
+}
+
+/// A figure of a trial.
+pub fn observed(trial: &Value, metric: &str) -> Option<f64> {
+    trial["observations"].as_array().unwrap().iter().find(|one| one["metric"] == metric)?["value"].as_f64()
+}
+
+pub fn words_of(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}
+
+pub fn shell(text: &str) -> Vec<String> {
+    words_of(&["sh", "-c", text])
+}
+
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// Whether what a test needs is here; says what is not.
+pub fn needs(needed: &[(&str, bool)]) -> bool {
+    let missing: Vec<&str> = needed.iter().filter(|(_, here)| !here).map(|(what, _)| *what).collect();
+    if !missing.is_empty() {
+        println!("skipped: needs {}", missing.join(" and "));
+    }
+    missing.is_empty()
+}
+
+pub fn root() -> (&'static str, bool) {
+    ("root", is_root())
+}
+
+pub fn program(name: &'static str) -> (&'static str, bool) {
+    (name, has(name))
+}
+
+// ---- the host's settings ----
+
+/// Nobody else's test compares or changes settings while this lives.
+pub struct Alone(#[allow(dead_code, reason = "held, not read")] File);
+
+/// No pagelab can change a setting while this lives: the test has the lease itself.
+pub struct Still {
+    _alone: Alone,
+    _lease: File,
+}
+
+impl Alone {
+    pub fn wait() -> Alone {
+        Alone(locked(Path::new(TEST_LOCK)))
+    }
+}
+
+impl Still {
+    /// Waits for the lease. Needs root.
+    pub fn wait() -> Still {
+        let alone = Alone::wait();
+        let _ = fs::DirBuilder::new().mode(0o700).create(LEASE);
+        Still { _alone: alone, _lease: locked(&Path::new(LEASE).join("lease.lock")) }
+    }
+}
+
+fn locked(path: &Path) -> File {
+    let file = File::options().create(true).append(true).open(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    file.lock().unwrap();
+    file
+}
+
+/// Every THP, mTHP and hugetlb setting with its value: an independent look at what pagelab may change.
+pub fn settings() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for directory in ["/sys/kernel/mm/transparent_hugepage", "/sys/kernel/mm/hugepages"] {
+        collect(Path::new(directory), &mut found);
+    }
+    for name in ["min_free_kbytes", "nr_hugepages", "nr_overcommit_hugepages"] {
+        read(&Path::new("/proc/sys/vm").join(name), &mut found);
+    }
+    found.sort();
+    found
+}
+
+fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => collect(&path, found),
+            false => read(&path, found),
+        }
+    }
+}
+
+/// Counters are no settings.
+fn read(path: &Path, found: &mut Vec<(PathBuf, String)>) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let counts = ["pages_collapsed", "full_scans", "free_hugepages", "resv_hugepages", "surplus_hugepages"];
+    let is_statistic = path.parent().is_some_and(|parent| parent.ends_with("stats"));
+    if !counts.contains(&name.as_ref())
+        && !is_statistic
+        && let Ok(value) = fs::read_to_string(path)
+    {
+        found.push((path.to_path_buf(), value));
+    }
+}
+
+// ---- processes ----
+
+/// Sends a signal by its name.
+pub fn send(signal: &str, pid: u32) {
+    let _ = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+/// Processes whose command line has this word.
+pub fn processes_with(word: &str) -> Vec<(u32, String)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse() else { continue };
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(word) && pid != std::process::id() {
+            found.push((pid, line));
+        }
+    }
+    found
+}
+
+/// Waits until something is so, for at most this long; says whether it is.
+pub fn within(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    true
+}

@@ -1,0 +1,239 @@
+//! `pagelab compare` from the command line to the table, the exports and the store, on the running kernel.
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+
+#[test]
+fn a_comparison_is_shown_exported_and_kept() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let bench = Bench::new();
+    let (csv, html) = (bench.word("samples.csv"), bench.word("report.html"));
+    let options = ["-p", "default,base,thp", "-p", "mthp-64k,hugetlb-2m", "--csv", &csv, "--html", &html];
+    let ran = bench.compare(&[&options[..], &QUICK].concat(), &bench.touch()).ran();
+    ran.says(0, &["report: "]).prints(&[
+        "default wall",
+        "base wall",
+        "hugetlb-2m wall",
+        "held",
+        "baseline",
+        "undecided",
+    ]);
+
+    let document = bench.stored(1);
+    assert_eq!(document["schema"], "pagelab.compare/1");
+    assert_eq!(document["ended"]["reason"], "blocks");
+    assert_eq!(document["arms"].as_array().unwrap().len(), 5);
+    assert_eq!(arm(&document, "default")["verdict"]["holding"], "not_asked");
+    for label in ["base", "thp", "mthp-64k", "hugetlb-2m"] {
+        let arm = arm(&document, label);
+        assert_eq!(arm["verdict"]["holding"], "held", "{arm:#}");
+        assert!(arm["verdict"]["coverage_ratio"].as_f64().unwrap() >= 0.9, "{arm:#}");
+        assert!(!arm["adoptions"].as_array().unwrap().is_empty(), "{arm:#}");
+    }
+    // Of 24 MiB, nearly all is mapped as asked: what the census says, not the verdict.
+    for (label, leaf_bytes, folio_bytes) in
+        [("base", 4 << 10, 4 << 10), ("thp", 2 << 20, 2 << 20), ("mthp-64k", 4 << 10, 64 << 10)]
+    {
+        let bytes = census_bytes(arm(&document, label), leaf_bytes, folio_bytes);
+        assert!(bytes >= 22 << 20, "{label}: {bytes} bytes in {document:#}");
+    }
+
+    let trials = document["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 15, "three blocks of five arms, the first one discarded");
+    assert_eq!(trials.iter().filter(|trial| trial["counted"] == true).count(), 10);
+    for trial in trials {
+        for metric in ["wall_s", "cpu_s", "minor_faults", "peak_resident_bytes", "page_table_bytes"] {
+            assert!(observed(trial, metric).is_some_and(|value| value > 0.0), "{metric} in {trial:#}");
+        }
+        assert_eq!((&trial["answer"]["exit_code"], &trial["rejected"]), (&0.into(), &Value::Array(Vec::new())));
+        assert!(!trial["state_before"]["free_blocks_by_order"].as_array().unwrap().is_empty());
+    }
+
+    let again = bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1"]).ran();
+    assert_eq!(again.stdout, ran.stdout, "the stored comparison reads as the fresh one");
+    let listed = bench.listed();
+    assert_eq!((listed.len(), &listed[0]["number"], &listed[0]["trials"]), (1, &1.into(), &15.into()));
+    assert_eq!(listed[0]["ended"], "all blocks");
+
+    let csv = std::fs::read_to_string(csv).unwrap();
+    assert_eq!(csv.lines().filter(|line| line.contains(",wall_s,")).count(), 15, "{csv}");
+    let html = std::fs::read_to_string(html).unwrap();
+    assert!(html.starts_with("<!doctype html>") || html.starts_with("<!DOCTYPE html>"), "{}", &html[..100]);
+    assert!(html.contains("<svg") && html.contains("mthp-64k") && !html.contains("<script"));
+    assert!(!html.contains("src=\"http") && !html.contains("href=\"http"), "readable without network");
+}
+
+fn census_bytes(arm: &Value, leaf_bytes: u64, folio_bytes: u64) -> u64 {
+    let rows = arm["census"].as_array().unwrap().iter();
+    rows.filter(|row| row["backing"] == "anonymous" && row["folio"] == "whole")
+        .filter(|row| row["leaf_bytes"] == leaf_bytes && row["folio_bytes"] == folio_bytes)
+        .map(|row| row["bytes"].as_u64().unwrap())
+        .sum()
+}
+
+#[test]
+fn json_on_standard_output_is_the_stored_document() {
+    let bench = Bench::new();
+    let ran = bench.compare(&[&["-p", "default,base", "--json"][..], &QUICK].concat(), &bench.touch()).ran();
+    ran.says(0, &[]);
+    assert_eq!(ran.json(), bench.stored(1));
+}
+
+#[test]
+fn without_policies_those_that_make_sense_are_compared() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let bench = Bench::new();
+    let document = bench.compare(&["--blocks", "1", "--json"], &bench.touch()).ran().json();
+    let labels: Vec<&str> =
+        document["arms"].as_array().unwrap().iter().map(|arm| arm["label"].as_str().unwrap()).collect();
+    assert_eq!(labels[0], "default");
+    assert!(labels.contains(&"base") && labels.contains(&"thp"), "{labels:?}");
+    assert!(labels.iter().any(|label| label.starts_with("hugetlb-")), "{labels:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_order() {
+    let bench = Bench::new();
+    let order = |seed: &str| -> Vec<String> {
+        let options = ["-p", "default,base,thp", "--blocks", "4", "--min-blocks", "4", "--json", "--seed", seed];
+        let document = bench.compare(&options, &words_of(&["true"])).ran().json();
+        assert_eq!(document["design"]["seed"], seed);
+        document["trials"].as_array().unwrap().iter().map(|trial| trial["label"].to_string()).collect()
+    };
+    let first = order("7");
+    assert_eq!(first, order("7"));
+    assert_ne!(first, order("8"), "one chance in six to the fifth");
+    let every_block = first.chunks(3).all(|block| (0..3).all(|at| !block[at + 1..].contains(&block[at])));
+    assert!(every_block, "each block has each policy once: {first:?}");
+}
+
+#[test]
+fn the_baseline_against_itself_is_an_arm() {
+    let bench = Bench::new();
+    let document =
+        bench.compare(&[&["-p", "base", "--aa", "--json"][..], &QUICK].concat(), &bench.touch()).ran().json();
+    let again = arm(&document, "base (again)");
+    assert_eq!(again["policy"], "base");
+    assert!(again["effects"]["wall_s"]["ratio"].as_f64().is_some(), "{again:#}");
+}
+
+#[test]
+fn a_run_stops_when_it_is_precise_enough() {
+    let bench = Bench::new();
+    let coarse = ["-p", "base", "--aa", "--precision", "90%", "--band", "90%", "--blocks", "60", "--json"];
+    let document = bench.compare(&coarse, &bench.touch()).ran().json();
+    assert_eq!(document["ended"]["reason"], "precise", "{:#}", document["result"]);
+    let blocks = document["result"]["blocks"].as_u64().unwrap();
+    assert!((6..60).contains(&blocks), "{blocks} blocks");
+}
+
+#[test]
+fn a_run_stops_when_its_time_is_up() {
+    let bench = Bench::new();
+    let options =
+        ["-p", "base", "--aa", "--precision", "0.0001%", "--blocks", "100000", "--max-time", "300ms", "--json"];
+    let document = bench.compare(&options, &words_of(&["sleep", "0.05"])).ran().json();
+    assert_eq!(document["ended"]["reason"], "time");
+}
+
+#[test]
+fn what_the_noise_hides_is_undecided_and_takes_more_blocks() {
+    let bench = Bench::new();
+    // Wall times that differ by a factor of up to twenty from run to run.
+    let noisy = shell("sleep 0.00$(od -An -N1 -tu1 /dev/urandom | tr -d ' ')");
+    let options = ["-p", "base", "--aa", "--blocks", "8", "--precision", "0.1%", "--band", "0.1%"];
+    let ran = bench.compare(&options, &noisy).ran();
+    ran.says(0, &[]).prints(&["undecided", "blocks would settle it: --blocks "]);
+    let document = bench.stored(1);
+    let outcome = &arm(&document, "base (again)")["outcome"];
+    assert_eq!(outcome["outcome"], "undecided");
+    assert!(outcome.as_object().unwrap().values().any(|value| value.as_u64().is_some_and(|n| n > 8)), "{outcome}");
+}
+
+#[test]
+fn another_metric_can_decide() {
+    let bench = Bench::new();
+    let options = [&["-p", "default,base", "--primary", "cpu", "--json"][..], &QUICK].concat();
+    let document = bench.compare(&options, &bench.touch()).ran().json();
+    assert_eq!(document["design"]["primary"], "cpu_s");
+    let effects = &arm(&document, "base")["effects"];
+    assert!(effects["cpu_s"]["ratio"].is_f64() && effects["wall_s"]["ratio"].is_f64(), "{effects}");
+}
+
+#[test]
+fn figures_are_read_off_the_output() {
+    let bench = Bench::new();
+    let metric = ["--metric", "apples:higher=apples: ([0-9.,]+)", "--primary", "apples"];
+    let options = [&["-p", "default,base", "--json"][..], &metric, &QUICK].concat();
+    let document = bench.compare(&options, &shell("echo apples: 1,000.5")).ran().json();
+    assert_eq!(document["design"]["primary"], "apples");
+    assert_eq!(arm(&document, "base")["medians"]["apples"], 1000.5);
+}
+
+#[test]
+fn the_first_iteration_stands_apart() {
+    let bench = Bench::new();
+    let options = [&["-p", "default,base", "--repeat-inside", "took ([0-9.]+) s", "--json"][..], &QUICK].concat();
+    let command = shell("for s in 9 1 3 2; do echo took $s s; done");
+    let document = bench.compare(&options, &command).ran().json();
+    let medians = &arm(&document, "base")["medians"];
+    assert_eq!((&medians["first_iteration_s"], &medians["iteration_s"]), (&9.0.into(), &2.0.into()));
+}
+
+#[test]
+fn every_trial_reads_the_input_from_its_start() {
+    let bench = Bench::new();
+    let input = bench.word("input");
+    std::fs::write(&input, "42 pages\n").unwrap();
+    let metric = ["--metric", "pages:lower=([0-9]+) pages"];
+    let options = [&["-p", "default,base,thp", "--input", &input, "--json"][..], &metric, &QUICK].concat();
+    let document = bench.compare(&options, &words_of(&["cat"])).ran().json();
+    assert_eq!(document["ended"]["reason"], "blocks", "{:#}", document["ended"]);
+    for trial in document["trials"].as_array().unwrap() {
+        assert_eq!(observed(trial, "pages"), Some(42.0));
+    }
+}
+
+#[test]
+fn the_command_runs_as_another_user() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let bench = Bench::new();
+    let metric = ["--metric", "uid:lower=uid=([0-9]+)"];
+    let options = [&["-p", "default,base,thp", "--user", "nobody", "--json"][..], &metric, &QUICK].concat();
+    let document = bench.compare(&options, &shell("echo uid=$(id -u)")).ran().json();
+    assert_eq!(arm(&document, "base")["medians"]["uid"], 65534.0, "{:#}", document["ended"]);
+}
+
+#[test]
+fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
+    const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs";
+    if !needs(&[root()]) {
+        return;
+    }
+    let _still = Still::wait();
+    let before = std::fs::read_to_string(SETTING).unwrap().trim().to_string();
+    let bench = Bench::new();
+    // The measured command itself writes it, once.
+    let (other, mark) = (before.parse::<u64>().unwrap() + 1, bench.word("mark"));
+    let command = shell(&format!("if mkdir {mark} 2>/dev/null; then echo {other} > {SETTING}; fi; true"));
+    let ran = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &command).ran();
+    std::fs::write(SETTING, &before).unwrap();
+    ran.says(0, &[]).prints(&["rejected", "scan_sleep_millisecs"]);
+    let document = bench.stored(1);
+    let trials = document["trials"].as_array().unwrap();
+    let rejected = &trials[0];
+    assert_eq!((trials.len(), &rejected["counted"]), (7, &false.into()), "{document:#}");
+    let change = &rejected["rejected"][0];
+    assert!(change["path"].as_str().unwrap().ends_with("scan_sleep_millisecs"), "{change}");
+    assert_eq!((change["before"].as_str(), change["after"].as_str()), (Some(&*before), Some(&*other.to_string())));
+    assert_eq!((&trials[1]["attempt"], &trials[1]["arm"]), (&1.into(), &rejected["arm"]));
+    assert!(document["warnings"].to_string().contains("rejected"), "{:#}", document["warnings"]);
+}

@@ -1,0 +1,78 @@
+//! Policies that this machine or this user cannot have: rows with a reason and a remedy, never a fallback.
+
+mod common;
+
+use common::*;
+
+#[test]
+fn a_size_that_does_not_exist_is_a_row_and_the_others_run() {
+    let bench = Bench::new();
+    let options = [&["-p", "default,base,mthp-2k,hugetlb-64k"][..], &QUICK].concat();
+    let ran = bench.compare(&options, &bench.touch()).ran();
+    ran.says(0, &[]).prints(&["mthp-2k is unsupported", "hugetlb-64k is unsupported", "no pool of 64K pages"]);
+    let document = bench.stored(1);
+    for label in ["mthp-2k", "hugetlb-64k"] {
+        let arm = arm(&document, label);
+        assert_eq!(arm["admission"]["supported"], false);
+        let text = |field: &str| arm["admission"][field].as_str().unwrap_or_default().len();
+        assert!(text("reason") > 10 && text("remedy") > 5, "{arm:#}");
+        assert_eq!(arm["outcome"]["outcome"], "unsupported", "{arm:#}");
+        let index = &arm["arm"];
+        assert!(document["trials"].as_array().unwrap().iter().all(|trial| trial["arm"] != *index), "never run");
+    }
+}
+
+#[test]
+fn nothing_to_compare_ends_with_3() {
+    let bench = Bench::new();
+    let ran = bench.compare(&["-p", "default,mthp-2k,hugetlb-64k"], &bench.touch()).ran();
+    ran.says(3, &["nothing to compare", "mthp-2k: ", "hugetlb-64k: "]);
+    assert!(bench.stored(1)["trials"].as_array().unwrap().is_empty());
+    bench.compare(&["-p", "base,default", "--baseline", "mthp-2k"], &bench.touch()).ran().says(3, &["mthp-2k"]);
+    bench.pagelab(&["exec", "-p", "hugetlb-64k", "--", "true"]).ran().says(3, &["no pool of 64K"]);
+}
+
+#[test]
+fn without_root_base_and_thp_are_had_and_proven_and_settings_are_not_needed() {
+    if !needs(&[root(), program("setpriv")]) {
+        return;
+    }
+    let _still = Still::wait();
+    let before = settings();
+    let bench = Bench::new();
+    let options = [&["-p", "default,base,thp"][..], &QUICK].concat();
+    let ran = bench.compare(&options, &bench.touch()).as_nobody().ran();
+    ran.says(0, &[]);
+    let document = bench.stored(1);
+    assert_eq!(arm(&document, "base")["verdict"]["holding"], "held", "{ran}");
+    let thp = arm(&document, "thp");
+    match thp["admission"]["supported"] == true {
+        true => assert_eq!(thp["verdict"]["holding"], "held", "{ran}"),
+        false => assert!(thp["admission"]["reason"].as_str().unwrap().contains("needs root"), "{thp:#}"),
+    }
+    assert_eq!(settings(), before);
+}
+
+#[test]
+fn what_needs_root_says_so_and_how() {
+    if !needs(&[root(), program("setpriv")]) {
+        return;
+    }
+    let _still = Still::wait();
+    let bench = Bench::new();
+    let options = [&["-p", "default,base,mthp-64k,hugetlb-2m"][..], &QUICK].concat();
+    let ran = bench.compare(&options, &bench.touch()).as_nobody().ran();
+    ran.says(0, &[]);
+    let document = bench.stored(1);
+    for label in ["mthp-64k", "hugetlb-2m"] {
+        let admission = &arm(&document, label)["admission"];
+        if admission["supported"] == true {
+            println!("skipped: {label} needs a host where it is not there without root");
+            continue;
+        }
+        assert!(admission["reason"].as_str().unwrap().contains("root"), "{admission}");
+        assert!(admission["remedy"].as_str().unwrap().contains("as root: echo "), "{admission}");
+    }
+    let as_other = bench.compare(&["-p", "default,base", "--user", "root"], &bench.touch()).as_nobody().ran();
+    as_other.says(2, &["--user", "only root"]);
+}
