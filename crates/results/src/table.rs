@@ -186,7 +186,7 @@ fn row_notes(row: &Row<'_>) -> Vec<String> {
     }
     for answered in row.answered() {
         let call = printable(&answered.call);
-        notes.push(format!("{label}: {call} was answered and not passed on ({} a run)", times(answered.times)));
+        notes.push(format!("{label}: answered by the tracer, not the kernel: {call} ({} a run)", times(answered.times)));
     }
     notes
 }
@@ -242,7 +242,7 @@ mod tests {
             )
         );
         assert!(text.contains("thp+no-guards was not shown to be in force: not held 4 %"));
-        assert!(text.contains("thp: prctl(PR_SET_THP_DISABLE) was answered and not passed on (once a run)"));
+        assert!(text.contains("thp: answered by the tracer, not the kernel: prctl(PR_SET_THP_DISABLE) (once a run)"));
         assert!(text.contains("warning: the baseline drifted"));
     }
 

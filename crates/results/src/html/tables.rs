@@ -118,7 +118,7 @@ fn reasons(row: &Row<'_>) -> String {
         items.push(reason(&share.cause.describe(), share.bytes, share.cause.remedy().as_deref()));
     }
     for answered in row.answered() {
-        let what = format!("{} was answered and not passed on", answered.call);
+        let what = format!("answered by the tracer, not the kernel: {}", answered.call);
         items.push(reason(&format!("{what} ({} a run)", table::times(answered.times)), None, None));
     }
     if items.is_empty() { String::new() } else { format!("<ul>{}</ul>", items.concat()) }

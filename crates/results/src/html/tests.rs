@@ -44,7 +44,7 @@ fn the_sample_shows_every_figure() {
         "thp is the best of 3 policies: wall time 11.",
         "GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
         "not advised, and the kernel gives the size to advised memory only",
-        "prctl(PR_SET_THP_DISABLE) was answered and not passed on",
+        "answered by the tracer, not the kernel: prctl(PR_SET_THP_DISABLE)",
         "madvise(MADV_HUGEPAGE) after mmap and brk",
         "sort --parallel=1 -S 1G -o /dev/null words.txt",
         "AMD EPYC 7B13",
