@@ -216,6 +216,15 @@ pub fn exists(tid: Tid) -> bool {
     result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
+/// Whether a task is there and traced by this thread, its unreported end included.
+pub fn is_traced_here(tid: Tid) -> bool {
+    // SAFETY: gettid has no arguments and no effects.
+    let tracer = unsafe { libc::gettid() };
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let field = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    field.is_some_and(|id| id.trim() == tracer.to_string())
+}
+
 /// Kills a process.
 pub fn kill(process: Tid) {
     // SAFETY: kill has no memory effects; the callers name tracees that were not waited for yet.

@@ -134,6 +134,11 @@ impl Tasks {
         self.tasks.iter().filter(|(id, _)| **id != tid).all(|(_, other)| !same(&other))
     }
 
+    /// Keeps the tasks of which the condition holds.
+    pub fn retain(&mut self, condition: impl Fn(Tid) -> bool) {
+        self.tasks.retain(|tid, _| condition(*tid));
+    }
+
     /// Whether exactly one task is left.
     pub fn is_single(&self) -> bool {
         self.tasks.len() == 1

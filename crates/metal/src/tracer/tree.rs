@@ -92,6 +92,9 @@ impl Findings {
     }
 }
 
+/// How often the tasks that outlive the root are looked at.
+const DOUBT: Duration = Duration::from_millis(5);
+
 struct Tree<'a> {
     rewriting: &'a Rewriting,
     witness: Option<&'a mut dyn Witness>,
@@ -179,8 +182,13 @@ impl<'a> Tree<'a> {
                 self.wait_for_leftovers(grace);
                 killed = self.kill_all();
             }
-            match ptrace::wait(-1) {
-                Ok((tid, stop)) => self.handle(tid, stop),
+            let waited = match self.root_ended {
+                None => ptrace::wait(-1).map(Some),
+                Some(_) => ptrace::try_wait(-1),
+            };
+            match waited {
+                Ok(Some((tid, stop))) => self.handle(tid, stop),
+                Ok(None) => self.doubt(),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
                 Err(error) => return Err(error.into()),
@@ -191,6 +199,13 @@ impl<'a> Tree<'a> {
             None if self.root_started.is_none() => started.failure(path).map_or(Ok(killed), Err),
             None => Ok(killed),
         }
+    }
+
+    /// Once the root has ended, nothing else tells the end of the tree than its last task's, and a kill at
+    /// the moment of a birth can hide that of a task. So those that are left are looked at while waiting.
+    fn doubt(&mut self) {
+        std::thread::sleep(DOUBT);
+        self.tasks.retain(ptrace::is_traced_here);
     }
 
     /// Gives processes that outlive the root their time.
