@@ -254,8 +254,25 @@ fn locked(path: &Path) -> File {
     file
 }
 
+/// The process that has the lease of the host's settings, as it says itself.
+pub fn leaseholder() -> Option<u32> {
+    let text = fs::read_to_string(Path::new(LEASE).join("lease.lock")).ok()?;
+    serde_json::from_str::<Value>(&text).ok()?["pid"].as_u64()?.try_into().ok()
+}
+
+/// The settings while no pagelab has the lease: of a watchdog at work, or of another comparison on this
+/// host, the end is waited for.
+pub fn settings_at_rest() -> Settings {
+    let _ = fs::DirBuilder::new().mode(0o700).create(LEASE);
+    let _lease = locked(&Path::new(LEASE).join("lease.lock"));
+    settings()
+}
+
+/// Settings with their values.
+pub type Settings = Vec<(PathBuf, String)>;
+
 /// Every THP, mTHP and hugetlb setting with its value: an independent look at what pagelab may change.
-pub fn settings() -> Vec<(PathBuf, String)> {
+pub fn settings() -> Settings {
     let mut found = Vec::new();
     for directory in ["/sys/kernel/mm/transparent_hugepage", "/sys/kernel/mm/hugepages"] {
         collect(Path::new(directory), &mut found);

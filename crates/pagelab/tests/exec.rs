@@ -1,0 +1,118 @@
+//! `pagelab exec`: a command under one policy, as if it had been run by itself.
+
+mod common;
+
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+use common::*;
+
+/// Policies that need no settings; those that change some need root.
+fn policies() -> Vec<&'static str> {
+    let mut policies = vec!["default", "base", "thp+no-huge"];
+    if needs(&[root()]) {
+        policies.extend(["thp", "thp+no-guards", "hugetlb-2m", "mthp-64k"]);
+    }
+    policies
+}
+
+#[test]
+fn streams_and_status_are_the_commands() {
+    let bench = Bench::new();
+    for policy in policies() {
+        let mut exec = bench.pagelab(&["exec", "-p", policy, "--", "sh", "-c", "cat; echo err >&2; exit 7"]);
+        let mut child =
+            exec.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pagelab");
+        child.stdin.take().unwrap().write_all(b"through\0it\n").unwrap();
+        let ran = Ran::of(&child.wait_with_output().unwrap());
+        ran.says(7, &["err"]);
+        assert_eq!(ran.stdout, "through\0it\n", "{policy}");
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_command_is_told() {
+    let bench = Bench::new();
+    for policy in policies() {
+        for (name, signal) in [("TERM", 15), ("SEGV", 11), ("KILL", 9), ("PIPE", 13)] {
+            let script = format!("kill -{name} $$");
+            let status = bench.pagelab(&["exec", "-p", policy, "--", "sh", "-c", &script]).status().unwrap();
+            let told = status.signal().or(status.code().map(|code| code - 128));
+            assert_eq!(told, Some(signal), "{policy}: {status}");
+        }
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_the_command_as_without_pagelab() {
+    let bench = Bench::new();
+    for policy in policies() {
+        let script = format!("{} exec -p {policy} -- yes | head -1", bench.word("pagelab"));
+        let ran = bench.pagelab(&["exec", "-p", "default", "--", "sh", "-c", &script]).ran();
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "y\n"), "{policy}: {ran}");
+    }
+}
+
+#[test]
+fn default_replaces_pagelab_itself() {
+    let bench = Bench::new();
+    let mut exec = bench.pagelab(&["exec", "-p", "default", "--", "sh", "-c", "echo $$"]);
+    let child = exec.stdout(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    assert_eq!(Ran::of(&child.wait_with_output().unwrap()).stdout, format!("{pid}\n"));
+}
+
+/// What the program itself sees of its memory, not what pagelab says of it.
+#[test]
+fn the_program_has_the_pages_that_were_asked_for() {
+    if !needs(&[root(), program("python3")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let script = "import mmap,re\nm = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  for at in range(0, len(m), 4096): m[at] = 1\n\
+                  text = open('/proc/self/smaps').read()\n\
+                  print(*(sum(map(int, re.findall(name + r':\\s+(\\d+)', text))) >> 10 for name in\n\
+                  ('AnonHugePages', 'Private_Hugetlb')))";
+    for (policy, thp_mib, hugetlb_mib) in [("base", 0..1, 0..1), ("thp", 60..200, 0..1), ("hugetlb-2m", 0..1, 60..200)]
+    {
+        let ran = bench.pagelab(&["exec", "-p", policy, "--", "python3", "-c", script]).ran();
+        ran.says(0, &[]);
+        let seen: Vec<u32> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+        assert!(thp_mib.contains(&seen[0]) && hugetlb_mib.contains(&seen[1]), "{policy}: {seen:?} MiB");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_ends_with_2_and_what_cannot_be_had_with_3() {
+    let bench = Bench::new();
+    let exec = |policy: &str, command: &str| bench.pagelab(&["exec", "-p", policy, "--", command]).ran();
+    for policy in ["default", "base"] {
+        exec(policy, "no-such-command").says(2, &["\"no-such-command\" was not found", "PATH"]);
+        exec(policy, "/tmp").says(2, &["\"/tmp\" is not executable", "directory"]);
+    }
+    exec("thq", "true").says(2, &["nearest is \"thp\""]);
+    exec("mthp-2k", "true").says(3, &["mthp-2k", "no folios of 2K"]);
+}
+
+#[test]
+fn a_signal_to_pagelab_reaches_the_command_and_settings_return() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let before = settings_at_rest();
+    let bench = Bench::new();
+    let script = "trap 'echo told; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut exec = bench.pagelab(&["exec", "-p", "mthp-64k", "--", "sh", "-c", script]);
+    let mut child = exec.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+    assert_ne!(settings(), before, "the policy needs settings");
+    send("TERM", child.id());
+    std::io::Read::read_to_string(&mut stdout, &mut line).unwrap();
+    assert_eq!((line.as_str(), child.wait().unwrap().code()), ("ready\ntold\n", Some(5)));
+    assert_eq!(settings_at_rest(), before);
+}

@@ -1,0 +1,209 @@
+//! Killed and interrupted comparisons: settings return, nobody is left over, the store stays whole.
+
+mod common;
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use common::*;
+
+/// How soon the settings must be back.
+const SOON: Duration = Duration::from_secs(2);
+/// How often pagelab is killed.
+const KILLS: u32 = 50;
+
+/// A comparison that changes settings all the time, of a command that has the bench's directory in its
+/// command line.
+fn start(bench: &Bench) -> Child {
+    let options = ["-p", "base,mthp-64k,hugetlb-2m", "--blocks", "1000", "--min-blocks", "1000"];
+    let script = bench.word("measured");
+    bench
+        .compare(&options, &words_of(&[&script]))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+fn bench() -> Bench {
+    let bench = Bench::new();
+    let program = bench.word("pagelab");
+    bench.script("measured", &format!("{program} workload page-touch --bytes 4M >/dev/null & sleep 0.01; wait"));
+    bench
+}
+
+/// What is not as before when nobody has the lease any more.
+fn differences(before: &Settings) -> Settings {
+    settings_at_rest().into_iter().filter(|setting| !before.contains(setting)).collect()
+}
+
+/// A number below `below`, different every time.
+fn random(below: u64) -> u64 {
+    let mut bytes = [0; 8];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom").unwrap(), &mut bytes).unwrap();
+    u64::from_le_bytes(bytes) % below
+}
+
+/// Waits until the run has the lease: it is about to change a setting, or has changed some.
+fn await_lease(child: &Child) {
+    // Another comparison on this host may have it for a while.
+    assert!(within(Duration::from_secs(120), || leaseholder() == Some(child.id())), "it never had the lease");
+}
+
+/// The watchdog of a run is its fork, with its command line.
+fn watchdog(bench: &Bench, child: &Child) -> u32 {
+    let others = processes_with(&bench.store()).into_iter().map(|(pid, _)| pid).filter(|pid| *pid != child.id());
+    others.max().expect("a run that has the lease has a watchdog")
+}
+
+/// Kills a run and its watchdog between two changes of settings.
+fn kill_with_watchdog(bench: &Bench, mut child: Child, before: &Settings) {
+    await_lease(&child);
+    // Some moments lie between the lease and the first change.
+    let changed = within(Duration::from_secs(20), || {
+        send("STOP", child.id());
+        let changed = settings() != *before;
+        if !changed {
+            send("CONT", child.id());
+        }
+        changed
+    });
+    assert!(changed, "no setting was ever changed");
+    // Stopped, so that it puts nothing back between the two kills.
+    send("KILL", watchdog(bench, &child));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    nobody_is_left(bench);
+}
+
+fn nobody_is_left(bench: &Bench) {
+    let word = bench.word("");
+    let gone = within(SOON, || processes_with(&word).is_empty());
+    assert!(gone, "left over: {:?}", processes_with(&word));
+}
+
+#[test]
+fn after_sigkill_at_any_moment_settings_return_and_the_store_is_whole() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let bench = bench();
+    let before = settings_at_rest();
+    let mut with_lease = 0;
+    for round in 0..KILLS {
+        let mut child = start(&bench);
+        if round % 2 == 0 {
+            await_lease(&child);
+        }
+        std::thread::sleep(Duration::from_micros(random(400_000)));
+        let had_lease = leaseholder() == Some(child.id());
+        child.kill().unwrap();
+        let since = Instant::now();
+        child.wait().unwrap();
+        let left = differences(&before);
+        assert_eq!(left, [], "round {round}");
+        assert!(!had_lease || since.elapsed() < SOON, "round {round}: {:?}", since.elapsed());
+        with_lease += u32::from(had_lease);
+        nobody_is_left(&bench);
+        let last = bench.listed();
+        if let Some(summary) = last.iter().max_by_key(|one| one["number"].as_u64()) {
+            let document = bench.stored(summary["number"].as_u64().unwrap());
+            assert_eq!(document["trials"].as_array().unwrap().len() as u64, summary["trials"].as_u64().unwrap());
+            assert_eq!(document["ended"]["reason"], "not_ended");
+        }
+    }
+    let stored: u64 = bench.listed().iter().map(|one| one["trials"].as_u64().unwrap()).sum();
+    println!("{with_lease} of {KILLS} kills met the lease; {stored} trials are stored");
+    assert!(with_lease >= KILLS / 3, "only {with_lease} kills met the lease");
+    assert!(stored >= u64::from(KILLS), "only {stored} trials were stored");
+    let options = [&["-p", "base,mthp-64k,hugetlb-2m"][..], &QUICK].concat();
+    bench.compare(&options, &bench.touch()).ran().says(0, &[]).prints(&["mthp-64k", "hugetlb-2m"]);
+    assert_eq!(differences(&before), []);
+}
+
+#[test]
+fn after_ctrl_c_and_sigterm_what_was_finished_is_stored_and_said() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let bench = bench();
+    let before = settings_at_rest();
+    for (number, (name, signal)) in [("INT", 2), ("TERM", 15), ("HUP", 1)].into_iter().enumerate() {
+        for after_ms in [0, 200] {
+            let child = start(&bench);
+            await_lease(&child);
+            let is_stored =
+                || bench.listed().iter().any(|one| one["ended"] == "running or killed" && one["trials"] != 0);
+            assert!(within(Duration::from_secs(20), is_stored), "no trial was ever stored");
+            std::thread::sleep(Duration::from_millis(after_ms));
+            send(name, child.id());
+            let since = Instant::now();
+            let ran = Ran::of(&child.wait_with_output().unwrap());
+            assert!(since.elapsed() < SOON, "{name} took {:?}", since.elapsed());
+            ran.says(128 + signal, &[&format!("stopped by signal {signal}"), "stored", "restored"]);
+            assert_eq!(differences(&before), [], "{name}");
+            nobody_is_left(&bench);
+        }
+        let number = 2 * (number as u64 + 1);
+        let document = bench.stored(number);
+        assert_eq!(document["ended"]["reason"], "interrupted");
+        assert!(!document["trials"].as_array().unwrap().is_empty());
+    }
+}
+
+/// The whole process tree of a session at once: what a service manager or the OOM killer can do.
+#[test]
+fn after_the_watchdog_died_too_restore_restores() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let bench = bench();
+    let before = settings_at_rest();
+    for _ in 0..3 {
+        kill_with_watchdog(&bench, start(&bench), &before);
+        assert!(!differences(&before).is_empty(), "nobody put them back");
+        bench.pagelab(&["restore"]).ran().says(0, &[]).prints(&[" again"]);
+        assert_eq!(differences(&before), []);
+        bench.pagelab(&["restore"]).ran().says(0, &[]).prints(&["nothing to restore"]);
+        let json = bench.pagelab(&["restore", "--json"]).ran().json();
+        assert_eq!((&json["schema"], &json["found"]), (&"pagelab.restore/1".into(), &"nothing".into()));
+    }
+}
+
+#[test]
+fn the_next_comparison_restores_what_a_crash_left() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let bench = bench();
+    let before = settings_at_rest();
+    kill_with_watchdog(&bench, start(&bench), &before);
+    assert!(!differences(&before).is_empty());
+    let options = [&["-p", "base,mthp-64k"][..], &QUICK].concat();
+    bench.compare(&options, &bench.touch()).ran().says(0, &[]);
+    assert_eq!(differences(&before), []);
+}
+
+/// The client is no part of the traced tree.
+#[test]
+fn a_killed_comparison_leaves_neither_server_nor_client() {
+    let bench = Bench::new();
+    let (server, client) = (bench.script("server", "sleep 1000"), bench.script("client", "sleep 1000"));
+    let mut compare =
+        bench.compare(&["-p", "default,base", "--server", &server, "--ready", "true"], &words_of(&[&client]));
+    for signal in ["KILL", "TERM"] {
+        let mut child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let runs = within(Duration::from_secs(10), || processes_with(&client).len() >= 2);
+        assert!(runs, "pagelab and the client: {:?}", processes_with(&client));
+        send(signal, child.id());
+        let over = within(SOON, || child.try_wait().unwrap().is_some());
+        assert!(over, "{signal}");
+        let gone = within(SOON, || processes_with(&server).is_empty() && processes_with(&client).is_empty());
+        assert!(gone, "{signal}: {:?}", processes_with(&bench.word("")));
+    }
+}

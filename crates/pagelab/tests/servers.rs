@@ -1,0 +1,109 @@
+//! Servers under a policy, driven by a client that is not.
+
+mod common;
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use common::*;
+
+/// A port of the loopback device that was free a moment ago.
+fn free_port() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
+fn redis() -> bool {
+    needs(&[root(), program("redis-server"), program("redis-benchmark"), program("redis-cli")])
+}
+
+/// Compares a small redis-server with this option under the policies.
+fn compare_redis(bench: &Bench, option: &str) -> Ran {
+    let port = free_port();
+    let server = format!("redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no {option}");
+    let ready = format!("redis-cli -p {port} ping");
+    let client = "redis-benchmark -q -t set,get -n 3000 -r 100000 -d 512 -p";
+    let client: Vec<String> = client.split(' ').chain([port.as_str()]).map(str::to_string).collect();
+    let metric = ["--metric", r"rps=GET: ([0-9.]+) requests per second", "--primary", "rps"];
+    let options = ["-p", "default,base,thp", "--server", &server, "--ready", &ready, "--json"];
+    bench.compare(&[&options[..], &metric, &QUICK].concat(), &client).ran()
+}
+
+#[test]
+fn redis_under_policies_gives_its_throughput() {
+    if !redis() {
+        return;
+    }
+    let bench = Bench::new();
+    let document = compare_redis(&bench, "--disable-thp no").json();
+    assert_eq!(document["ended"]["reason"], "blocks", "{:#}", document["ended"]);
+    assert_eq!(document["invocation"]["command"][0], "redis-server");
+    assert_eq!(document["invocation"]["client"][0], "redis-benchmark");
+    for label in ["default", "base", "thp"] {
+        let arm = arm(&document, label);
+        assert!(arm["medians"]["rps"].as_f64().unwrap() > 100.0, "{arm:#}");
+        assert!(arm["medians"]["peak_resident_bytes"].as_f64().unwrap() > 1e6, "the server's: {arm:#}");
+        assert!(arm["verdict"]["answered_calls"].as_array().unwrap().is_empty(), "{arm:#}");
+    }
+    assert_eq!(arm(&document, "base")["verdict"]["holding"], "held");
+    let covered = |label: &str| arm(&document, label)["verdict"]["coverage_ratio"].as_f64().unwrap();
+    assert!(covered("thp") > 0.3, "a small server has much memory in small mappings: {}", covered("thp"));
+    let throughput = document["design"]["metrics"].as_array().unwrap().iter().find(|metric| metric["name"] == "rps");
+    assert_eq!(throughput.unwrap()["direction"], "higher");
+}
+
+/// Redis forbids THP to itself unless told not to; the policy holds against it, and the row says so.
+#[test]
+fn a_server_that_turns_thp_off_is_answered_and_it_is_said() {
+    if !redis() {
+        return;
+    }
+    let bench = Bench::new();
+    let document = compare_redis(&bench, "").json();
+    assert_eq!(document["ended"]["reason"], "blocks", "{:#}", document["ended"]);
+    let answered = |label: &str| arm(&document, label)["verdict"]["answered_calls"].clone();
+    let call = answered("thp")[0]["call"].as_str().unwrap_or_default().to_string();
+    assert!(call.contains("PR_SET_THP_DISABLE"), "{}", answered("thp"));
+    assert_eq!(answered("default").as_array().unwrap().len(), 0, "default touches nothing");
+    let thp = arm(&document, "thp")["verdict"]["coverage_ratio"].as_f64().unwrap();
+    assert!(thp > 0.3, "{:#}", arm(&document, "thp"));
+    let table = bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1"]).ran();
+    table.says(0, &[]).prints(&["PR_SET_THP_DISABLE"]);
+}
+
+#[test]
+fn the_client_is_timed_and_the_server_is_ended() {
+    let bench = Bench::new();
+    let server = bench.script("server", "trap 'exit 0' TERM; while :; do sleep 0.01; done");
+    let options = [&["-p", "default,base", "--json", "--server", &server, "--ready", "true"][..], &QUICK].concat();
+    let document = bench.compare(&options, &words_of(&["sleep", "0.1"])).ran().json();
+    assert_eq!(document["ended"]["reason"], "blocks", "{:#}", document["ended"]);
+    for trial in document["trials"].as_array().unwrap() {
+        let wall_s = observed(trial, "wall_s").unwrap();
+        assert!((0.1..1.0).contains(&wall_s), "{wall_s}");
+    }
+    assert_eq!(processes_with(&server), []);
+}
+
+#[test]
+fn a_server_that_fails_is_said_and_soon() {
+    let bench = Bench::new();
+    let dies = bench.script("dies", "echo no room >&2; sleep 0.1; exit 3");
+    let waits = bench.script("waits", "sleep 1000");
+    for (server, ready, client, parts) in [
+        ("no-such-server", "true", "true", &["\"no-such-server\" was not found"][..]),
+        (&dies, "false", "true", &["server ended by itself", "exit status 3", "no room"]),
+        (&dies, "true", "sleep", &["server ended by itself", "exit status 3", "no room"]),
+        (&waits, "false", "true", &["server was not ready after 1 s", "--ready-time"]),
+        (&waits, "sleep 1000", "true", &["server was not ready after 1 s"]),
+        (&waits, "no-such-probe", "true", &["no-such-probe", "could not be run"]),
+        (&waits, "true", "no-such-client", &["no-such-client", "could not be run"]),
+        (&waits, "true", "false", &["exit status 1"]),
+    ] {
+        let since = Instant::now();
+        let options = ["-p", "default,base", "--server", server, "--ready", ready, "--ready-time", "1s"];
+        let client = if client == "sleep" { words_of(&["sleep", "1000"]) } else { words_of(&[client]) };
+        bench.compare(&options, &client).ran().says(1, parts);
+        assert!(since.elapsed() < Duration::from_secs(8), "{server}: {:?}", since.elapsed());
+        assert_eq!(processes_with(&bench.word("")), [], "{server}, {ready}");
+    }
+}
