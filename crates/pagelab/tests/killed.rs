@@ -193,7 +193,9 @@ fn the_next_comparison_restores_what_a_crash_left() {
 #[test]
 fn a_killed_comparison_leaves_neither_server_nor_client() {
     let bench = Bench::new();
-    let (server, client) = (bench.script("server", "sleep 1000"), bench.script("client", "sleep 1000"));
+    // In short sleeps, so that none of them outlives its killed shell for long.
+    let forever = "while :; do sleep 0.05; done";
+    let (server, client) = (bench.script("server", forever), bench.script("client", forever));
     let mut compare =
         bench.compare(&["-p", "default,base", "--server", &server, "--ready", "true"], &words_of(&[&client]));
     for signal in ["KILL", "TERM"] {
