@@ -6,9 +6,9 @@ use study::comparison::Admission;
 use study::policy::{Granularity, Policy};
 
 use super::PlatformError;
-use crate::admit::{self, Terms};
+use crate::admit::{self, Privilege, Terms};
 use crate::host::Host;
-use crate::lease::{Holder, Lease, Taken};
+use crate::lease::{Holder, Lease, LeaseError, Taken};
 use crate::signals;
 
 /// Memory of the pool beyond what a program was seen to need.
@@ -75,10 +75,11 @@ impl Session {
     /// # Errors
     /// The policy is not admitted, somebody else has the lease, the kernel does not take a value.
     pub fn apply(&mut self, policy: &Policy) -> Result<(), PlatformError> {
-        if let Some(lease) = &mut self.lease {
+        match &mut self.lease {
             // What a policy needs is decided on the settings as they were.
-            lease.apply([])?;
-        }
+            Some(lease) => lease.apply([])?,
+            None => self.keep_others_out(policy)?,
+        };
         let terms = self.terms.clone().with_pool(self.pool_bytes());
         let lowering =
             admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
@@ -97,6 +98,24 @@ impl Session {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Whatever settings hold now may be those of another pagelab, which puts them back some time. So what
+    /// depends on them, which is all but base, waits for the lease even where nothing needs to be changed.
+    /// Without root nobody can be kept out; then a setting that changes under a trial rejects it.
+    fn keep_others_out(&mut self, policy: &Policy) -> Result<Vec<Taken>, PlatformError> {
+        if policy.granularity == Granularity::Base || self.terms.privilege != Privilege::Root {
+            return Ok(Vec::new());
+        }
+        match acquire(self.patience, &self.on_wait) {
+            Ok(lease) => self.lease = Some(lease),
+            Err(PlatformError::Lease(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. }))) => {
+                return Err(error.into());
+            }
+            // Where there can be no lease there is no other one either; a policy that needs it will say why.
+            Err(_) => {}
+        }
+        Ok(Vec::new())
     }
 
     /// Puts every setting back. Says what could not be put back.
