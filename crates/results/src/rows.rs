@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::sentence::MOST_BLOCKS;
 use study::cause::{Cause, CauseShare};
 use study::census::Census;
 use study::comparison::{Admission, Comparison, Unsupported};
@@ -204,7 +205,10 @@ impl Row<'_> {
     /// How many blocks would settle what is undecided, as far as that is known: `~40 blocks`.
     pub fn blocks_needed(&self) -> Option<String> {
         match self.analysis?.outcome {
-            Outcome::Undecided { blocks_needed } => blocks_needed.map(|blocks| format!("~{blocks} blocks")),
+            Outcome::Undecided { blocks_needed } => blocks_needed.map(|blocks| match blocks {
+                0..=MOST_BLOCKS => format!("~{blocks} blocks"),
+                _ => format!(">{MOST_BLOCKS} blocks"),
+            }),
             _ => None,
         }
     }

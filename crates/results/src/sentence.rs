@@ -302,12 +302,18 @@ fn labels(rows: &[&Row<'_>]) -> String {
     enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>())
 }
 
+/// Nobody runs more blocks than this.
+pub(crate) const MOST_BLOCKS: u32 = 1000;
+
 fn blocks_needed(rows: &[&Row<'_>]) -> String {
     let needed = rows.iter().map(|row| match row.analysis.map(|analysis| &analysis.outcome) {
         Some(Outcome::Undecided { blocks_needed }) => *blocks_needed,
         _ => None,
     });
     match needed.collect::<Option<Vec<u32>>>().and_then(|needed| needed.into_iter().max()) {
+        Some(blocks) if blocks > MOST_BLOCKS => {
+            format!("it would take more than {MOST_BLOCKS} blocks: the noise is too large for the difference")
+        }
         Some(blocks) => format!("about {blocks} blocks would settle it: --blocks {blocks}"),
         None => "how many blocks would settle it is not known yet: let more run (--blocks)".to_string(),
     }

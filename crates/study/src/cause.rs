@@ -85,6 +85,11 @@ pub enum Cause {
     NothingToSee,
     /// The memory had been given back before the process ended, and was not seen.
     FreedBeforeExit,
+    /// A process of the tree could not be looked at.
+    ProcessUnseen {
+        /// Why.
+        reason: String,
+    },
     /// Nothing that can be seen explains it.
     Unexplained,
 }
@@ -134,6 +139,7 @@ impl Cause {
             Cause::FoliosInvisible => "folio sizes are visible to root only".into(),
             Cause::NothingToSee => "no memory was present at exit".into(),
             Cause::FreedBeforeExit => "memory was given back before the process ended".into(),
+            Cause::ProcessUnseen { reason } => format!("a process could not be looked at: {reason}"),
             Cause::Unexplained => "I do not know why".into(),
         }
     }
@@ -176,6 +182,7 @@ impl Cause {
             | Cause::ForeignAbi
             | Cause::AdviceRefused { .. }
             | Cause::ProtectionWidened
+            | Cause::ProcessUnseen { .. }
             | Cause::Unexplained => return None,
         };
         Some(text.to_string())

@@ -116,6 +116,21 @@ pub fn examine(
     Ok(examination)
 }
 
+/// Examines a process without reading the flags of its mappings: what only they could explain is
+/// unexplained.
+///
+/// # Errors
+/// Those of [`Observer::process`].
+pub fn examine_briefly(
+    observer: &Observer,
+    pid: u32,
+    policy: &Policy,
+    geometry: &Geometry,
+    state: &State,
+) -> Result<Examination, CensusError> {
+    Ok(Question { policy, geometry, state, smaps: None }.answer(&observer.process(pid)?))
+}
+
 /// Examines the addresses `start..end` of a process that are about to be unmapped. The flags of mappings
 /// are not read, since that costs a walk over the whole process: what only they could explain is
 /// unexplained.

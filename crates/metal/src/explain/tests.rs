@@ -23,7 +23,15 @@ fn anonymous(leaf: PageSize, folio: Folio) -> Mapping {
 
 /// A process with one mapping from 0 on that holds these runs of memory without holes.
 fn process(length_bytes: u64, runs: &[(Mapping, u64)]) -> ProcessCensus {
-    let vma = Vma { start: 0, end: length_bytes, protection: 3, shared: false, device: (0, 0), inode: 0, name: String::new() };
+    let vma = Vma {
+        start: 0,
+        end: length_bytes,
+        protection: 3,
+        shared: false,
+        device: (0, 0),
+        inode: 0,
+        name: String::new(),
+    };
     let mut at = 0;
     let mut census = Census::default();
     let mut regions = Vec::new();

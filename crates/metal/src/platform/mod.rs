@@ -156,7 +156,10 @@ impl HostPlatform {
             observations.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
         }
         let need_bytes = proof.summed_peaks_bytes();
-        let Proof { mut examination, unseen_unmapped_bytes, .. } = proof;
+        let Proof { mut examination, unseen_unmapped_bytes, failures, .. } = proof;
+        if let Some(reason) = failures.into_iter().next() {
+            examination.note(Cause::ProcessUnseen { reason }, 0);
+        }
         if unseen_unmapped_bytes > examination.concerned_bytes {
             examination.note(Cause::FreedBeforeExit, unseen_unmapped_bytes);
         }

@@ -189,7 +189,11 @@ impl Warning {
                 format!("{count} {trials} rejected and repeated because a setting changed meanwhile: {path}")
             }
             Warning::TracerLoad { arm, ratio } => {
-                format!("under {} the tracer's stops take {:.1} % of the wall time", label(arm), ratio * 100.0)
+                format!(
+                    "under {} the tracer's stops, the census of children included, take {:.1} % of the wall time",
+                    label(arm),
+                    ratio * 100.0
+                )
             }
             Warning::ShortRuns { wall_s } => {
                 format!("the runs take only {:.1} ms, so starting the process weighs heavily", wall_s * 1e3)
