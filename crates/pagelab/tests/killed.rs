@@ -28,6 +28,8 @@ fn start(bench: &Bench) -> Child {
 
 fn bench() -> Bench {
     let bench = Bench::new();
+    // What a test that failed may have left.
+    bench.pagelab(&["restore"]).ran();
     let program = bench.word("pagelab");
     bench.script("measured", &format!("{program} workload page-touch --bytes 4M >/dev/null & sleep 0.01; wait"));
     bench
@@ -57,10 +59,10 @@ fn await_lease(child: &Child) {
     assert!(within(Duration::from_secs(120), || leaseholder() == Some(child.id())), "it never had the lease");
 }
 
-/// The watchdog of a run is its fork, with its command line.
-fn watchdog(bench: &Bench, child: &Child) -> u32 {
+/// Kills the watchdog of a run: its fork, with its command line, as a program about to start is.
+fn kill_watchdog(bench: &Bench, child: &Child) {
     let others = processes_with(&bench.store()).into_iter().map(|(pid, _)| pid).filter(|pid| *pid != child.id());
-    others.max().expect("a run that has the lease has a watchdog")
+    others.for_each(|pid| send("KILL", pid));
 }
 
 /// Kills a run and its watchdog between two changes of settings.
@@ -77,7 +79,7 @@ fn kill_with_watchdog(bench: &Bench, mut child: Child, before: &Settings) {
     });
     assert!(changed, "no setting was ever changed");
     // Stopped, so that it puts nothing back between the two kills.
-    send("KILL", watchdog(bench, &child));
+    kill_watchdog(bench, &child);
     child.kill().unwrap();
     child.wait().unwrap();
     nobody_is_left(bench);
