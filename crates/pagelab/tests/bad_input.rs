@@ -235,7 +235,7 @@ fn read_only_settings_are_said_with_the_command() {
     }
     let bench = Bench::new();
     let mounts = "mount --bind /sys /sys && mount -o remount,bind,ro /sys";
-    let _still = Still::wait();
+    let _alone = Alone::wait();
     let ran = in_namespace(mounts, &bench.compare(&["-p", "default,mthp-64k,hugetlb-2m"], &words_of(&["true"])));
     ran.says(3, &["nothing to compare", "read-only", "echo ", "nr_overcommit_hugepages"]);
     let ran =

@@ -218,7 +218,7 @@ fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
     if !needs(&[root()]) {
         return;
     }
-    let _still = Still::wait();
+    let _alone = Alone::wait();
     let before = std::fs::read_to_string(SETTING).unwrap().trim().to_string();
     let bench = Bench::new();
     // The measured command itself writes it, once.
