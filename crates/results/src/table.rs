@@ -186,7 +186,8 @@ fn row_notes(row: &Row<'_>) -> Vec<String> {
     }
     for answered in row.answered() {
         let call = printable(&answered.call);
-        notes.push(format!("{label}: answered by the tracer, not the kernel: {call} ({} a run)", times(answered.times)));
+        notes
+            .push(format!("{label}: answered by the tracer, not the kernel: {call} ({} a run)", times(answered.times)));
     }
     notes
 }
