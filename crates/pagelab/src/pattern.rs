@@ -142,7 +142,7 @@ fn guess(name: &str) -> Option<Direction> {
         return Some(Direction::Higher);
     }
     let lower = |part: &&str| if part.starts_with('_') { name.ends_with(*part) } else { name.contains(*part) };
-    LOWER.iter().any(|part| lower(part)).then_some(Direction::Lower)
+    LOWER.iter().any(lower).then_some(Direction::Lower)
 }
 
 fn is_taken(name: &str) -> bool {

@@ -209,13 +209,6 @@ pub fn is_zombie(tid: Tid) -> bool {
     matches!(behind_name.get(1), None | Some(b'Z' | b'X'))
 }
 
-/// Whether a task of this id exists, be it only as a zombie.
-pub fn exists(tid: Tid) -> bool {
-    // SAFETY: signal 0 is only a question.
-    let result = unsafe { libc::kill(tid, 0) };
-    result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
-}
-
 /// Whether a task is there and traced by this thread, its unreported end included.
 pub fn is_traced_here(tid: Tid) -> bool {
     // SAFETY: gettid has no arguments and no effects.

@@ -182,10 +182,7 @@ impl<'a> Tree<'a> {
                 self.wait_for_leftovers(grace);
                 killed = self.kill_all();
             }
-            let waited = match self.root_ended {
-                None => ptrace::wait(-1).map(Some),
-                Some(_) => ptrace::try_wait(-1),
-            };
+            let waited = if self.killing { ptrace::try_wait(-1) } else { ptrace::wait(-1).map(Some) };
             match waited {
                 Ok(Some((tid, stop))) => self.handle(tid, stop),
                 Ok(None) => self.doubt(),
@@ -201,8 +198,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Once the root has ended, nothing else tells the end of the tree than its last task's, and a kill at
-    /// the moment of a birth can hide that of a task. So those that are left are looked at while waiting.
+    /// Once everything is killed, nothing else tells the end of the tree than its last task's. So those that
+    /// are left are also looked at while waiting.
     fn doubt(&mut self) {
         std::thread::sleep(DOUBT);
         self.tasks.retain(ptrace::is_traced_here);
@@ -338,8 +335,9 @@ impl<'a> Tree<'a> {
 
     fn birth(&mut self, parent: Tid, stop: Stop) -> Result<(), Lost> {
         let child = ptrace::event_message(parent)? as Tid;
-        // One that was killed and waited for before this announcement is no longer there.
-        if !ptrace::exists(child) {
+        // One that was killed and waited for before this announcement has no tracer any more. It may still be
+        // there as a zombie of its parent's.
+        if !ptrace::is_traced_here(child) {
             return Ok(ptrace::resume(parent, 0)?);
         }
         let kinship = kinship(parent, child, stop);
