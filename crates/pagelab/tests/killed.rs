@@ -110,8 +110,9 @@ fn after_sigkill_at_any_moment_settings_return_and_the_store_is_whole() {
         child.kill().unwrap();
         let since = Instant::now();
         child.wait().unwrap();
-        let left = differences(&before);
-        assert_eq!(left, [], "round {round}");
+        // Pages that a killed program still has count as surplus pages of the pool until it is gone.
+        within(SOON, || differences(&before).is_empty());
+        assert_eq!(differences(&before), [], "round {round}");
         assert!(!had_lease || since.elapsed() < SOON, "round {round}: {:?}", since.elapsed());
         with_lease += u32::from(had_lease);
         nobody_is_left(&bench);
@@ -194,6 +195,7 @@ fn the_next_comparison_restores_what_a_crash_left() {
     assert!(!differences(&before).is_empty());
     let options = [&["-p", "base,mthp-64k"][..], &QUICK].concat();
     bench.compare(&options, &bench.touch()).ran().says(0, &[]);
+    within(SOON, || differences(&before).is_empty());
     assert_eq!(differences(&before), []);
 }
 

@@ -155,7 +155,7 @@ impl HostPlatform {
         if let (Some(extract), true) = (&self.work.extract, answer.succeeded()) {
             observations.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
         }
-        let need_bytes = proof.summed_peaks_bytes();
+        let need_bytes = proof.needed_bytes();
         let Proof { mut examination, unseen_unmapped_bytes, failures, .. } = proof;
         if let Some(reason) = failures.into_iter().next() {
             examination.note(Cause::ProcessUnseen { reason }, 0);

@@ -27,7 +27,8 @@ pub struct Proof<'a> {
     state: &'a State,
     root: libc::pid_t,
     began: Instant,
-    looking: Duration,
+    looking_at_unmaps: Duration,
+    looking_at_children: Duration,
     /// Everything that was seen, merged.
     pub examination: Examination,
     /// Bytes that were unmapped unseen, to stay within the share of time.
@@ -49,7 +50,8 @@ impl<'a> Proof<'a> {
             state,
             root: 0,
             began: Instant::now(),
-            looking: Duration::ZERO,
+            looking_at_unmaps: Duration::ZERO,
+            looking_at_children: Duration::ZERO,
             examination: Examination::default(),
             unseen_unmapped_bytes: 0,
             failures: Vec::new(),
@@ -70,9 +72,10 @@ impl<'a> Proof<'a> {
         observations
     }
 
-    /// Peak resident bytes of all processes, summed: no more was ever resident at once.
-    pub fn summed_peaks_bytes(&self) -> u64 {
-        self.memories.values().map(|memory| memory.peak_bytes).sum()
+    /// What all processes had resident at their peak, or had mapped to write to, whichever is more. A pool
+    /// that is to serve them is reserved when memory is mapped, not when it is touched.
+    pub fn needed_bytes(&self) -> u64 {
+        self.memories.values().map(|memory| memory.peak_bytes.max(memory.mapped_bytes)).sum()
     }
 
     /// Hugetlb pages and page tables have no peak in the kernel: they are read whenever memory goes.
@@ -80,11 +83,13 @@ impl<'a> Proof<'a> {
         let (process, memory) = Memory::of(task);
         let known = self.memories.entry(process.unwrap_or(task)).or_default();
         known.peak_bytes = known.peak_bytes.max(memory.peak_bytes);
+        known.mapped_bytes = known.mapped_bytes.max(memory.mapped_bytes);
         known.page_table_bytes = known.page_table_bytes.max(memory.page_table_bytes);
     }
 
-    fn may_look(&self) -> bool {
-        self.looking < FREE_OF_CHARGE || self.looking.as_secs_f64() < SHARE_OF_TIME * self.began.elapsed().as_secs_f64()
+    /// Whether more looks of a kind that took so long already are within its share of time.
+    fn may_look(&self, looked: Duration) -> bool {
+        looked < FREE_OF_CHARGE || looked.as_secs_f64() < SHARE_OF_TIME * self.began.elapsed().as_secs_f64()
     }
 }
 
@@ -102,7 +107,7 @@ impl Witness for Proof<'_> {
         let since = Instant::now();
         let is_root = process == self.root;
         let (observer, policy, pid) = (self.observer, self.policy, process as u32);
-        let seen = match is_root || self.may_look() {
+        let seen = match is_root || self.may_look(self.looking_at_children) {
             true => explain::examine(observer, pid, policy, self.geometry, self.state, &BTreeMap::new()),
             false => explain::examine_briefly(observer, pid, policy, self.geometry, self.state),
         };
@@ -111,12 +116,12 @@ impl Witness for Proof<'_> {
             Err(error) => self.failures.push(error.to_string()),
         }
         if !is_root {
-            self.looking += since.elapsed();
+            self.looking_at_children += since.elapsed();
         }
     }
 
     fn unmaps(&mut self, process: libc::pid_t, start: u64, end: u64) {
-        if !self.may_look() {
+        if !self.may_look(self.looking_at_unmaps) {
             self.unseen_unmapped_bytes += end - start;
             return;
         }
@@ -127,7 +132,7 @@ impl Witness for Proof<'_> {
         if let Ok(examination) = seen {
             self.examination.merge(examination);
         }
-        self.looking += since.elapsed();
+        self.looking_at_unmaps += since.elapsed();
     }
 }
 
@@ -136,6 +141,8 @@ impl Witness for Proof<'_> {
 struct Memory {
     /// Largest resident set, and the hugetlb pages, which are not in it (Documentation/filesystems/proc.rst).
     peak_bytes: u64,
+    /// VmData: private writable memory that is mapped.
+    mapped_bytes: u64,
     /// VmPTE: page tables of all levels.
     page_table_bytes: u64,
 }
@@ -149,7 +156,11 @@ impl Memory {
 
     fn parse(status: &str) -> Memory {
         let bytes = |name: &str| field(status, name).unwrap_or(0) << 10;
-        Memory { peak_bytes: bytes("VmHWM:") + bytes("HugetlbPages:"), page_table_bytes: bytes("VmPTE:") }
+        Memory {
+            peak_bytes: bytes("VmHWM:") + bytes("HugetlbPages:"),
+            mapped_bytes: bytes("VmData:"),
+            page_table_bytes: bytes("VmPTE:"),
+        }
     }
 }
 
@@ -163,8 +174,9 @@ mod tests {
 
     #[test]
     fn hugetlb_pages_count_as_resident() {
-        let status = "VmHWM:\t    1000 kB\nVmRSS:\t 900 kB\nVmPTE:\t      44 kB\nHugetlbPages:\t    2048 kB\n";
-        assert_eq!(Memory::parse(status), Memory { peak_bytes: 3048 << 10, page_table_bytes: 44 << 10 });
+        let status = "VmHWM:\t    1000 kB\nVmRSS:\t 900 kB\nVmData:\t 5000 kB\nVmPTE:\t      44 kB\nHugetlbPages:\t    2048 kB\n";
+        let memory = Memory { peak_bytes: 3048 << 10, mapped_bytes: 5000 << 10, page_table_bytes: 44 << 10 };
+        assert_eq!(Memory::parse(status), memory);
         assert_eq!(Memory::parse(""), Memory::default());
     }
 }

@@ -6,7 +6,7 @@ use study::comparison::Admission;
 use study::policy::{Granularity, Policy};
 
 use super::PlatformError;
-use crate::admit::{self, Lowering, Privilege, Terms};
+use crate::admit::{self, Privilege, Terms};
 use crate::host::Host;
 use crate::lease::{Holder, Lease, LeaseError, Taken};
 use crate::signals;
@@ -83,7 +83,6 @@ impl Session {
         let terms = self.terms.clone().with_pool(self.pool_bytes());
         let lowering =
             admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
-        let on_demand = self.on_demand(policy);
         if lowering.settings.is_empty() {
             return Ok(());
         }
@@ -91,7 +90,7 @@ impl Session {
             Some(lease) => lease,
             none => none.insert(acquire(self.patience, &self.on_wait)?),
         };
-        let taken = lease.apply(lowering.pairs().chain(on_demand.pairs()))?;
+        let taken = lease.apply(lowering.pairs())?;
         match (policy.granularity, taken.into_iter().find(|taken| *taken != Taken::Whole)) {
             // A pool that is too small is used as it is: the verdict says what the program did not get.
             (Granularity::Hugetlb(size), Some(Taken::Granted { asked, got: 0 })) => {
@@ -119,19 +118,6 @@ impl Session {
         Ok(Vec::new())
     }
 
-    /// A program can map more than it was seen to touch. So a pool that was sized by what was seen may grow
-    /// on demand, as far as the kernel makes pages of that size on demand.
-    fn on_demand(&self, policy: &Policy) -> Lowering {
-        let sized_by_sight = self.hugetlb_pool_bytes.is_none() && self.pool_bytes().is_some();
-        let is_hugetlb = matches!(policy.granularity, Granularity::Hugetlb(_));
-        let mut lowering = match sized_by_sight && is_hugetlb {
-            true => admit::lower(policy, &self.host, &self.terms).unwrap_or_default(),
-            false => Lowering::default(),
-        };
-        lowering.settings.retain(|setting| setting.path.ends_with("nr_overcommit_hugepages"));
-        lowering
-    }
-
     /// Puts every setting back. Says what could not be put back.
     ///
     /// # Errors
@@ -146,7 +132,9 @@ impl Session {
     /// more; `None` lets the lowering choose.
     fn pool_bytes(&self) -> Option<u64> {
         let seen = (self.seen_need_bytes > 0).then(|| self.seen_need_bytes + self.seen_need_bytes / 2 + SPARE_BYTES);
-        self.hugetlb_pool_bytes.or(seen)
+        // Some programs map far more than there is.
+        let most = self.host.state().map(|state| state.available_bytes / 2).unwrap_or(u64::MAX);
+        self.hugetlb_pool_bytes.or(seen.map(|bytes| bytes.min(most)))
     }
 }
 
