@@ -280,21 +280,6 @@ pub fn settings() -> Settings {
     for name in ["min_free_kbytes", "nr_hugepages", "nr_overcommit_hugepages"] {
         read(&Path::new("/proc/sys/vm").join(name), &mut found);
     }
-    // Known fault: pages made on demand for a program that is killed while it maps can stay in the pool as
-    // free surplus pages. They are no setting; the pool's own pages are what is compared.
-    let surplus = |path: &Path| -> Option<u64> {
-        let pool = match path.starts_with("/proc") {
-            true => Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB"),
-            false => path.parent()?,
-        };
-        fs::read_to_string(pool.join("surplus_hugepages")).ok()?.trim().parse().ok()
-    };
-    for (path, value) in &mut found {
-        let is_pool = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("nr_hugepages"));
-        if let (true, Ok(pages), Some(surplus)) = (is_pool, value.trim().parse::<u64>(), surplus(path)) {
-            *value = format!("{}\n", pages.saturating_sub(surplus));
-        }
-    }
     found.sort();
     found
 }
