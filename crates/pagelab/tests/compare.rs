@@ -212,6 +212,56 @@ fn the_command_runs_as_another_user() {
     assert_eq!(arm(&document, "base")["medians"]["uid"], 65534.0, "{:#}", document["ended"]);
 }
 
+/// A setting that has another value while this lives.
+struct Changed {
+    path: &'static str,
+    before: String,
+}
+
+impl Changed {
+    fn to(value: &str, path: &'static str) -> Changed {
+        let text = std::fs::read_to_string(path).unwrap();
+        let chosen = text.split_once('[').and_then(|(_, rest)| Some(rest.split_once(']')?.0.to_string()));
+        std::fs::write(path, value).unwrap();
+        Changed { path, before: chosen.unwrap_or_else(|| text.trim().to_string()) }
+    }
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        std::fs::write(self.path, &self.before).unwrap();
+    }
+}
+
+/// A size that is on for everybody says nothing about a program that may not have it.
+#[test]
+fn base_is_proven_without_root_where_other_sizes_are_on() {
+    const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+    let has_size = ("Linux 6.8 with folios of 64K", std::path::Path::new(SETTING).exists());
+    if !needs(&[root(), has_size, program("setpriv")]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let _on = Changed::to("always", SETTING);
+    let options = [&["-p", "default,base"][..], &QUICK].concat();
+    let bench = Bench::new();
+    let ran = bench.compare(&options, &bench.touch()).as_nobody().ran();
+    ran.says(0, &[]).prints(&["THP_enabled: 0"]);
+    let document = bench.stored(1);
+    let verdict = &arm(&document, "base")["verdict"];
+    assert_eq!((&verdict["holding"], &verdict["coverage_ratio"]), (&"held".into(), &1.0.into()), "{verdict:#}");
+    assert_eq!(verdict["causes"][0]["code"], "proven_by_thp_disable", "{verdict:#}");
+
+    // What root sees of the same: the size was there to be had, and base had none of it.
+    let bench = Bench::new();
+    let document = bench.compare(&[&options[..], &["--json"]].concat(), &bench.touch()).ran().json();
+    assert!(census_bytes(arm(&document, "default"), 4096, 65536) > 20 << 20, "{document:#}");
+    let rows = arm(&document, "base")["census"].as_array().unwrap().iter();
+    let anonymous = rows.filter(|row| row["backing"] == "anonymous");
+    assert!(anonymous.clone().count() > 0);
+    anonymous.for_each(|row| assert_eq!((&row["folio_bytes"], &row["leaf_bytes"]), (&4096.into(), &4096.into())));
+}
+
 #[test]
 fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
     const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs";

@@ -81,6 +81,9 @@ pub enum Cause {
     PrivilegeNotGained,
     /// Folio sizes could not be seen.
     FoliosInvisible,
+    /// The policy held although folio sizes could not be seen: PR_SET_THP_DISABLE was in force from the
+    /// first instruction to the last, so that the kernel gave base pages only.
+    ProvenByThpDisable,
     /// The processes left no memory to look at: the census is empty.
     NothingToSee,
     /// The memory had been given back before the process ended, and was not seen.
@@ -137,6 +140,11 @@ impl Cause {
             Cause::ForeignAbi => "a 32-bit program, whose calls are not traced".into(),
             Cause::PrivilegeNotGained => "a setuid program ran without its privilege because it was traced".into(),
             Cause::FoliosInvisible => "folio sizes are visible to root only".into(),
+            Cause::ProvenByThpDisable => {
+                "base pages are proven by PR_SET_THP_DISABLE, which was in force until the end (`THP_enabled: 0` in \
+                 /proc/PID/status), not by looking at folios"
+                    .into()
+            }
             Cause::NothingToSee => "no memory was present at exit".into(),
             Cause::FreedBeforeExit => "memory was given back before the process ended".into(),
             Cause::ProcessUnseen { reason } => format!("a process could not be looked at: {reason}"),
@@ -179,6 +187,7 @@ impl Cause {
             | Cause::Demoted
             | Cause::LargerThanAsked
             | Cause::NoGuardSeen
+            | Cause::ProvenByThpDisable
             | Cause::ForeignAbi
             | Cause::AdviceRefused { .. }
             | Cause::ProtectionWidened

@@ -71,8 +71,9 @@ impl Rules<'_> {
     /// Folios below PMD size are ruled out by sysfs (the settings are compared around every trial) or by
     /// the mapping's length alone. Those of PMD size would show as PMD leaves, unless their leaf was
     /// split; they are ruled out by PR_SET_THP_DISABLE and MADV_NOHUGEPAGE too. What remains is a folio
-    /// that was made before the prctl or the advice and whose leaf was split afterwards. pagelab sets
-    /// both before the program's first instruction, or before a mapping is first touched.
+    /// that was made before the prctl or the advice and whose leaf was split afterwards: the program may
+    /// have called prctl itself, and late. That pagelab did so before the first instruction is more than
+    /// is asked here, and proves more.
     pub fn only_base_pages(&self, geometry: &Geometry, length_bytes: u64, flags: Option<&SmapsEntry>) -> bool {
         let ruled_out = |size: &PageSize| self.switched_off(*size).is_some() || length_bytes < size.bytes();
         let advised_against = flags.is_some_and(|flags| flags.has_flag("nh"));

@@ -154,6 +154,55 @@ fn base_pages_without_root_are_held_where_sysfs_rules_out_everything_else() {
     assert_eq!(verdict("base", &State::default(), &seen).holding, Holding::Unknown);
 }
 
+/// A process under PR_SET_THP_DISABLE that lives as long as the value.
+struct Disabled(std::process::Child);
+
+impl Disabled {
+    fn start() -> Disabled {
+        use std::os::unix::process::CommandExt;
+        let mut command = std::process::Command::new("sleep");
+        // SAFETY: prctl with plain numbers is async-signal-safe.
+        unsafe {
+            command.arg("60").pre_exec(|| match libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+        Disabled(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Disabled {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
+    let child = Disabled::start();
+    let hidden = anonymous(K4, Folio::Unknown);
+    let on = state("always", "always");
+    let mut seen = process(4 * MIB, &[(hidden, 4 * MIB)]);
+    let unknown = verdict("base", &on, &seen);
+    assert_eq!((unknown.holding, causes(&unknown)), (Holding::Unknown, vec![(Cause::FoliosInvisible, 4 * MIB)]));
+    seen.pid = child.0.id();
+    let held = verdict("base", &on, &seen);
+    assert_eq!((held.holding, causes(&held)), (Holding::Held, vec![(Cause::ProvenByThpDisable, 0)]));
+    let without_places = ProcessCensus { areas: vec![], source: Source::Smaps, ..seen.clone() };
+    assert_eq!(verdict("base", &on, &without_places).holding, Holding::Held);
+    // Where it was the program that disabled it, folios of an earlier time may be left.
+    assert_eq!(verdict("thp+no-huge", &on, &seen).holding, Holding::Unknown);
+    // A larger page that is seen is there all the same.
+    seen = ProcessCensus {
+        pid: seen.pid,
+        ..process(4 * MIB, &[(hidden, 2 * MIB), (anonymous(M2, Folio::Whole(M2)), 2 * MIB)])
+    };
+    let partly = verdict("base", &on, &seen);
+    assert_eq!((partly.holding, partly.covered_bytes), (Holding::Partly, 2 * MIB));
+}
+
 #[test]
 fn fallbacks_explain_as_many_slots_as_they_count() {
     let piece = |shape, slots, bytes| Piece { shape, missing_bytes: bytes, unseen_bytes: 0, slots };
