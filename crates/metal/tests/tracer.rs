@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 
 use metal::host::Host;
-use metal::tracer::{Ended, Launch, LaunchError, Leftovers, Rewriting, User, Witness, run};
+use metal::tracer::{Ended, Launch, LaunchError, Leftovers, Obstacle, Rewriting, User, Witness, run};
 use study::cause::Cause;
 use study::policy::Policy;
 use study::size::PageSize;
@@ -610,13 +610,21 @@ fn ends_and_failures_are_told_apart() {
     assert_eq!(exit("kill -SEGV $$"), Exit::Signal(libc::SIGSEGV));
     let fails = |command: &[&str]| try_under("thp", command, |_| {}).err().expect("a failure");
     assert!(matches!(fails(&["no-such-command-here"]), LaunchError::NotFound(_)));
-    assert!(matches!(fails(&["/etc/passwd"]), LaunchError::NotExecutable(..)));
-    assert!(matches!(fails(&["/"]), LaunchError::NotExecutable(..)));
-    let nothing = FOLDER.join(format!("nothing.{}", std::process::id()));
-    fs::write(&nothing, "").unwrap();
-    fs::set_permissions(&nothing, fs::Permissions::from_mode(0o755)).unwrap();
-    assert!(matches!(fails(&[text(&nothing)]), LaunchError::NotExecutable(..)));
-    fs::remove_file(nothing).unwrap();
+    let obstacle = |command: &str| match fails(&[command]) {
+        LaunchError::NotExecutable(_, obstacle) => obstacle,
+        other => panic!("{command}: {other}"),
+    };
+    assert_eq!(obstacle("/etc/passwd"), Obstacle::NoPermission);
+    assert_eq!(obstacle("/"), Obstacle::Directory);
+    let file = FOLDER.join(format!("nothing.{}", std::process::id()));
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(obstacle(text(&file)), Obstacle::NoProgram);
+    fs::write(&file, "#!/no/such\n").unwrap();
+    assert_eq!(obstacle(text(&file)), Obstacle::NoInterpreter("/no/such".into(), file.clone()));
+    fs::write(&file, "#!/etc/passwd\n").unwrap();
+    assert_eq!(obstacle(text(&file)), Obstacle::Forbidden);
+    fs::remove_file(file).unwrap();
 }
 
 #[test]

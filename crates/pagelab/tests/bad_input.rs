@@ -82,11 +82,15 @@ fn a_command_that_cannot_run_ends_with_1_and_its_name() {
         ("no-such-command", &["\"no-such-command\" was not found", "PATH"][..]),
         ("/nonexistent/command", &["\"/nonexistent/command\" was not found"]),
         (&plain, &["is not executable", "chmod +x"]),
-        (&broken, &["No such file or directory", "check that the file is a program for this machine"]),
-        ("/tmp", &["\"/tmp\" is not executable", "directory"]),
+        (&broken, &["its interpreter \"/no/such/interpreter\" does not exist", "correct the #! line"]),
+        ("/tmp", &["\"/tmp\" is not executable", "it is a directory; name a program in it"]),
         ("", &["not"]),
     ] {
-        compare(&[], &[command]).says(1, parts);
+        let ran = compare(&[], &[command]);
+        ran.says(1, parts);
+        assert_eq!(ran.stderr.contains("chmod"), command == plain, "a wrong remedy: {ran}");
+        let bare = bench.pagelab(&["exec", "-p", "default", "--", command]).ran();
+        bare.says(2, parts);
     }
 }
 
@@ -263,10 +267,16 @@ fn a_program_that_is_traced_already_is_said() {
         return;
     }
     let bench = Bench::new();
-    let mut strace = Command::new("strace");
-    strace.args(["-f", "-o", "/dev/null"]);
-    wrap(&mut strace, &bench.compare(&["-p", "default,base"], &words_of(&["true"])));
-    strace.ran().says(3, &["nothing to compare", "cannot be traced here"]);
+    let under_strace = |pagelab: &Command| {
+        let mut strace = Command::new("strace");
+        strace.args(["-f", "-o", "/dev/null"]);
+        wrap(&mut strace, pagelab);
+        strace.ran()
+    };
+    let already = ["strace (process ", "one tracer at most", "run pagelab without it"];
+    let compared = under_strace(&bench.compare(&["-p", "default,base"], &words_of(&["true"])));
+    compared.says(3, &["nothing to compare"]).says(3, &already);
+    under_strace(&bench.pagelab(&["exec", "-p", "base+prefault", "--", "true"])).says(3, &already);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io;
 use study::comparison::Unsupported;
 
 use crate::host::{Host, PtraceLimit};
+use crate::tracer::outer_tracer;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +39,7 @@ impl Terms {
     pub fn of_this_process(host: &Host) -> Terms {
         let mut terms = Terms::assumed(host, Privilege::of_this_process());
         if terms.tracing.is_ok() && host.is_live() {
-            terms.tracing = try_tracing().map_err(|error| Unsupported {
-                reason: format!("a program cannot be traced here (ptrace: {error}), as in a container with a filter"),
-                remedy: "docker run --cap-add=SYS_PTRACE --security-opt seccomp=unconfined, or outside it".into(),
-            });
+            terms.tracing = try_tracing().map_err(forbidden);
         }
         terms
     }
@@ -71,6 +69,22 @@ fn yama(limit: PtraceLimit, privilege: Privilege) -> Result<(), Unsupported> {
             "run pagelab as root, or, as root: sysctl kernel.yama.ptrace_scope=1",
         ),
         _ => Ok(()),
+    }
+}
+
+/// Why a child could not be traced.
+fn forbidden(error: io::Error) -> Unsupported {
+    match outer_tracer() {
+        Some(tracer) => Unsupported {
+            reason: format!(
+                "{tracer} already traces pagelab and what it starts, and a process has one tracer at most (ptrace: {error})"
+            ),
+            remedy: "run pagelab without it".into(),
+        },
+        None => Unsupported {
+            reason: format!("a program cannot be traced here (ptrace: {error}), as in a container with a filter"),
+            remedy: "docker run --cap-add=SYS_PTRACE --security-opt seccomp=unconfined, or outside it".into(),
+        },
     }
 }
 

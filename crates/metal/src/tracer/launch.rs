@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use libc::sock_filter;
 
+use super::obstacle::Obstacle;
 use super::ptrace::{self, Tid};
 use super::rewriting::Rewriting;
 use crate::signals;
@@ -51,9 +52,9 @@ pub enum LaunchError {
     /// No such file, or no such name in PATH.
     #[error("the command {0:?} was not found; give its path, or check PATH")]
     NotFound(OsString),
-    /// It is there but may not be executed.
-    #[error("{0:?} is not executable ({1}); chmod +x it, or name its interpreter")]
-    NotExecutable(PathBuf, String),
+    /// It is there but cannot be executed.
+    #[error("{0:?} is not executable: {1}")]
+    NotExecutable(PathBuf, Obstacle),
     /// A part of the command line has a zero byte.
     #[error("an argument of the command holds a zero byte")]
     ZeroByte,
@@ -83,9 +84,6 @@ pub enum LaunchError {
     Resources(#[from] io::Error),
 }
 
-/// What ENOEXEC means.
-const NO_PROGRAM: &str = "it has neither a program header of this machine nor a #! line";
-
 /// Steps of the preparation, numbered for the pipe through which the new process reports.
 const STEPS: [(&str, &str); 6] = [
     ("redirecting its input and output", "this is a fault of pagelab's"),
@@ -93,8 +91,10 @@ const STEPS: [(&str, &str); 6] = [
     ("prctl(PR_SET_NO_NEW_PRIVS)", "it needs Linux 3.5"),
     ("installing the seccomp filter", "it needs CONFIG_SECCOMP_FILTER and no sandbox that forbids seccomp"),
     ("becoming the user", "only root can run a command as another user"),
-    ("executing it", "check that the file is a program for this machine"),
+    ("executing it", "execve(2) says what this error means"),
 ];
+/// The number of the last one.
+const EXECUTE: usize = STEPS.len() - 1;
 
 /// Everything that the new process needs, made before the fork: after it, only system calls are safe.
 struct Prepared {
@@ -167,11 +167,22 @@ impl Started {
         let mut report = [0u8; 8];
         self.report.read_exact(&mut report).ok()?;
         let error = io::Error::from_raw_os_error(i32::from_le_bytes(report[4..].try_into().expect("4 bytes")));
-        let (step, remedy) = STEPS[usize::from(report[0]).min(STEPS.len() - 1)];
-        if usize::from(report[0]) == STEPS.len() - 1 && error.raw_os_error() == Some(libc::ENOEXEC) {
-            return Some(LaunchError::NotExecutable(path.to_path_buf(), NO_PROGRAM.to_string()));
-        }
-        Some(LaunchError::Prepare { step, error, remedy })
+        Some(match usize::from(report[0]) {
+            step if step < EXECUTE => unprepared(step, error),
+            _ => not_executed(path, error),
+        })
+    }
+}
+
+fn unprepared(step: usize, error: io::Error) -> LaunchError {
+    let (step, remedy) = STEPS[step];
+    LaunchError::Prepare { step, error, remedy }
+}
+
+fn not_executed(path: &Path, error: io::Error) -> LaunchError {
+    match Obstacle::of(path, &error) {
+        Some(obstacle) => LaunchError::NotExecutable(path.to_path_buf(), obstacle),
+        None => unprepared(EXECUTE, error),
     }
 }
 
@@ -194,12 +205,12 @@ pub fn resolve(program: &OsStr) -> Result<PathBuf, LaunchError> {
 }
 
 fn executable(path: &Path) -> Result<PathBuf, LaunchError> {
-    let refused = |why: &str| Err(LaunchError::NotExecutable(path.to_path_buf(), why.to_string()));
+    let refused = |obstacle| Err(LaunchError::NotExecutable(path.to_path_buf(), obstacle));
     match std::fs::metadata(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused("permission denied"),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused(Obstacle::Unreachable),
         Err(_) => Err(LaunchError::NotFound(path.as_os_str().to_os_string())),
-        Ok(meta) if meta.is_dir() => refused("it is a directory"),
-        Ok(meta) if meta.permissions().mode() & 0o111 == 0 => refused("no execute permission"),
+        Ok(meta) if meta.is_dir() => refused(Obstacle::Directory),
+        Ok(meta) if meta.permissions().mode() & 0o111 == 0 => refused(Obstacle::NoPermission),
         Ok(_) => Ok(path.to_path_buf()),
     }
 }
@@ -358,7 +369,6 @@ unsafe fn restore_signals() {
 /// Replaces pagelab itself by the program, without a tracer. Returns only when that fails.
 pub fn replace_self(launch: &Launch) -> LaunchError {
     use std::os::unix::process::CommandExt;
-    let prepare = |step: usize, error| LaunchError::Prepare { step: STEPS[step].0, error, remedy: STEPS[step].1 };
     let Some(program) = launch.command.first() else { return LaunchError::NotFound(OsString::new()) };
     let path = match resolve(program) {
         Ok(path) => path,
@@ -366,7 +376,7 @@ pub fn replace_self(launch: &Launch) -> LaunchError {
     };
     // SAFETY: prctl with plain numbers.
     if launch.disable_thp && unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } == -1 {
-        return prepare(1, io::Error::last_os_error());
+        return unprepared(1, io::Error::last_os_error());
     }
     let mut command = std::process::Command::new(&path);
     command.arg0(program).args(&launch.command[1..]);
@@ -374,15 +384,11 @@ pub fn replace_self(launch: &Launch) -> LaunchError {
     if let Some(user) = &launch.user {
         let groups: Vec<_> = user.groups.iter().map(|group| nix::unistd::Gid::from_raw(*group)).collect();
         if let Err(error) = nix::unistd::setgroups(&groups) {
-            return prepare(4, error.into());
+            return unprepared(4, error.into());
         }
         command.uid(user.uid).gid(user.gid);
     }
-    let error = command.exec();
-    if error.raw_os_error() == Some(libc::ENOEXEC) {
-        return LaunchError::NotExecutable(path, NO_PROGRAM.to_string());
-    }
-    prepare(5, error)
+    not_executed(&path, command.exec())
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
@@ -398,10 +404,14 @@ fn reap(tid: Tid) {
 }
 
 fn ptrace_remedy() -> String {
+    if let Some(tracer) = ptrace::outer_tracer() {
+        return format!(
+            "{tracer} already traces pagelab and what it starts, and a process has one tracer at most: run pagelab without it"
+        );
+    }
     match std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
         Ok("3") => "kernel.yama.ptrace_scope is 3, which lasts until reboot".into(),
         Ok("2") => "kernel.yama.ptrace_scope is 2: run as root, or sysctl kernel.yama.ptrace_scope=1".into(),
-        _ => "in a container allow it: docker run --cap-add SYS_PTRACE; a debugger or strace around pagelab also forbids it"
-            .into(),
+        _ => "in a container allow it: docker run --cap-add SYS_PTRACE".into(),
     }
 }

@@ -2,7 +2,7 @@
 //! tracer changes them there. Between such calls the program runs at its own speed.
 //!
 //! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure
-//! functions; `ptrace`, `paused` and `launch` talk to the kernel; `tasks` and `tree` know who is who; `calls`,
+//! functions; `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what it means; `tasks` and `tree` know who is who; `calls`,
 //! `heap` and `hugetlb` serve the calls, and `advisor` saves stops.
 
 mod advisor;
@@ -13,6 +13,7 @@ mod heap;
 mod huge_map;
 mod hugetlb;
 mod launch;
+mod obstacle;
 mod own_filter;
 mod paused;
 mod ptrace;
@@ -23,5 +24,7 @@ mod tasks;
 mod tree;
 
 pub use launch::{Launch, LaunchError, User, replace_self, resolve};
+pub use obstacle::Obstacle;
+pub(crate) use ptrace::outer_tracer;
 pub use rewriting::Rewriting;
 pub use tree::{Ended, Leftovers, Usage, Witness, run};

@@ -212,10 +212,22 @@ pub fn is_zombie(tid: Tid) -> bool {
 /// Whether a task is there and traced by this thread, its unreported end included.
 pub fn is_traced_here(tid: Tid) -> bool {
     // SAFETY: gettid has no arguments and no effects.
-    let tracer = unsafe { libc::gettid() };
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let field = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
-    field.is_some_and(|id| id.trim() == tracer.to_string())
+    let here = unsafe { libc::gettid() };
+    tracer_of(&format!("/proc/{tid}/status")) == Some(here)
+}
+
+/// Who traces this thread, and so what it forks too (strace -f, gdb with follow-fork-mode): `strace
+/// (process 17)`. `None` where nobody does, or somebody outside of this PID namespace.
+pub fn outer_tracer() -> Option<String> {
+    let tracer = tracer_of("/proc/thread-self/status").filter(|tracer| *tracer != 0)?;
+    let name = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_else(|_| "a tracer".into());
+    Some(format!("{} (process {tracer})", name.trim_end()))
+}
+
+/// TracerPid of a file such as /proc/PID/status; 0 where the task is not traced.
+fn tracer_of(status: &str) -> Option<Tid> {
+    let status = std::fs::read_to_string(status).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()
 }
 
 /// Kills a process.
