@@ -88,11 +88,21 @@ fn the_client_is_timed_and_the_server_is_ended() {
 fn a_server_that_fails_is_said_and_soon() {
     let bench = Bench::new();
     let dies = bench.script("dies", "echo no room >&2; sleep 0.1; exit 3");
+    let silent = bench.script("silent", "sleep 0.1; exit 5");
+    let daemon = bench.script("daemon", "sleep 0.3 & exit 0");
     let waits = bench.script("waits", "sleep 1000");
     for (server, ready, client, parts) in [
         ("no-such-server", "true", "true", &["\"no-such-server\" was not found"][..]),
         (&dies, "false", "true", &["server ended by itself", "exit status 3", "no room"]),
         (&dies, "true", "sleep", &["server ended by itself", "exit status 3", "no room"]),
+        (&silent, "false", "true", &["server ended by itself (exit status 5); it printed nothing"]),
+        (&silent, "true", "sleep", &["server ended by itself (exit status 5); it printed nothing"]),
+        (
+            &daemon,
+            "false",
+            "true",
+            &["(exit status 0); it printed nothing; if it goes to the background, tell it not to"],
+        ),
         (&waits, "false", "true", &["server was not ready after 1 s", "--ready-time"]),
         (&waits, "sleep 1000", "true", &["server was not ready after 1 s"]),
         (&waits, "no-such-probe", "true", &["no-such-probe", "could not be run"]),

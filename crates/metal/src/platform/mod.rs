@@ -80,8 +80,13 @@ pub enum PlatformError {
     #[error("{0}")]
     Extract(String),
     /// The server ended before its client.
-    #[error("the server ended by itself ({0}); its last words: {1}")]
-    ServerDied(Exit, String),
+    #[error("the server ended by itself ({exit}); {}", last_words(*exit, printed))]
+    ServerDied {
+        /// How.
+        exit: Exit,
+        /// What it last printed.
+        printed: String,
+    },
     /// The server was gone before it was ready.
     #[error("the server ended before it was ready")]
     ServerEnded,
@@ -99,6 +104,16 @@ pub enum PlatformError {
         /// What the kernel answered.
         error: io::Error,
     },
+}
+
+/// What is known of why a server ended. One that forks and lets its first process end, as daemons do, is
+/// over for the tracer.
+fn last_words(exit: Exit, printed: &str) -> String {
+    match (printed.is_empty(), exit) {
+        (false, _) => format!("its last words: {printed}"),
+        (true, Exit::Code(0)) => "it printed nothing; if it goes to the background, tell it not to".into(),
+        (true, _) => "it printed nothing".into(),
+    }
 }
 
 /// Runs trials on the running host.
@@ -231,11 +246,13 @@ fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof) -> Result<Run, Pla
     drop(launch);
     let (ended, server_errors) = (ended?, server_errors.finish());
     let driven = driven.map_err(|error| match error {
-        PlatformError::ServerEnded => PlatformError::ServerDied(ended.exit, server_errors.tail_text()),
+        PlatformError::ServerEnded => {
+            PlatformError::ServerDied { exit: ended.exit, printed: server_errors.tail_text() }
+        }
         other => other,
     })?;
     if !driven.server_survived {
-        return Err(PlatformError::ServerDied(ended.exit, server_errors.tail_text()));
+        return Err(PlatformError::ServerDied { exit: ended.exit, printed: server_errors.tail_text() });
     }
     Ok(Run { ended, driven: Some(driven), output: output.finish(), errors: errors.finish() })
 }
