@@ -113,8 +113,9 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
         "medians": row.analysis.map(|analysis| &analysis.medians),
         "effects": row.analysis.map(effects),
         "verdict": {
-            "holding": row.holding.map(|holding| plain(&holding)),
+            "holding": row.holding().map(|holding| plain(&holding)),
             "coverage_ratio": row.coverage_ratio(),
+            "mean_coverage_ratio": row.mean_coverage_ratio(),
             "causes": row.causes().iter().map(cause).collect::<Vec<_>>(),
             "answered_calls": answered(&row.answered()),
         },

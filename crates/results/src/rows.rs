@@ -9,7 +9,7 @@ use study::comparison::{Admission, Comparison, Unsupported};
 use study::metric::{Metric, Provenance, names};
 use study::stats::{self, ArmAnalysis, Effect, Outcome};
 use study::trial::{Arm, TrialRecord};
-use study::verdict::{AnsweredCall, Holding};
+use study::verdict::{AnsweredCall, Holding, Verdict};
 
 use crate::{figure, text};
 
@@ -23,8 +23,8 @@ pub(crate) struct Row<'a> {
     pub analysis: Option<&'a ArmAnalysis>,
     /// Its trials in the blocks that count.
     pub counted: Vec<&'a TrialRecord>,
-    /// The word of `study` over these trials; absent without any.
-    pub holding: Option<Holding>,
+    /// The verdict that speaks for these trials (`stats::deciding`); absent without any.
+    pub deciding: Option<&'a Verdict>,
 }
 
 /// The rows of a comparison, in the order of its arms.
@@ -41,7 +41,7 @@ pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
             arm,
             admission: comparison.admissions.get(index),
             analysis: comparison.analysis.as_ref().and_then(|analysis| analysis.arms.get(index)),
-            holding: stats::holding(counted.iter().map(|record| &record.verdict)),
+            deciding: stats::deciding(counted.iter().map(|record| &record.verdict)),
             counted,
         }
     };
@@ -142,10 +142,23 @@ impl Row<'_> {
         found
     }
 
-    /// The share of the concerned memory that is mapped as asked, over all trials that count; absent
-    /// where the policy asks for nothing or no memory is concerned.
+    /// The word of `study` over the trials that count; absent without any.
+    pub fn holding(&self) -> Option<Holding> {
+        self.deciding.map(|verdict| verdict.holding)
+    }
+
+    /// The share of the concerned memory that is mapped as asked in at least nine of ten trials that
+    /// count, which the word speaks of too; absent where the policy asks for nothing or no memory is
+    /// concerned, or where the share cannot be known.
     pub fn coverage_ratio(&self) -> Option<f64> {
-        if matches!(self.holding, None | Some(Holding::NotAsked)) {
+        let known = |verdict: &&Verdict| !matches!(verdict.holding, Holding::NotAsked | Holding::Unknown);
+        self.deciding.filter(known)?.coverage_ratio()
+    }
+
+    /// The share over all trials that count together; absent where the policy asks for nothing or no
+    /// memory is concerned. Of what cannot be known it counts only what is.
+    pub fn mean_coverage_ratio(&self) -> Option<f64> {
+        if matches!(self.holding(), None | Some(Holding::NotAsked)) {
             return None;
         }
         let sum = |bytes: fn(&TrialRecord) -> u64| self.counted.iter().map(|record| bytes(record) as f64).sum::<f64>();
@@ -155,11 +168,19 @@ impl Row<'_> {
 
     /// `held` and `97 %`, with what stands between them.
     pub fn verdict(&self, between: &str) -> String {
-        match (self.holding, self.coverage_ratio()) {
+        match (self.holding(), self.coverage_ratio()) {
             (None, _) => String::new(),
             (Some(word), Some(ratio)) => format!("{word}{between}{}", figure::share(ratio)),
             (Some(word), None) => word.to_string(),
         }
+    }
+
+    /// Where the trials differ in what was mapped as asked: which of them the verdict speaks of, and how
+    /// it is on average.
+    pub fn spread(&self) -> Option<String> {
+        let (least, mean) = (figure::share(self.coverage_ratio()?), figure::share(self.mean_coverage_ratio()?));
+        let worst = if self.counted.len() < 10 { "run" } else { "tenth of the runs" };
+        (least != mean).then(|| format!("in the worst {worst}, {mean} on average"))
     }
 
     /// Causes over all trials that count: bytes of a trial on average, largest first; those without
@@ -227,7 +248,7 @@ impl Row<'_> {
             Outcome::Worse => "worse",
             Outcome::Equivalent => "equivalent",
             Outcome::Undecided { .. } => "undecided",
-            Outcome::NotHeld => match self.holding {
+            Outcome::NotHeld => match self.holding() {
                 Some(Holding::Partly) => "held partly",
                 Some(Holding::Unknown) => "unproven",
                 _ => "not held",

@@ -331,7 +331,7 @@ fn cost(row: &Row<'_>) -> String {
 
 /// `; held on 97 % of the memory`
 fn held(row: &Row<'_>) -> String {
-    match (row.holding, row.coverage_ratio()) {
+    match (row.holding(), row.coverage_ratio()) {
         (Some(Holding::NotAsked) | None, _) | (_, None) => String::new(),
         (_, Some(ratio)) => format!("; held on {} of the memory", figure::share(ratio)),
     }

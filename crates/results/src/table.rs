@@ -172,9 +172,10 @@ fn row_notes(row: &Row<'_>) -> Vec<String> {
     if let Some(Outcome::WrongAnswer { message }) = row.analysis.map(|analysis| &analysis.outcome) {
         notes.push(format!("{label} gave a wrong answer: {}", printable(message)));
     }
-    let short = matches!(row.holding, Some(Holding::NotHeld | Holding::Partly | Holding::Unknown));
+    let short = matches!(row.holding(), Some(Holding::NotHeld | Holding::Partly | Holding::Unknown));
     if short {
-        notes.push(format!("{label} was not shown to be in force: {}", row.verdict(" ")));
+        let spread = row.spread().map(|spread| format!(" {spread}")).unwrap_or_default();
+        notes.push(format!("{label} was not shown to be in force: {}{spread}", row.verdict(" ")));
     }
     for share in row.causes() {
         // Where the policy held, only what concerns the whole run is news.
@@ -245,6 +246,24 @@ mod tests {
         assert!(text.contains("thp+no-guards was not shown to be in force: not held 4 %"));
         assert!(text.contains("thp: answered by the tracer, not the kernel: prctl(PR_SET_THP_DISABLE) (once a run)"));
         assert!(text.contains("warning: the baseline drifted"));
+    }
+
+    /// A mean beside a word that is not about the mean contradicts it.
+    #[test]
+    fn the_coverage_in_the_table_goes_with_its_word() {
+        let mut comparison = sample::comparison();
+        let thp = comparison.design.arms.iter().position(|arm| arm.label == "thp").unwrap();
+        let mut of_thp: Vec<_> =
+            comparison.trials.iter_mut().filter(|record| record.trial.arm == thp && record.trial.block > 0).collect();
+        let tenth = of_thp.len() / 10;
+        for record in &mut of_thp[..=tenth] {
+            record.verdict.covered_bytes = record.verdict.concerned_bytes / 2;
+            record.verdict.holding = Holding::Partly;
+        }
+        let text = render(&comparison, 140);
+        let note = "thp was not shown to be in force: partly 50 % in the worst tenth of the runs, 91 % on average";
+        assert!(text.contains(note), "{text}");
+        assert!(text.lines().any(|line| line.starts_with("thp ") && line.contains("partly 50 %")), "{text}");
     }
 
     #[test]

@@ -137,9 +137,9 @@ impl<'a> Bars<'a> {
             below += bytes;
         }
         figure.text("value", (WIDTH - 2.0, y + 9.0), Anchor::End, &format_bytes(below));
-        let verdict = match row.coverage_ratio() {
+        let verdict = match row.mean_coverage_ratio() {
             Some(ratio) => format!("{} as asked", figure::share(ratio)),
-            None => row.holding.map(|_| "nothing asked").unwrap_or_default().to_string(),
+            None => row.holding().map(|_| "nothing asked").unwrap_or_default().to_string(),
         };
         figure.text("range", (WIDTH - 2.0, y + 23.0), Anchor::End, &verdict);
     }

@@ -91,7 +91,8 @@ pub(super) fn verdicts(rows: &[Row<'_>]) -> String {
         .concat();
     let body: String = rows.iter().map(verdict_row).collect();
     wide(
-        "Coverage is the share of the memory concerned that is mapped as asked; bytes are of a run, on average",
+        "The share is that of the memory concerned that is mapped as asked, in at least nine of ten runs; bytes are of \
+         a run, on average",
         &head,
         &body,
     )

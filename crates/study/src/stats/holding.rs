@@ -7,15 +7,29 @@ use crate::verdict::{Holding, Verdict};
 ///
 /// Below ten trials every one must hold. From worst to best: not held, unknown, partly, held, not asked.
 pub fn holding<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Holding> {
-    let mut words: Vec<Holding> = verdicts.into_iter().map(|verdict| verdict.holding).collect();
-    words.sort_by_key(|word| match word {
+    deciding(verdicts).map(|verdict| verdict.holding)
+}
+
+/// The verdict whose word [`holding`] is: at least nine tenths of the verdicts are as good or better, by
+/// their word and then by their coverage. Its coverage is therefore one that goes with the word, which the
+/// mean of all need not.
+pub fn deciding<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<&'a Verdict> {
+    let mut verdicts: Vec<&Verdict> = verdicts.into_iter().collect();
+    let coverage = |verdict: &Verdict| verdict.coverage_ratio().unwrap_or(0.0);
+    verdicts.sort_by(|one, other| {
+        rank(one.holding).cmp(&rank(other.holding)).then(coverage(one).total_cmp(&coverage(other)))
+    });
+    verdicts.get(verdicts.len() / 10).copied()
+}
+
+fn rank(word: Holding) -> u8 {
+    match word {
         Holding::NotHeld => 0,
         Holding::Unknown => 1,
         Holding::Partly => 2,
         Holding::Held => 3,
         Holding::NotAsked => 4,
-    });
-    words.get(words.len() / 10).copied()
+    }
 }
 
 #[cfg(test)]
@@ -28,6 +42,25 @@ mod tests {
         let verdicts: Vec<Verdict> =
             words.iter().flat_map(|(word, times)| std::iter::repeat_n(verdict(*word), *times)).collect();
         holding(&verdicts)
+    }
+
+    #[test]
+    fn the_coverage_goes_with_the_word() {
+        let of = |percents: &[u64]| {
+            let verdict = |percent: &u64| Verdict {
+                holding: Verdict::holding_of(100, *percent),
+                concerned_bytes: 100,
+                covered_bytes: *percent,
+                causes: vec![],
+                answered: vec![],
+            };
+            let verdicts: Vec<Verdict> = percents.iter().map(verdict).collect();
+            deciding(&verdicts).map(|verdict| (verdict.holding, verdict.covered_bytes))
+        };
+        // On average 95 %, which alone would read as held; and 82 %, which would not.
+        assert_eq!(of(&[99, 99, 81, 99]), Some((Holding::Partly, 81)));
+        assert_eq!(of(&[91, 91, 91, 1, 91, 91, 91, 91, 91, 91]), Some((Holding::Held, 91)));
+        assert_eq!(of(&[]), None);
     }
 
     #[test]

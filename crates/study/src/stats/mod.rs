@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use analysis::{analyse, is_precise};
-pub use holding::holding;
+pub use holding::{deciding, holding};
 
 use crate::comparison::Design;
 
