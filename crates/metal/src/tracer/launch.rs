@@ -107,6 +107,8 @@ struct Prepared {
     thp: Option<ThpSetting>,
     user: Option<User>,
     go: RawFd,
+    /// pagelab's ends of the two pipes, which the new process has too until it closes them.
+    foreign: [RawFd; 2],
     report: RawFd,
 }
 
@@ -142,7 +144,8 @@ pub struct Started {
 pub fn start(launch: &Launch, filter: Vec<sock_filter>, thp: Option<ThpSetting>) -> Result<Started, LaunchError> {
     let (go_read, go_write) = pipe()?;
     let (report_read, report_write) = pipe()?;
-    let prepared = Prepared { thp, ..prepare(launch, filter, go_read.as_raw_fd(), report_write.as_raw_fd())? };
+    let foreign = [go_write.as_raw_fd(), report_read.as_raw_fd()];
+    let prepared = Prepared { thp, ..prepare(launch, filter, go_read.as_raw_fd(), foreign, report_write.as_raw_fd())? };
     let tid = fork_into(&prepared)?;
     drop((go_read, report_write));
     let started = Started { tid, go: go_write.into(), report: report_read.into() };
@@ -215,7 +218,13 @@ fn executable(path: &Path) -> Result<PathBuf, LaunchError> {
     }
 }
 
-fn prepare(launch: &Launch, filter: Vec<sock_filter>, go: RawFd, report: RawFd) -> Result<Prepared, LaunchError> {
+fn prepare(
+    launch: &Launch,
+    filter: Vec<sock_filter>,
+    go: RawFd,
+    foreign: [RawFd; 2],
+    report: RawFd,
+) -> Result<Prepared, LaunchError> {
     let text = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
     let program = launch.command.first().ok_or_else(|| LaunchError::NotFound(OsString::new()))?;
     let path = text(resolve(program)?.into_os_string().into_vec())?;
@@ -239,6 +248,7 @@ fn prepare(launch: &Launch, filter: Vec<sock_filter>, go: RawFd, report: RawFd) 
         thp: None,
         user: launch.user.clone(),
         go,
+        foreign,
         report,
     })
 }
@@ -281,6 +291,11 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
     // SAFETY: plain system calls on prepared memory; `_exit` runs no handlers of the parent's.
     unsafe {
         forget_handlers();
+        // With its own copy of the other end it would never read that pagelab is gone, and wait for ever: not
+        // traced yet, so that nobody kills it, and with the lock of the lease, which it has inherited.
+        for end in prepared.foreign {
+            libc::close(end);
+        }
         let mut byte = 0u8;
         if libc::read(prepared.go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127);
@@ -413,5 +428,39 @@ fn ptrace_remedy() -> String {
         Ok("3") => "kernel.yama.ptrace_scope is 3, which lasts until reboot".into(),
         Ok("2") => "kernel.yama.ptrace_scope is 2: run as root, or sysctl kernel.yama.ptrace_scope=1".into(),
         _ => "in a container allow it: docker run --cap-add SYS_PTRACE".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_new_process_ends_when_pagelab_is_gone_before_it_is_traced() {
+        let launch = Launch {
+            command: vec!["true".into()],
+            user: None,
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            disable_thp: false,
+        };
+        let ((go_read, go_write), (report_read, report_write)) = (pipe().unwrap(), pipe().unwrap());
+        let foreign = [go_write.as_raw_fd(), report_read.as_raw_fd()];
+        let prepared = prepare(&launch, Vec::new(), go_read.as_raw_fd(), foreign, report_write.as_raw_fd()).unwrap();
+        let tid = fork_into(&prepared).unwrap();
+        drop((go_read, go_write));
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let mut status = 0;
+        // SAFETY: the status is live; the process was not waited for yet, so the id is its own.
+        while unsafe { libc::waitpid(tid, &raw mut status, libc::WNOHANG) } == 0 {
+            if Instant::now() > deadline {
+                ptrace::kill(tid);
+                panic!("it still waits for a byte that nobody can send");
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 127, "status {status:#x}");
     }
 }
