@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::time::Duration;
 
 use super::text::Text;
 
@@ -13,6 +14,11 @@ use super::text::Text;
 pub const FILE_BYTES: usize = 512;
 /// Most bytes of a value, a zero byte included.
 pub const VALUE_BYTES: usize = 128;
+
+/// How often something is tried that a program that is ending can disturb, and the pause in between: a
+/// second in all, which is less than ending takes.
+const TRIES: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A file's name, with the root before it.
 pub type File = Text<FILE_BYTES>;
@@ -101,7 +107,7 @@ pub fn put_back(entry: &Entry, wrote: impl Fn(&Value) -> bool) -> PutBack {
     if !wrote(&found) {
         return PutBack::Foreign(found);
     }
-    if let Err(errno) = write(&entry.file, &entry.before) {
+    if let Err(errno) = give_back(entry) {
         return PutBack::Failed(errno);
     }
     match read(&entry.file, entry.kind) {
@@ -111,19 +117,72 @@ pub fn put_back(entry: &Entry, wrote: impl Fn(&Value) -> bool) -> PutBack {
     }
 }
 
-/// The value of a setting, which is its first line: the chosen word of a file with choices; the persistent pages of a pool.
+/// Writes the old value of a setting, and leaves no pages behind where it makes a pool smaller.
+fn give_back(entry: &Entry) -> Result<(), i32> {
+    let before = Pool::read(&entry.file).filter(|_| entry.kind == Kind::Pages);
+    write(&entry.file, &entry.before)?;
+    before.map_or(Ok(()), |before| free_idle_surplus(entry, before.surplus))
+}
+
+/// Frees pages that making a pool smaller has left free, unreserved and surplus, which nothing else frees.
+///
+/// The kernel (`set_max_huge_pages`, mm/hugetlb.c) counts the pages in use and reserved, frees the others
+/// without its lock, and only then makes the counted ones surplus, so that they are freed with their last
+/// use. What a program that is being killed gives back in between stays free, and is made surplus all the
+/// same. A pool that is raised to all its pages has no surplus, and is lowered once more.
+fn free_idle_surplus(entry: &Entry, surplus_before: u64) -> Result<(), i32> {
+    for _ in 0..TRIES {
+        let Some(pool) = Pool::read(&entry.file) else { return Ok(()) };
+        if pool.surplus <= surplus_before || pool.idle == 0 {
+            return Ok(());
+        }
+        write(&entry.file, &decimal(pool.pages).ok_or(libc::ERANGE)?)?;
+        write(&entry.file, &entry.before)?;
+        // The program may not be gone yet.
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// What the kernel says of a hugetlb pool, in pages.
+struct Pool {
+    /// All of them, which is what the file of the pool shows.
+    pages: u64,
+    /// Those above the size that was asked for.
+    surplus: u64,
+    /// Free ones that nobody has reserved.
+    idle: u64,
+}
+
+impl Pool {
+    /// `None` where the files beside that of the pool are not there.
+    fn read(file: &File) -> Option<Pool> {
+        // Pages and surplus shrink together while a program ends, so both must be of one moment.
+        let mut surplus = sibling_number(file, b"surplus_hugepages")?;
+        for _ in 0..TRIES {
+            let pages = number(&read_file(file).ok()?)?;
+            let after = sibling_number(file, b"surplus_hugepages")?;
+            if after == surplus {
+                // In this order a reservation that ends in between does not make pages look idle.
+                let reserved = sibling_number(file, b"resv_hugepages").unwrap_or(0);
+                let free = sibling_number(file, b"free_hugepages").unwrap_or(0);
+                return Some(Pool { pages, surplus, idle: free.saturating_sub(reserved) });
+            }
+            surplus = after;
+        }
+        None
+    }
+}
+
+/// The value of a setting, which is its first line: the chosen word of a file with choices; the persistent
+/// pages of a pool, which are those that are not surplus.
 ///
 /// # Errors
 /// An `errno`.
 pub fn read(file: &File, kind: Kind) -> Result<Value, i32> {
-    let pages = read_file(file)?;
-    if kind != Kind::Pages {
-        return Ok(pages);
-    }
-    let surplus = sibling(file, b"surplus_hugepages").and_then(|file| read_file(&file).ok());
-    match (number(&pages), surplus.as_ref().and_then(number)) {
-        (Some(pages), Some(surplus)) => decimal(pages.saturating_sub(surplus)).ok_or(libc::ERANGE),
-        _ => Ok(pages),
+    match Pool::read(file).filter(|_| kind == Kind::Pages) {
+        Some(pool) => decimal(pool.pages.saturating_sub(pool.surplus)).ok_or(libc::ERANGE),
+        None => read_file(file),
     }
 }
 
@@ -211,6 +270,10 @@ fn decimal(number: u64) -> Option<Value> {
             return Value::new(digits.get(start..)?);
         }
     }
+}
+
+fn sibling_number(file: &File, name: &[u8]) -> Option<u64> {
+    number(&read_file(&sibling(file, name)?).ok()?)
 }
 
 fn sibling(file: &File, name: &[u8]) -> Option<File> {

@@ -8,10 +8,12 @@
 //! [`super::setting`] does without allocation.
 //!
 //! It lives in a session of its own with every signal blocked, so that Ctrl-C and a closed terminal do
-//! not reach it. It keeps four things open: the lock, one end of a socket pair, and nothing else of the
-//! program's (its standard streams are /dev/null). When the other end of the socket closes without a
-//! goodbye, pagelab is dead: it puts the settings back, removes the journal, and ends, which frees the
-//! lock. The grandchild is not a child of pagelab, so that a tracer waiting for any child does not meet it.
+//! not reach it. It keeps three things open: the lock, one end of a socket pair, a descriptor of pagelab's
+//! process, and nothing else of the program's (its standard streams are /dev/null). When that process ends,
+//! or the other end of the socket closes, without a goodbye, pagelab is dead: it puts the settings back,
+//! removes the journal, lets the lock go, and ends. The end of the socket alone would not tell, and closing
+//! the lock not free it, where pagelab was killed between a fork and the exec after it: the new process has
+//! both. The grandchild is not a child of pagelab, so that a tracer waiting for any child does not meet it.
 
 use std::ffi::CString;
 use std::io;
@@ -44,7 +46,8 @@ impl Watchdog {
     pub fn start(ledger: &Ledger, lock: &Lock, journal: &Path) -> io::Result<Watchdog> {
         let journal = CString::new(journal.as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
         let (ours, its) = socket_pair()?;
-        let keep = [its.as_raw_fd(), lock.descriptor()];
+        let program = this_process();
+        let keep = [its.as_raw_fd(), lock.descriptor(), program.as_ref().map_or(-1, AsRawFd::as_raw_fd)];
         let mut mask = Signals::block_all();
         // SAFETY: the child calls only what is async-signal-safe, and does not return.
         let child = match unsafe { libc::fork() } {
@@ -54,7 +57,7 @@ impl Watchdog {
         let forked = if child < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
         mask.restore();
         forked?;
-        drop(its);
+        drop((its, program));
         reap(child)?;
         let watchdog = Watchdog { line: ours };
         match watchdog.read(ANSWER)? {
@@ -125,6 +128,27 @@ fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
+/// A descriptor that can be read when this process has ended; `None` before Linux 5.3, which has none.
+fn this_process() -> Option<OwnedFd> {
+    // SAFETY: plain system calls.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) } as libc::c_int;
+    // SAFETY: the descriptor is new and belongs to nobody else.
+    (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Waits for a word from pagelab, or its end. Whether it said goodbye.
+fn says_goodbye(line: libc::c_int, program: libc::c_int) -> bool {
+    // poll(2) ignores a negative descriptor.
+    let wait = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    let mut ends = [wait(line), wait(program)];
+    let mut word = 0u8;
+    // SAFETY: two pollfds, and the count says so; then the pointer and the length are those of one byte.
+    unsafe {
+        while libc::poll(ends.as_mut_ptr(), 2, -1) < 1 {}
+        libc::recv(line, (&raw mut word).cast(), 1, libc::MSG_DONTWAIT) == 1 && word == GOODBYE
+    }
+}
+
 /// Waits for the child between the lease and the watchdog.
 fn reap(child: libc::pid_t) -> io::Result<()> {
     loop {
@@ -163,8 +187,8 @@ impl Signals {
 }
 
 /// The life of the watchdog, in the child of the fork. Every signal is blocked already.
-fn guard(ledger: &Ledger, keep: [libc::c_int; 2], journal: &CString) -> ! {
-    let [line, lock] = keep;
+fn guard(ledger: &Ledger, keep: [libc::c_int; 3], journal: &CString) -> ! {
+    let [line, lock, program] = keep;
     // SAFETY: async-signal-safe calls with valid pointers; the first child ends, the second goes on, so
     // that its parent is not the program.
     unsafe {
@@ -183,10 +207,13 @@ fn guard(ledger: &Ledger, keep: [libc::c_int; 2], journal: &CString) -> ! {
         close_all_but(keep);
         libc::send(line, (&raw const READY).cast(), 1, libc::MSG_NOSIGNAL);
     }
-    if !matches!(receive(line), Ok(Some(byte)) if byte == GOODBYE) {
+    if !says_goodbye(line, program) {
         put_back(ledger, journal);
         // SAFETY: no pointers; the lock file is open.
-        unsafe { libc::ftruncate(lock, 0) };
+        unsafe {
+            libc::ftruncate(lock, 0);
+            libc::flock(lock, libc::LOCK_UN);
+        }
     }
     // SAFETY: ends the process without running anything of the program's.
     unsafe { libc::_exit(0) }
@@ -220,11 +247,14 @@ fn spare_from_oom() {
 
 /// Closes every descriptor but the standard streams and those to keep: pipes of a caller that waits for
 /// their end must not stay open.
-fn close_all_but(keep: [libc::c_int; 2]) {
-    let (low, high) = (keep[0].min(keep[1]), keep[0].max(keep[1]));
-    close_range(3, low.saturating_sub(1));
-    close_range(low.saturating_add(1), high.saturating_sub(1));
-    close_range(high.saturating_add(1), libc::c_int::MAX);
+fn close_all_but(mut keep: [libc::c_int; 3]) {
+    keep.sort_unstable();
+    let mut first = 3;
+    for kept in keep {
+        close_range(first, kept.saturating_sub(1));
+        first = first.max(kept.saturating_add(1));
+    }
+    close_range(first, libc::c_int::MAX);
 }
 
 /// close_range(2), or one by one on kernels before 5.9.
