@@ -73,6 +73,9 @@ pub enum PlatformError {
     /// The policy cannot be given now.
     #[error("{0} cannot be given: {1}")]
     Unsupported(Policy, Unsupported),
+    /// The command was killed because pagelab was told to stop.
+    #[error("the trial was cut short because pagelab was told to stop")]
+    Interrupted,
     /// Settings that have another value than before.
     #[error("not every setting could be put back: {0}")]
     NotRestored(String),
@@ -163,6 +166,10 @@ impl HostPlatform {
         let state_after = self.session.host().state()?;
         let moved = counters.delta(&self.session.host().counters()?);
         let answer = answer(&self.work, &run);
+        if signals::arrived().is_some() && answer.exit == Exit::Signal(libc::SIGKILL) {
+            // It is not the policy that ended it.
+            return Err(PlatformError::Interrupted);
+        }
         if !answer.succeeded() {
             self.last_words = run.errors.tail_text();
         }
