@@ -1,0 +1,238 @@
+//! Formats: what the bits of an entry mean. One format is one file, and each cites its specification.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::attributes::{Attributes, Flags};
+use crate::error::Error;
+use crate::geometry::Geometry;
+use crate::rule::Rule;
+
+pub mod arm64;
+pub mod arm64_stage1;
+pub mod arm64_stage2;
+
+pub mod riscv;
+pub mod software_64k;
+pub mod x86_64;
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Not valid: whatever else it holds is software's.
+    Hole,
+    /// Points to a table of the next lower level.
+    Table,
+    /// Maps memory.
+    Leaf,
+    /// Valid and refused by the hardware wherever it is met; [`Format::rules`] says why.
+    Illegal,
+}
+
+/// How far arm64 hardware bears that the size of a live mapping changes (Arm ARM D8.16.1, FEAT_BBM).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BreakLevel {
+    /// The old entry must be made invalid and the TLBs invalidated before the new one is written.
+    Zero,
+    /// As zero, or the entry says so with the nT bit before its size changes.
+    One,
+    /// Sizes and contiguity may change without a break; both translations may be used until the TLBs are
+    /// invalidated.
+    Two,
+}
+
+/// How tables that hardware may be walking are to be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Discipline {
+    /// x86-64: the new entry is written over the old one, then the TLBs are invalidated (SDM vol. 3, 5.10.4).
+    WriteThenInvalidate,
+    /// RISC-V: as x86-64 with SFENCE.VMA, but the entries of a NAPOT group are emptied, fenced and written
+    /// anew (privileged specification, Svnapot).
+    FenceGroups,
+    /// arm64: break-before-make as far as the level asks for it.
+    BreakBeforeMake(BreakLevel),
+}
+
+/// What a change of one live entry needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Change {
+    /// Nothing: no TLB can hold what changed.
+    Free,
+    /// An invalidation afterwards; until then both the old and the new entry may be used.
+    Invalidate,
+    /// The old entry must be invalid, and the TLBs invalidated, before the new one is written.
+    Break,
+}
+
+/// A field of an entry, as [`Format::fields`] reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its name in the specification.
+    pub name: &'static str,
+    /// Its highest bit.
+    pub high: u8,
+    /// Its lowest bit.
+    pub low: u8,
+    /// Its value, shifted down.
+    pub value: u64,
+    /// What this value means.
+    pub meaning: String,
+}
+
+/// Reads the fields of one entry.
+pub(crate) struct Fields {
+    entry: u64,
+    fields: Vec<Field>,
+}
+
+impl Fields {
+    pub(crate) fn of(entry: u64) -> Fields {
+        Fields { entry, fields: Vec::new() }
+    }
+
+    pub(crate) fn value(&self, high: u8, low: u8) -> u64 {
+        bits(self.entry, high, low)
+    }
+
+    /// Adds the field of bits `high` to `low`.
+    pub(crate) fn field(&mut self, name: &'static str, high: u8, low: u8, meaning: impl fmt::Display) -> &mut Fields {
+        self.fields.push(Field { name, high, low, value: self.value(high, low), meaning: meaning.to_string() });
+        self
+    }
+
+    /// Adds a field of one bit and what it means clear and set.
+    pub(crate) fn flag(&mut self, name: &'static str, bit: u8, clear: &str, set: &str) -> &mut Fields {
+        let meaning = if self.value(bit, bit) == 0 { clear } else { set };
+        self.field(name, bit, bit, meaning)
+    }
+
+    /// The fields, highest bits first.
+    pub(crate) fn done(&mut self) -> Vec<Field> {
+        let mut fields = core::mem::take(&mut self.fields);
+        fields.sort_by_key(|field| core::cmp::Reverse(field.high));
+        fields
+    }
+}
+
+/// Bits `high` to `low` of `entry`, shifted down.
+pub(crate) const fn bits(entry: u64, high: u8, low: u8) -> u64 {
+    (entry >> low) & mask(high - low, 0)
+}
+
+/// A mask with the bits `high` to `low` set.
+pub(crate) const fn mask(high: u8, low: u8) -> u64 {
+    (u64::MAX >> (63 - high)) & (u64::MAX << low)
+}
+
+/// A page-table format: a value that holds granule, address bits and features.
+///
+/// Levels count from the leaf table: 0 holds pages. Entries are hardware entries, also where software
+/// writes several of them as one.
+pub trait Format: Copy + fmt::Debug {
+    /// What messages call it.
+    fn name(&self) -> &'static str;
+
+    /// The name of a level, as the format's own specification or Linux calls it.
+    fn level_name(&self, level: u8) -> String;
+
+    /// The shape of its tables.
+    fn geometry(&self) -> Geometry;
+
+    /// What `entry` at `level` is.
+    fn kind(&self, level: u8, entry: u64) -> Kind;
+
+    /// Where the table is that a [`Kind::Table`] entry points to.
+    fn table_address(&self, entry: u64) -> u64;
+
+    /// Where the memory begins that a [`Kind::Leaf`] entry maps at `va`, which matters only to formats
+    /// whose entry stands for a whole group.
+    fn leaf_address(&self, level: u8, entry: u64, va: u64) -> u64;
+
+    /// log2 of the entries of the contiguous group that a leaf says it belongs to; 0 if to none.
+    fn group_bits(&self, level: u8, entry: u64) -> u8;
+
+    /// What a leaf says besides its address.
+    fn attributes(&self, level: u8, entry: u64) -> Attributes;
+
+    /// The flags that a table entry takes from every leaf below it.
+    fn restrictions(&self, entry: u64) -> Flags {
+        let _ = entry;
+        Flags::empty()
+    }
+
+    /// Whether leaves may stand at `level`.
+    fn has_leaf(&self, level: u8) -> bool;
+
+    /// log2 of the entries of a contiguous group at `level`; 0 where there are none.
+    fn group_bits_at(&self, level: u8) -> u8;
+
+    /// log2 of the hardware entries that software always writes together, at every level.
+    fn run_bits(&self) -> u8 {
+        0
+    }
+
+    /// The flags that say "may be executed" of a page for `user` or not, as its users expect.
+    fn execute(&self, user: bool) -> Flags;
+
+    /// The index of ordinary cacheable memory in [`Attributes::memory`].
+    fn normal_memory(&self) -> u8 {
+        0
+    }
+
+    /// A leaf at `level` without its address; `grouped` if it belongs to a contiguous group.
+    ///
+    /// # Errors
+    /// Attributes that an entry cannot express.
+    fn leaf(&self, level: u8, attributes: Attributes, grouped: bool) -> Result<u64, Error>;
+
+    /// The bits that a leaf at `level` has for the address `pa`.
+    fn address_bits(&self, level: u8, pa: u64, grouped: bool) -> u64;
+
+    /// An entry that points to the table at `pa`.
+    fn table(&self, pa: u64) -> u64;
+
+    /// The leaf with other attributes; software's bits and its place in a group stay.
+    ///
+    /// # Errors
+    /// Attributes that an entry cannot express.
+    fn with_attributes(&self, level: u8, entry: u64, attributes: Attributes) -> Result<u64, Error>;
+
+    /// The bits of an entry that hardware leaves to software, whether it is valid or not.
+    fn software_bits(&self) -> u64;
+
+    /// The accessed and dirty flags of a leaf.
+    fn state(&self, entry: u64) -> Flags;
+
+    /// The leaf with the accessed and dirty flags of `state`, which is a part of [`Flags::STATE`].
+    fn with_state(&self, entry: u64, state: Flags) -> u64;
+
+    /// How live tables are changed.
+    fn discipline(&self) -> Discipline;
+
+    /// What the change of a live entry from `old` to `new` needs, by the architecture alone.
+    fn change(&self, level: u8, old: u64, new: u64) -> Change;
+
+    /// Tells `broken` of each rule that `entry` breaks on its own, without its neighbours.
+    fn rules(&self, level: u8, entry: u64, broken: &mut dyn FnMut(Rule));
+
+    /// Every field of `entry`, by name, highest bits first.
+    fn fields(&self, level: u8, entry: u64) -> Vec<Field>;
+
+    /// What the address of the root table must be a multiple of.
+    fn root_alignment(&self) -> u64 {
+        self.geometry().table_bytes(self.geometry().root_level())
+    }
+
+    /// What the hardware is told so that it uses the tables at `root`: registers by name, and values.
+    fn registers(&self, root: u64) -> Vec<(&'static str, u64)>;
+}
+
+/// The rule that `entry` breaks first; for an entry that is [`Kind::Illegal`].
+pub(crate) fn first_rule(format: &impl Format, level: u8, entry: u64) -> Rule {
+    let mut first = None;
+    format.rules(level, entry, &mut |rule| {
+        first.get_or_insert(rule);
+    });
+    first.unwrap_or(Rule::LeafLevel)
+}

@@ -1,0 +1,220 @@
+//! How a format cuts an input address: page, levels, indexes.
+//!
+//! The rule is the same for every format with 8-byte entries: a table of one page holds `page / 8`
+//! entries, so a level resolves `log2(page) - 3` bits (Arm ARM D8.2, arch/arm64/include/asm/pgtable-hwdef.h;
+//! Intel SDM vol. 3 chapter 5; RISC-V privileged specification, "Sv39"). Levels count from the leaf table:
+//! level 0 holds pages. The root table alone may be smaller than a page (arm64) or larger: concatenated
+//! tables of arm64 stage 2, the four tables of a RISC-V G-stage root.
+
+use crate::error::Error;
+
+/// Bytes of one entry.
+pub const ENTRY_BYTES: u64 = 8;
+
+/// What input addresses look like above the bits that the tables resolve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extension {
+    /// All zero: arm64 TTBR0, every stage 2.
+    Zero,
+    /// All one: arm64 TTBR1.
+    Ones,
+    /// Copies of the highest bit that the tables resolve: x86-64 "canonical", RISC-V.
+    Sign,
+}
+
+/// The shape of the tables of a format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    page_shift: u8,
+    levels: u8,
+    input_bits: u8,
+    output_bits: u8,
+    extension: Extension,
+}
+
+impl Geometry {
+    /// Tables of `levels` levels over pages of `1 << page_shift` bytes that translate addresses of
+    /// `input_bits` bits to addresses of `output_bits` bits.
+    ///
+    /// The root resolves what the levels below leave over: fewer bits than a page of entries has, or up
+    /// to four more (sixteen concatenated tables).
+    pub const fn new(page_shift: u8, levels: u8, input_bits: u8, output_bits: u8, extension: Extension) -> Geometry {
+        let geometry = Geometry { page_shift, levels, input_bits, output_bits, extension };
+        let root_bits = input_bits as i32 - geometry.shift(levels - 1) as i32;
+        assert!(root_bits > 0 && root_bits <= geometry.index_bits() as i32 + 4, "the root resolves the bits left over");
+        geometry
+    }
+
+    /// log2 of a page's bytes.
+    pub const fn page_shift(self) -> u8 {
+        self.page_shift
+    }
+
+    /// Bytes of a page, which is what an entry of level 0 maps and what a table below the root takes.
+    pub const fn page_bytes(self) -> u64 {
+        1 << self.page_shift
+    }
+
+    /// How many levels there are; the root is at `levels() - 1`.
+    pub const fn levels(self) -> u8 {
+        self.levels
+    }
+
+    /// The level of the root table.
+    pub const fn root_level(self) -> u8 {
+        self.levels - 1
+    }
+
+    /// Bits of an input address that are resolved, the page offset included.
+    pub const fn input_bits(self) -> u8 {
+        self.input_bits
+    }
+
+    /// Bits of an output address.
+    pub const fn output_bits(self) -> u8 {
+        self.output_bits
+    }
+
+    /// What stands above the input bits.
+    pub const fn extension(self) -> Extension {
+        self.extension
+    }
+
+    /// Bits of the index into a table below the root.
+    pub const fn index_bits(self) -> u8 {
+        self.page_shift - 3
+    }
+
+    /// log2 of the bytes that one entry at `level` spans.
+    #[inline]
+    pub const fn shift(self, level: u8) -> u32 {
+        self.page_shift as u32 + level as u32 * self.index_bits() as u32
+    }
+
+    /// Bytes that one entry at `level` spans.
+    #[inline]
+    pub const fn span(self, level: u8) -> u64 {
+        1 << self.shift(level)
+    }
+
+    /// Entries of a table at `level`.
+    #[inline]
+    pub const fn entries(self, level: u8) -> u64 {
+        if level == self.root_level() {
+            1 << (self.input_bits as u32 - self.shift(level))
+        } else {
+            self.page_bytes() / ENTRY_BYTES
+        }
+    }
+
+    /// Bytes of a table at `level`, concatenated ones together.
+    pub const fn table_bytes(self, level: u8) -> u64 {
+        self.entries(level) * ENTRY_BYTES
+    }
+
+    /// The index of `va` in a table at `level`.
+    #[inline]
+    pub const fn index(self, level: u8, va: u64) -> u64 {
+        (va >> self.shift(level)) & (self.entries(level) - 1)
+    }
+
+    /// Bytes of the whole input address space.
+    pub const fn input_bytes(self) -> u128 {
+        1 << self.input_bits
+    }
+
+    /// The lowest bits of `va`, which the tables resolve.
+    #[inline]
+    pub const fn resolved(self, va: u64) -> u64 {
+        va & ((1u64 << self.input_bits) - 1)
+    }
+
+    /// The input address whose lowest bits are `resolved`.
+    #[inline]
+    pub const fn extended(self, resolved: u64) -> u64 {
+        let above = u64::MAX << self.input_bits;
+        match self.extension {
+            Extension::Zero => resolved,
+            Extension::Ones => resolved | above,
+            Extension::Sign if resolved >> (self.input_bits - 1) & 1 == 1 => resolved | above,
+            Extension::Sign => resolved,
+        }
+    }
+
+    /// Whether the tables can translate `va` at all.
+    #[inline]
+    pub const fn is_canonical(self, va: u64) -> bool {
+        self.extended(self.resolved(va)) == va
+    }
+
+    /// The lowest bits of a range of input addresses, as first and past the last.
+    ///
+    /// # Errors
+    /// The range is empty, not aligned to pages, has an address that is not canonical, or crosses the
+    /// hole between the two halves.
+    pub fn range(self, va: u64, bytes: u64) -> Result<(u64, u64), Error> {
+        self.aligned("input address", va)?;
+        self.aligned("length", bytes)?;
+        let last = bytes.checked_sub(1).ok_or(Error::Empty { va })?;
+        let last = va.checked_add(last).ok_or(Error::PastTheEnd { va, bytes })?;
+        for address in [va, last] {
+            if !self.is_canonical(address) {
+                return Err(Error::NotCanonical {
+                    va: address,
+                    input_bits: self.input_bits,
+                    extension: self.extension,
+                });
+            }
+        }
+        let (first, last) = (self.resolved(va), self.resolved(last));
+        if last < first || last - first != bytes - 1 {
+            return Err(Error::PastTheEnd { va, bytes });
+        }
+        Ok((first, last + 1))
+    }
+
+    /// Refuses output addresses that are not aligned or have too many bits.
+    ///
+    /// # Errors
+    /// Says which of the two.
+    pub fn output(self, pa: u64, bytes: u64) -> Result<(), Error> {
+        self.aligned("output address", pa)?;
+        match pa.checked_add(bytes - 1) {
+            Some(last) if last >> self.output_bits == 0 => Ok(()),
+            _ => Err(Error::OutputTooLarge { pa, bytes, output_bits: self.output_bits }),
+        }
+    }
+
+    fn aligned(self, what: &'static str, value: u64) -> Result<(), Error> {
+        let to = self.page_bytes();
+        if value.is_multiple_of(to) { Ok(()) } else { Err(Error::Misaligned { what, value, to }) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_those_of_the_specifications() {
+        // Intel SDM vol. 3, figure "linear-address translation with 4-level paging".
+        let x86 = Geometry::new(12, 4, 48, 52, Extension::Sign);
+        assert_eq!([3, 2, 1, 0].map(|level| x86.shift(level)), [39, 30, 21, 12]);
+        // Arm ARM D8.2: 16K granule, 48 bits: one bit at the first level, then eleven each.
+        let arm = Geometry::new(14, 4, 48, 48, Extension::Zero);
+        assert_eq!([3, 2, 1, 0].map(|level| arm.entries(level)), [2, 2048, 2048, 2048]);
+        // Sv39x4: the root has 2048 entries.
+        assert_eq!(Geometry::new(12, 3, 41, 56, Extension::Zero).table_bytes(2), 16 << 10);
+    }
+
+    #[test]
+    fn halves_are_kept_apart() {
+        let sign = Geometry::new(12, 3, 39, 56, Extension::Sign);
+        assert!(sign.is_canonical(0x3f_ffff_ffff) && sign.is_canonical(0xffff_ffc0_0000_0000));
+        assert!(!sign.is_canonical(0x40_0000_0000) && !sign.is_canonical(1 << 63));
+        assert_eq!(sign.range(0xffff_ffff_ffff_f000, 0x1000), Ok((0x7f_ffff_f000, 0x80_0000_0000)));
+        assert!(matches!(sign.range(0x3f_ffff_f000, 0x2000), Err(Error::NotCanonical { va: 0x40_0000_0fff, .. })));
+        assert!(matches!(sign.range(0x3f_ffff_f000, 0xffff_ff80_0000_2000), Err(Error::PastTheEnd { .. })));
+        assert!(matches!(sign.range(0, 0), Err(Error::Empty { va: 0 })));
+    }
+}

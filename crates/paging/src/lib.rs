@@ -1,0 +1,42 @@
+//! Page tables: formats, walks, splits, contiguous groups, and a checker of their rules.
+//!
+//! Pure: no std, no I/O, no unsafe code. Tables are real entries in real layouts, in an [`Arena`] that can be
+//! written out as an image of physical memory, so that hardware and emulators can be asked whether they see
+//! the same.
+//!
+//! # The language
+//!
+//! - **entry**: eight bytes of a table; a *hole* (not valid), a pointer to a *table*, or a *leaf* that maps memory.
+//! - **level**: 0 is the level of pages, in every format; the root is at the highest. Specifications count
+//!   otherwise: [`Format::level_name`] has their names.
+//! - **span**: how many bytes one entry of a level is for.
+//! - **group**: leaves that say they are one: the contiguous bit of arm64, a NAPOT size of RISC-V.
+//!   *Fold* and *unfold* make and unmake a group.
+//! - **run**: hardware entries that software always writes as one: sixteen, with 64K software pages.
+//! - **split** and **collapse**: one leaf becomes a table of smaller ones, and back.
+//! - **input address**: what is translated (virtual, or intermediate physical at stage 2); **output address**:
+//!   what it is translated to. Called `va` and `pa` in code.
+//! - **break-before-make**: an entry is made a hole and dropped from all TLBs before its replacement is written.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod arena;
+mod attributes;
+mod error;
+pub mod format;
+mod geometry;
+mod log;
+mod rule;
+mod tables;
+
+pub use arena::Arena;
+pub use attributes::{Attributes, Flags};
+pub use error::Error;
+pub use format::Format;
+pub use geometry::{ENTRY_BYTES, Extension, Geometry};
+pub use log::{Event, Log};
+pub use rule::{Rule, Severity};
+pub use tables::{Mapping, Sizes, Tables, Translation};

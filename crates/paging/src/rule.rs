@@ -1,0 +1,159 @@
+//! The rules that an entry, or a group of entries, must keep, by name.
+
+use core::fmt;
+
+/// A rule of the architecture. The text of each says what is expected; its source stands with the format
+/// that checks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// Bits that must be zero are not.
+    Reserved {
+        /// Those that are set.
+        bits: u64,
+    },
+    /// A leaf at a level that has none, or that needs a feature that is off.
+    LeafLevel,
+    /// A pointer to a table where only leaves may stand.
+    TableAtLeafLevel,
+    /// The output address of a leaf is no multiple of the leaf's size.
+    MisalignedLeaf {
+        /// The address bits that should be zero.
+        bits: u64,
+    },
+    /// An output address, or a table's, is past the physical address space.
+    AddressTooLarge {
+        /// The address.
+        pa: u64,
+    },
+    /// RISC-V: writable but not readable.
+    WriteWithoutRead,
+    /// RISC-V: a memory type or a NAPOT bit in a pointer to a table.
+    LeafBitInTable {
+        /// The bits.
+        bits: u64,
+    },
+    /// RISC-V: a NAPOT pattern that no size has, or N above level 0.
+    NapotPattern,
+    /// A reserved memory type.
+    MemoryType,
+    /// arm64: reserved shareability.
+    Shareability,
+    /// x86: D without R/W means a shadow-stack page where shadow stacks are on. A warning.
+    ShadowStack,
+    /// Only some of a contiguous group's entries are valid leaves that say so.
+    GroupIncomplete,
+    /// The entries of a contiguous group do not map consecutive memory from an aligned address on.
+    GroupAddresses,
+    /// The entries of a contiguous group differ in more than accessed and dirty.
+    GroupAttributes,
+    /// A contiguous bit at a level that has no groups.
+    GroupLevel,
+    /// The hardware entries of one software entry are not all alike.
+    RunIncomplete,
+    /// The hardware entries of one software entry do not lie, or do not point, side by side.
+    RunAddresses,
+    /// A table outside the memory that is looked at.
+    TableOutside {
+        /// Where it should be.
+        pa: u64,
+    },
+    /// A table that is its own ancestor.
+    Loop {
+        /// The table.
+        pa: u64,
+    },
+    /// A table that two entries point to.
+    SharedTable {
+        /// The table.
+        pa: u64,
+    },
+    /// The root is not aligned to its size.
+    RootAlignment {
+        /// What it must be a multiple of.
+        to: u64,
+    },
+}
+
+/// How bad it is that a rule is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Severity {
+    /// Legal, and worth a look.
+    Warning,
+    /// The hardware faults, or may do anything.
+    Error,
+}
+
+impl Rule {
+    /// How bad it is.
+    pub const fn severity(self) -> Severity {
+        match self {
+            Rule::ShadowStack | Rule::SharedTable { .. } => Severity::Warning,
+            _ => Severity::Error,
+        }
+    }
+
+    /// The rule's name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Rule::Reserved { .. } => "reserved-bits",
+            Rule::LeafLevel => "leaf-level",
+            Rule::TableAtLeafLevel => "table-at-leaf-level",
+            Rule::MisalignedLeaf { .. } => "misaligned-leaf",
+            Rule::AddressTooLarge { .. } => "address-too-large",
+            Rule::WriteWithoutRead => "write-without-read",
+            Rule::LeafBitInTable { .. } => "leaf-bit-in-table",
+            Rule::NapotPattern => "napot-pattern",
+            Rule::MemoryType => "memory-type",
+            Rule::Shareability => "shareability",
+            Rule::ShadowStack => "shadow-stack",
+            Rule::GroupIncomplete => "group-incomplete",
+            Rule::GroupAddresses => "group-addresses",
+            Rule::GroupAttributes => "group-attributes",
+            Rule::GroupLevel => "group-level",
+            Rule::RunIncomplete => "run-incomplete",
+            Rule::RunAddresses => "run-addresses",
+            Rule::TableOutside { .. } => "table-outside",
+            Rule::Loop { .. } => "loop",
+            Rule::SharedTable { .. } => "shared-table",
+            Rule::RootAlignment { .. } => "root-alignment",
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Rule::Reserved { bits } => write!(f, "the reserved bits {bits:#x} are set; expected zero"),
+            Rule::LeafLevel => f.write_str("a leaf at a level where this format has none"),
+            Rule::TableAtLeafLevel => f.write_str("a pointer to a table at the level of pages"),
+            Rule::MisalignedLeaf { bits } => {
+                write!(f, "the address bits {bits:#x} are set; expected an address aligned to the leaf")
+            }
+            Rule::AddressTooLarge { pa } => write!(f, "the address {pa:#x} is past the physical address space"),
+            Rule::WriteWithoutRead => f.write_str("writable but not readable, which is reserved"),
+            Rule::LeafBitInTable { bits } => {
+                write!(f, "the bits {bits:#x} are set in a pointer to a table; only a leaf may have them")
+            }
+            Rule::NapotPattern => f.write_str("N is set and the address has no NAPOT pattern of 64K at level 0"),
+            Rule::MemoryType => f.write_str("a reserved memory type"),
+            Rule::Shareability => f.write_str("the shareability 0b01 is reserved"),
+            Rule::ShadowStack => f.write_str("D without R/W: with shadow stacks on, a shadow-stack page"),
+            Rule::GroupIncomplete => f.write_str("some entries of the contiguous group are missing or not marked"),
+            Rule::GroupAddresses => {
+                f.write_str("the contiguous group does not map consecutive memory from an aligned address on")
+            }
+            Rule::GroupAttributes => {
+                f.write_str("entries of the contiguous group differ in more than accessed and dirty")
+            }
+            Rule::GroupLevel => f.write_str("marked contiguous at a level that has no contiguous groups"),
+            Rule::RunIncomplete => {
+                f.write_str("some hardware entries of the software entry are missing or of another kind")
+            }
+            Rule::RunAddresses => f.write_str("the hardware entries of the software entry do not point side by side"),
+            Rule::TableOutside { pa } => write!(f, "the table at {pa:#x} lies outside the image"),
+            Rule::Loop { pa } => write!(f, "the table at {pa:#x} is its own ancestor"),
+            Rule::SharedTable { pa } => write!(f, "the table at {pa:#x} has more than one parent"),
+            Rule::RootAlignment { to } => write!(f, "the root table is not at a multiple of {to:#x}"),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Page tables of one format in an arena: map, unmap, protect, translate.
+//!
+//! Input addresses inside this module are *resolved*: without the bits above those that the tables resolve.
+//! An operation either does all that it was asked or, where the request is at fault, nothing.
+
+use alloc::vec::Vec;
+
+use crate::arena::Arena;
+use crate::attributes::Attributes;
+use crate::error::Error;
+use crate::format::{Discipline, Format, Kind, first_rule};
+use crate::geometry::{ENTRY_BYTES, Geometry};
+use crate::log::{Event, Log};
+
+mod map;
+mod resize;
+mod unmap;
+
+pub use map::{Mapping, Sizes};
+
+/// Page tables of the format `F`, whose changes are told to `L`.
+#[derive(Clone, Debug)]
+pub struct Tables<F, L = ()> {
+    format: F,
+    arena: Arena,
+    root: u64,
+    log: L,
+}
+
+/// What an input address translates to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// The output address.
+    pub pa: u64,
+    /// The level of the leaf.
+    pub level: u8,
+    /// The leaf.
+    pub entry: u64,
+}
+
+/// Where an entry is and what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slot {
+    /// The physical address of the entry.
+    pub pa: u64,
+    /// The first (resolved) input address that it is for.
+    pub va: u64,
+    pub level: u8,
+    pub entry: u64,
+}
+
+impl<F: Format> Tables<F> {
+    /// Empty tables at the beginning of an arena that begins at `base` and may grow to `limit_bytes`.
+    ///
+    /// # Errors
+    /// The arena cannot hold the root.
+    pub fn new(format: F, base: u64, limit_bytes: u64) -> Result<Tables<F>, Error> {
+        Tables::with_log(format, base, limit_bytes, ())
+    }
+
+    /// The tables whose root is at `root` in an arena that was read from an image. Nothing is looked at.
+    pub fn in_arena(format: F, arena: Arena, root: u64) -> Tables<F> {
+        Tables { format, arena, root, log: () }
+    }
+}
+
+impl<F: Format, L: Log> Tables<F, L> {
+    /// As [`Tables::new`], with every change told to `log`.
+    ///
+    /// # Errors
+    /// The arena cannot hold the root.
+    pub fn with_log(format: F, base: u64, limit_bytes: u64, log: L) -> Result<Tables<F, L>, Error> {
+        let mut arena = Arena::new(base, limit_bytes)?;
+        let geometry = format.geometry();
+        let root = arena.allocate(geometry.table_bytes(geometry.root_level()), format.root_alignment())?;
+        Ok(Tables { format, arena, root, log })
+    }
+
+    /// Their format.
+    pub fn format(&self) -> &F {
+        &self.format
+    }
+
+    /// The shape of the tables.
+    #[inline]
+    pub fn geometry(&self) -> Geometry {
+        self.format.geometry()
+    }
+
+    /// The memory that they are in.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// The physical address of the root table.
+    pub fn root(&self) -> u64 {
+        self.root
+    }
+
+    /// What was told so far.
+    pub fn log(&self) -> &L {
+        &self.log
+    }
+
+    /// What was told so far, to be taken or emptied.
+    pub fn log_mut(&mut self) -> &mut L {
+        &mut self.log
+    }
+
+    /// Follows the tables as hardware does, permissions and reserved bits aside: [`crate::check`] judges those.
+    ///
+    /// # Errors
+    /// The address is not canonical, not mapped, or meets an entry that the hardware refuses or a table
+    /// outside the arena.
+    #[inline]
+    pub fn translate(&self, va: u64) -> Result<Translation, Error> {
+        let geometry = self.geometry();
+        if !geometry.is_canonical(va) {
+            let (input_bits, extension) = (geometry.input_bits(), geometry.extension());
+            return Err(Error::NotCanonical { va, input_bits, extension });
+        }
+        let mut table = self.root;
+        let mut level = geometry.root_level();
+        loop {
+            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
+            let Some(entry) = self.arena.read(pa) else { return Err(self.outside(table, va, level)) };
+            match self.format.kind(level, entry) {
+                Kind::Table if level > 0 => (table, level) = (self.format.table_address(entry), level - 1),
+                Kind::Leaf => {
+                    let offset = va & (geometry.span(level) - 1);
+                    return Ok(Translation { pa: self.format.leaf_address(level, entry, va) | offset, level, entry });
+                }
+                _ => return Err(self.unmapped(va, level, entry)),
+            }
+        }
+    }
+
+    /// What may be done with the memory at `va`: what its leaf says, less what the tables on the way take.
+    ///
+    /// # Errors
+    /// As [`Tables::translate`].
+    pub fn attributes(&self, va: u64) -> Result<Attributes, Error> {
+        let leaf = self.translate(va)?;
+        let mut attributes = self.format.attributes(leaf.level, leaf.entry);
+        let geometry = self.geometry();
+        let mut table = self.root;
+        for level in (leaf.level + 1..geometry.levels()).rev() {
+            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
+            let entry = self.arena.read(pa).ok_or_else(|| self.outside(table, va, level))?;
+            attributes.flags -= self.format.restrictions(entry);
+            table = self.format.table_address(entry);
+        }
+        Ok(attributes)
+    }
+
+    #[cold]
+    fn outside(&self, table: u64, va: u64, level: u8) -> Error {
+        Error::OutsideArena { pa: table, va, level, base: self.arena.base(), bytes: self.arena.bytes() }
+    }
+
+    #[cold]
+    fn unmapped(&self, va: u64, level: u8, entry: u64) -> Error {
+        match self.format.kind(level, entry) {
+            Kind::Hole => Error::NotMapped { va, level, entry },
+            _ => Error::Illegal { va, level, entry, rule: first_rule(&self.format, level, entry) },
+        }
+    }
+
+    /// The lowest entry that the walk to the resolved address meets: a leaf, a hole or an illegal entry.
+    pub(crate) fn slot(&self, va: u64) -> Result<Slot, Error> {
+        let geometry = self.geometry();
+        let mut table = self.root;
+        let mut level = geometry.root_level();
+        loop {
+            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
+            let entry = self.arena.read(pa).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;
+            if level == 0 || self.format.kind(level, entry) != Kind::Table {
+                return Ok(Slot { pa, va: va & !(geometry.span(level) - 1), level, entry });
+            }
+            (table, level) = (self.format.table_address(entry), level - 1);
+        }
+    }
+
+    /// Writes one entry.
+    pub(crate) fn write(&mut self, slot: Slot, new: u64) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let outside = self.outside(slot.pa, geometry.extended(slot.va), slot.level);
+        let entry = self.arena.entry_mut(slot.pa).ok_or(outside)?;
+        let old = core::mem::replace(entry, new);
+        if L::ENABLED {
+            let va = geometry.extended(slot.va);
+            self.log.event(Event::Write { pa: slot.pa, va, level: slot.level, old, new });
+        }
+        Ok(())
+    }
+
+    /// Drops the translations of a range from the TLBs.
+    pub(crate) fn invalidate(&mut self, va: u64, bytes: u64, tables: bool) {
+        if L::ENABLED {
+            let va = self.geometry().extended(va);
+            self.log.event(Event::Invalidate { va, bytes, tables });
+        }
+    }
+
+    /// Gives tables back, after nothing can walk them any more.
+    pub(crate) fn release(&mut self, tables: Vec<(u64, u64)>) {
+        for (pa, bytes) in tables {
+            if L::ENABLED {
+                self.log.event(Event::Release { pa, bytes });
+            }
+            self.arena.release(pa, bytes);
+        }
+    }
+
+    /// Bytes of what is allocated for one entry that points to a table at `level`: the table, or the tables of
+    /// a whole run of entries.
+    pub(crate) fn block_bytes(&self, level: u8) -> u64 {
+        self.geometry().table_bytes(level) << self.format.run_bits()
+    }
+
+    pub(crate) fn breaks(&self) -> bool {
+        use crate::format::BreakLevel;
+        !matches!(
+            self.format.discipline(),
+            Discipline::WriteThenInvalidate | Discipline::BreakBeforeMake(BreakLevel::Two)
+        )
+    }
+}

@@ -1,0 +1,276 @@
+//! Mapping a range with the best leaves.
+
+use alloc::string::String;
+
+use super::{Slot, Tables};
+use crate::attributes::Attributes;
+use crate::error::Error;
+use crate::format::{Format, Kind};
+use crate::geometry::ENTRY_BYTES;
+use crate::log::{Event, Log};
+
+/// As many levels as any format has.
+const LEVELS: usize = 5;
+
+/// Which leaves a mapping may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Bytes of the largest leaf; a smaller one is taken where alignment or length ask for it.
+    pub largest_bytes: u64,
+    /// Aligned runs of leaves become contiguous groups where the format has them.
+    pub contiguous: bool,
+}
+
+impl Sizes {
+    /// The largest leaves, and contiguous groups.
+    pub const BEST: Sizes = Sizes { largest_bytes: u64::MAX, contiguous: true };
+
+    /// Leaves of at most `largest_bytes`, no contiguous groups.
+    pub const fn up_to(largest_bytes: u64) -> Sizes {
+        Sizes { largest_bytes, contiguous: false }
+    }
+}
+
+/// A range that is to be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// The first input address.
+    pub va: u64,
+    /// The output address of `va`.
+    pub pa: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// What every leaf says besides its address.
+    pub attributes: Attributes,
+    /// Which leaves.
+    pub sizes: Sizes,
+}
+
+/// The leaves of a mapping without their addresses, by level; `None` where there shall be none.
+struct Leaves {
+    alone: [Option<u64>; LEVELS],
+    grouped: [Option<u64>; LEVELS],
+}
+
+impl Leaves {
+    fn of(format: &impl Format, attributes: Attributes, sizes: Sizes) -> Result<Leaves, Error> {
+        let mut leaves = Leaves { alone: [None; LEVELS], grouped: [None; LEVELS] };
+        let (geometry, run_bits) = (format.geometry(), format.run_bits());
+        for level in 0..geometry.levels() {
+            let at = usize::from(level);
+            if !format.has_leaf(level) || geometry.span(level) << run_bits > sizes.largest_bytes {
+                continue;
+            }
+            leaves.alone[at] = Some(format.leaf(level, attributes, false)?);
+            let group_bits = format.group_bits_at(level);
+            // What software writes as one entry is one group, whatever was asked for.
+            if group_bits != 0 && (sizes.contiguous || run_bits == group_bits) {
+                leaves.grouped[at] = Some(format.leaf(level, attributes, true)?);
+            }
+        }
+        if leaves.alone.iter().all(Option::is_none) {
+            return Err(Error::NoLeafSize { bytes: sizes.largest_bytes, offered: offered(format) });
+        }
+        Ok(leaves)
+    }
+}
+
+/// The sizes of leaves and contiguous groups that a format has, in words.
+fn offered(format: &impl Format) -> String {
+    let geometry = format.geometry();
+    let levels = (0..geometry.levels()).filter(|level| format.has_leaf(*level));
+    let sizes = levels.map(|level| alloc::format!("{:#x}", geometry.span(level) << format.run_bits()));
+    sizes.collect::<alloc::vec::Vec<_>>().join(", ")
+}
+
+/// A stretch of input addresses and how far its memory lies from them.
+#[derive(Clone, Copy)]
+struct Stretch {
+    va: u64,
+    end: u64,
+    /// Output minus input address.
+    offset: u64,
+}
+
+impl Stretch {
+    fn pa(self) -> u64 {
+        self.va.wrapping_add(self.offset)
+    }
+
+    /// Whether input and output address can both be multiples of `bytes` at once.
+    fn is_congruent(self, bytes: u64) -> bool {
+        self.offset & (bytes - 1) == 0
+    }
+}
+
+impl<F: Format, L: Log> Tables<F, L> {
+    /// Maps a range with the largest leaves that its alignment, its length and its `sizes` allow.
+    ///
+    /// # Errors
+    /// A range that is misaligned, too large or not canonical; attributes or sizes that the format lacks;
+    /// something mapped there already; an arena that is full. Nothing is mapped then.
+    pub fn map(&mut self, mapping: &Mapping) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let Mapping { va, pa, bytes, attributes, sizes } = *mapping;
+        let (first, end) = geometry.range(va, bytes)?;
+        geometry.output(pa, bytes)?;
+        self.whole_runs(va, pa, bytes)?;
+        let leaves = Leaves::of(&self.format, attributes, sizes)?;
+        if let Some(slot) = self.first_mapped(self.root, geometry.root_level(), first, end)? {
+            return Err(Error::Overlap {
+                va: geometry.extended(slot.va.max(first)),
+                level: slot.level,
+                entry: slot.entry,
+            });
+        }
+        let mut stretch = Stretch { va: first, end, offset: pa.wrapping_sub(first) };
+        let mapped = self.map_table(self.root, geometry.root_level(), &mut stretch, &leaves);
+        if mapped.is_err() && stretch.va > first {
+            self.unmap(va, stretch.va - first)?;
+        }
+        mapped
+    }
+
+    /// Software that writes several hardware entries as one has pages of that size.
+    pub(super) fn whole_runs(&self, va: u64, pa: u64, bytes: u64) -> Result<(), Error> {
+        let to = self.geometry().page_bytes() << self.format.run_bits();
+        let found = [("input address", va), ("output address", pa), ("length", bytes)];
+        match found.into_iter().find(|(_, value)| !value.is_multiple_of(to)) {
+            Some((what, value)) => Err(Error::Misaligned { what, value, to }),
+            None => Ok(()),
+        }
+    }
+
+    /// Maps of the stretch what one table holds; the stretch keeps what is still to be done.
+    fn map_table(&mut self, table: u64, level: u8, stretch: &mut Stretch, leaves: &Leaves) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let (span, unit) = (geometry.span(level), geometry.span(level) << self.format.run_bits());
+        let table_end = end_of(stretch.va, span * geometry.entries(level)).min(stretch.end);
+        let alone = leaves.alone.get(usize::from(level)).copied().flatten();
+        while stretch.va < table_end {
+            let aligned_end = table_end & !(unit - 1);
+            let fits = stretch.is_congruent(unit) && stretch.va & (unit - 1) == 0 && stretch.va < aligned_end;
+            match alone {
+                Some(leaf) if fits => {
+                    let part = Stretch { end: aligned_end, ..*stretch };
+                    self.fill(table, level, part, leaf, leaves.grouped[usize::from(level)])?;
+                    stretch.va = aligned_end;
+                }
+                _ => {
+                    let end = core::mem::replace(&mut stretch.end, end_of(stretch.va, span).min(table_end));
+                    let mapped = self
+                        .child(table, level, stretch.va)
+                        .and_then(|child| self.map_table(child, level - 1, stretch, leaves));
+                    stretch.end = end;
+                    mapped?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills a stretch of one table with leaves; those that can be in groups, if `grouped` is given.
+    fn fill(&mut self, table: u64, level: u8, stretch: Stretch, leaf: u64, grouped: Option<u64>) -> Result<(), Error> {
+        let group = self.geometry().span(level) << self.format.group_bits_at(level);
+        let Stretch { va, end, offset } = stretch;
+        let (from, to) = (va.next_multiple_of(group).min(end), end & !(group - 1));
+        match grouped {
+            Some(grouped) if stretch.is_congruent(group) && from < to => {
+                self.fill_alike(table, level, Stretch { va, end: from, offset }, leaf, false)?;
+                self.fill_alike(table, level, Stretch { va: from, end: to, offset }, grouped, true)?;
+                self.fill_alike(table, level, Stretch { va: to, end, offset }, leaf, false)
+            }
+            _ => self.fill_alike(table, level, stretch, leaf, false),
+        }
+    }
+
+    fn fill_alike(&mut self, table: u64, level: u8, stretch: Stretch, leaf: u64, grouped: bool) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let count = (stretch.end - stretch.va) >> geometry.shift(level);
+        if count == 0 {
+            return Ok(());
+        }
+        let first = table + geometry.index(level, stretch.va) * ENTRY_BYTES;
+        let outside = self.outside(table, geometry.extended(stretch.va), level);
+        let entries = self.arena.table_mut(first, count).ok_or(outside)?;
+        let span = geometry.span(level);
+        let mut pa = stretch.pa();
+        for entry in entries.iter_mut() {
+            *entry = leaf | self.format.address_bits(level, pa, grouped);
+            pa = pa.wrapping_add(span);
+        }
+        if L::ENABLED {
+            for (index, new) in (0u64..).zip(entries.iter().copied()) {
+                let va = geometry.extended(stretch.va + index * span);
+                self.log.event(Event::Write { pa: first + index * ENTRY_BYTES, va, level, old: 0, new });
+            }
+        }
+        Ok(())
+    }
+
+    /// The table below the entry for `va`; it is made, with those of the whole run, where there is a hole.
+    fn child(&mut self, table: u64, level: u8, va: u64) -> Result<u64, Error> {
+        let geometry = self.geometry();
+        let pa = table + geometry.index(level, va) * ENTRY_BYTES;
+        let entry = self.arena.read(pa).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;
+        match self.format.kind(level, entry) {
+            Kind::Table => Ok(self.format.table_address(entry)),
+            Kind::Hole if level > 0 => {
+                self.add_tables(Slot { pa, va, level, entry })?;
+                let entry = self.arena.read(pa).unwrap_or_default();
+                Ok(self.format.table_address(entry))
+            }
+            _ => Err(self.unmapped(geometry.extended(va), level, entry)),
+        }
+    }
+
+    /// Allocates empty tables for the run of entries around `slot` and points the entries to them.
+    fn add_tables(&mut self, slot: Slot) -> Result<(), Error> {
+        let below = slot.level - 1;
+        let bytes = self.block_bytes(below);
+        let block = self.arena.allocate(bytes, bytes)?;
+        self.point(slot, block)
+    }
+
+    /// Points the run of entries around `slot` to the tables of `block`, one after the other.
+    pub(super) fn point(&mut self, slot: Slot, block: u64) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let run = 1u64 << self.format.run_bits();
+        let first = slot.pa & !(run * ENTRY_BYTES - 1);
+        let va = slot.va & !(geometry.span(slot.level) * run - 1);
+        for index in 0..run {
+            let table = self.format.table(block + index * geometry.table_bytes(slot.level - 1));
+            let (pa, va) = (first + index * ENTRY_BYTES, va + index * geometry.span(slot.level));
+            self.write(Slot { pa, va, ..slot }, table)?;
+        }
+        Ok(())
+    }
+
+    /// The first entry that is no hole and no table in a range of one table.
+    fn first_mapped(&self, table: u64, level: u8, va: u64, end: u64) -> Result<Option<Slot>, Error> {
+        let geometry = self.geometry();
+        let mut va = va;
+        while va < end {
+            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
+            let entry = self.arena.read(pa).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;
+            let next = end_of(va, geometry.span(level)).min(end);
+            match self.format.kind(level, entry) {
+                Kind::Hole => {}
+                Kind::Table if level > 0 => {
+                    let found = self.first_mapped(self.format.table_address(entry), level - 1, va, next)?;
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+                _ => return Ok(Some(Slot { pa, va: va & !(geometry.span(level) - 1), level, entry })),
+            }
+            va = next;
+        }
+        Ok(None)
+    }
+}
+
+/// Where the stretch of `bytes` (a power of two) around `va` ends.
+pub(super) const fn end_of(va: u64, bytes: u64) -> u64 {
+    (va | (bytes - 1)) + 1
+}

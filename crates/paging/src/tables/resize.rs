@@ -1,0 +1,282 @@
+//! Leaves of other sizes for the same memory: split, collapse, fold and unfold of contiguous groups.
+
+use alloc::vec::Vec;
+
+use super::map::end_of;
+use super::{Slot, Tables};
+use crate::attributes::{Attributes, Flags};
+use crate::error::Error;
+use crate::format::{Format, Kind};
+use crate::geometry::ENTRY_BYTES;
+use crate::log::Log;
+
+impl<F: Format, L: Log> Tables<F, L> {
+    /// Makes a resolved address one at which a leaf, a group or a hole begins.
+    pub(super) fn isolate(&mut self, va: u64) -> Result<(), Error> {
+        if u128::from(va) >= self.geometry().input_bytes() {
+            return Ok(());
+        }
+        loop {
+            let slot = self.slot(va)?;
+            if self.format.kind(slot.level, slot.entry) != Kind::Leaf {
+                return Ok(());
+            }
+            let unit = self.geometry().span(slot.level) << self.format.run_bits();
+            let group = self.geometry().span(slot.level) << self.format.group_bits(slot.level, slot.entry);
+            if va & (group.max(unit) - 1) == 0 {
+                return Ok(());
+            }
+            if group > unit {
+                self.unfold_group(slot)?;
+            } else {
+                self.split_leaf(slot)?;
+            }
+        }
+    }
+
+    /// Splits the leaf at `va` into leaves of the next lower level, in contiguous groups where the format has
+    /// them. Nothing happens to a page.
+    ///
+    /// # Errors
+    /// `va` is not canonical or not mapped; the arena is full.
+    pub fn split(&mut self, va: u64) -> Result<(), Error> {
+        self.translate(va)?;
+        let slot = self.slot(self.geometry().resolved(va))?;
+        if slot.level == 0 {
+            return Ok(());
+        }
+        if self.format.group_bits(slot.level, slot.entry) > self.format.run_bits() {
+            self.unfold_group(slot)?;
+        }
+        let slot = self.slot(slot.va)?;
+        self.split_leaf(slot)
+    }
+
+    /// Splits every leaf in a range down to `level`, as [`Tables::split`] does.
+    ///
+    /// # Errors
+    /// A range that is misaligned or not canonical; an arena that is full.
+    pub fn split_range(&mut self, va: u64, bytes: u64, level: u8) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let (first, end) = geometry.range(va, bytes)?;
+        let mut at = first;
+        while at < end {
+            let slot = self.slot(at)?;
+            if slot.level > level && self.format.kind(slot.level, slot.entry) == Kind::Leaf {
+                self.split(geometry.extended(at))?;
+            } else {
+                at = end_of(at, geometry.span(slot.level));
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits the leaves of the run around `slot`, which belong to no larger group.
+    fn split_leaf(&mut self, slot: Slot) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let below = slot.level - 1;
+        let unit = geometry.span(slot.level) << self.format.run_bits();
+        let va = slot.va & !(unit - 1);
+        let first = Slot { pa: slot.pa & !((ENTRY_BYTES << self.format.run_bits()) - 1), va, ..slot };
+        let attributes = self.format.attributes(slot.level, slot.entry);
+        let attributes = Attributes { flags: attributes.flags | self.run_state(first)?, ..attributes };
+        let memory = self.format.leaf_address(slot.level, slot.entry, slot.va).wrapping_sub(slot.va - va);
+        let grouped = self.format.group_bits_at(below) != 0;
+        let software = slot.entry & self.format.software_bits();
+        let leaf = self.format.leaf(below, attributes, grouped)? | software;
+        let bytes = self.block_bytes(below);
+        let block = self.arena.allocate(bytes, bytes)?;
+        let span = geometry.span(below);
+        let format = self.format;
+        if let Some(entries) = self.arena.table_mut(block, bytes / ENTRY_BYTES) {
+            for (index, entry) in (0u64..).zip(entries) {
+                *entry = leaf | format.address_bits(below, memory + index * span, grouped);
+            }
+        }
+        if self.breaks() {
+            self.write_run(first, |_| 0)?;
+            self.invalidate(va, unit, false);
+            self.point(first, block)
+        } else {
+            self.point(first, block)?;
+            self.invalidate(va, unit, false);
+            Ok(())
+        }
+    }
+
+    fn run_state(&self, first: Slot) -> Result<Flags, Error> {
+        let run = 1u64 << self.format.run_bits();
+        let entries = self.arena.table(first.pa, run).ok_or_else(|| self.outside(first.pa, first.va, first.level))?;
+        Ok(entries.iter().map(|entry| self.format.state(*entry)).collect())
+    }
+
+    /// Makes one leaf at `level` of the table (or the tables of a run) for `va`, if all its entries are leaves
+    /// of consecutive, aligned memory with the same attributes. Accessed and dirty are those of all of them.
+    ///
+    /// # Errors
+    /// `va` is not canonical, the entries are no such leaves, or the format has no leaf at `level`.
+    pub fn collapse(&mut self, va: u64, level: u8) -> Result<(), Error> {
+        let geometry = self.geometry();
+        let refused = |why| Error::NoGroup { va, level, why };
+        if level == 0 || level >= geometry.levels() || !self.format.has_leaf(level) {
+            return Err(refused("expected a level at which this format has leaves of several pages"));
+        }
+        let unit = geometry.span(level) << self.format.run_bits();
+        let (start, _) = geometry.range(va & !(unit - 1), unit)?;
+        let slot = self.table_slot(start, level)?.ok_or_else(|| refused("expected an entry that points to a table"))?;
+        let bytes = self.block_bytes(level - 1);
+        let block = self.format.table_address(slot.entry);
+        let members = self.members(block, level - 1, start, bytes / ENTRY_BYTES)?;
+        let whole = whole(&self.format, level - 1, start, &members).map_err(refused)?;
+        if whole.pa & (unit - 1) != 0 {
+            return Err(refused("the memory is not aligned to the leaf"));
+        }
+        let grouped = self.format.run_bits() != 0 && self.format.group_bits_at(level) == self.format.run_bits();
+        let leaf = self.format.leaf(level, whole.attributes, grouped)? | whole.software;
+        let format = self.format;
+        let new = move |index| leaf | format.address_bits(level, whole.pa + index * geometry.span(level), grouped);
+        // Also where hardware needs no break, no table may be walked any more when it is given back.
+        if self.breaks() {
+            self.write_run(slot, |_| 0)?;
+            self.invalidate(start, unit, true);
+            self.write_run(slot, new)?;
+        } else {
+            self.write_run(slot, new)?;
+            self.invalidate(start, unit, true);
+        }
+        self.release(alloc::vec![(block, bytes)]);
+        Ok(())
+    }
+
+    /// The entry at `level` for `va`, if it points to a table.
+    fn table_slot(&self, va: u64, level: u8) -> Result<Option<Slot>, Error> {
+        let mut table = self.root;
+        for above in (level..self.geometry().levels()).rev() {
+            let slot = self.slot_in(table, above, va)?;
+            match self.format.kind(above, slot.entry) {
+                Kind::Table if above == level => return Ok(Some(slot)),
+                Kind::Table => table = self.format.table_address(slot.entry),
+                _ => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    fn members(&self, table: u64, level: u8, va: u64, count: u64) -> Result<Vec<u64>, Error> {
+        let va = self.geometry().extended(va);
+        Ok(self.arena.table(table, count).ok_or_else(|| self.outside(table, va, level))?.to_vec())
+    }
+
+    /// Makes a contiguous group of the leaves around `va`, if they are leaves of consecutive memory, aligned to
+    /// the group, with the same attributes. Accessed and dirty are those of all of them.
+    ///
+    /// # Errors
+    /// `va` is not canonical or not mapped; its level has no groups; or the leaves are no such group.
+    pub fn fold(&mut self, va: u64) -> Result<(), Error> {
+        self.translate(va)?;
+        let slot = self.slot(self.geometry().resolved(va))?;
+        let level = slot.level;
+        let refused = |why| Error::NoGroup { va, level, why };
+        let group_bits = self.format.group_bits_at(level);
+        if group_bits == 0 {
+            return Err(refused("expected a level that has contiguous groups"));
+        }
+        if self.format.group_bits(level, slot.entry) != 0 {
+            return Ok(());
+        }
+        let first = self.group_start(slot, group_bits);
+        let members = self.members(first.pa, level, first.va, 1 << group_bits)?;
+        let whole = whole(&self.format, level, first.va, &members).map_err(refused)?;
+        if whole.pa & ((self.geometry().span(level) << group_bits) - 1) != 0 {
+            return Err(refused("the memory is not aligned to the group"));
+        }
+        self.replace_group(first, group_bits, &whole, true)
+    }
+
+    /// Takes a contiguous group apart: the leaves around `va` stand for themselves. Each has the accessed and
+    /// dirty state of all, because hardware may have set it in any one.
+    ///
+    /// # Errors
+    /// `va` is not canonical or not mapped, or its leaf belongs to a group that is not consistent.
+    pub fn unfold(&mut self, va: u64) -> Result<(), Error> {
+        self.translate(va)?;
+        let slot = self.slot(self.geometry().resolved(va))?;
+        if self.format.group_bits(slot.level, slot.entry) == 0 {
+            return Ok(());
+        }
+        if self.format.run_bits() != 0 {
+            let why = "software writes this group as one entry; expected to split or unmap it";
+            return Err(Error::NoGroup { va, level: slot.level, why });
+        }
+        self.unfold_group(slot)
+    }
+
+    fn unfold_group(&mut self, slot: Slot) -> Result<(), Error> {
+        let group_bits = self.format.group_bits(slot.level, slot.entry);
+        let first = self.group_start(slot, group_bits);
+        let members = self.members(first.pa, slot.level, first.va, 1 << group_bits)?;
+        let refused = |why| Error::NoGroup { va: self.geometry().extended(first.va), level: slot.level, why };
+        let whole = whole(&self.format, slot.level, first.va, &members).map_err(refused)?;
+        self.replace_group(first, group_bits, &whole, false)
+    }
+
+    fn group_start(&self, slot: Slot, group_bits: u8) -> Slot {
+        let span = self.geometry().span(slot.level);
+        Slot { pa: slot.pa & !((ENTRY_BYTES << group_bits) - 1), va: slot.va & !((span << group_bits) - 1), ..slot }
+    }
+
+    /// Writes all entries of a group anew.
+    fn replace_group(&mut self, first: Slot, group_bits: u8, whole: &Whole, grouped: bool) -> Result<(), Error> {
+        let (level, span) = (first.level, self.geometry().span(first.level));
+        let leaf = self.format.leaf(level, whole.attributes, grouped)? | whole.software;
+        let slots = move |index: u64| Slot { pa: first.pa + index * ENTRY_BYTES, va: first.va + index * span, ..first };
+        let breaks = self.breaks();
+        if breaks {
+            (0..1 << group_bits).try_for_each(|index| self.write(slots(index), 0))?;
+            self.invalidate(first.va, span << group_bits, false);
+        }
+        for index in 0..1u64 << group_bits {
+            let new = leaf | self.format.address_bits(level, whole.pa + index * span, grouped);
+            self.write(slots(index), new)?;
+        }
+        if !breaks {
+            self.invalidate(first.va, span << group_bits, false);
+        }
+        Ok(())
+    }
+}
+
+/// What several leaves are together.
+struct Whole {
+    /// Where the memory of the first begins.
+    pa: u64,
+    /// What all say, and the state of any.
+    attributes: Attributes,
+    software: u64,
+}
+
+/// What `members`, the leaves from `va` on, are together.
+fn whole(format: &impl Format, level: u8, va: u64, members: &[u64]) -> Result<Whole, &'static str> {
+    let span = format.geometry().span(level);
+    let first = *members.first().ok_or("expected entries")?;
+    let pa = format.leaf_address(level, first, va);
+    let attributes = |entry| {
+        let attributes = format.attributes(level, entry);
+        Attributes { flags: attributes.flags - Flags::STATE, ..attributes }
+    };
+    let (expected, software) = (attributes(first), first & format.software_bits());
+    let mut state = Flags::empty();
+    for (index, entry) in (0u64..).zip(members) {
+        match () {
+            () if format.kind(level, *entry) != Kind::Leaf => return Err("expected leaves without a hole"),
+            () if format.leaf_address(level, *entry, va + index * span) != pa + index * span => {
+                return Err("expected leaves of consecutive memory");
+            }
+            () if attributes(*entry) != expected || entry & format.software_bits() != software => {
+                return Err("expected leaves with the same attributes");
+            }
+            () => state |= format.state(*entry),
+        }
+    }
+    Ok(Whole { pa, attributes: Attributes { flags: expected.flags | state, ..expected }, software })
+}
