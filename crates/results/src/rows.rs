@@ -69,10 +69,15 @@ fn complete_blocks(comparison: &Comparison) -> BTreeSet<u32> {
     arms_of.iter().filter(complete).map(|(block, _)| *block).collect()
 }
 
-/// The metrics whose changes are shown side by side: the primary one, then wall and CPU time.
+/// The metrics whose changes are shown side by side: the primary one, then those that were asked for
+/// beside what every trial has, then wall and CPU time.
 pub(crate) fn headline_metrics(comparison: &Comparison) -> Vec<Metric> {
     let mut headline: Vec<Metric> = Vec::new();
-    for name in [comparison.design.primary.as_str(), names::WALL_S, names::CPU_S] {
+    let of_every_trial = Metric::of_every_trial();
+    let asked_for = comparison.design.metrics.iter().map(|metric| metric.name.as_str());
+    let asked_for = asked_for.filter(|name| of_every_trial.iter().all(|known| known.name != *name));
+    let times = [names::WALL_S, names::CPU_S];
+    for name in std::iter::once(comparison.design.primary.as_str()).chain(asked_for).chain(times) {
         if headline.iter().all(|metric| metric.name != name) {
             headline.push(figure::metric(&comparison.design.metrics, name));
         }

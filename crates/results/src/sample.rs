@@ -5,7 +5,7 @@ use study::cause::{Cause, CauseShare};
 use study::census::{Backing, Census, Folio, Mapping};
 use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
 use study::machine::{Machine, SettingChange, State};
-use study::metric::{Observation, names};
+use study::metric::{Direction, Metric, Observation, Unit, names};
 use study::policy::Geometry;
 use study::size::PageSize;
 use study::stats;
@@ -302,6 +302,20 @@ fn verdict(character: &Character) -> Verdict {
         _ => Vec::new(),
     };
     Verdict { holding: character.holding, concerned_bytes: character.resident_bytes, covered_bytes, causes, answered }
+}
+
+/// The sample with throughput and latency, which the user asked for without letting them decide.
+pub(crate) fn with_own_metrics() -> Comparison {
+    let mut comparison = comparison();
+    comparison.design.metrics.push(Metric::new("rps", Unit::Custom, Direction::Higher));
+    comparison.design.metrics.push(Metric::new("p99_latency_ms", Unit::Custom, Direction::Lower));
+    for record in &mut comparison.trials {
+        let wall_s = record.value(names::WALL_S).expect("every trial has one");
+        record.observations.push(Observation::measured("rps", 300_000.0 / wall_s));
+        record.observations.push(Observation::measured("p99_latency_ms", wall_s));
+    }
+    analyse(&mut comparison);
+    comparison
 }
 
 /// The sample with a hostile string wherever one can come from outside.

@@ -26,20 +26,19 @@ pub(crate) const STYLE: TableStyle = TableStyle::new()
 /// The table, one row a policy, in lines of at most `width` columns (80 to 200); below it the reasons of
 /// unsupported rows, the causes of policies that were not held, and the warnings, with their remedies.
 ///
-/// A row has a line for each of the primary metric, wall time and CPU time. Only a single word of a note
-/// that is longer than a line, such as a path, stands out.
+/// A row has a line for each of the primary metric, the metrics that were asked for (`--metric`,
+/// `--repeat-inside`), wall time and CPU time. Only a single word of a note that is longer than a line, such
+/// as a path, stands out.
 pub fn render(comparison: &Comparison, width: usize) -> String {
     let width = width.clamp(LEAST_WIDTH, GREATEST_WIDTH);
     let rows = rows::rows(comparison);
     let headline = rows::headline_metrics(comparison);
-    let wide = Layout { wide: true, headline: headline.clone() }.table(comparison, &rows);
-    let mut text = if wide.lines().all(|line| line.chars().count() <= width) {
-        wide.trim_fmt()
-    } else {
-        let mut narrow = Layout { wide: false, headline }.table(comparison, &rows);
-        narrow.set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
-        narrow.trim_fmt()
-    };
+    let [wide, narrow, mut narrowest] = [(true, false), (false, false), (false, true)]
+        .map(|(wide, short_names)| Layout { wide, short_names, headline: headline.clone() }.table(comparison, &rows));
+    narrowest.set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
+    let fits = |table: &Table| table.lines().all(|line| line.trim_end().chars().count() <= width);
+    let table = [wide, narrow].into_iter().find(fits).unwrap_or(narrowest);
+    let mut text = table.trim_fmt();
     text.push('\n');
     for note in notes(comparison, &rows) {
         text.push_str(&fold(&note, width, 4));
@@ -51,6 +50,9 @@ pub fn render(comparison: &Comparison, width: usize) -> String {
 struct Layout {
     /// Whether page tables and peak memory have a column each, and nothing is broken.
     wide: bool,
+    /// Whether the names of metrics are cut: a name that is folded would push the ones below it off the
+    /// lines of their figures.
+    short_names: bool,
     /// The metrics that have a line in each row.
     headline: Vec<Metric>,
 }
@@ -91,7 +93,7 @@ impl Layout {
             let unit = figure::metric(&[], name).unit;
             row.median(name).map(|value| figure::short(value, unit)).unwrap_or_default()
         };
-        let shown = |metric: &Metric| median(metric).map(|_| line_name(metric)).unwrap_or_default();
+        let shown = |metric: &Metric| median(metric).map(|_| self.line_name(metric)).unwrap_or_default();
         let mut cells = vec![
             Cell::new(self.policy(row)),
             Cell::new(lines(&shown)),
@@ -115,6 +117,15 @@ impl Layout {
     /// Where space is short, the parts of a long label stand below each other.
     fn policy(&self, row: &Row<'_>) -> String {
         if self.wide { row.label() } else { row.label().replace('+', "\n+").replace(" (", "\n(") }
+    }
+
+    fn line_name(&self, metric: &Metric) -> String {
+        match metric.name.as_str() {
+            names::WALL_S => "wall".to_string(),
+            names::CPU_S => "cpu".to_string(),
+            other if self.short_names => cut(&printable(other)),
+            other => printable(other),
+        }
     }
 
     fn estimate(&self, change: Change) -> String {
@@ -142,11 +153,12 @@ impl Layout {
     }
 }
 
-fn line_name(metric: &Metric) -> String {
-    match metric.name.as_str() {
-        names::WALL_S => "wall".to_string(),
-        names::CPU_S => "cpu".to_string(),
-        other => printable(other),
+/// A name in at most eight characters. Names of one family often differ at their ends only: both stay.
+fn cut(name: &str) -> String {
+    let letters: Vec<char> = name.chars().collect();
+    match letters.len() {
+        0..=8 => name.to_string(),
+        all => letters[..3].iter().chain(&['…']).chain(&letters[all - 4..]).collect(),
     }
 }
 
@@ -246,6 +258,31 @@ mod tests {
         assert!(text.contains("thp+no-guards was not shown to be in force: not held 4 %"));
         assert!(text.contains("thp: answered by the tracer, not the kernel: prctl(PR_SET_THP_DISABLE) (once a run)"));
         assert!(text.contains("warning: the baseline drifted"));
+    }
+
+    #[test]
+    fn metrics_that_were_asked_for_have_their_change_and_interval() {
+        let comparison = sample::with_own_metrics();
+        let lines = |width: usize| {
+            let text = render(&comparison, width);
+            let of_arm = text.lines().skip_while(|line| !line.starts_with("mthp-64k ")).take(4);
+            let lines: Vec<String> = of_arm.map(str::to_string).collect();
+            assert!(lines.iter().all(|line| columns(line) <= width), "{width}: {text}");
+            lines
+        };
+        for (width, long) in [(160, "p99_latency_ms"), (100, "p99_latency_ms"), (80, "p99…y_ms")] {
+            let lines = lines(width);
+            for (line, name, figures) in [
+                (&lines[0], "wall", ["3.206", "-1.3", "-3.0", "+0.9"]),
+                (&lines[1], "rps", ["93586", "+1.3", "-0.9", "+3.1"]),
+                (&lines[2], long, ["3.206", "-1.3", "-3.0", "+0.9"]),
+                (&lines[3], "cpu", ["3.083", "-1.4", "-3.1", "+0.8"]),
+            ] {
+                for part in figures.iter().chain([&name]) {
+                    assert!(line.contains(part), "{width}: no {part} in {line:?}");
+                }
+            }
+        }
     }
 
     /// A mean beside a word that is not about the mean contradicts it.
