@@ -25,18 +25,23 @@ extern crate alloc;
 
 mod arena;
 mod attributes;
+mod census;
 mod error;
 pub mod format;
 mod geometry;
 mod log;
+pub mod nested;
 mod rule;
 mod tables;
+mod walk;
 
 pub use arena::Arena;
 pub use attributes::{Attributes, Flags};
+pub use census::{Census, LeafSize};
 pub use error::Error;
 pub use format::Format;
 pub use geometry::{ENTRY_BYTES, Extension, Geometry};
 pub use log::{Event, Log};
 pub use rule::{Rule, Severity};
 pub use tables::{Mapping, Sizes, Tables, Translation};
+pub use walk::{Action, Node, Visitor};

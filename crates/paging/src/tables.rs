@@ -16,6 +16,7 @@ mod map;
 mod resize;
 mod unmap;
 
+pub(crate) use map::end_of;
 pub use map::{Mapping, Sizes};
 
 /// Page tables of the format `F`, whose changes are told to `L`.
@@ -154,7 +155,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     #[cold]
-    fn outside(&self, table: u64, va: u64, level: u8) -> Error {
+    pub(crate) fn outside(&self, table: u64, va: u64, level: u8) -> Error {
         Error::OutsideArena { pa: table, va, level, base: self.arena.base(), bytes: self.arena.bytes() }
     }
 

@@ -271,6 +271,6 @@ impl<F: Format, L: Log> Tables<F, L> {
 }
 
 /// Where the stretch of `bytes` (a power of two) around `va` ends.
-pub(super) const fn end_of(va: u64, bytes: u64) -> u64 {
+pub(crate) const fn end_of(va: u64, bytes: u64) -> u64 {
     (va | (bytes - 1)) + 1
 }

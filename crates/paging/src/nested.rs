@@ -1,0 +1,87 @@
+//! Nested translation: the tables of a guest in memory that a hypervisor's tables translate.
+
+use thiserror::Error as ThisError;
+
+use crate::error::Error;
+use crate::format::{Format, Kind, first_rule};
+use crate::geometry::ENTRY_BYTES;
+use crate::log::Log;
+use crate::tables::Tables;
+
+/// What a guest's virtual address translates to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nested {
+    /// The guest's physical address.
+    pub ipa: u64,
+    /// The host's physical address.
+    pub pa: u64,
+    /// Entries that a walker without any cache reads: `(n + 1)(m + 1) - 1` for `n` levels over `m`.
+    pub references: u32,
+    /// Bytes around the address that one TLB entry can hold: the smaller of the two leaves.
+    pub bytes: u64,
+}
+
+/// Which of the two stages failed.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+pub enum NestedError {
+    /// The guest's own tables.
+    #[error("stage 1: {0}")]
+    Stage1(Error),
+    /// The hypervisor's tables, for a guest physical address.
+    #[error("stage 2, for the guest physical address {ipa:#x}: {error}")]
+    Stage2 {
+        /// The address of the guest's entry or memory.
+        ipa: u64,
+        /// What failed.
+        error: Error,
+    },
+}
+
+/// Translates `va` by `stage1`, whose table addresses are guest physical and are translated by `stage2`.
+///
+/// # Errors
+/// Says which stage failed, and for which address.
+pub fn translate<F: Format, L: Log, G: Format, M: Log>(
+    stage1: &Tables<F, L>,
+    stage2: &Tables<G, M>,
+    va: u64,
+) -> Result<Nested, NestedError> {
+    let (geometry, format) = (stage1.geometry(), stage1.format());
+    let host_levels = u32::from(stage2.geometry().levels());
+    let mut references = 0;
+    let mut host = |ipa| {
+        let found = stage2.translate(ipa).map_err(|error| NestedError::Stage2 { ipa, error })?;
+        references += host_levels - u32::from(found.level);
+        Ok(found)
+    };
+    if !geometry.is_canonical(va) {
+        let (input_bits, extension) = (geometry.input_bits(), geometry.extension());
+        return Err(NestedError::Stage1(Error::NotCanonical { va, input_bits, extension }));
+    }
+    let mut table = stage1.root();
+    let mut entries_read = 0;
+    for level in (0..geometry.levels()).rev() {
+        let entry_ipa = table + geometry.index(level, va) * ENTRY_BYTES;
+        host(entry_ipa)?;
+        entries_read += 1;
+        let outside = || NestedError::Stage1(stage1.outside(table, va, level));
+        let entry = stage1.arena().read(entry_ipa).ok_or_else(outside)?;
+        match format.kind(level, entry) {
+            Kind::Table => table = format.table_address(entry),
+            Kind::Leaf => {
+                let span = geometry.span(level);
+                let ipa = format.leaf_address(level, entry, va) | va & (span - 1);
+                let found = host(ipa)?;
+                let bytes = span.min(stage2.geometry().span(found.level));
+                return Ok(Nested { ipa, pa: found.pa, references: references + entries_read, bytes });
+            }
+            Kind::Hole => return Err(NestedError::Stage1(Error::NotMapped { va, level, entry })),
+            Kind::Illegal => {
+                let rule = first_rule(format, level, entry);
+                return Err(NestedError::Stage1(Error::Illegal { va, level, entry, rule }));
+            }
+        }
+    }
+    // A table where only leaves may stand is illegal, and was met above.
+    Err(NestedError::Stage1(Error::NotMapped { va, level: 0, entry: 0 }))
+}
