@@ -45,6 +45,11 @@ impl Geometry {
         geometry
     }
 
+    /// The same shape for input addresses with something else above their bits.
+    pub const fn with_extension(self, extension: Extension) -> Geometry {
+        Geometry { extension, ..self }
+    }
+
     /// log2 of a page's bytes.
     pub const fn page_shift(self) -> u8 {
         self.page_shift

@@ -41,15 +41,16 @@ impl Arm64Stage1 {
     /// Tables of `granule` for `input_bits` (16 to 52) bits of the lower half (TTBR0). More than 48 bits
     /// come with 52-bit output addresses (FEAT_LPA2, or FEAT_LVA and FEAT_LPA with the 64K granule).
     pub const fn new(granule: Granule, input_bits: u8) -> Arm64Stage1 {
-        Arm64Stage1::with_half(granule, input_bits, Extension::Zero)
-    }
-
-    /// As [`Arm64Stage1::new`], for the half that `extension` (zeroes or ones) says.
-    pub const fn with_half(granule: Granule, input_bits: u8, extension: Extension) -> Arm64Stage1 {
         let output_bits = if input_bits > 48 { 52 } else { 48 };
         // ARM64_HW_PGTABLE_LEVELS of pgtable-hwdef.h.
         let levels = (input_bits - 4) / (granule.shift() - 3);
-        Arm64Stage1 { common: Common::new(granule, levels, input_bits, output_bits, extension), overlay: false }
+        Arm64Stage1 { common: Common::new(granule, levels, input_bits, output_bits, Extension::Zero), overlay: false }
+    }
+
+    /// The same format for the half that `extension` (zeroes or ones) says.
+    pub const fn with_extension(mut self, extension: Extension) -> Arm64Stage1 {
+        self.common.geometry = self.common.geometry.with_extension(extension);
+        self
     }
 
     /// The same format on hardware with this level of FEAT_BBM.

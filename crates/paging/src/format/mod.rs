@@ -12,6 +12,7 @@ use crate::rule::Rule;
 pub mod arm64;
 pub mod arm64_stage1;
 pub mod arm64_stage2;
+pub mod named;
 
 pub mod riscv;
 pub mod software_64k;
@@ -139,7 +140,7 @@ pub trait Format: Copy + fmt::Debug {
     /// The shape of its tables.
     fn geometry(&self) -> Geometry;
 
-    /// What `entry` at `level` is.
+    /// What `entry` at `level` is; never a table at level 0.
     fn kind(&self, level: u8, entry: u64) -> Kind;
 
     /// Where the table is that a [`Kind::Table`] entry points to.

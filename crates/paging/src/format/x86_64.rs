@@ -49,6 +49,11 @@ impl X86_64 {
         X86_64 { geometry, gigabyte_leaves: true, execute_disable: true, keys: true }
     }
 
+    /// The same format on a processor with another MAXPHYADDR.
+    pub const fn with_physical_bits(self, physical_bits: u8) -> X86_64 {
+        X86_64 { geometry: X86_64::new(self.geometry.levels(), physical_bits).geometry, ..self }
+    }
+
     const fn address_mask(&self) -> u64 {
         mask(self.geometry.output_bits() - 1, 12)
     }

@@ -4,13 +4,13 @@
 macro_rules! for_every_format {
     ($function:ident) => {{
         use paging::Extension;
+        use paging::format::BreakLevel;
         use paging::format::arm64::Granule;
         use paging::format::arm64_stage1::Arm64Stage1;
         use paging::format::arm64_stage2::Arm64Stage2;
         use paging::format::riscv::{RiscV, Stage};
         use paging::format::software_64k::Software64K;
         use paging::format::x86_64::X86_64;
-        use paging::format::BreakLevel;
 
         $function(X86_64::new(4, 46));
         $function(X86_64::new(5, 52));
@@ -22,7 +22,7 @@ macro_rules! for_every_format {
             for bits in sizes {
                 $function(Arm64Stage1::new(granule, *bits));
             }
-            $function(Arm64Stage1::with_half(granule, 48, Extension::Ones).with_hardware_dirty());
+            $function(Arm64Stage1::new(granule, 48).with_extension(Extension::Ones).with_hardware_dirty());
             $function(Arm64Stage1::new(granule, 48).with_break_level(BreakLevel::Two));
             $function(Arm64Stage2::new(granule, 40));
             $function(Arm64Stage2::new(granule, 48).with_hardware_dirty());
