@@ -261,6 +261,23 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
+    /// Sets the flags that hardware sets when `va` is read or written: in the entry that it walks to, whatever
+    /// group that belongs to. Without hardware dirty state a write sets accessed alone.
+    ///
+    /// # Errors
+    /// As [`Tables::translate`].
+    pub fn access(&mut self, va: u64, write: bool) -> Result<(), Error> {
+        self.translate(va)?;
+        let slot = self.slot(self.geometry().resolved(va))?;
+        let set = if write { Flags::STATE } else { Flags::ACCESSED };
+        let new = self.format.with_state(slot.entry, self.format.state(slot.entry) | set);
+        match self.arena.entry_mut(slot.pa) {
+            Some(entry) => *entry = new,
+            None => return Err(self.outside(slot.pa, va, slot.level)),
+        }
+        Ok(())
+    }
+
     /// Collects the accessed and dirty flags of the leaves in a range, and clears those in `clear`. `found`
     /// gets the first input address, the bytes and the flags of each leaf; of a contiguous group the flags are
     /// those of all of its entries together, because hardware sets them in any one.

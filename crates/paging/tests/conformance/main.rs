@@ -1,6 +1,8 @@
 //! One suite for all formats: every operation against an ordered map of pages, the slow and obvious oracle.
 
 mod formats;
+mod oracle;
+mod ranges;
 
 use formats::for_every_format;
 use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
@@ -9,7 +11,10 @@ use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
 fn data<F: Format>(format: &F) -> Attributes {
     let stage1 = format.leaf(0, Attributes::new(Flags::READ | Flags::USER), false).is_ok();
     let user = if stage1 { Flags::USER } else { Flags::empty() };
-    Attributes { memory: format.normal_memory(), ..Attributes::new(Flags::READ | Flags::WRITE | Flags::ACCESSED | user) }
+    Attributes {
+        memory: format.normal_memory(),
+        ..Attributes::new(Flags::READ | Flags::WRITE | Flags::ACCESSED | user)
+    }
 }
 
 fn whole_gigabyte_is_mapped<F: Format>(format: F) {

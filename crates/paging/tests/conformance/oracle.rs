@@ -1,0 +1,83 @@
+//! The slow and obvious oracle: an ordered map of ranges.
+
+use std::collections::BTreeMap;
+
+use paging::{Attributes, Flags};
+
+/// A range that is mapped, to consecutive memory with the same attributes.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    end: u64,
+    pa: u64,
+    attributes: Attributes,
+}
+
+/// What is mapped, by first address.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    ranges: BTreeMap<u64, Range>,
+}
+
+impl Oracle {
+    /// Makes `at` a border of ranges.
+    fn cut(&mut self, at: u64) {
+        let before = self.ranges.range_mut(..at).next_back().filter(|(_, range)| range.end > at);
+        if let Some((start, range)) = before {
+            let upper = Range { pa: range.pa + (at - start), ..*range };
+            range.end = at;
+            self.ranges.insert(at, upper);
+        }
+    }
+
+    /// Maps a range; says whether nothing was mapped there.
+    pub fn map(&mut self, va: u64, pa: u64, bytes: u64, attributes: Attributes) -> bool {
+        let end = va + bytes;
+        let overlaps = self.ranges.range(..end).next_back().is_some_and(|(_, range)| range.end > va);
+        if !overlaps {
+            self.ranges.insert(va, Range { end, pa, attributes });
+        }
+        !overlaps
+    }
+
+    /// Unmaps a range.
+    pub fn unmap(&mut self, va: u64, bytes: u64) {
+        self.cut(va);
+        self.cut(va + bytes);
+        let inside: Vec<u64> = self.ranges.range(va..va + bytes).map(|(start, _)| *start).collect();
+        inside.iter().for_each(|start| {
+            self.ranges.remove(start);
+        });
+    }
+
+    /// Gives a range other attributes; says whether all of it is mapped.
+    pub fn protect(&mut self, va: u64, bytes: u64, attributes: Attributes) -> bool {
+        let mut at = va;
+        while at < va + bytes {
+            match self.ranges.range(..=at).next_back().filter(|(_, range)| range.end > at) {
+                Some((_, range)) => at = range.end,
+                None => return false,
+            }
+        }
+        self.cut(va);
+        self.cut(va + bytes);
+        self.ranges.range_mut(va..va + bytes).for_each(|(_, range)| range.attributes = attributes);
+        true
+    }
+
+    /// What an address translates to, and its attributes.
+    pub fn translate(&self, va: u64) -> Option<(u64, Attributes)> {
+        let (start, range) = self.ranges.range(..=va).next_back().filter(|(_, range)| range.end > va)?;
+        let attributes = Attributes { flags: range.attributes.flags - Flags::STATE, ..range.attributes };
+        Some((range.pa + (va - start), attributes))
+    }
+
+    /// How many bytes are mapped.
+    pub fn bytes(&self) -> u64 {
+        self.ranges.iter().map(|(start, range)| range.end - start).sum()
+    }
+
+    /// Every address at which something begins or ends.
+    pub fn borders(&self) -> Vec<u64> {
+        self.ranges.iter().flat_map(|(start, range)| [*start, range.end]).collect()
+    }
+}

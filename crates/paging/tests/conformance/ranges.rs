@@ -1,0 +1,212 @@
+//! Random sequences of operations, each compared with the oracle.
+
+use paging::{Attributes, Error, Flags, Format, Mapping, Sizes, Tables};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::formats::for_every_format;
+use crate::oracle::Oracle;
+
+/// An operation on a range of `count` units from `first` on; a unit is a page, or the leaf of a level.
+#[derive(Clone, Copy, Debug)]
+struct Operation {
+    what: What,
+    level: u8,
+    first: u16,
+    count: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Map { shift: u8, writable: bool, contiguous: bool, largest: u8 },
+    Unmap,
+    Protect { writable: bool },
+    Split,
+    Collapse,
+    Fold,
+    Unfold,
+}
+
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let map = (0u8..4, any::<bool>(), any::<bool>(), 0u8..3)
+        .prop_map(|(shift, writable, contiguous, largest)| What::Map { shift, writable, contiguous, largest });
+    let what = prop_oneof![
+        4 => map,
+        2 => Just(What::Unmap),
+        2 => any::<bool>().prop_map(|writable| What::Protect { writable }),
+        1 => Just(What::Split),
+        1 => Just(What::Collapse),
+        1 => Just(What::Fold),
+        1 => Just(What::Unfold),
+    ];
+    let count = prop_oneof![4 => 1u16..40, 1 => 500u16..1100];
+    let first = prop_oneof![2 => (0u16..40).prop_map(|n| n * 16), 2 => 0u16..600];
+    let operation =
+        (what, 0u8..2, first, count).prop_map(|(what, level, first, count)| Operation { what, level, first, count });
+    proptest::collection::vec(operation, 1..14)
+}
+
+struct Bench<F> {
+    format: F,
+    tables: Tables<F>,
+    oracle: Oracle,
+    /// Where the operations happen: the beginning of a leaf of the highest level that they use.
+    va: u64,
+    pa: u64,
+}
+
+impl<F: Format> Bench<F> {
+    fn new(format: F) -> Bench<F> {
+        let geometry = format.geometry();
+        let large = geometry.span(geometry.root_level().min(2));
+        let va = geometry.extended(large.min(1 << (geometry.input_bits() - 2)));
+        Bench {
+            format,
+            tables: Tables::new(format, 1 << 30, 1 << 30).unwrap(),
+            oracle: Oracle::default(),
+            va,
+            pa: 1 << 45,
+        }
+    }
+
+    fn unit(&self, level: u8) -> u64 {
+        self.format.geometry().span(level) << self.format.run_bits()
+    }
+
+    fn attributes(&self, writable: bool) -> Attributes {
+        let data = crate::data(&self.format);
+        if writable { data } else { Attributes { flags: data.flags - Flags::WRITE, ..data } }
+    }
+
+    /// The range of an operation, cut to what the address space has above `va`.
+    fn range(&self, operation: Operation) -> Option<(u64, u64)> {
+        let unit = self.unit(operation.level);
+        let room = self.format.geometry().input_bytes() - u128::from(self.format.geometry().resolved(self.va));
+        let first = u64::from(operation.first) * unit;
+        let end = (first + u64::from(operation.count) * unit).min(u64::try_from(room / 2).unwrap());
+        (first < end).then(|| (self.va + first, end - first))
+    }
+
+    fn run(&mut self, operation: Operation) {
+        let Some((va, bytes)) = self.range(operation) else { return };
+        match operation.what {
+            What::Map { shift, writable, contiguous, largest } => {
+                // Memory that is, or is not, aligned as the addresses are.
+                let pa = self.pa + (va - self.va) + u64::from(shift / 2) * self.unit(operation.level);
+                let attributes = self.attributes(writable);
+                // Many small pages for a large range would only take time.
+                let level = largest.max(operation.level).min(self.format.geometry().root_level());
+                let sizes = Sizes { largest_bytes: self.unit(level), contiguous };
+                let mapped = self.tables.map(&Mapping { va, pa, bytes, attributes, sizes });
+                let expected = self.oracle.map(va, pa, bytes, attributes);
+                match mapped {
+                    Ok(()) => assert!(expected, "{va:#x} was mapped already"),
+                    Err(Error::Overlap { va: at, .. }) => {
+                        assert!(!expected && self.oracle.translate(at).is_some() && (va..va + bytes).contains(&at));
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            What::Unmap => {
+                self.tables.unmap(va, bytes).unwrap();
+                self.oracle.unmap(va, bytes);
+            }
+            What::Protect { writable } => {
+                let protected = self.tables.protect(va, bytes, self.attributes(writable));
+                let expected = self.oracle.protect(va, bytes, self.attributes(writable));
+                assert_eq!(protected.is_ok(), expected, "{protected:?}");
+            }
+            // What follows changes nothing that the oracle knows.
+            What::Split => drop(self.tables.split(va)),
+            What::Collapse => drop(self.tables.collapse(va, operation.level + 1)),
+            What::Fold => drop(self.tables.fold(va)),
+            What::Unfold => drop(self.tables.unfold(va)),
+        }
+    }
+
+    fn compare(&self) {
+        let page = self.format.geometry().page_bytes();
+        let borders = self.oracle.borders();
+        let around = borders.iter().flat_map(|border| [border.wrapping_sub(1), *border, border + page - 1]);
+        let spread = (0..64).map(|index| self.va + index * 37 * page);
+        for va in around.chain(spread).filter(|va| self.format.geometry().is_canonical(*va)) {
+            let found = self.tables.translate(va).ok().map(|found| (found.pa, self.tables.attributes(va).unwrap()));
+            let found =
+                found.map(|(pa, attributes)| (pa, Attributes { flags: attributes.flags - Flags::STATE, ..attributes }));
+            assert_eq!(found, self.oracle.translate(va), "{:?} at {va:#x}", self.format);
+        }
+        let census = self.tables.census().unwrap();
+        assert_eq!(census.total_bytes(), self.oracle.bytes(), "{:?}", self.format);
+        assert_eq!(census.illegal, 0);
+        // Neither a table too many nor one forgotten.
+        let geometry = self.format.geometry();
+        let root_bytes = geometry.table_bytes(geometry.root_level());
+        let below = census.table_bytes - root_bytes;
+        assert_eq!(self.tables.arena().used_bytes(), root_bytes + below, "{:?}", self.format);
+        if self.oracle.bytes() == 0 {
+            assert_eq!(below, 0, "{:?}: empty tables were kept", self.format);
+        }
+    }
+}
+
+fn runner(cases: u32) -> TestRunner {
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
+}
+
+fn sequences_agree<F: Format>(format: F) {
+    let ran = runner(20).run(&operations(), |operations| {
+        let mut bench = Bench::new(format);
+        for operation in operations {
+            bench.run(operation);
+            bench.compare();
+        }
+        Ok(())
+    });
+    ran.unwrap_or_else(|error| panic!("{format:?}: {error}"));
+}
+
+#[test]
+fn sequences_of_operations_agree_with_the_oracle() {
+    for_every_format!(sequences_agree);
+}
+
+/// What hardware set in any one entry is never lost, however leaves are split, joined, folded and unfolded.
+fn state_is_kept<F: Format>(format: F) {
+    let can_be_dirty = crate::data(&format).flags | Flags::DIRTY;
+    let dirty = format.leaf(0, Attributes { flags: can_be_dirty, ..crate::data(&format) }, false).is_ok();
+    let touches = proptest::collection::vec((0u16..600, any::<bool>()), 1..8);
+    let ran = runner(12).run(&(touches, operations()), |(touches, operations)| {
+        let mut bench = Bench::new(format);
+        let unit = bench.unit(0);
+        let bytes = bench.unit(1) * 2;
+        let data = Attributes { flags: crate::data(&format).flags - Flags::STATE, ..crate::data(&format) };
+        let (va, pa) = (bench.va, bench.pa);
+        bench.tables.map(&Mapping { va, pa, bytes, attributes: data, sizes: Sizes::BEST }).unwrap();
+        let touched: Vec<(u64, bool)> =
+            touches.iter().map(|(page, write)| (va + u64::from(*page) * unit, *write)).collect();
+        for (va, write) in &touched {
+            bench.tables.access(*va, *write).unwrap();
+        }
+        let joins = |what| matches!(what, What::Split | What::Collapse | What::Fold | What::Unfold);
+        operations.into_iter().filter(|operation| joins(operation.what)).for_each(|operation| bench.run(operation));
+        let mut found = Vec::new();
+        bench.tables.harvest(va, bytes, Flags::STATE, |va, bytes, flags| found.push((va, bytes, flags))).unwrap();
+        assert_eq!(found.iter().map(|(_, bytes, _)| bytes).sum::<u64>(), bytes, "every leaf is told once");
+        for (va, write) in touched {
+            let (_, _, flags) = found.iter().find(|(start, bytes, _)| (*start..start + bytes).contains(&va)).unwrap();
+            assert!(flags.contains(Flags::ACCESSED), "{format:?} {va:#x}");
+            assert!(!dirty || !write || flags.contains(Flags::DIRTY), "{format:?} {va:#x}");
+        }
+        let mut again = Flags::empty();
+        bench.tables.harvest(va, bytes, Flags::empty(), |_, _, flags| again |= flags).unwrap();
+        assert_eq!(again, Flags::empty(), "{format:?}: cleared");
+        Ok(())
+    });
+    ran.unwrap_or_else(|error| panic!("{format:?}: {error}"));
+}
+
+#[test]
+fn accessed_and_dirty_survive_every_change_of_size() {
+    for_every_format!(state_is_kept);
+}
