@@ -3,6 +3,7 @@
 mod common;
 
 use std::net::TcpListener;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -116,4 +117,23 @@ fn a_server_that_fails_is_said_and_soon() {
         assert!(since.elapsed() < Duration::from_secs(8), "{server}: {:?}", since.elapsed());
         assert_eq!(processes_with(&bench.word("")), [], "{server}, {ready}");
     }
+}
+
+/// The client's own children, in sessions of their own, are not traced and not in any group.
+#[test]
+fn a_killed_pagelab_leaves_nothing_of_a_client_behind() {
+    let bench = Bench::new();
+    let server = bench.script("server", "sleep 1000");
+    let grandchild = bench.script("grandchild", "sleep 1000");
+    let client = bench.script("client", &format!("setsid {grandchild} & {grandchild}"));
+    let options = ["-p", "default,base", "--server", &server, "--ready", "true"];
+    let mut pagelab = bench.compare(&options, &[client]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(within(Duration::from_secs(20), || processes_with(&grandchild).len() >= 2), "the client has begun");
+    pagelab.kill().unwrap();
+    pagelab.wait().unwrap();
+    assert!(
+        within(Duration::from_secs(20), || processes_with(&bench.word("")).is_empty()),
+        "{:?}",
+        processes_with(&bench.word(""))
+    );
 }

@@ -1,5 +1,6 @@
 //! The running host as a platform: one trial after the other, each with its proof.
 
+mod minder;
 mod output;
 mod proof;
 mod server;

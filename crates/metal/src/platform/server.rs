@@ -1,7 +1,8 @@
 //! A server under the policy, and the client that drives it.
 //!
 //! The tracer keeps the first thread busy for as long as the server lives. A second thread waits until
-//! the server is ready, runs the client, and ends the server.
+//! the server is ready, runs the client, and ends the server. A killed pagelab leaves nothing of a client
+//! behind ([`minder`]); the server is the tracer's affair.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use study::trial::Exit;
 
-use super::PlatformError;
+use super::{PlatformError, minder};
 use crate::signals;
 use crate::tracer::{Usage, User};
 
@@ -126,7 +127,7 @@ fn kill_if(child: &Child, pointless: impl Fn() -> bool) {
     while unsafe { libc::poll(&raw mut end, 1, LOOK_AGAIN_MS) } != 1 {
         if pointless() {
             // SAFETY: a plain system call.
-            unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGKILL) };
+            unsafe { libc::kill(child.id() as libc::pid_t, minder::END) };
             return;
         }
     }
@@ -179,16 +180,8 @@ fn command(words: &[OsString], user: &Option<User>) -> Command {
     if let Some(user) = user {
         command.uid(user.uid).gid(user.gid);
     }
-    // SAFETY: the closure makes one plain system call. The parent is the thread that waits for the child.
-    unsafe { command.pre_exec(die_with_pagelab) };
+    let pagelab = std::process::id() as libc::pid_t;
+    // SAFETY: the closure is called between fork and exec. The parent is the thread that waits for the child.
+    unsafe { command.pre_exec(move || minder::step_between(pagelab)) };
     command
-}
-
-/// A killed pagelab leaves no client behind; the server is the tracer's affair.
-fn die_with_pagelab() -> io::Result<()> {
-    // SAFETY: a plain system call.
-    match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
