@@ -22,10 +22,9 @@ fn streams_and_status_are_the_commands() {
     let bench = Bench::new();
     for policy in policies() {
         let mut exec = bench.pagelab(&["exec", "-p", policy, "--", "sh", "-c", "cat; echo err >&2; exit 7"]);
-        let mut child =
-            exec.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pagelab");
-        child.stdin.take().unwrap().write_all(b"through\0it\n").unwrap();
-        let ran = Ran::of(&child.wait_with_output().unwrap());
+        let mut child = exec.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
+        child.stdin().write_all(b"through\0it\n").unwrap();
+        let ran = child.ran();
         ran.says(7, &["err"]);
         assert_eq!(ran.stdout, "through\0it\n", "{policy}");
     }
@@ -37,7 +36,7 @@ fn a_signal_that_ends_the_command_is_told() {
     for policy in policies() {
         for (name, signal) in [("TERM", 15), ("SEGV", 11), ("KILL", 9), ("PIPE", 13)] {
             let script = format!("kill -{name} $$");
-            let status = bench.pagelab(&["exec", "-p", policy, "--", "sh", "-c", &script]).status().unwrap();
+            let status = bench.pagelab(&["exec", "-p", policy, "--", "sh", "-c", &script]).begin().wait();
             let told = status.signal().or(status.code().map(|code| code - 128));
             assert_eq!(told, Some(signal), "{policy}: {status}");
         }
@@ -58,9 +57,9 @@ fn a_closed_pipe_ends_the_command_as_without_pagelab() {
 fn default_replaces_pagelab_itself() {
     let bench = Bench::new();
     let mut exec = bench.pagelab(&["exec", "-p", "default", "--", "sh", "-c", "echo $$"]);
-    let child = exec.stdout(Stdio::piped()).spawn().unwrap();
+    let child = exec.stdout(Stdio::piped()).begin();
     let pid = child.id();
-    assert_eq!(Ran::of(&child.wait_with_output().unwrap()).stdout, format!("{pid}\n"));
+    assert_eq!(child.ran().stdout, format!("{pid}\n"));
 }
 
 /// What the program itself sees of its memory, not what pagelab says of it.
@@ -106,13 +105,13 @@ fn a_signal_to_pagelab_reaches_the_command_and_settings_return() {
     let bench = Bench::new();
     let script = "trap 'echo told; exit 5' TERM; echo ready; while :; do sleep 0.01; done";
     let mut exec = bench.pagelab(&["exec", "-p", "mthp-64k", "--", "sh", "-c", script]);
-    let mut child = exec.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut child = exec.stdin(Stdio::null()).stdout(Stdio::piped()).begin();
+    let mut stdout = std::io::BufReader::new(child.stdout());
     let mut line = String::new();
     std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
     assert_ne!(settings(), before, "the policy needs settings");
     send("TERM", child.id());
     std::io::Read::read_to_string(&mut stdout, &mut line).unwrap();
-    assert_eq!((line.as_str(), child.wait().unwrap().code()), ("ready\ntold\n", Some(5)));
+    assert_eq!((line.as_str(), child.wait().code()), ("ready\ntold\n", Some(5)));
     assert_eq!(settings_at_rest(), before);
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -14,7 +14,7 @@ const KILLS: u32 = 50;
 
 /// A comparison that changes settings all the time, of a command that has the bench's directory in its
 /// command line.
-fn start(bench: &Bench) -> Child {
+fn start(bench: &Bench) -> Running {
     let options = ["-p", "base,mthp-64k,hugetlb-2m", "--blocks", "1000", "--min-blocks", "1000"];
     let script = bench.word("measured");
     bench
@@ -22,8 +22,7 @@ fn start(bench: &Bench) -> Child {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .begin()
 }
 
 fn bench() -> Bench {
@@ -54,23 +53,23 @@ fn random(below: u64) -> u64 {
 }
 
 /// Waits until the run has the lease: it is about to change a setting, or has changed some.
-fn await_lease(child: &Child) {
+fn await_lease(child: &Running) {
     // Another comparison on this host may have it for a while.
     assert!(within(Duration::from_secs(120), || leaseholder() == Some(child.id())), "it never had the lease");
 }
 
 /// Kills the watchdog of a run: its fork, with its command line, as a program about to start is.
-fn kill_watchdog(bench: &Bench, child: &Child) {
+fn kill_watchdog(bench: &Bench, child: &Running) {
     let others = processes_with(&bench.store()).into_iter().map(|(pid, _)| pid).filter(|pid| *pid != child.id());
     others.for_each(|pid| send("KILL", pid));
 }
 
 /// Kills a run and its watchdog between two changes of settings.
-fn kill_with_watchdog(bench: &Bench, mut child: Child, before: &Settings) {
+fn kill_with_watchdog(bench: &Bench, child: Running, before: &Settings) {
     await_lease(&child);
     // Some moments lie between the lease and the first change.
     let changed = within(Duration::from_secs(20), || {
-        send("STOP", child.id());
+        stop(child.id());
         let changed = settings() != *before;
         if !changed {
             send("CONT", child.id());
@@ -80,8 +79,7 @@ fn kill_with_watchdog(bench: &Bench, mut child: Child, before: &Settings) {
     assert!(changed, "no setting was ever changed");
     // Stopped, so that it puts nothing back between the two kills.
     kill_watchdog(bench, &child);
-    child.kill().unwrap();
-    child.wait().unwrap();
+    child.kill();
     nobody_is_left(bench);
 }
 
@@ -101,15 +99,14 @@ fn after_sigkill_at_any_moment_settings_return_and_the_store_is_whole() {
     let before = settings_at_rest();
     let mut with_lease = 0;
     for round in 0..KILLS {
-        let mut child = start(&bench);
+        let child = start(&bench);
         if round % 2 == 0 {
             await_lease(&child);
         }
         std::thread::sleep(Duration::from_micros(random(400_000)));
         let had_lease = leaseholder() == Some(child.id());
-        child.kill().unwrap();
         let since = Instant::now();
-        child.wait().unwrap();
+        child.kill();
         // Pages that a killed program still has count as surplus pages of the pool until it is gone.
         within(SOON, || differences(&before).is_empty());
         assert_eq!(differences(&before), [], "round {round}");
@@ -150,7 +147,7 @@ fn after_ctrl_c_and_sigterm_what_was_finished_is_stored_and_said() {
             std::thread::sleep(Duration::from_millis(after_ms));
             send(name, child.id());
             let since = Instant::now();
-            let ran = Ran::of(&child.wait_with_output().unwrap());
+            let ran = child.ran();
             assert!(since.elapsed() < SOON, "{name} took {:?}", since.elapsed());
             ran.says(128 + signal, &[&format!("stopped by signal {signal}"), "stored", "restored"]);
             assert_eq!(differences(&before), [], "{name}");
@@ -202,6 +199,8 @@ fn the_next_comparison_restores_what_a_crash_left() {
 /// The client is no part of the traced tree.
 #[test]
 fn a_killed_comparison_leaves_neither_server_nor_client() {
+    // It has the lease, which no other test can have meanwhile.
+    let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     // In short sleeps, so that none of them outlives its killed shell for long.
     let forever = "while :; do sleep 0.05; done";
@@ -209,11 +208,11 @@ fn a_killed_comparison_leaves_neither_server_nor_client() {
     let mut compare =
         bench.compare(&["-p", "default,base", "--server", &server, "--ready", "true"], &words_of(&[&client]));
     for signal in ["KILL", "TERM"] {
-        let mut child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).begin();
         let runs = within(Duration::from_secs(10), || processes_with(&client).len() >= 2);
         assert!(runs, "pagelab and the client: {:?}", processes_with(&client));
         send(signal, child.id());
-        let over = within(SOON, || child.try_wait().unwrap().is_some());
+        let over = within(SOON, || child.is_over());
         assert!(over, "{signal}");
         let gone = within(SOON, || processes_with(&server).is_empty() && processes_with(&client).is_empty());
         assert!(gone, "{signal}: {:?}", processes_with(&bench.word("")));

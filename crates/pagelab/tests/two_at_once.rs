@@ -13,8 +13,7 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
         return;
     }
     let bench = Bench::new();
-    let mut holder =
-        bench.pagelab(&["exec", "-p", "mthp-64k", "--", "sleep", "2"]).stdin(Stdio::null()).spawn().expect("pagelab");
+    let mut holder = bench.pagelab(&["exec", "-p", "mthp-64k", "--", "sleep", "2"]).stdin(Stdio::null()).begin();
     let has_it = within(Duration::from_secs(120), || leaseholder() == Some(holder.id()));
     assert!(has_it, "another comparison keeps the lease");
     let who = format!("by process {}", holder.id());
@@ -23,7 +22,7 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
     hasty.says(1, &["waiting for the lease on system settings", &who, "exec -p mthp-64k", "are leased"]);
     let patient = bench.compare(&[&["-p", "base,mthp-64k"][..], &QUICK].concat(), &bench.touch()).ran();
     patient.says(0, &["waiting for the lease on system settings", &who, "exec -p mthp-64k"]);
-    assert_eq!(holder.wait().unwrap().code(), Some(0));
+    assert_eq!(holder.wait().code(), Some(0));
     let verdict = &bench.stored(2)["arms"][1]["verdict"]["holding"];
     assert_eq!(verdict, "held", "it waited for its own settings");
 }
@@ -36,10 +35,10 @@ fn who_waits_can_be_stopped() {
     let _still = Still::wait();
     let bench = Bench::new();
     let mut compare = bench.compare(&["-p", "base,mthp-64k"], &words_of(&["true"]));
-    let child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
     std::thread::sleep(Duration::from_millis(500));
     send("INT", child.id());
-    Ran::of(&child.wait_with_output().unwrap()).says(130, &["waiting for the lease", "stopped by signal 2"]);
+    child.ran().says(130, &["waiting for the lease", "stopped by signal 2"]);
 }
 
 #[test]
@@ -48,11 +47,11 @@ fn one_store_keeps_what_several_write_at_once() {
     let options = ["-p", "default,base", "--blocks", "10", "--min-blocks", "10"];
     let start = |_| {
         let mut compare = bench.compare(&options, &words_of(&["true"]));
-        compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin()
     };
     let children: Vec<_> = (0..4).map(start).collect();
     for child in children {
-        Ran::of(&child.wait_with_output().unwrap()).says(0, &[]);
+        child.ran().says(0, &[]);
     }
     let listed = bench.listed();
     assert_eq!(listed.len(), 4, "{listed:?}");

@@ -3,9 +3,11 @@
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::fs::{self, File};
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -17,6 +19,13 @@ const NOBODY: &str = "65534";
 const TEST_LOCK: &str = "/run/pagelab-test.lock";
 /// Where pagelab keeps the lock of its lease.
 const LEASE: &str = "/run/pagelab";
+
+/// How long one run of a program may take, on the slowest machine: whatever takes longer hangs.
+const RUN: Duration = Duration::from_secs(300);
+/// How long a test may wait for the tests before it.
+const TURN: Duration = Duration::from_secs(900);
+/// How long somebody may keep the lease.
+const LEASED: Duration = Duration::from_secs(180);
 
 /// Few blocks: the tests are about everything but precision.
 pub const QUICK: [&str; 4] = ["--blocks", "2", "--min-blocks", "1"];
@@ -102,17 +111,24 @@ impl Bench {
     }
 }
 
-/// Runs a command to its end.
+/// Runs commands. None of them runs for ever, and none outlives its test.
 pub trait Runs {
+    /// Runs the command to its end, without input.
     fn ran(&mut self) -> Ran;
+    /// Starts the command.
+    fn begin(&mut self) -> Running;
     /// The same command, as the user that has no rights. Needs root.
     fn as_nobody(&self) -> Command;
 }
 
 impl Runs for Command {
     fn ran(&mut self) -> Ran {
-        let output = self.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{self:?}: {error}"));
-        Ran::of(&output)
+        self.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin().ran()
+    }
+
+    fn begin(&mut self) -> Running {
+        let child = self.spawn().unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        Running { child, command: format!("{self:?}") }
     }
 
     fn as_nobody(&self) -> Command {
@@ -133,6 +149,81 @@ pub fn wrap(outer: &mut Command, inner: &Command) {
         };
     }
     outer.current_dir(inner.get_current_dir().expect("the bench's directory"));
+}
+
+/// A program that was started. Where it still runs when the test ends, which is when the test fails, it is
+/// killed with all that it started; a watchdog is nobody's child and puts the settings back.
+pub struct Running {
+    child: Child,
+    command: String,
+}
+
+impl Running {
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("a pipe to its standard input")
+    }
+
+    pub fn stdout(&mut self) -> ChildStdout {
+        self.child.stdout.take().expect("a pipe from its standard output")
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let is_over = within(RUN, || self.is_over());
+        assert!(is_over, "it still runs after {RUN:?}: {}", self.command);
+        self.child.wait().unwrap()
+    }
+
+    /// Kills it alone, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.wait();
+    }
+
+    /// Waits for its end and for that of its output.
+    pub fn ran(mut self) -> Ran {
+        let (stdout, stderr) = (drain(self.child.stdout.take()), drain(self.child.stderr.take()));
+        let status = self.wait();
+        let whole = |output: Receiver<Vec<u8>>| match output.recv_timeout(LEASED) {
+            Ok(bytes) => bytes,
+            Err(_) => panic!("it ended, and {LEASED:?} later somebody still had its output open: {}", self.command),
+        };
+        Ran::of(&Output { status, stdout: whole(stdout), stderr: whole(stderr) })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
+        let tree = descendants(self.id());
+        let _ = self.child.kill();
+        tree.into_iter().for_each(|pid| send("KILL", pid));
+        within(LEASED, || self.child.try_wait().map_or(true, |status| status.is_some()));
+    }
+}
+
+/// Reads a pipe to its end, in a thread: a test waits for that no longer than it wants to.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (done, output) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut bytes).unwrap();
+        }
+        let _ = done.send(bytes);
+    });
+    output
 }
 
 impl Ran {
@@ -235,22 +326,33 @@ pub struct Still {
 
 impl Alone {
     pub fn wait() -> Alone {
-        Alone(locked(Path::new(TEST_LOCK)))
+        let mut lock = locked(Path::new(TEST_LOCK), TURN);
+        lock.set_len(0).unwrap();
+        let test = std::thread::current().name().unwrap_or_default().to_string();
+        write!(lock, "the test {test} of process {}", std::process::id()).unwrap();
+        Alone(lock)
     }
 }
 
 impl Still {
     /// Waits for the lease. Needs root.
     pub fn wait() -> Still {
-        let alone = Alone::wait();
-        let _ = fs::DirBuilder::new().mode(0o700).create(LEASE);
-        Still { _alone: alone, _lease: locked(&Path::new(LEASE).join("lease.lock")) }
+        Still { _alone: Alone::wait(), _lease: lease() }
     }
 }
 
-fn locked(path: &Path) -> File {
+/// The lease, taken by the test itself.
+fn lease() -> File {
+    let _ = fs::DirBuilder::new().mode(0o700).create(LEASE);
+    locked(&Path::new(LEASE).join("lease.lock"), LEASED)
+}
+
+/// A locked file. Where somebody else keeps the lock for too long it says who.
+fn locked(path: &Path, patience: Duration) -> File {
     let file = File::options().create(true).append(true).open(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-    file.lock().unwrap();
+    if !within(patience, || file.try_lock().is_ok()) {
+        panic!("{path:?} is still locked after {patience:?}, by {:?}", fs::read_to_string(path).unwrap_or_default());
+    }
     file
 }
 
@@ -263,8 +365,7 @@ pub fn leaseholder() -> Option<u32> {
 /// The settings while no pagelab has the lease: of a watchdog at work, or of another comparison on this
 /// host, the end is waited for.
 pub fn settings_at_rest() -> Settings {
-    let _ = fs::DirBuilder::new().mode(0o700).create(LEASE);
-    let _lease = locked(&Path::new(LEASE).join("lease.lock"));
+    let _lease = lease();
     settings()
 }
 
@@ -312,6 +413,34 @@ fn read(path: &Path, found: &mut Vec<(PathBuf, String)>) {
 /// Sends a signal by its name.
 pub fn send(signal: &str, pid: u32) {
     let _ = Command::new("kill").args([&format!("-{signal}"), &pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+/// Stops a process, and waits until none of its threads does anything any more.
+pub fn stop(pid: u32) {
+    send("STOP", pid);
+    let stands = within(LEASED, || threads(pid).iter().all(|state| matches!(state, 'T' | 't' | 'Z' | 'X')));
+    assert!(stands, "process {pid} was told to stop {LEASED:?} ago; its threads: {:?}", threads(pid));
+}
+
+/// The states of a process's threads (proc(5), /proc/PID/stat).
+fn threads(pid: u32) -> Vec<char> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+    stats.filter_map(|stat| stat.rsplit_once(')')?.1.trim_start().chars().next()).collect()
+}
+
+/// What a process has started, and what that has, as far as it still has its parent.
+fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(parent) = found.get(next) {
+        for task in fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten() {
+            let children = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            found.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+        next += 1;
+    }
+    found.split_off(1)
 }
 
 /// Processes whose command line has this word.
