@@ -442,11 +442,12 @@ fn guards_fault_unless_they_are_given_up() {
     let _alone = alone();
     let Some(program) = c("guards") else { return };
     for policy in ["default", "base", "thp", "thp+prefault"] {
-        assert_eq!(under(policy, &[text(&program)]).output, "guards that fault: 4 4 1", "{policy}");
+        assert_eq!(under(policy, &[text(&program)]).output, "guards that fault: 4 4 4 1", "{policy}");
     }
     let outcome = under("thp+no-guards", &[text(&program)]);
-    assert_eq!(outcome.output, "guards that fault: 0 0 0");
+    assert_eq!(outcome.output, "guards that fault: 0 0 0 0");
     assert!(outcome.answered("mprotect(PROT_NONE)") && outcome.answered("mprotect that left"));
+    assert!(outcome.answered("mmap(PROT_NONE, MAP_FIXED)"));
 }
 
 #[test]
@@ -458,9 +459,11 @@ fn guards_inside_pool_pages() {
         return skip("40 hugetlb pages of 2M");
     }
     let outcome = under("hugetlb-2m", &[text(&program)]);
-    assert_eq!(outcome.output, "guards that fault: 4 0 1", "what was never opened cannot be told from a guard");
+    assert_eq!(outcome.output, "guards that fault: 4 0 4 1", "what was never opened cannot be told from a guard");
     assert!(outcome.has(&Cause::Demoted) && outcome.has(&Cause::ProtectionWidened));
-    assert_eq!(under("hugetlb-2m+no-guards", &[text(&program)]).output, "guards that fault: 0 0 1");
+    let outcome = under("hugetlb-2m+no-guards", &[text(&program)]);
+    assert_eq!(outcome.output, "guards that fault: 0 0 0 1");
+    assert!(outcome.answered("mmap(PROT_NONE, MAP_FIXED)") && !outcome.has(&Cause::Demoted));
 }
 
 // ---- seccomp, signals, debuggers, privileges ----

@@ -41,6 +41,11 @@ impl Scene<'_> {
     }
 }
 
+/// What is said of the two calls that would close a page inside a mapping.
+pub const CLOSED_GUARD: &str = "mprotect(PROT_NONE) of a guard page";
+/// The other one.
+pub const MAPPED_GUARD: &str = "mmap(PROT_NONE, MAP_FIXED) of a guard page";
+
 /// Serves a watched call and sends its task on.
 pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(), Lost> {
     match paused.number() {
@@ -52,6 +57,9 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
         libc::SYS_seccomp => own_filter(scene, paused),
         libc::SYS_prctl => thp_disable(scene, space, paused),
         _ if scene.rewriting.hugetlb => super::hugetlb::serve(scene, space, paused),
+        libc::SYS_mmap if scene.rewriting.no_guards && guards::maps_over(paused.arguments()) => {
+            mmap_over(scene, space, paused)
+        }
         libc::SYS_mmap => mmap(scene, space, paused),
         libc::SYS_mremap => mremap(scene, paused),
         libc::SYS_brk => brk(scene, space, paused),
@@ -102,6 +110,28 @@ fn mmap(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), 
         add_madvise(scene, &mut paused, range, how)?;
     }
     paused.finish(address)
+}
+
+/// A guard page that is mapped over a part of an accessible mapping is not: what is there stays, and holds
+/// zeros as fresh memory does.
+fn mmap_over(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(), Lost> {
+    let [start, bytes, ..] = paused.arguments();
+    let base = scene.rewriting.base;
+    let end = start.checked_add(bytes).and_then(|end| base.align_up(end)).filter(|end| *end > start);
+    let Some(end) = end.filter(|_| base.align_down(start) == start) else { return mmap(scene, space, paused) };
+    let is_guard = guards::closes_a_guard(&maps::of_process(paused.tid()), start, end, base);
+    if !is_guard || !zero(paused.tid(), start, end, base) {
+        return mmap(scene, space, paused);
+    }
+    scene.findings.answer(MAPPED_GUARD);
+    paused.finish(start as i64)
+}
+
+/// Fills the pages of a range that hold something with zeros; says whether it could.
+fn zero(tid: Tid, start: u64, end: u64, base: PageSize) -> bool {
+    let zeros = vec![0u8; base.bytes() as usize];
+    let mut present = (start..end).step_by(zeros.len()).filter(|page| ptrace::is_present(tid, *page, base));
+    present.all(|page| ptrace::write_memory(tid, page, &zeros).is_ok())
 }
 
 /// Large mappings are advised, and pieces of large reservations.
@@ -252,7 +282,7 @@ fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
         if !guards::closes_a_guard(&vmas, start, end, base) {
             return paused.pass();
         }
-        scene.findings.answer("mprotect(PROT_NONE) of a guard page");
+        scene.findings.answer(CLOSED_GUARD);
         return paused.finish(0);
     }
     let (low, high) = guards::without_guards(&vmas, start, end, base);

@@ -1,8 +1,8 @@
 //! Guard pages, and how `+no-guards` finds them.
 //!
-//! They come in two shapes. Either a page inside an accessible mapping is made PROT_NONE later; or a
-//! PROT_NONE reservation is opened in parts that leave a page between them closed (QEMU's code regions
-//! since 6.1, thread stacks of glibc).
+//! They come in three shapes. A page inside an accessible mapping is made PROT_NONE later; or such a page is
+//! mapped over it (mmap with PROT_NONE and MAP_FIXED); or a PROT_NONE reservation is opened in parts that
+//! leave a page between them closed (QEMU's code regions since 6.1, thread stacks of glibc).
 
 use study::size::PageSize;
 
@@ -12,14 +12,27 @@ use crate::census::{Vma, VmaKind};
 /// open later are larger.
 const MOST_PAGES: u64 = 16;
 
+/// Whether the arguments of mmap are those that map a guard over something: inaccessible private anonymous
+/// memory at a place of the caller's choice, whatever is there.
+pub fn maps_over([_, _, protection, flags, ..]: [u64; 6]) -> bool {
+    const WANTED: u64 = (libc::MAP_FIXED | libc::MAP_ANONYMOUS) as u64;
+    const UNWANTED: u64 = (libc::MAP_FIXED_NOREPLACE | libc::MAP_HUGETLB) as u64;
+    let private = flags & libc::MAP_TYPE as u64 == libc::MAP_PRIVATE as u64;
+    protection == libc::PROT_NONE as u64 && private && flags & WANTED == WANTED && flags & UNWANTED == 0
+}
+
+/// Whether a range is small enough for a guard.
+pub fn is_small(start: u64, end: u64, base: PageSize) -> bool {
+    end - start <= MOST_PAGES * base.bytes()
+}
+
 /// Whether closing `[start, end)` makes a guard: it is small, and part of a larger accessible anonymous
 /// mapping.
 pub fn closes_a_guard(vmas: &[Vma], start: u64, end: u64, base: PageSize) -> bool {
-    if end - start > MOST_PAGES * base.bytes() {
-        return false;
-    }
     let around = vmas.iter().find(|vma| vma.start <= start && end <= vma.end);
-    around.is_some_and(|vma| is_anonymous(vma) && !is_closed(vma) && vma.length_bytes() > end - start)
+    around
+        .filter(|_| is_small(start, end, base))
+        .is_some_and(|vma| is_anonymous(vma) && !is_closed(vma) && vma.length_bytes() > end - start)
 }
 
 /// The range that opening `[start, end)` becomes when the guards beside it are opened too.
@@ -62,6 +75,18 @@ mod tests {
         assert!(closes_a_guard(&vmas, 511 * PAGE, 512 * PAGE, PageSize::K4));
         assert!(!closes_a_guard(&vmas, 0, 512 * PAGE, PageSize::K4), "the whole mapping is no guard");
         assert!(!closes_a_guard(&vmas, 100 * PAGE, 200 * PAGE, PageSize::K4), "too large for a guard");
+    }
+
+    #[test]
+    fn a_guard_is_mapped_over_something_and_nothing_else_is() {
+        let mmap = |protection: i32, flags: i32| maps_over([0, PAGE, protection as u64, flags as u64, u64::MAX, 0]);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        assert!(mmap(libc::PROT_NONE, flags) && mmap(libc::PROT_NONE, flags | libc::MAP_NORESERVE));
+        assert!(!mmap(libc::PROT_READ, flags) && !mmap(libc::PROT_NONE, flags | libc::MAP_FIXED_NOREPLACE));
+        assert!(
+            !mmap(libc::PROT_NONE, flags & !libc::MAP_FIXED) && !mmap(libc::PROT_NONE, flags & !libc::MAP_ANONYMOUS)
+        );
+        assert!(!mmap(libc::PROT_NONE, flags & !libc::MAP_PRIVATE | libc::MAP_SHARED));
     }
 
     #[test]

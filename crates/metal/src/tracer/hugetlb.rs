@@ -11,7 +11,8 @@ use study::size::PageSize;
 
 use crate::census::{VmaKind, maps};
 
-use super::calls::{Scene, is_error};
+use super::calls::{CLOSED_GUARD, MAPPED_GUARD, Scene, is_error};
+use super::guards;
 use super::huge_map::{Action, Dropped, HugeMap, NONE, Protection, interior, outline};
 use super::paused::{Lost, Paused};
 use super::ptrace;
@@ -40,8 +41,6 @@ const EFAULT: i64 = -(libc::EFAULT as i64);
 const EPERM: i64 = -(libc::EPERM as i64);
 /// How much is copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
-/// The largest part that is left accessible as a guard, in base pages (see `guards`).
-const MOST_GUARD_PAGES: u64 = 16;
 
 /// One call, with all that serving it needs.
 struct Call<'a, 'b> {
@@ -161,6 +160,11 @@ impl Call<'_, '_> {
     fn mmap_over(&mut self, start: u64, bytes: u64, protection: Protection, anonymous: bool) -> Served {
         let [_, _, _, flags, descriptor, offset] = self.paused.arguments();
         let Some(end) = self.end_of(start, bytes).filter(|_| flags & FIXED_NOREPLACE == 0) else { return Ok(None) };
+        if self.is_given_up(start, end, protection) && guards::maps_over(self.paused.arguments()) {
+            self.carry_out(&[Action::Zero(start, end)])?;
+            self.scene.findings.answer(MAPPED_GUARD);
+            return Ok(Some(start as i64));
+        }
         if anonymous && protection & WRITE != 0 {
             self.convert_ends(start, end)?;
         }
@@ -289,9 +293,8 @@ impl Call<'_, '_> {
             return Ok(None);
         }
         let misfits = self.map.misfits(start, end, protection, self.size);
-        let guard = protection == NONE && end - start <= MOST_GUARD_PAGES * self.scene.rewriting.base.bytes();
-        if self.scene.rewriting.no_guards && guard && !misfits.is_empty() {
-            self.scene.findings.answer("mprotect(PROT_NONE) of a guard page");
+        if self.is_given_up(start, end, protection) {
+            self.scene.findings.answer(CLOSED_GUARD);
             return Ok(Some(0));
         }
         for page in misfits {
@@ -309,6 +312,15 @@ impl Call<'_, '_> {
         }
         self.carry_out(&actions)?;
         Ok(Some(result))
+    }
+
+    /// Whether closing a range makes a guard inside a page of which more is accessible, and guards are left open.
+    fn is_given_up(&self, start: u64, end: u64, protection: Protection) -> bool {
+        let small = guards::is_small(start, end, self.scene.rewriting.base);
+        self.scene.rewriting.no_guards
+            && protection == NONE
+            && small
+            && !self.map.misfits(start, end, NONE, self.size).is_empty()
     }
 
     /// A call that pool pages do not support as the program means it: the range is given back first.

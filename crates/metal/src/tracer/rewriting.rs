@@ -127,6 +127,8 @@ impl Rewriting {
             watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::HUGE as u32)]));
         }
         if self.no_guards {
+            let over = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
+            watches.push(Watch::new(libc::SYS_mmap, [Condition::Equals(2, libc::PROT_NONE as u32), over]));
             watches.push(Watch::new(libc::SYS_mprotect, []));
             watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::GUARD_INSTALL as u32)]));
         }

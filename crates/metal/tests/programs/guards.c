@@ -39,6 +39,22 @@ static int never_opened(void) {
     return count;
 }
 
+// A page at the end of each region is mapped over, two of them after they were written.
+static int mapped_over(void) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+    char *all = mmap(0, REGION * REGIONS, PROT_READ | PROT_WRITE, flags, -1, 0);
+    int count = 0;
+    memset(all, 1, 2 * REGION);
+    for (int i = 1; i <= REGIONS; i++) mmap(all + i * REGION - page, page, PROT_NONE, flags | MAP_FIXED, -1, 0);
+    for (int i = 0; i < REGIONS; i++) memset(all + i * REGION, 1, REGION - page);
+    for (int i = 1; i <= REGIONS; i++) {
+        volatile char *guard = all + i * REGION - page;
+        if (faults(guard)) count++;
+        else if (*guard) count += 100; // fresh memory holds zeros
+    }
+    return count;
+}
+
 static void *below_the_stack(void *arg) {
     pthread_attr_t attributes;
     void *stack;
@@ -54,10 +70,10 @@ int main(void) {
     page = sysconf(_SC_PAGESIZE);
     struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_NODEFER};
     sigaction(SIGSEGV, &action, 0);
-    int first = closed_afterwards(), second = never_opened(), third = 0;
+    int first = closed_afterwards(), second = never_opened(), third = mapped_over(), fourth = 0;
     pthread_t thread;
-    pthread_create(&thread, 0, below_the_stack, &third);
+    pthread_create(&thread, 0, below_the_stack, &fourth);
     pthread_join(thread, 0);
-    printf("guards that fault: %d %d %d\n", first, second, third);
+    printf("guards that fault: %d %d %d %d\n", first, second, third, fourth);
     return 0;
 }
