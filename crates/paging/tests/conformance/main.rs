@@ -1,8 +1,10 @@
 //! One suite for all formats: every operation against an ordered map of pages, the slow and obvious oracle.
 
 mod formats;
+mod nested;
 mod oracle;
 mod ranges;
+mod requests;
 
 use formats::for_every_format;
 use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
