@@ -32,6 +32,7 @@ mod geometry;
 mod log;
 pub mod nested;
 mod rule;
+pub mod stage2_split;
 mod tables;
 mod walk;
 

@@ -78,6 +78,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Their format.
+    #[inline]
     pub fn format(&self) -> &F {
         &self.format
     }
@@ -89,8 +90,15 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// The memory that they are in.
+    #[inline]
     pub fn arena(&self) -> &Arena {
         &self.arena
+    }
+
+    /// The memory that they are in, to be changed behind the log's back: tables that nothing walks yet.
+    #[inline]
+    pub(crate) fn arena_mut(&mut self) -> &mut Arena {
+        &mut self.arena
     }
 
     /// The physical address of the root table.
@@ -160,7 +168,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     #[cold]
-    fn unmapped(&self, va: u64, level: u8, entry: u64) -> Error {
+    pub(crate) fn unmapped(&self, va: u64, level: u8, entry: u64) -> Error {
         match self.format.kind(level, entry) {
             Kind::Hole => Error::NotMapped { va, level, entry },
             _ => Error::Illegal { va, level, entry, rule: first_rule(&self.format, level, entry) },

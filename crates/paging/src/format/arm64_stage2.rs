@@ -67,6 +67,13 @@ impl Arm64Stage2 {
         if tables == 0 { 1 } else { tables }
     }
 
+    /// The leaf, which nobody may write any more.
+    #[inline]
+    pub(crate) const fn without_write(&self, entry: u64) -> u64 {
+        let dirty = if self.common.hardware_dirty { DBM } else { 0 };
+        entry & !(S2AP_WRITE | dirty)
+    }
+
     fn encoded(&self, attributes: Attributes) -> Result<u64, Error> {
         let inexpressible = |what| Err(Error::Inexpressible { what, format: self.name() });
         let Attributes { flags, memory, key } = attributes;

@@ -1,0 +1,136 @@
+//! Building the tables of a block out of sight of the hardware.
+
+use super::walker::{Next, Visit, Visited, Visitor, Walk, walk_unlinked};
+use super::{Counters, Error, TableCache};
+use crate::format::Format;
+use crate::format::arm64_stage2::Arm64Stage2;
+use crate::geometry::ENTRY_BYTES;
+use crate::log::Log;
+
+/// How the tables of a block are built. The result and the counts are the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Build {
+    /// As KVM does: the generic walker visits each new entry, and a visitor maps it.
+    #[default]
+    Walk,
+    /// Table by table, in a loop over its entries.
+    Fill,
+}
+
+/// What the leaves of a block's tables have in common.
+#[derive(Clone, Copy)]
+struct Leaves {
+    format: Arm64Stage2,
+    /// The first input address of the block, and its memory.
+    va: u64,
+    pa: u64,
+    /// The block's own bits, without its address and type.
+    bits: u64,
+    /// Down to pages; else one level only.
+    complete: bool,
+}
+
+impl Leaves {
+    fn of(format: Arm64Stage2, block: &Visited, complete: bool) -> Leaves {
+        let Visited { va, level, entry, .. } = *block;
+        let address = format.address_bits(0, u64::MAX, false);
+        let bits = entry & !(address | TYPE);
+        Leaves { format, va, pa: format.leaf_address(level, entry, va), bits, complete }
+    }
+
+    /// Whether the entries of a table at `level` are tables again.
+    fn has_tables(&self, level: u8) -> bool {
+        self.complete && level > 0
+    }
+
+    #[inline]
+    fn leaf(&self, level: u8, va: u64) -> u64 {
+        let kind = if level == 0 { PAGE } else { BLOCK };
+        self.bits | kind | self.format.address_bits(level, self.pa + (va - self.va), false)
+    }
+}
+
+/// Bits 1:0 of a descriptor, and what they are in a page and in a block (Arm ARM D8.3.1).
+const TYPE: u64 = 0b11;
+const PAGE: u64 = 0b11;
+const BLOCK: u64 = 0b01;
+
+/// Builds the table that takes the place of `block` (kvm_pgtable_stage2_create_unlinked), down to pages if
+/// `complete`, with tables from `cache`, which has enough.
+pub(super) fn unlinked<L: Log>(
+    walk: &mut Walk<'_, L>,
+    block: &Visited,
+    complete: bool,
+    build: Build,
+    cache: &mut TableCache,
+) -> Result<u64, Error> {
+    let leaves = Leaves::of(*walk.tables.format(), block, complete);
+    let table = cache.take(block.va, block.level)?;
+    walk.counters.tables += 1;
+    let level = block.level - 1;
+    match build {
+        Build::Fill => fill(walk, &leaves, cache, (table, level), block.va)?,
+        Build::Walk => {
+            let range = (block.va, block.va + walk.tables.geometry().span(block.level));
+            let mut visited = Counters::default();
+            let mut visitor = Map { leaves: &leaves, cache };
+            walk_unlinked(walk, (table, level), range, &mut visitor, &mut visited)?;
+            walk.counters.entries_built += visited.entries_read;
+            walk.counters.tables += visited.tables;
+            walk.counters.cache_lines += visited.cache_lines;
+        }
+    }
+    Ok(table)
+}
+
+/// Maps each entry of unlinked tables that it is shown (stage2_map_walker).
+struct Map<'a> {
+    leaves: &'a Leaves,
+    cache: &'a mut TableCache,
+}
+
+impl<L: Log> Visitor<L> for Map<'_> {
+    #[inline(always)]
+    fn visit(&mut self, walk: &mut Walk<'_, L>, visited: &Visited, _: Visit) -> Result<Next, Error> {
+        let Visited { pa, va, level, .. } = *visited;
+        let new = if self.leaves.has_tables(level) {
+            walk.counters.tables += 1;
+            self.leaves.format.table(self.cache.take(va, level)?)
+        } else {
+            self.leaves.leaf(level, va)
+        };
+        match walk.tables.arena_mut().entry_mut(pa) {
+            Some(entry) => *entry = new,
+            None => return Err(walk.tables.outside(pa, va, level).into()),
+        }
+        Ok(Next::Entry)
+    }
+}
+
+fn fill<L: Log>(
+    walk: &mut Walk<'_, L>,
+    leaves: &Leaves,
+    cache: &mut TableCache,
+    (table, level): (u64, u8),
+    va: u64,
+) -> Result<(), Error> {
+    let geometry = walk.tables.geometry();
+    let (span, bytes) = (geometry.span(level), geometry.page_bytes());
+    if leaves.has_tables(level) {
+        for index in 0..bytes / ENTRY_BYTES {
+            let below = cache.take(va, level)?;
+            walk.counters.tables += 1;
+            fill(walk, leaves, cache, (below, level - 1), va + index * span)?;
+            if let Some(entry) = walk.tables.arena_mut().entry_mut(table + index * ENTRY_BYTES) {
+                *entry = leaves.format.table(below);
+            }
+        }
+    } else if let Some(entries) = walk.tables.arena_mut().table_mut(table, bytes / ENTRY_BYTES) {
+        for (index, entry) in (0u64..).zip(entries) {
+            *entry = leaves.leaf(level, va + index * span);
+        }
+    }
+    walk.counters.entries_built += bytes / ENTRY_BYTES;
+    walk.counters.scanned(table, table + bytes);
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! The cache of tables that a split takes from, because it may not allocate while it holds the lock.
+
+use alloc::vec::Vec;
+
+use super::Error;
+use super::chunks::BLOCK_LEVELS;
+use crate::format::Format;
+use crate::format::arm64::Granule;
+use crate::format::arm64_stage2::Arm64Stage2;
+use crate::log::Log;
+use crate::tables::Tables;
+
+/// Tables that are allocated and not linked yet.
+#[derive(Clone, Debug, Default)]
+pub struct TableCache {
+    tables: Vec<u64>,
+}
+
+impl TableCache {
+    /// How many tables it has.
+    pub fn len(&self) -> u64 {
+        self.tables.len() as u64
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.tables.is_empty()
+    }
+
+    /// Allocates tables until it has `capacity`.
+    ///
+    /// # Errors
+    /// The arena is full. It keeps what it got.
+    pub fn top_up<L: Log>(&mut self, tables: &mut Tables<Arm64Stage2, L>, capacity: u64) -> Result<(), crate::Error> {
+        let bytes = tables.geometry().page_bytes();
+        while self.len() < capacity {
+            self.tables.push(tables.arena_mut().allocate(bytes, bytes)?);
+        }
+        Ok(())
+    }
+
+    /// Gives its tables back to the arena. No hardware has seen them.
+    pub fn empty<L: Log>(&mut self, tables: &mut Tables<Arm64Stage2, L>) {
+        let bytes = tables.geometry().page_bytes();
+        for table in self.tables.drain(..) {
+            tables.arena_mut().release(table, bytes);
+        }
+    }
+
+    /// Takes one for the block at `va`.
+    pub(super) fn take(&mut self, va: u64, level: u8) -> Result<u64, Error> {
+        self.tables.pop().ok_or(Error::CacheEmpty { va, level, needed: 1, cached: 0 })
+    }
+}
+
+/// How many tables splitting `bytes` may take (kvm_mmu_split_nr_page_tables): one for each block of the lowest
+/// block size, and with the 4K granule one for each 1G.
+pub fn tables_for(format: &Arm64Stage2, bytes: u64) -> u64 {
+    let geometry = format.geometry();
+    let highest = if format.granule() == Granule::K4 { BLOCK_LEVELS.1 } else { BLOCK_LEVELS.0 };
+    (BLOCK_LEVELS.0..=highest).map(|level| bytes.div_ceil(geometry.span(level))).sum()
+}

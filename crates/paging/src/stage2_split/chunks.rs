@@ -1,0 +1,186 @@
+//! A slot in chunks: how far one walk goes, and when the cache of tables is filled.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::split::split;
+use super::{Build, Counters, Error, Slot, TableCache, Variant, tables_for};
+use crate::format::arm64::Granule;
+use crate::format::arm64_stage2::Arm64Stage2;
+use crate::log::Log;
+use crate::tables::Tables;
+
+/// The lowest and the highest level of the blocks that KVM splits.
+pub(super) const BLOCK_LEVELS: (u8, u8) = (1, 2);
+/// Pages of one word of the dirty bitmap.
+const WORD_PAGES: u64 = 64;
+
+/// When a slot is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// All of it when logging is switched on.
+    Enable,
+    /// When its log is cleared, 64 pages at a time (KVM_CLEAR_DIRTY_LOG after
+    /// KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE and KVM_DIRTY_LOG_INITIALLY_SET); here every page is dirty.
+    Clear,
+}
+
+/// How a slot is split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Which entries are not visited.
+    pub variant: Variant,
+    /// How new tables are built.
+    pub build: Build,
+    /// The most bytes for one walk, one of [`chunk_sizes`], or 0: nothing is split, as KVM's default is.
+    pub chunk_bytes: u64,
+    /// When it is split.
+    pub mode: Mode,
+}
+
+impl Options {
+    /// At once, when logging is switched on, in chunks of `chunk_bytes`, built as KVM does.
+    pub const fn enable(chunk_bytes: u64, variant: Variant) -> Options {
+        Options { variant, build: Build::Walk, chunk_bytes, mode: Mode::Enable }
+    }
+
+    /// As [`Options::enable`], when the log is cleared.
+    pub const fn clear(chunk_bytes: u64, variant: Variant) -> Options {
+        Options { mode: Mode::Clear, ..Options::enable(chunk_bytes, variant) }
+    }
+}
+
+/// The chunks that KVM offers (KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES), the smallest first: 4K, 2M and 1G; 16K and
+/// 32M; 64K and 512M.
+pub fn chunk_sizes(granule: Granule) -> Vec<u64> {
+    let shift = u32::from(granule.shift());
+    let highest = if granule == Granule::K4 { BLOCK_LEVELS.1 } else { BLOCK_LEVELS.0 };
+    (0..=u32::from(highest)).map(|level| 1 << (shift + level * (shift - 3))).collect()
+}
+
+/// Splits every block of a slot to pages.
+///
+/// # Errors
+/// As [`Splitter::new`] and [`Splitter::enable`].
+pub fn split_slot<L: Log>(
+    tables: &mut Tables<Arm64Stage2, L>,
+    slot: Slot,
+    options: Options,
+) -> Result<Counters, Error> {
+    let mut splitter = Splitter::new(tables, slot, options)?;
+    match options.mode {
+        Mode::Enable => splitter.enable()?,
+        Mode::Clear => splitter.clear()?,
+    }
+    Ok(splitter.counters())
+}
+
+/// Splits a slot, or parts of it one after the other, and keeps its cache of tables in between. What is left in
+/// the cache goes back to the arena when it is dropped.
+#[derive(Debug)]
+pub struct Splitter<'a, L: Log> {
+    tables: &'a mut Tables<Arm64Stage2, L>,
+    slot: Slot,
+    options: Options,
+    cache: TableCache,
+    counters: Counters,
+}
+
+impl<'a, L: Log> Splitter<'a, L> {
+    /// Nothing is split yet.
+    ///
+    /// # Errors
+    /// A chunk that KVM refuses; a slot that is empty, misaligned or too large.
+    pub fn new(tables: &'a mut Tables<Arm64Stage2, L>, slot: Slot, options: Options) -> Result<Splitter<'a, L>, Error> {
+        let bytes = options.chunk_bytes;
+        let sizes = chunk_sizes(tables.format().granule());
+        if bytes != 0 && !sizes.contains(&bytes) {
+            let offered: Vec<String> = sizes.iter().map(|bytes| alloc::format!("{bytes:#x}")).collect();
+            return Err(Error::ChunkSize { bytes, offered: offered.join(", ") });
+        }
+        tables.geometry().range(slot.ipa, slot.bytes)?;
+        Ok(Splitter { tables, slot, options, cache: TableCache::default(), counters: Counters::default() })
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Splits the whole slot.
+    ///
+    /// # Errors
+    /// Tables that cannot be followed, a block that KVM would not split, or no memory for more tables. KVM goes
+    /// on without: what could not be split is split when the guest writes to it.
+    pub fn enable(&mut self) -> Result<(), Error> {
+        self.range(self.slot.ipa, self.slot.ipa + self.slot.bytes)
+    }
+
+    /// Splits the whole slot, word by word of its bitmap, with all bits set.
+    ///
+    /// # Errors
+    /// As [`Splitter::enable`].
+    pub fn clear(&mut self) -> Result<(), Error> {
+        let pages = self.pages();
+        for page in (0..pages).step_by(WORD_PAGES as usize) {
+            let missing = WORD_PAGES.saturating_sub(pages - page);
+            self.clear_word(page, u64::MAX >> missing)?;
+        }
+        Ok(())
+    }
+
+    /// Splits what lies between the first and the last page that is set in one word of the bitmap, whose bit 0
+    /// is `page` of the slot (kvm_arch_mmu_enable_log_dirty_pt_masked). Bits past the slot do not count.
+    ///
+    /// # Errors
+    /// A page that no word begins with; else as [`Splitter::enable`].
+    pub fn clear_word(&mut self, page: u64, mask: u64) -> Result<(), Error> {
+        let pages = self.pages();
+        if !page.is_multiple_of(WORD_PAGES) || page >= pages {
+            return Err(Error::NoWord { page, pages });
+        }
+        let mask = mask & u64::MAX >> WORD_PAGES.saturating_sub(pages - page);
+        if mask == 0 {
+            return Ok(());
+        }
+        let page_bytes = self.tables.geometry().page_bytes();
+        let address = |bit: u32| self.slot.ipa + (page + u64::from(bit)) * page_bytes;
+        self.range(address(mask.trailing_zeros()), address(64 - mask.leading_zeros()))
+    }
+
+    fn pages(&self) -> u64 {
+        self.slot.bytes / self.tables.geometry().page_bytes()
+    }
+
+    /// kvm_mmu_split_huge_pages.
+    fn range(&mut self, first: u64, end: u64) -> Result<(), Error> {
+        let Options { variant, build, chunk_bytes, .. } = self.options;
+        if chunk_bytes == 0 {
+            return Ok(());
+        }
+        let capacity = tables_for(self.tables.format(), chunk_bytes);
+        let mut ipa = first;
+        while ipa < end {
+            if self.cache.len() < capacity {
+                self.top_up(ipa, capacity)?;
+            }
+            let next = ((ipa | (chunk_bytes - 1)) + 1).min(end);
+            let chunk = Slot { ipa, bytes: next - ipa };
+            split(self.tables, chunk, variant, build, &mut self.cache, &mut self.counters)?;
+            ipa = next;
+        }
+        Ok(())
+    }
+
+    fn top_up(&mut self, va: u64, capacity: u64) -> Result<(), Error> {
+        self.counters.top_ups += 1;
+        let filled = self.cache.top_up(self.tables, capacity);
+        filled.map_err(|source| Error::TopUp { va, capacity, cached: self.cache.len(), source })
+    }
+}
+
+impl<L: Log> Drop for Splitter<'_, L> {
+    fn drop(&mut self) {
+        self.cache.empty(self.tables);
+    }
+}

@@ -1,0 +1,60 @@
+//! Taking write permission from a slot, which precedes its split.
+
+use super::chunks::{BLOCK_LEVELS, Mode};
+use super::walker::{Flags, Next, Visit, Visited, Visitor, Walk, walk};
+use super::{Counters, Error, Slot};
+use crate::format::arm64::Granule;
+use crate::format::arm64_stage2::Arm64Stage2;
+use crate::format::{Format, Kind};
+use crate::log::Log;
+use crate::tables::{self, Tables};
+
+/// Takes write permission from every leaf of a slot: the walk that KVM makes before it splits
+/// (kvm_pgtable_stage2_wrprotect), in ranges of the largest block when logging is switched on, of 64 pages when
+/// the log is cleared. The TLBs are invalidated once, at the end.
+///
+/// # Errors
+/// A slot that is empty, misaligned or too large; tables that cannot be followed.
+pub fn write_protect_slot<L: Log>(
+    tables: &mut Tables<Arm64Stage2, L>,
+    slot: Slot,
+    mode: Mode,
+) -> Result<Counters, Error> {
+    let geometry = tables.geometry();
+    geometry.range(slot.ipa, slot.bytes)?;
+    let highest = if tables.format().granule() == Granule::K4 { BLOCK_LEVELS.1 } else { BLOCK_LEVELS.0 };
+    let bytes = match mode {
+        Mode::Enable => geometry.span(highest),
+        Mode::Clear => 64 * geometry.page_bytes(),
+    };
+    let mut counters = Counters::default();
+    let (mut ipa, end) = (slot.ipa, slot.ipa + slot.bytes);
+    while ipa < end {
+        // Words of the bitmap count from the slot's beginning, blocks from zero.
+        let from = if mode == Mode::Enable { 0 } else { slot.ipa };
+        let next = (from + ((ipa - from) / bytes + 1) * bytes).min(end);
+        walk(tables, ipa, next - ipa, Flags::LEAF, &mut WriteProtect, &mut counters)?;
+        ipa = next;
+    }
+    tables.invalidate(slot.ipa, slot.bytes, false);
+    counters.tlb_invalidations += 1;
+    Ok(counters)
+}
+
+struct WriteProtect;
+
+impl<L: Log> Visitor<L> for WriteProtect {
+    #[inline(always)]
+    fn visit(&mut self, walk: &mut Walk<'_, L>, visited: &Visited, _: Visit) -> Result<Next, Error> {
+        let Visited { pa, va, level, entry } = *visited;
+        let format = *walk.tables.format();
+        if format.kind(level, entry) != Kind::Leaf {
+            return Ok(Next::Entry);
+        }
+        let new = format.without_write(entry);
+        if new != entry {
+            walk.tables.write(tables::Slot { pa, va, level, entry }, new)?;
+        }
+        Ok(Next::Entry)
+    }
+}

@@ -1,0 +1,126 @@
+//! The visitor that replaces each block by a table of pages, and its variants.
+
+use super::build::{self, Build};
+use super::chunks::BLOCK_LEVELS;
+use super::walker::{Flags, Next, Visit, Visited, Visitor, Walk, walk};
+use super::{Counters, Error, Slot, TableCache};
+use crate::format::arm64_stage2::Arm64Stage2;
+use crate::format::{Format, Kind};
+use crate::geometry::ENTRY_BYTES;
+use crate::log::Log;
+use crate::tables::{self, Tables};
+
+/// Which entries a split does not visit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Variant {
+    /// Linux 6.12: the walk descends into every table, those that it has just made too, and the visitor is
+    /// called for every page.
+    Vanilla,
+    /// The RFC of May 2026: the visitor's return value skips the rest of a table of pages, and what it built.
+    SkipByReturn,
+    /// The series of June 2026, "a": a walk flag keeps it from ever reading a page's entry.
+    SkipPages,
+    /// "b": as `SkipPages`, and what was built down to pages is not descended into.
+    SkipPagesAndChildren,
+}
+
+impl Variant {
+    /// All of them, the slowest first.
+    pub const ALL: [Variant; 4] =
+        [Variant::Vanilla, Variant::SkipByReturn, Variant::SkipPages, Variant::SkipPagesAndChildren];
+
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Variant::Vanilla => "vanilla",
+            Variant::SkipByReturn => "skip-by-return",
+            Variant::SkipPages => "skip-level-3",
+            Variant::SkipPagesAndChildren => "skip-level-3-and-children",
+        }
+    }
+
+    const fn flags(self) -> Flags {
+        match self {
+            Variant::Vanilla | Variant::SkipByReturn => Flags::LEAF,
+            Variant::SkipPages | Variant::SkipPagesAndChildren => Flags::LEAF.union(Flags::SKIP_PAGES),
+        }
+    }
+}
+
+/// Splits the blocks of a slot in one walk, with tables from `cache` (kvm_pgtable_stage2_split). A block whose
+/// whole subtree the cache cannot pay for is split by one level first; the same walk then splits what that gave.
+///
+/// A block that reaches over the slot's ends is split as a whole.
+///
+/// # Errors
+/// A slot that is misaligned or too large, tables that cannot be followed, a block that KVM would not split,
+/// or a cache that runs empty. What was split before stays so.
+pub fn split<L: Log>(
+    tables: &mut Tables<Arm64Stage2, L>,
+    slot: Slot,
+    variant: Variant,
+    build: Build,
+    cache: &mut TableCache,
+    counters: &mut Counters,
+) -> Result<(), Error> {
+    let mut visitor = Split { variant, build, cache };
+    walk(tables, slot.ipa, slot.bytes, variant.flags(), &mut visitor, counters)
+}
+
+struct Split<'a> {
+    variant: Variant,
+    build: Build,
+    cache: &'a mut TableCache,
+}
+
+impl<L: Log> Visitor<L> for Split<'_> {
+    #[inline(always)]
+    fn visit(&mut self, walk: &mut Walk<'_, L>, visited: &Visited, _: Visit) -> Result<Next, Error> {
+        let returns = self.variant == Variant::SkipByReturn;
+        match visited.level {
+            0 if returns => Ok(Next::SkipSiblings),
+            0 => Ok(Next::Entry),
+            level if walk.tables.format().kind(level, visited.entry) == Kind::Hole => Ok(Next::Entry),
+            _ => self.split_block(walk, visited),
+        }
+    }
+}
+
+impl Split<'_> {
+    #[inline(never)]
+    fn split_block<L: Log>(&mut self, walk: &mut Walk<'_, L>, block: &Visited) -> Result<Next, Error> {
+        let Visited { pa, va, level, entry } = *block;
+        refuse_odd_blocks(walk.tables, block)?;
+        let complete = self.cache.len() >= tables_below(walk.tables.format(), level);
+        if self.cache.is_empty() {
+            return Err(Error::CacheEmpty { va, level, needed: 1, cached: 0 });
+        }
+        let table = build::unlinked(walk, block, complete, self.build, self.cache)?;
+        let new = walk.tables.format().table(table);
+        let slot = tables::Slot { pa, va, level, entry };
+        // Break before make: no TLB may hold the block when the table is there.
+        walk.tables.write(slot, 0)?;
+        walk.tables.invalidate(va, walk.tables.geometry().span(level), false);
+        walk.counters.tlb_invalidations += 1;
+        walk.tables.write(tables::Slot { entry: 0, ..slot }, new)?;
+        let skips = matches!(self.variant, Variant::SkipByReturn | Variant::SkipPagesAndChildren);
+        Ok(if skips && complete { Next::SkipChildren } else { Next::Entry })
+    }
+}
+
+/// Tables of the whole subtree of a block (stage2_block_get_nr_page_tables).
+fn tables_below(format: &Arm64Stage2, level: u8) -> u64 {
+    let entries = format.geometry().page_bytes() / ENTRY_BYTES;
+    if level == BLOCK_LEVELS.1 { entries + 1 } else { 1 }
+}
+
+fn refuse_odd_blocks<L: Log>(tables: &Tables<Arm64Stage2, L>, block: &Visited) -> Result<(), Error> {
+    let Visited { va, level, entry, .. } = *block;
+    let va = tables.geometry().extended(va);
+    match tables.format().kind(level, entry) {
+        Kind::Illegal => Err(tables.unmapped(va, level, entry).into()),
+        _ if level > BLOCK_LEVELS.1 => Err(Error::Unsplittable { va, level }),
+        _ if tables.format().group_bits(level, entry) != 0 => Err(Error::Grouped { va, level, entry }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,187 @@
+//! The generic walker: it visits every entry of a range, top down, and calls a visitor where its flags say so.
+//!
+//! It differs from a plain recursion in one point that matters to splits: after a callback it reads the entry
+//! again, and descends into a table that the callback may have put there.
+
+use bitflags::bitflags;
+
+use super::{Counters, Error};
+use crate::format::arm64_stage2::Arm64Stage2;
+use crate::format::{Format, Kind};
+use crate::geometry::{ENTRY_BYTES, Geometry};
+use crate::log::Log;
+use crate::tables::Tables;
+
+bitflags! {
+    /// Which entries a walk calls its visitor for, and which it does not even read.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Flags: u8 {
+        /// Call for everything that is no table, holes too.
+        const LEAF = 1 << 0;
+        /// Call for a table before its entries.
+        const TABLE_PRE = 1 << 1;
+        /// Call for a table after its entries.
+        const TABLE_POST = 1 << 2;
+        /// Never read a table of pages (KVM_PGTABLE_WALK_SKIP_LEVEL3 of the series).
+        const SKIP_PAGES = 1 << 3;
+    }
+}
+
+/// Why the visitor is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// The entry is no table.
+    Leaf,
+    /// The entry is a table whose entries come next.
+    TablePre,
+    /// The entry is a table whose entries are done.
+    TablePost,
+}
+
+/// How a walk goes on after a callback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// With the next entry, or with those of a table that is there now.
+    Entry,
+    /// With the next entry in the same table: what is below this one is done.
+    SkipChildren,
+    /// With the next table: the rest of this one is done.
+    SkipSiblings,
+}
+
+/// An entry that is visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Visited {
+    /// Where it is.
+    pub pa: u64,
+    /// The first input address that it is for.
+    pub va: u64,
+    /// Its level.
+    pub level: u8,
+    /// Its value before the callback.
+    pub entry: u64,
+}
+
+/// What a walk calls.
+pub trait Visitor<L: Log> {
+    /// Looks at an entry, and may change it.
+    ///
+    /// # Errors
+    /// Whatever it says ends the walk.
+    fn visit(&mut self, walk: &mut Walk<'_, L>, visited: &Visited, why: Visit) -> Result<Next, Error>;
+}
+
+/// A walk under way: the tables, to be changed by visitors, and what was counted.
+#[derive(Debug)]
+pub struct Walk<'a, L> {
+    /// The tables that are walked.
+    pub tables: &'a mut Tables<Arm64Stage2, L>,
+    /// What was done so far.
+    pub counters: &'a mut Counters,
+    geometry: Geometry,
+    flags: Flags,
+    /// The next (resolved) input address.
+    va: u64,
+    end: u64,
+}
+
+/// Walks the entries for a range of input addresses.
+///
+/// # Errors
+/// A range that is misaligned or not canonical, a table outside the arena, or an error of the visitor.
+pub fn walk<L: Log>(
+    tables: &mut Tables<Arm64Stage2, L>,
+    va: u64,
+    bytes: u64,
+    flags: Flags,
+    visitor: &mut impl Visitor<L>,
+    counters: &mut Counters,
+) -> Result<(), Error> {
+    let geometry = tables.geometry();
+    let (va, end) = geometry.range(va, bytes)?;
+    let (root, level) = (tables.root(), geometry.root_level());
+    counters.walks += 1;
+    Walk { tables, counters, geometry, flags, va, end }.table(root, level, visitor)
+}
+
+/// Walks a table that is not linked to the root, for the resolved addresses `va` to `end`.
+pub(super) fn walk_unlinked<L: Log>(
+    walk: &mut Walk<'_, L>,
+    (table, level): (u64, u8),
+    (va, end): (u64, u64),
+    visitor: &mut impl Visitor<L>,
+    counters: &mut Counters,
+) -> Result<(), Error> {
+    let geometry = walk.geometry;
+    Walk { tables: &mut *walk.tables, counters, geometry, flags: Flags::LEAF, va, end }.table(table, level, visitor)
+}
+
+impl<L: Log> Walk<'_, L> {
+    /// The concatenated tables of the root lie side by side: they are one table here.
+    fn table(&mut self, table: u64, level: u8, visitor: &mut impl Visitor<L>) -> Result<(), Error> {
+        let first = table + self.geometry.index(level, self.va) * ENTRY_BYTES;
+        let end = table + self.geometry.table_bytes(level);
+        let mut pa = first;
+        let mut result = Ok(());
+        while pa < end && self.va < self.end {
+            let next = self.entry(pa, level, visitor);
+            pa += ENTRY_BYTES;
+            match next {
+                Ok(Next::Entry | Next::SkipChildren) => {}
+                Ok(Next::SkipSiblings) => {
+                    let left = (end - pa) / ENTRY_BYTES;
+                    self.va = (self.va + left * self.geometry.span(level)).min(self.end);
+                    break;
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        self.counters.entries_read += (pa - first) / ENTRY_BYTES;
+        self.counters.scanned(first, pa);
+        result
+    }
+
+    #[inline(always)]
+    fn entry(&mut self, pa: u64, level: u8, visitor: &mut impl Visitor<L>) -> Result<Next, Error> {
+        let span = self.geometry.span(level);
+        let va = self.va & !(span - 1);
+        let mut visited = Visited { pa, va, level, entry: self.read(pa, level)? };
+        let mut next = Next::Entry;
+        let (wanted, why) =
+            if self.is_table(&visited) { (Flags::TABLE_PRE, Visit::TablePre) } else { (Flags::LEAF, Visit::Leaf) };
+        if self.flags.contains(wanted) {
+            self.counters.callbacks += 1;
+            next = visitor.visit(self, &visited, why)?;
+            visited.entry = self.read(pa, level)?;
+        }
+        let skips_pages = level == 1 && self.flags.contains(Flags::SKIP_PAGES);
+        if !self.is_table(&visited) || skips_pages || next != Next::Entry {
+            self.va = va + span;
+            return Ok(next);
+        }
+        self.children(&visited, visitor)
+    }
+
+    fn children(&mut self, visited: &Visited, visitor: &mut impl Visitor<L>) -> Result<Next, Error> {
+        let table = self.tables.format().table_address(visited.entry);
+        self.table(table, visited.level - 1, visitor)?;
+        if self.flags.contains(Flags::TABLE_POST) {
+            self.counters.callbacks += 1;
+            return visitor.visit(self, visited, Visit::TablePost);
+        }
+        Ok(Next::Entry)
+    }
+
+    #[inline(always)]
+    fn is_table(&self, visited: &Visited) -> bool {
+        visited.level > 0 && self.tables.format().kind(visited.level, visited.entry) == Kind::Table
+    }
+
+    #[inline(always)]
+    fn read(&self, pa: u64, level: u8) -> Result<u64, Error> {
+        self.tables.arena().read(pa).ok_or_else(|| self.tables.outside(pa, self.va, level).into())
+    }
+}
