@@ -7,7 +7,7 @@
 
 use super::paused::{Lost, Paused};
 use super::ptrace;
-use super::registers::NATIVE;
+use super::registers::{NATIVE, is_error};
 
 /// Mappings that are advised by the tracer before the code is made.
 const AFTER_MAPPINGS: u32 = 8;
@@ -72,7 +72,7 @@ fn install(paused: &mut Paused, advice: u64) -> Result<Option<u64>, Lost> {
     let (bytes, read_write) = (code.len() as u64, (libc::PROT_READ | libc::PROT_WRITE) as u64);
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     let page = paused.call(libc::SYS_mmap, [0, bytes, read_write, flags, u64::MAX, 0])?;
-    if super::calls::is_error(page) {
+    if is_error(page) {
         return Ok(None);
     }
     let written = ptrace::write_memory(paused.tid(), page as u64, &code).is_ok();

@@ -12,39 +12,10 @@ use super::guards;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
-use super::registers::NATIVE;
+use super::registers::{NATIVE, is_error};
 use super::rewriting::{Rewriting, SET_THP_DISABLE, WITNESSED_BYTES, advice};
-use super::tasks::{Space, Tasks};
-use super::tree::Findings;
-
-/// What a call is served with, besides its address space.
-pub struct Scene<'a> {
-    /// What the policy asks for.
-    pub rewriting: &'a Rewriting,
-    /// The tree.
-    pub tasks: &'a mut Tasks,
-    /// What is noted on the way.
-    pub findings: &'a mut Findings,
-}
-
-impl Scene<'_> {
-    /// Whether the filters that the program has installed for itself let a call through.
-    pub fn allows(&self, paused: &Paused, number: i64, arguments: [u64; 6]) -> bool {
-        let pointer = paused.instruction_pointer();
-        let allows = |own: &Rc<OwnFilter>| own.allows(NATIVE.audit_arch, number, pointer, arguments);
-        self.tasks.get(paused.tid()).is_none_or(|task| task.filters.iter().all(allows))
-    }
-
-    /// Whether the task has no filters of its own.
-    fn unfiltered(&self, tid: Tid) -> bool {
-        self.tasks.get(tid).is_some_and(|task| task.filters.is_empty())
-    }
-}
-
-/// What is said of the two calls that would close a page inside a mapping.
-pub const CLOSED_GUARD: &str = "mprotect(PROT_NONE) of a guard page";
-/// The other one.
-pub const MAPPED_GUARD: &str = "mmap(PROT_NONE, MAP_FIXED) of a guard page";
+use super::scene::Scene;
+use super::tasks::Space;
 
 /// Serves a watched call and sends its task on.
 pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(), Lost> {
@@ -123,7 +94,7 @@ fn mmap_over(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
     if !is_guard || !zero(paused.tid(), start, end, base) {
         return mmap(scene, space, paused);
     }
-    scene.findings.answer(MAPPED_GUARD);
+    scene.findings.answer(guards::MAPPED_OVER);
     paused.finish(start as i64)
 }
 
@@ -282,7 +253,7 @@ fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
         if !guards::closes_a_guard(&vmas, start, end, base) {
             return paused.pass();
         }
-        scene.findings.answer(CLOSED_GUARD);
+        scene.findings.answer(guards::CLOSED);
         return paused.finish(0);
     }
     let (low, high) = guards::without_guards(&vmas, start, end, base);
@@ -343,9 +314,4 @@ pub fn lost_privilege(tid: Tid) -> bool {
     let lost =
         |bit: u32, name: &str, owner: u32| program.mode() & bit != 0 && effective(name).is_some_and(|id| id != owner);
     lost(libc::S_ISUID, "Uid:", program.uid()) || lost(libc::S_ISGID, "Gid:", program.gid())
-}
-
-/// Whether a raw result is a negative error number.
-pub fn is_error(result: i64) -> bool {
-    (-4095..0).contains(&result)
 }

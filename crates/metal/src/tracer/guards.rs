@@ -12,6 +12,11 @@ use crate::census::{Vma, VmaKind};
 /// open later are larger.
 const MOST_PAGES: u64 = 16;
 
+/// What is said of a page inside a mapping that mprotect was to close.
+pub const CLOSED: &str = "mprotect(PROT_NONE) of a guard page";
+/// What is said of one that mmap was to close.
+pub const MAPPED_OVER: &str = "mmap(PROT_NONE, MAP_FIXED) of a guard page";
+
 /// Whether the arguments of mmap are those that map a guard over something: inaccessible private anonymous
 /// memory at a place of the caller's choice, whatever is there.
 pub fn maps_over([_, _, protection, flags, ..]: [u64; 6]) -> bool {

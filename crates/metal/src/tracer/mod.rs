@@ -2,8 +2,8 @@
 //! tracer changes them there. Between such calls the program runs at its own speed.
 //!
 //! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure
-//! functions; `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what it means; `tasks` and `tree` know who is who; `calls`,
-//! `heap` and `hugetlb` serve the calls, and `advisor` saves stops.
+//! functions; `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what it means; `tasks` and `tree` know who is who;
+//! `calls`, `heap` and `hugetlb` serve the calls, with what `scene` holds; and `advisor` saves stops.
 
 mod advisor;
 mod calls;
@@ -20,6 +20,7 @@ mod ptrace;
 mod ranges;
 mod registers;
 mod rewriting;
+mod scene;
 mod tasks;
 mod tree;
 

@@ -138,6 +138,11 @@ impl Registers {
     }
 }
 
+/// Whether a raw result is a negative error number.
+pub fn is_error(result: i64) -> bool {
+    (-4095..0).contains(&result)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use study::cause::Cause;
 use study::trial::Exit;
 
-use super::calls::{self, Scene};
+use super::calls;
 use super::filter;
 use super::hugetlb;
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
@@ -16,6 +16,7 @@ use super::paused::{Lost, Paused};
 use super::ptrace::{self, Stop, Tid};
 use super::registers::NATIVE;
 use super::rewriting::Rewriting;
+use super::scene::{Findings, Scene};
 use super::tasks::{Kinship, Task, Tasks};
 use crate::signals;
 
@@ -69,27 +70,6 @@ pub struct Usage {
     pub minor_faults: i64,
     /// Faults with I/O.
     pub major_faults: i64,
-}
-
-/// What the tracer collects on the way.
-#[derive(Default)]
-pub struct Findings {
-    /// Calls that were answered.
-    pub answered: BTreeMap<String, u64>,
-    /// Causes with bytes.
-    pub causes: BTreeMap<Cause, u64>,
-}
-
-impl Findings {
-    /// Notes that a call was answered in the kernel's place.
-    pub fn answer(&mut self, call: &str) {
-        *self.answered.entry(call.to_string()).or_insert(0) += 1;
-    }
-
-    /// Notes a cause and the bytes that it concerns.
-    pub fn cause(&mut self, cause: Cause, bytes: u64) {
-        *self.causes.entry(cause).or_insert(0) += bytes;
-    }
 }
 
 /// How often the tasks that outlive the root are looked at.
