@@ -26,6 +26,7 @@ extern crate alloc;
 mod arena;
 mod attributes;
 mod census;
+pub mod check;
 mod error;
 pub mod format;
 mod geometry;

@@ -1,0 +1,146 @@
+//! Entries that must be alike: contiguous groups, and the runs of a software entry.
+
+use crate::attributes::Flags;
+use crate::format::{Change, Format, Kind};
+use crate::rule::Rule;
+
+/// The address bits of a leaf at `level`.
+fn address_mask(format: &impl Format, level: u8, grouped: bool) -> u64 {
+    let geometry = format.geometry();
+    let highest = (1u64 << geometry.output_bits()) - 1;
+    format.address_bits(level, highest & !(geometry.page_bytes() - 1), grouped)
+}
+
+/// A leaf without its address, and without what hardware sets on its own.
+fn says(format: &impl Format, level: u8, leaf: u64) -> u64 {
+    let grouped = format.group_bits(level, leaf) != 0;
+    format.with_state(leaf, Flags::empty()) & !address_mask(format, level, grouped)
+}
+
+/// Whether no hardware could tell two leaves of one level from each other, addresses and state aside.
+fn is_alike(format: &impl Format, level: u8, a: u64, b: u64) -> bool {
+    let (a, b) = (says(format, level, a), says(format, level, b));
+    format.change(level, a, b) == Change::Free && format.change(level, b, a) == Change::Free
+}
+
+/// What the group of `leaf` says about the memory at `to`, if `leaf` is its entry for `from`: the leaf that
+/// stands there in a legal group.
+pub(super) fn moved(format: &impl Format, level: u8, leaf: u64, from: u64, to: u64) -> u64 {
+    let grouped = format.group_bits(level, leaf) != 0;
+    let pa = format.leaf_address(level, leaf, from).wrapping_add(to).wrapping_sub(from);
+    let mask = address_mask(format, level, grouped);
+    leaf & !mask | format.address_bits(level, pa, grouped) & mask
+}
+
+/// Whether an entry says that it belongs to a contiguous group.
+pub(super) fn is_marked(format: &impl Format, level: u8, entry: u64) -> bool {
+    format.kind(level, entry) == Kind::Leaf && format.group_bits(level, entry) != 0
+}
+
+/// The value that more than half of `values` have, or else any one of them.
+fn majority<T: PartialEq + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
+    let mut candidate = None;
+    let mut votes = 0u32;
+    for value in values {
+        match candidate {
+            Some(other) if other == value => votes += 1,
+            Some(_) if votes > 0 => votes -= 1,
+            _ => (candidate, votes) = (Some(value), 1),
+        }
+    }
+    candidate
+}
+
+/// Entries of one table that stand side by side, from `va` on; `None` where nothing is known of an entry.
+#[derive(Clone, Copy)]
+pub(super) struct Members<'a, F> {
+    pub format: &'a F,
+    pub level: u8,
+    pub va: u64,
+    pub entries: &'a [Option<u64>],
+}
+
+impl<F: Format> Members<'_, F> {
+    /// Those that are known and not refused by hardware on their own, with their index.
+    fn known(&self) -> impl Iterator<Item = (usize, u64, Kind)> {
+        let entries = self.entries.iter().copied().enumerate();
+        let entries = entries.filter_map(|(index, entry)| Some((index, entry?, self.format.kind(self.level, entry?))));
+        entries.filter(|(_, _, kind)| *kind != Kind::Illegal)
+    }
+
+    /// Where the memory would begin that the first entry maps, by what the one at `index` says.
+    fn base(&self, index: usize, entry: u64, kind: Kind) -> u64 {
+        let geometry = self.format.geometry();
+        let index = index as u64;
+        match kind {
+            Kind::Table => {
+                let table_bytes = geometry.table_bytes(self.level.saturating_sub(1));
+                self.format.table_address(entry).wrapping_sub(index * table_bytes)
+            }
+            _ => {
+                let offset = index * geometry.span(self.level);
+                self.format.leaf_address(self.level, entry, self.va.wrapping_add(offset)).wrapping_sub(offset)
+            }
+        }
+    }
+
+    /// The first entry that does not agree with most of the others about where the memory begins, or the first
+    /// of all if they agree about an address that is not aligned to `bytes`.
+    fn misplaced(&self, bytes: u64) -> Option<usize> {
+        let mut bases = self.known().map(|(index, entry, kind)| (index, self.base(index, entry, kind)));
+        let most = majority(self.known().map(|(index, entry, kind)| self.base(index, entry, kind)))?;
+        match bases.find(|(_, base)| *base != most) {
+            Some((index, _)) => Some(index),
+            None if most & (bytes - 1) != 0 => self.known().next().map(|(index, ..)| index),
+            None => None,
+        }
+    }
+
+    /// The first entry that says something else than most of the others.
+    fn unlike(&self) -> Option<usize> {
+        let most = majority(self.known().map(|(_, entry, _)| says(self.format, self.level, entry)))?;
+        let unlike = |entry| !is_alike(self.format, self.level, entry, most);
+        self.known().find(|(_, entry, _)| unlike(*entry)).map(|(index, ..)| index)
+    }
+
+    /// The rules that a contiguous group breaks, each with the index of the entry that does.
+    pub fn group_faults(&self, mut broken: impl FnMut(usize, Rule)) {
+        let marks = || self.known().map(|(_, entry, _)| is_marked(self.format, self.level, entry));
+        let Some(most) = majority(marks()) else { return };
+        if let Some((index, ..)) =
+            marks().zip(self.known()).find(|(is_marked, _)| *is_marked != most).map(|(_, known)| known)
+        {
+            return broken(index, Rule::GroupIncomplete);
+        }
+        if !most {
+            return;
+        }
+        let bytes = self.format.geometry().span(self.level) * self.entries.len() as u64;
+        if let Some(index) = self.misplaced(bytes) {
+            broken(index, Rule::GroupAddresses);
+        }
+        if let Some(index) = self.unlike() {
+            broken(index, Rule::GroupAttributes);
+        }
+    }
+
+    /// The rules that the hardware entries of one software entry break.
+    pub fn run_faults(&self, mut broken: impl FnMut(usize, Rule)) {
+        let Some(most) = majority(self.known().map(|(_, _, kind)| kind)) else { return };
+        if let Some((index, ..)) = self.known().find(|(_, _, kind)| *kind != most) {
+            return broken(index, Rule::RunIncomplete);
+        }
+        let geometry = self.format.geometry();
+        let one = match most {
+            Kind::Leaf => geometry.span(self.level),
+            Kind::Table => geometry.table_bytes(self.level.saturating_sub(1)),
+            Kind::Hole | Kind::Illegal => return,
+        };
+        if let Some(index) = self.misplaced(one * self.entries.len() as u64) {
+            broken(index, Rule::RunAddresses);
+        }
+        if let Some(index) = self.unlike().filter(|_| most == Kind::Leaf) {
+            broken(index, Rule::RunIncomplete);
+        }
+    }
+}
