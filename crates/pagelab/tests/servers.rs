@@ -119,6 +119,32 @@ fn a_server_that_fails_is_said_and_soon() {
     }
 }
 
+/// Databases give their buffers back when they end, in many pieces; nothing is timed then.
+#[test]
+fn what_a_server_frees_at_its_end_is_seen() {
+    const PIECES: u64 = 200;
+    if !needs(&[program("python3")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let server = format!(
+        "import mmap, os, signal\nflags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS\n\
+         pieces = [mmap.mmap(-1, 1 << 20, flags=flags) for _ in range({PIECES})]\n\
+         for piece in pieces: piece.write(bytes(1 << 20))\n\
+         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\nopen('{}', 'w')\n\
+         signal.sigwait([signal.SIGTERM])\nfor piece in pieces: piece.close()\nos.remove('{}')",
+        bench.word("ready"),
+        bench.word("ready")
+    );
+    let (server, ready) = (format!("python3 -c \"{server}\""), format!("test -e {}", bench.word("ready")));
+    let options = [&["-p", "default,base", "--json", "--server", &server, "--ready", &ready][..], &QUICK].concat();
+    let document = bench.compare(&options, &words_of(&["sleep", "0.05"])).ran().json();
+    let rows = arm(&document, "base")["census"].as_array().unwrap().iter();
+    let anonymous = rows.filter(|row| row["backing"] == "anonymous");
+    let bytes: u64 = anonymous.map(|row| row["bytes"].as_u64().unwrap()).sum();
+    assert!(bytes >= PIECES << 20, "{bytes} bytes were seen: {document:#}");
+}
+
 /// The client's own children, in sessions of their own, are not traced and not in any group.
 #[test]
 fn a_killed_pagelab_leaves_nothing_of_a_client_behind() {

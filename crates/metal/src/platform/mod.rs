@@ -163,7 +163,11 @@ impl HostPlatform {
         let counters = self.session.host().counters()?;
         let state_before = self.session.host().state()?;
         let mut proof = Proof::new(&self.observer, &arm.policy, &geometry, &state_before);
-        let run = run(&self.work, &Rewriting::of(&arm.policy, &geometry), &mut proof)?;
+        let timed = AtomicBool::new(false);
+        if self.work.server.is_some() {
+            proof = proof.timed_while(&timed);
+        }
+        let run = run(&self.work, &Rewriting::of(&arm.policy, &geometry), &mut proof, &timed)?;
         let state_after = self.session.host().state()?;
         let moved = counters.delta(&self.session.host().counters()?);
         let answer = answer(&self.work, &run);
@@ -222,8 +226,8 @@ impl Platform for HostPlatform {
     }
 }
 
-/// Runs the command, or the server with its client, under the tracer.
-fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof) -> Result<Run, PlatformError> {
+/// Runs the command, or the server with its client, under the tracer. `timed` is set while the client runs.
+fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool) -> Result<Run, PlatformError> {
     let (stdout, output) = stdout(work)?;
     let (stderr, errors) = Capture::start()?;
     let traced = work.server.as_ref().map_or(&work.command, |server| &server.command);
@@ -246,7 +250,7 @@ fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof) -> Result<Run, Pla
     let client = Client { command: work.command.clone(), user: work.user.clone(), stdout, stderr };
     let over = AtomicBool::new(false);
     let (ended, driven) = std::thread::scope(|threads| {
-        let driver = threads.spawn(|| server::drive(server, client, &over));
+        let driver = threads.spawn(|| server::drive(server, client, &over, timed));
         let ended = tracer::run(&launch, rewriting, Some(proof), Leftovers::KillAfter(GRACE));
         over.store(true, Ordering::SeqCst);
         (ended, driver.join().expect("the driver of a server does not panic"))
@@ -302,7 +306,7 @@ fn observations(run: &Run, proof: &mut Proof) -> Vec<Observation> {
         Observation::measured(names::SYSTEM_S, system_s),
         Observation::measured(names::MINOR_FAULTS, minor_faults as f64),
         Observation::measured(names::MAJOR_FAULTS, major_faults as f64),
-        Observation::measured(names::TRACER_S, run.ended.tracer_s),
+        Observation::measured(names::TRACER_S, (run.ended.tracer_s - proof.untimed_s()).max(0.0)),
     ];
     observations.extend(proof.observations());
     observations

@@ -2,6 +2,7 @@
 //! unmapped.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -14,7 +15,8 @@ use crate::counters::Counters;
 use crate::explain::{self, Examination};
 use crate::tracer::Witness;
 
-/// Looking at what is unmapped may take this share of a trial's time so far; then only ends are seen.
+/// Looking at what is unmapped may take this share of a trial's time so far; then only ends are seen. It
+/// may take its time while nothing is timed.
 const SHARE_OF_TIME: f64 = 0.005;
 /// Looking costs at least about this much: without it short trials would see nothing.
 const FREE_OF_CHARGE: Duration = Duration::from_millis(2);
@@ -29,6 +31,10 @@ pub struct Proof<'a> {
     began: Instant,
     looking_at_unmaps: Duration,
     looking_at_children: Duration,
+    /// Whether the client of a server is being timed at this moment; absent where the traced program is.
+    timed: Option<&'a AtomicBool>,
+    /// What looks took while nothing was timed.
+    untimed: Duration,
     /// Everything that was seen, merged.
     pub examination: Examination,
     /// Bytes that were unmapped unseen, to stay within the share of time.
@@ -52,12 +58,25 @@ impl<'a> Proof<'a> {
             began: Instant::now(),
             looking_at_unmaps: Duration::ZERO,
             looking_at_children: Duration::ZERO,
+            timed: None,
+            untimed: Duration::ZERO,
             examination: Examination::default(),
             unseen_unmapped_bytes: 0,
             failures: Vec::new(),
             memories: BTreeMap::new(),
             counters: None,
         }
+    }
+
+    /// The same for a server, whose client is timed only while the flag is set. A server frees much of its
+    /// memory when it ends.
+    pub fn timed_while(self, timed: &'a AtomicBool) -> Proof<'a> {
+        Proof { timed: Some(timed), ..self }
+    }
+
+    /// What looks took while nothing was timed, in seconds.
+    pub fn untimed_s(&self) -> f64 {
+        self.untimed.as_secs_f64()
     }
 
     /// What was observed besides the census.
@@ -87,9 +106,23 @@ impl<'a> Proof<'a> {
         known.page_table_bytes = known.page_table_bytes.max(memory.page_table_bytes);
     }
 
+    /// Charges a look to its kind, unless it cost nothing that is measured.
+    fn looked(&mut self, since: Instant, kind: impl FnOnce(&mut Self) -> &mut Duration) {
+        match self.is_timed() {
+            true => *kind(self) += since.elapsed(),
+            false => self.untimed += since.elapsed(),
+        }
+    }
+
+    fn is_timed(&self) -> bool {
+        self.timed.is_none_or(|timed| timed.load(Ordering::SeqCst))
+    }
+
     /// Whether more looks of a kind that took so long already are within its share of time.
     fn may_look(&self, looked: Duration) -> bool {
-        looked < FREE_OF_CHARGE || looked.as_secs_f64() < SHARE_OF_TIME * self.began.elapsed().as_secs_f64()
+        !self.is_timed()
+            || looked < FREE_OF_CHARGE
+            || looked.as_secs_f64() < SHARE_OF_TIME * self.began.elapsed().as_secs_f64()
     }
 }
 
@@ -116,7 +149,7 @@ impl Witness for Proof<'_> {
             Err(error) => self.failures.push(error.to_string()),
         }
         if !is_root {
-            self.looking_at_children += since.elapsed();
+            self.looked(since, |proof| &mut proof.looking_at_children);
         }
     }
 
@@ -132,7 +165,7 @@ impl Witness for Proof<'_> {
         if let Ok(examination) = seen {
             self.examination.merge(examination);
         }
-        self.looking_at_unmaps += since.elapsed();
+        self.looked(since, |proof| &mut proof.looking_at_unmaps);
     }
 }
 

@@ -60,12 +60,13 @@ const POLL: Duration = Duration::from_millis(10);
 const LOOK_AGAIN_MS: libc::c_int = 100;
 
 /// Waits for the server, runs the client, ends the server. To be called while another thread traces the
-/// server, which sets `over` when the server has ended or could not be started.
-pub fn drive(server: &Server, client: Client, over: &AtomicBool) -> Result<Driven, PlatformError> {
+/// server, which sets `over` when the server has ended or could not be started. Sets `timed` while the client
+/// runs.
+pub fn drive(server: &Server, client: Client, over: &AtomicBool, timed: &AtomicBool) -> Result<Driven, PlatformError> {
     let mut usage = Usage::default();
     wait_for(server.patience, || signals::leashed().is_some() || over.load(Ordering::SeqCst));
     let result = match signals::leashed() {
-        Some(_) => wait_until_ready(server, &client.user, &mut usage).and_then(|()| run(client, usage)),
+        Some(_) => wait_until_ready(server, &client.user, &mut usage).and_then(|()| run(client, usage, timed)),
         None => Err(PlatformError::ServerEnded),
     };
     end(server.patience);
@@ -93,16 +94,18 @@ fn wait_until_ready(server: &Server, user: &Option<User>, usage: &mut Usage) -> 
     }
 }
 
-fn run(client: Client, mut usage: Usage) -> Result<Driven, PlatformError> {
+fn run(client: Client, mut usage: Usage, timed: &AtomicBool) -> Result<Driven, PlatformError> {
     let failed = |error| PlatformError::Helper { program: client.command[0].clone(), error };
     let mut program = command(&client.command, &client.user);
     program.stdin(Stdio::null()).stdout(client.stdout).stderr(client.stderr);
+    timed.store(true, Ordering::SeqCst);
     let start = Instant::now();
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's ends that it holds would keep the output open
     kill_if(&child, is_in_vain);
     let exit = wait(child, &mut usage).map_err(failed)?;
     let wall_s = start.elapsed().as_secs_f64();
+    timed.store(false, Ordering::SeqCst);
     Ok(Driven { exit, wall_s, usage, server_survived: signals::leashed().is_some() })
 }
 

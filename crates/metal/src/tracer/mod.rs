@@ -2,8 +2,9 @@
 //! tracer changes them there. Between such calls the program runs at its own speed.
 //!
 //! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure
-//! functions; `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what it means; `tasks` and `tree` know who is who;
-//! `calls`, `heap` and `hugetlb` serve the calls, with what `scene` holds; and `advisor` saves stops.
+//! functions; `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what its refusals mean;
+//! `tasks` and `tree` know who is who; `calls`, `heap` and `hugetlb` serve the calls, with what `scene` holds;
+//! and `advisor` saves stops.
 
 mod advisor;
 mod calls;
