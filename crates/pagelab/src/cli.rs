@@ -8,6 +8,7 @@ use study::policy::Policy;
 use study::size::parse_bytes;
 
 use crate::pattern::MetricPattern;
+use crate::table::TableArguments;
 use crate::workload::WorkloadArguments;
 
 /// Which page size should this memory be mapped with, what does it gain, what does it cost, and why?
@@ -27,7 +28,9 @@ pub enum Verb {
     Compare(Box<Compare>),
     /// Run a command under one policy, nothing measured
     Exec(Exec),
-    /// Show policies, machines, workloads or stored comparisons
+    /// Page tables: explain an entry or an address, build, split, check
+    Table(TableArguments),
+    /// Show policies, machines, workloads, page-table formats or stored comparisons
     List(List),
     /// Run a built-in workload, a command like any other
     Workload(WorkloadArguments),
@@ -203,6 +206,8 @@ pub enum Listed {
     Workloads,
     /// Stored comparisons
     Comparisons,
+    /// Page-table formats, for `pagelab table`
+    Formats,
 }
 
 /// Arguments of `pagelab doctor`.

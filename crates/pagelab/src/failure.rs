@@ -16,6 +16,9 @@ pub enum Failure {
     /// Nothing could be admitted.
     #[error("{0}")]
     NothingAdmitted(String),
+    /// The tables that were checked break rules.
+    #[error("{0}")]
+    Faults(String),
     /// pagelab was told to stop by a signal.
     #[error("stopped by signal {0}; what was measured until then is stored, and system settings are restored")]
     Interrupted(i32),
@@ -30,7 +33,7 @@ impl Failure {
     /// The exit code: 1, 2 or 3, or 128 and the signal.
     pub fn code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Failure::Command(_) => 1,
+            Failure::Command(_) | Failure::Faults(_) => 1,
             Failure::Input(_) => 2,
             Failure::NothingAdmitted(_) => 3,
             Failure::Interrupted(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),

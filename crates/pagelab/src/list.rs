@@ -1,4 +1,4 @@
-//! `pagelab list`: policies, machines, workloads and stored comparisons.
+//! `pagelab list`: policies, machines, workloads, page-table formats and stored comparisons.
 
 use std::io::Write;
 
@@ -13,7 +13,7 @@ use study::size::format_bytes;
 use crate::cli::{List, Listed};
 use crate::compare::{ignore_closed_pipe, open_store, terminal_width};
 use crate::failure::Failure;
-use crate::workload;
+use crate::{table, workload};
 use results::grid::plain;
 
 /// Runs `pagelab list`.
@@ -23,6 +23,7 @@ pub fn run(arguments: &List) -> Result<(), Failure> {
         Listed::Machines => machines()?,
         Listed::Workloads => workloads(),
         Listed::Comparisons => comparisons(arguments)?,
+        Listed::Formats => table::formats::list(terminal_width()),
     };
     let text = if arguments.json { format!("{document:#}") } else { text };
     ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))

@@ -11,6 +11,7 @@ mod list;
 mod pattern;
 mod progress;
 mod restore;
+mod table;
 mod user;
 mod workload;
 
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Compare(arguments) => compare::run(*arguments),
         Verb::Exec(arguments) => exec::run(arguments),
+        Verb::Table(arguments) => table::run(&arguments),
         Verb::List(arguments) => list::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Restore(arguments) => restore::run(&arguments),

@@ -21,7 +21,7 @@ mod figure;
 mod rows;
 mod text;
 
-pub use text::printable;
+pub use text::{fold, printable};
 
 #[cfg(test)]
 mod sample;

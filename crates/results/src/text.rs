@@ -59,7 +59,7 @@ fn quote(word: &str) -> String {
 
 /// Folds words into lines of at most `width` characters, continuation lines indented. A word that is
 /// longer than a line stands alone and whole, so that paths and commands can be copied.
-pub(crate) fn fold(text: &str, width: usize, indent: usize) -> String {
+pub fn fold(text: &str, width: usize, indent: usize) -> String {
     let body = text.trim_start_matches(' ');
     let margin = text.len() - body.len();
     let mut lines = vec![" ".repeat(margin)];

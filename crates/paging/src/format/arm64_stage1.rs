@@ -248,13 +248,13 @@ impl Format for Arm64Stage1 {
             fields
                 .field("type", 1, 1, "points to a table")
                 .field("address", highest, shift, alloc::format!("table at {:#x}", self.table_address(entry)))
-                .flag("PXNTable", 59, "", "EL1 executes nothing below")
-                .flag("UXNTable", 60, "", "EL0 executes nothing below")
+                .flag("PXNTable", 59, "takes nothing from EL1", "EL1 executes nothing below")
+                .flag("UXNTable", 60, "takes nothing from EL0", "EL0 executes nothing below")
                 .field(
                     "APTable",
                     62,
                     61,
-                    ["", "no EL0 access", "no writes", "no EL0 access, no writes"][bits(entry, 62, 61) as usize],
+                    ["takes nothing", "no EL0 access", "no writes", "no EL0 access, no writes"][bits(entry, 62, 61) as usize],
                 )
                 .flag("NSTable", 63, "secure", "not secure");
             return fields.done();
@@ -293,14 +293,14 @@ impl Format for Arm64Stage1 {
                 self.geometry().shift(level) as u8,
                 alloc::format!("maps {:#x}", self.leaf_address(level, entry, 0)),
             )
-            .flag("GP", 50, "", "guarded: branches need BTI")
-            .flag("DBM", 51, "", "writes are managed by hardware")
+            .flag("GP", 50, "branches need no BTI", "guarded: branches need BTI")
+            .flag("DBM", 51, "writes are not managed by hardware", "writes are managed by hardware")
             .field("Contiguous", 52, 52, contiguous)
             .flag("PXN", 53, "EL1 may execute it", "EL1 may not execute it")
             .flag("UXN", 54, "EL0 may execute it", "EL0 may not execute it")
-            .field("software", 58, 55, "");
+            .field("software", 58, 55, "software's");
         if lpa2 {
-            fields.field("address 51:50", 9, 8, "");
+            fields.field("address 51:50", 9, 8, "bits 51:50 of the address");
         } else {
             fields.field(
                 "SH",
@@ -310,10 +310,10 @@ impl Format for Arm64Stage1 {
             );
         }
         if self.common.granule == Granule::K64 && self.geometry().output_bits() > 48 {
-            fields.field("address 51:48", 15, 12, "");
+            fields.field("address 51:48", 15, 12, "bits 51:48 of the address");
         }
         if level > 0 {
-            fields.flag("nT", 16, "", "no TLB may hold it (FEAT_BBM level 1)");
+            fields.flag("nT", 16, "TLBs may hold it", "no TLB may hold it (FEAT_BBM level 1)");
         }
         if self.overlay {
             fields.field("POIndex", 62, 60, "permission overlay");

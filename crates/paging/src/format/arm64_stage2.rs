@@ -296,16 +296,16 @@ impl Format for Arm64Stage2 {
                 self.geometry().shift(level) as u8,
                 alloc::format!("maps {:#x}", self.leaf_address(level, entry, 0)),
             )
-            .flag("DBM", 51, "", "writes are managed by hardware")
+            .flag("DBM", 51, "writes are not managed by hardware", "writes are managed by hardware")
             .field("Contiguous", 52, 52, contiguous)
-            .field("software", 58, 55, "");
+            .field("software", 58, 55, "software's");
         if self.execute_by_level {
             fields.field("XN", 54, 53, execute[bits(entry, 54, 53) as usize]);
         } else {
             fields.flag("XN", 54, "executable", "not executable");
         }
         if lpa2 {
-            fields.field("address 51:50", 9, 8, "");
+            fields.field("address 51:50", 9, 8, "bits 51:50 of the address");
         } else {
             fields.field(
                 "SH",
@@ -315,10 +315,10 @@ impl Format for Arm64Stage2 {
             );
         }
         if self.common.granule == Granule::K64 && self.geometry().output_bits() > 48 {
-            fields.field("address 51:48", 15, 12, "");
+            fields.field("address 51:48", 15, 12, "bits 51:48 of the address");
         }
         if level > 0 {
-            fields.flag("nT", 16, "", "no TLB may hold it (FEAT_BBM level 1)");
+            fields.flag("nT", 16, "TLBs may hold it", "no TLB may hold it (FEAT_BBM level 1)");
         }
         fields.done()
     }

@@ -319,7 +319,7 @@ impl Format for RiscV {
         let memory = if self.memory_types {
             ["PMA", "NC", "IO", "reserved: faults"]
         } else {
-            ["", "reserved", "reserved", "reserved"]
+            ["no memory types without Svpbmt", "reserved", "reserved", "reserved"]
         };
         let address = if is_table {
             alloc::format!("table at {:#x}", self.table_address(entry))
@@ -327,9 +327,9 @@ impl Format for RiscV {
             alloc::format!("maps {:#x}", self.leaf_address(level, entry, 0))
         };
         fields
-            .flag("R", 1, "", "may be read")
-            .flag("W", 2, "", "may be written")
-            .flag("X", 3, "", "may be executed")
+            .flag("R", 1, "may not be read", "may be read")
+            .flag("W", 2, "may not be written", "may be written")
+            .flag("X", 3, "may not be executed", "may be executed")
             .flag("U", 4, "of S-mode", "of U-mode")
             .flag("G", 5, "of this address space", "global")
             .flag("A", 6, "not accessed: an access faults or sets it", "accessed")

@@ -268,8 +268,8 @@ impl Format for X86_64 {
         fields
             .flag("R/W", 1, "no writes below", "writes allowed")
             .flag("U/S", 2, "no user-mode access below", "user-mode access allowed")
-            .flag("PWT", 3, "0 in the PAT index", "1 in the PAT index")
-            .flag("PCD", 4, "0 in the PAT index", "2 in the PAT index")
+            .flag("PWT", 3, "adds nothing to the PAT index", "adds 1 to the PAT index")
+            .flag("PCD", 4, "adds nothing to the PAT index", "adds 2 to the PAT index")
             .flag("A", 5, "not accessed", "accessed")
             .field("ignored", 11, 9, "software's (bit 11: R of HLAT paging)")
             .field("ignored", 58, 52, "software's");
@@ -290,10 +290,10 @@ impl Format for X86_64 {
                 if self.keys { "protection key" } else { "ignored" },
             );
             let pat = if level == 0 { 7 } else { 12 };
-            fields.flag("PAT", pat, "0 in the PAT index", "4 in the PAT index");
+            fields.flag("PAT", pat, "adds nothing to the PAT index", "adds 4 to the PAT index");
         } else {
-            fields.field("ignored", 6, 6, "").field("ignored", 62, 59, "software's");
-            fields.flag("ignored", 8, "", "");
+            fields.field("ignored", 6, 6, "D in a leaf").field("ignored", 62, 59, "software's");
+            fields.field("ignored", 8, 8, "G in a leaf");
         }
         let low = if leaf { self.geometry.shift(level) as u8 } else { 12 };
         let high = self.geometry.output_bits() - 1;

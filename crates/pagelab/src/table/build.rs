@@ -1,0 +1,166 @@
+//! `pagelab table build`: tables for mappings, as an image of physical memory.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use paging::format::named::Named;
+use paging::{Census, Format, Mapping, Sizes, Tables, with_format};
+use results::grid::plain;
+use serde_json::{Value, json};
+use study::size::format_bytes;
+
+use super::census;
+use super::describe::{explain, hex};
+use super::format_name::{self, FormatName, parse_format};
+use super::number::parse_number;
+use super::request::{self, Request, parse_request};
+use super::tree::Tree;
+use crate::compare::{ignore_closed_pipe, terminal_width};
+use crate::failure::Failure;
+
+/// Arguments of `pagelab table build`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{}\n\n{}", request::HELP, format_name::help()))]
+pub struct Build {
+    /// The format of the tables
+    #[arg(short, long, value_name = "FORMAT", value_parser = parse_format)]
+    format: FormatName,
+    /// A range to be mapped; repeat it for more
+    #[arg(long = "map", value_name = "VA:PA:SIZE[:PERM]", required = true, value_parser = parse_request)]
+    maps: Vec<Request>,
+    /// Write the tables to this file, as they lie in memory from --base on. A file that is there is replaced.
+    /// Without it nothing is written
+    #[arg(short, long, value_name = "IMAGE")]
+    output: Option<PathBuf>,
+    /// The physical address of the tables
+    #[arg(long, value_name = "PA", default_value = "0x80000000", value_parser = parse_number)]
+    base: u64,
+    /// No leaf is larger than this
+    #[arg(long, value_name = "SIZE", value_parser = parse_number)]
+    largest: Option<u64>,
+    /// Make no contiguous groups (arm64 contiguous bit, RISC-V Svnapot)
+    #[arg(long)]
+    no_contiguous: bool,
+    /// The tables may take this much memory
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_number)]
+    limit: u64,
+    /// Draw the tables as a tree
+    #[arg(long)]
+    tree: bool,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `pagelab table build`.
+pub fn run(arguments: &Build) -> Result<(), Failure> {
+    let named = arguments.format.named;
+    with_format!(named, format => run_in(format, named, arguments))
+}
+
+fn run_in<F: Format>(format: F, named: Named, arguments: &Build) -> Result<(), Failure> {
+    let tables = built(format, arguments)?;
+    let failed = |error| Failure::Input(explain(&format, &error));
+    let census = tables.census().map_err(failed)?;
+    let tree = arguments.tree.then(|| Tree::of(&tables)).transpose().map_err(failed)?;
+    let image = arguments.output.as_deref().map(|path| write_image(path, &tables)).transpose()?;
+    let text = if arguments.json {
+        format!("{:#}", document(&tables, arguments, &census, tree.as_ref()))
+    } else {
+        text(&tables, named, arguments, &census, tree.as_ref(), image)
+    };
+    ignore_closed_pipe(writeln!(io::stdout(), "{text}"))
+}
+
+fn built<F: Format>(format: F, arguments: &Build) -> Result<Tables<F>, Failure> {
+    let output_bits = format.geometry().output_bits();
+    if arguments.base >> output_bits != 0 {
+        let base = arguments.base;
+        return Err(Failure::Input(format!(
+            "--base {base:#x} does not fit in the {output_bits} bits of a physical address"
+        )));
+    }
+    let room = (1u64 << output_bits) - arguments.base;
+    let mut tables = Tables::new(format, arguments.base, arguments.limit.min(room))
+        .map_err(|error| Failure::Input(format!("--base {:#x}: {}", arguments.base, explain(&format, &error))))?;
+    for request in &arguments.maps {
+        let sizes =
+            Sizes { largest_bytes: arguments.largest.unwrap_or(u64::MAX), contiguous: !arguments.no_contiguous };
+        let attributes = request.attributes(&format);
+        let mapping = Mapping { va: request.va, pa: request.pa, bytes: request.bytes, attributes, sizes };
+        tables
+            .map(&mapping)
+            .map_err(|error| Failure::Input(format!("--map {request}: {}", explain(&format, &error))))?;
+    }
+    Ok(tables)
+}
+
+/// What became of the file.
+struct Written {
+    bytes: u64,
+    replaced: bool,
+}
+
+fn write_image<F: Format>(path: &Path, tables: &Tables<F>) -> Result<Written, Failure> {
+    let failed = |error: io::Error| Failure::Input(format!("{} cannot be written: {error}", path.display()));
+    let before = fs::metadata(path).ok();
+    // A slip of the finger must not cost a disk.
+    if before.as_ref().is_some_and(|before| before.file_type().is_block_device()) {
+        return Err(Failure::Input(format!("{} is a block device; expected a file", path.display())));
+    }
+    let image = tables.arena().image();
+    File::create(path).and_then(|mut file| file.write_all(&image)).map_err(failed)?;
+    Ok(Written { bytes: image.len() as u64, replaced: before.is_some_and(|before| before.is_file()) })
+}
+
+fn text<F: Format>(
+    tables: &Tables<F>,
+    named: Named,
+    arguments: &Build,
+    census: &Census,
+    tree: Option<&Tree>,
+    image: Option<Written>,
+) -> String {
+    let (format, width) = (tables.format(), terminal_width());
+    let (base, bytes) = (tables.arena().base(), tables.arena().bytes());
+    let memory = format!("{} of physical memory, {base:#x} to {:#x}", format_bytes(bytes), base + bytes - 1);
+    let written = match (&arguments.output, image) {
+        (Some(path), Some(written)) => {
+            let what = if written.replaced { "replaced" } else { "wrote" };
+            format!("{what} {}: {} bytes, {memory}", results::printable(&path.display().to_string()), written.bytes)
+        }
+        _ => format!("the tables take {memory}; nothing is written without -o"),
+    };
+    let registers =
+        format.registers(tables.root()).into_iter().map(|(name, value)| [name.to_string(), format!("{value:#018x}")]);
+    let mut parts = vec![
+        written,
+        format!("root at {:#x}", tables.root()),
+        plain(["register", "value"], registers, width),
+        census::tables_text(format, census, tables.arena().used_bytes(), width),
+        census::mapped_text(format, census, width),
+    ];
+    parts.extend(tree.map(|tree| tree.draw(format, named, tables.root())));
+    parts.join("\n\n")
+}
+
+fn document<F: Format>(tables: &Tables<F>, arguments: &Build, census: &Census, tree: Option<&Tree>) -> Value {
+    let format = tables.format();
+    let registers =
+        format.registers(tables.root()).into_iter().map(|(name, value)| json!({ "name": name, "value": hex(value) }));
+    json!({
+        "schema": "pagelab.table-build/1",
+        "format": arguments.format.name,
+        "image": arguments.output.as_ref().map(|path| path.display().to_string()),
+        "base": hex(tables.arena().base()),
+        "image_bytes": tables.arena().bytes(),
+        "allocated_bytes": tables.arena().used_bytes(),
+        "root": hex(tables.root()),
+        "registers": registers.collect::<Vec<_>>(),
+        "census": census::document(format, census),
+        "tree": tree.map(|tree| tree.document(format)),
+    })
+}

@@ -1,0 +1,289 @@
+//! `pagelab table check`: whether the tables in a memory dump keep the rules of their architecture.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use paging::check::{Fault, MAX_FAULTS, Report, check};
+use paging::format::named::Named;
+use paging::{Arena, Census, ENTRY_BYTES, Error, Format, Severity, Tables, with_format};
+use results::grid::plain;
+use serde_json::{Value, json};
+
+use super::census;
+use super::describe::{count, explain, grouped, hex, rule_document, severity_word, size};
+use super::format_name::{self, FormatName, parse_format};
+use super::level::label;
+use super::number::parse_number;
+use super::tree::Tree;
+use crate::compare::{ignore_closed_pipe, terminal_width};
+use crate::failure::Failure;
+
+/// Arguments of `pagelab table check`.
+#[derive(Debug, Args)]
+#[command(after_help = format!("{IMAGES}\n\n{}", format_name::help()))]
+pub struct Check {
+    /// Raw physical memory with the tables in it
+    #[arg(value_name = "IMAGE")]
+    image: PathBuf,
+    /// The format of the tables
+    #[arg(short, long, value_name = "FORMAT", value_parser = parse_format)]
+    format: FormatName,
+    /// The physical address of the root table, without the other fields of its register
+    #[arg(long, value_name = "PA", value_parser = parse_number)]
+    root: u64,
+    /// The physical address of the first byte of the image
+    #[arg(long, value_name = "PA", value_parser = parse_number)]
+    base: u64,
+    /// Refuse an image that is larger than this
+    #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = parse_number)]
+    limit: u64,
+    /// Print at most so many faults; those of neighbouring entries are one
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    faults: usize,
+    /// Draw the tables as a tree, as far as they are one
+    #[arg(long)]
+    tree: bool,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+const IMAGES: &str = "\
+An image is raw memory, byte for byte, as these write it:
+  QEMU     pmemsave 0x80000000 0x100000 dump.bin
+  gdb      dump binary memory dump.bin 0x80000000 0x80100000
+  pagelab  pagelab table build -o dump.bin
+A core file, a kdump or a compressed one must be turned into that first. What is not in the image cannot be
+checked: a table outside it is a fault.
+Exit codes: 0 no rule is broken (warnings may be left), 1 at least one is, 2 bad arguments or unreadable image.";
+
+/// Runs `pagelab table check`.
+pub fn run(arguments: &Check) -> Result<(), Failure> {
+    let image = read_image(&arguments.image, arguments.limit).map_err(Failure::Input)?;
+    let note = container(&image);
+    let named = arguments.format.named;
+    with_format!(named, format => run_in(format, named, arguments, &image, note))
+}
+
+fn run_in<F: Format>(
+    format: F,
+    named: Named,
+    arguments: &Check,
+    image: &[u8],
+    note: Option<&'static str>,
+) -> Result<(), Failure> {
+    let arena = Arena::from_image(arguments.base, image)
+        .map_err(|error| Failure::Input(format!("{}: {}", arguments.image.display(), explain(&format, &error))))?;
+    let tables = Tables::in_arena(format, arena, arguments.root);
+    let checked = Checked { report: check(&tables), census: tables.census(), image_bytes: image.len() as u64, note };
+    let tree = arguments.tree.then(|| Tree::of(&tables));
+    let text = if arguments.json {
+        format!("{:#}", document(&format, arguments, &checked, tree.as_ref().and_then(|tree| tree.as_ref().ok())))
+    } else {
+        let drawn = tree.map(|tree| match tree {
+            Ok(tree) => tree.draw(&format, named, arguments.root),
+            Err(error) => format!("no tree can be drawn: {}", explain(&format, &error)),
+        });
+        text(&format, arguments, &checked, drawn)
+    };
+    ignore_closed_pipe(writeln!(io::stdout(), "{text}"))?;
+    if checked.report.is_legal() { Ok(()) } else { Err(Failure::Faults(verdict(arguments, &checked.report))) }
+}
+
+struct Checked {
+    report: Report,
+    /// What is mapped, if the tables can be followed to their ends.
+    census: Result<Census, Error>,
+    image_bytes: u64,
+    /// What the file seems to be, if not raw memory.
+    note: Option<&'static str>,
+}
+
+fn read_image(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
+    let shown = path.display();
+    let mut image = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(limit_bytes.saturating_add(1)).read_to_end(&mut image))
+        .map_err(|error| format!("{shown} cannot be read: {error}"))?;
+    match image.len() as u64 {
+        0 => Err(format!("{shown} is empty; expected raw memory that holds page tables")),
+        bytes if bytes > limit_bytes => {
+            let limit = size(u128::from(limit_bytes));
+            Err(format!("{shown} is larger than {limit}; cut out the tables, or allow more with --limit"))
+        }
+        bytes if !bytes.is_multiple_of(8) => {
+            Err(format!("{shown} has {bytes} bytes; expected whole 8-byte entries: it is truncated, or no raw memory"))
+        }
+        _ => Ok(image),
+    }
+}
+
+/// What a file seems to be that begins as those of a dump format do. Memory may begin so by chance, so this is
+/// no reason to refuse it.
+fn container(image: &[u8]) -> Option<&'static str> {
+    const KNOWN: [(&[u8], &str); 8] = [
+        (b"\x7fELF", "an ELF core file"),
+        (b"KDUMP   ", "a kdump file"),
+        (b"DISKDUMP", "a diskdump file"),
+        (b"makedumpfile", "a flattened makedumpfile"),
+        (b"EMiL", "a LiME dump"),
+        (b"\x1f\x8b", "a gzip file"),
+        (b"\x28\xb5\x2f\xfd", "a zstd file"),
+        (b"\xfd7zXZ", "an xz file"),
+    ];
+    KNOWN.iter().find(|(magic, _)| image.starts_with(magic)).map(|(_, what)| *what)
+}
+
+/// How many rules are broken, and how many warnings there are.
+fn counts(report: &Report) -> (u64, u64) {
+    let listed = |severity| report.faults.iter().filter(|fault| fault.severity() == severity).count() as u64;
+    (listed(Severity::Error) + report.unlisted_errors, listed(Severity::Warning) + report.unlisted_warnings)
+}
+
+fn verdict(arguments: &Check, report: &Report) -> String {
+    let shown = arguments.image.display();
+    let (errors, warnings) = counts(report);
+    let warned = if warnings == 0 { String::new() } else { format!(", {}", count(warnings, "warning")) };
+    match errors {
+        0 => format!("{shown}: legal: no rule is broken{warned}"),
+        _ => format!("{shown}: not legal: {}{warned}", count(errors, "fault")),
+    }
+}
+
+fn text<F: Format>(format: &F, arguments: &Check, checked: &Checked, tree: Option<String>) -> String {
+    let image_bytes = checked.image_bytes;
+    let (report, width) = (&checked.report, terminal_width());
+    let first = format!(
+        "{}; {} of {} from the root {:#x} on, in memory from {:#x} to {:#x}",
+        results::printable(&verdict(arguments, report)),
+        count(report.tables, "table"),
+        arguments.format.name,
+        arguments.root,
+        arguments.base,
+        arguments.base + (image_bytes - 1)
+    );
+    let mut parts = vec![results::fold(&first, width, 4)];
+    if let Some(note) = checked.note.filter(|_| !report.is_legal()) {
+        parts.push(format!("the file begins as {note} does; expected raw memory (see --help)"));
+    }
+    if !report.faults.is_empty() {
+        parts.push(by_rule(report, width));
+        let runs = runs(&report.faults);
+        parts.extend(runs.iter().take(arguments.faults).map(|run| run_text(format, run, arguments.root, width)));
+        let left_out_of = runs.iter().skip(arguments.faults).map(|run| run.len() as u64).sum();
+        parts.extend(left_out(report, left_out_of));
+    }
+    match &checked.census {
+        Ok(census) => {
+            parts.push(census::tables_text(format, census, census.table_bytes, width));
+            parts.push(census::mapped_text(format, census, width));
+        }
+        Err(error) => {
+            let why = format!("what is mapped in groups was not counted: {}", explain(format, error));
+            parts.push(results::fold(&why, width, 4));
+            parts.push(leaves_text(report, width));
+        }
+    }
+    parts.extend(tree);
+    parts.join("\n\n")
+}
+
+/// How often each rule is broken.
+fn by_rule(report: &Report, width: usize) -> String {
+    let mut rules: BTreeMap<&str, (Severity, u64)> = BTreeMap::new();
+    for fault in &report.faults {
+        rules.entry(fault.rule.name()).or_insert((fault.severity(), 0)).1 += 1;
+    }
+    let rows = rules
+        .into_iter()
+        .map(|(name, (severity, times))| [name.to_string(), severity_word(severity).to_string(), times.to_string()]);
+    plain(["rule", "severity", "times"], rows, width)
+}
+
+/// Faults of neighbouring entries that break one rule, together.
+fn runs(faults: &[Fault]) -> Vec<&[Fault]> {
+    let goes_on = |one: &Fault, next: &Fault| {
+        one.rule.name() == next.rule.name()
+            && one.level == next.level
+            && one.pa.checked_add(ENTRY_BYTES) == Some(next.pa)
+    };
+    faults.chunk_by(goes_on).collect()
+}
+
+fn run_text(format: &impl Format, run: &[Fault], root: u64, width: usize) -> String {
+    let [fault, rest @ ..] = run else { return String::new() };
+    let Fault { rule, level, pa, entry, va, .. } = fault;
+    let (word, name, at) = (severity_word(fault.severity()), rule.name(), label(format, *level));
+    // No entry points to the root.
+    if *pa == root && *entry == 0 && *level == format.geometry().root_level() {
+        return results::fold(&format!("{word}: {name}: the root: {rule}"), width, 4);
+    }
+    let first = match rest.last() {
+        None => format!("{word}: {name} in the {at} entry at {pa:#x}, for {va:#x}"),
+        Some(last) => {
+            let to = last.va | (format.geometry().span(*level) - 1);
+            format!("{word}: {name} in {} {at} entries from {pa:#x} on, for {va:#x} to {to:#x}; the first:", run.len())
+        }
+    };
+    let second = format!("    {entry:#018x}: {rule}");
+    format!("{}\n{}", results::fold(&first, width, 4), results::fold(&second, width, 4))
+}
+
+fn left_out(report: &Report, listed: u64) -> Option<String> {
+    match (listed, report.unlisted_errors + report.unlisted_warnings) {
+        (0, 0) => None,
+        (listed, 0) => Some(format!("and {} that are not printed (--faults)", count(listed, "fault"))),
+        (listed, unlisted) => Some(format!(
+            "and {} that are not printed; those after the first {} were counted, not kept, and are in no table",
+            count(listed + unlisted, "fault"),
+            grouped(MAX_FAULTS as u64)
+        )),
+    }
+}
+
+fn leaves_text(report: &Report, width: usize) -> String {
+    if report.leaves.is_empty() {
+        return "nothing is mapped".to_string();
+    }
+    let rows = report.leaves.iter().rev().map(|(bytes, leaves)| {
+        let mapped = u128::from(*bytes) * u128::from(*leaves);
+        [size(u128::from(*bytes)), grouped(*leaves), size(mapped)]
+    });
+    plain(["leaf", "leaves", "mapped"], rows, width)
+}
+
+fn document<F: Format>(format: &F, arguments: &Check, checked: &Checked, tree: Option<&Tree>) -> Value {
+    let report = &checked.report;
+    let (errors, warnings) = counts(report);
+    let fault = |fault: &Fault| {
+        let mut document = rule_document(fault.rule);
+        document["level"] = json!(fault.level);
+        document["level_name"] = json!(fault.level_name);
+        document["entry_address"] = json!(hex(fault.pa));
+        document["entry"] = json!(hex(fault.entry));
+        document["input_address"] = json!(hex(fault.va));
+        document
+    };
+    let leaves = report.leaves.iter().map(|(bytes, leaves)| json!({ "leaf_bytes": bytes, "leaves": leaves }));
+    json!({
+        "schema": "pagelab.table-check/1",
+        "format": arguments.format.name,
+        "image": arguments.image.display().to_string(),
+        "base": hex(arguments.base),
+        "root": hex(arguments.root),
+        "legal": report.is_legal(),
+        "errors": errors,
+        "warnings": warnings,
+        "faults": report.faults.iter().map(fault).collect::<Vec<_>>(),
+        "unlisted_errors": report.unlisted_errors,
+        "unlisted_warnings": report.unlisted_warnings,
+        "tables": report.tables,
+        "leaves": leaves.collect::<Vec<_>>(),
+        "census": checked.census.as_ref().ok().map(|census| census::document(format, census)),
+        "census_error": checked.census.as_ref().err().map(|error| explain(format, error)),
+        "tree": tree.map(|tree| tree.document(format)),
+    })
+}

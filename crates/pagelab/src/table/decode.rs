@@ -1,0 +1,293 @@
+//! `pagelab table decode`: entries field by field, and how an address is looked up.
+
+use std::io::Write;
+
+use clap::Args;
+use paging::format::named::Named;
+use paging::format::{Field, Kind};
+use paging::{Format, Rule, Severity, with_format};
+use results::grid::plain;
+use serde_json::{Value, json};
+use study::size::format_bytes;
+
+use super::describe::{attributes_document, broken, hex, kind_word, rule_document, severity_word, words};
+use super::format_name::{self, FormatName, parse_format};
+use super::index;
+use super::level::{self, label, linux_name};
+use super::number::parse_hexadecimal;
+use crate::compare::{ignore_closed_pipe, terminal_width};
+use crate::failure::Failure;
+
+/// Arguments of `pagelab table decode`.
+#[derive(Debug, Args)]
+#[command(after_help = format_name::help(), after_long_help = format!("{LONG}\n\n{}", format_name::help()))]
+pub struct Decode {
+    /// The format of the tables
+    #[arg(short, long, value_name = "FORMAT", value_parser = parse_format)]
+    format: FormatName,
+    /// The level of the entries, as the format's specification or Linux calls it: PD, "level 2", VPN[1], pmd.
+    /// A number is the specification's (on arm64 level 3 holds pages, on RISC-V level 0). Default: the level
+    /// of pages, and what each other level would make of the entry
+    #[arg(short, long, value_name = "LEVEL")]
+    level: Option<String>,
+    /// Say how this address is looked up: hexadecimal, with or without 0x
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_hexadecimal)]
+    va: Option<u64>,
+    /// Entries, hexadecimal with or without 0x. A level before one is for it: `pmd=100e067`, or `PMD 100e067`
+    #[arg(value_name = "ENTRY", required_unless_present = "va")]
+    entries: Vec<String>,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+const LONG: &str = "The last line of an oops can be pasted as it is:
+  x86-64   pagelab table decode --format x86-64 PGD 100000067 P4D 100000067 PUD 1001f4067 PMD 0
+  arm64    pagelab table decode --format arm64-4k-48 pgd=1000000081a3c003, p4d=1000000081a3c003, pud=0000000000000000";
+
+/// An entry that is to be explained.
+#[derive(PartialEq, Eq)]
+struct Asked {
+    entry: u64,
+    /// The level that was said for it.
+    level: Option<u8>,
+}
+
+/// Runs `pagelab table decode`.
+pub fn run(arguments: &Decode) -> Result<(), Failure> {
+    let named = arguments.format.named;
+    let asked = asked(arguments).map_err(Failure::Input)?;
+    let text = if arguments.json {
+        format!("{:#}", with_format!(named, format => document(&format, named, arguments, &asked)))
+    } else {
+        with_format!(named, format => text(&format, named, arguments, &asked))
+    };
+    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+}
+
+/// Reads the words after the options: entries, each perhaps with its level.
+fn asked(arguments: &Decode) -> Result<Vec<Asked>, String> {
+    let named = arguments.format.named;
+    let read_level = |text: &str| level::parse(named, text).map_err(|error| error.to_string());
+    let for_all = arguments.level.as_deref().map(read_level).transpose()?;
+    let (mut asked, mut before) = (Vec::new(), None);
+    for word in arguments.entries.iter().map(|word| word.trim_end_matches(',')) {
+        let (name, entry) = match word.split_once('=') {
+            Some((name, entry)) => (Some(name), entry),
+            None if before.is_none() && level::is_name(word) => {
+                before = Some(read_level(word)?);
+                continue;
+            }
+            None => (None, word),
+        };
+        let own = name.map(read_level).transpose()?.or(before.take());
+        let entry = parse_hexadecimal(entry).map_err(|error| error.to_string())?;
+        asked.push(Asked { entry, level: own.or(for_all) });
+    }
+    match before {
+        Some(_) => Err(format!("expected an entry after {:?}", arguments.entries.last().map_or("", String::as_str))),
+        None => Ok(asked),
+    }
+}
+
+fn text<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[Asked]) -> String {
+    let width = terminal_width();
+    let address = arguments.va.map(|va| index::text(format, named, va, width));
+    let walk = (asked.len() > 1).then(|| walk_table(format, named, asked, arguments.va, width));
+    // An oops prints folded levels twice.
+    let is_first = |(at, one): &(usize, &Asked)| !asked[..*at].contains(one);
+    let entries = asked.iter().enumerate().filter(is_first);
+    let entries = entries.map(|(_, asked)| entry_text(format, named, asked, arguments.va, width));
+    address.into_iter().chain(walk).chain(entries).collect::<Vec<_>>().join("\n\n")
+}
+
+/// All entries in short, in the order in which they were given.
+fn walk_table<F: Format>(format: &F, named: Named, asked: &[Asked], va: Option<u64>, width: usize) -> String {
+    let mut rows: Vec<[String; 3]> = Vec::new();
+    for Asked { entry, level } in asked {
+        let level = level.unwrap_or(0);
+        let row = [label(format, level), format!("{entry:#018x}"), summary(format, named, level, *entry, va)];
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    plain(["level", "entry", "it"], rows, width)
+}
+
+fn entry_text<F: Format>(format: &F, named: Named, asked: &Asked, va: Option<u64>, width: usize) -> String {
+    let level = asked.level.unwrap_or(0);
+    let guessed = if asked.level.is_none() { ", the level of pages: no --level was said" } else { "" };
+    let head = format!("{:#018x} as an entry of {}{guessed}", asked.entry, label(format, level));
+    let mut parts =
+        vec![results::fold(&head, width, 4), results::fold(&summary(format, named, level, asked.entry, va), width, 4)];
+    if asked.entry != 0 {
+        parts.push(String::new());
+        parts.push(fields_table(format, level, asked.entry, width));
+    }
+    let rules = broken(format, level, asked.entry);
+    if !rules.is_empty() {
+        parts.push(String::new());
+        parts.extend(rules.iter().map(|rule| results::fold(&rule_line(*rule), width, 4)));
+    }
+    if asked.level.is_none() && format.geometry().levels() > 1 {
+        parts.push(String::new());
+        parts.push(other_levels(format, named, asked.entry, width));
+    }
+    parts.join("\n")
+}
+
+/// What the entry is and does, in a sentence.
+fn summary<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<u64>) -> String {
+    match format.kind(level, entry) {
+        Kind::Hole if entry == 0 => "a hole: not valid, all zero".to_string(),
+        Kind::Hole => "a hole: not valid; all other bits are software's".to_string(),
+        Kind::Table => {
+            format!("points to the {} table at {:#x}", label(format, level - 1), format.table_address(entry))
+        }
+        Kind::Illegal => {
+            format!("illegal: the hardware faults when it meets it ({})", names(&broken(format, level, entry)))
+        }
+        Kind::Leaf => {
+            let leaf = leaf(format, level, entry, va);
+            let broken = broken(format, level, entry);
+            let illegal = broken.iter().any(|rule| rule.severity() == Severity::Error);
+            let but = if illegal { format!(", but breaks {}", names(&broken)) } else { String::new() };
+            let size = format_bytes(format.geometry().span(level));
+            let group = match leaf.group_bytes {
+                Some(bytes) => format!(" as a part of a contiguous group of {}", format_bytes(bytes)),
+                None => String::new(),
+            };
+            let here = match (va, leaf.pa) {
+                (Some(va), Some(pa)) => format!("; {va:#x} is {pa:#x}"),
+                _ => String::new(),
+            };
+            let what = words(named, format.attributes(level, entry));
+            format!("maps {size} at {:#x}{group}{but}: {what}{here}", leaf.memory)
+        }
+    }
+}
+
+/// What a leaf maps.
+struct Leaf {
+    /// Where its memory begins; for an entry that stands for a whole group, that of the group, unless an
+    /// address says which part.
+    memory: u64,
+    group_bytes: Option<u64>,
+    /// What an address translates to.
+    pa: Option<u64>,
+}
+
+fn leaf(format: &impl Format, level: u8, entry: u64, va: Option<u64>) -> Leaf {
+    let span = format.geometry().span(level);
+    let group_bits = format.group_bits(level, entry);
+    let memory = format.leaf_address(level, entry, va.unwrap_or(0));
+    let canonical = va.filter(|va| format.geometry().is_canonical(*va));
+    Leaf {
+        memory,
+        group_bytes: (group_bits != 0).then_some(span << group_bits),
+        pa: canonical.map(|va| memory | va & (span - 1)),
+    }
+}
+
+fn names(rules: &[Rule]) -> String {
+    rules.iter().map(|rule| rule.name()).collect::<Vec<_>>().join(", ")
+}
+
+fn rule_line(rule: Rule) -> String {
+    format!("{}: {}: {rule}", severity_word(rule.severity()), rule.name())
+}
+
+fn fields_table(format: &impl Format, level: u8, entry: u64, width: usize) -> String {
+    let rows = fields(format, level, entry).into_iter().map(|field| {
+        let bits =
+            if field.high == field.low { field.low.to_string() } else { format!("{}:{}", field.high, field.low) };
+        let value = if field.high - field.low < 3 { field.value.to_string() } else { hex(field.value) };
+        [bits, field.name.to_string(), value, field.meaning]
+    });
+    plain(["bits", "field", "value", "meaning"], rows, width)
+}
+
+/// The fields of an entry, and the bits that are set and belong to none.
+fn fields(format: &impl Format, level: u8, entry: u64) -> Vec<Field> {
+    let mut fields = format.fields(level, entry);
+    let mask = |field: &Field| (u64::MAX >> (63 - field.high)) & (u64::MAX << field.low);
+    let covered = fields.iter().fold(0, |covered, field| covered | mask(field));
+    let mut rest = entry & !covered;
+    while rest != 0 {
+        let low = rest.trailing_zeros();
+        let length = (!covered >> low).trailing_ones();
+        let high = low + length - 1;
+        let value = entry >> low & (u64::MAX >> (64 - length));
+        let meaning = match format.kind(level, entry) {
+            Kind::Hole => "software's",
+            _ => "no field of this format",
+        };
+        fields.push(Field { name: "-", high: high as u8, low: low as u8, value, meaning: meaning.to_string() });
+        rest &= !((u64::MAX >> (64 - length)) << low);
+    }
+    fields.sort_by_key(|field| std::cmp::Reverse(field.high));
+    fields
+}
+
+fn other_levels<F: Format>(format: &F, named: Named, entry: u64, width: usize) -> String {
+    let rows = (1..format.geometry().levels())
+        .rev()
+        .map(|level| [label(format, level), summary(format, named, level, entry, None)]);
+    plain(["at another level", "it"], rows, width)
+}
+
+fn document<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[Asked]) -> Value {
+    let entries = asked.iter().map(|asked| {
+        let level = asked.level.unwrap_or(0);
+        let mut document = reading(format, named, level, asked.entry, arguments.va);
+        document["level_was_said"] = json!(asked.level.is_some());
+        document["fields"] = fields(format, level, asked.entry)
+            .iter()
+            .map(|field| {
+                json!({
+                    "name": field.name,
+                    "high_bit": field.high,
+                    "low_bit": field.low,
+                    "value": hex(field.value),
+                    "meaning": field.meaning,
+                })
+            })
+            .collect();
+        if asked.level.is_none() {
+            let others = (1..format.geometry().levels()).map(|level| reading(format, named, level, asked.entry, None));
+            document["other_levels"] = others.collect();
+        }
+        document
+    });
+    json!({
+        "schema": "pagelab.table-decode/1",
+        "format": arguments.format.name,
+        "address": arguments.va.map(|va| index::document(format, va)),
+        "entries": entries.collect::<Vec<_>>(),
+    })
+}
+
+/// What an entry is at a level.
+fn reading<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<u64>) -> Value {
+    let kind = format.kind(level, entry);
+    let leaf = (kind == Kind::Leaf).then(|| leaf(format, level, entry, va));
+    let output = match (&leaf, kind) {
+        (Some(leaf), _) => Some(leaf.memory),
+        (None, Kind::Table) => Some(format.table_address(entry)),
+        (None, _) => None,
+    };
+    json!({
+        "entry": hex(entry),
+        "level": level,
+        "level_name": format.level_name(level),
+        "linux_name": linux_name(format, level),
+        "kind": kind_word(kind),
+        "output_address": output.map(hex),
+        "leaf_bytes": leaf.as_ref().map(|_| format.geometry().span(level)),
+        "group_bytes": leaf.as_ref().and_then(|leaf| leaf.group_bytes),
+        "translated_address": leaf.as_ref().and_then(|leaf| leaf.pa).map(hex),
+        "attributes": leaf.as_ref().map(|_| attributes_document(format.attributes(level, entry))),
+        "text": summary(format, named, level, entry, va),
+        "broken_rules": broken(format, level, entry).into_iter().map(rule_document).collect::<Vec<_>>(),
+    })
+}

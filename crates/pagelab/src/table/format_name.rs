@@ -1,0 +1,76 @@
+//! Formats by name, with the nearest name for what is none.
+
+use paging::format::named::{FAMILIES, NameError, Named};
+
+/// A format and the name it was asked for by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatName {
+    /// The name, in lower case, with its options.
+    pub name: String,
+    /// The format.
+    pub named: Named,
+}
+
+/// Reads the name of a format.
+pub fn parse_format(text: &str) -> Result<FormatName, String> {
+    let name = text.to_ascii_lowercase();
+    match text.parse::<Named>() {
+        Ok(named) => Ok(FormatName { name, named }),
+        Err(NameError::Unknown { .. }) => {
+            let base = name.split('+').next().unwrap_or_default();
+            let nearest = nearest(base, base_names());
+            Err(format!("there is no format {text:?}; the nearest is {nearest:?} (`pagelab list formats` shows all)"))
+        }
+        Err(error @ NameError::Option { .. }) => Err(error.to_string()),
+    }
+}
+
+fn nearest(text: &str, names: Vec<String>) -> String {
+    let distance = |name: &String| strsim::damerau_levenshtein(text, name);
+    names.into_iter().min_by_key(distance).unwrap_or_default()
+}
+
+/// Every name of a format without options.
+pub fn base_names() -> Vec<String> {
+    let granules = ["4k", "16k", "64k"];
+    let stage1 = granules.iter().flat_map(|granule| [39, 42, 47, 48, 52].map(|bits| format!("arm64-{granule}-{bits}")));
+    let stage2 = granules.iter().flat_map(|granule| (32..=48).map(move |bits| format!("arm64-s2-{granule}-{bits}")));
+    let rest = ["sv39", "sv48", "sv57", "sv39x4", "sv48x4", "sv57x4", "sv39-64k", "sv48-64k", "sv57-64k"];
+    let x86 = ["x86-64", "x86-64-la57"].map(String::from);
+    x86.into_iter().chain(stage1).chain(stage2).chain(rest.map(String::from)).collect()
+}
+
+/// How names are made, for `--help`.
+pub fn help() -> String {
+    let families = FAMILIES.map(|family| format!("  {}: {}; options {}", family.names, family.what, family.options));
+    let families = families.map(|line| results::fold(&line, 98, 4));
+    let first = "Formats (`pagelab list formats` shows each); options follow, each after a +, as in x86-64+phys46:";
+    format!("{first}\n{}", families.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_that_of_a_format() {
+        for name in base_names() {
+            assert_eq!(parse_format(&name).map(|format| format.name), Ok(name.clone()));
+        }
+    }
+
+    #[test]
+    fn a_typing_error_names_the_nearest() {
+        for (text, nearest) in [
+            ("x86_64", "x86-64"),
+            ("arm64-4k-53", "arm64-4k-52"),
+            ("sv39x2", "sv39x4"),
+            ("SV93", "sv39"),
+            ("arm64-s2-8k-40", "arm64-s2-4k-40"),
+        ] {
+            let said = parse_format(text).unwrap_err();
+            assert!(said.contains(&format!("nearest is {nearest:?}")), "{said}");
+        }
+        assert!(parse_format("x86-64+nx").unwrap_err().contains("no-nx"));
+    }
+}

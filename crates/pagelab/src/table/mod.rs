@@ -1,0 +1,45 @@
+//! `pagelab table`: page tables explained, built, split and checked.
+
+mod build;
+mod census;
+mod check;
+mod decode;
+mod describe;
+mod format_name;
+pub mod formats;
+mod index;
+mod level;
+mod number;
+mod request;
+mod tree;
+
+use clap::{Args, Subcommand};
+
+use crate::failure::Failure;
+
+/// Arguments of `pagelab table`.
+#[derive(Debug, Args)]
+pub struct TableArguments {
+    #[command(subcommand)]
+    verb: TableVerb,
+}
+
+/// What is done with page tables.
+#[derive(Debug, Subcommand)]
+enum TableVerb {
+    /// Explain entries field by field, or how an address is looked up
+    Decode(decode::Decode),
+    /// Build tables for mappings, and write them as an image of physical memory
+    Build(build::Build),
+    /// Check tables in a dump of memory against the rules of their architecture
+    Check(check::Check),
+}
+
+/// Runs `pagelab table`.
+pub fn run(arguments: &TableArguments) -> Result<(), Failure> {
+    match &arguments.verb {
+        TableVerb::Decode(arguments) => decode::run(arguments),
+        TableVerb::Build(arguments) => build::run(arguments),
+        TableVerb::Check(arguments) => check::run(arguments),
+    }
+}
