@@ -1,0 +1,161 @@
+//! What mapping, translating, protecting and unmapping cost, side by side with other crates.
+//!
+//! ```text
+//! cargo bench -p paging --bench peers -- [--bytes SIZE] [--rounds N]
+//! ```
+//! Two scenes: `pages` is one range of `SIZE` (a number, or with G or M) in 4K pages; `mixed` is 64 ranges of
+//! random lengths at random pages, with the largest leaves that fit, one of them of 1G. In each round every
+//! contender of a format does the same calls on the same ranges, one after the other: map all, translate random
+//! addresses, translate 64 of them over and over, protect all to read-only, unmap all. Every contender takes
+//! its tables, zeroed, from one contiguous piece of memory with a free list, which the first round touches and
+//! which is not counted. The results are compared by translating samples, and by what may be written.
+//!
+//! Printed are the median time of pagelab, and for each peer the ratio of its time to pagelab's: the median of
+//! the rounds with quartiles. A peer that leaves its empty tables allocated when it unmaps saves itself that work:
+//! that is the case for x86_64 and page_table_multiarch.
+//!
+//! Without arguments it runs on 8 MiB, twice, so that tests can run it.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod contender;
+mod engine;
+mod linear;
+mod memory;
+mod multiarch;
+mod scene;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::error::Error;
+use std::time::Instant;
+
+use common::{Spread, median};
+use contender::Contender;
+use engine::Engine;
+use paging::format::arm64::Granule;
+use paging::format::arm64_stage1::Arm64Stage1;
+use paging::format::riscv::{RiscV, Stage};
+use paging::format::x86_64::X86_64;
+use scene::Scene;
+
+/// Bytes of tables that a contender may have.
+const TABLES_BYTES: u64 = 32 << 20;
+const OPERATIONS: [&str; 5] = ["map", "translate", "translate 64", "protect", "unmap"];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    run(&words)
+}
+
+/// Runs everything with the arguments that follow the program's name.
+pub fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let (bytes, rounds) = read_arguments(words)?;
+    println!("{:<8} {:<6} {:<13} {:>10}  peers: time / pagelab's", "format", "scene", "operation", "pagelab");
+    for scene in [Scene::pages(bytes), Scene::mixed(bytes)] {
+        for (format, mut contenders) in formats() {
+            measure(format, &scene, &mut contenders, rounds);
+        }
+    }
+    Ok(())
+}
+
+fn read_arguments(words: &[String]) -> Result<(u64, usize), Box<dyn Error>> {
+    let (mut bytes, mut rounds) = (8 << 20, 2);
+    for pair in words.chunks(2) {
+        let [word, value] = pair else { return Err(format!("{} needs a value", pair[0]).into()) };
+        match word.as_str() {
+            "--bytes" => {
+                let digits = value.trim_end_matches(['G', 'M']);
+                let shift = if value.ends_with('G') { 30 } else if value.ends_with('M') { 20 } else { 0 };
+                bytes = digits.parse::<u64>()? << shift;
+            }
+            "--rounds" => rounds = value.parse::<usize>()?.max(1),
+            _ => return Err(format!("unknown argument {word}; known: --bytes, --rounds").into()),
+        }
+    }
+    match bytes {
+        bytes if bytes.is_multiple_of(1 << 20) && (1 << 20..=4 << 30).contains(&bytes) => Ok((bytes, rounds)),
+        _ => Err(format!("--bytes {bytes}: expected whole MiB up to 4G").into()),
+    }
+}
+
+/// The contenders of each format; pagelab is the first.
+fn formats() -> Vec<(&'static str, Vec<Box<dyn Contender>>)> {
+    vec![
+        (
+            "x86-64",
+            vec![
+                Box::new(Engine::new(X86_64::new(4, 48))),
+                #[cfg(target_arch = "x86_64")]
+                Box::new(x86::Mapper::new()),
+                #[cfg(target_arch = "x86_64")]
+                Box::new(multiarch::X86::new()),
+            ],
+        ),
+        (
+            "arm64",
+            vec![
+                Box::new(Engine::new(Arm64Stage1::new(Granule::K4, 48))),
+                Box::new(linear::Linear::new()),
+                Box::new(multiarch::Arm64::new()),
+            ],
+        ),
+        ("Sv39", vec![Box::new(Engine::new(RiscV::new(3, Stage::Supervisor))), Box::new(multiarch::Sv39::new())]),
+        ("Sv48", vec![Box::new(Engine::new(RiscV::new(4, Stage::Supervisor))), Box::new(multiarch::Sv48::new())]),
+    ]
+}
+
+/// Microseconds of each operation, by contender and round.
+type Times = Vec<[Vec<f64>; OPERATIONS.len()]>;
+
+fn measure(format: &str, scene: &Scene, contenders: &mut [Box<dyn Contender>], rounds: usize) {
+    let mut times: Times = contenders.iter().map(|_| Default::default()).collect();
+    for round in 0..=rounds {
+        for (contender, times) in contenders.iter_mut().zip(&mut times) {
+            let measured = one_round(&mut **contender, scene);
+            // The first round touches the memory.
+            if round > 0 {
+                times.iter_mut().zip(measured).for_each(|(times, us)| times.push(us));
+            }
+        }
+    }
+    for (operation, name) in OPERATIONS.into_iter().enumerate() {
+        let own = &times[0][operation];
+        let peers: Vec<String> = contenders[1..]
+            .iter()
+            .zip(&times[1..])
+            .map(|(peer, times)| format!("{} {}", peer.name(), Spread::of_ratios(&times[operation], own)))
+            .collect();
+        println!("{format:<8} {:<6} {name:<13} {:>7.1} us  {}", scene.name, median(own), peers.join("; "));
+    }
+}
+
+/// One round, its results compared with what the scene says.
+fn one_round(contender: &mut dyn Contender, scene: &Scene) -> [f64; OPERATIONS.len()] {
+    let name = contender.name();
+    contender.begin();
+    let map = us_of(|| scene.ranges.iter().for_each(|range| contender.map(range)));
+    let mut sums = [0; 2];
+    let translate = us_of(|| sums[0] = contender.sum(&scene.random));
+    let again = us_of(|| sums[1] = contender.sum(&scene.few));
+    assert_eq!(sums, scene.sums(), "{name} translates the same");
+    for (va, pa) in scene.samples() {
+        assert_eq!((contender.translate(va), contender.is_writable(va)), (Some(pa), true), "{name}: {va:#x}");
+    }
+    let protect = us_of(|| scene.ranges.iter().for_each(|range| contender.protect(range)));
+    for (va, pa) in scene.samples() {
+        assert_eq!((contender.translate(va), contender.is_writable(va)), (Some(pa), false), "{name}: {va:#x}");
+    }
+    let unmap = us_of(|| scene.ranges.iter().for_each(|range| contender.unmap(range)));
+    for (va, _) in scene.samples() {
+        assert_eq!(contender.translate(va), None, "{name}: {va:#x}");
+    }
+    [map, translate, again, protect, unmap]
+}
+
+fn us_of(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_secs_f64() * 1e6
+}

@@ -1,0 +1,183 @@
+//! What splitting stage 2 costs, and what its variants save.
+//!
+//! ```text
+//! cargo bench -p paging --bench split -- [--bytes SIZE] [--rounds N]
+//! ```
+//! First: a slot of `SIZE` (a number, or with G; 64G is what the published figures are of) in 1G blocks is split
+//! to 4K pages, against the same number of entries streamed into a newly allocated vector; both pay the page
+//! faults of fresh memory. Then, for each granule and backing, the split when logging is switched on: vanilla
+//! against the variants, in time and in visits. Variants alternate in one run; the figures are medians of
+//! the ratios of neighbours, with quartiles.
+//!
+//! Without arguments it runs on 1 GiB, twice, so that tests can run it.
+
+mod common;
+
+use std::error::Error;
+use std::hint::black_box;
+use std::time::Instant;
+
+use common::{Spread, median};
+use paging::format::arm64::Granule;
+use paging::format::arm64_stage2::Arm64Stage2;
+use paging::stage2_split::walker::{Flags, Next, Visit, Visited, Visitor, Walk, walk};
+use paging::stage2_split::{
+    Backing, Build, Counters, Error as SplitError, Mode, Options, Slot, Variant, build_slot, chunk_sizes, split_slot,
+    write_protect_slot,
+};
+use paging::{Log, Tables};
+
+const GIB: u64 = 1 << 30;
+/// Published for AmpereOne, 64 GiB, split when logging is switched on (June 2026): percent of time saved.
+const PUBLISHED_PERCENT: [(Backing, f64); 3] =
+    [(Backing::Pages, 33.0), (Backing::Blocks, 12.0), (Backing::Gigabyte, 13.0)];
+
+#[derive(Clone, Copy)]
+struct Arguments {
+    bytes: u64,
+    rounds: usize,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    run(&words)
+}
+
+/// Runs everything with the arguments that follow the program's name.
+pub fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let arguments = read_arguments(words)?;
+    against_streaming(arguments)?;
+    for granule in [Granule::K4, Granule::K16, Granule::K64] {
+        for (backing, percent) in PUBLISHED_PERCENT {
+            saved(arguments, granule, backing, percent)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_arguments(words: &[String]) -> Result<Arguments, Box<dyn Error>> {
+    let mut arguments = Arguments { bytes: GIB, rounds: 2 };
+    for pair in words.chunks(2) {
+        let [word, value] = pair else { return Err(format!("{} needs a value", pair[0]).into()) };
+        match word.as_str() {
+            "--bytes" => {
+                arguments.bytes = match value.strip_suffix('G') {
+                    Some(gibibytes) => gibibytes.parse::<u64>()? << 30,
+                    None => value.parse()?,
+                }
+            }
+            "--rounds" => arguments.rounds = value.parse::<usize>()?.max(1),
+            _ => return Err(format!("unknown argument {word}; known: --bytes, --rounds").into()),
+        }
+    }
+    Ok(arguments)
+}
+
+fn ms_of<R>(work: impl FnOnce() -> R) -> (f64, R) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed().as_secs_f64() * 1e3, result)
+}
+
+fn slot(bytes: u64) -> Slot {
+    Slot { ipa: GIB, bytes }
+}
+
+fn format(granule: Granule) -> Arm64Stage2 {
+    Arm64Stage2::new(granule, 40)
+}
+
+/// Splitting 1G blocks to 4K pages against writing as many entries.
+fn against_streaming(arguments: Arguments) -> Result<(), Box<dyn Error>> {
+    let Arguments { bytes, rounds } = arguments;
+    for build in [Build::Fill, Build::Walk] {
+        let options = Options { build, ..Options::enable(GIB, Variant::SkipPagesAndChildren) };
+        let (mut split_ms, mut stream_ms) = (Vec::new(), Vec::new());
+        for _ in 0..rounds {
+            let mut tables = build_slot(format(Granule::K4), slot(bytes), Backing::Gigabyte)?;
+            let (ms, counters) = ms_of(|| split_slot(&mut tables, slot(bytes), options));
+            split_ms.push(ms);
+            drop(tables);
+            let (ms, entries) = ms_of(|| stream(counters.as_ref().map_or(0, |counters| counters.entries_built)));
+            stream_ms.push(ms);
+            assert_eq!(entries.len() as u64, counters?.entries_built);
+        }
+        let ratio = Spread::of_ratios(&split_ms, &stream_ms);
+        println!(
+            "split {} GiB of 1G blocks to 4K, build by {build:?}: {:.1} ms; as many entries streamed: {:.1} ms; ratio {ratio}",
+            bytes >> 30,
+            median(&split_ms),
+            median(&stream_ms),
+        );
+    }
+    Ok(())
+}
+
+fn stream(entries: u64) -> Vec<u64> {
+    black_box((0..black_box(entries)).map(|index| index << 12 | 0x7ff).collect())
+}
+
+/// One row for each variant: a granule and a backing.
+fn saved(arguments: Arguments, granule: Granule, backing: Backing, percent: f64) -> Result<(), Box<dyn Error>> {
+    let Arguments { bytes, rounds } = arguments;
+    let chunk_bytes = chunk_sizes(granule).pop().unwrap_or_default();
+    for build in if backing == Backing::Pages { &[Build::Walk][..] } else { &[Build::Walk, Build::Fill] } {
+        let options = |variant| Options { build: *build, ..Options::enable(chunk_bytes, variant) };
+        for variant in [Variant::SkipPages, Variant::SkipPagesAndChildren] {
+            let mut times: [Vec<f64>; 5] = Default::default();
+            let mut counters = [Counters::default(); 2];
+            for _ in 0..rounds {
+                for (index, variant) in [Variant::Vanilla, variant].into_iter().enumerate() {
+                    let mut tables = build_slot(format(granule), slot(bytes), backing)?;
+                    let (protect_ms, protected) =
+                        ms_of(|| write_protect_slot(&mut tables, slot(bytes), Mode::Enable));
+                    protected?;
+                    let (ms, counted) = ms_of(|| split_slot(&mut tables, slot(bytes), options(variant)));
+                    counters[index] = counted?;
+                    times[index].push(ms);
+                    times[2 + index].push(ms + protect_ms);
+                    if index == 0 {
+                        times[4].push(reads_ms(&mut tables, slot(bytes))?);
+                    }
+                }
+            }
+            let [vanilla, skipping, vanilla_all, skipping_all, reads] = &times;
+            let [before, after] = counters;
+            let saved_ms = median(vanilla) - median(skipping);
+            let saved_reads = before.entries_read - after.entries_read;
+            println!(
+                "{granule:?} {backing:?} {build:?} {}: entries read {} -> {} (1/{:.0}), visits {} -> {}; \
+                 {:.2} -> {:.2} ms, saved {} %; with the write-protecting walk {} % (published {percent} %); \
+                 {:.2} ns for each visit saved; reading alone takes {:.2} of the {saved_ms:.2} ms saved",
+                variant.name(),
+                before.entries_read,
+                after.entries_read,
+                before.entries_read as f64 / after.entries_read as f64,
+                before.visits(),
+                after.visits(),
+                median(vanilla),
+                median(skipping),
+                Spread::of_savings(vanilla, skipping),
+                Spread::of_savings(vanilla_all, skipping_all),
+                saved_ms * 1e6 / saved_reads as f64,
+                median(reads),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The time of a walk that reads every entry of the split slot and calls nobody.
+fn reads_ms(tables: &mut Tables<Arm64Stage2>, slot: Slot) -> Result<f64, SplitError> {
+    let mut counters = Counters::default();
+    let (ms, walked) = ms_of(|| walk(tables, slot.ipa, slot.bytes, Flags::empty(), &mut Nobody, &mut counters));
+    walked.map(|()| ms)
+}
+
+struct Nobody;
+
+impl<L: Log> Visitor<L> for Nobody {
+    fn visit(&mut self, _: &mut Walk<'_, L>, _: &Visited, _: Visit) -> Result<Next, SplitError> {
+        Ok(Next::Entry)
+    }
+}
