@@ -1,0 +1,115 @@
+//! Address-space events: the system calls that change what memory there is, with their arguments and results.
+//!
+//! Numbers are those of the traced program's kernel interface as Linux documents it (`mmap(2)`, `madvise(2)`, ...):
+//! protections and flags in the values of the generic ABI, which x86-64, arm64 and riscv64 share for these calls.
+
+use serde::{Deserialize, Serialize};
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "call", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Call {
+    /// `mmap`: the result is the address of the mapping.
+    Mmap {
+        /// The address asked for.
+        address: u64,
+        /// Bytes.
+        bytes: u64,
+        /// `PROT_*`.
+        protection: u64,
+        /// `MAP_*`.
+        flags: u64,
+        /// The file, or -1.
+        file: i64,
+        /// Where in the file, in bytes.
+        offset: u64,
+    },
+    /// `munmap`.
+    Munmap {
+        /// The address.
+        address: u64,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// `mprotect`.
+    Mprotect {
+        /// The address.
+        address: u64,
+        /// Bytes.
+        bytes: u64,
+        /// `PROT_*`.
+        protection: u64,
+    },
+    /// `mremap`: the result is the new address.
+    Mremap {
+        /// The old address.
+        address: u64,
+        /// Bytes before.
+        old_bytes: u64,
+        /// Bytes after.
+        new_bytes: u64,
+        /// `MREMAP_*`.
+        flags: u64,
+        /// The address asked for, with `MREMAP_FIXED`.
+        new_address: u64,
+    },
+    /// `brk`: the result is the end of the heap.
+    Brk {
+        /// The end asked for; 0 asks for nothing.
+        address: u64,
+    },
+    /// `madvise`.
+    Madvise {
+        /// The address.
+        address: u64,
+        /// Bytes.
+        bytes: u64,
+        /// `MADV_*`.
+        advice: u64,
+    },
+    /// `prctl`, with its first two arguments.
+    Prctl {
+        /// `PR_*`.
+        option: u64,
+        /// Its second argument.
+        argument: u64,
+    },
+    /// `execve` that succeeded: the address space is a new one.
+    Exec {
+        /// The program's name, as the caller gave it.
+        program: String,
+    },
+    /// `clone`, `fork` or `vfork`: the result is the child.
+    Clone {
+        /// `CLONE_*`.
+        flags: u64,
+    },
+    /// The thread has ended.
+    Exit {
+        /// Its status.
+        status: i64,
+    },
+    /// Memory that was there when recording began: as if it had been mapped.
+    Region {
+        /// The address.
+        address: u64,
+        /// Bytes.
+        bytes: u64,
+        /// `PROT_*`.
+        protection: u64,
+        /// What `/proc/PID/maps` calls it.
+        name: String,
+    },
+}
+
+/// An event and its place among the runs of its thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// How many runs the thread had begun before.
+    pub run: u64,
+    /// What happened.
+    #[serde(flatten)]
+    pub call: Call,
+    /// What it returned: an address, 0, a process; or a negative error number.
+    pub result: i64,
+}

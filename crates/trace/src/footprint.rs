@@ -1,0 +1,39 @@
+//! How much memory runs touch, by page size.
+
+use std::collections::HashSet;
+
+use crate::chunk::Chunk;
+use crate::run::{Kind, PAGE_SHIFT};
+
+/// log2 of the page sizes that are counted: 4K, 16K, 64K, 2M, 32M, 512M and 1G.
+pub const SHIFTS: [u32; 7] = [12, 14, 16, 21, 25, 29, 30];
+
+/// Counts distinct pages.
+#[derive(Clone, Debug, Default)]
+pub struct Footprint {
+    data: HashSet<u64>,
+    fetched: HashSet<u64>,
+}
+
+impl Footprint {
+    /// Adds the pages of a chunk.
+    pub fn add(&mut self, chunk: &Chunk) {
+        if chunk.kinds.is_empty() {
+            self.data.extend(&chunk.pages);
+            return;
+        }
+        for run in chunk.runs() {
+            let set = if run.kind.has(Kind::FETCH) { &mut self.fetched } else { &mut self.data };
+            set.insert(run.page);
+        }
+    }
+
+    /// Bytes of all pages of `1 << shift` bytes in which something is touched: by data accesses, and by fetches.
+    pub fn bytes(&self, shift: u32) -> (u64, u64) {
+        let count = |pages: &HashSet<u64>| {
+            let pages: HashSet<u64> = pages.iter().map(|page| page >> (shift - PAGE_SHIFT)).collect();
+            (pages.len() as u64) << shift
+        };
+        (count(&self.data), count(&self.fetched))
+    }
+}

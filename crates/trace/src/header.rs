@@ -1,0 +1,160 @@
+//! What a trace says about itself: the first block of the file.
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The name and version of the format.
+pub const SCHEMA: &str = "pagelab.trace/1";
+
+/// Which columns the runs have besides their pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Columns {
+    /// What each run does.
+    pub kinds: bool,
+    /// How many accesses each run has.
+    pub accesses: bool,
+    /// The address, size and kind of every access: nothing is lost.
+    pub addresses: bool,
+}
+
+/// What was left out, and so for which TLBs the number of misses is still exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "filter", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Filter {
+    /// Nothing but what runs leave out: exact for every page size from 4K up.
+    None,
+    /// Runs that are most recent in their sets at 4K, 64K and 2M were dropped: exact for LRU with at least so many sets
+    /// at each of these page sizes.
+    MostRecent {
+        /// Sets at 4K.
+        sets_4k: u32,
+        /// Sets at 64K.
+        sets_64k: u32,
+        /// Sets at 2M.
+        sets_2m: u32,
+    },
+    /// Memory samples, not all accesses: exact for nothing.
+    Sampled,
+}
+
+/// A TLB about which a simulation asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Bytes of the pages in it.
+    pub page_bytes: u64,
+    /// How many sets it has.
+    pub sets: u32,
+    /// Whether the least recently used entry of a set is replaced.
+    pub lru: bool,
+}
+
+/// A trace is not exact for what it is asked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum NotExact {
+    /// Too few sets, or another page size than the filter knows.
+    #[error(
+        "the trace was filtered for {kept}; a TLB of {sets} sets with pages of {page_bytes} bytes needs a trace without a filter"
+    )]
+    Sets {
+        /// What the filter is exact for.
+        kept: String,
+        /// Sets asked about.
+        sets: u32,
+        /// Bytes of a page.
+        page_bytes: u64,
+    },
+    /// Another replacement than LRU.
+    #[error("the trace was filtered, which is exact for LRU only; record it without a filter")]
+    Replacement,
+    /// Samples.
+    #[error("the trace has samples of the accesses, which say nothing about the number of misses")]
+    Sampled,
+    /// Pages smaller than those of the runs.
+    #[error("runs are of 4096 bytes; a page of {page_bytes} bytes needs the addresses themselves")]
+    Page {
+        /// Bytes of a page.
+        page_bytes: u64,
+    },
+}
+
+impl Filter {
+    /// Refuses TLBs whose misses the filter may have changed.
+    ///
+    /// # Errors
+    /// Says what the trace is exact for.
+    pub fn admits(&self, ask: &Geometry) -> Result<(), NotExact> {
+        if ask.page_bytes < 1 << crate::PAGE_SHIFT {
+            return Err(NotExact::Page { page_bytes: ask.page_bytes });
+        }
+        let (sets_4k, sets_64k, sets_2m) = match *self {
+            Filter::None => return Ok(()),
+            Filter::Sampled => return Err(NotExact::Sampled),
+            Filter::MostRecent { sets_4k, sets_64k, sets_2m } => (sets_4k, sets_64k, sets_2m),
+        };
+        let enough = match ask.page_bytes {
+            0x1000 => ask.sets >= sets_4k,
+            0x1_0000 => ask.sets >= sets_64k,
+            0x20_0000 => ask.sets >= sets_2m,
+            _ => false,
+        };
+        let kept = || format!("at least {sets_4k} sets at 4K, {sets_64k} at 64K and {sets_2m} at 2M");
+        match (enough, ask.lru) {
+            (true, true) => Ok(()),
+            (true, false) => Err(NotExact::Replacement),
+            (false, _) => Err(NotExact::Sets { kept: kept(), sets: ask.sets, page_bytes: ask.page_bytes }),
+        }
+    }
+}
+
+/// A part of the run that was recorded, in instructions of the thread; the rest was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Window {
+    /// Instructions before recording began, and before each further window.
+    pub skip_instructions: u64,
+    /// Instructions that were recorded each time; `None` to the end.
+    pub record_instructions: Option<u64>,
+}
+
+/// The first block of a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Header {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// What recorded or imported it, with its version.
+    pub recorder: String,
+    /// The command, argument by argument.
+    pub command: Vec<String>,
+    /// The instruction set of the program: `x86_64`, `aarch64`, `riscv64`; empty if it is not known.
+    pub architecture: String,
+    /// Whether addresses are guest physical ones of a whole machine, not virtual ones of a program.
+    pub system: bool,
+    /// Which columns there are.
+    pub columns: Columns,
+    /// What was left out.
+    pub filter: Filter,
+    /// The part that was recorded, if not all.
+    pub window: Option<Window>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filtered_trace_answers_only_what_it_is_exact_for() {
+        let filter = Filter::MostRecent { sets_4k: 16, sets_64k: 16, sets_2m: 8 };
+        let ask = |page_bytes, sets, lru| Geometry { page_bytes, sets, lru };
+        assert_eq!(filter.admits(&ask(4096, 16, true)), Ok(()));
+        assert_eq!(filter.admits(&ask(2 << 20, 8, true)), Ok(()));
+        assert_eq!(filter.admits(&ask(4096, 16, false)), Err(NotExact::Replacement));
+        for refused in [ask(4096, 8, true), ask(2 << 20, 4, true), ask(16384, 64, true)] {
+            assert!(matches!(filter.admits(&refused), Err(NotExact::Sets { .. })), "{refused:?}");
+        }
+        assert_eq!(Filter::None.admits(&ask(1 << 30, 1, false)), Ok(()));
+        assert_eq!(Filter::None.admits(&ask(512, 1, true)), Err(NotExact::Page { page_bytes: 512 }));
+        assert_eq!(Filter::Sampled.admits(&ask(4096, 16, true)), Err(NotExact::Sampled));
+    }
+}

@@ -1,0 +1,33 @@
+//! Memory traces: what a program touches, page by page, and what happens to its address space.
+//!
+//! # The language
+//!
+//! - **run**: consecutive accesses of one thread to one 4K page. No page that pagelab knows is smaller, so that runs lose
+//!   nothing that a TLB or a page table could tell apart.
+//! - **chunk**: the runs of one thread that stand together in a block, column by column.
+//! - **event**: a system call that changes the address space, with its place among the runs.
+//! - **block**: what a file is a sequence of; each stands for itself, with checksums.
+//! - **filter**: what was left out of the runs. The header says for which TLBs the rest is exact, and a reader refuses
+//!   others.
+//!
+//! Pure: readers and writers are handed in; no file is opened and no clock is read here. FORMATS.md describes the bytes.
+
+#![forbid(unsafe_code)]
+
+mod block;
+mod chunk;
+mod event;
+mod footprint;
+mod header;
+mod reader;
+mod run;
+mod writer;
+
+pub use block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
+pub use chunk::{Access, Builder, Chunk, ChunkError, MAX_ACCESSES, MAX_PAGES, MAX_RUNS};
+pub use event::{Call, Event};
+pub use footprint::{Footprint, SHIFTS};
+pub use header::{Columns, Filter, Geometry, Header, NotExact, SCHEMA, Window};
+pub use reader::{Block, Damage, DamageKind, ReadError, Reader};
+pub use run::{Kind, PAGE_SHIFT, Run, Runs};
+pub use writer::{Place, Writer};

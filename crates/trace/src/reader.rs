@@ -1,0 +1,341 @@
+//! Reading a trace, as a stream or from places in it.
+//!
+//! A block is taken only if its checksums are right. What is damaged or cut off is told and passed over: reading goes on
+//! where the next block begins.
+
+use std::io::{self, Read, Seek, SeekFrom};
+
+use thiserror::Error;
+
+use crate::block::{BlockError, Holds, MAGIC, PREFIX_BYTES, Prefix};
+use crate::chunk::{Chunk, ChunkError};
+use crate::event::Event;
+use crate::header::{Header, SCHEMA};
+use crate::writer::{PLACE_BYTES, Place};
+
+/// A file that is no trace, or that this version cannot read.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The file could not be read.
+    #[error("cannot read the trace: {0}")]
+    Io(#[from] io::Error),
+    /// There is nothing in it.
+    #[error("the file is empty; expected a trace as `pagelab record` writes it")]
+    Empty,
+    /// It begins with something else.
+    #[error("the file is no trace: {0}; expected a file that `pagelab record` wrote")]
+    NoTrace(BlockError),
+    /// Its header cannot be read.
+    #[error("the trace's header: {0}")]
+    Header(String),
+    /// Another version.
+    #[error("the trace is of the format {found:?}; this pagelab reads {SCHEMA:?}: use a newer one, or record it again")]
+    Version {
+        /// What the header says.
+        found: String,
+    },
+}
+
+/// A part of the file that could not be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Where it begins.
+    pub offset: u64,
+    /// How many bytes were passed over.
+    pub bytes: u64,
+    /// What is wrong with it.
+    pub why: DamageKind,
+}
+
+/// What can be wrong with a part of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum DamageKind {
+    /// The block itself.
+    #[error("{0}")]
+    Block(BlockError),
+    /// The runs in it.
+    #[error("{0}")]
+    Chunk(ChunkError),
+    /// The events in it.
+    #[error("the events in it: {0}")]
+    Events(String),
+    /// Blocks are missing before this one.
+    #[error("{0} blocks are missing before it")]
+    Missing(u64),
+}
+
+/// What a trace consists of, in the order of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Block {
+    /// Runs of a thread.
+    Runs {
+        /// The thread.
+        thread: u32,
+        /// The number of the first run in its thread.
+        first: u64,
+        /// Instructions that the thread had executed at the end.
+        instructions: u64,
+        /// The runs.
+        chunk: Chunk,
+    },
+    /// Address-space events of a thread.
+    Events {
+        /// The thread.
+        thread: u32,
+        /// The events.
+        events: Vec<Event>,
+    },
+    /// A part that could not be used.
+    Damaged(Damage),
+}
+
+/// Reads a trace block by block.
+#[derive(Debug)]
+pub struct Reader<R> {
+    from: R,
+    header: Header,
+    offset: u64,
+    /// Bytes that were read and not used, when looking for the next block.
+    ahead: Vec<u8>,
+    /// The number that the next block should have.
+    next: u64,
+    ended: Ended,
+}
+
+/// How the file ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    NotYet,
+    /// With its index.
+    Whole,
+    /// Without one.
+    CutOff,
+}
+
+impl<R: Read> Reader<R> {
+    /// Reads the header.
+    ///
+    /// # Errors
+    /// A file that is no trace or of another version.
+    pub fn new(from: R) -> Result<Reader<R>, ReadError> {
+        let header = Header {
+            schema: String::new(),
+            recorder: String::new(),
+            command: Vec::new(),
+            architecture: String::new(),
+            system: false,
+            columns: crate::Columns { kinds: false, accesses: false, addresses: false },
+            filter: crate::Filter::None,
+            window: None,
+        };
+        let mut reader = Reader { from, header, offset: 0, ahead: Vec::new(), next: 0, ended: Ended::NotYet };
+        let found = reader.read_block()?;
+        reader.header = match found {
+            Found::Block(Prefix { holds: Holds::Header, .. }, payload) => parsed(&payload)?,
+            Found::Block(..) => return Err(ReadError::Header("expected as the first block".to_owned())),
+            Found::Nothing => return Err(ReadError::Empty),
+            Found::Error(error) => return Err(ReadError::NoTrace(error)),
+        };
+        reader.next = 1;
+        Ok(reader)
+    }
+
+    /// What the trace says about itself.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// Whether the file has ended with its index: nothing is missing at its end.
+    pub fn is_whole(&self) -> bool {
+        self.ended == Ended::Whole
+    }
+
+    /// The next block; `None` at the end.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn next_block(&mut self) -> Result<Option<Block>, ReadError> {
+        if self.ended != Ended::NotYet {
+            return Ok(None);
+        }
+        let offset = self.offset;
+        match self.read_block()? {
+            Found::Nothing => {
+                self.ended = Ended::CutOff;
+                Ok(None)
+            }
+            Found::Error(error) => {
+                // Past the magic of the block that is damaged, if that is there.
+                self.find_magic()?;
+                let damage = Damage { offset, bytes: self.offset - offset, why: DamageKind::Block(error) };
+                // What is missing is told once.
+                self.next = u64::MAX;
+                Ok(Some(Block::Damaged(damage)))
+            }
+            Found::Block(prefix, payload) => self.block(offset, &prefix, payload),
+        }
+    }
+
+    fn block(&mut self, offset: u64, prefix: &Prefix, payload: Vec<u8>) -> Result<Option<Block>, ReadError> {
+        let missing = prefix.number.saturating_sub(self.next);
+        if self.next != u64::MAX && missing != 0 {
+            self.next = prefix.number;
+            self.put_back(offset, prefix, payload);
+            return Ok(Some(Block::Damaged(Damage { offset, bytes: 0, why: DamageKind::Missing(missing) })));
+        }
+        self.next = prefix.number.saturating_add(1);
+        let damaged = |why| Block::Damaged(Damage { offset, bytes: payload.len() as u64 + PREFIX_BYTES as u64, why });
+        let thread = prefix.thread;
+        Ok(Some(match prefix.holds {
+            Holds::Runs => match Chunk::decode(&payload, prefix.count as usize, self.header.columns) {
+                Ok(chunk) => Block::Runs { thread, first: prefix.first, instructions: prefix.instructions, chunk },
+                Err(error) => damaged(DamageKind::Chunk(error)),
+            },
+            Holds::Events => match serde_json::from_slice(&payload) {
+                Ok(events) => Block::Events { thread, events },
+                Err(error) => damaged(DamageKind::Events(error.to_string())),
+            },
+            Holds::Index => {
+                self.ended = Ended::Whole;
+                return Ok(None);
+            }
+            Holds::Header => damaged(DamageKind::Block(BlockError::Kind(Holds::Header as u8))),
+        }))
+    }
+
+    /// Reads the same block again next time.
+    fn put_back(&mut self, offset: u64, prefix: &Prefix, payload: Vec<u8>) {
+        let mut bytes = prefix.to_bytes().to_vec();
+        bytes.extend(payload);
+        bytes.append(&mut self.ahead);
+        self.ahead = bytes;
+        self.offset = offset;
+    }
+
+    fn read_block(&mut self) -> Result<Found, ReadError> {
+        let bytes = self.take(PREFIX_BYTES)?;
+        let Ok(first) = <[u8; PREFIX_BYTES]>::try_from(&bytes[..]) else {
+            let cut_off = !bytes.is_empty();
+            self.ahead = bytes;
+            self.offset -= self.ahead.len() as u64;
+            return Ok(if cut_off { Found::Error(self.cut_off()) } else { Found::Nothing });
+        };
+        let prefix = match Prefix::from_bytes(&first) {
+            Ok(prefix) => prefix,
+            Err(error) => {
+                self.return_bytes(bytes);
+                return Ok(Found::Error(error));
+            }
+        };
+        let payload = self.take(prefix.payload_bytes as usize)?;
+        let error = match () {
+            () if payload.len() < prefix.payload_bytes as usize => BlockError::CutOff,
+            () if crc32fast::hash(&payload) != prefix.payload_crc => BlockError::PayloadChecksum,
+            () => return Ok(Found::Block(prefix, payload)),
+        };
+        self.return_bytes([bytes, payload].concat());
+        Ok(Found::Error(error))
+    }
+
+    /// What fewer bytes than a prefix are: the beginning of one, or something else.
+    fn cut_off(&self) -> BlockError {
+        let magic = self.ahead.iter().zip(MAGIC).all(|(found, expected)| *found == expected);
+        if magic { BlockError::CutOff } else { BlockError::Magic }
+    }
+
+    fn return_bytes(&mut self, mut bytes: Vec<u8>) {
+        self.offset -= bytes.len() as u64;
+        bytes.append(&mut self.ahead);
+        self.ahead = bytes;
+    }
+
+    /// Up to `count` bytes: fewer only at the end of the file.
+    fn take(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        let used = count.min(self.ahead.len());
+        let mut bytes: Vec<u8> = self.ahead.drain(..used).collect();
+        let more = (count - used) as u64;
+        (&mut self.from).take(more).read_to_end(&mut bytes)?;
+        self.offset += bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    /// Passes over at least one byte, up to the next magic or the end of the file.
+    fn find_magic(&mut self) -> io::Result<()> {
+        self.take(1)?;
+        loop {
+            let mut bytes = self.take(1 << 16)?;
+            if let Some(at) = bytes.windows(MAGIC.len()).position(|window| window == MAGIC) {
+                self.return_bytes(bytes.split_off(at));
+                return Ok(());
+            }
+            if bytes.len() < 1 << 16 {
+                return Ok(());
+            }
+            // A magic may begin in these bytes and end in the next.
+            self.return_bytes(bytes.split_off(bytes.len() - (MAGIC.len() - 1)));
+        }
+    }
+}
+
+impl<R: Read + Seek> Reader<R> {
+    /// Where every block is, by the index at the end of the file. The reader stays where it is.
+    ///
+    /// # Errors
+    /// The file could not be read, or has no index because it was cut off.
+    pub fn places(&mut self) -> Result<Option<Vec<Place>>, ReadError> {
+        let before = self.from.stream_position()?;
+        let places = self.places_at_end();
+        self.from.seek(SeekFrom::Start(before))?;
+        places
+    }
+
+    fn places_at_end(&mut self) -> Result<Option<Vec<Place>>, ReadError> {
+        let end = self.from.seek(SeekFrom::End(0))?;
+        let Some(last) = end.checked_sub(8) else { return Ok(None) };
+        let mut offset = [0; 8];
+        self.from.seek(SeekFrom::Start(last))?;
+        self.from.read_exact(&mut offset)?;
+        let offset = u64::from_le_bytes(offset);
+        if offset >= last {
+            return Ok(None);
+        }
+        self.from.seek(SeekFrom::Start(offset))?;
+        let mut bytes = Vec::new();
+        (&mut self.from).take(last - offset).read_to_end(&mut bytes)?;
+        let Some((prefix, payload)) = bytes.split_first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
+        let sound = Prefix::from_bytes(prefix)
+            .is_ok_and(|prefix| prefix.holds == Holds::Index && prefix.payload_crc == crc32fast::hash(payload));
+        Ok(sound.then(|| index(payload)))
+    }
+
+    /// Goes to a block, which is read next.
+    ///
+    /// # Errors
+    /// The file cannot be positioned.
+    pub fn seek(&mut self, place: &Place) -> Result<(), ReadError> {
+        self.from.seek(SeekFrom::Start(place.offset))?;
+        self.ahead.clear();
+        (self.offset, self.next, self.ended) = (place.offset, place.prefix.number, Ended::NotYet);
+        Ok(())
+    }
+}
+
+/// What stands at a place in the file.
+enum Found {
+    Block(Prefix, Vec<u8>),
+    Error(BlockError),
+    Nothing,
+}
+
+fn parsed(payload: &[u8]) -> Result<Header, ReadError> {
+    let value: serde_json::Value =
+        serde_json::from_slice(payload).map_err(|error| ReadError::Header(error.to_string()))?;
+    match value.get("schema").and_then(serde_json::Value::as_str) {
+        Some(SCHEMA) => serde_json::from_value(value).map_err(|error| ReadError::Header(error.to_string())),
+        found => Err(ReadError::Version { found: found.unwrap_or_default().to_owned() }),
+    }
+}
+
+fn index(payload: &[u8]) -> Vec<Place> {
+    payload.as_chunks::<PLACE_BYTES>().0.iter().filter_map(Place::from_bytes).collect()
+}

@@ -1,0 +1,139 @@
+//! Writing a trace, as a stream: nothing that was written is changed later.
+
+use std::io::{self, Write};
+
+use crate::block::{Holds, MAGIC, PREFIX_BYTES, Prefix};
+use crate::chunk::Chunk;
+use crate::event::Event;
+use crate::header::Header;
+
+/// One line of the index: where a block is and what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Where in the file its prefix begins.
+    pub offset: u64,
+    /// Its prefix.
+    pub prefix: Prefix,
+}
+
+/// Most events of one block.
+const MAX_EVENTS: usize = 1 << 14;
+
+/// Bytes of a [`Place`] in the index.
+pub(crate) const PLACE_BYTES: usize = 8 + PREFIX_BYTES - MAGIC.len();
+
+impl Place {
+    /// The offset and the prefix without its magic, so that nobody who looks for a block finds it here.
+    fn to_bytes(&self) -> [u8; PLACE_BYTES] {
+        let mut bytes = [0; PLACE_BYTES];
+        bytes[..8].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.prefix.to_bytes()[MAGIC.len()..]);
+        bytes
+    }
+
+    /// The place that a line of the index holds, if it is sound.
+    pub(crate) fn from_bytes(bytes: &[u8; PLACE_BYTES]) -> Option<Place> {
+        let (offset, rest) = bytes.split_first_chunk::<8>()?;
+        let mut prefix = [0; PREFIX_BYTES];
+        prefix[..MAGIC.len()].copy_from_slice(&MAGIC);
+        prefix[MAGIC.len()..].copy_from_slice(rest);
+        Some(Place { offset: u64::from_le_bytes(*offset), prefix: Prefix::from_bytes(&prefix).ok()? })
+    }
+}
+
+/// Writes blocks, and at the end the index.
+#[derive(Debug)]
+pub struct Writer<W> {
+    to: W,
+    offset: u64,
+    places: Vec<Place>,
+    /// Runs and events of each thread so far.
+    counts: Vec<(u64, u64)>,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn new(to: W, header: &Header) -> io::Result<Writer<W>> {
+        let mut writer = Writer { to, offset: 0, places: Vec::new(), counts: Vec::new() };
+        let json = serde_json::to_vec(header)?;
+        writer.block(Holds::Header, 0, 0, 1, 0, &json)?;
+        Ok(writer)
+    }
+
+    /// Writes runs of a thread that had executed `instructions` when the last of them ended.
+    ///
+    /// # Errors
+    /// Those of the file and of the compressor.
+    pub fn runs(&mut self, thread: u32, chunk: &Chunk, instructions: u64) -> io::Result<()> {
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        let payload = chunk.encode()?;
+        let first = self.counts(thread).0;
+        self.block(Holds::Runs, thread, first, chunk.len() as u32, instructions, &payload)?;
+        self.counts(thread).0 += chunk.len() as u64;
+        Ok(())
+    }
+
+    /// Writes events of a thread. They must stand in the file before the runs that come after them, so that a reader that
+    /// reads once knows the memory that runs touch.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn events(&mut self, thread: u32, events: &[Event], instructions: u64) -> io::Result<()> {
+        for part in events.chunks(MAX_EVENTS) {
+            let payload = serde_json::to_vec(part)?;
+            let first = self.counts(thread).1;
+            self.block(Holds::Events, thread, first, part.len() as u32, instructions, &payload)?;
+            self.counts(thread).1 += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes the index and gives the file back.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn finish(mut self) -> io::Result<W> {
+        let offset = self.offset;
+        let places = std::mem::take(&mut self.places);
+        let payload: Vec<u8> = places.iter().flat_map(Place::to_bytes).collect();
+        self.block(Holds::Index, 0, 0, places.len() as u32, 0, &payload)?;
+        // So that a reader that can seek finds the index.
+        self.to.write_all(&offset.to_le_bytes())?;
+        self.to.flush()?;
+        Ok(self.to)
+    }
+
+    fn counts(&mut self, thread: u32) -> &mut (u64, u64) {
+        let index = thread as usize;
+        if self.counts.len() <= index {
+            self.counts.resize(index + 1, (0, 0));
+        }
+        &mut self.counts[index]
+    }
+
+    fn block(
+        &mut self,
+        holds: Holds,
+        thread: u32,
+        first: u64,
+        count: u32,
+        instructions: u64,
+        payload: &[u8],
+    ) -> io::Result<()> {
+        let payload_bytes = u32::try_from(payload.len()).map_err(io::Error::other)?;
+        let payload_crc = crc32fast::hash(payload);
+        let number = self.places.len() as u64;
+        let prefix = Prefix { holds, thread, number, first, count, payload_bytes, instructions, payload_crc };
+        let bytes = prefix.to_bytes();
+        self.to.write_all(&bytes)?;
+        self.to.write_all(payload)?;
+        self.places.push(Place { offset: self.offset, prefix });
+        self.offset += (bytes.len() + payload.len()) as u64;
+        Ok(())
+    }
+}

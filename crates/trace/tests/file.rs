@@ -1,0 +1,177 @@
+//! Whole files: written, read, damaged, cut off.
+
+use std::io::Cursor;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use trace::{Block, Builder, Call, Columns, Event, Filter, Header, Kind, ReadError, Reader, Run, SCHEMA, Writer};
+
+fn header() -> Header {
+    Header {
+        schema: SCHEMA.to_owned(),
+        recorder: "a test".to_owned(),
+        command: vec!["sort".to_owned(), "a file".to_owned()],
+        architecture: "x86_64".to_owned(),
+        system: false,
+        columns: Columns { kinds: true, accesses: true, addresses: false },
+        filter: Filter::None,
+        window: None,
+    }
+}
+
+/// Blocks of two threads, each different from the others.
+fn blocks() -> Vec<Block> {
+    (0..8u32)
+        .map(|number| {
+            let thread = number % 2;
+            if number == 3 {
+                let call = Call::Munmap { address: 0x1000, bytes: 0x2000 };
+                return Block::Events { thread, events: vec![Event { run: 300, call, result: 0 }] };
+            }
+            let mut builder = Builder::new(header().columns);
+            for run in 0..100 * (u64::from(number) + 1) {
+                let page = (run * run) % 77 + u64::from(number);
+                builder.push(Run { page, kind: Kind::LOAD, accesses: 1 + (run % 5) as u32 }, &[]);
+            }
+            Block::Runs { thread, first: 0, instructions: u64::from(number) * 1000, chunk: builder.take() }
+        })
+        .collect()
+}
+
+/// The file, and where each of its blocks after the header begins and ends.
+fn file() -> (Vec<u8>, Vec<Block>) {
+    static FILE: LazyLock<(Vec<u8>, Vec<Block>)> = LazyLock::new(write);
+    FILE.clone()
+}
+
+fn write() -> (Vec<u8>, Vec<Block>) {
+    let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+    let mut first = [0, 0];
+    let mut written = Vec::new();
+    for block in blocks() {
+        match block {
+            Block::Runs { thread, instructions, chunk, .. } => {
+                writer.runs(thread, &chunk, instructions).unwrap();
+                let begin = first[thread as usize];
+                first[thread as usize] += chunk.len() as u64;
+                written.push(Block::Runs { thread, first: begin, instructions, chunk });
+            }
+            Block::Events { thread, ref events } => {
+                writer.events(thread, events, 0).unwrap();
+                written.push(block);
+            }
+            Block::Damaged(_) => unreachable!(),
+        }
+    }
+    (writer.finish().unwrap(), written)
+}
+
+fn read(bytes: &[u8]) -> Result<(Vec<Block>, bool), ReadError> {
+    let mut reader = Reader::new(bytes)?;
+    let mut blocks = Vec::new();
+    while let Some(block) = reader.next_block()? {
+        blocks.push(block);
+    }
+    Ok((blocks, reader.is_whole()))
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let (bytes, written) = file();
+    let (blocks, whole) = read(&bytes).unwrap();
+    assert_eq!((blocks, whole), (written, true));
+    assert_eq!(*Reader::new(&bytes[..]).unwrap().header(), header());
+}
+
+#[test]
+fn blocks_are_found_by_the_index() {
+    let (bytes, written) = file();
+    let mut reader = Reader::new(Cursor::new(&bytes)).unwrap();
+    let places = reader.places().unwrap().expect("an index");
+    assert_eq!(places.len(), written.len() + 1);
+    for (place, block) in places.iter().skip(1).zip(&written).rev() {
+        reader.seek(place).unwrap();
+        assert_eq!(reader.next_block().unwrap().as_ref(), Some(block));
+    }
+    let mut cut = Reader::new(Cursor::new(&bytes[..bytes.len() - 1])).unwrap();
+    assert_eq!(cut.places().unwrap(), None);
+}
+
+#[test]
+fn other_files_are_refused_with_what_was_expected() {
+    let said = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+    assert!(said(b"").contains("empty"));
+    assert!(said(b"hello").contains("no trace"), "{}", said(b"hello"));
+    assert!(said(&[0; 4096]).contains("no trace"));
+    let newer = Header { schema: "pagelab.trace/9".to_owned(), ..header() };
+    let newer = Writer::new(Vec::new(), &newer).unwrap().finish().unwrap();
+    assert!(said(&newer).contains("pagelab.trace/9") && said(&newer).contains("use a newer one"));
+}
+
+/// Which of the blocks that were written are missing in what was read.
+fn lost(read: &[Block], written: &[Block]) -> Vec<usize> {
+    (0..written.len()).filter(|index| !read.contains(&written[*index])).collect()
+}
+
+/// The block that holds a byte of the file; the index comes after all that it knows.
+fn block_of(bytes: &[u8], at: usize) -> usize {
+    let places = Reader::new(Cursor::new(bytes)).unwrap().places().unwrap().unwrap();
+    let index = u64::from_le_bytes(*bytes.last_chunk().unwrap()) as usize;
+    if at >= index { places.len() } else { places.iter().rposition(|place| place.offset as usize <= at).unwrap() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_damaged_byte_costs_its_own_block_and_is_told(at in any::<prop::sample::Index>(), bits in 1u8..) {
+        let (mut bytes, written) = file();
+        let at = at.index(bytes.len());
+        let block = block_of(&bytes, at);
+        bytes[at] ^= bits;
+        let last = written.len() + 1;
+        match read(&bytes) {
+            Err(error) => prop_assert!(block == 0, "{error}"),
+            Ok((blocks, whole)) => {
+                let damaged = blocks.iter().filter(|block| matches!(block, Block::Damaged(_))).count();
+                let in_index = at >= bytes.len() - 8 || block == last;
+                prop_assert_eq!(lost(&blocks, &written), if in_index || block > written.len() { vec![] } else { vec![block - 1] });
+                prop_assert!(damaged == 1 || in_index && !whole || at >= bytes.len() - 8, "{} {}", damaged, whole);
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_off_file_keeps_the_blocks_before(length in any::<prop::sample::Index>()) {
+        let (bytes, written) = file();
+        let length = length.index(bytes.len() - 8);
+        match read(&bytes[..length]) {
+            Err(error) => prop_assert!(length < 600, "{error}"),
+            Ok((blocks, whole)) => {
+                prop_assert!(!whole);
+                let kept = blocks.iter().filter(|block| !matches!(block, Block::Damaged(_))).count();
+                prop_assert_eq!(&blocks[..kept], &written[..kept]);
+                prop_assert!(blocks.len() <= kept + 1);
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_in_between_are_passed_over(at in 1usize..9, garbage in proptest::collection::vec(any::<u8>(), 1..300)) {
+        let (bytes, written) = file();
+        let place = Reader::new(Cursor::new(&bytes)).unwrap().places().unwrap().unwrap()[at];
+        let (before, after) = bytes.split_at(place.offset as usize);
+        let (blocks, whole) = read(&[before, &garbage, after].concat()).unwrap();
+        prop_assert!(whole);
+        prop_assert_eq!(lost(&blocks, &written), Vec::<usize>::new());
+        prop_assert_eq!(blocks.len(), written.len() + 1);
+    }
+
+    #[test]
+    fn any_bytes_end(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
+        prop_assert!(read(&bytes).is_err());
+        let (mut file, _) = file();
+        file.extend(&bytes);
+        prop_assert!(read(&file).is_ok());
+    }
+}
