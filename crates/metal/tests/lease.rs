@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use metal::lease::{Fate, Lease, LeaseError, Recovered, Site, Taken};
@@ -30,6 +31,9 @@ const TREE: [(&str, &str); 8] = [
 const AT_REST: [(&str, &str); 6] =
     [(ENABLED, "never"), (TOP, "madvise"), (SCAN, "4096"), (NONE, "511"), (POOL, "3"), (MIN_FREE, "67584")];
 const SOON: Duration = Duration::from_secs(1);
+/// Tests that lease the host's own settings take turns: one that takes the lease again and again leaves
+/// little room for another.
+static HOST: Mutex<()> = Mutex::new(());
 /// The pages of `POOL`.
 const POOL_PAGE_BYTES: usize = 2 << 20;
 
@@ -379,6 +383,7 @@ fn fifty_kills_at_any_moment_leave_nothing_behind() {
 
 #[test]
 fn fifty_kills_leave_the_hosts_own_settings_alone() {
+    let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root() || !Path::new(NONE).exists() || fs::OpenOptions::new().write(true).open(NONE).is_err() {
         println!("not tested: needs root and a writable {NONE}");
         return;
@@ -541,6 +546,7 @@ fn only_settings_of_memory_management_are_lent() {
 
 #[test]
 fn the_kernel_refuses_and_nothing_changes() {
+    let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root() || fs::OpenOptions::new().write(true).open(TOP).is_err() {
         println!("not tested: needs root and a writable {TOP}");
         return;
@@ -557,6 +563,7 @@ fn the_kernel_refuses_and_nothing_changes() {
 
 #[test]
 fn the_hosts_pools_and_watermarks_are_as_before() {
+    let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root() || fs::OpenOptions::new().write(true).open(POOL).is_err() {
         println!("not tested: needs root and a writable {POOL}");
         return;
@@ -606,6 +613,7 @@ fn program_with_pool_pages(pages: usize) -> i32 {
 /// The kernel forgets to free pages that a program gives back in the middle of a shrinking of the pool.
 #[test]
 fn a_pool_that_shrinks_under_a_dying_program_keeps_no_page() {
+    let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root() || fs::OpenOptions::new().write(true).open(POOL).is_err() {
         println!("not tested: needs root and a writable {POOL}");
         return;
