@@ -24,7 +24,7 @@ pub(crate) const PLACE_BYTES: usize = 8 + PREFIX_BYTES - MAGIC.len();
 
 impl Place {
     /// The offset and the prefix without its magic, so that nobody who looks for a block finds it here.
-    fn to_bytes(&self) -> [u8; PLACE_BYTES] {
+    fn to_bytes(self) -> [u8; PLACE_BYTES] {
         let mut bytes = [0; PLACE_BYTES];
         bytes[..8].copy_from_slice(&self.offset.to_le_bytes());
         bytes[8..].copy_from_slice(&self.prefix.to_bytes()[MAGIC.len()..]);
@@ -100,7 +100,7 @@ impl<W: Write> Writer<W> {
     pub fn finish(mut self) -> io::Result<W> {
         let offset = self.offset;
         let places = std::mem::take(&mut self.places);
-        let payload: Vec<u8> = places.iter().flat_map(Place::to_bytes).collect();
+        let payload: Vec<u8> = places.iter().flat_map(|place| place.to_bytes()).collect();
         self.block(Holds::Index, 0, 0, places.len() as u32, 0, &payload)?;
         // So that a reader that can seek finds the index.
         self.to.write_all(&offset.to_le_bytes())?;
