@@ -19,7 +19,9 @@ mod chunk;
 mod event;
 mod footprint;
 mod header;
+pub mod import;
 mod reader;
+mod recording;
 mod run;
 mod writer;
 
@@ -29,5 +31,6 @@ pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
 pub use header::{Columns, Filter, Geometry, Header, NotExact, SCHEMA, Window};
 pub use reader::{Block, Damage, DamageKind, ReadError, Reader};
+pub use recording::Recording;
 pub use run::{Kind, PAGE_SHIFT, Run, Runs};
 pub use writer::{Place, Writer};

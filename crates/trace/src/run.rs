@@ -68,17 +68,28 @@ pub struct Run {
 /// Makes runs of the accesses of one thread.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
+    /// A fetch ends a run of data and the other way round, so that no order is lost.
+    in_sequence: bool,
     data: Option<usize>,
     fetch: Option<usize>,
     runs: Vec<Run>,
 }
 
 impl Runs {
+    /// Makes runs that stand one after the other: data and fetches are one stream. What keeps every address needs this.
+    pub fn in_sequence() -> Runs {
+        Runs { in_sequence: true, ..Runs::default() }
+    }
+
     /// Adds an access of `kind` (one bit) to `address`.
     #[inline]
     pub fn access(&mut self, address: u64, kind: Kind) {
         let page = address >> PAGE_SHIFT;
-        let current = if kind == Kind::FETCH { &mut self.fetch } else { &mut self.data };
+        let is_fetch = kind == Kind::FETCH;
+        if self.in_sequence {
+            *(if is_fetch { &mut self.data } else { &mut self.fetch }) = None;
+        }
+        let current = if is_fetch { &mut self.fetch } else { &mut self.data };
         let last = current.and_then(|index| self.runs.get_mut(index));
         match last {
             Some(run) if run.page == page && run.accesses < u32::MAX => {
@@ -131,6 +142,18 @@ mod tests {
             runs.take().iter().map(|run| (run.page, run.kind.bits(), run.accesses)).collect();
         assert_eq!(found, [(1, 1, 2), (8, 2 + 4 + 8, 2), (2, 1, 1), (9, 2 + 4, 2)]);
         assert!(runs.is_empty());
+    }
+
+    #[test]
+    fn in_sequence_every_change_begins_a_run() {
+        let mut runs = Runs::in_sequence();
+        for (address, kind) in
+            [(0x1000, Kind::FETCH), (0x8000, Kind::LOAD), (0x1004, Kind::FETCH), (0x1008, Kind::FETCH)]
+        {
+            runs.access(address, kind);
+        }
+        let found: Vec<(u64, u32)> = runs.take().iter().map(|run| (run.page, run.accesses)).collect();
+        assert_eq!(found, [(1, 1), (8, 1), (1, 2)]);
     }
 
     #[test]

@@ -1,0 +1,168 @@
+//! Traces of other tools. Each reader takes its tool's output as a stream and makes a [`Recording`] of it.
+
+use std::io::{self, BufRead, Write};
+
+use thiserror::Error;
+
+use crate::header::{Columns, Filter, Header, SCHEMA};
+use crate::recording::Recording;
+
+mod champsim;
+mod lackey;
+mod perf;
+mod view;
+
+/// Which tool wrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Tool {
+    /// `valgrind --tool=lackey --trace-mem=yes`, its text.
+    Lackey,
+    /// `drrun -t drmemtrace -tool view`, its text.
+    View,
+    /// ChampSim's records of 64 bytes, not compressed.
+    ChampSim,
+    /// `perf script -F tid,addr,ip`, its text: samples.
+    Perf,
+}
+
+impl Tool {
+    /// Every tool.
+    pub const ALL: [Tool; 4] = [Tool::Lackey, Tool::View, Tool::ChampSim, Tool::Perf];
+
+    /// What command lines call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Tool::Lackey => "lackey",
+            Tool::View => "drmemtrace-view",
+            Tool::ChampSim => "champsim",
+            Tool::Perf => "perf",
+        }
+    }
+
+    /// What it must have been called with.
+    pub const fn expects(self) -> &'static str {
+        match self {
+            Tool::Lackey => "the text of `valgrind --tool=lackey --trace-mem=yes`",
+            Tool::View => "the text of DynamoRIO's `-tool view`",
+            Tool::ChampSim => "ChampSim's records of 64 bytes, decompressed",
+            Tool::Perf => "the text of `perf script -F tid,addr,ip`",
+        }
+    }
+}
+
+/// What cannot be imported.
+#[derive(Debug, Error)]
+pub enum ImportError {
+    /// The input or the trace could not be read or written.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    /// A place that does not look like the tool's output.
+    #[error("line {line}: found {found:?}; expected {expected}")]
+    Line {
+        /// Its number, from 1.
+        line: u64,
+        /// What stands there, cut to 80 characters.
+        found: String,
+        /// What should.
+        expected: &'static str,
+    },
+    /// A file whose length is no multiple of a record's.
+    #[error("{bytes} bytes are left after {records} records of 64 bytes; expected {}", Tool::ChampSim.expects())]
+    CutOff {
+        /// Whole records.
+        records: u64,
+        /// Bytes after them.
+        bytes: usize,
+    },
+    /// Compressed with a tool that undoes it.
+    #[error("the input is compressed; expected it decompressed, as by `{0}`")]
+    Compressed(&'static str),
+    /// There is no access in it.
+    #[error("there is no memory access in the input; expected {0}")]
+    Nothing(&'static str),
+}
+
+/// Reads `from` as the output of `tool` and writes it as a trace.
+///
+/// # Errors
+/// Input that is not that tool's, with its line.
+pub fn import<W: Write>(tool: Tool, mut from: impl BufRead, to: W) -> Result<W, ImportError> {
+    refuse_compressed(from.fill_buf()?)?;
+    let filter = if tool == Tool::Perf { Filter::Sampled } else { Filter::None };
+    let header = Header {
+        schema: SCHEMA.to_owned(),
+        recorder: format!("import from {}", tool.name()),
+        command: Vec::new(),
+        architecture: String::new(),
+        system: false,
+        columns: Columns { kinds: true, accesses: true, addresses: false },
+        filter,
+        window: None,
+    };
+    let mut recording = Recording::new(to, header)?;
+    let accesses = match tool {
+        Tool::Lackey => lines(from, &mut recording, &mut lackey::Lackey, tool)?,
+        Tool::View => lines(from, &mut recording, &mut view::View::default(), tool)?,
+        Tool::Perf => lines(from, &mut recording, &mut perf::Perf::default(), tool)?,
+        Tool::ChampSim => champsim::read(from, &mut recording)?,
+    };
+    if accesses == 0 {
+        return Err(ImportError::Nothing(tool.expects()));
+    }
+    Ok(recording.finish()?)
+}
+
+/// Reads one line of a tool's text.
+trait LineReader {
+    /// Adds what the line says; how many accesses that is, or `None` for a line that is not the tool's.
+    fn line<W: Write>(&mut self, line: &str, to: &mut Recording<W>) -> io::Result<Option<u64>>;
+}
+
+/// More bytes than any instruction accesses at once; a larger number is no access.
+const MAX_ACCESS_BYTES: u32 = 1 << 16;
+
+/// Longest line that any of the tools writes; a longer one is no text.
+const MAX_LINE_BYTES: u64 = 1 << 16;
+
+fn lines<W: Write>(
+    mut from: impl BufRead,
+    to: &mut Recording<W>,
+    reader: &mut impl LineReader,
+    tool: Tool,
+) -> Result<u64, ImportError> {
+    let (mut number, mut accesses) = (0, 0);
+    let mut bytes = Vec::new();
+    loop {
+        bytes.clear();
+        let mut limited = io::Read::take(&mut from, MAX_LINE_BYTES);
+        if limited.read_until(b'\n', &mut bytes)? == 0 {
+            return Ok(accesses);
+        }
+        number += 1;
+        let line = String::from_utf8_lossy(&bytes);
+        let added = if bytes.len() as u64 == MAX_LINE_BYTES { None } else { reader.line(line.trim_end(), to)? };
+        let Some(added) = added else {
+            let found = line.trim_end().chars().take(80).collect();
+            return Err(ImportError::Line { line: number, found, expected: tool.expects() });
+        };
+        accesses += added;
+    }
+}
+
+fn refuse_compressed(begin: &[u8]) -> Result<(), ImportError> {
+    let known: [(&[u8], &str); 4] = [
+        (&[0x1f, 0x8b], "gzip -d"),
+        (b"\xfd7zXZ", "xz -d"),
+        (&[0x28, 0xb5, 0x2f, 0xfd], "zstd -d"),
+        (b"BZh", "bzip2 -d"),
+    ];
+    match known.into_iter().find(|(magic, _)| begin.starts_with(magic)) {
+        Some((_, tool)) => Err(ImportError::Compressed(tool)),
+        None => Ok(()),
+    }
+}
+
+/// A hexadecimal number, with or without `0x`.
+fn hex(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}

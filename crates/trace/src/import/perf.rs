@@ -1,0 +1,40 @@
+//! `perf script -F tid,addr,ip` of memory samples (`perf mem record`, `perf record -d`): `1234  7f12...  55d0...`.
+//!
+//! Source: perf-script(1). Which event it was, a load or a store, does not stand among these fields; a sample counts as a
+//! load. Samples are not all accesses, and the header says so.
+
+use std::io::{self, Write};
+
+use super::{LineReader, hex};
+use crate::recording::Recording;
+use crate::run::Kind;
+
+/// Threads by their kernel numbers, in the order of appearance.
+#[derive(Default)]
+pub(super) struct Perf {
+    threads: Vec<u32>,
+}
+
+impl LineReader for Perf {
+    fn line<W: Write>(&mut self, line: &str, to: &mut Recording<W>) -> io::Result<Option<u64>> {
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(Some(0));
+        }
+        let mut words = line.split_ascii_whitespace();
+        let Some(tid) = words.next().and_then(|word| word.parse::<u32>().ok()) else { return Ok(None) };
+        let (Some(address), Some(_ip)) = (words.next().and_then(hex), words.next().and_then(hex)) else {
+            return Ok(None);
+        };
+        // Events without an address, and kernel addresses, which are no program's memory.
+        if address == 0 || address >> 63 == 1 {
+            return Ok(Some(0));
+        }
+        let known = self.threads.iter().position(|thread| *thread == tid);
+        let thread = known.unwrap_or_else(|| {
+            self.threads.push(tid);
+            self.threads.len() - 1
+        });
+        to.access(thread as u32, address, 1, Kind::LOAD)?;
+        Ok(Some(1))
+    }
+}

@@ -1,0 +1,75 @@
+//! DynamoRIO's `view` tool: `<record> <instruction>: <tid> ifetch 3 byte(s) @ 0x..., read 8 byte(s) @ 0x... by PC 0x...`.
+//!
+//! Source: DynamoRIO's documentation, "Memory trace viewer". A long encoding goes on in a second line with the same
+//! numbers and without a type; markers stand between `<` and `>`.
+
+use std::io::{self, Write};
+
+use super::{LineReader, MAX_ACCESS_BYTES, hex};
+use crate::recording::Recording;
+use crate::run::Kind;
+
+/// Threads by the tool's own numbers, in the order of appearance.
+#[derive(Default)]
+pub(super) struct View {
+    threads: Vec<String>,
+}
+
+impl LineReader for View {
+    fn line<W: Write>(&mut self, line: &str, to: &mut Recording<W>) -> io::Result<Option<u64>> {
+        let Some((_, rest)) = record(line) else { return Ok(is_frame(line).then_some(0)) };
+        let mut words = rest.split_ascii_whitespace();
+        let (Some(thread), Some(what)) = (words.next(), words.next()) else { return Ok(None) };
+        let kind = match what {
+            "ifetch" => Kind::FETCH,
+            "read" => Kind::LOAD,
+            "write" => Kind::STORE,
+            // Markers, prefetches, flushes, the second line of an encoding.
+            _ => return Ok(Some(0)),
+        };
+        let place = (
+            words.next().and_then(|bytes| bytes.parse().ok()).filter(|bytes| *bytes <= MAX_ACCESS_BYTES),
+            words.next(),
+            words.next(),
+            words.next().and_then(hex),
+        );
+        let (Some(bytes), Some("byte(s)"), Some("@"), Some(address)) = place else { return Ok(None) };
+        let thread = self.number(thread);
+        if kind == Kind::FETCH {
+            to.instructions(thread, 1);
+        }
+        to.access(thread, address, bytes, kind)?;
+        Ok(Some(1))
+    }
+}
+
+impl View {
+    fn number(&mut self, name: &str) -> u32 {
+        let known = self.threads.iter().position(|thread| thread == name);
+        let index = known.unwrap_or_else(|| {
+            self.threads.push(name.to_owned());
+            self.threads.len() - 1
+        });
+        index as u32
+    }
+}
+
+/// The two numbers at the beginning of a record's line, and what follows.
+fn record(line: &str) -> Option<(&str, &str)> {
+    let (numbers, rest) = line.split_once(':')?;
+    let mut words = numbers.split_ascii_whitespace();
+    let is_number = |word: Option<&str>| word.is_some_and(|word| word.bytes().all(|byte| byte.is_ascii_digit()));
+    (is_number(words.next()) && is_number(words.next()) && words.next().is_none()).then_some((numbers, rest))
+}
+
+/// What stands around the records: the legend, the result, and what the traced program printed.
+fn is_frame(line: &str) -> bool {
+    line.is_empty()
+        || line.starts_with("Output format:")
+        || line.starts_with("<--")
+        || line.starts_with("---")
+        || line.starts_with("===")
+        || line.starts_with("View tool results:")
+        || line.ends_with(": total instructions")
+        || line.starts_with("Trace invariant checks")
+}

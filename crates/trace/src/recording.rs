@@ -1,0 +1,128 @@
+//! From accesses and events to a file: what every recorder and importer does in the end.
+
+use std::io::{self, Write};
+
+use crate::chunk::{Access, Builder};
+use crate::event::{Call, Event};
+use crate::header::Header;
+use crate::run::{Kind, PAGE_SHIFT, Runs};
+use crate::writer::Writer;
+
+/// Runs of a thread that are collected before they go into a chunk.
+const PENDING: usize = 4096;
+
+/// A trace that is being made, thread by thread. It holds a chunk for each thread and nothing that grows with the trace.
+#[derive(Debug)]
+pub struct Recording<W> {
+    writer: Writer<W>,
+    header: Header,
+    threads: Vec<Thread>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    runs: Runs,
+    accesses: Vec<Access>,
+    builder: Builder,
+    /// Runs that were taken from `runs` so far.
+    taken: u64,
+    instructions: u64,
+    events: Vec<Event>,
+}
+
+impl Thread {
+    fn new(header: &Header) -> Thread {
+        let runs = if header.columns.addresses { Runs::in_sequence() } else { Runs::default() };
+        let builder = Builder::new(header.columns);
+        Thread { runs, accesses: Vec::new(), builder, taken: 0, instructions: 0, events: Vec::new() }
+    }
+}
+
+impl<W: Write> Recording<W> {
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// Those of `to`.
+    pub fn new(to: W, header: Header) -> io::Result<Recording<W>> {
+        Ok(Recording { writer: Writer::new(to, &header)?, header, threads: Vec::new() })
+    }
+
+    /// Adds an access of `bytes` bytes; one that crosses pages is one to each of them.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn access(&mut self, thread: u32, address: u64, bytes: u32, kind: Kind) -> io::Result<()> {
+        let keep = self.header.columns.addresses;
+        let state = self.thread(thread);
+        let last = address.saturating_add(u64::from(bytes.max(1)) - 1);
+        for page in address >> PAGE_SHIFT..=last >> PAGE_SHIFT {
+            let begin = address.max(page << PAGE_SHIFT);
+            state.runs.access(begin, kind);
+            if keep {
+                let end = last.min(page << PAGE_SHIFT | 0xfff);
+                state.accesses.push(Access::new((begin & 0xfff) as u16, (end - begin + 1) as u32, kind == Kind::STORE));
+            }
+        }
+        if state.runs.len() >= PENDING || state.accesses.len() >= PENDING * 16 { self.collect(thread) } else { Ok(()) }
+    }
+
+    /// Counts instructions that a thread has executed.
+    pub fn instructions(&mut self, thread: u32, count: u64) {
+        self.thread(thread).instructions += count;
+    }
+
+    /// Adds an address-space event, after all accesses so far.
+    pub fn event(&mut self, thread: u32, call: Call, result: i64) {
+        let state = self.thread(thread);
+        let run = state.taken + state.runs.len() as u64;
+        state.events.push(Event { run, call, result });
+    }
+
+    /// Writes what there is, and the index; gives the file back.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn finish(mut self) -> io::Result<W> {
+        for thread in 0..self.threads.len() as u32 {
+            self.collect(thread)?;
+            self.write(thread)?;
+        }
+        self.writer.finish()
+    }
+
+    fn thread(&mut self, thread: u32) -> &mut Thread {
+        let index = thread as usize;
+        while self.threads.len() <= index {
+            self.threads.push(Thread::new(&self.header));
+        }
+        &mut self.threads[index]
+    }
+
+    /// Moves the pending runs of a thread to its chunk.
+    fn collect(&mut self, thread: u32) -> io::Result<()> {
+        let index = thread as usize;
+        let state = &mut self.threads[index];
+        let (runs, accesses) = (state.runs.take(), std::mem::take(&mut state.accesses));
+        state.taken += runs.len() as u64;
+        let mut rest = &accesses[..];
+        for run in runs {
+            let kept = if rest.is_empty() { 0 } else { run.accesses as usize };
+            if self.threads[index].builder.is_full(kept) {
+                self.write(thread)?;
+            }
+            let (own, after) = rest.split_at(kept);
+            rest = after;
+            self.threads[index].builder.push(run, own);
+        }
+        Ok(())
+    }
+
+    /// Writes a thread's events and its chunk: events first, so that a reader knows the memory that runs touch.
+    fn write(&mut self, thread: u32) -> io::Result<()> {
+        let state = &mut self.threads[thread as usize];
+        let events = std::mem::take(&mut state.events);
+        let chunk = state.builder.take();
+        self.writer.events(thread, &events, state.instructions)?;
+        self.writer.runs(thread, &chunk, state.instructions)
+    }
+}
