@@ -86,7 +86,12 @@ impl Lock {
     }
 
     /// Lets it go, whoever else still has the file open.
-    pub fn release(self) {
+    pub fn release(self) {}
+}
+
+impl Drop for Lock {
+    /// Closing the file is not enough: a process that was forked, and has not yet executed, has it too.
+    fn drop(&mut self) {
         let _ = self.file.set_len(0);
         // SAFETY: flock takes no pointers, and the descriptor is open.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
