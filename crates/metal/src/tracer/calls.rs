@@ -13,7 +13,7 @@ use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
-use super::rewriting::{Rewriting, SET_THP_DISABLE, WITNESSED_BYTES, advice};
+use super::rewriting::{Rewriting, SET_THP_DISABLE, WITNESSED_BYTES, WITNESSED_DROP_BYTES, advice};
 use super::scene::Scene;
 use super::tasks::Space;
 
@@ -40,10 +40,14 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
     }
 }
 
-/// The range that a watched munmap is about to remove, when it is large enough to be witnessed.
-pub fn unmapped_range(paused: &Paused) -> Option<(u64, u64)> {
-    let [start, bytes, ..] = paused.arguments();
-    let large = paused.number() == libc::SYS_munmap && bytes >= WITNESSED_BYTES;
+/// The range whose memory a watched call is about to give back, when it is large enough to be witnessed.
+pub fn given_back(paused: &Paused) -> Option<(u64, u64)> {
+    let [start, bytes, how, ..] = paused.arguments();
+    let large = match paused.number() {
+        libc::SYS_munmap => bytes >= WITNESSED_BYTES,
+        libc::SYS_madvise => how == advice::DONTNEED && bytes >= WITNESSED_DROP_BYTES,
+        _ => false,
+    };
     large.then(|| start.checked_add(bytes).map(|end| (start, end)))?
 }
 
@@ -236,7 +240,8 @@ fn contrary_advice(scene: &mut Scene, paused: Paused) -> Result<(), Lost> {
     scene.findings.answer(match paused.arguments()[2] {
         advice::HUGE => "madvise(MADV_HUGEPAGE)",
         advice::NO_HUGE => "madvise(MADV_NOHUGEPAGE)",
-        _ => "madvise(MADV_GUARD_INSTALL)",
+        advice::GUARD_INSTALL => "madvise(MADV_GUARD_INSTALL)",
+        _ => return paused.pass(),
     });
     paused.finish(0)
 }

@@ -9,6 +9,10 @@ use super::filter::{Condition, Watch};
 /// Bytes of an unmapped range from which on a witness looks at it before it goes.
 pub const WITNESSED_BYTES: u64 = 1 << 20;
 
+/// Bytes of a range whose content is dropped (MADV_DONTNEED) from which on a witness looks at it. It is more
+/// than a thread's stack, whose content glibc drops when the thread ends.
+pub const WITNESSED_DROP_BYTES: u64 = 16 << 20;
+
 /// MADV_* of the kernel (include/uapi/asm-generic/mman-common.h) that older C libraries lack.
 pub mod advice {
     /// Large pages wanted.
@@ -19,6 +23,8 @@ pub mod advice {
     pub const POPULATE_READ: u64 = 22;
     /// Fault in for writing, since Linux 5.14.
     pub const POPULATE_WRITE: u64 = 23;
+    /// Drop the content.
+    pub const DONTNEED: u64 = libc::MADV_DONTNEED as u64;
     /// Drop the content, also of locked memory, since Linux 5.18.
     pub const DONTNEED_LOCKED: u64 = 24;
     /// Guard pages without a mapping of their own, since Linux 6.13.
@@ -133,7 +139,9 @@ impl Rewriting {
             watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::GUARD_INSTALL as u32)]));
         }
         if witness {
+            let drops = Condition::Equals(2, advice::DONTNEED as u32);
             watches.push(Watch::new(libc::SYS_munmap, [Condition::AtLeast(1, WITNESSED_BYTES)]));
+            watches.push(Watch::new(libc::SYS_madvise, [Condition::AtLeast(1, WITNESSED_DROP_BYTES), drops]));
         }
         watches
     }

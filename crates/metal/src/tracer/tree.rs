@@ -27,7 +27,7 @@ pub trait Witness {
     /// The last task that uses a memory is about to end. It need not be the first task of its process:
     /// that one can have ended, and have no memory any more. `/proc/TASK` shows the memory all the same.
     fn ends(&mut self, task: Tid);
-    /// A task is about to unmap a large range.
+    /// A task is about to unmap a large range, or to drop its content.
     fn unmaps(&mut self, task: Tid, start: u64, end: u64);
 }
 
@@ -281,7 +281,7 @@ impl<'a> Tree<'a> {
             // (`__seccomp_filter` in kernel/seccomp.c).
             return paused.finish(-i64::from(libc::ENOSYS));
         }
-        if let Some((start, end)) = calls::unmapped_range(&paused) {
+        if let Some((start, end)) = calls::given_back(&paused) {
             self.bear_witness(false, |witness| witness.unmaps(tid, start, end));
         }
         calls::serve(&mut self.scene(), &mut space.borrow_mut(), paused)
