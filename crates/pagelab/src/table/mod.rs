@@ -11,6 +11,7 @@ mod index;
 mod level;
 mod number;
 mod request;
+mod split;
 mod tree;
 
 use clap::{Args, Subcommand};
@@ -31,6 +32,8 @@ enum TableVerb {
     Decode(decode::Decode),
     /// Build tables for mappings, and write them as an image of physical memory
     Build(build::Build),
+    /// Measure KVM's eager split of arm64 stage 2, and what its variants save
+    Split(split::Split),
     /// Check tables in a dump of memory against the rules of their architecture
     Check(check::Check),
 }
@@ -40,6 +43,7 @@ pub fn run(arguments: &TableArguments) -> Result<(), Failure> {
     match &arguments.verb {
         TableVerb::Decode(arguments) => decode::run(arguments),
         TableVerb::Build(arguments) => build::run(arguments),
+        TableVerb::Split(arguments) => split::run(arguments),
         TableVerb::Check(arguments) => check::run(arguments),
     }
 }

@@ -8,6 +8,7 @@ mod holding;
 mod max_t;
 mod normal;
 mod outcome;
+mod paired;
 mod signed_rank;
 mod warnings;
 
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use analysis::{analyse, is_precise};
 pub use holding::{deciding, holding};
+pub use paired::{PairedRatio, paired_ratio};
 
 use crate::comparison::Design;
 

@@ -1,0 +1,180 @@
+//! One case of the experiment: the variants in turn, round after round.
+
+use std::time::Instant;
+
+use paging::Format;
+use paging::Log;
+use paging::Tables;
+use paging::format::arm64_stage2::Arm64Stage2;
+use paging::stage2_split::walker::{Flags, Next, Visit, Visited, Visitor, Walk, walk};
+use paging::stage2_split::{
+    Backing, Counters, Error, Mode, Options, Slot, TableCache, Variant, build_slot, split_slot, tables_for,
+    write_protect_slot,
+};
+
+use crate::table::describe::{explain, size};
+use crate::table::level::label;
+
+/// What is split, and how it is backed.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    pub format: Arm64Stage2,
+    pub slot: Slot,
+    pub backing: Backing,
+    pub mode: Mode,
+    pub chunk_bytes: u64,
+}
+
+/// One variant of a case.
+pub struct Arm {
+    pub variant: Variant,
+    pub counters: Counters,
+    /// The split alone, a round each.
+    pub split_s: Vec<f64>,
+    /// The walk that takes write permission away before it.
+    pub protect_s: Vec<f64>,
+}
+
+impl Arm {
+    /// Both walks, a round each.
+    pub fn both_s(&self) -> Vec<f64> {
+        self.split_s.iter().zip(&self.protect_s).map(|(split, protect)| split + protect).collect()
+    }
+}
+
+/// A case with its figures; the first arm is vanilla.
+pub struct Measured {
+    pub case: Case,
+    pub arms: Vec<Arm>,
+    /// Reading every entry that vanilla reads, and calling nobody.
+    pub reading_s: Vec<f64>,
+}
+
+impl Case {
+    /// Bytes of the leaves before the split.
+    pub fn leaf_bytes(&self) -> u64 {
+        self.backing.leaf_bytes(self.format.granule())
+    }
+
+    /// Whether two cases differ in nothing that KVM could tell apart.
+    pub fn is_same(&self, other: &Case) -> bool {
+        self.format == other.format && self.mode == other.mode && self.leaf_bytes() == other.leaf_bytes()
+    }
+
+    /// What it is, for people.
+    pub fn title(&self) -> String {
+        let page = size(self.format.geometry().page_bytes().into());
+        let backing = match self.backing {
+            Backing::Pages => "pages".to_string(),
+            _ => format!("{} blocks", size(self.leaf_bytes().into())),
+        };
+        let when = match self.mode {
+            Mode::Enable => "when logging is switched on",
+            Mode::Clear => "when the log is cleared",
+        };
+        format!("granule {page}, {backing}, {when}, chunks of {}", size(self.chunk_bytes.into()))
+    }
+
+    /// An error with the names of the format's levels.
+    pub fn explain(&self, error: &Error) -> String {
+        let format = &self.format;
+        match error {
+            Error::Tables(error) => format!("--bytes {}: {}", size(self.slot.bytes.into()), explain(format, error)),
+            Error::Unsplittable { va, level } => {
+                format!("the {} block at {va:#x}: KVM splits no blocks of this level", label(format, *level))
+            }
+            error => error.to_string(),
+        }
+    }
+}
+
+/// Measures a case.
+///
+/// # Errors
+/// A slot that the format cannot hold.
+pub fn measure(case: Case, variants: &[Variant], rounds: u32) -> Result<Measured, Error> {
+    let arm = |variant: &Variant| Arm {
+        variant: *variant,
+        counters: Counters::default(),
+        split_s: Vec::new(),
+        protect_s: Vec::new(),
+    };
+    let mut measured = Measured { case, arms: variants.iter().map(arm).collect(), reading_s: Vec::new() };
+    let count = measured.arms.len();
+    for round in 0..=rounds as usize {
+        // Each variant is first as often as the others.
+        for at in 0..count {
+            let arm = (round + at) % count;
+            measured.trial(arm, round > 0)?;
+        }
+    }
+    Ok(measured)
+}
+
+impl Measured {
+    fn trial(&mut self, arm: usize, counted: bool) -> Result<(), Error> {
+        let case = self.case;
+        let mut tables = build_slot(case.format, case.slot, case.backing)?;
+        warm(&mut tables, &case)?;
+        let (protect_s, protected) = timed(|| write_protect_slot(&mut tables, case.slot, case.mode));
+        protected?;
+        let variant = self.arms[arm].variant;
+        let options = match case.mode {
+            Mode::Enable => Options::enable(case.chunk_bytes, variant),
+            Mode::Clear => Options::clear(case.chunk_bytes, variant),
+        };
+        let (split_s, counters) = timed(|| split_slot(&mut tables, case.slot, options));
+        self.arms[arm].counters = counters?;
+        if counted {
+            self.arms[arm].split_s.push(split_s);
+            self.arms[arm].protect_s.push(protect_s);
+        }
+        if counted && variant == Variant::Vanilla {
+            let (reading_s, read) = timed(|| read(&mut tables, &case));
+            read?;
+            self.reading_s.push(reading_s);
+        }
+        Ok(())
+    }
+}
+
+/// Touches the memory of all tables to come, so that no page fault of this process is measured.
+fn warm(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
+    if case.backing != Backing::Pages {
+        let mut cache = TableCache::default();
+        cache.top_up(tables, tables_for(&case.format, case.slot.bytes))?;
+        cache.empty(tables);
+    }
+    Ok(())
+}
+
+/// Reads every entry of tables that are split, in walks as long as those of the split.
+fn read(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
+    let bytes = match case.mode {
+        Mode::Enable => case.chunk_bytes,
+        Mode::Clear => (64 * case.format.geometry().page_bytes()).min(case.chunk_bytes),
+    };
+    let mut counters = Counters::default();
+    let (mut ipa, end) = (case.slot.ipa, case.slot.ipa + case.slot.bytes);
+    while ipa < end {
+        let next = ((ipa | (bytes - 1)) + 1).min(end);
+        walk(tables, ipa, next - ipa, Flags::empty(), &mut Nobody, &mut counters)?;
+        ipa = next;
+    }
+    std::hint::black_box(counters);
+    Ok(())
+}
+
+struct Nobody;
+
+impl<L: Log> Visitor<L> for Nobody {
+    fn visit(&mut self, _: &mut Walk<'_, L>, _: &Visited, _: Visit) -> Result<Next, Error> {
+        Ok(Next::Entry)
+    }
+}
+
+fn timed<R>(work: impl FnOnce() -> R) -> (f64, R) {
+    let start = Instant::now();
+    let result = work();
+    (start.elapsed().as_secs_f64(), result)
+}

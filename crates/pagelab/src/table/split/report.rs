@@ -1,0 +1,240 @@
+//! The experiment shown.
+
+use paging::Format;
+use paging::stage2_split::{Backing, Counters, Mode, Variant};
+use results::grid::plain;
+use serde_json::{Value, json};
+use study::stats::paired_ratio;
+
+use super::experiment::{Arm, Measured};
+use super::variant_name;
+use crate::table::describe::size;
+
+const CONFIDENCE: f64 = 0.95;
+
+/// What a variant saves against vanilla, as a ratio.
+struct Saved {
+    ratio: f64,
+    interval: Option<(f64, f64)>,
+}
+
+fn saved(times: &[f64], vanilla: &[f64]) -> Option<Saved> {
+    let found = paired_ratio(times, vanilla, CONFIDENCE)?;
+    Some(Saved { ratio: 1.0 - found.ratio, interval: found.interval.map(|(low, high)| (1.0 - high, 1.0 - low)) })
+}
+
+fn median(times: &[f64]) -> f64 {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.get(sorted.len().saturating_sub(1) / 2), sorted.get(sorted.len() / 2)) {
+        (Some(low), Some(high)) => (low + high) / 2.0,
+        _ => f64::NAN,
+    }
+}
+
+/// Where vanilla's time goes.
+struct Parts {
+    reading_s: f64,
+    building_s: f64,
+    /// The rest: calls of the visitor.
+    calling_s: f64,
+}
+
+impl Measured {
+    fn vanilla(&self) -> &Arm {
+        &self.arms[0]
+    }
+
+    /// Needs a variant that reads next to nothing, so that building is what is left of it.
+    fn parts(&self) -> Option<Parts> {
+        let least = self.arms.iter().skip(1).min_by_key(|arm| arm.counters.entries_read)?;
+        let (all_s, reading_s) = (median(&self.vanilla().split_s), median(&self.reading_s));
+        let building_s = median(&least.split_s);
+        Some(Parts { reading_s, building_s, calling_s: (all_s - reading_s - building_s).max(0.0) })
+    }
+}
+
+/// The whole as text.
+pub fn text(bytes: u64, rounds: u32, measured: &[Measured], width: usize) -> String {
+    let first = format!(
+        "stage 2 split of {}; counts are exact; times are measured here: medians of {rounds} interleaved rounds, saved with \
+         its 95 % interval",
+        size(bytes.into())
+    );
+    let mut parts = vec![results::fold(&first, width, 4)];
+    parts.extend(measured.iter().map(|measured| case_text(measured, width)));
+    if measured.iter().any(|measured| measured.arms.len() > 1) {
+        let summary =
+            "saved against vanilla, % of split and write-protecting walk together, as published figures have it";
+        parts.push(format!("{}\n{}", results::fold(summary, width, 4), summary_table(measured, width)));
+    }
+    parts.join("\n\n")
+}
+
+fn case_text(measured: &Measured, width: usize) -> String {
+    let vanilla = measured.vanilla();
+    let rows = measured.arms.iter().map(|arm| {
+        let Counters { entries_read, callbacks, entries_built, tables, tlb_invalidations, cache_lines, .. } =
+            arm.counters;
+        let counts = [entries_read, callbacks, entries_built, tables, tlb_invalidations, cache_lines];
+        let [read, calls, built, tables, tlbi, lines] = counts.map(|count| count.to_string());
+        let saved = match arm.variant {
+            Variant::Vanilla => "-".to_string(),
+            _ => saved(&arm.split_s, &vanilla.split_s).map_or_else(|| "?".to_string(), |saved| saved.text()),
+        };
+        [
+            variant_name(arm.variant).to_string(),
+            read,
+            calls,
+            built,
+            tables,
+            tlbi,
+            lines,
+            ms(median(&arm.split_s)),
+            saved,
+        ]
+    });
+    let header = [
+        "variant",
+        "entries read",
+        "call- backs",
+        "entries built",
+        "tables",
+        "TLB inv.",
+        "cache lines",
+        "ms",
+        "saved %",
+    ];
+    let mut lines = vec![measured.case.title(), plain(header, rows, width)];
+    lines.extend(gain(measured).map(|gain| results::fold(&gain, width, 2)));
+    lines.join("\n")
+}
+
+/// Where the gain comes from.
+fn gain(measured: &Measured) -> Option<String> {
+    let Parts { reading_s, building_s, calling_s } = measured.parts()?;
+    let all_s = median(&measured.vanilla().split_s);
+    let share = |part_s: f64| format!("{} ms ({:.0} %)", ms(part_s), 100.0 * part_s / all_s);
+    let protect = ms(median(&measured.vanilla().protect_s));
+    let stays = match measured.vanilla().counters.entries_built {
+        0 => "what is left without them",
+        _ => "building, which no variant saves,",
+    };
+    Some(format!(
+        "vanilla: reading entries {}, calling the visitor {}, {stays} {}; the write-protecting walk before it {protect} ms",
+        share(reading_s),
+        share(calling_s),
+        share(building_s),
+    ))
+}
+
+impl Saved {
+    fn text(&self) -> String {
+        let percent = |ratio: f64| format!("{:.1}", 100.0 * ratio);
+        match self.interval {
+            Some((low, high)) => format!("{} ({} to {})", percent(self.ratio), percent(low), percent(high)),
+            None => percent(self.ratio),
+        }
+    }
+}
+
+fn ms(seconds: f64) -> String {
+    let ms = seconds * 1e3;
+    match ms {
+        ms if ms >= 100.0 => format!("{ms:.0}"),
+        ms if ms >= 10.0 => format!("{ms:.1}"),
+        ms => format!("{ms:.2}"),
+    }
+}
+
+fn backing_name(backing: Backing) -> &'static str {
+    match backing {
+        Backing::Pages => "pages",
+        Backing::Blocks => "block",
+        Backing::Gigabyte => "1g",
+    }
+}
+
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enable => "enable",
+        Mode::Clear => "clear",
+    }
+}
+
+fn summary_table(measured: &[Measured], width: usize) -> String {
+    let rows = measured.iter().flat_map(|measured| {
+        let vanilla = measured.vanilla().both_s();
+        measured.arms.iter().skip(1).map(move |arm| {
+            [
+                size(measured.case.format.geometry().page_bytes().into()),
+                backing_name(measured.case.backing).to_string(),
+                mode_name(measured.case.mode).to_string(),
+                variant_name(arm.variant).to_string(),
+                format!("{} to {}", measured.vanilla().counters.visits(), arm.counters.visits()),
+                saved(&arm.both_s(), &vanilla).map_or_else(|| "?".to_string(), |saved| saved.text()),
+            ]
+        })
+    });
+    plain(["granule", "backing", "split at", "variant", "visits, built ones too", "saved %"], rows, width)
+}
+
+/// The whole as a document.
+pub fn document(bytes: u64, rounds: u32, measured: &[Measured]) -> Value {
+    json!({
+        "schema": "pagelab.table-split/1",
+        "slot_bytes": bytes,
+        "rounds": rounds,
+        "confidence_ratio": CONFIDENCE,
+        "provenance": { "counters": "modelled", "times": "measured" },
+        "cases": measured.iter().map(case_document).collect::<Vec<_>>(),
+    })
+}
+
+fn case_document(measured: &Measured) -> Value {
+    let case = &measured.case;
+    let vanilla = measured.vanilla();
+    let variants = measured.arms.iter().map(|arm| {
+        let against = |times: &[f64], vanilla: &[f64]| {
+            let saved = saved(times, vanilla).filter(|_| arm.variant != Variant::Vanilla)?;
+            let (low, high) = saved.interval.unzip();
+            Some(json!({ "saved_ratio": saved.ratio, "low_ratio": low, "high_ratio": high }))
+        };
+        json!({
+            "variant": variant_name(arm.variant),
+            "counters": counters_document(&arm.counters),
+            "split_s": arm.split_s,
+            "write_protect_s": arm.protect_s,
+            "median_split_s": median(&arm.split_s),
+            "split": against(&arm.split_s, &vanilla.split_s),
+            "split_and_write_protect": against(&arm.both_s(), &vanilla.both_s()),
+        })
+    });
+    let parts = measured.parts().map(
+        |parts| json!({ "reading_s": parts.reading_s, "calling_s": parts.calling_s, "building_s": parts.building_s }),
+    );
+    json!({
+        "granule_bytes": case.format.geometry().page_bytes(),
+        "ipa_bits": case.format.geometry().input_bits(),
+        "backing": backing_name(case.backing),
+        "leaf_bytes": case.leaf_bytes(),
+        "mode": mode_name(case.mode),
+        "chunk_bytes": case.chunk_bytes,
+        "variants": variants.collect::<Vec<_>>(),
+        "reading_s": measured.reading_s,
+        "vanilla_parts": parts,
+    })
+}
+
+fn counters_document(counters: &Counters) -> Value {
+    json!({
+        "entries_read": counters.entries_read,
+        "callbacks": counters.callbacks,
+        "entries_built": counters.entries_built,
+        "tables": counters.tables,
+        "tlb_invalidations": counters.tlb_invalidations,
+        "cache_lines": counters.cache_lines,
+        "walks": counters.walks,
+        "top_ups": counters.top_ups,
+    })
+}
