@@ -36,8 +36,8 @@ fn median(times: &[f64]) -> f64 {
 struct Parts {
     reading_s: f64,
     building_s: f64,
-    /// The rest: calls of the visitor.
-    calling_s: f64,
+    /// The rest: calls of the visitor. `None` where noise is larger.
+    calling_s: Option<f64>,
 }
 
 impl Measured {
@@ -50,23 +50,28 @@ impl Measured {
         let least = self.arms.iter().skip(1).min_by_key(|arm| arm.counters.entries_read)?;
         let (all_s, reading_s) = (median(&self.vanilla().split_s), median(&self.reading_s));
         let building_s = median(&least.split_s);
-        Some(Parts { reading_s, building_s, calling_s: (all_s - reading_s - building_s).max(0.0) })
+        Some(Parts {
+            reading_s,
+            building_s,
+            calling_s: Some(all_s - reading_s - building_s).filter(|rest_s| *rest_s > 0.0),
+        })
     }
 }
 
 /// The whole as text.
 pub fn text(bytes: u64, rounds: u32, measured: &[Measured], width: usize) -> String {
     let first = format!(
-        "stage 2 split of {}; counts are exact; times are measured here: medians of {rounds} interleaved rounds, saved with \
-         its 95 % interval",
+        "stage 2 split of {}. Counts: entries read, calls of the visitor, entries built, tables, TLB invalidations, \
+         cache lines; they are exact. Times are measured on this machine: medians of {rounds} interleaved rounds; saved \
+         against vanilla, with its 95 % interval.",
         size(bytes.into())
     );
-    let mut parts = vec![results::fold(&first, width, 4)];
+    let mut parts = vec![results::fold(&first, width, 0)];
     parts.extend(measured.iter().map(|measured| case_text(measured, width)));
     if measured.iter().any(|measured| measured.arms.len() > 1) {
         let summary =
             "saved against vanilla, % of split and write-protecting walk together, as published figures have it";
-        parts.push(format!("{}\n{}", results::fold(summary, width, 4), summary_table(measured, width)));
+        parts.push(format!("{}\n{}", results::fold(summary, width, 0), summary_table(measured, width)));
     }
     parts.join("\n\n")
 }
@@ -94,17 +99,7 @@ fn case_text(measured: &Measured, width: usize) -> String {
             saved,
         ]
     });
-    let header = [
-        "variant",
-        "entries read",
-        "call- backs",
-        "entries built",
-        "tables",
-        "TLB inv.",
-        "cache lines",
-        "ms",
-        "saved %",
-    ];
+    let header = ["variant", "read", "calls", "built", "tables", "TLBIs", "lines", "ms", "saved %"];
     let mut lines = vec![measured.case.title(), plain(header, rows, width)];
     lines.extend(gain(measured).map(|gain| results::fold(&gain, width, 2)));
     lines.join("\n")
@@ -123,7 +118,7 @@ fn gain(measured: &Measured) -> Option<String> {
     Some(format!(
         "vanilla: reading entries {}, calling the visitor {}, {stays} {}; the write-protecting walk before it {protect} ms",
         share(reading_s),
-        share(calling_s),
+        calling_s.map_or_else(|| "less than the noise".to_string(), share),
         share(building_s),
     ))
 }
@@ -132,7 +127,7 @@ impl Saved {
     fn text(&self) -> String {
         let percent = |ratio: f64| format!("{:.1}", 100.0 * ratio);
         match self.interval {
-            Some((low, high)) => format!("{} ({} to {})", percent(self.ratio), percent(low), percent(high)),
+            Some((low, high)) => format!("{} ({:.0} to {:.0})", percent(self.ratio), 100.0 * low, 100.0 * high),
             None => percent(self.ratio),
         }
     }
