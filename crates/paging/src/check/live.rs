@@ -10,8 +10,9 @@
 //!   cached together, and neither must entries of a contiguous group and entries of their place that are none (Arm ARM
 //!   D8.16.1). RISC-V asks the same of NAPOT groups ("Svnapot").
 //! - A table that was reachable may be walked until an invalidation that covers table entries, and not only leaves:
-//!   arm64 TLBI without "last level", RISC-V SFENCE.VMA with rs1 = x0, any on x86. One for any address below the
-//!   entry drops the entry; its leaves must be covered one by one.
+//!   arm64 TLBI without "last level", RISC-V SFENCE.VMA with rs1 = x0, any on x86. On arm64 one for any address
+//!   below the entry drops the entry; on RISC-V and x86 it drops all table entries, whatever its address. The
+//!   leaves below must be covered one by one.
 //! - What a leaf or a group maps must be covered as a whole, which is more than what some hardware needs.
 //!
 //! Of tables that were linked before the first step, and of those that were filled before they were linked, only
@@ -240,6 +241,9 @@ struct Replay<'a, F> {
     pointers: BTreeMap<u64, BTreeSet<(u8, u64)>>,
     /// Where in the tree the entry at a physical address is.
     places: BTreeMap<u64, (u8, u64)>,
+    /// What the leaves of a group, current or held, say about its first entry: by level and first input address.
+    /// Some may be gone.
+    forms: BTreeMap<(u8, u64), Vec<u64>>,
     /// Groups that were written since they were last looked at, by level and first input address.
     groups: BTreeSet<(u8, u64)>,
     violations: Vec<Violation>,
@@ -256,6 +260,7 @@ impl<'a, F: Format> Replay<'a, F> {
             stale: alloc::vec![BTreeSet::new(); levels],
             pointers: BTreeMap::new(),
             places: BTreeMap::new(),
+            forms: BTreeMap::new(),
             groups: BTreeSet::new(),
             violations: Vec::new(),
         }
@@ -312,13 +317,13 @@ impl<'a, F: Format> Replay<'a, F> {
         }
         let at = Step { va: self.geometry.resolved(at.va), ..at };
         self.meet(at);
-        self.imply_group(at);
         if at.old != at.new {
+            let left = self.leaves_behind(at);
             if self.is_unlinked(at) {
                 self.unlink(at);
             }
             self.judge(at);
-            self.replace(at);
+            self.replace(at, left);
         }
         for entry in [at.old, at.new] {
             if let Some((group, _)) = self.group(at.level, at.va).filter(|_| is_marked(self.format, at.level, entry)) {
@@ -341,12 +346,14 @@ impl<'a, F: Format> Replay<'a, F> {
         match memory {
             Memory::Known(known) if !self.is_same(at.level, known, at.old) => {
                 self.tell(Broken::Untold, Step { old: known, new: at.old, ..at });
-                self.hold(Step { old: known, ..at }, true);
+                let left = self.leaves_behind(Step { old: known, ..at });
+                self.hold(Step { old: known, ..at }, true, left);
             }
             _ => {}
         }
         if is_new {
             self.learn(at);
+            self.imply_group(at);
         }
     }
 
@@ -382,6 +389,7 @@ impl<'a, F: Format> Replay<'a, F> {
         }
         let Some((start, bytes)) = self.group(at.level, at.va) else { return };
         let span = self.geometry.span(at.level);
+        self.note_form(at.level, at.va, at.old);
         for va in members_of(start, bytes, span) {
             let pa = at.pa.wrapping_add((va / span).wrapping_sub(at.va / span).wrapping_mul(ENTRY_BYTES));
             let implied = Memory::Implied(moved(self.format, at.level, at.old, at.va, va));
@@ -421,30 +429,58 @@ impl<'a, F: Format> Replay<'a, F> {
     }
 
     /// Another entry of the group that must not be cached together with the new one.
-    fn group_conflict(&self, at: Step) -> Option<(u64, Broken)> {
+    fn group_conflict(&mut self, at: Step) -> Option<(u64, Broken)> {
         let Step { level, va, new, .. } = at;
         let (start, bytes) = self.group(level, va)?;
-        let (format, new_is_marked) = (self.format, is_marked(self.format, level, new));
-        let conflicts = |value: u64, there: u64| {
-            let (old, new) = match (new_is_marked, is_marked(format, level, value)) {
-                (true, _) => (value, moved(format, level, new, va, there)),
-                (false, true) => (moved(format, level, value, there, va), new),
-                (false, false) => return false,
-            };
-            self.is_leaf(level, old) && format.change(level, old, new) == Change::Break
+        let forms = self.forms.get(&(level, start))?.clone();
+        let format = self.format;
+        let conflicts = |old: u64| {
+            let matters = is_marked(format, level, old) || is_marked(format, level, new);
+            matters && format.change(level, old, moved(format, level, new, va, start)) == Change::Break
         };
-        for (there, slot) in self.slots.get(usize::from(level))?.range(start..start + bytes) {
-            if *there == va {
-                continue;
+        for form in forms.into_iter().filter(|form| conflicts(*form)) {
+            let found = self.of_form(level, start, bytes, form);
+            if found.is_some() {
+                return found;
             }
-            if let Some(value) = slot.memory.value().filter(|value| conflicts(*value, *there)) {
+            self.forms.entry((level, start)).or_default().retain(|other| *other != form);
+        }
+        None
+    }
+
+    /// The entry of a group that says `form` about the first one.
+    fn of_form(&self, level: u8, start: u64, bytes: u64, form: u64) -> Option<(u64, Broken)> {
+        let says =
+            |va: u64, value: u64| self.is_leaf(level, value) && moved(self.format, level, value, va, start) == form;
+        for (va, slot) in self.slots.get(usize::from(level))?.range(start..start + bytes) {
+            if let Some(value) = slot.memory.value().filter(|value| says(*va, *value)) {
                 return Some((value, Broken::GroupNotBroken));
             }
-            if let Some(held) = slot.held.iter().find(|held| conflicts(held.value, *there)) {
+            if let Some(held) = slot.held.iter().find(|held| says(*va, held.value)) {
                 return Some((held.value, Broken::GroupNotInvalidated));
             }
         }
         None
+    }
+
+    /// Remembers what a leaf in the place of a group says about the first entry of that.
+    fn note_form(&mut self, level: u8, va: u64, value: u64) {
+        let Some((start, _)) = self.group(level, va).filter(|_| self.is_leaf(level, value)) else { return };
+        let form = moved(self.format, level, value, va, start);
+        let forms = self.forms.entry((level, start)).or_default();
+        if forms.contains(&form) {
+            return;
+        }
+        forms.push(form);
+        // Those that are gone need not be kept for ever.
+        if forms.len() as u64 > 4 << self.format.group_bits_at(level) {
+            let forms = core::mem::take(forms);
+            let bytes = self.geometry.span(level) << self.format.group_bits_at(level);
+            let left =
+                forms.into_iter().filter(|old| *old == form || self.of_form(level, start, bytes, *old).is_some());
+            let left = left.collect();
+            self.forms.insert((level, start), left);
+        }
     }
 
     /// A leaf of another level that is still held for addresses of the new one, for other memory. Only arm64
@@ -504,10 +540,11 @@ impl<'a, F: Format> Replay<'a, F> {
     }
 
     /// Replaces the entry: what it was may be held from now on.
-    fn replace(&mut self, at: Step) {
+    fn replace(&mut self, at: Step, left: Vec<(u64, u64)>) {
         let Step { level, old, new, .. } = at;
         let format = self.format;
-        self.hold(at, format.change(level, old, new) != Change::Free);
+        self.note_form(level, at.va, new);
+        self.hold(at, format.change(level, old, new) != Change::Free, left);
         if self.is_table(level, new) {
             self.pointers.entry(format.table_address(new)).or_default().insert((level, at.va));
             if !self.is_table(level, old) || self.is_unlinked(at) {
@@ -527,27 +564,48 @@ impl<'a, F: Format> Replay<'a, F> {
         table(at.old).is_some_and(|old| table(at.new) != Some(old))
     }
 
-    /// Keeps the old entry of a step as one that may be cached.
-    fn hold(&mut self, at: Step, must_go: bool) {
+    /// The addresses for which leaves may be cached through the old entry of a step.
+    fn leaves_behind(&self, at: Step) -> Vec<(u64, u64)> {
+        let Step { va, level, old, .. } = at;
+        let own = (va, va + self.geometry.span(level));
+        if let Some((start, bytes)) = self.group(level, va).filter(|_| is_marked(self.format, level, old)) {
+            return alloc::vec![(start, start + bytes)];
+        }
+        match self.slot(level, va).map_or(Contents::Older, |slot| slot.contents) {
+            _ if !self.is_unlinked(at) => alloc::vec![own],
+            // All that was ever in it is known, and held for itself.
+            Contents::WasEmpty => Vec::new(),
+            Contents::Older | Contents::Untouched | Contents::WasFilled => self.unknown_below(level, own),
+        }
+    }
+
+    /// The part of a table's addresses whose entries were never written.
+    fn unknown_below(&self, level: u8, (from, to): (u64, u64)) -> Vec<(u64, u64)> {
+        let span = self.geometry.span(level - 1);
+        let (mut unknown, mut start) = (Vec::new(), from);
+        for (va, slot) in self.slots[usize::from(level - 1)].range(from..to) {
+            if slot.memory != Memory::Unknown {
+                unknown.push((start, *va));
+                start = va + span;
+            }
+        }
+        unknown.push((start, to));
+        unknown.retain(|(start, end)| start < end);
+        unknown
+    }
+
+    /// Keeps the old entry of a step as one that may be cached, with leaves for the addresses `left`.
+    fn hold(&mut self, at: Step, must_go: bool, left: Vec<(u64, u64)>) {
         let Step { step, pa, va, level, old, new } = at;
         let is_table = self.is_table(level, old);
         if !is_table && !self.is_leaf(level, old) {
             return;
         }
-        let own = (va, va + self.geometry.span(level));
-        let group = self.group(level, va).filter(|_| is_marked(self.format, level, old));
-        let contents = self.slot(level, va).map_or(Contents::Older, |slot| slot.contents);
-        let is_known = contents == Contents::WasEmpty && self.is_unlinked(at);
-        let left = match (group, is_known) {
-            (Some((start, bytes)), _) => alloc::vec![(start, start + bytes)],
-            // All that was ever in it is known, and held for itself.
-            (None, true) => Vec::new(),
-            (None, false) => alloc::vec![own],
-        };
         if is_table {
             self.pointers.entry(self.format.table_address(old)).or_default().insert((level, va));
         }
         self.stale[usize::from(level)].insert(va);
+        self.note_form(level, va, old);
         let slot = self.slot_mut(level, va, pa);
         let must_go = must_go || slot.held.iter().any(|held| held.value == old && held.must_go);
         slot.held.retain(|held| held.value != old);
@@ -563,7 +621,9 @@ impl<'a, F: Format> Replay<'a, F> {
                 let Some(slot) = self.slot(level, va) else { continue };
                 let (pa, memory) = (slot.pa, slot.memory);
                 if let Memory::Known(old) | Memory::Implied(old) = memory {
-                    self.hold(Step { step: at.step, pa, va, level, old, new: 0 }, true);
+                    let child = Step { step: at.step, pa, va, level, old, new: 0 };
+                    let left = self.leaves_behind(child);
+                    self.hold(child, true, left);
                 }
                 let slot = self.slot_mut(level, va, pa);
                 slot.memory = Memory::Unknown;
@@ -578,6 +638,10 @@ impl<'a, F: Format> Replay<'a, F> {
     fn invalidate(&mut self, step: usize, va: u64, bytes: u64, tables: bool) {
         let from = self.geometry.resolved(va);
         let to = from.saturating_add(bytes);
+        let every_walk = tables && !matches!(self.format.discipline(), Discipline::BreakBeforeMake(_));
+        if every_walk {
+            self.end_walks();
+        }
         for level in 0..self.geometry.levels() {
             let reach = self.geometry.span(level) << self.format.group_bits_at(level);
             let (first, last) = (from.saturating_sub(reach), to.saturating_add(reach));
@@ -599,6 +663,18 @@ impl<'a, F: Format> Replay<'a, F> {
             }
         }
         self.judge_groups(step, from, to);
+    }
+
+    /// Drops every table entry from the caches of those.
+    fn end_walks(&mut self) {
+        for (stale, slots) in self.stale.iter_mut().zip(&mut self.slots) {
+            stale.retain(|va| {
+                let Some(slot) = slots.get_mut(va) else { return false };
+                slot.held.iter_mut().for_each(|held| held.is_walked = false);
+                slot.held.retain(|held| !held.is_gone());
+                !slot.held.is_empty()
+            });
+        }
     }
 
     /// Looks at the groups that were written and that the range reaches.

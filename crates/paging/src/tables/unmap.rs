@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::map::end_of;
-use super::{Slot, Tables};
+use super::{LEVELS, Slot, Tables, bulk};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::format::{Change, Format, Kind};
@@ -26,12 +26,12 @@ impl<F: Format, L: Log> Tables<F, L> {
         let mut released = Vec::new();
         self.clear(self.root, geometry.root_level(), first, end, &mut released)?;
         self.invalidate(first, bytes, !released.is_empty());
-        self.release(released);
+        self.release(&released);
         Ok(())
     }
 
     /// Makes holes of a range of one table, whose ends no leaf reaches over.
-    fn clear(&mut self, table: u64, level: u8, va: u64, end: u64, released: &mut Vec<(u64, u64)>) -> Result<(), Error> {
+    fn clear(&mut self, table: u64, level: u8, va: u64, end: u64, released: &mut Vec<u64>) -> Result<(), Error> {
         if level == 0 {
             return self.clear_entries(table, level, va, end);
         }
@@ -51,7 +51,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Makes holes of what the tables of one run of entries have from `slot` to `end`.
-    fn clear_below(&mut self, slot: Slot, end: u64, released: &mut Vec<(u64, u64)>) -> Result<(), Error> {
+    fn clear_below(&mut self, slot: Slot, end: u64, released: &mut Vec<u64>) -> Result<(), Error> {
         let geometry = self.geometry();
         let (span, unit) = (geometry.span(slot.level), geometry.span(slot.level) << self.format.run_bits());
         let block_bytes = self.block_bytes(slot.level - 1);
@@ -74,29 +74,29 @@ impl<F: Format, L: Log> Tables<F, L> {
             let va = slot.va & !(unit - 1);
             let first = slot.pa & !((ENTRY_BYTES << self.format.run_bits()) - 1);
             self.write_run(Slot { pa: first, va, ..slot }, |_| 0)?;
-            released.push((block, block_bytes));
+            released.push(block);
         }
         Ok(())
     }
 
     /// Collects the tables below a block of tables.
-    fn gather(&self, block: u64, level: u8, released: &mut Vec<(u64, u64)>) -> Result<(), Error> {
+    fn gather(&self, block: u64, level: u8, released: &mut Vec<u64>) -> Result<(), Error> {
         if level == 0 {
             return Ok(());
         }
-        let geometry = self.geometry();
-        let entries = geometry.entries(level) << self.format.run_bits();
-        let block_bytes = self.block_bytes(level - 1);
-        for index in (0..entries).step_by(1 << self.format.run_bits()) {
-            let pa = block + index * ENTRY_BYTES;
-            let entry = self.arena.read(pa).ok_or_else(|| self.outside(block, 0, level))?;
-            if self.format.kind(level, entry) == Kind::Table {
-                let below = self.format.table_address(entry);
-                if released.len() as u64 > self.arena.bytes() / ENTRY_BYTES {
+        let count = self.block_bytes(level) / ENTRY_BYTES;
+        let entries = self.arena.table(block, count).ok_or_else(|| self.outside(block, 0, level))?;
+        let most = (self.arena.bytes() / ENTRY_BYTES) as usize;
+        for entry in entries.iter().step_by(1 << self.format.run_bits()) {
+            if self.format.kind(level, *entry) == Kind::Table {
+                let below = self.format.table_address(*entry);
+                if released.len() > most {
                     return Err(Error::NoTree { pa: block, va: 0, level });
                 }
-                self.gather(below, level - 1, released)?;
-                released.push((below, block_bytes));
+                if level > 1 {
+                    self.gather(below, level - 1, released)?;
+                }
+                released.push(below);
             }
         }
         Ok(())
@@ -105,7 +105,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     fn is_empty(&self, block: u64, level: u8) -> Result<bool, Error> {
         let entries = self.block_bytes(level) / ENTRY_BYTES;
         let table = self.arena.table(block, entries).ok_or_else(|| self.outside(block, 0, level))?;
-        Ok(table.iter().all(|entry| self.format.kind(level, *entry) == Kind::Hole))
+        Ok(bulk::all_zero(table) || table.iter().all(|entry| self.format.kind(level, *entry) == Kind::Hole))
     }
 
     fn clear_entries(&mut self, table: u64, level: u8, va: u64, end: u64) -> Result<(), Error> {
@@ -161,21 +161,18 @@ impl<F: Format, L: Log> Tables<F, L> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
         self.whole_runs(va, 0, bytes)?;
-        let attributes = Attributes { flags: attributes.flags - Flags::STATE, ..attributes };
-        for level in (0..geometry.levels()).filter(|level| self.format.has_leaf(*level)) {
-            self.format.with_attributes(level, 0, attributes)?;
-        }
+        let change = Rewriting::to(&self.format, attributes)?;
         self.all_mapped(self.root, geometry.root_level(), first, end)?;
         self.isolate(first)?;
         self.isolate(end)?;
-        self.protect_table(self.root, geometry.root_level(), first, end, attributes)?;
+        self.protect_table(self.root, geometry.root_level(), first, end, &change)?;
         self.invalidate(first, bytes, false);
         Ok(())
     }
 
-    fn protect_table(&mut self, table: u64, level: u8, va: u64, end: u64, attributes: Attributes) -> Result<(), Error> {
+    fn protect_table(&mut self, table: u64, level: u8, va: u64, end: u64, change: &Rewriting) -> Result<(), Error> {
         if level == 0 {
-            return self.protect_entries(table, level, va, end, attributes);
+            return self.protect_entries(table, level, va, end, change);
         }
         let span = self.geometry().span(level);
         let mut va = va;
@@ -184,14 +181,14 @@ impl<F: Format, L: Log> Tables<F, L> {
             let slot = self.slot_in(table, level, va)?;
             match self.format.kind(level, slot.entry) {
                 Kind::Table => {
-                    self.protect_table(self.format.table_address(slot.entry), level - 1, va, next, attributes)?;
+                    self.protect_table(self.format.table_address(slot.entry), level - 1, va, next, change)?;
                     va = next;
                 }
                 _ => {
                     // The whole group of a leaf at once: it may have to be broken as one.
                     let group = (span << self.format.run_bits()).max(span << self.format.group_bits(level, slot.entry));
                     let next = end_of(va, group).min(end);
-                    self.protect_entries(table, level, va, next, attributes)?;
+                    self.protect_entries(table, level, va, next, change)?;
                     va = next;
                 }
             }
@@ -199,18 +196,14 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    fn protect_entries(
-        &mut self,
-        table: u64,
-        level: u8,
-        va: u64,
-        end: u64,
-        attributes: Attributes,
-    ) -> Result<(), Error> {
+    fn protect_entries(&mut self, table: u64, level: u8, va: u64, end: u64, change: &Rewriting) -> Result<(), Error> {
         let format = self.format;
-        // What an entry keeps and what it gets is the same for all entries of a level.
-        let gets = format.with_attributes(level, 0, attributes)?;
-        let keeps = format.with_attributes(level, u64::MAX, attributes)? & !gets;
+        let (keeps, gets) = change.levels.get(usize::from(level)).copied().unwrap_or_default();
+        if !L::ENABLED
+            && let Some(state) = format.state_bits()
+        {
+            return self.rewrite(table, level, va, end, move |entry| entry & (keeps | state) | gets);
+        }
         let new = move |entry: u64| format.with_state(entry & keeps | gets, format.state(entry));
         if L::ENABLED && self.must_break(table, level, va, end, &new)? {
             // Without a log nobody can see what stood there in between.
@@ -248,6 +241,9 @@ impl<F: Format, L: Log> Tables<F, L> {
         );
         let entries =
             self.arena.table(first, count).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;
+        if level == 0 && bulk::all_alike(&self.format, level, entries) {
+            return Ok(());
+        }
         let mut at = va;
         for entry in entries {
             let next = end_of(at, geometry.span(level)).min(end);
@@ -293,9 +289,16 @@ impl<F: Format, L: Log> Tables<F, L> {
     ) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
+        // Leaves and groups that reach over the ends are invalidated as a whole, because they were changed so.
+        let (mut from, mut to) = (first, end);
+        let mut found = |va, bytes, state| {
+            let va_resolved = geometry.resolved(va);
+            (from, to) = (from.min(va_resolved), to.max(va_resolved + bytes));
+            found(va, bytes, state);
+        };
         self.harvest_table(self.root, geometry.root_level(), first, end, clear & Flags::STATE, &mut found)?;
         if !clear.is_empty() {
-            self.invalidate(first, bytes, false);
+            self.invalidate(from, to - from, false);
         }
         Ok(())
     }
@@ -349,5 +352,25 @@ impl<F: Format, L: Log> Tables<F, L> {
             }
         }
         Ok(state)
+    }
+}
+
+/// What leaves keep and what they get when their attributes change, by level: the same for all of a level.
+struct Rewriting {
+    levels: [(u64, u64); LEVELS],
+}
+
+impl Rewriting {
+    /// To these attributes, but with the accessed and dirty state that each leaf has.
+    fn to(format: &impl Format, attributes: Attributes) -> Result<Rewriting, Error> {
+        let attributes = Attributes { flags: attributes.flags - Flags::STATE, ..attributes };
+        let mut levels = [(0, 0); LEVELS];
+        for (level, rewriting) in (0..format.geometry().levels()).zip(&mut levels) {
+            if format.has_leaf(level) {
+                let gets = format.with_attributes(level, 0, attributes)?;
+                *rewriting = (format.with_attributes(level, u64::MAX, attributes)? & !gets, gets);
+            }
+        }
+        Ok(Rewriting { levels })
     }
 }
