@@ -1,6 +1,5 @@
 //! The memory that tables live in: one contiguous stretch of physical memory, of real 8-byte entries.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::error::Error;
@@ -15,8 +14,8 @@ pub struct Arena {
     base: u64,
     entries: Vec<u64>,
     limit_bytes: u64,
-    /// Tables that were given back, by their size in bytes.
-    released: BTreeMap<u64, Vec<u64>>,
+    /// Tables that were given back, by their size in bytes. There are few sizes.
+    released: Vec<(u64, Vec<u64>)>,
     used_bytes: u64,
 }
 
@@ -27,7 +26,7 @@ impl Arena {
     /// `base` is not the address of an entry.
     pub fn new(base: u64, limit_bytes: u64) -> Result<Arena, Error> {
         let aligned = base.is_multiple_of(ENTRY_BYTES) && base.checked_add(limit_bytes).is_some();
-        let empty = Arena { base, entries: Vec::new(), limit_bytes, released: BTreeMap::new(), used_bytes: 0 };
+        let empty = Arena { base, entries: Vec::new(), limit_bytes, released: Vec::new(), used_bytes: 0 };
         if aligned { Ok(empty) } else { Err(Error::NotAnImage { base, bytes: limit_bytes }) }
     }
 
@@ -72,16 +71,25 @@ impl Arena {
     /// # Errors
     /// The arena may not grow that far.
     pub fn allocate(&mut self, bytes: u64, alignment: u64) -> Result<u64, Error> {
-        let reused = self.released.get_mut(&bytes).and_then(Vec::pop);
-        let pa = match reused {
-            Some(pa) => pa,
-            None => self.grow(bytes, alignment)?,
-        };
-        if reused.is_some() {
+        let (pa, is_new) = self.allocate_stale(bytes, alignment)?;
+        if !is_new {
             self.table_mut(pa, bytes / ENTRY_BYTES).into_iter().for_each(|table| table.fill(0));
         }
-        self.used_bytes += bytes;
         Ok(pa)
+    }
+
+    /// As [`Arena::allocate`], but with anything in the table unless it is new, which the second value says.
+    ///
+    /// # Errors
+    /// The arena may not grow that far.
+    pub(crate) fn allocate_stale(&mut self, bytes: u64, alignment: u64) -> Result<(u64, bool), Error> {
+        let reused = self.released.iter_mut().find(|(size, _)| *size == bytes).and_then(|(_, tables)| tables.pop());
+        let allocated = match reused {
+            Some(pa) => (pa, false),
+            None => (self.grow(bytes, alignment)?, true),
+        };
+        self.used_bytes += bytes;
+        Ok(allocated)
     }
 
     fn grow(&mut self, bytes: u64, alignment: u64) -> Result<u64, Error> {
@@ -96,8 +104,16 @@ impl Arena {
 
     /// Takes back a table of `bytes` that was allocated at `pa`.
     pub fn release(&mut self, pa: u64, bytes: u64) {
-        self.released.entry(bytes).or_default().push(pa);
-        self.used_bytes -= bytes;
+        self.release_all(&[pa], bytes);
+    }
+
+    /// Takes back tables of `bytes` each.
+    pub(crate) fn release_all(&mut self, tables: &[u64], bytes: u64) {
+        self.used_bytes -= bytes * tables.len() as u64;
+        match self.released.iter_mut().find(|(size, _)| *size == bytes) {
+            Some((_, released)) => released.extend_from_slice(tables),
+            None => self.released.push((bytes, tables.to_vec())),
+        }
     }
 
     /// The entry at `pa`, if that is inside.

@@ -149,7 +149,13 @@ impl Geometry {
     /// Whether the tables can translate `va` at all.
     #[inline]
     pub const fn is_canonical(self, va: u64) -> bool {
-        self.extended(self.resolved(va)) == va
+        // With this added, the addresses that are canonical are those below one power of two.
+        let bias = match self.extension {
+            Extension::Zero => 0,
+            Extension::Ones => 1 << self.input_bits,
+            Extension::Sign => 1 << (self.input_bits - 1),
+        };
+        va.wrapping_add(bias) >> self.input_bits == 0
     }
 
     /// The lowest bits of a range of input addresses, as first and past the last.

@@ -3,15 +3,14 @@
 //! Input addresses inside this module are *resolved*: without the bits above those that the tables resolve.
 //! An operation either does all that it was asked or, where the request is at fault, nothing.
 
-use alloc::vec::Vec;
-
 use crate::arena::Arena;
 use crate::attributes::Attributes;
 use crate::error::Error;
-use crate::format::{Discipline, Format, Kind, first_rule};
+use crate::format::{Discipline, Format, Kind, Pattern, first_rule};
 use crate::geometry::{ENTRY_BYTES, Geometry};
 use crate::log::{Event, Log};
 
+mod bulk;
 mod map;
 mod resize;
 mod unmap;
@@ -49,6 +48,12 @@ pub(crate) struct Slot {
     pub level: u8,
     pub entry: u64,
 }
+
+/// As many levels as any format has.
+const LEVELS: usize = 5;
+
+/// The level of an entry that is in no table of the arena.
+const OUTSIDE: u8 = u8::MAX;
 
 impl<F: Format> Tables<F> {
     /// Empty tables at the beginning of an arena that begins at `base` and may grow to `limit_bytes`.
@@ -125,22 +130,69 @@ impl<F: Format, L: Log> Tables<F, L> {
     pub fn translate(&self, va: u64) -> Result<Translation, Error> {
         let geometry = self.geometry();
         if !geometry.is_canonical(va) {
-            let (input_bits, extension) = (geometry.input_bits(), geometry.extension());
-            return Err(Error::NotCanonical { va, input_bits, extension });
+            return Err(self.not_found(va));
         }
+        // Unrolled for the shapes that are common.
+        let (level, entry) = match (geometry.page_shift(), geometry.levels()) {
+            (12, 3) => self.lowest(12, 3, va),
+            (12, 4) => self.lowest(12, 4, va),
+            (page_shift, levels) => self.lowest(page_shift, levels, va),
+        };
+        if level == 0
+            && let Some(pa) = self.format.page_pattern().address(entry)
+        {
+            return Ok(Translation { pa: pa | va & (geometry.page_bytes() - 1), level, entry });
+        }
+        if level == OUTSIDE || self.format.kind(level, entry) != Kind::Leaf {
+            return Err(self.not_found(va));
+        }
+        let offset = va & (geometry.span(level) - 1);
+        Ok(Translation { pa: self.format.leaf_address(level, entry, va) | offset, level, entry })
+    }
+
+    /// The level and the value of the lowest entry that the walk to `va` meets; [`OUTSIDE`] if a table is.
+    #[inline(always)]
+    fn lowest(&self, page_shift: u8, levels: u8, va: u64) -> (u8, u64) {
+        let tables = self.format.table_pattern();
+        if tables == Pattern::NONE {
+            return self.lowest_by_kind(va);
+        }
+        let index_bits = u32::from(page_shift) - 3;
         let mut table = self.root;
-        let mut level = geometry.root_level();
-        loop {
-            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
-            let Some(entry) = self.arena.read(pa) else { return Err(self.outside(table, va, level)) };
-            match self.format.kind(level, entry) {
-                Kind::Table if level > 0 => (table, level) = (self.format.table_address(entry), level - 1),
-                Kind::Leaf => {
-                    let offset = va & (geometry.span(level) - 1);
-                    return Ok(Translation { pa: self.format.leaf_address(level, entry, va) | offset, level, entry });
-                }
-                _ => return Err(self.unmapped(va, level, entry)),
-            }
+        let mut mask = self.geometry().entries(levels - 1) - 1;
+        for level in (1..levels).rev() {
+            let shift = u32::from(page_shift) + u32::from(level) * index_bits;
+            let Some(entry) = self.arena.read(table.wrapping_add((va >> shift & mask) * ENTRY_BYTES)) else {
+                return (OUTSIDE, 0);
+            };
+            let Some(below) = tables.address(entry) else { return (level, entry) };
+            table = below;
+            mask = (1 << index_bits) - 1;
+        }
+        match self.arena.read(table.wrapping_add((va >> page_shift & mask) * ENTRY_BYTES)) {
+            Some(entry) => (0, entry),
+            None => (OUTSIDE, 0),
+        }
+    }
+
+    /// As [`Tables::lowest`], for formats whose pointers no pattern tells.
+    #[inline(never)]
+    fn lowest_by_kind(&self, va: u64) -> (u8, u64) {
+        let slot = self.slot(self.geometry().resolved(va));
+        slot.map_or((OUTSIDE, 0), |slot| (slot.level, slot.entry))
+    }
+
+    /// Why there is no translation of `va`.
+    #[cold]
+    fn not_found(&self, va: u64) -> Error {
+        let geometry = self.geometry();
+        if !geometry.is_canonical(va) {
+            let (input_bits, extension) = (geometry.input_bits(), geometry.extension());
+            return Error::NotCanonical { va, input_bits, extension };
+        }
+        match self.slot(geometry.resolved(va)) {
+            Ok(slot) => self.unmapped(va, slot.level, slot.entry),
+            Err(outside) => outside,
         }
     }
 
@@ -193,8 +245,9 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// Writes one entry.
     pub(crate) fn write(&mut self, slot: Slot, new: u64) -> Result<(), Error> {
         let geometry = self.geometry();
-        let outside = self.outside(slot.pa, geometry.extended(slot.va), slot.level);
-        let entry = self.arena.entry_mut(slot.pa).ok_or(outside)?;
+        let Some(entry) = self.arena.entry_mut(slot.pa) else {
+            return Err(self.outside(slot.pa, geometry.extended(slot.va), slot.level));
+        };
         let old = core::mem::replace(entry, new);
         if L::ENABLED {
             let va = geometry.extended(slot.va);
@@ -211,14 +264,13 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// Gives tables back, after nothing can walk them any more.
-    pub(crate) fn release(&mut self, tables: Vec<(u64, u64)>) {
-        for (pa, bytes) in tables {
-            if L::ENABLED {
-                self.log.event(Event::Release { pa, bytes });
-            }
-            self.arena.release(pa, bytes);
+    /// Gives back blocks of tables, none of them the root, after nothing can walk them any more.
+    pub(crate) fn release(&mut self, blocks: &[u64]) {
+        let bytes = self.geometry().page_bytes() << self.format.run_bits();
+        if L::ENABLED {
+            blocks.iter().for_each(|pa| self.log.event(Event::Release { pa: *pa, bytes }));
         }
+        self.arena.release_all(blocks, bytes);
     }
 
     /// Bytes of what is allocated for one entry that points to a table at `level`: the table, or the tables of

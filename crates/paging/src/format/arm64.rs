@@ -5,7 +5,7 @@
 
 use alloc::string::String;
 
-use super::{BreakLevel, Change, Kind, mask};
+use super::{BreakLevel, Change, Kind, Pattern, mask};
 use crate::geometry::{Extension, Geometry};
 use crate::rule::Rule;
 
@@ -135,6 +135,15 @@ impl Common {
             Granule::K4 | Granule::K16 if self.is_lpa2() => low | (entry >> 8 & 3) << 50,
             _ => low,
         }
+    }
+
+    /// Tables, and pages too: both have the bits 1:0 set. Addresses of more than 48 bits lie scattered.
+    #[inline]
+    pub const fn pattern(&self) -> Pattern {
+        if self.geometry.output_bits() > 48 {
+            return Pattern::NONE;
+        }
+        Pattern { mask: VALID | TABLE, value: VALID | TABLE, address: mask(47, self.granule.shift()), shift: 0 }
     }
 
     pub const fn leaf_type(level: u8) -> u64 {

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::arm64::{AF, CONTIGUOUS, Common, DBM, Granule, NT, SOFTWARE, TABLE, VALID};
-use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, bits, mask};
+use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::{Extension, Geometry};
@@ -125,6 +125,16 @@ impl Format for Arm64Stage1 {
     }
 
     #[inline]
+    fn table_pattern(&self) -> Pattern {
+        self.common.pattern()
+    }
+
+    #[inline]
+    fn page_pattern(&self) -> Pattern {
+        self.common.pattern()
+    }
+
+    #[inline]
     fn table_address(&self, entry: u64) -> u64 {
         self.common.address(entry, u32::from(self.common.granule.shift()))
     }
@@ -204,6 +214,11 @@ impl Format for Arm64Stage1 {
         flags.set(Flags::ACCESSED, entry & AF != 0);
         flags.set(Flags::DIRTY, self.common.hardware_dirty && entry & AP_READ_ONLY == 0);
         flags
+    }
+
+    #[inline]
+    fn state_bits(&self) -> Option<u64> {
+        if self.common.hardware_dirty { None } else { Some(AF) }
     }
 
     /// Only a leaf with DBM has dirty state.

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::arm64::{AF, CONTIGUOUS, Common, DBM, Granule, NT, SOFTWARE, TABLE, VALID};
-use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, bits, mask};
+use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::{Extension, Geometry};
@@ -132,6 +132,16 @@ impl Format for Arm64Stage2 {
     }
 
     #[inline]
+    fn table_pattern(&self) -> Pattern {
+        self.common.pattern()
+    }
+
+    #[inline]
+    fn page_pattern(&self) -> Pattern {
+        self.common.pattern()
+    }
+
+    #[inline]
     fn table_address(&self, entry: u64) -> u64 {
         self.common.address(entry, u32::from(self.common.granule.shift()))
     }
@@ -205,6 +215,11 @@ impl Format for Arm64Stage2 {
         flags.set(Flags::ACCESSED, entry & AF != 0);
         flags.set(Flags::DIRTY, self.common.hardware_dirty && entry & S2AP_WRITE != 0);
         flags
+    }
+
+    #[inline]
+    fn state_bits(&self) -> Option<u64> {
+        if self.common.hardware_dirty { None } else { Some(AF) }
     }
 
     /// Only a leaf with DBM has dirty state.

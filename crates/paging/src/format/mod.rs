@@ -66,6 +66,33 @@ pub enum Change {
     Break,
 }
 
+/// Most entries of one kind, as a few bits tell them: those whose `mask` bits are `value`.
+///
+/// What does not match may be of that kind all the same; [`Format::kind`] knows. What matches is of that kind, and
+/// its address is `address` of its bits, shifted up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// The bits that are looked at.
+    pub mask: u64,
+    /// What they must be.
+    pub value: u64,
+    /// The bits of the address.
+    pub address: u64,
+    /// How far the address stands below its place.
+    pub shift: u8,
+}
+
+impl Pattern {
+    /// Matches no entry.
+    pub const NONE: Pattern = Pattern { mask: 0, value: 1, address: 0, shift: 0 };
+
+    /// The address in `entry`, if it matches.
+    #[inline(always)]
+    pub const fn address(self, entry: u64) -> Option<u64> {
+        if entry & self.mask == self.value { Some((entry & self.address) << self.shift) } else { None }
+    }
+}
+
 /// A field of an entry, as [`Format::fields`] reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
@@ -143,6 +170,16 @@ pub trait Format: Copy + fmt::Debug {
     /// What `entry` at `level` is; never a table at level 0.
     fn kind(&self, level: u8, entry: u64) -> Kind;
 
+    /// Entries above level 0 that are [`Kind::Table`], and what [`Format::table_address`] is.
+    fn table_pattern(&self) -> Pattern {
+        Pattern::NONE
+    }
+
+    /// Entries of level 0 that are [`Kind::Leaf`], and what [`Format::leaf_address`] is.
+    fn page_pattern(&self) -> Pattern {
+        Pattern::NONE
+    }
+
     /// Where the table is that a [`Kind::Table`] entry points to.
     fn table_address(&self, entry: u64) -> u64;
 
@@ -204,6 +241,11 @@ pub trait Format: Copy + fmt::Debug {
 
     /// The accessed and dirty flags of a leaf.
     fn state(&self, entry: u64) -> Flags;
+
+    /// The bits that are the accessed and dirty flags, if each is a bit that says so in every leaf.
+    fn state_bits(&self) -> Option<u64> {
+        None
+    }
 
     /// The leaf with the accessed and dirty flags of `state`, which is a part of [`Flags::STATE`].
     fn with_state(&self, entry: u64, state: Flags) -> u64;

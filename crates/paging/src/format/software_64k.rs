@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::riscv::{RiscV, Stage};
-use super::{Change, Discipline, Field, Format, Kind};
+use super::{Change, Discipline, Field, Format, Kind, Pattern};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::Geometry;
@@ -66,6 +66,16 @@ impl Format for Software64K {
     #[inline]
     fn kind(&self, level: u8, entry: u64) -> Kind {
         self.hardware.kind(level, entry)
+    }
+
+    #[inline]
+    fn table_pattern(&self) -> Pattern {
+        self.hardware.table_pattern()
+    }
+
+    #[inline]
+    fn page_pattern(&self) -> Pattern {
+        self.hardware.page_pattern()
     }
 
     #[inline]
@@ -126,6 +136,11 @@ impl Format for Software64K {
     #[inline]
     fn state(&self, entry: u64) -> Flags {
         self.hardware.state(entry)
+    }
+
+    #[inline]
+    fn state_bits(&self) -> Option<u64> {
+        self.hardware.state_bits()
     }
 
     #[inline]

@@ -6,7 +6,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{Change, Discipline, Field, Fields, Format, Kind, bits, mask};
+use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::{Extension, Geometry};
@@ -127,6 +127,16 @@ impl Format for X86_64 {
     }
 
     #[inline]
+    fn table_pattern(&self) -> Pattern {
+        Pattern { mask: P | PS, value: P, address: self.address_mask(), shift: 0 }
+    }
+
+    #[inline]
+    fn page_pattern(&self) -> Pattern {
+        Pattern { mask: P, value: P, address: self.address_mask(), shift: 0 }
+    }
+
+    #[inline]
     fn table_address(&self, entry: u64) -> u64 {
         entry & self.address_mask()
     }
@@ -207,6 +217,11 @@ impl Format for X86_64 {
         flags.set(Flags::ACCESSED, entry & A != 0);
         flags.set(Flags::DIRTY, entry & D != 0);
         flags
+    }
+
+    #[inline]
+    fn state_bits(&self) -> Option<u64> {
+        Some(A | D)
     }
 
     #[inline]

@@ -2,15 +2,12 @@
 
 use alloc::string::String;
 
-use super::{Slot, Tables};
+use super::{LEVELS, Slot, Tables, bulk};
 use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::format::{Format, Kind};
 use crate::geometry::ENTRY_BYTES;
 use crate::log::{Event, Log};
-
-/// As many levels as any format has.
-const LEVELS: usize = 5;
 
 /// Which leaves a mapping may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,15 +155,49 @@ impl<F: Format, L: Log> Tables<F, L> {
                 }
                 _ => {
                     let end = core::mem::replace(&mut stretch.end, end_of(stretch.va, span).min(table_end));
-                    let mapped = self
-                        .child(table, level, stretch.va)
-                        .and_then(|child| self.map_table(child, level - 1, stretch, leaves));
+                    let mapped = self.map_child(table, level, stretch, leaves);
                     stretch.end = end;
                     mapped?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Maps of the stretch what the entry for its beginning spans, in the table below it.
+    fn map_child(&mut self, table: u64, level: u8, stretch: &mut Stretch, leaves: &Leaves) -> Result<(), Error> {
+        if self.map_new_child(table, level, *stretch, leaves)? {
+            stretch.va = stretch.end;
+            return Ok(());
+        }
+        let child = self.child(table, level, stretch.va)?;
+        self.map_table(child, level - 1, stretch, leaves)
+    }
+
+    /// As [`Tables::map_child`], where there is a hole and leaves of the next level fit: each entry of the new
+    /// table is written once. Says whether that was so.
+    fn map_new_child(&mut self, table: u64, level: u8, stretch: Stretch, leaves: &Leaves) -> Result<bool, Error> {
+        let geometry = self.geometry();
+        let Some(below) = level.checked_sub(1) else { return Ok(false) };
+        let Some(leaf) = leaves.alone[usize::from(below)] else { return Ok(false) };
+        let unit = geometry.span(below);
+        let fits = stretch.is_congruent(unit) && (stretch.va | stretch.end) & (unit - 1) == 0;
+        let slot = self.slot_in(table, level, stretch.va)?;
+        // A log is told of entries one by one, and a run of entries has a run of tables.
+        if L::ENABLED || self.format.run_bits() != 0 || !fits || self.format.kind(level, slot.entry) != Kind::Hole {
+            return Ok(false);
+        }
+        let bytes = geometry.page_bytes();
+        let (child, is_new) = self.arena.allocate_stale(bytes, bytes)?;
+        if !is_new && let Some(entries) = self.arena.table_mut(child, bytes / ENTRY_BYTES) {
+            let first = geometry.index(below, stretch.va) as usize;
+            let count = ((stretch.end - stretch.va) >> geometry.shift(below)) as usize;
+            entries[..first].fill(0);
+            entries[first + count..].fill(0);
+        }
+        self.fill(child, below, stretch, leaf, leaves.grouped[usize::from(below)])?;
+        self.write(slot, self.format.table(child))?;
+        Ok(true)
     }
 
     /// Fills a stretch of one table with leaves; those that can be in groups, if `grouped` is given.
@@ -191,14 +222,12 @@ impl<F: Format, L: Log> Tables<F, L> {
             return Ok(());
         }
         let first = table + geometry.index(level, stretch.va) * ENTRY_BYTES;
-        let outside = self.outside(table, geometry.extended(stretch.va), level);
-        let entries = self.arena.table_mut(first, count).ok_or(outside)?;
+        let format = self.format;
+        let Some(entries) = self.arena.table_mut(first, count) else {
+            return Err(self.outside(table, geometry.extended(stretch.va), level));
+        };
         let span = geometry.span(level);
-        let mut pa = stretch.pa();
-        for entry in entries.iter_mut() {
-            *entry = leaf | self.format.address_bits(level, pa, grouped);
-            pa = pa.wrapping_add(span);
-        }
+        bulk::fill(&format, level, entries, leaf, stretch.pa(), grouped);
         if L::ENABLED {
             for (index, new) in (0u64..).zip(entries.iter().copied()) {
                 let va = geometry.extended(stretch.va + index * span);
@@ -249,6 +278,11 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// The first entry that is no hole and no table in a range of one table.
     fn first_mapped(&self, table: u64, level: u8, va: u64, end: u64) -> Result<Option<Slot>, Error> {
         let geometry = self.geometry();
+        let first = table + geometry.index(level, va) * ENTRY_BYTES;
+        let count = ((end - 1) >> geometry.shift(level)) - (va >> geometry.shift(level)) + 1;
+        if self.arena.table(first, count).is_some_and(bulk::all_zero) {
+            return Ok(None);
+        }
         let mut va = va;
         while va < end {
             let pa = table + geometry.index(level, va) * ENTRY_BYTES;

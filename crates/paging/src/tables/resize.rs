@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::map::end_of;
-use super::{Slot, Tables};
+use super::{Slot, Tables, bulk};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::format::{Format, Kind};
@@ -86,12 +86,9 @@ impl<F: Format, L: Log> Tables<F, L> {
         let leaf = self.format.leaf(below, attributes, grouped)? | software;
         let bytes = self.block_bytes(below);
         let block = self.arena.allocate(bytes, bytes)?;
-        let span = geometry.span(below);
         let format = self.format;
         if let Some(entries) = self.arena.table_mut(block, bytes / ENTRY_BYTES) {
-            for (index, entry) in (0u64..).zip(entries) {
-                *entry = leaf | format.address_bits(below, memory + index * span, grouped);
-            }
+            bulk::fill(&format, below, entries, leaf, memory, grouped);
         }
         if self.breaks() {
             self.write_run(first, |_| 0)?;
@@ -144,7 +141,7 @@ impl<F: Format, L: Log> Tables<F, L> {
             self.write_run(slot, new)?;
             self.invalidate(start, unit, true);
         }
-        self.release(alloc::vec![(block, bytes)]);
+        self.release(&[block]);
         Ok(())
     }
 

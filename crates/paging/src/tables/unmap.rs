@@ -237,7 +237,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let geometry = self.geometry();
         let (first, count) = (
             table + geometry.index(level, va) * ENTRY_BYTES,
-            (end - 1 >> geometry.shift(level)) - (va >> geometry.shift(level)) + 1,
+            ((end - 1) >> geometry.shift(level)) - (va >> geometry.shift(level)) + 1,
         );
         let entries =
             self.arena.table(first, count).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;

@@ -1,0 +1,104 @@
+//! The engine's short cuts say what the long way says, in every format.
+
+#[path = "conformance/formats.rs"]
+mod formats;
+
+use formats::for_every_format;
+use paging::format::Kind;
+use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
+use proptest::prelude::Rng;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+/// Entries that are random in many ways: all bits, few bits, and those of real leaves and tables with a bit changed.
+fn entries<F: Format>(format: &F) -> Vec<u64> {
+    let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let data = Attributes { memory: format.normal_memory(), ..Attributes::new(Flags::READ | Flags::ACCESSED) };
+    let mut whole = vec![format.table(0x1234_5000_0000)];
+    whole.extend((0..2).filter_map(|level| format.leaf(level, data, false).ok()));
+    let mut entries = Vec::new();
+    for _ in 0..2000 {
+        let bits = random.next_u64();
+        entries.extend([bits, bits & random.next_u64(), bits | 1]);
+        entries.extend(whole.iter().map(|entry| entry ^ 1 << (bits % 64) | bits & 0xf_f000_0000));
+    }
+    entries
+}
+
+fn patterns_are_true<F: Format>(format: F) {
+    let mut found = 0;
+    for entry in entries(&format) {
+        for level in 1..format.geometry().levels() {
+            if let Some(table) = format.table_pattern().address(entry) {
+                assert_eq!(format.kind(level, entry), Kind::Table, "{format:?} level {level} {entry:#x}");
+                assert_eq!(table, format.table_address(entry), "{format:?} level {level} {entry:#x}");
+                found += 1;
+            }
+        }
+        if let Some(pa) = format.page_pattern().address(entry) {
+            assert_eq!(format.kind(0, entry), Kind::Leaf, "{format:?} {entry:#x}");
+            for va in [0, 0x5000_u64] {
+                assert_eq!(pa, format.leaf_address(0, entry, va), "{format:?} {entry:#x}");
+            }
+            found += 1;
+        }
+    }
+    assert!(found > 1000 || format.geometry().output_bits() == 52, "{format:?}: {found}");
+}
+
+#[test]
+fn what_matches_a_pattern_is_what_the_pattern_says() {
+    for_every_format!(patterns_are_true);
+}
+
+fn state_bits_are_true<F: Format>(format: F) {
+    let Some(bits) = format.state_bits() else { return };
+    for entry in entries(&format).into_iter().filter(|entry| format.kind(0, *entry) == Kind::Leaf) {
+        for state in [Flags::empty(), Flags::ACCESSED, Flags::DIRTY, Flags::STATE] {
+            let with = format.with_state(entry, state);
+            assert_eq!(with & !bits, entry & !bits, "{format:?} {entry:#x} {state:?}");
+        }
+        assert_eq!(format.with_state(entry & !bits, format.state(entry)), entry, "{format:?} {entry:#x}");
+    }
+}
+
+#[test]
+fn accessed_and_dirty_are_the_bits_that_they_are_said_to_be() {
+    for_every_format!(state_bits_are_true);
+}
+
+/// Tables that were used before are as good as new ones, however much of them a mapping fills.
+fn used_tables_are_as_new<F: Format>(format: F) {
+    let page = format.geometry().page_bytes() << format.run_bits();
+    let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
+    let user = if format.leaf(0, Attributes::new(Flags::READ | Flags::USER), false).is_ok() {
+        Flags::USER
+    } else {
+        Flags::empty()
+    };
+    let attributes = Attributes { memory: format.normal_memory(), ..Attributes::new(flags | user) };
+    let base = format.geometry().extended(0) + (1 << 30);
+    let mapping = |first: u64, pages: u64| Mapping {
+        va: base + first * page,
+        pa: (3 << 30) + first * page,
+        bytes: pages * page,
+        attributes,
+        sizes: Sizes::up_to(page),
+    };
+    let mut used = Tables::new(format, 1 << 32, 64 << 20).unwrap();
+    used.map(&mapping(0, 3000)).unwrap();
+    used.unmap(base, 3000 * page).unwrap();
+    for (first, pages) in [(0, 1), (5, 20), (700, 900), (1601, 3), (1700, 1)] {
+        used.map(&mapping(first, pages)).unwrap();
+    }
+    for index in 0..3000 {
+        let mapped =
+            index == 0 || (5..25).contains(&index) || (700..1604).contains(&index) && index != 1600 || index == 1700;
+        let found = used.translate(base + index * page).ok().map(|found| found.pa);
+        assert_eq!(found, mapped.then_some((3 << 30) + index * page), "{format:?} {index}");
+    }
+}
+
+#[test]
+fn tables_are_used_again() {
+    for_every_format!(used_tables_are_as_new);
+}
