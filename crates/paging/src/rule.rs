@@ -34,6 +34,8 @@ pub enum Rule {
     },
     /// RISC-V: a NAPOT pattern that no size has, or N above level 0.
     NapotPattern,
+    /// RISC-V: a leaf of the G-stage that is not for U-mode; every access of a guest is one of U-mode.
+    GuestWithoutUser,
     /// A reserved memory type.
     MemoryType,
     /// arm64: reserved shareability.
@@ -103,6 +105,7 @@ impl Rule {
             Rule::WriteWithoutRead => "write-without-read",
             Rule::LeafBitInTable { .. } => "leaf-bit-in-table",
             Rule::NapotPattern => "napot-pattern",
+            Rule::GuestWithoutUser => "guest-without-user",
             Rule::MemoryType => "memory-type",
             Rule::Shareability => "shareability",
             Rule::ShadowStack => "shadow-stack",
@@ -135,6 +138,9 @@ impl fmt::Display for Rule {
                 write!(f, "the bits {bits:#x} are set in a pointer to a table; only a leaf may have them")
             }
             Rule::NapotPattern => f.write_str("N is set and the address has no NAPOT pattern of 64K at level 0"),
+            Rule::GuestWithoutUser => {
+                f.write_str("U is clear in a leaf of the G-stage, so that no guest may access it")
+            }
             Rule::MemoryType => f.write_str("a reserved memory type"),
             Rule::Shareability => f.write_str("the shareability 0b01 is reserved"),
             Rule::ShadowStack => f.write_str("D without R/W: with shadow stacks on, a shadow-stack page"),

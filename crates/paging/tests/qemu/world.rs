@@ -1,0 +1,253 @@
+//! Random tables, made by the engine, beside an ordered map of what was asked for; and what to ask about them.
+
+use std::collections::BTreeMap;
+
+use paging::{Attributes, Flags, Format, Mapping, Severity, Sizes, Tables};
+
+use crate::random::Random;
+use crate::verdict::{Verdict, verdict};
+
+/// Bytes that the tables may take.
+const LIMIT_BYTES: u64 = 24 << 20;
+/// Mappings that are tried for each that is wanted: many overlap.
+const TRIES: usize = 6;
+
+/// What was asked for: stretches by their first (resolved) input address.
+#[derive(Default)]
+struct Asked(BTreeMap<u64, Stretch>);
+
+#[derive(Clone, Copy)]
+struct Stretch {
+    end: u64,
+    pa: u64,
+    attributes: Attributes,
+}
+
+impl Asked {
+    fn at(&self, va: u64) -> Option<(u64, Attributes)> {
+        let (first, stretch) = self.0.range(..=va).next_back()?;
+        (va < stretch.end).then_some((stretch.pa + (va - first), stretch.attributes))
+    }
+
+    /// Makes `va` a place where no stretch goes on.
+    fn cut(&mut self, va: u64) {
+        let Some((first, stretch)) = self.0.range_mut(..va).next_back().filter(|(_, stretch)| va < stretch.end) else {
+            return;
+        };
+        let upper = Stretch { pa: stretch.pa + (va - first), ..*stretch };
+        stretch.end = va;
+        self.0.insert(va, upper);
+    }
+
+    fn remove(&mut self, first: u64, end: u64) {
+        self.cut(first);
+        self.cut(end);
+        self.0.retain(|va, _| *va < first || *va >= end);
+    }
+
+    fn protect(&mut self, first: u64, end: u64, attributes: Attributes) {
+        self.cut(first);
+        self.cut(end);
+        self.0.range_mut(first..end).for_each(|(_, stretch)| stretch.attributes = attributes);
+    }
+}
+
+/// Random tables.
+pub struct World<F> {
+    /// The tables.
+    pub tables: Tables<F>,
+    /// How many mappings were made.
+    pub mappings: usize,
+    asked: Asked,
+    random: Random,
+    anchors: Vec<u64>,
+    lowest_output: u64,
+}
+
+impl<F: Format> World<F> {
+    /// Empty tables in memory from `base` on. Output addresses will be at `lowest_output` or above.
+    pub fn empty(format: F, seed: u64, base: u64, lowest_output: u64) -> World<F> {
+        let geometry = format.geometry();
+        let mut random = Random::new(seed);
+        // As many places as the size of tables allows, the two ends among them.
+        let table = geometry.page_bytes() << format.run_bits();
+        let places = ((4 << 20) / table / u64::from(geometry.levels())).clamp(6, 64);
+        let last = geometry.input_bytes() as u64 - 1;
+        let anchors = (2..places).map(|_| random.bits() & last).chain([0, last]).collect();
+        let tables = Tables::new(format, base, LIMIT_BYTES).expect("room for the root");
+        World { tables, mappings: 0, asked: Asked::default(), random, anchors, lowest_output }
+    }
+
+    /// Tables with about `wanted` random mappings, some of them partly unmapped or changed.
+    pub fn fill(mut self, wanted: usize) -> World<F> {
+        for _ in 0..wanted * TRIES {
+            let mapping = self.random_mapping();
+            self.mappings += usize::from(self.map(&mapping));
+            if self.random.once_in(30) {
+                self.change();
+            }
+            if self.mappings >= wanted {
+                break;
+            }
+        }
+        self
+    }
+
+    /// Makes one mapping, unless the engine refuses it.
+    pub fn map(&mut self, mapping: &Mapping) -> bool {
+        let mapped = self.tables.map(mapping).is_ok();
+        if mapped {
+            let Mapping { pa, attributes, .. } = *mapping;
+            let (first, end) = self.tables.geometry().range(mapping.va, mapping.bytes).unwrap();
+            self.asked.0.insert(first, Stretch { end, pa, attributes });
+        }
+        mapped
+    }
+
+    fn random_mapping(&mut self) -> Mapping {
+        let (format, geometry) = (*self.tables.format(), self.tables.geometry());
+        let levels: Vec<u8> = (0..geometry.levels()).filter(|level| format.has_leaf(*level)).collect();
+        let level = if self.random.once_in(2) { 0 } else { self.random.pick(&levels) };
+        let leaf = geometry.span(level) << format.run_bits();
+        let group = geometry.span(level) << format.group_bits_at(level);
+        let smaller = if level == 0 { leaf } else { geometry.span(level - 1) << format.run_bits() };
+        let unit = if self.random.once_in(2) { leaf.max(group) } else { leaf };
+        let region = region_bytes(&format, level);
+        let anchor = self.random.pick(&self.anchors);
+        let place = anchor & !(region - 1) | self.random.bits() & (region - 1);
+        // Once in four the output is not aligned as the input is, so that smaller leaves are needed: few of them.
+        let congruent = level == 0 || !self.random.once_in(4);
+        let most = if congruent { 24 } else { 3 };
+        let sizes = match self.random.below(8) {
+            0 => Sizes::up_to(if congruent { leaf } else { smaller }),
+            1 => Sizes { contiguous: false, ..Sizes::BEST },
+            _ => Sizes::BEST,
+        };
+        let pa_unit = if congruent { unit } else { smaller };
+        Mapping {
+            va: geometry.extended(place & !(pa_unit.max(smaller) - 1)),
+            pa: self.random_output(pa_unit),
+            bytes: unit * (1 + self.random.below(most)),
+            attributes: self.random_attributes(),
+            sizes,
+        }
+    }
+
+    fn random_output(&mut self, unit: u64) -> u64 {
+        let bits = self.tables.geometry().output_bits();
+        loop {
+            // Short addresses are as likely as long ones.
+            let pa = self.random.bits() >> (64 - bits) >> self.random.below(u64::from(bits) - 31);
+            let pa = pa & !(unit - 1);
+            if pa >= self.lowest_output || unit > self.lowest_output {
+                return pa.max(self.lowest_output.next_multiple_of(unit));
+            }
+        }
+    }
+
+    /// Attributes that every leaf of the format can have.
+    fn random_attributes(&mut self) -> Attributes {
+        let format = *self.tables.format();
+        loop {
+            let mut flags = Flags::from_bits_truncate(self.random.bits() as u16);
+            flags.set(Flags::ACCESSED, !self.random.once_in(16));
+            let memory = self.random.below(16) as u8;
+            let key = if self.random.once_in(2) { self.random.below(16) as u8 } else { 0 };
+            let attributes = Attributes { flags, memory, key };
+            if is_legal(&format, attributes) {
+                return attributes;
+            }
+        }
+    }
+
+    /// Unmaps or protects a random part of what is mapped.
+    fn change(&mut self) {
+        let (format, geometry) = (*self.tables.format(), self.tables.geometry());
+        let Some((va, stretch)) = self.random_stretch() else { return };
+        let page = geometry.page_bytes() << format.run_bits();
+        let pages = (stretch.end - va) / page;
+        let first = va + self.random.below(pages) * page;
+        let end = first + (1 + self.random.below((stretch.end - first) / page)) * page;
+        let address = geometry.extended(first);
+        if self.random.once_in(2) {
+            if self.tables.unmap(address, end - first).is_ok() {
+                self.asked.remove(first, end);
+            }
+        } else {
+            let attributes = self.random_attributes();
+            if self.tables.protect(address, end - first, attributes).is_ok() {
+                self.asked.protect(first, end, attributes);
+            }
+        }
+    }
+
+    fn random_stretch(&mut self) -> Option<(u64, Stretch)> {
+        let from = self.random.pick(&self.anchors) ^ self.random.bits() >> 16 >> self.random.below(32);
+        let at_or_after = self.asked.0.range(from..).next();
+        at_or_after.or_else(|| self.asked.0.iter().next()).map(|(va, stretch)| (*va, *stretch))
+    }
+
+    /// `count` addresses that are worth asking about: in mappings and at their edges, near them, anywhere, and
+    /// such that the tables cannot hold.
+    pub fn questions(&mut self, count: usize) -> Vec<u64> {
+        (0..count).map(|_| self.question()).collect()
+    }
+
+    fn question(&mut self) -> u64 {
+        let geometry = self.tables.geometry();
+        let last = geometry.input_bytes() as u64 - 1;
+        let resolved = match (self.random_stretch(), self.random.below(16)) {
+            (Some((va, stretch)), 0..8) => va + self.random.below(stretch.end - va),
+            (Some((va, _)), 8) => va,
+            (Some((_, stretch)), 9) => stretch.end - 1,
+            (Some((va, _)), 10) => va.wrapping_sub(1) & last,
+            (Some((_, stretch)), 11) => stretch.end & last,
+            (Some((va, _)), 12) => va ^ 1 << self.random.below(u64::from(geometry.input_bits())),
+            (_, 13) => return self.random.bits(),
+            (_, 14) => {
+                let above = u64::from(64 - geometry.input_bits());
+                return geometry.extended(self.random.bits() & last) ^ 1 << (63 - self.random.below(above));
+            }
+            _ => self.random.bits() & last,
+        };
+        geometry.extended(resolved)
+    }
+
+    /// What hardware must say of `va`, which is also what was asked for.
+    pub fn verdict(&self, va: u64) -> Verdict {
+        let (verdict, geometry) = (verdict(&self.tables, va), self.tables.geometry());
+        let asked = if geometry.is_canonical(va) { self.asked.at(geometry.resolved(va)) } else { None };
+        match (verdict, asked) {
+            (Verdict::Leaf { pa, attributes, .. }, Some((asked_pa, asked))) => {
+                assert_eq!(pa, asked_pa, "{va:#x} in {:?}", self.tables.format());
+                let flags = |attributes: Attributes| attributes.flags - Flags::STATE;
+                assert_eq!(
+                    (flags(attributes), attributes.memory, attributes.key),
+                    (flags(asked), asked.memory, asked.key)
+                );
+            }
+            (Verdict::Hole { .. } | Verdict::NotCanonical, None) => {}
+            (verdict, asked) => panic!("{va:#x} in {:?}: {verdict:?}; asked for {asked:?}", self.tables.format()),
+        }
+        verdict
+    }
+}
+
+/// What the tables for one (software) entry above `level` map, in bytes.
+fn region_bytes<F: Format>(format: &F, level: u8) -> u64 {
+    let geometry = format.geometry();
+    let tables = if level == geometry.root_level() { 1 } else { 1 << format.run_bits() };
+    geometry.span(level) * geometry.entries(level) * tables
+}
+
+fn is_legal<F: Format>(format: &F, attributes: Attributes) -> bool {
+    let levels = (0..format.geometry().levels()).filter(|level| format.has_leaf(*level));
+    levels.into_iter().all(|level| match format.leaf(level, attributes, false) {
+        Ok(leaf) => {
+            let mut legal = true;
+            format.rules(level, leaf, &mut |rule| legal &= rule.severity() != Severity::Error);
+            legal
+        }
+        Err(_) => false,
+    })
+}
