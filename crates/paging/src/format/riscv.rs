@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Change, Discipline, Field, Fields, Format, Kind, bits, mask};
+use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::{Extension, Geometry};
@@ -160,6 +160,17 @@ impl Format for RiscV {
     }
 
     #[inline]
+    fn table_pattern(&self) -> Pattern {
+        Pattern { mask: V | R | W | X | N | PBMT, value: V, address: PPN, shift: 2 }
+    }
+
+    /// A page that can be read, of ordinary memory, in no group.
+    #[inline]
+    fn page_pattern(&self) -> Pattern {
+        Pattern { mask: V | R | RESERVED | PBMT | N, value: V | R, address: PPN, shift: 2 }
+    }
+
+    #[inline]
     fn table_address(&self, entry: u64) -> u64 {
         (entry & PPN) << 2
     }
@@ -244,6 +255,11 @@ impl Format for RiscV {
     }
 
     #[inline]
+    fn state_bits(&self) -> Option<u64> {
+        Some(A | D)
+    }
+
+    #[inline]
     fn with_state(&self, entry: u64, state: Flags) -> u64 {
         let bit = |flag, bit| if state.contains(flag) { bit } else { 0 };
         entry & !(A | D) | bit(Flags::ACCESSED, A) | bit(Flags::DIRTY, D)
@@ -300,6 +316,10 @@ impl Format for RiscV {
         }
         if self.stage == Stage::Guest && entry & G != 0 {
             broken(Rule::Reserved { bits: G });
+        }
+        // "Guest physical address translation": all accesses are considered to be of U-mode.
+        if self.stage == Stage::Guest && entry & U == 0 {
+            broken(Rule::GuestWithoutUser);
         }
     }
 
@@ -362,5 +382,22 @@ impl RiscV {
         if entry & reserved != 0 {
             broken(Rule::Reserved { bits: entry & reserved });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaf_of_the_guest_stage_is_for_users() {
+        let broken = |stage, entry| {
+            let mut broken = Vec::new();
+            RiscV::new(3, stage).rules(0, entry, &mut |rule| broken.push(rule));
+            broken
+        };
+        assert_eq!(broken(Stage::Guest, V | R | A), [Rule::GuestWithoutUser]);
+        assert_eq!(broken(Stage::Guest, V | R | A | U), []);
+        assert_eq!(broken(Stage::Supervisor, V | R | A), []);
     }
 }
