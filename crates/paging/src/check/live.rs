@@ -364,13 +364,22 @@ impl<'a, F: Format> Replay<'a, F> {
             return;
         }
         let is_hole = self.format.kind(at.level, at.old) == Kind::Hole;
-        let va = at.va & !(self.geometry.span(above) - 1);
-        if let Some(parent) = self.slots[usize::from(above)].get_mut(&va) {
-            parent.contents = match (parent.contents, is_hole) {
-                (Contents::Older, _) => Contents::Older,
-                (Contents::Untouched | Contents::WasEmpty, true) => Contents::WasEmpty,
-                _ => Contents::WasFilled,
-            };
+        let span = self.geometry.span(above);
+        let va = at.va & !(span - 1);
+        let slots = &mut self.slots[usize::from(above)];
+        let Some(parent) = slots.get_mut(&va) else { return };
+        let before = parent.contents;
+        parent.contents = match (before, is_hole) {
+            (Contents::Older, _) => Contents::Older,
+            (Contents::Untouched | Contents::WasEmpty, true) => Contents::WasEmpty,
+            _ => Contents::WasFilled,
+        };
+        // The tables of a run are linked together, and empty together.
+        if before == Contents::Untouched && parent.contents == Contents::WasEmpty {
+            let run = span << self.format.run_bits();
+            let start = va & !(run - 1);
+            let untouched = slots.range_mut(start..start + run).map(|(_, slot)| &mut slot.contents);
+            untouched.filter(|contents| **contents == Contents::Untouched).for_each(|it| *it = Contents::WasEmpty);
         }
     }
 
