@@ -296,8 +296,9 @@ fn every_kind_of_damage_is_named_at_its_address() {
     // Root, one table of each level below, the leaves in the last.
     let pages: &[&str] = &["--map", "0:0x40000000:64K:rw", "--largest", "4K"];
     let (last, middle) = (0x3000usize, 0x2000usize);
-    type Change = fn(u64) -> u64;
-    let damages: [(&str, &str, &[&str], usize, Change, &str); 9] = [
+    // Format, what is done, the mapping, where, how, and the rule that it breaks.
+    type Damage<'a> = (&'a str, &'a str, &'a [&'a str], usize, fn(u64) -> u64, &'a str);
+    let damages: [Damage<'_>; 17] = [
         ("x86-64+phys46", "reserved", pages, last + 8, |entry| entry | 1 << 50, "address-too-large"),
         ("x86-64", "loop", pages, middle + 8, |_| BASE | 0x63, "loop"),
         ("x86-64", "outside", pages, middle + 8, |_| 0x9900_0063, "table-outside"),
@@ -306,7 +307,15 @@ fn every_kind_of_damage_is_named_at_its_address() {
         ("arm64-4k-48", "hole in a group", pages, last + 8, |_| 0, "group-incomplete"),
         ("arm64-4k-48", "wrong address", pages, last + 8, |entry| entry + 0x1000, "group-addresses"),
         ("arm64-4k-48", "attributes differ", pages, last + 8, |entry| entry ^ 0x80, "group-attributes"),
+        ("arm64-4k-48", "shareability", pages, last + 8, |entry| entry & !0x300 | 0x100, "shareability"),
+        ("arm64-s2-4k-40", "memory type", pages, last + 8, |entry| entry & !0x3c | 0x10, "memory-type"),
         ("sv48", "write only", pages, last + 8, |entry| entry & !2, "write-without-read"),
+        ("sv48", "reserved", pages, last + 8, |entry| entry | 1 << 54, "reserved-bits"),
+        ("sv48", "no permission", pages, last + 8, |entry| entry & !0xe, "table-at-leaf-level"),
+        ("sv48+svpbmt", "a type in a table", pages, middle, |entry| entry | 1 << 61, "leaf-bit-in-table"),
+        ("sv48+svnapot", "a pattern of 32K", pages, last + 8, |entry| entry ^ 0x3000, "napot-pattern"),
+        ("sv48-64k", "15 of 16", &pages[..2], 0x30008, |_| 0, "run-incomplete"),
+        ("sv48-64k", "not side by side", &pages[..2], 0x20008, |entry| entry + 0x400, "run-addresses"),
     ];
     for (format, what, options, at, change, rule) in damages {
         let (path, mut image, document) = built(&bench, format, options);
@@ -328,6 +337,42 @@ fn every_kind_of_damage_is_named_at_its_address() {
         text.says(1, &["not legal"]).prints(&[&format!("error: {rule}"), &format!("{address:#x}")]);
         assert!(text.stdout.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
+}
+
+#[test]
+fn warnings_are_told_and_do_not_count_as_faults() {
+    let bench = Bench::new();
+    let (path, mut image, _) = built(&bench, "x86-64", &["--map", "0:0x40000000:4K:rw"]);
+    let leaf = entry(&image, 0x3000);
+    set(&mut image, 0x3000, leaf & !2);
+    let shared = entry(&image, 0);
+    set(&mut image, 8, shared);
+    fs::write(&path, &image).unwrap();
+    let at = ["-f", "x86-64", "--base", "0x80000000"];
+    let check = |root: &str| table_in(&bench, &[&["check", path.as_str(), "--root", root][..], &at].concat());
+    check("0x80000000").says(0, &[]).prints(&[
+        "legal: no rule is broken, 2 warnings",
+        "warning: shadow-stack",
+        "warning: shared-table",
+    ]);
+    check("0x80000008").says(1, &["not legal"]).prints(&["error: root-alignment: the root:"]);
+    check("0x90000000").says(1, &["1 fault"]).prints(&["error: table-outside: the root: the table at 0x90000000"]);
+}
+
+#[test]
+fn neighbours_that_break_one_rule_are_one_fault_in_print() {
+    let bench = Bench::new();
+    let (path, mut image, _) = built(&bench, "x86-64+phys46", &["--map", "0:0x40000000:64K:rw", "--largest", "4K"]);
+    for at in (0x3000..0x3080).step_by(8) {
+        let leaf = entry(&image, at);
+        set(&mut image, at, leaf | 1 << 50);
+    }
+    fs::write(&path, &image).unwrap();
+    let ran =
+        table_in(&bench, &["check", &path, "-f", "x86-64+phys46", "--root", "0x80000000", "--base", "0x80000000"]);
+    ran.says(1, &["16 faults"])
+        .prints(&["address-too-large in 16 PT (pte) entries from 0x80003000 on, for 0x0 to 0xffff"]);
+    assert_eq!(ran.stdout.matches("error: ").count(), 1, "{ran}");
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub struct Build {
     /// The tables may take this much memory
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_number)]
     limit: u64,
-    /// Draw the tables as a tree
+    /// Draw the tables as a tree: index, input address, and what is there; permissions as --map takes them
     #[arg(long)]
     tree: bool,
     /// Print one JSON document instead of text
@@ -138,13 +138,24 @@ fn text<F: Format>(
         format.registers(tables.root()).into_iter().map(|(name, value)| [name.to_string(), format!("{value:#018x}")]);
     let mut parts = vec![
         written,
-        format!("root at {:#x}", tables.root()),
+        root(named, tables.root()),
         plain(["register", "value"], registers, width),
         census::tables_text(format, census, tables.arena().used_bytes(), width),
         census::mapped_text(format, census, width),
     ];
     parts.extend(tree.map(|tree| tree.draw(format, named, tables.root())));
     parts.join("\n\n")
+}
+
+fn root(named: Named, root: u64) -> String {
+    let concatenated = match named {
+        Named::Arm64Stage2(format) => format.concatenated(),
+        Named::X86_64(_) | Named::Arm64Stage1(_) | Named::RiscV(_) | Named::Software64K(_) => 1,
+    };
+    match concatenated {
+        1 => format!("root at {root:#x}"),
+        tables => format!("root at {root:#x}: {tables} concatenated tables, counted as one"),
+    }
 }
 
 fn document<F: Format>(tables: &Tables<F>, arguments: &Build, census: &Census, tree: Option<&Tree>) -> Value {

@@ -85,7 +85,9 @@ fn run_in<F: Format>(
     } else {
         let drawn = tree.map(|tree| match tree {
             Ok(tree) => tree.draw(&format, named, arguments.root),
-            Err(error) => format!("no tree can be drawn: {}", explain(&format, &error)),
+            Err(error) => {
+                results::fold(&format!("no tree can be drawn: {}", explain(&format, &error)), terminal_width(), 4)
+            }
         });
         text(&format, arguments, &checked, drawn)
     };
@@ -174,7 +176,7 @@ fn text<F: Format>(format: &F, arguments: &Check, checked: &Checked, tree: Optio
         let runs = runs(&report.faults);
         parts.extend(runs.iter().take(arguments.faults).map(|run| run_text(format, run, arguments.root, width)));
         let left_out_of = runs.iter().skip(arguments.faults).map(|run| run.len() as u64).sum();
-        parts.extend(left_out(report, left_out_of));
+        parts.extend(left_out(report, left_out_of).map(|text| results::fold(&text, width, 4)));
     }
     match &checked.census {
         Ok(census) => {

@@ -212,18 +212,20 @@ fn fields(format: &impl Format, level: u8, entry: u64) -> Vec<Field> {
     let mut fields = format.fields(level, entry);
     let mask = |field: &Field| (u64::MAX >> (63 - field.high)) & (u64::MAX << field.low);
     let covered = fields.iter().fold(0, |covered, field| covered | mask(field));
-    let mut rest = entry & !covered;
+    let meaning = match format.kind(level, entry) {
+        Kind::Hole => "software's",
+        _ => "no field of this format",
+    };
+    let mut rest = !covered;
     while rest != 0 {
         let low = rest.trailing_zeros();
-        let length = (!covered >> low).trailing_ones();
-        let high = low + length - 1;
-        let value = entry >> low & (u64::MAX >> (64 - length));
-        let meaning = match format.kind(level, entry) {
-            Kind::Hole => "software's",
-            _ => "no field of this format",
-        };
-        fields.push(Field { name: "-", high: high as u8, low: low as u8, value, meaning: meaning.to_string() });
-        rest &= !((u64::MAX >> (64 - length)) << low);
+        let length = (rest >> low).trailing_ones();
+        let bits = u64::MAX >> (64 - length);
+        let (high, value) = ((low + length - 1) as u8, entry >> low & bits);
+        if value != 0 {
+            fields.push(Field { name: "-", high, low: low as u8, value, meaning: meaning.to_string() });
+        }
+        rest &= !(bits << low);
     }
     fields.sort_by_key(|field| std::cmp::Reverse(field.high));
     fields

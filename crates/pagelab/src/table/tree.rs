@@ -78,6 +78,11 @@ impl Below {
         }
     }
 
+    /// Whether it has nothing but holes.
+    fn is_empty(&self) -> bool {
+        matches!(&self.runs[..], [Run { what: What::Holes, .. }])
+    }
+
     /// The stretch that all entries map together, if they map nothing else.
     fn whole(&self, entries: u64) -> Option<Stretch> {
         match &self.runs[..] {
@@ -103,6 +108,9 @@ impl Run {
             (What::Leaves(here), What::Leaves(there)) => here.joined(*there).map(|both| *here = both).is_some(),
             (What::Tables { whole: Some(here), .. }, What::Tables { whole: Some(there), .. }) => {
                 here.joined(*there).map(|both| *here = both).is_some()
+            }
+            (What::Tables { below: here, .. }, What::Tables { below: there, .. }) => {
+                here.is_empty() && there.is_empty()
             }
             (What::Illegal { entry: here }, What::Illegal { entry: there }) => here == there,
             _ => false,
@@ -218,6 +226,7 @@ impl<F: Format> Drawing<'_, F> {
             self.lines.push(Line { left: format!("{margin}{branch}{}", indexes(run)), right });
             if let What::Tables { whole, below, .. } = &run.what
                 && whole.is_none()
+                && !below.is_empty()
             {
                 self.below(below, &format!("{margin}{next}"));
             }
@@ -236,14 +245,16 @@ impl<F: Format> Drawing<'_, F> {
         match &run.what {
             What::Holes => String::new(),
             What::Leaves(stretch) => self.stretch(stretch),
-            What::Tables { pa, whole, .. } => {
+            What::Tables { pa, whole, below } => {
                 let name = short_name(self.format, run.level - 1);
+                let tables = match run.entries {
+                    1 => format!("{name} table at {pa:#x}"),
+                    entries => count(entries, &format!("{name} table")),
+                };
                 match whole {
-                    None => format!("{name} table at {pa:#x}"),
-                    Some(stretch) if run.entries == 1 => format!("{name} table at {pa:#x}: {}", self.stretch(stretch)),
-                    Some(stretch) => {
-                        format!("{}: {}", count(run.entries, &format!("{name} table")), self.stretch(stretch))
-                    }
+                    None if below.is_empty() => format!("{tables}: empty"),
+                    None => tables,
+                    Some(stretch) => format!("{tables}: {}", self.stretch(stretch)),
                 }
             }
             What::Illegal { entry } => format!("illegal entry {entry:#018x}"),

@@ -11,6 +11,8 @@ use super::variant_name;
 use crate::table::describe::size;
 
 const CONFIDENCE: f64 = 0.95;
+/// Whether the compiler was told to make the measured code fast.
+const OPTIMISED: bool = !cfg!(debug_assertions);
 
 /// What a variant saves against vanilla, as a ratio.
 struct Saved {
@@ -67,6 +69,11 @@ pub fn text(bytes: u64, rounds: u32, measured: &[Measured], width: usize) -> Str
         size(bytes.into())
     );
     let mut parts = vec![results::fold(&first, width, 0)];
+    if !OPTIMISED {
+        parts.push(
+            "this pagelab was built without optimisation: its times say little (cargo build --release)".to_string(),
+        );
+    }
     parts.extend(measured.iter().map(|measured| case_text(measured, width)));
     if measured.iter().any(|measured| measured.arms.len() > 1) {
         let summary =
@@ -180,6 +187,7 @@ pub fn document(bytes: u64, rounds: u32, measured: &[Measured]) -> Value {
         "schema": "pagelab.table-split/1",
         "slot_bytes": bytes,
         "rounds": rounds,
+        "optimised": OPTIMISED,
         "confidence_ratio": CONFIDENCE,
         "provenance": { "counters": "modelled", "times": "measured" },
         "cases": measured.iter().map(case_document).collect::<Vec<_>>(),
