@@ -15,7 +15,7 @@ pub(super) const TABLE: u64 = 1 << 1;
 pub(super) const SH: u64 = mask(9, 8);
 pub(super) const AF: u64 = 1 << 10;
 /// FEAT_BBM level 1: no TLB may hold this block.
-pub(super) const NT: u64 = 1 << 16;
+const NT: u64 = 1 << 16;
 pub(super) const DBM: u64 = 1 << 51;
 pub(super) const CONTIGUOUS: u64 = 1 << 52;
 pub(super) const SOFTWARE: u64 = mask(58, 55);
@@ -179,6 +179,11 @@ impl Common {
         }
     }
 
+    /// The nT bit of a block. In a page, and in a table descriptor, it is a bit of the address.
+    pub const fn nt(level: u8) -> u64 {
+        if level == 0 { 0 } else { NT }
+    }
+
     /// Break-before-make (D8.16.1): `permission` are the bits whose change needs an invalidation only,
     /// `attributes` those whose change needs a break.
     pub fn change(&self, level: u8, old: u64, new: u64, permission: u64, free: u64) -> Change {
@@ -189,7 +194,7 @@ impl Common {
             (Kind::Table, Kind::Table) if old == new => return Change::Free,
             (Kind::Table, Kind::Table) => return Change::Break,
             (Kind::Leaf, Kind::Leaf) => {}
-            (Kind::Leaf, Kind::Table) | (Kind::Table, Kind::Leaf) => return self.resize(old, new),
+            (Kind::Leaf, Kind::Table) | (Kind::Table, Kind::Leaf) => return self.resize(level, old, new),
         }
         let changed = (old ^ new) & !free;
         if changed == 0 {
@@ -198,16 +203,17 @@ impl Common {
         let break_needed = changed & !permission;
         match break_needed {
             0 => Change::Invalidate,
-            CONTIGUOUS => self.resize(old, new),
+            CONTIGUOUS => self.resize(level, old, new),
             _ => Change::Break,
         }
     }
 
     /// A change of size or contiguity, with the same memory behind it.
-    fn resize(&self, old: u64, new: u64) -> Change {
+    fn resize(&self, level: u8, old: u64, new: u64) -> Change {
+        let is_in_no_tlb = |entry| self.kind(level, entry) == Kind::Leaf && entry & Common::nt(level) != 0;
         match self.break_level {
             BreakLevel::Two => Change::Invalidate,
-            BreakLevel::One if (old | new) & NT != 0 => Change::Invalidate,
+            BreakLevel::One if is_in_no_tlb(old) || is_in_no_tlb(new) => Change::Invalidate,
             BreakLevel::Zero | BreakLevel::One => Change::Break,
         }
     }

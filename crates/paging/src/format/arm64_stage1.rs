@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::arm64::{AF, CONTIGUOUS, Common, DBM, Granule, NT, SOFTWARE, TABLE, VALID};
+use super::arm64::{AF, CONTIGUOUS, Common, DBM, Granule, SOFTWARE, TABLE, VALID};
 use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
@@ -243,7 +243,7 @@ impl Format for Arm64Stage1 {
         let permission = AF | DBM | AP_READ_ONLY | AP_USER | PXN | UXN | GP | KEY | if to_global { 0 } else { NG };
         // An entry without AF is in no TLB.
         let never_cached = if old & AF == 0 { AF } else { 0 };
-        self.common.change(level, old, new, permission, SOFTWARE | 1 << 63 | NT | never_cached)
+        self.common.change(level, old, new, permission, SOFTWARE | 1 << 63 | Common::nt(level) | never_cached)
     }
 
     fn rules(&self, level: u8, entry: u64, broken: &mut dyn FnMut(Rule)) {

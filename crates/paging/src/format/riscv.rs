@@ -149,7 +149,7 @@ impl Format for RiscV {
         }
         match (entry & (R | W | X), level) {
             (0, 0) => Kind::Illegal,
-            (0, _) if entry & (N | PBMT) != 0 => Kind::Illegal,
+            (0, _) if entry & (N | PBMT | RESERVED) != 0 => Kind::Illegal,
             (0, _) => Kind::Table,
             (W, _) => Kind::Illegal,
             (permissions, _) if permissions == W | X => Kind::Illegal,
@@ -161,7 +161,7 @@ impl Format for RiscV {
 
     #[inline]
     fn table_pattern(&self) -> Pattern {
-        Pattern { mask: V | R | W | X | N | PBMT, value: V, address: PPN, shift: 2 }
+        Pattern { mask: V | R | W | X | N | PBMT | RESERVED, value: V, address: PPN, shift: 2 }
     }
 
     /// A page that can be read, of ordinary memory, in no group.
@@ -281,7 +281,7 @@ impl Format for RiscV {
             _ if self.kind(level, new) == Kind::Hole => Change::Invalidate,
             // Hardware sets A and D in any one of them, and software gathers them: that is no change of kind.
             _ if (is_group(old) || is_group(new)) && changed & !(A | D) != 0 => Change::Break,
-            _ if new & old == old && changed & !(R | W | X | A | D) == 0 => Change::Free,
+            Kind::Leaf if new & old == old && changed & !(R | W | X | A | D) == 0 => Change::Free,
             _ => Change::Invalidate,
         }
     }

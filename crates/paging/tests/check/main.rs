@@ -1,5 +1,6 @@
 //! The checker: it finds nothing where the engine is right, and the one fault where something was broken.
 
+mod changes;
 #[path = "../conformance/formats.rs"]
 mod formats;
 mod sequences;
