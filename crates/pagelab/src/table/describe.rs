@@ -186,7 +186,7 @@ pub fn size(bytes: u128) -> String {
         .find(|(_, shift)| bytes != 0 && bytes.trailing_zeros() >= *shift)
         .map_or((String::new(), 0), |(letter, shift)| (letter.to_string(), shift));
     match (bytes >> shift, u64::try_from(bytes)) {
-        (100_000.., Ok(bytes)) => format_bytes(bytes),
+        (1_000_000.., Ok(bytes)) => format_bytes(bytes),
         (number, _) => format!("{number}{letter}"),
     }
 }
