@@ -17,7 +17,7 @@ pub enum Holds {
     Header = 1,
     /// Runs of one thread: [`crate::Chunk`].
     Runs = 2,
-    /// Address-space events of one thread: JSON, a list of [`crate::Event`].
+    /// Address-space events of one thread: a list of [`crate::Event`] as JSON, compressed.
     Events = 3,
     /// Where the blocks are: the last one of a file that is whole.
     Index = 4,
@@ -80,8 +80,8 @@ pub enum BlockError {
     /// A kind of block that this version does not know.
     #[error("a block of the unknown kind {0}")]
     Kind(u8),
-    /// A payload larger than any.
-    #[error("a payload of {0} bytes; expected at most 64 MiB")]
+    /// A payload larger than any that is written.
+    #[error("a payload of {0} bytes; expected at most {MAX_PAYLOAD_BYTES}")]
     TooLarge(u32),
     /// The file ends within the block.
     #[error("the file ends within the block")]

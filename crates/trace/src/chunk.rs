@@ -239,7 +239,7 @@ fn words(bytes: &[u8]) -> Vec<u16> {
 }
 
 /// A column: bytes when inflated, bytes as stored, and those.
-fn push_column(bytes: &mut Vec<u8>, column: &[u8]) -> std::io::Result<()> {
+pub(crate) fn push_column(bytes: &mut Vec<u8>, column: &[u8]) -> std::io::Result<()> {
     let stored = if column.is_empty() { Vec::new() } else { zstd::bulk::compress(column, LEVEL)? };
     bytes.extend((column.len() as u32).to_le_bytes());
     bytes.extend((stored.len() as u32).to_le_bytes());
@@ -247,7 +247,7 @@ fn push_column(bytes: &mut Vec<u8>, column: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-fn take_column(rest: &mut &[u8], name: &'static str, most: usize) -> Result<Vec<u8>, ChunkError> {
+pub(crate) fn take_column(rest: &mut &[u8], name: &'static str, most: usize) -> Result<Vec<u8>, ChunkError> {
     let mut number = || {
         let (number, after) = rest.split_first_chunk().ok_or(ChunkError::CutOff(name))?;
         *rest = after;

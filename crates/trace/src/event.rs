@@ -89,6 +89,14 @@ pub enum Call {
         /// Its status.
         status: i64,
     },
+    /// What other threads did before this place: every event whose `order` is smaller than this one's. The thread's runs
+    /// up to here may have been before or after it. A program of one thread needs none of these.
+    Seen,
+    /// Accesses were not recorded up to here, and are from here on: a window begins.
+    Window {
+        /// Instructions that the thread had executed.
+        instructions: u64,
+    },
     /// Memory that was there when recording began: as if it had been mapped.
     Region {
         /// The address.
@@ -102,14 +110,16 @@ pub enum Call {
     },
 }
 
-/// An event and its place among the runs of its thread.
+/// An event, its place among the runs of its thread, and its place among the events of all threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// How many runs the thread had begun before.
     pub run: u64,
+    /// How many events of all threads there were before.
+    pub order: u64,
     /// What happened.
     #[serde(flatten)]
     pub call: Call,
-    /// What it returned: an address, 0, a process; or a negative error number.
+    /// What it returned: an address, 0, a process; or a negative error number. 0 for what is no call.
     pub result: i64,
 }

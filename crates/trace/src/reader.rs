@@ -7,8 +7,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 
 use thiserror::Error;
 
-use crate::block::{BlockError, Holds, MAGIC, PREFIX_BYTES, Prefix};
-use crate::chunk::{Chunk, ChunkError};
+use crate::block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
+use crate::chunk::{Chunk, ChunkError, take_column};
 use crate::event::Event;
 use crate::header::{Header, SCHEMA};
 use crate::writer::{PLACE_BYTES, Place};
@@ -191,9 +191,9 @@ impl<R: Read> Reader<R> {
                 Ok(chunk) => Block::Runs { thread, first: prefix.first, instructions: prefix.instructions, chunk },
                 Err(error) => damaged(DamageKind::Chunk(error)),
             },
-            Holds::Events => match serde_json::from_slice(&payload) {
+            Holds::Events => match events(&payload) {
                 Ok(events) => Block::Events { thread, events },
-                Err(error) => damaged(DamageKind::Events(error.to_string())),
+                Err(error) => damaged(DamageKind::Events(error)),
             },
             Holds::Index => {
                 self.ended = Ended::Whole;
@@ -334,6 +334,12 @@ fn parsed(payload: &[u8]) -> Result<Header, ReadError> {
         Some(SCHEMA) => serde_json::from_value(value).map_err(|error| ReadError::Header(error.to_string())),
         found => Err(ReadError::Version { found: found.unwrap_or_default().to_owned() }),
     }
+}
+
+fn events(payload: &[u8]) -> Result<Vec<Event>, String> {
+    let json =
+        take_column(&mut &payload[..], "event", MAX_PAYLOAD_BYTES).map_err(|error: ChunkError| error.to_string())?;
+    serde_json::from_slice(&json).map_err(|error| error.to_string())
 }
 
 fn index(payload: &[u8]) -> Vec<Place> {

@@ -17,6 +17,8 @@ pub struct Recording<W> {
     writer: Writer<W>,
     header: Header,
     threads: Vec<Thread>,
+    /// Of all threads, so far.
+    events: u64,
 }
 
 #[derive(Debug)]
@@ -44,7 +46,7 @@ impl<W: Write> Recording<W> {
     /// # Errors
     /// Those of `to`.
     pub fn new(to: W, header: Header) -> io::Result<Recording<W>> {
-        Ok(Recording { writer: Writer::new(to, &header)?, header, threads: Vec::new() })
+        Ok(Recording { writer: Writer::new(to, &header)?, header, threads: Vec::new(), events: 0 })
     }
 
     /// Adds an access of `bytes` bytes; one that crosses pages is one to each of them.
@@ -73,9 +75,11 @@ impl<W: Write> Recording<W> {
 
     /// Adds an address-space event, after all accesses so far.
     pub fn event(&mut self, thread: u32, call: Call, result: i64) {
+        let order = self.events;
+        self.events += 1;
         let state = self.thread(thread);
         let run = state.taken + state.runs.len() as u64;
-        state.events.push(Event { run, call, result });
+        state.events.push(Event { run, order, call, result });
     }
 
     /// Writes what there is, and the index; gives the file back.

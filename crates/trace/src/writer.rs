@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::block::{Holds, MAGIC, PREFIX_BYTES, Prefix};
-use crate::chunk::Chunk;
+use crate::chunk::{Chunk, push_column};
 use crate::event::Event;
 use crate::header::Header;
 
@@ -85,7 +85,8 @@ impl<W: Write> Writer<W> {
     /// Those of the file.
     pub fn events(&mut self, thread: u32, events: &[Event], instructions: u64) -> io::Result<()> {
         for part in events.chunks(MAX_EVENTS) {
-            let payload = serde_json::to_vec(part)?;
+            let mut payload = Vec::new();
+            push_column(&mut payload, &serde_json::to_vec(part)?)?;
             let first = self.counts(thread).1;
             self.block(Holds::Events, thread, first, part.len() as u32, instructions, &payload)?;
             self.counts(thread).1 += part.len() as u64;
@@ -98,14 +99,34 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of the file.
     pub fn finish(mut self) -> io::Result<W> {
+        self.index()?;
+        Ok(self.to)
+    }
+
+    /// Writes the index, after which the file is whole, and forgets that: whoever goes on writing first cuts the file off
+    /// at [`Writer::offset`]. For programs that may end here or may not, as in `execve`.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn index(&mut self) -> io::Result<()> {
         let offset = self.offset;
-        let places = std::mem::take(&mut self.places);
-        let payload: Vec<u8> = places.iter().flat_map(|place| place.to_bytes()).collect();
-        self.block(Holds::Index, 0, 0, places.len() as u32, 0, &payload)?;
+        let payload: Vec<u8> = self.places.iter().flat_map(|place| place.to_bytes()).collect();
+        self.block(Holds::Index, 0, 0, self.places.len() as u32, 0, &payload)?;
+        self.places.pop();
+        self.offset = offset;
         // So that a reader that can seek finds the index.
         self.to.write_all(&offset.to_le_bytes())?;
-        self.to.flush()?;
-        Ok(self.to)
+        self.to.flush()
+    }
+
+    /// Bytes of all blocks so far.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// What is written to.
+    pub fn get_mut(&mut self) -> &mut W {
+        &mut self.to
     }
 
     fn counts(&mut self, thread: u32) -> &mut (u64, u64) {

@@ -26,7 +26,7 @@ fn blocks() -> Vec<Block> {
             let thread = number % 2;
             if number == 3 {
                 let call = Call::Munmap { address: 0x1000, bytes: 0x2000 };
-                return Block::Events { thread, events: vec![Event { run: 300, call, result: 0 }] };
+                return Block::Events { thread, events: vec![Event { run: 300, order: 0, call, result: 0 }] };
             }
             let mut builder = Builder::new(header().columns);
             for run in 0..100 * (u64::from(number) + 1) {
