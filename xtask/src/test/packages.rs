@@ -16,7 +16,7 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 14] = [
+const PACKAGES: [Package; 17] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
     Package { name: "gdb", sign: "gdb", reason: "a program under a debugger cannot be traced, and that is said" },
@@ -26,6 +26,9 @@ const PACKAGES: [Package; 14] = [
     Package { name: "musl-tools", sign: "musl-gcc", reason: "static and static-pie programs" },
     Package { name: "procps", sign: "pgrep", reason: "tests look for processes that were left behind" },
     Package { name: "python3", sign: "python3", reason: "an interpreter as a measured command" },
+    Package { name: "qemu-system-arm", sign: "qemu-system-aarch64", reason: "an oracle of arm64 page tables" },
+    Package { name: "qemu-system-misc", sign: "qemu-system-riscv64", reason: "an oracle of RISC-V page tables" },
+    Package { name: "qemu-system-x86", sign: "qemu-system-x86_64", reason: "an oracle of x86-64 page tables" },
     Package { name: "redis-server", sign: "redis-server", reason: "a server that disables THP for itself" },
     Package { name: "redis-tools", sign: "redis-benchmark", reason: "the client that drives the server" },
     Package { name: "strace", sign: "strace", reason: "a program under strace cannot be traced, and that is said" },

@@ -3,6 +3,7 @@
 //!
 //! What QEMU bears although the architecture does not is a list, in [`leniency`]; each entry of it is tested.
 
+mod arm64;
 mod flips;
 mod gdb;
 mod leniency;

@@ -11,7 +11,7 @@ use paging::format::software_64k::Software64K;
 use paging::{Extension, Flags, Format, Geometry, Rule, Tables};
 
 use crate::flips::{Flip, flips};
-use crate::leniency::{self, Answer, Leniency, compare};
+use crate::leniency::{self, Answer, Leniency, List};
 use crate::machine::{Image, Machine, Program};
 use crate::monitor;
 use crate::verdict::{Verdict, verdict};
@@ -386,7 +386,9 @@ fn wrong_bits_are_refused(format: RiscV, stage: Stage, list: &[Leniency]) {
     }
     let answers: Vec<(Flip, Answer)> =
         flips.iter().copied().zip(monitor::translations(&mut machine, &addresses)).collect();
-    let compared = compare(QEMU, &tables, &answers, list);
+    let mut list = List::new(QEMU, list);
+    let compared = list.compare(&tables, &answers);
+    list.finish();
     let (napot, memory_types) = features(&format);
     println!("{}, Svnapot {napot}, Svpbmt {memory_types}: {compared} entries with a wrong bit", format.name());
 }

@@ -13,7 +13,7 @@ use paging::format::x86_64::X86_64;
 use paging::{Attributes, Flags, Format, Mapping, Rule, Sizes, Tables};
 
 use crate::flips::{Flip, flips};
-use crate::leniency::{self, Answer, Leniency, compare};
+use crate::leniency::{self, Answer, Leniency, List};
 use crate::machine::{Image, Machine, Program};
 use crate::monitor;
 use crate::verdict::{Verdict, verdict};
@@ -306,7 +306,9 @@ fn wrong_bits_are_refused(levels: u8) {
     let addresses: Vec<u64> = inside.iter().map(|flip| flip.va).collect();
     let mut machine = machine(&tables, &addresses);
     let answers = inside.iter().copied().zip(monitor::translations(&mut machine, &addresses)).collect::<Vec<_>>();
-    let compared = compare(QEMU, &tables, &answers, &MONITOR_BEARS);
+    let mut list = List::new(QEMU, &MONITOR_BEARS);
+    let compared = list.compare(&tables, &answers);
+    list.finish();
     // The walk of the processor is strict.
     let known = leniency::is_known(QEMU);
     for (flip, found) in inside.iter().zip(probe(&mut machine, inside.len())) {
