@@ -24,6 +24,9 @@ pub fn parse_number(text: &str) -> Result<u64, NumberError> {
     if let Some(digits) = hexadecimal(text) {
         return parse_digits(digits, text);
     }
+    if !text.starts_with(|c: char| c.is_ascii_hexdigit()) {
+        return Err(NumberError::Syntax(text.to_string()));
+    }
     parse_bytes(text).map_err(|error| match error {
         study::size::SizeError::TooLarge(_) => NumberError::TooLarge(text.to_string()),
         _ if is_hexadecimal(text) => NumberError::BareHexadecimal(text.to_string()),
