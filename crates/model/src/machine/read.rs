@@ -1,0 +1,304 @@
+//! From the file to the machine: every value is judged.
+
+use std::fmt::{Debug, Display};
+
+use paging::format::named::Named;
+use study::size::PageSize;
+
+use super::wire::{self, Cited};
+use super::{
+    Architecture, Coalescing, Figure, Ground, LineCacheShape, Machine, MachineError, Needs, Reach, Replacement, Serves,
+    Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
+};
+
+/// The name and version of machine files.
+pub const SCHEMA: &str = "pagelab.machine/1";
+
+/// Most sets of a TLB: an index into them has two bytes.
+const MAX_SETS: u32 = 1 << 16;
+
+/// Reads a machine file; `file` is what messages call it.
+///
+/// # Errors
+/// Whatever is wrong with it first.
+pub fn read(file: &str, text: &str) -> Result<Machine, MachineError> {
+    let wire: wire::Machine = toml::from_str(text).map_err(|error| MachineError::Syntax {
+        file: file.to_owned(),
+        message: error.to_string().trim().to_owned(),
+    })?;
+    if wire.schema != SCHEMA {
+        return Err(MachineError::Schema { file: file.to_owned(), found: wire.schema, expected: SCHEMA });
+    }
+    let mut judge = Judge { file, wire: &wire, figures: Vec::new() };
+    let architecture = judge.named("architecture", &wire.architecture, Architecture::ALL, Architecture::name)?;
+    let mut machine = Machine {
+        name: wire.name.clone(),
+        processor: wire.processor.clone(),
+        architecture,
+        formats: judge.formats(architecture)?,
+        tlbs: judge.tlbs()?,
+        walk_caches: judge.walk_caches()?,
+        walker: judge.walker()?,
+        stage2: judge.stage2()?,
+        figures: Vec::new(),
+    };
+    judge.every_page_is_held(&machine)?;
+    machine.figures = judge.figures;
+    Ok(machine)
+}
+
+struct Judge<'a> {
+    file: &'a str,
+    wire: &'a wire::Machine,
+    figures: Vec<Figure>,
+}
+
+impl Judge<'_> {
+    fn wrong(&self, key: &str, found: impl Display, expected: impl Into<String>) -> MachineError {
+        MachineError::Value {
+            file: self.file.to_owned(),
+            key: key.to_owned(),
+            found: found.to_string(),
+            expected: expected.into(),
+        }
+    }
+
+    /// The value of a figure, whose ground is noted.
+    fn cited<'a, T: Debug>(&mut self, key: &str, cited: &'a Cited<T>) -> Result<&'a T, MachineError> {
+        let ground = match (&cited.source, &cited.assumed) {
+            (Some(source), None) => match self.wire.sources.get(source) {
+                Some(text) => Ground::Source(text.clone()),
+                None => return Err(self.wrong(&format!("{key}.source"), source, "a key of [sources]")),
+            },
+            (None, Some(why)) => Ground::Assumed(why.clone()),
+            (None, None) => return Err(self.wrong(key, "neither", "a `source`, or `assumed` and why")),
+            (Some(_), Some(_)) => return Err(self.wrong(key, "both", "either a `source` or `assumed`")),
+        };
+        let value = format!("{:?}", cited.is).replace('"', "");
+        self.figures.push(Figure { key: key.to_owned(), value, ground });
+        Ok(&cited.is)
+    }
+
+    fn named<T: Copy>(
+        &self,
+        key: &str,
+        found: &str,
+        all: impl IntoIterator<Item = T> + Clone,
+        name: fn(T) -> &'static str,
+    ) -> Result<T, MachineError> {
+        let names = all.clone().into_iter().map(name).collect::<Vec<_>>().join(", ");
+        let known = all.into_iter().find(|value| name(*value) == found);
+        known.ok_or_else(|| self.wrong(key, format!("{found:?}"), format!("one of {names}")))
+    }
+
+    fn format(&self, key: &str, name: &str) -> Result<TableFormat, MachineError> {
+        let format = name.parse::<Named>().map_err(|error| self.wrong(key, format!("{name:?}"), error.to_string()))?;
+        Ok(TableFormat { name: name.to_owned(), format })
+    }
+
+    fn formats(&mut self, architecture: Architecture) -> Result<Vec<TableFormat>, MachineError> {
+        let wire = self.wire;
+        let names = self.cited("formats", &wire.formats)?;
+        if names.is_empty() {
+            return Err(self.wrong("formats", "none", "at least one page-table format"));
+        }
+        let mut formats = Vec::new();
+        for name in names {
+            let format = self.format("formats", name)?;
+            let belongs = match format.format {
+                Named::X86_64(_) => Some(Architecture::X86_64),
+                Named::Arm64Stage1(_) => Some(Architecture::Arm64),
+                Named::RiscV(_) | Named::Software64K(_) => Some(Architecture::RiscV64),
+                Named::Arm64Stage2(_) => None,
+            };
+            if belongs != Some(architecture) {
+                return Err(self.wrong("formats", name, format!("a stage 1 format of {}", architecture.name())));
+            }
+            formats.push(format);
+        }
+        Ok(formats)
+    }
+
+    fn size(&self, key: &str, text: &str) -> Result<PageSize, MachineError> {
+        let size: PageSize = text.parse().map_err(|error| self.wrong(key, format!("{text:?}"), format!("{error}")))?;
+        if size.bytes() < 4096 {
+            return Err(self.wrong(key, size, "a page of 4K or more: no processor here has smaller ones"));
+        }
+        Ok(size)
+    }
+
+    /// Sets of a cache with so many entries and ways.
+    fn sets(&self, key: &str, entries: u32, ways: u32) -> Result<u32, MachineError> {
+        match () {
+            () if entries == 0 => Err(self.wrong(&format!("{key}.entries"), 0, "at least one entry")),
+            () if ways == 0 => Err(self.wrong(&format!("{key}.ways"), 0, "at least one way")),
+            () if !entries.is_multiple_of(ways) => {
+                Err(self.wrong(&format!("{key}.ways"), ways, format!("a divisor of the {entries} entries")))
+            }
+            () if !(entries / ways).is_power_of_two() || entries / ways > MAX_SETS => {
+                let found = format!("{entries} entries in {ways} ways, which are {} sets", entries / ways);
+                Err(self.wrong(&format!("{key}.entries"), found, format!("a power of two of up to {MAX_SETS} sets")))
+            }
+            () => Ok(entries / ways),
+        }
+    }
+
+    fn tlbs(&mut self) -> Result<Vec<TlbShape>, MachineError> {
+        let wire = self.wire;
+        let mut tlbs = Vec::new();
+        for (index, tlb) in wire.tlb.iter().enumerate() {
+            tlbs.push(self.tlb(&format!("tlb[{index}]"), tlb)?);
+        }
+        tlbs.sort_by_key(|tlb| tlb.level);
+        if tlbs.len() > usize::from(u8::MAX) {
+            return Err(self.wrong("tlb", tlbs.len(), "at most 255 TLBs"));
+        }
+        Ok(tlbs)
+    }
+
+    fn tlb(&mut self, key: &str, tlb: &wire::Tlb) -> Result<TlbShape, MachineError> {
+        let at = |name: &str| format!("{key}.{name}");
+        if !(1..=2).contains(&tlb.level) {
+            return Err(self.wrong(&at("level"), tlb.level, "1 or 2"));
+        }
+        let mut serves = Vec::new();
+        for name in &tlb.serves {
+            serves.push(self.named(&at("serves"), name, Serves::ALL, Serves::name)?);
+        }
+        if serves.is_empty() {
+            return Err(self.wrong(&at("serves"), "nothing", "some of fetch, load, store"));
+        }
+        let mut holds = Vec::new();
+        for size in self.cited(&at("holds"), &tlb.holds)? {
+            holds.push(self.size(&at("holds"), size)?);
+        }
+        holds.sort_unstable();
+        if holds.is_empty() || holds.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(self.wrong(&at("holds"), format!("{:?}", tlb.holds.is), "sizes, each once"));
+        }
+        let entries = *self.cited(&at("entries"), &tlb.entries)?;
+        let ways = *self.cited(&at("ways"), &tlb.ways)?;
+        let sets = self.sets(key, entries, ways)?;
+        let replacement = self.cited(&at("replacement"), &tlb.replacement)?;
+        let replacement = self.named(&at("replacement"), replacement, Replacement::ALL, Replacement::name)?;
+        if replacement == Replacement::TreePlru && !(ways.is_power_of_two() && ways <= 64) {
+            return Err(self.wrong(
+                &at("ways"),
+                ways,
+                "a power of two of up to 64: a tree of directions has no others",
+            ));
+        }
+        Ok(TlbShape {
+            name: tlb.name.clone(),
+            level: tlb.level,
+            serves,
+            holds,
+            sets,
+            ways,
+            replacement,
+            coalescing: self.coalescing(key, tlb)?,
+            hit_cycles: *self.cited(&at("hit_cycles"), &tlb.hit_cycles)?,
+        })
+    }
+
+    fn coalescing(&mut self, key: &str, tlb: &wire::Tlb) -> Result<Option<Coalescing>, MachineError> {
+        let (at, needs_at) = (format!("{key}.coalesces"), format!("{key}.coalescing_needs"));
+        let (coalesces, needs) = match (&tlb.coalesces, &tlb.coalescing_needs) {
+            (None, None) => return Ok(None),
+            (Some(coalesces), needs) => (self.cited(&at, coalesces)?, needs),
+            (None, Some(_)) => return Err(self.wrong(&at, "nothing", "none, 4, 8, 16 or full")),
+        };
+        let reach = match coalesces.as_str() {
+            "none" => None,
+            "4" => Some(Reach::Pages(4)),
+            "8" => Some(Reach::Pages(8)),
+            "16" => Some(Reach::Pages(16)),
+            "full" => Some(Reach::Group),
+            other => return Err(self.wrong(&at, format!("{other:?}"), "none, 4, 8, 16 or full")),
+        };
+        let Some(reach) = reach else { return Ok(None) };
+        let Some(needs) = needs else {
+            return Err(self.wrong(&needs_at, "nothing", "what the core asks for: bit or contiguity"));
+        };
+        let needs = match (self.cited(&needs_at, needs)?.as_str(), reach) {
+            ("bit", _) => Needs::Bit,
+            ("contiguity", Reach::Pages(_)) => Needs::Contiguity,
+            ("contiguity", Reach::Group) => {
+                return Err(self.wrong(&needs_at, "contiguity", "bit: without it a group has no end (or 4, 8, 16)"));
+            }
+            (other, _) => return Err(self.wrong(&needs_at, format!("{other:?}"), "bit or contiguity")),
+        };
+        Ok(Some(Coalescing { reach, needs }))
+    }
+
+    fn walk_caches(&mut self) -> Result<Vec<WalkCacheShape>, MachineError> {
+        let wire = self.wire;
+        let mut caches: Vec<WalkCacheShape> = Vec::new();
+        for (index, cache) in wire.walk_cache.iter().enumerate() {
+            let key = format!("walk_cache[{index}]");
+            if !(1..=4).contains(&cache.level) || caches.iter().any(|other| other.level == cache.level) {
+                let expected = "a level from 1 to 4, each once: entries of level 0 are pages and are in TLBs";
+                return Err(self.wrong(&format!("{key}.level"), cache.level, expected));
+            }
+            let entries = *self.cited(&format!("{key}.entries"), &cache.entries)?;
+            let ways = *self.cited(&format!("{key}.ways"), &cache.ways)?;
+            caches.push(WalkCacheShape { level: cache.level, sets: self.sets(&key, entries, ways)?, ways });
+        }
+        caches.sort_by_key(|cache| cache.level);
+        Ok(caches)
+    }
+
+    fn walker(&mut self) -> Result<WalkerShape, MachineError> {
+        let wire = &self.wire.walker;
+        let walkers = *self.cited("walker.walkers", &wire.walkers)?;
+        if walkers == 0 {
+            return Err(self.wrong("walker.walkers", 0, "at least one"));
+        }
+        let memory_cycles = *self.cited("walker.memory_cycles", &wire.memory_cycles)?;
+        let mut caches = Vec::new();
+        for (index, cache) in wire.cache.iter().enumerate() {
+            let key = format!("walker.cache[{index}]");
+            let lines = *self.cited(&format!("{key}.lines"), &cache.lines)?;
+            let ways = *self.cited(&format!("{key}.ways"), &cache.ways)?;
+            let cycles = *self.cited(&format!("{key}.cycles"), &cache.cycles)?;
+            caches.push(LineCacheShape { name: cache.name.clone(), sets: self.sets(&key, lines, ways)?, ways, cycles });
+        }
+        Ok(WalkerShape { walkers, caches, memory_cycles })
+    }
+
+    fn stage2(&mut self) -> Result<Option<Stage2>, MachineError> {
+        let Some(wire) = &self.wire.stage2 else { return Ok(None) };
+        let name = self.cited("stage2.format", &wire.format)?;
+        let format = self.format("stage2.format", name)?;
+        let page = self.cited("stage2.page", &wire.page)?;
+        let page = self.size("stage2.page", page)?;
+        let has_leaf = paging::with_format!(&format.format, format => has_leaf(format, page.bytes()));
+        if !has_leaf {
+            return Err(self.wrong("stage2.page", page, format!("a leaf size of {name}")));
+        }
+        let entries = *self.cited("stage2.tlb_entries", &wire.tlb_entries)?;
+        let ways = *self.cited("stage2.tlb_ways", &wire.tlb_ways)?;
+        let sets = self.sets("stage2.tlb", entries, ways)?;
+        Ok(Some(Stage2 { format, page, sets, ways }))
+    }
+
+    /// Refuses machines that have no first-level TLB for the base pages of some format.
+    fn every_page_is_held(&self, machine: &Machine) -> Result<(), MachineError> {
+        for format in &machine.formats {
+            let base = paging::with_format!(&format.format, format => paging::Format::geometry(format).page_bytes());
+            for kind in Serves::ALL {
+                let mut first = machine.tlbs.iter().filter(|tlb| tlb.level == 1 && tlb.serves.contains(&kind));
+                if !first.any(|tlb| tlb.stored_bytes(base, base, base).is_some()) {
+                    let expected = format!("a TLB of level 1 that serves {} and holds pages of {base}", kind.name());
+                    return Err(self.wrong("tlb", format!("none for {}", format.name), expected));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn has_leaf(format: &impl paging::Format, bytes: u64) -> bool {
+    let geometry = format.geometry();
+    (0..geometry.levels()).any(|level| format.has_leaf(level) && geometry.span(level) == bytes)
+}

@@ -1,0 +1,116 @@
+use super::*;
+
+const WHOLE: &str = r#"
+schema = "pagelab.machine/1"
+name = "test"
+processor = "a test"
+architecture = "x86_64"
+formats = { is = ["x86-64"], source = "manual" }
+[sources]
+manual = "the manual"
+[[tlb]]
+name = "L1"
+level = 1
+serves = ["fetch", "load", "store"]
+holds = { is = ["4K", "2M"], source = "manual" }
+entries = { is = 64, source = "manual" }
+ways = { is = 4, assumed = "as others" }
+replacement = { is = "lru", assumed = "not documented" }
+hit_cycles = { is = 0, assumed = "by definition" }
+[walker]
+walkers = { is = 1, source = "manual" }
+memory_cycles = { is = 200, assumed = "typical" }
+"#;
+
+fn said(changed: &[(&str, &str)]) -> String {
+    let text = changed.iter().fold(WHOLE.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    });
+    read("test.toml", &text).map(|machine| format!("{machine:?}")).unwrap_err().to_string()
+}
+
+#[test]
+fn every_machine_of_the_program_is_sound() {
+    for (name, _) in BUILT_IN {
+        let machine = built_in(name).unwrap();
+        assert_eq!(machine.name, name);
+        assert!(machine.figures.iter().any(|figure| matches!(figure.ground, Ground::Source(_))), "{name}");
+    }
+}
+
+#[test]
+fn a_file_becomes_a_machine() {
+    let machine = read("test.toml", WHOLE).unwrap();
+    assert_eq!((machine.tlbs[0].sets, machine.tlbs[0].ways), (16, 4));
+    let assumed = machine.figures.iter().filter(|figure| matches!(figure.ground, Ground::Assumed(_))).count();
+    assert_eq!((machine.figures.len(), assumed), (8, 4));
+}
+
+#[test]
+fn what_no_processor_has_is_refused_by_key() {
+    let entries = "entries = { is = 64,";
+    for (from, to, key, words) in [
+        ("ways = { is = 4,", "ways = { is = 5,", "tlb[0].ways", "divisor of the 64"),
+        ("ways = { is = 4,", "ways = { is = 0,", "tlb[0].ways", "at least one way"),
+        (entries, "entries = { is = 0,", "tlb[0].entries", "at least one entry"),
+        (entries, "entries = { is = 12,", "tlb[0].entries", "power of two"),
+        (r#""2M""#, r#""3M""#, "tlb[0].holds", "power of two"),
+        (r#""2M""#, r#""1K""#, "tlb[0].holds", "4K or more"),
+        (r#""4K", "2M""#, r#""2M""#, "tlb", "holds pages of 4096"),
+        (r#"is = "lru""#, r#"is = "fifo""#, "tlb[0].replacement", "lru, plru, random"),
+        (r#"["x86-64"]"#, r#"["sv39"]"#, "formats", "x86_64"),
+        (r#"["x86-64"]"#, r#"["x86"]"#, "formats", "arm64-GRANULE-BITS"),
+        ("walkers = { is = 1", "walkers = { is = 0", "walker.walkers", "at least one"),
+        (r#"assumed = "as others""#, r#"source = "hearsay""#, "tlb[0].ways.source", "[sources]"),
+        (r#", assumed = "as others""#, "", "tlb[0].ways", "`source`"),
+        ("level = 1", "level = 3", "tlb[0].level", "1 or 2"),
+    ] {
+        let said = said(&[(from, to)]);
+        assert!(said.starts_with(&format!("test.toml: {key}: found ")) && said.contains(words), "{to}: {said}");
+    }
+}
+
+#[test]
+fn unknown_keys_and_other_versions_are_refused() {
+    let message = said(&[("level = 1", "level = 1\nspeed = 3")]);
+    assert!(message.contains("unknown field `speed`") && message.contains("line 12"), "{message}");
+    assert!(said(&[("machine/1", "machine/2")]).contains(r#"expected "pagelab.machine/1""#));
+    assert!(matches!(built_in("zen-9"), Err(MachineError::Unknown { nearest: "zen-2", .. })));
+}
+
+#[test]
+fn coalescing_says_what_it_needs() {
+    let with = |text: &str| {
+        let cycles = "hit_cycles = { is = 0,";
+        WHOLE.replace(cycles, &format!("{text}\n{cycles}"))
+    };
+    let four = with(
+        r#"coalesces = { is = "4", source = "manual" }
+coalescing_needs = { is = "contiguity", source = "manual" }"#,
+    );
+    let machine = read("test.toml", &four).unwrap();
+    assert_eq!(machine.tlbs[0].stored_bytes(4096, 4096, 65536), Some(16384));
+    assert_eq!(machine.tlbs[0].stored_bytes(4096, 4096, 8192), Some(8192));
+    for (text, key) in [
+        (r#"coalesces = { is = "4", source = "manual" }"#, "tlb[0].coalescing_needs"),
+        (r#"coalesces = { is = "5", source = "manual" }"#, "tlb[0].coalesces"),
+        (r#"coalescing_needs = { is = "bit", source = "manual" }"#, "tlb[0].coalesces"),
+    ] {
+        let said = read("test.toml", &with(text)).unwrap_err().to_string();
+        assert!(said.contains(key), "{said}");
+    }
+    let endless = four.replace(r#"is = "4""#, r#"is = "full""#);
+    assert!(read("test.toml", &endless).unwrap_err().to_string().contains("a group has no end"));
+}
+
+#[test]
+fn a_large_page_is_stored_as_the_largest_size_that_is_held() {
+    let a57 = built_in("cortex-a57").unwrap();
+    let stored = |level, leaf, group| {
+        let tlb = a57.tlbs.iter().find(|tlb| tlb.level == level && tlb.serves.contains(&Serves::Load)).unwrap();
+        tlb.stored_bytes(leaf, group, group)
+    };
+    assert_eq!((stored(1, 2 << 20, 2 << 20), stored(2, 2 << 20, 2 << 20)), (Some(1 << 20), Some(2 << 20)));
+    assert_eq!((stored(1, 4096, 65536), stored(2, 4096, 65536)), (Some(65536), Some(65536)));
+}

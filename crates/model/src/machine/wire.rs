@@ -1,0 +1,81 @@
+//! The machine file as it is written. Unknown keys are refused.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// A figure and what vouches for it: the key of a source, or why it is assumed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cited<T> {
+    pub is: T,
+    pub source: Option<String>,
+    pub assumed: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Machine {
+    pub schema: String,
+    pub name: String,
+    pub processor: String,
+    pub architecture: String,
+    pub formats: Cited<Vec<String>>,
+    #[serde(default)]
+    pub sources: BTreeMap<String, String>,
+    pub tlb: Vec<Tlb>,
+    #[serde(default)]
+    pub walk_cache: Vec<WalkCache>,
+    pub walker: Walker,
+    pub stage2: Option<Stage2>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tlb {
+    pub name: String,
+    pub level: u8,
+    pub serves: Vec<String>,
+    pub holds: Cited<Vec<String>>,
+    pub entries: Cited<u32>,
+    pub ways: Cited<u32>,
+    pub replacement: Cited<String>,
+    pub coalesces: Option<Cited<String>>,
+    pub coalescing_needs: Option<Cited<String>>,
+    pub hit_cycles: Cited<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WalkCache {
+    pub level: u8,
+    pub entries: Cited<u32>,
+    pub ways: Cited<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Walker {
+    pub walkers: Cited<u32>,
+    pub memory_cycles: Cited<u32>,
+    #[serde(default)]
+    pub cache: Vec<LineCache>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LineCache {
+    pub name: String,
+    pub lines: Cited<u32>,
+    pub ways: Cited<u32>,
+    pub cycles: Cited<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage2 {
+    pub format: Cited<String>,
+    pub page: Cited<String>,
+    pub tlb_entries: Cited<u32>,
+    pub tlb_ways: Cited<u32>,
+}
