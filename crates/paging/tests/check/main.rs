@@ -1,9 +1,13 @@
 //! The checker: it finds nothing where the engine is right, and the one fault where something was broken.
 
+mod arbitrary;
+mod bodies;
+mod broken_tables;
 mod changes;
 #[path = "../conformance/formats.rs"]
 mod formats;
 mod sequences;
+mod wrong_sequences;
 
 use paging::check::{Fault, check, live};
 use paging::{Attributes, Event, Flags, Format, Severity, Tables};
