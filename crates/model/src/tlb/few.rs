@@ -1,0 +1,40 @@
+//! Sets of few ways in the order of last uses, moved without branches.
+
+use super::{Key, forget_in_order};
+
+#[derive(Clone, Debug)]
+pub struct Few<const WAYS: usize> {
+    sets: Vec<[Key; WAYS]>,
+    mask: u32,
+}
+
+impl<const WAYS: usize> Few<WAYS> {
+    pub fn new(sets: u32) -> Few<WAYS> {
+        Few { sets: vec![[0; WAYS]; sets as usize], mask: sets - 1 }
+    }
+
+    #[inline]
+    pub fn touch(&mut self, index: u32, key: Key) -> bool {
+        let set = &mut self.sets[(index & self.mask) as usize];
+        if set[0] == key {
+            return true;
+        }
+        // Each is compared and moved in the same way, whatever is found: no branch depends on it. The weight is that of
+        // the one place that can be equal; without one the last place is given up.
+        let old = *set;
+        let mut weight = 0;
+        for (way, other) in old.iter().enumerate().skip(1) {
+            weight += if *other == key { (WAYS - way) as u32 } else { 0 };
+        }
+        let last = WAYS as u32 - weight.max(1);
+        for way in 1..WAYS {
+            set[way] = if way as u32 <= last { old[way - 1] } else { old[way] };
+        }
+        set[0] = key;
+        weight != 0
+    }
+
+    pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
+        self.sets.iter_mut().map(|set| forget_in_order(set, gone)).sum()
+    }
+}

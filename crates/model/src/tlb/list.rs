@@ -1,0 +1,97 @@
+//! One set of many ways: a list in the order of last uses, and for every key its place in it.
+
+use super::Key;
+
+/// More places than any list has.
+pub const MOST: u32 = u16::MAX as u32;
+
+#[derive(Clone, Debug)]
+pub struct List {
+    nodes: Vec<Node>,
+    /// For every key its node; 0 for none, as no entry is node 0.
+    places: Vec<u16>,
+    /// How many nodes hold a key.
+    used: u16,
+}
+
+/// Node 0 is the ring's beginning: `next` is the entry that was used last, `before` the one that was not for longest.
+#[derive(Clone, Copy, Debug, Default)]
+struct Node {
+    key: Key,
+    before: u16,
+    next: u16,
+}
+
+impl List {
+    pub fn new(ways: u32) -> List {
+        List { nodes: vec![Node::default(); ways as usize + 1], places: Vec::new(), used: 0 }
+    }
+
+    #[inline]
+    pub fn touch(&mut self, _index: u32, key: Key) -> bool {
+        if self.nodes[usize::from(self.nodes[0].next)].key == key {
+            return true;
+        }
+        if key as usize >= self.places.len() {
+            self.places.resize((key as usize + 1).next_power_of_two(), 0);
+        }
+        let found = self.places[key as usize];
+        let node = if found != 0 { found } else { self.room() };
+        if found != 0 {
+            self.unlink(node);
+        } else {
+            self.places[key as usize] = node;
+            self.nodes[usize::from(node)].key = key;
+        }
+        self.link_in_front(node);
+        found != 0
+    }
+
+    /// A node that is in no list: a new one, or that of the entry that was not used for longest.
+    fn room(&mut self) -> u16 {
+        if usize::from(self.used) + 1 < self.nodes.len() {
+            self.used += 1;
+            return self.used;
+        }
+        let last = self.nodes[0].before;
+        self.places[self.nodes[usize::from(last)].key as usize] = 0;
+        self.unlink(last);
+        last
+    }
+
+    fn unlink(&mut self, node: u16) {
+        let Node { before, next, .. } = self.nodes[usize::from(node)];
+        self.nodes[usize::from(before)].next = next;
+        self.nodes[usize::from(next)].before = before;
+    }
+
+    fn link_in_front(&mut self, node: u16) {
+        let first = std::mem::replace(&mut self.nodes[0].next, node);
+        self.nodes[usize::from(first)].before = node;
+        self.nodes[usize::from(node)].before = 0;
+        self.nodes[usize::from(node)].next = first;
+    }
+
+    pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
+        let mut keys = Vec::with_capacity(usize::from(self.used));
+        let mut node = self.nodes[0].next;
+        while node != 0 {
+            keys.push(self.nodes[usize::from(node)].key);
+            node = self.nodes[usize::from(node)].next;
+        }
+        if !keys.iter().any(|key| gone(*key)) {
+            return 0;
+        }
+        for key in &keys {
+            self.places[*key as usize] = 0;
+        }
+        let before = keys.len();
+        keys.retain(|key| !gone(*key));
+        let places = std::mem::take(&mut self.places);
+        *self = List { places, ..List::new(self.nodes.len() as u32 - 1) };
+        for key in keys.iter().rev() {
+            self.touch(0, *key);
+        }
+        (before - keys.len()) as u64
+    }
+}

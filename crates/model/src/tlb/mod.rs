@@ -1,0 +1,121 @@
+//! Set-associative TLBs.
+//!
+//! An entry is a key: a number that stands for a stored page (which size, which address), never 0. Whoever asks also
+//! says the index of the page, whose low bits choose the set: one TLB can hold several sizes, each indexed by its own
+//! page number.
+//!
+//! Sets of LRU keep their entries in the order of their last uses, so that a hit in front costs one comparison and no
+//! write. Few ways are moved by comparisons that compilers make vector instructions of; a fully associative TLB is a
+//! list that every key has its place in.
+
+mod few;
+mod list;
+mod plru;
+mod random;
+mod wide;
+
+use crate::machine::Replacement;
+use few::Few;
+use list::List;
+use plru::TreePlru;
+use random::Random;
+pub(crate) use wide::Wide;
+
+/// Stands for a stored page; 0 for none.
+pub type Key = u32;
+
+/// Fully associative LRU with more ways than this is a list.
+const FEW_WAYS: u32 = 16;
+
+/// A TLB and what is in it.
+#[derive(Clone, Debug)]
+pub struct Tlb(Kind);
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Few1(Few<1>),
+    Few2(Few<2>),
+    Few4(Few<4>),
+    Few5(Few<5>),
+    Few6(Few<6>),
+    Few8(Few<8>),
+    Few12(Few<12>),
+    Few16(Few<16>),
+    Wide(Wide<Key>),
+    List(List),
+    TreePlru(TreePlru),
+    Random(Random),
+}
+
+/// Evaluates an expression with the TLB of a kind.
+macro_rules! with_kind {
+    ($kind:expr, $tlb:ident => $body:expr) => {
+        match $kind {
+            Kind::Few1($tlb) => $body,
+            Kind::Few2($tlb) => $body,
+            Kind::Few4($tlb) => $body,
+            Kind::Few5($tlb) => $body,
+            Kind::Few6($tlb) => $body,
+            Kind::Few8($tlb) => $body,
+            Kind::Few12($tlb) => $body,
+            Kind::Few16($tlb) => $body,
+            Kind::Wide($tlb) => $body,
+            Kind::List($tlb) => $body,
+            Kind::TreePlru($tlb) => $body,
+            Kind::Random($tlb) => $body,
+        }
+    };
+}
+
+impl Tlb {
+    /// An empty TLB of `sets` (a power of two) times `ways`. `seed` is for [`Replacement::Random`].
+    pub fn new(sets: u32, ways: u32, replacement: Replacement, seed: u64) -> Tlb {
+        Tlb(match (replacement, ways) {
+            (Replacement::TreePlru, _) => Kind::TreePlru(TreePlru::new(sets, ways)),
+            (Replacement::Random, _) => Kind::Random(Random::new(sets, ways, seed)),
+            (Replacement::Lru, 1) => Kind::Few1(Few::new(sets)),
+            (Replacement::Lru, 2) => Kind::Few2(Few::new(sets)),
+            (Replacement::Lru, 4) => Kind::Few4(Few::new(sets)),
+            (Replacement::Lru, 5) => Kind::Few5(Few::new(sets)),
+            (Replacement::Lru, 6) => Kind::Few6(Few::new(sets)),
+            (Replacement::Lru, 8) => Kind::Few8(Few::new(sets)),
+            (Replacement::Lru, 12) => Kind::Few12(Few::new(sets)),
+            (Replacement::Lru, 16) => Kind::Few16(Few::new(sets)),
+            (Replacement::Lru, _) if sets == 1 && (FEW_WAYS..list::MOST).contains(&ways) => Kind::List(List::new(ways)),
+            (Replacement::Lru, _) => Kind::Wide(Wide::new(sets, ways)),
+        })
+    }
+
+    /// Looks for `key` in the set of `index`, and brings it in if it is not there. Whether it was there.
+    #[inline]
+    pub fn touch(&mut self, index: u32, key: Key) -> bool {
+        with_kind!(&mut self.0, tlb => tlb.touch(index, key))
+    }
+
+    /// Drops the entries that `gone` says; how many they were.
+    pub fn forget(&mut self, gone: impl Fn(Key) -> bool) -> u64 {
+        with_kind!(&mut self.0, tlb => tlb.forget(&gone))
+    }
+}
+
+/// Drops entries of one set that is in the order of last uses; the places that become free are behind all others.
+fn forget_in_order<K: Copy + Default + PartialEq>(set: &mut [K], gone: &impl Fn(K) -> bool) -> u64 {
+    let mut kept = 0;
+    let mut dropped = 0;
+    for index in 0..set.len() {
+        let key = std::mem::take(&mut set[index]);
+        if key == K::default() {
+            continue;
+        }
+        if gone(key) {
+            dropped += 1;
+        } else {
+            set[kept] = key;
+            kept += 1;
+        }
+    }
+    dropped
+}
+
+#[cfg(test)]
+mod tests;

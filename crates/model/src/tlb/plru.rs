@@ -1,0 +1,63 @@
+//! Tree-PLRU: each node of a binary tree over the ways points to the half that was not used last.
+
+use super::Key;
+
+#[derive(Clone, Debug)]
+pub struct TreePlru {
+    entries: Vec<Key>,
+    /// For every set its directions: bit `n` is node `n`, whose children are `2n` and `2n + 1`; the root is node 1.
+    directions: Vec<u64>,
+    ways: usize,
+    mask: u32,
+}
+
+impl TreePlru {
+    /// `ways` is a power of two of at most 64.
+    pub fn new(sets: u32, ways: u32) -> TreePlru {
+        let entries = vec![0; (sets * ways) as usize];
+        TreePlru { entries, directions: vec![0; sets as usize], ways: ways as usize, mask: sets - 1 }
+    }
+
+    #[inline]
+    pub fn touch(&mut self, index: u32, key: Key) -> bool {
+        let set = (index & self.mask) as usize;
+        let entries = &mut self.entries[set * self.ways..][..self.ways];
+        let directions = &mut self.directions[set];
+        let found = entries.iter().position(|entry| *entry == key);
+        let free = || entries.iter().position(|entry| *entry == 0);
+        let way = found.or_else(free).unwrap_or_else(|| pointed_to(*directions, self.ways));
+        entries[way] = key;
+        point_away(directions, self.ways, way);
+        found.is_some()
+    }
+
+    pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
+        let mut dropped = 0;
+        for entry in self.entries.iter_mut().filter(|entry| **entry != 0 && gone(**entry)) {
+            *entry = 0;
+            dropped += 1;
+        }
+        dropped
+    }
+}
+
+/// The way that the directions lead to.
+fn pointed_to(directions: u64, ways: usize) -> usize {
+    let mut node = 1;
+    while node < ways {
+        node = 2 * node + (directions >> node & 1) as usize;
+    }
+    node - ways
+}
+
+/// Makes every node above `way` point to its other half.
+fn point_away(directions: &mut u64, ways: usize, way: usize) {
+    let mut node = ways + way;
+    while node > 1 {
+        let parent = node / 2;
+        // The even child is the lower half, to which a clear bit points.
+        let away = u64::from(node & 1 == 0);
+        *directions = *directions & !(1 << parent) | away << parent;
+        node = parent;
+    }
+}

@@ -1,0 +1,158 @@
+//! Every TLB against one that is slow and obvious.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Remembers when each entry was used, and which half of which group of ways was.
+struct Slow {
+    sets: u32,
+    ways: u32,
+    replacement: Replacement,
+    time: u64,
+    generator: u64,
+    /// By set: for each way its key and the time of its last use.
+    entries: Vec<Vec<Option<(Key, u64)>>>,
+}
+
+impl Slow {
+    fn new(sets: u32, ways: u32, replacement: Replacement, seed: u64) -> Slow {
+        let entries = vec![vec![None; ways as usize]; sets as usize];
+        Slow { sets, ways, replacement, time: 0, generator: seed, entries }
+    }
+
+    fn touch(&mut self, index: u32, key: Key) -> bool {
+        self.time += 1;
+        let (time, set) = (self.time, (index % self.sets) as usize);
+        let found = self.entries[set].iter().position(|entry| entry.is_some_and(|(other, _)| other == key));
+        let free = self.entries[set].iter().position(Option::is_none);
+        let way = found.or(free).unwrap_or_else(|| self.victim(set));
+        self.entries[set][way] = Some((key, if self.replacement == Replacement::Random { 0 } else { time }));
+        found.is_some()
+    }
+
+    fn victim(&mut self, set: usize) -> usize {
+        let last_use = |way: &usize| self.entries[set][*way].map_or(0, |(_, time)| time);
+        let ways = 0..self.ways as usize;
+        match self.replacement {
+            Replacement::Lru => ways.min_by_key(last_use).unwrap(),
+            Replacement::Random => (random::next(&mut self.generator) % u64::from(self.ways)) as usize,
+            // Of each pair of halves, the one whose last use is longer ago; keeps halving.
+            Replacement::TreePlru => {
+                let mut half = ways.collect::<Vec<usize>>();
+                while half.len() > 1 {
+                    let upper = half.split_off(half.len() / 2);
+                    let newest = |half: &Vec<usize>| half.iter().map(last_use).max();
+                    if newest(&upper) < newest(&half) {
+                        half = upper;
+                    }
+                }
+                half[0]
+            }
+        }
+    }
+
+    fn forget(&mut self, gone: impl Fn(Key) -> bool) -> u64 {
+        let mut dropped = 0;
+        for entry in self.entries.iter_mut().flatten() {
+            if entry.is_some_and(|(key, _)| gone(key)) {
+                (*entry, dropped) = (None, dropped + 1);
+            }
+        }
+        dropped
+    }
+}
+
+const SHAPES: [(u32, u32); 16] = [
+    (1, 1),
+    (8, 1),
+    (4, 2),
+    (16, 4),
+    (32, 5),
+    (16, 6),
+    (8, 8),
+    (128, 12),
+    (4, 16),
+    (1, 10),
+    (1, 17),
+    (1, 48),
+    (1, 64),
+    (8, 24),
+    (2, 3),
+    (1, 3000),
+];
+
+fn agree(sets: u32, ways: u32, replacement: Replacement, stream: &[(u32, bool)]) {
+    let mut fast = Tlb::new(sets, ways, replacement, 7);
+    let mut slow = Slow::new(sets, ways, replacement, 7);
+    for (step, (key, forget)) in stream.iter().enumerate() {
+        if *forget {
+            let gone = |other: Key| other % 5 == key % 5;
+            let dropped = fast.forget(gone);
+            // The tree remembers uses of entries that are gone, and the times of the slow one do not.
+            if replacement != Replacement::TreePlru {
+                assert_eq!(dropped, slow.forget(gone), "{sets}x{ways} {replacement:?} at {step}");
+                continue;
+            }
+            slow = Slow::new(sets, ways, replacement, 7);
+            fast = Tlb::new(sets, ways, replacement, 7);
+        }
+        let (index, key) = (key.wrapping_mul(0x9e37_79b9) >> 7, key + 1);
+        assert_eq!(fast.touch(index, key), slow.touch(index, key), "{sets}x{ways} {replacement:?} at {step}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+
+    #[test]
+    fn every_kind_agrees_with_the_slow_one(
+        pages in prop::sample::select(vec![3u32, 40, 300, 5000]),
+        stream in proptest::collection::vec((any::<u32>(), proptest::bool::weighted(0.01)), 1..3000),
+    ) {
+        let stream: Vec<(u32, bool)> = stream.iter().map(|(key, forget)| (key % pages, *forget)).collect();
+        for (sets, ways) in SHAPES {
+            agree(sets, ways, Replacement::Lru, &stream);
+            agree(sets, ways, Replacement::Random, &stream);
+            if ways.is_power_of_two() && ways <= 64 {
+                agree(sets, ways, Replacement::TreePlru, &stream);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_walk_over_more_pages_than_entries_never_hits_and_over_fewer_always() {
+    for (pages, hits) in [(64, 9 * 64), (65, 0)] {
+        let mut tlb = Tlb::new(1, 64, Replacement::Lru, 0);
+        let found = (0..10 * pages).filter(|step| tlb.touch(step % pages, step % pages + 1)).count();
+        assert_eq!(found, hits, "{pages}");
+    }
+    // Sixteen sets of four: 65 pages have five in one set alone.
+    let mut tlb = Tlb::new(16, 4, Replacement::Lru, 0);
+    let found = (0..10 * 65).filter(|step| tlb.touch(step % 65, step % 65 + 1)).count();
+    assert_eq!(found, 9 * 60);
+}
+
+#[test]
+fn random_replacement_is_the_same_for_a_seed_and_another_for_another() {
+    let hits = |seed| {
+        let mut tlb = Tlb::new(1, 16, Replacement::Random, seed);
+        (0..4000u32).map(|step| tlb.touch(0, step * step % 37 + 1)).collect::<Vec<bool>>()
+    };
+    assert_eq!(hits(1), hits(1));
+    assert_ne!(hits(1), hits(2));
+}
+
+#[test]
+fn a_tlb_of_several_sizes_indexes_each_by_its_own_page_number() {
+    // Two sets, one way: a large page of an even number and a small one of an odd one stand side by side.
+    let mut tlb = Tlb::new(2, 1, Replacement::Lru, 0);
+    let keys = BTreeMap::from([("2M page 4", (4, 1)), ("4K page 7", (7, 2)), ("4K page 8", (8, 3))]);
+    let mut touch = |name: &str| tlb.touch(keys[name].0, keys[name].1);
+    assert!(!touch("2M page 4") && !touch("4K page 7"));
+    assert!(touch("2M page 4") && touch("4K page 7"));
+    assert!(!touch("4K page 8") && !touch("2M page 4") && touch("4K page 7"));
+}

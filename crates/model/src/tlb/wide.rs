@@ -1,0 +1,35 @@
+//! Sets of any number of ways in the order of last uses, searched from the front.
+
+use super::forget_in_order;
+
+#[derive(Clone, Debug)]
+pub struct Wide<K> {
+    entries: Vec<K>,
+    ways: usize,
+    mask: u32,
+}
+
+impl<K: Copy + Default + PartialEq> Wide<K> {
+    pub fn new(sets: u32, ways: u32) -> Wide<K> {
+        Wide { entries: vec![K::default(); (sets * ways) as usize], ways: ways as usize, mask: sets - 1 }
+    }
+
+    #[inline]
+    pub fn touch(&mut self, index: u32, key: K) -> bool {
+        let first = (index & self.mask) as usize * self.ways;
+        let set = &mut self.entries[first..first + self.ways];
+        // Every entry moves one place back until the key's own place is reached, or the last entry falls out.
+        let mut moving = key;
+        for entry in set {
+            std::mem::swap(entry, &mut moving);
+            if moving == key {
+                return true;
+            }
+        }
+        false
+    }
+
+    pub fn forget(&mut self, gone: &impl Fn(K) -> bool) -> u64 {
+        self.entries.chunks_mut(self.ways).map(|set| forget_in_order(set, gone)).sum()
+    }
+}
