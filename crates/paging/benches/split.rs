@@ -6,8 +6,12 @@
 //! First: a slot of `SIZE` (a number, or with G; 64G is what the published figures are of) in 1G blocks is split
 //! to 4K pages, against the same number of entries streamed into a newly allocated vector; both pay the page
 //! faults of fresh memory. Then, for each granule and backing, the split when logging is switched on: vanilla
-//! against the variants, in time and in visits. Variants alternate in one run; the figures are medians of
-//! the ratios of neighbours, with quartiles.
+//! against the variants. Variants alternate in one run; ratios and savings are medians of neighbours with quartiles.
+//! The columns: entries read by vanilla and by the variant, and the part of vanilla's visits (reads and builds) that is
+//! saved; milliseconds of both; the time saved, of the split alone and together with the write-protecting walk before it,
+//! which no variant touches; what was published; nanoseconds for each read that is saved, its callback with it; and the
+//! milliseconds of a walk that reads all entries of the split slot without a callback, for the part of the saving that is
+//! reading.
 //!
 //! Without arguments it runs on 1 GiB, twice, so that tests can run it.
 
@@ -47,6 +51,23 @@ fn main() -> Result<(), Box<dyn Error>> {
 pub fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     let arguments = read_arguments(words)?;
     against_streaming(arguments)?;
+    println!(
+        "{:<4} {:<9} {:<5} {:<26} {:>9} {:>7} {:>6} {:>8} {:>8}  {:<24} {:<24} {:>4} {:>6} {:>8}",
+        "",
+        "backing",
+        "build",
+        "variant",
+        "reads",
+        "reads",
+        "saved%",
+        "ms",
+        "ms",
+        "time saved %",
+        "with protect %",
+        "publ",
+        "ns",
+        "reads ms",
+    );
     for granule in [Granule::K4, Granule::K16, Granule::K64] {
         for (backing, percent) in PUBLISHED_PERCENT {
             saved(arguments, granule, backing, percent)?;
@@ -104,8 +125,8 @@ fn against_streaming(arguments: Arguments) -> Result<(), Box<dyn Error>> {
         }
         let ratio = Spread::of_ratios(&split_ms, &stream_ms);
         println!(
-            "split {} GiB of 1G blocks to 4K, build by {build:?}: {:.1} ms; as many entries streamed: {:.1} ms; ratio {ratio}",
-            bytes >> 30,
+            "split {} MiB of 1G blocks to 4K, build by {build:?}: {:.1} ms; as many entries streamed: {:.1} ms; ratio {ratio}",
+            bytes >> 20,
             median(&split_ms),
             median(&stream_ms),
         );
@@ -117,54 +138,65 @@ fn stream(entries: u64) -> Vec<u64> {
     black_box((0..black_box(entries)).map(|index| index << 12 | 0x7ff).collect())
 }
 
-/// One row for each variant: a granule and a backing.
-fn saved(arguments: Arguments, granule: Granule, backing: Backing, percent: f64) -> Result<(), Box<dyn Error>> {
-    let Arguments { bytes, rounds } = arguments;
+/// One row for each variant and way to build, of a granule and a backing.
+fn saved(arguments: Arguments, granule: Granule, backing: Backing, published: f64) -> Result<(), Box<dyn Error>> {
     let chunk_bytes = chunk_sizes(granule).pop().unwrap_or_default();
     for build in if backing == Backing::Pages { &[Build::Walk][..] } else { &[Build::Walk, Build::Fill] } {
-        let options = |variant| Options { build: *build, ..Options::enable(chunk_bytes, variant) };
         for variant in [Variant::SkipPages, Variant::SkipPagesAndChildren] {
-            let mut times: [Vec<f64>; 5] = Default::default();
-            let mut counters = [Counters::default(); 2];
-            for _ in 0..rounds {
-                for (index, variant) in [Variant::Vanilla, variant].into_iter().enumerate() {
-                    let mut tables = build_slot(format(granule), slot(bytes), backing)?;
-                    let (protect_ms, protected) =
-                        ms_of(|| write_protect_slot(&mut tables, slot(bytes), Mode::Enable));
-                    protected?;
-                    let (ms, counted) = ms_of(|| split_slot(&mut tables, slot(bytes), options(variant)));
-                    counters[index] = counted?;
-                    times[index].push(ms);
-                    times[2 + index].push(ms + protect_ms);
-                    if index == 0 {
-                        times[4].push(reads_ms(&mut tables, slot(bytes))?);
-                    }
+            let options = |variant| Options { build: *build, ..Options::enable(chunk_bytes, variant) };
+            let mut pairs = [Series::default(), Series::default()];
+            for _ in 0..arguments.rounds {
+                for (series, variant) in pairs.iter_mut().zip([Variant::Vanilla, variant]) {
+                    series.measure(granule, backing, arguments.bytes, options(variant))?;
                 }
             }
-            let [vanilla, skipping, vanilla_all, skipping_all, reads] = &times;
-            let [before, after] = counters;
-            let saved_ms = median(vanilla) - median(skipping);
-            let saved_reads = before.entries_read - after.entries_read;
-            println!(
-                "{granule:?} {backing:?} {build:?} {}: entries read {} -> {} (1/{:.0}), visits {} -> {}; \
-                 {:.2} -> {:.2} ms, saved {} %; with the write-protecting walk {} % (published {percent} %); \
-                 {:.2} ns for each visit saved; reading alone takes {:.2} of the {saved_ms:.2} ms saved",
-                variant.name(),
-                before.entries_read,
-                after.entries_read,
-                before.entries_read as f64 / after.entries_read as f64,
-                before.visits(),
-                after.visits(),
-                median(vanilla),
-                median(skipping),
-                Spread::of_savings(vanilla, skipping),
-                Spread::of_savings(vanilla_all, skipping_all),
-                saved_ms * 1e6 / saved_reads as f64,
-                median(reads),
-            );
+            row(granule, backing, *build, variant, &pairs, published);
         }
     }
     Ok(())
+}
+
+/// The rounds of one variant.
+#[derive(Default)]
+struct Series {
+    counters: Counters,
+    split_ms: Vec<f64>,
+    /// The split, and the walk before it that takes write permission.
+    both_ms: Vec<f64>,
+    /// A walk over the split slot that reads every entry and calls nobody.
+    reads_ms: Vec<f64>,
+}
+
+impl Series {
+    fn measure(&mut self, granule: Granule, backing: Backing, bytes: u64, options: Options) -> Result<(), SplitError> {
+        let mut tables = build_slot(format(granule), slot(bytes), backing)?;
+        let (protect_ms, protected) = ms_of(|| write_protect_slot(&mut tables, slot(bytes), Mode::Enable));
+        protected?;
+        let (split_ms, counters) = ms_of(|| split_slot(&mut tables, slot(bytes), options));
+        self.counters = counters?;
+        self.split_ms.push(split_ms);
+        self.both_ms.push(split_ms + protect_ms);
+        self.reads_ms.push(reads_ms(&mut tables, slot(bytes))?);
+        Ok(())
+    }
+}
+
+fn row(granule: Granule, backing: Backing, build: Build, variant: Variant, pairs: &[Series; 2], published: f64) {
+    let [vanilla, skipping] = pairs;
+    let (before, after) = (vanilla.counters.entries_read, skipping.counters.entries_read);
+    let (before_ms, after_ms) = (median(&vanilla.split_ms), median(&skipping.split_ms));
+    let visits = 100.0 * (before - after) as f64 / vanilla.counters.visits() as f64;
+    println!(
+        "{:<4} {:<9} {:<5} {:<26} {before:>9} {after:>7} {visits:>6.1} {before_ms:>8.2} {after_ms:>8.2}  {:<24} {:<24} {published:>4} {:>6.2} {:>8.2}",
+        format!("{granule:?}"),
+        format!("{backing:?}"),
+        format!("{build:?}"),
+        variant.name(),
+        Spread::of_savings(&vanilla.split_ms, &skipping.split_ms).to_string(),
+        Spread::of_savings(&vanilla.both_ms, &skipping.both_ms).to_string(),
+        (before_ms - after_ms) * 1e6 / (before - after) as f64,
+        median(&vanilla.reads_ms),
+    );
 }
 
 /// The time of a walk that reads every entry of the split slot and calls nobody.

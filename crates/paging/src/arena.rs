@@ -1,5 +1,6 @@
 //! The memory that tables live in: one contiguous stretch of physical memory, of real 8-byte entries.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::error::Error;
@@ -104,15 +105,16 @@ impl Arena {
 
     /// Takes back a table of `bytes` that was allocated at `pa`.
     pub fn release(&mut self, pa: u64, bytes: u64) {
-        self.release_all(&[pa], bytes);
+        self.release_all(vec![pa], bytes);
     }
 
     /// Takes back tables of `bytes` each.
-    pub(crate) fn release_all(&mut self, tables: &[u64], bytes: u64) {
+    pub(crate) fn release_all(&mut self, tables: Vec<u64>, bytes: u64) {
         self.used_bytes -= bytes * tables.len() as u64;
         match self.released.iter_mut().find(|(size, _)| *size == bytes) {
-            Some((_, released)) => released.extend_from_slice(tables),
-            None => self.released.push((bytes, tables.to_vec())),
+            Some((_, released)) if released.is_empty() => *released = tables,
+            Some((_, released)) => released.extend_from_slice(&tables),
+            None => self.released.push((bytes, tables)),
         }
     }
 
@@ -120,6 +122,18 @@ impl Arena {
     #[inline]
     pub fn read(&self, pa: u64) -> Option<u64> {
         self.entries.get((pa.wrapping_sub(self.base) / ENTRY_BYTES) as usize).copied()
+    }
+
+    /// The number of the entry at `pa`, counted from the arena's first.
+    #[inline]
+    pub(crate) fn place(&self, pa: u64) -> u64 {
+        pa.wrapping_sub(self.base) / ENTRY_BYTES
+    }
+
+    /// The entry with this number, if there are so many.
+    #[inline]
+    pub(crate) fn at(&self, place: u64) -> Option<u64> {
+        self.entries.get(place as usize).copied()
     }
 
     /// The entry at `pa`, to be changed.

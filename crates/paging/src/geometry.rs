@@ -149,7 +149,7 @@ impl Geometry {
     /// Whether the tables can translate `va` at all.
     #[inline]
     pub const fn is_canonical(self, va: u64) -> bool {
-        // With this added, the addresses that are canonical are those below one power of two.
+        // With this added, the canonical addresses are those below a power of two.
         let bias = match self.extension {
             Extension::Zero => 0,
             Extension::Ones => 1 << self.input_bits,
@@ -198,7 +198,7 @@ impl Geometry {
 
     fn aligned(self, what: &'static str, value: u64) -> Result<(), Error> {
         let to = self.page_bytes();
-        if value.is_multiple_of(to) { Ok(()) } else { Err(Error::Misaligned { what, value, to }) }
+        if value & (to - 1) == 0 { Ok(()) } else { Err(Error::Misaligned { what, value, to }) }
     }
 }
 

@@ -34,12 +34,14 @@ fn patterns_are_true<F: Format>(format: F) {
                 found += 1;
             }
         }
-        if let Some(pa) = format.page_pattern().address(entry) {
-            assert_eq!(format.kind(0, entry), Kind::Leaf, "{format:?} {entry:#x}");
-            for va in [0, 0x5000_u64] {
-                assert_eq!(pa, format.leaf_address(0, entry, va), "{format:?} {entry:#x}");
+        for level in 0..format.geometry().levels() {
+            if let Some(pa) = format.leaf_pattern(level).address(entry) {
+                assert_eq!(format.kind(level, entry), Kind::Leaf, "{format:?} level {level} {entry:#x}");
+                for va in [0, 0x5000] {
+                    assert_eq!(pa, format.leaf_address(level, entry, va), "{format:?} level {level} {entry:#x}");
+                }
+                found += 1;
             }
-            found += 1;
         }
     }
     assert!(found > 1000 || format.geometry().output_bits() == 52, "{format:?}: {found}");
@@ -96,6 +98,44 @@ fn used_tables_are_as_new<F: Format>(format: F) {
         let found = used.translate(base + index * page).ok().map(|found| found.pa);
         assert_eq!(found, mapped.then_some((3 << 30) + index * page), "{format:?} {index}");
     }
+}
+
+/// Addresses in leaves of all sizes, in holes and outside, each twice, and addresses that share a place in the cache.
+fn translator_agrees<F: Format>(format: F) {
+    let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
+    let user = if format.leaf(0, Attributes::new(Flags::READ | Flags::USER), false).is_ok() {
+        Flags::USER
+    } else {
+        Flags::empty()
+    };
+    let attributes = Attributes { memory: format.normal_memory(), ..Attributes::new(flags | user) };
+    let page = format.geometry().page_bytes() << format.run_bits();
+    let first = format.geometry().extended(0);
+    let mut tables = Tables::new(format, 1 << 40, 256 << 20).unwrap();
+    for (va, bytes, sizes) in [
+        (0, 40 * page, Sizes::up_to(page)),
+        (64 << 20, (600 << 20) + 3 * page, Sizes::BEST),
+        (8 << 30, (1 << 30) + (64 << 20) + page, Sizes::BEST),
+    ] {
+        tables.map(&Mapping { va: first + va, pa: (8 << 30) + va, bytes, attributes, sizes }).unwrap();
+    }
+    let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    let mut translator = tables.translator();
+    let mut mapped = 0;
+    for _ in 0..4000 {
+        let near = first + random.next_u64() % [41 * page, 700 << 20, 10 << 30][random.next_u64() as usize % 3];
+        for va in [near, near, near ^ 8 << 30, near ^ 1 << 56, random.next_u64()] {
+            let found = translator.translate(va);
+            mapped += usize::from(found.is_ok());
+            assert_eq!(found, tables.translate(va), "{format:?} {va:#x}");
+        }
+    }
+    assert!(mapped > 2000, "{format:?}: {mapped}");
+}
+
+#[test]
+fn a_translator_says_what_the_tables_say() {
+    for_every_format!(translator_agrees);
 }
 
 #[test]

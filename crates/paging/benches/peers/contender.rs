@@ -2,7 +2,6 @@
 
 use super::scene::Range;
 
-
 /// A library that maps, as user data: readable, writable, not executable.
 pub trait Contender {
     /// Its name in the output.
@@ -30,5 +29,10 @@ pub trait Contender {
     fn sum(&self, addresses: &[u64]) -> u64 {
         let translated = addresses.iter().map(|va| self.translate(*va).unwrap_or_default());
         translated.fold(0, u64::wrapping_add)
+    }
+
+    /// The same, by what the library has for many addresses.
+    fn sum_of_many(&self, addresses: &[u64]) -> u64 {
+        self.sum(addresses)
     }
 }

@@ -137,13 +137,23 @@ impl Common {
         }
     }
 
-    /// Tables, and pages too: both have the bits 1:0 set. Addresses of more than 48 bits lie scattered.
+    /// Addresses of more than 48 bits lie scattered: no pattern tells them.
     #[inline]
-    pub const fn pattern(&self) -> Pattern {
-        if self.geometry.output_bits() > 48 {
+    pub const fn table_pattern(&self) -> Pattern {
+        let value = VALID | TABLE;
+        match self.geometry.output_bits() {
+            49.. => Pattern::NONE,
+            _ => Pattern { mask: value, value, address: mask(47, self.granule.shift()), shift: 0 },
+        }
+    }
+
+    #[inline]
+    pub const fn leaf_pattern(&self, level: u8) -> Pattern {
+        if self.geometry.output_bits() > 48 || !self.has_leaf(level) {
             return Pattern::NONE;
         }
-        Pattern { mask: VALID | TABLE, value: VALID | TABLE, address: mask(47, self.granule.shift()), shift: 0 }
+        let address = mask(47, self.geometry.shift(level) as u8);
+        Pattern { mask: VALID | TABLE, value: Common::leaf_type(level), address, shift: 0 }
     }
 
     pub const fn leaf_type(level: u8) -> u64 {

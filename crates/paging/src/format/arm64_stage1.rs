@@ -126,12 +126,12 @@ impl Format for Arm64Stage1 {
 
     #[inline]
     fn table_pattern(&self) -> Pattern {
-        self.common.pattern()
+        self.common.table_pattern()
     }
 
     #[inline]
-    fn page_pattern(&self) -> Pattern {
-        self.common.pattern()
+    fn leaf_pattern(&self, level: u8) -> Pattern {
+        self.common.leaf_pattern(level)
     }
 
     #[inline]
@@ -269,7 +269,8 @@ impl Format for Arm64Stage1 {
                     "APTable",
                     62,
                     61,
-                    ["takes nothing", "no EL0 access", "no writes", "no EL0 access, no writes"][bits(entry, 62, 61) as usize],
+                    ["takes nothing", "no EL0 access", "no writes", "no EL0 access, no writes"]
+                        [bits(entry, 62, 61) as usize],
                 )
                 .flag("NSTable", 63, "secure", "not secure");
             return fields.done();

@@ -133,12 +133,12 @@ impl Format for Arm64Stage2 {
 
     #[inline]
     fn table_pattern(&self) -> Pattern {
-        self.common.pattern()
+        self.common.table_pattern()
     }
 
     #[inline]
-    fn page_pattern(&self) -> Pattern {
-        self.common.pattern()
+    fn leaf_pattern(&self, level: u8) -> Pattern {
+        self.common.leaf_pattern(level)
     }
 
     #[inline]

@@ -175,8 +175,9 @@ pub trait Format: Copy + fmt::Debug {
         Pattern::NONE
     }
 
-    /// Entries of level 0 that are [`Kind::Leaf`], and what [`Format::leaf_address`] is.
-    fn page_pattern(&self) -> Pattern {
+    /// Entries of `level` that are [`Kind::Leaf`], and what [`Format::leaf_address`] is at any address.
+    fn leaf_pattern(&self, level: u8) -> Pattern {
+        let _ = level;
         Pattern::NONE
     }
 

@@ -164,10 +164,11 @@ impl Format for RiscV {
         Pattern { mask: V | R | W | X | N | PBMT | RESERVED, value: V, address: PPN, shift: 2 }
     }
 
-    /// A page that can be read, of ordinary memory, in no group.
+    /// A leaf that can be read, of ordinary memory, in no group.
     #[inline]
-    fn page_pattern(&self) -> Pattern {
-        Pattern { mask: V | R | RESERVED | PBMT | N, value: V | R, address: PPN, shift: 2 }
+    fn leaf_pattern(&self, level: u8) -> Pattern {
+        let address = PPN & !((self.geometry.span(level) - 1) >> 2);
+        Pattern { mask: V | R | RESERVED | PBMT | N, value: V | R, address, shift: 2 }
     }
 
     #[inline]

@@ -74,8 +74,8 @@ impl Format for Software64K {
     }
 
     #[inline]
-    fn page_pattern(&self) -> Pattern {
-        self.hardware.page_pattern()
+    fn leaf_pattern(&self, level: u8) -> Pattern {
+        self.hardware.leaf_pattern(level)
     }
 
     #[inline]

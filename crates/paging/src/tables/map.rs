@@ -132,7 +132,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     pub(super) fn whole_runs(&self, va: u64, pa: u64, bytes: u64) -> Result<(), Error> {
         let to = self.geometry().page_bytes() << self.format.run_bits();
         let found = [("input address", va), ("output address", pa), ("length", bytes)];
-        match found.into_iter().find(|(_, value)| !value.is_multiple_of(to)) {
+        match found.into_iter().find(|(_, value)| value & (to - 1) != 0) {
             Some((what, value)) => Err(Error::Misaligned { what, value, to }),
             None => Ok(()),
         }

@@ -141,7 +141,7 @@ impl<F: Format, L: Log> Tables<F, L> {
             self.write_run(slot, new)?;
             self.invalidate(start, unit, true);
         }
-        self.release(&[block]);
+        self.release(alloc::vec![block]);
         Ok(())
     }
 

@@ -26,7 +26,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let mut released = Vec::new();
         self.clear(self.root, geometry.root_level(), first, end, &mut released)?;
         self.invalidate(first, bytes, !released.is_empty());
-        self.release(&released);
+        self.release(released);
         Ok(())
     }
 
@@ -40,12 +40,18 @@ impl<F: Format, L: Log> Tables<F, L> {
         while va < end {
             let next = end_of(va, unit).min(end);
             let slot = self.slot_in(table, level, va)?;
-            match self.format.kind(level, slot.entry) {
-                Kind::Hole => {}
-                Kind::Table => self.clear_below(slot, next, released)?,
-                Kind::Leaf | Kind::Illegal => self.clear_entries(table, level, va, next)?,
-            }
-            va = next;
+            va = match self.format.kind(level, slot.entry) {
+                Kind::Hole => next,
+                Kind::Table => {
+                    self.clear_below(slot, next, released)?;
+                    next
+                }
+                Kind::Leaf | Kind::Illegal => {
+                    let next = self.end_of_leaves(table, level, next, end)?;
+                    self.clear_entries(table, level, va, next)?;
+                    next
+                }
+            };
         }
         Ok(())
     }
@@ -56,7 +62,8 @@ impl<F: Format, L: Log> Tables<F, L> {
         let (span, unit) = (geometry.span(slot.level), geometry.span(slot.level) << self.format.run_bits());
         let block_bytes = self.block_bytes(slot.level - 1);
         let block = self.format.table_address(slot.entry) & !(block_bytes - 1);
-        let is_whole = end - slot.va == unit;
+        let is_alone = slot.level == 1 && self.format.run_bits() == 0;
+        let is_whole = end - slot.va == unit || is_alone && self.is_rest_empty(block, slot.va, end)?;
         if is_whole {
             self.gather(block, slot.level - 1, released)?;
         } else {
@@ -70,7 +77,7 @@ impl<F: Format, L: Log> Tables<F, L> {
                 va = next;
             }
         }
-        if is_whole || self.is_empty(block, slot.level - 1)? {
+        if is_whole || !is_alone && self.is_empty(block, slot.level - 1)? {
             let va = slot.va & !(unit - 1);
             let first = slot.pa & !((ENTRY_BYTES << self.format.run_bits()) - 1);
             self.write_run(Slot { pa: first, va, ..slot }, |_| 0)?;
@@ -87,6 +94,13 @@ impl<F: Format, L: Log> Tables<F, L> {
         let count = self.block_bytes(level) / ENTRY_BYTES;
         let entries = self.arena.table(block, count).ok_or_else(|| self.outside(block, 0, level))?;
         let most = (self.arena.bytes() / ENTRY_BYTES) as usize;
+        if level == 1
+            && self.format.run_bits() == 0
+            && released.len() < most
+            && bulk::append_tables(&self.format, entries, released)
+        {
+            return Ok(());
+        }
         for entry in entries.iter().step_by(1 << self.format.run_bits()) {
             if self.format.kind(level, *entry) == Kind::Table {
                 let below = self.format.table_address(*entry);
@@ -102,10 +116,31 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
+    /// Whether a table of pages has holes only, but for those from `va` to `end`.
+    fn is_rest_empty(&self, table: u64, va: u64, end: u64) -> Result<bool, Error> {
+        let geometry = self.geometry();
+        let entries = self.arena.table(table, geometry.entries(0)).ok_or_else(|| self.outside(table, va, 0))?;
+        let first = geometry.index(0, va) as usize;
+        let count = ((end - va) >> geometry.shift(0)) as usize;
+        let (before, rest) = entries.split_at(first);
+        let after = rest.get(count..).unwrap_or_default();
+        Ok(bulk::all_holes(&self.format, 0, before) && bulk::all_holes(&self.format, 0, after))
+    }
+
+    /// Where the leaves that begin at `va` end: at the first other entry, or at `end`. With a log it is `va`, because
+    /// it is told of one after the other.
+    fn end_of_leaves(&self, table: u64, level: u8, va: u64, end: u64) -> Result<u64, Error> {
+        let mut va = va;
+        while !L::ENABLED && va < end && self.format.kind(level, self.slot_in(table, level, va)?.entry) == Kind::Leaf {
+            va = end_of(va, self.geometry().span(level)).min(end);
+        }
+        Ok(va)
+    }
+
     fn is_empty(&self, block: u64, level: u8) -> Result<bool, Error> {
         let entries = self.block_bytes(level) / ENTRY_BYTES;
         let table = self.arena.table(block, entries).ok_or_else(|| self.outside(block, 0, level))?;
-        Ok(bulk::all_zero(table) || table.iter().all(|entry| self.format.kind(level, *entry) == Kind::Hole))
+        Ok(bulk::all_holes(&self.format, level, table))
     }
 
     fn clear_entries(&mut self, table: u64, level: u8, va: u64, end: u64) -> Result<(), Error> {
@@ -187,7 +222,7 @@ impl<F: Format, L: Log> Tables<F, L> {
                 _ => {
                     // The whole group of a leaf at once: it may have to be broken as one.
                     let group = (span << self.format.run_bits()).max(span << self.format.group_bits(level, slot.entry));
-                    let next = end_of(va, group).min(end);
+                    let next = self.end_of_leaves(table, level, end_of(va, group).min(end), end)?;
                     self.protect_entries(table, level, va, next, change)?;
                     va = next;
                 }
