@@ -261,9 +261,6 @@ fn is_right(found: &[u64], verdict: Verdict, stage: Stage) -> bool {
 }
 
 fn random_tables_agree<F: OnRiscV>(format: F, stage: Stage, seed: u64) {
-    if !QEMU.is_here() {
-        return;
-    }
     let begun = Instant::now();
     let mut world = World::empty(format, seed, TABLES, NOWHERE).fill(MAPPINGS);
     let geometry = format.geometry();
@@ -325,6 +322,9 @@ fn features(format: &impl OnRiscV) -> (bool, bool) {
 
 #[test]
 fn supervisor_tables_agree() {
+    if !QEMU.is_here() {
+        return;
+    }
     for levels in 3..=5 {
         let format = RiscV::new(levels, Stage::Supervisor);
         random_tables_agree(format, Stage::Supervisor, u64::from(levels));
@@ -335,6 +335,9 @@ fn supervisor_tables_agree() {
 
 #[test]
 fn software_64k_tables_agree() {
+    if !QEMU.is_here() {
+        return;
+    }
     for levels in 3..=5 {
         for napot in [false, true] {
             random_tables_agree(Software64K::new(levels, napot), Stage::Supervisor, 40 + u64::from(levels));
@@ -344,6 +347,9 @@ fn software_64k_tables_agree() {
 
 #[test]
 fn guest_tables_agree() {
+    if !QEMU.is_here() {
+        return;
+    }
     for levels in 3..=5 {
         let format = RiscV::new(levels, Stage::Guest);
         random_tables_agree(format, Stage::Guest, 50 + u64::from(levels));
@@ -374,9 +380,6 @@ const IGNORES_N: Leniency = Leniency {
 };
 
 fn wrong_bits_are_refused(format: RiscV, stage: Stage, list: &[Leniency]) {
-    if !QEMU.is_here() {
-        return;
-    }
     let (tables, flips) = flips(format, TABLES, 0xaa_aa80_0000_0000);
     let mut addresses: Vec<u64> = flips.iter().map(|flip| flip.va).collect();
     let mut machine = machine(&tables, &addresses);
@@ -395,6 +398,9 @@ fn wrong_bits_are_refused(format: RiscV, stage: Stage, list: &[Leniency]) {
 
 #[test]
 fn wrong_bits_are_refused_by_each_stage() {
+    if !QEMU.is_here() {
+        return;
+    }
     for levels in 3..=5 {
         for (stage, always) in [(Stage::Supervisor, &[][..]), (Stage::Guest, &[IGNORES_GLOBAL])] {
             let format = RiscV::new(levels, stage);

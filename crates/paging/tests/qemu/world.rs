@@ -9,6 +9,8 @@ use crate::verdict::{Verdict, verdict};
 
 /// Bytes that the tables may take.
 const LIMIT_BYTES: u64 = 24 << 20;
+/// How many different attributes mappings have.
+const PALETTE: usize = 150;
 /// Mappings that are tried for each that is wanted: many overlap.
 const TRIES: usize = 6;
 
@@ -61,6 +63,7 @@ pub struct World<F> {
     asked: Asked,
     random: Random,
     anchors: Vec<u64>,
+    palette: Vec<Attributes>,
     lowest_output: u64,
 }
 
@@ -75,7 +78,8 @@ impl<F: Format> World<F> {
         let last = geometry.input_bytes() as u64 - 1;
         let anchors = (2..places).map(|_| random.bits() & last).chain([0, last]).collect();
         let tables = Tables::new(format, base, LIMIT_BYTES).expect("room for the root");
-        World { tables, mappings: 0, asked: Asked::default(), random, anchors, lowest_output }
+        let palette = (0..PALETTE).map(|_| random_attributes(&format, &mut random)).collect();
+        World { tables, mappings: 0, asked: Asked::default(), random, anchors, palette, lowest_output }
     }
 
     /// Tables with about `wanted` random mappings, some of them partly unmapped or changed.
@@ -128,7 +132,7 @@ impl<F: Format> World<F> {
             va: geometry.extended(place & !(pa_unit.max(smaller) - 1)),
             pa: self.random_output(pa_unit),
             bytes: unit * (1 + self.random.below(most)),
-            attributes: self.random_attributes(),
+            attributes: self.random.pick(&self.palette),
             sizes,
         }
     }
@@ -141,21 +145,6 @@ impl<F: Format> World<F> {
             let pa = pa & !(unit - 1);
             if pa >= self.lowest_output || unit > self.lowest_output {
                 return pa.max(self.lowest_output.next_multiple_of(unit));
-            }
-        }
-    }
-
-    /// Attributes that every leaf of the format can have.
-    fn random_attributes(&mut self) -> Attributes {
-        let format = *self.tables.format();
-        loop {
-            let mut flags = Flags::from_bits_truncate(self.random.bits() as u16);
-            flags.set(Flags::ACCESSED, !self.random.once_in(16));
-            let memory = self.random.below(16) as u8;
-            let key = if self.random.once_in(2) { self.random.below(16) as u8 } else { 0 };
-            let attributes = Attributes { flags, memory, key };
-            if is_legal(&format, attributes) {
-                return attributes;
             }
         }
     }
@@ -174,7 +163,7 @@ impl<F: Format> World<F> {
                 self.asked.remove(first, end);
             }
         } else {
-            let attributes = self.random_attributes();
+            let attributes = self.random.pick(&self.palette);
             if self.tables.protect(address, end - first, attributes).is_ok() {
                 self.asked.protect(first, end, attributes);
             }
@@ -238,6 +227,20 @@ fn region_bytes<F: Format>(format: &F, level: u8) -> u64 {
     let geometry = format.geometry();
     let tables = if level == geometry.root_level() { 1 } else { 1 << format.run_bits() };
     geometry.span(level) * geometry.entries(level) * tables
+}
+
+/// Attributes that every leaf of the format can have.
+fn random_attributes<F: Format>(format: &F, random: &mut Random) -> Attributes {
+    loop {
+        let mut flags = Flags::from_bits_truncate(random.bits() as u16);
+        flags.set(Flags::ACCESSED, !random.once_in(16));
+        let memory = random.below(16) as u8;
+        let key = if random.once_in(2) { random.below(16) as u8 } else { 0 };
+        let attributes = Attributes { flags, memory, key };
+        if is_legal(format, attributes) {
+            return attributes;
+        }
+    }
 }
 
 fn is_legal<F: Format>(format: &F, attributes: Attributes) -> bool {

@@ -226,9 +226,6 @@ fn expected(verdict: Verdict) -> [u64; 6] {
 }
 
 fn random_tables_agree(levels: u8, seed: u64) {
-    if !QEMU.is_here() {
-        return;
-    }
     let begun = Instant::now();
     let mut world = World::empty(X86_64::new(levels, PHYSICAL_BITS), seed, TABLES, NOWHERE);
     assert!(guest().iter().all(|mapping| world.map(mapping)));
@@ -253,11 +250,17 @@ fn random_tables_agree(levels: u8, seed: u64) {
 
 #[test]
 fn four_levels_agree() {
+    if !QEMU.is_here() {
+        return;
+    }
     random_tables_agree(4, 4);
 }
 
 #[test]
 fn five_levels_agree() {
+    if !QEMU.is_here() {
+        return;
+    }
     random_tables_agree(5, 5);
 }
 
@@ -292,9 +295,6 @@ fn is_reserved_fault(code: u64) -> bool {
 }
 
 fn wrong_bits_are_refused(levels: u8) {
-    if !QEMU.is_here() {
-        return;
-    }
     let (mut tables, flips) = flips(X86_64::new(levels, PHYSICAL_BITS), TABLES, 0xaa_8000_0000);
     guest().iter().for_each(|mapping| tables.map(mapping).unwrap());
     // What leads into memory is not to be written to.
@@ -321,10 +321,16 @@ fn wrong_bits_are_refused(levels: u8) {
 
 #[test]
 fn wrong_bits_of_four_levels_are_refused() {
+    if !QEMU.is_here() {
+        return;
+    }
     wrong_bits_are_refused(4);
 }
 
 #[test]
 fn wrong_bits_of_five_levels_are_refused() {
+    if !QEMU.is_here() {
+        return;
+    }
     wrong_bits_are_refused(5);
 }
