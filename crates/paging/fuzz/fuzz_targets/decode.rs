@@ -1,0 +1,11 @@
+//! Every field, rule and kind of arbitrary entries.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code, reason = "the other targets use the rest")]
+#[path = "../../tests/check/bodies.rs"]
+mod bodies;
+
+fuzz_target!(|data: &[u8]| bodies::decode(data));

@@ -1,0 +1,11 @@
+//! Walks, counts and translations in arbitrary memory.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code, reason = "the other targets use the rest")]
+#[path = "../../tests/check/bodies.rs"]
+mod bodies;
+
+fuzz_target!(|data: &[u8]| bodies::walk(data));
