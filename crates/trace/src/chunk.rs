@@ -274,17 +274,17 @@ pub(crate) fn take_column(rest: &mut &[u8], name: &'static str, most: usize) -> 
 pub struct Builder {
     columns: Columns,
     chunk: Chunk,
-    /// Open addressing by page: one more than the id, or 0.
+    /// Open addressing by page: one more than the id, or 0. At least twice as many as pages, a power of two.
     slots: Vec<u32>,
 }
 
-/// Slots of the hash table: twice as many as pages.
-const SLOTS: usize = MAX_PAGES * 2;
+/// Slots of the hash table of a chunk that begins: few, so that they stay in a cache.
+const FIRST_SLOTS: usize = 1 << 10;
 
 impl Builder {
     /// A builder of chunks with these columns.
     pub fn new(columns: Columns) -> Builder {
-        Builder { columns, chunk: Chunk::default(), slots: vec![0; SLOTS] }
+        Builder { columns, chunk: Chunk::default(), slots: vec![0; FIRST_SLOTS] }
     }
 
     /// The runs that no chunk was made of yet.
@@ -303,7 +303,14 @@ impl Builder {
         self.chunk.len() == MAX_RUNS || self.chunk.pages.len() == MAX_PAGES || addresses > MAX_ACCESSES
     }
 
+    /// Whether `runs` runs with `accesses` accesses fit in this chunk, whatever their pages are.
+    pub fn has_room(&self, runs: usize, accesses: usize) -> bool {
+        let addresses = if self.columns.addresses { self.chunk.addresses.len() + accesses } else { 0 };
+        self.chunk.len() + runs <= MAX_RUNS && self.chunk.pages.len() + runs <= MAX_PAGES && addresses <= MAX_ACCESSES
+    }
+
     /// Adds a run, and its accesses where addresses are kept. The chunk must not be full.
+    #[inline]
     pub fn push(&mut self, run: Run, accesses: &[Access]) {
         let id = self.id(run.page);
         self.chunk.ids.push(id);
@@ -318,19 +325,44 @@ impl Builder {
         }
     }
 
+    #[inline]
     fn id(&mut self, page: u64) -> u16 {
-        // Fibonacci hashing: the high bits of a product with 2^64 divided by the golden ratio.
-        let mut slot = (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - SLOTS.trailing_zeros())) as usize;
+        let mut slot = self.slot(page);
         loop {
             match self.slots[slot] {
-                0 => {
-                    self.chunk.pages.push(page);
-                    self.slots[slot] = self.chunk.pages.len() as u32;
-                    return (self.chunk.pages.len() - 1) as u16;
-                }
+                0 => return self.add(page, slot),
                 id if self.chunk.pages[id as usize - 1] == page => return (id - 1) as u16,
-                _ => slot = (slot + 1) % SLOTS,
+                _ => slot = (slot + 1) % self.slots.len(),
             }
+        }
+    }
+
+    /// Where the search for a page begins.
+    #[inline]
+    fn slot(&self, page: u64) -> usize {
+        // Fibonacci hashing: the high bits of a product with 2^64 divided by the golden ratio.
+        (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.slots.len().trailing_zeros())) as usize
+    }
+
+    /// Adds a page that was not found from `slot` on.
+    fn add(&mut self, page: u64, slot: usize) -> u16 {
+        self.chunk.pages.push(page);
+        let count = self.chunk.pages.len();
+        self.slots[slot] = count as u32;
+        if count * 2 > self.slots.len() {
+            self.grow();
+        }
+        (count - 1) as u16
+    }
+
+    fn grow(&mut self) {
+        self.slots = vec![0; self.slots.len() * 4];
+        for index in 0..self.chunk.pages.len() {
+            let mut slot = self.slot(self.chunk.pages[index]);
+            while self.slots[slot] != 0 {
+                slot = (slot + 1) % self.slots.len();
+            }
+            self.slots[slot] = index as u32 + 1;
         }
     }
 

@@ -33,4 +33,4 @@ pub use header::{Columns, Filter, Geometry, Header, NotExact, SCHEMA, Window};
 pub use reader::{Block, Damage, DamageKind, ReadError, Reader};
 pub use recording::Recording;
 pub use run::{Kind, PAGE_SHIFT, Run, Runs};
-pub use writer::{Place, Writer};
+pub use writer::{Checkpoint, Place, Writer};

@@ -51,6 +51,14 @@ pub struct Writer<W> {
     counts: Vec<(u64, u64)>,
 }
 
+/// A state of a [`Writer`].
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    offset: u64,
+    places: usize,
+    counts: Vec<(u64, u64)>,
+}
+
 impl<W: Write> Writer<W> {
     /// Begins a trace.
     ///
@@ -71,10 +79,21 @@ impl<W: Write> Writer<W> {
         if chunk.is_empty() {
             return Ok(());
         }
-        let payload = chunk.encode()?;
+        self.encoded_runs(thread, chunk.len() as u32, &chunk.encode()?, instructions)
+    }
+
+    /// Writes `runs` runs of a thread that [`Chunk::encode`] has made bytes of: for recorders whose threads share a writer
+    /// and not the time that compression takes.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn encoded_runs(&mut self, thread: u32, runs: u32, payload: &[u8], instructions: u64) -> io::Result<()> {
+        if runs == 0 {
+            return Ok(());
+        }
         let first = self.counts(thread).0;
-        self.block(Holds::Runs, thread, first, chunk.len() as u32, instructions, &payload)?;
-        self.counts(thread).0 += chunk.len() as u64;
+        self.block(Holds::Runs, thread, first, runs, instructions, payload)?;
+        self.counts(thread).0 += u64::from(runs);
         Ok(())
     }
 
@@ -103,8 +122,7 @@ impl<W: Write> Writer<W> {
         Ok(self.to)
     }
 
-    /// Writes the index, after which the file is whole, and forgets that: whoever goes on writing first cuts the file off
-    /// at [`Writer::offset`]. For programs that may end here or may not, as in `execve`.
+    /// Writes the index, after which the file is whole. Whoever goes on writing rewinds first.
     ///
     /// # Errors
     /// Those of the file.
@@ -112,15 +130,21 @@ impl<W: Write> Writer<W> {
         let offset = self.offset;
         let payload: Vec<u8> = self.places.iter().flat_map(|place| place.to_bytes()).collect();
         self.block(Holds::Index, 0, 0, self.places.len() as u32, 0, &payload)?;
-        self.places.pop();
-        self.offset = offset;
         // So that a reader that can seek finds the index.
         self.to.write_all(&offset.to_le_bytes())?;
         self.to.flush()
     }
 
-    /// Bytes of all blocks so far.
-    pub fn offset(&self) -> u64 {
+    /// The state to which [`Writer::rewind`] returns: for programs that may end here or may not, as in `execve`.
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint { offset: self.offset, places: self.places.len(), counts: self.counts.clone() }
+    }
+
+    /// Forgets what was written since a checkpoint. Gives the offset at which the caller must cut the file off, and go on.
+    pub fn rewind(&mut self, checkpoint: Checkpoint) -> u64 {
+        self.places.truncate(checkpoint.places);
+        self.counts = checkpoint.counts;
+        self.offset = checkpoint.offset;
         self.offset
     }
 

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! From system calls to address-space events.
+//!
+//! Sources of the numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`, which
+//! arm64 and riscv64 use.
+
+use trace::Call;
+
+/// A call that matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Mmap,
+    Munmap,
+    Mprotect,
+    Mremap,
+    Brk,
+    Madvise,
+    Prctl,
+    Execve,
+    Execveat,
+    Clone,
+    Clone3,
+    Fork,
+    Vfork,
+    Exit,
+    ExitGroup,
+    /// It sends a signal, which may end the program.
+    Signal(Signalling),
+}
+
+/// Where the arguments of a call that sends a signal are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signalling {
+    /// `kill`: process, signal.
+    Process,
+    /// `tkill`: thread, signal.
+    Thread,
+    /// `tgkill`: process, thread, signal.
+    ThreadOfProcess,
+}
+
+use Kind::*;
+
+const X86_64: [(i64, Kind); 18] = [
+    (9, Mmap),
+    (10, Mprotect),
+    (11, Munmap),
+    (12, Brk),
+    (25, Mremap),
+    (28, Madvise),
+    (56, Clone),
+    (57, Fork),
+    (58, Vfork),
+    (59, Execve),
+    (60, Exit),
+    (62, Signal(Signalling::Process)),
+    (157, Prctl),
+    (200, Signal(Signalling::Thread)),
+    (231, ExitGroup),
+    (234, Signal(Signalling::ThreadOfProcess)),
+    (322, Execveat),
+    (435, Clone3),
+];
+
+const GENERIC: [(i64, Kind); 16] = [
+    (93, Exit),
+    (94, ExitGroup),
+    (129, Signal(Signalling::Process)),
+    (130, Signal(Signalling::Thread)),
+    (131, Signal(Signalling::ThreadOfProcess)),
+    (167, Prctl),
+    (214, Brk),
+    (215, Munmap),
+    (216, Mremap),
+    (220, Clone),
+    (221, Execve),
+    (222, Mmap),
+    (226, Mprotect),
+    (233, Madvise),
+    (281, Execveat),
+    (435, Clone3),
+];
+
+/// The numbers of an architecture.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers(&'static [(i64, Kind)]);
+
+impl Numbers {
+    /// Those of a target of QEMU; `None` for one whose numbers are not known here.
+    pub fn of(target: &str) -> Option<Numbers> {
+        match target {
+            "x86_64" => Some(Numbers(&X86_64)),
+            "aarch64" | "riscv64" => Some(Numbers(&GENERIC)),
+            _ => None,
+        }
+    }
+
+    /// What the call of a number does; `None` if it does not matter.
+    pub fn kind(self, number: i64) -> Option<Kind> {
+        self.0.binary_search_by_key(&number, |(number, _)| *number).ok().map(|index| self.0[index].1)
+    }
+}
+
+/// Reads the program's memory.
+pub trait Memory {
+    /// The eight bytes at an address.
+    fn word(&self, address: u64) -> Option<u64>;
+    /// The text at an address, up to its zero.
+    fn text(&self, address: u64) -> String;
+}
+
+/// The `CLONE_*` flags of vfork(2), and of fork(2): none.
+const VFORK_FLAGS: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
+
+/// The event of a call with these arguments.
+pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl Memory) -> Option<Call> {
+    let [first, second, third, fourth, fifth, sixth] = *arguments;
+    let (address, bytes) = (first, second);
+    Some(match kind {
+        Mmap => Call::Mmap {
+            address,
+            bytes,
+            protection: third,
+            flags: fourth,
+            file: i64::from(fifth as i32),
+            offset: sixth,
+        },
+        Munmap => Call::Munmap { address, bytes },
+        Mprotect => Call::Mprotect { address, bytes, protection: third },
+        Mremap => Call::Mremap { address, old_bytes: bytes, new_bytes: third, flags: fourth, new_address: fifth },
+        Brk => Call::Brk { address },
+        Madvise => Call::Madvise { address, bytes, advice: third },
+        Prctl => Call::Prctl { option: first, argument: second },
+        Execve => Call::Exec { program: memory.text(first) },
+        Execveat => Call::Exec { program: memory.text(second) },
+        Clone => Call::Clone { flags: first },
+        // The flags are the first word of struct clone_args.
+        Clone3 => Call::Clone { flags: memory.word(first).unwrap_or(0) },
+        Fork => Call::Clone { flags: 0 },
+        Vfork => Call::Clone { flags: VFORK_FLAGS },
+        Exit | ExitGroup => Call::Exit { status: i64::from(first as i32) },
+        Signal(_) => return None,
+    })
+}
+
+/// Signals whose default is the end of the program and that programs send themselves: abort(3), raise(3).
+const ENDING: [i32; 9] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGILL,
+    libc::SIGABRT,
+    libc::SIGBUS,
+    libc::SIGKILL,
+    libc::SIGSEGV,
+    libc::SIGTERM,
+];
+
+/// Whether a call sends its own process a signal that may end it.
+pub fn may_end(kind: Signalling, arguments: &[u64; 6], process: u32) -> bool {
+    let (target, signal) = match kind {
+        Signalling::Process => (arguments[0] as i32, arguments[1]),
+        Signalling::ThreadOfProcess => (arguments[0] as i32, arguments[2]),
+        // Which thread that is does not matter: it may be an own one.
+        Signalling::Thread => (0, arguments[1]),
+    };
+    ENDING.contains(&(signal as i32)) && (target == 0 || target == -1 || target.unsigned_abs() == process)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Memory for Nothing {
+        fn word(&self, _address: u64) -> Option<u64> {
+            None
+        }
+
+        fn text(&self, address: u64) -> String {
+            format!("text at {address}")
+        }
+    }
+
+    #[test]
+    fn numbers_can_be_searched() {
+        assert!(X86_64.is_sorted_by_key(|(number, _)| number) && GENERIC.is_sorted_by_key(|(number, _)| number));
+        let x86 = Numbers::of("x86_64").unwrap();
+        assert_eq!((x86.kind(9), x86.kind(222), x86.kind(-1)), (Some(Mmap), None, None));
+        assert_eq!(Numbers::of("riscv64").unwrap().kind(222), Some(Mmap));
+        assert!(Numbers::of("hppa").is_none());
+    }
+
+    #[test]
+    fn libc_agrees_on_this_machine() {
+        let numbers = Numbers::of(std::env::consts::ARCH);
+        let Some(numbers) = numbers else { return };
+        for (number, kind) in [
+            (libc::SYS_mmap, Mmap),
+            (libc::SYS_munmap, Munmap),
+            (libc::SYS_mprotect, Mprotect),
+            (libc::SYS_mremap, Mremap),
+            (libc::SYS_brk, Brk),
+            (libc::SYS_madvise, Madvise),
+            (libc::SYS_prctl, Prctl),
+            (libc::SYS_execve, Execve),
+            (libc::SYS_execveat, Execveat),
+            (libc::SYS_clone, Clone),
+            (libc::SYS_clone3, Clone3),
+            (libc::SYS_exit, Exit),
+            (libc::SYS_exit_group, ExitGroup),
+            (libc::SYS_kill, Signal(Signalling::Process)),
+            (libc::SYS_tkill, Signal(Signalling::Thread)),
+            (libc::SYS_tgkill, Signal(Signalling::ThreadOfProcess)),
+        ] {
+            assert_eq!(numbers.kind(number), Some(kind), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_signal_to_oneself_may_end_the_program() {
+        let abort = [100, 101, libc::SIGABRT as u64, 0, 0, 0];
+        assert!(may_end(Signalling::ThreadOfProcess, &abort, 100));
+        assert!(!may_end(Signalling::ThreadOfProcess, &abort, 99));
+        assert!(!may_end(Signalling::Process, &[100, libc::SIGURG as u64, 0, 0, 0, 0], 100));
+        assert!(may_end(Signalling::Process, &[-100i64 as u64, libc::SIGTERM as u64, 0, 0, 0, 0], 100));
+    }
+
+    #[test]
+    fn arguments_of_32_bits_have_signs() {
+        let mmap = event(Mmap, &[1, 2, 3, 4, 0xffff_ffff, 6], &Nothing);
+        assert_eq!(mmap, Some(Call::Mmap { address: 1, bytes: 2, protection: 3, flags: 4, file: -1, offset: 6 }));
+        assert_eq!(event(Exit, &[0xffff_ffff, 0, 0, 0, 0, 0], &Nothing), Some(Call::Exit { status: -1 }));
+        assert_eq!(event(Execve, &[5, 0, 0, 0, 0, 0], &Nothing), Some(Call::Exec { program: "text at 5".to_owned() }));
+    }
+}

@@ -1,0 +1,402 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What QEMU calls.
+
+use std::ffi::{c_char, c_int, c_uint};
+use std::io::Read;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+
+use trace::{Call, PAGE_SHIFT};
+
+use crate::api::{self, Api, Id, Info, MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
+use crate::call::{self, Kind, Memory, Numbers};
+use crate::file::{Complaints, TraceFile};
+use crate::recorder::{EVENTS, Recorder};
+use crate::regions;
+use crate::request::{self, Request};
+use crate::vcpu::{Attention, Schedule, Vcpu};
+
+/// Most vCPUs at a time, that is threads of the program.
+const VCPUS: usize = 1 << 16;
+
+static API: OnceLock<Api> = OnceLock::new();
+/// The process's recorder. A forked process has another one, whatever the locks of the first were at that moment.
+static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(std::ptr::null_mut());
+/// The vCPUs by QEMU's numbers. Each is used by its own thread, and by the last thread when all others have stopped.
+static STATES: [AtomicPtr<Vcpu>; VCPUS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; VCPUS];
+/// Where the program's address 0 is.
+static BASE: AtomicU64 = AtomicU64::new(0);
+/// Whether the first translation was seen.
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// QEMU's entrance.
+///
+/// # Safety
+/// `info` points to QEMU's description of itself, `arguments` to `count` strings.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    info: *const Info,
+    count: c_int,
+    arguments: *const *const c_char,
+) -> c_int {
+    // SAFETY: QEMU hands these over, and they live as long as the call.
+    let installed = unsafe { Request::of_qemu(count, arguments).and_then(|request| install(id, &*info, &request)) };
+    match installed {
+        Ok(()) => 0,
+        Err(problem) => {
+            Complaints::open().say(&problem);
+            1
+        }
+    }
+}
+
+/// # Safety
+/// `info` is QEMU's: its name of the target is a string.
+unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> {
+    api::check(info)?;
+    // SAFETY: the caller vouches for it.
+    let target = unsafe { std::ffi::CStr::from_ptr(info.target) }.to_string_lossy().into_owned();
+    let numbers =
+        Numbers::of(&target).ok_or_else(|| format!("QEMU emulates {target}; expected x86_64, aarch64 or riscv64"))?;
+    let wrong = |error| format!("{}: {error}", request.output.display());
+    let file = TraceFile::open(&request.output).map_err(wrong)?;
+    let mut json = Vec::new();
+    std::fs::File::open(&request.output).and_then(|mut file| file.read_to_end(&mut json)).map_err(wrong)?;
+    let header = request::header(&json, &target).map_err(|error| format!("{}: {error}", request.output.display()))?;
+    let lowest = regions::lowest(&own_maps()).ok_or("cannot read /proc/self/maps; is /proc mounted?")?;
+    let schedule = Schedule::new(&header, request.max_instructions);
+    let api = Api::find()?;
+    let keeps_addresses = header.columns.addresses;
+    let recorder = Recorder::new(file, header, numbers, schedule, lowest, Complaints::open()).map_err(wrong)?;
+    RECORDER.store(Box::into_raw(Box::new(recorder)), Ordering::Release);
+    (api.on_vcpu_init)(id, vcpu_begins);
+    (api.on_vcpu_exit)(id, vcpu_ends);
+    (api.on_translation)(id, if keeps_addresses { translated::<true> } else { translated::<false> });
+    (api.on_call)(id, call_begins);
+    (api.on_return)(id, call_returns);
+    (api.on_exit)(id, process_ends, 0);
+    let _ = API.set(api);
+    Ok(())
+}
+
+fn own_maps() -> String {
+    std::fs::read_to_string("/proc/self/maps").unwrap_or_default()
+}
+
+fn api() -> &'static Api {
+    API.get().expect("callbacks come after the installation")
+}
+
+fn recorder() -> &'static Recorder {
+    // SAFETY: set before any callback, and never freed.
+    unsafe { &*RECORDER.load(Ordering::Acquire) }
+}
+
+/// The state of a vCPU, for its own thread.
+#[inline(always)]
+fn state(vcpu: c_uint) -> &'static mut Vcpu {
+    let slot = &STATES[vcpu as usize % VCPUS];
+    let state = slot.load(Ordering::Relaxed);
+    let state = if state.is_null() { begin(slot) } else { state };
+    // SAFETY: a vCPU is run by one thread, callbacks do not nest, and each takes the state once.
+    unsafe { &mut *state }
+}
+
+#[cold]
+fn begin(slot: &AtomicPtr<Vcpu>) -> *mut Vcpu {
+    let state = Box::into_raw(Box::new(recorder().begin_thread()));
+    slot.store(state, Ordering::Relaxed);
+    state
+}
+
+extern "C" fn vcpu_begins(_id: Id, vcpu: c_uint) {
+    state(vcpu);
+}
+
+extern "C" fn vcpu_ends(_id: Id, vcpu: c_uint) {
+    let state = STATES[vcpu as usize % VCPUS].swap(std::ptr::null_mut(), Ordering::Relaxed);
+    if !state.is_null() {
+        // SAFETY: made by `begin`, and taken out just now.
+        let mut vcpu = unsafe { Box::from_raw(state) };
+        recorder().end_thread(&mut vcpu);
+    }
+}
+
+/// All vCPUs have stopped, or run without callbacks.
+extern "C" fn process_ends(_id: Id, _data: usize) {
+    for slot in &STATES {
+        let state = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        if !state.is_null() {
+            // SAFETY: made by `begin`, and taken out just now.
+            let mut vcpu = unsafe { Box::from_raw(state) };
+            recorder().end_thread(&mut vcpu);
+        }
+    }
+    recorder().finish();
+}
+
+/// Instructions of a block that lie in one page. It travels in the pointer that QEMU hands back to callbacks: the page's
+/// address, and in the bits below the number of fetches and whether the first is the rest of an instruction that
+/// begins in the page before.
+#[derive(Clone, Copy)]
+struct Fetches(usize);
+
+const CONTINUES: usize = 1 << 11;
+
+impl Fetches {
+    fn new(page: u64, continues: bool) -> Fetches {
+        Fetches((page << PAGE_SHIFT) as usize | if continues { CONTINUES + 1 } else { 0 })
+    }
+
+    fn page(self) -> u64 {
+        self.0 as u64 >> PAGE_SHIFT
+    }
+
+    fn accesses(self) -> u64 {
+        self.0 as u64 & (CONTINUES as u64 - 1)
+    }
+
+    fn instructions(self) -> u64 {
+        self.accesses() - u64::from(self.0 & CONTINUES != 0)
+    }
+}
+
+extern "C" fn translated<const KEEP: bool>(_id: Id, block: Opaque) {
+    let api = api();
+    let count = (api.block_instructions)(block);
+    if !BEGUN.swap(true, Ordering::Relaxed) {
+        begin_process((api.block_instruction)(block, 0));
+    }
+    let mut parts: Vec<(Opaque, Fetches)> = Vec::new();
+    for index in 0..count {
+        let instruction = (api.block_instruction)(block, index);
+        let (address, bytes) = ((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
+        let on_access = if KEEP { accessed::<true> } else { accessed::<false> };
+        if KEEP {
+            let data = (address << 4 | bytes & 15) as usize;
+            (api.on_instruction)(instruction, instruction_begins, NO_REGISTERS, data);
+        } else {
+            let (page, last) = (address >> PAGE_SHIFT, (address + bytes.max(1) - 1) >> PAGE_SHIFT);
+            match parts.last_mut() {
+                Some((_, part)) if part.page() == page => part.0 += 1,
+                _ => parts.push((instruction, Fetches(Fetches::new(page, false).0 + 1))),
+            }
+            if last != page {
+                parts.push((instruction, Fetches::new(last, true)));
+            }
+        }
+        (api.on_memory)(instruction, on_access, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
+    }
+    for (index, (instruction, part)) in parts.into_iter().enumerate() {
+        match index {
+            0 => (api.on_block)(block, fetched, NO_REGISTERS, part.0),
+            _ => (api.on_instruction)(instruction, fetched, NO_REGISTERS, part.0),
+        }
+    }
+}
+
+/// Notes the memory that the program was loaded into.
+fn begin_process(first: Opaque) {
+    let api = api();
+    let in_host = (api.instruction_in_host)(first) as u64;
+    BASE.store(in_host.wrapping_sub((api.instruction_address)(first)), Ordering::Relaxed);
+    note_regions(state(0));
+}
+
+fn note_regions(state: &mut Vcpu) {
+    let recorder = recorder();
+    for region in regions::regions(&own_maps(), recorder.lowest, BASE.load(Ordering::Relaxed)) {
+        recorder.note(state, region, 0);
+    }
+}
+
+extern "C" fn fetched(vcpu: c_uint, data: usize) {
+    let (state, fetches) = (state(vcpu), Fetches(data));
+    if state.needs_attention() || state.seen != EVENTS.load(Ordering::Relaxed) {
+        attend(state);
+    }
+    state.count(fetches.instructions());
+    if state.is_recording() {
+        state.fetch(fetches.page(), fetches.accesses());
+        if state.is_full() {
+            empty(state);
+        }
+    }
+}
+
+extern "C" fn instruction_begins(vcpu: c_uint, data: usize) {
+    let state = state(vcpu);
+    if state.needs_attention() || state.seen != EVENTS.load(Ordering::Relaxed) {
+        attend(state);
+    }
+    state.count(1);
+    if state.is_recording() {
+        state.fetch_at(data as u64 >> 4, data as u64 & 15);
+        if state.is_full() {
+            empty(state);
+        }
+    }
+}
+
+#[cold]
+fn attend(state: &mut Vcpu) {
+    let recorder = recorder();
+    if state.seen != EVENTS.load(Ordering::Relaxed) {
+        recorder.note_seen(state);
+    }
+    while state.needs_attention() {
+        match state.attend() {
+            Attention::Opened => recorder.note(state, Call::Window { instructions: state.instructions() }, 0),
+            Attention::Closed => recorder.write(state),
+            Attention::Empty => recorder.empty(state),
+        }
+    }
+}
+
+#[cold]
+fn empty(state: &mut Vcpu) {
+    recorder().empty(state);
+}
+
+/// What QEMU's descriptions of accesses mean, as far as they have occurred: size, store, and whether it is known. A
+/// description has a few bits in all versions of QEMU, and asking costs as much as recording.
+static ACCESSES: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
+
+const KNOWN: u8 = 0x80;
+const STORE: u8 = 0x40;
+
+#[inline(always)]
+fn meaning(info: u32) -> u8 {
+    match ACCESSES.get(info as usize).map(|known| known.load(Ordering::Relaxed)) {
+        Some(known) if known != 0 => known,
+        _ => ask(info),
+    }
+}
+
+#[cold]
+fn ask(info: u32) -> u8 {
+    let api = api();
+    let store = if (api.access_is_store)(info) { STORE } else { 0 };
+    let meaning = KNOWN | store | (api.access_size_shift)(info).min(12) as u8;
+    if let Some(place) = ACCESSES.get(info as usize) {
+        place.store(meaning, Ordering::Relaxed);
+    }
+    meaning
+}
+
+extern "C" fn accessed<const KEEP: bool>(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+    let state = state(vcpu);
+    if !state.is_recording() {
+        return;
+    }
+    let meaning = meaning(info);
+    state.access::<KEEP>(address, u32::from(meaning & 15), meaning & STORE != 0);
+    if state.is_full() {
+        empty(state);
+    }
+}
+
+/// The memory of the program in this process.
+struct OwnMemory;
+
+impl OwnMemory {
+    /// Reads up to the end of what can be read.
+    fn read(&self, address: u64, to: &mut [u8]) -> usize {
+        let host = address.wrapping_add(BASE.load(Ordering::Relaxed));
+        let own = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+        let other = libc::iovec { iov_base: host as *mut libc::c_void, iov_len: to.len() };
+        // SAFETY: the kernel writes to `to` only, and looks itself whether the other side can be read.
+        let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const own, 1, &raw const other, 1, 0) };
+        usize::try_from(read).unwrap_or(0)
+    }
+}
+
+/// Most bytes of a path (`PATH_MAX` of Linux).
+const PATH_BYTES: usize = 4096;
+
+impl Memory for OwnMemory {
+    fn word(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.read(address, &mut bytes) == 8).then_some(u64::from_le_bytes(bytes))
+    }
+
+    fn text(&self, address: u64) -> String {
+        let mut bytes = Vec::new();
+        // Page by page: what comes after the text may not be there.
+        while bytes.len() < PATH_BYTES && !bytes.contains(&0) {
+            let at = address + bytes.len() as u64;
+            let mut part = vec![0; 0x1000 - (at & 0xfff) as usize];
+            let read = self.read(at, &mut part);
+            bytes.extend(&part[..read]);
+            if read < part.len() {
+                break;
+            }
+        }
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "QEMU gives the type")]
+extern "C" fn call_begins(
+    _id: Id,
+    vcpu: c_uint,
+    number: i64,
+    first: u64,
+    second: u64,
+    third: u64,
+    fourth: u64,
+    fifth: u64,
+    sixth: u64,
+    _seventh: u64,
+    _eighth: u64,
+) {
+    let recorder = recorder();
+    let Some(kind) = recorder.numbers.kind(number) else { return };
+    let (state, arguments) = (state(vcpu), [first, second, third, fourth, fifth, sixth]);
+    state.call = Some((kind, arguments));
+    match kind {
+        Kind::Exit | Kind::ExitGroup => {
+            if let Some(call) = call::event(kind, &arguments, &OwnMemory) {
+                recorder.note(state, call, 0);
+            }
+        }
+        Kind::Execve | Kind::Execveat => recorder.close(state, call::event(kind, &arguments, &OwnMemory)),
+        Kind::Signal(how) if call::may_end(how, &arguments, recorder.process) => recorder.close(state, None),
+        _ => {}
+    }
+}
+
+extern "C" fn call_returns(_id: Id, vcpu: c_uint, _number: i64, result: i64) {
+    let state = state(vcpu);
+    let Some((kind, arguments)) = state.call.take() else { return };
+    let is_fork = matches!(kind, Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork);
+    if is_fork && result == 0 && std::process::id() != recorder().process {
+        return begin_child(vcpu, state);
+    }
+    if let Some(call) = call::event(kind, &arguments, &OwnMemory) {
+        recorder().note(state, call, result);
+    }
+}
+
+/// Begins the trace of a forked process, in which there is only the thread that forked.
+fn begin_child(vcpu: c_uint, state: &mut Vcpu) {
+    for (index, slot) in STATES.iter().enumerate() {
+        if index != vcpu as usize % VCPUS {
+            // Their threads are in the other process. What they own stays unused, and shared with it.
+            slot.store(std::ptr::null_mut(), Ordering::Relaxed);
+        }
+    }
+    state.begin_anew();
+    match recorder().of_child() {
+        Ok(child) => {
+            RECORDER.store(Box::into_raw(Box::new(child)), Ordering::Release);
+            note_regions(state);
+        }
+        Err(problem) => {
+            Complaints::open().say(&problem);
+            state.stop();
+        }
+    }
+}

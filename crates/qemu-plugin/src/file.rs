@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The file of a trace inside a process that may close any descriptor.
+//!
+//! The descriptor is a high number, which no program uses by chance. One that closes all of them closes this one too;
+//! so before every write it is asked whether it is still the file, and the file is opened again where it is not.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A file that is written from its beginning to its end.
+#[derive(Debug)]
+pub struct TraceFile {
+    path: PathBuf,
+    descriptor: RawFd,
+    /// Device and inode.
+    identity: (u64, u64),
+    position: u64,
+}
+
+impl TraceFile {
+    /// Opens a file that is there, and keeps what is in it until it is written to.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn open(path: &Path) -> io::Result<TraceFile> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        TraceFile::of(path, file)
+    }
+
+    /// Makes a file, or empties one.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn create(path: &Path) -> io::Result<TraceFile> {
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(path)?;
+        TraceFile::of(path, file)
+    }
+
+    fn of(path: &Path, file: File) -> io::Result<TraceFile> {
+        let metadata = file.metadata()?;
+        let descriptor = raised(file)?;
+        Ok(TraceFile { path: path.to_owned(), descriptor, identity: (metadata.dev(), metadata.ino()), position: 0 })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Goes back to a place and forgets what comes after it.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn cut(&mut self, position: u64) -> io::Result<()> {
+        self.position = position;
+        self.file()?.set_len(position)
+    }
+
+    /// The file, opened again if the program has closed it. It must not be dropped: the descriptor stays.
+    fn file(&mut self) -> io::Result<ManuallyDrop<File>> {
+        let file = borrowed(self.descriptor);
+        if self.is_own(&file) {
+            return Ok(file);
+        }
+        // The number may be the program's by now; it is not closed.
+        let file = OpenOptions::new().write(true).open(&self.path)?;
+        if !self.is_own(&file) {
+            return Err(io::Error::other("the file was replaced by another one while it was being written"));
+        }
+        self.descriptor = raised(file)?;
+        Ok(borrowed(self.descriptor))
+    }
+
+    fn is_own(&self, file: &File) -> bool {
+        file.metadata().is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity)
+    }
+}
+
+impl Write for TraceFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let position = self.position;
+        let written = self.file()?.write_at(bytes, position)?;
+        self.position += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The file of a descriptor without the duty to close it.
+fn borrowed(descriptor: RawFd) -> ManuallyDrop<File> {
+    // SAFETY: the file is never dropped, so that nothing is closed; a descriptor that is not open any more gives errors.
+    ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) })
+}
+
+/// Distance to the highest possible descriptor.
+const BELOW_THE_HIGHEST: u64 = 32;
+
+/// The same open file under a high number, closed by exec.
+fn raised(file: File) -> io::Result<RawFd> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: plain system calls on an own variable and an own descriptor.
+    let high = unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        let lowest = limit.rlim_cur.min(1 << 20).saturating_sub(BELOW_THE_HIGHEST);
+        libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest as libc::c_int)
+    };
+    // Where the high numbers are taken the low one has to do.
+    Ok(if high >= 0 { high } else { file.into_raw_fd() })
+}
+
+/// Somewhere to complain after the program has closed standard error.
+pub struct Complaints(RawFd);
+
+impl Complaints {
+    /// Standard error as it is now.
+    pub fn open() -> Complaints {
+        let now = borrowed(libc::STDERR_FILENO);
+        Complaints(now.try_clone().and_then(raised).unwrap_or(libc::STDERR_FILENO))
+    }
+
+    /// Says something, if anybody can still hear it.
+    pub fn say(&self, text: &str) {
+        let _ = writeln!(&mut &*borrowed(self.0), "pagelab: {text}");
+    }
+}

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The recorder inside QEMU user emulation: a plugin that writes what a program touches as a trace.
+//!
+//! # How it works
+//!
+//! - `vcpu`: every vCPU has a buffer of its own, which the callbacks of its accesses and blocks append runs to: no
+//!   lock, no hash, no allocation there.
+//! - `recorder`: full buffers become chunks, chunks become blocks of the file; address-space events go before them.
+//! - `call`: what a system call does to the address space, by architecture.
+//! - `regions`: memory that was there before the first call, as far as QEMU's own map tells.
+//! - `file`: the file, which the program cannot close.
+//! - `api`: what is used of QEMU's plugin API, found by name.
+//!
+//! Its licence is QEMU's, in which it is loaded. It knows nothing of pagelab but the format of traces.
+
+mod api;
+mod call;
+mod callbacks;
+mod file;
+mod recorder;
+mod regions;
+mod request;
+mod vcpu;

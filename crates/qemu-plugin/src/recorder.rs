@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the threads of a process share: the file, and the events that are not in it yet.
+//!
+//! An event stands in the file before every run that came after it, of any thread: it is noted under the lock at the
+//! moment of the call, and whoever writes runs writes all noted events first.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use trace::{Call, Checkpoint, Chunk, Event, Header, Writer};
+
+use crate::call::Numbers;
+use crate::file::{Complaints, TraceFile};
+use crate::vcpu::{Schedule, Vcpu};
+
+/// How many events of all threads there were. Threads compare it with what they have seen.
+pub static EVENTS: AtomicU64 = AtomicU64::new(0);
+
+/// Most runs of a chunk, over all threads: what bounds the memory.
+const ALL_RUNS: usize = 1 << 20;
+/// Fewest runs of a chunk; below, a dictionary is too dear.
+const FEWEST_RUNS: usize = 1 << 16;
+/// Events that are noted before they are written.
+const NOTED: usize = 1 << 12;
+
+/// One process that is recorded.
+pub struct Recorder {
+    /// Its header.
+    pub header: Header,
+    /// The numbers of its calls.
+    pub numbers: Numbers,
+    /// The schedule of a new thread.
+    pub schedule: Schedule,
+    /// Where QEMU's own memory begins.
+    pub lowest: u64,
+    /// The process.
+    pub process: u32,
+    /// Where the first process's trace goes.
+    output: PathBuf,
+    complaints: Complaints,
+    threads: AtomicUsize,
+    shared: Mutex<Shared>,
+}
+
+struct Shared {
+    writer: Writer<TraceFile>,
+    /// Noted events by thread, and the instructions of the thread at the last.
+    noted: Vec<(Vec<Event>, u64)>,
+    count: usize,
+    next_thread: u32,
+    /// Where to go on, if the file was closed for the case that the program ends.
+    closed: Option<Checkpoint>,
+    failed: bool,
+}
+
+impl Recorder {
+    /// Begins a trace in a file.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn new(
+        mut file: TraceFile,
+        header: Header,
+        numbers: Numbers,
+        schedule: Schedule,
+        lowest: u64,
+        complaints: Complaints,
+    ) -> io::Result<Recorder> {
+        file.cut(0)?;
+        let output = file.path().to_owned();
+        let writer = Writer::new(file, &header)?;
+        let shared = Shared { writer, noted: Vec::new(), count: 0, next_thread: 0, closed: None, failed: false };
+        EVENTS.store(0, Ordering::Relaxed);
+        Ok(Recorder {
+            header,
+            numbers,
+            schedule,
+            lowest,
+            process: std::process::id(),
+            output,
+            complaints,
+            threads: AtomicUsize::new(0),
+            shared: Mutex::new(shared),
+        })
+    }
+
+    /// The trace of a process that was forked off: the first process's file with the process's number behind.
+    ///
+    /// # Errors
+    /// Those of the file, with its name.
+    pub fn of_child(&self) -> Result<Recorder, String> {
+        let mut path = self.output.clone().into_os_string();
+        path.push(format!(".{}", std::process::id()));
+        let path = PathBuf::from(path);
+        let wrong = |error| format!("{}: cannot record the forked process: {error}", path.display());
+        let file = TraceFile::create(&path).map_err(wrong)?;
+        let complaints = Complaints::open();
+        let mut child = Recorder::new(file, self.header.clone(), self.numbers, self.schedule, self.lowest, complaints)
+            .map_err(wrong)?;
+        child.output = self.output.clone();
+        child.threads = AtomicUsize::new(1);
+        child.lock().next_thread = 1;
+        Ok(child)
+    }
+
+    /// A thread that has just begun.
+    pub fn begin_thread(&self) -> Vcpu {
+        self.threads.fetch_add(1, Ordering::Relaxed);
+        let mut shared = self.lock();
+        let thread = shared.next_thread;
+        shared.next_thread += 1;
+        Vcpu::new(thread, &self.header, self.schedule, EVENTS.load(Ordering::Relaxed))
+    }
+
+    /// Writes what a thread that has ended still has.
+    pub fn end_thread(&self, vcpu: &mut Vcpu) {
+        self.write(vcpu);
+        self.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Notes what a thread has just done.
+    pub fn note(&self, vcpu: &mut Vcpu, call: Call, result: i64) {
+        let mut shared = self.lock();
+        let order = EVENTS.load(Ordering::Relaxed);
+        // What others did meanwhile is seen with the next block.
+        if vcpu.seen == order {
+            vcpu.seen += 1;
+        }
+        EVENTS.store(order + 1, Ordering::Relaxed);
+        shared.note(vcpu, Event { run: vcpu.place(), order, call, result });
+        self.write_noted_if_many(shared);
+    }
+
+    /// Notes that a thread goes on after events of others.
+    pub fn note_seen(&self, vcpu: &mut Vcpu) {
+        let shared = &mut self.lock();
+        vcpu.seen = EVENTS.load(Ordering::Relaxed);
+        shared.note(vcpu, Event { run: vcpu.place(), order: vcpu.seen, call: Call::Seen, result: 0 });
+    }
+
+    fn write_noted_if_many(&self, mut shared: MutexGuard<'_, Shared>) {
+        if shared.count >= NOTED {
+            self.attempt(&mut shared, |_| Ok(()));
+        }
+    }
+
+    /// Empties a thread's buffer, and writes its chunk if that is full.
+    pub fn empty(&self, vcpu: &mut Vcpu) {
+        let most = (ALL_RUNS / self.threads.load(Ordering::Relaxed).max(1)).max(FEWEST_RUNS);
+        if let Some(chunk) = vcpu.empty(most) {
+            self.write_chunk(vcpu, &chunk);
+        }
+    }
+
+    /// Writes everything that a thread has, and all noted events.
+    pub fn write(&self, vcpu: &mut Vcpu) {
+        let chunk = vcpu.take();
+        self.write_chunk(vcpu, &chunk);
+    }
+
+    fn write_chunk(&self, vcpu: &Vcpu, chunk: &Chunk) {
+        // Compressed before the lock is taken.
+        let encoded = chunk.encode();
+        let mut shared = self.lock();
+        self.attempt(&mut shared, |writer| {
+            writer.encoded_runs(vcpu.thread, chunk.len() as u32, &encoded?, vcpu.instructions())
+        });
+    }
+
+    /// Writes the index, because the program may end in the call that it is about to make; `last` is what it does then.
+    pub fn close(&self, vcpu: &mut Vcpu, last: Option<Call>) {
+        self.write(vcpu);
+        let mut shared = self.lock();
+        let checkpoint = shared.writer.checkpoint();
+        let order = EVENTS.load(Ordering::Relaxed);
+        let events = last.map(|call| Event { run: vcpu.place(), order, call, result: 0 });
+        self.attempt(&mut shared, |writer| {
+            writer.events(vcpu.thread, events.as_slice(), vcpu.instructions())?;
+            writer.index()
+        });
+        shared.closed = Some(checkpoint);
+    }
+
+    /// Writes the index: the process ends.
+    pub fn finish(&self) {
+        self.attempt(&mut self.lock(), Writer::index);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes noted events and then more. After a first failure nothing is written any more: what is in the file can be
+    /// read.
+    fn attempt(&self, shared: &mut Shared, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) {
+        if shared.failed {
+            return;
+        }
+        let done = shared.write_noted().and_then(|()| more(&mut shared.writer));
+        if let Err(error) = done {
+            shared.failed = true;
+            let path = shared.writer.get_mut().path().display().to_string();
+            self.complaints.say(&format!("{path}: cannot write the trace any further: {error}; the program goes on"));
+        }
+    }
+}
+
+impl Shared {
+    fn note(&mut self, vcpu: &Vcpu, event: Event) {
+        let index = vcpu.thread as usize;
+        if self.noted.len() <= index {
+            self.noted.resize_with(index + 1, Default::default);
+        }
+        self.noted[index].0.push(event);
+        self.noted[index].1 = vcpu.instructions();
+        self.count += 1;
+    }
+
+    fn write_noted(&mut self) -> io::Result<()> {
+        if let Some(checkpoint) = self.closed.take() {
+            // The program goes on after all.
+            let offset = self.writer.rewind(checkpoint);
+            self.writer.get_mut().cut(offset)?;
+        }
+        if self.count == 0 {
+            return Ok(());
+        }
+        self.count = 0;
+        for (thread, (events, instructions)) in self.noted.iter_mut().enumerate() {
+            self.writer.events(thread as u32, events, *instructions)?;
+            events.clear();
+        }
+        Ok(())
+    }
+}

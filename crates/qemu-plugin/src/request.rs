@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the plugin is asked for: its arguments, and the header that stands in the file.
+
+use std::ffi::{CStr, OsString, c_char, c_int};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use trace::{Header, SCHEMA};
+
+/// The arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Where the trace goes. Until recording begins the header stands there, as JSON.
+    pub output: PathBuf,
+    /// Instructions of a thread after which nothing more of it is recorded.
+    pub max_instructions: Option<u64>,
+}
+
+impl Request {
+    /// Reads `output=HEX` (the path's bytes, because QEMU splits arguments at commas) and `max=N`.
+    pub fn parse<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Request, String> {
+        let (mut output, mut max_instructions) = (None, None);
+        for argument in arguments {
+            let text = String::from_utf8_lossy(argument);
+            let wrong = || format!("argument {text:?}: expected output=HEX or max=N; `pagelab record` passes them");
+            match text.split_once('=').ok_or_else(wrong)? {
+                ("output", hex) => output = Some(path(hex).ok_or_else(wrong)?),
+                ("max", number) => max_instructions = Some(number.parse().map_err(|_| wrong())?),
+                _ => return Err(wrong()),
+            }
+        }
+        let output = output.ok_or("the argument output=HEX is missing; `pagelab record` passes it")?;
+        Ok(Request { output, max_instructions })
+    }
+
+    /// Reads those that QEMU hands over.
+    ///
+    /// # Safety
+    /// `arguments` points to `count` strings.
+    pub unsafe fn of_qemu(count: c_int, arguments: *const *const c_char) -> Result<Request, String> {
+        let count = usize::try_from(count).unwrap_or(0);
+        // SAFETY: the caller vouches for the strings.
+        let argument = |index: usize| unsafe { CStr::from_ptr(*arguments.add(index)).to_bytes() };
+        Request::parse((0..count).map(argument))
+    }
+}
+
+fn path(hex: &str) -> Option<PathBuf> {
+    let pairs = hex.as_bytes().chunks(2);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => Some((char::from(*high).to_digit(16)? * 16 + char::from(*low).to_digit(16)?) as u8),
+        _ => None,
+    };
+    pairs
+        .map(byte)
+        .collect::<Option<Vec<u8>>>()
+        .filter(|path| !path.is_empty())
+        .map(OsString::from_vec)
+        .map(PathBuf::from)
+}
+
+/// The header that `pagelab record` left in the file, for the program's instruction set.
+pub fn header(json: &[u8], target: &str) -> Result<Header, String> {
+    let header: Header = serde_json::from_slice(json)
+        .map_err(|error| format!("no header in the file ({error}); is pagelab of another version than the plugin?"))?;
+    if header.schema != SCHEMA {
+        return Err(format!(
+            "pagelab asks for the format {:?}; this plugin writes {SCHEMA:?}: build both anew",
+            header.schema
+        ));
+    }
+    if header.architecture != target {
+        return Err(format!("the program is for {}; this QEMU emulates {target}", header.architecture));
+    }
+    Ok(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Request, String> {
+        Request::parse(arguments.iter().map(|argument| argument.as_bytes()))
+    }
+
+    #[test]
+    fn a_path_may_have_any_bytes() {
+        let request = parse(&["output=2f612c62ff", "max=7"]).unwrap();
+        assert_eq!(request.output.into_os_string().into_vec(), b"/a,b\xff");
+        assert_eq!(request.max_instructions, Some(7));
+    }
+
+    #[test]
+    fn other_arguments_are_refused() {
+        for wrong in [&["output=2"][..], &["output="], &["output=zz"], &["max=1"], &["output=2f", "min=1"], &["x"], &[]]
+        {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+}
