@@ -12,4 +12,6 @@
 #![forbid(unsafe_code)]
 
 pub mod machine;
+pub mod policy;
+pub mod space;
 pub mod tlb;

@@ -19,6 +19,7 @@ use few::Few;
 use list::List;
 use plru::TreePlru;
 use random::Random;
+pub(crate) use random::next as next_random;
 pub(crate) use wide::Wide;
 
 /// Stands for a stored page; 0 for none.

@@ -1,0 +1,255 @@
+//! Policies that a model can have: those of a running kernel, and those that no kernel can be switched to.
+
+use std::fmt;
+use std::str::FromStr;
+
+use paging::{Format, with_format};
+use serde::{Serialize, Serializer};
+use study::policy::{Granularity, Modifier, Policy, PolicyError};
+use study::size::{PageSize, format_bytes};
+use thiserror::Error;
+
+use crate::machine::{Architecture, Machine, TableFormat};
+
+/// A policy for a model machine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ModelPolicy {
+    /// One that a running kernel can be asked for.
+    Kernel(Policy),
+    /// 64K of memory at the first fault, of which one page is mapped; the second fault in it maps the rest and sets the
+    /// contiguous bit (linux-mm, 2016).
+    Contig64k,
+    /// Base pages of 16K or 64K: another granule, or software pages of several hardware pages.
+    BasePage(PageSize),
+}
+
+impl ModelPolicy {
+    /// What it asks for, in a few words.
+    pub fn describe(&self) -> String {
+        match self {
+            ModelPolicy::Kernel(policy) => match policy.granularity {
+                Granularity::Default => "whatever the system gives".to_owned(),
+                Granularity::Base => "base pages only".to_owned(),
+                Granularity::Mthp(size) => format!("folios of {size}, mapped by PTEs at the first write"),
+                Granularity::Thp => "folios of PMD size, mapped by one entry at the first touch".to_owned(),
+                Granularity::Hugetlb(size) => format!("pages of {size} from a pool"),
+            },
+            ModelPolicy::Contig64k => "64K at the first fault, made contiguous at the second".to_owned(),
+            ModelPolicy::BasePage(size) => format!("base pages of {size}"),
+        }
+    }
+}
+
+impl FromStr for ModelPolicy {
+    type Err = PolicyError;
+
+    fn from_str(text: &str) -> Result<ModelPolicy, PolicyError> {
+        match text {
+            "contig-64k" => Ok(ModelPolicy::Contig64k),
+            "base-16k" => Ok(ModelPolicy::BasePage(PageSize::new(16 << 10).expect("a power of two"))),
+            "base-64k" => Ok(ModelPolicy::BasePage(PageSize::K64)),
+            _ => text.parse().map(ModelPolicy::Kernel),
+        }
+    }
+}
+
+impl fmt::Display for ModelPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModelPolicy::Kernel(policy) => policy.fmt(f),
+            ModelPolicy::Contig64k => f.pad("contig-64k"),
+            ModelPolicy::BasePage(size) => f.pad(&format!("base-{size}").to_ascii_lowercase()),
+        }
+    }
+}
+
+impl Serialize for ModelPolicy {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+/// Why a machine cannot have a policy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{machine} cannot have the policy {policy}: {reason}")]
+pub struct Unsupported {
+    /// The machine.
+    pub machine: String,
+    /// The policy.
+    pub policy: String,
+    /// Why not, and what it does have.
+    pub reason: String,
+}
+
+/// How anonymous memory is mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Granule {
+    /// Page by page.
+    Base,
+    /// Folios of so many bytes, by PTEs.
+    Mthp(u64),
+    /// Folios of so many bytes, by one leaf.
+    Thp(u64),
+    /// Pages of a pool.
+    Hugetlb(u64),
+    /// The proposal of 2016.
+    Contig64k,
+}
+
+/// A policy in terms of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The format of the page tables.
+    pub format: TableFormat,
+    /// Bytes of a base page.
+    pub base_bytes: u64,
+    /// How anonymous memory is mapped.
+    pub granule: Granule,
+    /// Guard pages inside a larger anonymous mapping are left accessible.
+    pub no_guards: bool,
+    /// All memory is advised not to be huge.
+    pub no_huge: bool,
+    /// Memory is populated when it is mapped.
+    pub prefault: bool,
+}
+
+impl Plan {
+    /// What `policy` is on `machine`.
+    ///
+    /// # Errors
+    /// The machine has no such pages.
+    pub fn new(policy: &ModelPolicy, machine: &Machine) -> Result<Plan, Unsupported> {
+        let refused =
+            |reason: String| Unsupported { machine: machine.name.clone(), policy: policy.to_string(), reason };
+        let format = format_for(policy, machine).map_err(refused)?;
+        let shape = with_format!(&format.format, format => Shape::of(format));
+        let granule = granule(policy, &shape, &format.name, machine.architecture).map_err(refused)?;
+        let has = |modifier| matches!(policy, ModelPolicy::Kernel(policy) if policy.has(modifier));
+        Ok(Plan {
+            format,
+            base_bytes: shape.base_bytes,
+            granule,
+            no_guards: has(Modifier::NoGuards),
+            no_huge: has(Modifier::NoHuge),
+            prefault: has(Modifier::Prefault),
+        })
+    }
+}
+
+/// The sizes that a format has.
+struct Shape {
+    base_bytes: u64,
+    pmd_bytes: Option<u64>,
+    /// Bytes of a contiguous group of pages.
+    group_bytes: Option<u64>,
+    /// Leaves and groups that hugetlb can have.
+    hugetlb: Vec<u64>,
+}
+
+impl Shape {
+    fn of(format: &impl Format) -> Shape {
+        let (geometry, run_bits) = (format.geometry(), format.run_bits());
+        let unit = |level| geometry.span(level) << run_bits;
+        let group = |level| {
+            let bits = if run_bits == 0 { format.group_bits_at(level) } else { 0 };
+            (bits != 0).then(|| geometry.span(level) << bits)
+        };
+        let leaves =
+            (1..geometry.levels()).filter(|level| format.has_leaf(*level) && unit(*level) <= 16 << 30).map(unit);
+        // Linux has groups of pages and of PMD leaves (arch/arm64/mm/hugetlbpage.c, arch/riscv/mm/hugetlbpage.c).
+        let mut hugetlb: Vec<u64> = leaves.chain((0..2).filter_map(group)).collect();
+        hugetlb.sort_unstable();
+        let pmd_bytes = format.has_leaf(1).then(|| unit(1));
+        Shape { base_bytes: unit(0), pmd_bytes, group_bytes: group(0), hugetlb }
+    }
+}
+
+fn base_of(format: &TableFormat) -> u64 {
+    with_format!(&format.format, format => Shape::of(format).base_bytes)
+}
+
+fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, String> {
+    let ModelPolicy::BasePage(size) = policy else { return Ok(machine.formats[0].clone()) };
+    let found = machine.formats.iter().find(|format| base_of(format) == size.bytes());
+    found.cloned().ok_or_else(|| {
+        let has: Vec<String> = machine.formats.iter().map(|format| format_bytes(base_of(format))).collect();
+        format!("it has no base pages of {size}, only of {}", has.join(", "))
+    })
+}
+
+fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Architecture) -> Result<Granule, String> {
+    let kernel = match policy {
+        ModelPolicy::Kernel(policy) => policy.granularity,
+        ModelPolicy::BasePage(_) => return Ok(Granule::Base),
+        ModelPolicy::Contig64k => {
+            return match shape.group_bytes {
+                Some(bytes) if bytes == 64 << 10 => Ok(Granule::Contig64k),
+                Some(bytes) => Err(format!("its contiguous groups of pages ({format}) are of {}", format_bytes(bytes))),
+                None => Err(format!("{format} on {} has no contiguous pages", architecture.name())),
+            };
+        }
+    };
+    let sizes = |sizes: &[u64]| sizes.iter().map(|bytes| format_bytes(*bytes)).collect::<Vec<_>>().join(", ");
+    match kernel {
+        Granularity::Default => Err("a model has no settings that could be left alone: name a page size".to_owned()),
+        Granularity::Base => Ok(Granule::Base),
+        Granularity::Thp => shape.pmd_bytes.map(Granule::Thp).ok_or_else(|| format!("{format} has no PMD leaf")),
+        Granularity::Mthp(size) => {
+            let most = shape.pmd_bytes.unwrap_or(u64::MAX);
+            // mm/huge_memory.c: anonymous folios have at least order 2.
+            if size.bytes() >= shape.base_bytes * 4 && size.bytes() < most {
+                Ok(Granule::Mthp(size.bytes()))
+            } else {
+                let (least, most) = (format_bytes(shape.base_bytes * 4), format_bytes(most / 2));
+                Err(format!("folios mapped by PTEs are of {least} to {most} with {format}"))
+            }
+        }
+        Granularity::Hugetlb(size) if shape.hugetlb.contains(&size.bytes()) => Ok(Granule::Hugetlb(size.bytes())),
+        Granularity::Hugetlb(_) => Err(format!("hugetlb pages are of {} with {format}", sizes(&shape.hugetlb))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::built_in;
+
+    fn plan(machine: &str, policy: &str) -> Result<Plan, String> {
+        Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).map_err(|refused| refused.reason)
+    }
+
+    #[test]
+    fn names_survive_a_round_trip() {
+        for name in ["base", "mthp-64k", "thp+prefault", "hugetlb-1g", "contig-64k", "base-16k", "base-64k"] {
+            assert_eq!(name.parse::<ModelPolicy>().unwrap().to_string(), name);
+        }
+        assert!("base-8k".parse::<ModelPolicy>().is_err());
+    }
+
+    #[test]
+    fn each_machine_has_the_pages_of_its_tables() {
+        assert_eq!(plan("cascade-lake", "thp").unwrap().granule, Granule::Thp(2 << 20));
+        assert_eq!(plan("cortex-a57", "contig-64k").unwrap().granule, Granule::Contig64k);
+        assert_eq!(plan("neoverse-n1", "base-16k").unwrap().format.name, "arm64-16k-48");
+        assert_eq!(plan("rva23", "base-64k").unwrap().format.name, "sv39-64k+svnapot");
+        assert_eq!(plan("neoverse-n1", "hugetlb-32m").unwrap().granule, Granule::Hugetlb(32 << 20));
+        assert_eq!(plan("apple-m1", "thp").unwrap().granule, Granule::Thp(32 << 20));
+        assert_eq!(plan("apple-m1", "base").unwrap().base_bytes, 16 << 10);
+    }
+
+    #[test]
+    fn what_a_machine_cannot_have_is_refused_with_the_reason() {
+        for (machine, policy, reason) in [
+            ("cascade-lake", "base-64k", "no base pages of 64K, only of 4K"),
+            ("cascade-lake", "contig-64k", "x86-64 on x86_64 has no contiguous pages"),
+            ("cascade-lake", "hugetlb-64k", "hugetlb pages are of 2M, 1G"),
+            ("cascade-lake", "mthp-2m", "of 16K to 1M"),
+            ("apple-m1", "contig-64k", "contiguous groups of pages (arm64-16k-47) are of 2M"),
+            ("sifive-u74", "contig-64k", "no contiguous pages"),
+            ("zen-2", "default", "name a page size"),
+        ] {
+            let found = plan(machine, policy).unwrap_err();
+            assert!(found.contains(reason), "{machine} {policy}: {found}");
+        }
+    }
+}

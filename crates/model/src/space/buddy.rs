@@ -1,0 +1,155 @@
+//! Physical memory: a binary buddy allocator, with pages of others in its blocks if it shall be fragmented.
+
+use std::collections::BTreeSet;
+
+use crate::tlb::next_random;
+
+/// Blocks in which fragmentation is counted: what one PMD leaf of a 4K granule maps.
+const FRAGMENT_BYTES: u64 = 2 << 20;
+/// No block is larger: the largest page that a pool has.
+const MAX_BLOCK_SHIFT: u32 = 34;
+
+/// Memory, and how much of it others have taken in the worst places.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Physical {
+    /// All memory.
+    pub bytes: u64,
+    /// The share of 2M blocks in which one page, at a random place, belongs to somebody else: 0 to 1.
+    pub fragmentation: f64,
+    /// Chooses the blocks and the places.
+    pub seed: u64,
+}
+
+impl Default for Physical {
+    fn default() -> Physical {
+        Physical { bytes: 64 << 30, fragmentation: 0.0, seed: 0 }
+    }
+}
+
+/// Free memory, in naturally aligned blocks of powers of two.
+#[derive(Clone, Debug)]
+pub(crate) struct Buddy {
+    base_shift: u32,
+    /// Free blocks by order: 0 is a base page.
+    free: Vec<BTreeSet<u64>>,
+}
+
+impl Buddy {
+    pub fn new(physical: &Physical, base_bytes: u64) -> Buddy {
+        let base_shift = base_bytes.trailing_zeros();
+        let free = vec![BTreeSet::new(); (MAX_BLOCK_SHIFT - base_shift + 1) as usize];
+        let mut buddy = Buddy { base_shift, free };
+        buddy.add(0, physical.bytes & !(base_bytes - 1));
+        let mut state = physical.seed;
+        let unit = FRAGMENT_BYTES.max(base_bytes);
+        for block in 0..if physical.fragmentation > 0.0 { physical.bytes / unit } else { 0 } {
+            let (chosen, place) = (next_random(&mut state), next_random(&mut state));
+            // 53 bits of the number make a fraction below 1.
+            if ((chosen >> 11) as f64) < physical.fragmentation * (1u64 << 53) as f64 {
+                buddy.pin(block * unit + place % (unit / base_bytes) * base_bytes);
+            }
+        }
+        buddy
+    }
+
+    /// Adds a stretch of memory as the largest aligned blocks.
+    fn add(&mut self, begin: u64, end: u64) {
+        let mut at = begin;
+        while at < end {
+            let fits = 63 - (end - at).leading_zeros();
+            let shift = if at == 0 { fits } else { fits.min(at.trailing_zeros()) }.min(MAX_BLOCK_SHIFT);
+            self.free[(shift - self.base_shift) as usize].insert(at);
+            at += 1 << shift;
+        }
+    }
+
+    fn shift(&self, order: usize) -> u32 {
+        self.base_shift + order as u32
+    }
+
+    /// Takes a free page out.
+    fn pin(&mut self, page: u64) {
+        let holding = (0..self.free.len()).find_map(|order| {
+            let block = page >> self.shift(order) << self.shift(order);
+            self.free[order].remove(&block).then_some((order, block))
+        });
+        let Some((order, block)) = holding else { return };
+        self.add(block, page);
+        self.add(page + (1 << self.base_shift), block + (1 << self.shift(order)));
+    }
+
+    /// A block of `bytes`, a power of two and at least a base page: the lowest of the smallest that do.
+    pub fn allocate(&mut self, bytes: u64) -> Option<u64> {
+        let wanted = (bytes.trailing_zeros() - self.base_shift) as usize;
+        let found = (wanted..self.free.len()).find(|order| !self.free[*order].is_empty())?;
+        let block = self.free[found].pop_first()?;
+        for order in wanted..found {
+            let upper = block + (1 << self.shift(order));
+            self.free[order].insert(upper);
+        }
+        Some(block)
+    }
+
+    /// Takes a block back and joins it with its buddies.
+    pub fn release(&mut self, block: u64, bytes: u64) {
+        let mut order = (bytes.trailing_zeros() - self.base_shift) as usize;
+        let mut block = block;
+        loop {
+            let bytes = 1 << self.shift(order);
+            if order + 1 == self.free.len() || !self.free[order].remove(&(block ^ bytes)) {
+                break;
+            }
+            block &= !bytes;
+            order += 1;
+        }
+        self.free[order].insert(block);
+    }
+
+    #[cfg(test)]
+    pub fn free_bytes(&self) -> u64 {
+        (0..self.free.len()).map(|order| (self.free[order].len() as u64) << self.shift(order)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(bytes: u64, fragmentation: f64) -> Buddy {
+        Buddy::new(&Physical { bytes, fragmentation, seed: 3 }, 4096)
+    }
+
+    #[test]
+    fn blocks_are_aligned_and_come_back_whole() {
+        let mut buddy = memory((1 << 30) + (12 << 10), 0.0);
+        assert_eq!(buddy.free_bytes(), (1 << 30) + (12 << 10));
+        let whole = buddy.free.clone();
+        let blocks: Vec<(u64, u64)> = [4096, 2 << 20, 65536, 4096, 1 << 29]
+            .iter()
+            .map(|bytes| (buddy.allocate(*bytes).unwrap(), *bytes))
+            .collect();
+        assert!(blocks.iter().all(|(block, bytes)| block % bytes == 0), "{blocks:?}");
+        assert_eq!(buddy.allocate(1 << 30), None);
+        blocks.iter().for_each(|(block, bytes)| buddy.release(*block, *bytes));
+        assert_eq!(buddy.free, whole);
+    }
+
+    #[test]
+    fn where_every_block_is_fragmented_no_large_page_is_free() {
+        let mut buddy = memory(64 << 20, 1.0);
+        assert_eq!(buddy.free_bytes(), (64 << 20) - 32 * 4096);
+        assert_eq!(buddy.allocate(2 << 20), None);
+        assert!(buddy.allocate(512 << 10).is_some());
+        let half: usize = {
+            let mut buddy = memory(1 << 30, 0.5);
+            std::iter::from_fn(|| buddy.allocate(2 << 20)).count()
+        };
+        assert!((200..312).contains(&half), "{half}");
+    }
+
+    #[test]
+    fn memory_ends() {
+        let mut buddy = memory(16 << 10, 0.0);
+        assert_eq!(std::iter::from_fn(|| buddy.allocate(4096)).count(), 4);
+    }
+}

@@ -1,0 +1,60 @@
+//! What demand paging costs.
+
+use serde::Serialize;
+
+/// Counts of one address space.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Costs {
+    /// Faults that gave anonymous memory.
+    pub anonymous_faults: u64,
+    /// Faults that mapped the shared page full of zeros, because memory was read before it was written.
+    pub zero_faults: u64,
+    /// Faults that mapped pages of files.
+    pub file_faults: u64,
+    /// Faults that replaced what may not be written: copies of file pages, and memory in place of zeros.
+    pub write_faults: u64,
+    /// Bytes that the kernel filled with zeros.
+    pub zeroed_bytes: u64,
+    /// Bytes of file pages that were copied.
+    pub copied_bytes: u64,
+    /// Anonymous memory that is mapped.
+    pub anonymous_bytes: u64,
+    /// Pages of files that are mapped.
+    pub file_bytes: u64,
+    /// The most memory that was mapped at once.
+    pub resident_peak_bytes: u64,
+    /// Memory of folios that are mapped in part only, and which the kernel has not split yet.
+    pub unmapped_bytes: u64,
+    /// Page tables.
+    pub table_bytes: u64,
+    /// Page tables, at most.
+    pub table_peak_bytes: u64,
+    /// Tables that the kernel keeps for each leaf of THP, to be able to split it (`pgtable_trans_huge_deposit`).
+    pub deposited_table_bytes: u64,
+    /// Large pages that could not be had because memory was too fragmented or too small.
+    pub allocation_fallbacks: u64,
+    /// Leaves that were split.
+    pub splits: u64,
+    /// Contiguous groups that were made.
+    pub folds: u64,
+    /// Contiguous groups that were taken apart.
+    pub unfolds: u64,
+    /// Times that a range was dropped from the TLBs.
+    pub invalidations: u64,
+    /// Bytes that were touched where no event says that there is memory; mapped as base pages.
+    pub outside_bytes: u64,
+    /// Processes that the program made; their copies of memory are not modelled.
+    pub forks: u64,
+}
+
+impl Costs {
+    /// All faults, as `/usr/bin/time` counts minor faults.
+    pub fn faults(&self) -> u64 {
+        self.anonymous_faults + self.zero_faults + self.file_faults + self.write_faults
+    }
+
+    /// Memory that is mapped.
+    pub fn resident_bytes(&self) -> u64 {
+        self.anonymous_bytes + self.file_bytes
+    }
+}

@@ -1,0 +1,220 @@
+//! Demand paging against arithmetic.
+
+use super::*;
+use crate::machine::built_in;
+use trace::Call;
+
+const BASE: u64 = 0x7f00_0000_0000;
+
+fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn Space> {
+    let plan = Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).unwrap();
+    new(&plan, &physical).unwrap()
+}
+
+fn event(call: Call, result: u64) -> Event {
+    Event { run: 0, order: 0, call, result: result as i64 }
+}
+
+fn mmap(space: &mut dyn Space, address: u64, bytes: u64) {
+    let call = Call::Mmap { address, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    space.event(&event(call, address)).unwrap();
+}
+
+fn write_all(space: &mut dyn Space, begin: u64, bytes: u64) {
+    for va in (begin..begin + bytes).step_by(4096) {
+        space.access(va, true).unwrap();
+    }
+}
+
+/// Maps 64M of memory at a multiple of 64M and writes every page.
+fn touched(machine: &str, policy: &str) -> Box<dyn Space> {
+    let mut space = space(machine, policy, Physical::default());
+    mmap(&mut *space, BASE & 0x3f_ffff_ffff | 1 << 37, 64 << 20);
+    write_all(&mut *space, BASE & 0x3f_ffff_ffff | 1 << 37, 64 << 20);
+    space
+}
+
+#[test]
+fn faults_and_tables_are_what_arithmetic_says() {
+    const M64: u64 = 64 << 20;
+    // Faults, then tables: one of each upper level, and those that hold the leaves.
+    for (machine, policy, faults, tables) in [
+        ("cascade-lake", "base", M64 / 4096, 4096 * (3 + 32)),
+        ("cascade-lake", "mthp-64k", M64 / 65536, 4096 * (3 + 32)),
+        ("cascade-lake", "thp", 32, 4096 * 3),
+        ("cascade-lake", "hugetlb-2m", 32, 4096 * 3),
+        ("neoverse-n1", "contig-64k", 2 * M64 / 65536, 4096 * (3 + 32)),
+        ("neoverse-n1", "base-16k", M64 / 16384, 16 + 16384 * (2 + 2)),
+        ("neoverse-n1", "base-64k", M64 / 65536, 512 + 65536 * 2),
+        ("neoverse-n1", "hugetlb-32m", 2, 4096 * 3),
+        ("rva23", "base-64k", M64 / 65536, 4096 + 65536 * (1 + 2)),
+        ("sifive-u74", "base", M64 / 4096, 4096 * (2 + 32)),
+    ] {
+        let space = touched(machine, policy);
+        let costs = space.costs();
+        assert_eq!((costs.faults(), costs.anonymous_faults), (faults, faults), "{machine} {policy}");
+        assert_eq!(costs.table_bytes, tables, "{machine} {policy}");
+        assert_eq!((costs.zeroed_bytes, costs.anonymous_bytes), (M64, M64), "{machine} {policy}");
+        let census = space.census().unwrap();
+        assert_eq!(census.mapped_bytes.values().sum::<u64>(), M64, "{machine} {policy}");
+        assert_eq!((census.table_bytes, census.illegal), (tables, 0), "{machine} {policy}");
+    }
+}
+
+#[test]
+fn leaves_and_groups_are_those_of_the_policy() {
+    for (machine, policy, leaf, group) in [
+        ("cascade-lake", "base", 4096, 4096),
+        ("cascade-lake", "mthp-64k", 4096, 4096),
+        ("cascade-lake", "thp", 2 << 20, 2 << 20),
+        ("neoverse-n1", "mthp-64k", 4096, 65536),
+        ("neoverse-n1", "mthp-32k", 4096, 4096),
+        ("neoverse-n1", "contig-64k", 4096, 65536),
+        ("neoverse-n1", "hugetlb-64k", 4096, 65536),
+        ("neoverse-n1", "hugetlb-32m", 2 << 20, 32 << 20),
+        ("neoverse-n1", "base-64k", 65536, 65536),
+        ("rva23", "base-64k", 4096, 65536),
+        ("sifive-u74", "base-64k", 4096, 4096),
+    ] {
+        let census = touched(machine, policy).census().unwrap();
+        let found: Vec<(u64, u64)> =
+            census.mapped_bytes.keys().map(|size| (size.leaf_bytes, size.group_bytes)).collect();
+        assert_eq!(found, [(leaf, group)], "{machine} {policy}");
+    }
+}
+
+#[test]
+fn neighbours_that_hardware_can_store_as_one_are_seen() {
+    let mut space = touched("zen-2", "mthp-64k");
+    let leaf = space.access(BASE & 0x3f_ffff_ffff | 1 << 37, false).unwrap();
+    assert_eq!((leaf.leaf_bytes, leaf.group_bytes, leaf.run_bytes), (4096, 4096, 65536));
+}
+
+#[test]
+fn a_read_maps_zeros_and_a_write_replaces_them() {
+    for (policy, zeros, resident) in [("base", 2, 4096), ("mthp-64k", 2, 4096), ("thp", 1, 2 << 20)] {
+        let mut space = space("cascade-lake", policy, Physical::default());
+        mmap(&mut *space, BASE, 4 << 20);
+        assert!(!space.access(BASE, false).unwrap().writable);
+        space.access(BASE + 4096, false).unwrap();
+        assert_eq!((space.costs().zero_faults, space.costs().resident_bytes()), (zeros, 0), "{policy}");
+        assert!(space.access(BASE, true).unwrap().writable);
+        assert!(!space.take_invalidations().is_empty(), "{policy}");
+        assert_eq!((space.costs().write_faults, space.costs().resident_bytes()), (1, resident), "{policy}");
+    }
+}
+
+#[test]
+fn a_file_is_mapped_sixteen_pages_at_a_fault_and_copied_when_it_is_written() {
+    let mut space = space("cascade-lake", "base", Physical::default());
+    let call = Call::Mmap { address: BASE, bytes: 256 << 10, protection: 3, flags: 2, file: 3, offset: 0 };
+    space.event(&event(call, BASE)).unwrap();
+    for va in (BASE..BASE + (256 << 10)).step_by(4096) {
+        space.access(va, false).unwrap();
+    }
+    assert_eq!((space.costs().file_faults, space.costs().file_bytes), (4, 256 << 10));
+    space.access(BASE, true).unwrap();
+    space.access(BASE, true).unwrap();
+    let costs = space.costs();
+    assert_eq!((costs.write_faults, costs.copied_bytes, costs.anonymous_bytes), (1, 4096, 4096));
+}
+
+#[test]
+fn a_part_that_goes_splits_a_leaf_and_takes_a_group_apart() {
+    for (machine, policy, splits, unfolds) in
+        [("cascade-lake", "thp", 1, 0), ("neoverse-n1", "mthp-64k", 0, 1), ("neoverse-n1", "contig-64k", 0, 1)]
+    {
+        let mut space = space(machine, policy, Physical::default());
+        mmap(&mut *space, BASE, 4 << 20);
+        write_all(&mut *space, BASE, 4 << 20);
+        space.take_invalidations();
+        space.event(&event(Call::Munmap { address: BASE, bytes: 8192 }, 0)).unwrap();
+        let costs = space.costs();
+        assert_eq!((costs.splits, costs.unfolds), (splits, unfolds), "{policy}");
+        assert_eq!(costs.anonymous_bytes, (4 << 20) - 8192, "{policy}");
+        assert!(!space.take_invalidations().is_empty(), "{policy}");
+        // All that is left goes, and so do all tables but the root.
+        space.event(&event(Call::Munmap { address: BASE, bytes: 4 << 20 }, 0)).unwrap();
+        assert_eq!((space.costs().resident_bytes(), space.costs().unmapped_bytes), (0, 0), "{policy}");
+        assert_eq!(space.costs().table_bytes, 4096, "{policy}");
+    }
+}
+
+#[test]
+fn a_protected_part_of_a_group_is_taken_apart_and_a_whole_one_is_not() {
+    let mut space = space("neoverse-n1", "mthp-64k", Physical::default());
+    mmap(&mut *space, BASE, 1 << 20);
+    write_all(&mut *space, BASE, 1 << 20);
+    space.event(&event(Call::Mprotect { address: BASE, bytes: 128 << 10, protection: 1 }, 0)).unwrap();
+    assert_eq!(space.costs().unfolds, 0);
+    space.event(&event(Call::Mprotect { address: BASE, bytes: 4096, protection: 3 }, 0)).unwrap();
+    assert_eq!(space.costs().unfolds, 1);
+    let census = space.census().unwrap();
+    let groups: Vec<(u64, u64)> = census.mapped_bytes.iter().map(|(size, bytes)| (size.group_bytes, *bytes)).collect();
+    assert_eq!(groups, [(4096, 64 << 10), (65536, (1 << 20) - (64 << 10))]);
+}
+
+#[test]
+fn moved_memory_stays_large_where_the_new_place_lets_it() {
+    for (to, leaves) in [(BASE + (1 << 30), 2 << 20), (BASE + (1 << 30) + 4096, 4096)] {
+        let mut space = space("cascade-lake", "thp", Physical::default());
+        mmap(&mut *space, BASE, 4 << 20);
+        write_all(&mut *space, BASE, 4 << 20);
+        let call = Call::Mremap { address: BASE, old_bytes: 4 << 20, new_bytes: 8 << 20, flags: 1, new_address: 0 };
+        space.event(&event(call, to)).unwrap();
+        let census = space.census().unwrap();
+        let found: Vec<u64> = census.mapped_bytes.keys().map(|size| size.leaf_bytes).collect();
+        assert_eq!((found, space.costs().anonymous_bytes), (vec![leaves], 4 << 20));
+        let faults = space.costs().faults();
+        space.access(to + (4 << 20) - 8, true).unwrap();
+        assert_eq!(space.costs().faults(), faults);
+        space.access(to + (8 << 20) - 8, true).unwrap();
+        assert_eq!(space.costs().faults(), faults + 1);
+    }
+}
+
+#[test]
+fn without_large_blocks_pages_are_small_and_without_memory_there_are_none() {
+    let fragmented = Physical { bytes: 1 << 30, fragmentation: 1.0, seed: 1 };
+    let mut space = super::tests::space("cascade-lake", "thp", fragmented);
+    mmap(&mut *space, BASE, 4 << 20);
+    write_all(&mut *space, BASE, 4 << 20);
+    let costs = space.costs();
+    assert_eq!((costs.anonymous_faults, costs.deposited_table_bytes), (1024, 0));
+    assert_eq!(costs.allocation_fallbacks, 2);
+    let mut small = super::tests::space("cascade-lake", "base", Physical { bytes: 1 << 20, ..Physical::default() });
+    mmap(&mut *small, BASE, 4 << 20);
+    let failed = (0..1024).find_map(|page| small.access(BASE + page * 4096, true).err().map(|error| (page, error)));
+    assert_eq!(failed, Some((256, SpaceError::OutOfMemory { va: BASE + (1 << 20), base_bytes: 4096 })));
+}
+
+#[test]
+fn the_heap_grows_and_the_stack_too() {
+    let mut space = space("cascade-lake", "base", Physical::default());
+    space.event(&event(Call::Brk { address: 0 }, 0x5000_0800)).unwrap();
+    space.event(&event(Call::Brk { address: 0x5010_0000 }, 0x5010_0000)).unwrap();
+    space.access(0x500f_ff00, true).unwrap();
+    let stack = Call::Region { address: 0x7fff_0000_0000, bytes: 8192, protection: 3, name: "[stack]".into() };
+    space.event(&event(stack, 0)).unwrap();
+    space.access(0x7fff_0000_0000 - 64, true).unwrap();
+    assert_eq!((space.costs().faults(), space.costs().outside_bytes), (2, 0));
+    space.access(0x1234_5000, true).unwrap();
+    assert_eq!((space.costs().faults(), space.costs().outside_bytes), (3, 4096));
+}
+
+#[test]
+fn guards_stay_open_under_a_policy_without_guards_and_memory_is_there_under_prefault() {
+    let eligible = |policy: &str| {
+        let mut space = super::tests::space("cascade-lake", policy, Physical::default());
+        mmap(&mut *space, BASE, 4 << 20);
+        space
+            .event(&event(Call::Mprotect { address: BASE + (2 << 20) - 4096, bytes: 4096, protection: 0 }, 0))
+            .unwrap();
+        space.access(BASE, true).unwrap();
+        space.costs().anonymous_bytes
+    };
+    assert_eq!((eligible("thp"), eligible("thp+no-guards")), (4096, 2 << 20));
+    let mut space = super::tests::space("cascade-lake", "thp+prefault", Physical::default());
+    mmap(&mut *space, BASE, 4 << 20);
+    assert_eq!((space.costs().anonymous_bytes, space.costs().faults()), (4 << 20, 2));
+}
