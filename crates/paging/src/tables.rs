@@ -69,8 +69,11 @@ impl<F: Format> Tables<F> {
     }
 
     /// The tables whose root is at `root` in an arena that was read from an image. Nothing is looked at.
+    ///
+    /// A root in the last 16 MiB of 64 bits, where no format has physical memory, is taken for one at their
+    /// beginning: no address of an entry wraps around.
     pub fn in_arena(format: F, arena: Arena, root: u64) -> Tables<F> {
-        Tables { format, arena, root, log: () }
+        Tables { format, arena, root: root.min(u64::MAX << 24), log: () }
     }
 }
 

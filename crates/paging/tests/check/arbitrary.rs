@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use paging::check::check;
+use paging::{Action, Arena, Format, Node, Tables, Visitor};
 use proptest::prelude::*;
 
 use crate::bodies;
+use crate::formats::for_every_format;
 
 /// Bytes of which many are alike, so that they mean something together.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -33,4 +36,29 @@ proptest! {
         bodies::walk(&data);
         prop_assert!(start.elapsed() < Duration::from_secs(20));
     }
+}
+
+struct Blind;
+
+impl Visitor for Blind {
+    fn leaf(&mut self, node: &Node) -> Action {
+        panic!("{node:?}: there is no memory");
+    }
+}
+
+fn a_root_at_the_end_of_all_memory_is_outside<F: Format>(format: F) {
+    for root in [u64::MAX, u64::MAX - 7, u64::MAX - 0xfff, 1 << 63] {
+        let tables = Tables::in_arena(format, Arena::from_image(0, &[0xff; 0x4000]).unwrap(), root);
+        assert!(!check(&tables).is_legal(), "{format:?} {root:#x}");
+        assert!(tables.walk_all(&mut Blind).is_err(), "{format:?} {root:#x}");
+        let first = format.geometry().extended(0);
+        for va in [0, first, first | 0x1ff_f000, u64::MAX, u64::MAX >> 17] {
+            assert!(tables.translate(va).is_err() && tables.attributes(va).is_err(), "{format:?} {root:#x} {va:#x}");
+        }
+    }
+}
+
+#[test]
+fn no_root_wraps_around() {
+    for_every_format!(a_root_at_the_end_of_all_memory_is_outside);
 }

@@ -137,7 +137,8 @@ fn arm64() -> Vec<Case> {
     let (page, block) = (VA + 0x5000, VA + (5 << 21));
     let contiguous = 1 << 52;
     vec![
-        (pages.broken(page, 0, |entry| entry & !2), Rule::Reserved { bits: 1 }),
+        (pages.broken(page, 0, |entry| entry & !2), Rule::PageType),
+        (stage2.broken(VA, 0, |entry| entry | 1 << 12), Rule::Ignored { bits: 1 << 12 }),
         (pages.broken(page, 3, |entry| entry & !2), Rule::LeafLevel),
         (pages.broken(page, 0, |entry| entry & !(3 << 8) | 1 << 8), Rule::Shareability),
         (blocks.broken(VA, 1, |entry| entry | 1 << 17), Rule::MisalignedLeaf { bits: 1 << 17 }),
@@ -211,6 +212,8 @@ fn is_of_entries(rule: Rule) -> bool {
     match rule {
         Rule::Reserved { .. }
         | Rule::LeafLevel
+        | Rule::PageType
+        | Rule::Ignored { .. }
         | Rule::TableAtLeafLevel
         | Rule::MisalignedLeaf { .. }
         | Rule::AddressTooLarge { .. }
@@ -231,7 +234,7 @@ fn is_of_entries(rule: Rule) -> bool {
     }
 }
 
-const RULES_OF_ENTRIES: usize = 18;
+const RULES_OF_ENTRIES: usize = 20;
 
 #[test]
 fn the_one_rule_that_is_broken_is_found_where_it_is() {

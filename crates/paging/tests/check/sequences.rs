@@ -41,7 +41,7 @@ impl<F: Format> Bench<F> {
         let geometry = format.geometry();
         let large = geometry.span(1) << format.group_bits_at(1).max(format.run_bits());
         let window = (4 * large).min(1 << (geometry.input_bits() - 2));
-        let va = geometry.extended((1 << (geometry.input_bits() - 1)) - window / 2 & !(window - 1));
+        let va = geometry.extended(((1 << (geometry.input_bits() - 1)) - window / 2) & !(window - 1));
         let unit = geometry.page_bytes() << format.run_bits();
         let group = geometry.page_bytes() << format.group_bits_at(0);
         let sizes = vec![unit, unit.max(group), geometry.span(1) << format.run_bits(), large];
