@@ -13,5 +13,8 @@
 
 pub mod machine;
 pub mod policy;
+pub mod replay;
+pub mod simulation;
 pub mod space;
 pub mod tlb;
+pub mod walk;

@@ -282,5 +282,5 @@ fn backing(flags: u64, file: i64) -> Backing {
 
 /// Where a range of system-call pages ends.
 fn end_of(begin: u64, bytes: u64) -> u64 {
-    begin.saturating_add(bytes).checked_next_multiple_of(CALL_PAGE_BYTES).unwrap_or(u64::MAX & !(CALL_PAGE_BYTES - 1))
+    begin.saturating_add(bytes).checked_next_multiple_of(CALL_PAGE_BYTES).unwrap_or(!(CALL_PAGE_BYTES - 1))
 }

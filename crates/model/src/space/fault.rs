@@ -60,7 +60,8 @@ impl<F: Format> Paged<F> {
 
     fn anonymous_fault(&mut self, page: u64, begin: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {
         let reads_zeros = !store && vma.backing != Backing::Shared;
-        match self.granule {
+        let granule = self.granule;
+        match granule {
             Granule::Hugetlb(bytes) if vma.backing == Backing::Anonymous && vma.advice != Advice::NoHuge => {
                 // From a pool, read or written.
                 if let Some(window) = self.empty_window(page, bytes, begin, vma)?
@@ -95,11 +96,14 @@ impl<F: Format> Paged<F> {
                     return Ok(());
                 }
             }
-            Granule::Contig64k if !reads_zeros && self.may_be_huge(vma) && vma.backing != Backing::Shared => {
-                if self.contiguous_fault(page, begin, vma)? {
-                    self.costs.anonymous_faults += 1;
-                    return Ok(());
-                }
+            Granule::Contig64k
+                if !reads_zeros
+                    && self.may_be_huge(vma)
+                    && vma.backing != Backing::Shared
+                    && self.contiguous_fault(page, begin, vma)? =>
+            {
+                self.costs.anonymous_faults += 1;
+                return Ok(());
             }
             _ => {}
         }
@@ -215,7 +219,7 @@ impl<F: Format> Paged<F> {
     fn file_page(&mut self, page: u64, vma: Vma, writable: bool) -> Result<(), SpaceError> {
         let pa = self.next_file_page;
         // The next page is not the neighbour: nothing is known of what is contiguous in the page cache.
-        self.next_file_page = FILES_PA + (pa - FILES_PA + 2 * self.base) % (1 << 42);
+        self.next_file_page = FILES_PA + (pa - FILES_PA + 2 * self.base) % (1 << 39);
         let attributes = self.attributes(vma.protection, writable);
         Ok(self.map(page, pa, self.base, Sizes::up_to(self.base), attributes)?)
     }

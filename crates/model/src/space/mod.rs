@@ -23,14 +23,16 @@ pub use cost::Costs;
 use folio::Folios;
 use vma::{Advice, Backing, Vma, Vmas};
 
+/// Memory that a program can have at most: all that is below the tables, so that addresses have 40 bits.
+pub const MAX_MEMORY_BYTES: u64 = 1 << 38;
 /// Where page tables live: apart from all other memory.
-const TABLES_PA: u64 = 1 << 40;
+const TABLES_PA: u64 = MAX_MEMORY_BYTES;
 /// More tables than any trace needs.
 const TABLES_BYTES: u64 = 1 << 36;
 /// The shared pages full of zeros: of every size at the same place.
-const ZERO_PA: u64 = 1 << 41;
+const ZERO_PA: u64 = 3 << 37;
 /// The page cache.
-const FILES_PA: u64 = 1 << 42;
+const FILES_PA: u64 = 1 << 39;
 /// Levels that a walk can have.
 pub const LEVELS: usize = 5;
 
@@ -78,6 +80,8 @@ pub struct Path {
     pub leaf_level: u8,
     /// log2 of the bytes that an entry of each level spans.
     pub shifts: [u8; LEVELS],
+    /// The physical address that is translated to.
+    pub memory: u64,
 }
 
 /// An address space without its format.
@@ -90,6 +94,9 @@ pub trait Space: Send {
 
     /// What a walk to `va`, which is mapped, reads.
     fn path(&self, va: u64) -> Path;
+
+    /// Whether anything maps `va`.
+    fn is_mapped(&self, va: u64) -> bool;
 
     /// A system call of the program.
     ///
@@ -366,7 +373,8 @@ impl<F: Format + Send> Space for Paged<F> {
 
     fn path(&self, va: u64) -> Path {
         let (geometry, format, arena) = (self.tables.geometry(), self.tables.format(), self.tables.arena());
-        let mut path = Path { root_level: geometry.root_level(), ..Path::default() };
+        let memory = self.tables.translate(va).map_or(0, |found| found.pa);
+        let mut path = Path { root_level: geometry.root_level(), memory, ..Path::default() };
         for level in 0..geometry.levels() {
             path.shifts[usize::from(level)] = geometry.shift(level) as u8;
         }
@@ -383,6 +391,10 @@ impl<F: Format + Send> Space for Paged<F> {
             }
         }
         path
+    }
+
+    fn is_mapped(&self, va: u64) -> bool {
+        self.tables.translate(va).is_ok()
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SpaceError> {

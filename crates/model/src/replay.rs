@@ -1,0 +1,303 @@
+//! From a trace to simulations: one pass over the file serves all of them, and threads share them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io::Read;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use thiserror::Error;
+use trace::{Block, Call, Chunk, Event, Header, ReadError, Reader};
+
+use crate::simulation::{Hashing, Simulation};
+
+/// Blocks of a thread that wait for what other threads did before; a trace with parts missing would make them wait
+/// for ever.
+const MOST_WAITING: usize = 64;
+/// Batches that wait for a thread of simulations.
+const MOST_AHEAD: usize = 2;
+/// Pages that lie no further apart belong to one stretch of memory, where no event says what does: 64K.
+const GAP_PAGES: u64 = 16;
+
+/// A trace that cannot be simulated.
+#[derive(Debug, Error)]
+pub enum ReplayError {
+    /// It cannot be read.
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    /// It is of a whole machine.
+    #[error(
+        "the trace has physical addresses of a whole machine, which no page tables of a program translate; record a program (`pagelab record` without --system)"
+    )]
+    System,
+    /// There is nothing in it.
+    #[error("the trace has no accesses; expected some: see `pagelab trace info`")]
+    Nothing,
+}
+
+/// What was met on the way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// Parts of the file that could not be used, in words.
+    pub damage: Vec<String>,
+    /// No event says which memory there is: it was inferred from what is touched.
+    pub inferred: bool,
+    /// Events that had to be taken out of their order over threads, because what was before is missing.
+    pub out_of_order: u64,
+    /// The file was cut off.
+    pub cut_off: bool,
+}
+
+/// The memory of a trace whose events do not tell of any: stretches of touched pages, as first and last address. `None`
+/// if events tell.
+///
+/// # Errors
+/// The trace cannot be read or is not one of a program.
+pub fn infer(from: impl Read) -> Result<Option<Vec<(u64, u64)>>, ReplayError> {
+    let mut reader = Reader::new(from)?;
+    refuse_system(reader.header())?;
+    let mut pages: HashSet<u64, Hashing> = HashSet::default();
+    while let Some(block) = reader.next_block()? {
+        match block {
+            Block::Events { events, .. } if events.iter().any(|event| tells_of_memory(&event.call)) => return Ok(None),
+            Block::Runs { chunk, .. } => pages.extend(&chunk.pages),
+            Block::Events { .. } | Block::Damaged(_) => {}
+        }
+    }
+    if pages.is_empty() {
+        return Err(ReplayError::Nothing);
+    }
+    let mut pages: Vec<u64> = pages.into_iter().collect();
+    pages.sort_unstable();
+    let stretches = pages.chunk_by(|page, next| next - page <= GAP_PAGES);
+    let ends = stretches.filter_map(|stretch| Some((stretch.first()? << 12, (stretch.last()? + 1) << 12)));
+    Ok(Some(ends.collect()))
+}
+
+fn tells_of_memory(call: &Call) -> bool {
+    matches!(call, Call::Mmap { .. } | Call::Region { .. } | Call::Brk { .. })
+}
+
+fn refuse_system(header: &Header) -> Result<(), ReplayError> {
+    if header.system { Err(ReplayError::System) } else { Ok(()) }
+}
+
+/// Runs all simulations over a trace, on up to `threads` threads. `inferred` is what [`infer`] found.
+///
+/// # Errors
+/// The trace cannot be read or is not one of a program.
+pub fn replay(
+    from: impl Read,
+    inferred: Option<&[(u64, u64)]>,
+    simulations: &mut [Simulation],
+    threads: usize,
+) -> Result<Replayed, ReplayError> {
+    let mut reader = Reader::new(from)?;
+    refuse_system(reader.header())?;
+    for (begin, end) in inferred.into_iter().flatten() {
+        simulations.iter_mut().for_each(|simulation| simulation.assume(*begin, *end));
+    }
+    let share = simulations.len().div_ceil(threads.max(1)).max(1);
+    let mut feeder = Feeder::default();
+    std::thread::scope(|scope| {
+        let mut workers: Vec<SyncSender<Arc<Batch>>> = Vec::new();
+        for simulations in simulations.chunks_mut(share) {
+            let (sender, receiver) = sync_channel(MOST_AHEAD);
+            scope.spawn(move || work(simulations, &receiver));
+            workers.push(sender);
+        }
+        let mut found_runs = false;
+        while let Some(block) = reader.next_block()? {
+            found_runs |= matches!(block, Block::Runs { .. });
+            feeder.take(block);
+            send(&workers, feeder.batch(false));
+        }
+        send(&workers, feeder.batch(true));
+        if found_runs { Ok(()) } else { Err(ReplayError::Nothing) }
+    })?;
+    feeder.replayed.inferred = inferred.is_some();
+    feeder.replayed.cut_off = !reader.is_whole();
+    Ok(feeder.replayed)
+}
+
+fn send(workers: &[SyncSender<Arc<Batch>>], batch: Batch) {
+    let batch = Arc::new(batch);
+    for worker in workers {
+        // A worker ends only when its sender is gone, or with a panic, which the scope passes on.
+        let _ = worker.send(Arc::clone(&batch));
+    }
+}
+
+fn work(simulations: &mut [Simulation], batches: &Receiver<Arc<Batch>>) {
+    for batch in batches {
+        for simulation in &mut *simulations {
+            simulation.add_pages(&batch.pages);
+            for step in &batch.steps {
+                match step {
+                    Step::Event(event) => simulation.event(event),
+                    Step::Runs { thread, block, range } => {
+                        simulation.runs(*thread, &block.chunk, &block.numbers, range.clone());
+                        if range.end == block.chunk.len() {
+                            simulation.instructions(*thread, block.instructions);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Runs of a block, with the numbers of its pages.
+#[derive(Debug)]
+struct Numbered {
+    chunk: Chunk,
+    numbers: Vec<u32>,
+    instructions: u64,
+}
+
+/// What happens next.
+#[derive(Debug)]
+enum Step {
+    Event(Event),
+    Runs { thread: usize, block: Arc<Numbered>, range: Range<usize> },
+}
+
+/// Steps in their order, and the pages that they are the first to touch.
+#[derive(Debug, Default)]
+struct Batch {
+    pages: Vec<u64>,
+    steps: Vec<Step>,
+}
+
+/// A thread of the program: blocks and events that wait for what other threads did before.
+#[derive(Debug, Default)]
+struct Thread {
+    /// With the number of the first run of each.
+    blocks: VecDeque<(u64, Arc<Numbered>)>,
+    events: VecDeque<Event>,
+    /// Runs of the first block that are done.
+    done: usize,
+    /// The number of the next run, after all blocks that are done.
+    passed: u64,
+}
+
+/// Puts blocks and events of all threads into one order.
+#[derive(Debug, Default)]
+struct Feeder {
+    numbers: HashMap<u64, u32, Hashing>,
+    new_pages: Vec<u64>,
+    threads: Vec<Thread>,
+    /// The order of the next event.
+    next: u64,
+    replayed: Replayed,
+}
+
+impl Feeder {
+    fn take(&mut self, block: Block) {
+        match block {
+            Block::Damaged(damage) => {
+                self.replayed
+                    .damage
+                    .push(format!("{} bytes at offset {}: {}", damage.bytes, damage.offset, damage.why));
+            }
+            Block::Events { thread, events } => self.thread(thread).events.extend(events),
+            Block::Runs { thread, first, instructions, chunk } => {
+                let numbers = chunk.pages.iter().map(|page| self.number(*page)).collect();
+                let block = Arc::new(Numbered { chunk, numbers, instructions });
+                self.thread(thread).blocks.push_back((first, block));
+            }
+        }
+    }
+
+    fn number(&mut self, page: u64) -> u32 {
+        let next = self.numbers.len() as u32;
+        let (numbers, new_pages) = (&mut self.numbers, &mut self.new_pages);
+        *numbers.entry(page).or_insert_with(|| {
+            new_pages.push(page);
+            next
+        })
+    }
+
+    fn thread(&mut self, thread: u32) -> &mut Thread {
+        let index = thread as usize;
+        if self.threads.len() <= index {
+            self.threads.resize_with(index + 1, Thread::default);
+        }
+        &mut self.threads[index]
+    }
+
+    /// All that can be done now; at the end of the trace everything.
+    fn batch(&mut self, at_end: bool) -> Batch {
+        let mut batch = Batch { pages: std::mem::take(&mut self.new_pages), steps: Vec::new() };
+        loop {
+            let mut moved = false;
+            for thread in 0..self.threads.len() {
+                moved |= self.advance(thread, at_end, &mut batch);
+            }
+            if moved {
+                continue;
+            }
+            let waiting = self.threads.iter().map(|thread| thread.blocks.len()).max().unwrap_or(0);
+            if !(at_end || waiting > MOST_WAITING) || !self.skip() {
+                return batch;
+            }
+        }
+    }
+
+    /// Goes on in a thread as far as it does not depend on others. Whether it went on at all.
+    fn advance(&mut self, index: usize, at_end: bool, batch: &mut Batch) -> bool {
+        let mut moved = false;
+        loop {
+            let thread = &mut self.threads[index];
+            let event = thread.events.front().map(|event| (event.run, event.order));
+            let Some((first, block)) = thread.blocks.front() else {
+                // Runs that are still to come may be before it.
+                match event {
+                    Some((run, order)) if order <= self.next && (at_end || run <= thread.passed) => {
+                        self.apply(index, batch);
+                    }
+                    _ => return moved,
+                }
+                moved = true;
+                continue;
+            };
+            let at = first + thread.done as u64;
+            match event {
+                Some((run, order)) if run <= at => {
+                    if order > self.next {
+                        return moved;
+                    }
+                    self.apply(index, batch);
+                }
+                _ => {
+                    let end = event.map_or(u64::MAX, |(run, _)| run);
+                    let end = (end - first).min(block.chunk.len() as u64) as usize;
+                    batch.steps.push(Step::Runs { thread: index, block: Arc::clone(block), range: thread.done..end });
+                    thread.done = end;
+                    thread.passed = first + end as u64;
+                    if end == block.chunk.len() {
+                        thread.blocks.pop_front();
+                        thread.done = 0;
+                    }
+                }
+            }
+            moved = true;
+        }
+    }
+
+    fn apply(&mut self, thread: usize, batch: &mut Batch) {
+        if let Some(event) = self.threads[thread].events.pop_front() {
+            self.next = self.next.max(event.order + 1);
+            batch.steps.push(Step::Event(event));
+        }
+    }
+
+    /// Goes on to the earliest event that is there, because what was before it is not. Whether there is one.
+    fn skip(&mut self) -> bool {
+        let orders = self.threads.iter().filter_map(|thread| thread.events.front().map(|event| event.order));
+        let Some(order) = orders.filter(|order| *order > self.next).min() else { return false };
+        self.next = order;
+        self.replayed.out_of_order += 1;
+        true
+    }
+}

@@ -1,0 +1,184 @@
+//! Walks: which entries a walker reads, and where it finds them.
+
+use paging::{Attributes, ENTRY_BYTES, Flags};
+use paging::{Error, Format, Mapping, Sizes, Tables, with_format};
+
+use crate::machine::{Machine, Stage2};
+use crate::space::{LEVELS, Path};
+use crate::tlb::Wide;
+
+/// log2 of the bytes of a cache line: eight entries.
+const LINE_SHIFT: u32 = 6;
+/// Where the tables of the second stage live.
+const STAGE2_PA: u64 = 1 << 43;
+const STAGE2_BYTES: u64 = 1 << 36;
+
+/// What walks have cost.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Walks {
+    /// How many there were.
+    pub walks: u64,
+    /// Entries that were read.
+    pub references: u64,
+    /// Entries that each cache gave, the nearest first, and in the end memory.
+    pub found: Vec<u64>,
+    /// Cycles that all reads together took.
+    pub cycles: u64,
+}
+
+/// A walker with its caches.
+pub struct Walker {
+    /// Caches of entries that point to tables, the lowest level first.
+    caches: Vec<(u8, Wide<u64>)>,
+    lines: Lines,
+    nested: Option<Nested>,
+    walks: u64,
+}
+
+/// Caches of lines of entries.
+struct Lines {
+    caches: Vec<(Wide<u64>, u32)>,
+    memory_cycles: u32,
+    references: u64,
+    found: Vec<u64>,
+    cycles: u64,
+}
+
+impl Lines {
+    fn read(&mut self, pa: u64) {
+        self.references += 1;
+        // 0 means no entry, and no table is at 0.
+        let line = pa >> LINE_SHIFT;
+        let hit = self.caches.iter_mut().position(|(cache, _)| cache.touch(line as u32, line));
+        let at = hit.unwrap_or(self.caches.len());
+        self.found[at] += 1;
+        self.cycles += u64::from(self.caches.get(at).map_or(self.memory_cycles, |(_, cycles)| *cycles));
+    }
+}
+
+impl Walker {
+    /// The walker of a machine, with empty caches.
+    ///
+    /// # Errors
+    /// The tables of the second stage cannot be made.
+    pub fn new(machine: &Machine) -> Result<Walker, Error> {
+        let caches = machine.walk_caches.iter().map(|cache| (cache.level, Wide::new(cache.sets, cache.ways)));
+        let lines = machine.walker.caches.iter().map(|cache| (Wide::new(cache.sets, cache.ways), cache.cycles));
+        let lines: Vec<(Wide<u64>, u32)> = lines.collect();
+        Ok(Walker {
+            caches: caches.collect(),
+            lines: Lines {
+                found: vec![0; lines.len() + 1],
+                caches: lines,
+                memory_cycles: machine.walker.memory_cycles,
+                references: 0,
+                cycles: 0,
+            },
+            nested: machine.stage2.as_ref().map(Nested::new).transpose()?,
+            walks: 0,
+        })
+    }
+
+    /// Walks to `va`, whose entries are `path`.
+    ///
+    /// # Errors
+    /// The second stage has no room for an address.
+    pub fn walk(&mut self, va: u64, path: &Path) -> Result<(), Error> {
+        self.walks += 1;
+        let mut level = path.root_level;
+        for (cached, cache) in &mut self.caches {
+            if *cached > path.leaf_level && *cached <= path.root_level {
+                // One more, because 0 stands for no entry.
+                let table = (va >> path.shifts[usize::from(*cached)]) + 1;
+                if cache.touch(table as u32, table) {
+                    level = *cached - 1;
+                    break;
+                }
+            }
+        }
+        for level in (path.leaf_level..=level).rev() {
+            let pa = path.entries[usize::from(level)];
+            if let Some(nested) = &mut self.nested {
+                nested.translate(pa, &mut self.lines)?;
+            }
+            self.lines.read(pa);
+        }
+        if let Some(nested) = &mut self.nested {
+            nested.translate(path.memory, &mut self.lines)?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what the caches of tables hold of a range.
+    pub fn forget(&mut self, va: u64, bytes: u64, path: &Path) {
+        let end = va.saturating_add(bytes - 1);
+        for (level, cache) in &mut self.caches {
+            let shift = path.shifts[usize::from(*level).min(LEVELS - 1)];
+            let (first, last) = ((va >> shift) + 1, (end >> shift) + 1);
+            cache.forget(&|table| (first..=last).contains(&table));
+        }
+    }
+
+    /// What has been counted.
+    pub fn counted(&self) -> Walks {
+        Walks {
+            walks: self.walks,
+            references: self.lines.references,
+            found: self.lines.found.clone(),
+            cycles: self.lines.cycles,
+        }
+    }
+}
+
+/// The second stage: every address that the guest's walker reads is itself translated.
+struct Nested {
+    tables: Box<dyn HostTables>,
+    /// Its own TLB, by pages.
+    tlb: Wide<u64>,
+    page_shift: u32,
+}
+
+/// The tables of the second stage, without their format.
+trait HostTables: Send {
+    /// Reads the entries for a guest physical address, which is mapped to itself where it was not yet.
+    fn walk(&mut self, ipa: u64, page_bytes: u64, lines: &mut Lines) -> Result<(), Error>;
+}
+
+impl Nested {
+    fn new(stage2: &Stage2) -> Result<Nested, Error> {
+        let tables: Box<dyn HostTables> = with_format!(stage2.format.format, format => {
+            Box::new(Tables::new(format, STAGE2_PA, STAGE2_BYTES)?)
+        });
+        let page_shift = stage2.page.bytes().trailing_zeros();
+        Ok(Nested { tables, tlb: Wide::new(stage2.sets, stage2.ways), page_shift })
+    }
+
+    fn translate(&mut self, ipa: u64, lines: &mut Lines) -> Result<(), Error> {
+        let page = (ipa >> self.page_shift) + 1;
+        if self.tlb.touch(page as u32, page) { Ok(()) } else { self.tables.walk(ipa, 1 << self.page_shift, lines) }
+    }
+}
+
+impl<F: Format + Send> HostTables for Tables<F> {
+    fn walk(&mut self, ipa: u64, page_bytes: u64, lines: &mut Lines) -> Result<(), Error> {
+        let (geometry, format) = (self.geometry(), *self.format());
+        if self.translate(ipa).is_err() {
+            let va = ipa & !(page_bytes - 1);
+            let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
+            let attributes = Attributes { flags, memory: format.normal_memory(), key: 0 };
+            self.map(&Mapping { va, pa: va, bytes: page_bytes, attributes, sizes: Sizes::up_to(page_bytes) })?;
+        }
+        let mut table = self.root();
+        for level in (0..geometry.levels()).rev() {
+            let pa = table + geometry.index(level, ipa) * ENTRY_BYTES;
+            lines.read(pa);
+            match self.arena().read(pa) {
+                Some(entry) if level > 0 && format.kind(level, entry) == paging::format::Kind::Table => {
+                    table = format.table_address(entry);
+                }
+                _ => break,
+            }
+        }
+        Ok(())
+    }
+}
