@@ -13,6 +13,13 @@ pub enum Rule {
     },
     /// A leaf at a level that has none, or that needs a feature that is off.
     LeafLevel,
+    /// arm64: the reserved descriptor type 0b01 at the level of pages.
+    PageType,
+    /// Bits that hardware ignores and software should leave clear. A warning.
+    Ignored {
+        /// Those that are set.
+        bits: u64,
+    },
     /// A pointer to a table where only leaves may stand.
     TableAtLeafLevel,
     /// The output address of a leaf is no multiple of the leaf's size.
@@ -89,7 +96,7 @@ impl Rule {
     /// How bad it is.
     pub const fn severity(self) -> Severity {
         match self {
-            Rule::ShadowStack | Rule::SharedTable { .. } => Severity::Warning,
+            Rule::ShadowStack | Rule::Ignored { .. } | Rule::SharedTable { .. } => Severity::Warning,
             _ => Severity::Error,
         }
     }
@@ -99,6 +106,8 @@ impl Rule {
         match self {
             Rule::Reserved { .. } => "reserved-bits",
             Rule::LeafLevel => "leaf-level",
+            Rule::PageType => "page-type",
+            Rule::Ignored { .. } => "ignored-bits",
             Rule::TableAtLeafLevel => "table-at-leaf-level",
             Rule::MisalignedLeaf { .. } => "misaligned-leaf",
             Rule::AddressTooLarge { .. } => "address-too-large",
@@ -128,6 +137,12 @@ impl fmt::Display for Rule {
         match self {
             Rule::Reserved { bits } => write!(f, "the reserved bits {bits:#x} are set; expected zero"),
             Rule::LeafLevel => f.write_str("a leaf at a level where this format has none"),
+            Rule::PageType => {
+                f.write_str("the descriptor type 0b01, which is reserved at the level of pages: it faults")
+            }
+            Rule::Ignored { bits } => {
+                write!(f, "the bits {bits:#x} are set, which hardware ignores; software should leave them clear")
+            }
             Rule::TableAtLeafLevel => f.write_str("a pointer to a table at the level of pages"),
             Rule::MisalignedLeaf { bits } => {
                 write!(f, "the address bits {bits:#x} are set; expected an address aligned to the leaf")

@@ -4,21 +4,26 @@
 //! descriptor formats"; arch/arm64/include/asm/pgtable-hwdef.h for the arithmetic of levels.
 
 use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
 
-use super::{BreakLevel, Change, Kind, Pattern, mask};
+use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask};
+use crate::attributes::{Attributes, Flags};
+use crate::error::Error;
 use crate::geometry::{Extension, Geometry};
 use crate::rule::Rule;
 
-pub(super) const VALID: u64 = 1 << 0;
+const VALID: u64 = 1 << 0;
 /// In a valid entry above level 0: points to a table. In one of level 0: must be set.
-pub(super) const TABLE: u64 = 1 << 1;
-pub(super) const SH: u64 = mask(9, 8);
+const TABLE: u64 = 1 << 1;
+const SH: u64 = mask(9, 8);
+const SH_INNER: u64 = 3 << 8;
 pub(super) const AF: u64 = 1 << 10;
 /// FEAT_BBM level 1: no TLB may hold this block.
 const NT: u64 = 1 << 16;
 pub(super) const DBM: u64 = 1 << 51;
-pub(super) const CONTIGUOUS: u64 = 1 << 52;
-pub(super) const SOFTWARE: u64 = mask(58, 55);
+const CONTIGUOUS: u64 = 1 << 52;
+const SOFTWARE: u64 = mask(58, 55);
 
 /// The translation granule: the page, and with it the tables' size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,49 +47,105 @@ impl Granule {
     }
 }
 
-/// What stage 1 and stage 2 share.
+/// Translation at the stage `S`, by tables of one granule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Common {
-    pub granule: Granule,
-    pub geometry: Geometry,
-    pub break_level: BreakLevel,
-    pub hardware_dirty: bool,
+pub struct Arm64<S> {
+    pub(super) granule: Granule,
+    pub(super) geometry: Geometry,
+    pub(super) break_level: BreakLevel,
+    pub(super) hardware_dirty: bool,
+    pub(super) stage: S,
 }
 
-impl Common {
-    pub const fn new(granule: Granule, levels: u8, input_bits: u8, output_bits: u8, extension: Extension) -> Common {
-        let geometry = Geometry::new(granule.shift(), levels, input_bits, output_bits, extension);
-        Common { granule, geometry, break_level: BreakLevel::Zero, hardware_dirty: false }
+/// What the two stages do not share: permissions, memory types, registers.
+pub trait Stage: Copy + fmt::Debug {
+    /// The format's name with a granule.
+    fn name(granule: Granule) -> &'static str;
+
+    /// The flags that say "may be executed" of a page for `user` or not.
+    fn execute(user: bool) -> Flags;
+
+    /// The index of ordinary cacheable memory.
+    const NORMAL_MEMORY: u8;
+
+    /// The bits of a leaf that hold [`Attributes`], the accessed flag aside.
+    fn attribute_bits(format: &Arm64<Self>) -> u64;
+
+    /// Those of them whose change needs an invalidation and no break (D8.16.1).
+    fn permission_bits(old: u64, new: u64) -> u64;
+
+    /// The attributes as [`Stage::attribute_bits`].
+    ///
+    /// # Errors
+    /// What it is that no entry can express.
+    fn encoded(format: &Arm64<Self>, attributes: Attributes) -> Result<u64, &'static str>;
+
+    /// The attributes that an entry has, state aside.
+    fn decoded(format: &Arm64<Self>, entry: u64) -> Attributes;
+
+    /// Whether a leaf whose writes hardware manages is dirty.
+    fn is_dirty(entry: u64) -> bool;
+
+    /// The same leaf dirty or clean.
+    fn with_dirty(entry: u64, dirty: bool) -> u64;
+
+    /// The flags that a table takes from what is below.
+    fn restrictions(entry: u64) -> Flags;
+
+    /// The rules of leaves that only this stage has.
+    fn rules(format: &Arm64<Self>, entry: u64, broken: &mut dyn FnMut(Rule));
+
+    /// The fields of leaves, and of entries that point to tables, that only this stage has.
+    fn fields(format: &Arm64<Self>, kind: Kind, entry: u64, fields: &mut Fields);
+
+    /// The registers that choose the format and the root.
+    fn registers(format: &Arm64<Self>, root: u64) -> Vec<(&'static str, u64)>;
+}
+
+impl<S: Copy> Arm64<S> {
+    pub(super) const fn with_stage(granule: Granule, levels: u8, input_bits: u8, stage: S) -> Arm64<S> {
+        let output_bits = if input_bits > 48 { 52 } else { 48 };
+        let geometry = Geometry::new(granule.shift(), levels, input_bits, output_bits, Extension::Zero);
+        Arm64 { granule, geometry, break_level: BreakLevel::Zero, hardware_dirty: false, stage }
+    }
+
+    /// The same format on hardware with this level of FEAT_BBM.
+    pub const fn with_break_level(mut self, level: BreakLevel) -> Arm64<S> {
+        self.break_level = level;
+        self
+    }
+
+    /// The same format with dirty state managed by hardware (FEAT_HAFDBS; TCR_EL1.HD, VTCR_EL2.HD): DBM says writable,
+    /// and AP[2] clear or S2AP[1] set says dirty.
+    pub const fn with_hardware_dirty(mut self) -> Arm64<S> {
+        self.hardware_dirty = true;
+        self
+    }
+
+    /// The granule.
+    pub const fn granule(&self) -> Granule {
+        self.granule
     }
 
     /// 52-bit output addresses of the 4K and 16K granules (FEAT_LPA2): two address bits stand in SH's place.
-    pub const fn is_lpa2(&self) -> bool {
+    pub(super) const fn is_lpa2(&self) -> bool {
         self.geometry.output_bits() > 48 && !matches!(self.granule, Granule::K64)
     }
 
-    /// The manual's number of a level: 3 holds pages.
-    pub const fn manual_level(level: u8) -> i8 {
-        3 - level as i8
-    }
-
-    pub fn level_name(level: u8) -> String {
-        alloc::format!("level {}", Common::manual_level(level))
-    }
-
     #[inline]
-    pub const fn kind(&self, level: u8, entry: u64) -> Kind {
+    const fn kind_of(&self, level: u8, entry: u64) -> Kind {
         match (entry & VALID != 0, entry & TABLE != 0, level) {
             (false, ..) => Kind::Hole,
             (true, true, 0) => Kind::Leaf,
             (true, true, _) => Kind::Table,
-            (true, false, 1..) if self.has_leaf(level) => Kind::Leaf,
+            (true, false, 1..) if self.leaf_stands_at(level) => Kind::Leaf,
             (true, false, _) => Kind::Illegal,
         }
     }
 
     /// Blocks: D8.3.1, "Block descriptor and Page descriptor formats", by granule and output address size.
     #[inline]
-    pub const fn has_leaf(&self, level: u8) -> bool {
+    const fn leaf_stands_at(&self, level: u8) -> bool {
         let wide = self.geometry.output_bits() > 48;
         let top = match self.granule {
             Granule::K4 => 2 + wide as u8,
@@ -95,7 +156,7 @@ impl Common {
 
     /// D8.6.1, "The Contiguous bit": how many entries may be one, where a table has that many.
     #[inline]
-    pub const fn group_bits_at(&self, level: u8) -> u8 {
+    const fn group_bits_of(&self, level: u8) -> u8 {
         let bits = match (self.granule, level) {
             (Granule::K4, 0..=2) => 4,
             (Granule::K16, 0) => 7,
@@ -106,11 +167,6 @@ impl Common {
         if 1 << bits <= self.geometry.entries(level) { bits } else { 0 }
     }
 
-    #[inline]
-    pub const fn group_bits(&self, level: u8, entry: u64) -> u8 {
-        if entry & CONTIGUOUS == 0 { 0 } else { self.group_bits_at(level) }
-    }
-
     /// The address bits in their places.
     const fn address_mask(&self, low: u8) -> u64 {
         let highest = if self.is_lpa2() { 49 } else { 47 };
@@ -118,7 +174,7 @@ impl Common {
     }
 
     #[inline]
-    pub const fn address_bits(&self, pa: u64) -> u64 {
+    const fn scattered(&self, pa: u64) -> u64 {
         let low = pa & self.address_mask(self.granule.shift());
         match self.granule {
             Granule::K64 => low | (pa >> 48 & 0xf) << 12,
@@ -128,7 +184,7 @@ impl Common {
     }
 
     #[inline]
-    pub const fn address(&self, entry: u64, shift: u32) -> u64 {
+    const fn gathered(&self, entry: u64, shift: u32) -> u64 {
         let low = entry & self.address_mask(self.granule.shift()) & !((1 << shift) - 1);
         match self.granule {
             Granule::K64 if self.geometry.output_bits() > 48 => low | (entry >> 12 & 0xf) << 48,
@@ -137,9 +193,48 @@ impl Common {
         }
     }
 
+    const fn leaf_type(level: u8) -> u64 {
+        if level == 0 { VALID | TABLE } else { VALID }
+    }
+
+    /// The nT bit of a block. In a page, and in a table descriptor, it is a bit of the address.
+    const fn nt(level: u8) -> u64 {
+        if level == 0 { 0 } else { NT }
+    }
+
+    /// A change of size or contiguity, with the same memory behind it.
+    fn resize(&self, level: u8, old: u64, new: u64) -> Change {
+        let is_in_no_tlb = |entry| self.kind_of(level, entry) == Kind::Leaf && entry & Arm64::<S>::nt(level) != 0;
+        match self.break_level {
+            BreakLevel::Two => Change::Invalidate,
+            BreakLevel::One if is_in_no_tlb(old) || is_in_no_tlb(new) => Change::Invalidate,
+            BreakLevel::Zero | BreakLevel::One => Change::Break,
+        }
+    }
+}
+
+impl<S: Stage> Format for Arm64<S> {
+    fn name(&self) -> &'static str {
+        S::name(self.granule)
+    }
+
+    /// The manual counts from the top: level 3 holds pages.
+    fn level_name(&self, level: u8) -> String {
+        alloc::format!("level {}", 3 - i16::from(level))
+    }
+
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    #[inline]
+    fn kind(&self, level: u8, entry: u64) -> Kind {
+        self.kind_of(level, entry)
+    }
+
     /// Addresses of more than 48 bits lie scattered: no pattern tells them.
     #[inline]
-    pub const fn table_pattern(&self) -> Pattern {
+    fn table_pattern(&self) -> Pattern {
         let value = VALID | TABLE;
         match self.geometry.output_bits() {
             49.. => Pattern::NONE,
@@ -148,57 +243,108 @@ impl Common {
     }
 
     #[inline]
-    pub const fn leaf_pattern(&self, level: u8) -> Pattern {
-        if self.geometry.output_bits() > 48 || !self.has_leaf(level) {
+    fn leaf_pattern(&self, level: u8) -> Pattern {
+        if self.geometry.output_bits() > 48 || !self.leaf_stands_at(level) {
             return Pattern::NONE;
         }
         let address = mask(47, self.geometry.shift(level) as u8);
-        Pattern { mask: VALID | TABLE, value: Common::leaf_type(level), address, shift: 0 }
+        Pattern { mask: VALID | TABLE, value: Arm64::<S>::leaf_type(level), address, shift: 0 }
     }
 
-    pub const fn leaf_type(level: u8) -> u64 {
-        if level == 0 { VALID | TABLE } else { VALID }
+    #[inline]
+    fn table_address(&self, entry: u64) -> u64 {
+        self.gathered(entry, u32::from(self.granule.shift()))
     }
 
-    /// The rules that both stages have.
-    pub fn rules(&self, level: u8, entry: u64, broken: &mut dyn FnMut(Rule)) {
-        let kind = self.kind(level, entry);
-        match kind {
-            Kind::Hole => return,
-            Kind::Illegal if level == 0 => broken(Rule::Reserved { bits: VALID }),
-            Kind::Illegal => broken(Rule::LeafLevel),
-            Kind::Table | Kind::Leaf => {}
-        }
-        let output_bits = self.geometry.output_bits();
-        let pa = self.address(entry, u32::from(self.granule.shift()));
-        if output_bits < 64 && pa >> output_bits != 0 {
-            broken(Rule::AddressTooLarge { pa });
-        }
-        if kind != Kind::Leaf {
-            return;
-        }
-        let low = if level == 0 { 0 } else { pa & (self.geometry.span(level) - 1) };
-        if low != 0 {
-            broken(Rule::MisalignedLeaf { bits: low });
-        }
-        if !self.is_lpa2() && entry & SH == 1 << 8 {
-            broken(Rule::Shareability);
-        }
-        if entry & CONTIGUOUS != 0 && self.group_bits_at(level) == 0 {
-            broken(Rule::GroupLevel);
-        }
+    #[inline]
+    fn leaf_address(&self, level: u8, entry: u64, _va: u64) -> u64 {
+        self.gathered(entry, self.geometry.shift(level))
     }
 
-    /// The nT bit of a block. In a page, and in a table descriptor, it is a bit of the address.
-    pub const fn nt(level: u8) -> u64 {
-        if level == 0 { 0 } else { NT }
+    #[inline]
+    fn group_bits(&self, level: u8, entry: u64) -> u8 {
+        if entry & CONTIGUOUS == 0 { 0 } else { self.group_bits_of(level) }
     }
 
-    /// Break-before-make (D8.16.1): `permission` are the bits whose change needs an invalidation only,
-    /// `attributes` those whose change needs a break.
-    pub fn change(&self, level: u8, old: u64, new: u64, permission: u64, free: u64) -> Change {
-        let (was, is) = (self.kind(level, old), self.kind(level, new));
-        match (was, is) {
+    fn attributes(&self, _level: u8, entry: u64) -> Attributes {
+        let attributes = S::decoded(self, entry);
+        Attributes { flags: attributes.flags | self.state(entry), ..attributes }
+    }
+
+    fn restrictions(&self, entry: u64) -> Flags {
+        S::restrictions(entry)
+    }
+
+    #[inline]
+    fn has_leaf(&self, level: u8) -> bool {
+        self.leaf_stands_at(level)
+    }
+
+    #[inline]
+    fn group_bits_at(&self, level: u8) -> u8 {
+        self.group_bits_of(level)
+    }
+
+    fn execute(&self, user: bool) -> Flags {
+        S::execute(user)
+    }
+
+    fn normal_memory(&self) -> u8 {
+        S::NORMAL_MEMORY
+    }
+
+    fn leaf(&self, level: u8, attributes: Attributes, grouped: bool) -> Result<u64, Error> {
+        let shareability = if self.is_lpa2() { 0 } else { SH_INNER };
+        let contiguous = if grouped { CONTIGUOUS } else { 0 };
+        Ok(Arm64::<S>::leaf_type(level) | shareability | contiguous | self.encoded(attributes)?)
+    }
+
+    #[inline]
+    fn address_bits(&self, _level: u8, pa: u64, _grouped: bool) -> u64 {
+        self.scattered(pa)
+    }
+
+    #[inline]
+    fn table(&self, pa: u64) -> u64 {
+        VALID | TABLE | self.scattered(pa)
+    }
+
+    fn with_attributes(&self, _level: u8, entry: u64, attributes: Attributes) -> Result<u64, Error> {
+        Ok(entry & !(S::attribute_bits(self) | AF) | self.encoded(attributes)?)
+    }
+
+    fn software_bits(&self) -> u64 {
+        SOFTWARE
+    }
+
+    #[inline]
+    fn state(&self, entry: u64) -> Flags {
+        let mut flags = Flags::empty();
+        flags.set(Flags::ACCESSED, entry & AF != 0);
+        flags.set(Flags::DIRTY, self.hardware_dirty && S::is_dirty(entry));
+        flags
+    }
+
+    #[inline]
+    fn state_bits(&self) -> Option<u64> {
+        if self.hardware_dirty { None } else { Some(AF) }
+    }
+
+    /// Only a leaf with DBM has dirty state.
+    #[inline]
+    fn with_state(&self, entry: u64, state: Flags) -> u64 {
+        let entry = if state.contains(Flags::ACCESSED) { entry | AF } else { entry & !AF };
+        let managed = self.hardware_dirty && entry & DBM != 0;
+        if managed { S::with_dirty(entry, state.contains(Flags::DIRTY)) } else { entry }
+    }
+
+    fn discipline(&self) -> Discipline {
+        Discipline::BreakBeforeMake(self.break_level)
+    }
+
+    /// Break-before-make (D8.16.1).
+    fn change(&self, level: u8, old: u64, new: u64) -> Change {
+        match (self.kind_of(level, old), self.kind_of(level, new)) {
             (Kind::Hole | Kind::Illegal, _) => return Change::Free,
             (_, Kind::Hole | Kind::Illegal) => return Change::Invalidate,
             (Kind::Table, Kind::Table) if old == new => return Change::Free,
@@ -206,25 +352,138 @@ impl Common {
             (Kind::Leaf, Kind::Leaf) => {}
             (Kind::Leaf, Kind::Table) | (Kind::Table, Kind::Leaf) => return self.resize(level, old, new),
         }
-        let changed = (old ^ new) & !free;
-        if changed == 0 {
-            return Change::Free;
-        }
-        let break_needed = changed & !permission;
-        match break_needed {
+        // An entry without AF is in no TLB.
+        let never_cached = if old & AF == 0 { AF } else { 0 };
+        let changed = (old ^ new) & !(SOFTWARE | 1 << 63 | Arm64::<S>::nt(level) | never_cached);
+        match changed & !(AF | DBM | S::permission_bits(old, new)) {
+            _ if changed == 0 => Change::Free,
             0 => Change::Invalidate,
             CONTIGUOUS => self.resize(level, old, new),
             _ => Change::Break,
         }
     }
 
-    /// A change of size or contiguity, with the same memory behind it.
-    fn resize(&self, level: u8, old: u64, new: u64) -> Change {
-        let is_in_no_tlb = |entry| self.kind(level, entry) == Kind::Leaf && entry & Common::nt(level) != 0;
-        match self.break_level {
-            BreakLevel::Two => Change::Invalidate,
-            BreakLevel::One if is_in_no_tlb(old) || is_in_no_tlb(new) => Change::Invalidate,
-            BreakLevel::Zero | BreakLevel::One => Change::Break,
+    fn rules(&self, level: u8, entry: u64, broken: &mut dyn FnMut(Rule)) {
+        let kind = self.kind_of(level, entry);
+        match kind {
+            Kind::Hole => return,
+            Kind::Illegal if level == 0 => broken(Rule::PageType),
+            Kind::Illegal => broken(Rule::LeafLevel),
+            Kind::Table | Kind::Leaf => {}
+        }
+        let pa = self.gathered(entry, u32::from(self.granule.shift()));
+        if pa >> self.geometry.output_bits() != 0 {
+            broken(Rule::AddressTooLarge { pa });
+        }
+        if kind != Kind::Leaf {
+            return;
+        }
+        let nt = if self.break_level == BreakLevel::Zero { 0 } else { Arm64::<S>::nt(level) };
+        let low = if level == 0 { 0 } else { pa & (self.geometry.span(level) - 1) & !nt };
+        if low != 0 {
+            broken(Rule::MisalignedLeaf { bits: low });
+        }
+        let unused = self.unused_address_bits() & entry;
+        if level == 0 && unused != 0 {
+            broken(Rule::Ignored { bits: unused });
+        }
+        if !self.is_lpa2() && entry & SH == 1 << 8 {
+            broken(Rule::Shareability);
+        }
+        if entry & CONTIGUOUS != 0 && self.group_bits_of(level) == 0 {
+            broken(Rule::GroupLevel);
+        }
+        S::rules(self, entry, broken);
+    }
+
+    fn fields(&self, level: u8, entry: u64) -> Vec<Field> {
+        let mut fields = Fields::of(entry);
+        fields.flag("valid", 0, "not valid: the other bits are software's", "valid");
+        let kind = self.kind_of(level, entry);
+        match kind {
+            Kind::Hole => {}
+            Kind::Table => {
+                let table = alloc::format!("table at {:#x}", self.table_address(entry));
+                fields.field("type", 1, 1, "points to a table");
+                fields.field("address", self.highest_address_bit(), self.granule.shift(), table);
+            }
+            Kind::Leaf | Kind::Illegal => self.leaf_fields(level, entry, &mut fields),
+        }
+        if kind != Kind::Hole {
+            S::fields(self, kind, entry, &mut fields);
+        }
+        fields.done()
+    }
+
+    /// D17.2, TTBR0_EL1.BADDR and VTTBR_EL2.BADDR: 64 bytes at least.
+    fn root_alignment(&self) -> u64 {
+        self.geometry.table_bytes(self.geometry.root_level()).max(64)
+    }
+
+    fn registers(&self, root: u64) -> Vec<(&'static str, u64)> {
+        S::registers(self, root)
+    }
+}
+
+impl<S: Stage> Arm64<S> {
+    fn encoded(&self, attributes: Attributes) -> Result<u64, Error> {
+        let inexpressible = |what| Err(Error::Inexpressible { what, format: self.name() });
+        let (write, dirty) = (attributes.flags.contains(Flags::WRITE), attributes.flags.contains(Flags::DIRTY));
+        match () {
+            () if dirty && !self.hardware_dirty => return inexpressible("dirty state without FEAT_HAFDBS"),
+            () if dirty && !write => return inexpressible("dirty memory that cannot be written"),
+            () => {}
+        }
+        let accessed = if attributes.flags.contains(Flags::ACCESSED) { AF } else { 0 };
+        S::encoded(self, attributes).map(|bits| bits | accessed).or_else(inexpressible)
+    }
+
+    /// The bits of a page below its address and above 11, which larger granules leave over: RES0 without 52-bit
+    /// addresses (D8.3.1).
+    const fn unused_address_bits(&self) -> u64 {
+        let in_use = matches!(self.granule, Granule::K64) && self.geometry.output_bits() > 48;
+        if matches!(self.granule, Granule::K4) || in_use { 0 } else { mask(self.granule.shift() - 1, 12) }
+    }
+
+    const fn highest_address_bit(&self) -> u8 {
+        if self.is_lpa2() { 49 } else { 47 }
+    }
+
+    /// The fields of a leaf that both stages have.
+    fn leaf_fields(&self, level: u8, entry: u64, fields: &mut Fields) {
+        let group_bits = self.group_bits_of(level);
+        let contiguous = match (entry & CONTIGUOUS != 0, group_bits) {
+            (false, _) => String::from("alone"),
+            (true, 0) => String::from("reserved: no contiguous groups at this level"),
+            (true, _) => {
+                let (entries, bytes) = (1u64 << group_bits, self.geometry.span(level) << group_bits);
+                alloc::format!("one of {entries} entries that map {bytes:#x} bytes")
+            }
+        };
+        let kind = match (self.kind_of(level, entry), level) {
+            (Kind::Illegal, _) => "reserved here: faults",
+            (_, 0) => "a page",
+            _ => "a block",
+        };
+        let address = alloc::format!("maps {:#x}", self.leaf_address(level, entry, 0));
+        fields
+            .field("type", 1, 1, kind)
+            .flag("AF", 10, "not accessed: an access faults or sets it", "accessed")
+            .field("address", self.highest_address_bit(), self.geometry.shift(level) as u8, address)
+            .flag("DBM", 51, "writes are not managed by hardware", "writes are managed by hardware")
+            .field("Contiguous", 52, 52, contiguous)
+            .field("software", 58, 55, "software's");
+        if self.is_lpa2() {
+            fields.field("address 51:50", 9, 8, "bits 51:50 of the address");
+        } else {
+            let names = ["not shareable", "reserved", "outer shareable", "inner shareable"];
+            fields.field("SH", 9, 8, names[bits(entry, 9, 8) as usize]);
+        }
+        if self.granule == Granule::K64 && self.geometry.output_bits() > 48 {
+            fields.field("address 51:48", 15, 12, "bits 51:48 of the address");
+        }
+        if level > 0 {
+            fields.flag("nT", 16, "TLBs may hold it", "no TLB may hold it (FEAT_BBM level 1)");
         }
     }
 }

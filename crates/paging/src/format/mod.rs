@@ -109,34 +109,37 @@ pub struct Field {
 }
 
 /// Reads the fields of one entry.
-pub(crate) struct Fields {
+#[derive(Debug)]
+pub struct Fields {
     entry: u64,
     fields: Vec<Field>,
 }
 
 impl Fields {
-    pub(crate) fn of(entry: u64) -> Fields {
+    /// None yet, of `entry`.
+    pub fn of(entry: u64) -> Fields {
         Fields { entry, fields: Vec::new() }
     }
 
-    pub(crate) fn value(&self, high: u8, low: u8) -> u64 {
+    /// The bits `high` to `low`, shifted down.
+    pub fn value(&self, high: u8, low: u8) -> u64 {
         bits(self.entry, high, low)
     }
 
     /// Adds the field of bits `high` to `low`.
-    pub(crate) fn field(&mut self, name: &'static str, high: u8, low: u8, meaning: impl fmt::Display) -> &mut Fields {
+    pub fn field(&mut self, name: &'static str, high: u8, low: u8, meaning: impl fmt::Display) -> &mut Fields {
         self.fields.push(Field { name, high, low, value: self.value(high, low), meaning: meaning.to_string() });
         self
     }
 
     /// Adds a field of one bit and what it means clear and set.
-    pub(crate) fn flag(&mut self, name: &'static str, bit: u8, clear: &str, set: &str) -> &mut Fields {
+    pub fn flag(&mut self, name: &'static str, bit: u8, clear: &str, set: &str) -> &mut Fields {
         let meaning = if self.value(bit, bit) == 0 { clear } else { set };
         self.field(name, bit, bit, meaning)
     }
 
     /// The fields, highest bits first.
-    pub(crate) fn done(&mut self) -> Vec<Field> {
+    pub fn done(&mut self) -> Vec<Field> {
         let mut fields = core::mem::take(&mut self.fields);
         fields.sort_by_key(|field| core::cmp::Reverse(field.high));
         fields

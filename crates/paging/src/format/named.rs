@@ -198,7 +198,7 @@ fn stage1_option(mut format: Arm64Stage1, option: &str) -> Option<Arm64Stage1> {
     match option {
         "upper" => format = format.with_extension(Extension::Ones),
         "dbm" => format = format.with_hardware_dirty(),
-        "poe" => format.overlay = true,
+        "poe" => format = format.with_overlay(),
         _ => format = format.with_break_level(break_level(option)?),
     }
     Some(format)
@@ -207,7 +207,7 @@ fn stage1_option(mut format: Arm64Stage1, option: &str) -> Option<Arm64Stage1> {
 fn stage2_option(mut format: Arm64Stage2, option: &str) -> Option<Arm64Stage2> {
     match option {
         "dbm" => format = format.with_hardware_dirty(),
-        "no-xnx" => format.execute_by_level = false,
+        "no-xnx" => format = format.without_execute_by_level(),
         _ => format = format.with_break_level(break_level(option)?),
     }
     Some(format)

@@ -316,7 +316,7 @@ impl Format for RiscV {
             broken(Rule::MisalignedLeaf { bits: low });
         }
         if self.stage == Stage::Guest && entry & G != 0 {
-            broken(Rule::Reserved { bits: G });
+            broken(Rule::Ignored { bits: G });
         }
         // "Guest physical address translation": all accesses are considered to be of U-mode.
         if self.stage == Stage::Guest && entry & U == 0 {
