@@ -8,7 +8,10 @@ use study::policy::Policy;
 use study::size::parse_bytes;
 
 use crate::pattern::MetricPattern;
+use crate::record::RecordArguments;
+use crate::sim::SimArguments;
 use crate::table::TableArguments;
+use crate::trace_file::TraceArguments;
 use crate::workload::WorkloadArguments;
 
 /// Which page size should this memory be mapped with, what does it gain, what does it cost, and why?
@@ -28,6 +31,12 @@ pub enum Verb {
     Compare(Box<Compare>),
     /// Run a command under one policy, nothing measured
     Exec(Exec),
+    /// Record which memory a command touches, in an emulator
+    Record(Box<RecordArguments>),
+    /// Recorded traces: what is in them, checks, parts, text, those of other tools
+    Trace(TraceArguments),
+    /// Simulate recorded traces: any page-size policy on model machines
+    Sim(Box<SimArguments>),
     /// Page tables: explain an entry or an address, build, split, check
     Table(TableArguments),
     /// Show policies, machines, workloads, page-table formats or stored comparisons
@@ -200,7 +209,7 @@ pub struct List {
 pub enum Listed {
     /// Page-size policies and whether this machine can give them
     Policies,
-    /// This machine
+    /// This machine, and model machines for `pagelab sim`
     Machines,
     /// Built-in workloads
     Workloads,

@@ -13,7 +13,7 @@ use study::size::format_bytes;
 use crate::cli::{List, Listed};
 use crate::compare::{ignore_closed_pipe, open_store, terminal_width};
 use crate::failure::Failure;
-use crate::{table, workload};
+use crate::{sim, table, workload};
 use results::grid::plain;
 
 /// Runs `pagelab list`.
@@ -86,8 +86,16 @@ fn machines() -> Result<(String, Value), Failure> {
         ["mTHP sizes".into(), sizes(&geometry.mthp)],
         ["hugetlb pools".into(), sizes(&geometry.hugetlb)],
     ];
-    let document = json!({ "schema": "pagelab.list-machines/1", "machines": [machine] });
-    Ok((plain(["machine", ""], rows, terminal_width()), document))
+    let models = model::machine::BUILT_IN.iter().map(|(name, _)| sim::machine_document(name));
+    let models: Vec<Value> = models.collect::<Result<_, _>>()?;
+    let document = json!({ "schema": "pagelab.list-machines/1", "machines": [machine], "model_machines": models });
+    let models =
+        plain(["model machine", "processor", "level 1", "level 2", "figures"], sim::described()?, terminal_width());
+    let text = format!(
+        "{}\n\n{models}\n\n--json shows every figure with its source",
+        plain(["machine", ""], rows, terminal_width())
+    );
+    Ok((text, document))
 }
 
 fn workloads() -> (String, Value) {

@@ -10,8 +10,11 @@ mod failure;
 mod list;
 mod pattern;
 mod progress;
+mod record;
 mod restore;
+mod sim;
 mod table;
+mod trace_file;
 mod user;
 mod workload;
 
@@ -28,6 +31,9 @@ fn main() -> ExitCode {
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Compare(arguments) => compare::run(*arguments),
         Verb::Exec(arguments) => exec::run(arguments),
+        Verb::Record(arguments) => record::run(&arguments),
+        Verb::Trace(arguments) => trace_file::run(&arguments),
+        Verb::Sim(arguments) => sim::run(&arguments),
         Verb::Table(arguments) => table::run(&arguments),
         Verb::List(arguments) => list::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(&arguments),

@@ -22,9 +22,21 @@ impl Footprint {
             self.data.extend(&chunk.pages);
             return;
         }
-        for run in chunk.runs() {
-            let set = if run.kind.has(Kind::FETCH) { &mut self.fetched } else { &mut self.data };
-            set.insert(run.page);
+        // What is done to each page of the dictionary; each then costs one search.
+        let mut done = vec![0u8; chunk.pages.len()];
+        for (id, kind) in chunk.ids.iter().zip(&chunk.kinds) {
+            if let Some(bits) = done.get_mut(usize::from(*id)) {
+                *bits |= kind;
+            }
+        }
+        let fetch = Kind::FETCH.bits();
+        for (page, bits) in chunk.pages.iter().zip(done) {
+            if bits & fetch != 0 {
+                self.fetched.insert(*page);
+            }
+            if bits & !fetch != 0 {
+                self.data.insert(*page);
+            }
         }
     }
 

@@ -1,0 +1,115 @@
+//! Which emulator a program needs, by its first bytes.
+
+use std::fmt;
+
+/// An instruction set whose programs can be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Architecture {
+    /// 64-bit x86
+    #[value(name = "x86_64")]
+    X86_64,
+    /// 64-bit Arm, little-endian
+    #[value(name = "aarch64")]
+    Aarch64,
+    /// 64-bit RISC-V
+    #[value(name = "riscv64")]
+    Riscv64,
+}
+
+impl Architecture {
+    /// What QEMU calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Architecture::X86_64 => "x86_64",
+            Architecture::Aarch64 => "aarch64",
+            Architecture::Riscv64 => "riscv64",
+        }
+    }
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a file begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// A program that can be recorded.
+    Program(Architecture),
+    /// A program of another kind: what it is.
+    Foreign(String),
+    /// A script, with its interpreter and the interpreter's argument.
+    Script(Vec<u8>, Option<Vec<u8>>),
+    /// Something else.
+    Unknown,
+}
+
+/// Bytes of a file that are enough for [`begins`]: as many as Linux looks at (`BINPRM_BUF_SIZE`).
+pub const FIRST_BYTES: usize = 256;
+
+/// What a file with these first bytes is. Sources: elf(5), execve(2).
+pub fn begins(bytes: &[u8]) -> Begins {
+    if let Some(line) = bytes.strip_prefix(b"#!") {
+        return script(line);
+    }
+    let Some(rest) = bytes.strip_prefix(b"\x7fELF") else { return Begins::Unknown };
+    let (Some(&class), Some(&order), Some(machine)) = (rest.first(), rest.get(1), bytes.get(18..20)) else {
+        return Begins::Foreign("an ELF file that ends in its header".to_owned());
+    };
+    let machine = match order {
+        1 => u16::from_le_bytes([machine[0], machine[1]]),
+        _ => u16::from_be_bytes([machine[0], machine[1]]),
+    };
+    match (class, order, machine) {
+        (2, 1, 62) => Begins::Program(Architecture::X86_64),
+        (2, 1, 183) => Begins::Program(Architecture::Aarch64),
+        (2, 1, 243) => Begins::Program(Architecture::Riscv64),
+        _ => {
+            let bits = if class == 1 { 32 } else { 64 };
+            let order = if order == 1 { "little" } else { "big" };
+            Begins::Foreign(format!("a {bits}-bit {order}-endian ELF file for machine {machine} (elf(5), e_machine)"))
+        }
+    }
+}
+
+fn script(line: &[u8]) -> Begins {
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
+    let mut words = line.splitn(2, |byte| byte.is_ascii_whitespace());
+    match (words.next().filter(|name| !name.is_empty()), words.next().map(<[u8]>::trim_ascii)) {
+        (Some(name), argument) => Begins::Script(name.to_vec(), argument.map(<[u8]>::to_vec)),
+        (None, _) => Begins::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn elf(class: u8, order: u8, machine: [u8; 2]) -> Vec<u8> {
+        let mut bytes = b"\x7fELF".to_vec();
+        bytes.extend([class, order]);
+        bytes.resize(18, 0);
+        bytes.extend(machine);
+        bytes
+    }
+
+    #[test]
+    fn programs_are_known_by_their_machine() {
+        assert_eq!(begins(&elf(2, 1, [62, 0])), Begins::Program(Architecture::X86_64));
+        assert_eq!(begins(&elf(2, 1, [183, 0])), Begins::Program(Architecture::Aarch64));
+        assert_eq!(begins(&elf(2, 1, [243, 0])), Begins::Program(Architecture::Riscv64));
+        let Begins::Foreign(what) = begins(&elf(1, 2, [0, 20])) else { panic!() };
+        assert!(what.contains("32-bit big-endian") && what.contains("machine 20"), "{what}");
+        assert!(matches!(begins(b"\x7fELF\x02"), Begins::Foreign(_)));
+    }
+
+    #[test]
+    fn a_script_has_an_interpreter_and_one_argument() {
+        assert_eq!(begins(b"#! /bin/sh -e -u \nx"), Begins::Script(b"/bin/sh".to_vec(), Some(b"-e -u".to_vec())));
+        assert_eq!(begins(b"#!/bin/sh"), Begins::Script(b"/bin/sh".to_vec(), None));
+        assert_eq!(begins(b"#!\n"), Begins::Unknown);
+        assert_eq!(begins(b""), Begins::Unknown);
+    }
+}

@@ -1,0 +1,104 @@
+//! Why a program cannot be recorded, and what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::elf::Architecture;
+
+/// Why a program cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The command is not there, or may not be executed.
+    #[error("{0}")]
+    Command(#[from] metal::tracer::LaunchError),
+    /// A file cannot be read.
+    #[error("{}: cannot be read: {error}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Neither a program nor a script.
+    #[error("{}: neither an ELF program nor a script with `#!`; name the program that runs it", .0.display())]
+    NoProgram(PathBuf),
+    /// A program for a machine that is not emulated.
+    #[error("{}: {what}; only x86_64, aarch64 and riscv64 programs can be recorded", path.display())]
+    Foreign {
+        /// Which.
+        path: PathBuf,
+        /// What it is.
+        what: String,
+    },
+    /// Scripts whose interpreters are scripts, without end.
+    #[error("{}: its interpreter is a script, and so are the next {}; expected a program", .0.display(), super::program::MAX_SCRIPTS)]
+    Scripts(PathBuf),
+    /// Another instruction set than asked for.
+    #[error("{}: a program for {found}; --arch asks for {expected}", path.display())]
+    OtherArchitecture {
+        /// The program.
+        path: PathBuf,
+        /// What it is for.
+        found: Architecture,
+        /// What was asked for.
+        expected: Architecture,
+    },
+    /// QEMU is missing.
+    #[error("{program} is not installed, and {path} needs it; install it: apt-get install qemu-user", path = path.display())]
+    NoEmulator {
+        /// QEMU's program.
+        program: String,
+        /// What should run in it.
+        path: PathBuf,
+    },
+    /// QEMU does not say what it is.
+    #[error("{program} --version: {problem}; expected QEMU 7.2 or newer", program = program.display())]
+    StrangeEmulator {
+        /// QEMU's program.
+        program: PathBuf,
+        /// What happened.
+        problem: String,
+    },
+    /// The plugin is missing.
+    #[error(
+        "the recorder's plugin is not there: {}. Build it: cargo build --release -p qemu-plugin; or name it with --plugin or {}",
+        looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
+        super::program::PLUGIN_VARIABLE
+    )]
+    NoPlugin {
+        /// Where it was looked for.
+        looked: Vec<PathBuf>,
+    },
+    /// The output cannot be written.
+    #[error("{}: cannot be written: {error}; name another file with -o", path.display())]
+    Output {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// A directory that is not there.
+    #[error("{}: no directory; --sysroot expects the root of a system for {architecture}", path.display())]
+    NoSysroot {
+        /// Which.
+        path: PathBuf,
+        /// For which programs.
+        architecture: Architecture,
+    },
+    /// The emulator did not start.
+    #[error("{}: cannot be run: {error}", path.display())]
+    NotStarted {
+        /// QEMU's program.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The emulator ended before the plugin began to write.
+    #[error("{} ended with {ended} before anything was recorded; what it says above is why", emulator.display())]
+    NothingRecorded {
+        /// QEMU's program.
+        emulator: PathBuf,
+        /// How.
+        ended: String,
+    },
+}

@@ -1,0 +1,181 @@
+//! `pagelab record`: a command under QEMU user emulation, whose plugin writes what it touches. Input, output and the
+//! exit status are the command's own.
+
+pub mod elf;
+mod error;
+mod program;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+
+use clap::Args;
+use metal::signals::{self, PassOn};
+use trace::{Block, Call, Columns, Filter, Header, Holds, Reader, SCHEMA, Window};
+
+use crate::failure::{Failure, say};
+use elf::Architecture;
+use error::RecordError;
+use program::{Emulator, Program};
+
+/// Arguments of `pagelab record`.
+#[derive(Debug, Args)]
+pub struct RecordArguments {
+    /// Where the trace goes. A forked process writes a trace of its own, FILE.PID
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Record this many instructions of a thread, then skip again, and so on
+    #[arg(long, value_name = "N", requires = "skip", value_parser = clap::value_parser!(u64).range(1..))]
+    pub window: Option<u64>,
+    /// Record nothing of a thread's first instructions; with --window, nothing between windows
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub skip: Option<u64>,
+    /// Record at most this many instructions of a thread
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max: Option<u64>,
+    /// Keep the address, size and kind of every access, not only runs of accesses to a page
+    #[arg(long)]
+    pub lossless: bool,
+    /// Where a foreign program finds its libraries
+    #[arg(long, value_name = "DIR")]
+    pub sysroot: Option<PathBuf>,
+    /// Refuse programs for any other instruction set
+    #[arg(long, value_name = "NAME")]
+    pub arch: Option<Architecture>,
+    /// The recorder inside QEMU; default: next to pagelab
+    #[arg(long, value_name = "FILE")]
+    pub plugin: Option<PathBuf>,
+    /// The command
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Runs `pagelab record`. Its exit status is the command's.
+pub fn run(arguments: &RecordArguments) -> Result<(), Failure> {
+    let ended = record(arguments).map_err(Failure::input)?;
+    match (ended.code(), ended.signal()) {
+        (Some(code), _) => std::process::exit(code),
+        (None, signal) => std::process::exit(128 + signal.unwrap_or(0)),
+    }
+}
+
+fn record(arguments: &RecordArguments) -> Result<ExitStatus, RecordError> {
+    let program = Program::of(&arguments.command)?;
+    check(arguments, &program)?;
+    let emulator = Emulator::for_program(&program)?;
+    let plugin = program::plugin(arguments.plugin.as_deref())?;
+    let output = prepared(&arguments.output, &header(arguments, &program, &emulator))?;
+    let mut command = Command::new(&emulator.path);
+    command.arg("-plugin").arg(plugin_argument(&plugin, &output, arguments.max)).arg("-0").arg(&program.name);
+    if let Some(sysroot) = &arguments.sysroot {
+        command.arg("-L").arg(sysroot);
+    }
+    command.arg(&program.path).args(&program.arguments);
+    let ended =
+        run_to_end(&mut command).map_err(|error| RecordError::NotStarted { path: emulator.path.clone(), error })?;
+    look_at(&output, ended, &emulator)?;
+    Ok(ended)
+}
+
+fn check(arguments: &RecordArguments, program: &Program) -> Result<(), RecordError> {
+    let architecture = program.architecture;
+    if let Some(expected) = arguments.arch.filter(|expected| *expected != architecture) {
+        return Err(RecordError::OtherArchitecture { path: program.path.clone(), found: architecture, expected });
+    }
+    match &arguments.sysroot {
+        Some(path) if !path.is_dir() => Err(RecordError::NoSysroot { path: path.clone(), architecture }),
+        _ => Ok(()),
+    }
+}
+
+fn header(arguments: &RecordArguments, program: &Program, emulator: &Emulator) -> Header {
+    let window = arguments.skip.map(|skip| Window { skip_instructions: skip, record_instructions: arguments.window });
+    Header {
+        schema: SCHEMA.to_owned(),
+        recorder: format!("pagelab {} in {}", env!("CARGO_PKG_VERSION"), emulator.version),
+        command: arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        architecture: program.architecture.name().to_owned(),
+        system: false,
+        columns: Columns { kinds: true, accesses: true, addresses: arguments.lossless },
+        filter: Filter::None,
+        window,
+    }
+}
+
+/// Makes the output with what the plugin needs to begin it: the header. Gives its full path, because the program may
+/// change its directory.
+fn prepared(path: &Path, header: &Header) -> Result<PathBuf, RecordError> {
+    let wrong = |error| RecordError::Output { path: path.to_owned(), error };
+    let mut file = File::create(path).map_err(wrong)?;
+    serde_json::to_writer(&file, header).map_err(|error| wrong(error.into()))?;
+    file.flush().map_err(wrong)?;
+    path.canonicalize().map_err(wrong)
+}
+
+/// QEMU splits at commas; two stand for one.
+fn plugin_argument(plugin: &Path, output: &Path, max: Option<u64>) -> OsString {
+    let mut bytes = Vec::new();
+    for byte in plugin.as_os_str().as_bytes() {
+        bytes.extend(std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 }));
+    }
+    let hex: String = output.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    bytes.extend(format!(",output={hex}").bytes());
+    bytes.extend(max.map(|max| format!(",max={max}")).unwrap_or_default().bytes());
+    std::os::unix::ffi::OsStringExt::from_vec(bytes)
+}
+
+/// Runs the emulator, which gets the signals that tell pagelab to stop.
+fn run_to_end(command: &mut Command) -> std::io::Result<ExitStatus> {
+    let mut child = command.spawn()?;
+    signals::catch(PassOn::Same)?;
+    signals::leash(child.id() as i32);
+    let ended = child.wait();
+    signals::unleash();
+    ended
+}
+
+/// Says what whoever reads the trace has to know and cannot see. The program's own output is not to be disturbed, so
+/// that this says nothing where all is well.
+fn look_at(output: &Path, ended: ExitStatus, emulator: &Emulator) -> Result<(), RecordError> {
+    let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
+    let file = File::open(output).map_err(unreadable)?;
+    let Ok(mut reader) = Reader::new(BufReader::new(file)) else {
+        let _ = std::fs::remove_file(output);
+        return Err(RecordError::NothingRecorded { emulator: emulator.path.clone(), ended: ended.to_string() });
+    };
+    let name = output.display();
+    match reader.places().ok().flatten() {
+        None => say(format_args!(
+            "pagelab: {name}: the program was ended ({ended}) before its last accesses were written; the trace ends some blocks early"
+        )),
+        Some(places) => {
+            let last = places.iter().rev().find(|place| place.prefix.holds == Holds::Events);
+            if let Some(place) = last
+                && reader.seek(place).is_ok()
+                && let Ok(Some(Block::Events { events, .. })) = reader.next_block()
+                && let Some(Call::Exec { program }) = events.last().map(|event| &event.call)
+            {
+                let program = results::printable(program);
+                say(format_args!(
+                    "pagelab: {name}: the program went on as {program} (exec), outside the emulation; record {program} itself"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_is_split_by_qemu() {
+        let argument = plugin_argument(Path::new("/a,b/plugin.so"), Path::new("/c,d"), Some(5));
+        assert_eq!(argument, "/a,,b/plugin.so,output=2f632c64,max=5");
+    }
+}

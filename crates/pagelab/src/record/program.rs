@@ -1,0 +1,145 @@
+//! From a command to the emulator that runs it: QEMU, the plugin, the program and its arguments.
+
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::elf::{Architecture, Begins, FIRST_BYTES, begins};
+use super::error::RecordError;
+
+/// Scripts whose interpreter is a script are followed so far, as by Linux.
+pub const MAX_SCRIPTS: usize = 4;
+/// Names the plugin, like `--plugin`.
+pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
+/// The plugin's file, as cargo calls it.
+const PLUGIN_FILE: &str = "libpagelab_qemu_plugin.so";
+
+/// A program and its arguments, scripts resolved.
+#[derive(Debug)]
+pub struct Program {
+    /// The instruction set.
+    pub architecture: Architecture,
+    /// The file.
+    pub path: PathBuf,
+    /// What it is called, its argument 0.
+    pub name: OsString,
+    /// The arguments after its name.
+    pub arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// The program that a command runs.
+    pub fn of(command: &[OsString]) -> Result<Program, RecordError> {
+        let name = command.first().cloned().unwrap_or_default();
+        let mut path = metal::tracer::resolve(&name)?;
+        let mut called = name;
+        let mut arguments = command.get(1..).unwrap_or_default().to_vec();
+        for _ in 0..=MAX_SCRIPTS {
+            match begins(&first_bytes(&path)?) {
+                Begins::Program(architecture) => return Ok(Program { architecture, path, name: called, arguments }),
+                Begins::Foreign(what) => return Err(RecordError::Foreign { path, what }),
+                Begins::Unknown => return Err(RecordError::NoProgram(path)),
+                Begins::Script(interpreter, argument) => {
+                    arguments.insert(0, path.into_os_string());
+                    if let Some(argument) = argument {
+                        arguments.insert(0, OsString::from_vec(argument));
+                    }
+                    called = OsString::from_vec(interpreter);
+                    path = metal::tracer::resolve(&called)?;
+                }
+            }
+        }
+        Err(RecordError::Scripts(path))
+    }
+}
+
+fn first_bytes(path: &Path) -> Result<Vec<u8>, RecordError> {
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(FIRST_BYTES as u64).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => Ok(bytes),
+        Err(error) => Err(RecordError::Unreadable { path: path.to_owned(), error }),
+    }
+}
+
+/// QEMU for an instruction set.
+#[derive(Debug)]
+pub struct Emulator {
+    /// Its program.
+    pub path: PathBuf,
+    /// The first line of what it says about its version.
+    pub version: String,
+}
+
+impl Emulator {
+    /// Finds the one that a program needs.
+    pub fn for_program(program: &Program) -> Result<Emulator, RecordError> {
+        let name = format!("qemu-{}", program.architecture);
+        let Ok(path) = metal::tracer::resolve(OsStr::new(&name)) else {
+            return Err(RecordError::NoEmulator { program: name, path: program.path.clone() });
+        };
+        let strange = |problem: String| RecordError::StrangeEmulator { program: path.clone(), problem };
+        let output = Command::new(&path).arg("--version").output().map_err(|error| strange(error.to_string()))?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        match said.lines().next() {
+            Some(version) if output.status.success() => Ok(Emulator { version: version.to_owned(), path }),
+            _ => Err(strange(format!("ended with {}", output.status))),
+        }
+    }
+}
+
+/// The plugin: the one that is named, or the one next to this program.
+pub fn plugin(named: Option<&Path>) -> Result<PathBuf, RecordError> {
+    let variable = std::env::var_os(PLUGIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let looked = match named.map(Path::to_owned).or(variable) {
+        Some(path) => vec![path],
+        None => beside_this_program(),
+    };
+    let found = looked.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok());
+    found.ok_or(RecordError::NoPlugin { looked })
+}
+
+fn beside_this_program() -> Vec<PathBuf> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let folder = program.parent().unwrap_or(Path::new("."));
+    vec![folder.join(PLUGIN_FILE), folder.join("../lib/pagelab").join(PLUGIN_FILE)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(command: &[&str]) -> Result<Program, RecordError> {
+        Program::of(&command.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_script_is_run_by_its_interpreter() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a script");
+        std::fs::write(&path, "#!/bin/sh -e\nexit\n").unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        let program = of(&[path.to_str().unwrap(), "x"]).unwrap();
+        assert_eq!(program.path, Path::new("/bin/sh"));
+        assert_eq!(program.arguments, ["-e", path.to_str().unwrap(), "x"]);
+    }
+
+    #[test]
+    fn a_script_that_interprets_itself_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("loop");
+        std::fs::write(&path, format!("#!{}\n", path.display())).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(matches!(of(&[path.to_str().unwrap()]), Err(RecordError::Scripts(_))));
+    }
+
+    #[test]
+    fn a_plugin_that_is_named_is_the_only_one() {
+        let RecordError::NoPlugin { looked } = plugin(Some(Path::new("/nowhere/plugin.so"))).unwrap_err() else {
+            panic!()
+        };
+        assert_eq!(looked, [Path::new("/nowhere/plugin.so")]);
+    }
+}

@@ -1,0 +1,63 @@
+//! `pagelab trace check`.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+use trace::{Block, Damage, Filter};
+
+use super::{Shown, damage_document, damage_text, named, open};
+use crate::compare::ignore_closed_pipe;
+use crate::failure::Failure;
+
+/// What a filter left out, in words.
+pub fn left_out(filter: &Filter) -> String {
+    match filter {
+        Filter::None => "nothing".to_owned(),
+        Filter::MostRecent { sets_4k, sets_64k, sets_2m } => format!(
+            "most recent pages; exact for LRU with at least {sets_4k} sets at 4K, {sets_64k} at 64K, {sets_2m} at 2M"
+        ),
+        Filter::Sampled => "all but samples; exact for nothing".to_owned(),
+    }
+}
+
+/// Runs `pagelab trace check`.
+pub fn run(arguments: &Shown) -> Result<(), Failure> {
+    let mut reader = open(&arguments.file)?;
+    let mut damages: Vec<Damage> = Vec::new();
+    let mut sound = 0u64;
+    while let Some(block) = reader.next_block().map_err(|error| named(&arguments.file, error))? {
+        match block {
+            Block::Damaged(damage) => damages.push(damage),
+            Block::Runs { .. } | Block::Events { .. } => sound += 1,
+        }
+    }
+    let whole = reader.is_whole();
+    if arguments.json {
+        let document = json!({
+            "schema": "pagelab.trace-check/1",
+            "sound_blocks": sound,
+            "whole": whole,
+            "damages": damages.iter().map(damage_document).collect::<Vec<Value>>(),
+        });
+        ignore_closed_pipe(writeln!(std::io::stdout(), "{document:#}"))?;
+    } else {
+        print(&damages, sound, whole)?;
+    }
+    let path = arguments.file.display();
+    match (damages.len(), whole) {
+        (0, true) => Ok(()),
+        (0, false) => Err(Failure::Faults(format!("{path}: the end is missing; what was read before it can be used"))),
+        (count, _) => {
+            Err(Failure::Faults(format!("{path}: {count} damaged places; what lies between them can be used")))
+        }
+    }
+}
+
+fn print(damages: &[Damage], sound: u64, whole: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    for damage in damages {
+        ignore_closed_pipe(writeln!(out, "{}", damage_text(damage)))?;
+    }
+    let end = if whole { "the index is there" } else { "there is no index at the end" };
+    ignore_closed_pipe(writeln!(out, "{sound} sound blocks, {} damaged places; {end}", damages.len()))
+}

@@ -1,0 +1,111 @@
+//! `pagelab trace dump`: runs and events as text.
+
+use std::collections::BTreeMap;
+use std::io::{BufWriter, StdoutLock, Write};
+
+use serde_json::json;
+use trace::{Block, Chunk, Event, Kind, PAGE_SHIFT};
+
+use super::{Dump, damage_document, damage_text, named, open};
+use crate::compare::ignore_closed_pipe;
+use crate::failure::Failure;
+
+/// Runs `pagelab trace dump`.
+pub fn run(arguments: &Dump) -> Result<(), Failure> {
+    let mut reader = open(&arguments.file)?;
+    let mut printer = Printer { out: BufWriter::new(std::io::stdout().lock()), json: arguments.json };
+    let mut events: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
+    let mut printed = printer.begin(&arguments.file.display().to_string(), reader.header());
+    while printed.is_ok()
+        && let Some(block) = reader.next_block().map_err(|error| named(&arguments.file, error))?
+    {
+        printed = match block {
+            Block::Events { thread, events: more } => {
+                events.entry(thread).or_default().extend(more);
+                Ok(())
+            }
+            Block::Runs { thread, first, chunk, .. } => {
+                printer.runs(thread, first, &chunk, events.entry(thread).or_default())
+            }
+            Block::Damaged(damage) if arguments.json => {
+                writeln!(printer.out, "{}", json!({ "damage": damage_document(&damage) }))
+            }
+            Block::Damaged(damage) => writeln!(printer.out, "damaged {}", damage_text(&damage)),
+        };
+    }
+    let rest = events
+        .iter()
+        .try_for_each(|(thread, events)| events.iter().try_for_each(|event| printer.event(*thread, event)));
+    ignore_closed_pipe(printed.and(rest).and_then(|()| printer.out.flush()))
+}
+
+struct Printer<'a> {
+    out: BufWriter<StdoutLock<'a>>,
+    json: bool,
+}
+
+impl Printer<'_> {
+    fn begin(&mut self, name: &str, header: &trace::Header) -> std::io::Result<()> {
+        if self.json {
+            writeln!(self.out, "{}", json!({ "schema": "pagelab.trace-dump/1", "header": header }))
+        } else {
+            writeln!(self.out, "{name}: thread, run, address of the page, what, accesses")
+        }
+    }
+
+    /// The runs of a block, each after the events before it.
+    fn runs(&mut self, thread: u32, first: u64, chunk: &Chunk, events: &mut Vec<Event>) -> std::io::Result<()> {
+        let mut next = events.iter().peekable();
+        let mut printed = 0;
+        let mut addresses = chunk.addresses.iter();
+        for (number, run) in (first..).zip(chunk.runs()) {
+            while let Some(event) = next.next_if(|event| event.run <= number) {
+                self.event(thread, event)?;
+                printed += 1;
+            }
+            let address = run.page << PAGE_SHIFT;
+            let kind = name(run.kind);
+            let own = addresses.by_ref().take(if chunk.addresses.is_empty() { 0 } else { run.accesses as usize });
+            if self.json {
+                let mut line = json!({
+                    "thread": thread, "run": number, "address": address, "kind": kind, "accesses": run.accesses,
+                });
+                if !chunk.addresses.is_empty() {
+                    line["each"] = own
+                        .map(|access| json!([address + u64::from(access.offset()), access.bytes(), access.is_store()]))
+                        .collect();
+                }
+                writeln!(self.out, "{line}")?;
+            } else {
+                writeln!(self.out, "{thread} {number} {address:#x} {kind} {}", run.accesses)?;
+                for access in own {
+                    let what = if access.is_store() { "store" } else { "read" };
+                    let bytes = access.bytes().map_or("?".to_owned(), |bytes| bytes.to_string());
+                    writeln!(self.out, "  {:#x} {what} {bytes}", address + u64::from(access.offset()))?;
+                }
+            }
+        }
+        events.drain(..printed);
+        Ok(())
+    }
+
+    fn event(&mut self, thread: u32, event: &Event) -> std::io::Result<()> {
+        if self.json {
+            return writeln!(self.out, "{}", json!({ "thread": thread, "event": event }));
+        }
+        let call = serde_json::to_string(&event.call)?;
+        let call = results::printable(&call);
+        writeln!(self.out, "{thread} {} event {} {call} = {:#x}", event.run, event.order, event.result)
+    }
+}
+
+/// What a run does.
+fn name(kind: Kind) -> &'static str {
+    match (kind.has(Kind::FETCH), kind.has(Kind::LOAD), kind.has(Kind::STORE), kind.has(Kind::STORE_FIRST)) {
+        (true, ..) => "fetch",
+        (_, true, false, _) => "load",
+        (_, false, ..) => "store",
+        (_, true, true, false) => "load+store",
+        (_, true, true, true) => "store+load",
+    }
+}

@@ -1,0 +1,47 @@
+//! `pagelab trace import`.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+use serde_json::json;
+use study::size::format_bytes;
+use trace::import::{Tool, import};
+
+use super::{Import, ImportTool, named, refuse_same};
+use crate::compare::ignore_closed_pipe;
+use crate::failure::Failure;
+
+/// Runs `pagelab trace import`.
+pub fn run(arguments: &Import) -> Result<(), Failure> {
+    let from: Box<dyn BufRead> = if arguments.file == Path::new("-") {
+        Box::new(std::io::stdin().lock())
+    } else {
+        refuse_same(&arguments.file, &arguments.output)?;
+        let file = File::open(&arguments.file).map_err(|error| named(&arguments.file, error))?;
+        Box::new(BufReader::with_capacity(1 << 20, file))
+    };
+    let to = File::create(&arguments.output).map_err(|error| named(&arguments.output, error))?;
+    let written = import(tool(arguments.from), from, BufWriter::new(to)).map_err(|error| {
+        // What is left is no trace that anybody wants.
+        let _ = std::fs::remove_file(&arguments.output);
+        named(&arguments.file, error)
+    })?;
+    written.into_inner().map_err(|error| named(&arguments.output, error))?;
+    let bytes = std::fs::metadata(&arguments.output).map_err(|error| named(&arguments.output, error))?.len();
+    let text = if arguments.json {
+        format!("{:#}", json!({ "schema": "pagelab.trace-import/1", "file_bytes": bytes }))
+    } else {
+        format!("{}: {}", arguments.output.display(), format_bytes(bytes))
+    };
+    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+}
+
+const fn tool(tool: ImportTool) -> Tool {
+    match tool {
+        ImportTool::Lackey => Tool::Lackey,
+        ImportTool::DrmemtraceView => Tool::View,
+        ImportTool::Champsim => Tool::ChampSim,
+        ImportTool::Perf => Tool::Perf,
+    }
+}

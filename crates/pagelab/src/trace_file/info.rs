@@ -1,0 +1,204 @@
+//! `pagelab trace info`.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+use study::size::format_bytes;
+use trace::{Block, Call, Damage, Footprint, Header, Kind, SHIFTS};
+
+use super::{Shown, damage_document, damage_text, named, open};
+use crate::compare::{ignore_closed_pipe, terminal_width};
+use crate::failure::Failure;
+use results::grid::plain;
+
+/// What one thread did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Thread {
+    runs: u64,
+    /// Loads, stores and fetches of instructions.
+    accesses: u64,
+    /// Of the accesses, fetches.
+    fetches: u64,
+    instructions: u64,
+    events: u64,
+}
+
+/// What is in a trace.
+struct Content {
+    header: Header,
+    file_bytes: u64,
+    whole: bool,
+    blocks: u64,
+    windows: u64,
+    threads: Vec<Thread>,
+    footprint: Footprint,
+    damages: Vec<Damage>,
+}
+
+/// Runs `pagelab trace info`.
+pub fn run(arguments: &Shown) -> Result<(), Failure> {
+    let content = read(arguments)?;
+    let text = if arguments.json { format!("{:#}", document(&content)) } else { text(&content) };
+    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+}
+
+fn read(arguments: &Shown) -> Result<Content, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| named(&arguments.file, error);
+    let mut reader = open(&arguments.file)?;
+    let file_bytes = std::fs::metadata(&arguments.file).map_err(|error| wrong(&error))?.len();
+    let mut content = Content {
+        header: reader.header().clone(),
+        file_bytes,
+        whole: false,
+        blocks: 0,
+        windows: 0,
+        threads: Vec::new(),
+        footprint: Footprint::default(),
+        damages: Vec::new(),
+    };
+    while let Some(block) = reader.next_block().map_err(|error| wrong(&error))? {
+        content.add(block);
+    }
+    content.whole = reader.is_whole();
+    Ok(content)
+}
+
+impl Content {
+    fn add(&mut self, block: Block) {
+        self.blocks += 1;
+        match block {
+            Block::Runs { thread, instructions, chunk, .. } => {
+                self.footprint.add(&chunk);
+                let thread = self.thread(thread);
+                thread.runs += chunk.len() as u64;
+                thread.instructions = thread.instructions.max(instructions);
+                for run in chunk.runs() {
+                    thread.accesses += u64::from(run.accesses);
+                    thread.fetches += if run.kind.has(Kind::FETCH) { u64::from(run.accesses) } else { 0 };
+                }
+            }
+            Block::Events { thread, events } => {
+                let is_real = |call: &Call| !matches!(call, Call::Seen | Call::Window { .. });
+                self.thread(thread).events += events.iter().filter(|event| is_real(&event.call)).count() as u64;
+                self.windows += events.iter().filter(|event| matches!(event.call, Call::Window { .. })).count() as u64;
+            }
+            Block::Damaged(damage) => self.damages.push(damage),
+        }
+    }
+
+    fn thread(&mut self, thread: u32) -> &mut Thread {
+        let index = thread as usize;
+        if self.threads.len() <= index {
+            self.threads.resize(index + 1, Thread::default());
+        }
+        &mut self.threads[index]
+    }
+
+    fn total(&self) -> Thread {
+        self.threads.iter().fold(Thread::default(), |sum, thread| Thread {
+            runs: sum.runs + thread.runs,
+            accesses: sum.accesses + thread.accesses,
+            fetches: sum.fetches + thread.fetches,
+            instructions: sum.instructions + thread.instructions,
+            events: sum.events + thread.events,
+        })
+    }
+
+    /// Bytes of the file for an access; `None` without accesses.
+    fn bytes_per_access(&self) -> Option<f64> {
+        let accesses = self.total().accesses;
+        (accesses > 0).then(|| self.file_bytes as f64 / accesses as f64)
+    }
+}
+
+fn thread_document(thread: &Thread) -> Value {
+    json!({
+        "runs": thread.runs, "accesses": thread.accesses, "data_accesses": thread.accesses - thread.fetches,
+        "fetches": thread.fetches, "instructions": thread.instructions, "events": thread.events,
+    })
+}
+
+fn document(content: &Content) -> Value {
+    let threads: Vec<Value> = content.threads.iter().map(thread_document).collect();
+    let footprint = SHIFTS.map(|shift| {
+        let (data, fetched) = content.footprint.bytes(shift);
+        json!({ "page_bytes": 1u64 << shift, "data_bytes": data, "fetched_bytes": fetched })
+    });
+    json!({
+        "schema": "pagelab.trace-info/1",
+        "header": content.header,
+        "file_bytes": content.file_bytes,
+        "whole": content.whole,
+        "blocks": content.blocks,
+        "windows": content.windows,
+        "threads": threads,
+        "total": thread_document(&content.total()),
+        "footprint": footprint,
+        "bytes_per_access_ratio": content.bytes_per_access(),
+        "raw_to_file_ratio": content.bytes_per_access().map(|bytes| 8.0 / bytes),
+        "damages": content.damages.iter().map(damage_document).collect::<Vec<Value>>(),
+    })
+}
+
+fn text(content: &Content) -> String {
+    let mut text = plain(["trace", ""], rows(content), terminal_width());
+    let cells = |name: String, thread: &Thread| {
+        let data = thread.accesses - thread.fetches;
+        [
+            name,
+            thread.runs.to_string(),
+            data.to_string(),
+            thread.fetches.to_string(),
+            thread.instructions.to_string(),
+            thread.events.to_string(),
+        ]
+    };
+    let mut threads: Vec<[String; 6]> =
+        content.threads.iter().enumerate().map(|(number, thread)| cells(number.to_string(), thread)).collect();
+    if threads.len() > 1 {
+        threads.push(cells("all".to_owned(), &content.total()));
+    }
+    let header = ["thread", "runs", "data accesses", "fetches", "instructions", "events"];
+    text.push_str(&format!("\n\n{}", plain(header, threads, terminal_width())));
+    let footprint = SHIFTS.map(|shift| {
+        let (data, fetched) = content.footprint.bytes(shift);
+        [format_bytes(1 << shift), format_bytes(data), format_bytes(fetched)]
+    });
+    text.push_str(&format!(
+        "\n\n{}",
+        plain(["page size", "touched by data", "fetched from"], footprint, terminal_width())
+    ));
+    for damage in &content.damages {
+        text.push_str(&format!("\ndamaged {}", damage_text(damage)));
+    }
+    text
+}
+
+fn rows(content: &Content) -> Vec<[String; 2]> {
+    let header = &content.header;
+    let known = |text: &str| if text.is_empty() { "not known".to_owned() } else { text.to_owned() };
+    let whole = if content.whole { "whole" } else { "cut off: its end is missing" };
+    let mut rows = vec![
+        ["command".to_owned(), known(&header.command.join(" "))],
+        ["recorder".to_owned(), header.recorder.clone()],
+        ["instruction set".to_owned(), known(&header.architecture)],
+        [
+            "keeps".to_owned(),
+            if header.columns.addresses { "every address" } else { "runs of accesses to a 4K page" }.to_owned(),
+        ],
+        ["left out".to_owned(), super::check::left_out(&header.filter)],
+        ["file".to_owned(), format!("{}, {} blocks, {whole}", format_bytes(content.file_bytes), content.blocks)],
+    ];
+    if let Some(window) = header.window {
+        let each = window.record_instructions.map_or("the rest".to_owned(), |count| format!("{count} instructions"));
+        let text = format!("{} of {each}, each after {} instructions", content.windows, window.skip_instructions);
+        rows.push(["windows".to_owned(), text]);
+    }
+    if let Some(bytes) = content.bytes_per_access() {
+        rows.push([
+            "bytes an access".to_owned(),
+            format!("{bytes:.3} (8 as plain addresses: {:.0} times)", 8.0 / bytes),
+        ]);
+    }
+    rows
+}

@@ -1,0 +1,146 @@
+//! `pagelab trace`: what is in a trace, whether it is sound, parts of it, its text, and traces of other tools.
+
+mod check;
+mod cut;
+mod dump;
+mod import;
+mod info;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use trace::{Damage, Reader};
+
+use crate::failure::Failure;
+
+/// Arguments of `pagelab trace`.
+#[derive(Debug, Args)]
+pub struct TraceArguments {
+    #[command(subcommand)]
+    verb: TraceVerb,
+}
+
+/// What to do with a trace.
+#[derive(Debug, Subcommand)]
+enum TraceVerb {
+    /// Say what is in a trace
+    Info(Shown),
+    /// Check every block; the exit code is 1 if something is damaged or missing
+    Check(Shown),
+    /// Write a part of a trace as a trace
+    Cut(Cut),
+    /// Print runs and events
+    Dump(Dump),
+    /// Make a trace of another tool's
+    Import(Import),
+}
+
+/// A trace of which something is shown.
+#[derive(Debug, Args)]
+struct Shown {
+    /// The trace
+    file: PathBuf,
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `pagelab trace cut`.
+#[derive(Debug, Args)]
+struct Cut {
+    /// The trace
+    file: PathBuf,
+    /// Where the part goes
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Leave out blocks that end before so many instructions of their thread
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    from: u64,
+    /// Leave out blocks that begin after so many instructions of their thread
+    #[arg(long, value_name = "N")]
+    to: Option<u64>,
+    /// Keep this thread only; repeat it for more
+    #[arg(long = "thread", value_name = "NUMBER")]
+    threads: Vec<u32>,
+    /// Print one JSON document about what was written
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `pagelab trace dump`.
+#[derive(Debug, Args)]
+struct Dump {
+    /// The trace
+    file: PathBuf,
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `pagelab trace import`.
+#[derive(Debug, Args)]
+struct Import {
+    /// The other tool's output; - for standard input
+    file: PathBuf,
+    /// The tool
+    #[arg(long, value_name = "TOOL")]
+    from: ImportTool,
+    /// Where the trace goes
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Print one JSON document about what was written
+    #[arg(long)]
+    json: bool,
+}
+
+/// Tools whose traces can be imported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ImportTool {
+    /// valgrind --tool=lackey --trace-mem=yes, its text
+    Lackey,
+    /// DynamoRIO's view tool, its text
+    DrmemtraceView,
+    /// ChampSim's records of 64 bytes, decompressed
+    Champsim,
+    /// perf script -F tid,addr,ip, its text: samples, not all accesses
+    Perf,
+}
+
+/// Runs `pagelab trace`.
+pub fn run(arguments: &TraceArguments) -> Result<(), Failure> {
+    match &arguments.verb {
+        TraceVerb::Info(shown) => info::run(shown),
+        TraceVerb::Check(shown) => check::run(shown),
+        TraceVerb::Cut(cut) => cut::run(cut),
+        TraceVerb::Dump(dump) => dump::run(dump),
+        TraceVerb::Import(import) => import::run(import),
+    }
+}
+
+fn named(path: &Path, error: impl std::fmt::Display) -> Failure {
+    Failure::Input(format!("{}: {error}", path.display()))
+}
+
+fn open(path: &Path) -> Result<Reader<BufReader<File>>, Failure> {
+    let file = File::open(path).map_err(|error| named(path, error))?;
+    Reader::new(BufReader::with_capacity(1 << 20, file)).map_err(|error| named(path, error))
+}
+
+/// Refuses to write over what is being read.
+fn refuse_same(from: &Path, to: &Path) -> Result<(), Failure> {
+    match (from.canonicalize(), to.canonicalize()) {
+        (Ok(from), Ok(to)) if from == to => Err(named(&to, "is read; name another file with -o")),
+        _ => Ok(()),
+    }
+}
+
+fn damage_document(damage: &Damage) -> Value {
+    json!({ "offset_bytes": damage.offset, "bytes": damage.bytes, "why": damage.why.to_string() })
+}
+
+fn damage_text(damage: &Damage) -> String {
+    format!("at byte {}: {} ({} bytes passed over)", damage.offset, damage.why, damage.bytes)
+}
