@@ -146,6 +146,36 @@ impl Fields {
     }
 }
 
+/// Accessed and dirty, where each is a bit that says so in every leaf.
+#[derive(Clone, Copy)]
+pub(crate) struct StateBits {
+    pub accessed: u64,
+    pub dirty: u64,
+}
+
+impl StateBits {
+    /// Both bits.
+    pub const fn all(self) -> u64 {
+        self.accessed | self.dirty
+    }
+
+    /// The flags of an entry.
+    #[inline]
+    pub fn read(self, entry: u64) -> Flags {
+        let mut flags = Flags::empty();
+        flags.set(Flags::ACCESSED, entry & self.accessed != 0);
+        flags.set(Flags::DIRTY, entry & self.dirty != 0);
+        flags
+    }
+
+    /// The entry with the flags of `state`.
+    #[inline]
+    pub fn write(self, entry: u64, state: Flags) -> u64 {
+        let bit = |flag, bit| if state.contains(flag) { bit } else { 0 };
+        entry & !self.all() | bit(Flags::ACCESSED, self.accessed) | bit(Flags::DIRTY, self.dirty)
+    }
+}
+
 /// Bits `high` to `low` of `entry`, shifted down.
 pub(crate) const fn bits(entry: u64, high: u8, low: u8) -> u64 {
     (entry >> low) & mask(high - low, 0)

@@ -6,7 +6,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask};
+use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern, StateBits, bits, mask};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::{Extension, Geometry};
@@ -20,6 +20,7 @@ const U: u64 = 1 << 4;
 const G: u64 = 1 << 5;
 const A: u64 = 1 << 6;
 const D: u64 = 1 << 7;
+const STATE: StateBits = StateBits { accessed: A, dirty: D };
 const RSW: u64 = mask(9, 8);
 const PPN: u64 = mask(53, 10);
 const RESERVED: u64 = mask(60, 54);
@@ -249,21 +250,17 @@ impl Format for RiscV {
 
     #[inline]
     fn state(&self, entry: u64) -> Flags {
-        let mut flags = Flags::empty();
-        flags.set(Flags::ACCESSED, entry & A != 0);
-        flags.set(Flags::DIRTY, entry & D != 0);
-        flags
+        STATE.read(entry)
     }
 
     #[inline]
     fn state_bits(&self) -> Option<u64> {
-        Some(A | D)
+        Some(STATE.all())
     }
 
     #[inline]
     fn with_state(&self, entry: u64, state: Flags) -> u64 {
-        let bit = |flag, bit| if state.contains(flag) { bit } else { 0 };
-        entry & !(A | D) | bit(Flags::ACCESSED, A) | bit(Flags::DIRTY, D)
+        STATE.write(entry, state)
     }
 
     fn discipline(&self) -> Discipline {

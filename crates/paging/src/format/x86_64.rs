@@ -6,7 +6,7 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask};
+use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern, StateBits, bits, mask};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::{Extension, Geometry};
@@ -19,6 +19,7 @@ const PWT: u64 = 1 << 3;
 const PCD: u64 = 1 << 4;
 const A: u64 = 1 << 5;
 const D: u64 = 1 << 6;
+const STATE: StateBits = StateBits { accessed: A, dirty: D };
 /// In entries above level 0: this is a leaf.
 const PS: u64 = 1 << 7;
 /// The PAT bit of a 4K leaf, and of larger ones.
@@ -219,21 +220,17 @@ impl Format for X86_64 {
 
     #[inline]
     fn state(&self, entry: u64) -> Flags {
-        let mut flags = Flags::empty();
-        flags.set(Flags::ACCESSED, entry & A != 0);
-        flags.set(Flags::DIRTY, entry & D != 0);
-        flags
+        STATE.read(entry)
     }
 
     #[inline]
     fn state_bits(&self) -> Option<u64> {
-        Some(A | D)
+        Some(STATE.all())
     }
 
     #[inline]
     fn with_state(&self, entry: u64, state: Flags) -> u64 {
-        let bit = |flag, bit| if state.contains(flag) { bit } else { 0 };
-        entry & !(A | D) | bit(Flags::ACCESSED, A) | bit(Flags::DIRTY, D)
+        STATE.write(entry, state)
     }
 
     fn discipline(&self) -> Discipline {
