@@ -81,6 +81,9 @@ unsafe fn mind(client: libc::pid_t) -> ! {
 }
 
 /// Waits for all that has ended; the status of the client if it is among them.
+///
+/// # Safety
+/// Called in the minder only, a process of one thread that shares nothing with its parent.
 unsafe fn reap_until(client: libc::pid_t) -> Option<libc::c_int> {
     let mut status = 0;
     loop {
@@ -95,6 +98,9 @@ unsafe fn reap_until(client: libc::pid_t) -> Option<libc::c_int> {
 
 /// Kills children, and what becomes a child by that, until there is none, or none that may be killed (a
 /// setuid program of another user). Says whether the kernel lists children at all (CONFIG_PROC_CHILDREN).
+///
+/// # Safety
+/// Called in the minder only, a process of one thread that shares nothing with its parent.
 unsafe fn kill_all() -> bool {
     // SAFETY: the children are this process's own and were not waited for, so the ids are theirs.
     unsafe {
@@ -112,6 +118,9 @@ unsafe fn kill_all() -> bool {
 }
 
 /// Calls a function for the ids in /proc/thread-self/children; says whether there is such a list.
+///
+/// # Safety
+/// Called in the minder only, a process of one thread that shares nothing with its parent.
 unsafe fn for_each_child(mut each: impl FnMut(libc::pid_t)) -> bool {
     // SAFETY: the name is a C string, the buffer is live and its length is given.
     unsafe {
@@ -138,6 +147,9 @@ unsafe fn for_each_child(mut each: impl FnMut(libc::pid_t)) -> bool {
 }
 
 /// Ends this process as a status of wait(2) says, without a core of its own.
+///
+/// # Safety
+/// Called in the minder only, a process of one thread that shares nothing with its parent.
 unsafe fn end_as(status: libc::c_int) -> ! {
     // SAFETY: plain system calls on memory of this function.
     unsafe {
@@ -156,6 +168,9 @@ unsafe fn end_as(status: libc::c_int) -> ! {
 }
 
 /// Closes every descriptor; one by one on kernels before 5.9, which have no close_range(2).
+///
+/// # Safety
+/// Called in the minder only, a process of one thread that shares nothing with its parent.
 unsafe fn close_all() {
     // SAFETY: the process uses none of them any more; the structure is live.
     unsafe {
