@@ -14,7 +14,7 @@ use crate::file::{Complaints, TraceFile};
 use crate::recorder::{EVENTS, Recorder};
 use crate::regions;
 use crate::request::{self, Request};
-use crate::vcpu::{Attention, Schedule, Vcpu};
+use crate::vcpu::{Attention, Marks, Schedule, Vcpu};
 
 /// Most vCPUs at a time, that is threads of the program.
 const VCPUS: usize = 1 << 16;
@@ -172,7 +172,6 @@ extern "C" fn translated<const KEEP: bool>(_id: Id, block: Opaque) {
     for index in 0..count {
         let instruction = (api.block_instruction)(block, index);
         let (address, bytes) = ((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
-        let on_access = if KEEP { accessed::<true> } else { accessed::<false> };
         if KEEP {
             let data = (address << 4 | bytes & 15) as usize;
             (api.on_instruction)(instruction, instruction_begins, NO_REGISTERS, data);
@@ -186,7 +185,7 @@ extern "C" fn translated<const KEEP: bool>(_id: Id, block: Opaque) {
                 parts.push((instruction, Fetches::new(last, true)));
             }
         }
-        (api.on_memory)(instruction, on_access, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
+        (api.on_memory)(instruction, accessed, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
     }
     for (index, (instruction, part)) in parts.into_iter().enumerate() {
         match index {
@@ -259,39 +258,34 @@ fn empty(state: &mut Vcpu) {
     recorder().empty(state);
 }
 
-/// What QEMU's descriptions of accesses mean, as far as they have occurred: size, store, and whether it is known. A
-/// description has a few bits in all versions of QEMU, and asking costs as much as recording.
-static ACCESSES: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
-
-const KNOWN: u8 = 0x80;
-const STORE: u8 = 0x40;
+/// What QEMU's descriptions of accesses mean, as far as they have occurred: [`Marks`] as a byte, 0 where it is not known.
+/// A description has a few bits in all versions of QEMU, and asking costs as much as recording.
+static MARKS: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
 
 #[inline(always)]
-fn meaning(info: u32) -> u8 {
-    match ACCESSES.get(info as usize).map(|known| known.load(Ordering::Relaxed)) {
-        Some(known) if known != 0 => known,
+fn marks(info: u32) -> Marks {
+    match MARKS.get(info as usize).map(|known| known.load(Ordering::Relaxed)) {
+        Some(known) if known != 0 => Marks::from_byte(known),
         _ => ask(info),
     }
 }
 
 #[cold]
-fn ask(info: u32) -> u8 {
+fn ask(info: u32) -> Marks {
     let api = api();
-    let store = if (api.access_is_store)(info) { STORE } else { 0 };
-    let meaning = KNOWN | store | (api.access_size_shift)(info).min(12) as u8;
-    if let Some(place) = ACCESSES.get(info as usize) {
-        place.store(meaning, Ordering::Relaxed);
+    let marks = Marks::new((api.access_size_shift)(info), (api.access_is_store)(info));
+    if let Some(place) = MARKS.get(info as usize) {
+        place.store(marks.to_byte(), Ordering::Relaxed);
     }
-    meaning
+    marks
 }
 
-extern "C" fn accessed<const KEEP: bool>(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     let state = state(vcpu);
     if !state.is_recording() {
         return;
     }
-    let meaning = meaning(info);
-    state.access::<KEEP>(address, u32::from(meaning & 15), meaning & STORE != 0);
+    state.access(address, marks(info));
     if state.is_full() {
         empty(state);
     }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use trace::{Call, Checkpoint, Chunk, Event, Header, Writer};
+use trace::{Call, Checkpoint, Encoder, Event, Header, Writer};
 
 use crate::call::Numbers;
 use crate::file::{Complaints, TraceFile};
@@ -41,6 +41,8 @@ pub struct Recorder {
     output: PathBuf,
     complaints: Complaints,
     threads: AtomicUsize,
+    /// What compresses, when nobody uses it.
+    spare: Mutex<Vec<(Encoder, Vec<u8>)>>,
     shared: Mutex<Shared>,
 }
 
@@ -82,6 +84,7 @@ impl Recorder {
             output,
             complaints,
             threads: AtomicUsize::new(0),
+            spare: Mutex::new(Vec::new()),
             shared: Mutex::new(shared),
         })
     }
@@ -129,7 +132,8 @@ impl Recorder {
             vcpu.seen += 1;
         }
         EVENTS.store(order + 1, Ordering::Relaxed);
-        shared.note(vcpu, Event { run: vcpu.place(), order, call, result });
+        let run = vcpu.place();
+        shared.note(vcpu, Event { run, order, call, result });
         self.write_noted_if_many(shared);
     }
 
@@ -137,7 +141,8 @@ impl Recorder {
     pub fn note_seen(&self, vcpu: &mut Vcpu) {
         let shared = &mut self.lock();
         vcpu.seen = EVENTS.load(Ordering::Relaxed);
-        shared.note(vcpu, Event { run: vcpu.place(), order: vcpu.seen, call: Call::Seen, result: 0 });
+        let event = Event { run: vcpu.place(), order: vcpu.seen, call: Call::Seen, result: 0 };
+        shared.note(vcpu, event);
     }
 
     fn write_noted_if_many(&self, mut shared: MutexGuard<'_, Shared>) {
@@ -149,24 +154,27 @@ impl Recorder {
     /// Empties a thread's buffer, and writes its chunk if that is full.
     pub fn empty(&self, vcpu: &mut Vcpu) {
         let most = (ALL_RUNS / self.threads.load(Ordering::Relaxed).max(1)).max(FEWEST_RUNS);
-        if let Some(chunk) = vcpu.empty(most) {
-            self.write_chunk(vcpu, &chunk);
+        if vcpu.empty(most) {
+            self.write(vcpu);
         }
     }
 
     /// Writes everything that a thread has, and all noted events.
     pub fn write(&self, vcpu: &mut Vcpu) {
-        let chunk = vcpu.take();
-        self.write_chunk(vcpu, &chunk);
-    }
-
-    fn write_chunk(&self, vcpu: &Vcpu, chunk: &Chunk) {
-        // Compressed before the lock is taken.
-        let encoded = chunk.encode();
+        // Compressed before the lock is taken, with what some thread left.
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut work = spare.map_or_else(|| Encoder::new().map(|encoder| (encoder, Vec::new())), Ok);
+        let runs = work.as_mut().map_err(|error| io::Error::other(error.to_string())).and_then(|(encoder, bytes)| {
+            bytes.clear();
+            vcpu.take(encoder, bytes)
+        });
         let mut shared = self.lock();
         self.attempt(&mut shared, |writer| {
-            writer.encoded_runs(vcpu.thread, chunk.len() as u32, &encoded?, vcpu.instructions())
+            let (runs, (_, bytes)) = (runs?, work.as_ref().map_err(|error| io::Error::other(error.to_string()))?);
+            writer.encoded_runs(vcpu.thread, runs as u32, bytes, vcpu.instructions())
         });
+        drop(shared);
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(work.ok());
     }
 
     /// Writes the index, because the program may end in the call that it is about to make; `last` is what it does then.

@@ -1,20 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! One emulated processor: a buffer of runs that callbacks append to, and the chunk that full buffers go into.
+//! One emulated processor: what its callbacks append to, and what becomes of that.
 //!
-//! A run under way is changed in place, whether it is new or not, so that the hot path has no branch that depends on
-//! what the program does.
+//! Callbacks write one word for an access and nothing else. Full buffers of words are made runs of in one go, runs become
+//! a chunk. None of the loops over accesses has a branch that depends on what the program does.
 
-use trace::{Access, Builder, Chunk, Header, Kind, PAGE_SHIFT, Run};
+use std::io;
 
-/// Runs of a buffer. It stays in the second-level cache of a core.
-const RUNS: usize = 1 << 14;
-/// Places behind the last: one access can begin two runs.
+use trace::{Access, Builder, Encoder, Header, Kind, PAGE_SHIFT, Run};
+
+/// Words of a buffer: little enough to stay in the second-level cache of a core.
+const WORDS: usize = 1 << 14;
+/// Places behind the last: an access can have two words.
 const SPARE: usize = 2;
-/// Addresses of a buffer, where those are kept.
-const ADDRESSES: usize = 1 << 17;
-/// Instructions after which a buffer is emptied, so that no run has more accesses than a count holds: an instruction
-/// has at most some tens.
+/// Runs that are made before they go into a chunk.
+const RUNS: usize = 1 << 13;
+/// Instructions after which runs go into a chunk in any case, so that none has more accesses than a count holds: an
+/// instruction has at most some tens.
 const INSTRUCTIONS: u64 = 1 << 26;
+
+/// A word: the address, and above it log2 of the size, and what is done. Addresses of programs have at most 57 bits.
+const ADDRESS: u64 = (1 << SIZE_SHIFT) - 1;
+const SIZE_SHIFT: u32 = 57;
+/// The size is no power of two, or above 64 bytes.
+const STRANGE_SIZE: u64 = 7;
+const STORE_SHIFT: u32 = 60;
+const FETCH: u64 = 1 << 61;
 
 /// Where the kind of a run begins in its word; below is the number of accesses.
 const KIND_SHIFT: u32 = 60;
@@ -36,18 +46,33 @@ struct Current {
     index: usize,
 }
 
-/// What an access does to the word of its run.
-#[derive(Clone, Copy)]
-struct Change {
-    accesses: u64,
-    kind: u64,
-    /// If it is the first.
-    first: u64,
-}
+const NO_RUN: Current = Current { page: NONE, index: 0 };
 
-impl Change {
-    const fn new(kind: Kind, first: Kind, accesses: u64) -> Change {
-        Change { accesses, kind: (kind.bits() as u64) << KIND_SHIFT, first: (first.bits() as u64) << KIND_SHIFT }
+/// What the words of accesses of a kind have above their addresses. Computed once for each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks(u64);
+
+impl Marks {
+    /// Those of loads or stores of `1 << size_shift` bytes.
+    pub const fn new(size_shift: u32, store: bool) -> Marks {
+        let size = if size_shift < 7 { size_shift as u64 } else { STRANGE_SIZE };
+        Marks(size << SIZE_SHIFT | (store as u64) << STORE_SHIFT)
+    }
+
+    /// As a byte, which is not zero.
+    pub const fn to_byte(self) -> u8 {
+        (self.0 >> SIZE_SHIFT) as u8 | 0x80
+    }
+
+    /// From that byte.
+    pub const fn from_byte(byte: u8) -> Marks {
+        Marks(((byte & 0x7f) as u64) << SIZE_SHIFT)
+    }
+
+    /// Bytes of an access; those of a strange size count as one.
+    const fn bytes(self) -> u64 {
+        let size = self.0 >> SIZE_SHIFT & 7;
+        if size == STRANGE_SIZE { 1 } else { 1 << size }
     }
 }
 
@@ -100,21 +125,28 @@ pub enum Attention {
 
 /// The state of one vCPU, that is of one thread of the program.
 pub struct Vcpu {
-    begun: usize,
-    data: Current,
-    fetch: Current,
-    runs: Box<[RawRun]>,
+    words_len: usize,
+    words: Box<[u64]>,
     recording: bool,
-    addresses: Vec<Access>,
     instructions: u64,
     /// Instructions at which [`Vcpu::attend`] is asked.
     attention: u64,
     /// How many events of all threads this one has seen.
     pub seen: u64,
+    /// The page that is fetched from.
+    fetch_page: u64,
+    /// Instructions of each fetch among the words, and before them those of the run that went on.
+    fetches: Box<[u64]>,
+    fetches_last: usize,
+    runs: Box<[RawRun]>,
+    begun: usize,
+    data: Current,
+    fetch: Current,
+    addresses: Vec<Access>,
+    keeps_addresses: bool,
     /// Where the window ends or begins.
     boundary: u64,
     schedule: Schedule,
-    keeps_addresses: bool,
     builder: Builder,
     /// Runs that went into chunks.
     taken: u64,
@@ -127,20 +159,24 @@ pub struct Vcpu {
 impl Vcpu {
     /// A vCPU that has done nothing yet.
     pub fn new(thread: u32, header: &Header, schedule: Schedule, seen: u64) -> Vcpu {
-        let keeps_addresses = header.columns.addresses;
         let mut vcpu = Vcpu {
-            begun: 0,
-            data: Current { page: NONE, index: 0 },
-            fetch: Current { page: NONE, index: 0 },
-            runs: vec![RawRun { page: 0, word: 0 }; RUNS + SPARE].into_boxed_slice(),
+            words_len: 0,
+            words: vec![0; WORDS + SPARE].into_boxed_slice(),
             recording: false,
-            addresses: Vec::with_capacity(if keeps_addresses { ADDRESSES + SPARE } else { 0 }),
             instructions: 0,
             attention: 0,
             seen,
+            fetch_page: NONE,
+            fetches: vec![0; WORDS + SPARE + 1].into_boxed_slice(),
+            fetches_last: 0,
+            runs: vec![RawRun { page: 0, word: 0 }; RUNS + WORDS + SPARE].into_boxed_slice(),
+            begun: 0,
+            data: NO_RUN,
+            fetch: NO_RUN,
+            addresses: Vec::new(),
+            keeps_addresses: header.columns.addresses,
             boundary: schedule.skip,
             schedule,
-            keeps_addresses,
             builder: Builder::new(header.columns),
             taken: 0,
             thread,
@@ -166,76 +202,73 @@ impl Vcpu {
     }
 
     /// The number of runs so far.
-    pub fn place(&self) -> u64 {
+    pub fn place(&mut self) -> u64 {
+        self.digest();
         self.taken + self.begun as u64
     }
 
-    /// A load or store of `1 << size_shift` bytes. The buffer has room.
     #[inline(always)]
-    pub fn access<const KEEP: bool>(&mut self, address: u64, size_shift: u32, store: bool) {
-        const LOAD: Change = Change::new(Kind::LOAD, Kind::LOAD, 1);
-        const STORE: Change = Change::new(Kind::STORE, Kind::STORE_FIRST, 1);
-        let change = if store { STORE } else { LOAD };
-        let bytes = 1u64 << size_shift;
-        self.append::<false, KEEP>(address >> PAGE_SHIFT, change);
-        let in_page = 0x1000 - (address & 0xfff);
-        if KEEP {
-            self.addresses.push(Access::new((address & 0xfff) as u16, bytes.min(in_page) as u32, store));
+    fn push(&mut self, word: u64) {
+        debug_assert!(self.words_len < self.words.len());
+        // SAFETY: the buffer is emptied before it is full: `is_full` is asked after every access, which has two words
+        // at most.
+        unsafe { *self.words.get_unchecked_mut(self.words_len) = word };
+        self.words_len += 1;
+    }
+
+    /// A load or store.
+    #[inline(always)]
+    pub fn access(&mut self, address: u64, marks: Marks) {
+        let address = address & ADDRESS;
+        if (address & 0xfff) + marks.bytes() > 0x1000 {
+            return self.access_over_pages(address, marks.bytes(), marks.0 & !(7 << SIZE_SHIFT));
         }
-        if bytes > in_page {
-            self.append::<false, KEEP>((address >> PAGE_SHIFT) + 1, change);
-            if KEEP {
-                self.addresses.push(Access::new(0, (bytes - in_page) as u32, store));
-            }
+        self.push(address | marks.0);
+    }
+
+    /// An access that crosses the end of a page is one to each.
+    #[cold]
+    fn access_over_pages(&mut self, address: u64, bytes: u64, what: u64) {
+        let in_page = 0x1000 - (address & 0xfff);
+        for (address, bytes) in [(address, in_page), (address + in_page, bytes - in_page)] {
+            let size = if bytes.is_power_of_two() { u64::from(bytes.trailing_zeros()) } else { STRANGE_SIZE };
+            self.push((address & ADDRESS) | size << SIZE_SHIFT | what);
         }
     }
 
-    /// Fetches `accesses` instructions of a page.
+    /// Fetches `instructions` instructions of a page.
     #[inline(always)]
-    pub fn fetch(&mut self, page: u64, accesses: u64) {
-        self.append::<true, false>(page, Change { accesses, ..Change::new(Kind::FETCH, Kind::FETCH, 0) });
+    pub fn fetch(&mut self, page: u64, instructions: u64) {
+        let is_new = page != self.fetch_page;
+        self.fetch_page = page;
+        debug_assert!(self.words_len < self.words.len());
+        // SAFETY: as in `push`. A word that is not counted is overwritten by the next.
+        unsafe { *self.words.get_unchecked_mut(self.words_len) = page << PAGE_SHIFT & ADDRESS | FETCH };
+        self.words_len += usize::from(is_new);
+        self.fetches_last += usize::from(is_new);
+        // SAFETY: there are never more fetches than words, and one before them.
+        let count = unsafe { self.fetches.get_unchecked_mut(self.fetches_last) };
+        *count = instructions + if is_new { 0 } else { *count };
     }
 
     /// Fetches the instruction of `bytes` bytes at an address, which is kept.
     #[inline(always)]
     pub fn fetch_at(&mut self, address: u64, bytes: u64) {
-        const FETCH: Change = Change::new(Kind::FETCH, Kind::FETCH, 1);
-        let in_page = 0x1000 - (address & 0xfff);
-        self.append::<true, true>(address >> PAGE_SHIFT, FETCH);
-        self.addresses.push(Access::new((address & 0xfff) as u16, bytes.min(in_page) as u32, false));
-        if bytes > in_page {
-            self.append::<true, true>((address >> PAGE_SHIFT) + 1, FETCH);
-            self.addresses.push(Access::new(0, (bytes - in_page) as u32, false));
+        let address = address & ADDRESS;
+        if (address & 0xfff) + bytes > 0x1000 {
+            return self.access_over_pages(address, bytes, FETCH);
         }
-    }
-
-    #[inline(always)]
-    fn append<const FETCH: bool, const IN_SEQUENCE: bool>(&mut self, page: u64, change: Change) {
-        let (current, other) =
-            if FETCH { (&mut self.fetch, &mut self.data) } else { (&mut self.data, &mut self.fetch) };
-        let is_new = current.page != page;
-        let index = if is_new { self.begun } else { current.index };
-        *current = Current { page, index };
-        if IN_SEQUENCE {
-            other.page = NONE;
-        }
-        self.begun += usize::from(is_new);
-        // The buffer is emptied before it is full, and the index of a run that is not new was one before.
-        debug_assert!(index < self.runs.len());
-        // SAFETY: see above; `is_full` is asked after every access.
-        let run = unsafe { self.runs.get_unchecked_mut(index) };
-        run.page = page;
-        let first = if is_new { change.first } else { 0 };
-        run.word = (run.word + change.accesses) | change.kind | first;
+        let size = if bytes.is_power_of_two() { u64::from(bytes.trailing_zeros()) } else { STRANGE_SIZE };
+        self.push(address | size << SIZE_SHIFT | FETCH);
     }
 
     /// Whether the buffer must be emptied before the next access.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
-        self.begun >= RUNS || self.addresses.len() >= ADDRESSES && self.keeps_addresses
+        self.words_len >= WORDS
     }
 
-    /// Counts instructions that are about to be executed. `true` if [`Vcpu::attend`] must be asked before.
+    /// Whether [`Vcpu::attend`] must be asked before more instructions are counted.
     #[inline(always)]
     pub fn needs_attention(&self) -> bool {
         self.instructions >= self.attention
@@ -270,8 +303,61 @@ impl Vcpu {
         self.attention = self.boundary.min(self.instructions.saturating_add(INSTRUCTIONS));
     }
 
-    /// Empties the buffer; gives the chunk if another buffer may not fit in it, or has more than `most` runs.
-    pub fn empty(&mut self, most: usize) -> Option<Chunk> {
+    /// Makes runs of the words.
+    fn digest(&mut self) {
+        if self.keeps_addresses { self.digest_words::<true>() } else { self.digest_words::<false>() }
+    }
+
+    fn digest_words<const KEEP: bool>(&mut self) {
+        let (mut data, mut fetch, mut begun) = (self.data, self.fetch, self.begun);
+        if !KEEP {
+            // Of the run that went on.
+            self.runs[fetch.index].word += std::mem::take(&mut self.fetches[0]);
+        }
+        let mut counts = self.fetches[1..].iter();
+        for word in &self.words[..self.words_len] {
+            let is_fetch = word & FETCH != 0;
+            let page = (word & ADDRESS) >> PAGE_SHIFT;
+            let is_store = word >> STORE_SHIFT & 1;
+            let current = if is_fetch { fetch } else { data };
+            let is_new = page != current.page || (is_fetch && !KEEP);
+            let now = Current { page, index: if is_new { begun } else { current.index } };
+            begun += usize::from(is_new);
+            if is_fetch {
+                fetch = now;
+                data.page = if KEEP { NONE } else { data.page };
+            } else {
+                data = now;
+                fetch.page = if KEEP { NONE } else { fetch.page };
+            }
+            let count = if is_fetch && !KEEP { counts.next().copied().unwrap_or_default() } else { 1 };
+            let kind = if is_fetch { u64::from(Kind::FETCH.bits()) } else { u64::from(Kind::LOAD.bits()) << is_store };
+            let first = u64::from(Kind::STORE_FIRST.bits()) * (is_store & u64::from(is_new));
+            let run = &mut self.runs[now.index];
+            run.page = page;
+            run.word = (run.word + count) | (kind | first) << KIND_SHIFT;
+            if KEEP {
+                let size = word >> SIZE_SHIFT & 7;
+                let bytes = if size == STRANGE_SIZE { 0 } else { 1 << size };
+                self.addresses.push(Access::new((word & 0xfff) as u16, bytes, is_store == 1));
+            }
+        }
+        (self.data, self.fetch, self.begun) = (data, fetch, begun);
+        (self.words_len, self.fetches_last) = (0, 0);
+    }
+
+    /// Empties the buffer. Whether the chunk must be taken: another buffer may not fit in it, or it has `most` runs.
+    pub fn empty(&mut self, most: usize) -> bool {
+        self.digest();
+        if self.begun >= RUNS || self.addresses.len() >= RUNS {
+            self.build();
+        }
+        !self.builder.has_room(RUNS + WORDS + SPARE, RUNS + WORDS + SPARE) || self.builder.len() + RUNS + WORDS > most
+    }
+
+    /// Moves all runs into the chunk.
+    pub fn build(&mut self) {
+        self.digest();
         let mut rest = &self.addresses[..];
         for raw in &mut self.runs[..self.begun] {
             let run = raw.take();
@@ -283,15 +369,17 @@ impl Vcpu {
         self.addresses.clear();
         self.taken += self.begun as u64;
         self.begun = 0;
-        (self.data.page, self.fetch.page) = (NONE, NONE);
+        (self.data, self.fetch, self.fetch_page) = (NO_RUN, NO_RUN, NONE);
         self.set_attention();
-        let fits = self.builder.has_room(RUNS + SPARE, ADDRESSES + SPARE) && self.builder.len() + RUNS <= most;
-        if fits { None } else { Some(self.builder.take()) }
     }
 
-    /// Empties the buffer and gives the chunk, whatever is in it.
-    pub fn take(&mut self) -> Chunk {
-        self.empty(usize::MAX).unwrap_or_else(|| self.builder.take())
+    /// Takes the chunk as bytes, with everything so far in it; gives how many runs it has.
+    ///
+    /// # Errors
+    /// The compressor has no memory.
+    pub fn take(&mut self, encoder: &mut Encoder, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        self.build();
+        self.builder.encode(encoder, bytes)
     }
 
     /// Records nothing any more.
@@ -303,7 +391,8 @@ impl Vcpu {
 
     /// Forgets what a forked process inherited: it begins a trace of its own.
     pub fn begin_anew(&mut self) {
-        self.take();
+        self.build();
+        self.builder.clear();
         (self.taken, self.instructions, self.seen, self.thread) = (0, 0, 0, 0);
         self.boundary = if self.recording { self.schedule.open(0) } else { self.schedule.skip };
         self.set_attention();
@@ -327,7 +416,7 @@ impl RawRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::{Columns, Filter, Runs, SCHEMA, Window};
+    use trace::{Chunk, Columns, Filter, Runs, SCHEMA, Window};
 
     fn header(addresses: bool, window: Option<Window>) -> Header {
         Header {
@@ -347,15 +436,24 @@ mod tests {
         Vcpu::new(0, &header, Schedule::new(&header, None), 0)
     }
 
+    fn chunk(vcpu: &mut Vcpu, addresses: bool) -> Chunk {
+        let mut bytes = Vec::new();
+        let runs = vcpu.take(&mut Encoder::new().unwrap(), &mut bytes).unwrap();
+        Chunk::decode(&bytes, runs, header(addresses, None).columns).unwrap()
+    }
+
+    const LOAD: Marks = Marks::new(3, false);
+    const STORE: Marks = Marks::new(3, true);
+
     /// Accesses that look like a program's, the same every time.
-    fn accesses() -> impl Iterator<Item = (u64, Kind)> {
+    fn accesses(count: usize) -> impl Iterator<Item = (u64, Kind)> {
         let mut state = 1u64;
         std::iter::repeat_with(move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let kind = [Kind::FETCH, Kind::LOAD, Kind::LOAD, Kind::STORE][(state >> 40) as usize % 4];
-            ((state >> 60) << 12 | (state >> 50 & 0x3f) << 3, kind)
+            ((state >> 61) << 12 | (state >> 50 & 0x3f) << 3, kind)
         })
-        .take(RUNS / 2)
+        .take(count)
     }
 
     #[test]
@@ -363,31 +461,56 @@ mod tests {
         for keep in [false, true] {
             let mut expected = if keep { Runs::in_sequence() } else { Runs::default() };
             let mut vcpu = vcpu(keep);
-            for (address, kind) in accesses() {
+            for (number, (address, kind)) in accesses(RUNS).enumerate() {
                 expected.access(address, kind);
                 match (kind, keep) {
                     (Kind::FETCH, false) => vcpu.fetch(address >> 12, 1),
                     (Kind::FETCH, true) => vcpu.fetch_at(address, 4),
-                    (_, false) => vcpu.access::<false>(address, 3, kind == Kind::STORE),
-                    (_, true) => vcpu.access::<true>(address, 3, kind == Kind::STORE),
+                    (_, _) => vcpu.access(address, if kind == Kind::STORE { STORE } else { LOAD }),
+                }
+                // As an event does.
+                if number % 77 == 0 {
+                    assert_eq!(vcpu.place(), expected.len() as u64);
                 }
             }
-            let chunk = vcpu.take();
+            let chunk = chunk(&mut vcpu, keep);
             assert_eq!(chunk.runs().collect::<Vec<Run>>(), expected.take());
-            assert_eq!(chunk.addresses.len(), if keep { RUNS / 2 } else { 0 });
+            assert_eq!(chunk.addresses.len(), if keep { RUNS } else { 0 });
         }
+    }
+
+    #[test]
+    fn fetches_are_counted_over_full_buffers() {
+        let mut vcpu = vcpu(false);
+        for _ in 0..WORDS {
+            vcpu.fetch(7, 3);
+            vcpu.access(0x5000, LOAD);
+            if vcpu.is_full() {
+                assert!(!vcpu.empty(usize::MAX));
+            }
+        }
+        let found: Vec<_> = chunk(&mut vcpu, false).runs().map(|run| (run.page, run.accesses as usize)).collect();
+        assert_eq!(found, [(7, 3 * WORDS), (5, WORDS)]);
     }
 
     #[test]
     fn an_access_over_the_end_of_a_page_is_one_to_each() {
         let mut vcpu = vcpu(true);
-        vcpu.access::<true>(0x1ffc, 3, true);
+        vcpu.access(0x1ffc, STORE);
         vcpu.fetch_at(0x2ffe, 6);
-        let chunk = vcpu.take();
+        let chunk = chunk(&mut vcpu, true);
         let found: Vec<_> = chunk.runs().map(|run| (run.page, run.kind.bits(), run.accesses)).collect();
         assert_eq!(found, [(1, 4, 1), (2, 4, 1), (2, 1, 1), (3, 1, 1)]);
         let kept: Vec<_> = chunk.addresses.iter().map(|access| (access.offset(), access.bytes())).collect();
         assert_eq!(kept, [(0xffc, Some(4)), (0, Some(4)), (0xffe, Some(2)), (0, Some(4))]);
+    }
+
+    #[test]
+    fn marks_survive_as_a_byte() {
+        for marks in [LOAD, STORE, Marks::new(0, false), Marks::new(12, true)] {
+            assert_eq!(Marks::from_byte(marks.to_byte()), marks);
+            assert_ne!(marks.to_byte(), 0);
+        }
     }
 
     #[test]
@@ -409,16 +532,16 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_is_given_before_it_overflows() {
+    fn a_chunk_is_taken_before_it_overflows() {
         let mut vcpu = vcpu(false);
         let mut given = 0;
         for page in 0..200_000u64 {
-            vcpu.access::<false>(page << 12, 0, false);
-            if vcpu.is_full() {
-                given += vcpu.empty(usize::MAX).map_or(0, |chunk| chunk.len());
+            vcpu.access(page << 12, LOAD);
+            if vcpu.is_full() && vcpu.empty(usize::MAX) {
+                given += chunk(&mut vcpu, false).len();
             }
         }
-        assert_eq!(given + vcpu.take().len(), 200_000);
+        assert_eq!(given + chunk(&mut vcpu, false).len(), 200_000);
         assert_eq!(vcpu.place(), 200_000);
     }
 }

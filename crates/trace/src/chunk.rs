@@ -4,6 +4,8 @@
 //! becomes small numbers, there and in the ids. Each column is compressed on its own, so that a reader that needs the
 //! pages alone inflates nothing else.
 
+use std::io;
+
 use thiserror::Error;
 
 use crate::header::Columns;
@@ -111,19 +113,9 @@ impl Chunk {
     ///
     /// # Errors
     /// The compressor has no memory.
-    pub fn encode(&self) -> std::io::Result<Vec<u8>> {
+    pub fn encode(&self) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        let mut dictionary = Vec::with_capacity(self.pages.len() * 2);
-        let mut before = 0u64;
-        for page in &self.pages {
-            push_varint(&mut dictionary, zigzag(page.wrapping_sub(before) as i64));
-            before = *page;
-        }
-        push_column(&mut bytes, &dictionary)?;
-        push_column(&mut bytes, &self.ids.iter().flat_map(|id| id.to_le_bytes()).collect::<Vec<u8>>())?;
-        push_column(&mut bytes, &self.kinds)?;
-        push_column(&mut bytes, &lengths(&self.accesses))?;
-        push_column(&mut bytes, &self.addresses.iter().flat_map(|access| access.0.to_le_bytes()).collect::<Vec<u8>>())?;
+        Encoder::new()?.encode(self, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -203,21 +195,6 @@ fn pages(dictionary: &[u8]) -> Result<Vec<u64>, ChunkError> {
     if pages.len() <= MAX_PAGES { Ok(pages) } else { Err(ChunkError::Range("page")) }
 }
 
-/// Counts in a byte each; those of 255 and more have four bytes behind the byte 255.
-fn lengths(accesses: &[u32]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(accesses.len());
-    for count in accesses {
-        match u8::try_from(*count) {
-            Ok(short) if short < u8::MAX => bytes.push(short),
-            _ => {
-                bytes.push(u8::MAX);
-                bytes.extend(count.to_le_bytes());
-            }
-        }
-    }
-    bytes
-}
-
 fn counts(bytes: &[u8]) -> Result<Vec<u32>, ChunkError> {
     let mut rest = bytes;
     let mut counts = Vec::with_capacity(bytes.len());
@@ -238,13 +215,83 @@ fn words(bytes: &[u8]) -> Vec<u16> {
     bytes.as_chunks::<2>().0.iter().map(|word| u16::from_le_bytes(*word)).collect()
 }
 
-/// A column: bytes when inflated, bytes as stored, and those.
-pub(crate) fn push_column(bytes: &mut Vec<u8>, column: &[u8]) -> std::io::Result<()> {
-    let stored = if column.is_empty() { Vec::new() } else { zstd::bulk::compress(column, LEVEL)? };
-    bytes.extend((column.len() as u32).to_le_bytes());
-    bytes.extend((stored.len() as u32).to_le_bytes());
-    bytes.extend(stored);
-    Ok(())
+/// Makes bytes of chunks. It is worth keeping: most of its memory is the compressor's.
+pub struct Encoder {
+    compressor: zstd::bulk::Compressor<'static>,
+    column: Vec<u8>,
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encoder").finish_non_exhaustive()
+    }
+}
+
+impl Encoder {
+    /// An encoder.
+    ///
+    /// # Errors
+    /// There is no memory for the compressor.
+    pub fn new() -> io::Result<Encoder> {
+        Ok(Encoder { compressor: zstd::bulk::Compressor::new(LEVEL)?, column: Vec::new() })
+    }
+
+    /// Appends a chunk to `bytes`.
+    ///
+    /// # Errors
+    /// The compressor has no memory.
+    pub fn encode(&mut self, chunk: &Chunk, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let mut before = 0u64;
+        for page in &chunk.pages {
+            push_varint(&mut self.column, zigzag(page.wrapping_sub(before) as i64));
+            before = *page;
+        }
+        self.finish_column(bytes)?;
+        self.column.extend(chunk.ids.iter().flat_map(|id| id.to_le_bytes()));
+        self.finish_column(bytes)?;
+        self.column.extend(&chunk.kinds);
+        self.finish_column(bytes)?;
+        push_counts(&mut self.column, &chunk.accesses);
+        self.finish_column(bytes)?;
+        self.column.extend(chunk.addresses.iter().flat_map(|access| access.0.to_le_bytes()));
+        self.finish_column(bytes)
+    }
+
+    /// Appends a column of any bytes.
+    pub(crate) fn column(&mut self, column: &[u8], bytes: &mut Vec<u8>) -> io::Result<()> {
+        self.column.extend(column);
+        self.finish_column(bytes)
+    }
+
+    /// Appends the column that was collected: bytes when inflated, bytes as stored, and those.
+    fn finish_column(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let at = bytes.len();
+        bytes.extend((self.column.len() as u32).to_le_bytes());
+        bytes.extend([0; 4]);
+        if !self.column.is_empty() {
+            let begin = bytes.len();
+            bytes.resize(begin + zstd::zstd_safe::compress_bound(self.column.len()), 0);
+            let stored = self.compressor.compress_to_buffer(&self.column, &mut bytes[begin..])?;
+            bytes.truncate(begin + stored);
+            bytes[at + 4..begin].copy_from_slice(&(stored as u32).to_le_bytes());
+            self.column.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Counts in a byte each; those of 255 and more have four bytes behind the byte 255.
+fn push_counts(bytes: &mut Vec<u8>, accesses: &[u32]) {
+    bytes.reserve(accesses.len());
+    for count in accesses {
+        match u8::try_from(*count) {
+            Ok(short) if short < u8::MAX => bytes.push(short),
+            _ => {
+                bytes.push(u8::MAX);
+                bytes.extend(count.to_le_bytes());
+            }
+        }
+    }
 }
 
 pub(crate) fn take_column(rest: &mut &[u8], name: &'static str, most: usize) -> Result<Vec<u8>, ChunkError> {
@@ -370,6 +417,27 @@ impl Builder {
     pub fn take(&mut self) -> Chunk {
         self.slots.fill(0);
         std::mem::take(&mut self.chunk)
+    }
+
+    /// Appends the chunk to `bytes`, and forgets it but for its memory. Gives how many runs it has.
+    ///
+    /// # Errors
+    /// The compressor has no memory.
+    pub fn encode(&mut self, encoder: &mut Encoder, bytes: &mut Vec<u8>) -> io::Result<usize> {
+        encoder.encode(&self.chunk, bytes)?;
+        let runs = self.chunk.len();
+        self.clear();
+        Ok(runs)
+    }
+
+    /// Forgets all runs, but keeps the memory for more.
+    pub fn clear(&mut self) {
+        self.slots.fill(0);
+        self.chunk.pages.clear();
+        self.chunk.ids.clear();
+        self.chunk.kinds.clear();
+        self.chunk.accesses.clear();
+        self.chunk.addresses.clear();
     }
 }
 

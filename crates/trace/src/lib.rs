@@ -26,7 +26,7 @@ mod run;
 mod writer;
 
 pub use block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
-pub use chunk::{Access, Builder, Chunk, ChunkError, MAX_ACCESSES, MAX_PAGES, MAX_RUNS};
+pub use chunk::{Access, Builder, Chunk, ChunkError, Encoder, MAX_ACCESSES, MAX_PAGES, MAX_RUNS};
 pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
 pub use header::{Columns, Filter, Geometry, Header, NotExact, SCHEMA, Window};

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::block::{Holds, MAGIC, PREFIX_BYTES, Prefix};
-use crate::chunk::{Chunk, push_column};
+use crate::chunk::{Chunk, Encoder};
 use crate::event::Event;
 use crate::header::Header;
 
@@ -105,7 +105,7 @@ impl<W: Write> Writer<W> {
     pub fn events(&mut self, thread: u32, events: &[Event], instructions: u64) -> io::Result<()> {
         for part in events.chunks(MAX_EVENTS) {
             let mut payload = Vec::new();
-            push_column(&mut payload, &serde_json::to_vec(part)?)?;
+            Encoder::new()?.column(&serde_json::to_vec(part)?, &mut payload)?;
             let first = self.counts(thread).1;
             self.block(Holds::Events, thread, first, part.len() as u32, instructions, &payload)?;
             self.counts(thread).1 += part.len() as u64;
