@@ -130,10 +130,10 @@ impl Arena {
         pa.wrapping_sub(self.base) / ENTRY_BYTES
     }
 
-    /// The entry with this number, if there are so many.
+    /// All entries, in their order.
     #[inline]
-    pub(crate) fn at(&self, place: u64) -> Option<u64> {
-        self.entries.get(place as usize).copied()
+    pub(crate) fn entries(&self) -> &[u64] {
+        &self.entries
     }
 
     /// The entry at `pa`, to be changed.

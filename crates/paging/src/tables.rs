@@ -148,7 +148,7 @@ impl<F: Format, L: Log> Tables<F, L> {
             (page_shift, levels) => self.lowest(page_shift, levels, va),
         };
         if level == 0
-            && let Some(pa) = self.format.leaf_pattern(0).address(entry)
+            && let Some(pa) = self.format.leaf_pattern(0).address(entry, F::ADDRESS_SHIFT)
         {
             return Ok(Translation { pa: pa | va & (geometry.page_bytes() - 1), level, entry });
         }
@@ -174,7 +174,7 @@ impl<F: Format, L: Log> Tables<F, L> {
             let Some(entry) = self.arena.read(table.wrapping_add((va >> shift & mask) * ENTRY_BYTES)) else {
                 return (OUTSIDE, 0);
             };
-            let Some(below) = tables.address(entry) else { return (level, entry) };
+            let Some(below) = tables.address(entry, F::ADDRESS_SHIFT) else { return (level, entry) };
             table = below;
             mask = (1 << index_bits) - 1;
         }

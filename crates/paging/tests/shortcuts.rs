@@ -28,14 +28,14 @@ fn patterns_are_true<F: Format>(format: F) {
     let mut found = 0;
     for entry in entries(&format) {
         for level in 1..format.geometry().levels() {
-            if let Some(table) = format.table_pattern().address(entry) {
+            if let Some(table) = format.table_pattern().address(entry, F::ADDRESS_SHIFT) {
                 assert_eq!(format.kind(level, entry), Kind::Table, "{format:?} level {level} {entry:#x}");
                 assert_eq!(table, format.table_address(entry), "{format:?} level {level} {entry:#x}");
                 found += 1;
             }
         }
         for level in 0..format.geometry().levels() {
-            if let Some(pa) = format.leaf_pattern(level).address(entry) {
+            if let Some(pa) = format.leaf_pattern(level).address(entry, F::ADDRESS_SHIFT) {
                 assert_eq!(format.kind(level, entry), Kind::Leaf, "{format:?} level {level} {entry:#x}");
                 for va in [0, 0x5000] {
                     assert_eq!(pa, format.leaf_address(level, entry, va), "{format:?} level {level} {entry:#x}");

@@ -238,7 +238,7 @@ impl<S: Stage> Format for Arm64<S> {
         let value = VALID | TABLE;
         match self.geometry.output_bits() {
             49.. => Pattern::NONE,
-            _ => Pattern { mask: value, value, address: mask(47, self.granule.shift()), shift: 0 },
+            _ => Pattern { mask: value, value, address: mask(47, self.granule.shift()) },
         }
     }
 
@@ -248,7 +248,7 @@ impl<S: Stage> Format for Arm64<S> {
             return Pattern::NONE;
         }
         let address = mask(47, self.geometry.shift(level) as u8);
-        Pattern { mask: VALID | TABLE, value: Arm64::<S>::leaf_type(level), address, shift: 0 }
+        Pattern { mask: VALID | TABLE, value: Arm64::<S>::leaf_type(level), address }
     }
 
     #[inline]

@@ -69,7 +69,7 @@ pub enum Change {
 /// Most entries of one kind, as a few bits tell them: those whose `mask` bits are `value`.
 ///
 /// What does not match may be of that kind all the same; [`Format::kind`] knows. What matches is of that kind, and
-/// its address is `address` of its bits, shifted up.
+/// its address is `address` of its bits, shifted up by [`Format::ADDRESS_SHIFT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
     /// The bits that are looked at.
@@ -78,18 +78,16 @@ pub struct Pattern {
     pub value: u64,
     /// The bits of the address.
     pub address: u64,
-    /// How far the address stands below its place.
-    pub shift: u8,
 }
 
 impl Pattern {
     /// Matches no entry.
-    pub const NONE: Pattern = Pattern { mask: 0, value: 1, address: 0, shift: 0 };
+    pub const NONE: Pattern = Pattern { mask: 0, value: 1, address: 0 };
 
-    /// The address in `entry`, if it matches.
+    /// The address in `entry`, if it matches; `shift` is the format's [`Format::ADDRESS_SHIFT`].
     #[inline(always)]
-    pub const fn address(self, entry: u64) -> Option<u64> {
-        if entry & self.mask == self.value { Some((entry & self.address) << self.shift) } else { None }
+    pub const fn address(self, entry: u64, shift: u32) -> Option<u64> {
+        if entry & self.mask == self.value { Some((entry & self.address) << shift) } else { None }
     }
 }
 
@@ -191,6 +189,9 @@ pub(crate) const fn mask(high: u8, low: u8) -> u64 {
 /// Levels count from the leaf table: 0 holds pages. Entries are hardware entries, also where software
 /// writes several of them as one.
 pub trait Format: Copy + fmt::Debug {
+    /// How far below its place an address stands in an entry that a [`Pattern`] tells.
+    const ADDRESS_SHIFT: u32 = 0;
+
     /// What messages call it.
     fn name(&self) -> &'static str;
 

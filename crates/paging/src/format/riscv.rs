@@ -123,6 +123,9 @@ impl RiscV {
 }
 
 impl Format for RiscV {
+    /// PPN is an address over 4096, from bit 10 on.
+    const ADDRESS_SHIFT: u32 = 2;
+
     fn name(&self) -> &'static str {
         match (self.geometry.levels(), self.stage) {
             (3, Stage::Supervisor) => "Sv39",
@@ -162,14 +165,14 @@ impl Format for RiscV {
 
     #[inline]
     fn table_pattern(&self) -> Pattern {
-        Pattern { mask: V | R | W | X | N | PBMT | RESERVED, value: V, address: PPN, shift: 2 }
+        Pattern { mask: V | R | W | X | N | PBMT | RESERVED, value: V, address: PPN }
     }
 
     /// A leaf that can be read, of ordinary memory, in no group.
     #[inline]
     fn leaf_pattern(&self, level: u8) -> Pattern {
         let address = PPN & !((self.geometry.span(level) - 1) >> 2);
-        Pattern { mask: V | R | RESERVED | PBMT | N, value: V | R, address, shift: 2 }
+        Pattern { mask: V | R | RESERVED | PBMT | N, value: V | R, address }
     }
 
     #[inline]

@@ -38,6 +38,8 @@ impl Software64K {
 }
 
 impl Format for Software64K {
+    const ADDRESS_SHIFT: u32 = RiscV::ADDRESS_SHIFT;
+
     fn name(&self) -> &'static str {
         match self.hardware.geometry().levels() {
             3 => "Sv39 with 64K software pages",

@@ -129,16 +129,14 @@ impl Format for X86_64 {
 
     #[inline]
     fn table_pattern(&self) -> Pattern {
-        Pattern { mask: P | PS, value: P, address: self.address_mask(), shift: 0 }
+        Pattern { mask: P | PS, value: P, address: self.address_mask() }
     }
 
     #[inline]
     fn leaf_pattern(&self, level: u8) -> Pattern {
         let mask = if level == 0 { P } else { P | PS };
         match self.has_leaf(level) {
-            true => {
-                Pattern { mask, value: mask, address: self.address_mask() & !(self.geometry.span(level) - 1), shift: 0 }
-            }
+            true => Pattern { mask, value: mask, address: self.address_mask() & !(self.geometry.span(level) - 1) },
             false => Pattern::NONE,
         }
     }

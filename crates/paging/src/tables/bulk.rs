@@ -26,7 +26,7 @@ pub(super) fn append_tables<F: Format>(format: &F, entries: &[u64], tables: &mut
     if odd == 0 {
         // And the tables above them.
         tables.reserve(entries.len() + 4);
-        tables.extend(entries.iter().map(|entry| (entry & pattern.address) << pattern.shift));
+        tables.extend(entries.iter().map(|entry| (entry & pattern.address) << F::ADDRESS_SHIFT));
     }
     odd == 0
 }

@@ -17,12 +17,11 @@ const REGIONS: usize = 2048;
 #[derive(Clone, Debug)]
 pub struct Translator<'a, F, L> {
     tables: &'a Tables<F, L>,
+    /// Those of the arena.
+    entries: &'a [u64],
     page_shift: u32,
-    region_shift: u32,
-    /// The bits of the index into a table of pages, of an offset in a page, of an offset in a region.
+    /// The bits of the index into a table of pages: fewer than a page of entries has, where that is the root.
     index: u64,
-    page_offset: u64,
-    region_offset: u64,
     page: Pattern,
     regions: Box<[Region; REGIONS]>,
     /// The entry and the level of the leaf, for regions that one leaf maps.
@@ -31,10 +30,10 @@ pub struct Translator<'a, F, L> {
 
 /// What is known of a region: first the complement of its number, which is its addresses over its length, those bits too
 /// that are not resolved. No region has the complement zero. Then, with [`IS_LEAF`], where its memory begins; else the
-/// place in the arena of its table of pages, shifted up by one. Plain numbers, so that zeroed memory will do.
+/// place in the arena of its table of pages. Plain numbers, so that zeroed memory will do.
 type Region = [u64; 2];
 
-const IS_LEAF: u64 = 1;
+const IS_LEAF: u64 = 1 << 63;
 
 impl<F: Format, L: Log> Tables<F, L> {
     /// Translates many addresses, faster than [`Tables::translate`] does one by one.
@@ -42,11 +41,9 @@ impl<F: Format, L: Log> Tables<F, L> {
         let geometry = self.geometry();
         Translator {
             tables: self,
+            entries: self.arena.entries(),
             page_shift: geometry.shift(0),
-            region_shift: geometry.shift(1),
             index: geometry.entries(0) - 1,
-            page_offset: geometry.span(0) - 1,
-            region_offset: geometry.span(1) - 1,
             page: self.format.leaf_pattern(0),
             regions: zeroed(),
             leaves: zeroed(),
@@ -61,7 +58,17 @@ impl<F: Format, L: Log> Translator<'_, F, L> {
     /// As [`Tables::translate`].
     #[inline]
     pub fn translate(&mut self, va: u64) -> Result<Translation, Error> {
-        let number = va >> self.region_shift;
+        // Shifts by what is known here are one instruction less each.
+        match self.page_shift {
+            12 => self.recall(va, 12),
+            page_shift => self.recall(va, page_shift),
+        }
+    }
+
+    #[inline(always)]
+    fn recall(&mut self, va: u64, page_shift: u32) -> Result<Translation, Error> {
+        let index_bits = page_shift - 3;
+        let number = va >> (page_shift + index_bits);
         let place = number as usize % REGIONS;
         let [known, value] = self.regions[place];
         if known != !number {
@@ -69,13 +76,14 @@ impl<F: Format, L: Log> Translator<'_, F, L> {
         }
         if value & IS_LEAF != 0 {
             let [entry, level] = self.leaves[place];
-            return Ok(Translation { pa: (value ^ IS_LEAF) | va & self.region_offset, level: level as u8, entry });
+            let offset = va & ((1 << (page_shift + index_bits)) - 1);
+            return Ok(Translation { pa: (value ^ IS_LEAF) | offset, level: level as u8, entry });
         }
-        let index = (va >> self.page_shift) & self.index;
-        if let Some(entry) = self.tables.arena.at((value >> 1) + index)
-            && let Some(memory) = self.page.address(entry)
+        let index = (va >> page_shift) & self.index;
+        if let Some(entry) = self.entries.get((value + index) as usize).copied()
+            && let Some(memory) = self.page.address(entry, F::ADDRESS_SHIFT)
         {
-            return Ok(Translation { pa: memory | va & self.page_offset, level: 0, entry });
+            return Ok(Translation { pa: memory | va & ((1 << page_shift) - 1), level: 0, entry });
         }
         self.learn(va)
     }
@@ -84,15 +92,16 @@ impl<F: Format, L: Log> Translator<'_, F, L> {
     #[inline(never)]
     fn learn(&mut self, va: u64) -> Result<Translation, Error> {
         let found = self.tables.translate(va)?;
-        let number = va >> self.region_shift;
+        let geometry = self.tables.geometry();
+        let number = va >> geometry.shift(1);
         let place = number as usize % REGIONS;
         let value = if found.level == 0 {
-            let slot = self.tables.slot(self.tables.geometry().resolved(va))?;
+            let slot = self.tables.slot(geometry.resolved(va))?;
             let index = (va >> self.page_shift) & self.index;
-            (self.tables.arena.place(slot.pa) - index) << 1
+            self.tables.arena.place(slot.pa) - index
         } else {
             self.leaves[place] = [found.entry, found.level.into()];
-            found.pa & !self.region_offset | IS_LEAF
+            found.pa & !(geometry.span(1) - 1) | IS_LEAF
         };
         self.regions[place] = [!number, value];
         Ok(found)
