@@ -38,6 +38,12 @@ impl<F: Format, L: Log> Tables<F, L> {
         let unit = self.geometry().span(level) << self.format.run_bits();
         let mut va = va;
         while va < end {
+            if level == 1 {
+                va = self.clear_whole_tables(table, va, end, released);
+                if va == end {
+                    break;
+                }
+            }
             let next = end_of(va, unit).min(end);
             let slot = self.slot_in(table, level, va)?;
             va = match self.format.kind(level, slot.entry) {
@@ -54,6 +60,25 @@ impl<F: Format, L: Log> Tables<F, L> {
             };
         }
         Ok(())
+    }
+
+    /// Makes holes of the entries of level 1 from `va` on, if they are for whole tables of pages and nothing else. Says up
+    /// to where it did; with a log nowhere, because it is told of one after the other.
+    fn clear_whole_tables(&mut self, table: u64, va: u64, end: u64, released: &mut Vec<u64>) -> u64 {
+        let (format, geometry) = (self.format, self.geometry());
+        let span = geometry.span(1);
+        let whole_end = end & !(span - 1);
+        if L::ENABLED || format.run_bits() != 0 || va & (span - 1) != 0 || whole_end <= va {
+            return va;
+        }
+        let (first, count) = (table + geometry.index(1, va) * ENTRY_BYTES, (whole_end - va) / span);
+        match self.arena.table_mut(first, count) {
+            Some(entries) if bulk::append_tables(&format, entries, released) => {
+                entries.fill(0);
+                whole_end
+            }
+            _ => va,
+        }
     }
 
     /// Makes holes of what the tables of one run of entries have from `slot` to `end`.
