@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod geometry;
 pub mod machine;
 pub mod policy;
 pub mod replay;

@@ -147,7 +147,7 @@ impl Simulation {
             reason: error.to_string(),
         };
         let space = space::new(&plan, physical).map_err(refused)?;
-        Walker::new(machine).map_err(refused)?;
+        Walker::new(machine, space.shifts()).map_err(refused)?;
         let same = |tlb: &TlbShape| tlb.serves.contains(&Serves::Load) == tlb.serves.contains(&Serves::Store);
         let contiguity = |tlb: &TlbShape| {
             tlb.coalescing.is_some_and(|coalescing| coalescing.needs == crate::machine::Needs::Contiguity)
@@ -260,7 +260,7 @@ impl Simulation {
         Core {
             tlbs: self.machine.tlbs.iter().enumerate().map(tlb).collect(),
             // It was made once when the simulation was.
-            walker: Walker::new(&self.machine).expect("the walker was made before"),
+            walker: Walker::new(&self.machine, self.space.shifts()).expect("the walker was made before"),
             counts: Counts { first_misses: [[0; 64]; LANES], second_misses: [[0; 64]; LANES], second_hit_cycles: 0 },
         }
     }
@@ -333,7 +333,7 @@ impl Simulation {
         }
         core.counts.second_misses[lane][usize::from(slot.size)] += 1;
         let va = self.pages[number as usize] << PAGE_SHIFT;
-        Ok(core.walker.walk(va, &self.space.path(va))?)
+        Ok(core.walker.walk(va, &self.space.path(va), || self.space.physical(va))?)
     }
 
     /// The page was not touched since its mapping changed: there may be a fault.
@@ -407,12 +407,11 @@ impl Simulation {
     fn settle(&mut self) {
         for (va, bytes) in self.space.take_invalidations() {
             let (first, end) = (va >> PAGE_SHIFT, (va + bytes).div_ceil(1 << PAGE_SHIFT));
-            let path = self.space.path(va);
             for core in &mut self.cores {
                 for tlb in &mut core.tlbs {
                     tlb.forget(|key| self.keys.overlaps(key, first, end));
                 }
-                core.walker.forget(va, bytes, &path);
+                core.walker.forget(va, bytes);
             }
             if end - first < self.pages.len() as u64 {
                 for page in first..end {
@@ -432,7 +431,7 @@ impl Simulation {
 
     fn forget_page(&mut self, number: usize) {
         self.slots.iter_mut().for_each(|slots| slots[number].flags = 0);
-        if self.touched[number] && !self.space.is_mapped(self.pages[number] << PAGE_SHIFT) {
+        if self.touched[number] && self.space.physical(self.pages[number] << PAGE_SHIFT).is_none() {
             self.touched[number] = false;
             self.touched_pages -= 1;
         }

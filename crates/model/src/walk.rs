@@ -32,6 +32,8 @@ pub struct Walker {
     caches: Vec<(u8, Wide<u64>)>,
     lines: Lines,
     nested: Option<Nested>,
+    /// log2 of the bytes that an entry of each level spans.
+    shifts: [u8; LEVELS],
     walks: u64,
 }
 
@@ -57,11 +59,11 @@ impl Lines {
 }
 
 impl Walker {
-    /// The walker of a machine, with empty caches.
+    /// The walker of a machine, with empty caches, for tables whose entries span `1 << shifts` bytes by level.
     ///
     /// # Errors
     /// The tables of the second stage cannot be made.
-    pub fn new(machine: &Machine) -> Result<Walker, Error> {
+    pub fn new(machine: &Machine, shifts: [u8; LEVELS]) -> Result<Walker, Error> {
         let caches = machine.walk_caches.iter().map(|cache| (cache.level, Wide::new(cache.sets, cache.ways)));
         let lines = machine.walker.caches.iter().map(|cache| (Wide::new(cache.sets, cache.ways), cache.cycles));
         let lines: Vec<(Wide<u64>, u32)> = lines.collect();
@@ -75,21 +77,22 @@ impl Walker {
                 cycles: 0,
             },
             nested: machine.stage2.as_ref().map(Nested::new).transpose()?,
+            shifts,
             walks: 0,
         })
     }
 
-    /// Walks to `va`, whose entries are `path`.
+    /// Walks to `va`, whose entries are `path`; `memory` is asked for its physical address where that is translated too.
     ///
     /// # Errors
     /// The second stage has no room for an address.
-    pub fn walk(&mut self, va: u64, path: &Path) -> Result<(), Error> {
+    pub fn walk(&mut self, va: u64, path: &Path, memory: impl Fn() -> Option<u64>) -> Result<(), Error> {
         self.walks += 1;
         let mut level = path.root_level;
         for (cached, cache) in &mut self.caches {
             if *cached > path.leaf_level && *cached <= path.root_level {
                 // One more, because 0 stands for no entry.
-                let table = (va >> path.shifts[usize::from(*cached)]) + 1;
+                let table = (va >> self.shifts[usize::from(*cached)]) + 1;
                 if cache.touch(table as u32, table) {
                     level = *cached - 1;
                     break;
@@ -104,16 +107,16 @@ impl Walker {
             self.lines.read(pa);
         }
         if let Some(nested) = &mut self.nested {
-            nested.translate(path.memory, &mut self.lines)?;
+            nested.translate(memory().unwrap_or_default(), &mut self.lines)?;
         }
         Ok(())
     }
 
     /// Forgets what the caches of tables hold of a range.
-    pub fn forget(&mut self, va: u64, bytes: u64, path: &Path) {
+    pub fn forget(&mut self, va: u64, bytes: u64) {
         let end = va.saturating_add(bytes - 1);
         for (level, cache) in &mut self.caches {
-            let shift = path.shifts[usize::from(*level).min(LEVELS - 1)];
+            let shift = self.shifts[usize::from(*level).min(LEVELS - 1)];
             let (first, last) = ((va >> shift) + 1, (end >> shift) + 1);
             cache.forget(&|table| (first..=last).contains(&table));
         }

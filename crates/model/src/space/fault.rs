@@ -44,7 +44,7 @@ impl<F: Format> Paged<F> {
         self.costs.outside_bytes += self.base;
         let protection = super::event::PROT_READ | PROT_WRITE;
         let end = page + self.base;
-        (page, Vma { end, protection, backing: Backing::Anonymous, advice: Advice::NoHuge })
+        (page, Vma { end, protection, backing: Backing::Inferred, advice: Advice::NoHuge })
     }
 
     /// The aligned window of `bytes` around a page, if it lies in the VMA.
@@ -59,10 +59,12 @@ impl<F: Format> Paged<F> {
     }
 
     fn anonymous_fault(&mut self, page: u64, begin: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {
-        let reads_zeros = !store && vma.backing != Backing::Shared;
+        let reads_zeros = !store && !matches!(vma.backing, Backing::Shared | Backing::Inferred);
         let granule = self.granule;
         match granule {
-            Granule::Hugetlb(bytes) if vma.backing == Backing::Anonymous && vma.advice != Advice::NoHuge => {
+            Granule::Hugetlb(bytes)
+                if matches!(vma.backing, Backing::Anonymous | Backing::Inferred) && vma.advice != Advice::NoHuge =>
+            {
                 // From a pool, read or written.
                 if let Some(window) = self.empty_window(page, bytes, begin, vma)?
                     && self.whole(window, bytes, vma, hugetlb_sizes(self.tables.format(), bytes))?

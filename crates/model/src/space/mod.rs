@@ -78,10 +78,6 @@ pub struct Path {
     pub root_level: u8,
     /// The level of the leaf.
     pub leaf_level: u8,
-    /// log2 of the bytes that an entry of each level spans.
-    pub shifts: [u8; LEVELS],
-    /// The physical address that is translated to.
-    pub memory: u64,
 }
 
 /// An address space without its format.
@@ -95,8 +91,11 @@ pub trait Space: Send {
     /// What a walk to `va`, which is mapped, reads.
     fn path(&self, va: u64) -> Path;
 
-    /// Whether anything maps `va`.
-    fn is_mapped(&self, va: u64) -> bool;
+    /// The physical address behind `va`, if anything maps it.
+    fn physical(&self, va: u64) -> Option<u64>;
+
+    /// log2 of the bytes that an entry of each level spans.
+    fn shifts(&self) -> [u8; LEVELS];
 
     /// A system call of the program.
     ///
@@ -373,11 +372,7 @@ impl<F: Format + Send> Space for Paged<F> {
 
     fn path(&self, va: u64) -> Path {
         let (geometry, format, arena) = (self.tables.geometry(), self.tables.format(), self.tables.arena());
-        let memory = self.tables.translate(va).map_or(0, |found| found.pa);
-        let mut path = Path { root_level: geometry.root_level(), memory, ..Path::default() };
-        for level in 0..geometry.levels() {
-            path.shifts[usize::from(level)] = geometry.shift(level) as u8;
-        }
+        let mut path = Path { root_level: geometry.root_level(), ..Path::default() };
         let mut table = self.tables.root();
         for level in (0..geometry.levels()).rev() {
             let pa = table + geometry.index(level, va) * ENTRY_BYTES;
@@ -393,8 +388,16 @@ impl<F: Format + Send> Space for Paged<F> {
         path
     }
 
-    fn is_mapped(&self, va: u64) -> bool {
-        self.tables.translate(va).is_ok()
+    fn physical(&self, va: u64) -> Option<u64> {
+        self.tables.translate(va).ok().map(|found| found.pa)
+    }
+
+    fn shifts(&self) -> [u8; LEVELS] {
+        let geometry = self.tables.geometry();
+        // Levels that there are not span nothing that could be asked for.
+        std::array::from_fn(
+            |level| if level < usize::from(geometry.levels()) { geometry.shift(level as u8) as u8 } else { 63 },
+        )
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SpaceError> {
@@ -409,7 +412,7 @@ impl<F: Format + Send> Space for Paged<F> {
 
     fn assume(&mut self, begin: u64, end: u64) {
         let protection = event::PROT_READ | event::PROT_WRITE | event::PROT_EXEC;
-        self.vmas.insert(begin, Vma { end, protection, backing: Backing::Anonymous, advice: Advice::None });
+        self.vmas.insert(begin, Vma { end, protection, backing: Backing::Inferred, advice: Advice::None });
     }
 
     fn costs(&self) -> Costs {

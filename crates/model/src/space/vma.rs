@@ -9,6 +9,8 @@ pub enum Backing {
     Anonymous,
     /// Anonymous memory that grows downwards.
     Stack,
+    /// Memory that no event tells of: private, and not known to be zeros where it is read first.
+    Inferred,
     /// Shared anonymous memory.
     Shared,
     /// A file, private: written pages become copies.
@@ -122,7 +124,7 @@ impl Vmas {
     fn join(&mut self, address: u64) {
         let Some(vma) = self.0.get(&address).copied() else { return };
         let Some((before, other)) = self.0.range(..address).next_back().map(|(at, vma)| (*at, *vma)) else { return };
-        let is_memory = matches!(vma.backing, Backing::Anonymous | Backing::Stack);
+        let is_memory = matches!(vma.backing, Backing::Anonymous | Backing::Stack | Backing::Inferred);
         if other.end == address && is_memory && (Vma { end: vma.end, ..other }) == vma {
             self.0.remove(&address);
             self.0.insert(before, vma);

@@ -1,0 +1,163 @@
+//! How fast simulations are, in original accesses a second on one core.
+//!
+//! `cargo bench -p model` takes traces of many accesses; without `--bench`, as under `cargo test`, a tiny one.
+
+use std::hint::black_box;
+use std::io::Cursor;
+use std::time::Instant;
+
+use model::geometry::Geometries;
+use model::machine::{self, Machine, Replacement};
+use model::policy::ModelPolicy;
+use model::replay::replay;
+use model::simulation::Simulation;
+use model::space::Physical;
+use model::tlb::Tlb;
+use trace::{Block, Call, Chunk, Columns, Filter, Header, Kind, Reader, Recording, SCHEMA};
+
+const BASE: u64 = 0x10_0000_0000;
+const BYTES: u64 = 256 << 20;
+
+fn main() {
+    let accesses = if std::env::args().any(|argument| argument == "--bench") { 40_000_000 } else { 20_000 };
+    println!("{:<12} {:<34} {:>12} {:>12}", "trace", "what", "M accesses/s", "M runs/s");
+    for (name, trace) in [
+        ("sequential", recorded(accesses, sequential)),
+        ("mixed", recorded(accesses, mixed)),
+        ("random", recorded(accesses, random)),
+    ] {
+        measure(name, &trace);
+    }
+}
+
+/// Eight bytes after eight bytes.
+fn sequential(step: u64, _: &mut u64) -> u64 {
+    step * 8 % BYTES
+}
+
+/// Mostly near the last place in one of a few streams, as programs do.
+fn mixed(step: u64, state: &mut u64) -> u64 {
+    let number = random(step, state);
+    let stream = number >> 8 & 7;
+    match number & 15 {
+        0 => number % (4 << 20),
+        _ => (stream * (BYTES / 8) + step / 4 * 8 + (number & 0xf00)) % BYTES,
+    }
+}
+
+fn random(_: u64, state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    (*state >> 20) % (BYTES / 8) * 8
+}
+
+fn recorded(accesses: u64, next: fn(u64, &mut u64) -> u64) -> Vec<u8> {
+    let header = Header {
+        schema: SCHEMA.to_owned(),
+        recorder: "benchmark".to_owned(),
+        command: Vec::new(),
+        architecture: String::new(),
+        system: false,
+        columns: Columns { kinds: true, accesses: true, addresses: false },
+        filter: Filter::None,
+        window: None,
+    };
+    let mut recording = Recording::new(Vec::new(), header).expect("memory");
+    let call = Call::Mmap { address: 0, bytes: BYTES, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    recording.event(0, call, BASE as i64);
+    let mut state = 1;
+    for step in 0..accesses {
+        let kind = if step % 3 == 0 { Kind::STORE } else { Kind::LOAD };
+        recording.access(0, BASE + next(step, &mut state), 8, kind).expect("memory");
+    }
+    recording.finish().expect("memory")
+}
+
+fn measure(name: &str, trace: &[u8]) {
+    let chunks = chunks(trace);
+    let accesses: u64 = chunks.iter().flat_map(|chunk| &chunk.accesses).map(|count| u64::from(*count)).sum();
+    let runs: usize = chunks.iter().map(Chunk::len).sum();
+    let report = |what: &str, work: &mut dyn FnMut()| {
+        let began = Instant::now();
+        work();
+        let seconds = began.elapsed().as_secs_f64();
+        let rate = |count: f64| count / seconds / 1e6;
+        println!("{name:<12} {what:<34} {:>12.1} {:>12.1}", rate(accesses as f64), rate(runs as f64));
+    };
+    let raw = raw(&chunks);
+    report("sum of the raw addresses", &mut || {
+        black_box(raw.iter().fold(0u64, |sum, address| sum.wrapping_add(*address)));
+    });
+    report("decode", &mut || {
+        black_box(self::chunks(trace));
+    });
+    report("two LRU levels, 64/4 and 1536/12", &mut || {
+        black_box(two_levels(&chunks));
+    });
+    report("180 geometries of 4K", &mut || {
+        black_box(geometries(&chunks, &[12]));
+    });
+    report("900 geometries of five sizes", &mut || {
+        black_box(geometries(&chunks, &[12, 14, 16, 21, 25]));
+    });
+    for (machine, policy) in [
+        ("cascade-lake", "base"),
+        ("cascade-lake", "thp"),
+        ("cascade-lake", "mthp-64k"),
+        ("neoverse-n1", "base"),
+        ("zen-4", "base"),
+    ] {
+        let machine = machine::built_in(machine).expect("a machine of the program");
+        report(&format!("whole model, {} {policy}", machine.name), &mut || whole(trace, &machine, policy));
+    }
+}
+
+fn chunks(trace: &[u8]) -> Vec<Chunk> {
+    let mut reader = Reader::new(Cursor::new(trace)).expect("a trace");
+    let blocks = std::iter::from_fn(|| reader.next_block().expect("memory"));
+    blocks.filter_map(|block| if let Block::Runs { chunk, .. } = block { Some(chunk) } else { None }).collect()
+}
+
+/// An address for each access.
+fn raw(chunks: &[Chunk]) -> Vec<u64> {
+    let runs = chunks.iter().flat_map(Chunk::runs);
+    runs.flat_map(|run| std::iter::repeat_n(run.page << 12, run.accesses as usize)).collect()
+}
+
+/// One page size, no page tables: what other TLB simulators do.
+fn two_levels(chunks: &[Chunk]) -> (u64, u64) {
+    let mut first = Tlb::new(16, 4, Replacement::Lru, 0);
+    let mut second = Tlb::new(128, 12, Replacement::Lru, 0);
+    let mut misses = (0, 0);
+    for chunk in chunks {
+        let pages: Vec<u32> = chunk.pages.iter().map(|page| *page as u32).collect();
+        for id in &chunk.ids {
+            let page = pages[usize::from(*id)];
+            if !first.touch(page, page) {
+                misses.0 += 1;
+                misses.1 += u64::from(!second.touch(page, page));
+            }
+        }
+    }
+    misses
+}
+
+fn geometries(chunks: &[Chunk], shifts: &[u32]) -> u64 {
+    let mut all = 0;
+    for shift in shifts {
+        let mut geometries = Geometries::new(*shift);
+        for chunk in chunks {
+            let numbers: Vec<u32> = chunk.pages.iter().map(|page| (page >> (shift - 12)) as u32 + 1).collect();
+            geometries.add(chunk, &numbers);
+        }
+        all += geometries.all().iter().map(|geometry| geometry.misses).sum::<u64>();
+    }
+    all
+}
+
+/// File to result, decoding included, on one thread for simulations.
+fn whole(trace: &[u8], machine: &Machine, policy: &str) {
+    let policy: ModelPolicy = policy.parse().expect("a policy");
+    let mut simulations = [Simulation::new(machine, &policy, &Physical::default()).expect("it has the policy")];
+    replay(Cursor::new(trace), None, &mut simulations, 1).expect("a trace");
+    black_box(simulations[0].outcome().expect("tables"));
+}

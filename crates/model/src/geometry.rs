@@ -1,0 +1,278 @@
+//! Misses of every LRU geometry in one pass: set counts times ways times page sizes.
+//!
+//! For each set count a stack of the pages of each set, in the order of their last uses: a page at depth `d` hits in all
+//! TLBs of more than `d` ways, so that one stack of sixteen answers for sixteen numbers of ways. What is in front of its
+//! set is in front for every larger power of two of sets too (its set there is a part of this one, and was used later by
+//! nothing else), so that a page in front of its smaller set needs no look into the larger ones.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, sync_channel};
+
+use serde::Serialize;
+use thiserror::Error;
+use trace::{Block, Chunk, Geometry, NotExact, ReadError, Reader};
+
+use crate::simulation::Hashing;
+
+/// log2 of the set counts: 1 to 2048.
+pub const SET_SHIFTS: std::ops::Range<u32> = 0..12;
+/// Ways: 1 to 15, as many as a stack has.
+pub const WAYS: usize = 15;
+
+/// The ways that one stack holds; one more than [`WAYS`] would be another vector.
+const DEPTH: usize = 16;
+
+/// All geometries of one page size.
+#[derive(Clone, Debug)]
+pub struct Geometries {
+    /// log2 of the bytes of a page.
+    page_shift: u32,
+    /// By set count: the stacks of its sets.
+    stacks: Vec<Stacks>,
+    touches: u64,
+    last: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Stacks {
+    sets: Vec<[u32; DEPTH]>,
+    mask: u32,
+    /// How often a page was found at each depth; the last place counts what was not found.
+    found: [u64; DEPTH + 1],
+}
+
+impl Stacks {
+    fn new(shift: u32) -> Stacks {
+        Stacks { sets: vec![[0; DEPTH]; 1 << shift], mask: (1 << shift) - 1, found: [0; DEPTH + 1] }
+    }
+
+    /// Brings a page in front of its set. Whether it was there.
+    #[inline(always)]
+    fn touch(&mut self, index: u32, key: u32) -> bool {
+        let set = &mut self.sets[(index & self.mask) as usize];
+        if set[0] == key {
+            return true;
+        }
+        let old = *set;
+        let mut weight = 0;
+        for (depth, other) in old.iter().enumerate().skip(1) {
+            weight += if *other == key { (DEPTH - depth) as u32 } else { 0 };
+        }
+        let depth = DEPTH as u32 - weight;
+        let last = depth.min(DEPTH as u32 - 1);
+        for place in 1..DEPTH {
+            set[place] = if place as u32 <= last { old[place - 1] } else { old[place] };
+        }
+        set[0] = key;
+        self.found[depth as usize] += 1;
+        false
+    }
+}
+
+impl Geometries {
+    /// Empty stacks for pages of `1 << page_shift` bytes, at least 4K.
+    pub fn new(page_shift: u32) -> Geometries {
+        Geometries { page_shift, stacks: SET_SHIFTS.map(Stacks::new).collect(), touches: 0, last: u64::MAX }
+    }
+
+    /// Adds runs: all of a chunk, fetches and data alike. `numbers` are numbers of the chunk's pages at this page size,
+    /// the same for the same page in every chunk; 0 is none.
+    pub fn add(&mut self, chunk: &Chunk, numbers: &[u32]) {
+        let shift = self.page_shift - trace::PAGE_SHIFT;
+        let pages: Vec<(u32, u32)> =
+            chunk.pages.iter().zip(numbers).map(|(page, number)| ((page >> shift) as u32, *number)).collect();
+        self.touches += chunk.ids.len() as u64;
+        for id in &chunk.ids {
+            let (index, key) = pages[usize::from(*id)];
+            if u64::from(key) == self.last {
+                continue;
+            }
+            self.last = u64::from(key);
+            for stacks in &mut self.stacks {
+                if stacks.touch(index, key) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Misses of a TLB of `1 << set_shift` sets and `ways` ways; `None` outside [`SET_SHIFTS`] and [`WAYS`].
+    pub fn misses(&self, set_shift: u32, ways: usize) -> Option<u64> {
+        let stacks = self.stacks.get(set_shift as usize).filter(|_| (1..=WAYS).contains(&ways))?;
+        Some(stacks.found[ways..].iter().sum())
+    }
+
+    /// Every geometry.
+    pub fn all(&self) -> Vec<GeometryMisses> {
+        let geometries = SET_SHIFTS.flat_map(|shift| (1..=WAYS).map(move |ways| (shift, ways)));
+        let misses = geometries.filter_map(|(shift, ways)| {
+            let misses = self.misses(shift, ways)?;
+            Some(GeometryMisses { page_bytes: 1 << self.page_shift, sets: 1 << shift, ways: ways as u32, misses })
+        });
+        misses.collect()
+    }
+
+    /// Runs so far.
+    pub fn touches(&self) -> u64 {
+        self.touches
+    }
+}
+
+/// What a trace misses in every geometry, for several page sizes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Swept {
+    /// Accesses of the trace.
+    pub accesses: u64,
+    /// Runs: what was looked up.
+    pub runs: u64,
+    /// Instructions, if the trace counts them.
+    pub instructions: Option<u64>,
+    /// Every geometry of every page size.
+    pub geometries: Vec<GeometryMisses>,
+    /// Parts of the file that could not be used, in words.
+    pub damage: Vec<String>,
+}
+
+/// Reads a trace once for pages of `1 << shift` bytes each, all threads after another as the file has them, as if they
+/// shared one TLB. Page sizes are shared by up to `threads` threads.
+///
+/// # Errors
+/// The trace cannot be read, or was filtered: a small geometry would need what was left out.
+pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swept, SweepError> {
+    let mut reader = Reader::new(from)?;
+    for shift in page_shifts {
+        reader.header().filter.admits(&Geometry { page_bytes: 1 << shift, sets: 1, lru: true })?;
+    }
+    let mut all: Vec<Numbered> = page_shifts.iter().map(|shift| Numbered::new(*shift)).collect();
+    let share = all.len().div_ceil(threads.max(1)).max(1);
+    let mut swept = Swept { accesses: 0, runs: 0, instructions: None, geometries: Vec::new(), damage: Vec::new() };
+    let mut instructions: BTreeMap<u32, u64> = BTreeMap::new();
+    std::thread::scope(|scope| {
+        let mut workers: Vec<SyncSender<Arc<Chunk>>> = Vec::new();
+        for part in all.chunks_mut(share) {
+            let (sender, receiver) = sync_channel::<Arc<Chunk>>(2);
+            scope.spawn(move || {
+                for chunk in receiver {
+                    part.iter_mut().for_each(|numbered| numbered.add(&chunk));
+                }
+            });
+            workers.push(sender);
+        }
+        while let Some(block) = reader.next_block()? {
+            match block {
+                Block::Runs { thread, instructions: count, chunk, .. } => {
+                    swept.runs += chunk.len() as u64;
+                    let counts = chunk.accesses.iter().map(|count| u64::from(*count)).sum::<u64>();
+                    swept.accesses += if chunk.accesses.is_empty() { chunk.len() as u64 } else { counts };
+                    instructions.insert(thread, count);
+                    let chunk = Arc::new(chunk);
+                    // A worker ends only when its sender is gone, or with a panic, which the scope passes on.
+                    workers.iter().for_each(|worker| drop(worker.send(Arc::clone(&chunk))));
+                }
+                Block::Damaged(damage) => swept.damage.push(format!("offset {}: {}", damage.offset, damage.why)),
+                Block::Events { .. } => {}
+            }
+        }
+        Ok::<(), ReadError>(())
+    })?;
+    if swept.runs == 0 {
+        return Err(SweepError::Nothing);
+    }
+    swept.instructions = Some(instructions.values().sum()).filter(|count| *count != 0);
+    swept.geometries = all.iter().flat_map(|numbered| numbered.geometries.all()).collect();
+    Ok(swept)
+}
+
+/// A trace whose geometries cannot be had.
+#[derive(Debug, Error)]
+pub enum SweepError {
+    /// It cannot be read.
+    #[error("{0}")]
+    Read(#[from] ReadError),
+    /// What is needed was left out of it.
+    #[error("{0}")]
+    NotExact(#[from] NotExact),
+    /// There is nothing in it.
+    #[error("the trace has no accesses; expected some: see `pagelab trace info`")]
+    Nothing,
+}
+
+/// Geometries of a page size, with numbers for its pages.
+struct Numbered {
+    geometries: Geometries,
+    numbers: HashMap<u64, u32, Hashing>,
+}
+
+impl Numbered {
+    fn new(shift: u32) -> Numbered {
+        Numbered { geometries: Geometries::new(shift), numbers: HashMap::default() }
+    }
+
+    fn add(&mut self, chunk: &Chunk) {
+        let shift = self.geometries.page_shift - trace::PAGE_SHIFT;
+        let mut numbers = Vec::with_capacity(chunk.pages.len());
+        for page in &chunk.pages {
+            // 0 stands for no entry.
+            let next = self.numbers.len() as u32 + 1;
+            numbers.push(*self.numbers.entry(page >> shift).or_insert(next));
+        }
+        self.geometries.add(chunk, &numbers);
+    }
+}
+
+/// Misses of one geometry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct GeometryMisses {
+    /// Bytes of a page.
+    pub page_bytes: u64,
+    /// Sets.
+    pub sets: u32,
+    /// Ways.
+    pub ways: u32,
+    /// Misses.
+    pub misses: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Replacement;
+    use crate::tlb::Tlb;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(8))]
+
+        #[test]
+        fn every_geometry_is_that_of_a_tlb_alone(
+            pages in prop::sample::select(vec![20u64, 300, 9000]),
+            stream in proptest::collection::vec(any::<u32>(), 1..2000),
+            shift in prop::sample::select(vec![12u32, 14, 21]),
+        ) {
+            let stream: Vec<u64> = stream.iter().map(|number| u64::from(*number) * 7 % pages).collect();
+            let mut chunk = Chunk { pages: stream.clone(), ..Chunk::default() };
+            chunk.ids = (0..stream.len() as u16).collect();
+            let numbers: Vec<u32> = stream.iter().map(|page| (page >> (shift - 12)) as u32 + 1).collect();
+            let mut geometries = Geometries::new(shift);
+            geometries.add(&chunk, &numbers);
+            for set_shift in [0, 1, 4, 7, 11] {
+                for ways in [1, 2, 4, 7, 12, 15] {
+                    let mut tlb = Tlb::new(1 << set_shift, ways as u32, Replacement::Lru, 0);
+                    let misses = stream.iter().zip(&numbers).filter(|(page, number)| {
+                        !tlb.touch((**page >> (shift - 12)) as u32, **number)
+                    });
+                    prop_assert_eq!(geometries.misses(set_shift, ways), Some(misses.count() as u64), "{} {}", set_shift, ways);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_are_there_and_no_others() {
+        let geometries = Geometries::new(12);
+        assert_eq!(geometries.all().len(), 180);
+        assert_eq!((geometries.misses(12, 1), geometries.misses(0, 16), geometries.misses(0, 0)), (None, None, None));
+    }
+}
