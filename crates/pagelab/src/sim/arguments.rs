@@ -1,0 +1,77 @@
+//! Arguments of `pagelab sim`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use model::policy::ModelPolicy;
+use model::space::MAX_MEMORY_BYTES;
+use study::size::{format_bytes, parse_bytes};
+
+use super::usual_policies;
+
+/// Arguments of `pagelab sim`.
+#[derive(Debug, Args)]
+pub struct SimArguments {
+    /// Traces, as `pagelab record` or `pagelab trace import` wrote them
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, with +no-guards, +no-huge or
+    /// +prefault; repeat it, or separate several by commas. Without it: base, mthp-64k, thp
+    #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
+    pub policy: Vec<ModelPolicy>,
+    /// A machine of `pagelab list machines`, or a FILE.toml; repeat it, or separate several by commas. Without it: one
+    /// of the architecture that the trace was recorded on
+    #[arg(short, long = "machine", value_name = "MACHINE", value_delimiter = ',')]
+    pub machines: Vec<String>,
+    /// Misses for every LRU geometry instead, in one pass: 1 to 2048 sets, 1 to 15 ways, pages of 4K, 16K, 64K, 2M and
+    /// 32M. Fetches and data share it
+    #[arg(long, conflicts_with_all = ["policy", "machines"])]
+    pub geometry: bool,
+    /// How much memory the machine has
+    #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_memory)]
+    pub memory: u64,
+    /// The share of 2M blocks of memory in which one page belongs to somebody else
+    #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_share)]
+    pub fragmentation: f64,
+    /// Chooses what is random: replacement, and where memory is fragmented
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// How many threads share the simulations; the result is the same for any number. Without it: one a processor
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub threads: Option<u32>,
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl SimArguments {
+    /// The policies that were asked for, or the usual ones.
+    pub fn policies(&self) -> Vec<ModelPolicy> {
+        if self.policy.is_empty() { usual_policies() } else { self.policy.clone() }
+    }
+
+    /// How many threads there shall be.
+    pub fn threads(&self) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        self.threads.map_or_else(all, |threads| threads as usize)
+    }
+}
+
+fn parse_policy(text: &str) -> Result<ModelPolicy, String> {
+    text.parse::<ModelPolicy>().map_err(|error| format!("{error}; models also have contig-64k, base-16k and base-64k"))
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    if (1 << 20..=MAX_MEMORY_BYTES).contains(&bytes) {
+        Ok(bytes)
+    } else {
+        Err(format!("expected 1M to {}, found {text}", format_bytes(MAX_MEMORY_BYTES)))
+    }
+}
+
+/// `0%` to `100%`, as a ratio.
+fn parse_share(text: &str) -> Result<f64, String> {
+    let percent = text.trim_end_matches('%').parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    percent.map(|percent| percent / 100.0).ok_or_else(|| format!("expected 0% to 100%, found {text:?}"))
+}

@@ -1,0 +1,134 @@
+//! `pagelab sim` from the outside: real input, tables, JSON, refusals.
+
+mod common;
+
+use std::fmt::Write as _;
+use std::fs;
+
+use common::{Bench, Ran, Runs};
+use serde_json::Value;
+
+/// A program in lackey's text that writes 1024 pages twice.
+fn lackey() -> String {
+    let mut text = String::new();
+    for step in 0..2048 {
+        writeln!(text, "I  04001000,4\n S {:x},8", 0x1000_0000 + step % 1024 * 4096).unwrap();
+    }
+    text
+}
+
+struct Traced {
+    bench: Bench,
+    file: String,
+}
+
+impl Traced {
+    fn new() -> Traced {
+        let bench = Bench::new();
+        let (text, file) = (bench.path("lackey"), bench.path("a.trace").display().to_string());
+        fs::write(&text, lackey()).unwrap();
+        let imported =
+            bench.pagelab(&["trace", "import", "--from", "lackey", "-o", &file, &text.display().to_string()]).ran();
+        assert_eq!(imported.code, Some(0), "{}", imported.stderr);
+        Traced { bench, file }
+    }
+
+    fn sim(&self, arguments: &[&str]) -> Ran {
+        self.bench.pagelab(&[&["sim", &self.file], arguments].concat()).ran()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let ran = self.sim(&[arguments, &["--json"]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        serde_json::from_str(&ran.stdout).unwrap()
+    }
+}
+
+#[test]
+fn machines_and_policies_make_a_matrix_with_reasons() {
+    let traced = Traced::new();
+    let document = traced.json(&["-m", "cascade-lake,neoverse-n1", "-p", "base,thp,base-64k"]);
+    assert_eq!(document["schema"], "pagelab.sim/1");
+    let cells = document["traces"][0]["simulations"].as_array().unwrap();
+    let faults: Vec<Option<u64>> = cells.iter().map(|cell| cell["faults"].as_u64()).collect();
+    // 1024 pages and one of code; 2M twice and 64K each in the aligned memory.
+    assert_eq!(faults, [Some(1025), Some(3), None, Some(1025), Some(3), Some(65)]);
+    assert!(cells[2]["unsupported"].as_str().unwrap().contains("no base pages of 64K"));
+    assert_eq!(cells[0]["first_level"]["load"], 2048);
+    assert_eq!(cells[0]["instructions"], 2048);
+    assert_eq!(document["traces"][0]["memory_inferred"], true);
+    let text = traced.sim(&["-p", "base,contig-64k"]);
+    assert!(text.stdout.contains("1025") && text.stdout.contains("no contiguous pages"), "{}", text.stdout);
+}
+
+#[test]
+fn the_result_is_the_same_for_any_number_of_threads() {
+    let traced = Traced::new();
+    let arguments =
+        ["-m", "zen-4,rva23,cortex-a57", "-p", "base,mthp-64k,thp", "--fragmentation", "50%", "--seed", "3"];
+    let one = traced.json(&[&arguments[..], &["--threads", "1"]].concat());
+    for threads in ["2", "5"] {
+        assert_eq!(traced.json(&[&arguments[..], &["--threads", threads]].concat()), one);
+    }
+}
+
+#[test]
+fn every_geometry_is_swept() {
+    let traced = Traced::new();
+    let document = traced.json(&["--geometry"]);
+    assert_eq!(document["schema"], "pagelab.sim-geometry/1");
+    let geometries = document["traces"][0]["geometries"].as_array().unwrap();
+    assert_eq!(geometries.len(), 900);
+    let misses = |page_bytes: u64, sets: u64, ways: u64| {
+        let found = geometries.iter().find(|geometry| {
+            geometry["page_bytes"] == page_bytes && geometry["sets"] == sets && geometry["ways"] == ways
+        });
+        found.unwrap()["misses"].as_u64().unwrap()
+    };
+    assert_eq!((misses(4096, 2048, 2), misses(4096, 16, 4), misses(2 << 20, 1, 15)), (1025, 2049, 3));
+    assert!(traced.sim(&["--geometry"]).stdout.contains("15 ways"));
+}
+
+#[test]
+fn what_cannot_be_simulated_is_said() {
+    let traced = Traced::new();
+    let toml = traced.bench.path("bad.toml");
+    fs::write(&toml, "schema = \"pagelab.machine/1\"\nspeed = 3\n").unwrap();
+    let toml = toml.display().to_string();
+    let empty = traced.bench.path("empty").display().to_string();
+    fs::write(&empty, "").unwrap();
+    for (arguments, code, words) in [
+        (vec!["-m", "zen-9"], 2, "the nearest is \"zen-"),
+        (vec!["-m", &toml], 2, "unknown field `speed`"),
+        (vec!["-p", "base-8k"], 2, "contig-64k"),
+        (vec!["-m", "zen-2", "-p", "contig-64k"], 3, "reasons stand above"),
+        (vec!["--memory", "1K"], 2, "1M to 256G"),
+        (vec![&empty], 2, "the file is empty"),
+    ] {
+        let ran = traced.sim(&arguments);
+        assert_eq!(ran.code, Some(code), "{arguments:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(words), "{arguments:?}: {}", ran.stderr);
+    }
+    let little = traced.sim(&["-p", "base", "--memory", "1M"]);
+    assert!(little.stdout.contains("out of memory"), "{}", little.stdout);
+    let mut bytes = fs::read(&traced.file).unwrap();
+    bytes.truncate(bytes.len() - 20);
+    fs::write(&traced.file, bytes).unwrap();
+    assert!(traced.sim(&["-p", "base"]).stdout.contains("cut off"));
+}
+
+#[test]
+fn model_machines_are_listed_with_their_sources() {
+    let bench = Bench::new();
+    let listed = bench.pagelab(&["list", "machines", "--json"]).ran();
+    let document: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let models = document["model_machines"].as_array().unwrap();
+    assert_eq!(models.len(), 17);
+    for model in models {
+        let figures = model["figures"].as_array().unwrap();
+        let sourced = figures.iter().filter(|figure| figure["source"].is_string()).count();
+        let assumed = figures.iter().filter(|figure| figure["assumed"].is_string()).count();
+        assert_eq!(sourced + assumed, figures.len(), "{}", model["name"]);
+        assert_eq!((model["sourced_figures"].as_u64(), sourced > 0), (Some(sourced as u64), true));
+    }
+}
