@@ -33,6 +33,7 @@ pub struct Info {
 }
 
 /// The version that the plugin says it was built for. QEMU reads it after loading and before `qemu_plugin_install`.
+// SAFETY: QEMU looks for the name in each plugin by itself; nothing else is called so.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "QEMU gives the name")]
 pub static mut qemu_plugin_version: c_int = OLDEST;

@@ -33,6 +33,7 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 ///
 /// # Safety
 /// `info` points to QEMU's description of itself, `arguments` to `count` strings.
+// SAFETY: QEMU looks for the name in each plugin by itself; nothing else is called so.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn qemu_plugin_install(
     id: Id,

@@ -125,6 +125,7 @@ impl Recorder {
 
     /// Notes what a thread has just done.
     pub fn note(&self, vcpu: &mut Vcpu, call: Call, result: i64) {
+        self.empty(vcpu);
         let mut shared = self.lock();
         let order = EVENTS.load(Ordering::Relaxed);
         // What others did meanwhile is seen with the next block.
@@ -139,6 +140,7 @@ impl Recorder {
 
     /// Notes that a thread goes on after events of others.
     pub fn note_seen(&self, vcpu: &mut Vcpu) {
+        self.empty(vcpu);
         let shared = &mut self.lock();
         vcpu.seen = EVENTS.load(Ordering::Relaxed);
         let event = Event { run: vcpu.place(), order: vcpu.seen, call: Call::Seen, result: 0 };

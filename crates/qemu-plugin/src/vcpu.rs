@@ -201,9 +201,9 @@ impl Vcpu {
         self.instructions
     }
 
-    /// The number of runs so far.
-    pub fn place(&mut self) -> u64 {
-        self.digest();
+    /// The number of runs so far. The buffer must have been emptied.
+    pub fn place(&self) -> u64 {
+        debug_assert_eq!(self.words_len, 0);
         self.taken + self.begun as u64
     }
 
@@ -470,6 +470,7 @@ mod tests {
                 }
                 // As an event does.
                 if number % 77 == 0 {
+                    assert!(!vcpu.empty(usize::MAX));
                     assert_eq!(vcpu.place(), expected.len() as u64);
                 }
             }

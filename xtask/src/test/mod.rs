@@ -25,6 +25,8 @@ pub fn run(root: &Path) -> ExitCode {
             succeed(crate::cargo(root).args(arguments))
         }),
     );
+    let plugin = ["build", "--quiet", "--package", "qemu-plugin"];
+    step("plugin", timed("plugin", || succeed(crate::cargo(root).args(plugin))));
     let tally = timed("tests", || tests(root));
     match tally {
         Ok(tally) => close(failures, &tally, &missing),

@@ -16,9 +16,11 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 17] = [
+const PACKAGES: [Package; 20] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
+    Package { name: "gcc-aarch64-linux-gnu", sign: "aarch64-linux-gnu-gcc", reason: "an arm64 program to record" },
+    Package { name: "gcc-riscv64-linux-gnu", sign: "riscv64-linux-gnu-gcc", reason: "a riscv64 program to record" },
     Package { name: "gdb", sign: "gdb", reason: "a program under a debugger cannot be traced, and that is said" },
     Package { name: "golang-go", sign: "go", reason: "a Go program: static, threaded, preempted by signals" },
     Package { name: "libc6-dev", sign: "/usr/include/stdio.h", reason: "test programs in C" },
@@ -29,6 +31,7 @@ const PACKAGES: [Package; 17] = [
     Package { name: "qemu-system-arm", sign: "qemu-system-aarch64", reason: "an oracle of arm64 page tables" },
     Package { name: "qemu-system-misc", sign: "qemu-system-riscv64", reason: "an oracle of RISC-V page tables" },
     Package { name: "qemu-system-x86", sign: "qemu-system-x86_64", reason: "an oracle of x86-64 page tables" },
+    Package { name: "qemu-user", sign: "qemu-x86_64", reason: "programs are recorded in it" },
     Package { name: "redis-server", sign: "redis-server", reason: "a server that disables THP for itself" },
     Package { name: "redis-tools", sign: "redis-benchmark", reason: "the client that drives the server" },
     Package { name: "strace", sign: "strace", reason: "a program under strace cannot be traced, and that is said" },

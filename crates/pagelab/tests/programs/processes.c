@@ -1,0 +1,86 @@
+/* By its argument: threads, a fork, the end by a signal, the end of all descriptors, another program. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAGES = 64 };
+static char *shared;
+
+static void *touch(void *argument)
+{
+    for (int page = 0; page < PAGES; page++)
+        ((volatile char *)shared)[page * 4096] = 1;
+    return argument;
+}
+
+static int threads(void)
+{
+    pthread_t thread[3];
+    shared = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (int index = 0; index < 3; index++)
+        pthread_create(&thread[index], NULL, touch, NULL);
+    for (int index = 0; index < 3; index++)
+        pthread_join(thread[index], NULL);
+    printf("%lu\n", (unsigned long)shared);
+    return 0;
+}
+
+static int forks(void)
+{
+    int status;
+    shared = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        touch(NULL);
+        _exit(3);
+    }
+    waitpid(child, &status, 0);
+    printf("%d %lu\n", (int)child, (unsigned long)shared);
+    return 10 + WEXITSTATUS(status);
+}
+
+static int closes(void)
+{
+    shared = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    long highest = sysconf(_SC_OPEN_MAX);
+    for (int descriptor = 3; descriptor < highest && descriptor < 1 << 20; descriptor++)
+        close(descriptor);
+    close(2);
+    touch(NULL);
+    return 7;
+}
+
+int main(int count, char **arguments)
+{
+    const char *what = count > 1 ? arguments[1] : "";
+    if (!strcmp(what, "threads"))
+        return threads();
+    if (!strcmp(what, "forks"))
+        return forks();
+    if (!strcmp(what, "closes"))
+        return closes();
+    if (!strcmp(what, "aborts"))
+        abort();
+    if (!strcmp(what, "killed"))
+        raise(SIGKILL);
+    if (!strcmp(what, "faults"))
+        *(volatile int *)8 = 1;
+    if (!strcmp(what, "execs"))
+        execl("/bin/true", "true", (char *)NULL);
+    if (!strcmp(what, "fails to exec"))
+        return execl("/nowhere/program", "program", (char *)NULL) == -1 ? 9 : 0;
+    if (!strcmp(what, "echoes")) {
+        int byte;
+        while ((byte = getchar()) != EOF)
+            putchar(byte);
+        fputs("to standard error\n", stderr);
+    }
+    return 0;
+}

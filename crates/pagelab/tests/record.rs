@@ -1,0 +1,428 @@
+//! Recording with the real QEMU, and what the trace verbs say of it.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Once;
+
+use common::{Bench, Ran, Runs, needs, program};
+use serde_json::Value;
+
+/// The plugin of this build, built anew.
+fn plugin() -> PathBuf {
+    static BUILT: Once = Once::new();
+    let target = Path::new(env!("CARGO_BIN_EXE_pagelab")).parent().unwrap();
+    BUILT.call_once(|| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "-p", "qemu-plugin", "--target-dir"]).arg(target.parent().unwrap());
+        if target.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(cargo.status().unwrap().success());
+    });
+    target.join("libpagelab_qemu_plugin.so")
+}
+
+/// A C program of this directory, compiled; its path.
+fn compiled(bench: &Bench, compiler: &str, name: &str, options: &[&str]) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
+    let output = bench.word(&format!("{compiler}-{name}.out"));
+    let status = Command::new(compiler).args(options).arg(source).arg("-o").arg(&output).status().unwrap();
+    assert!(status.success());
+    output
+}
+
+const FREESTANDING: [&str; 7] =
+    ["-O2", "-static", "-nostdlib", "-fno-pie", "-fno-stack-protector", "-fno-tree-vectorize", "-Wl,--build-id=none"];
+const HOSTED: [&str; 2] = ["-O1", "-pthread"];
+
+/// `pagelab record` of a command with these options; the trace is `trace` in the bench.
+fn record(bench: &Bench, options: &[&str], command: &[&str]) -> Command {
+    let mut record = bench.pagelab(&["record", "-o", &bench.word("trace")]);
+    record.args(options).arg("--").args(command).env("PAGELAB_QEMU_PLUGIN", plugin());
+    record
+}
+
+/// The lines that `trace dump --json` prints after the first.
+fn dumped(bench: &Bench, name: &str) -> Vec<Value> {
+    let ran = bench.pagelab(&["trace", "dump", "--json", name]).ran();
+    ran.says(0, &[]);
+    ran.stdout.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn info(bench: &Bench, name: &str) -> Value {
+    bench.pagelab(&["trace", "info", "--json", name]).ran().json()
+}
+
+/// The events of a call by all threads, each with its thread.
+fn events<'a>(lines: &'a [Value], call: &'a str) -> impl Iterator<Item = &'a Value> {
+    lines.iter().filter(move |line| line["event"]["call"] == call).map(|line| &line["event"])
+}
+
+fn can_record() -> bool {
+    needs(&[program("qemu-x86_64"), program("gcc")])
+}
+
+fn sound(bench: &Bench, name: &str) {
+    bench.pagelab(&["trace", "check", name]).ran().says(0, &[]);
+}
+
+/// Runs of data, and all that was fetched: page by page relative to the first page of data.
+fn runs(lines: &[Value]) -> (Vec<(u64, String, u64)>, u64) {
+    let of = |line: &Value, key: &str| line[key].as_u64().unwrap();
+    let (fetches, data): (Vec<&Value>, Vec<&Value>) =
+        lines.iter().filter(|line| line["run"].is_u64()).partition(|line| line["kind"] == "fetch");
+    let first = data.iter().map(|line| of(line, "address")).min().unwrap();
+    let told = |line: &&Value| {
+        ((of(line, "address") - first) >> 12, line["kind"].as_str().unwrap().to_owned(), of(line, "accesses"))
+    };
+    (data.iter().map(told).collect(), fetches.iter().map(|line| of(line, "accesses")).sum())
+}
+
+/// Records the program whose accesses are known, for an instruction set.
+fn exact(compiler: &'static str, emulator: &'static str) {
+    if !needs(&[program(emulator), program(compiler)]) {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, compiler, "exact.c", &FREESTANDING);
+    record(&bench, &[], &[&path]).ran().says(42, &[]);
+    sound(&bench, "trace");
+    let lines = dumped(&bench, "trace");
+    let (data, fetched) = runs(&lines);
+    let expected = [(0, "store+load", 3), (1, "load", 100), (2, "store", 1), (1, "load", 1), (3, "load+store", 2)];
+    assert_eq!(data, expected.map(|(page, kind, accesses)| (page, kind.to_owned(), accesses)));
+    let info = info(&bench, "trace");
+    assert_eq!(info["total"]["data_accesses"], 107);
+    assert_eq!(info["total"]["instructions"], fetched);
+    assert!(fetched > 300 && fetched < 1000, "{fetched}");
+    assert_eq!(info["header"]["architecture"], emulator.trim_start_matches("qemu-"));
+    let exits: Vec<&Value> = events(&lines, "exit").collect();
+    assert_eq!((exits.len(), &exits[0]["status"]), (1, &Value::from(42)));
+    // The program's own file and its stack were there from the beginning.
+    let regions: Vec<&Value> = events(&lines, "region").collect();
+    assert!(regions.iter().any(|region| region["name"].as_str().unwrap().ends_with("exact.c.out")), "{regions:?}");
+    assert!(regions.iter().any(|region| region["bytes"].as_u64() >= Some(8 << 20)), "{regions:?}");
+}
+
+#[test]
+fn every_access_of_an_x86_64_program_is_there() {
+    exact("gcc", "qemu-x86_64");
+}
+
+#[test]
+fn every_access_of_an_aarch64_program_is_there() {
+    exact("aarch64-linux-gnu-gcc", "qemu-aarch64");
+}
+
+#[test]
+fn every_access_of_a_riscv64_program_is_there() {
+    exact("riscv64-linux-gnu-gcc", "qemu-riscv64");
+}
+
+#[test]
+fn lossless_keeps_every_address() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "exact.c", &FREESTANDING);
+    record(&bench, &["--lossless"], &[&path]).ran().says(42, &[]);
+    sound(&bench, "trace");
+    let mut each: Vec<(u64, u64, bool)> = Vec::new();
+    let mut instructions = 0;
+    for line in dumped(&bench, "trace").iter().filter(|line| line["run"].is_u64()) {
+        let accesses = line["each"].as_array().unwrap();
+        assert_eq!(accesses.len() as u64, line["accesses"].as_u64().unwrap());
+        if line["kind"] == "fetch" {
+            instructions += accesses.len();
+            continue;
+        }
+        let access =
+            |access: &Value| (access[0].as_u64().unwrap(), access[1].as_u64().unwrap(), access[2].as_bool().unwrap());
+        each.extend(accesses.iter().map(access));
+    }
+    let first = each[0].0;
+    let mut expected = vec![(0, 8, true), (8, 8, true), (0, 8, false)];
+    expected.extend((0..100).map(|index| (0x1000 + 8 * index, 8, false)));
+    expected.extend([(0x2028, 8, true), (0x1000, 8, false), (0x3ff8, 8, false), (0x3000, 8, true)]);
+    let found: Vec<_> = each.iter().map(|(address, bytes, store)| (address - first, *bytes, *store)).collect();
+    assert_eq!(found, expected);
+    assert_eq!(info(&bench, "trace")["total"]["instructions"], instructions);
+}
+
+#[test]
+fn calls_that_change_the_address_space_have_arguments_and_results() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "address_space.c", &HOSTED);
+    let ran = record(&bench, &[], &[&path]).ran();
+    ran.says(0, &[]);
+    let told: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let &[first, moved, end] = &told[..] else { panic!("{ran}") };
+    let lines = dumped(&bench, "trace");
+    let has = |call: &str, result: i64, arguments: &[(&str, u64)]| {
+        let found = events(&lines, call)
+            .any(|event| event["result"] == result && arguments.iter().all(|(name, value)| event[*name] == *value));
+        assert!(found, "no {call} {arguments:?} = {result} in {:#?}", events(&lines, call).collect::<Vec<_>>());
+    };
+    has("mmap", first as i64, &[("address", 0), ("bytes", 0x5000), ("protection", 3), ("flags", 0x22)]);
+    has("mprotect", 0, &[("address", first), ("bytes", 0x1000), ("protection", 1)]);
+    has("madvise", 0, &[("address", first + 0x1000), ("bytes", 0x2000), ("advice", 4)]);
+    let moving = [("address", first + 0x1000), ("old_bytes", 0x4000), ("new_bytes", 0x9000), ("flags", 1)];
+    has("mremap", moved as i64, &moving);
+    has("munmap", 0, &[("address", moved + 0x8000), ("bytes", 0x1000)]);
+    has("munmap", -22, &[("address", 1)]);
+    has("prctl", 0, &[("option", 29), ("argument", 77)]);
+    has("brk", end as i64, &[("address", end)]);
+    // One thread: nothing was done by others, and the places rise.
+    assert_eq!(events(&lines, "seen").count(), 0);
+    let orders: Vec<u64> = lines.iter().filter_map(|line| line["event"]["order"].as_u64()).collect();
+    assert!(orders.iter().copied().eq(0..orders.len() as u64), "{orders:?}");
+}
+
+/// The addresses that the runs of a thread touch.
+fn touched(lines: &[Value], thread: u64) -> std::collections::BTreeSet<u64> {
+    let own = lines.iter().filter(|line| line["thread"] == thread && line["run"].is_u64() && line["kind"] != "fetch");
+    own.map(|line| line["address"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn every_thread_has_its_stream() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let ran = record(&bench, &[], &[&path, "threads"]).ran();
+    ran.says(0, &[]);
+    sound(&bench, "trace");
+    let shared: u64 = ran.stdout.trim().parse().unwrap();
+    let lines = dumped(&bench, "trace");
+    let info = info(&bench, "trace");
+    assert_eq!(info["threads"].as_array().unwrap().len(), 4);
+    let mapped = events(&lines, "mmap").find(|event| event["result"] == shared).unwrap()["order"].as_u64().unwrap();
+    for thread in 1..4u64 {
+        let pages = touched(&lines, thread);
+        assert!((0..64).all(|page| pages.contains(&(shared + page * 4096))), "{thread}: {pages:x?}");
+        // Before it touches anything it has seen the mapping.
+        let seen = lines.iter().find(|line| line["thread"] == thread && line["event"]["call"] == "seen");
+        assert!(seen.unwrap()["event"]["order"].as_u64() > Some(mapped));
+    }
+    // glibc tries clone3 first, which QEMU does not know.
+    assert_eq!(events(&lines, "clone").filter(|event| event["result"].as_i64() > Some(0)).count(), 3);
+    assert_eq!(events(&lines, "exit").count(), 4);
+}
+
+#[test]
+fn a_forked_process_has_a_trace_of_its_own() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let ran = record(&bench, &[], &[&path, "forks"]).ran();
+    ran.says(13, &[]);
+    let told: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let &[child, shared] = &told[..] else { panic!("{ran}") };
+    let child_trace = format!("trace.{child}");
+    sound(&bench, "trace");
+    sound(&bench, &child_trace);
+    let (parents, childs) = (dumped(&bench, "trace"), dumped(&bench, &child_trace));
+    assert!(events(&parents, "clone").any(|event| event["result"] == child));
+    let pages = |lines: &[Value]| (0..64).filter(|page| touched(lines, 0).contains(&(shared + page * 4096))).count();
+    assert_eq!((pages(&parents), pages(&childs)), (0, 64));
+    // What it inherited is there from the beginning.
+    let inherited = events(&childs, "region").find(|region| {
+        let (address, bytes) = (region["address"].as_u64().unwrap(), region["bytes"].as_u64().unwrap());
+        address <= shared && shared + 64 * 4096 <= address + bytes
+    });
+    assert!(inherited.is_some());
+    assert_eq!(events(&childs, "exit").next().unwrap()["status"], 3);
+    assert_eq!(info(&bench, &child_trace)["threads"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_program_that_closes_everything_is_recorded_to_its_end() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    record(&bench, &[], &[&path, "closes"]).ran().says(7, &[]);
+    sound(&bench, "trace");
+    let lines = dumped(&bench, "trace");
+    assert_eq!(events(&lines, "exit").next().unwrap()["status"], 7);
+}
+
+#[test]
+fn the_end_is_the_commands_own() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let run = |what: &str| -> Ran { record(&bench, &[], &[&path, what]).ran() };
+    // It ends in a call, before which everything was written.
+    run("aborts").says(134, &[]);
+    sound(&bench, "trace");
+    run("killed").says(137, &[]);
+    sound(&bench, "trace");
+    // It ends without one: the blocks before are there.
+    run("faults").says(139, &["its last accesses"]);
+    let check = bench.pagelab(&["trace", "check", "trace"]).ran();
+    check.says(1, &["the end is missing"]);
+    run("execs").says(0, &["went on as /bin/true", "record /bin/true itself"]);
+    sound(&bench, "trace");
+    run("fails to exec").says(9, &[]);
+    sound(&bench, "trace");
+    let lines = dumped(&bench, "trace");
+    let exec = events(&lines, "exec").next().unwrap();
+    assert_eq!((exec["program"].as_str(), exec["result"].as_i64()), (Some("/nowhere/program"), Some(-2)));
+    assert_eq!(events(&lines, "exit").next().unwrap()["status"], 9);
+}
+
+#[test]
+fn input_and_output_are_the_commands_own() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    std::fs::write(bench.path("input"), "a line\n").unwrap();
+    let mut command = record(&bench, &[], &[&path, "echoes"]);
+    command.stdin(std::fs::File::open(bench.path("input")).unwrap());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let ran = command.begin().ran();
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "a line\n", "to standard error\n"));
+}
+
+#[test]
+fn windows_are_marked() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let options = ["--skip", "10000", "--window", "1000", "--max", "2500"];
+    record(&bench, &options, &[&path, "threads"]).ran().says(0, &[]);
+    sound(&bench, "trace");
+    let lines = dumped(&bench, "trace");
+    let of_main = |line: &&Value| line["thread"] == 0 && line["event"]["call"] == "window";
+    let begun: Vec<u64> =
+        lines.iter().filter(of_main).map(|line| line["event"]["instructions"].as_u64().unwrap()).collect();
+    assert_eq!(begun.len(), 3, "{begun:?}");
+    assert!(begun[0] >= 10_000 && begun[1] >= begun[0] + 11_000 && begun[1] < begun[0] + 12_500, "{begun:?}");
+    let info = info(&bench, "trace");
+    let fetched = info["threads"][0]["fetches"].as_u64().unwrap();
+    assert!((2500..4500).contains(&fetched), "{fetched}");
+    assert!(info["threads"][0]["instructions"].as_u64() > Some(30_000));
+}
+
+#[test]
+fn a_script_is_recorded_as_its_interpreter() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let script = bench.script("script", "exit 5");
+    record(&bench, &[], &[&script]).ran().says(5, &[]);
+    sound(&bench, "trace");
+}
+
+#[test]
+fn what_cannot_be_recorded_says_why() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "exact.c", &FREESTANDING);
+    let refused = |command: &mut Command, parts: &[&str]| {
+        command.ran().says(2, parts);
+    };
+    std::fs::write(bench.path("text"), "hello").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bench.path("text"), mode).unwrap();
+    refused(&mut record(&bench, &[], &[&bench.word("text")]), &["neither an ELF program nor a script"]);
+    refused(&mut record(&bench, &[], &["no-such-program"]), &["no-such-program"]);
+    refused(
+        &mut record(&bench, &["--arch", "riscv64"], &[&path]),
+        &["a program for x86_64", "--arch asks for riscv64"],
+    );
+    refused(&mut record(&bench, &["--sysroot", "/nowhere"], &[&path]), &["/nowhere", "--sysroot"]);
+    refused(&mut record(&bench, &["--window", "5"], &[&path]), &["--skip"]);
+    let mut without = record(&bench, &[], &[&path]);
+    refused(
+        without.env("PAGELAB_QEMU_PLUGIN", "/nowhere.so"),
+        &["/nowhere.so", "cargo build --release -p qemu-plugin"],
+    );
+    let mut elsewhere = bench.pagelab(&["record", "-o", "/nowhere/trace", "--", &path]);
+    refused(elsewhere.env("PAGELAB_QEMU_PLUGIN", plugin()), &["/nowhere/trace", "cannot be written", "-o"]);
+    let mut no_plugin = record(&bench, &["--plugin", &bench.word("text")], &[&path]);
+    refused(&mut no_plugin, &["before anything was recorded"]);
+    assert!(!bench.path("trace").exists());
+    // A program that only its directory has, so that there is no QEMU.
+    let mut nothing = record(&bench, &[], &[&path]);
+    refused(nothing.env("PATH", bench.path("")), &["qemu-x86_64 is not installed", "apt-get install qemu-user"]);
+}
+
+#[test]
+fn a_part_of_a_trace_is_a_trace() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    record(&bench, &[], &[&path, "threads"]).ran().says(0, &[]);
+    let whole = info(&bench, "trace");
+    let cut = |options: &[&str]| {
+        let mut command = bench.pagelab(&["trace", "cut", "trace", "-o", "part"]);
+        command.args(options).ran().says(0, &[]);
+        sound(&bench, "part");
+        info(&bench, "part")
+    };
+    let same = cut(&[]);
+    assert_eq!(same["threads"], whole["threads"]);
+    let one = cut(&["--thread", "2"]);
+    assert_eq!(one["threads"][2]["runs"], whole["threads"][2]["runs"]);
+    assert_eq!(one["total"]["runs"], whole["threads"][2]["runs"]);
+    // Its memory was mapped by another thread, which is still told.
+    assert_eq!(one["threads"][0]["events"], whole["threads"][0]["events"]);
+    let nothing = cut(&["--from", "1000000000"]);
+    assert_eq!(nothing["total"]["runs"], 0);
+    let over = bench.pagelab(&["trace", "cut", "trace", "-o", "trace"]).ran();
+    over.says(2, &["is read", "-o"]);
+}
+
+#[test]
+fn a_damaged_trace_is_told_and_read_around() {
+    let bench = Bench::new();
+    let text = "I  04001090,3\n L 1ffeff,8\n".repeat(1000);
+    std::fs::write(bench.path("text"), text).unwrap();
+    let import = ["trace", "import", "--from", "lackey", "text", "-o", "trace", "--json"];
+    assert_eq!(bench.pagelab(&import).ran().json()["schema"], "pagelab.trace-import/1");
+    sound(&bench, "trace");
+    assert_eq!(info(&bench, "trace")["total"]["accesses"], 2000);
+    let mut bytes = std::fs::read(bench.path("trace")).unwrap();
+    let payload = bytes.windows(8).enumerate().filter(|(_, window)| window.starts_with(b"\x89PLTRC")).nth(1).unwrap().0;
+    bytes[payload + 70] ^= 1;
+    std::fs::write(bench.path("damaged"), &bytes).unwrap();
+    let check = bench.pagelab(&["trace", "check", "damaged"]).ran();
+    check.says(1, &["1 damaged places"]).prints(&[&format!("at byte {payload}"), "checksum"]);
+    let document = bench.pagelab(&["trace", "check", "--json", "damaged"]).ran().json();
+    assert_eq!((&document["damages"][0]["offset_bytes"], &document["whole"]), (&payload.into(), &true.into()));
+    std::fs::write(bench.path("cut off"), &bytes[..payload + 90]).unwrap();
+    bench.pagelab(&["trace", "check", "cut off"]).ran().says(1, &[]);
+    for (name, content, said) in [("empty", "", "empty"), ("other", "hello, this is something else", "no trace")] {
+        std::fs::write(bench.path(name), content).unwrap();
+        for verb in ["info", "check", "dump"] {
+            bench.pagelab(&["trace", verb, name]).ran().says(2, &[name, said]);
+        }
+    }
+    let wrong = ["trace", "import", "--from", "lackey", "other", "-o", "imported"];
+    bench.pagelab(&wrong).ran().says(2, &["line 1", "lackey"]);
+    assert!(!bench.path("imported").exists());
+}
