@@ -275,13 +275,18 @@ impl Simulation {
 
     /// Runs of all kinds, where loads and stores look into the same TLBs.
     fn kind_runs(&mut self, thread: usize, ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Result<(), SpaceError> {
-        for (id, kind) in ids.iter().zip(kinds) {
-            let number = numbers[usize::from(*id)];
-            let lane = usize::from(kind & Kind::FETCH.bits() == 0);
-            let needs = KNOWN | (kind >> 1) & WRITABLE;
-            self.access(thread, lane, number, needs)?;
+        let (mut ids, mut kinds) = (ids, kinds);
+        loop {
+            let [code, data, _] = &self.slots;
+            let hits = leading_hits(&mut self.cores[thread].tlbs, [code, data], ids, kinds, numbers);
+            let (Some(id), Some(kind)) = (ids.get(hits.count), kinds.get(hits.count)) else { return Ok(()) };
+            let (number, lane) = (numbers[usize::from(*id)], lane(*kind));
+            match hits.missed {
+                Some(slot) => self.first_missed(thread, lane, number, slot)?,
+                None => self.unknown(thread, lane, number, needs(*kind))?,
+            }
+            (ids, kinds) = (&ids[hits.count + 1..], &kinds[hits.count + 1..]);
         }
-        Ok(())
     }
 
     /// Runs of all kinds, where stores have TLBs of their own: a run of both looks into both.
@@ -492,6 +497,41 @@ impl Simulation {
             stopped: self.stopped.as_ref().map(ToString::to_string),
         })
     }
+}
+
+/// Fetches, or data.
+fn lane(kind: u8) -> usize {
+    usize::from(kind & Kind::FETCH.bits() == 0)
+}
+
+/// What a slot must say for a run of this kind.
+fn needs(kind: u8) -> u8 {
+    // The bit of stores stands one above that of slots which may be written.
+    KNOWN | (kind >> 1) & WRITABLE
+}
+
+/// How the first runs went that needed nothing but a look into the first level.
+struct Hits {
+    /// How many they were.
+    count: usize,
+    /// The slot of the run behind them, if the first level did not hold it (it does now); `None` if the slot is not known.
+    missed: Option<Slot>,
+}
+
+/// Looks runs up until one is not in the first level.
+#[inline(never)]
+fn leading_hits(tlbs: &mut [Tlb], slots: [&[Slot]; 2], ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Hits {
+    for (count, (id, kind)) in ids.iter().zip(kinds).enumerate() {
+        let slot = slots[lane(*kind)][numbers[usize::from(*id)] as usize];
+        let needs = needs(*kind);
+        if slot.flags & needs != needs {
+            return Hits { count, missed: None };
+        }
+        if !tlbs[usize::from(slot.first)].touch(u32::from(slot.first_index), slot.first_key) {
+            return Hits { count, missed: Some(slot) };
+        }
+    }
+    Hits { count: ids.len(), missed: None }
 }
 
 /// Misses of a level.
