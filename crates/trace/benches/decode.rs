@@ -1,0 +1,71 @@
+//! How fast a trace is read: original accesses, and runs, a second on one core.
+//!
+//! `cargo bench -p trace -- FILE...` reads traces; without one it makes a trace. Tests run it without `--bench`, on a tiny
+//! trace, and check what was read.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::time::Instant;
+
+use trace::{Block, Columns, Filter, Header, Kind, Reader, SCHEMA};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let is_bench = arguments.iter().any(|argument| argument == "--bench");
+    let files: Vec<&String> = arguments.iter().filter(|argument| !argument.starts_with("--")).collect();
+    if is_bench && !files.is_empty() {
+        for name in files {
+            report(name, BufReader::with_capacity(1 << 20, File::open(name).expect("a trace")));
+        }
+        return;
+    }
+    let accesses = if is_bench { 50_000_000 } else { 20_000 };
+    let bytes = made(accesses);
+    assert_eq!(report("a walk with a hot page", &bytes[..]), accesses);
+}
+
+/// Reads a trace to its end; how many accesses it has.
+fn report(name: &str, from: impl Read) -> u64 {
+    let started = Instant::now();
+    let mut reader = Reader::new(from).expect("a trace");
+    let (mut accesses, mut runs) = (0u64, 0u64);
+    while let Some(block) = reader.next_block().expect("a file") {
+        if let Block::Runs { chunk, .. } = block {
+            runs += chunk.len() as u64;
+            accesses += chunk.accesses.iter().map(|count| u64::from(*count)).sum::<u64>();
+        }
+    }
+    assert!(reader.is_whole());
+    let seconds = started.elapsed().as_secs_f64();
+    let rate = |count: u64| count as f64 / seconds / 1e6;
+    println!(
+        "{name}: {accesses} accesses in {runs} runs: {:.0} M accesses/s, {:.0} M runs/s",
+        rate(accesses),
+        rate(runs)
+    );
+    accesses
+}
+
+/// A trace that walks through memory, comes back to one page, and fetches from two.
+fn made(accesses: u64) -> Vec<u8> {
+    let header = Header {
+        schema: SCHEMA.to_owned(),
+        recorder: "a benchmark".to_owned(),
+        command: Vec::new(),
+        architecture: String::new(),
+        system: false,
+        columns: Columns { kinds: true, accesses: true, addresses: false },
+        filter: Filter::None,
+        window: None,
+    };
+    let mut recording = trace::Recording::new(Vec::new(), header).expect("memory");
+    for index in 0..accesses {
+        let (address, kind) = match index % 4 {
+            0 => (0x40_0000 + (index / 64 % 2 << 12), Kind::FETCH),
+            1 => (0x7fff_0000, Kind::STORE),
+            _ => (0x1000_0000 + index * 8 % (1 << 28), Kind::LOAD),
+        };
+        recording.access(0, address, 8, kind).expect("memory");
+    }
+    recording.finish().expect("memory")
+}
