@@ -61,7 +61,7 @@ fn made(accesses: u64) -> Vec<u8> {
     let mut recording = trace::Recording::new(Vec::new(), header).expect("memory");
     for index in 0..accesses {
         let (address, kind) = match index % 4 {
-            0 => (0x40_0000 + (index / 64 % 2 << 12), Kind::FETCH),
+            0 => (0x40_0000 + ((index / 64 % 2) << 12), Kind::FETCH),
             1 => (0x7fff_0000, Kind::STORE),
             _ => (0x1000_0000 + index * 8 % (1 << 28), Kind::LOAD),
         };
