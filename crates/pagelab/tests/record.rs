@@ -210,7 +210,8 @@ fn every_thread_has_its_stream() {
         assert!((0..64).all(|page| pages.contains(&(shared + page * 4096))), "{thread}: {pages:x?}");
         // Before it touches anything it has seen the mapping.
         let seen = lines.iter().find(|line| line["thread"] == thread && line["event"]["call"] == "seen");
-        assert!(seen.unwrap()["event"]["order"].as_u64() > Some(mapped));
+        let seen = &seen.unwrap()["event"];
+        assert!(seen["run"] == 0 && seen["order"].as_u64() > Some(mapped), "{seen}");
     }
     // glibc tries clone3 first, which QEMU does not know.
     assert_eq!(events(&lines, "clone").filter(|event| event["result"].as_i64() > Some(0)).count(), 3);

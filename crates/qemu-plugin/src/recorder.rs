@@ -114,7 +114,9 @@ impl Recorder {
         let mut shared = self.lock();
         let thread = shared.next_thread;
         shared.next_thread += 1;
-        Vcpu::new(thread, &self.header, self.schedule, EVENTS.load(Ordering::Relaxed))
+        // A later thread says before its first run what it comes after; the first comes after nothing.
+        let seen = if thread == 0 { 0 } else { u64::MAX };
+        Vcpu::new(thread, &self.header, self.schedule, seen)
     }
 
     /// Writes what a thread that has ended still has.
