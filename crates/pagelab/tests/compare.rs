@@ -154,8 +154,21 @@ fn what_the_noise_hides_is_undecided_and_takes_more_blocks() {
          shift $((n % 16)); sleep 0.0$1",
     );
     let noisy = words_of(&[&noisy]);
-    let options =
-        ["-p", "base", "--aa", "--blocks", "8", "--min-blocks", "8", "--precision", "5%", "--band", "5%", "--seed", "1"];
+    let options = [
+        "-p",
+        "base",
+        "--aa",
+        "--blocks",
+        "8",
+        "--min-blocks",
+        "8",
+        "--precision",
+        "5%",
+        "--band",
+        "5%",
+        "--seed",
+        "1",
+    ];
     let ran = bench.compare(&options, &noisy).ran();
     ran.says(0, &[]).prints(&["undecided", "blocks would settle it: --blocks "]);
     let document = bench.stored(1);
