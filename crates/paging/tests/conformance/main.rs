@@ -5,6 +5,7 @@ mod nested;
 mod oracle;
 mod ranges;
 mod requests;
+mod walks;
 
 use formats::for_every_format;
 use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};

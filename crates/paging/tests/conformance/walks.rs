@@ -1,0 +1,148 @@
+//! What a walk shows, in which order, and what its actions do; what the census counts.
+
+use paging::format::arm64::Granule;
+use paging::format::arm64_stage1::Arm64Stage1;
+use paging::format::riscv::{RiscV, Stage};
+use paging::format::software_64k::Software64K;
+use paging::format::x86_64::X86_64;
+use paging::{Action, Arena, Error, Format, LeafSize, Mapping, Node, Sizes, Tables, Visitor};
+
+const K4: u64 = 4 << 10;
+const M2: u64 = 2 << 20;
+const G1: u64 = 1 << 30;
+
+/// Writes down what it sees, and does at one place what it was told.
+#[derive(Default)]
+struct Scribe {
+    seen: Vec<(&'static str, u64, u64)>,
+    at: Option<(&'static str, u64, Action)>,
+}
+
+impl Scribe {
+    fn see(&mut self, what: &'static str, node: &Node) -> Action {
+        self.seen.push((what, node.va, node.bytes));
+        match self.at {
+            Some((at, va, action)) if at == what && va == node.va => action,
+            _ => Action::Continue,
+        }
+    }
+}
+
+impl Visitor for Scribe {
+    fn table(&mut self, node: &Node) -> Action {
+        self.see("table", node)
+    }
+
+    fn table_done(&mut self, node: &Node) -> Action {
+        self.see("done", node)
+    }
+
+    fn leaf(&mut self, node: &Node) -> Action {
+        self.see("leaf", node)
+    }
+
+    fn hole(&mut self, node: &Node) -> Action {
+        self.see("hole", node)
+    }
+}
+
+/// Two pages, 2M and 1G of x86-64: at 8K, at 2M and at 1G.
+fn tables() -> Tables<X86_64> {
+    let format = X86_64::new(4, 46);
+    let mut tables = Tables::new(format, G1, 1 << 20).unwrap();
+    for (va, bytes) in [(2 * K4, 2 * K4), (M2, M2), (G1, G1)] {
+        let attributes = crate::data(&format);
+        tables.map(&Mapping { va, pa: (4 * G1) + va, bytes, attributes, sizes: Sizes::BEST }).unwrap();
+    }
+    tables
+}
+
+fn walked(at: Option<(&'static str, u64, Action)>) -> Vec<(&'static str, u64, u64)> {
+    let mut scribe = Scribe { at, ..Scribe::default() };
+    tables().walk(0, 2 * G1, &mut scribe).unwrap();
+    scribe.seen
+}
+
+#[test]
+fn tables_leaves_and_holes_are_shown_in_order() {
+    let expected = [
+        ("table", 0, 512 * G1),
+        ("table", 0, G1),
+        ("table", 0, M2),
+        ("hole", 0, 2 * K4),
+        ("leaf", 2 * K4, K4),
+        ("leaf", 3 * K4, K4),
+        ("hole", 4 * K4, M2 - 4 * K4),
+        ("done", 0, M2),
+        ("leaf", M2, M2),
+        ("hole", 2 * M2, G1 - 2 * M2),
+        ("done", 0, G1),
+        ("leaf", G1, G1),
+        ("done", 0, 512 * G1),
+    ];
+    assert_eq!(walked(None), expected);
+}
+
+#[test]
+fn actions_do_what_they_are_called() {
+    let all = walked(None);
+    // Nothing of the first table of pages, nor its end.
+    let skipped = walked(Some(("table", 0, Action::SkipChildren)));
+    assert_eq!(skipped, [("table", 0, 512 * G1)]);
+    // The rest of the table of pages, but what comes after it.
+    let without_siblings = walked(Some(("leaf", 2 * K4, Action::SkipSiblings)));
+    assert_eq!(without_siblings, [&all[..5], &all[7..]].concat());
+    let stopped = walked(Some(("leaf", M2, Action::Stop)));
+    assert_eq!(stopped, all[..9]);
+}
+
+#[test]
+fn a_range_shows_whole_leaves_and_its_part_of_holes() {
+    let mut scribe = Scribe::default();
+    tables().walk(3 * K4, 2 * K4, &mut scribe).unwrap();
+    let seen: Vec<_> = scribe.seen.into_iter().filter(|(what, ..)| matches!(*what, "leaf" | "hole")).collect();
+    assert_eq!(seen, [("leaf", 3 * K4, K4), ("hole", 4 * K4, K4)]);
+    let mut scribe = Scribe::default();
+    tables().walk(G1 + M2, K4, &mut scribe).unwrap();
+    assert!(scribe.seen.contains(&("leaf", G1, G1)), "{:?}", scribe.seen);
+}
+
+/// Tables of which each has one parent end a walk; a table that is its own child must not go on for ever.
+#[test]
+fn tables_that_are_no_tree_end_a_walk() {
+    let format = X86_64::new(4, 46);
+    let mut image = vec![0u8; 8192];
+    for entry in image.as_chunks_mut::<8>().0 {
+        *entry = format.table(G1).to_le_bytes();
+    }
+    let tables = Tables::in_arena(format, Arena::from_image(G1, &image).unwrap(), G1);
+    assert!(matches!(tables.walk_all(&mut Scribe::default()), Err(Error::NoTree { .. })));
+    let outside = Tables::in_arena(format, Arena::from_image(G1, &image[..4096]).unwrap(), G1 - 4096);
+    assert!(matches!(outside.walk_all(&mut Scribe::default()), Err(Error::OutsideArena { .. })));
+}
+
+fn sizes<F: Format>(format: F, va: u64, bytes: u64) -> Vec<(u64, u64, u64)> {
+    let mut tables = Tables::new(format, G1, 8 << 20).unwrap();
+    let attributes = crate::data(&format);
+    tables.map(&Mapping { va, pa: (16 * G1) + va, bytes, attributes, sizes: Sizes::BEST }).unwrap();
+    let census = tables.census().unwrap();
+    assert_eq!((census.total_bytes(), census.illegal), (bytes, 0));
+    assert_eq!(census.table_bytes, tables.arena().used_bytes());
+    let told = |(size, bytes): (&LeafSize, &u64)| (size.leaf_bytes, size.group_bytes, *bytes);
+    census.mapped_bytes.iter().map(told).collect()
+}
+
+#[test]
+fn the_census_tells_leaves_and_groups_apart() {
+    let k64 = 64 << 10;
+    assert_eq!(sizes(X86_64::new(4, 46), M2 - K4, M2 + 2 * K4), [(K4, K4, 2 * K4), (M2, M2, M2)]);
+    // Before the first multiple of 64K pages stand alone.
+    let arm = Arm64Stage1::new(Granule::K4, 48);
+    let expected = [(K4, K4, K4), (K4, k64, 2 * k64), (M2, 16 * M2, 32 << 20)];
+    assert_eq!(sizes(arm, (32 << 20) - 2 * k64 - K4, (32 << 20) + 2 * k64 + K4), expected);
+    let napot = RiscV::new(3, Stage::Supervisor).with_napot();
+    assert_eq!(sizes(napot, k64, 2 * k64 + K4), [(K4, K4, K4), (K4, k64, 2 * k64)]);
+    // 32M are sixteen hardware leaves of 2M.
+    let software = Software64K::new(3, true);
+    assert_eq!(sizes(software, (32 << 20) - k64, (32 << 20) + k64), [(K4, k64, k64), (M2, M2, 32 << 20)]);
+}
