@@ -78,7 +78,7 @@ impl Session {
         match &mut self.lease {
             // What a policy needs is decided on the settings as they were.
             Some(lease) => lease.apply([])?,
-            None => self.keep_others_out(policy)?,
+            None => self.keep_others_out()?,
         };
         let terms = self.terms.clone().with_pool(self.pool_bytes());
         let lowering =
@@ -100,11 +100,11 @@ impl Session {
         }
     }
 
-    /// Whatever settings hold now may be those of another pagelab, which puts them back some time. So what
-    /// depends on them, which is all but base, waits for the lease even where nothing needs to be changed.
-    /// Without root nobody can be kept out; then a setting that changes under a trial rejects it.
-    fn keep_others_out(&mut self, policy: &Policy) -> Result<Vec<Taken>, PlatformError> {
-        if policy.granularity == Granularity::Base || self.terms.privilege != Privilege::Root {
+    /// Whatever settings hold now may be those of another pagelab, which puts them back some time. So every
+    /// policy waits for the lease even where nothing needs to be changed; base too, whose trials are rejected
+    /// when a setting changes under them. Without root nobody can be kept out; then only the rejection is left.
+    fn keep_others_out(&mut self) -> Result<Vec<Taken>, PlatformError> {
+        if self.terms.privilege != Privilege::Root {
             return Ok(Vec::new());
         }
         match acquire(self.patience, &self.on_wait) {
