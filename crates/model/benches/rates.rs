@@ -1,7 +1,7 @@
 //! How fast simulations are, in original accesses a second on one core.
 //!
-//! `cargo bench -p model` takes traces of many accesses, `cargo bench -p model -- FILE.trace` recorded ones; without
-//! `--bench`, as under `cargo test`, they are tiny.
+//! `cargo bench -p model` makes traces of many accesses, `cargo bench -p model -- FILE.trace` takes recorded ones. The
+//! tests run it on tiny ones.
 
 use std::hint::black_box;
 use std::io::Cursor;
@@ -19,17 +19,23 @@ use trace::{Block, Call, Chunk, Columns, Filter, Header, Kind, Reader, Recording
 const BASE: u64 = 0x10_0000_0000;
 const BYTES: u64 = 256 << 20;
 
+/// Accesses of a trace that is made.
+const ACCESSES: u64 = 40_000_000;
+
 fn main() {
-    let accesses = if std::env::args().any(|argument| argument == "--bench") { 40_000_000 } else { 20_000 };
-    println!("{:<12} {:<34} {:>12} {:>12}", "trace", "what", "M accesses/s", "M runs/s");
     let files: Vec<String> = std::env::args().filter(|argument| argument.ends_with(".trace")).collect();
+    println!("{:<12} {:<34} {:>12} {:>12}", "trace", "what", "M accesses/s", "M runs/s");
     for file in &files {
         let name = file.rsplit('/').next().unwrap_or_default();
         measure(name, &std::fs::read(file).expect("a file that can be read"));
     }
-    if !files.is_empty() {
-        return;
+    if files.is_empty() {
+        rates(ACCESSES);
     }
+}
+
+/// Makes traces of so many accesses, and measures each.
+pub fn rates(accesses: u64) {
     for (name, trace) in [
         ("sequential", recorded(accesses, sequential)),
         ("mixed", recorded(accesses, mixed)),

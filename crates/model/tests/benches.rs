@@ -1,0 +1,10 @@
+//! The benchmark runs, on tiny traces.
+
+#[allow(dead_code, reason = "a benchmark has its own main")]
+#[path = "../benches/rates.rs"]
+mod rates;
+
+#[test]
+fn every_rate_is_measured() {
+    rates::rates(20_000);
+}
