@@ -62,6 +62,16 @@ fn machines_and_policies_make_a_matrix_with_reasons() {
 }
 
 #[test]
+fn a_policy_that_got_no_large_leaf_is_said() {
+    let traced = Traced::new();
+    let note = |policy| format!("cascade-lake under {policy}: nothing was mapped by a larger leaf");
+    // The program has 4M, which 2M leaves map and 1G leaves cannot.
+    let text = traced.sim(&["-m", "cascade-lake", "-p", "base,thp,hugetlb-1g"]).stdout;
+    let told = ["base", "thp", "hugetlb-1g"].map(|policy| text.contains(&note(policy)));
+    assert_eq!(told, [false, false, true], "{text}");
+}
+
+#[test]
 fn the_result_is_the_same_for_any_number_of_threads() {
     let traced = Traced::new();
     let arguments =

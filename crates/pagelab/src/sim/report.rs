@@ -1,8 +1,10 @@
 //! The outcome as a table and as JSON.
 
+use model::policy::ModelPolicy;
 use model::simulation::Outcome;
 use results::grid::plain;
 use serde_json::{Value, json};
+use study::policy::Granularity;
 use study::size::format_bytes;
 
 use super::{Cell, Simulated};
@@ -32,6 +34,7 @@ pub fn text(simulated: &Simulated, width: usize) -> String {
     }
     lines.extend(simulated.cells.iter().filter_map(refused));
     lines.extend(ran.iter().filter_map(|outcome| stopped(outcome)));
+    lines.extend(ran.iter().filter_map(|outcome| without_large_leaves(outcome)));
     lines.extend(notes(simulated, &ran));
     lines.join("\n")
 }
@@ -53,6 +56,19 @@ fn refused(cell: &Cell) -> Option<String> {
 fn stopped(outcome: &Outcome) -> Option<String> {
     let why = outcome.stopped.as_ref()?;
     Some(format!("{} under {} ended before the trace did: {why}", outcome.machine, outcome.policy))
+}
+
+/// The largest page of any format, which is a leaf of level 0: arm64's 64K granule.
+const LARGEST_PAGE_BYTES: u64 = 64 << 10;
+
+/// A policy of large leaves that had none: its row alone would look like an answer.
+fn without_large_leaves(outcome: &Outcome) -> Option<String> {
+    let ModelPolicy::Kernel(policy) = &outcome.policy else { return None };
+    let asks = matches!(policy.granularity, Granularity::Thp | Granularity::Hugetlb(_));
+    let has_none = outcome.mapped.iter().all(|mapped| mapped.leaf_bytes <= LARGEST_PAGE_BYTES);
+    let none = "nothing was mapped by a larger leaf at the end of the trace, so the policy was not shown to be in force: no \
+                mapping may be large and aligned enough";
+    (asks && has_none).then(|| format!("{} under {policy}: {none}", outcome.machine))
 }
 
 fn notes(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
