@@ -81,6 +81,7 @@ fn recorded(accesses: u64, next: fn(u64, &mut u64) -> u64) -> Vec<u8> {
         columns: Columns { kinds: true, accesses: true, addresses: false },
         filter: Filter::None,
         window: None,
+        process: None,
     };
     let mut recording = Recording::new(Vec::new(), header).expect("memory");
     let call = Call::Mmap { address: 0, bytes: BYTES, protection: 3, flags: 0x22, file: -1, offset: 0 };

@@ -428,6 +428,7 @@ mod tests {
             columns: Columns { kinds: true, accesses: true, addresses },
             filter: Filter::None,
             window,
+            process: None,
         }
     }
 

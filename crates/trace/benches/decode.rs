@@ -62,6 +62,7 @@ fn made(accesses: u64) -> Vec<u8> {
         columns: Columns { kinds: true, accesses: true, addresses: false },
         filter: Filter::None,
         window: None,
+        process: None,
     };
     let mut recording = trace::Recording::new(Vec::new(), header).expect("memory");
     for index in 0..accesses {

@@ -117,6 +117,16 @@ pub struct Window {
     pub record_instructions: Option<u64>,
 }
 
+/// The process whose address space a trace is of. All threads of a trace share that one address space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// Its number, by which the `clone` event of its parent calls it.
+    pub process: u32,
+    /// The recorded process that forked it, whose memory it began with a copy of; `None` for the first.
+    pub parent: Option<u32>,
+}
+
 /// The first block of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -137,6 +147,9 @@ pub struct Header {
     pub filter: Filter,
     /// The part that was recorded, if not all.
     pub window: Option<Window>,
+    /// The process, if the recorder knows it. A recorder fills it in when it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<Process>,
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub use block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefi
 pub use chunk::{Access, Builder, Chunk, ChunkError, Encoder, MAX_ACCESSES, MAX_PAGES, MAX_RUNS};
 pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
-pub use header::{Columns, Filter, Geometry, Header, NotExact, SCHEMA, Window};
+pub use header::{Columns, Filter, Geometry, Header, NotExact, Process, SCHEMA, Window};
 pub use reader::{Block, Damage, DamageKind, ReadError, Reader};
 pub use recording::Recording;
 pub use run::{Kind, PAGE_SHIFT, Run, Runs};

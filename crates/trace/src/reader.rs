@@ -127,6 +127,7 @@ impl<R: Read> Reader<R> {
             columns: crate::Columns { kinds: false, accesses: false, addresses: false },
             filter: crate::Filter::None,
             window: None,
+            process: None,
         };
         let mut reader = Reader { from, header, offset: 0, ahead: Vec::new(), next: 0, ended: Ended::NotYet };
         let found = reader.read_block()?;

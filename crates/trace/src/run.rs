@@ -20,15 +20,23 @@ impl Kind {
     pub const STORE: Kind = Kind(4);
     /// Its first access is a store, though it has loads too.
     pub const STORE_FIRST: Kind = Kind(8);
+    /// The kernel did it for the program, in a system call or before the first instruction: one access for each page.
+    pub const KERNEL: Kind = Kind(16);
+    /// The kernel read.
+    pub const KERNEL_LOAD: Kind = Kind(Kind::KERNEL.0 | Kind::LOAD.0);
+    /// The kernel wrote.
+    pub const KERNEL_STORE: Kind = Kind(Kind::KERNEL.0 | Kind::STORE.0);
 
-    const ALL: u8 = 15;
+    const ALL: u8 = 31;
 
-    /// The set of these bits, if they can stand together: fetches do not stand with data, and a run does something.
+    /// The set of these bits, if they can stand together: fetches do not stand with data, a run does something, and one of
+    /// the kernel does one thing.
     pub fn from_bits(bits: u8) -> Option<Kind> {
         let kind = Kind(bits);
         let both = kind.has(Kind::LOAD) && kind.has(Kind::STORE);
         let sound = match bits {
             1 => true,
+            _ if kind.has(Kind::KERNEL) => kind == Kind::KERNEL_LOAD || kind == Kind::KERNEL_STORE,
             _ if bits & !Kind::ALL != 0 || kind.has(Kind::FETCH) => false,
             _ if kind.has(Kind::STORE_FIRST) => both,
             _ => bits != 0,
@@ -159,6 +167,6 @@ mod tests {
     #[test]
     fn only_sound_sets_are_read() {
         let sound: Vec<u8> = (0..=255).filter(|bits| Kind::from_bits(*bits).is_some()).collect();
-        assert_eq!(sound, [1, 2, 4, 6, 14]);
+        assert_eq!(sound, [1, 2, 4, 6, 14, 18, 20]);
     }
 }

@@ -16,6 +16,7 @@ fn header() -> Header {
         columns: Columns { kinds: true, accesses: true, addresses: false },
         filter: Filter::None,
         window: None,
+        process: None,
     }
 }
 

@@ -103,6 +103,7 @@ fn header(arguments: &RecordArguments, program: &Program, emulator: &Emulator) -
         columns: Columns { kinds: true, accesses: true, addresses: arguments.lossless },
         filter: Filter::None,
         window,
+        process: None,
     }
 }
 

@@ -101,6 +101,9 @@ impl Printer<'_> {
 
 /// What a run does.
 fn name(kind: Kind) -> &'static str {
+    if kind.has(Kind::KERNEL) {
+        return if kind.has(Kind::STORE) { "kernel store" } else { "kernel load" };
+    }
     match (kind.has(Kind::FETCH), kind.has(Kind::LOAD), kind.has(Kind::STORE), kind.has(Kind::STORE_FIRST)) {
         (true, ..) => "fetch",
         (_, true, false, _) => "load",

@@ -98,6 +98,7 @@ pub fn import<W: Write>(tool: Tool, mut from: impl BufRead, to: W) -> Result<W, 
         columns: Columns { kinds: true, accesses: true, addresses: false },
         filter,
         window: None,
+        process: None,
     };
     let mut recording = Recording::new(to, header)?;
     let accesses = match tool {
