@@ -184,6 +184,63 @@ fn calls_that_change_the_address_space_have_arguments_and_results() {
     assert!(orders.iter().copied().eq(0..orders.len() as u64), "{orders:?}");
 }
 
+/// The pages from `begin` on that runs of a kind touch, numbered from 0; `pages` of them are looked at.
+fn of_kind(lines: &[Value], kind: &str, begin: u64, pages: u64) -> Vec<u64> {
+    let own = lines.iter().filter(|line| line["run"].is_u64() && line["kind"] == kind);
+    let addresses = own.map(|line| line["address"].as_u64().unwrap());
+    addresses.filter(|address| (begin..begin + pages * 4096).contains(address)).map(|at| (at - begin) >> 12).collect()
+}
+
+/// What the kernel touches for a program, for an instruction set.
+fn kernel(compiler: &'static str, emulator: &'static str) {
+    if !needs(&[program(emulator), program(compiler)]) {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, compiler, "kernel.c", &["-O1", "-static"]);
+    let ran = record(&bench, &[], &[&path]).ran();
+    ran.says(0, &[]);
+    sound(&bench, "trace");
+    let told: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let &[written, read_into, parts, status, late] = &told[..] else { panic!("{ran}") };
+    let lines = dumped(&bench, "trace");
+    let by_kernel = |what: &str, begin: u64| of_kind(&lines, what, begin, 32);
+    assert_eq!(by_kernel("kernel load", written), [0, 1, 2, 0]);
+    assert_eq!(by_kernel("kernel store", read_into), [0, 1, 2]);
+    assert_eq!(by_kernel("kernel store", parts), [0, 2]);
+    // Calls that fail write nothing.
+    assert_eq!(by_kernel("kernel store", status), [0]);
+    for own in ["load", "store", "load+store", "store+load"] {
+        for begin in [written, read_into, parts] {
+            assert_eq!(by_kernel(own, begin), [0u64; 0], "{own}");
+        }
+    }
+    // An event ends the runs: what comes after it is not part of what was before.
+    assert_eq!(by_kernel("store", late), [0, 0]);
+    let unmapped = events(&lines, "munmap").find(|event| event["address"] == late + 4096).unwrap();
+    let of_late = |line: &&Value| line["run"].is_u64() && line["address"] == late;
+    let numbers: Vec<u64> = lines.iter().filter(of_late).map(|line| line["run"].as_u64().unwrap()).collect();
+    let at = unmapped["run"].as_u64().unwrap();
+    assert!(numbers[0] < at && at <= numbers[1], "{numbers:?} {at}");
+    let total = &info(&bench, "trace")["total"];
+    assert!(total["kernel_accesses"].as_u64() > Some(10), "{total}");
+}
+
+#[test]
+fn what_the_kernel_touches_for_an_x86_64_program_is_there() {
+    kernel("gcc", "qemu-x86_64");
+}
+
+#[test]
+fn what_the_kernel_touches_for_an_aarch64_program_is_there() {
+    kernel("aarch64-linux-gnu-gcc", "qemu-aarch64");
+}
+
+#[test]
+fn what_the_kernel_touches_for_a_riscv64_program_is_there() {
+    kernel("riscv64-linux-gnu-gcc", "qemu-riscv64");
+}
+
 /// The addresses that the runs of a thread touch.
 fn touched(lines: &[Value], thread: u64) -> std::collections::BTreeSet<u64> {
     let own = lines.iter().filter(|line| line["thread"] == thread && line["run"].is_u64() && line["kind"] != "fetch");

@@ -6,6 +6,8 @@
 
 use trace::Call;
 
+use crate::touches::{self, Abi, Touch};
+
 /// A call that matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -83,21 +85,29 @@ const GENERIC: [(i64, Kind); 16] = [
 
 /// The numbers of an architecture.
 #[derive(Clone, Copy, Debug)]
-pub struct Numbers(&'static [(i64, Kind)]);
+pub struct Numbers {
+    kinds: &'static [(i64, Kind)],
+    abi: Abi,
+}
 
 impl Numbers {
     /// Those of a target of QEMU; `None` for one whose numbers are not known here.
     pub fn of(target: &str) -> Option<Numbers> {
         match target {
-            "x86_64" => Some(Numbers(&X86_64)),
-            "aarch64" | "riscv64" => Some(Numbers(&GENERIC)),
+            "x86_64" => Some(Numbers { kinds: &X86_64, abi: Abi::X86_64 }),
+            "aarch64" | "riscv64" => Some(Numbers { kinds: &GENERIC, abi: Abi::Generic }),
             _ => None,
         }
     }
 
-    /// What the call of a number does; `None` if it does not matter.
+    /// What the call of a number does to the address space; `None` if it does not matter.
     pub fn kind(self, number: i64) -> Option<Kind> {
-        self.0.binary_search_by_key(&number, |(number, _)| *number).ok().map(|index| self.0[index].1)
+        self.kinds.binary_search_by_key(&number, |(number, _)| *number).ok().map(|index| self.kinds[index].1)
+    }
+
+    /// What memory the call of a number touches.
+    pub fn touches(self, number: i64) -> &'static [Touch] {
+        touches::of_call(self.abi, number)
     }
 }
 
@@ -106,7 +116,18 @@ pub trait Memory {
     /// The eight bytes at an address.
     fn word(&self, address: u64) -> Option<u64>;
     /// The text at an address, up to its zero.
-    fn text(&self, address: u64) -> String;
+    fn text(&self, address: u64) -> Vec<u8>;
+}
+
+/// A call that a thread is in.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// What it does to the address space, if anything.
+    pub kind: Option<Kind>,
+    /// What memory it touches.
+    pub touches: &'static [Touch],
+    /// Its arguments.
+    pub arguments: [u64; 6],
 }
 
 /// The `CLONE_*` flags of vfork(2), and of fork(2): none.
@@ -131,8 +152,8 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl Memory) -> Option<C
         Brk => Call::Brk { address },
         Madvise => Call::Madvise { address, bytes, advice: third },
         Prctl => Call::Prctl { option: first, argument: second },
-        Execve => Call::Exec { program: memory.text(first) },
-        Execveat => Call::Exec { program: memory.text(second) },
+        Execve => Call::Exec { program: lossy(memory, first) },
+        Execveat => Call::Exec { program: lossy(memory, second) },
         Clone => Call::Clone { flags: first },
         // The flags are the first word of struct clone_args.
         Clone3 => Call::Clone { flags: memory.word(first).unwrap_or(0) },
@@ -141,6 +162,10 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl Memory) -> Option<C
         Exit | ExitGroup => Call::Exit { status: i64::from(first as i32) },
         Signal(_) => return None,
     })
+}
+
+fn lossy(memory: &impl Memory, address: u64) -> String {
+    String::from_utf8_lossy(&memory.text(address)).into_owned()
 }
 
 /// Signals whose default is the end of the program and that programs send themselves: abort(3), raise(3).
@@ -178,8 +203,8 @@ mod tests {
             None
         }
 
-        fn text(&self, address: u64) -> String {
-            format!("text at {address}")
+        fn text(&self, address: u64) -> Vec<u8> {
+            format!("text at {address}").into_bytes()
         }
     }
 

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use trace::{Call, PAGE_SHIFT};
 
 use crate::api::{self, Api, Id, Info, MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
-use crate::call::{self, Kind, Memory, Numbers};
+use crate::call::{self, Kind, Memory, Numbers, Pending};
 use crate::file::{Complaints, TraceFile};
 use crate::recorder::{EVENTS, Recorder};
 use crate::regions;
 use crate::request::{self, Request};
+use crate::touches;
 use crate::vcpu::{Attention, Marks, Schedule, Vcpu};
 
 /// Most vCPUs at a time, that is threads of the program.
@@ -316,7 +317,7 @@ impl Memory for OwnMemory {
         (self.read(address, &mut bytes) == 8).then_some(u64::from_le_bytes(bytes))
     }
 
-    fn text(&self, address: u64) -> String {
+    fn text(&self, address: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Page by page: what comes after the text may not be there.
         while bytes.len() < PATH_BYTES && !bytes.contains(&0) {
@@ -329,7 +330,8 @@ impl Memory for OwnMemory {
             }
         }
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
+        bytes.truncate(end);
+        bytes
     }
 }
 
@@ -348,9 +350,13 @@ extern "C" fn call_begins(
     _eighth: u64,
 ) {
     let recorder = recorder();
-    let Some(kind) = recorder.numbers.kind(number) else { return };
+    let (kind, touches) = (recorder.numbers.kind(number), recorder.numbers.touches(number));
+    if kind.is_none() && touches.is_empty() {
+        return;
+    }
     let (state, arguments) = (state(vcpu), [first, second, third, fourth, fifth, sixth]);
-    state.call = Some((kind, arguments));
+    state.call = Some(Pending { kind, touches, arguments });
+    let Some(kind) = kind else { return };
     match kind {
         Kind::Exit | Kind::ExitGroup => {
             if let Some(call) = call::event(kind, &arguments, &OwnMemory) {
@@ -365,7 +371,9 @@ extern "C" fn call_begins(
 
 extern "C" fn call_returns(_id: Id, vcpu: c_uint, _number: i64, result: i64) {
     let state = state(vcpu);
-    let Some((kind, arguments)) = state.call.take() else { return };
+    let Some(Pending { kind, touches, arguments }) = state.call.take() else { return };
+    recorder().kernel_touched(state, &touches::touched(touches, &arguments, result, &OwnMemory));
+    let Some(kind) = kind else { return };
     let is_fork = matches!(kind, Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork);
     if is_fork && result == 0 && std::process::id() != recorder().process {
         return begin_child(vcpu, state);

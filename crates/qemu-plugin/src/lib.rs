@@ -7,6 +7,7 @@
 //!   lock, no hash, no allocation there.
 //! - `recorder`: full buffers become chunks, chunks become blocks of the file; address-space events go before them.
 //! - `call`: what a system call does to the address space, by architecture.
+//! - `touches`: what the kernel reads and writes of the program's memory in a system call.
 //! - `regions`: memory that was there before the first call, as far as QEMU's own map tells.
 //! - `file`: the file, which the program cannot close.
 //! - `api`: what is used of QEMU's plugin API, found by name.
@@ -20,4 +21,5 @@ mod file;
 mod recorder;
 mod regions;
 mod request;
+mod touches;
 mod vcpu;

@@ -13,6 +13,7 @@ use trace::{Call, Checkpoint, Encoder, Event, Header, Writer};
 
 use crate::call::Numbers;
 use crate::file::{Complaints, TraceFile};
+use crate::touches::Touched;
 use crate::vcpu::{Schedule, Vcpu};
 
 /// How many events of all threads there were. Threads compare it with what they have seen.
@@ -127,7 +128,7 @@ impl Recorder {
 
     /// Notes what a thread has just done.
     pub fn note(&self, vcpu: &mut Vcpu, call: Call, result: i64) {
-        self.empty(vcpu);
+        self.end_runs(vcpu);
         let mut shared = self.lock();
         let order = EVENTS.load(Ordering::Relaxed);
         // What others did meanwhile is seen with the next block.
@@ -142,7 +143,7 @@ impl Recorder {
 
     /// Notes that a thread goes on after events of others.
     pub fn note_seen(&self, vcpu: &mut Vcpu) {
-        self.empty(vcpu);
+        self.end_runs(vcpu);
         let shared = &mut self.lock();
         vcpu.seen = EVENTS.load(Ordering::Relaxed);
         let event = Event { run: vcpu.place(), order: vcpu.seen, call: Call::Seen, result: 0 };
@@ -155,12 +156,35 @@ impl Recorder {
         }
     }
 
+    /// Records what the kernel has just read and written for a thread: an access for each page.
+    pub fn kernel_touched(&self, vcpu: &mut Vcpu, touched: &[Touched]) {
+        if touched.is_empty() || !vcpu.is_recording() {
+            return;
+        }
+        self.end_runs(vcpu);
+        for part in touched.iter().flat_map(|touched| touched.pages()) {
+            if vcpu.kernel_access(part.address, part.bytes, part.store, self.most_runs()) {
+                self.write(vcpu);
+            }
+        }
+    }
+
     /// Empties a thread's buffer, and writes its chunk if that is full.
     pub fn empty(&self, vcpu: &mut Vcpu) {
-        let most = (ALL_RUNS / self.threads.load(Ordering::Relaxed).max(1)).max(FEWEST_RUNS);
-        if vcpu.empty(most) {
+        if vcpu.empty(self.most_runs()) {
             self.write(vcpu);
         }
+    }
+
+    /// Empties a thread's buffer and ends its runs: what it does next is not part of them.
+    fn end_runs(&self, vcpu: &mut Vcpu) {
+        if vcpu.end_runs(self.most_runs()) {
+            self.write(vcpu);
+        }
+    }
+
+    fn most_runs(&self) -> usize {
+        (ALL_RUNS / self.threads.load(Ordering::Relaxed).max(1)).max(FEWEST_RUNS)
     }
 
     /// Writes everything that a thread has, and all noted events.

@@ -153,7 +153,7 @@ pub struct Vcpu {
     /// Its number in the trace.
     pub thread: u32,
     /// The call that it is in.
-    pub call: Option<(crate::call::Kind, [u64; 6])>,
+    pub call: Option<crate::call::Pending>,
 }
 
 impl Vcpu {
@@ -352,6 +352,28 @@ impl Vcpu {
         if self.begun >= RUNS || self.addresses.len() >= RUNS {
             self.build();
         }
+        self.must_be_taken(most)
+    }
+
+    /// Empties the buffer and ends the current runs, so that no run lies on both sides of this place. Whether the chunk
+    /// must be taken.
+    pub fn end_runs(&mut self, most: usize) -> bool {
+        self.build();
+        self.must_be_taken(most)
+    }
+
+    /// An access of the kernel that lies in one page, after the current runs were ended. Whether the chunk must be taken.
+    pub fn kernel_access(&mut self, address: u64, bytes: u64, store: bool, most: usize) -> bool {
+        let page = (address & ADDRESS) >> PAGE_SHIFT;
+        let kind = if store { Kind::KERNEL_STORE } else { Kind::KERNEL_LOAD };
+        let access = Access::new((address & 0xfff) as u16, bytes as u32, store);
+        let kept = if self.keeps_addresses { &[access][..] } else { &[] };
+        self.builder.push(Run { page, kind, accesses: 1 }, kept);
+        self.taken += 1;
+        self.must_be_taken(most)
+    }
+
+    fn must_be_taken(&self, most: usize) -> bool {
         !self.builder.has_room(RUNS + WORDS + SPARE, RUNS + WORDS + SPARE) || self.builder.len() + RUNS + WORDS > most
     }
 

@@ -15,10 +15,12 @@ use results::grid::plain;
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     runs: u64,
-    /// Loads, stores and fetches of instructions.
+    /// Its own loads, stores and fetches of instructions.
     accesses: u64,
     /// Of the accesses, fetches.
     fetches: u64,
+    /// What the kernel did for it, an access for each page.
+    kernel_accesses: u64,
     instructions: u64,
     events: u64,
 }
@@ -73,6 +75,10 @@ impl Content {
                 thread.runs += chunk.len() as u64;
                 thread.instructions = thread.instructions.max(instructions);
                 for run in chunk.runs() {
+                    if run.kind.has(Kind::KERNEL) {
+                        thread.kernel_accesses += u64::from(run.accesses);
+                        continue;
+                    }
                     thread.accesses += u64::from(run.accesses);
                     thread.fetches += if run.kind.has(Kind::FETCH) { u64::from(run.accesses) } else { 0 };
                 }
@@ -99,6 +105,7 @@ impl Content {
             runs: sum.runs + thread.runs,
             accesses: sum.accesses + thread.accesses,
             fetches: sum.fetches + thread.fetches,
+            kernel_accesses: sum.kernel_accesses + thread.kernel_accesses,
             instructions: sum.instructions + thread.instructions,
             events: sum.events + thread.events,
         })
@@ -114,7 +121,7 @@ impl Content {
 fn thread_document(thread: &Thread) -> Value {
     json!({
         "runs": thread.runs, "accesses": thread.accesses, "data_accesses": thread.accesses - thread.fetches,
-        "fetches": thread.fetches, "instructions": thread.instructions, "events": thread.events,
+        "fetches": thread.fetches, "kernel_accesses": thread.kernel_accesses, "instructions": thread.instructions, "events": thread.events,
     })
 }
 
@@ -149,16 +156,17 @@ fn text(content: &Content) -> String {
             thread.runs.to_string(),
             data.to_string(),
             thread.fetches.to_string(),
+            thread.kernel_accesses.to_string(),
             thread.instructions.to_string(),
             thread.events.to_string(),
         ]
     };
-    let mut threads: Vec<[String; 6]> =
+    let mut threads: Vec<[String; 7]> =
         content.threads.iter().enumerate().map(|(number, thread)| cells(number.to_string(), thread)).collect();
     if threads.len() > 1 {
         threads.push(cells("all".to_owned(), &content.total()));
     }
-    let header = ["thread", "runs", "data accesses", "fetches", "instructions", "events"];
+    let header = ["thread", "runs", "data accesses", "fetches", "by the kernel", "instructions", "events"];
     text.push_str(&format!("\n\n{}", plain(header, threads, terminal_width())));
     let footprint = SHIFTS.map(|shift| {
         let (data, fetched) = content.footprint.bytes(shift);
