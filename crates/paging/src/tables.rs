@@ -8,25 +8,25 @@ use alloc::vec::Vec;
 use crate::arena::Arena;
 use crate::attributes::Attributes;
 use crate::error::Error;
-use crate::format::{Discipline, Format, Kind, Pattern, first_rule};
+use crate::format::{Discipline, Format, Kind, first_rule};
 use crate::geometry::{ENTRY_BYTES, Geometry};
 use crate::log::{Event, Log};
 
 mod bulk;
 mod map;
+mod remembered;
 mod resize;
-mod translator;
 mod unmap;
 
 pub(crate) use map::end_of;
 pub use map::{Mapping, Sizes};
-pub use translator::Translator;
+use remembered::Memory;
 
 /// Page tables of the format `F`, whose changes are told to `L`.
 #[derive(Clone, Debug)]
 pub struct Tables<F, L = ()> {
     format: F,
-    arena: Arena,
+    arena: Memory,
     root: u64,
     log: L,
 }
@@ -56,9 +56,6 @@ pub(crate) struct Slot {
 /// As many levels as any format has.
 const LEVELS: usize = 5;
 
-/// The level of an entry that is in no table of the arena.
-const OUTSIDE: u8 = u8::MAX;
-
 impl<F: Format> Tables<F> {
     /// Empty tables at the beginning of an arena that begins at `base` and may grow to `limit_bytes`.
     ///
@@ -73,6 +70,7 @@ impl<F: Format> Tables<F> {
     /// A root in the last 16 MiB of 64 bits, where no format has physical memory, is taken for one at their
     /// beginning: no address of an entry wraps around.
     pub fn in_arena(format: F, arena: Arena, root: u64) -> Tables<F> {
+        let arena = Memory::of(&format, arena);
         Tables { format, arena, root: root.min(u64::MAX << 24), log: () }
     }
 }
@@ -86,6 +84,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let mut arena = Arena::new(base, limit_bytes)?;
         let geometry = format.geometry();
         let root = arena.allocate(geometry.table_bytes(geometry.root_level()), format.root_alignment())?;
+        let arena = Memory::of(&format, arena);
         Ok(Tables { format, arena, root, log })
     }
 
@@ -130,79 +129,40 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     /// Follows the tables as hardware does, permissions and reserved bits aside: [`crate::check`] judges those.
     ///
+    /// What walks find is remembered until the tables change, so many addresses near one another cost little.
+    ///
     /// # Errors
     /// The address is not canonical, not mapped, or meets an entry that the hardware refuses or a table
     /// outside the arena.
-    ///
-    /// [`Tables::translator`] is faster for many addresses.
     #[inline]
     pub fn translate(&self, va: u64) -> Result<Translation, Error> {
-        let geometry = self.geometry();
-        if !geometry.is_canonical(va) {
-            return Err(self.not_found(va));
-        }
-        // Unrolled for the shapes that are common.
-        let (level, entry) = match (geometry.page_shift(), geometry.levels()) {
-            (12, 3) => self.lowest(12, 3, va),
-            (12, 4) => self.lowest(12, 4, va),
-            (page_shift, levels) => self.lowest(page_shift, levels, va),
+        // Shifts by what is known here are one instruction less each.
+        let recalled = match self.geometry().page_shift() {
+            12 => self.recalled(va, 12),
+            page_shift => self.recalled(va, u32::from(page_shift)),
         };
-        if level == 0
-            && let Some(pa) = self.format.leaf_pattern(0).address(entry, F::ADDRESS_SHIFT)
-        {
-            return Ok(Translation { pa: pa | va & (geometry.page_bytes() - 1), level, entry });
-        }
-        if level == OUTSIDE || self.format.kind(level, entry) != Kind::Leaf {
-            return Err(self.not_found(va));
-        }
-        let offset = va & (geometry.span(level) - 1);
-        Ok(Translation { pa: self.format.leaf_address(level, entry, va) | offset, level, entry })
-    }
-
-    /// The level and the value of the lowest entry that the walk to `va` meets; [`OUTSIDE`] if a table is.
-    #[inline(always)]
-    fn lowest(&self, page_shift: u8, levels: u8, va: u64) -> (u8, u64) {
-        let tables = self.format.table_pattern();
-        if tables == Pattern::NONE {
-            return self.lowest_by_kind(va);
-        }
-        let index_bits = u32::from(page_shift) - 3;
-        let mut table = self.root;
-        let mut mask = self.geometry().entries(levels - 1) - 1;
-        for level in (1..levels).rev() {
-            let shift = u32::from(page_shift) + u32::from(level) * index_bits;
-            let Some(entry) = self.arena.read(table.wrapping_add((va >> shift & mask) * ENTRY_BYTES)) else {
-                return (OUTSIDE, 0);
-            };
-            let Some(below) = tables.address(entry, F::ADDRESS_SHIFT) else { return (level, entry) };
-            table = below;
-            mask = (1 << index_bits) - 1;
-        }
-        match self.arena.read(table.wrapping_add((va >> page_shift & mask) * ENTRY_BYTES)) {
-            Some(entry) => (0, entry),
-            None => (OUTSIDE, 0),
+        match recalled {
+            Some(translation) => Ok(translation),
+            None => self.walked(va),
         }
     }
 
-    /// As [`Tables::lowest`], for formats whose pointers no pattern tells.
+    /// Walks from the root, and remembers what that found.
     #[inline(never)]
-    fn lowest_by_kind(&self, va: u64) -> (u8, u64) {
-        let slot = self.slot(self.geometry().resolved(va));
-        slot.map_or((OUTSIDE, 0), |slot| (slot.level, slot.entry))
-    }
-
-    /// Why there is no translation of `va`.
-    #[cold]
-    fn not_found(&self, va: u64) -> Error {
+    fn walked(&self, va: u64) -> Result<Translation, Error> {
         let geometry = self.geometry();
         if !geometry.is_canonical(va) {
             let (input_bits, extension) = (geometry.input_bits(), geometry.extension());
-            return Error::NotCanonical { va, input_bits, extension };
+            return Err(Error::NotCanonical { va, input_bits, extension });
         }
-        match self.slot(geometry.resolved(va)) {
-            Ok(slot) => self.unmapped(va, slot.level, slot.entry),
-            Err(outside) => outside,
+        let slot = self.slot(geometry.resolved(va))?;
+        let Slot { level, entry, .. } = slot;
+        if self.format.kind(level, entry) != Kind::Leaf {
+            return Err(self.unmapped(va, level, entry));
         }
+        self.remember(va, slot);
+        let offset = va & (geometry.span(level) - 1);
+        Ok(Translation { pa: self.format.leaf_address(level, entry, va) | offset, level, entry })
     }
 
     /// What may be done with the memory at `va`: what its leaf says, less what the tables on the way take.

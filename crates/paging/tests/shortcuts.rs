@@ -5,6 +5,7 @@ mod formats;
 
 use formats::for_every_format;
 use paging::format::Kind;
+use paging::format::x86_64::X86_64;
 use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
@@ -100,8 +101,9 @@ fn used_tables_are_as_new<F: Format>(format: F) {
     }
 }
 
-/// Addresses in leaves of all sizes, in holes and outside, each twice, and addresses that share a place in the cache.
-fn translator_agrees<F: Format>(format: F) {
+/// Addresses in leaves of all sizes, in holes and outside, each more than once, and addresses of regions that share a
+/// place in what is remembered; the tables change now and then.
+fn remembered_is_what_is_mapped<F: Format>(format: F) {
     let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
     let user = if format.leaf(0, Attributes::new(Flags::READ | Flags::USER), false).is_ok() {
         Flags::USER
@@ -112,30 +114,59 @@ fn translator_agrees<F: Format>(format: F) {
     let page = format.geometry().page_bytes() << format.run_bits();
     let first = format.geometry().extended(0);
     let mut tables = Tables::new(format, 1 << 40, 256 << 20).unwrap();
-    for (va, bytes, sizes) in [
-        (0, 40 * page, Sizes::up_to(page)),
-        (64 << 20, (600 << 20) + 3 * page, Sizes::BEST),
-        (8 << 30, (1 << 30) + (64 << 20) + page, Sizes::BEST),
-    ] {
-        tables.map(&Mapping { va: first + va, pa: (8 << 30) + va, bytes, attributes, sizes }).unwrap();
+    let mut ranges = [
+        (0, 40 * page, Sizes::up_to(page), 8 << 30),
+        (64 << 20, (600 << 20) + 3 * page, Sizes::BEST, 8 << 30),
+        (8 << 30, (1 << 30) + (64 << 20) + page, Sizes::BEST, 8 << 30),
+    ];
+    for (va, bytes, sizes, to) in ranges {
+        tables.map(&Mapping { va: first + va, pa: to + va, bytes, attributes, sizes }).unwrap();
     }
     let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let mut translator = tables.translator();
-    let mut mapped = 0;
-    for _ in 0..4000 {
+    let (mut mapped, mut holes) = (0, 0);
+    for round in 0..4000 {
         let near = first + random.next_u64() % [41 * page, 700 << 20, 10 << 30][random.next_u64() as usize % 3];
         for va in [near, near, near ^ 8 << 30, near ^ 1 << 56, random.next_u64()] {
-            let found = translator.translate(va);
-            mapped += usize::from(found.is_ok());
-            assert_eq!(found, tables.translate(va), "{format:?} {va:#x}");
+            let offset = va.wrapping_sub(first);
+            let range = ranges.iter().find(|(from, bytes, ..)| (*from..from + bytes).contains(&offset));
+            let found = tables.translate(va).ok().map(|found| found.pa);
+            assert_eq!(found, range.map(|(.., to)| to + offset), "{format:?} {va:#x}");
+            *(if found.is_some() { &mut mapped } else { &mut holes }) += 1;
+        }
+        if round % 500 == 499 {
+            let (va, bytes, sizes, to) = &mut ranges[round / 500 % 3];
+            tables.unmap(first + *va, *bytes).unwrap();
+            assert!(tables.translate(first + *va).is_err(), "{format:?}");
+            *to = 24 << 30;
+            let mapping = Mapping { va: first + *va, pa: *to + *va, bytes: *bytes, attributes, sizes: *sizes };
+            tables.map(&mapping).unwrap();
         }
     }
-    assert!(mapped > 2000, "{format:?}: {mapped}");
+    assert!(mapped > 2000 && holes > 2000, "{format:?}: {mapped} {holes}");
 }
 
 #[test]
-fn a_translator_says_what_the_tables_say() {
-    for_every_format!(translator_agrees);
+fn what_is_remembered_of_walks_is_what_is_mapped() {
+    for_every_format!(remembered_is_what_is_mapped);
+}
+
+#[test]
+fn threads_remember_together() {
+    let mut tables = Tables::new(X86_64::new(4, 52), 1 << 40, 64 << 20).unwrap();
+    let attributes = Attributes::new(Flags::READ | Flags::ACCESSED);
+    let mapping = Mapping { va: 0, pa: 1 << 32, bytes: 8 << 30, attributes, sizes: Sizes::up_to(2 << 20) };
+    tables.map(&mapping).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let tables = &tables;
+            scope.spawn(move || {
+                for step in 0..100_000_u64 {
+                    let va = (step * (2 * thread + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) % (8 << 30);
+                    assert_eq!(tables.translate(va).map(|found| found.pa), Ok((1 << 32) + va));
+                }
+            });
+        }
+    });
 }
 
 #[test]

@@ -30,9 +30,4 @@ pub trait Contender {
         let translated = addresses.iter().map(|va| self.translate(*va).unwrap_or_default());
         translated.fold(0, u64::wrapping_add)
     }
-
-    /// The same, by what the library has for many addresses.
-    fn sum_of_many(&self, addresses: &[u64]) -> u64 {
-        self.sum(addresses)
-    }
 }

@@ -53,10 +53,4 @@ impl<F: Format> Contender for Engine<F> {
     fn is_writable(&self, va: u64) -> bool {
         self.tables.attributes(va).is_ok_and(|attributes| attributes.flags.contains(Flags::WRITE))
     }
-
-    fn sum_of_many(&self, addresses: &[u64]) -> u64 {
-        let mut translator = self.tables.translator();
-        let translated = addresses.iter().map(|va| translator.translate(*va).map_or(0, |found| found.pa));
-        translated.fold(0, u64::wrapping_add)
-    }
 }

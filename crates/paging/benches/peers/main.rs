@@ -10,8 +10,6 @@
 //! time counts, so that nobody pays for the caches that another one filled. Every contender takes its tables, zeroed,
 //! from one contiguous piece of memory with a free list. The results are compared by translating samples, and by what may be written.
 //!
-//! `translate` is `Tables::translate`, `translator` is `Tables::translator`, made anew each time; a peer has one way.
-//!
 //! Printed are the median time of pagelab, and for each peer the ratio of its time to pagelab's: the median of
 //! the rounds with quartiles. A peer that leaves its empty tables allocated when it unmaps saves itself that work:
 //! that is the case for x86_64 and page_table_multiarch.
@@ -43,7 +41,7 @@ use scene::Scene;
 
 /// Bytes of tables that a contender may have.
 const TABLES_BYTES: u64 = 32 << 20;
-const OPERATIONS: [&str; 7] = ["map", "translate", "translate 64", "translator", "translator 64", "protect", "unmap"];
+const OPERATIONS: [&str; 5] = ["map", "translate", "translate 64", "protect", "unmap"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
@@ -143,12 +141,10 @@ fn one_round(contender: &mut dyn Contender, scene: &Scene) -> [f64; OPERATIONS.l
     let name = contender.name();
     contender.begin();
     let map = us_of(|| scene.ranges.iter().for_each(|range| contender.map(range)));
-    let mut sums = [[0; 2]; 2];
-    let translate = us_of(|| sums[0][0] = contender.sum(&scene.random));
-    let again = us_of(|| sums[0][1] = contender.sum(&scene.few));
-    let many = us_of(|| sums[1][0] = contender.sum_of_many(&scene.random));
-    let many_again = us_of(|| sums[1][1] = contender.sum_of_many(&scene.few));
-    assert_eq!(sums, [scene.sums(); 2], "{name} translates the same");
+    let mut sums = [0; 2];
+    let translate = us_of(|| sums[0] = contender.sum(&scene.random));
+    let again = us_of(|| sums[1] = contender.sum(&scene.few));
+    assert_eq!(sums, scene.sums(), "{name} translates the same");
     for (va, pa) in scene.samples() {
         assert_eq!((contender.translate(va), contender.is_writable(va)), (Some(pa), true), "{name}: {va:#x}");
     }
@@ -160,7 +156,7 @@ fn one_round(contender: &mut dyn Contender, scene: &Scene) -> [f64; OPERATIONS.l
     for (va, _) in scene.samples() {
         assert_eq!(contender.translate(va), None, "{name}: {va:#x}");
     }
-    [map, translate, again, many, many_again, protect, unmap]
+    [map, translate, again, protect, unmap]
 }
 
 fn us_of(work: impl FnOnce()) -> f64 {
