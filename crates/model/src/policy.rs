@@ -21,6 +21,9 @@ pub enum ModelPolicy {
     Contig64k,
     /// Base pages of 16K or 64K: another granule, or software pages of several hardware pages.
     BasePage(PageSize),
+    /// The kernel's map of all memory, with leaves of this size: for traces of whole machines, whose addresses are
+    /// physical.
+    DirectMap(PageSize),
 }
 
 impl ModelPolicy {
@@ -36,6 +39,7 @@ impl ModelPolicy {
             },
             ModelPolicy::Contig64k => "64K at the first fault, made contiguous at the second".to_owned(),
             ModelPolicy::BasePage(size) => format!("base pages of {size}"),
+            ModelPolicy::DirectMap(size) => format!("the kernel's direct map with leaves of {size}"),
         }
     }
 }
@@ -48,7 +52,10 @@ impl FromStr for ModelPolicy {
             "contig-64k" => Ok(ModelPolicy::Contig64k),
             "base-16k" => Ok(ModelPolicy::BasePage(PageSize::new(16 << 10).expect("a power of two"))),
             "base-64k" => Ok(ModelPolicy::BasePage(PageSize::K64)),
-            _ => text.parse().map(ModelPolicy::Kernel),
+            _ => match text.strip_prefix("direct-map-").map(str::parse) {
+                Some(Ok(size)) => Ok(ModelPolicy::DirectMap(size)),
+                _ => text.parse().map(ModelPolicy::Kernel),
+            },
         }
     }
 }
@@ -59,6 +66,7 @@ impl fmt::Display for ModelPolicy {
             ModelPolicy::Kernel(policy) => policy.fmt(f),
             ModelPolicy::Contig64k => f.pad("contig-64k"),
             ModelPolicy::BasePage(size) => f.pad(&format!("base-{size}").to_ascii_lowercase()),
+            ModelPolicy::DirectMap(size) => f.pad(&format!("direct-map-{size}").to_ascii_lowercase()),
         }
     }
 }
@@ -94,6 +102,8 @@ pub enum Granule {
     Hugetlb(u64),
     /// The proposal of 2016.
     Contig64k,
+    /// All memory of a machine, with leaves of at most so many bytes.
+    Direct(u64),
 }
 
 /// A policy in terms of a machine.
@@ -142,6 +152,8 @@ struct Shape {
     pmd_bytes: Option<u64>,
     /// Bytes of a contiguous group of pages.
     group_bytes: Option<u64>,
+    /// Base pages and larger leaves.
+    leaves: Vec<u64>,
     /// Leaves and groups that hugetlb can have.
     hugetlb: Vec<u64>,
 }
@@ -154,13 +166,16 @@ impl Shape {
             let bits = if run_bits == 0 { format.group_bits_at(level) } else { 0 };
             (bits != 0).then(|| geometry.span(level) << bits)
         };
-        let leaves =
-            (1..geometry.levels()).filter(|level| format.has_leaf(*level) && unit(*level) <= 16 << 30).map(unit);
+        let leaves: Vec<u64> = (1..geometry.levels())
+            .filter(|level| format.has_leaf(*level) && unit(*level) <= 16 << 30)
+            .map(unit)
+            .collect();
         // Linux has groups of pages and of PMD leaves (arch/arm64/mm/hugetlbpage.c, arch/riscv/mm/hugetlbpage.c).
-        let mut hugetlb: Vec<u64> = leaves.chain((0..2).filter_map(group)).collect();
+        let mut hugetlb: Vec<u64> = leaves.iter().copied().chain((0..2).filter_map(group)).collect();
         hugetlb.sort_unstable();
         let pmd_bytes = format.has_leaf(1).then(|| unit(1));
-        Shape { base_bytes: unit(0), pmd_bytes, group_bytes: group(0), hugetlb }
+        let leaves = std::iter::once(unit(0)).chain(leaves).collect();
+        Shape { base_bytes: unit(0), pmd_bytes, group_bytes: group(0), leaves, hugetlb }
     }
 }
 
@@ -181,6 +196,12 @@ fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Arch
     let kernel = match policy {
         ModelPolicy::Kernel(policy) => policy.granularity,
         ModelPolicy::BasePage(_) => return Ok(Granule::Base),
+        ModelPolicy::DirectMap(size) => {
+            return match shape.leaves.contains(&size.bytes()) {
+                true => Ok(Granule::Direct(size.bytes())),
+                false => Err(format!("leaves of {format} are of {}", listed(&shape.leaves))),
+            };
+        }
         ModelPolicy::Contig64k => {
             return match shape.group_bytes {
                 Some(bytes) if bytes == 64 << 10 => Ok(Granule::Contig64k),
@@ -189,7 +210,6 @@ fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Arch
             };
         }
     };
-    let sizes = |sizes: &[u64]| sizes.iter().map(|bytes| format_bytes(*bytes)).collect::<Vec<_>>().join(", ");
     match kernel {
         Granularity::Default => Err("a model has no settings that could be left alone: name a page size".to_owned()),
         Granularity::Base => Ok(Granule::Base),
@@ -205,8 +225,12 @@ fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Arch
             }
         }
         Granularity::Hugetlb(size) if shape.hugetlb.contains(&size.bytes()) => Ok(Granule::Hugetlb(size.bytes())),
-        Granularity::Hugetlb(_) => Err(format!("hugetlb pages are of {} with {format}", sizes(&shape.hugetlb))),
+        Granularity::Hugetlb(_) => Err(format!("hugetlb pages are of {} with {format}", listed(&shape.hugetlb))),
     }
+}
+
+fn listed(sizes: &[u64]) -> String {
+    sizes.iter().map(|bytes| format_bytes(*bytes)).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

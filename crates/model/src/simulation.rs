@@ -182,7 +182,7 @@ impl Simulation {
     pub fn admits(&self, filter: &Filter) -> Result<(), NotExact> {
         let large = match self.plan.granule {
             Granule::Base => self.plan.base_bytes,
-            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) => bytes,
+            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) | Granule::Direct(bytes) => bytes,
             Granule::Contig64k => 64 << 10,
         };
         for tlb in self.machine.tlbs.iter().filter(|tlb| tlb.level == 1) {
@@ -212,7 +212,9 @@ impl Simulation {
 
     /// Memory that is there though no event says so.
     pub fn assume(&mut self, begin: u64, end: u64) {
-        self.space.assume(begin, end);
+        if self.stopped.is_none() {
+            self.stopped = self.space.assume(begin, end).err();
+        }
     }
 
     /// A system call.

@@ -15,9 +15,9 @@ pub struct Costs {
     pub write_faults: u64,
     /// Bytes that the kernel filled with zeros.
     pub zeroed_bytes: u64,
-    /// Bytes of file pages that were copied.
+    /// Bytes that were copied: of file pages, and of memory that a forked process shares.
     pub copied_bytes: u64,
-    /// Anonymous memory that is mapped.
+    /// Anonymous memory that is mapped; what two processes map counts twice, as in their RSS.
     pub anonymous_bytes: u64,
     /// Pages of files that are mapped.
     pub file_bytes: u64,
@@ -31,10 +31,15 @@ pub struct Costs {
     pub table_peak_bytes: u64,
     /// Tables that the kernel keeps for each leaf of THP, to be able to split it (`pgtable_trans_huge_deposit`).
     pub deposited_table_bytes: u64,
+    /// Page tables as `VmPTE` of `/proc/PID/status` counts them: without the root, with those kept for splits; of each
+    /// process at its largest, summed. What `pagelab compare` calls `page_table_bytes`.
+    pub process_table_bytes: u64,
     /// Large pages that could not be had because memory was too fragmented or too small.
     pub allocation_fallbacks: u64,
     /// Leaves that were split.
     pub splits: u64,
+    /// Folios of several pages that were split into pages.
+    pub folio_splits: u64,
     /// Contiguous groups that were made.
     pub folds: u64,
     /// Contiguous groups that were taken apart.
@@ -43,12 +48,24 @@ pub struct Costs {
     pub invalidations: u64,
     /// Bytes that were touched where no event says that there is memory; mapped as base pages.
     pub outside_bytes: u64,
-    /// Processes that the program made; their copies of memory are not modelled.
+    /// Pages that khugepaged has looked at.
+    pub scanned_pages: u64,
+    /// Huge pages that khugepaged has made.
+    pub collapses: u64,
+    /// Bytes that it copied into them; what it filled with zeros is in `zeroed_bytes`.
+    pub collapse_copied_bytes: u64,
+    /// Bytes that were reclaimed to swap.
+    pub swapped_out_bytes: u64,
+    /// Faults that brought pages back from swap: major faults.
+    pub swap_faults: u64,
+    /// Processes there have been whose memory is modelled.
+    pub processes: u32,
+    /// Processes that the program made and whose copies of memory are not modelled.
     pub forks: u64,
 }
 
 impl Costs {
-    /// All faults, as `/usr/bin/time` counts minor faults.
+    /// All faults but those that read from swap, as `/usr/bin/time` counts minor faults.
     pub fn faults(&self) -> u64 {
         self.anonymous_faults + self.zero_faults + self.file_faults + self.write_faults
     }

@@ -3,7 +3,7 @@
 use paging::{Format, Sizes};
 use trace::{Call, Event};
 
-use super::{Advice, Backing, FILES_PA, Paged, Part, SpaceError, Vma, ZERO_PA};
+use super::*;
 
 pub(super) const PROT_READ: u64 = 1;
 pub(super) const PROT_WRITE: u64 = 2;
@@ -33,6 +33,9 @@ impl<F: Format> Paged<F> {
             return Ok(());
         }
         let result = event.result as u64;
+        if let (Granule::Direct(leaf_bytes), Call::Region { address, bytes, .. }) = (self.granule, &event.call) {
+            return self.map_directly(*address, address.saturating_add(*bytes), leaf_bytes);
+        }
         match &event.call {
             Call::Mmap { bytes, protection, flags, file, .. } => {
                 let backing = backing(*flags, *file);
@@ -40,7 +43,7 @@ impl<F: Format> Paged<F> {
                 let advice = if flags & MAP_STACK != 0 { Advice::NoHuge } else { Advice::None };
                 let end = end_of(result, *bytes);
                 self.unmap_range(result, end)?;
-                self.vmas.insert(result, Vma { end, protection: *protection, backing, advice });
+                self.own.vmas.insert(result, Vma { end, protection: *protection, backing, advice });
                 let populate = flags & MAP_POPULATE != 0 || self.prefault && backing == Backing::Anonymous;
                 if populate && protection & (PROT_READ | PROT_WRITE) != 0 {
                     self.populate(result, end, protection & PROT_WRITE != 0)?;
@@ -55,9 +58,9 @@ impl<F: Format> Paged<F> {
                 };
                 let end = end_of(*address, *bytes);
                 if name == "[heap]" {
-                    self.heap_end = Some(end);
+                    self.own.heap_end = Some(end);
                 }
-                self.vmas.insert(*address, Vma { end, protection: *protection, backing, advice: Advice::None });
+                self.own.vmas.insert(*address, Vma { end, protection: *protection, backing, advice: Advice::None });
             }
             Call::Munmap { address, bytes } => self.unmap_range(*address, end_of(*address, *bytes))?,
             Call::Mprotect { address, bytes, protection } => {
@@ -69,7 +72,7 @@ impl<F: Format> Paged<F> {
             }
             Call::Brk { .. } => self.set_heap_end(result)?,
             Call::Madvise { address, bytes, advice } => self.advise(*address, end_of(*address, *bytes), *advice)?,
-            Call::Prctl { option: PR_SET_THP_DISABLE, argument } => self.thp_disabled = *argument != 0,
+            Call::Prctl { option: PR_SET_THP_DISABLE, argument } => self.own.thp_disabled = *argument != 0,
             Call::Exec { .. } => self.exec()?,
             Call::Clone { flags } if flags & CLONE_VM == 0 => self.costs.forks += 1,
             Call::Prctl { .. } | Call::Clone { .. } | Call::Exit { .. } | Call::Seen | Call::Window { .. } => {}
@@ -80,20 +83,20 @@ impl<F: Format> Paged<F> {
     /// The whole base pages that a range of system-call pages frees: those in which no VMA has a part.
     fn pages_within(&self, begin: u64, end: u64) -> (u64, u64) {
         let (mut first, mut last) = (begin & !(self.base - 1), end.next_multiple_of(self.base));
-        if self.vmas.any_in(first, begin) {
+        if self.own.vmas.any_in(first, begin) {
             first += self.base;
         }
-        if self.vmas.any_in(end, last) {
+        if self.own.vmas.any_in(end, last) {
             last -= self.base;
         }
         (first, last.max(first))
     }
 
-    fn unmap_range(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
+    pub(super) fn unmap_range(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
         if begin >= end {
             return Ok(());
         }
-        self.vmas.remove(begin, end);
+        self.own.vmas.remove(begin, end);
         let (first, last) = self.pages_within(begin, end);
         if first < last {
             self.drop_range(first, last)?;
@@ -105,7 +108,7 @@ impl<F: Format> Paged<F> {
         if begin >= end || protection == 0 && self.no_guards && self.is_inside_anonymous(begin, end) {
             return Ok(());
         }
-        self.vmas.change(begin, end, |vma| vma.protection = protection);
+        self.own.vmas.change(begin, end, |vma| vma.protection = protection);
         let (first, last) = self.pages_within(begin, end);
         if first >= last {
             return Ok(());
@@ -115,31 +118,33 @@ impl<F: Format> Paged<F> {
         if parts.is_empty() {
             return Ok(());
         }
-        self.count_split(first);
-        self.count_split(last);
+        self.count_splits(first, last);
+        let huge = self.huge_bytes();
+        let cut = |part: &&Part| Some(part.leaf_bytes) == huge && part.bytes < part.leaf_bytes;
+        self.lose_huge_leaves(parts.iter().filter(cut).count() as u64);
         for (begin, end, writable) in stretches(&parts) {
             let attributes = self.attributes(protection, writable && protection & PROT_WRITE != 0);
-            self.tables.protect(begin, end - begin, attributes)?;
+            self.own.tables.protect(begin, end - begin, attributes)?;
         }
-        self.costs.table_bytes = self.tables.arena().used_bytes();
+        self.note_tables();
         Ok(())
     }
 
     /// Whether a range has anonymous memory of one VMA around it: a guard page is made.
     fn is_inside_anonymous(&self, begin: u64, end: u64) -> bool {
-        self.vmas.find(begin).is_some_and(|(first, vma)| {
+        self.own.vmas.find(begin).is_some_and(|(first, vma)| {
             vma.backing == Backing::Anonymous && vma.end >= end && (first < begin || vma.end > end)
         })
     }
 
     fn set_heap_end(&mut self, end: u64) -> Result<(), SpaceError> {
-        match self.heap_end.replace(end) {
+        match self.own.heap_end.replace(end) {
             Some(before) if before < end => {
                 let protection = PROT_READ | PROT_WRITE;
                 let vma = Vma { end, protection, backing: Backing::Anonymous, advice: Advice::None };
                 let before = before.next_multiple_of(CALL_PAGE_BYTES);
                 let end = end.next_multiple_of(CALL_PAGE_BYTES);
-                self.vmas.insert(before, Vma { end, ..vma });
+                self.own.vmas.insert(before, Vma { end, ..vma });
                 if self.prefault { self.populate(before, end, true) } else { Ok(()) }
             }
             Some(before) if before > end => {
@@ -151,8 +156,8 @@ impl<F: Format> Paged<F> {
 
     fn advise(&mut self, begin: u64, end: u64, advice: u64) -> Result<(), SpaceError> {
         match advice {
-            MADV_HUGEPAGE => self.vmas.change(begin, end, |vma| vma.advice = Advice::Huge),
-            MADV_NOHUGEPAGE => self.vmas.change(begin, end, |vma| vma.advice = Advice::NoHuge),
+            MADV_HUGEPAGE => self.own.vmas.change(begin, end, |vma| vma.advice = Advice::Huge),
+            MADV_NOHUGEPAGE => self.own.vmas.change(begin, end, |vma| vma.advice = Advice::NoHuge),
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
                 // Only whole base pages are given back, also where those of the model are larger.
                 let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
@@ -168,7 +173,7 @@ impl<F: Format> Paged<F> {
     }
 
     fn populate(&mut self, begin: u64, end: u64, store: bool) -> Result<(), SpaceError> {
-        for (from, vma) in self.vmas.within(begin, end) {
+        for (from, vma) in self.own.vmas.within(begin, end) {
             let mut at = from & !(self.base - 1);
             while at < vma.end {
                 let present = self.leaf(at).filter(|leaf| leaf.writable || !store);
@@ -182,16 +187,16 @@ impl<F: Format> Paged<F> {
     }
 
     fn exec(&mut self) -> Result<(), SpaceError> {
-        for (begin, vma) in self.vmas.all().collect::<Vec<_>>() {
+        for (begin, vma) in self.own.vmas.all().collect::<Vec<_>>() {
             self.unmap_range(begin, vma.end)?;
         }
-        (self.heap_end, self.thp_disabled) = (None, false);
+        (self.own.heap_end, self.own.thp_disabled) = (None, false);
         Ok(())
     }
 
     fn remap(&mut self, old: u64, old_bytes: u64, new: u64, new_bytes: u64, keeps: bool) -> Result<(), SpaceError> {
         let moved = old_bytes.min(new_bytes);
-        let vmas = self.vmas.within(old, old + moved);
+        let vmas = self.own.vmas.within(old, old + moved);
         if new == old {
             if new_bytes < old_bytes {
                 return self.unmap_range(old + new_bytes, old + old_bytes);
@@ -203,11 +208,11 @@ impl<F: Format> Paged<F> {
                 self.unmap_range(old, old + old_bytes)?;
             }
             for (begin, vma) in &vmas {
-                self.vmas.insert(begin - old + new, Vma { end: vma.end - old + new, ..*vma });
+                self.own.vmas.insert(begin - old + new, Vma { end: vma.end - old + new, ..*vma });
             }
         }
         if let Some((_, vma)) = vmas.last().filter(|_| new_bytes > old_bytes) {
-            self.vmas.insert(new + old_bytes, Vma { end: new + new_bytes, ..*vma });
+            self.own.vmas.insert(new + old_bytes, Vma { end: new + new_bytes, ..*vma });
         }
         Ok(())
     }
@@ -222,15 +227,19 @@ impl<F: Format> Paged<F> {
         }
         let parts = self.parts(first, last)?;
         self.unmap(first, last, &parts)?;
+        let swapped: Vec<u64> = self.own.swapped.range(first..last).copied().collect();
+        self.forget_swapped(first, last);
+        self.own.swapped.extend(swapped.into_iter().map(|page| page.wrapping_add(distance)));
         for part in joined(parts) {
             let to = part.va.wrapping_add(distance);
-            let vma = self.vmas.find(part.va).map_or(PROT_READ | PROT_WRITE, |(_, vma)| vma.protection);
+            let vma = self.own.vmas.find(part.va).map_or(PROT_READ | PROT_WRITE, |(_, vma)| vma.protection);
             let sizes = Sizes { largest_bytes: part.leaf_bytes.max(self.base), contiguous: part.grouped };
             if part.leaf_bytes > self.base && to & (part.leaf_bytes - 1) != 0 {
                 self.costs.splits += part.bytes.div_ceil(part.leaf_bytes);
             }
             let attributes = self.attributes(vma, part.writable);
             self.map(to, part.pa, part.bytes, sizes, attributes)?;
+            self.folios.moved(part.pa, part.bytes, self.number, to);
         }
         Ok(())
     }
@@ -238,7 +247,7 @@ impl<F: Format> Paged<F> {
 
 /// Stretches of parts that lie side by side and may or may not become writable: what stands in for other memory (zeros,
 /// files) may not.
-fn stretches(parts: &[Part]) -> Vec<(u64, u64, bool)> {
+pub(super) fn stretches(parts: &[Part]) -> Vec<(u64, u64, bool)> {
     let mut stretches: Vec<(u64, u64, bool)> = Vec::new();
     for part in parts {
         let own = part.pa < ZERO_PA || part.pa >= FILES_PA && part.writable;
@@ -251,7 +260,7 @@ fn stretches(parts: &[Part]) -> Vec<(u64, u64, bool)> {
 }
 
 /// Joins parts of contiguous memory, so that groups are mapped as such again.
-fn joined(parts: Vec<Part>) -> Vec<Part> {
+pub(super) fn joined(parts: Vec<Part>) -> Vec<Part> {
     let mut all: Vec<Part> = Vec::new();
     for part in parts {
         match all.last_mut() {

@@ -4,8 +4,7 @@ use paging::{Format, Sizes};
 
 use super::event::PROT_WRITE;
 use super::folio::Reserved;
-use super::{Advice, Backing, FILES_PA, Paged, SpaceError, Vma, ZERO_PA, is_file};
-use crate::policy::Granule;
+use super::*;
 
 /// Pages of a file that one fault maps where they are in the page cache (`fault_around_bytes`, mm/memory.c).
 const FAULT_AROUND_BYTES: u64 = 64 << 10;
@@ -17,29 +16,34 @@ const STACK_BYTES: u64 = 8 << 20;
 impl<F: Format> Paged<F> {
     /// Maps `va`, for a store or not.
     pub(super) fn fault(&mut self, va: u64, store: bool) -> Result<(), SpaceError> {
+        if let Granule::Direct(_) = self.granule {
+            return self.outside_directly(va);
+        }
         let page = va & !(self.base - 1);
         let (begin, vma) = self.vma_for(va);
-        match self.tables.translate(page) {
+        match self.own.tables.translate(page) {
             Ok(found) => self.write_fault(page, found.pa, begin, vma),
+            Err(_) if self.own.swapped.contains(&page) => self.swap_in(page, vma),
             Err(_) if matches!(vma.backing, Backing::File | Backing::SharedFile) => {
                 self.file_fault(page, begin, vma, store)
             }
+            Err(_) if vma.backing == Backing::Shared => self.shared_fault(page, vma),
             Err(_) => self.anonymous_fault(page, begin, vma, store),
         }
     }
 
     /// The VMA for an address that is touched. There has to be one: a program that was recorded did not crash.
     fn vma_for(&mut self, va: u64) -> (u64, Vma) {
-        if let Some(found) = self.vmas.find(va) {
+        if let Some(found) = self.own.vmas.find(va) {
             return found;
         }
         let page = va & !(self.base - 1);
-        if let Some((begin, stack)) = self.vmas.after(va)
+        if let Some((begin, stack)) = self.own.vmas.after(va)
             && stack.backing == Backing::Stack
             && stack.end - va <= STACK_BYTES
         {
-            self.vmas.insert(page, Vma { end: begin, ..stack });
-            return self.vmas.find(va).unwrap_or((page, stack));
+            self.own.vmas.insert(page, Vma { end: begin, ..stack });
+            return self.own.vmas.find(va).unwrap_or((page, stack));
         }
         self.costs.outside_bytes += self.base;
         let protection = super::event::PROT_READ | PROT_WRITE;
@@ -54,60 +58,16 @@ impl<F: Format> Paged<F> {
         (window >= begin && window + bytes <= end).then_some(window)
     }
 
-    fn may_be_huge(&self, vma: Vma) -> bool {
-        !self.no_huge && !self.thp_disabled && vma.advice != Advice::NoHuge
+    /// Whether the policy concerns a VMA: stacks are not advised, and so do not have folios.
+    pub(super) fn may_be_huge(&self, vma: Vma) -> bool {
+        let has_folios = matches!(vma.backing, Backing::Anonymous | Backing::Inferred);
+        has_folios && !self.no_huge && !self.own.thp_disabled && vma.advice != Advice::NoHuge
     }
 
     fn anonymous_fault(&mut self, page: u64, begin: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {
-        let reads_zeros = !store && !matches!(vma.backing, Backing::Shared | Backing::Inferred);
-        let granule = self.granule;
-        match granule {
-            Granule::Hugetlb(bytes)
-                if matches!(vma.backing, Backing::Anonymous | Backing::Inferred) && vma.advice != Advice::NoHuge =>
-            {
-                // From a pool, read or written.
-                if let Some(window) = self.empty_window(page, bytes, begin, vma)?
-                    && self.whole(window, bytes, vma, hugetlb_sizes(self.tables.format(), bytes))?
-                {
-                    self.costs.anonymous_faults += 1;
-                    return Ok(());
-                }
-            }
-            Granule::Thp(bytes) if self.may_be_huge(vma) && vma.backing != Backing::Shared => {
-                if let Some(window) = self.empty_window(page, bytes, begin, vma)? {
-                    if reads_zeros {
-                        let attributes = self.attributes(vma.protection, false);
-                        self.map(window, ZERO_PA, bytes, Sizes::up_to(bytes), attributes)?;
-                        self.costs.zero_faults += 1;
-                        self.costs.deposited_table_bytes += self.tables.geometry().page_bytes();
-                        return Ok(());
-                    }
-                    if self.whole(window, bytes, vma, Sizes::up_to(bytes))? {
-                        self.costs.anonymous_faults += 1;
-                        self.costs.deposited_table_bytes += self.tables.geometry().page_bytes();
-                        return Ok(());
-                    }
-                }
-            }
-            Granule::Mthp(bytes) if !reads_zeros && self.may_be_huge(vma) && vma.backing != Backing::Shared => {
-                let sizes = Sizes { largest_bytes: self.base, contiguous: true };
-                if let Some(window) = self.empty_window(page, bytes, begin, vma)?
-                    && self.whole(window, bytes, vma, sizes)?
-                {
-                    self.costs.anonymous_faults += 1;
-                    return Ok(());
-                }
-            }
-            Granule::Contig64k
-                if !reads_zeros
-                    && self.may_be_huge(vma)
-                    && vma.backing != Backing::Shared
-                    && self.contiguous_fault(page, begin, vma)? =>
-            {
-                self.costs.anonymous_faults += 1;
-                return Ok(());
-            }
-            _ => {}
+        let reads_zeros = !store && vma.backing != Backing::Inferred;
+        if self.large_fault(page, begin, vma, reads_zeros)? {
+            return Ok(());
         }
         if reads_zeros {
             self.costs.zero_faults += 1;
@@ -118,28 +78,99 @@ impl<F: Format> Paged<F> {
         self.one_page(page, vma)
     }
 
+    /// Maps more than a base page, as the policy asks; `false` where that cannot be.
+    fn large_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
+        match self.granule {
+            // From a pool, read or written.
+            Granule::Hugetlb(bytes)
+                if matches!(vma.backing, Backing::Anonymous | Backing::Inferred) && vma.advice != Advice::NoHuge =>
+            {
+                self.folio_fault(page, begin, bytes, vma, hugetlb_sizes(self.own.tables.format(), bytes))
+            }
+            Granule::Thp(bytes) if self.may_be_huge(vma) && reads_zeros => {
+                let Some(window) = self.empty_window(page, bytes, begin, vma)? else { return Ok(false) };
+                let attributes = self.attributes(vma.protection, false);
+                self.map(window, ZERO_PA, bytes, Sizes::up_to(bytes), attributes)?;
+                self.costs.zero_faults += 1;
+                Ok(true)
+            }
+            Granule::Thp(bytes) if self.may_be_huge(vma) => {
+                self.folio_fault(page, begin, bytes, vma, Sizes::up_to(bytes))
+            }
+            Granule::Mthp(bytes) if self.may_be_huge(vma) && !reads_zeros => {
+                // alloc_anon_folio: the largest enabled order that fits and can be had.
+                let smaller = self.kernel.smaller_folios.clone();
+                let mut enabled: Vec<u64> = smaller.into_iter().filter(|smaller| *smaller < bytes).collect();
+                enabled.sort_unstable_by(|one, other| other.cmp(one));
+                for bytes in std::iter::once(bytes).chain(enabled) {
+                    let sizes = Sizes { largest_bytes: self.base, contiguous: true };
+                    if self.folio_fault(page, begin, bytes, vma, sizes)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Granule::Contig64k if self.may_be_huge(vma) && !reads_zeros => {
+                let is_mapped = self.contiguous_fault(page, begin, vma)?;
+                self.costs.anonymous_faults += u64::from(is_mapped);
+                Ok(is_mapped)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// One folio for the window around a page; `false` where the window does not fit, is not empty, or there is no such
+    /// block of memory.
+    fn folio_fault(&mut self, page: u64, begin: u64, bytes: u64, vma: Vma, sizes: Sizes) -> Result<bool, SpaceError> {
+        let Some(window) = self.empty_window(page, bytes, begin, vma)? else { return Ok(false) };
+        let is_mapped = self.whole(window, bytes, vma, sizes)?;
+        self.costs.anonymous_faults += u64::from(is_mapped);
+        Ok(is_mapped)
+    }
+
+    /// Shared anonymous memory: a page that another process has, or a new one.
+    fn shared_fault(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
+        self.costs.anonymous_faults += 1;
+        let is_there =
+            |pa: &u64| self.folios.find(*pa).is_some_and(|(_, folio)| folio.places().any(|place| place.va == page));
+        let Some(pa) = self.shared.get(&page).copied().filter(is_there) else {
+            self.one_page(page, vma)?;
+            if let Ok(found) = self.own.tables.translate(page) {
+                self.shared.insert(page, found.pa);
+            }
+            return Ok(());
+        };
+        let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
+        self.map(page, pa, self.base, Sizes::up_to(self.base), attributes)?;
+        self.folios.share(pa, self.base, self.number, page, &mut self.costs);
+        Ok(())
+    }
+
     /// The window around a page, if it lies in the VMA and nothing is mapped in it.
     fn empty_window(&self, page: u64, bytes: u64, begin: u64, vma: Vma) -> Result<Option<u64>, SpaceError> {
         match self.window(page, bytes, begin, vma) {
-            Some(window) if self.is_empty(window, window + bytes)? => Ok(Some(window)),
+            Some(window) if self.is_empty(window, window + bytes)? && !self.is_swapped(window, window + bytes) => {
+                Ok(Some(window))
+            }
             _ => Ok(None),
         }
     }
 
     /// Allocates and maps a whole folio; `false` if there is no such block of memory.
-    fn whole(&mut self, window: u64, bytes: u64, vma: Vma, sizes: Sizes) -> Result<bool, SpaceError> {
+    pub(super) fn whole(&mut self, window: u64, bytes: u64, vma: Vma, sizes: Sizes) -> Result<bool, SpaceError> {
         let Some(pa) = self.buddy.allocate(bytes) else {
             self.costs.allocation_fallbacks += 1;
             return Ok(false);
         };
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
         self.map(window, pa, bytes, sizes, attributes)?;
-        self.folios.add(pa, bytes);
+        let pinned = matches!(self.granule, Granule::Hugetlb(_));
+        self.folios.add(pa, bytes, self.number, window, pinned);
         self.costs.zeroed_bytes += bytes;
         if sizes.contiguous
-            && let Ok(found) = self.tables.translate(window)
+            && let Ok(found) = self.own.tables.translate(window)
         {
-            let (geometry, format) = (self.tables.geometry(), self.tables.format());
+            let (geometry, format) = (self.own.tables.geometry(), self.own.tables.format());
             let group = geometry.span(found.level) << format.group_bits(found.level, found.entry);
             if group > geometry.span(found.level) {
                 self.costs.folds += bytes / group;
@@ -150,11 +181,10 @@ impl<F: Format> Paged<F> {
 
     /// One base page of memory.
     fn one_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
-        let base_bytes = self.base;
-        let pa = self.buddy.allocate(base_bytes).ok_or(SpaceError::OutOfMemory { va: page, base_bytes })?;
+        let (base_bytes, pa) = (self.base, self.page_for(page)?);
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
         self.map(page, pa, base_bytes, Sizes::up_to(base_bytes), attributes)?;
-        self.folios.add(pa, base_bytes);
+        self.folios.add(pa, base_bytes, self.number, page, false);
         self.costs.zeroed_bytes += base_bytes;
         Ok(())
     }
@@ -165,7 +195,7 @@ impl<F: Format> Paged<F> {
         let Some(window) = self.window(page, CONTIG_BYTES, begin, vma) else { return Ok(false) };
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
         let sizes = Sizes::up_to(self.base);
-        if let Some(block) = self.folios.take_reservation(window) {
+        if let Some(block) = self.folios.take_reservation(self.number, window) {
             let (before, after) = (block.offset, block.offset + self.base);
             if before > 0 {
                 self.map(window, block.pa, before, sizes, attributes)?;
@@ -174,14 +204,16 @@ impl<F: Format> Paged<F> {
                 self.map(window + after, block.pa + after, CONTIG_BYTES - after, sizes, attributes)?;
             }
             let pages = (0..CONTIG_BYTES).step_by(self.base as usize);
-            pages.filter(|at| *at != before).for_each(|at| self.folios.add(block.pa + at, self.base));
+            pages
+                .filter(|at| *at != before)
+                .for_each(|at| self.folios.add(block.pa + at, self.base, self.number, window + at, false));
             self.costs.zeroed_bytes += CONTIG_BYTES - self.base;
-            if self.tables.fold(window).is_ok() {
+            if self.own.tables.fold(window).is_ok() {
                 self.costs.folds += 1;
             }
             return Ok(true);
         }
-        if !self.is_empty(window, window + CONTIG_BYTES)? {
+        if !self.is_empty(window, window + CONTIG_BYTES)? || self.is_swapped(window, window + CONTIG_BYTES) {
             return Ok(false);
         }
         let Some(pa) = self.buddy.allocate(CONTIG_BYTES) else {
@@ -191,8 +223,8 @@ impl<F: Format> Paged<F> {
         let offset = page - window;
         self.map(page, pa + offset, self.base, sizes, attributes)?;
         // The block was split into pages at once: each goes back alone.
-        self.folios.add(pa + offset, self.base);
-        self.folios.reserve(window, Reserved { pa, bytes: CONTIG_BYTES, offset, page_bytes: self.base });
+        self.folios.add(pa + offset, self.base, self.number, page, false);
+        self.folios.reserve(self.number, window, Reserved { pa, bytes: CONTIG_BYTES, offset, page_bytes: self.base });
         self.costs.zeroed_bytes += self.base;
         Ok(true)
     }
@@ -207,11 +239,13 @@ impl<F: Format> Paged<F> {
         if store {
             return self.file_page(page, vma, true);
         }
-        let window = page & !(FAULT_AROUND_BYTES.max(self.base) - 1);
-        let first = window.max(begin & !(self.base - 1));
-        let end = (window + FAULT_AROUND_BYTES.max(self.base)).min(vma.end.next_multiple_of(self.base));
+        // do_fault_around: so many pages from the aligned place on, or from the beginning of the VMA, within one table.
+        let around = FAULT_AROUND_BYTES.max(self.base);
+        let table = self.own.tables.geometry().span(1).max(around);
+        let first = (page & !(around - 1)).max(begin & !(self.base - 1));
+        let end = (first + around).min(vma.end.next_multiple_of(self.base)).min((page & !(table - 1)) + table);
         for at in (first..end).step_by(self.base as usize) {
-            if self.tables.translate(at).is_err() {
+            if self.own.tables.translate(at).is_err() {
                 self.file_page(at, vma, false)?;
             }
         }
@@ -226,8 +260,8 @@ impl<F: Format> Paged<F> {
         Ok(self.map(page, pa, self.base, Sizes::up_to(self.base), attributes)?)
     }
 
-    /// A page of memory for the copy of a file page; nothing is zeroed.
-    fn copied_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
+    /// A page of memory for a copy; nothing is zeroed.
+    pub(super) fn copied_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
         self.one_page(page, vma)?;
         self.costs.zeroed_bytes -= self.base;
         Ok(())
@@ -236,27 +270,13 @@ impl<F: Format> Paged<F> {
     /// A store to what is mapped and may not be written.
     fn write_fault(&mut self, page: u64, pa: u64, begin: u64, vma: Vma) -> Result<(), SpaceError> {
         self.costs.write_faults += 1;
-        let is_zero = (ZERO_PA..FILES_PA).contains(&pa);
-        if is_zero {
-            let huge = match self.granule {
-                Granule::Thp(bytes) => self.window(page, bytes, begin, vma).map(|window| (window, bytes)),
-                _ => None,
-            };
-            let leaf = self.leaf(page).map_or(0, |leaf| leaf.leaf_bytes);
-            if let Some((window, bytes)) = huge.filter(|(_, bytes)| leaf == *bytes) {
-                // do_huge_zero_wp_pmd: a huge page in place of the huge page full of zeros, or base pages.
-                self.drop_range(window, window + bytes)?;
-                if self.whole(window, bytes, vma, Sizes::up_to(bytes))? {
-                    return Ok(());
-                }
-                return self.one_page(page, vma);
-            }
-            self.drop_range(page, page + self.base)?;
-            let contiguous = self.granule == Granule::Contig64k && self.may_be_huge(vma);
-            if contiguous && self.contiguous_fault(page, begin, vma)? {
-                return Ok(());
-            }
-            return self.one_page(page, vma);
+        if pa < TABLES_PA
+            && matches!(vma.backing, Backing::Anonymous | Backing::Stack | Backing::File | Backing::Inferred)
+        {
+            return self.copy_on_write(page, pa, vma);
+        }
+        if (ZERO_PA..FILES_PA).contains(&pa) {
+            return self.write_to_zeros(page, begin, vma);
         }
         if is_file(pa) && vma.backing == Backing::File {
             self.drop_range(page, page + self.base)?;
@@ -265,12 +285,37 @@ impl<F: Format> Paged<F> {
         }
         // Shared file pages, and memory whose protection the trace does not tell: it may be written from now on.
         let attributes = self.attributes(vma.protection | PROT_WRITE, true);
-        Ok(self.tables.protect(page, self.base, attributes)?)
+        Ok(self.own.tables.protect(page, self.base, attributes)?)
+    }
+
+    /// A store to a page full of zeros.
+    fn write_to_zeros(&mut self, page: u64, begin: u64, vma: Vma) -> Result<(), SpaceError> {
+        let leaf_bytes = self.leaf(page).map_or(0, |leaf| leaf.leaf_bytes);
+        if let Some(bytes) = self.huge_bytes().filter(|bytes| *bytes == leaf_bytes)
+            && let Some(window) = self.window(page, bytes, begin, vma)
+        {
+            // do_huge_zero_wp_pmd: a huge page in place of the huge page full of zeros, or base pages of both kinds.
+            self.drop_range(window, window + bytes)?;
+            if self.whole(window, bytes, vma, Sizes::up_to(bytes))? {
+                return Ok(());
+            }
+            self.costs.splits += 1;
+            let attributes = self.attributes(vma.protection, false);
+            for at in (window..window + bytes).step_by(self.base as usize).filter(|at| *at != page) {
+                self.map(at, ZERO_PA, self.base, Sizes::up_to(self.base), attributes)?;
+            }
+            return self.one_page(page, vma);
+        }
+        self.drop_range(page, page + self.base)?;
+        if self.granule == Granule::Contig64k && self.may_be_huge(vma) && self.contiguous_fault(page, begin, vma)? {
+            return Ok(());
+        }
+        self.one_page(page, vma)
     }
 }
 
 /// How a page of a pool is mapped: by one leaf, or by a group of smaller ones.
-fn hugetlb_sizes(format: &impl Format, bytes: u64) -> Sizes {
+pub(super) fn hugetlb_sizes(format: &impl Format, bytes: u64) -> Sizes {
     let geometry = format.geometry();
     let is_leaf = (1..geometry.levels())
         .any(|level| format.has_leaf(level) && geometry.span(level) << format.run_bits() == bytes);

@@ -1,22 +1,62 @@
-//! Folios: what was allocated together, and how much of it is still mapped.
+//! Folios: what was allocated together, where it is mapped, and how much of it still is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::buddy::Buddy;
 use super::cost::Costs;
 
-/// All folios of an address space, by the physical address of each.
-#[derive(Clone, Debug, Default)]
+/// All folios, by the physical address of each.
+#[derive(Clone, Debug)]
 pub struct Folios {
+    base: u64,
     folios: BTreeMap<u64, Folio>,
-    /// Blocks of the proposal of 2016 of which one page is mapped: by the input address of the block.
-    reserved: BTreeMap<u64, Reserved>,
+    /// Those with pages that nothing maps: what Linux queues to be split (`deferred_split_folio`).
+    partial: BTreeSet<u64>,
+    /// Blocks of the proposal of 2016 of which one page is mapped: by process and input address of the block.
+    reserved: BTreeMap<(u32, u64), Reserved>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Folio {
-    bytes: u64,
-    mapped_bytes: u64,
+/// A folio.
+#[derive(Clone, Debug)]
+pub struct Folio {
+    /// Bytes of it.
+    pub bytes: u64,
+    /// Whether it was touched since reclaim last looked.
+    pub accessed: bool,
+    /// Whether it belongs to a pool, from which nothing is reclaimed.
+    pub pinned: bool,
+    /// How often each page is mapped.
+    counts: Counts,
+    first: Place,
+    /// Other processes' places, after a fork.
+    others: Vec<Place>,
+}
+
+/// Where a process maps a folio.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The process.
+    pub process: u32,
+    /// Where the beginning of the folio is, or would be.
+    pub va: u64,
+    /// Pages of it that are mapped.
+    pages: u64,
+}
+
+/// How often pages are mapped; most folios have one page.
+#[derive(Clone, Debug)]
+enum Counts {
+    One(u16),
+    Many(Box<[u16]>),
+}
+
+impl Counts {
+    fn all(&mut self) -> &mut [u16] {
+        match self {
+            Counts::One(count) => std::slice::from_mut(count),
+            Counts::Many(counts) => counts,
+        }
+    }
 }
 
 /// A block of memory of which one page is mapped.
@@ -32,52 +72,197 @@ pub struct Reserved {
     pub page_bytes: u64,
 }
 
-impl Folios {
-    /// Takes note of a folio that is mapped as a whole.
-    pub fn add(&mut self, pa: u64, bytes: u64) {
-        self.folios.insert(pa, Folio { bytes, mapped_bytes: bytes });
+impl Folio {
+    /// Where it is mapped.
+    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        std::iter::once(self.first).chain(self.others.iter().copied()).filter(|place| place.pages != 0)
     }
 
-    /// Takes note of memory that is not mapped any more; a folio of which nothing is mapped goes back.
-    pub fn unmap(&mut self, pa: u64, bytes: u64, buddy: &mut Buddy, costs: &mut Costs) {
-        let (mut pa, end) = (pa, pa + bytes);
+    fn place(&mut self, process: u32) -> Option<&mut Place> {
+        std::iter::once(&mut self.first).chain(&mut self.others).find(|place| place.process == process)
+    }
+}
+
+impl Folios {
+    /// No folios yet, of base pages of so many bytes.
+    pub fn new(base: u64) -> Folios {
+        Folios { base, folios: BTreeMap::new(), partial: BTreeSet::new(), reserved: BTreeMap::new() }
+    }
+
+    /// Takes note of a folio that a process maps as a whole.
+    pub fn add(&mut self, pa: u64, bytes: u64, process: u32, va: u64, pinned: bool) {
+        let pages = bytes / self.base;
+        let counts = if pages == 1 { Counts::One(1) } else { Counts::Many(vec![1; pages as usize].into()) };
+        let first = Place { process, va, pages };
+        self.folios.insert(pa, Folio { bytes, accessed: true, pinned, counts, first, others: Vec::new() });
+    }
+
+    /// The folio that holds a physical address, with its own.
+    pub fn find(&self, pa: u64) -> Option<(u64, &Folio)> {
+        let (begin, folio) = self.folios.range(..=pa).next_back()?;
+        (pa < begin + folio.bytes).then_some((*begin, folio))
+    }
+
+    fn find_mut(&mut self, pa: u64) -> Option<(u64, &mut Folio)> {
+        let (begin, folio) = self.folios.range_mut(..=pa).next_back()?;
+        (pa < begin + folio.bytes).then_some((*begin, folio))
+    }
+
+    /// Whether `process` alone maps the folio around `pa` (`wp_can_reuse_anon_folio`, mm/memory.c).
+    pub fn is_exclusive(&self, pa: u64, process: u32) -> bool {
+        self.find(pa).is_some_and(|(_, folio)| folio.places().all(|place| place.process == process))
+    }
+
+    /// How many processes map the folio around `pa`.
+    pub fn sharers(&self, pa: u64) -> usize {
+        self.find(pa).map_or(0, |(_, folio)| folio.places().count())
+    }
+
+    /// Notes a touch.
+    pub fn touch(&mut self, pa: u64) {
+        if let Some((_, folio)) = self.find_mut(pa) {
+            folio.accessed = true;
+        }
+    }
+
+    /// Takes note that a process maps memory that is mapped elsewhere, or was a moment ago, at `va`.
+    pub fn share(&mut self, pa: u64, bytes: u64, process: u32, va: u64, costs: &mut Costs) {
+        let (base, end) = (self.base, pa + bytes);
+        let (mut pa, mut va) = (pa, va);
         while pa < end {
-            let Some((begin, folio)) = self.folios.range_mut(..=pa).next_back() else { return };
-            let (begin, next) = (*begin, (*begin + folio.bytes).min(end));
-            if next <= pa {
-                return;
+            let Some((begin, folio)) = self.find_mut(pa) else { return };
+            let next = (begin + folio.bytes).min(end);
+            let (first, last) = ((pa - begin) / base, (next - begin) / base);
+            for count in &mut folio.counts.all()[first as usize..last as usize] {
+                costs.unmapped_bytes -= if *count == 0 { base } else { 0 };
+                *count += 1;
             }
-            folio.mapped_bytes -= next - pa;
-            costs.unmapped_bytes += next - pa;
-            if folio.mapped_bytes == 0 {
+            let start = va.wrapping_sub(pa - begin);
+            match folio.place(process) {
+                Some(place) => (place.va, place.pages) = (start, place.pages + last - first),
+                None => folio.others.push(Place { process, va: start, pages: last - first }),
+            }
+            if folio.counts.all().iter().all(|count| *count != 0) {
+                self.partial.remove(&begin);
+            }
+            va += next - pa;
+            pa = next;
+        }
+    }
+
+    /// Notes that what a process maps of a stretch lies elsewhere now.
+    pub fn moved(&mut self, pa: u64, bytes: u64, process: u32, va: u64) {
+        let end = pa + bytes;
+        let mut at = pa;
+        while at < end {
+            let Some((begin, folio)) = self.find_mut(at) else { return };
+            let next = begin + folio.bytes;
+            if let Some(place) = folio.place(process) {
+                place.va = va.wrapping_add(at - pa).wrapping_sub(at - begin);
+            }
+            at = next;
+        }
+    }
+
+    /// Takes note of memory that a process does not map any more; a folio of which nothing is mapped goes back.
+    pub fn unmap(&mut self, pa: u64, bytes: u64, process: u32, buddy: &mut Buddy, costs: &mut Costs) {
+        let (base, end) = (self.base, pa + bytes);
+        let mut pa = pa;
+        while pa < end {
+            let Some((begin, folio)) = self.find_mut(pa) else { return };
+            let next = (begin + folio.bytes).min(end);
+            let (first, last) = ((pa - begin) / base, (next - begin) / base);
+            for count in &mut folio.counts.all()[first as usize..last as usize] {
+                *count -= 1;
+                costs.unmapped_bytes += if *count == 0 { base } else { 0 };
+            }
+            if let Some(place) = folio.place(process) {
+                place.pages -= last - first;
+            }
+            folio.others.retain(|place| place.pages != 0);
+            if folio.counts.all().iter().all(|count| *count == 0) {
                 let bytes = folio.bytes;
                 costs.unmapped_bytes -= bytes;
                 self.folios.remove(&begin);
+                self.partial.remove(&begin);
                 buddy.release(begin, bytes);
+            } else if folio.counts.all().contains(&0) {
+                self.partial.insert(begin);
             }
             pa = next;
         }
     }
 
+    /// Splits a folio that is mapped in part into pages and gives back those that nothing maps, as the shrinker of the
+    /// deferred-split queue does (mm/huge_memory.c). `false` if there is none.
+    pub fn split_a_partial_one(&mut self, buddy: &mut Buddy, costs: &mut Costs) -> bool {
+        // Which of several processes maps which page is not kept.
+        let is_one = |begin: &&u64| self.folios.get(begin).is_some_and(|folio| folio.places().count() == 1);
+        let Some(begin) = self.partial.iter().find(is_one).copied() else { return false };
+        self.partial.remove(&begin);
+        let Some(mut folio) = self.folios.remove(&begin) else { return false };
+        let (base, place) = (self.base, folio.places().next());
+        let (pinned, accessed) = (folio.pinned, folio.accessed);
+        for (page, count) in folio.counts.all().iter().enumerate() {
+            let offset = page as u64 * base;
+            if *count == 0 {
+                costs.unmapped_bytes -= base;
+                buddy.release(begin + offset, base);
+                continue;
+            }
+            let first = place.map_or(Place { process: 0, va: 0, pages: 0 }, |place| Place {
+                va: place.va.wrapping_add(offset),
+                pages: 1,
+                ..place
+            });
+            let page = Folio { bytes: base, accessed, pinned, counts: Counts::One(*count), first, others: Vec::new() };
+            self.folios.insert(begin + offset, page);
+        }
+        costs.folio_splits += 1;
+        true
+    }
+
+    /// The first folio at or behind a physical address, and again from the beginning.
+    pub fn next(&mut self, from: u64) -> Option<(u64, &mut Folio)> {
+        let at = self.folios.range(from..).next().or_else(|| self.folios.first_key_value()).map(|(at, _)| *at)?;
+        self.folios.get_mut(&at).map(|folio| (at, folio))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.folios.len()
+    }
+
     /// Remembers a block of which one page is mapped.
-    pub fn reserve(&mut self, va: u64, reserved: Reserved) {
-        self.reserved.insert(va, reserved);
+    pub fn reserve(&mut self, process: u32, va: u64, reserved: Reserved) {
+        self.reserved.insert((process, va), reserved);
     }
 
     /// Takes the block at an input address.
-    pub fn take_reservation(&mut self, va: u64) -> Option<Reserved> {
-        self.reserved.remove(&va)
+    pub fn take_reservation(&mut self, process: u32, va: u64) -> Option<Reserved> {
+        self.reserved.remove(&(process, va))
     }
 
     /// Gives up the blocks in a range of input addresses: what is not mapped of them goes back.
-    pub fn give_up_reservations(&mut self, begin: u64, end: u64, buddy: &mut Buddy) {
-        let overlaps = |(va, reserved): (&u64, &Reserved)| (va + reserved.bytes > begin).then_some(*va);
-        let given_up: Vec<u64> = self.reserved.range(..end).rev().map_while(overlaps).collect();
-        for reserved in given_up.iter().filter_map(|va| self.reserved.remove(va)) {
+    pub fn give_up_reservations(&mut self, process: u32, begin: u64, end: u64, buddy: &mut Buddy) {
+        let overlaps = |((_, va), reserved): (&(u32, u64), &Reserved)| (va + reserved.bytes > begin).then_some(*va);
+        let own = self.reserved.range((process, 0)..(process, end));
+        let given_up: Vec<u64> = own.rev().map_while(overlaps).collect();
+        for reserved in given_up.iter().filter_map(|va| self.reserved.remove(&(process, *va))) {
             let pages = (0..reserved.bytes).step_by(reserved.page_bytes as usize);
             pages
                 .filter(|at| *at != reserved.offset)
                 .for_each(|at| buddy.release(reserved.pa + at, reserved.page_bytes));
         }
+    }
+
+    /// Gives up a block of which one page is mapped, whoever's: memory is short. `false` if there is none.
+    pub fn give_up_a_reservation(&mut self, buddy: &mut Buddy) -> bool {
+        let Some(((process, va), reserved)) = self.reserved.first_key_value().map(|(at, reserved)| (*at, *reserved))
+        else {
+            return false;
+        };
+        self.give_up_reservations(process, va, va + reserved.bytes, buddy);
+        true
     }
 }

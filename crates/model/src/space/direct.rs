@@ -1,0 +1,54 @@
+//! The kernel's direct map: all memory of a machine, mapped once with leaves of one size; nothing faults.
+//!
+//! Accesses are physical addresses, and memory is mapped at its own address: the offset of the real map is a multiple of
+//! every leaf (`PAGE_OFFSET`), so that sets, tables and sizes are the same. The ends of memory are mapped by smaller
+//! leaves, as `init_memory_mapping` (arch/x86/mm/init.c) does.
+
+use paging::{Format, Sizes};
+
+use super::*;
+
+impl<F: Format> Paged<F> {
+    /// Maps a stretch of memory.
+    pub(super) fn map_directly(&mut self, begin: u64, end: u64, leaf_bytes: u64) -> Result<(), SpaceError> {
+        let (first, last) = (begin & !(self.base - 1), end.next_multiple_of(self.base));
+        let attributes = paging::Attributes {
+            flags: Flags::READ
+                | Flags::WRITE
+                | Flags::STATE & self.state_flags()
+                | self.own.tables.format().execute(false),
+            memory: self.own.tables.format().normal_memory(),
+            key: 0,
+        };
+        let mut at = first;
+        // What is there already stays: stretches may overlap.
+        while at < last {
+            if let Some(leaf) = self.leaf(at) {
+                at = (at & !(leaf.leaf_bytes - 1)) + leaf.leaf_bytes;
+                continue;
+            }
+            let free = self.parts(at, last)?.first().map_or(last, |part| part.va);
+            self.own.tables.map(&paging::Mapping {
+                va: at,
+                pa: at,
+                bytes: free - at,
+                attributes,
+                sizes: Sizes::up_to(leaf_bytes),
+            })?;
+            at = free;
+        }
+        self.note_tables();
+        Ok(())
+    }
+
+    fn state_flags(&self) -> Flags {
+        if self.has_dirty { Flags::STATE } else { Flags::ACCESSED }
+    }
+
+    /// An access to what is no memory that the trace tells of: a device, or a trace without ranges.
+    pub(super) fn outside_directly(&mut self, va: u64) -> Result<(), SpaceError> {
+        let page = va & !(self.base - 1);
+        self.costs.outside_bytes += self.base;
+        self.map_directly(page, page + self.base, self.base)
+    }
+}

@@ -1,0 +1,136 @@
+//! Forked processes: page tables that are copied, and pages that are copied when they are written.
+//!
+//! Follows `copy_page_range` (mm/memory.c): anonymous memory is shared and write-protected on both sides; of private files
+//! only mappings with written pages are copied; what is shared is left to faults. Caches hold the tables of
+//! `MOST_TABLES` processes apart.
+
+use paging::{Format, Sizes};
+
+use super::event::{PROT_WRITE, joined, stretches};
+use super::paged::merge;
+use super::*;
+
+impl<F: Format> Paged<F> {
+    /// Makes a copy of the running process.
+    pub(super) fn fork_process(&mut self) -> Result<u32, SpaceError> {
+        let number = self.processes;
+        let mut child = Process::new(*self.own.tables.format(), number)?;
+        child.vmas = self.own.vmas.clone();
+        child.swapped = self.own.swapped.clone();
+        (child.thp_disabled, child.heap_end) = (self.own.thp_disabled, self.own.heap_end);
+        self.others.insert(number, child);
+        self.processes += 1;
+        self.costs.processes += 1;
+        let vmas: Vec<(u64, Vma)> = self.own.vmas.all().collect();
+        for (begin, vma) in vmas {
+            let (begin, end) = (begin & !(self.base - 1), vma.end.next_multiple_of(self.base));
+            let parts = self.parts(begin, end)?;
+            let copied = match vma.backing {
+                Backing::Anonymous | Backing::Stack | Backing::Inferred => true,
+                Backing::File => parts.iter().any(|part| part.pa < TABLES_PA),
+                Backing::Shared | Backing::SharedFile => false,
+            };
+            if copied && !parts.is_empty() {
+                self.copy(number, vma, parts)?;
+            }
+        }
+        Ok(number)
+    }
+
+    /// Copies what a VMA maps to a child, and lets nobody write it.
+    fn copy(&mut self, child: u32, vma: Vma, parts: Vec<Part>) -> Result<(), SpaceError> {
+        let writable: Vec<Part> = parts.iter().copied().filter(|part| part.writable).collect();
+        let attributes = self.attributes(vma.protection, false);
+        for (begin, end, _) in stretches(&writable) {
+            self.own.tables.protect(begin, end - begin, attributes)?;
+        }
+        let parts = joined(parts.into_iter().map(|part| Part { writable: false, ..part }).collect());
+        let parent = self.number;
+        self.enter_process(child);
+        let copied = self.map_copies(&parts, vma);
+        self.enter_process(parent);
+        copied
+    }
+
+    fn map_copies(&mut self, parts: &[Part], vma: Vma) -> Result<(), SpaceError> {
+        let attributes = self.attributes(vma.protection, false);
+        for part in parts {
+            let sizes = Sizes { largest_bytes: part.leaf_bytes.max(self.base), contiguous: part.grouped };
+            self.map(part.va, part.pa, part.bytes, sizes, attributes)?;
+            if part.pa < TABLES_PA {
+                self.folios.share(part.pa, part.bytes, self.number, part.va, &mut self.costs);
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on as another process.
+    pub(super) fn enter_process(&mut self, process: u32) -> bool {
+        if process == self.number {
+            return true;
+        }
+        let Some(next) = self.others.remove(&process) else { return false };
+        let before = std::mem::replace(&mut self.own, next);
+        self.others_table_bytes += before.tables.arena().used_bytes();
+        self.others_table_bytes -= match self.own.is_counted {
+            true => self.own.tables.arena().used_bytes(),
+            false => 0,
+        };
+        self.own.is_counted = true;
+        self.others.insert(self.number, before);
+        self.number = process;
+        self.note_tables();
+        true
+    }
+
+    /// Ends a process that is not running.
+    pub(super) fn end_process(&mut self, process: u32) -> Result<(), SpaceError> {
+        let running = self.number;
+        if process == running || !self.enter_process(process) {
+            return Ok(());
+        }
+        merge(&mut self.ended, &self.own.tables.census()?);
+        let vmas: Vec<(u64, Vma)> = self.own.vmas.all().collect();
+        for (begin, vma) in vmas {
+            self.unmap_range(begin, vma.end)?;
+        }
+        self.enter_process(running);
+        if let Some(ended) = self.others.remove(&process) {
+            self.others_table_bytes -= ended.tables.arena().used_bytes();
+            self.note_tables();
+        }
+        Ok(())
+    }
+
+    /// A store to a page of memory that may not be written: it is copied if anybody else has it (`do_wp_page`,
+    /// `do_huge_pmd_wp_page`).
+    pub(super) fn copy_on_write(&mut self, page: u64, pa: u64, vma: Vma) -> Result<(), SpaceError> {
+        let leaf_bytes = self.leaf(page).map_or(self.base, |leaf| leaf.leaf_bytes.max(self.base));
+        let pool =
+            matches!(self.granule, Granule::Hugetlb(_)) && self.folios.find(pa).is_some_and(|(_, folio)| folio.pinned);
+        if self.folios.is_exclusive(pa, self.number) {
+            let bytes =
+                if pool { self.folios.find(pa).map_or(leaf_bytes, |(_, folio)| folio.bytes) } else { leaf_bytes };
+            let begin = page & !(bytes - 1);
+            let attributes = self.attributes(vma.protection | PROT_WRITE, true);
+            self.count_splits(begin, begin + bytes);
+            return Ok(self.own.tables.protect(begin, bytes, attributes)?);
+        }
+        if pool && let Some((_, folio)) = self.folios.find(pa) {
+            // hugetlb_wp: a whole page of the pool.
+            let (bytes, begin) = (folio.bytes, page & !(folio.bytes - 1));
+            self.drop_range(begin, begin + bytes)?;
+            let sizes = super::fault::hugetlb_sizes(self.own.tables.format(), bytes);
+            if !self.whole(begin, bytes, vma, sizes)? {
+                return Err(SpaceError::OutOfMemory { va: page, base_bytes: bytes });
+            }
+            self.costs.zeroed_bytes -= bytes;
+            self.costs.copied_bytes += bytes;
+            return Ok(());
+        }
+        // A huge page is split and one page of it is copied.
+        self.drop_range(page, page + self.base)?;
+        self.costs.copied_bytes += self.base;
+        self.copied_page(page, vma)
+    }
+}

@@ -1,0 +1,473 @@
+//! Address spaces in tables of one format: mapping, unmapping and looking up, with the books that go with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use paging::{Action, Attributes, Census, ENTRY_BYTES, Error, Event as Change, Flags, Format, Log, Mapping, Node};
+use paging::{Sizes, Tables, Visitor};
+use trace::Event;
+
+use super::khugepaged::Scan;
+use super::*;
+
+/// Remembers what was dropped from the TLBs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dropped(Vec<(u64, u64)>);
+
+impl Log for Dropped {
+    fn event(&mut self, event: Change) {
+        if let Change::Invalidate { va, bytes, .. } = event {
+            self.0.push((va, bytes));
+        }
+    }
+}
+
+/// What a process has of its own.
+pub(super) struct Process<F: Format> {
+    pub(super) tables: Tables<F, Dropped>,
+    pub(super) vmas: Vmas,
+    /// Pages that were reclaimed.
+    pub(super) swapped: BTreeSet<u64>,
+    /// The process has switched THP off for itself.
+    pub(super) thp_disabled: bool,
+    pub(super) heap_end: Option<u64>,
+    /// Leaves of THP, each with a table that is kept for its split.
+    pub(super) huge_leaves: u64,
+    /// Its tables without the root, those kept for splits included, at most.
+    pub(super) peak_table_bytes: u64,
+    /// Ranges whose accesses are to be told again.
+    pub(super) forgotten: Vec<(u64, u64)>,
+    /// Whether its tables are in the counts.
+    pub(super) is_counted: bool,
+}
+
+impl<F: Format> Process<F> {
+    pub(super) fn new(format: F, number: u32) -> Result<Process<F>, Error> {
+        let place = TABLES_PA + u64::from(number % MOST_TABLES) * TABLES_BYTES;
+        Ok(Process {
+            tables: Tables::with_log(format, place, TABLES_BYTES, Dropped::default())?,
+            vmas: Vmas::default(),
+            swapped: BTreeSet::new(),
+            thp_disabled: false,
+            heap_end: None,
+            huge_leaves: 0,
+            peak_table_bytes: 0,
+            forgotten: Vec::new(),
+            is_counted: number == 0,
+        })
+    }
+
+    /// As `VmPTE` of `/proc/PID/status` counts: without the root, with the tables kept for splits.
+    pub(super) fn table_bytes(&self) -> u64 {
+        let geometry = self.tables.geometry();
+        let root = geometry.table_bytes(geometry.root_level());
+        self.tables.arena().used_bytes() - root + self.huge_leaves * geometry.page_bytes()
+    }
+}
+
+/// Address spaces with tables of one format, over the same memory.
+pub(super) struct Paged<F: Format> {
+    /// The process that is running.
+    pub(super) own: Process<F>,
+    pub(super) number: u32,
+    /// All others, by their numbers.
+    pub(super) others: BTreeMap<u32, Process<F>>,
+    /// How many there have been.
+    pub(super) processes: u32,
+    /// What processes had mapped when they ended.
+    pub(super) ended: Census,
+    pub(super) buddy: Buddy,
+    pub(super) folios: Folios,
+    /// Shared anonymous memory that is mapped: by its input address.
+    pub(super) shared: BTreeMap<u64, u64>,
+    pub(super) granule: Granule,
+    pub(super) base: u64,
+    pub(super) no_guards: bool,
+    pub(super) no_huge: bool,
+    pub(super) prefault: bool,
+    pub(super) kernel: Kernel,
+    pub(super) khugepaged: Scan,
+    /// Where reclaim goes on; `None` before memory was ever short.
+    pub(super) hand: Option<u64>,
+    /// The next page of the page cache.
+    pub(super) next_file_page: u64,
+    pub(super) has_dirty: bool,
+    /// Tables of all other processes.
+    pub(super) others_table_bytes: u64,
+    pub(super) costs: Costs,
+}
+
+/// Where the leaf and the group begin that an address lies inside of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cut {
+    leaf: Option<u64>,
+    group: Option<u64>,
+}
+
+/// A part of memory that one leaf maps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) va: u64,
+    pub(super) pa: u64,
+    pub(super) bytes: u64,
+    pub(super) leaf_bytes: u64,
+    pub(super) grouped: bool,
+    pub(super) writable: bool,
+}
+
+impl<F: Format> Paged<F> {
+    pub(super) fn new(format: F, plan: &Plan, physical: &Physical) -> Result<Paged<F>, Error> {
+        let dirty = Attributes {
+            flags: Flags::READ | Flags::WRITE | Flags::USER | Flags::STATE,
+            memory: format.normal_memory(),
+            key: 0,
+        };
+        Ok(Paged {
+            has_dirty: format.leaf(0, dirty, false).is_ok(),
+            own: Process::new(format, 0)?,
+            number: 0,
+            others: BTreeMap::new(),
+            processes: 1,
+            ended: Census::default(),
+            buddy: Buddy::new(physical, plan.base_bytes),
+            folios: Folios::new(plan.base_bytes),
+            shared: BTreeMap::new(),
+            granule: plan.granule,
+            base: plan.base_bytes,
+            no_guards: plan.no_guards,
+            no_huge: plan.no_huge,
+            prefault: plan.prefault,
+            kernel: Kernel::default(),
+            khugepaged: Scan::default(),
+            hand: None,
+            next_file_page: FILES_PA,
+            others_table_bytes: 0,
+            costs: Costs { processes: 1, ..Costs::default() },
+        })
+    }
+
+    pub(super) fn attributes(&self, protection: u64, writable: bool) -> Attributes {
+        let format = self.own.tables.format();
+        let mut flags = Flags::READ | Flags::ACCESSED;
+        flags.set(Flags::USER, protection != 0);
+        if writable {
+            flags |= Flags::WRITE;
+            flags.set(Flags::DIRTY, self.has_dirty);
+        }
+        if protection & event::PROT_EXEC != 0 {
+            flags |= format.execute(true);
+        }
+        Attributes { flags, memory: format.normal_memory(), key: 0 }
+    }
+
+    pub(super) fn map(
+        &mut self,
+        va: u64,
+        pa: u64,
+        bytes: u64,
+        sizes: Sizes,
+        attributes: Attributes,
+    ) -> Result<(), Error> {
+        self.own.tables.map(&Mapping { va, pa, bytes, attributes, sizes })?;
+        if is_file(pa) {
+            self.costs.file_bytes += bytes;
+        } else if pa < ZERO_PA {
+            self.costs.anonymous_bytes += bytes;
+        }
+        self.costs.resident_peak_bytes = self.costs.resident_peak_bytes.max(self.costs.resident_bytes());
+        if Some(sizes.largest_bytes) == self.huge_bytes() && va & (sizes.largest_bytes - 1) == 0 {
+            self.own.huge_leaves += bytes / sizes.largest_bytes;
+            self.costs.deposited_table_bytes += bytes / sizes.largest_bytes * self.own.tables.geometry().page_bytes();
+        }
+        self.note_tables();
+        Ok(())
+    }
+
+    /// Bytes of a leaf of THP, if that is the policy.
+    pub(super) fn huge_bytes(&self) -> Option<u64> {
+        match self.granule {
+            Granule::Thp(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// So many leaves of THP are no more: the tables that were kept for their splits are used or given back.
+    pub(super) fn lose_huge_leaves(&mut self, leaves: u64) {
+        self.own.huge_leaves -= leaves;
+        self.costs.deposited_table_bytes -= leaves * self.own.tables.geometry().page_bytes();
+    }
+
+    pub(super) fn note_tables(&mut self) {
+        self.costs.table_bytes = self.others_table_bytes + self.own.tables.arena().used_bytes();
+        self.costs.table_peak_bytes = self.costs.table_peak_bytes.max(self.costs.table_bytes);
+        let own_bytes = self.own.table_bytes();
+        if own_bytes > self.own.peak_table_bytes {
+            self.costs.process_table_bytes += own_bytes - self.own.peak_table_bytes;
+            self.own.peak_table_bytes = own_bytes;
+        }
+    }
+
+    /// What is mapped in a range, leaf by leaf, cut to the range.
+    pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
+        struct Parts<'a, F> {
+            format: &'a F,
+            begin: u64,
+            end: u64,
+            parts: Vec<Part>,
+        }
+        impl<F: Format> Visitor for Parts<'_, F> {
+            fn leaf(&mut self, node: &Node) -> Action {
+                let format = self.format;
+                let (va, end) = (node.va.max(self.begin), (node.va + node.bytes).min(self.end));
+                self.parts.push(Part {
+                    va,
+                    pa: format.leaf_address(node.level, node.entry, node.va) + (va - node.va),
+                    bytes: end - va,
+                    leaf_bytes: node.bytes,
+                    grouped: format.group_bits(node.level, node.entry) != 0,
+                    writable: format.attributes(node.level, node.entry).flags.contains(Flags::WRITE),
+                });
+                Action::Continue
+            }
+        }
+        let mut found = Parts { format: self.own.tables.format(), begin, end, parts: Vec::new() };
+        self.own.tables.walk(begin, end - begin, &mut found)?;
+        Ok(found.parts)
+    }
+
+    /// Whether nothing is mapped in a range.
+    pub(super) fn is_empty(&self, begin: u64, end: u64) -> Result<bool, Error> {
+        struct Any(bool);
+        impl Visitor for Any {
+            fn leaf(&mut self, _: &Node) -> Action {
+                self.0 = true;
+                Action::Stop
+            }
+        }
+        let mut any = Any(false);
+        self.own.tables.walk(begin, end - begin, &mut any)?;
+        Ok(!any.0)
+    }
+
+    /// Counts the leaves and the groups that are split when something begins at `begin` and ends at `end`.
+    pub(super) fn count_splits(&mut self, begin: u64, end: u64) {
+        let (first, last) = (self.cut_at(begin), self.cut_at(end));
+        let again = |cut: fn(&Cut) -> Option<u64>| cut(&first).is_some() && cut(&first) == cut(&last);
+        let count = |cut: fn(&Cut) -> Option<u64>| {
+            u64::from(cut(&first).is_some()) + u64::from(cut(&last).is_some()) - u64::from(again(cut))
+        };
+        self.costs.splits += count(|cut| cut.leaf);
+        self.costs.unfolds += count(|cut| cut.group);
+    }
+
+    /// The leaf and the group that an address lies inside of.
+    fn cut_at(&self, va: u64) -> Cut {
+        let Ok(found) = self.own.tables.translate(va) else { return Cut::default() };
+        let (geometry, format) = (self.own.tables.geometry(), self.own.tables.format());
+        let leaf_bytes = geometry.span(found.level) << format.run_bits();
+        let group_bytes = geometry.span(found.level) << format.group_bits(found.level, found.entry);
+        let inside = |bytes: u64| (va & (bytes - 1) != 0).then_some(va & !(bytes - 1));
+        Cut { leaf: inside(leaf_bytes), group: inside(group_bytes).filter(|_| group_bytes > leaf_bytes) }
+    }
+
+    /// Unmaps a range and gives its memory back, what was reclaimed of it too.
+    pub(super) fn drop_range(&mut self, begin: u64, end: u64) -> Result<(), Error> {
+        self.forget_swapped(begin, end);
+        let parts = self.parts(begin, end)?;
+        self.unmap(begin, end, &parts)?;
+        for part in &parts {
+            self.give_back(part);
+        }
+        Ok(())
+    }
+
+    /// Makes holes of the parts, which are all that there is in a range.
+    pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part]) -> Result<(), Error> {
+        self.give_up_reservations(begin, end);
+        if parts.is_empty() {
+            return Ok(());
+        }
+        self.count_splits(begin, end);
+        self.own.tables.unmap(begin, end - begin)?;
+        let huge = self.huge_bytes();
+        self.lose_huge_leaves(parts.iter().filter(|part| Some(part.leaf_bytes) == huge).count() as u64);
+        self.note_tables();
+        for part in parts {
+            if is_file(part.pa) {
+                self.costs.file_bytes -= part.bytes;
+            } else if part.pa < ZERO_PA {
+                self.costs.anonymous_bytes -= part.bytes;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn give_back(&mut self, part: &Part) {
+        if part.pa < TABLES_PA {
+            self.folios.unmap(part.pa, part.bytes, self.number, &mut self.buddy, &mut self.costs);
+        }
+    }
+
+    pub(super) fn give_up_reservations(&mut self, begin: u64, end: u64) {
+        self.folios.give_up_reservations(self.number, begin, end, &mut self.buddy);
+    }
+
+    /// The leaf that maps `va`, if any does.
+    pub(super) fn leaf(&self, va: u64) -> Option<Leaf> {
+        let found = self.own.tables.translate(va).ok()?;
+        let (geometry, format) = (self.own.tables.geometry(), self.own.tables.format());
+        let leaf_bytes = geometry.span(found.level);
+        let group_bytes = leaf_bytes << format.group_bits(found.level, found.entry);
+        let writable = format.attributes(found.level, found.entry).flags.contains(Flags::WRITE);
+        let run_bytes = self.run_bytes(va, leaf_bytes).max(group_bytes);
+        Some(Leaf { leaf_bytes, group_bytes, run_bytes, writable, faulted: false })
+    }
+
+    /// Bytes of the largest aligned block of up to sixteen leaves around `va` whose memory is contiguous and aligned.
+    fn run_bytes(&self, va: u64, leaf_bytes: u64) -> u64 {
+        let format = self.own.tables.format();
+        let mut whole = leaf_bytes;
+        for pages in [2, 4, 8, 16] {
+            let bytes = leaf_bytes * pages;
+            let begin = va & !(bytes - 1);
+            let Ok(first) = self.own.tables.translate(begin) else { break };
+            let attributes = format.attributes(first.level, first.entry);
+            let belongs = |page: u64| {
+                self.own.tables.translate(begin + page * leaf_bytes).is_ok_and(|found| {
+                    found.pa == first.pa + page * leaf_bytes
+                        && found.level == first.level
+                        && format.attributes(found.level, found.entry) == attributes
+                })
+            };
+            if first.pa & (bytes - 1) != 0 || !(0..pages).all(belongs) {
+                break;
+            }
+            whole = bytes;
+        }
+        whole
+    }
+}
+
+impl<F: Format + Send> Space for Paged<F> {
+    fn access(&mut self, va: u64, store: bool) -> Result<Leaf, SpaceError> {
+        let mut faulted = false;
+        // A read can map the zero page, a write replaces it: never more than one fault for each.
+        for _ in 0..2 {
+            if let Some(leaf) = self.leaf(va).filter(|leaf| leaf.writable || !store) {
+                self.touch(va);
+                return Ok(Leaf { faulted, ..leaf });
+            }
+            self.fault(va, store)?;
+            faulted = true;
+        }
+        let leaf = self.leaf(va);
+        leaf.map(|leaf| Leaf { faulted, ..leaf }).ok_or(SpaceError::OutOfMemory { va, base_bytes: self.base })
+    }
+
+    fn path(&self, va: u64) -> Path {
+        let (geometry, format, arena) = (self.own.tables.geometry(), self.own.tables.format(), self.own.tables.arena());
+        let mut path = Path { root_level: geometry.root_level(), ..Path::default() };
+        let mut table = self.own.tables.root();
+        for level in (0..geometry.levels()).rev() {
+            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
+            path.entries[usize::from(level)] = pa;
+            path.leaf_level = level;
+            match arena.read(pa) {
+                Some(entry) if level > 0 && format.kind(level, entry) == paging::format::Kind::Table => {
+                    table = format.table_address(entry);
+                }
+                _ => break,
+            }
+        }
+        path
+    }
+
+    fn physical(&self, va: u64) -> Option<u64> {
+        self.own.tables.translate(va).ok().map(|found| found.pa)
+    }
+
+    fn shifts(&self) -> [u8; LEVELS] {
+        let geometry = self.own.tables.geometry();
+        // Levels that there are not span nothing that could be asked for.
+        std::array::from_fn(
+            |level| if level < usize::from(geometry.levels()) { geometry.shift(level as u8) as u8 } else { 63 },
+        )
+    }
+
+    fn event(&mut self, event: &Event) -> Result<(), SpaceError> {
+        self.hear(event)
+    }
+
+    fn take_invalidations(&mut self) -> Vec<(u64, u64)> {
+        let dropped = std::mem::take(&mut self.own.tables.log_mut().0);
+        self.costs.invalidations += dropped.len() as u64;
+        dropped
+    }
+
+    fn assume(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
+        if let Granule::Direct(bytes) = self.granule {
+            return self.map_directly(begin, end, bytes);
+        }
+        let protection = event::PROT_READ | event::PROT_WRITE | event::PROT_EXEC;
+        self.own.vmas.insert(begin, Vma { end, protection, backing: Backing::Inferred, advice: Advice::None });
+        Ok(())
+    }
+
+    fn take_forgotten(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.own.forgotten)
+    }
+
+    fn set_kernel(&mut self, kernel: Kernel) {
+        self.kernel = kernel;
+    }
+
+    fn advance(&mut self, instructions: u64) -> Result<(), SpaceError> {
+        self.scan_until(instructions)
+    }
+
+    fn fork(&mut self) -> Result<u32, SpaceError> {
+        self.fork_process()
+    }
+
+    fn enter(&mut self, process: u32) -> bool {
+        self.enter_process(process)
+    }
+
+    fn end(&mut self, process: u32) -> Result<(), SpaceError> {
+        self.end_process(process)
+    }
+
+    fn costs(&self) -> Costs {
+        self.costs.clone()
+    }
+
+    fn census(&self) -> Result<Census, Error> {
+        let mut all = self.own.tables.census()?;
+        for process in self.others.values() {
+            merge(&mut all, &process.tables.census()?);
+        }
+        Ok(all)
+    }
+
+    fn census_at_ends(&self) -> Result<Census, Error> {
+        let mut all = self.census()?;
+        merge(&mut all, &self.ended);
+        Ok(all)
+    }
+}
+
+/// Adds what another process has.
+pub(super) fn merge(to: &mut Census, other: &Census) {
+    for (size, bytes) in &other.mapped_bytes {
+        *to.mapped_bytes.entry(*size).or_default() += bytes;
+    }
+    for (level, tables) in &other.tables {
+        *to.tables.entry(*level).or_default() += tables;
+    }
+    to.table_bytes += other.table_bytes;
+    to.illegal += other.illegal;
+}
+
+/// Whether memory is of the page cache.
+pub(super) fn is_file(pa: u64) -> bool {
+    pa >= FILES_PA
+}

@@ -1,0 +1,115 @@
+//! Reclaim: what is done when no page is free.
+//!
+//! The order of mm/vmscan.c is simplified to the clock of Corbató (1968): a hand goes over memory, a folio that was touched
+//! since it last came by gets a second chance. Only anonymous memory is in the limit: the page cache is another's. Swap is
+//! endless; a page comes back alone, at a major fault, without readahead.
+
+use paging::Format;
+
+use super::*;
+
+/// Pages that one round gives back at least (`SWAP_CLUSTER_MAX`, include/linux/swap.h).
+const CLUSTER_PAGES: u64 = 32;
+
+impl<F: Format> Paged<F> {
+    /// A base page, which may have to be taken from somebody.
+    pub(super) fn page_for(&mut self, va: u64) -> Result<u64, SpaceError> {
+        let base_bytes = self.base;
+        loop {
+            if let Some(pa) = self.buddy.allocate(base_bytes) {
+                return Ok(pa);
+            }
+            if !self.reclaim()? {
+                return Err(SpaceError::OutOfMemory { va, base_bytes });
+            }
+        }
+    }
+
+    /// Notes a touch, once somebody wants to know.
+    pub(super) fn touch(&mut self, va: u64) {
+        if self.hand.is_some()
+            && let Ok(found) = self.own.tables.translate(va)
+            && found.pa < TABLES_PA
+        {
+            self.folios.touch(found.pa);
+        }
+    }
+
+    /// Whether a page was reclaimed.
+    pub(super) fn is_swapped(&self, begin: u64, end: u64) -> bool {
+        self.own.swapped.range(begin..end).next().is_some()
+    }
+
+    /// Pages that were reclaimed and whose addresses are unmapped.
+    pub(super) fn forget_swapped(&mut self, begin: u64, end: u64) {
+        let gone: Vec<u64> = self.own.swapped.range(begin..end).copied().collect();
+        gone.iter().for_each(|page| {
+            self.own.swapped.remove(page);
+        });
+    }
+
+    /// Gives back some pages; `false` if there is nothing that could be.
+    fn reclaim(&mut self) -> Result<bool, SpaceError> {
+        // Blocks and folios of which only parts are used go first: they cost nothing.
+        if self.folios.give_up_a_reservation(&mut self.buddy)
+            || self.folios.split_a_partial_one(&mut self.buddy, &mut self.costs)
+        {
+            return Ok(true);
+        }
+        let mut freed = 0;
+        // Once around to clear what was touched, once more to take it.
+        for _ in 0..2 * self.folios.len() {
+            let Some((at, folio)) = self.folios.next(self.hand.unwrap_or(0)) else { break };
+            self.hand = Some(at + folio.bytes);
+            let (bytes, pinned) = (folio.bytes, folio.pinned);
+            if pinned {
+                continue;
+            }
+            if std::mem::replace(&mut folio.accessed, false) {
+                let places: Vec<_> = folio.places().collect();
+                places.into_iter().for_each(|place| self.forget(place.process, place.va, bytes));
+                continue;
+            }
+            freed += self.evict(at)?;
+            if freed >= CLUSTER_PAGES {
+                break;
+            }
+        }
+        Ok(freed != 0)
+    }
+
+    /// The next access of a process to a range is to be told.
+    fn forget(&mut self, process: u32, va: u64, bytes: u64) {
+        let own = if process == self.number { Some(&mut self.own) } else { self.others.get_mut(&process) };
+        own.into_iter().for_each(|process| process.forgotten.push((va, bytes)));
+    }
+
+    /// Unmaps a folio everywhere, its leaf split if it is a huge one (`TTU_SPLIT_HUGE_PMD`). Pages that became free.
+    fn evict(&mut self, at: u64) -> Result<u64, SpaceError> {
+        let Some((_, folio)) = self.folios.find(at) else { return Ok(0) };
+        let (bytes, places): (u64, Vec<_>) = (folio.bytes, folio.places().collect());
+        let running = self.number;
+        for place in places {
+            if !self.enter_process(place.process) {
+                continue;
+            }
+            let parts = self.parts(place.va, place.va.saturating_add(bytes))?;
+            for part in parts.iter().filter(|part| (at..at + bytes).contains(&part.pa)) {
+                self.costs.splits += u64::from(part.leaf_bytes > self.base);
+                self.drop_range(part.va, part.va + part.bytes)?;
+                self.own.swapped.extend((part.va..part.va + part.bytes).step_by(self.base as usize));
+            }
+        }
+        self.enter_process(running);
+        let is_gone = self.folios.find(at).is_none();
+        self.costs.swapped_out_bytes += if is_gone { bytes } else { 0 };
+        Ok(if is_gone { bytes / self.base } else { 0 })
+    }
+
+    /// Brings a page back (`do_swap_page`).
+    pub(super) fn swap_in(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
+        self.costs.swap_faults += 1;
+        self.own.swapped.remove(&page);
+        self.copied_page(page, vma)
+    }
+}
