@@ -68,11 +68,16 @@ fn sound(bench: &Bench, name: &str) {
     bench.pagelab(&["trace", "check", name]).ran().says(0, &[]);
 }
 
+/// Whether a line is a run of the program's own accesses.
+fn is_own(line: &Value) -> bool {
+    line["run"].is_u64() && !line["kind"].as_str().unwrap().starts_with("kernel")
+}
+
 /// Runs of data, and all that was fetched: page by page relative to the first page of data.
 fn runs(lines: &[Value]) -> (Vec<(u64, String, u64)>, u64) {
     let of = |line: &Value, key: &str| line[key].as_u64().unwrap();
     let (fetches, data): (Vec<&Value>, Vec<&Value>) =
-        lines.iter().filter(|line| line["run"].is_u64()).partition(|line| line["kind"] == "fetch");
+        lines.iter().filter(|line| is_own(line)).partition(|line| line["kind"] == "fetch");
     let first = data.iter().map(|line| of(line, "address")).min().unwrap();
     let told = |line: &&Value| {
         ((of(line, "address") - first) >> 12, line["kind"].as_str().unwrap().to_owned(), of(line, "accesses"))
@@ -103,7 +108,13 @@ fn exact(compiler: &'static str, emulator: &'static str) {
     // The program's own file and its stack were there from the beginning.
     let regions: Vec<&Value> = events(&lines, "region").collect();
     assert!(regions.iter().any(|region| region["name"].as_str().unwrap().ends_with("exact.c.out")), "{regions:?}");
-    assert!(regions.iter().any(|region| region["bytes"].as_u64() >= Some(8 << 20)), "{regions:?}");
+    let stack = regions.iter().find(|region| region["name"] == "[stack]").expect("the stack");
+    let (address, bytes) = (stack["address"].as_u64().unwrap(), stack["bytes"].as_u64().unwrap());
+    // 128K are there beforehand, and the arguments and the environment are above them.
+    assert!(bytes > 128 << 10 && bytes < 2 << 20, "{stack}");
+    let used = (bytes >> 12) - 32;
+    let written = of_kind(&lines, "kernel store", address + (128 << 10), used);
+    assert_eq!(written, (0..used).collect::<Vec<u64>>());
 }
 
 #[test]
@@ -132,7 +143,7 @@ fn lossless_keeps_every_address() {
     sound(&bench, "trace");
     let mut each: Vec<(u64, u64, bool)> = Vec::new();
     let mut instructions = 0;
-    for line in dumped(&bench, "trace").iter().filter(|line| line["run"].is_u64()) {
+    for line in dumped(&bench, "trace").iter().filter(|line| is_own(line)) {
         let accesses = line["each"].as_array().unwrap();
         assert_eq!(accesses.len() as u64, line["accesses"].as_u64().unwrap());
         if line["kind"] == "fetch" {
@@ -299,6 +310,14 @@ fn a_forked_process_has_a_trace_of_its_own() {
         address <= shared && shared + 64 * 4096 <= address + bytes
     });
     assert!(inherited.is_some());
+    // Whose memory each file is of.
+    let process = |trace: &str| info(&bench, trace)["header"]["process"].clone();
+    let parent = process("trace")["process"].as_u64().unwrap();
+    assert_eq!(process("trace"), serde_json::json!({ "process": parent, "parent": null }));
+    assert_eq!(process(&child_trace), serde_json::json!({ "process": child, "parent": parent }));
+    // It goes on with its parent's heap and stack.
+    let told: Vec<&str> = events(&childs, "region").map(|region| region["name"].as_str().unwrap()).collect();
+    assert!(["[heap]", "[stack]"].iter().all(|name| told.contains(name)), "{told:?}");
     assert_eq!(events(&childs, "exit").next().unwrap()["status"], 3);
     assert_eq!(info(&bench, &child_trace)["threads"].as_array().unwrap().len(), 1);
 }

@@ -12,9 +12,10 @@ use crate::api::{self, Api, Id, Info, MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaqu
 use crate::call::{self, Kind, Memory, Numbers, Pending};
 use crate::file::{Complaints, TraceFile};
 use crate::recorder::{EVENTS, Recorder};
-use crate::regions;
+use crate::regions::{self, PAGE_BYTES};
 use crate::request::{self, Request};
-use crate::touches;
+use crate::startup::{self, Contents};
+use crate::touches::{self, Touched};
 use crate::vcpu::{Attention, Marks, Schedule, Vcpu};
 
 /// Most vCPUs at a time, that is threads of the program.
@@ -27,6 +28,8 @@ static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(std::ptr::null_mut());
 static STATES: [AtomicPtr<Vcpu>; VCPUS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; VCPUS];
 /// Where the program's address 0 is.
 static BASE: AtomicU64 = AtomicU64::new(0);
+/// Where the heap begins and ends, as `brk` has said; 0 before.
+static HEAP: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 /// Whether the first translation was seen.
 static BEGUN: AtomicBool = AtomicBool::new(false);
 
@@ -197,19 +200,35 @@ extern "C" fn translated<const KEEP: bool>(_id: Id, block: Opaque) {
     }
 }
 
-/// Notes the memory that the program was loaded into.
+/// Notes the memory that the program was loaded into, and what was written there.
 fn begin_process(first: Opaque) {
     let api = api();
     let in_host = (api.instruction_in_host)(first) as u64;
     BASE.store(in_host.wrapping_sub((api.instruction_address)(first)), Ordering::Relaxed);
-    note_regions(state(0));
+    let state = state(0);
+    let written = note_regions(state);
+    let stores = written.into_iter().map(|address| Touched { address, bytes: PAGE_BYTES, store: true });
+    recorder().kernel_touched(state, &stores.collect::<Vec<_>>());
 }
 
-fn note_regions(state: &mut Vcpu) {
-    let recorder = recorder();
-    for region in regions::regions(&own_maps(), recorder.lowest, BASE.load(Ordering::Relaxed)) {
-        recorder.note(state, region, 0);
+/// Notes what memory there is. Gives the pages that hold something.
+fn note_regions(state: &mut Vcpu) -> Vec<u64> {
+    let (recorder, base) = (recorder(), BASE.load(Ordering::Relaxed));
+    let [begin, end] = &HEAP;
+    let heap = begin.load(Ordering::Relaxed)..end.load(Ordering::Relaxed);
+    let regions = regions::regions(&own_maps(), recorder.lowest, base);
+    let loaded = startup::loaded(regions, base, heap, &OwnMemory);
+    for region in loaded.regions {
+        recorder.note(state, region.call(), 0);
     }
+    loaded.written
+}
+
+/// Remembers where the heap is.
+fn brk_returned(result: i64) {
+    let [begin, end] = &HEAP;
+    let _ = begin.compare_exchange(0, result as u64, Ordering::Relaxed, Ordering::Relaxed);
+    end.store(result as u64, Ordering::Relaxed);
 }
 
 extern "C" fn fetched(vcpu: c_uint, data: usize) {
@@ -296,8 +315,7 @@ extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
 /// The memory of the program in this process.
 struct OwnMemory;
 
-impl OwnMemory {
-    /// Reads up to the end of what can be read.
+impl Contents for OwnMemory {
     fn read(&self, address: u64, to: &mut [u8]) -> usize {
         let host = address.wrapping_add(BASE.load(Ordering::Relaxed));
         let own = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
@@ -378,6 +396,9 @@ extern "C" fn call_returns(_id: Id, vcpu: c_uint, _number: i64, result: i64) {
     if is_fork && result == 0 && std::process::id() != recorder().process {
         return begin_child(vcpu, state);
     }
+    if kind == Kind::Brk {
+        brk_returned(result);
+    }
     if let Some(call) = call::event(kind, &arguments, &OwnMemory) {
         recorder().note(state, call, result);
     }
@@ -396,6 +417,11 @@ fn begin_child(vcpu: c_uint, state: &mut Vcpu) {
         Ok(child) => {
             RECORDER.store(Box::into_raw(Box::new(child)), Ordering::Release);
             note_regions(state);
+            let end = HEAP[1].load(Ordering::Relaxed);
+            if end != 0 {
+                // A heap of no bytes has no region.
+                recorder().note(state, Call::Brk { address: 0 }, end as i64);
+            }
         }
         Err(problem) => {
             Complaints::open().say(&problem);

@@ -9,6 +9,7 @@
 //! - `call`: what a system call does to the address space, by architecture.
 //! - `touches`: what the kernel reads and writes of the program's memory in a system call.
 //! - `regions`: memory that was there before the first call, as far as QEMU's own map tells.
+//! - `startup`: what a program finds when it begins, and what was written for it.
 //! - `file`: the file, which the program cannot close.
 //! - `api`: what is used of QEMU's plugin API, found by name.
 //!
@@ -21,5 +22,6 @@ mod file;
 mod recorder;
 mod regions;
 mod request;
+mod startup;
 mod touches;
 mod vcpu;

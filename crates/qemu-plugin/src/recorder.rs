@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use trace::{Call, Checkpoint, Encoder, Event, Header, Writer};
+use trace::{Call, Checkpoint, Encoder, Event, Header, Process, Writer};
 
 use crate::call::Numbers;
 use crate::file::{Complaints, TraceFile};
@@ -59,19 +59,21 @@ struct Shared {
 }
 
 impl Recorder {
-    /// Begins a trace in a file.
+    /// Begins a trace of this process in a file. The process of the header, if it has one, is the parent.
     ///
     /// # Errors
     /// Those of the file.
     pub fn new(
         mut file: TraceFile,
-        header: Header,
+        mut header: Header,
         numbers: Numbers,
         schedule: Schedule,
         lowest: u64,
         complaints: Complaints,
     ) -> io::Result<Recorder> {
         file.cut(0)?;
+        let process = std::process::id();
+        header.process = Some(Process { process, parent: header.process.map(|parent| parent.process) });
         let output = file.path().to_owned();
         let writer = Writer::new(file, &header)?;
         let shared = Shared { writer, noted: Vec::new(), count: 0, next_thread: 0, closed: None, failed: false };
@@ -81,7 +83,7 @@ impl Recorder {
             numbers,
             schedule,
             lowest,
-            process: std::process::id(),
+            process,
             output,
             complaints,
             threads: AtomicUsize::new(0),

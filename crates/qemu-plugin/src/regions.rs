@@ -4,6 +4,11 @@
 //! QEMU places the program below its own code: what lies below the lowest mapping that was there when the plugin was
 //! loaded, which is before the program was, is the program's. The kernel's map knows what QEMU does: code is not
 //! executable there.
+//!
+//! That map has no names for the stack and the heap, and its stack is mapped as a whole. What the kernel would show is told
+//! instead: sources are `setup_arg_pages` of QEMU (`linux-user/elfload.c`) and of Linux (`fs/exec.c`).
+
+use std::ops::Range;
 
 use trace::Call;
 
@@ -12,17 +17,86 @@ pub fn lowest(maps: &str) -> Option<u64> {
     maps.lines().filter_map(parsed).map(|line| line.begin).min()
 }
 
-/// The program's memory below `lowest`, as if it had just been mapped. `base` is where the program's address 0 is.
-pub fn regions(maps: &str, lowest: u64, base: u64) -> Vec<Call> {
+/// The program's memory below `lowest`. `base` is where the program's address 0 is.
+pub fn regions(maps: &str, lowest: u64, base: u64) -> Vec<Region> {
     let own = maps.lines().filter_map(parsed).filter(|line| line.begin >= base && line.end <= lowest);
-    own.map(|line| Call::Region {
-        address: line.begin - base,
-        bytes: line.end - line.begin,
+    own.map(|line| Region {
+        range: line.begin - base..line.end - base,
         protection: line.protection,
         name: line.name.to_owned(),
     })
     .collect()
 }
+
+/// A stretch of the program's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its addresses.
+    pub range: Range<u64>,
+    /// `PROT_*`.
+    pub protection: u64,
+    /// What `/proc/PID/maps` calls it; empty for anonymous memory.
+    pub name: String,
+}
+
+impl Region {
+    /// As an event: as if it had just been mapped.
+    pub fn call(self) -> Call {
+        let bytes = self.range.end - self.range.start;
+        Call::Region { address: self.range.start, bytes, protection: self.protection, name: self.name }
+    }
+
+    fn is_anonymous(&self) -> bool {
+        self.name.is_empty()
+    }
+}
+
+/// Bytes of a stack that a limit gives: QEMU takes less than 8 MiB for a mistake, and no limit for that.
+pub fn stack_bytes(limit: Option<u64>) -> u64 {
+    limit.unwrap_or(0).max(8 << 20).next_multiple_of(PAGE_BYTES)
+}
+
+/// Where the stack of the first thread is: behind a page without access that stands alone.
+pub fn stack(regions: &[Region], stack_bytes: u64) -> Option<Range<u64>> {
+    let is_guard = |region: &Region| {
+        region.is_anonymous() && region.protection == 0 && region.range.end - region.range.start == PAGE_BYTES
+    };
+    let pairs = regions.windows(2);
+    let found = pairs.filter(|pair| is_guard(&pair[0])).map(|pair| (&pair[0], &pair[1])).find(|(guard, memory)| {
+        memory.is_anonymous()
+            && memory.protection & STACK_PROTECTION == STACK_PROTECTION
+            && memory.range.start == guard.range.end
+            && memory.range.end - memory.range.start >= stack_bytes
+    });
+    found.map(|(_, memory)| memory.range.start..memory.range.start + stack_bytes)
+}
+
+/// Tells of the stack as Linux has it: its used part and 128 KiB below. It grows when it is touched further down.
+/// `used` is the first address at which there is anything in it.
+pub fn show_stack(regions: &mut Vec<Region>, stack: Range<u64>, used: u64) {
+    let begin = (used & !(PAGE_BYTES - 1)).saturating_sub(STACK_AHEAD_BYTES).max(stack.start);
+    name(regions, begin..stack.end, "[stack]");
+    // What is not used yet, and the page below it.
+    regions.retain(|region| region.range.start >= begin || region.range.end < stack.start);
+}
+
+/// Gives a part of a region of anonymous memory a name.
+pub fn name(regions: &mut Vec<Region>, part: Range<u64>, name: &str) {
+    let holds = |region: &Region| {
+        region.is_anonymous() && region.range.start <= part.start && part.end <= region.range.end && !part.is_empty()
+    };
+    let Some(index) = regions.iter().position(holds) else { return };
+    let whole = regions[index].clone();
+    let of = |range: Range<u64>, name: &str| Region { range, name: name.to_owned(), ..whole.clone() };
+    let parts = [of(whole.range.start..part.start, ""), of(part.clone(), name), of(part.end..whole.range.end, "")];
+    regions.splice(index..=index, parts.into_iter().filter(|region| !region.range.is_empty()));
+}
+
+/// Pages of the kernels whose map is read, and of all programs here.
+pub const PAGE_BYTES: u64 = 4096;
+/// How far below its contents Linux lets a new stack begin (`stack_expand`, fs/exec.c).
+const STACK_AHEAD_BYTES: u64 = 128 << 10;
+const STACK_PROTECTION: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
 struct Line<'a> {
     begin: u64,
@@ -62,15 +136,51 @@ mod tests {
     #[test]
     fn what_lies_below_qemu_is_the_programs() {
         let lowest = lowest(BEFORE).unwrap();
-        let region =
-            |address, bytes, protection, name: &str| Call::Region { address, bytes, protection, name: name.to_owned() };
+        let region = |range, protection, name: &str| Region { range, protection, name: name.to_owned() };
         let expected = [
-            region(0x40_0000, 0xb_6000, 1, "/a program"),
-            region(0x40_0000_0000, 0x1000, 0, ""),
-            region(0x40_0000_1000, 0x80_2000, 3, ""),
+            region(0x40_0000..0x4b_6000, 1, "/a program"),
+            region(0x40_0000_0000..0x40_0000_1000, 0, ""),
+            region(0x40_0000_1000..0x40_0080_3000, 3, ""),
         ];
         assert_eq!(regions(AFTER, lowest, 0), expected);
-        assert_eq!(regions(AFTER, lowest, 0x40_0000_0000)[0], region(0, 0x1000, 0, ""));
+        assert_eq!(regions(AFTER, lowest, 0x40_0000_0000)[0], region(0..0x1000, 0, ""));
         assert_eq!(regions("", lowest, 0), []);
+    }
+
+    #[test]
+    fn the_stack_is_shown_as_linux_has_it() {
+        let mut shown = regions(AFTER, lowest(BEFORE).unwrap(), 0);
+        let stack = stack(&shown, stack_bytes(None)).unwrap();
+        assert_eq!(stack, 0x40_0000_1000..0x40_0080_1000);
+        show_stack(&mut shown, stack, 0x40_0080_0123);
+        let found: Vec<_> = shown.iter().map(|region| (region.range.clone(), region.name.as_str())).collect();
+        let expected = [
+            (0x40_0000..0x4b_6000, "/a program"),
+            (0x40_007e_0000..0x40_0080_1000, "[stack]"),
+            (0x40_0080_1000..0x40_0080_3000, ""),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn no_stack_is_found_where_none_is() {
+        let shown = regions(AFTER, lowest(BEFORE).unwrap(), 0);
+        assert_eq!(stack(&shown, stack_bytes(Some(1 << 30))), None);
+        assert_eq!(stack(&shown[1..2], stack_bytes(Some(0))), None);
+        assert_eq!(stack_bytes(Some((16 << 20) - 1)), 16 << 20);
+    }
+
+    #[test]
+    fn a_part_of_anonymous_memory_gets_a_name() {
+        let before = regions(AFTER, lowest(BEFORE).unwrap(), 0);
+        let mut shown = before.clone();
+        name(&mut shown, 0x40_0000_1000..0x40_0000_3000, "[heap]");
+        assert_eq!((shown.len(), shown[2].name.as_str(), shown[3].range.start), (4, "[heap]", 0x40_0000_3000));
+        // Neither of a file, nor of nothing.
+        for part in [0x40_0000..0x40_1000, 0x40_0000_2000..0x40_0000_2000, 0x1000..0x2000] {
+            let mut same = before.clone();
+            name(&mut same, part, "[heap]");
+            assert_eq!(same, before);
+        }
     }
 }

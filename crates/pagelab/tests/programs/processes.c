@@ -35,6 +35,8 @@ static int threads(void)
 static int forks(void)
 {
     int status;
+    if (!malloc(100))
+        return 1;
     shared = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     pid_t child = fork();
     if (child == 0) {

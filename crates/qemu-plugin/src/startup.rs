@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What a program finds when it begins: its memory, and the pages that are written before its first instruction, which is
+//! the kernel's work (arguments and environment on the stack, the rest of the page behind initialised data).
+//!
+//! QEMU does that work itself. Which pages it has written is in the page tables of its own process: they are private, and
+//! there is something in them.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use crate::regions::{self, PAGE_BYTES, Region};
+
+/// Reads the program's memory.
+pub trait Contents {
+    /// The bytes at an address, as many as can be read.
+    fn read(&self, address: u64, to: &mut [u8]) -> usize;
+}
+
+/// The memory of this process, as far as it is the program's.
+pub struct Loaded {
+    /// The regions, with the names that the kernel gives them.
+    pub regions: Vec<Region>,
+    /// The pages that were written, by their addresses.
+    pub written: Vec<u64>,
+}
+
+/// Looks at the program's memory. `base` is where its address 0 is; `heap` is known where the program has asked for it.
+pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &impl Contents) -> Loaded {
+    let mut written: Vec<u64> = Vec::new();
+    if let Ok(pagemap) = File::open("/proc/self/pagemap") {
+        let pages = regions.iter().flat_map(|region| own_pages(&pagemap, &region.range, base));
+        written.extend(pages.filter(|page| is_used(*page, contents)));
+    }
+    if let Some(stack) = regions::stack(&regions, regions::stack_bytes(stack_limit()))
+        && let Some(used) = written.iter().find(|page| stack.contains(page))
+    {
+        regions::show_stack(&mut regions, stack, *used);
+    }
+    let heap = heap.start & !(PAGE_BYTES - 1)..heap.end.next_multiple_of(PAGE_BYTES);
+    regions::name(&mut regions, heap, "[heap]");
+    name_vdso(&mut regions, contents);
+    Loaded { regions, written }
+}
+
+/// Entries of the page map that are read at once.
+const ENTRIES: usize = 1 << 12;
+
+/// The pages of a range that are this process's own: neither a file's nor nobody's.
+fn own_pages(pagemap: &File, range: &Range<u64>, base: u64) -> Vec<u64> {
+    let mut own = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let count = (((range.end - at) / PAGE_BYTES) as usize).min(ENTRIES);
+        let mut entries = vec![0; count * 8];
+        let offset = base.wrapping_add(at) / PAGE_BYTES * 8;
+        if count == 0 || pagemap.read_exact_at(&mut entries, offset).is_err() {
+            break;
+        }
+        let entries = entries.as_chunks::<8>().0.iter().map(|entry| u64::from_le_bytes(*entry));
+        let pages = (at..).step_by(PAGE_BYTES as usize);
+        own.extend(pages.zip(entries).filter(|(_, entry)| is_own(*entry)).map(|(page, _)| page));
+        at += count as u64 * PAGE_BYTES;
+    }
+    own
+}
+
+/// Whether an entry of `/proc/PID/pagemap` (proc(5)) is of a page that is there or in swap, and no file's.
+const fn is_own(entry: u64) -> bool {
+    let (present, swapped, of_file) = (entry >> 63 & 1, entry >> 62 & 1, entry >> 61 & 1);
+    present | swapped == 1 && of_file == 0
+}
+
+fn is_used(page: u64, contents: &impl Contents) -> bool {
+    let mut bytes = [0; PAGE_BYTES as usize];
+    let read = contents.read(page, &mut bytes);
+    bytes[..read].iter().any(|byte| *byte != 0)
+}
+
+fn stack_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a plain system call on an own variable.
+    unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// The kernel's own library is anonymous memory that cannot be written and holds an ELF file (QEMU 8.2 and newer).
+fn name_vdso(regions: &mut [Region], contents: &impl Contents) {
+    for region in regions.iter_mut().filter(|region| region.name.is_empty()) {
+        let mut begin = [0; 4];
+        let readable = region.protection == libc::PROT_READ as u64;
+        if readable && contents.read(region.range.start, &mut begin) == 4 && begin == *b"\x7fELF" {
+            region.name = "[vdso]".to_owned();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This process's own memory.
+    struct Here;
+
+    impl Contents for Here {
+        fn read(&self, address: u64, to: &mut [u8]) -> usize {
+            // SAFETY: the tests ask for memory of theirs only.
+            to.copy_from_slice(unsafe { std::slice::from_raw_parts(address as *const u8, to.len()) });
+            to.len()
+        }
+    }
+
+    #[test]
+    fn pages_that_were_written_are_found() {
+        let bytes = 16 * PAGE_BYTES as usize;
+        // SAFETY: new memory, which nobody else uses.
+        let memory = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let memory = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0);
+            assert_ne!(memory, libc::MAP_FAILED);
+            *memory.cast::<u8>().add(3 * PAGE_BYTES as usize) = 1;
+            *memory.cast::<u8>().add(7 * PAGE_BYTES as usize + 4000) = 1;
+            // Written, but nothing is in it.
+            *memory.cast::<u8>().add(9 * PAGE_BYTES as usize) = 0;
+            memory as u64
+        };
+        // The program's address 0 is one page below.
+        let base = memory - PAGE_BYTES;
+        struct Shifted(u64);
+        impl Contents for Shifted {
+            fn read(&self, address: u64, to: &mut [u8]) -> usize {
+                Here.read(address + self.0, to)
+            }
+        }
+        let region = Region { range: PAGE_BYTES..PAGE_BYTES + bytes as u64, protection: 3, name: String::new() };
+        let heap = 2 * PAGE_BYTES + 10..3 * PAGE_BYTES + 10;
+        let loaded = loaded(vec![region], base, heap, &Shifted(base));
+        assert_eq!(loaded.written, [4 * PAGE_BYTES, 8 * PAGE_BYTES]);
+        let names: Vec<_> = loaded.regions.iter().map(|region| region.name.as_str()).collect();
+        assert_eq!(names, ["", "[heap]", ""]);
+        assert_eq!(loaded.regions[1].range, 2 * PAGE_BYTES..4 * PAGE_BYTES);
+    }
+
+    #[test]
+    fn an_entry_says_whose_a_page_is() {
+        assert!(is_own(1 << 63) && is_own(1 << 62));
+        assert!(!is_own(0) && !is_own(1 << 63 | 1 << 61) && !is_own(1 << 61));
+    }
+}
