@@ -233,6 +233,8 @@ fn kernel(compiler: &'static str, emulator: &'static str) {
     let numbers: Vec<u64> = lines.iter().filter(of_late).map(|line| line["run"].as_u64().unwrap()).collect();
     let at = unmapped["run"].as_u64().unwrap();
     assert!(numbers[0] < at && at <= numbers[1], "{numbers:?} {at}");
+    // What is there from the beginning is shown with its names.
+    bench.pagelab(&["trace", "info", "trace"]).ran().prints(&["[stack]", "rw-", "by the kernel"]);
     let total = &info(&bench, "trace")["total"];
     assert!(total["kernel_accesses"].as_u64() > Some(10), "{total}");
 }
@@ -488,7 +490,7 @@ fn a_damaged_trace_is_told_and_read_around() {
     bytes[payload + 70] ^= 1;
     std::fs::write(bench.path("damaged"), &bytes).unwrap();
     let check = bench.pagelab(&["trace", "check", "damaged"]).ran();
-    check.says(1, &["1 damaged places"]).prints(&[&format!("at byte {payload}"), "checksum"]);
+    check.says(1, &["1 damaged place;"]).prints(&[&format!("at byte {payload}"), "checksum"]);
     let document = bench.pagelab(&["trace", "check", "--json", "damaged"]).ran().json();
     assert_eq!((&document["damages"][0]["offset_bytes"], &document["whole"]), (&payload.into(), &true.into()));
     std::fs::write(bench.path("cut off"), &bytes[..payload + 90]).unwrap();

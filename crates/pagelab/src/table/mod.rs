@@ -4,7 +4,7 @@ mod build;
 mod census;
 mod check;
 mod decode;
-mod describe;
+pub mod describe;
 mod format_name;
 pub mod formats;
 mod index;

@@ -8,6 +8,7 @@ use trace::{Block, Damage, Filter};
 use super::{Shown, damage_document, damage_text, named, open};
 use crate::compare::ignore_closed_pipe;
 use crate::failure::Failure;
+use crate::table::describe::count;
 
 /// What a filter left out, in words.
 pub fn left_out(filter: &Filter) -> String {
@@ -47,8 +48,8 @@ pub fn run(arguments: &Shown) -> Result<(), Failure> {
     match (damages.len(), whole) {
         (0, true) => Ok(()),
         (0, false) => Err(Failure::Faults(format!("{path}: the end is missing; what was read before it can be used"))),
-        (count, _) => {
-            Err(Failure::Faults(format!("{path}: {count} damaged places; what lies between them can be used")))
+        (number, _) => {
+            Err(Failure::Faults(format!("{path}: {}; what lies between them can be used", damaged_places(number))))
         }
     }
 }
@@ -59,5 +60,10 @@ fn print(damages: &[Damage], sound: u64, whole: bool) -> Result<(), Failure> {
         ignore_closed_pipe(writeln!(out, "{}", damage_text(damage)))?;
     }
     let end = if whole { "the index is there" } else { "there is no index at the end" };
-    ignore_closed_pipe(writeln!(out, "{sound} sound blocks, {} damaged places; {end}", damages.len()))
+    let sound = count(sound, "sound block");
+    ignore_closed_pipe(writeln!(out, "{sound}, {}; {end}", damaged_places(damages.len())))
+}
+
+fn damaged_places(number: usize) -> String {
+    count(number as u64, "damaged place")
 }

@@ -11,6 +11,7 @@ use trace::{Block, Call, Event, Writer};
 use super::{Cut, damage_text, named, open, refuse_same};
 use crate::compare::ignore_closed_pipe;
 use crate::failure::{Failure, say};
+use crate::table::describe::count;
 
 /// A thread of the trace while it is cut.
 #[derive(Default)]
@@ -118,7 +119,7 @@ fn report(arguments: &Cut, runs: u64, blocks: u64) -> Result<(), Failure> {
     let text = if arguments.json {
         format!("{:#}", json!({ "schema": "pagelab.trace-cut/1", "runs": runs, "blocks": blocks }))
     } else {
-        format!("{runs} runs in {blocks} blocks")
+        format!("{} in {}", count(runs, "run"), count(blocks, "block"))
     };
     ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
 }

@@ -9,6 +9,7 @@ use trace::{Block, Call, Damage, Footprint, Header, Kind, SHIFTS};
 use super::{Shown, damage_document, damage_text, named, open};
 use crate::compare::{ignore_closed_pipe, terminal_width};
 use crate::failure::Failure;
+use crate::table::describe::count;
 use results::grid::plain;
 
 /// What one thread did.
@@ -34,7 +35,17 @@ struct Content {
     windows: u64,
     threads: Vec<Thread>,
     footprint: Footprint,
+    /// Memory that was there when recording began.
+    regions: Vec<Region>,
     damages: Vec<Damage>,
+}
+
+/// A stretch of memory.
+struct Region {
+    address: u64,
+    bytes: u64,
+    protection: u64,
+    name: String,
 }
 
 /// Runs `pagelab trace info`.
@@ -56,6 +67,7 @@ fn read(arguments: &Shown) -> Result<Content, Failure> {
         windows: 0,
         threads: Vec::new(),
         footprint: Footprint::default(),
+        regions: Vec::new(),
         damages: Vec::new(),
     };
     while let Some(block) = reader.next_block().map_err(|error| wrong(&error))? {
@@ -86,6 +98,7 @@ impl Content {
             Block::Events { thread, events } => {
                 let is_real = |call: &Call| !matches!(call, Call::Seen | Call::Window { .. });
                 self.thread(thread).events += events.iter().filter(|event| is_real(&event.call)).count() as u64;
+                self.regions.extend(events.iter().filter_map(|event| Region::of(&event.call)));
                 self.windows += events.iter().filter(|event| matches!(event.call, Call::Window { .. })).count() as u64;
             }
             Block::Damaged(damage) => self.damages.push(damage),
@@ -118,6 +131,29 @@ impl Content {
     }
 }
 
+impl Region {
+    fn of(call: &Call) -> Option<Region> {
+        match call {
+            Call::Region { address, bytes, protection, name } => {
+                Some(Region { address: *address, bytes: *bytes, protection: *protection, name: name.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    /// As in `/proc/PID/maps`.
+    fn permissions(&self) -> String {
+        let letters = [(1, 'r'), (2, 'w'), (4, 'x')];
+        letters.map(|(bit, letter)| if self.protection & bit == 0 { '-' } else { letter }).iter().collect()
+    }
+}
+
+fn region_document(region: &Region) -> Value {
+    json!({
+        "address": region.address, "bytes": region.bytes, "protection": region.protection, "name": region.name,
+    })
+}
+
 fn thread_document(thread: &Thread) -> Value {
     json!({
         "runs": thread.runs, "accesses": thread.accesses, "data_accesses": thread.accesses - thread.fetches,
@@ -141,6 +177,7 @@ fn document(content: &Content) -> Value {
         "threads": threads,
         "total": thread_document(&content.total()),
         "footprint": footprint,
+        "regions": content.regions.iter().map(region_document).collect::<Vec<Value>>(),
         "bytes_per_access_ratio": content.bytes_per_access(),
         "raw_to_file_ratio": content.bytes_per_access().map(|bytes| 8.0 / bytes),
         "damages": content.damages.iter().map(damage_document).collect::<Vec<Value>>(),
@@ -176,6 +213,20 @@ fn text(content: &Content) -> String {
         "\n\n{}",
         plain(["page size", "touched by data", "fetched from"], footprint, terminal_width())
     ));
+    if !content.regions.is_empty() {
+        let cells = |region: &Region| {
+            let name = if region.name.is_empty() { "anonymous" } else { &region.name };
+            let end = region.address.saturating_add(region.bytes);
+            [
+                format!("{:x}-{end:x}", region.address),
+                format_bytes(region.bytes),
+                region.permissions(),
+                results::printable(name),
+            ]
+        };
+        let header = ["there from the beginning", "size", "access", "name"];
+        text.push_str(&format!("\n\n{}", plain(header, content.regions.iter().map(cells), terminal_width())));
+    }
     for damage in &content.damages {
         text.push_str(&format!("\ndamaged {}", damage_text(damage)));
     }
@@ -195,11 +246,15 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
             if header.columns.addresses { "every address" } else { "runs of accesses to a 4K page" }.to_owned(),
         ],
         ["left out".to_owned(), super::check::left_out(&header.filter)],
-        ["file".to_owned(), format!("{}, {} blocks, {whole}", format_bytes(content.file_bytes), content.blocks)],
+        [
+            "file".to_owned(),
+            format!("{}, {}, {whole}", format_bytes(content.file_bytes), count(content.blocks, "block")),
+        ],
     ];
     if let Some(window) = header.window {
-        let each = window.record_instructions.map_or("the rest".to_owned(), |count| format!("{count} instructions"));
-        let text = format!("{} of {each}, each after {} instructions", content.windows, window.skip_instructions);
+        let each = window.record_instructions.map_or("the rest".to_owned(), |number| count(number, "instruction"));
+        let skipped = count(window.skip_instructions, "instruction");
+        let text = format!("{} of {each}, each after {skipped}", content.windows);
         rows.push(["windows".to_owned(), text]);
     }
     if let Some(bytes) = content.bytes_per_access() {
