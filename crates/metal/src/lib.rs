@@ -5,6 +5,7 @@
 pub mod admit;
 pub mod census;
 pub mod counters;
+pub mod direct_map;
 pub mod explain;
 pub mod host;
 pub mod lease;

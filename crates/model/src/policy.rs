@@ -36,6 +36,7 @@ impl ModelPolicy {
                 Granularity::Mthp(size) => format!("folios of {size}, mapped by PTEs at the first write"),
                 Granularity::Thp => "folios of PMD size, mapped by one entry at the first touch".to_owned(),
                 Granularity::Hugetlb(size) => format!("pages of {size} from a pool"),
+                Granularity::DirectMap(size) => format!("the kernel's direct map in leaves of {size}"),
             },
             ModelPolicy::Contig64k => "64K at the first fault, made contiguous at the second".to_owned(),
             ModelPolicy::BasePage(size) => format!("base pages of {size}"),
@@ -226,6 +227,7 @@ fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Arch
         }
         Granularity::Hugetlb(size) if shape.hugetlb.contains(&size.bytes()) => Ok(Granule::Hugetlb(size.bytes())),
         Granularity::Hugetlb(_) => Err(format!("hugetlb pages are of {} with {format}", listed(&shape.hugetlb))),
+        Granularity::DirectMap(_) => Err("a trace of a program has no accesses of the kernel's".to_owned()),
     }
 }
 

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use study::policy::Policy;
 use study::size::parse_bytes;
 
+use crate::direct_map::DirectMapArguments;
 use crate::pattern::MetricPattern;
 use crate::record::RecordArguments;
 use crate::sim::SimArguments;
@@ -39,6 +40,8 @@ pub enum Verb {
     Sim(Box<SimArguments>),
     /// Page tables: explain an entry or an address, build, split, check
     Table(TableArguments),
+    /// The kernel's own mapping of all memory: its leaves, and splitting them
+    DirectMap(DirectMapArguments),
     /// Show policies, machines, workloads, page-table formats or stored comparisons
     List(List),
     /// Run a built-in workload, a command like any other
@@ -235,11 +238,11 @@ pub struct Restore {
     pub json: bool,
 }
 
-fn parse_policy(text: &str) -> Result<Policy, String> {
+pub fn parse_policy(text: &str) -> Result<Policy, String> {
     text.parse::<Policy>().map_err(|error| error.to_string())
 }
 
-fn parse_size(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|error| error.to_string())
 }
 

@@ -162,6 +162,7 @@ fn sensible(host: &Host) -> Vec<Policy> {
         // 64K is what arm64 and RISC-V can map as one; the others differ from it by little.
         Granularity::Mthp(size) => size.bytes() == 64 << 10,
         Granularity::Hugetlb(size) => Some(*size) == geometry.pmd,
+        Granularity::DirectMap(_) => false,
     };
     Policy::granularities(geometry).into_iter().filter(telling).map(Policy::plain).collect()
 }

@@ -22,6 +22,9 @@ pub enum Failure {
     /// pagelab was told to stop by a signal.
     #[error("stopped by signal {0}; what was measured until then is stored, and system settings are restored")]
     Interrupted(i32),
+    /// A signal stopped what cannot be undone; its state was printed.
+    #[error("stopped by signal {0}; the state it was left in is printed above")]
+    Stopped(i32),
 }
 
 impl Failure {
@@ -36,7 +39,9 @@ impl Failure {
             Failure::Command(_) | Failure::Faults(_) => 1,
             Failure::Input(_) => 2,
             Failure::NothingAdmitted(_) => 3,
-            Failure::Interrupted(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),
+            Failure::Interrupted(signal) | Failure::Stopped(signal) => {
+                128u8.saturating_add(u8::try_from(*signal).unwrap_or(0))
+            }
         })
     }
 }

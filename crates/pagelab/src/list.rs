@@ -64,6 +64,7 @@ fn meaning(granularity: Granularity) -> String {
         Granularity::Mthp(size) => format!("folios of exactly {size}, mapped by PTEs"),
         Granularity::Thp => "folios of PMD size, mapped by one entry".to_string(),
         Granularity::Hugetlb(size) => format!("{size} pages of the hugetlb pool"),
+        Granularity::DirectMap(size) => format!("the kernel's direct map in leaves of {size}: one arm a boot"),
     }
 }
 

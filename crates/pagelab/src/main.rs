@@ -4,6 +4,7 @@
 mod cli;
 mod compare;
 mod demo;
+mod direct_map;
 mod doctor;
 mod exec;
 mod failure;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Verb::Trace(arguments) => trace_file::run(&arguments),
         Verb::Sim(arguments) => sim::run(&arguments),
         Verb::Table(arguments) => table::run(&arguments),
+        Verb::DirectMap(arguments) => direct_map::run(&arguments),
         Verb::List(arguments) => list::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Restore(arguments) => restore::run(&arguments),

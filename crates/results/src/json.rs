@@ -83,6 +83,7 @@ fn machine(machine: &Machine) -> Value {
         "kernel": machine.kernel,
         "kernel_command_line": machine.kernel_command_line,
         "boot_id": machine.boot_id,
+        "host_id": machine.host_id,
         "cpu_model": machine.cpu_model,
         "cpus": machine.cpus,
         "memory_bytes": machine.memory_bytes,
@@ -236,6 +237,7 @@ impl<'a> Settings<'a> {
             "settings": index,
             "free_blocks_by_order": state.free_blocks_by_order,
             "direct_map_bytes": state.direct_map_bytes,
+            "direct_map_demoted_to_bytes": state.demoted_to.map(|leaf| leaf.bytes()),
             "available_bytes": state.available_bytes,
             "load_1min": state.load_1min,
         })

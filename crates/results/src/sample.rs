@@ -196,6 +196,7 @@ fn machine() -> Machine {
         kernel: "6.18.0-1-amd64 #1 SMP PREEMPT_DYNAMIC".into(),
         kernel_command_line: "BOOT_IMAGE=/vmlinuz root=/dev/vda1 ro quiet".into(),
         boot_id: "0f6c1c7e-3a0e-4d0c-8d0f-1f8c3f3f1a2b".into(),
+        host_id: Some("5be8c3c1a9f00d42".into()),
         cpu_model: "AMD EPYC 7B13".into(),
         cpus: 2,
         memory_bytes: 8 << 30,
@@ -222,6 +223,7 @@ fn state(load_1min: f64) -> State {
         settings: settings.map(|(path, value)| (path.to_string(), value.to_string())).into(),
         free_blocks_by_order: vec![812, 640, 333, 120, 77, 41, 20, 12, 9, 5, 1290],
         direct_map_bytes: [("4K", 180 * MIB), ("2M", 4800 * MIB), ("1G", 3 << 30)].map(|(k, v)| (k.into(), v)).into(),
+        demoted_to: None,
         available_bytes: 6200 * MIB,
         load_1min,
     }

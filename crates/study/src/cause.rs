@@ -79,6 +79,13 @@ pub enum Cause {
     /// A setuid or setgid program was executed without its privilege, because a traced program does
     /// not gain any.
     PrivilegeNotGained,
+    /// The kernel's direct map has leaves of other sizes there.
+    DirectMapOtherwise,
+    /// The leaves of the kernel's direct map could not be seen.
+    DirectMapUnseen {
+        /// Why.
+        reason: String,
+    },
     /// Folio sizes could not be seen.
     FoliosInvisible,
     /// The policy held although folio sizes could not be seen: PR_SET_THP_DISABLE was in force from the
@@ -139,6 +146,8 @@ impl Cause {
             Cause::NoGuardSeen => "the program made no guard page that could be left open".into(),
             Cause::ForeignAbi => "a 32-bit program, whose calls are not traced".into(),
             Cause::PrivilegeNotGained => "a setuid program ran without its privilege because it was traced".into(),
+            Cause::DirectMapOtherwise => "there the kernel's direct map has leaves of other sizes".into(),
+            Cause::DirectMapUnseen { reason } => format!("the direct map could not be seen: {reason}"),
             Cause::FoliosInvisible => "folio sizes are visible to root only".into(),
             Cause::ProvenByThpDisable => {
                 "base pages are proven by PR_SET_THP_DISABLE, which was in force until the end (`THP_enabled: 0` in \
@@ -177,6 +186,7 @@ impl Cause {
             }
             Cause::ChargeFellBack => "raise memory.max of the control group",
             Cause::PoolExhausted { .. } => "a larger pool: --hugetlb-pool, or vm.nr_hugepages",
+            Cause::DirectMapOtherwise => "pagelab direct-map status says why, and which boot would give them",
             Cause::FoliosInvisible => "run as root to see them",
             Cause::FilteredByProgram => "run the program without its sandbox",
             Cause::PrivilegeNotGained => "run pagelab as root",
@@ -192,6 +202,7 @@ impl Cause {
             | Cause::AdviceRefused { .. }
             | Cause::ProtectionWidened
             | Cause::ProcessUnseen { .. }
+            | Cause::DirectMapUnseen { .. }
             | Cause::Unexplained => return None,
         };
         Some(text.to_string())

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::policy::Geometry;
+use crate::size::PageSize;
 
 /// A machine, as far as it does not change between boots of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +20,10 @@ pub struct Machine {
     pub kernel_command_line: String,
     /// Identifies this boot.
     pub boot_id: String,
+    /// Tells hosts apart over their boots: a hash of the installation's id (machine-id(5)). Absent where
+    /// there is none, and in results of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_id: Option<String>,
     /// The processor's name.
     pub cpu_model: String,
     /// Processors that are on line.
@@ -41,6 +46,10 @@ pub struct State {
     pub free_blocks_by_order: Vec<u64>,
     /// Bytes of the kernel's own mapping by the size of its leaves (`4K`, `2M`, `1G`).
     pub direct_map_bytes: BTreeMap<String, u64>,
+    /// The smallest leaf that pagelab itself demoted the direct map to since boot, as far as the host
+    /// knows; absent where it did not. It lasts until reboot and concerns everything that is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demoted_to: Option<PageSize>,
     /// Memory that new programs can have.
     pub available_bytes: u64,
     /// Runnable tasks, averaged over a minute.

@@ -20,6 +20,19 @@ pub struct Geometry {
     pub hugetlb: Vec<PageSize>,
 }
 
+impl Geometry {
+    /// Leaves that the kernel's direct map can have, smallest first: pages, PMD leaves and, where the base
+    /// page is 4K, PUD leaves (arm64 has none with other granules: `pud_sect_supported`,
+    /// arch/arm64/include/asm/pgtable.h). Tables of all formats that Linux runs 64 bits on have entries of
+    /// 8 bytes and fill one page.
+    pub fn direct_map_leaves(&self) -> Vec<PageSize> {
+        let entries = self.base.bytes() / 8;
+        let pmd = PageSize::new(self.base.bytes() * entries).ok();
+        let pud = PageSize::new(self.base.bytes() * entries * entries).ok().filter(|_| self.base == PageSize::K4);
+        [Some(self.base), pmd, pud].into_iter().flatten().collect()
+    }
+}
+
 /// How large the pages should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Granularity {
@@ -33,6 +46,9 @@ pub enum Granularity {
     Thp,
     /// Pages of the hugetlb pool of this size.
     Hugetlb(PageSize),
+    /// The kernel's own mapping of all memory (the direct map) has leaves of this size; nothing of the
+    /// program is touched. A boot has one direct map, so arms of this kind are compared over boots.
+    DirectMap(PageSize),
 }
 
 /// What else should hold while the program runs.
@@ -130,8 +146,8 @@ impl Policy {
         &self.modifiers
     }
 
-    /// The page size that the policy asks for on this kernel; `None` where it asks for none in
-    /// particular (`default`) or the kernel has no such size.
+    /// The page size that the policy asks for the program's memory on this kernel; `None` where it asks for
+    /// none in particular (`default`, `direct-map-2m`) or the kernel has no such size.
     pub fn target(&self, geometry: &Geometry) -> Option<PageSize> {
         match self.granularity {
             Granularity::Default => None,
@@ -139,6 +155,21 @@ impl Policy {
             Granularity::Thp => geometry.pmd,
             Granularity::Mthp(size) => geometry.mthp.contains(&size).then_some(size),
             Granularity::Hugetlb(size) => geometry.hugetlb.contains(&size).then_some(size),
+            Granularity::DirectMap(_) => None,
+        }
+    }
+
+    /// Whether anything is done to the program: neither `default` nor `direct-map-*` does, without modifiers.
+    pub fn touches_program(&self) -> bool {
+        let is_touched = !matches!(self.granularity, Granularity::Default | Granularity::DirectMap(_));
+        is_touched || !self.modifiers.is_empty()
+    }
+
+    /// The leaf of the kernel's direct map that the policy asks for; `None` where it asks for none.
+    pub fn direct_map(&self) -> Option<PageSize> {
+        match self.granularity {
+            Granularity::DirectMap(leaf) => Some(leaf),
+            _ => None,
         }
     }
 
@@ -148,6 +179,7 @@ impl Policy {
         all.extend(geometry.mthp.iter().map(|size| Granularity::Mthp(*size)));
         all.extend(geometry.pmd.map(|_| Granularity::Thp));
         all.extend(geometry.hugetlb.iter().map(|size| Granularity::Hugetlb(*size)));
+        all.extend(geometry.direct_map_leaves().into_iter().map(Granularity::DirectMap));
         all
     }
 }
@@ -160,6 +192,7 @@ impl fmt::Display for Granularity {
             Granularity::Thp => f.pad("thp"),
             Granularity::Mthp(size) => f.pad(&format!("mthp-{size}").to_ascii_lowercase()),
             Granularity::Hugetlb(size) => f.pad(&format!("hugetlb-{size}").to_ascii_lowercase()),
+            Granularity::DirectMap(size) => f.pad(&format!("direct-map-{size}").to_ascii_lowercase()),
         }
     }
 }
@@ -214,6 +247,7 @@ fn parse_granularity(text: &str) -> Result<Granularity, PolicyError> {
         _ => sized("mthp-")
             .map(Granularity::Mthp)
             .or_else(|| sized("hugetlb-").map(Granularity::Hugetlb))
+            .or_else(|| sized("direct-map-").map(Granularity::DirectMap))
             .ok_or_else(|| PolicyError::Unknown { found: text.to_string(), nearest: nearest(text, &well_known()) }),
     }
 }
@@ -231,7 +265,10 @@ fn well_known() -> Vec<String> {
     let mthp = (14..=24).map(|shift| Granularity::Mthp(PageSize::new(1 << shift).expect("a power of two")));
     let hugetlb =
         [16, 21, 25, 29, 30].map(|shift| Granularity::Hugetlb(PageSize::new(1 << shift).expect("a power of two")));
-    plain.into_iter().chain(mthp.chain(hugetlb).map(|granularity| granularity.to_string())).collect()
+    let direct_map = [12, 14, 16, 21, 25, 29, 30]
+        .map(|shift| Granularity::DirectMap(PageSize::new(1 << shift).expect("a power of two")));
+    let sized = mthp.chain(hugetlb).chain(direct_map).map(|granularity| granularity.to_string());
+    plain.into_iter().chain(sized).collect()
 }
 
 fn nearest(text: &str, names: &[String]) -> String {
@@ -245,7 +282,16 @@ mod tests {
 
     #[test]
     fn names_survive_a_round_trip() {
-        for name in ["default", "base", "mthp-64k", "thp", "hugetlb-1g", "thp+no-guards+prefault", "default+no-huge"] {
+        for name in [
+            "default",
+            "base",
+            "mthp-64k",
+            "thp",
+            "hugetlb-1g",
+            "direct-map-2m",
+            "thp+no-guards+prefault",
+            "default+no-huge",
+        ] {
             assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
         }
         assert_eq!("thp+prefault+no-guards+prefault".parse::<Policy>().unwrap().to_string(), "thp+no-guards+prefault");
@@ -261,6 +307,17 @@ mod tests {
         assert_eq!(nearest_of("mthp-64"), "mthp-64k");
         assert_eq!(nearest_of("hugetlb2m"), "hugetlb-2m");
         assert_eq!(nearest_of("thp+noguards"), "no-guards");
+        assert_eq!(nearest_of("directmap-1g"), "direct-map-1g");
+    }
+
+    #[test]
+    fn the_direct_map_has_the_leaves_of_its_tables() {
+        let leaves = |base: u64| {
+            let base = PageSize::new(base << 10).unwrap();
+            let geometry = Geometry { base, pmd: None, mthp: vec![], hugetlb: vec![] };
+            geometry.direct_map_leaves().iter().map(PageSize::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!([leaves(4), leaves(16), leaves(64)], ["4K 2M 1G", "16K 32M", "64K 512M"]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub fn adoption(policy: &Policy, geometry: &Geometry) -> Vec<Adoption> {
         Granularity::Thp => geometry.pmd.map(|pmd| thp(pmd, geometry)).unwrap_or_default(),
         Granularity::Hugetlb(size) if geometry.hugetlb.contains(&size) => hugetlb(size),
         Granularity::Mthp(_) | Granularity::Hugetlb(_) => Vec::new(),
+        Granularity::DirectMap(leaf) => direct_map(leaf, geometry),
     };
     ways.extend(policy.modifiers().iter().map(|modifier| of_modifier(*modifier)));
     ways
@@ -90,6 +91,20 @@ fn hugetlb(size: PageSize) -> Vec<Adoption> {
         at_boot("the pool, at each boot", &pool),
         way("the pool, at boot before memory is fragmented: the kernel command line", [&line]),
     ]
+}
+
+/// Where the direct map is as large as it can be there is nothing to do. The options are those of x86
+/// (`nogbpages`, `debug_pagealloc=`) and arm64 (`rodata=`): Documentation/admin-guide/kernel-parameters.txt.
+fn direct_map(leaf: PageSize, geometry: &Geometry) -> Vec<Adoption> {
+    const LINE: &str = "every program and the kernel, at each boot: the kernel command line";
+    match geometry.direct_map_leaves().iter().position(|size| *size == leaf) {
+        Some(0) => vec![
+            way(&format!("{LINE} (arm64)"), ["rodata=full"]),
+            way(&format!("{LINE} (costs time of its own; CONFIG_DEBUG_PAGEALLOC)"), ["debug_pagealloc=on"]),
+        ],
+        Some(1) if geometry.base == PageSize::K4 => vec![way(&format!("{LINE} (x86)"), ["nogbpages"])],
+        _ => vec![way(&format!("{LINE}: without these"), ["nogbpages", "debug_pagealloc=on", "rodata=full"])],
+    }
 }
 
 fn in_code() -> Adoption {

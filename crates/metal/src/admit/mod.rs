@@ -5,6 +5,7 @@
 //! lease changes them.
 
 mod adoption;
+mod direct_map;
 mod doctor;
 mod pool;
 mod terms;
@@ -62,6 +63,7 @@ pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Un
         Granularity::Mthp(size) => transparent::mthp(size, host)?,
         Granularity::Thp => transparent::thp(host)?,
         Granularity::Hugetlb(size) => pool::hugetlb(size, host, terms)?,
+        Granularity::DirectMap(leaf) => direct_map::lower(leaf, host)?,
     };
     let is_advised = matches!(policy.granularity, Granularity::Mthp(_) | Granularity::Thp);
     let advice = is_advised && !policy.has(Modifier::NoHuge);
@@ -71,7 +73,7 @@ pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Un
     for modifier in policy.modifiers() {
         means.push(modifier_means(*modifier, host)?.into());
     }
-    if *policy != Policy::DEFAULT {
+    if policy.touches_program() {
         terms.tracing.clone()?;
     }
     settable(&lowering.settings, host, terms)?;

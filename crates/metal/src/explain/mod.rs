@@ -169,7 +169,7 @@ impl Aim {
             return Aim::Base(geometry.base);
         }
         match (policy.granularity, policy.target(geometry)) {
-            (Granularity::Default, _) => Aim::Nothing,
+            (Granularity::Default | Granularity::DirectMap(_), _) => Aim::Nothing,
             (_, None) => Aim::Unavailable,
             (Granularity::Base, Some(size)) => Aim::Base(size),
             (Granularity::Mthp(_), Some(size)) => Aim::Mthp(size),

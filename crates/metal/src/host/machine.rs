@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use sha2::{Digest, Sha256};
 use study::machine::Machine;
 
 use super::Host;
@@ -19,6 +20,7 @@ pub fn read(host: &Host) -> Result<Machine, HostError> {
         kernel: format!("{} {}", line("/proc/sys/kernel/osrelease")?, line("/proc/sys/kernel/version")?),
         kernel_command_line: line("/proc/cmdline")?,
         boot_id: line("/proc/sys/kernel/random/boot_id")?,
+        host_id: host_id(root),
         cpu_model: cpu_model(&cpuinfo),
         cpus: cpus(&line("/sys/devices/system/cpu/online")?, root)?,
         memory_bytes: total_memory(root, &meminfo)?,
@@ -38,6 +40,14 @@ fn arch(root: &Path) -> Result<String, HostError> {
             Ok(name.machine().to_string_lossy().into_owned())
         }
     }
+}
+
+/// The installation's id is not to be shown to others (machine-id(5)), so it is hashed, with our name.
+fn host_id(root: &Path) -> Option<String> {
+    let id = read::text(root, "/etc/machine-id").ok()?;
+    let id = Some(id.trim()).filter(|id| !id.is_empty() && *id != "uninitialized")?;
+    let hash = Sha256::digest(format!("pagelab host {id}"));
+    Some(hash[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The name as the architecture gives it: `model name` (x86), `uarch` (RISC-V), `cpu` (POWER), or the

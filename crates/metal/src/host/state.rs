@@ -16,6 +16,7 @@ pub fn read(host: &Host) -> Result<State, HostError> {
         settings: settings::values(&host.settings),
         free_blocks_by_order: free_blocks(&buddyinfo),
         direct_map_bytes: direct_map(&meminfo),
+        demoted_to: crate::direct_map::demoted_to(&host.root, host.geometry.base),
         available_bytes: available(host, &meminfo)?,
         load_1min: load(host, &loadavg)?,
     })

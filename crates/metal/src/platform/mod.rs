@@ -1,5 +1,6 @@
 //! The running host as a platform: one trial after the other, each with its proof.
 
+mod kernel_proof;
 mod minder;
 mod output;
 mod proof;
@@ -27,6 +28,7 @@ use crate::lease::LeaseError;
 use crate::signals;
 use crate::tracer::{self, Ended, Launch, LaunchError, Leftovers, Rewriting, Usage, User};
 
+use kernel_proof::KernelProof;
 use output::{Capture, Captured};
 use proof::Proof;
 use server::{Client, Driven};
@@ -162,6 +164,7 @@ impl HostPlatform {
         let started_s = self.elapsed_s();
         let counters = self.session.host().counters()?;
         let state_before = self.session.host().state()?;
+        let direct_map = arm.policy.direct_map().map(|leaf| KernelProof::before(leaf, self.session.host()));
         let mut proof = Proof::new(&self.observer, &arm.policy, &geometry, &state_before);
         let timed = AtomicBool::new(false);
         if self.work.server.is_some() {
@@ -200,6 +203,9 @@ impl HostPlatform {
         let census = examination.census.clone();
         let mut verdict = examination.into_verdict();
         verdict.answered = run.ended.answered.into_iter().map(|(call, times)| AnsweredCall { call, times }).collect();
+        if let Some(direct_map) = direct_map {
+            direct_map.conclude(self.session.host(), &mut verdict);
+        }
         let rejected = state_before.changes(&state_after);
         self.session.note_need(need_bytes);
         Ok(TrialRecord { trial, started_s, observations, census, verdict, answer, state_before, state_after, rejected })

@@ -66,7 +66,7 @@ impl Rewriting {
             Granularity::Thp => (Some(advice::HUGE), geometry.pmd.unwrap_or(geometry.base)),
             Granularity::Mthp(size) => (Some(advice::HUGE), size),
             Granularity::Hugetlb(size) => (None, size),
-            Granularity::Default | Granularity::Base => (None, smallest_large),
+            Granularity::Default | Granularity::Base | Granularity::DirectMap(_) => (None, smallest_large),
         };
         Rewriting {
             advice,

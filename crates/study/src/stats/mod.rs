@@ -21,6 +21,7 @@ pub use holding::{deciding, holding};
 pub use paired::{PairedRatio, paired_ratio};
 
 use crate::comparison::Design;
+use crate::size::PageSize;
 
 /// What the trials of a comparison say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -167,6 +168,11 @@ pub enum Warning {
         arm: usize,
         /// Time in stops against wall time.
         ratio: f64,
+    },
+    /// pagelab itself split the kernel's direct map in this boot, before or while this was measured.
+    DirectMapDemoted {
+        /// The smallest leaf that it was demoted to.
+        leaf: PageSize,
     },
     /// Runs are so short that starting the process dominates.
     ShortRuns {

@@ -48,6 +48,7 @@ pub(crate) fn warnings(
     warnings.extend(each().filter_map(|arm| outliers(design, blocks, arm)));
     warnings.extend(rejected(trials));
     warnings.extend(each().filter_map(|arm| tracer_load(blocks, arm)));
+    warnings.extend(demoted(trials));
     warnings.extend(short_runs(design, blocks));
     warnings
 }
@@ -147,6 +148,11 @@ fn rejected(trials: &[TrialRecord]) -> Option<Warning> {
     Some(Warning::Rejected { count: 1 + changes.count() as u32, path })
 }
 
+fn demoted(trials: &[TrialRecord]) -> Option<Warning> {
+    let leaves = trials.iter().filter_map(|record| record.state_after.demoted_to.or(record.state_before.demoted_to));
+    leaves.min().map(|leaf| Warning::DirectMapDemoted { leaf })
+}
+
 fn tracer_load(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
     let share = |record: &TrialRecord| Some(record.value(names::TRACER_S)? / record.value(names::WALL_S)?);
     let mut shares: Vec<f64> = blocks.trials(arm).filter_map(share).filter(|share| share.is_finite()).collect();
@@ -195,6 +201,9 @@ impl Warning {
                     ratio * 100.0
                 )
             }
+            Warning::DirectMapDemoted { leaf } => {
+                format!("the kernel's direct map was demoted to {leaf} in this boot (pagelab direct-map demote)")
+            }
             Warning::ShortRuns { wall_s } => {
                 format!("the runs take only {:.1} ms, so starting the process weighs heavily", wall_s * 1e3)
             }
@@ -230,6 +239,10 @@ impl Warning {
             Warning::TracerLoad { .. } => {
                 "the change contains that share as a cost that a permanent setting would not have; a longer run of the \
                  program after its memory is mapped makes it smaller"
+            }
+            Warning::DirectMapDemoted { .. } => {
+                "the figures are not those of the machine as it boots: kernel work is slower and 2M pages are scarce; \
+                 reboot to undo it"
             }
             Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
         };

@@ -1,0 +1,28 @@
+//! The kernel's direct map: a boot has it in leaves of one size, and nothing that can be put back changes it.
+
+use study::comparison::Unsupported;
+use study::size::PageSize;
+
+use super::Lowering;
+use crate::direct_map::{self, features, leaves};
+use crate::host::Host;
+
+/// What it takes: nothing where this boot has such leaves.
+///
+/// # Errors
+/// This boot does not have them; which boot would, or whether a demotion can give them.
+pub fn lower(leaf: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
+    direct_map::standing(leaf, host).admitted()?;
+    let found = leaves(host)?;
+    let share = found.ratio(leaf) * 100.0;
+    let unmaps = features(host).into_iter().find(|feature| feature.name == "debug_pagealloc");
+    let costs = unmaps.filter(|feature| feature.meaning.contains("each free page is unmapped"));
+    Ok(Lowering {
+        mechanism: format!(
+            "{share:.1} % of the direct map lie in leaves of {leaf} in this boot ({})",
+            found.source.file()
+        ),
+        settings: Vec::new(),
+        notes: costs.map(|feature| format!("debug_pagealloc: {}", feature.meaning)).into_iter().collect(),
+    })
+}

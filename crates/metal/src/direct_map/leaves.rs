@@ -1,0 +1,206 @@
+//! Bytes of the direct map by the size of its leaves.
+//!
+//! The counters of x86 begin too high: where boot maps a range twice, `phys_pud_init` and its siblings
+//! (arch/x86/mm/init_64.c) count leaves that were there already, which makes some gigabytes on any machine.
+//! What is counted beyond the memory that there is can be in any counter, but in none by more than the
+//! counter held at boot, which the splits and collapses since then tell. So a share is a lower bound
+//! ([`Leaves::certain`]).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+use study::comparison::Unsupported;
+use study::size::{PageSize, parse_bytes};
+
+use super::ptdump;
+use super::status::{Changes, changes};
+use crate::host::Host;
+
+/// Page tables of the kernel as text, where it is built with CONFIG_PTDUMP_DEBUGFS (arm64, RISC-V).
+const PTDUMP: &str = "/sys/kernel/debug/kernel_page_tables";
+
+/// Where the figures come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The lines `DirectMap*` of /proc/meminfo (x86, s390).
+    Meminfo,
+    /// A dump of the kernel's page tables.
+    Ptdump,
+}
+
+/// What maps all memory for the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaves {
+    /// Bytes by leaf size.
+    pub bytes: BTreeMap<PageSize, u64>,
+    /// Those of them that stand in runs with the contiguous bit (arm64), by leaf size.
+    pub contiguous_bytes: BTreeMap<PageSize, u64>,
+    /// Bytes by leaf size when the kernel had booted, as far as splits and collapses are counted.
+    pub boot_bytes: BTreeMap<PageSize, u64>,
+    /// Memory that there is to map; absent where the kernel does not say.
+    pub memory_bytes: Option<u64>,
+    /// Who says so.
+    pub source: Source,
+}
+
+impl Source {
+    /// The file.
+    pub fn file(self) -> &'static str {
+        match self {
+            Source::Meminfo => "/proc/meminfo",
+            Source::Ptdump => PTDUMP,
+        }
+    }
+}
+
+impl Leaves {
+    /// What the kernel counts, all sizes together.
+    pub fn counted_bytes(&self) -> u64 {
+        self.bytes.values().sum()
+    }
+
+    /// All of the direct map: what is counted, but not more than there is memory.
+    pub fn total_bytes(&self) -> u64 {
+        self.memory_bytes.unwrap_or(u64::MAX).min(self.counted_bytes())
+    }
+
+    /// What certainly lies in leaves of this size: the count, less what it may be too high by.
+    pub fn certain(&self, leaf: PageSize) -> u64 {
+        let too_high = self.counted_bytes() - self.total_bytes();
+        let at_boot = self.boot_bytes.get(&leaf).copied().unwrap_or_else(|| self.of(leaf));
+        self.of(leaf).saturating_sub(too_high.min(at_boot))
+    }
+
+    /// What is counted of leaves of exactly this size.
+    pub fn of(&self, leaf: PageSize) -> u64 {
+        self.bytes.get(&leaf).copied().unwrap_or(0)
+    }
+
+    /// What is counted of larger leaves.
+    pub fn above(&self, leaf: PageSize) -> u64 {
+        self.bytes.iter().filter(|(size, _)| **size > leaf).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// What is counted of smaller leaves.
+    pub fn below(&self, leaf: PageSize) -> u64 {
+        self.bytes.iter().filter(|(size, _)| **size < leaf).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// The share of the direct map that certainly lies in leaves of exactly this size.
+    pub fn ratio(&self, leaf: PageSize) -> f64 {
+        self.certain(leaf) as f64 / self.total_bytes().max(1) as f64
+    }
+}
+
+/// Reads the leaves of the direct map.
+///
+/// # Errors
+/// What hides them, and how to see them.
+pub fn leaves(host: &Host) -> Result<Leaves, Unsupported> {
+    let meminfo = fs::read_to_string(host.root().join("proc/meminfo")).unwrap_or_default();
+    let bytes = of_meminfo(&meminfo);
+    if !bytes.is_empty() {
+        return Ok(counted(bytes, host));
+    }
+    let dump = fs::read_to_string(host.root().join(PTDUMP.trim_start_matches('/'))).map_err(unreadable)?;
+    ptdump::parse(&dump, host.geometry()).ok_or_else(|| Unsupported {
+        reason: format!("{PTDUMP} has no section \"Linear Mapping\""),
+        remedy: "report it with the file's first lines".into(),
+    })
+}
+
+/// Leaves by the counters of /proc/meminfo, with what is known of how wrong they can be.
+fn counted(bytes: BTreeMap<PageSize, u64>, host: &Host) -> Leaves {
+    let changes = changes(host).unwrap_or_default();
+    let boot_bytes = at_boot(&bytes, &changes);
+    let zoneinfo = fs::read_to_string(host.root().join("proc/zoneinfo")).unwrap_or_default();
+    let memory_bytes = present_pages(&zoneinfo).map(|pages| pages * host.geometry().base.bytes());
+    Leaves { bytes, contiguous_bytes: BTreeMap::new(), boot_bytes, memory_bytes, source: Source::Meminfo }
+}
+
+/// A split moves the bytes of one leaf from its counter to that of the next smaller leaf, a collapse back.
+fn at_boot(bytes: &BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTreeMap<PageSize, u64> {
+    let mut at_boot: BTreeMap<PageSize, i128> = bytes.iter().map(|(leaf, bytes)| (*leaf, i128::from(*bytes))).collect();
+    for change in changes {
+        let (Some(splits), Some(smaller)) = (change.splits, bytes.range(..change.leaf).next_back()) else { continue };
+        let leaves = i128::from(splits) - i128::from(change.collapses.unwrap_or(0));
+        let moved = leaves * i128::from(change.leaf.bytes());
+        *at_boot.entry(change.leaf).or_default() += moved;
+        *at_boot.entry(*smaller.0).or_default() -= moved;
+    }
+    at_boot.into_iter().map(|(leaf, bytes)| (leaf, u64::try_from(bytes).unwrap_or(0))).collect()
+}
+
+/// The sum of the lines `present` of all zones (mm/vmstat.c, `zoneinfo_show_print`).
+fn present_pages(zoneinfo: &str) -> Option<u64> {
+    let pages = |line: &str| line.trim().strip_prefix("present")?.trim().parse::<u64>().ok();
+    let pages: Vec<u64> = zoneinfo.lines().filter_map(pages).collect();
+    (!pages.is_empty()).then(|| pages.iter().sum())
+}
+
+/// Lines such as `DirectMap2M:     2080768 kB` (`arch_report_meminfo`, arch/x86/mm/pat/set_memory.c).
+fn of_meminfo(meminfo: &str) -> BTreeMap<PageSize, u64> {
+    let entry = |line: &str| {
+        let (leaf, kilobytes) = line.strip_prefix("DirectMap")?.split_once(':')?;
+        let leaf = PageSize::new(parse_bytes(&leaf.to_ascii_uppercase()).ok()?).ok()?;
+        let kilobytes: u64 = kilobytes.split_whitespace().next()?.parse().ok()?;
+        Some((leaf, kilobytes.checked_mul(1024)?))
+    };
+    meminfo.lines().filter_map(entry).collect()
+}
+
+fn unreadable(error: io::Error) -> Unsupported {
+    let missing = "/proc/meminfo has no lines DirectMap* on this architecture";
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => "run as root".into(),
+        _ => "as root: mount -t debugfs none /sys/kernel/debug; the kernel needs CONFIG_PTDUMP_DEBUGFS=y as well"
+            .to_string(),
+    };
+    Unsupported { reason: format!("{missing}, and {PTDUMP} cannot be read: {error}"), remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(bytes: BTreeMap<PageSize, u64>, changes: &[Changes], memory_bytes: Option<u64>) -> Leaves {
+        let boot_bytes = at_boot(&bytes, changes);
+        Leaves { bytes, contiguous_bytes: BTreeMap::new(), boot_bytes, memory_bytes, source: Source::Meminfo }
+    }
+
+    /// A machine of 24G whose counters said 26G at boot, before and after nearly all was split.
+    #[test]
+    fn what_is_counted_twice_is_in_no_share() {
+        let change = |leaf, splits| Changes { leaf, splits: Some(splits), collapses: Some(0) };
+        let of = |k4: u64, m2: u64, g1: u64, splits: [u64; 2]| {
+            let bytes = BTreeMap::from([(PageSize::K4, k4 << 20), (PageSize::M2, m2 << 20), (PageSize::G1, g1 << 30)]);
+            let changes = [change(PageSize::M2, splits[0]), change(PageSize::G1, splits[1])];
+            leaves(bytes, &changes, Some(24 << 30))
+        };
+        let booted = of(28, 2020, 24, [4, 0]);
+        assert_eq!(booted.certain(PageSize::G1), 22 << 30);
+        assert_eq!(booted.certain(PageSize::M2), 0, "all of it may be counted twice");
+        // 23 leaves of 1G split, and 11,264 of 2M.
+        let split = of(28 + 22_528, 2020 + 23 * 1024 - 22_528, 1, [4 + 11_264, 23]);
+        assert_eq!(split.boot_bytes[&PageSize::K4], 20 << 20);
+        assert_eq!(split.certain(PageSize::K4), (28 + 22_528 - 20) << 20);
+        assert!(split.ratio(PageSize::K4) > 0.9 && split.ratio(PageSize::G1) == 0.0);
+    }
+
+    #[test]
+    fn present_pages_are_summed_over_zones() {
+        let text = "Node 0, zone DMA\n  pages free 1\n        present  3998\nNode 0, zone Normal\n        present  2\n";
+        assert_eq!((present_pages(text), present_pages("")), (Some(4000), None));
+    }
+
+    #[test]
+    fn lines_of_meminfo_are_told_by_leaf() {
+        let text = "MemFree: 1 kB\nDirectMap4k:      100 kB\nDirectMap2M:  2048 kB\nDirectMap1G:  0 kB\n";
+        let leaves = leaves(of_meminfo(text), &[], None);
+        assert_eq!((leaves.of(PageSize::K4), leaves.of(PageSize::M2)), (102_400, 2 << 20));
+        assert_eq!((leaves.above(PageSize::K4), leaves.below(PageSize::M2)), (2 << 20, 102_400));
+        assert!((leaves.ratio(PageSize::M2) - 0.9534).abs() < 1e-4);
+        assert!(of_meminfo("DirectMap: 3 kB\nDirectMapXX: 5 kB\nDirectMap4k: many\n").is_empty());
+    }
+}

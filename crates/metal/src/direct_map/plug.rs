@@ -1,0 +1,93 @@
+//! Memory that is held so that the kernel goes on to other frames: pages inside pipes.
+//!
+//! Secret pages are unmovable, and the allocator takes them out of blocks of unmovable memory, one after the
+//! other (mm/page_alloc.c, `__rmqueue`). Pages of pipes are unmovable as well (GFP_HIGHUSER without
+//! __GFP_MOVABLE, fs/pipe.c), so they come out of the same blocks: what is held between two secret pages
+//! decides how far apart these lie. Pipes cost nothing to hold, need no mount, and end with the process.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::{pipe2, write};
+
+/// What one pipe holds if the kernel agrees: larger ones need large contiguous tables of their own.
+const PIPE_BYTES: i32 = 16 << 20;
+/// What a pipe holds at least.
+const LEAST_PIPE_BYTES: i32 = 64 << 10;
+/// Bytes of one write.
+const STEP_BYTES: usize = 256 << 10;
+
+/// Held memory, given back when dropped.
+pub struct Plug {
+    pipes: Vec<(OwnedFd, OwnedFd)>,
+    content: Vec<u8>,
+    bytes: u64,
+}
+
+impl Plug {
+    /// Holds nothing yet. Raises the limit of open files, which pipes need many of.
+    pub fn new() -> Plug {
+        if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+        }
+        Plug { pipes: Vec::new(), content: vec![0; STEP_BYTES], bytes: 0 }
+    }
+
+    /// Bytes that are held.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Holds one step more, of at most `most` bytes (at least one base page); says how much.
+    ///
+    /// # Errors
+    /// No more files can be opened, or there is no memory.
+    pub fn grow(&mut self, most: u64) -> io::Result<u64> {
+        let bytes = STEP_BYTES.min(usize::try_from(most).unwrap_or(STEP_BYTES)).max(1);
+        loop {
+            let written = match self.pipes.last() {
+                Some((_, into)) => write(into, &self.content[..bytes]),
+                None => Err(nix::Error::EAGAIN),
+            };
+            match written {
+                Ok(written) => {
+                    self.bytes += written as u64;
+                    return Ok(written as u64);
+                }
+                Err(nix::Error::EAGAIN) => self.pipes.push(pipe()?),
+                Err(nix::Error::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+/// An empty pipe, as large as can be had.
+fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (from, into) = pipe2(OFlag::O_NONBLOCK | OFlag::O_CLOEXEC)?;
+    let mut bytes = PIPE_BYTES;
+    while bytes > LEAST_PIPE_BYTES && fcntl(&into, FcntlArg::F_SETPIPE_SZ(bytes)).is_err() {
+        bytes /= 2;
+    }
+    Ok((from, into))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plug_holds_what_it_says() {
+        let mut plug = Plug::new();
+        let mut held = 0;
+        while held < 20 << 20 {
+            let grown = plug.grow(64 << 10).unwrap();
+            assert!(grown > 0 && grown <= 64 << 10);
+            held += grown;
+        }
+        assert_eq!(plug.bytes(), held);
+        assert!(plug.pipes.len() >= 2, "one pipe is full");
+    }
+}

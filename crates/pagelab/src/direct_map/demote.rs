@@ -1,0 +1,161 @@
+//! `pagelab direct-map demote`: split the leaves of this host's direct map until it is rebooted.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use metal::direct_map::{self, Demotion, Goal, Progress, Stopped};
+use metal::host::Host;
+use metal::signals::{self, PassOn};
+use results::grid::plain;
+use serde_json::{Value, json};
+use study::size::{PageSize, format_bytes};
+
+use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
+use crate::cli::parse_size;
+use crate::compare::{ignore_closed_pipe, terminal_width};
+use crate::failure::{Failure, say};
+
+/// Enough of the direct map in base pages: whole leaves in memory that is in use cannot be reached.
+const BASE_RATIO: f64 = 0.90;
+/// Enough of it in larger leaves, for which a page in each of a few frames does.
+const LARGE_RATIO: f64 = 0.95;
+
+/// Arguments of `pagelab direct-map demote`.
+#[derive(Debug, Args)]
+pub struct DemoteArguments {
+    /// The leaf that is to map memory: 2m (from 1G) or 4k
+    #[arg(long, value_name = "SIZE", value_parser = parse_leaf)]
+    to: PageSize,
+    /// Yes: until reboot, for everything that runs on this host
+    #[arg(long)]
+    yes_demote_this_host: bool,
+    /// Split so many bytes of larger leaves and no more, to try it out (rounded up to a whole leaf)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    limit: Option<u64>,
+    /// Print one JSON document instead of the tables
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_leaf(text: &str) -> Result<PageSize, String> {
+    text.parse::<PageSize>().map_err(|error| error.to_string())
+}
+
+/// Runs `pagelab direct-map demote`.
+pub fn run(arguments: &DemoteArguments) -> Result<(), Failure> {
+    if !arguments.yes_demote_this_host {
+        return Err(Failure::Input(refusal(arguments.to)));
+    }
+    let host = Host::open("/").map_err(Failure::input)?;
+    signals::catch(PassOn::Kill).map_err(Failure::input)?;
+    let ratio = if arguments.to == host.geometry().base { BASE_RATIO } else { LARGE_RATIO };
+    let goal = Goal { leaf: arguments.to, ratio, limit_bytes: arguments.limit };
+    let bar = bar(ratio);
+    let done = direct_map::demote(&host, goal, &mut |progress| show(&bar, goal, progress));
+    bar.finish_and_clear();
+    let demotion = done.map_err(Failure::input)?;
+    let text = if arguments.json { format!("{:#}", document(goal, &demotion)) } else { text(goal, &demotion) };
+    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
+    ended(&demotion.stopped)
+}
+
+fn refusal(to: PageSize) -> String {
+    format!(
+        "nothing was demoted: splitting the kernel's direct map to {to} concerns everything that runs on this host, lasts \
+         until it is rebooted, slows kernel work down, and leaves 2M pages scarce (each split frame loses a page to its \
+         table); nearly all free memory is held meanwhile. To do it, give --yes-demote-this-host; to see what is there, \
+         pagelab direct-map status"
+    )
+}
+
+/// A bar in thousandths of the goal; hidden where standard error is no terminal.
+fn bar(ratio: f64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new((ratio * 1000.0) as u64);
+    let style = ProgressStyle::with_template("{elapsed:>5} {bar:30} {wide_msg}");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.enable_steady_tick(Duration::from_millis(250));
+    bar
+}
+
+fn show(bar: &ProgressBar, goal: Goal, progress: &Progress) {
+    let ratio = progress.leaves.ratio(goal.leaf);
+    bar.set_position((ratio * 1000.0) as u64);
+    bar.set_message(format!(
+        "{:.1} % in {} leaves of {:.0} %; {} secret, {} held, round {}",
+        ratio * 100.0,
+        goal.leaf,
+        goal.ratio * 100.0,
+        format_bytes(progress.secret_bytes),
+        format_bytes(progress.held_bytes),
+        progress.round
+    ));
+}
+
+fn ended(stopped: &Stopped) -> Result<(), Failure> {
+    match stopped {
+        Stopped::Goal | Stopped::Limit => Ok(()),
+        Stopped::Interrupted { signal } => {
+            say(format_args!("pagelab: {}", stopped.describe()));
+            Err(Failure::Stopped(*signal))
+        }
+        Stopped::InUse { .. } | Stopped::NoneFound | Stopped::Refused { .. } => {
+            Err(Failure::Command(format!("the goal was not reached: {}", stopped.describe())))
+        }
+    }
+}
+
+fn text(goal: Goal, demotion: &Demotion) -> String {
+    let before: Vec<[String; 5]> = leaf_rows(&demotion.before, &[]);
+    let after = leaf_rows(&demotion.after, &demotion.changes);
+    let rows = after.into_iter().map(|[leaf, mapped, share, splits, _]| {
+        let was = before.iter().find(|row| row[0] == leaf).map(|row| row[1].clone());
+        [leaf, was.unwrap_or_else(|| "none".into()), mapped, share, splits]
+    });
+    let table = plain(["leaf", "before", "now", "share", "splits meanwhile"], rows, terminal_width());
+    format!(
+        "{table}\n\n{:.1} % of the direct map lie in leaves of {}, of {:.0} % wanted: {}\n\
+         {} of memory was secret and {} held at the peak, none is now; {} rounds in {:.1} s\n\
+         this lasts until reboot, and every result of this boot says so",
+        demotion.after.ratio(goal.leaf) * 100.0,
+        goal.leaf,
+        goal.ratio * 100.0,
+        demotion.stopped.describe(),
+        format_bytes(demotion.secret_bytes),
+        format_bytes(demotion.held_bytes),
+        demotion.rounds,
+        demotion.elapsed_s,
+    )
+}
+
+fn document(goal: Goal, demotion: &Demotion) -> Value {
+    let stopped = match &demotion.stopped {
+        Stopped::Goal => "goal",
+        Stopped::Limit => "limit",
+        Stopped::InUse { .. } => "in_use",
+        Stopped::NoneFound => "none_found",
+        Stopped::Refused { .. } => "refused",
+        Stopped::Interrupted { .. } => "interrupted",
+    };
+    json!({
+        "schema": "pagelab.direct-map-demote/1",
+        "leaf_bytes": goal.leaf.bytes(),
+        "goal_ratio": goal.ratio,
+        "limit_bytes": goal.limit_bytes,
+        "reached_ratio": demotion.after.ratio(goal.leaf),
+        "before": leaf_documents(&demotion.before),
+        "after": leaf_documents(&demotion.after),
+        "changes": change_documents(&demotion.changes),
+        "secret_peak_bytes": demotion.secret_bytes,
+        "held_peak_bytes": demotion.held_bytes,
+        "rounds": demotion.rounds,
+        "elapsed_s": demotion.elapsed_s,
+        "stopped": stopped,
+        "why": demotion.stopped.describe(),
+        "demoted": marker_document(&demotion.marker),
+    })
+}

@@ -1,0 +1,191 @@
+//! `pagelab direct-map status`: what maps memory for the kernel, why, and what this boot can still give.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use metal::direct_map::{self, Changes, Feature, Leaves, Standing, Status};
+use metal::host::Host;
+use results::grid::plain;
+use serde_json::{Value, json};
+use study::comparison::Unsupported;
+use study::policy::{Granularity, Policy};
+use study::size::{PageSize, format_bytes};
+
+use crate::compare::{ignore_closed_pipe, terminal_width};
+use crate::failure::Failure;
+
+/// Arguments of `pagelab direct-map status`.
+#[derive(Debug, Args)]
+pub struct StatusArguments {
+    /// Print one JSON document instead of the tables
+    #[arg(long)]
+    json: bool,
+    /// Read /proc and /sys below this directory: a tree that was captured on another host
+    #[arg(long, value_name = "DIRECTORY", default_value = "/")]
+    root: PathBuf,
+}
+
+/// Runs `pagelab direct-map status`.
+pub fn run(arguments: &StatusArguments) -> Result<(), Failure> {
+    let host = Host::open(&arguments.root).map_err(Failure::input)?;
+    let status = direct_map::status(&host).map_err(Failure::input)?;
+    let text = if arguments.json { format!("{:#}", document(&status)) } else { text(&status) };
+    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+}
+
+fn text(status: &Status) -> String {
+    let parts = [leaves_text(status), marker_text(status), features_text(&status.features), standings_text(status)];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+fn leaves_text(status: &Status) -> String {
+    let leaves = match &status.leaves {
+        Ok(leaves) => leaves,
+        Err(why) => {
+            return format!("leaves of the direct map: unknown, because {}", results::printable(&why.to_string()));
+        }
+    };
+    let table =
+        plain(["leaf", "mapped", "share", "splits", "collapses"], leaf_rows(leaves, &status.changes), terminal_width());
+    let source = leaves.source.file();
+    format!(
+        "{table}\n\nfrom {source}; splits and collapses are those since boot, of the leaf in the row{}",
+        surplus(leaves)
+    )
+}
+
+/// What to know where more is counted than there is.
+fn surplus(leaves: &Leaves) -> String {
+    let (counted, total) = (leaves.counted_bytes(), leaves.total_bytes());
+    if counted == total {
+        return String::new();
+    }
+    let (counted, total) = (format_bytes(counted), format_bytes(total));
+    format!(
+        "\n{counted} are counted and {total} of memory are there: the kernel counts some leaves twice at boot, so shares are lower bounds"
+    )
+}
+
+/// One row a leaf size; what is not counted here is `-`.
+pub fn leaf_rows(leaves: &Leaves, changes: &[Changes]) -> Vec<[String; 5]> {
+    let count = |number: Option<u64>| number.map_or("-".to_string(), |number| number.to_string());
+    let row = |(leaf, bytes): (&PageSize, &u64)| {
+        let changes = changes.iter().find(|changes| changes.leaf == *leaf);
+        let runs =
+            leaves.contiguous_bytes.get(leaf).map(|bytes| format!(" ({} in contiguous runs)", format_bytes(*bytes)));
+        [
+            leaf.to_string(),
+            format!("{}{}", format_bytes(*bytes), runs.unwrap_or_default()),
+            format!("{:.1} %", leaves.ratio(*leaf) * 100.0),
+            count(changes.and_then(|changes| changes.splits)),
+            count(changes.and_then(|changes| changes.collapses)),
+        ]
+    };
+    leaves.bytes.iter().map(row).collect()
+}
+
+fn marker_text(status: &Status) -> String {
+    match &status.marker {
+        Ok(None) => String::new(),
+        Ok(Some(marker)) => format!(
+            "demoted to {} by pagelab since this boot ({} times); every result of this boot says so",
+            marker.leaf_bytes, marker.demotions
+        ),
+        Err(error) => format!("demoted by pagelab: unknown, because {}", results::printable(&error.to_string())),
+    }
+}
+
+fn features_text(features: &[Feature]) -> String {
+    let rows =
+        features.iter().map(|feature| [feature.name.to_string(), feature.value.clone(), feature.meaning.clone()]);
+    plain(["feature", "value", "what it means"], rows, terminal_width())
+}
+
+fn standings_text(status: &Status) -> String {
+    let rows = status.standings.iter().rev().map(|(leaf, standing)| {
+        let (word, how) = words(standing);
+        [policy(*leaf), word.to_string(), how.map(ToString::to_string).unwrap_or_default()]
+    });
+    plain(["policy", "in this boot", "why, and how to get it"], rows, terminal_width())
+}
+
+fn policy(leaf: PageSize) -> String {
+    Policy::plain(Granularity::DirectMap(leaf)).to_string()
+}
+
+fn words(standing: &Standing) -> (&'static str, Option<&Unsupported>) {
+    match standing {
+        Standing::Now => ("now", None),
+        Standing::ByDemotion(why) => ("by demotion", Some(why)),
+        Standing::OtherBoot(why) => ("no", Some(why)),
+        Standing::Unknown(why) => ("unknown", Some(why)),
+    }
+}
+
+fn document(status: &Status) -> Value {
+    let memory_bytes = status.leaves.as_ref().ok().and_then(|leaves| leaves.memory_bytes);
+    let (leaves, source, unknown) = match &status.leaves {
+        Ok(leaves) => (leaf_documents(leaves), Some(leaves.source.file()), None),
+        Err(why) => (Vec::new(), None, Some(json!({ "reason": why.reason, "remedy": why.remedy }))),
+    };
+    let (marker, marker_unreadable) = match &status.marker {
+        Ok(marker) => (marker.as_ref().map(marker_document), None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let features = status.features.iter();
+    let features = features.map(|one| json!({ "name": one.name, "value": one.value, "meaning": one.meaning }));
+    let standings = status.standings.iter().map(|(leaf, standing)| {
+        let (word, why) = words(standing);
+        json!({
+            "policy": policy(*leaf),
+            "leaf_bytes": leaf.bytes(),
+            "standing": word.replace(' ', "_"),
+            "reason": why.map(|why| &why.reason),
+            "remedy": why.map(|why| &why.remedy),
+        })
+    });
+    json!({
+        "schema": "pagelab.direct-map-status/1",
+        "boot_id": status.boot_id,
+        "kernel_command_line": status.kernel_command_line,
+        "leaves": leaves,
+        "source": source,
+        "memory_bytes": memory_bytes,
+        "unknown": unknown,
+        "changes": change_documents(&status.changes),
+        "demoted": marker,
+        "demoted_unreadable": marker_unreadable,
+        "features": features.collect::<Vec<_>>(),
+        "policies": standings.collect::<Vec<_>>(),
+    })
+}
+
+/// The list `leaves` of documents about the direct map.
+pub fn leaf_documents(leaves: &Leaves) -> Vec<Value> {
+    let leaf = |(leaf, bytes): (&PageSize, &u64)| {
+        json!({
+            "leaf_bytes": leaf.bytes(),
+            "bytes": bytes,
+            "share_ratio": leaves.ratio(*leaf),
+            "contiguous_bytes": leaves.contiguous_bytes.get(leaf),
+        })
+    };
+    leaves.bytes.iter().map(leaf).collect()
+}
+
+/// The list `changes` of documents about the direct map.
+pub fn change_documents(changes: &[Changes]) -> Vec<Value> {
+    let change =
+        |one: &Changes| json!({ "leaf_bytes": one.leaf.bytes(), "splits": one.splits, "collapses": one.collapses });
+    changes.iter().map(change).collect()
+}
+
+/// The object `demoted` of documents about the direct map.
+pub fn marker_document(marker: &direct_map::Marker) -> Value {
+    json!({
+        "leaf_bytes": marker.leaf_bytes.bytes(),
+        "began_unix_s": marker.began_unix_s,
+        "demotions": marker.demotions,
+    })
+}
