@@ -73,3 +73,32 @@ fn memory_that_the_kernel_refuses_ends_with_1() {
     assert_eq!(output.status.code(), Some(1), "{message}");
     assert!(message.contains("cannot map 1073741824 bytes") && message.contains("ulimit -v"), "{message}");
 }
+
+#[test]
+fn a_process_of_one_thread_moves_its_break_and_forks() {
+    for arguments in ["brk-growth --seconds 0.01", "fork-exec --seconds 0.01 --bytes 64K"] {
+        let first = line(arguments);
+        assert!(figure(&first, "operations") >= 5.0 && figure(&first, "ns_per_operation") > 0.0, "{first}");
+        let answer = |seed: &str| line(&format!("{arguments} --answer-only --seed {seed}"));
+        assert_eq!(answer("1"), answer("1"));
+        assert_ne!(answer("1"), answer("2"));
+    }
+}
+
+#[test]
+fn a_program_that_cannot_be_executed_is_named() {
+    let output = workload("fork-exec --seconds 0.002 --program ./no-such-program");
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("cannot execute ./no-such-program") && message.contains("--program"), "{message}");
+}
+
+#[test]
+fn files_that_were_made_are_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["file-churn", "directory-read"] {
+        let line = line(&format!("{name} --seconds 0.01 --directory {}", directory.path().display()));
+        assert!(figure(&line, "ns_per_operation") > 0.0, "{line}");
+        assert_eq!(directory.path().read_dir().unwrap().count(), 0, "{name}");
+    }
+}

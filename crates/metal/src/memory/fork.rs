@@ -108,7 +108,8 @@ fn refused(call: &'static str, errno: nix::errno::Errno, remedy: &'static str) -
     ForkError::Refused { call, source: errno.into(), remedy }
 }
 
-fn threads_of_this_process() -> Result<usize, ForkError> {
+/// How many threads this process has.
+pub(super) fn threads_of_this_process() -> Result<usize, ForkError> {
     let directory = std::fs::read_dir("/proc/self/task").map_err(|source| ForkError::Refused {
         call: "count threads in /proc/self/task",
         source,

@@ -5,9 +5,11 @@
 
 mod anonymous;
 mod fork;
+mod heap;
 
 pub use anonymous::{Anonymous, MapError, Plain};
 pub use fork::{ForkError, Forked, fork};
+pub use heap::{HeapError, grow_and_shrink_heap};
 
 use study::size::PageSize;
 
@@ -24,6 +26,17 @@ pub fn base_page() -> PageSize {
 /// `None` where /proc/meminfo does not say: then only the kernel can tell, when it is asked.
 pub fn obtainable_bytes() -> Option<u64> {
     obtainable_of(&std::fs::read_to_string("/proc/meminfo").ok()?)
+}
+
+/// A file of `bytes` zeros that lives in memory only (memfd_create(2)) and goes with its last descriptor.
+///
+/// # Errors
+/// What memfd_create or ftruncate says.
+pub fn memory_file(bytes: u64) -> std::io::Result<std::fs::File> {
+    let descriptor = nix::sys::memfd::memfd_create(c"pagelab", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
+    let file = std::fs::File::from(descriptor);
+    file.set_len(bytes)?;
+    Ok(file)
 }
 
 fn obtainable_of(meminfo: &str) -> Option<u64> {

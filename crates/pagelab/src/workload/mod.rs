@@ -7,6 +7,7 @@ mod arguments;
 mod chase;
 mod fork_cow;
 mod gups;
+mod kernel;
 mod latency;
 mod mmap_churn;
 mod page_touch;
@@ -17,7 +18,7 @@ mod stream;
 pub use report::Report;
 
 use clap::CommandFactory;
-use metal::memory::{ForkError, MapError};
+use metal::memory::{ForkError, HeapError, MapError};
 
 /// `pagelab workload NAME [ARGS]`.
 #[derive(Clone, Debug, clap::Args)]
@@ -47,6 +48,8 @@ enum Workload {
     MmapChurn(mmap_churn::Arguments),
     /// Fork after touching and let the child write: the cost of fork and of copy-on-write
     ForkCow(fork_cow::Arguments),
+    #[command(flatten)]
+    Kernel(kernel::Kernel),
 }
 
 /// A workload that did not come to a right answer.
@@ -84,6 +87,25 @@ pub enum WorkloadError {
     /// The fork failed, or its child.
     #[error(transparent)]
     Fork(#[from] ForkError),
+    /// The heap could not be grown.
+    #[error(transparent)]
+    Heap(#[from] HeapError),
+    /// A system call that the workload is made of.
+    #[error("cannot {call}: {source}; `ulimit -a` shows the limits of this session, dmesg what the kernel says")]
+    Refused {
+        /// The call.
+        call: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// No directory for files.
+    #[error("--directory: cannot make a directory in {}: {source}; name one that can be written to", directory.display())]
+    Scratch {
+        /// Where.
+        directory: std::path::PathBuf,
+        /// What the file system said.
+        source: std::io::Error,
+    },
     /// The memory does not hold what was written to it.
     #[error(
         "wrong answer: {what}: expected {expected:#018x}, found {found:#018x}; \
@@ -103,7 +125,7 @@ impl WorkloadError {
     /// The exit code for it: 2 for bad arguments, 1 for everything that happened later.
     pub fn exit_code(&self) -> u8 {
         match self {
-            WorkloadError::Argument { .. } | WorkloadError::Room { .. } => 2,
+            WorkloadError::Argument { .. } | WorkloadError::Room { .. } | WorkloadError::Scratch { .. } => 2,
             _ => 1,
         }
     }
@@ -121,6 +143,7 @@ pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
         Workload::PageTouch(page_touch) => page_touch::run(page_touch),
         Workload::MmapChurn(mmap_churn) => mmap_churn::run(mmap_churn),
         Workload::ForkCow(fork_cow) => fork_cow::run(fork_cow),
+        Workload::Kernel(kernel) => kernel.run(),
     }?;
     Ok(report.shown_as(arguments.json, arguments.answer_only))
 }
@@ -152,13 +175,42 @@ mod tests {
 
     use super::*;
 
+    const NAMES: [&str; 17] = [
+        "chase",
+        "gups",
+        "stream",
+        "page-touch",
+        "mmap-churn",
+        "fork-cow",
+        "sched-messaging",
+        "pipe-switch",
+        "syscalls",
+        "page-faults",
+        "brk-growth",
+        "fork-exec",
+        "unix-socket",
+        "tcp-loopback",
+        "file-churn",
+        "directory-read",
+        "memfd-pread",
+    ];
+
     /// Sizes at which every workload ends in milliseconds.
-    const SMOKE: [&str; 5] = [
+    const SMOKE: [&str; 14] = [
         "chase --bytes 1M --steps 10000",
         "gups --bytes 1M --updates 10000",
         "stream --bytes 192K --rounds 3",
         "page-touch --bytes 1M --density 0.5 --read-first",
         "mmap-churn --bytes 256K --rounds 10",
+        "sched-messaging --seconds 0.002",
+        "pipe-switch --seconds 0.002",
+        "syscalls --seconds 0.002",
+        "page-faults --seconds 0.002",
+        "unix-socket --seconds 0.002",
+        "tcp-loopback --seconds 0.002",
+        "file-churn --seconds 0.002",
+        "directory-read --seconds 0.002",
+        "memfd-pread --seconds 0.002 --bytes 1M",
     ];
 
     fn run_line(line: &str) -> Result<Report, WorkloadError> {
@@ -218,6 +270,12 @@ mod tests {
             ("fork-cow --bytes 1", "--bytes"),
             ("gups --bytes 4096T", "--bytes"),
             ("chase --bytes 4096T --steps 1", "--bytes"),
+            ("syscalls --seconds 0", "--seconds"),
+            ("pipe-switch --seconds nan", "--seconds"),
+            ("page-faults --seconds 1e30", "--seconds"),
+            ("memfd-pread --bytes 100", "--bytes"),
+            ("fork-exec --bytes 1", "--bytes"),
+            ("file-churn --directory /proc", "--directory"),
         ] {
             let error = run_line(&line.replace("--share -1", "--share=-1")).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}: {error}");
@@ -241,7 +299,7 @@ mod tests {
     #[test]
     fn the_catalogue_names_every_workload_once() {
         let names: Vec<String> = catalogue().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names, ["chase", "gups", "stream", "page-touch", "mmap-churn", "fork-cow"]);
+        assert_eq!(names, NAMES);
         assert!(catalogue().iter().all(|(_, about)| about.len() > 20));
     }
 }

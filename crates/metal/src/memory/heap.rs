@@ -1,0 +1,67 @@
+//! Growing the heap by the program break, as allocators do, and giving it back.
+
+use std::io;
+
+use super::fork::threads_of_this_process;
+use super::{ForkError, base_page};
+
+/// The heap could not be grown and shrunk.
+#[derive(Debug, thiserror::Error)]
+pub enum HeapError {
+    /// The process has other threads: an allocation of one of them may move the break meanwhile.
+    #[error("expected a process with one thread before the break is moved, found {threads}")]
+    Threads {
+        /// How many threads there are.
+        threads: usize,
+    },
+    /// The number of threads is not known.
+    #[error(transparent)]
+    Unknown(#[from] ForkError),
+    /// The break could not be moved.
+    #[error("cannot move the program break by {bytes} bytes: {source}; raise `ulimit -d`, or fewer bytes")]
+    Refused {
+        /// By how much.
+        bytes: i64,
+        /// What sbrk said.
+        source: io::Error,
+    },
+}
+
+/// Grows the heap by `bytes` (sbrk(2)), writes `value` times its number into each new base page, adds up what
+/// stands there, and moves the break back. Returns the sum.
+///
+/// # Errors
+/// [`HeapError`]: other threads exist, or the kernel or the C library refuses (musl's sbrk always does).
+pub fn grow_and_shrink_heap(bytes: u32, value: u64) -> Result<u64, HeapError> {
+    let threads = threads_of_this_process()?;
+    if threads != 1 {
+        return Err(HeapError::Threads { threads });
+    }
+    let start = moved_by(i64::from(bytes))?;
+    let page_bytes = base_page().bytes() as usize;
+    let mut sum = 0u64;
+    // From the first word that is aligned: the break may stand anywhere.
+    let first = start.align_offset(align_of::<u64>());
+    for (page, offset) in (first..(bytes as usize).saturating_sub(7)).step_by(page_bytes).enumerate() {
+        // SAFETY: the word is aligned and inside of the bytes that sbrk has just given; this is the only thread,
+        // so nobody else moves the break or has got these bytes.
+        sum = sum.wrapping_add(unsafe {
+            let word = start.add(offset).cast::<u64>();
+            word.write_volatile(value.wrapping_mul(page as u64 + 1));
+            word.read_volatile()
+        });
+    }
+    moved_by(-i64::from(bytes))?;
+    Ok(sum)
+}
+
+/// Moves the break; returns where it was.
+fn moved_by(bytes: i64) -> Result<*mut u8, HeapError> {
+    let refused = |source| HeapError::Refused { bytes, source };
+    let increment =
+        libc::intptr_t::try_from(bytes).map_err(|_| refused(io::Error::from(io::ErrorKind::InvalidInput)))?;
+    // SAFETY: the one thread that there is holds no reference to memory above the break; what is given back is what
+    // was taken, since nothing was allocated between.
+    let before = unsafe { libc::sbrk(increment) };
+    if before.addr() == usize::MAX { Err(refused(io::Error::last_os_error())) } else { Ok(before.cast()) }
+}

@@ -1,0 +1,62 @@
+//! `sched-messaging`: groups of senders and receivers, each sender writing to each receiver of its group.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use super::super::WorkloadError;
+use super::super::random::mix;
+use super::super::report::Report;
+use super::{Work, joined, refused};
+
+/// Messages of one sender to one receiver in a second.
+const PER_SECOND: u64 = 600;
+/// Senders, and receivers; messages in bytes. As hackbench has them.
+const PEOPLE: u64 = 20;
+const MESSAGE_BYTES: usize = 100;
+
+pub fn run(work: &Work) -> Result<Report, WorkloadError> {
+    let rounds = work.operations(PER_SECOND)?;
+    let pairs: Vec<(UnixStream, UnixStream)> =
+        (0..PEOPLE).map(|_| UnixStream::pair()).collect::<Result<_, _>>().map_err(refused("socketpair"))?;
+    let (outs, ins): (Vec<UnixStream>, Vec<UnixStream>) = pairs.into_iter().unzip();
+    let words: Vec<u8> = (0..PEOPLE).map(|sender| mix(work.seed ^ sender) as u8).collect();
+    let of_a_round: u64 = words.iter().map(|word| u64::from(*word) * MESSAGE_BYTES as u64).sum();
+    let expected = of_a_round.wrapping_mul(rounds * PEOPLE);
+    let messages = rounds * PEOPLE * PEOPLE;
+    work.measure("sched-messaging", messages, expected, || {
+        thread::scope(|scope| {
+            let receivers: Vec<_> = ins.into_iter().map(|socket| scope.spawn(|| received(socket))).collect();
+            let outs = &outs;
+            let senders: Vec<_> =
+                words.iter().map(|word| scope.spawn(move || sent(outs, &[*word; MESSAGE_BYTES], rounds))).collect();
+            senders.into_iter().try_for_each(|sender| joined(sender.join()))?;
+            // The receivers read until nobody can write to them any more.
+            outs.iter()
+                .try_for_each(|socket| socket.shutdown(std::net::Shutdown::Write))
+                .map_err(refused("shutdown of a socket"))?;
+            receivers.into_iter().try_fold(0u64, |sum, receiver| Ok(sum.wrapping_add(joined(receiver.join())?)))
+        })
+    })
+}
+
+fn sent(outs: &[UnixStream], message: &[u8], rounds: u64) -> Result<(), WorkloadError> {
+    for _ in 0..rounds {
+        for mut socket in outs {
+            socket.write_all(message).map_err(refused("write to a socket"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The sum of all bytes until the end.
+fn received(mut socket: UnixStream) -> Result<u64, WorkloadError> {
+    let mut message = [0; MESSAGE_BYTES];
+    let mut sum = 0u64;
+    loop {
+        match socket.read(&mut message).map_err(refused("read from a socket"))? {
+            0 => return Ok(sum),
+            bytes => sum = message[..bytes].iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte))),
+        }
+    }
+}

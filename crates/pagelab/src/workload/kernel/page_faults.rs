@@ -1,0 +1,32 @@
+//! `page-faults`: fresh memory touched for the first time, a fault for each page that the policy maps.
+
+use metal::memory::{Anonymous, base_page};
+
+use super::super::report::Report;
+use super::super::{WorkloadError, arguments as common};
+use super::Work;
+
+const PER_SECOND: u64 = 1_500_000;
+const BYTES: usize = 64 << 20;
+
+pub fn run(work: &Work) -> Result<Report, WorkloadError> {
+    common::room("seconds", BYTES as u128)?;
+    let page_words = base_page().bytes() as usize / size_of::<u64>();
+    let pages = (BYTES / size_of::<u64>() / page_words) as u64;
+    let rounds = work.operations(PER_SECOND)?.div_ceil(pages);
+    let value = work.seed | 1;
+    let expected = value.wrapping_mul(pages * (pages + 1) / 2).wrapping_mul(rounds);
+    work.measure("page-faults", rounds * pages, expected, || {
+        let mut sum = 0u64;
+        for _ in 0..rounds {
+            let mut memory = Anonymous::map(BYTES)?;
+            for (word, page) in memory.slice_mut::<u64>().iter_mut().step_by(page_words).zip(1u64..) {
+                // Fresh memory is zero: what was there before would show in the sum.
+                *word = word.wrapping_add(value.wrapping_mul(page));
+                sum = sum.wrapping_add(*word);
+            }
+            memory.unmap().map_err(WorkloadError::Unmap)?;
+        }
+        Ok(sum)
+    })
+}

@@ -1,0 +1,31 @@
+//! A directory of its own for the workloads that make files.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::super::WorkloadError;
+
+/// Arguments of the workloads that make files.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub work: super::Work,
+    /// Where to make a directory for the files, which is removed at the end [default: the system's for such files]
+    #[arg(long)]
+    pub directory: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// A new directory, empty, that only its owner may enter. It is removed when it is dropped.
+    pub fn scratch(&self) -> Result<TempDir, WorkloadError> {
+        let parent = self.directory.clone().unwrap_or_else(std::env::temp_dir);
+        let made = tempfile::Builder::new().prefix("pagelab-").tempdir_in(&parent);
+        made.map_err(|source| WorkloadError::Scratch { directory: parent, source })
+    }
+}
+
+/// The name of the file number `number`.
+pub fn file(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:08}"))
+}
