@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 use study::size::PageSize;
+use study::verdict::Verdict;
 use trace::{Chunk, Event, Filter, Geometry, Kind, NotExact, PAGE_SHIFT};
 
 use crate::machine::{Machine, Replacement, Serves, TlbShape};
@@ -496,6 +497,7 @@ impl Simulation {
             touched_peak_bytes: self.touched_peak_pages << PAGE_SHIFT,
             costs,
             mapped: mapped.collect(),
+            verdict: self.space.verdict()?,
             stopped: self.stopped.as_ref().map(ToString::to_string),
         })
     }
@@ -594,7 +596,7 @@ pub struct Mapped {
 }
 
 /// What a trace costs on a machine under a policy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The machine.
     pub machine: String,
@@ -639,6 +641,8 @@ pub struct Outcome {
     pub costs: Costs,
     /// What the tables map at the end.
     pub mapped: Vec<Mapped>,
+    /// Whether the policy held, by what was mapped before it went and at the end.
+    pub verdict: Verdict,
     /// Why the simulation ended before the trace did.
     pub stopped: Option<String>,
 }

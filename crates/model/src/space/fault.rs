@@ -9,7 +9,7 @@ use super::*;
 /// Pages of a file that one fault maps where they are in the page cache (`fault_around_bytes`, mm/memory.c).
 const FAULT_AROUND_BYTES: u64 = 64 << 10;
 /// The proposal's block.
-const CONTIG_BYTES: u64 = 64 << 10;
+pub(super) const CONTIG_BYTES: u64 = 64 << 10;
 /// How far below a stack an access makes it grow (the default of `ulimit -s`).
 const STACK_BYTES: u64 = 8 << 20;
 

@@ -103,6 +103,11 @@ impl Folios {
         (pa < begin + folio.bytes).then_some((*begin, folio))
     }
 
+    /// Bytes of the folio that holds an address, and whether all of it is mapped.
+    pub fn holding(&self, pa: u64) -> Option<(u64, bool)> {
+        self.find(pa).map(|(begin, folio)| (folio.bytes, !self.partial.contains(&begin)))
+    }
+
     fn find_mut(&mut self, pa: u64) -> Option<(u64, &mut Folio)> {
         let (begin, folio) = self.folios.range_mut(..=pa).next_back()?;
         (pa < begin + folio.bytes).then_some((*begin, folio))

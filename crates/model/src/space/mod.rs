@@ -11,6 +11,7 @@ mod event;
 mod fault;
 mod folio;
 mod fork;
+mod held;
 mod kernel;
 mod khugepaged;
 mod paged;
@@ -18,6 +19,7 @@ mod reclaim;
 mod vma;
 
 use paging::{Census, Error, Flags, with_format};
+use study::verdict::Verdict;
 use thiserror::Error as ThisError;
 use trace::Event;
 
@@ -163,6 +165,12 @@ pub trait Space: Send {
     /// # Errors
     /// As [`Space::census`].
     fn census_at_ends(&self) -> Result<Census, Error>;
+
+    /// Whether the policy held on all memory that there was, and why not.
+    ///
+    /// # Errors
+    /// As [`Space::census`].
+    fn verdict(&self) -> Result<Verdict, Error>;
 }
 
 /// An empty address space.

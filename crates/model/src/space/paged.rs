@@ -62,6 +62,34 @@ impl<F: Format> Process<F> {
         let root = geometry.table_bytes(geometry.root_level());
         self.tables.arena().used_bytes() - root + self.huge_leaves * geometry.page_bytes()
     }
+
+    /// What is mapped in a range, leaf by leaf, cut to the range.
+    pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
+        struct Parts<'a, F> {
+            format: &'a F,
+            begin: u64,
+            end: u64,
+            parts: Vec<Part>,
+        }
+        impl<F: Format> Visitor for Parts<'_, F> {
+            fn leaf(&mut self, node: &Node) -> Action {
+                let format = self.format;
+                let (va, end) = (node.va.max(self.begin), (node.va + node.bytes).min(self.end));
+                self.parts.push(Part {
+                    va,
+                    pa: format.leaf_address(node.level, node.entry, node.va) + (va - node.va),
+                    bytes: end - va,
+                    leaf_bytes: node.bytes,
+                    grouped: format.group_bits(node.level, node.entry) != 0,
+                    writable: format.attributes(node.level, node.entry).flags.contains(Flags::WRITE),
+                });
+                Action::Continue
+            }
+        }
+        let mut found = Parts { format: self.tables.format(), begin, end, parts: Vec::new() };
+        self.tables.walk(begin, end - begin, &mut found)?;
+        Ok(found.parts)
+    }
 }
 
 /// Address spaces with tables of one format, over the same memory.
@@ -94,6 +122,8 @@ pub(super) struct Paged<F: Format> {
     /// Tables of all other processes.
     pub(super) others_table_bytes: u64,
     pub(super) costs: Costs,
+    /// What was looked at before it went.
+    pub(super) seen: held::Seen,
 }
 
 /// Where the leaf and the group begin that an address lies inside of.
@@ -142,6 +172,7 @@ impl<F: Format> Paged<F> {
             next_file_page: FILES_PA,
             others_table_bytes: 0,
             costs: Costs { processes: 1, ..Costs::default() },
+            seen: held::Seen::default(),
         })
     }
 
@@ -206,32 +237,9 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// What is mapped in a range, leaf by leaf, cut to the range.
+    /// What the running process maps in a range, leaf by leaf, cut to the range.
     pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
-        struct Parts<'a, F> {
-            format: &'a F,
-            begin: u64,
-            end: u64,
-            parts: Vec<Part>,
-        }
-        impl<F: Format> Visitor for Parts<'_, F> {
-            fn leaf(&mut self, node: &Node) -> Action {
-                let format = self.format;
-                let (va, end) = (node.va.max(self.begin), (node.va + node.bytes).min(self.end));
-                self.parts.push(Part {
-                    va,
-                    pa: format.leaf_address(node.level, node.entry, node.va) + (va - node.va),
-                    bytes: end - va,
-                    leaf_bytes: node.bytes,
-                    grouped: format.group_bits(node.level, node.entry) != 0,
-                    writable: format.attributes(node.level, node.entry).flags.contains(Flags::WRITE),
-                });
-                Action::Continue
-            }
-        }
-        let mut found = Parts { format: self.own.tables.format(), begin, end, parts: Vec::new() };
-        self.own.tables.walk(begin, end - begin, &mut found)?;
-        Ok(found.parts)
+        self.own.parts(begin, end)
     }
 
     /// Whether nothing is mapped in a range.
@@ -452,6 +460,10 @@ impl<F: Format + Send> Space for Paged<F> {
         let mut all = self.census()?;
         merge(&mut all, &self.ended);
         Ok(all)
+    }
+
+    fn verdict(&self) -> Result<Verdict, Error> {
+        self.judge()
     }
 }
 

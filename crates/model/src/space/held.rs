@@ -1,0 +1,271 @@
+//! Whether a policy held, and for the memory on which it did not, why: the rules that `metal` applies to a running
+//! process, applied to the model's tables.
+//!
+//! Memory is looked at when it goes (munmap, MADV_DONTNEED, what a new mapping replaces, exec) and at the end. Every byte
+//! that the policy concerns and does not cover gets the first cause that applies: what is there instead; the shape of the
+//! mapping; what the program said about huge pages; what happened to the slot, an aligned stretch of the size asked for.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use paging::{Census, Error, Format};
+use study::cause::{Cause, CauseShare};
+use study::verdict::Verdict;
+
+use super::paged::Process;
+use super::{Advice, Backing, Paged, Part, Vma, ZERO_PA, is_file};
+use crate::policy::Granule;
+
+/// What was seen of the memory that a policy concerns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    concerned_bytes: u64,
+    covered_bytes: u64,
+    causes: BTreeMap<Cause, u64>,
+    full: Slots,
+    partial: Slots,
+}
+
+/// Slots in which huge pages were allowed, and yet there are others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slots {
+    count: u64,
+    bytes: u64,
+}
+
+impl Slots {
+    /// Takes up to `count` slots away and returns their bytes, at the average of these slots.
+    fn take(&mut self, count: u64) -> u64 {
+        let count = count.min(self.count);
+        let bytes = u128::from(self.bytes) * u128::from(count) / u128::from(self.count.max(1));
+        *self = Slots { count: self.count - count, bytes: self.bytes - bytes as u64 };
+        bytes as u64
+    }
+}
+
+/// A slot that is being looked at.
+struct Slot {
+    begin: u64,
+    present_bytes: u64,
+    missing_bytes: u64,
+    has_zeros: bool,
+}
+
+impl Seen {
+    fn add(&mut self, cause: Cause, bytes: u64) {
+        if bytes > 0 {
+            *self.causes.entry(cause).or_default() += bytes;
+        }
+    }
+
+    /// A direct map has no VMAs; only the ends of memory are mapped smaller than asked.
+    fn direct(&mut self, census: &Census, leaf_bytes: u64) {
+        for (size, bytes) in &census.mapped_bytes {
+            self.concerned_bytes += bytes;
+            match size.leaf_bytes.cmp(&leaf_bytes) {
+                Ordering::Equal => self.covered_bytes += bytes,
+                Ordering::Less => self.add(Cause::NoAlignedSlot, *bytes),
+                Ordering::Greater => self.add(Cause::LargerThanAsked, *bytes),
+            }
+        }
+    }
+
+    fn close(&mut self, slot: Option<Slot>, slot_bytes: u64) {
+        let Some(slot) = slot.filter(|slot| slot.missing_bytes > 0) else { return };
+        let slots = match () {
+            () if slot.has_zeros => return self.add(Cause::ZeroPageInSlot, slot.missing_bytes),
+            () if slot.present_bytes < slot_bytes => &mut self.partial,
+            () => &mut self.full,
+        };
+        slots.count += 1;
+        slots.bytes += slot.missing_bytes;
+    }
+
+    /// The verdict. Allocations that fell back explain at most as many slots as they were, full ones first.
+    fn verdict(mut self, fallbacks: u64) -> Verdict {
+        let left = fallbacks.saturating_sub(self.full.count);
+        let fell_back = self.full.take(fallbacks) + self.partial.take(left);
+        self.add(Cause::AllocationFellBack { counter: "allocation_fallbacks".to_owned(), times: fallbacks }, fell_back);
+        self.add(Cause::TouchedBeforeEligible, self.full.bytes);
+        self.add(Cause::SlotPartlyPresent, self.partial.bytes);
+        let share = |(cause, bytes)| CauseShare { cause, bytes: Some(bytes) };
+        let mut causes: Vec<CauseShare> = self.causes.into_iter().map(share).collect();
+        if self.concerned_bytes == 0 {
+            causes.push(CauseShare { cause: Cause::NothingToSee, bytes: None });
+        }
+        causes.sort_by_key(|share| std::cmp::Reverse(share.bytes));
+        Verdict {
+            holding: Verdict::holding_of(self.concerned_bytes, self.covered_bytes),
+            concerned_bytes: self.concerned_bytes,
+            covered_bytes: self.covered_bytes,
+            causes,
+            answered: Vec::new(),
+        }
+    }
+}
+
+impl<F: Format> Paged<F> {
+    /// Looks at a range whose memory is about to go.
+    pub(super) fn look(&mut self, begin: u64, end: u64) -> Result<(), Error> {
+        let mut seen = std::mem::take(&mut self.seen);
+        let looked = self.look_into(&self.own, begin, end, &mut seen);
+        self.seen = seen;
+        looked
+    }
+
+    /// The verdict on everything that there was, in all processes.
+    pub(super) fn judge(&self) -> Result<Verdict, Error> {
+        let mut seen = self.seen.clone();
+        if let Granule::Direct(leaf_bytes) = self.granule {
+            seen.direct(&self.own.tables.census()?, leaf_bytes);
+        }
+        for process in std::iter::once(&self.own).chain(self.others.values()) {
+            self.look_into(process, 0, u64::MAX, &mut seen)?;
+        }
+        Ok(seen.verdict(self.costs.allocation_fallbacks))
+    }
+
+    fn look_into(&self, process: &Process<F>, begin: u64, end: u64, seen: &mut Seen) -> Result<(), Error> {
+        let slot_bytes = self.slot_bytes();
+        let (mut place, mut open): (Option<(u64, Vma)>, Option<Slot>) = (None, None);
+        for part in self.mapped_in(process, begin, end)? {
+            let known = place.filter(|(first, vma)| (*first..vma.end).contains(&part.va));
+            place = known.or_else(|| process.vmas.find(part.va));
+            let (is_concerned, is_zero) = (self.is_concerned(&part, place), is_zero(&part));
+            let start = part.va & !(slot_bytes - 1);
+            if open.as_ref().is_some_and(|slot| slot.begin != start) {
+                seen.close(open.take(), slot_bytes);
+            }
+            if is_concerned {
+                seen.concerned_bytes += part.bytes;
+            }
+            let missing = is_concerned && !self.is_as_asked(process, &part, seen);
+            if missing && let Some(cause) = self.certain_cause(process, &part, place, slot_bytes) {
+                seen.add(cause, part.bytes);
+                continue;
+            }
+            if is_concerned || is_zero {
+                let empty = Slot { begin: start, present_bytes: 0, missing_bytes: 0, has_zeros: false };
+                let slot = open.get_or_insert(empty);
+                slot.present_bytes += part.bytes;
+                slot.missing_bytes += if missing { part.bytes } else { 0 };
+                slot.has_zeros |= is_zero;
+            }
+        }
+        seen.close(open, slot_bytes);
+        Ok(())
+    }
+
+    /// What the VMAs of a range map; the range itself may be more than tables can hold.
+    fn mapped_in(&self, process: &Process<F>, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
+        let mut parts = Vec::new();
+        let mut at = begin;
+        for (first, vma) in process.vmas.within(begin, end) {
+            let (first, last) = (first & !(self.base - 1), vma.end.next_multiple_of(self.base));
+            let first = first.max(at);
+            if first < last {
+                parts.extend(process.parts(first, last)?);
+                at = last;
+            }
+        }
+        Ok(parts)
+    }
+
+    /// The size that the policy asks for.
+    fn slot_bytes(&self) -> u64 {
+        match self.granule {
+            Granule::Base => self.base,
+            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) | Granule::Direct(bytes) => bytes,
+            Granule::Contig64k => super::fault::CONTIG_BYTES,
+        }
+    }
+
+    /// Private anonymous memory and pages of pools.
+    fn is_concerned(&self, part: &Part, place: Option<(u64, Vma)>) -> bool {
+        let is_shared = place.is_some_and(|(_, vma)| vma.backing == Backing::Shared);
+        !is_file(part.pa) && !is_zero(part) && !is_shared
+    }
+
+    /// Whether a part is mapped as asked; where something else is there instead, its cause is noted. `true` means that no
+    /// other cause need be looked for.
+    fn is_as_asked(&self, process: &Process<F>, part: &Part, seen: &mut Seen) -> bool {
+        let instead = self.instead(process, part);
+        match instead {
+            Instead::Nothing => seen.covered_bytes += part.bytes,
+            Instead::Because(cause) => seen.add(cause, part.bytes),
+            Instead::Smaller => return false,
+        }
+        true
+    }
+
+    fn instead(&self, process: &Process<F>, part: &Part) -> Instead {
+        let folio = self.folios.holding(part.pa);
+        let (folio_bytes, is_whole) = folio.unwrap_or((self.base, true));
+        let is_large = part.leaf_bytes > self.base;
+        match self.granule {
+            _ if self.no_huge || self.granule == Granule::Base => {
+                if is_large || folio_bytes > self.base {
+                    Instead::Because(Cause::LargerThanAsked)
+                } else {
+                    Instead::Nothing
+                }
+            }
+            Granule::Contig64k if part.grouped => Instead::Nothing,
+            // The block is there, but its bit was taken away.
+            Granule::Contig64k if self.is_whole_block(process, part) => Instead::Because(Cause::LeafSplit),
+            Granule::Contig64k | Granule::Base | Granule::Direct(_) => Instead::Smaller,
+            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) => match folio_bytes {
+                found if found > bytes => Instead::Because(Cause::LargerThanAsked),
+                found if found < bytes => Instead::Smaller,
+                _ if !is_whole => Instead::Because(Cause::FolioPartlyMapped),
+                _ if matches!(self.granule, Granule::Thp(_)) && !is_large => Instead::Because(Cause::LeafSplit),
+                _ => Instead::Nothing,
+            },
+        }
+    }
+
+    /// Whether all of the block of the proposal around a part is mapped to one block of memory.
+    fn is_whole_block(&self, process: &Process<F>, part: &Part) -> bool {
+        let offset = part.va & (super::fault::CONTIG_BYTES - 1);
+        let (va, pa) = (part.va - offset, part.pa.wrapping_sub(offset));
+        let pages = (0..super::fault::CONTIG_BYTES).step_by(self.base as usize);
+        pages.into_iter().all(|at| process.tables.translate(va + at).is_ok_and(|found| found.pa == pa.wrapping_add(at)))
+    }
+
+    /// The cause that follows from the mapping alone, or from what the program said.
+    fn certain_cause(
+        &self,
+        process: &Process<F>,
+        part: &Part,
+        place: Option<(u64, Vma)>,
+        slot_bytes: u64,
+    ) -> Option<Cause> {
+        let Some((begin, vma)) = place else { return Some(Cause::Unexplained) };
+        let (begin, end) = (begin & !(self.base - 1), vma.end.next_multiple_of(self.base));
+        let slot = part.va & !(slot_bytes - 1);
+        let asks_kernel = !matches!(self.granule, Granule::Hugetlb(_));
+        match vma.backing {
+            Backing::Stack => Some(Cause::Stack),
+            Backing::File | Backing::SharedFile => Some(Cause::PrivateFileCopy),
+            _ if end - begin < slot_bytes => Some(Cause::MappingTooSmall),
+            _ if slot < begin || slot + slot_bytes > end => Some(Cause::NoAlignedSlot),
+            _ if asks_kernel && process.thp_disabled => Some(Cause::DisabledForProcess),
+            _ if vma.advice == Advice::NoHuge => Some(Cause::AdvisedAgainst),
+            _ => None,
+        }
+    }
+}
+
+/// What stands where a policy asks for something.
+enum Instead {
+    /// What was asked for.
+    Nothing,
+    /// Something else, for this reason.
+    Because(Cause),
+    /// Smaller pages.
+    Smaller,
+}
+
+fn is_zero(part: &Part) -> bool {
+    (ZERO_PA..super::FILES_PA).contains(&part.pa)
+}
