@@ -147,6 +147,17 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The page size that the policy asks for.
+    pub fn page_bytes(&self) -> u64 {
+        match self.granule {
+            Granule::Base => self.base_bytes,
+            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) | Granule::Direct(bytes) => bytes,
+            Granule::Contig64k => 64 << 10,
+        }
+    }
+}
+
 /// The sizes that a format has.
 struct Shape {
     base_bytes: u64,

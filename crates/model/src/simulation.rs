@@ -12,7 +12,7 @@ use study::verdict::Verdict;
 use trace::{Chunk, Event, Filter, Geometry, Kind, NotExact, PAGE_SHIFT};
 
 use crate::machine::{Machine, Replacement, Serves, TlbShape};
-use crate::policy::{Granule, ModelPolicy, Plan, Unsupported};
+use crate::policy::{ModelPolicy, Plan, Unsupported};
 use crate::space::{self, Costs, Leaf, Physical, Space, SpaceError};
 use crate::tlb::{Key, Tlb};
 use crate::walk::{Walker, Walks};
@@ -181,11 +181,7 @@ impl Simulation {
     /// # Errors
     /// Says what the trace is exact for.
     pub fn admits(&self, filter: &Filter) -> Result<(), NotExact> {
-        let large = match self.plan.granule {
-            Granule::Base => self.plan.base_bytes,
-            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) | Granule::Direct(bytes) => bytes,
-            Granule::Contig64k => 64 << 10,
-        };
+        let large = self.plan.page_bytes();
         for tlb in self.machine.tlbs.iter().filter(|tlb| tlb.level == 1) {
             for bytes in [self.plan.base_bytes, large] {
                 let sizes =
@@ -479,6 +475,7 @@ impl Simulation {
             machine: self.machine.name.clone(),
             policy: self.policy.clone(),
             table_format: self.plan.format.name.clone(),
+            page_bytes: self.plan.page_bytes(),
             threads: self.cores.len(),
             accesses: self.accesses,
             runs: self.runs,
@@ -604,6 +601,8 @@ pub struct Outcome {
     pub policy: ModelPolicy,
     /// The format of the page tables.
     pub table_format: String,
+    /// The page size that the policy asks for.
+    pub page_bytes: u64,
     /// Threads, each on a processor of its own.
     pub threads: usize,
     /// Accesses of the trace; recorders disagree on what one is.

@@ -267,7 +267,12 @@ pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
 
 /// Files that are written at the end are opened at the start: nobody measures for an hour in vain.
 fn check_writable(output: &Output) -> Result<(), Failure> {
-    for file in [&output.html, &output.csv].into_iter().flatten() {
+    can_be_written([&output.html, &output.csv].into_iter().flatten())
+}
+
+/// Refuses files that cannot be written.
+pub fn can_be_written<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
+    for file in files {
         std::fs::OpenOptions::new()
             .append(true)
             .create(true)
@@ -295,9 +300,15 @@ pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> 
         write(file, &|to| results::csv::write(comparison, to))?;
     }
     if let Some(file) = &output.html {
-        write(file, &|to| to.write_all(results::html::report(comparison).as_bytes()))?;
-        say(format_args!("report: {}", file.display()));
+        write_page(file, &results::html::report(comparison))?;
     }
+    Ok(())
+}
+
+/// Writes a page and says where it is.
+pub fn write_page(file: &PathBuf, html: &str) -> Result<(), Failure> {
+    write(file, &|to| to.write_all(html.as_bytes()))?;
+    say(format_args!("report: {}", file.display()));
     Ok(())
 }
 

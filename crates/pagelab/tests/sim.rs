@@ -62,13 +62,83 @@ fn machines_and_policies_make_a_matrix_with_reasons() {
 }
 
 #[test]
-fn a_policy_that_got_no_large_leaf_is_said() {
+fn every_policy_has_a_verdict_and_causes() {
     let traced = Traced::new();
-    let note = |policy| format!("cascade-lake under {policy}: nothing was mapped by a larger leaf");
-    // The program has 4M, which 2M leaves map and 1G leaves cannot.
-    let text = traced.sim(&["-m", "cascade-lake", "-p", "base,thp,hugetlb-1g"]).stdout;
-    let told = ["base", "thp", "hugetlb-1g"].map(|policy| text.contains(&note(policy)));
-    assert_eq!(told, [false, false, true], "{text}");
+    // The program has 4M and a page of code, which 2M leaves map and 1G leaves cannot.
+    let arguments = ["-m", "cascade-lake", "-p", "base,thp,hugetlb-1g"];
+    let document = traced.json(&arguments);
+    let verdicts: Vec<&Value> =
+        document["traces"][0]["simulations"].as_array().unwrap().iter().map(|cell| &cell["verdict"]).collect();
+    let words: Vec<&str> = verdicts.iter().map(|verdict| verdict["holding"].as_str().unwrap()).collect();
+    assert_eq!(words, ["held", "held", "not_held"], "{document:#}");
+    assert_eq!(verdicts[1]["covered_bytes"], 4 << 20);
+    let cause = &verdicts[2]["causes"][0];
+    assert_eq!((cause["code"].as_str(), cause["bytes"].as_u64()), (Some("mapping_too_small"), Some((4 << 20) + 4096)));
+    let text = traced.sim(&arguments).stdout;
+    assert!(text.contains("not held 0 %") && text.contains("held >99 %"), "{text}");
+    assert!(text.contains("cascade-lake under hugetlb-1g: 4.00M, mappings smaller than one page"), "{text}");
+    assert!(text.contains("make the mapping larger"), "{text}");
+}
+
+#[test]
+fn rates_are_per_instruction_and_per_run() {
+    let document = Traced::new().json(&["-p", "base", "-m", "cascade-lake"]);
+    let cell = &document["traces"][0]["simulations"][0];
+    let (instructions, runs) = (cell["instructions"].as_f64().unwrap(), cell["runs"].as_f64().unwrap());
+    let walks = cell["walks"].as_f64().unwrap();
+    assert_eq!(cell["per_instruction"]["walks"].as_f64().unwrap(), walks / instructions);
+    assert_eq!(cell["per_run"]["walks"].as_f64().unwrap(), walks / runs);
+    assert!(cell["per_run"]["most_lost_cycles"].as_f64().unwrap() > 0.0);
+    assert!(document["machines"][0]["figures"].as_array().unwrap().len() > 20);
+}
+
+#[test]
+fn curves_and_a_page_are_made_where_they_are_asked_for() {
+    let traced = Traced::new();
+    assert_eq!(traced.json(&["-p", "base"])["traces"][0]["curves"], Value::Null);
+    let curves = &traced.json(&["-p", "base", "--curves"])["traces"][0]["curves"];
+    let points = curves["misses"][0]["points"].as_array().unwrap();
+    // 1024 pages one after another, twice, and one of code: they fit into 2048 entries and into 1024 they do not.
+    let misses = |entries: u64| points.iter().find(|point| point["entries"] == entries).unwrap()["misses"].as_u64();
+    assert_eq!((misses(2048), misses(512)), (Some(1025), Some(2049)));
+    assert_eq!(curves["footprints"][0]["touched_bytes"], 1025 * 4096);
+    assert!(traced.sim(&["--curves"]).stdout.contains("all pages that are ever touched"));
+
+    let page = traced.bench.path("page.html").display().to_string();
+    let ran = traced.sim(&["-p", "base,thp,contig-64k", "-m", "zen-3,cortex-a57", "--html", &page]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let html = fs::read_to_string(&page).unwrap();
+    for part in
+        ["zen-3: cycles lost", "cannot be had", "assumed", "--html", "4 sets of 8 ways", "(modelled)", "verdict"]
+    {
+        assert!(html.contains(part), "{part}");
+    }
+    assert!(!html.contains("<script") && !html.contains("href=") && !html.contains("src="));
+    let ran = traced.sim(&["--geometry", "--html", &page]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(fs::read_to_string(&page).unwrap().contains("TLB misses of"));
+    let ran = traced.sim(&["--html", "/nonexistent/page.html"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("/nonexistent/page.html cannot be written"), "{}", ran.stderr);
+}
+
+#[test]
+fn many_traces_are_many_tables_and_one_document() {
+    let traced = Traced::new();
+    let second = traced.bench.path("second.trace").display().to_string();
+    fs::copy(&traced.file, &second).unwrap();
+    let document = traced.json(&[&second, "-p", "base,thp"]);
+    let traces = document["traces"].as_array().unwrap();
+    assert_eq!(traces.len(), 2);
+    assert_eq!(traces[0]["simulations"], traces[1]["simulations"]);
+    assert_eq!(document["machines"].as_array().unwrap().len(), 1);
+    let ran = traced.sim(&[&second]);
+    assert!(
+        ran.stdout.contains("second.trace: 4096 accesses") && ran.stderr.is_empty(),
+        "{}{}",
+        ran.stdout,
+        ran.stderr
+    );
 }
 
 #[test]
@@ -97,6 +167,7 @@ fn every_geometry_is_swept() {
     };
     assert_eq!((misses(4096, 2048, 2), misses(4096, 16, 4), misses(2 << 20, 1, 15)), (1025, 2049, 3));
     assert!(traced.sim(&["--geometry"]).stdout.contains("15 ways"));
+    assert!(traced.sim(&["--geometry"]).stdout.contains("ways 1 to 15\n      1  ██"));
 }
 
 #[test]

@@ -13,7 +13,7 @@ use study::machine::{Machine, State};
 use study::metric::Metric;
 use study::stats::{ArmAnalysis, Effect};
 use study::trial::{Exit, TrialRecord};
-use study::verdict::AnsweredCall;
+use study::verdict::{AnsweredCall, Verdict};
 
 use crate::rows::{self, Row};
 use crate::sentence;
@@ -203,6 +203,17 @@ fn census(census: &Census) -> Vec<Value> {
         })
     };
     census.rows().map(|(mapping, bytes)| row(mapping, bytes)).collect()
+}
+
+/// A verdict alone, as documents have it that are not of comparisons.
+pub fn verdict(verdict: &Verdict) -> Value {
+    json!({
+        "holding": plain(&verdict.holding),
+        "coverage_ratio": verdict.coverage_ratio(),
+        "concerned_bytes": verdict.concerned_bytes,
+        "covered_bytes": verdict.covered_bytes,
+        "causes": verdict.causes.iter().map(cause).collect::<Vec<_>>(),
+    })
 }
 
 fn cause(share: &CauseShare) -> Value {

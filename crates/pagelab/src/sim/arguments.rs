@@ -39,15 +39,27 @@ pub struct SimArguments {
     /// How many threads share the simulations; the result is the same for any number. Without it: one a processor
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: Option<u32>,
+    /// Also misses against entries of a TLB and memory against page size, as if all memory had pages of one size; takes
+    /// several times as long
+    #[arg(long)]
+    pub curves: bool,
     /// Print one JSON document instead of the table
     #[arg(long)]
     pub json: bool,
+    /// Write a report: one HTML file without script, with curves
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
 }
 
 impl SimArguments {
     /// The policies that were asked for, or the usual ones.
     pub fn policies(&self) -> Vec<ModelPolicy> {
         if self.policy.is_empty() { usual_policies() } else { self.policy.clone() }
+    }
+
+    /// Whether every geometry is needed.
+    pub fn sweeps(&self) -> bool {
+        self.geometry || self.curves || self.html.is_some()
     }
 
     /// How many threads there shall be.

@@ -52,10 +52,14 @@ pub fn described() -> Result<Vec<[String; 5]>, Failure> {
 
 /// A model machine for `pagelab list machines --json`: every figure with what vouches for it.
 pub fn document(name: &str) -> Result<Value, Failure> {
-    let machine = machine::built_in(name).map_err(Failure::input)?;
+    Ok(of(&machine::built_in(name).map_err(Failure::input)?))
+}
+
+/// A machine with every figure and what vouches for it.
+pub fn of(machine: &Machine) -> Value {
     let figures: Vec<Value> = machine.figures.iter().map(figure_document).collect();
     let assumed = machine.figures.iter().filter(assumed).count();
-    Ok(json!({
+    json!({
         "name": machine.name,
         "processor": machine.processor,
         "arch": machine.architecture.name(),
@@ -63,7 +67,7 @@ pub fn document(name: &str) -> Result<Value, Failure> {
         "sourced_figures": machine.figures.len() - assumed,
         "assumed_figures": assumed,
         "figures": figures,
-    }))
+    })
 }
 
 fn figure_document(figure: &Figure) -> Value {

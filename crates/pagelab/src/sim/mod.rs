@@ -1,16 +1,18 @@
 //! `pagelab sim`: what recorded traces cost on model machines under page-size policies.
 
 mod arguments;
-mod geometry;
+mod document;
 mod machines;
+mod notes;
 mod report;
+mod sweep;
 
 use std::fs::File;
 use std::io::{BufReader, IsTerminal, Write};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use model::machine::Machine;
+use model::machine::{Architecture, Machine};
 use model::policy::{ModelPolicy, Unsupported};
 use model::replay::{Replayed, infer, replay};
 use model::simulation::{Outcome, Simulation};
@@ -21,8 +23,9 @@ use trace::{Header, Reader};
 pub use arguments::SimArguments;
 pub use machines::{described, document as machine_document};
 
-use crate::compare::{ignore_closed_pipe, terminal_width};
+use crate::compare::{can_be_written, ignore_closed_pipe, terminal_width, write_page};
 use crate::failure::{Failure, say};
+use sweep::Swept;
 
 /// What became of one trace.
 pub struct Simulated {
@@ -34,6 +37,29 @@ pub struct Simulated {
     pub replayed: Replayed,
     /// Each machine under each policy, in the order asked for.
     pub cells: Vec<Cell>,
+    /// Every geometry, if that was asked for.
+    pub swept: Option<Swept>,
+    /// Names of machines that have another instruction set than the trace.
+    foreign: Vec<String>,
+}
+
+impl Simulated {
+    /// Parts of the file that could not be used.
+    pub fn damage(&self) -> &[String] {
+        let swept = self.swept.as_ref().map(|swept| swept.damage.as_slice());
+        if self.replayed.damage.is_empty() { swept.unwrap_or_default() } else { &self.replayed.damage }
+    }
+
+    /// Accesses, runs and instructions.
+    pub fn counted(&self) -> Option<(u64, u64, Option<u64>)> {
+        let ran = self.cells.iter().find_map(Cell::ran).map(|ran| (ran.accesses, ran.runs, ran.instructions));
+        ran.or_else(|| self.swept.as_ref().map(|swept| (swept.accesses, swept.runs, swept.instructions)))
+    }
+
+    /// Whether a machine has another instruction set than the trace.
+    pub fn is_foreign(&self, machine: &str) -> bool {
+        self.foreign.iter().any(|name| name == machine)
+    }
 }
 
 /// One machine under one policy.
@@ -44,29 +70,42 @@ pub enum Cell {
     Refused(Unsupported),
 }
 
+impl Cell {
+    /// The outcome, if it ran.
+    pub fn ran(&self) -> Option<&Outcome> {
+        match self {
+            Cell::Ran(outcome) => Some(outcome),
+            Cell::Refused(_) => None,
+        }
+    }
+}
+
 /// Runs `pagelab sim`.
 pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
+    can_be_written(&arguments.html)?;
     if arguments.geometry {
-        return geometry::run(arguments);
+        return every_geometry(arguments);
     }
     let named = machines::chosen(&arguments.machines)?;
-    let mut all = Vec::new();
+    let (mut all, mut used) = (Vec::new(), named.clone());
     for file in &arguments.files {
-        all.push(simulate(file, &named, arguments)?);
+        let (simulated, machines) = simulate(file, &named, arguments)?;
+        used.extend(machines);
+        all.push(simulated);
     }
+    // Each machine once, in the order of its first use.
+    let mut seen = std::collections::HashSet::new();
+    used.retain(|machine| seen.insert(machine.name.clone()));
     let ran = all.iter().flat_map(|simulated| &simulated.cells).any(|cell| matches!(cell, Cell::Ran(_)));
     let text = if arguments.json {
-        let traces: Vec<Value> = all.iter().map(report::document).collect();
-        let settings = json!({
-            "memory_bytes": arguments.memory,
-            "fragmentation_ratio": arguments.fragmentation,
-            "seed": arguments.seed,
-        });
-        format!("{:#}", json!({ "schema": "pagelab.sim/1", "settings": settings, "traces": traces }))
+        format!("{:#}", whole_document(&all, &used, arguments))
     } else {
         all.iter().map(|simulated| report::text(simulated, terminal_width())).collect::<Vec<_>>().join("\n\n")
     };
     ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
+    if let Some(file) = &arguments.html {
+        write_page(file, &results::html::simulation::report(&document::document(&all, &used, arguments)))?;
+    }
     if ran {
         Ok(())
     } else {
@@ -74,11 +113,64 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     }
 }
 
-fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<Simulated, Failure> {
-    let header = opened(file, &ProgressBar::hidden())
-        .and_then(|from| Reader::new(from).map_err(|error| about(file, error)))?
-        .header()
-        .clone();
+fn whole_document(all: &[Simulated], used: &[Machine], arguments: &SimArguments) -> Value {
+    json!({
+        "schema": "pagelab.sim/1",
+        "settings": {
+            "memory_bytes": arguments.memory,
+            "fragmentation_ratio": arguments.fragmentation,
+            "seed": arguments.seed,
+        },
+        "machines": used.iter().map(machines::of).collect::<Vec<_>>(),
+        "traces": all.iter().map(report::document).collect::<Vec<_>>(),
+    })
+}
+
+/// `pagelab sim --geometry`.
+fn every_geometry(arguments: &SimArguments) -> Result<(), Failure> {
+    let mut all = Vec::new();
+    for file in &arguments.files {
+        let header = header(file)?;
+        let swept = Some(swept(file, arguments)?);
+        let (file, replayed) = (file.display().to_string(), Replayed::default());
+        all.push(Simulated { file, header, replayed, cells: Vec::new(), swept, foreign: Vec::new() });
+    }
+    let each = all.iter().filter_map(|simulated| Some((&simulated.file, simulated.swept.as_ref()?)));
+    let text = if arguments.json {
+        let traces: Vec<Value> = each.map(|(file, swept)| sweep::document(file, swept)).collect();
+        format!("{:#}", json!({ "schema": "pagelab.sim-geometry/1", "traces": traces }))
+    } else {
+        each.map(|(file, swept)| sweep::text(file, swept, terminal_width())).collect::<Vec<_>>().join("\n\n")
+    };
+    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
+    match &arguments.html {
+        Some(file) => write_page(file, &results::html::simulation::report(&document::document(&all, &[], arguments))),
+        None => Ok(()),
+    }
+}
+
+fn swept(file: &Path, arguments: &SimArguments) -> Result<Swept, Failure> {
+    let swept = sweep::swept(file, arguments.threads())?;
+    if arguments.geometry {
+        say_damage(file, &swept.damage);
+    }
+    Ok(swept)
+}
+
+fn say_damage(file: &Path, damage: &[String]) {
+    for damage in damage {
+        say(format_args!("pagelab: {}: {damage}; it was passed over", file.display()));
+    }
+}
+
+fn header(file: &Path) -> Result<Header, Failure> {
+    let reader = Reader::new(opened(file, &ProgressBar::hidden())?).map_err(|error| about(file, error))?;
+    Ok(reader.header().clone())
+}
+
+/// One trace on all machines under all policies, and the machines.
+fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<(Simulated, Vec<Machine>), Failure> {
+    let header = header(file)?;
     let machines =
         if named.is_empty() { vec![machines::for_architecture(&header.architecture)?] } else { named.to_vec() };
     let policies = arguments.policies();
@@ -110,21 +202,25 @@ fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<
             }
         }
     }
-    for damage in &replayed.damage {
-        say(format_args!("pagelab: {}: {damage}; it was passed over", file.display()));
-    }
-    Ok(Simulated { file: file.display().to_string(), header, replayed, cells })
+    say_damage(file, &replayed.damage);
+    let swept = if arguments.sweeps() && !simulations.is_empty() { Some(swept(file, arguments)?) } else { None };
+    // Imported traces do not say where they come from.
+    let is_known = Architecture::ALL.iter().any(|known| known.name() == header.architecture);
+    let is_foreign = |machine: &&Machine| is_known && machine.architecture.name() != header.architecture;
+    let foreign = machines.iter().filter(is_foreign).map(|machine| machine.name.clone()).collect();
+    let file = file.display().to_string();
+    Ok((Simulated { file, header, replayed, cells, swept, foreign }, machines))
 }
 
 fn replayed(file: &Path, simulations: &mut [Simulation], threads: usize) -> Result<Replayed, Failure> {
-    let bar = bar(file);
+    let bar = bar(file, "");
     let inferred = infer(opened(file, &ProgressBar::hidden())?).map_err(|error| about(file, error))?;
     let done = replay(opened(file, &bar)?, inferred.as_deref(), simulations, threads);
     bar.finish_and_clear();
     done.map_err(|error| about(file, error))
 }
 
-fn opened(file: &Path, bar: &ProgressBar) -> Result<impl std::io::Read, Failure> {
+fn opened(file: &Path, bar: &ProgressBar) -> Result<impl std::io::Read + use<>, Failure> {
     let opened = File::open(file).map_err(|error| about(file, error))?;
     Ok(bar.wrap_read(BufReader::with_capacity(1 << 20, opened)))
 }
@@ -134,12 +230,12 @@ fn about(file: &Path, error: impl std::fmt::Display) -> Failure {
 }
 
 /// A bar over the bytes of a file; hidden where standard error is no terminal.
-fn bar(file: &Path) -> ProgressBar {
+fn bar(file: &Path, what: &str) -> ProgressBar {
     let bytes = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
     let bar = if std::io::stderr().is_terminal() { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
     let style = ProgressStyle::with_template("{elapsed:>5} {bar:24} {percent:>3} % {wide_msg} {eta} left");
     bar.set_style(style.expect("the template is well formed"));
-    bar.set_message(file.display().to_string());
+    bar.set_message(format!("{} {what}", file.display()));
     bar
 }
 

@@ -1,18 +1,17 @@
-//! The outcome as a table and as JSON.
+//! The outcome as tables for the terminal and as JSON.
 
-use model::policy::ModelPolicy;
 use model::simulation::Outcome;
 use results::grid::plain;
+use results::simulation::{Per, mapped_in_words, rate_in_words, verdict_in_words};
 use serde_json::{Value, json};
-use study::policy::Granularity;
 use study::size::format_bytes;
 
-use super::{Cell, Simulated};
+use super::{Cell, Simulated, document, notes, sweep};
 
 /// Tables for the terminal: one a machine.
 pub fn text(simulated: &Simulated, width: usize) -> String {
     let mut lines = Vec::new();
-    let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(ran).collect();
+    let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::ran).collect();
     if let Some(first) = ran.first() {
         let instructions = first.instructions.map_or("unknown".to_owned(), |count| count.to_string());
         lines.push(format!(
@@ -21,29 +20,24 @@ pub fn text(simulated: &Simulated, width: usize) -> String {
         ));
     }
     for outcomes in ran.chunk_by(|one, other| one.machine == other.machine) {
-        let header =
-            ["policy", "L1 misses", "walks", "reads", "cycles", "faults", "resident", "touched", "tables", "mapped as"];
         let name = outcomes.first().map_or("", |outcome| &outcome.machine);
-        lines.push(format!("\n{name}\n{}", plain(header, outcomes.iter().map(|outcome| row(outcome)), width)));
+        lines.push(format!("\n{name}\n{}", translation(outcomes, width)));
+        lines.push(format!("\n{}", memory(outcomes, width)));
     }
     if let Some(first) = ran.first() {
-        let unit = if first.instructions.is_some() { "instructions" } else { "runs" };
+        let unit = Per::of(first.instructions, first.runs).unit();
         lines.push(format!(
-            "misses, walks, entries that walks read, and cycles lost (one walk at a time) per 1000 {unit}; modelled"
+            "misses, walks, entries that walks read, and cycles lost (one walk at a time) per 1000 {unit}; memory at its \
+             peaks, mapped as at the end; modelled"
         ));
     }
     lines.extend(simulated.cells.iter().filter_map(refused));
-    lines.extend(ran.iter().filter_map(|outcome| stopped(outcome)));
-    lines.extend(ran.iter().filter_map(|outcome| without_large_leaves(outcome)));
-    lines.extend(notes(simulated, &ran));
-    lines.join("\n")
-}
-
-fn ran(cell: &Cell) -> Option<&Outcome> {
-    match cell {
-        Cell::Ran(outcome) => Some(outcome),
-        Cell::Refused(_) => None,
+    lines.extend(ran.iter().flat_map(|outcome| causes(outcome)));
+    lines.extend(notes::of(simulated));
+    if let Some(swept) = &simulated.swept {
+        lines.push(format!("\n{}", sweep::curves_text(&swept.sweep, width)));
     }
+    lines.join("\n")
 }
 
 fn refused(cell: &Cell) -> Option<String> {
@@ -53,80 +47,56 @@ fn refused(cell: &Cell) -> Option<String> {
     }
 }
 
-fn stopped(outcome: &Outcome) -> Option<String> {
-    let why = outcome.stopped.as_ref()?;
-    Some(format!("{} under {} ended before the trace did: {why}", outcome.machine, outcome.policy))
+/// Why a policy did not hold: its two largest causes.
+fn causes(outcome: &Outcome) -> Vec<String> {
+    const SHOWN: usize = 2;
+    let cause = |share: &study::cause::CauseShare| {
+        let bytes = share.bytes.map(|bytes| format!(" {},", format_bytes(bytes))).unwrap_or_default();
+        let remedy = share.cause.remedy().map(|remedy| format!(" ({remedy})")).unwrap_or_default();
+        format!("{} under {}:{bytes} {}{remedy}", outcome.machine, outcome.policy, share.cause.describe())
+    };
+    outcome.verdict.causes.iter().take(SHOWN).map(cause).collect()
 }
 
-/// The largest page of any format, which is a leaf of level 0: arm64's 64K granule.
-const LARGEST_PAGE_BYTES: u64 = 64 << 10;
-
-/// A policy of large leaves that had none: its row alone would look like an answer.
-fn without_large_leaves(outcome: &Outcome) -> Option<String> {
-    let ModelPolicy::Kernel(policy) = &outcome.policy else { return None };
-    let asks = matches!(policy.granularity, Granularity::Thp | Granularity::Hugetlb(_));
-    let has_none = outcome.mapped.iter().all(|mapped| mapped.leaf_bytes <= LARGEST_PAGE_BYTES);
-    let none = "nothing was mapped by a larger leaf at the end of the trace, so the policy was not shown to be in force: no \
-                mapping may be large and aligned enough";
-    (asks && has_none).then(|| format!("{} under {policy}: {none}", outcome.machine))
+fn translation(outcomes: &[&Outcome], width: usize) -> String {
+    let row = |outcome: &&Outcome| {
+        let cost = document::cost(outcome);
+        let rate = |count: u64| rate_in_words(cost.per.rate(count));
+        [
+            outcome.policy.to_string(),
+            verdict_in_words(&cost.verdict),
+            rate(cost.first_level_misses),
+            rate(cost.second_level_misses),
+            rate(cost.walks),
+            rate(cost.walk_references),
+            rate(cost.most_lost_cycles),
+        ]
+    };
+    let header = ["policy", "verdict", "L1 misses", "L2 misses", "walks", "reads", "cycles"];
+    plain(header, outcomes.iter().map(row), width)
 }
 
-fn notes(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
-    let mut notes = Vec::new();
-    if simulated.replayed.inferred {
-        notes.push(
-            "the trace does not tell which memory there is: stretches of touched pages are taken for it".to_owned(),
-        );
-    }
-    if simulated.replayed.cut_off && !ran.is_empty() {
-        notes.push("the trace was cut off: its end is missing".to_owned());
-    }
-    if !simulated.replayed.damage.is_empty() {
-        notes.push(format!("{} damaged parts of the trace were passed over", simulated.replayed.damage.len()));
-    }
-    if simulated.replayed.out_of_order != 0 {
-        notes.push(format!("{} events came before others that are missing", simulated.replayed.out_of_order));
-    }
-    if let Some(outside) = ran.iter().map(|outcome| outcome.costs.outside_bytes).max().filter(|bytes| *bytes != 0) {
-        notes.push(format!(
-            "{} were touched where no event tells of memory, and mapped as base pages",
-            format_bytes(outside)
-        ));
-    }
-    if let Some(forks) = ran.iter().map(|outcome| outcome.costs.forks).max().filter(|forks| *forks != 0) {
-        notes.push(format!("the program made {forks} processes, whose copies of memory are not modelled"));
-    }
-    notes
-}
-
-fn row(outcome: &Outcome) -> [String; 10] {
-    let of = outcome.instructions.unwrap_or(outcome.runs).max(1) as f64;
-    let rate = |count: u64| format!("{:.3}", count as f64 * 1000.0 / of);
-    [
-        outcome.policy.to_string(),
-        rate(outcome.first_level.total()),
-        rate(outcome.walks),
-        rate(outcome.walk_references),
-        rate(outcome.most_lost_cycles()),
-        outcome.faults.to_string(),
-        format_bytes(outcome.costs.resident_peak_bytes),
-        format_bytes(outcome.touched_peak_bytes),
-        format_bytes(outcome.costs.table_peak_bytes + outcome.costs.deposited_table_bytes),
-        mapped(outcome),
-    ]
+fn memory(outcomes: &[&Outcome], width: usize) -> String {
+    let row = |outcome: &&Outcome| {
+        let cost = document::cost(outcome);
+        [
+            outcome.policy.to_string(),
+            cost.faults.to_string(),
+            format_bytes(cost.resident_peak_bytes),
+            format_bytes(cost.touched_peak_bytes),
+            format_bytes(cost.table_peak_bytes),
+            mapped(&cost.mapped),
+        ]
+    };
+    let header = ["policy", "faults", "resident", "touched", "tables", "mapped as"];
+    plain(header, outcomes.iter().map(row), width)
 }
 
 /// What the memory is mapped as at the end: shares by size.
-fn mapped(outcome: &Outcome) -> String {
-    let all: u64 = outcome.mapped.iter().map(|mapped| mapped.bytes).sum();
+fn mapped(mapped: &[results::simulation::Mapped]) -> String {
+    let all: u64 = mapped.iter().map(|mapped| mapped.bytes).sum();
     let share = |bytes: u64| 100.0 * bytes as f64 / all.max(1) as f64;
-    let shown = outcome.mapped.iter().map(|mapped| {
-        let size = match (mapped.leaf_bytes, mapped.group_bytes) {
-            (leaf, group) if leaf == group => format_bytes(leaf),
-            (leaf, group) => format!("{} of {}", format_bytes(group), format_bytes(leaf)),
-        };
-        format!("{size} {:.0} %", share(mapped.bytes))
-    });
+    let shown = mapped.iter().map(|mapped| format!("{} {:.0} %", mapped_in_words(mapped), share(mapped.bytes)));
     let shown: Vec<String> = shown.collect();
     if shown.is_empty() { "nothing".to_owned() } else { shown.join(", ") }
 }
@@ -137,13 +107,7 @@ pub fn document(simulated: &Simulated) -> Value {
         .cells
         .iter()
         .map(|cell| match cell {
-            Cell::Ran(outcome) => {
-                let mut document = json!(outcome);
-                document["least_lost_cycles"] = json!(outcome.least_lost_cycles());
-                document["most_lost_cycles"] = json!(outcome.most_lost_cycles());
-                document["provenance"] = json!("modelled");
-                document
-            }
+            Cell::Ran(outcome) => ran_document(outcome),
             Cell::Refused(unsupported) => json!({
                 "machine": unsupported.machine,
                 "policy": unsupported.policy,
@@ -151,6 +115,7 @@ pub fn document(simulated: &Simulated) -> Value {
             }),
         })
         .collect();
+    let curves = simulated.swept.as_ref().map(|swept| sweep::curves_document(&swept.sweep));
     json!({
         "file": simulated.file,
         "recorder": simulated.header.recorder,
@@ -158,8 +123,37 @@ pub fn document(simulated: &Simulated) -> Value {
         "arch": simulated.header.architecture,
         "memory_inferred": simulated.replayed.inferred,
         "cut_off": simulated.replayed.cut_off,
-        "damage": simulated.replayed.damage,
+        "damage": simulated.damage(),
         "events_out_of_order": simulated.replayed.out_of_order,
+        "notes": notes::of(simulated),
+        "curves": curves,
         "simulations": cells,
+    })
+}
+
+fn ran_document(outcome: &Outcome) -> Value {
+    let mut document = json!(outcome);
+    document["least_lost_cycles"] = json!(outcome.least_lost_cycles());
+    document["most_lost_cycles"] = json!(outcome.most_lost_cycles());
+    document["provenance"] = json!("modelled");
+    document["verdict"] = results::json::verdict(&outcome.verdict);
+    document["per_instruction"] = json!(outcome.instructions.map(|count| rates(outcome, count)));
+    document["per_run"] = rates(outcome, outcome.runs);
+    document
+}
+
+/// What an instruction or a run costs on average.
+fn rates(outcome: &Outcome, of: u64) -> Value {
+    let rate = |count: u64| count as f64 / of.max(1) as f64;
+    json!({
+        "accesses": rate(outcome.accesses),
+        "first_level_misses": rate(outcome.first_level.total()),
+        "second_level_misses": rate(outcome.second_level.total()),
+        "walks": rate(outcome.walks),
+        "walk_references": rate(outcome.walk_references),
+        "walk_cycles": rate(outcome.walk_cycles),
+        "least_lost_cycles": rate(outcome.least_lost_cycles()),
+        "most_lost_cycles": rate(outcome.most_lost_cycles()),
+        "faults": rate(outcome.faults),
     })
 }

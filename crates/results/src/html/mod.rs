@@ -8,6 +8,7 @@ mod forest;
 mod machine;
 mod memory;
 mod samples;
+pub mod simulation;
 mod svg;
 mod tables;
 
@@ -34,16 +35,19 @@ pub fn report(comparison: &Comparison) -> String {
         section("Machine and its settings", "machine", &machine::machine(comparison)),
         section("Invocation and design", "invocation", &machine::invocation(comparison)),
     ];
+    let title = command_line(&comparison.invocation.command);
+    page(&title, &header(comparison), &sections.concat(), &footer(comparison))
+}
+
+/// A whole page of its parts.
+fn page(title: &str, header: &str, sections: &str, footer: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>pagelab: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{PATTERNS}{}<main>\n{}</main>\n{}</body>\n</html>\n",
-        escape(&command_line(&comparison.invocation.command)),
-        header(comparison),
-        sections.concat(),
-        footer(comparison)
+         <title>pagelab: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{PATTERNS}{header}<main>\n{sections}</main>\n{footer}</body>\n</html>\n",
+        escape(title)
     )
 }
 

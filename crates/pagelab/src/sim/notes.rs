@@ -1,0 +1,50 @@
+//! What must be known to read the figures of a trace.
+
+use model::simulation::Outcome;
+use study::size::format_bytes;
+
+use super::{Cell, Simulated};
+
+/// Everything that limits what the figures say.
+pub fn of(simulated: &Simulated) -> Vec<String> {
+    let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::ran).collect();
+    let mut notes: Vec<String> = ran.iter().filter_map(|outcome| stopped(outcome)).collect();
+    if simulated.replayed.inferred {
+        notes.push(
+            "the trace does not tell which memory there is: stretches of touched pages are taken for it".to_owned(),
+        );
+    }
+    if simulated.replayed.cut_off && !ran.is_empty() {
+        notes.push("the trace was cut off: its end is missing".to_owned());
+    }
+    let damaged = simulated.damage().len();
+    if damaged != 0 {
+        notes.push(format!("{damaged} damaged parts of the trace were passed over"));
+    }
+    if simulated.replayed.out_of_order != 0 {
+        notes.push(format!("{} events came before others that are missing", simulated.replayed.out_of_order));
+    }
+    if let Some(outside) = ran.iter().map(|outcome| outcome.costs.outside_bytes).max().filter(|bytes| *bytes != 0) {
+        notes.push(format!(
+            "{} were touched where no event tells of memory, and mapped as base pages",
+            format_bytes(outside)
+        ));
+    }
+    if let Some(forks) = ran.iter().map(|outcome| outcome.costs.forks).max().filter(|forks| *forks != 0) {
+        notes.push(format!("the program made {forks} processes, whose copies of memory are not modelled"));
+    }
+    let machines = ran.iter().map(|outcome| outcome.machine.as_str());
+    let foreign: Vec<&str> = machines.filter(|name| simulated.is_foreign(name)).collect();
+    if let Some(first) = foreign.first() {
+        notes.push(format!(
+            "the trace was recorded on {}: on {first} the program would be compiled to other instructions",
+            simulated.header.architecture
+        ));
+    }
+    notes
+}
+
+fn stopped(outcome: &Outcome) -> Option<String> {
+    let why = outcome.stopped.as_ref()?;
+    Some(format!("{} under {} ended before the trace did: {why}", outcome.machine, outcome.policy))
+}

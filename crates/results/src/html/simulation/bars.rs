@@ -1,0 +1,123 @@
+//! Bars: cycles lost under each policy, and what maps the memory.
+
+use crate::figure;
+use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH};
+use crate::simulation::{Cell, Cost, Mapped, mapped_in_words, rate_in_words};
+use crate::text::escape;
+use study::size::format_bytes;
+
+use super::costs;
+
+const LEFT: f64 = 142.0;
+const RIGHT: f64 = 456.0;
+const TOP: f64 = 8.0;
+const LINE: f64 = 34.0;
+/// Colours for sizes in the style sheet.
+const SHADES: usize = 6;
+
+/// Cycles lost per 1000, a bar for each policy of a machine.
+pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
+    let lost = |cost: &Cost| (cost.per.rate(cost.least_lost_cycles), cost.per.rate(cost.most_lost_cycles));
+    let most = costs(cells).map(|(_, cost)| lost(cost).1).fold(0.0, f64::max);
+    if most <= 0.0 {
+        return None;
+    }
+    let bottom = TOP + LINE * cells.len() as f64;
+    let scale = Scale::new((0.0, most * 1.02), (LEFT, RIGHT));
+    let told: Vec<String> = costs(cells)
+        .map(|(cell, cost)| {
+            format!("{}: {} to {}", cell.policy, rate_in_words(lost(cost).0), rate_in_words(lost(cost).1))
+        })
+        .collect();
+    let title = format!("{}: cycles lost to translation", cells[0].machine);
+    let mut figure = Figure::new(id, &title, &told.join("; "), bottom + 26.0);
+    for tick in scale.ticks(4) {
+        figure.line("grid", (scale.at(tick), TOP), (scale.at(tick), bottom));
+        figure.text("tick", (scale.at(tick), bottom + 15.0), Anchor::Middle, &figure::plain(tick));
+    }
+    for (at, cell) in cells.iter().enumerate() {
+        let y = TOP + LINE * at as f64 + 7.0;
+        figure.label((LEFT - 12.0, y + 14.0), &cell.policy);
+        let Ok(cost) = &cell.outcome else {
+            figure.text("none", (LEFT + 8.0, y + 14.0), Anchor::Start, "cannot be had");
+            continue;
+        };
+        let ((least, all), look) = (lost(cost), Look::of(at, 0).class());
+        let hover =
+            format!("{}: {} to {} per 1000 {}", cell.policy, rate_in_words(least), rate_in_words(all), cost.per.unit());
+        figure.rectangle(&format!("bar {look}"), (LEFT, y), (scale.at(least) - LEFT, 20.0), &hover);
+        figure.raw(&format!("<g class=\"{look}\">"));
+        figure.line("whisker", (scale.at(least), y + 10.0), (scale.at(all), y + 10.0));
+        figure.raw("</g>");
+        figure.text("value", (WIDTH - 2.0, y + 14.0), Anchor::End, &rate_in_words(all));
+    }
+    Some(figure.finish())
+}
+
+/// What maps the memory at the end, a bar for each policy of a machine.
+pub(super) fn census(cells: &[Cell], id: &str) -> Option<String> {
+    let total = |cost: &Cost| cost.mapped.iter().map(|mapped| mapped.bytes).sum::<u64>();
+    let most = costs(cells).map(|(_, cost)| total(cost)).max().filter(|most| *most > 0)?;
+    let (kinds, bottom) = (kinds(cells), TOP + LINE * cells.len() as f64);
+    let scale = Scale::new((0.0, most as f64 * 1.02), (LEFT, RIGHT));
+    let title = format!("{}: memory by what maps it", cells[0].machine);
+    let mut figure = Figure::new(id, &title, &told(cells), bottom + 26.0);
+    for tick in scale.byte_ticks(4) {
+        figure.line("grid", (scale.at(tick), TOP), (scale.at(tick), bottom));
+        figure.text("tick", (scale.at(tick), bottom + 15.0), Anchor::Middle, &format_bytes(tick as u64));
+    }
+    for (at, cell) in cells.iter().enumerate() {
+        let y = TOP + LINE * at as f64 + 7.0;
+        figure.label((LEFT - 12.0, y + 14.0), &cell.policy);
+        let Ok(cost) = &cell.outcome else {
+            figure.text("none", (LEFT + 8.0, y + 14.0), Anchor::Start, "cannot be had");
+            continue;
+        };
+        let mut below = 0;
+        for mapped in cost.mapped.iter().rev() {
+            let (from, to) = (scale.at(below as f64), scale.at((below + mapped.bytes) as f64));
+            let hover = format!("{}: {} as {}", cell.policy, format_bytes(mapped.bytes), mapped_in_words(mapped));
+            figure.rectangle(&format!("bar {}", shade(&kinds, mapped)), (from, y), (to - from, 20.0), &hover);
+            below += mapped.bytes;
+        }
+        figure.text("value", (WIDTH - 2.0, y + 14.0), Anchor::End, &format_bytes(below));
+    }
+    Some(figure.finish())
+}
+
+/// Which shade is which size.
+pub(super) fn census_legend(cells: &[Cell]) -> String {
+    let kinds = kinds(cells);
+    let entry = |(leaf_bytes, group_bytes): &(u64, u64)| {
+        let mapped = Mapped { leaf_bytes: *leaf_bytes, group_bytes: *group_bytes, bytes: 0 };
+        format!(
+            "<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\"><rect class=\"bar {}\" width=\"16\" height=\"12\"/></svg>{}</li>",
+            shade(&kinds, &mapped),
+            escape(&mapped_in_words(&mapped))
+        )
+    };
+    format!("<ul class=\"legend\">{}</ul>\n", kinds.iter().rev().map(entry).collect::<String>())
+}
+
+/// Every leaf with its group, by the size that hardware sees.
+fn kinds(cells: &[Cell]) -> Vec<(u64, u64)> {
+    let all = costs(cells).flat_map(|(_, cost)| &cost.mapped);
+    let mut kinds: Vec<(u64, u64)> = all.map(|mapped| (mapped.leaf_bytes, mapped.group_bytes)).collect();
+    kinds.sort_unstable_by_key(|(leaf, group)| (*group, *leaf));
+    kinds.dedup();
+    kinds
+}
+
+fn shade(kinds: &[(u64, u64)], mapped: &Mapped) -> String {
+    let rank = kinds.iter().position(|kind| *kind == (mapped.leaf_bytes, mapped.group_bytes)).unwrap_or(0);
+    format!("s{}", rank * (SHADES - 1) / kinds.len().saturating_sub(1).max(1))
+}
+
+fn told(cells: &[Cell]) -> String {
+    let policy = |(cell, cost): (&Cell, &Cost)| {
+        let parts =
+            cost.mapped.iter().map(|mapped| format!("{} as {}", format_bytes(mapped.bytes), mapped_in_words(mapped)));
+        format!("{}: {}.", cell.policy, parts.collect::<Vec<_>>().join(", "))
+    };
+    costs(cells).map(policy).collect::<Vec<_>>().join(" ")
+}

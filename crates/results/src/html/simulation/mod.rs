@@ -1,0 +1,166 @@
+//! Simulations as one HTML file, readable without network and without script.
+
+mod bars;
+mod curves;
+mod heat;
+mod tables;
+
+use super::{captioned, page, section};
+use crate::simulation::{Cell, Cost, Document, Trace};
+use crate::text::{command_line, escape, printable};
+
+/// The page.
+pub fn report(document: &Document) -> String {
+    let mut sections = String::new();
+    for (at, trace) in document.traces.iter().enumerate() {
+        sections.push_str(&of_trace(trace, at));
+    }
+    sections.push_str(&section(
+        "Machines: every number and what vouches for it",
+        "machines",
+        &tables::machines(document),
+    ));
+    sections.push_str(&section("Invocation", "invocation", &invocation(document)));
+    let header = format!(
+        "<header>\n<p class=\"kicker\">pagelab · simulation · every figure on this page is modelled, none is measured</p>\n\
+         <h1>{}</h1>\n<pre class=\"command\" aria-label=\"command line\"><code>{}</code></pre>\n</header>\n",
+        escape(&document.title),
+        escape(&command_line(&document.invocation))
+    );
+    let footer = format!(
+        "<footer><p>Made by pagelab {}. <code>pagelab sim --json</code> exports every number. What is modelled, and how \
+         well it agrees with measurements, stands in METHOD.md.</p></footer>\n",
+        escape(&document.version)
+    );
+    page(&document.title, &header, &sections, &footer)
+}
+
+fn of_trace(trace: &Trace, at: usize) -> String {
+    let parts = [
+        (format!("{}: what page sizes cost", printable(&trace.file)), "result", result(trace, at)),
+        ("Misses against entries, memory against page size".to_string(), "curves", curves_of(trace, at)),
+        ("What maps the memory at the end".to_string(), "census", census(trace, at)),
+        ("Verdicts and their causes".to_string(), "verdicts", tables::verdicts(trace)),
+        ("All figures".to_string(), "figures", tables::figures(trace)),
+        ("Every geometry".to_string(), "geometry", geometry(trace, at)),
+    ];
+    parts.iter().map(|(title, id, body)| section(title, &format!("{id}{at}"), body)).collect()
+}
+
+fn result(trace: &Trace, at: usize) -> String {
+    let mut html = String::new();
+    if !trace.command.is_empty() {
+        html.push_str(&format!("<pre><code>{}</code></pre>\n", escape(&command_line(&trace.command))));
+    }
+    html.push_str(&tables::facts(&trace.facts));
+    html.push_str(&machines(trace).iter().map(|cells| tables::result(cells)).collect::<String>());
+    let bars: Vec<String> = machines(trace)
+        .iter()
+        .enumerate()
+        .filter_map(|(place, cells)| {
+            let picture = bars::lost_cycles(cells, &format!("lost{at}-{place}"))?;
+            Some(modelled(&picture, &format!("{}: cycles lost per 1000 {}", cells[0].machine, unit(cells))))
+        })
+        .collect();
+    if !bars.is_empty() {
+        html.push_str(&format!(
+            "<p>Solid: cycles if all walkers are always busy. To the end of the thin line: if one walk is done at a time. \
+             Nothing is known about what an out-of-order core hides.</p>\n<div class=\"figures\">\n{}</div>\n",
+            bars.concat()
+        ));
+    }
+    let items: String = trace.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
+    if !items.is_empty() {
+        html.push_str(&format!("<h3>To be known</h3>\n<ul class=\"warnings\">\n{items}</ul>\n"));
+    }
+    html
+}
+
+/// The cells of each machine.
+fn machines(trace: &Trace) -> Vec<&[Cell]> {
+    trace.cells.chunk_by(|one, other| one.machine == other.machine).collect()
+}
+
+/// What rates of these cells are per.
+fn unit(cells: &[Cell]) -> &'static str {
+    costs(cells).next().map_or("instructions", |(_, cost)| cost.per.unit())
+}
+
+fn costs(cells: &[Cell]) -> impl Iterator<Item = (&Cell, &Cost)> {
+    cells.iter().filter_map(|cell| Some((cell, cell.outcome.as_ref().ok()?)))
+}
+
+fn curves_of(trace: &Trace, at: usize) -> String {
+    let misses = trace.sweep.as_ref().and_then(|sweep| {
+        let picture = curves::misses(sweep, &format!("misses{at}"))?;
+        let caption = format!("misses per 1000 {} against entries, by page size", sweep.per.unit());
+        Some(modelled(&picture, &caption) + &curves::legend(&sweep.page_sizes()))
+    });
+    let memory = curves::memory(trace, &format!("memory{at}"))
+        .map(|picture| modelled(&picture, "memory against page size") + &curves::memory_legend(trace));
+    let figures: Vec<String> =
+        misses.into_iter().chain(memory).map(|figure| format!("<div>{figure}</div>\n")).collect();
+    if figures.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<p>Left, LRU TLBs of one level that fetches and data of all threads share, as if all memory were mapped by pages of \
+         one size: up to 8 entries fully associative, then of 8 ways. Right, the line is all pages of a size that the trace \
+         ever touches; marks are the peaks of resident memory under policies, at the sizes that they ask for.</p>\n<div class=\"figures\">\n{}</div>\n",
+        figures.concat()
+    )
+}
+
+fn census(trace: &Trace, at: usize) -> String {
+    let figures: Vec<String> = machines(trace)
+        .iter()
+        .enumerate()
+        .filter_map(|(place, cells)| {
+            let picture = bars::census(cells, &format!("census{at}-{place}"))?;
+            Some(format!("<div>{}{}</div>\n", modelled(&picture, &cells[0].machine), bars::census_legend(cells)))
+        })
+        .collect();
+    if figures.is_empty() {
+        return String::new();
+    }
+    format!(
+        "<p>By walking the page tables of the model, files included.</p>\n<div class=\"figures\">\n{}</div>\n",
+        figures.concat()
+    )
+}
+
+fn geometry(trace: &Trace, at: usize) -> String {
+    let Some(sweep) = &trace.sweep else { return String::new() };
+    let maps: String = sweep
+        .page_sizes()
+        .iter()
+        .enumerate()
+        .map(|(place, size)| {
+            let picture = heat::map(sweep, *size, &format!("heat{at}-{place}"));
+            modelled(&picture, &format!("pages of {}", study::size::format_bytes(*size)))
+        })
+        .collect();
+    format!(
+        "<p>Misses per 1000 {} of LRU TLBs of every number of sets and ways; the darker the more, by their logarithm, on one \
+         scale for all page sizes. Each cell tells its number on hover.</p>\n{}<div class=\"figures\">\n{maps}</div>\n{}",
+        sweep.per.unit(),
+        heat::legend(sweep),
+        tables::geometries(sweep)
+    )
+}
+
+/// A figure with its caption, which says where its numbers come from.
+fn modelled(picture: &str, caption: &str) -> String {
+    captioned(picture, &format!("{caption} (modelled)"))
+}
+
+fn invocation(document: &Document) -> String {
+    let mut facts = vec![("command line".to_string(), command_line(&document.invocation))];
+    facts.extend(document.settings.iter().cloned());
+    facts.push(("version".to_string(), document.version.clone()));
+    facts.push(("provenance".to_string(), "modelled".to_string()));
+    tables::facts(&facts)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! Tables of simulations.
+
+use crate::figure;
+use crate::html::tables::{reason, wide};
+use crate::simulation::{
+    Cell, Cost, Document, Ground, Machine, MachineFigure, Sweep, Trace, rate_in_words, verdict_in_words,
+};
+use crate::text::escape;
+use study::metric::Unit;
+use study::size::format_bytes;
+use study::verdict::Holding;
+
+use super::{costs, machines as by_machine, unit};
+
+/// Names and values.
+pub(super) fn facts(facts: &[(String, String)]) -> String {
+    if facts.is_empty() {
+        return String::new();
+    }
+    let fact = |(name, value): &(String, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value));
+    format!("<dl>\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
+}
+
+fn heads(names: &[&str], first_left: usize) -> String {
+    let head = |(at, name): (usize, &&str)| {
+        let class = if at < first_left { "" } else { " class=\"n\"" };
+        format!("<th scope=\"col\"{class}>{}</th>", escape(name))
+    };
+    names.iter().enumerate().map(head).collect()
+}
+
+fn number(text: &str) -> String {
+    format!("<td class=\"n\">{}</td>", escape(text))
+}
+
+/// What each policy costs on a machine.
+pub(super) fn result(cells: &[Cell]) -> String {
+    let head = heads(
+        &[
+            "policy",
+            "verdict",
+            "L1 misses",
+            "L2 misses",
+            "walks",
+            "entries read",
+            "cycles lost",
+            "faults",
+            "peak memory",
+            "touched",
+            "page tables",
+        ],
+        2,
+    );
+    let body: String = cells.iter().map(result_row).collect();
+    let caption = format!(
+        "{}, modelled. Misses, walks, entries that walks read and cycles (one walk at a time) per 1000 {}; memory at its peaks",
+        cells[0].machine,
+        unit(cells)
+    );
+    wide(&caption, &head, &body)
+}
+
+fn result_row(cell: &Cell) -> String {
+    let name = format!("<th scope=\"row\" class=\"name\">{}</th>", escape(&cell.policy));
+    let cost = match &cell.outcome {
+        Ok(cost) => cost,
+        Err(why) => {
+            let what = "<td><span class=\"tag void\">cannot be had</span></td>";
+            return format!("<tr>{name}{what}<td colspan=\"9\" class=\"note\">{}</td></tr>\n", escape(why));
+        }
+    };
+    let rate = |count: u64| number(&rate_in_words(cost.per.rate(count)));
+    let bytes = |bytes: u64| number(&format_bytes(bytes));
+    let rates =
+        [cost.first_level_misses, cost.second_level_misses, cost.walks, cost.walk_references, cost.most_lost_cycles];
+    let memory = [cost.resident_peak_bytes, cost.touched_peak_bytes, cost.table_peak_bytes];
+    format!(
+        "<tr>{name}{}{}{}{}</tr>\n",
+        verdict(cost),
+        rates.map(rate).concat(),
+        number(&figure::long(cost.faults as f64, Unit::Count)),
+        memory.map(bytes).concat()
+    )
+}
+
+fn verdict(cost: &Cost) -> String {
+    let class = match cost.verdict.holding {
+        Holding::Held => "good",
+        Holding::Partly => "open",
+        Holding::NotHeld => "bad",
+        Holding::Unknown | Holding::NotAsked => "void",
+    };
+    format!("<td><span class=\"tag {class}\">{}</span></td>", escape(&verdict_in_words(&cost.verdict)))
+}
+
+/// Verdicts with their causes.
+pub(super) fn verdicts(trace: &Trace) -> String {
+    let row = |(cell, cost): (&Cell, &Cost)| {
+        let causes: String = cost
+            .verdict
+            .causes
+            .iter()
+            .map(|share| reason(&share.cause.describe(), share.bytes, share.cause.remedy().as_deref()))
+            .collect();
+        let causes = if causes.is_empty() { String::new() } else { format!("<ul>{causes}</ul>") };
+        format!(
+            "<tr><th scope=\"row\" class=\"name\">{}</th><td class=\"name\">{}</td>{}{}{}<td>{causes}</td></tr>\n",
+            escape(&cell.policy),
+            escape(&cell.machine),
+            verdict(cost),
+            number(&format_bytes(cost.verdict.covered_bytes)),
+            number(&format_bytes(cost.verdict.concerned_bytes)),
+        )
+    };
+    let body: String = costs(&trace.cells).map(row).collect();
+    if body.is_empty() {
+        return String::new();
+    }
+    let head = "<th scope=\"col\">policy</th><th scope=\"col\">machine</th><th scope=\"col\">verdict</th>\
+                <th scope=\"col\" class=\"n\">as asked</th><th scope=\"col\" class=\"n\">of</th><th scope=\"col\">causes</th>";
+    wide(
+        "Private anonymous memory and pages of pools, looked at before it goes and at the end; held from 90 % on, partly from 10 %",
+        head,
+        &body,
+    )
+}
+
+/// Every count of every machine and policy, with its rate.
+pub(super) fn figures(trace: &Trace) -> String {
+    by_machine(trace).iter().map(|cells| all_of_machine(cells)).collect()
+}
+
+fn all_of_machine(cells: &[Cell]) -> String {
+    let costs: Vec<(&Cell, &Cost)> = costs(cells).collect();
+    let Some((first, cost)) = costs.first() else { return String::new() };
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in costs.iter().flat_map(|(_, cost)| &cost.figures) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let mut head = String::from("<th scope=\"col\">figure</th><th scope=\"col\">provenance</th>");
+    for (cell, _) in &costs {
+        head.push_str(&format!("<th scope=\"col\" class=\"n\">{}</th>", escape(&cell.policy)));
+    }
+    let row = |name: &&str| {
+        let cells: String = costs.iter().map(|(_, cost)| figure_cell(cost, name)).collect();
+        format!("<tr><th scope=\"row\"><code>{}</code></th><td>modelled</td>{cells}</tr>\n", escape(name))
+    };
+    let body: String = names.iter().map(row).collect();
+    let caption = format!("{}: whole run, and small: per 1000 {}", first.machine, cost.per.unit());
+    format!(
+        "<details><summary>{}: {} figures</summary>\n{}</details>\n",
+        escape(&first.machine),
+        names.len(),
+        wide(&caption, &head, &body)
+    )
+}
+
+fn figure_cell(cost: &Cost, name: &str) -> String {
+    let Some((_, count)) = cost.figures.iter().find(|(other, _)| other == name) else {
+        return "<td class=\"n\"></td>".to_string();
+    };
+    if name.ends_with("_bytes") {
+        return number(&format_bytes(*count));
+    }
+    format!(
+        "<td class=\"n\">{}<small>{}</small></td>",
+        escape(&figure::long(*count as f64, Unit::Count)),
+        escape(&rate_in_words(cost.per.rate(*count)))
+    )
+}
+
+/// Misses of every geometry as numbers.
+pub(super) fn geometries(sweep: &Sweep) -> String {
+    sweep.page_sizes().iter().map(|size| of_size(sweep, *size)).collect()
+}
+
+fn of_size(sweep: &Sweep, page_bytes: u64) -> String {
+    let mut ways: Vec<u32> = sweep.of_size(page_bytes).map(|geometry| geometry.ways).collect();
+    ways.sort_unstable();
+    ways.dedup();
+    let mut head = String::from("<th scope=\"col\" class=\"n\">sets</th>");
+    for count in &ways {
+        head.push_str(&format!(
+            "<th scope=\"col\" class=\"n\">{count} {}</th>",
+            if *count == 1 { "way" } else { "ways" }
+        ));
+    }
+    let mut rows = std::collections::BTreeMap::<u32, String>::new();
+    for geometry in sweep.of_size(page_bytes) {
+        let cell = number(&rate_in_words(sweep.per.rate(geometry.misses)));
+        rows.entry(geometry.sets).or_default().push_str(&cell);
+    }
+    let body: String = rows
+        .iter()
+        .map(|(sets, cells)| format!("<tr><th scope=\"row\" class=\"n\">{sets}</th>{cells}</tr>\n"))
+        .collect();
+    let size = format_bytes(page_bytes);
+    let caption = format!("Pages of {size}: misses per 1000 {}, modelled", sweep.per.unit());
+    format!("<details><summary>Numbers for pages of {size}</summary>\n{}</details>\n", wide(&caption, &head, &body))
+}
+
+/// Every number of every machine.
+pub(super) fn machines(document: &Document) -> String {
+    document.machines.iter().map(machine).collect()
+}
+
+fn machine(machine: &Machine) -> String {
+    let assumed = machine.figures.iter().filter(|figure| matches!(figure.ground, Ground::Assumed(_))).count();
+    let row = |figure: &MachineFigure| {
+        let (class, word, why) = match &figure.ground {
+            Ground::Source(source) => ("good", "sourced", source),
+            Ground::Assumed(why) => ("open", "assumed", why),
+        };
+        format!(
+            "<tr><th scope=\"row\"><code>{}</code></th><td>{}</td><td><span class=\"tag {class}\">{word}</span></td><td>{}</td></tr>\n",
+            escape(&figure.key),
+            escape(&figure.value),
+            escape(why)
+        )
+    };
+    let body: String = machine.figures.iter().map(row).collect();
+    format!(
+        "<details><summary>{} ({}): {} numbers sourced, {assumed} assumed</summary>\n{}</details>\n",
+        escape(&machine.name),
+        escape(&machine.processor),
+        machine.figures.len() - assumed,
+        wide(&machine.processor, &heads(&["key", "value", "ground", "source or reason"], 4), &body)
+    )
+}

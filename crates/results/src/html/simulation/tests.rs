@@ -1,0 +1,148 @@
+//! The page of a made-up simulation: what must be on it, and what must not.
+
+use super::*;
+use crate::simulation::{Geometry, Ground, Machine, MachineFigure, Mapped, Per, Sweep};
+use study::cause::{Cause, CauseShare};
+use study::verdict::{Holding, Verdict};
+
+fn cost(page_bytes: u64, misses: u64) -> Cost {
+    Cost {
+        page_bytes,
+        verdict: Verdict {
+            holding: Holding::Partly,
+            concerned_bytes: 100 << 20,
+            covered_bytes: 40 << 20,
+            causes: vec![CauseShare { cause: Cause::MappingTooSmall, bytes: Some(60 << 20) }],
+            answered: Vec::new(),
+        },
+        per: Per::of(Some(1_000_000), 77),
+        first_level_misses: misses,
+        second_level_misses: misses / 2,
+        walks: misses / 2,
+        walk_references: misses,
+        least_lost_cycles: misses * 10,
+        most_lost_cycles: misses * 20,
+        faults: 12,
+        resident_peak_bytes: 100 << 20,
+        touched_peak_bytes: 90 << 20,
+        table_peak_bytes: 256 << 10,
+        mapped: vec![
+            Mapped { leaf_bytes: 4096, group_bytes: 4096, bytes: 60 << 20 },
+            Mapped { leaf_bytes: 4096, group_bytes: page_bytes, bytes: 40 << 20 },
+        ],
+        figures: vec![("walks".to_string(), misses / 2), ("zeroed_bytes".to_string(), 1 << 20)],
+    }
+}
+
+fn document() -> Document {
+    let cell = |machine: &str, policy: &str, outcome| Cell { machine: machine.into(), policy: policy.into(), outcome };
+    let cells = vec![
+        cell("cortex-a57", "base", Ok(cost(4096, 50_000))),
+        cell("cortex-a57", "mthp-64k", Ok(cost(65536, 4_000))),
+        cell("zen-3", "base", Ok(cost(4096, 0))),
+        cell("zen-3", "contig-64k", Err("it has <none>".to_string())),
+    ];
+    let geometries = [4096, 65536].into_iter().flat_map(|page_bytes| {
+        [1, 2, 4].into_iter().flat_map(move |sets| {
+            (1..=8).map(move |ways| Geometry {
+                page_bytes,
+                sets,
+                ways,
+                misses: 4_096_000 / page_bytes / u64::from(sets * ways),
+            })
+        })
+    });
+    Document {
+        title: "What <page sizes> cost".to_string(),
+        invocation: vec!["pagelab".into(), "sim".into(), "a b.trace".into()],
+        version: "0.1.0".to_string(),
+        settings: vec![("seed".to_string(), "3".to_string())],
+        traces: vec![Trace {
+            file: "a b.trace".to_string(),
+            command: vec!["sort".into(), "\u{1b}[2J".into()],
+            facts: vec![("accesses".to_string(), "12".to_string())],
+            notes: vec!["the trace was cut off".to_string()],
+            cells,
+            sweep: Some(Sweep {
+                per: Per::Instructions(1_000_000),
+                geometries: geometries.collect(),
+                footprints: vec![(4096, 1 << 20), (65536, 2 << 20), (2 << 20, 8 << 20)],
+            }),
+        }],
+        machines: vec![Machine {
+            name: "cortex-a57".to_string(),
+            processor: "Arm Cortex-A57".to_string(),
+            figures: vec![
+                MachineFigure {
+                    key: "tlb[0].entries".into(),
+                    value: "48".into(),
+                    ground: Ground::Source("a <manual>".into()),
+                },
+                MachineFigure {
+                    key: "tlb[0].ways".into(),
+                    value: "8".into(),
+                    ground: Ground::Assumed("nobody says".into()),
+                },
+            ],
+        }],
+    }
+}
+
+#[test]
+fn everything_is_on_the_page() {
+    let html = report(&document());
+    for part in [
+        "a b.trace&#39;",
+        "What &lt;page sizes&gt; cost",
+        "it has &lt;none&gt;",
+        "partly 40 %",
+        "mappings smaller than one page of that size",
+        "Make the mapping larger",
+        "64K of 4K",
+        "per 1000 instructions",
+        "tlb[0].entries",
+        "a &lt;manual&gt;",
+        "assumed",
+        "nobody says",
+        "the trace was cut off",
+        "<td>modelled</td>",
+        "4 sets of 8 ways",
+        "peak under mthp-64k",
+        "<dt>seed</dt><dd>3</dd>",
+    ] {
+        assert!(html.contains(part), "{part} is missing");
+    }
+    // A machine on which nothing is lost has no bars of cycles.
+    assert!(html.contains("cortex-a57: cycles lost") && !html.contains("zen-3: cycles lost per"));
+    let captions: Vec<&str> = html.split("<figcaption>").skip(1).collect();
+    assert!(
+        captions.len() >= 6
+            && captions.iter().all(|rest| rest.split("</figcaption>").next().unwrap().contains("(modelled)"))
+    );
+}
+
+#[test]
+fn nothing_is_fetched_or_run() {
+    let html = report(&document());
+    for part in ["<script", "http://", "https://", "src=", "@import", "\u{1b}"] {
+        assert!(!html.contains(part), "{part}");
+    }
+    assert!(html.contains("default-src 'none'"));
+    let mut ids: Vec<&str> = html.split(" id=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let all = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), all, "an id is there twice");
+}
+
+#[test]
+fn an_empty_document_and_one_of_geometries_alone_are_shown() {
+    assert!(report(&Document::default()).ends_with("</html>\n"));
+    let mut swept = document();
+    swept.machines.clear();
+    swept.traces[0].cells.clear();
+    let html = report(&swept);
+    assert!(html.contains("4 sets of 8 ways") && !html.contains("Verdicts"));
+    swept.traces[0].sweep = Some(Sweep::default());
+    assert!(report(&swept).contains("No geometry misses"));
+}
