@@ -96,7 +96,7 @@ impl<F: Format> Paged<F> {
         if begin >= end {
             return Ok(());
         }
-        self.look(begin, end)?;
+        self.witness(begin, end)?;
         self.own.vmas.remove(begin, end);
         let (first, last) = self.pages_within(begin, end);
         if first < last {
@@ -163,7 +163,7 @@ impl<F: Format> Paged<F> {
                 // Only whole base pages are given back, also where those of the model are larger.
                 let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
                 if first < last {
-                    self.look(first, last)?;
+                    self.witness(first, last)?;
                     self.drop_range(first, last)?;
                 }
             }

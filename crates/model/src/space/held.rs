@@ -106,7 +106,7 @@ impl Seen {
 
 impl<F: Format> Paged<F> {
     /// Looks at a range whose memory is about to go.
-    pub(super) fn look(&mut self, begin: u64, end: u64) -> Result<(), Error> {
+    pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let mut seen = std::mem::take(&mut self.seen);
         let looked = self.look_into(&self.own, begin, end, &mut seen);
         self.seen = seen;

@@ -30,6 +30,10 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
             format_bytes(outside)
         ));
     }
+    if let Some(swapped) = ran.iter().map(|outcome| outcome.costs.swapped_out_bytes).max().filter(|bytes| *bytes != 0) {
+        let bytes = format_bytes(swapped);
+        notes.push(format!("memory was short: up to {bytes} were reclaimed to swap; allow more with --memory"));
+    }
     if let Some(forks) = ran.iter().map(|outcome| outcome.costs.forks).max().filter(|forks| *forks != 0) {
         notes.push(format!("the program made {forks} processes, whose copies of memory are not modelled"));
     }

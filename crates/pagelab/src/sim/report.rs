@@ -1,6 +1,7 @@
 //! The outcome as tables for the terminal and as JSON.
 
 use model::simulation::Outcome;
+use results::fold;
 use results::grid::plain;
 use results::simulation::{Per, mapped_in_words, rate_in_words, verdict_in_words};
 use serde_json::{Value, json};
@@ -26,14 +27,15 @@ pub fn text(simulated: &Simulated, width: usize) -> String {
     }
     if let Some(first) = ran.first() {
         let unit = Per::of(first.instructions, first.runs).unit();
-        lines.push(format!(
+        let caption = format!(
             "misses, walks, entries that walks read, and cycles lost (one walk at a time) per 1000 {unit}; memory at its \
              peaks, mapped as at the end; modelled"
-        ));
+        );
+        lines.push(fold(&caption, width, 0));
     }
-    lines.extend(simulated.cells.iter().filter_map(refused));
-    lines.extend(ran.iter().flat_map(|outcome| causes(outcome)));
-    lines.extend(notes::of(simulated));
+    lines.extend(simulated.cells.iter().filter_map(refused).map(|line| fold(&line, width, 2)));
+    lines.extend(causes(&ran, width));
+    lines.extend(notes::of(simulated).iter().map(|note| fold(note, width, 2)));
     if let Some(swept) = &simulated.swept {
         lines.push(format!("\n{}", sweep::curves_text(&swept.sweep, width)));
     }
@@ -47,15 +49,27 @@ fn refused(cell: &Cell) -> Option<String> {
     }
 }
 
-/// Why a policy did not hold: its two largest causes.
-fn causes(outcome: &Outcome) -> Vec<String> {
+/// Why policies did not hold: the two largest causes of each, once for all machines on which they are the same.
+fn causes(ran: &[&Outcome], width: usize) -> Vec<String> {
     const SHOWN: usize = 2;
-    let cause = |share: &study::cause::CauseShare| {
-        let bytes = share.bytes.map(|bytes| format!(" {},", format_bytes(bytes))).unwrap_or_default();
-        let remedy = share.cause.remedy().map(|remedy| format!(" ({remedy})")).unwrap_or_default();
-        format!("{} under {}:{bytes} {}{remedy}", outcome.machine, outcome.policy, share.cause.describe())
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for outcome in ran {
+        for share in outcome.verdict.causes.iter().take(SHOWN) {
+            let bytes = share.bytes.map(|bytes| format!(" {},", format_bytes(bytes))).unwrap_or_default();
+            let remedy = share.cause.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+            let text = format!("{}:{bytes} {}{remedy}", outcome.policy, share.cause.describe());
+            match lines.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, machines)) => machines.push(&outcome.machine),
+                None => lines.push((text, vec![&outcome.machine])),
+            }
+        }
+    }
+    let everywhere = ran.chunk_by(|one, other| one.machine == other.machine).count();
+    let line = |(text, machines): &(String, Vec<&str>)| match machines.len() == everywhere {
+        true => fold(text, width, 2),
+        false => fold(&format!("{} under {text}", machines.join(", ")), width, 2),
     };
-    outcome.verdict.causes.iter().take(SHOWN).map(cause).collect()
+    lines.iter().map(line).collect()
 }
 
 fn translation(outcomes: &[&Outcome], width: usize) -> String {
