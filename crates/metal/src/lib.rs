@@ -8,6 +8,7 @@ pub mod counters;
 pub mod direct_map;
 pub mod explain;
 pub mod host;
+pub mod kvm;
 pub mod lease;
 pub mod memory;
 pub mod platform;

@@ -6,6 +6,8 @@
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
+use nix::sys::signal::{SigSet, Signal};
+
 /// The signals that tell pagelab to stop.
 pub const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -62,19 +64,46 @@ pub fn catch(pass_on: PassOn) -> io::Result<()> {
 }
 
 fn catch_one(signal: i32) -> io::Result<()> {
+    if is_ignored(signal) {
+        return Ok(());
+    }
     // SAFETY: the handler only uses atomics and a system call.
     let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        libc::sigaction(signal, std::ptr::null(), &raw mut action);
-        if action.sa_sigaction == libc::SIG_IGN {
-            return Ok(());
-        }
-        action = std::mem::zeroed();
         action.sa_sigaction = handle as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
         libc::sigaction(signal, &raw const action, std::ptr::null_mut())
     };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Has `say` called when one of [`CAUGHT`] arrives, on a thread that waits for nothing else; the process then ends
+/// by that signal. For programs whose threads stand in calls that no handler could end. To be called before
+/// other threads start: they inherit that the signals are not for them. Those that are ignored (nohup) stay so.
+///
+/// # Errors
+/// The kernel refuses the mask or the thread.
+pub fn announce(say: impl FnOnce(Signal) + Send + 'static) -> io::Result<()> {
+    let mut awaited = SigSet::empty();
+    CAUGHT.into_iter().filter(|signal| !is_ignored(*signal)).for_each(|signal| {
+        awaited.add(Signal::try_from(signal).expect("the signals that are caught have names"));
+    });
+    awaited.thread_block()?;
+    let wait = move || {
+        let Ok(signal) = awaited.wait() else { return };
+        say(signal);
+        let _ = awaited.thread_unblock();
+        let _ = nix::sys::signal::raise(signal);
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}
+
+fn is_ignored(signal: i32) -> bool {
+    // SAFETY: with no new action the call only writes the old one.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0 && action.sa_sigaction == libc::SIG_IGN
+    }
 }
 
 /// The signal that arrived last, if any did.

@@ -8,7 +8,7 @@ mod counters;
 mod facts;
 mod geometry;
 mod machine;
-mod read;
+pub(crate) mod read;
 mod settings;
 mod state;
 

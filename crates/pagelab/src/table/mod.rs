@@ -11,7 +11,7 @@ mod index;
 mod level;
 mod number;
 mod request;
-mod split;
+pub(crate) mod split;
 mod tree;
 
 use clap::{Args, Subcommand};

@@ -8,6 +8,7 @@ mod chase;
 mod fork_cow;
 mod gups;
 mod kernel;
+mod kvm_dirty_log;
 mod latency;
 mod mmap_churn;
 mod page_touch;
@@ -18,6 +19,7 @@ mod stream;
 pub use report::Report;
 
 use clap::CommandFactory;
+use metal::kvm::KvmError;
 use metal::memory::{ForkError, HeapError, MapError};
 
 /// `pagelab workload NAME [ARGS]`.
@@ -50,6 +52,8 @@ enum Workload {
     ForkCow(fork_cow::Arguments),
     #[command(flatten)]
     Kernel(kernel::Kernel),
+    /// Log the writes of a virtual machine: the cost of each phase, and the leaves that map it (needs /dev/kvm)
+    KvmDirtyLog(kvm_dirty_log::Arguments),
 }
 
 /// A workload that did not come to a right answer.
@@ -106,6 +110,12 @@ pub enum WorkloadError {
         /// What the file system said.
         source: std::io::Error,
     },
+    /// A virtual machine could not be made or did not do what it should.
+    #[error(transparent)]
+    Kvm(#[from] KvmError),
+    /// The host cannot be read or asked.
+    #[error("{0}")]
+    Host(String),
     /// The memory does not hold what was written to it.
     #[error(
         "wrong answer: {what}: expected {expected:#018x}, found {found:#018x}; \
@@ -122,10 +132,12 @@ pub enum WorkloadError {
 }
 
 impl WorkloadError {
-    /// The exit code for it: 2 for bad arguments, 1 for everything that happened later.
+    /// The exit code for it: 2 for bad arguments, 3 for what this host lacks, 1 for everything that happened
+    /// later.
     pub fn exit_code(&self) -> u8 {
         match self {
             WorkloadError::Argument { .. } | WorkloadError::Room { .. } | WorkloadError::Scratch { .. } => 2,
+            WorkloadError::Kvm(error) if error.is_lack() => 3,
             _ => 1,
         }
     }
@@ -144,6 +156,7 @@ pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
         Workload::MmapChurn(mmap_churn) => mmap_churn::run(mmap_churn),
         Workload::ForkCow(fork_cow) => fork_cow::run(fork_cow),
         Workload::Kernel(kernel) => kernel.run(),
+        Workload::KvmDirtyLog(kvm_dirty_log) => kvm_dirty_log::run(kvm_dirty_log),
     }?;
     Ok(report.shown_as(arguments.json, arguments.answer_only))
 }
@@ -175,7 +188,7 @@ mod tests {
 
     use super::*;
 
-    const NAMES: [&str; 17] = [
+    const NAMES: [&str; 18] = [
         "chase",
         "gups",
         "stream",
@@ -193,6 +206,7 @@ mod tests {
         "file-churn",
         "directory-read",
         "memfd-pread",
+        "kvm-dirty-log",
     ];
 
     /// Sizes at which every workload ends in milliseconds.

@@ -6,6 +6,15 @@ use serde_json::{Map, Value, json};
 
 use super::latency::Latencies;
 
+/// What a workload has to say beyond its figures.
+#[derive(Clone, Debug)]
+struct Details {
+    /// Lines above the last one.
+    text: String,
+    /// More keys of the document.
+    keys: Map<String, Value>,
+}
+
 /// The answer and the figures of a workload; prints as it was asked for.
 #[derive(Clone, Debug)]
 pub struct Report {
@@ -13,6 +22,7 @@ pub struct Report {
     arguments: Vec<(&'static str, Value)>,
     checksum: u64,
     figures: Vec<(String, f64)>,
+    details: Option<Details>,
     json: bool,
     answer_only: bool,
 }
@@ -20,7 +30,8 @@ pub struct Report {
 impl Report {
     /// A report of the workload `name` with a checksum that only depends on its arguments.
     pub(super) fn new(name: &'static str, checksum: u64) -> Report {
-        Report { name, arguments: Vec::new(), checksum, figures: Vec::new(), json: false, answer_only: false }
+        let (arguments, figures) = (Vec::new(), Vec::new());
+        Report { name, arguments, checksum, figures, details: None, json: false, answer_only: false }
     }
 
     /// Adds an argument, with its unit in its name.
@@ -45,6 +56,12 @@ impl Report {
             .figure(format!("{of}_total_s"), latencies.total_s())
     }
 
+    /// Adds lines that stand above the last one, and keys that say the same in the document. They are no part
+    /// of the answer.
+    pub(super) fn details(self, text: String, keys: Map<String, Value>) -> Report {
+        Report { details: Some(Details { text, keys }), ..self }
+    }
+
     pub(super) fn shown_as(self, json: bool, answer_only: bool) -> Report {
         Report { json, answer_only, ..self }
     }
@@ -60,6 +77,8 @@ impl Report {
         });
         if !self.answer_only {
             document["figures"] = self.figures.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+            let keys = self.details.iter().flat_map(|details| &details.keys);
+            keys.for_each(|(key, value)| document[key] = value.clone());
         }
         document
     }
@@ -69,6 +88,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.json {
             return write!(f, "{}", self.document());
+        }
+        if let Some(details) = self.details.as_ref().filter(|_| !self.answer_only) {
+            writeln!(f, "{}\n", details.text)?;
         }
         write!(f, "name={}", self.name)?;
         for (name, value) in &self.arguments {
@@ -90,6 +112,16 @@ impl fmt::Display for Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn details_stand_above_the_line_and_in_the_document_and_never_in_the_answer() {
+        let keys = Map::from_iter([("phases".to_string(), json!([1]))]);
+        let report = Report::new("x", 1).details("a table".to_string(), keys);
+        assert_eq!(report.to_string(), "a table\n\nname=x checksum=0x0000000000000001");
+        assert_eq!(report.clone().shown_as(false, true).to_string(), "name=x checksum=0x0000000000000001");
+        assert_eq!(report.clone().shown_as(true, false).document()["phases"], json!([1]));
+        assert_eq!(report.shown_as(true, true).document().get("phases"), None);
+    }
 
     #[test]
     fn the_line_and_the_document_say_the_same() {

@@ -1,7 +1,7 @@
 //! `pagelab table split`: what KVM's eager split of stage 2 costs, and what its variants save.
 
-mod experiment;
-mod report;
+pub(crate) mod experiment;
+pub(crate) mod report;
 
 use std::io::{IsTerminal, Write};
 
@@ -224,7 +224,7 @@ fn mode(name: &ModeName) -> Mode {
 }
 
 /// The name of a variant on the command line.
-fn variant_name(variant: Variant) -> &'static str {
+pub(crate) fn variant_name(variant: Variant) -> &'static str {
     match variant {
         Variant::Vanilla => "vanilla",
         Variant::SkipByReturn => "skip-return",

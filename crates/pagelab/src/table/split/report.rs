@@ -25,7 +25,8 @@ fn saved(times: &[f64], vanilla: &[f64]) -> Option<Saved> {
     Some(Saved { ratio: 1.0 - found.ratio, interval: found.interval.map(|(low, high)| (1.0 - high, 1.0 - low)) })
 }
 
-fn median(times: &[f64]) -> f64 {
+/// The median; NaN of nothing.
+pub fn median(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
     match (sorted.get(sorted.len().saturating_sub(1) / 2), sorted.get(sorted.len() / 2)) {
@@ -194,7 +195,8 @@ pub fn document(bytes: u64, rounds: u32, measured: &[Measured]) -> Value {
     })
 }
 
-fn case_document(measured: &Measured) -> Value {
+/// A case as a part of a document.
+pub fn case_document(measured: &Measured) -> Value {
     let case = &measured.case;
     let vanilla = measured.vanilla();
     let variants = measured.arms.iter().map(|arm| {

@@ -1,0 +1,84 @@
+//! A vCPU of arm64: EL1 with its own page tables, so that its memory is cacheable as the host's is.
+
+use kvm_bindings::{
+    KVM_REG_ARM_CORE, KVM_REG_ARM64, KVM_REG_ARM64_SYSREG, KVM_REG_SIZE_U64, kvm_regs, kvm_vcpu_init, user_pt_regs,
+};
+use kvm_ioctls::{Kvm, VcpuFd, VmFd};
+use paging::Format;
+use paging::format::arm64::Granule;
+use paging::format::arm64_stage1::Arm64Stage1;
+
+use super::KvmError;
+use super::program::{ARM64_MAIR, Pass, Program, arm64};
+
+/// The architecture's name, as the kernel has it.
+pub const ARCHITECTURE: &str = "arm64";
+/// What the guest is.
+pub const GUEST: &str = "an EL1 guest";
+
+/// EL1h, with debug, SError, IRQ and FIQ masked.
+const PSTATE: u64 = 0x3c5;
+/// SCTLR_EL1: its RES1 bits, and I, C and M: caches and the MMU are on.
+const SCTLR: u64 = 0x30d0_1805;
+
+/// The id of a system register (Documentation/virt/kvm/api.rst, KVM_SET_ONE_REG).
+const fn system(op0: u64, op1: u64, crn: u64, crm: u64, op2: u64) -> u64 {
+    KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM64_SYSREG as u64 | op0 << 14 | op1 << 11 | crn << 7 | crm << 3 | op2
+}
+
+const SCTLR_EL1: u64 = system(3, 0, 1, 0, 0);
+const TTBR0_EL1: u64 = system(3, 0, 2, 0, 0);
+const TCR_EL1: u64 = system(3, 0, 2, 0, 2);
+const MAIR_EL1: u64 = system(3, 0, 10, 2, 0);
+
+/// The id of a general register: where it lies in `struct kvm_regs`, in words of 32 bits.
+const fn core(offset: usize) -> u64 {
+    KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE as u64 | (offset / size_of::<u32>()) as u64
+}
+
+const fn x(index: usize) -> u64 {
+    core(std::mem::offset_of!(kvm_regs, regs) + std::mem::offset_of!(user_pt_regs, regs) + index * size_of::<u64>())
+}
+
+const PC: u64 = core(std::mem::offset_of!(kvm_regs, regs) + std::mem::offset_of!(user_pt_regs, pc));
+const PSTATE_ID: u64 = core(std::mem::offset_of!(kvm_regs, regs) + std::mem::offset_of!(user_pt_regs, pstate));
+
+fn refused(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> KvmError {
+    move |error| KvmError::refused(call, std::io::Error::from_raw_os_error(error.errno()))
+}
+
+fn set_all(vcpu: &VcpuFd, registers: &[(u64, u64)]) -> Result<(), KvmError> {
+    for (id, value) in registers {
+        vcpu.set_one_reg(*id, &value.to_ne_bytes()).map_err(refused("KVM_SET_ONE_REG"))?;
+    }
+    Ok(())
+}
+
+/// The guest for `bytes` of data that the host has at `address`.
+pub fn program(_: &Kvm, address: u64, bytes: u64) -> Result<Program, KvmError> {
+    arm64(address, bytes)
+}
+
+/// Makes a new vCPU ready for passes.
+pub fn prepare(_: &Kvm, vm: &VmFd, vcpu: &VcpuFd, program: &Program) -> Result<(), KvmError> {
+    let mut target = kvm_vcpu_init::default();
+    vm.get_preferred_target(&mut target).map_err(refused("KVM_ARM_PREFERRED_TARGET"))?;
+    vcpu.vcpu_init(&target).map_err(refused("KVM_ARM_VCPU_INIT"))?;
+    let format = Arm64Stage1::new(Granule::K4, 39);
+    let ids = format.registers(program.root).into_iter().filter_map(|(name, value)| match name {
+        "tcr_el1" => Some((TCR_EL1, value)),
+        "ttbr0_el1" => Some((TTBR0_EL1, value)),
+        _ => None,
+    });
+    let mut registers: Vec<(u64, u64)> = ids.collect();
+    registers.extend([(MAIR_EL1, ARM64_MAIR), (SCTLR_EL1, SCTLR)]);
+    set_all(vcpu, &registers)
+}
+
+/// Puts a vCPU at the beginning of a pass.
+pub fn set(vcpu: &VcpuFd, pass: &Pass) -> Result<(), KvmError> {
+    let Pass { entry, first, end, stride, value, doorbell } = *pass;
+    let registers =
+        [(x(0), first), (x(1), end), (x(2), stride), (x(3), doorbell), (x(4), value), (PC, entry), (PSTATE_ID, PSTATE)];
+    set_all(vcpu, &registers)
+}

@@ -1,0 +1,190 @@
+//! Where the guest's memory comes from.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use study::size::PageSize;
+
+use super::KvmError;
+
+/// Where the guest's memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostBacking {
+    /// Plain anonymous memory: the policy under which this process runs decides.
+    Policy,
+    /// Anonymous memory that is advised against transparent huge pages.
+    Base,
+    /// Anonymous memory that is advised for them. Which sizes it gets, the host's settings decide.
+    Advised,
+    /// Pages of a hugetlb pool.
+    Hugetlb(PageSize),
+    /// A memfd, shared.
+    Memfd,
+}
+
+/// A guest's memory in this process; unmapped when dropped.
+#[derive(Debug)]
+pub struct GuestMemory {
+    start: NonNull<u8>,
+    bytes: NonZeroUsize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not tied to the thread that made it.
+unsafe impl Send for GuestMemory {}
+// SAFETY: shared references only read single words, volatile; a guest may write them at the same time.
+unsafe impl Sync for GuestMemory {}
+
+const PROTECTION: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
+
+impl GuestMemory {
+    /// Maps `bytes` bytes. Where this process chooses the page size itself, they begin at a multiple of
+    /// `alignment`; under a policy they are one mapping of their own, as a program makes it.
+    ///
+    /// # Errors
+    /// [`KvmError::Pool`] or [`KvmError::Memory`], with what to do.
+    pub fn map(backing: HostBacking, bytes: u64, alignment: PageSize) -> Result<GuestMemory, KvmError> {
+        let refused = |source: io::Error| match backing {
+            HostBacking::Hugetlb(size) => KvmError::Pool { size, pages: bytes.div_ceil(size.bytes()), source },
+            _ => KvmError::Memory { bytes, source },
+        };
+        let too_much = || refused(io::Error::from_raw_os_error(libc::ENOMEM));
+        let length = usize::try_from(bytes).ok().and_then(NonZeroUsize::new).ok_or_else(too_much)?;
+        let mapped = match backing {
+            HostBacking::Policy => anonymous(length, MapFlags::MAP_PRIVATE),
+            HostBacking::Base => aligned(length, alignment, Some(MmapAdvise::MADV_NOHUGEPAGE)),
+            HostBacking::Advised => aligned(length, alignment, Some(MmapAdvise::MADV_HUGEPAGE)),
+            HostBacking::Hugetlb(size) => anonymous(length, MapFlags::MAP_PRIVATE | hugetlb_flags(size)),
+            HostBacking::Memfd => shared(length),
+        };
+        mapped.map(|start| GuestMemory { start, bytes: length }).map_err(refused)
+    }
+
+    /// The address of its first byte.
+    pub fn address(&self) -> u64 {
+        self.start.addr().get() as u64
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.get() as u64
+    }
+
+    /// The word at `offset` bytes as it is now. What it is while a guest runs is nobody's to say.
+    ///
+    /// # Panics
+    /// Where `offset` is no multiple of 8 or not inside.
+    pub fn word(&self, offset: u64) -> u64 {
+        // SAFETY: `place` is inside the mapping and aligned; the mapping lives as long as `self`.
+        unsafe { self.place(offset).read_volatile() }
+    }
+
+    /// Writes the word at `offset` bytes.
+    ///
+    /// # Panics
+    /// As [`GuestMemory::word`].
+    pub fn set_word(&mut self, offset: u64, value: u64) {
+        // SAFETY: as above, and `&mut self`: nobody reads it here meanwhile.
+        unsafe { self.place(offset).write_volatile(value) }
+    }
+
+    fn place(&self, offset: u64) -> *mut u64 {
+        let word = size_of::<u64>() as u64;
+        assert!(offset.is_multiple_of(word) && offset + word <= self.bytes(), "a word at {offset} of {}", self.bytes());
+        // SAFETY: the offset is inside the mapping, as was just checked.
+        unsafe { self.start.as_ptr().add(offset as usize).cast() }
+    }
+}
+
+impl Drop for GuestMemory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own and is not used again. A guest that still had it would only
+        // lose its pages: KVM follows the host's page tables.
+        let released = unsafe { munmap(self.start.cast(), self.bytes.get()) };
+        debug_assert!(released.is_ok(), "munmap of an own mapping: {released:?}");
+    }
+}
+
+fn hugetlb_flags(size: PageSize) -> MapFlags {
+    // MAP_HUGE_SHIFT of include/uapi/asm-generic/hugetlb_encode.h: log2 of the size in bits 26 to 31.
+    let encoded = (size.bytes().trailing_zeros() << 26) as libc::c_int;
+    MapFlags::MAP_HUGETLB | MapFlags::from_bits_retain(encoded)
+}
+
+fn anonymous(length: NonZeroUsize, flags: MapFlags) -> io::Result<NonNull<u8>> {
+    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+    Ok(unsafe { mmap_anonymous(None, length, PROTECTION, flags) }?.cast())
+}
+
+/// An anonymous mapping that begins at a multiple of `alignment`.
+fn aligned(length: NonZeroUsize, alignment: PageSize, advice: Option<MmapAdvise>) -> io::Result<NonNull<u8>> {
+    let alignment = alignment.bytes() as usize;
+    let too_long = || io::Error::from_raw_os_error(libc::ENOMEM);
+    let with_room = length.checked_add(alignment).ok_or_else(too_long)?;
+    let all = anonymous(with_room, MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE)?;
+    let skipped = all.addr().get().next_multiple_of(alignment) - all.addr().get();
+    // SAFETY: `skipped` is at most `alignment`, so that `length` bytes behind it are inside the mapping.
+    let (start, end) = unsafe { (all.add(skipped), all.add(skipped + length.get())) };
+    for (unneeded, bytes) in [(all, skipped), (end, alignment - skipped)] {
+        if bytes > 0 {
+            // SAFETY: these pages belong to the mapping made above and nobody knows them yet.
+            unsafe { munmap(unneeded.cast(), bytes) }?;
+        }
+    }
+    if let Some(advice) = advice {
+        // SAFETY: advice on huge pages does not change what the memory holds.
+        match unsafe { madvise(start.cast(), length.get(), advice) } {
+            // A kernel without transparent huge pages knows neither advice, and has base pages.
+            Err(nix::errno::Errno::EINVAL) if advice == MmapAdvise::MADV_NOHUGEPAGE => {}
+            result => result?,
+        }
+    }
+    Ok(start)
+}
+
+fn shared(length: NonZeroUsize) -> io::Result<NonNull<u8>> {
+    let file: OwnedFd = memfd_create(c"pagelab-guest", MFdFlags::MFD_CLOEXEC)?;
+    nix::unistd::ftruncate(
+        &file,
+        i64::try_from(length.get()).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?,
+    )?;
+    // SAFETY: as for `anonymous`; the mapping keeps the file, which nobody else has.
+    Ok(unsafe { mmap(None, length, PROTECTION, MapFlags::MAP_SHARED, &file, 0) }?.cast())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_every_backing_is_zero_and_aligned_where_it_should_be() {
+        for backing in [HostBacking::Policy, HostBacking::Base, HostBacking::Memfd] {
+            let mut memory = GuestMemory::map(backing, 3 << 20, PageSize::M2).unwrap();
+            assert_eq!((memory.bytes(), memory.word(0), memory.word((3 << 20) - 8)), (3 << 20, 0, 0));
+            memory.set_word(4096, 7);
+            assert_eq!(memory.word(4096), 7);
+            if backing == HostBacking::Base {
+                assert!(memory.address().is_multiple_of(2 << 20));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a word at 4096 of 4096")]
+    fn a_word_outside_is_not_read() {
+        GuestMemory::map(HostBacking::Policy, 4096, PageSize::M2).unwrap().word(4096);
+    }
+
+    #[test]
+    fn what_cannot_be_had_says_what_to_do() {
+        let error = GuestMemory::map(HostBacking::Policy, 1 << 62, PageSize::M2).unwrap_err().to_string();
+        assert!(error.contains("ulimit -v") && error.contains("--bytes"), "{error}");
+        // No host has a pool of so many pages.
+        let pool = HostBacking::Hugetlb(PageSize::new(2 << 20).unwrap());
+        let error = GuestMemory::map(pool, 1 << 46, PageSize::M2).unwrap_err().to_string();
+        assert!(error.contains("hugepages-2048kB/nr_hugepages") && error.contains("-p hugetlb-2m"), "{error}");
+    }
+}

@@ -1,0 +1,158 @@
+//! What goes wrong with guests, and what to do about it.
+
+use std::io;
+
+use study::size::PageSize;
+
+/// A guest that could not be made or did not do what it should.
+#[derive(Debug, thiserror::Error)]
+pub enum KvmError {
+    /// /dev/kvm cannot be opened.
+    #[error("cannot open /dev/kvm: {source}; {remedy}")]
+    NoDevice {
+        /// What open said.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The host lacks something.
+    #[error("{what}; {remedy}")]
+    Unsupported {
+        /// What it lacks.
+        what: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// A hugetlb pool has too few free pages.
+    #[error(
+        "the pool of {size} pages has not the {pages} free pages that the guest's memory takes: {source}; as root echo \
+         {pages} > /sys/kernel/mm/hugepages/hugepages-{kb}kB/nr_hugepages, or let pagelab lend them: pagelab exec -p \
+         hugetlb-{} -- pagelab workload kvm-dirty-log, whose memory is that of the policy",
+        size.to_string().to_lowercase(),
+        kb = size.bytes() >> 10,
+    )]
+    Pool {
+        /// The size of its pages.
+        size: PageSize,
+        /// How many are needed.
+        pages: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel refused a call.
+    #[error("{call}: {source}; {remedy}")]
+    Refused {
+        /// The call and its object.
+        call: String,
+        /// What it said.
+        source: io::Error,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// The guest's memory could not be had.
+    #[error("cannot map {bytes} bytes of guest memory: {source}; fewer --bytes, or a higher `ulimit -v`")]
+    Memory {
+        /// How much was asked for.
+        bytes: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A vCPU stopped before its pass was done.
+    #[error(
+        "vCPU {vcpu} stopped inside the guest's loop: expected a store to its doorbell, found {exit}; the host's KVM \
+         does not run this guest (dmesg may say more)"
+    )]
+    Guest {
+        /// Its number.
+        vcpu: usize,
+        /// Why it stopped.
+        exit: String,
+    },
+    /// The guest's page tables could not be built.
+    #[error("the guest cannot address its memory: {0}; fewer bytes")]
+    Tables(String),
+    /// KVM's binary statistics do not look as they should.
+    #[error(
+        "KVM's statistics: {what}: expected them as Documentation/virt/kvm/api.rst (KVM_GET_STATS_FD) has them; the \
+         kernel may be newer than this program"
+    )]
+    Statistics {
+        /// What is wrong.
+        what: String,
+    },
+    /// A page does not hold what the guest wrote to it.
+    #[error(
+        "page {page} of the guest: expected {expected:#018x}, found {found:#018x}; the guest did not write it, or the \
+         host lost it"
+    )]
+    Page {
+        /// The page, counted from the first slot on.
+        page: u64,
+        /// What the guest had to write.
+        expected: u64,
+        /// What is there.
+        found: u64,
+    },
+}
+
+impl KvmError {
+    /// Whether this host cannot do it at all, as it is set up.
+    pub fn is_lack(&self) -> bool {
+        matches!(self, KvmError::NoDevice { .. } | KvmError::Unsupported { .. } | KvmError::Pool { .. })
+    }
+
+    pub(super) fn no_device(source: io::Error) -> KvmError {
+        let remedy = match source.raw_os_error() {
+            Some(libc::ENOENT) => {
+                "this kernel has no KVM, its module is not loaded (modprobe kvm_intel or kvm_amd), or this is a virtual \
+                 machine without nested virtualisation, which its host must allow"
+            }
+            Some(libc::EACCES | libc::EPERM) => "run as root, or as a member of the group that owns it (usually kvm)",
+            Some(libc::ENODEV | libc::ENXIO) => "the processor's virtualisation is off: switch it on in the firmware",
+            _ => "`ls -l /dev/kvm` and dmesg say more",
+        };
+        KvmError::NoDevice { source, remedy }
+    }
+
+    pub(super) fn refused(call: impl Into<String>, error: impl Into<io::Error>) -> KvmError {
+        let source = error.into();
+        let remedy = match source.raw_os_error() {
+            Some(libc::EBUSY) => "another hypervisor may hold the processor's virtualisation: stop it",
+            Some(libc::ENOMEM) => "too little memory, or a limit (`ulimit -v`, the cgroup's memory.max): fewer --bytes",
+            Some(libc::EFAULT) => "the host could not give the guest a page: free memory, or fewer --bytes",
+            Some(libc::EMFILE | libc::ENFILE) => "raise `ulimit -n`",
+            Some(libc::EPERM | libc::EACCES) => "a security module or a seccomp filter forbids it",
+            _ => "dmesg may say more",
+        };
+        KvmError::Refused { call: call.into(), source, remedy }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_cannot_be_opened_says_what_to_do() {
+        for (errno, word) in [
+            (libc::ENOENT, "nested virtualisation"),
+            (libc::EACCES, "group"),
+            (libc::ENODEV, "firmware"),
+            (libc::EIO, "dmesg"),
+        ] {
+            let error = KvmError::no_device(io::Error::from_raw_os_error(errno));
+            assert!(error.is_lack());
+            assert!(error.to_string().contains(word) && error.to_string().contains("/dev/kvm"), "{error}");
+        }
+    }
+
+    #[test]
+    fn refusals_name_the_call_and_are_no_lack() {
+        let error = KvmError::refused("KVM_RUN of vCPU 0", io::Error::from_raw_os_error(libc::EFAULT));
+        assert!(!error.is_lack());
+        assert!(
+            error.to_string().starts_with("KVM_RUN of vCPU 0: ") && error.to_string().contains("--bytes"),
+            "{error}"
+        );
+    }
+}

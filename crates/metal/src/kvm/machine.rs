@@ -1,0 +1,421 @@
+//! A virtual machine whose memory is logged: slots, vCPUs, and the calls of dirty logging, each timed.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use kvm_bindings::{
+    KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE, KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES, KVM_CAP_BINARY_STATS_FD,
+    KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, KVM_CAP_MAX_VCPUS, KVM_CAP_NR_MEMSLOTS, KVM_CAP_PRE_FAULT_MEMORY,
+    KVM_CAP_USER_MEMORY2, KVM_DIRTY_LOG_INITIALLY_SET, KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE, KVM_MEM_LOG_DIRTY_PAGES,
+    kvm_enable_cap, kvm_userspace_memory_region, kvm_userspace_memory_region2,
+};
+use kvm_ioctls::{Kvm, VcpuFd, VmFd};
+use study::size::{PageSize, format_bytes};
+
+use super::bitmap::{chunks, dirty_pages, words};
+use super::program::{Pass, Program};
+use super::statistics::Statistics;
+use super::{Access, GuestMemory, HostBacking, KvmError, Leaves, calls, processor, vcpu};
+
+/// Who clears the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clearing {
+    /// KVM_GET_DIRTY_LOG itself. Everything is write-protected when logging is switched on.
+    ByGet,
+    /// KVM_CLEAR_DIRTY_LOG, with KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE and KVM_DIRTY_LOG_INITIALLY_SET: every page
+    /// counts as dirty in the beginning, and is write-protected when it is cleared.
+    ByClear,
+}
+
+/// What KVM is to split at a time (KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE): arm64 only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitChunk(pub u64);
+
+/// A machine to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Where its memory comes from.
+    pub backing: HostBacking,
+    /// Where the process chooses pages itself: multiples of this are where its memory begins.
+    pub alignment: PageSize,
+    /// Bytes of memory that is logged: whole host pages.
+    pub bytes: u64,
+    /// Slots that the memory is divided into, as equal as pages allow.
+    pub slots: u32,
+    /// vCPUs, each with its part of the pages.
+    pub vcpus: u32,
+    /// The host's base page, which is what one bit of the log stands for.
+    pub page: PageSize,
+    /// Who clears the log.
+    pub clearing: Clearing,
+    /// What is split at a time; `None`: as KVM has it.
+    pub split_chunk: Option<SplitChunk>,
+    /// Slots are made by KVM_SET_USER_MEMORY_REGION2.
+    pub region2: bool,
+}
+
+/// A part of the memory.
+#[derive(Debug)]
+struct Slot {
+    number: u32,
+    first_page: u64,
+    pages: u64,
+    bitmap: Vec<u64>,
+}
+
+/// A virtual machine. The fields are dropped in this order: those who use the memory before the memory.
+#[derive(Debug)]
+pub struct Machine {
+    vcpus: Vec<VcpuFd>,
+    statistics: Option<Statistics>,
+    slots: Vec<Slot>,
+    vm: VmFd,
+    image: GuestMemory,
+    data: GuestMemory,
+    program: Program,
+    page: PageSize,
+    region2: bool,
+}
+
+fn refused(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> KvmError {
+    move |error| KvmError::refused(call, io::Error::from_raw_os_error(error.errno()))
+}
+
+fn lacking(what: String, remedy: impl Into<String>) -> KvmError {
+    KvmError::Unsupported { what, remedy: remedy.into() }
+}
+
+impl Machine {
+    /// Makes a machine; nothing is mapped for it yet.
+    ///
+    /// # Errors
+    /// [`KvmError`]: no KVM, a host that lacks what is asked for, or no memory. What was made is gone again.
+    pub fn new(request: &Request) -> Result<Machine, KvmError> {
+        let kvm = Kvm::new().map_err(|error| KvmError::no_device(io::Error::from_raw_os_error(error.errno())))?;
+        let data = GuestMemory::map(request.backing, request.bytes, request.alignment)?;
+        let program = processor::program(&kvm, data.address(), data.bytes())?;
+        let vm = kvm.create_vm().map_err(refused("KVM_CREATE_VM"))?;
+        check_counts(&vm, request)?;
+        clear_by(&vm, request.clearing)?;
+        set_split_chunk(&vm, request.split_chunk)?;
+        if request.region2 && vm.check_extension_raw(KVM_CAP_USER_MEMORY2.into()) <= 0 {
+            let what = "this KVM has no KVM_SET_USER_MEMORY_REGION2 (Linux 6.8)".into();
+            return Err(lacking(what, "leave out --memory-region 2"));
+        }
+        let image = image(&program)?;
+        let statistics = statistics(&vm)?;
+        let slots = divide(request.bytes / request.page.bytes(), request.slots);
+        let (page, region2) = (request.page, request.region2);
+        let mut machine = Machine { vcpus: Vec::new(), statistics, slots, vm, image, data, program, page, region2 };
+        machine.add_slots()?;
+        machine.add_vcpus(&kvm, request.vcpus)?;
+        Ok(machine)
+    }
+
+    /// The leaves that map the machine's memory now, its loop and page tables included (one leaf, or a few);
+    /// `None` where this KVM does not count them.
+    ///
+    /// # Errors
+    /// [`KvmError::Statistics`].
+    pub fn leaves(&self) -> Result<Option<Leaves>, KvmError> {
+        self.statistics.as_ref().map_or(Ok(None), Statistics::leaves)
+    }
+
+    /// The memory that is logged.
+    pub fn memory(&self) -> &GuestMemory {
+        &self.data
+    }
+
+    /// Has every vCPU go over its pages, and times that.
+    ///
+    /// # Errors
+    /// The guest stops elsewhere than at its end.
+    pub fn pass(&mut self, access: Access) -> Result<Duration, KvmError> {
+        let (entry, value) = match access {
+            Access::Read => (self.program.read_entry, 0),
+            Access::Write(value) => (self.program.write_entry, value),
+        };
+        let passes = self.passes(entry, value);
+        vcpu::run(&mut self.vcpus, &passes)
+    }
+
+    /// Has KVM map all memory without the guest, and times that. The host's own pages must be there before: what
+    /// is not would be mapped as the page of zeros.
+    ///
+    /// # Errors
+    /// This KVM does not offer KVM_PRE_FAULT_MEMORY, or refuses it.
+    pub fn pre_fault(&mut self) -> Result<Duration, KvmError> {
+        if self.vm.check_extension_raw(KVM_CAP_PRE_FAULT_MEMORY.into()) <= 0 {
+            let what = "this KVM does not offer KVM_PRE_FAULT_MEMORY: it needs Linux 6.11 and nested page tables";
+            return Err(lacking(
+                what.into(),
+                "leave out --populate pre-fault: the guest then touches its pages itself",
+            ));
+        }
+        let passes = self.passes(self.program.write_entry, 0);
+        vcpu::pre_fault(&mut self.vcpus, &passes)
+    }
+
+    /// Writes the first word of every page from the host's side.
+    pub fn write_from_host(&mut self, value: u64) {
+        (0..self.pages()).for_each(|page| self.data.set_word(page * self.page.bytes(), value));
+    }
+
+    /// Checks that every page begins with `value`.
+    ///
+    /// # Errors
+    /// [`KvmError::Page`] with the first one that does not.
+    pub fn verify(&self, value: u64) -> Result<(), KvmError> {
+        let found = |page: &u64| self.data.word(page * self.page.bytes());
+        match (0..self.pages()).find(|page| found(page) != value) {
+            Some(page) => Err(KvmError::Page { page, expected: value, found: found(&page) }),
+            None => Ok(()),
+        }
+    }
+
+    /// Switches logging on or off in every slot, and times that.
+    ///
+    /// # Errors
+    /// KVM refuses.
+    pub fn set_logging(&mut self, on: bool) -> Result<Duration, KvmError> {
+        let flags = if on { KVM_MEM_LOG_DIRTY_PAGES } else { 0 };
+        let begin = Instant::now();
+        for slot in &self.slots {
+            self.set_slot(slot, flags)?;
+        }
+        Ok(begin.elapsed())
+    }
+
+    /// Gets the log of every slot, and times that.
+    ///
+    /// # Errors
+    /// KVM refuses.
+    pub fn get_log(&mut self) -> Result<Duration, KvmError> {
+        let begin = Instant::now();
+        for slot in &mut self.slots {
+            let got = calls::get_dirty_log(&self.vm, slot.number, slot.pages, &mut slot.bitmap);
+            got.map_err(|error| KvmError::refused("KVM_GET_DIRTY_LOG", error))?;
+        }
+        Ok(begin.elapsed())
+    }
+
+    /// Pages that are dirty in the log that was got last.
+    pub fn dirty_pages(&self) -> u64 {
+        self.slots.iter().map(|slot| dirty_pages(&slot.bitmap, slot.pages)).sum()
+    }
+
+    /// Clears what was got last, `chunk_pages` at a time (a positive multiple of 64; `None`: a slot at a time), and
+    /// times that.
+    ///
+    /// # Errors
+    /// KVM refuses.
+    pub fn clear_log(&mut self, chunk_pages: Option<u64>) -> Result<Duration, KvmError> {
+        let begin = Instant::now();
+        for slot in &self.slots {
+            for (first, pages) in chunks(slot.pages, chunk_pages.unwrap_or(LARGEST_CHUNK)) {
+                let cleared = calls::clear_dirty_log(&self.vm, slot.number, first, pages, &slot.bitmap[words(first)..]);
+                cleared.map_err(|error| KvmError::refused("KVM_CLEAR_DIRTY_LOG", error))?;
+            }
+        }
+        Ok(begin.elapsed())
+    }
+
+    fn pages(&self) -> u64 {
+        self.data.bytes() / self.page.bytes()
+    }
+
+    fn passes(&self, entry: u64, value: u64) -> Vec<Pass> {
+        let address = |page: u64| self.program.data_gpa + page * self.page.bytes();
+        let parts = parts(self.pages(), self.vcpus.len() as u64);
+        let pass = |(from, to)| Pass {
+            entry,
+            first: address(from),
+            end: address(to),
+            stride: self.page.bytes(),
+            value,
+            doorbell: self.program.doorbell,
+        };
+        parts.map(pass).collect()
+    }
+
+    fn add_slots(&mut self) -> Result<(), KvmError> {
+        // Slot 0 has the loop, and is never logged.
+        self.set_region(0, 0, self.program.image_gpa, self.image.address(), self.image.bytes())?;
+        self.slots.iter().try_for_each(|slot| self.set_slot(slot, 0))
+    }
+
+    fn set_slot(&self, slot: &Slot, flags: u32) -> Result<(), KvmError> {
+        let [offset, bytes] = [slot.first_page, slot.pages].map(|pages| pages * self.page.bytes());
+        self.set_region(slot.number, flags, self.program.data_gpa + offset, self.data.address() + offset, bytes)
+    }
+
+    fn set_region(&self, slot: u32, flags: u32, gpa: u64, address: u64, bytes: u64) -> Result<(), KvmError> {
+        let (guest_phys_addr, memory_size, userspace_addr) = (gpa, bytes, address);
+        if self.region2 {
+            let region = kvm_userspace_memory_region2 {
+                slot,
+                flags,
+                guest_phys_addr,
+                memory_size,
+                userspace_addr,
+                ..Default::default()
+            };
+            // SAFETY: the address is inside a mapping that is unmapped after the VM is gone, and regions do not
+            // overlap: the image ends below the data, and slots are parts of the data.
+            let set = unsafe { self.vm.set_user_memory_region2(region) };
+            return set.map_err(refused("KVM_SET_USER_MEMORY_REGION2"));
+        }
+        let region = kvm_userspace_memory_region { slot, flags, guest_phys_addr, memory_size, userspace_addr };
+        // SAFETY: as above.
+        let set = unsafe { self.vm.set_user_memory_region(region) };
+        set.map_err(refused("KVM_SET_USER_MEMORY_REGION"))
+    }
+
+    fn add_vcpus(&mut self, kvm: &Kvm, count: u32) -> Result<(), KvmError> {
+        for number in 0..count {
+            let vcpu = self.vm.create_vcpu(number.into()).map_err(refused("KVM_CREATE_VCPU"))?;
+            processor::prepare(kvm, &self.vm, &vcpu, &self.program)?;
+            self.vcpus.push(vcpu);
+        }
+        Ok(())
+    }
+}
+
+/// The most pages that one KVM_CLEAR_DIRTY_LOG can take, whole words of the log (`num_pages` has 32 bits).
+const LARGEST_CHUNK: u64 = (u32::MAX as u64) / 64 * 64;
+
+fn check_counts(vm: &VmFd, request: &Request) -> Result<(), KvmError> {
+    let most = |capability: u32| u32::try_from(vm.check_extension_raw(capability.into())).unwrap_or(0);
+    // One slot is the loop's.
+    let most_slots = most(KVM_CAP_NR_MEMSLOTS).saturating_sub(1);
+    for (option, asked, most) in
+        [("--slots", request.slots, most_slots), ("--vcpus", request.vcpus, most(KVM_CAP_MAX_VCPUS))]
+    {
+        if asked > most {
+            return Err(lacking(format!("{option} {asked}: this KVM has at most {most}"), format!("fewer {option}")));
+        }
+    }
+    Ok(())
+}
+
+fn enable(vm: &VmFd, cap: u32, value: u64, name: &'static str) -> Result<(), KvmError> {
+    let capability = kvm_enable_cap { cap, args: [value, 0, 0, 0], ..Default::default() };
+    vm.enable_cap(&capability).map_err(refused(name))
+}
+
+fn clear_by(vm: &VmFd, clearing: Clearing) -> Result<(), KvmError> {
+    if clearing == Clearing::ByGet {
+        return Ok(());
+    }
+    let both = KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE | KVM_DIRTY_LOG_INITIALLY_SET;
+    let offered = vm.check_extension_raw(KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2.into());
+    if u32::try_from(offered).unwrap_or(0) & both != both {
+        let what = format!(
+            "this KVM cannot have its log cleared by hand and begin with all pages dirty \
+             (KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 is {offered}, expected 3; Linux 5.8)"
+        );
+        return Err(lacking(what, "--mode enable"));
+    }
+    enable(vm, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, both.into(), "enabling KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2")
+}
+
+/// Sets the chunk; KVM takes it only as long as there is no slot.
+fn set_split_chunk(vm: &VmFd, chunk: Option<SplitChunk>) -> Result<(), KvmError> {
+    let Some(SplitChunk(bytes)) = chunk else { return Ok(()) };
+    let offered = chunk_sizes(vm.check_extension_raw(KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES.into()));
+    check_chunk(bytes, &offered)?;
+    enable(vm, KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE, bytes, "enabling KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE")
+}
+
+/// The chunks that KVM offers: KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES has one bit for each.
+fn chunk_sizes(bits: i32) -> Vec<u64> {
+    let bits = u32::try_from(bits).unwrap_or(0);
+    (0..u32::BITS).filter(|bit| bits >> bit & 1 == 1).map(|bit| 1 << bit).collect()
+}
+
+fn check_chunk(bytes: u64, offered: &[u64]) -> Result<(), KvmError> {
+    if offered.is_empty() {
+        let what = "this KVM has no KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE: it needs arm64 and Linux 6.5".into();
+        return Err(lacking(what, "leave out --split-chunk; x86 splits as kvm.eager_page_split says"));
+    }
+    // 0 switches eager splitting off.
+    if bytes != 0 && !offered.contains(&bytes) {
+        let sizes: Vec<String> = offered.iter().map(|size| format_bytes(*size)).collect();
+        let what = format!("--split-chunk {}: this KVM offers {}", format_bytes(bytes), sizes.join(", "));
+        return Err(lacking(what, "one of these, or 0 for none"));
+    }
+    Ok(())
+}
+
+fn statistics(vm: &VmFd) -> Result<Option<Statistics>, KvmError> {
+    if vm.check_extension_raw(KVM_CAP_BINARY_STATS_FD.into()) <= 0 {
+        return Ok(None);
+    }
+    let file = calls::statistics(vm).map_err(|error| KvmError::refused("KVM_GET_STATS_FD", error))?;
+    Ok(Some(Statistics::new(file)))
+}
+
+fn image(program: &Program) -> Result<GuestMemory, KvmError> {
+    /// No base page is larger.
+    const PAGE: usize = 64 << 10;
+    let bytes = program.image.len().next_multiple_of(PAGE) as u64;
+    let mut memory = GuestMemory::map(HostBacking::Policy, bytes, PageSize::K64)?;
+    for (index, word) in program.image.chunks(size_of::<u64>()).enumerate() {
+        let mut bytes = [0; size_of::<u64>()];
+        bytes[..word.len()].copy_from_slice(word);
+        memory.set_word((index * bytes.len()) as u64, u64::from_ne_bytes(bytes));
+    }
+    Ok(memory)
+}
+
+/// `count` parts of `pages`, as equal as can be: from, to.
+fn parts(pages: u64, count: u64) -> impl Iterator<Item = (u64, u64)> {
+    let at = move |part: u64| (u128::from(pages) * u128::from(part) / u128::from(count)) as u64;
+    (0..count).map(move |part| (at(part), at(part + 1)))
+}
+
+fn divide(pages: u64, slots: u32) -> Vec<Slot> {
+    let slot = |(number, (from, to)): (u32, (u64, u64))| {
+        let mut bitmap = vec![0; words(to - from)];
+        // Written now, so that no fault of this process is timed.
+        bitmap.fill(u64::MAX);
+        Slot { number, first_page: from, pages: to - from, bitmap }
+    };
+    (1..).zip(parts(pages, slots.into())).map(slot).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_equal_and_complete() {
+        assert_eq!(parts(10, 3).collect::<Vec<_>>(), [(0, 3), (3, 6), (6, 10)]);
+        assert_eq!(parts(1 << 60, 1).collect::<Vec<_>>(), [(0, 1 << 60)]);
+        let slots = divide(130, 2);
+        assert_eq!(
+            slots.iter().map(|slot| (slot.number, slot.first_page, slot.pages)).collect::<Vec<_>>(),
+            [(1, 0, 65), (2, 65, 65)]
+        );
+        assert!(slots.iter().all(|slot| slot.bitmap.len() == 2));
+    }
+
+    #[test]
+    fn chunks_are_those_that_kvm_names() {
+        // 4K, 2M and 1G, as arm64 with 4K pages has them; and with 64K pages.
+        assert_eq!(chunk_sizes(0x4020_1000), [4 << 10, 2 << 20, 1 << 30]);
+        assert_eq!(chunk_sizes(0x2001_0000), [64 << 10, 512 << 20]);
+        assert!(chunk_sizes(0).is_empty());
+        assert!(chunk_sizes(-1).is_empty());
+    }
+
+    #[test]
+    fn a_chunk_that_is_not_offered_is_refused_with_those_that_are() {
+        let offered = chunk_sizes(0x4020_1000);
+        assert!(check_chunk(2 << 20, &offered).is_ok() && check_chunk(0, &offered).is_ok());
+        let error = check_chunk(4 << 20, &offered).unwrap_err().to_string();
+        assert!(error.contains("--split-chunk 4M") && error.contains("4K, 2M, 1G"), "{error}");
+        let error = check_chunk(2 << 20, &[]).unwrap_err().to_string();
+        assert!(error.contains("needs arm64"), "{error}");
+    }
+}

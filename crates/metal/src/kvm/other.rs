@@ -1,0 +1,30 @@
+//! Architectures without a guest.
+
+use kvm_ioctls::{Kvm, VcpuFd, VmFd};
+
+use super::KvmError;
+use super::program::{Pass, Program};
+
+/// The architecture's name, as the kernel has it.
+pub const ARCHITECTURE: &str = std::env::consts::ARCH;
+/// What the guest is.
+pub const GUEST: &str = "no guest";
+
+fn none() -> KvmError {
+    KvmError::Unsupported {
+        what: format!("pagelab has no guest for {ARCHITECTURE}"),
+        remedy: "x86-64 and arm64 have one".into(),
+    }
+}
+
+pub fn program(_: &Kvm, _: u64, _: u64) -> Result<Program, KvmError> {
+    Err(none())
+}
+
+pub fn prepare(_: &Kvm, _: &VmFd, _: &VcpuFd, _: &Program) -> Result<(), KvmError> {
+    Err(none())
+}
+
+pub fn set(_: &VcpuFd, _: &Pass) -> Result<(), KvmError> {
+    Err(none())
+}

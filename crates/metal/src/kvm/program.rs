@@ -1,0 +1,235 @@
+//! What a guest is made of: a loop and page tables, as an image of memory. Pure data; both architectures are
+//! built and tested on every machine.
+//!
+//! Guest addresses are the same before and behind the guest's own page tables. The image lies at its
+//! beginning, the loop in the first page and the tables behind it. The data lies from 4G on, at an address
+//! that is congruent to the host's modulo 1G, so that a large leaf of the host can be one of the guest.
+
+use paging::format::arm64::Granule;
+use paging::format::arm64_stage1::Arm64Stage1;
+use paging::format::x86_64::X86_64;
+use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
+
+use super::KvmError;
+
+/// Where data begins at the earliest: behind the devices that x86 has below 4G.
+const DATA: u64 = 4 << 30;
+/// Where the image lies.
+const IMAGE: u64 = 0;
+/// Where the tables lie in it. arm64 hosts may have pages of 64K.
+const TABLES: u64 = 64 << 10;
+/// An address without memory.
+const DOORBELL: u64 = 0xd000_0000;
+/// The loop that reads begins here, behind the one that writes.
+const READ_ENTRY: u64 = 64;
+
+const GIGABYTE: u64 = 1 << 30;
+
+/// An image, and where things are.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// What lies at guest address [`Program::image_gpa`].
+    pub image: Vec<u8>,
+    /// Where it lies.
+    pub image_gpa: u64,
+    /// The root of its page tables.
+    pub root: u64,
+    /// Where the data begins.
+    pub data_gpa: u64,
+    /// The first instruction of the loop that writes.
+    pub write_entry: u64,
+    /// The first instruction of the loop that reads.
+    pub read_entry: u64,
+    /// Where a store ends a pass.
+    pub doorbell: u64,
+}
+
+/// One pass of one vCPU: what its registers hold at the loop's first instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// The loop.
+    pub entry: u64,
+    /// The first address that is touched.
+    pub first: u64,
+    /// The first that is not.
+    pub end: u64,
+    /// Bytes from one to the next.
+    pub stride: u64,
+    /// What is written.
+    pub value: u64,
+    /// Where to ring.
+    pub doorbell: u64,
+}
+
+/// `first` in rdi, `end` in rsi, `stride` in rdx, `value` in rax, `doorbell` in rbx.
+#[rustfmt::skip]
+const X86_64_LOOPS: [&[u8]; 2] = [
+    &[
+        0x48, 0x89, 0x07, // mov [rdi], rax
+        0x48, 0x01, 0xd7, // add rdi, rdx
+        0x48, 0x39, 0xf7, // cmp rdi, rsi
+        0x72, 0xf5,       // jb  -11
+        0x48, 0x89, 0x03, // mov [rbx], rax
+        0xeb, 0xfe,       // jmp -2
+    ],
+    &[
+        0x4c, 0x8b, 0x07, // mov r8, [rdi]
+        0x48, 0x01, 0xd7,
+        0x48, 0x39, 0xf7,
+        0x72, 0xf5,
+        0x48, 0x89, 0x03,
+        0xeb, 0xfe,
+    ],
+];
+
+/// `first` in x0, `end` in x1, `stride` in x2, `doorbell` in x3, `value` in x4.
+const ARM64_LOOPS: [[u32; 6]; 2] = [
+    [
+        0xf900_0004, // str  x4, [x0]
+        0x8b02_0000, // add  x0, x0, x2
+        0xeb01_001f, // cmp  x0, x1
+        0x54ff_ffa3, // b.lo -12
+        0xf900_0064, // str  x4, [x3]
+        0x1400_0000, // b    .
+    ],
+    [
+        0xf940_0005, // ldr  x5, [x0]
+        0x8b02_0000,
+        0xeb01_001f,
+        0x54ff_ffa3,
+        0xf900_0064,
+        0x1400_0000,
+    ],
+];
+
+/// A guest of ring 3 in long mode, of a processor with `physical_bits`, for `bytes` of data that the host has at
+/// `address`. It has no leaf above 2M: not every host can shadow guest leaves of 1G.
+pub fn x86_64(physical_bits: u8, address: u64, bytes: u64) -> Result<Program, KvmError> {
+    let flags = Flags::READ | Flags::WRITE | Flags::USER | Flags::USER_EXECUTE | Flags::KERNEL_EXECUTE;
+    // The processor has nothing left to set in them: the guest's own tables are never written.
+    let memory = Attributes::new(flags | Flags::ACCESSED | Flags::DIRTY);
+    let code = X86_64_LOOPS.map(<[u8]>::to_vec);
+    build(X86_64::new(4, physical_bits), [memory, memory], Sizes::up_to(2 << 20), code, address, bytes)
+}
+
+/// A guest of EL1 with a 4K granule and 39 bits of address. Memory type 0 is ordinary memory, 1 a device
+/// ([`ARM64_MAIR`]).
+pub fn arm64(address: u64, bytes: u64) -> Result<Program, KvmError> {
+    let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
+    let memory = Attributes::new(flags | Flags::KERNEL_EXECUTE);
+    let device = Attributes { memory: 1, ..Attributes::new(flags) };
+    let code = ARM64_LOOPS.map(|code| code.iter().flat_map(|word| word.to_le_bytes()).collect());
+    build(Arm64Stage1::new(Granule::K4, 39), [memory, device], Sizes::up_to(GIGABYTE), code, address, bytes)
+}
+
+/// MAIR_EL1 of the arm64 guest: type 0 write-back cacheable, type 1 Device-nGnRnE.
+pub const ARM64_MAIR: u64 = 0x00ff;
+
+fn build<F: Format>(
+    format: F,
+    [memory, device]: [Attributes; 2],
+    sizes: Sizes,
+    code: [Vec<u8>; 2],
+    address: u64,
+    bytes: u64,
+) -> Result<Program, KvmError> {
+    let failed = |error: paging::Error| KvmError::Tables(error.to_string());
+    let too_much = || KvmError::Tables(format!("{bytes} bytes from {DATA:#x} on are more than its addresses"));
+    let data_gpa = DATA + address % GIGABYTE;
+    let end =
+        data_gpa.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(GIGABYTE)).ok_or_else(too_much)?;
+    let mut tables = Tables::new(format, IMAGE + TABLES, DOORBELL - TABLES).map_err(failed)?;
+    for (va, bytes, attributes) in
+        [(IMAGE, GIGABYTE, memory), (DOORBELL / GIGABYTE * GIGABYTE, GIGABYTE, device), (DATA, end - DATA, memory)]
+    {
+        tables.map(&Mapping { va, pa: va, bytes, attributes, sizes }).map_err(failed)?;
+    }
+    let mut image = vec![0; TABLES as usize];
+    for (at, code) in [0, READ_ENTRY].into_iter().zip(&code) {
+        image[at as usize..][..code.len()].copy_from_slice(code);
+    }
+    image.extend(tables.arena().image());
+    Ok(Program {
+        image,
+        image_gpa: IMAGE,
+        root: tables.root(),
+        data_gpa,
+        write_entry: IMAGE,
+        read_entry: IMAGE + READ_ENTRY,
+        doorbell: DOORBELL,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use paging::Arena;
+
+    use super::*;
+
+    /// An address of the host that is no multiple of 1G.
+    const ADDRESS: u64 = 0x7f12_3460_0000;
+
+    fn check<F: Format>(program: &Program, format: F, bytes: u64) {
+        assert_eq!(program.data_gpa % GIGABYTE, ADDRESS % GIGABYTE);
+        let arena = Arena::from_image(IMAGE + TABLES, &program.image[TABLES as usize..]).unwrap();
+        let tables = Tables::in_arena(format, arena, program.root);
+        let mut reached = vec![program.write_entry, program.read_entry, program.doorbell, program.data_gpa];
+        reached.push(program.data_gpa + bytes - 8);
+        for address in reached {
+            assert_eq!(tables.translate(address).unwrap().pa, address, "{address:#x}");
+        }
+        assert!(tables.translate(program.data_gpa + bytes + GIGABYTE).is_err(), "nothing is mapped beyond");
+        assert!(paging::check::check(&tables).faults.is_empty());
+    }
+
+    #[test]
+    fn tables_map_the_loops_the_doorbell_and_the_data() {
+        let bytes = 5 << 30;
+        check(&x86_64(46, ADDRESS, bytes).unwrap(), X86_64::new(4, 46), bytes);
+        check(&arm64(ADDRESS, bytes).unwrap(), Arm64Stage1::new(Granule::K4, 39), bytes);
+    }
+
+    #[test]
+    fn memory_beyond_the_addresses_is_refused() {
+        for error in [x86_64(36, ADDRESS, 1 << 36), arm64(ADDRESS, 1 << 39), x86_64(46, ADDRESS, u64::MAX - 5)] {
+            assert!(error.unwrap_err().to_string().contains("fewer bytes"));
+        }
+    }
+
+    /// A loop as a processor runs it: the addresses that it touches, until it rings.
+    fn touched_by_arm64(code: &[u32], pass: &Pass) -> Vec<u64> {
+        let (mut x0, mut pc, mut lower, mut touched) = (pass.first, 0i64, false, Vec::new());
+        loop {
+            let word = code[pc as usize];
+            pc += 1;
+            match word {
+                0xf900_0004 | 0xf940_0005 => touched.push(x0),
+                0x8b02_0000 => x0 += pass.stride,
+                0xeb01_001f => lower = x0 < pass.end,
+                0xf900_0064 => return touched,
+                word if word >> 24 == 0x54 && word & 0x1f == 3 => {
+                    let offset = i64::from((word << 8) as i32 >> 13);
+                    pc += if lower { offset - 1 } else { 0 };
+                }
+                word => panic!("{word:#010x}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_arm64_loop_touches_every_page_once() {
+        let pass = Pass { entry: 0, first: 0x1000, end: 0x5000, stride: 0x1000, value: 1, doorbell: DOORBELL };
+        for code in &ARM64_LOOPS {
+            assert_eq!(touched_by_arm64(code, &pass), [0x1000, 0x2000, 0x3000, 0x4000]);
+        }
+    }
+
+    #[test]
+    fn both_x86_loops_jump_to_their_first_instruction() {
+        for code in X86_64_LOOPS {
+            let jump = code.iter().position(|byte| *byte == 0x72).unwrap();
+            assert_eq!(jump as i64 + 2 + i64::from(code[jump + 1] as i8), 0);
+            assert!(code.len() as u64 <= READ_ENTRY);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Passes of vCPUs over the guest's memory, timed.
+
+use std::io;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use kvm_ioctls::{VcpuExit, VcpuFd};
+
+use super::program::Pass;
+use super::{KvmError, calls, processor};
+
+/// What a pass does to every page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads its first word.
+    Read,
+    /// Writes this value to its first word.
+    Write(u64),
+}
+
+/// From the first begin to the last end of what ran at the same time.
+fn span(times: &[(Instant, Instant)]) -> Duration {
+    let begin = times.iter().map(|(begin, _)| *begin).min();
+    let end = times.iter().map(|(_, end)| *end).max();
+    begin.zip(end).map_or(Duration::ZERO, |(begin, end)| end - begin)
+}
+
+/// Runs each vCPU through its pass, all at the same time, each on a thread of its own. The time is from the
+/// first that begins to the last that ends; threads and registers are ready before.
+pub fn run(vcpus: &mut [VcpuFd], passes: &[Pass]) -> Result<Duration, KvmError> {
+    let ready = |vcpu: &mut VcpuFd, pass: &Pass| {
+        settle(vcpu)?;
+        vcpu.set_kvm_immediate_exit(0);
+        processor::set(vcpu, pass)
+    };
+    at_once(vcpus, passes, ready, |index, vcpu, pass| until_doorbell(index, vcpu, pass.doorbell))
+}
+
+/// Has KVM map what each pass would touch (KVM_PRE_FAULT_MEMORY), all at the same time.
+pub fn pre_fault(vcpus: &mut [VcpuFd], passes: &[Pass]) -> Result<Duration, KvmError> {
+    let work = |_: usize, vcpu: &mut VcpuFd, pass: &Pass| {
+        let done = calls::pre_fault(vcpu, pass.first, pass.end - pass.first);
+        done.map_err(|error| KvmError::refused("KVM_PRE_FAULT_MEMORY", error))
+    };
+    at_once(vcpus, passes, |_, _| Ok(()), work)
+}
+
+/// Makes all ready, then does the work on all of them at once and times it.
+fn at_once(
+    vcpus: &mut [VcpuFd],
+    passes: &[Pass],
+    ready: impl Fn(&mut VcpuFd, &Pass) -> Result<(), KvmError> + Sync,
+    work: impl Fn(usize, &mut VcpuFd, &Pass) -> Result<(), KvmError> + Sync,
+) -> Result<Duration, KvmError> {
+    let start = Barrier::new(vcpus.len());
+    let one = |index: usize, vcpu: &mut VcpuFd, pass: &Pass| {
+        let is_ready = ready(vcpu, pass);
+        // Whoever is not ready comes to the barrier too: the others wait there.
+        start.wait();
+        is_ready?;
+        let begin = Instant::now();
+        work(index, vcpu, pass)?;
+        Ok((begin, Instant::now()))
+    };
+    let times: Result<Vec<(Instant, Instant)>, KvmError> = std::thread::scope(|scope| {
+        let one = &one;
+        let each = vcpus.iter_mut().zip(passes).enumerate();
+        let threads: Vec<_> = each.map(|(index, (vcpu, pass))| scope.spawn(move || one(index, vcpu, pass))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a vCPU's thread does not panic")).collect()
+    });
+    times.map(|times| span(&times))
+}
+
+/// Lets KVM finish the store to the doorbell that ended the last pass; registers are nobody's to set before.
+fn settle(vcpu: &mut VcpuFd) -> Result<(), KvmError> {
+    vcpu.set_kvm_immediate_exit(1);
+    match vcpu.run() {
+        Err(error) if error.errno() == libc::EINTR => Ok(()),
+        Err(error) => Err(KvmError::refused("KVM_RUN", io::Error::from_raw_os_error(error.errno()))),
+        // An exit that was still due: the next run would have begun with it.
+        Ok(_) => Ok(()),
+    }
+}
+
+fn until_doorbell(index: usize, vcpu: &mut VcpuFd, doorbell: u64) -> Result<(), KvmError> {
+    loop {
+        match vcpu.run() {
+            Ok(VcpuExit::MmioWrite(address, _)) if address == doorbell => return Ok(()),
+            Ok(VcpuExit::Intr) => {}
+            Ok(exit) => return Err(KvmError::Guest { vcpu: index, exit: format!("{exit:?}") }),
+            Err(error) if matches!(error.errno(), libc::EINTR | libc::EAGAIN) => {}
+            Err(error) => {
+                let source = io::Error::from_raw_os_error(error.errno());
+                return Err(KvmError::refused(format!("KVM_RUN of vCPU {index}"), source));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_reaches_from_the_first_begin_to_the_last_end() {
+        let zero = Instant::now();
+        let at = |ms| zero + Duration::from_millis(ms);
+        assert_eq!(span(&[(at(2), at(5)), (at(1), at(3))]), Duration::from_millis(4));
+        assert_eq!(span(&[]), Duration::ZERO);
+    }
+}

@@ -1,0 +1,167 @@
+//! Names of backings, and whether this host can give them now.
+
+use metal::host::{Host, THP, thp_size_enabled};
+use metal::kvm::{HostBacking, KvmError};
+use study::size::{PageSize, format_bytes};
+
+use crate::workload::{WorkloadError, arguments};
+
+/// Where the guest's memory comes from, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum BackingName {
+    /// Plain anonymous memory: the policy under which the workload runs decides
+    Policy,
+    /// Anonymous memory of base pages (MADV_NOHUGEPAGE)
+    Base,
+    /// Anonymous memory with transparent huge pages of PMD size (MADV_HUGEPAGE)
+    Thp,
+    /// Anonymous memory with the smaller folios that the host has enabled (MADV_HUGEPAGE)
+    Mthp,
+    /// Pages of the pool of 2M
+    #[value(name = "hugetlb-2m")]
+    Hugetlb2M,
+    /// Pages of the pool of 1G
+    #[value(name = "hugetlb-1g")]
+    Hugetlb1G,
+    /// A memfd, shared
+    Memfd,
+}
+
+impl BackingName {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            BackingName::Policy => "policy",
+            BackingName::Base => "base",
+            BackingName::Thp => "thp",
+            BackingName::Mthp => "mthp",
+            BackingName::Hugetlb2M => "hugetlb-2m",
+            BackingName::Hugetlb1G => "hugetlb-1g",
+            BackingName::Memfd => "memfd",
+        }
+    }
+
+    /// What it means on this host.
+    ///
+    /// # Errors
+    /// The host cannot give it as it stands; a workload changes no setting.
+    pub fn lower(self, host: &Host, bytes: u64) -> Result<HostBacking, WorkloadError> {
+        let pool = |size: PageSize| {
+            arguments::multiple("bytes", bytes, size.bytes(), "the page of its backing")?;
+            if host.geometry().hugetlb.contains(&size) {
+                return Ok(HostBacking::Hugetlb(size));
+            }
+            Err(self.lacking(format!("this kernel has no pool of {size} pages"), "another backing"))
+        };
+        let own = match self {
+            BackingName::Policy => HostBacking::Policy,
+            BackingName::Base => HostBacking::Base,
+            BackingName::Memfd => HostBacking::Memfd,
+            BackingName::Thp => self.thp(host)?,
+            BackingName::Mthp => self.mthp(host)?,
+            BackingName::Hugetlb2M => return pool(PageSize::M2),
+            BackingName::Hugetlb1G => return pool(PageSize::G1),
+        };
+        arguments::room("bytes", bytes.into())?;
+        Ok(own)
+    }
+
+    fn thp(self, host: &Host) -> Result<HostBacking, WorkloadError> {
+        let pmd = host.geometry().pmd;
+        if pmd.is_some_and(|size| is_on(size, host)) {
+            return Ok(HostBacking::Advised);
+        }
+        let what = match pmd {
+            None => "this kernel has no transparent huge pages".to_string(),
+            Some(size) => format!("advised memory gets no folios of {} ({THP}/enabled)", format_bytes(size.bytes())),
+        };
+        Err(self
+            .lacking(what, "pagelab exec -p thp -- pagelab workload kvm-dirty-log, whose memory is that of the policy"))
+    }
+
+    fn mthp(self, host: &Host) -> Result<HostBacking, WorkloadError> {
+        let geometry = host.geometry();
+        let remedy = "pagelab exec -p mthp-64k -- pagelab workload kvm-dirty-log, whose memory is that of the policy";
+        if !geometry.mthp.iter().any(|size| is_on(*size, host)) {
+            let what = format!("advised memory gets no folios below PMD size ({THP}/hugepages-*kB/enabled)");
+            return Err(self.lacking(what, remedy));
+        }
+        // The kernel takes the largest size that is on and fits (alloc_anon_folio, mm/memory.c).
+        if geometry.pmd.is_some_and(|size| is_on(size, host)) {
+            let what = "folios of PMD size are enabled too, and the kernel takes the largest that fits";
+            return Err(self.lacking(what.into(), remedy));
+        }
+        Ok(HostBacking::Advised)
+    }
+
+    fn lacking(self, what: String, remedy: &str) -> WorkloadError {
+        let what = format!("--backing {}: {what}", self.name());
+        KvmError::Unsupported { what, remedy: remedy.to_string() }.into()
+    }
+}
+
+/// Whether advised memory can have folios of `size` (`thp_vma_allowable_orders`, include/linux/huge_mm.h).
+fn is_on(size: PageSize, host: &Host) -> bool {
+    let own = host.value(&thp_size_enabled(size)).unwrap_or_else(|| "inherit".into());
+    let value = if own == "inherit" { host.value(&format!("{THP}/enabled")).unwrap_or_default() } else { own };
+    matches!(value.as_str(), "always" | "madvise")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host with 4K base pages, mTHP of 64K and pools of 2M.
+    fn host(thp: &str, own: &[(u64, &str)]) -> (tempfile::TempDir, Host) {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let file = root.path().join(path.trim_start_matches('/'));
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        };
+        write("/proc/self/smaps", "55550000-55551000 r-xp 00000000 00:01 1 /x\nKernelPageSize:        4 kB\n");
+        write(&format!("{THP}/enabled"), thp);
+        write(&format!("{THP}/hpage_pmd_size"), "2097152\n");
+        for (kb, value) in own {
+            write(&format!("{THP}/hugepages-{kb}kB/enabled"), value);
+        }
+        write("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "0\n");
+        let host = Host::open(root.path()).unwrap();
+        (root, host)
+    }
+
+    const NEVER: &str = "always madvise [never]\n";
+    const MADVISE: &str = "always [madvise] never\n";
+    const INHERIT: &str = "always [inherit] madvise never\n";
+    const SIZE_NEVER: &str = "always inherit madvise [never]\n";
+    const SIZE_MADVISE: &str = "always inherit [madvise] never\n";
+
+    #[test]
+    fn transparent_pages_are_refused_where_the_settings_forbid_them() {
+        let lowered = |name: BackingName, thp, own: &[(u64, &str)]| {
+            let (_root, host) = host(thp, own);
+            name.lower(&host, 4 << 20).map_err(|error| error.to_string())
+        };
+        let (thp, mthp) = (BackingName::Thp, BackingName::Mthp);
+        assert_eq!(lowered(thp, MADVISE, &[(2048, INHERIT)]), Ok(HostBacking::Advised));
+        assert_eq!(lowered(mthp, NEVER, &[(64, SIZE_MADVISE), (2048, INHERIT)]), Ok(HostBacking::Advised));
+        for (name, thp, own, words) in [
+            (thp, NEVER, [(64, SIZE_NEVER), (2048, INHERIT)], "no folios of 2M"),
+            (mthp, MADVISE, [(64, SIZE_NEVER), (2048, INHERIT)], "no folios below PMD size"),
+            (mthp, MADVISE, [(64, SIZE_MADVISE), (2048, INHERIT)], "takes the largest"),
+        ] {
+            let error = lowered(name, thp, &own).unwrap_err();
+            assert!(error.contains(words) && error.contains("pagelab exec -p"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_pool_takes_whole_pages_of_a_size_that_there_is() {
+        let (_root, host) = host(NEVER, &[]);
+        assert_eq!(BackingName::Hugetlb2M.lower(&host, 4 << 20).unwrap(), HostBacking::Hugetlb(PageSize::M2));
+        let error = BackingName::Hugetlb2M.lower(&host, 3 << 20).unwrap_err();
+        assert_eq!((error.exit_code(), error.to_string().contains("--bytes")), (2, true), "{error}");
+        let error = BackingName::Hugetlb1G.lower(&host, 1 << 30).unwrap_err();
+        assert_eq!((error.exit_code(), error.to_string().contains("no pool of 1G")), (3, true), "{error}");
+    }
+}

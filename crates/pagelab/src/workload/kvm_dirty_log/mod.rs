@@ -1,0 +1,189 @@
+//! `kvm-dirty-log`: what logging the writes of a virtual machine costs, phase by phase, and which leaves map its
+//! memory meanwhile.
+//!
+//! The phases are those of the kernel's own `dirty_log_perf_test` and `dirty_log_page_splitting_test`
+//! (tools/testing/selftests/kvm): populate, write, enable, get, clear, write again, disable, populate again.
+
+mod backing;
+mod model;
+mod phases;
+mod report;
+
+use std::sync::{Mutex, Once};
+
+use metal::host::Host;
+use metal::kvm::{Clearing, EagerSplit, Facts, Machine, Request, SplitChunk};
+use metal::memory::base_page;
+
+use super::report::Report;
+use super::{WorkloadError, arguments};
+use crate::failure::say;
+use backing::BackingName;
+use phases::Phases;
+
+/// Arguments of `kvm-dirty-log`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Memory of the guest that is logged, in whole base pages
+    #[arg(long, default_value = "1G", value_parser = arguments::size)]
+    bytes: u64,
+    /// Memory slots that it is divided into
+    #[arg(long, default_value_t = 1)]
+    slots: u32,
+    /// vCPUs, each with its part of the pages
+    #[arg(long, default_value_t = 1)]
+    vcpus: u32,
+    /// Where the memory comes from
+    #[arg(long, value_enum, default_value = "policy")]
+    backing: BackingName,
+    /// When pages are write-protected, and split where KVM splits eagerly
+    #[arg(long, value_enum, default_value = "clear")]
+    mode: Mode,
+    /// Who has KVM map the memory in the beginning
+    #[arg(long, value_enum, default_value = "guest")]
+    populate: Populate,
+    /// Pages that one KVM_CLEAR_DIRTY_LOG takes, a multiple of 64; default: a slot
+    #[arg(long, value_name = "PAGES")]
+    chunk: Option<u64>,
+    /// How often the guest writes every page while it is logged
+    #[arg(long, default_value_t = 2)]
+    rounds: u64,
+    /// The call that makes slots: KVM_SET_USER_MEMORY_REGION (1) or ...REGION2 (2)
+    #[arg(long, value_name = "VERSION", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    memory_region: u8,
+    /// arm64: bytes that KVM splits eagerly at a time (KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE), 0 for never
+    #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
+    split_chunk: Option<u64>,
+    /// Show what the model of arm64's eager split does with the same memory, apart
+    #[arg(long)]
+    with_model: bool,
+    /// Seed of what the guest writes
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// When pages are write-protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Mode {
+    /// When logging is switched on, all of them; KVM_GET_DIRTY_LOG does it again for those that it reports
+    Enable,
+    /// When the log is cleared (KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE and KVM_DIRTY_LOG_INITIALLY_SET)
+    Clear,
+}
+
+/// Who has KVM map the memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Populate {
+    /// The guest: it writes every page
+    Guest,
+    /// KVM_PRE_FAULT_MEMORY, after pagelab has written every page
+    PreFault,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Enable => "enable",
+            Mode::Clear => "clear",
+        }
+    }
+}
+
+impl Populate {
+    fn name(self) -> &'static str {
+        match self {
+            Populate::Guest => "guest",
+            Populate::PreFault => "pre-fault",
+        }
+    }
+}
+
+/// What is going on, for whoever asks when a signal ends it.
+static DOING: Mutex<&str> = Mutex::new("getting ready");
+
+/// Runs the phases.
+///
+/// # Errors
+/// Bad arguments, a host that cannot do it, no memory, or a log that is wrong.
+pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
+    let request = request(arguments)?;
+    announce_end()?;
+    let host = Facts::read(std::path::Path::new("/"));
+    let eager = eager_split(&host, arguments.split_chunk.unwrap_or(0));
+    let machine = Machine::new(&request)?;
+    let phases = Phases::run(machine, arguments, request.bytes / request.page.bytes())?;
+    let model = arguments.with_model.then(|| model::run(arguments, &phases));
+    Ok(report::report(arguments, &host, &eager, &phases, model.as_ref()))
+}
+
+fn eager_split(host: &Facts, chunk_bytes: u64) -> EagerSplit {
+    match metal::kvm::ARCHITECTURE {
+        "arm64" => Facts::eager_split_arm64(chunk_bytes),
+        _ => host.eager_split_x86(),
+    }
+}
+
+fn request(arguments: &Arguments) -> Result<Request, WorkloadError> {
+    arguments::whole_pages("bytes", arguments.bytes)?;
+    let page = base_page();
+    let pages = arguments.bytes / page.bytes();
+    for (option, count) in [("slots", arguments.slots), ("vcpus", arguments.vcpus)] {
+        arguments::at_least(option, 1, count.into())?;
+        if u64::from(count) > pages {
+            let expected = format!("at most the {pages} pages of --bytes");
+            return Err(WorkloadError::Argument { option, expected, found: count.to_string() });
+        }
+    }
+    arguments::at_least("rounds", 1, arguments.rounds)?;
+    check_chunk(arguments)?;
+    let host = Host::open("/").map_err(|error| WorkloadError::Host(error.to_string()))?;
+    let backing = arguments.backing.lower(&host, arguments.bytes)?;
+    let clearing = match arguments.mode {
+        Mode::Enable => Clearing::ByGet,
+        Mode::Clear => Clearing::ByClear,
+    };
+    Ok(Request {
+        backing,
+        alignment: host.geometry().pmd.unwrap_or(page),
+        bytes: arguments.bytes,
+        slots: arguments.slots,
+        vcpus: arguments.vcpus,
+        page,
+        clearing,
+        split_chunk: arguments.split_chunk.map(SplitChunk),
+        region2: arguments.memory_region == 2,
+    })
+}
+
+fn check_chunk(arguments: &Arguments) -> Result<(), WorkloadError> {
+    /// KVM_CLEAR_DIRTY_LOG takes whole words of the log (Documentation/virt/kvm/api.rst), and counts in 32 bits.
+    const WORD_PAGES: u64 = 64;
+    let wrong = |expected: &str, found: u64| {
+        Err(WorkloadError::Argument { option: "chunk", expected: expected.into(), found: found.to_string() })
+    };
+    match arguments.chunk {
+        Some(pages) if pages == 0 || !pages.is_multiple_of(WORD_PAGES) || pages > u32::MAX.into() => {
+            wrong("a positive multiple of 64 below 2^32", pages)
+        }
+        Some(pages) if arguments.mode == Mode::Enable => {
+            wrong("no chunk with --mode enable, which clears nothing", pages)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Says at a signal what was going on. Nothing has to be taken down: the kernel does that.
+fn announce_end() -> Result<(), WorkloadError> {
+    static ONCE: Once = Once::new();
+    let mut announced = Ok(());
+    ONCE.call_once(|| {
+        announced = metal::signals::announce(|signal| {
+            let doing = DOING.lock().map_or("", |doing| *doing);
+            say(format_args!(
+                "pagelab: {signal} while {doing}: no result. The virtual machine and its memory end with this process, \
+                 and nothing else was changed"
+            ));
+        });
+    });
+    announced.map_err(|error| WorkloadError::Host(format!("cannot wait for signals: {error}")))
+}

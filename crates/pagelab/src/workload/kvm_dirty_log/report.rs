@@ -1,0 +1,243 @@
+//! What the phases come to: a table and sentences for people, keys for programs.
+
+use metal::kvm::{ARCHITECTURE, EagerSplit, Facts, GUEST};
+use metal::memory::base_page;
+use results::fold;
+use results::grid::plain;
+use serde_json::{Map, Value, json};
+use study::census::{Census, Mapping};
+use study::size::format_bytes;
+
+use super::model::Model;
+use super::phases::{Phase, Phases};
+use super::{Arguments, Mode, Populate};
+use crate::compare::terminal_width;
+use crate::table::split::report::{case_document, median};
+use crate::table::split::variant_name;
+use crate::workload::report::Report;
+
+/// The report of a run.
+pub fn report(
+    arguments: &Arguments,
+    host: &Facts,
+    eager: &EagerSplit,
+    phases: &Phases,
+    model: Option<&Model>,
+) -> Report {
+    let width = terminal_width();
+    let mut sentences = setting(arguments, phases).to_vec();
+    sentences.extend([what_kvm_is(host), eager_sentence(arguments, eager, phases), where_split(phases)]);
+    let folded = sentences.iter().map(|sentence| fold(sentence, width, 2));
+    let mut parts = vec![folded.collect::<Vec<_>>().join("\n"), table(&phases.list, phases.pages, width)];
+    parts.extend(model.map(|model| model_text(model, width)));
+    let mut keys = document(host, eager, phases);
+    keys.extend(model.map(|model| ("model".to_string(), model_document(model))));
+    figures(named(arguments, phases), phases).details(parts.join("\n\n"), keys)
+}
+
+fn named(arguments: &Arguments, phases: &Phases) -> Report {
+    let or_default = |number: Option<u64>| number.map_or(Value::from("default"), Value::from);
+    Report::new("kvm-dirty-log", phases.checksum)
+        .argument("bytes", arguments.bytes)
+        .argument("page_bytes", base_page().bytes())
+        .argument("slots", arguments.slots)
+        .argument("vcpus", arguments.vcpus)
+        .argument("backing", arguments.backing.name())
+        .argument("mode", arguments.mode.name())
+        .argument("populate", arguments.populate.name())
+        .argument("chunk_pages", or_default(arguments.chunk))
+        .argument("rounds", arguments.rounds)
+        .argument("memory_region", arguments.memory_region)
+        .argument("split_chunk_bytes", or_default(arguments.split_chunk))
+        .argument("seed", arguments.seed)
+}
+
+fn figures(report: Report, phases: &Phases) -> Report {
+    let timed = |report: Report, phase: &Phase| match phase.figure {
+        Some(figure) => report.figure(format!("{figure}_s"), phase.wall_s),
+        None => report,
+    };
+    let report = phases.list.iter().fold(report, timed);
+    let dirty = phases.list.iter().filter_map(|phase| phase.dirty_pages).max();
+    report.figure("dirty_pages", dirty.unwrap_or(0) as f64)
+}
+
+fn setting(arguments: &Arguments, phases: &Phases) -> [String; 3] {
+    let mapped = match &phases.host {
+        Ok(census) => mapped(census),
+        Err(error) => format!("unknown leaves ({error})"),
+    };
+    let populated = match arguments.populate {
+        Populate::Guest => {
+            format!("{GUEST} on {}, which writes each of {} pages", counted(arguments.vcpus, "vCPU"), phases.pages)
+        }
+        Populate::PreFault => "KVM_PRE_FAULT_MEMORY, after each page was written by the host".to_string(),
+    };
+    [
+        format!(
+            "memory: {} in {}, backing {}; the host maps it with {mapped}",
+            format_bytes(arguments.bytes),
+            counted(arguments.slots, "slot"),
+            arguments.backing.name()
+        ),
+        format!("populated by {populated}"),
+        format!("logging: {}", logging(arguments)),
+    ]
+}
+
+fn logging(arguments: &Arguments) -> String {
+    match arguments.mode {
+        Mode::Enable => "pages are write-protected when it is switched on, and again by KVM_GET_DIRTY_LOG".to_string(),
+        Mode::Clear => format!(
+            "manual protect, initially set: pages are write-protected by KVM_CLEAR_DIRTY_LOG, {} at a time",
+            arguments.chunk.map_or("a slot".to_string(), |pages| format!("{pages} pages"))
+        ),
+    }
+}
+
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// `1G in 2M leaves`, a folio that is larger than its leaves with its size.
+fn mapped(census: &Census) -> String {
+    let row = |(mapping, bytes): (&Mapping, u64)| {
+        let (leaf, effective) = (format_bytes(mapping.leaf.bytes()), format_bytes(mapping.effective().bytes()));
+        let folio = if mapping.effective() > mapping.leaf { format!(" of {effective} folios") } else { String::new() };
+        format!("{} in {leaf} leaves{folio}", format_bytes(bytes))
+    };
+    census.rows().map(row).collect::<Vec<_>>().join(", ")
+}
+
+fn what_kvm_is(host: &Facts) -> String {
+    let flag = |value: Option<bool>| match value {
+        Some(true) => "Y",
+        Some(false) => "N",
+        None => "not offered",
+    };
+    let modules = if host.modules.is_empty() { "built in".to_string() } else { host.modules.join(" ") };
+    match ARCHITECTURE {
+        "x86_64" => format!(
+            "KVM: {modules}, tdp_mmu {}, eager_page_split {}; leaves are its own count for the whole virtual machine, \
+             the guest's loop and what KVM maps around it included",
+            flag(host.tdp_mmu),
+            flag(host.eager_page_split)
+        ),
+        _ => format!("KVM: {ARCHITECTURE}, which counts no leaves of stage 2 in its statistics"),
+    }
+}
+
+/// What the host can show, and what the figures mean then.
+fn eager_sentence(arguments: &Arguments, eager: &EagerSplit, phases: &Phases) -> String {
+    let splitting = arguments.mode.name();
+    let first = phases.list.iter().find(|phase| phase.figure == Some("first_write"));
+    let first = first.map_or("write", |phase| phase.name.as_str());
+    match eager {
+        EagerSplit::Shown => format!("eager splitting: on; what it costs is in `{splitting}`"),
+        EagerSplit::NotShown { because } => format!(
+            "eager splitting: this host cannot show it, because {because}. So `{splitting}` is the cost of write \
+             protection without any split, and a large leaf goes when the guest first writes into it: that cost is \
+             in `{first}`, with that of a fault for each page"
+        ),
+        EagerSplit::Unknown { because } => format!(
+            "eager splitting: unknown, because {because}. What a split costs is in `{splitting}` or in `{first}`: \
+             see where the number of large leaves falls"
+        ),
+    }
+}
+
+fn where_split(phases: &Phases) -> String {
+    let large = |phase: &Phase| phase.leaves.is_some_and(|leaves| leaves.pages_2m + leaves.pages_1g > 0);
+    match phases.split_in() {
+        Some(phase) => format!("seen: leaves above 4K became fewer in `{}`", phase.name),
+        None if phases.list.iter().all(|phase| phase.leaves.is_none()) => {
+            "seen: nothing, this KVM counts no leaves".into()
+        }
+        None if phases.list.iter().any(large) => "seen: leaves above 4K never became fewer".into(),
+        None => "seen: there was no leaf above 4K, so there was nothing to split".into(),
+    }
+}
+
+fn table(list: &[Phase], pages: u64, width: usize) -> String {
+    let count = |number: Option<u64>| number.map_or("-".to_string(), |number| number.to_string());
+    let rows = list.iter().map(|phase| {
+        let leaves = phase.leaves;
+        [
+            phase.name.clone(),
+            format!("{:.3}", phase.wall_s * 1e3),
+            format!("{:.1}", phase.wall_s * 1e9 / pages as f64),
+            count(phase.dirty_pages),
+            count(leaves.map(|leaves| leaves.pages_4k)),
+            count(leaves.map(|leaves| leaves.pages_2m)),
+            count(leaves.map(|leaves| leaves.pages_1g)),
+        ]
+    });
+    plain(["phase", "ms", "ns a page", "dirty pages", "4K leaves", "2M leaves", "1G leaves"], rows, width)
+}
+
+fn document(host: &Facts, eager: &EagerSplit, phases: &Phases) -> Map<String, Value> {
+    let phase = |phase: &Phase| {
+        let leaves = phase.leaves.map(
+            |leaves| json!({ "pages_4k": leaves.pages_4k, "pages_2m": leaves.pages_2m, "pages_1g": leaves.pages_1g }),
+        );
+        json!({ "name": phase.name, "wall_s": phase.wall_s, "dirty_pages": phase.dirty_pages, "leaves": leaves })
+    };
+    let mapped = phases.host.as_ref().ok().map(|census| {
+        let row = |(mapping, bytes): (&Mapping, u64)| {
+            json!({
+                "backing": mapping.backing,
+                "leaf_bytes": mapping.leaf.bytes(),
+                "effective_bytes": mapping.effective().bytes(),
+                "bytes": bytes,
+            })
+        };
+        census.rows().map(row).collect::<Vec<_>>()
+    });
+    let host = json!({
+        "architecture": ARCHITECTURE,
+        "guest": GUEST,
+        "modules": host.modules,
+        "tdp_mmu": host.tdp_mmu,
+        "eager_page_split": host.eager_page_split,
+        "nested_page_tables": host.nested_page_tables,
+        "eager_splitting": eager.name(),
+        "because": eager.because(),
+    });
+    Map::from_iter([
+        ("kvm".to_string(), host),
+        ("host_mapping".to_string(), json!(mapped)),
+        ("phases".to_string(), phases.list.iter().map(phase).collect()),
+        ("split_in".to_string(), json!(phases.split_in().map(|phase| &phase.name))),
+    ])
+}
+
+fn model_text(model: &Model, width: usize) -> String {
+    let title = "Modelled, and no measurement of KVM: arm64's eager split of the same memory (`pagelab table split`). \
+                 Visits are exact; the time is that of the model's own tables on this machine, with the walk that \
+                 write-protects.";
+    let measured = model.rows.iter().filter_map(|row| row.as_ref().ok());
+    let rows = measured.flat_map(|measured| {
+        measured.arms.iter().map(move |arm| {
+            [
+                measured.case.title(),
+                variant_name(arm.variant).to_string(),
+                arm.counters.visits().to_string(),
+                arm.counters.tables.to_string(),
+                arm.counters.walks.to_string(),
+                format!("{:.3}", median(&arm.both_s()) * 1e3),
+            ]
+        })
+    });
+    let table = plain(["case", "variant", "visits", "tables", "walks", "modelled ms"], rows, width);
+    let mut lines = vec![fold(title, width, 0), table];
+    lines.extend(model.rows.iter().filter_map(|row| row.as_ref().err()).map(|error| format!("not modelled: {error}")));
+    lines.join("\n")
+}
+
+fn model_document(model: &Model) -> Value {
+    let row = |row: &Result<_, String>| match row {
+        Ok(measured) => case_document(measured),
+        Err(error) => json!({ "not_modelled": error }),
+    };
+    json!({ "provenance": "modelled", "cases": model.rows.iter().map(row).collect::<Vec<_>>() })
+}

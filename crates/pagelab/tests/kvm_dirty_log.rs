@@ -1,0 +1,218 @@
+//! `workload kvm-dirty-log` as a command, on the real /dev/kvm. Without one a test says `skipped: needs /dev/kvm`.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_pagelab");
+const PAGES: u64 = 512;
+
+fn command(arguments: &str) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.args(["workload", "kvm-dirty-log"]).args(arguments.split_whitespace());
+    command
+}
+
+fn run(arguments: &str) -> Output {
+    command(arguments).output().expect("the program under test starts")
+}
+
+fn has_kvm() -> bool {
+    let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+    if opened.is_err() {
+        println!("skipped: needs /dev/kvm");
+    }
+    opened.is_ok()
+}
+
+fn document(arguments: &str) -> Value {
+    let output = run(&format!("{arguments} --json"));
+    assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn names(document: &Value) -> Vec<&str> {
+    document["phases"].as_array().unwrap().iter().map(|phase| phase["name"].as_str().unwrap()).collect()
+}
+
+fn bytes() -> u64 {
+    PAGES * metal::memory::base_page().bytes()
+}
+
+#[test]
+fn each_mode_has_its_phases_and_the_log_has_every_page() {
+    if !has_kvm() {
+        return;
+    }
+    let clear = document(&format!("--bytes {} --backing base --slots 2 --vcpus 2 --chunk 64", bytes()));
+    let expected = ["populate", "write before", "enable", "get", "clear", "write 1", "get 1", "clear 1"];
+    assert_eq!(names(&clear)[..8], expected);
+    assert_eq!(names(&clear)[8..], ["write 2", "get 2", "clear 2", "disable", "repopulate"]);
+    let enable = document(&format!("--bytes {} --backing memfd --mode enable --rounds 1", bytes()));
+    let expected = ["populate", "write before", "enable", "get", "write 1", "get 1", "disable", "repopulate"];
+    assert_eq!(names(&enable), expected);
+    for (document, initially) in [(&clear, PAGES), (&enable, 0)] {
+        let phases = document["phases"].as_array().unwrap();
+        let dirty: Vec<u64> = phases.iter().filter_map(|phase| phase["dirty_pages"].as_u64()).collect();
+        assert_eq!(dirty[0], initially);
+        assert!(dirty[1..].iter().all(|pages| *pages == PAGES), "{dirty:?}");
+        assert!(phases.iter().all(|phase| phase["wall_s"].as_f64().unwrap() > 0.0));
+        assert_eq!(document["figures"]["dirty_pages"], PAGES as f64);
+    }
+}
+
+#[test]
+fn the_answer_is_decided_by_the_arguments() {
+    if !has_kvm() {
+        return;
+    }
+    let answer = |arguments: &str| {
+        let output = run(&format!("--bytes {} --answer-only {arguments}", bytes()));
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(answer(""), answer(""));
+    assert_eq!(answer("").lines().count(), 1);
+    assert_ne!(answer(""), answer("--seed 2"));
+    assert_ne!(answer(""), answer("--rounds 3"));
+}
+
+/// Whether advised memory gets folios of PMD size, so that large leaves are to be expected.
+fn has_thp() -> bool {
+    let given = run(&format!("--bytes {} --backing thp --answer-only", 8 << 20)).status.success();
+    if !given {
+        println!("skipped: needs THP for advised memory");
+    }
+    given
+}
+
+#[test]
+fn large_leaves_are_split_and_come_back() {
+    if !has_kvm() || !has_thp() {
+        return;
+    }
+    for mode in ["clear", "enable"] {
+        let document = document(&format!("--bytes {} --backing thp --mode {mode}", 16 << 20));
+        let phases = document["phases"].as_array().unwrap();
+        let large = |name: &str| {
+            let phase = phases.iter().find(|phase| phase["name"] == name).unwrap();
+            Some(phase["leaves"]["pages_2m"].as_u64()? + phase["leaves"]["pages_1g"].as_u64()?)
+        };
+        let host_is_large = document["host_mapping"].as_array().unwrap().iter().all(|row| row["leaf_bytes"] == 2 << 20);
+        let (Some(before), true) = (large("populate"), host_is_large) else {
+            println!("skipped: needs a KVM that counts leaves, and free memory for THP");
+            return;
+        };
+        assert_eq!(before, 8);
+        assert_eq!((large("write 1"), large("repopulate")), (Some(0), Some(before)));
+        let eager = document["kvm"]["eager_splitting"].as_str().unwrap();
+        let split_in = document["split_in"].as_str().unwrap();
+        // What the parameters say must be what the counters show.
+        match eager {
+            "shown" => assert_eq!(split_in, mode),
+            "not_shown" => assert_eq!(split_in, "write 1"),
+            _ => assert!(split_in == mode || split_in == "write 1"),
+        }
+    }
+}
+
+#[test]
+fn people_are_told_what_the_host_can_show_and_what_maps_the_memory() {
+    if !has_kvm() {
+        return;
+    }
+    let output = run(&format!("--bytes {} --backing base --with-model", 4 << 20));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in ["populated by", "the host maps it with 4M in ", "eager splitting: ", "seen: ", "Modelled, and no"] {
+        assert!(text.contains(words), "no {words:?} in {text}");
+    }
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("name=kvm-dirty-log bytes=4194304 ") && last.contains(" first_write_s="), "{last}");
+    let document = document(&format!("--bytes {} --backing base --with-model", 4 << 20));
+    let model = &document["model"];
+    assert_eq!(model["provenance"], "modelled");
+    // 4 MiB of pages of 4K in words of 64: 16 walks, each through a root, a level 2 and 64 entries of level 3.
+    let vanilla = &model["cases"][0]["variants"][0]["counters"];
+    assert_eq!((&model["cases"][0]["granule_bytes"], &vanilla["walks"]), (&4096.into(), &16.into()));
+    assert_eq!(vanilla["entries_read"], 16 * (1 + 1 + 64));
+    assert_eq!(vanilla["entries_built"], 0, "pages need no tables");
+}
+
+#[test]
+fn senseless_arguments_end_with_2_and_name_the_option() {
+    for (arguments, option) in [
+        ("--bytes 1000", "--bytes"),
+        ("--bytes 0", "--bytes"),
+        ("--bytes 1M --slots 0", "--slots"),
+        ("--bytes 64K --slots 1000", "--slots"),
+        ("--bytes 64K --vcpus 100000", "--vcpus"),
+        ("--bytes 1M --rounds 0", "--rounds"),
+        ("--bytes 1M --chunk 0", "--chunk"),
+        ("--bytes 1M --chunk 63", "--chunk"),
+        ("--bytes 1M --chunk 64 --mode enable", "--chunk"),
+        ("--bytes 1M --backing hugetlb-2m", "--bytes"),
+        ("--bytes 1M --memory-region 3", "--memory-region"),
+        ("--bytes 4096T", "--bytes"),
+    ] {
+        let output = run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments}: {message}");
+        assert!(message.contains(option), "{arguments}: {message}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn without_the_device_or_the_right_to_open_it_the_message_has_the_remedy() {
+    let hidden = "mount -t tmpfs none /dev && exec \"$0\" workload kvm-dirty-log --bytes 1M";
+    let output = Command::new("unshare").args(["-m", "sh", "-c", hidden, PROGRAM]).output();
+    match output {
+        Ok(output) if output.status.code() == Some(3) => {
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert!(message.contains("cannot open /dev/kvm") && message.contains("modprobe"), "{message}");
+        }
+        _ => println!("skipped: needs the right to mount a tmpfs"),
+    }
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", PROGRAM, "workload", "kvm-dirty-log"];
+    match Command::new("setpriv").args(nobody).args(["--bytes", "1M"]).output() {
+        Ok(output) if output.status.code() == Some(3) => {
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert!(message.contains("cannot open /dev/kvm") && message.contains("group"), "{message}");
+        }
+        _ => println!("skipped: needs root, and a /dev/kvm that not everybody may open"),
+    }
+}
+
+#[test]
+fn an_interrupt_says_where_it_came_and_leaves_nothing() {
+    if !has_kvm() {
+        return;
+    }
+    let mut command = command("--bytes 64M --rounds 1000000");
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let pid = child.id();
+    wait_until(|| has_vm(pid));
+    Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(2));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("SIGINT while ") && message.contains("end with this process"), "{message}");
+    assert!(output.stdout.is_empty());
+}
+
+/// Whether the process has a vCPU.
+fn has_vm(pid: u32) -> bool {
+    let Ok(links) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    let mut targets = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+    targets.any(|target| target.to_string_lossy().contains("kvm-vcpu"))
+}
+
+fn wait_until(condition: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(30), "nothing happened for half a minute");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
