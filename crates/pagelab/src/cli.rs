@@ -151,6 +151,10 @@ pub struct Measuring {
     /// Memory for the hugetlb pool while a hugetlb policy is measured
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub hugetlb_pool: Option<u64>,
+    /// Keep idle processors awake meanwhile (root): wake-ups cost nothing then and noise is less, but processors that
+    /// share a core or a power budget with idle ones are slower. The state of every trial records it
+    #[arg(long)]
+    pub awake: bool,
     /// How long to wait for another pagelab that has changed system settings
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub wait: f64,

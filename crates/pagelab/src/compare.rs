@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metal::host::Host;
-use metal::platform::{HostPlatform, Server, Session, Work};
+use metal::platform::{Awake, HostPlatform, Server, Session, Work};
 use metal::signals::{self, PassOn};
 use results::store::{self, Store};
 use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
@@ -65,6 +65,7 @@ fn measure(
         ended: Ended::NotEnded,
         design,
     };
+    let _awake = measuring.awake.then(Awake::hold).transpose().map_err(Failure::input)?;
     let progress = Progress::new(&comparison.design);
     let design = comparison.design.clone();
     let session = Session::new(host)

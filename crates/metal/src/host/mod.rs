@@ -21,6 +21,7 @@ use study::size::PageSize;
 pub use counters::Counters;
 pub use facts::{KernelVersion, Mount, PtraceLimit};
 pub use read::{HostError, chosen_word};
+pub use settings::IDLE_LATENCY;
 
 /// Where transparent huge pages are controlled (Documentation/admin-guide/mm/transhuge.rst).
 pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";

@@ -1,6 +1,7 @@
 //! Which files are settings that can influence page sizes and their cost.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::read;
@@ -40,6 +41,10 @@ const SINGLE: [&str; 7] = [
     "/sys/kernel/mm/numa/demotion_enabled",
 ];
 
+/// The longest time in microseconds that an idle processor may take to wake up; a device, which root alone may read.
+/// Beside it stand 2,000 seconds where nobody asked for less (PM_QOS_CPU_LATENCY_DEFAULT_VALUE, include/linux/pm_qos.h).
+pub const IDLE_LATENCY: &str = "/dev/cpu_dma_latency";
+
 /// Files beside the settings that count, or that never change.
 const NOT_SETTINGS: [&str; 3] = ["pages_collapsed", "full_scans", "hpage_pmd_size"];
 
@@ -64,7 +69,9 @@ pub fn list(root: &Path) -> Vec<Setting> {
         let surplus = path.ends_with("/nr_hugepages").then(|| file.with_file_name("surplus_hugepages"));
         Setting { path, file, surplus }
     };
-    paths.into_iter().map(setting).filter(|setting| setting.file.is_file()).collect()
+    let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(|setting| setting.file.is_file()).collect();
+    settings.push(setting(IDLE_LATENCY.to_string()));
+    settings
 }
 
 /// The values now. A file that vanished (a processor went off line) is absent.
@@ -73,11 +80,21 @@ pub fn values(settings: &[Setting]) -> BTreeMap<String, String> {
 }
 
 fn value(setting: &Setting) -> Option<String> {
+    if setting.path == IDLE_LATENCY {
+        return idle_latency_us(&setting.file).map(|limit_us| limit_us.to_string());
+    }
     let text = read::content(&setting.file).ok()?;
     match &setting.surplus {
         None => Some(read::chosen_word(&text).to_string()),
         Some(surplus) => Some(persistent_pages(&text, &read::content(surplus).unwrap_or_default())),
     }
+}
+
+/// The limit as the device tells it, a binary number of 32 bits (kernel/power/qos.c, cpu_latency_qos_read).
+fn idle_latency_us(device: &Path) -> Option<i32> {
+    let mut bytes = [0; 4];
+    std::fs::File::open(device).ok()?.read_exact(&mut bytes).ok()?;
+    Some(i32::from_ne_bytes(bytes))
 }
 
 /// `nr_hugepages` reads as the pages that the pool has, the surplus ones included, which come and go
@@ -133,6 +150,17 @@ fn governors(root: &Path) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_idle_latency_is_a_number_in_binary() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = directory.path().join("cpu_dma_latency");
+        assert_eq!(idle_latency_us(&device), None);
+        std::fs::write(&device, 20i32.to_ne_bytes()).unwrap();
+        assert_eq!(idle_latency_us(&device), Some(20));
+        std::fs::write(&device, "20").unwrap();
+        assert_eq!(idle_latency_us(&device), None);
+    }
 
     #[test]
     fn surplus_pages_are_not_set_by_anybody() {

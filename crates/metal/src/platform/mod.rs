@@ -1,5 +1,6 @@
 //! The running host as a platform: one trial after the other, each with its proof.
 
+mod awake;
 mod kernel_proof;
 mod minder;
 mod output;
@@ -33,6 +34,7 @@ use output::{Capture, Captured};
 use proof::Proof;
 use server::{Client, Driven};
 
+pub use awake::{Awake, AwakeError};
 pub use server::Server;
 pub use session::Session;
 
