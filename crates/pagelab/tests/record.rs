@@ -505,3 +505,121 @@ fn a_damaged_trace_is_told_and_read_around() {
     bench.pagelab(&wrong).ran().says(2, &["line 1", "lackey"]);
     assert!(!bench.path("imported").exists());
 }
+
+/// A bare machine with a page of code of its own.
+fn record_machine(bench: &Bench, options: &[&str], emulator: &str, machine: &[&str], code: &[u8]) -> Ran {
+    std::fs::write(bench.path("code"), code).unwrap();
+    let mut command = vec![emulator, "-nodefaults", "-no-user-config", "-display", "none", "-m", "64M"];
+    command.extend(machine);
+    record(bench, &[options, &["--system"]].concat(), &command).ran()
+}
+
+/// Code for the virt machine: stores a word to the third megabyte, loads from the page behind it, reads the serial port,
+/// switches the machine off (PSCI SYSTEM_OFF).
+const ARM_CODE: [u32; 8] = [
+    0xd2a0_0000 | 0x4030 << 5, // movz x0, #0x4030, lsl #16
+    0xd2a0_0001 | 0x0900 << 5, // movz x1, #0x0900, lsl #16
+    0xf900_0001,               // str  x1, [x0]
+    0xf940_0002 | 0x200 << 10, // ldr  x2, [x0, #0x1000]
+    0xb940_0023 | 6 << 10,     // ldr  w3, [x1, #0x18]
+    0xd2a0_0000 | 0x8400 << 5, // movz x0, #0x8400, lsl #16
+    0xf280_0000 | 8 << 5,      // movk x0, #8
+    0xd400_0002,               // hvc  #0
+];
+
+#[test]
+fn a_machine_is_recorded_with_physical_addresses() {
+    if !needs(&[program("qemu-system-aarch64")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let code: Vec<u8> = ARM_CODE.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let loader = format!("loader,file={},addr=0x40200000,cpu-num=0,force-raw=on", bench.word("code"));
+    let machine = ["-M", "virt", "-cpu", "cortex-a57", "-smp", "2", "-device", &loader];
+    for options in [&[][..], &["--lossless"]] {
+        record_machine(&bench, options, "qemu-system-aarch64", &machine, &code).says(0, &[]);
+        sound(&bench, "trace");
+        let lines = dumped(&bench, "trace");
+        let touched: Vec<(u64, &str, u64)> = lines
+            .iter()
+            .filter(|line| line["run"].is_u64() && line["kind"] != "fetch")
+            .map(|line| {
+                (line["address"].as_u64().unwrap(), line["kind"].as_str().unwrap(), line["accesses"].as_u64().unwrap())
+            })
+            .collect();
+        assert_eq!(touched, [(0x4030_0000, "store", 1), (0x4030_1000, "load", 1)]);
+        let fetched = lines.iter().filter(|line| line["kind"] == "fetch");
+        assert!(fetched.clone().count() > 0 && fetched.clone().all(|line| line["address"] == 0x4020_0000));
+        let memory: Vec<&Value> = events(&lines, "region").collect();
+        assert!(
+            memory.len() == 1 && memory[0]["address"] == 0x4000_0000 && memory[0]["bytes"] == 64 << 20,
+            "{memory:?}"
+        );
+        let info = info(&bench, "trace");
+        assert_eq!((&info["header"]["system"], &info["header"]["architecture"]), (&true.into(), &"aarch64".into()));
+        assert_eq!((&info["total"]["instructions"], &info["total"]["data_accesses"]), (&8.into(), &2.into()));
+        assert_eq!((&info["outside_accesses"], &info["outside_instructions"]), (&1.into(), &0.into()));
+    }
+    bench.pagelab(&["trace", "info", "trace"]).ran().prints(&["physical, of a whole machine", "1 data access "]);
+}
+
+/// Firmware for a PC: stores to 64K and loads from the page behind, and leaves through the device for tests.
+const PC_CODE: [u8; 16] = [
+    0xb8, 0x00, 0x10, // mov ax, 0x1000
+    0x8e, 0xd8, // mov ds, ax
+    0xa2, 0x00, 0x00, // mov [0], al
+    0xa0, 0x00, 0x10, // mov al, [0x1000]
+    0xb0, 0x01, // mov al, 1
+    0xe6, 0xf4, // out 0xf4, al
+    0xf4, // hlt
+];
+
+#[test]
+fn what_firmware_executes_is_counted_and_its_accesses_to_memory_recorded() {
+    if !needs(&[program("qemu-system-x86_64")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let mut firmware = vec![0; 1 << 16];
+    firmware[..PC_CODE.len()].copy_from_slice(&PC_CODE);
+    // The first instruction jumps to the beginning.
+    firmware[0xfff0..0xfff3].copy_from_slice(&[0xe9, 0x0d, 0x00]);
+    let exit = "isa-debug-exit,iobase=0xf4,iosize=1";
+    let machine = ["-bios", &bench.word("code"), "-device", exit];
+    record_machine(&bench, &[], "qemu-system-x86_64", &machine, &firmware).says(3, &[]);
+    sound(&bench, "trace");
+    let lines = dumped(&bench, "trace");
+    let (data, fetched) = runs(&lines);
+    assert_eq!(data, [(0, "store".to_owned(), 1), (1, "load".to_owned(), 1)]);
+    assert_eq!(lines.iter().find(|line| line["run"].is_u64()).unwrap()["address"], 0x1_0000);
+    let info = info(&bench, "trace");
+    // Blocks count when they begin: the one in which the machine ends counts as a whole, with the instruction behind.
+    let (outside, executed) = (&info["outside_instructions"], &info["total"]["instructions"]);
+    assert_eq!((fetched, outside, executed), (0, &8.into(), &8.into()));
+    // Where this QEMU cannot tell addresses apart it says so.
+    let split = ["-m", "4G", "-bios", &bench.word("code"), "-device", exit];
+    let ran = record_machine(&bench, &[], "qemu-system-x86_64", &split, &firmware);
+    let known = info_of_addresses(&bench);
+    assert!(known || ran.stderr.contains("lies in parts") && ran.stderr.contains("-m 2G"), "{ran}");
+}
+
+/// Whether the trace has any runs.
+fn info_of_addresses(bench: &Bench) -> bool {
+    info(bench, "trace")["total"]["runs"].as_u64() > Some(0)
+}
+
+#[test]
+fn what_is_no_machine_is_refused() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    record(&bench, &["--system"], &["/bin/true"]).ran().says(2, &["/bin/true", "qemu-system-x86_64"]);
+    record(&bench, &["--system", "--arch", "x86_64"], &["/bin/true"]).ran().says(2, &["--arch"]);
+    if needs(&[program("qemu-system-x86_64")]) {
+        let kvm = ["qemu-system-x86_64", "-accel", "kvm"];
+        record(&bench, &["--system"], &kvm).ran().says(2, &["kvm", "-accel tcg"]);
+        let wrong = ["qemu-system-x86_64", "-M", "no-such-machine"];
+        record(&bench, &["--system"], &wrong).ran().says(2, &["before anything was recorded"]);
+    }
+}

@@ -59,18 +59,27 @@ fn symbol(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Says why the plugin cannot work with a QEMU.
-pub fn check(info: &Info) -> Result<(), String> {
+/// Says why the plugin cannot work with a QEMU, from which it expects a whole machine or one program.
+pub fn check(info: &Info, expects_system: bool) -> Result<(), String> {
     let offered = format!("QEMU offers versions {} to {} of the plugin API", info.oldest, info.current);
     if info.current < OLDEST || info.oldest > WITH_SCOREBOARDS {
         return Err(format!(
             "{offered}; expected version {OLDEST} or {WITH_SCOREBOARDS} among them: use QEMU 7.2 to 10"
         ));
     }
-    if info.system {
-        return Err("QEMU emulates a whole machine; expected user emulation, as qemu-x86_64 does it".to_owned());
+    match (info.system, expects_system) {
+        (true, false) => Err("QEMU emulates a whole machine; record it with --system".to_owned()),
+        (false, true) => Err("QEMU emulates one program; expected a whole machine, as qemu-system-x86_64".to_owned()),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+impl Api {
+    /// Whether QEMU tells physical addresses. Those of version 1 of the API tell offsets in blocks of memory, to which the
+    /// address of a block that is mapped as a whole is added (`qemu_plugin_hwaddr_phys_addr`, plugins/api.c).
+    pub fn has_physical_addresses(&self) -> bool {
+        !symbol(c"qemu_plugin_scoreboard_new").is_null()
+    }
 }
 
 pub type Id = u64;
@@ -120,5 +129,8 @@ functions! {
     instruction_bytes: extern "C" fn(Opaque) -> usize = c"qemu_plugin_insn_size",
     instruction_in_host: extern "C" fn(Opaque) -> *const u8 = c"qemu_plugin_insn_haddr",
     access_is_store: extern "C" fn(u32) -> bool = c"qemu_plugin_mem_is_store",
+    access_in_hardware: extern "C" fn(u32, u64) -> *const c_void = c"qemu_plugin_get_hwaddr",
+    access_is_io: extern "C" fn(*const c_void) -> bool = c"qemu_plugin_hwaddr_is_io",
+    access_physical: extern "C" fn(*const c_void) -> u64 = c"qemu_plugin_hwaddr_phys_addr",
     access_size_shift: extern "C" fn(u32) -> c_uint = c"qemu_plugin_mem_size_shift",
 }

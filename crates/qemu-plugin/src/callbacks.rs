@@ -15,6 +15,7 @@ use crate::recorder::{EVENTS, Recorder};
 use crate::regions::{self, PAGE_BYTES};
 use crate::request::{self, Request};
 use crate::startup::{self, Contents};
+use crate::system;
 use crate::touches::{self, Touched};
 use crate::vcpu::{Attention, Marks, Schedule, Vcpu};
 
@@ -59,7 +60,6 @@ unsafe extern "C" fn qemu_plugin_install(
 /// # Safety
 /// `info` is QEMU's: its name of the target is a string.
 unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> {
-    api::check(info)?;
     // SAFETY: the caller vouches for it.
     let target = unsafe { std::ffi::CStr::from_ptr(info.target) }.to_string_lossy().into_owned();
     let numbers =
@@ -69,17 +69,27 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
     let mut json = Vec::new();
     std::fs::File::open(&request.output).and_then(|mut file| file.read_to_end(&mut json)).map_err(wrong)?;
     let header = request::header(&json, &target).map_err(|error| format!("{}: {error}", request.output.display()))?;
+    api::check(info, header.system)?;
     let lowest = regions::lowest(&own_maps()).ok_or("cannot read /proc/self/maps; is /proc mounted?")?;
     let schedule = Schedule::new(&header, request.max_instructions);
     let api = Api::find()?;
-    let keeps_addresses = header.columns.addresses;
-    let recorder = Recorder::new(file, header, numbers, schedule, lowest, Complaints::open()).map_err(wrong)?;
+    let (keeps_addresses, is_system) = (header.columns.addresses, header.system);
+    let mut recorder = Recorder::new(file, header, numbers, schedule, lowest, Complaints::open()).map_err(wrong)?;
+    recorder.memory = request.memory.clone();
     RECORDER.store(Box::into_raw(Box::new(recorder)), Ordering::Release);
     (api.on_vcpu_init)(id, vcpu_begins);
     (api.on_vcpu_exit)(id, vcpu_ends);
-    (api.on_translation)(id, if keeps_addresses { translated::<true> } else { translated::<false> });
-    (api.on_call)(id, call_begins);
-    (api.on_return)(id, call_returns);
+    let translated = match (is_system, keeps_addresses) {
+        (false, false) => translated::<false>,
+        (false, true) => translated::<true>,
+        (true, false) => system::translated::<false>,
+        (true, true) => system::translated::<true>,
+    };
+    (api.on_translation)(id, translated);
+    if !is_system {
+        (api.on_call)(id, call_begins);
+        (api.on_return)(id, call_returns);
+    }
     (api.on_exit)(id, process_ends, 0);
     let _ = API.set(api);
     Ok(())
@@ -89,18 +99,18 @@ fn own_maps() -> String {
     std::fs::read_to_string("/proc/self/maps").unwrap_or_default()
 }
 
-fn api() -> &'static Api {
+pub fn api() -> &'static Api {
     API.get().expect("callbacks come after the installation")
 }
 
-fn recorder() -> &'static Recorder {
+pub fn recorder() -> &'static Recorder {
     // SAFETY: set before any callback, and never freed.
     unsafe { &*RECORDER.load(Ordering::Acquire) }
 }
 
 /// The state of a vCPU, for its own thread.
 #[inline(always)]
-fn state(vcpu: c_uint) -> &'static mut Vcpu {
+pub fn state(vcpu: c_uint) -> &'static mut Vcpu {
     let slot = &STATES[vcpu as usize % VCPUS];
     let state = slot.load(Ordering::Relaxed);
     let state = if state.is_null() { begin(slot) } else { state };
@@ -145,13 +155,18 @@ extern "C" fn process_ends(_id: Id, _data: usize) {
 /// address, and in the bits below the number of fetches and whether the first is the rest of an instruction that
 /// begins in the page before.
 #[derive(Clone, Copy)]
-struct Fetches(usize);
+pub struct Fetches(usize);
 
 const CONTINUES: usize = 1 << 11;
 
 impl Fetches {
     fn new(page: u64, continues: bool) -> Fetches {
         Fetches((page << PAGE_SHIFT) as usize | if continues { CONTINUES + 1 } else { 0 })
+    }
+
+    /// Those of so many instructions that begin in a page, as QEMU hands them back.
+    pub fn of(page: u64, instructions: usize) -> usize {
+        Fetches::new(page, false).0 + instructions
     }
 
     fn page(self) -> u64 {
@@ -231,11 +246,9 @@ fn brk_returned(result: i64) {
     end.store(result as u64, Ordering::Relaxed);
 }
 
-extern "C" fn fetched(vcpu: c_uint, data: usize) {
+pub extern "C" fn fetched(vcpu: c_uint, data: usize) {
     let (state, fetches) = (state(vcpu), Fetches(data));
-    if state.needs_attention() || state.seen != EVENTS.load(Ordering::Relaxed) {
-        attend(state);
-    }
+    attend_if_needed(state);
     state.count(fetches.instructions());
     if state.is_recording() {
         state.fetch(fetches.page(), fetches.accesses());
@@ -245,17 +258,23 @@ extern "C" fn fetched(vcpu: c_uint, data: usize) {
     }
 }
 
-extern "C" fn instruction_begins(vcpu: c_uint, data: usize) {
+pub extern "C" fn instruction_begins(vcpu: c_uint, data: usize) {
     let state = state(vcpu);
-    if state.needs_attention() || state.seen != EVENTS.load(Ordering::Relaxed) {
-        attend(state);
-    }
+    attend_if_needed(state);
     state.count(1);
     if state.is_recording() {
         state.fetch_at(data as u64 >> 4, data as u64 & 15);
         if state.is_full() {
             empty(state);
         }
+    }
+}
+
+/// Does what has to be done before more instructions are counted.
+#[inline(always)]
+pub fn attend_if_needed(state: &mut Vcpu) {
+    if state.needs_attention() || state.seen != EVENTS.load(Ordering::Relaxed) {
+        attend(state);
     }
 }
 
@@ -275,7 +294,7 @@ fn attend(state: &mut Vcpu) {
 }
 
 #[cold]
-fn empty(state: &mut Vcpu) {
+pub fn empty(state: &mut Vcpu) {
     recorder().empty(state);
 }
 
@@ -284,7 +303,7 @@ fn empty(state: &mut Vcpu) {
 static MARKS: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
 
 #[inline(always)]
-fn marks(info: u32) -> Marks {
+pub fn marks(info: u32) -> Marks {
     match MARKS.get(info as usize).map(|known| known.load(Ordering::Relaxed)) {
         Some(known) if known != 0 => Marks::from_byte(known),
         _ => ask(info),

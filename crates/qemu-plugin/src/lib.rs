@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The recorder inside QEMU user emulation: a plugin that writes what a program touches as a trace.
+//! The recorder inside QEMU: a plugin that writes what a program or a whole machine touches as a trace.
 //!
 //! # How it works
 //!
@@ -10,6 +10,7 @@
 //! - `touches`: what the kernel reads and writes of the program's memory in a system call.
 //! - `regions`: memory that was there before the first call, as far as QEMU's own map tells.
 //! - `startup`: what a program finds when it begins, and what was written for it.
+//! - `system` and `memory`: a whole machine, whose addresses are physical.
 //! - `file`: the file, which the program cannot close.
 //! - `api`: what is used of QEMU's plugin API, found by name.
 //!
@@ -19,9 +20,11 @@ mod api;
 mod call;
 mod callbacks;
 mod file;
+mod memory;
 mod recorder;
 mod regions;
 mod request;
 mod startup;
+mod system;
 mod touches;
 mod vcpu;

@@ -36,6 +36,8 @@ pub struct Recorder {
     pub schedule: Schedule,
     /// Where QEMU's own memory begins.
     pub lowest: u64,
+    /// Where it will stand what memory a whole machine has.
+    pub memory: PathBuf,
     /// The process.
     pub process: u32,
     /// Where the first process's trace goes.
@@ -73,7 +75,9 @@ impl Recorder {
     ) -> io::Result<Recorder> {
         file.cut(0)?;
         let process = std::process::id();
-        header.process = Some(Process { process, parent: header.process.map(|parent| parent.process) });
+        if !header.system {
+            header.process = Some(Process { process, parent: header.process.map(|parent| parent.process) });
+        }
         let output = file.path().to_owned();
         let writer = Writer::new(file, &header)?;
         let shared = Shared { writer, noted: Vec::new(), count: 0, next_thread: 0, closed: None, failed: false };
@@ -83,6 +87,7 @@ impl Recorder {
             numbers,
             schedule,
             lowest,
+            memory: PathBuf::new(),
             process,
             output,
             complaints,
@@ -122,8 +127,21 @@ impl Recorder {
         Vcpu::new(thread, &self.header, self.schedule, seen)
     }
 
+    /// Notes what was there before anything was recorded, for the first thread, whichever asks.
+    pub fn begin_with(&self, calls: Vec<Call>) {
+        let mut shared = self.lock();
+        for call in calls {
+            let order = EVENTS.fetch_add(1, Ordering::Relaxed);
+            shared.note(0, 0, Event { run: 0, order, call, result: 0 });
+        }
+    }
+
     /// Writes what a thread that has ended still has.
     pub fn end_thread(&self, vcpu: &mut Vcpu) {
+        if vcpu.outside != (0, 0) {
+            let (accesses, instructions) = std::mem::take(&mut vcpu.outside);
+            self.note(vcpu, Call::Outside { accesses, instructions }, 0);
+        }
         self.write(vcpu);
         self.threads.fetch_sub(1, Ordering::Relaxed);
     }
@@ -139,7 +157,7 @@ impl Recorder {
         }
         EVENTS.store(order + 1, Ordering::Relaxed);
         let run = vcpu.place();
-        shared.note(vcpu, Event { run, order, call, result });
+        shared.note(vcpu.thread, vcpu.instructions(), Event { run, order, call, result });
         self.write_noted_if_many(shared);
     }
 
@@ -149,7 +167,7 @@ impl Recorder {
         let shared = &mut self.lock();
         vcpu.seen = EVENTS.load(Ordering::Relaxed);
         let event = Event { run: vcpu.place(), order: vcpu.seen, call: Call::Seen, result: 0 };
-        shared.note(vcpu, event);
+        shared.note(vcpu.thread, vcpu.instructions(), event);
     }
 
     fn write_noted_if_many(&self, mut shared: MutexGuard<'_, Shared>) {
@@ -246,13 +264,13 @@ impl Recorder {
 }
 
 impl Shared {
-    fn note(&mut self, vcpu: &Vcpu, event: Event) {
-        let index = vcpu.thread as usize;
+    fn note(&mut self, thread: u32, instructions: u64, event: Event) {
+        let index = thread as usize;
         if self.noted.len() <= index {
             self.noted.resize_with(index + 1, Default::default);
         }
         self.noted[index].0.push(event);
-        self.noted[index].1 = vcpu.instructions();
+        self.noted[index].1 = instructions;
         self.count += 1;
     }
 

@@ -14,23 +14,27 @@ pub struct Request {
     pub output: PathBuf,
     /// Instructions of a thread after which nothing more of it is recorded.
     pub max_instructions: Option<u64>,
+    /// Where it will stand what memory a whole machine has.
+    pub memory: PathBuf,
 }
 
 impl Request {
-    /// Reads `output=HEX` (the path's bytes, because QEMU splits arguments at commas) and `max=N`.
+    /// Reads `output=HEX` (the path's bytes, because QEMU splits arguments at commas), `max=N` and `memory=HEX`.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Request, String> {
-        let (mut output, mut max_instructions) = (None, None);
+        let (mut output, mut max_instructions, mut memory) = (None, None, PathBuf::new());
         for argument in arguments {
             let text = String::from_utf8_lossy(argument);
-            let wrong = || format!("argument {text:?}: expected output=HEX or max=N; `pagelab record` passes them");
+            let wrong =
+                || format!("argument {text:?}: expected output=HEX, max=N or memory=HEX; `pagelab record` passes them");
             match text.split_once('=').ok_or_else(wrong)? {
                 ("output", hex) => output = Some(path(hex).ok_or_else(wrong)?),
+                ("memory", hex) => memory = path(hex).ok_or_else(wrong)?,
                 ("max", number) => max_instructions = Some(number.parse().map_err(|_| wrong())?),
                 _ => return Err(wrong()),
             }
         }
         let output = output.ok_or("the argument output=HEX is missing; `pagelab record` passes it")?;
-        Ok(Request { output, max_instructions })
+        Ok(Request { output, max_instructions, memory })
     }
 
     /// Reads those that QEMU hands over.
@@ -88,6 +92,8 @@ mod tests {
         let request = parse(&["output=2f612c62ff", "max=7"]).unwrap();
         assert_eq!(request.output.into_os_string().into_vec(), b"/a,b\xff");
         assert_eq!(request.max_instructions, Some(7));
+        assert_eq!(request.memory, PathBuf::new());
+        assert_eq!(parse(&["output=2f", "memory=2f61"]).unwrap().memory, PathBuf::from("/a"));
     }
 
     #[test]

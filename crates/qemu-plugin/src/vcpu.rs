@@ -59,6 +59,12 @@ impl Marks {
         Marks(size << SIZE_SHIFT | (store as u64) << STORE_SHIFT)
     }
 
+    /// Those of the part of an access that lies in the page of `address`: the rest may be anywhere in memory.
+    #[inline(always)]
+    pub const fn within_page(self, address: u64) -> Marks {
+        if (address & 0xfff) + self.bytes() > 0x1000 { Marks(self.0 | STRANGE_SIZE << SIZE_SHIFT) } else { self }
+    }
+
     /// As a byte, which is not zero.
     pub const fn to_byte(self) -> u8 {
         (self.0 >> SIZE_SHIFT) as u8 | 0x80
@@ -152,6 +158,8 @@ pub struct Vcpu {
     taken: u64,
     /// Its number in the trace.
     pub thread: u32,
+    /// Accesses and instructions that were left out because they are not of memory.
+    pub outside: (u64, u64),
     /// The call that it is in.
     pub call: Option<crate::call::Pending>,
 }
@@ -180,6 +188,7 @@ impl Vcpu {
             builder: Builder::new(header.columns),
             taken: 0,
             thread,
+            outside: (0, 0),
             call: None,
         };
         if vcpu.boundary == 0 {

@@ -97,6 +97,13 @@ pub enum Call {
         /// Instructions that the thread had executed.
         instructions: u64,
     },
+    /// What a vCPU of a whole machine did outside memory (devices, firmware), which is not in the trace. Told at its end.
+    Outside {
+        /// Loads and stores.
+        accesses: u64,
+        /// Instructions that were fetched there.
+        instructions: u64,
+    },
     /// Memory that was there when recording began: as if it had been mapped.
     Region {
         /// The address.

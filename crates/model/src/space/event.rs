@@ -75,7 +75,12 @@ impl<F: Format> Paged<F> {
             Call::Prctl { option: PR_SET_THP_DISABLE, argument } => self.own.thp_disabled = *argument != 0,
             Call::Exec { .. } => self.exec()?,
             Call::Clone { flags } if flags & CLONE_VM == 0 => self.costs.forks += 1,
-            Call::Prctl { .. } | Call::Clone { .. } | Call::Exit { .. } | Call::Seen | Call::Window { .. } => {}
+            Call::Prctl { .. }
+            | Call::Clone { .. }
+            | Call::Exit { .. }
+            | Call::Seen
+            | Call::Window { .. }
+            | Call::Outside { .. } => {}
         }
         Ok(())
     }

@@ -43,6 +43,25 @@ pub enum RecordError {
         /// What was asked for.
         expected: Architecture,
     },
+    /// No emulator of a whole machine.
+    #[error(
+        "{}: --system expects the emulator of a whole machine: qemu-system-x86_64, qemu-system-aarch64 or qemu-system-riscv64, with its arguments",
+        .0.display()
+    )]
+    NoSystem(PathBuf),
+    /// A machine that hardware executes.
+    #[error(
+        "{0}: hardware would execute the machine, and nothing could be recorded; leave it to the emulator: -accel tcg"
+    )]
+    Accelerated(String),
+    /// QEMU does not tell where the machine's memory is.
+    #[error("{}: its monitor: {error}; expected QEMU 7.2 or newer", path.display())]
+    Monitor {
+        /// QEMU's program.
+        path: PathBuf,
+        /// What happened.
+        error: io::Error,
+    },
     /// QEMU is missing.
     #[error("{program} is not installed, and {path} needs it; install it: apt-get install qemu-user", path = path.display())]
     NoEmulator {

@@ -1,17 +1,19 @@
-//! `pagelab record`: a command under QEMU user emulation, whose plugin writes what it touches. Input, output and the
-//! exit status are the command's own.
+//! `pagelab record`: a command under QEMU user emulation, or a whole machine, whose plugin writes what it touches. Input,
+//! output and the exit status are the command's own.
 
 pub mod elf;
 mod error;
 mod program;
+mod qmp;
+mod system;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufReader, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 
 use clap::Args;
 use metal::signals::{self, PassOn};
@@ -21,6 +23,7 @@ use crate::failure::{Failure, say};
 use elf::Architecture;
 use error::RecordError;
 use program::{Emulator, Program};
+use qmp::Switchboard;
 
 /// Arguments of `pagelab record`.
 #[derive(Debug, Args)]
@@ -40,6 +43,9 @@ pub struct RecordArguments {
     /// Keep the address, size and kind of every access, not only runs of accesses to a page
     #[arg(long)]
     pub lossless: bool,
+    /// Record a whole machine: the command is qemu-system-* with its arguments, the addresses are physical
+    #[arg(long, conflicts_with_all = ["sysroot", "arch"])]
+    pub system: bool,
     /// Where a foreign program finds its libraries
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
@@ -56,6 +62,7 @@ pub struct RecordArguments {
 
 /// Runs `pagelab record`. Its exit status is the command's.
 pub fn run(arguments: &RecordArguments) -> Result<(), Failure> {
+    let record = if arguments.system { record_system } else { record_program };
     let ended = record(arguments).map_err(Failure::input)?;
     match (ended.code(), ended.signal()) {
         (Some(code), _) => std::process::exit(code),
@@ -63,20 +70,47 @@ pub fn run(arguments: &RecordArguments) -> Result<(), Failure> {
     }
 }
 
-fn record(arguments: &RecordArguments) -> Result<ExitStatus, RecordError> {
+fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError> {
     let program = Program::of(&arguments.command)?;
     check(arguments, &program)?;
     let emulator = Emulator::for_program(&program)?;
     let plugin = program::plugin(arguments.plugin.as_deref())?;
-    let output = prepared(&arguments.output, &header(arguments, &program, &emulator))?;
+    let output = prepared(&arguments.output, &header(arguments, program.architecture, &emulator))?;
     let mut command = Command::new(&emulator.path);
     command.arg("-plugin").arg(plugin_argument(&plugin, &output, arguments.max)).arg("-0").arg(&program.name);
     if let Some(sysroot) = &arguments.sysroot {
         command.arg("-L").arg(sysroot);
     }
     command.arg(&program.path).args(&program.arguments);
-    let ended =
-        run_to_end(&mut command).map_err(|error| RecordError::NotStarted { path: emulator.path.clone(), error })?;
+    let started = start(&mut command, &emulator)?;
+    let ended = wait(started, &emulator)?;
+    look_at(&output, ended, &emulator)?;
+    Ok(ended)
+}
+
+fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError> {
+    let (name, rest) = arguments.command.split_first().expect("the command is required");
+    let path = metal::tracer::resolve(name)?;
+    let architecture = system::architecture(&path)?;
+    system::refuse_acceleration(rest)?;
+    let emulator = Emulator::at(path)?;
+    let plugin = program::plugin(arguments.plugin.as_deref())?;
+    let monitor = |error| RecordError::Monitor { path: emulator.path.clone(), error };
+    let board = Switchboard::open().map_err(monitor)?;
+    let output = prepared(&arguments.output, &header(arguments, architecture, &emulator))?;
+    let mut plugged = plugin_argument(&plugin, &output, arguments.max);
+    plugged.push(format!(",memory={}", hex(&board.file("memory"))));
+    let mut called = OsString::from("unix:");
+    called.push(OsStr::from_bytes(&qmp::doubled(&board.socket())));
+    let mut command = Command::new(&emulator.path);
+    command.arg("-plugin").arg(plugged).args(rest).arg("-S").arg("-qmp").arg(called);
+    let mut started = start(&mut command, &emulator)?;
+    let line = system::begin(&board, &mut started, system::stays_stopped(rest));
+    if line.is_err() {
+        let _ = started.kill();
+    }
+    let ended = wait(started, &emulator)?;
+    line.map_err(monitor)?;
     look_at(&output, ended, &emulator)?;
     Ok(ended)
 }
@@ -92,14 +126,14 @@ fn check(arguments: &RecordArguments, program: &Program) -> Result<(), RecordErr
     }
 }
 
-fn header(arguments: &RecordArguments, program: &Program, emulator: &Emulator) -> Header {
+fn header(arguments: &RecordArguments, architecture: Architecture, emulator: &Emulator) -> Header {
     let window = arguments.skip.map(|skip| Window { skip_instructions: skip, record_instructions: arguments.window });
     Header {
         schema: SCHEMA.to_owned(),
         recorder: format!("pagelab {} in {}", env!("CARGO_PKG_VERSION"), emulator.version),
         command: arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        architecture: program.architecture.name().to_owned(),
-        system: false,
+        architecture: architecture.name().to_owned(),
+        system: arguments.system,
         columns: Columns { kinds: true, accesses: true, addresses: arguments.lossless },
         filter: Filter::None,
         window,
@@ -117,26 +151,31 @@ fn prepared(path: &Path, header: &Header) -> Result<PathBuf, RecordError> {
     path.canonicalize().map_err(wrong)
 }
 
-/// QEMU splits at commas; two stand for one.
 fn plugin_argument(plugin: &Path, output: &Path, max: Option<u64>) -> OsString {
-    let mut bytes = Vec::new();
-    for byte in plugin.as_os_str().as_bytes() {
-        bytes.extend(std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 }));
-    }
-    let hex: String = output.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    bytes.extend(format!(",output={hex}").bytes());
+    let mut bytes = qmp::doubled(plugin);
+    bytes.extend(format!(",output={}", hex(output)).bytes());
     bytes.extend(max.map(|max| format!(",max={max}")).unwrap_or_default().bytes());
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
-/// Runs the emulator, which gets the signals that tell pagelab to stop.
-fn run_to_end(command: &mut Command) -> std::io::Result<ExitStatus> {
-    let mut child = command.spawn()?;
-    signals::catch(PassOn::Same)?;
-    signals::leash(child.id() as i32);
-    let ended = child.wait();
+fn hex(path: &Path) -> String {
+    path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Starts the emulator, which gets the signals that tell pagelab to stop.
+fn start(command: &mut Command, emulator: &Emulator) -> Result<Child, RecordError> {
+    let started = command.spawn().and_then(|child| {
+        signals::catch(PassOn::Same)?;
+        signals::leash(child.id() as i32);
+        Ok(child)
+    });
+    started.map_err(|error| RecordError::NotStarted { path: emulator.path.clone(), error })
+}
+
+fn wait(mut started: Child, emulator: &Emulator) -> Result<ExitStatus, RecordError> {
+    let ended = started.wait();
     signals::unleash();
-    ended
+    ended.map_err(|error| RecordError::NotStarted { path: emulator.path.clone(), error })
 }
 
 /// Says what whoever reads the trace has to know and cannot see. The program's own output is not to be disturbed, so

@@ -80,6 +80,11 @@ impl Emulator {
         let Ok(path) = metal::tracer::resolve(OsStr::new(&name)) else {
             return Err(RecordError::NoEmulator { program: name, path: program.path.clone() });
         };
+        Emulator::at(path)
+    }
+
+    /// The one at a place.
+    pub fn at(path: PathBuf) -> Result<Emulator, RecordError> {
         let strange = |problem: String| RecordError::StrangeEmulator { program: path.clone(), problem };
         let output = Command::new(&path).arg("--version").output().map_err(|error| strange(error.to_string()))?;
         let said = String::from_utf8_lossy(&output.stdout);

@@ -174,7 +174,11 @@ pub fn leaf_sizes(format: &impl Format) -> String {
 
 /// `1 table`, `2 tables`, `4,096 tables`.
 pub fn count(number: u64, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
+    let plural = match number {
+        1 => "",
+        _ if noun.ends_with('s') => "es",
+        _ => "s",
+    };
     format!("{} {noun}{plural}", grouped(number))
 }
 

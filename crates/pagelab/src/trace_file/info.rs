@@ -37,6 +37,8 @@ struct Content {
     footprint: Footprint,
     /// Memory that was there when recording began.
     regions: Vec<Region>,
+    /// Accesses and instructions of a whole machine that went to no memory.
+    outside: (u64, u64),
     damages: Vec<Damage>,
 }
 
@@ -68,6 +70,7 @@ fn read(arguments: &Shown) -> Result<Content, Failure> {
         threads: Vec::new(),
         footprint: Footprint::default(),
         regions: Vec::new(),
+        outside: (0, 0),
         damages: Vec::new(),
     };
     while let Some(block) = reader.next_block().map_err(|error| wrong(&error))? {
@@ -96,8 +99,13 @@ impl Content {
                 }
             }
             Block::Events { thread, events } => {
-                let is_real = |call: &Call| !matches!(call, Call::Seen | Call::Window { .. });
+                let is_real = |call: &Call| !matches!(call, Call::Seen | Call::Window { .. } | Call::Outside { .. });
                 self.thread(thread).events += events.iter().filter(|event| is_real(&event.call)).count() as u64;
+                for event in &events {
+                    if let Call::Outside { accesses, instructions } = event.call {
+                        self.outside = (self.outside.0 + accesses, self.outside.1 + instructions);
+                    }
+                }
                 self.regions.extend(events.iter().filter_map(|event| Region::of(&event.call)));
                 self.windows += events.iter().filter(|event| matches!(event.call, Call::Window { .. })).count() as u64;
             }
@@ -177,6 +185,8 @@ fn document(content: &Content) -> Value {
         "threads": threads,
         "total": thread_document(&content.total()),
         "footprint": footprint,
+        "outside_accesses": content.outside.0,
+        "outside_instructions": content.outside.1,
         "regions": content.regions.iter().map(region_document).collect::<Vec<Value>>(),
         "bytes_per_access_ratio": content.bytes_per_access(),
         "raw_to_file_ratio": content.bytes_per_access().map(|bytes| 8.0 / bytes),
@@ -233,6 +243,17 @@ fn text(content: &Content) -> String {
     text
 }
 
+fn left_out(content: &Content) -> String {
+    let filtered = super::check::left_out(&content.header.filter);
+    match content.outside {
+        (0, 0) => filtered,
+        (accesses, instructions) => {
+            let fetched = count(instructions, "instruction");
+            format!("{filtered} of memory; devices and firmware: {} and {fetched}", count(accesses, "data access"))
+        }
+    }
+}
+
 fn rows(content: &Content) -> Vec<[String; 2]> {
     let header = &content.header;
     let known = |text: &str| if text.is_empty() { "not known".to_owned() } else { text.to_owned() };
@@ -245,7 +266,11 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
             "keeps".to_owned(),
             if header.columns.addresses { "every address" } else { "runs of accesses to a 4K page" }.to_owned(),
         ],
-        ["left out".to_owned(), super::check::left_out(&header.filter)],
+        [
+            "addresses".to_owned(),
+            if header.system { "physical, of a whole machine" } else { "of a program" }.to_owned(),
+        ],
+        ["left out".to_owned(), left_out(content)],
         [
             "file".to_owned(),
             format!("{}, {}, {whole}", format_bytes(content.file_bytes), count(content.blocks, "block")),

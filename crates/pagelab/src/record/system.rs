@@ -1,0 +1,178 @@
+//! A whole machine: which emulator a command runs, and where its memory is.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+use std::process::Child;
+
+use serde_json::{Value, json};
+
+use super::elf::Architecture;
+use super::error::RecordError;
+use super::qmp::{Monitor, Switchboard};
+
+/// The emulator of a command and what it emulates.
+pub fn architecture(path: &Path) -> Result<Architecture, RecordError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let known = [Architecture::X86_64, Architecture::Aarch64, Architecture::Riscv64];
+    let found = name.strip_prefix("qemu-system-").and_then(|of| known.into_iter().find(|known| known.name() == of));
+    found.ok_or_else(|| RecordError::NoSystem(path.to_owned()))
+}
+
+/// Refuses to let hardware execute the machine: nothing can be recorded there.
+pub fn refuse_acceleration(arguments: &[OsString]) -> Result<(), RecordError> {
+    let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let after = |option: &str| words.iter().skip_while(move |word| *word != option).nth(1);
+    let by_kvm = |word: &String| word.starts_with("kvm") || word.contains("accel=kvm");
+    let asked = words.iter().find(|word| word.trim_start_matches('-') == "enable-kvm");
+    let asked = asked.or_else(|| ["-accel", "-machine", "-M"].into_iter().filter_map(after).find(|word| by_kvm(word)));
+    match asked {
+        Some(word) => Err(RecordError::Accelerated(word.clone())),
+        None => Ok(()),
+    }
+}
+
+/// Whether the user asks for a machine that does not begin by itself.
+pub fn stays_stopped(arguments: &[OsString]) -> bool {
+    arguments.iter().any(|word| word == "-S" || word == "--S")
+}
+
+/// Asks a machine that has not begun where its memory is, tells the plugin, and lets it begin. `None` if QEMU has ended.
+pub fn begin(board: &Switchboard, qemu: &mut Child, stays: bool) -> io::Result<Option<Monitor>> {
+    let Some(mut monitor) = board.answer(qemu)? else { return Ok(None) };
+    let view = monitor.ask("info mtree -f")?;
+    let ranges = ranges(&view);
+    if ranges.is_empty() {
+        return Err(io::Error::other("QEMU tells of no memory (info mtree -f)"));
+    }
+    let mut told: Vec<Value> = Vec::new();
+    for range in &ranges {
+        let said = monitor.ask(&format!("gpa2hva {:#x}", range.address))?;
+        let host = hex_after(&said, " is ").ok_or_else(|| io::Error::other(format!("gpa2hva: QEMU says {said:?}")))?;
+        told.push(json!({
+            "address": range.address, "bytes": range.bytes, "offset": range.offset, "host": host, "name": range.name,
+        }));
+    }
+    std::fs::write(board.file("memory"), Value::Array(told).to_string())?;
+    if !stays {
+        monitor.go_on()?;
+    }
+    Ok(Some(monitor))
+}
+
+/// A stretch of a machine's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Range {
+    /// Its physical address.
+    address: u64,
+    bytes: u64,
+    /// Where it begins in its block of memory.
+    offset: u64,
+    /// What QEMU calls the block.
+    name: String,
+}
+
+/// The memory in what `info mtree -f` prints: that of the view that all devices and processors share.
+fn ranges(view: &str) -> Vec<Range> {
+    let mut found: Vec<Range> = Vec::new();
+    let mut is_memory = false;
+    for line in view.lines().map(str::trim) {
+        if line.starts_with("FlatView") {
+            is_memory = false;
+        } else if let Some(name) = line.strip_prefix("AS \"") {
+            is_memory |= name.starts_with("memory\"");
+        } else if let Some(range) = parsed(line).filter(|_| is_memory) {
+            match found.last_mut() {
+                Some(before) if before.continues_in(&range) => before.bytes += range.bytes,
+                _ => found.push(range),
+            }
+        }
+    }
+    found
+}
+
+impl Range {
+    fn continues_in(&self, next: &Range) -> bool {
+        self.name == next.name && self.address + self.bytes == next.address && self.offset + self.bytes == next.offset
+    }
+}
+
+/// `0000000000100000-0000000003ffffff (prio 0, ram): pc.ram @0000000000100000`
+fn parsed(line: &str) -> Option<Range> {
+    let (addresses, rest) = line.split_once(" (")?;
+    let (begin, last) = addresses.split_once('-')?;
+    let (kind, name) = rest.split_once("): ")?;
+    if !kind.ends_with(", ram") {
+        return None;
+    }
+    let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+    let (name, offset) = match name.split_once(" @") {
+        Some((name, offset)) => (name, hex(offset.split(' ').next().unwrap_or_default())?),
+        None => (name, 0),
+    };
+    let (address, last) = (hex(begin)?, hex(last)?);
+    let bytes = last.checked_sub(address)?.checked_add(1)?;
+    Some(Range { address, bytes, offset, name: name.split(' ').next().unwrap_or_default().to_owned() })
+}
+
+fn hex_after(text: &str, mark: &str) -> Option<u64> {
+    let (_, number) = text.split_once(mark)?;
+    u64::from_str_radix(number.trim().strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VIEW: &str = "\
+FlatView #0\r
+ AS \"cpu-smm-0\", root: memory\r
+  0000000000000000-00000000000fffff (prio 0, ram): pc.ram\r
+\r
+FlatView #1\r
+ AS \"memory\", root: system\r
+ AS \"cpu-memory-0\", root: system\r
+ Root memory region: system\r
+  0000000000000000-000000000009ffff (prio 0, ram): pc.ram KVM\r
+  00000000000a0000-00000000000bffff (prio 1, i/o): vga-lowmem\r
+  00000000000c0000-00000000000dffff (prio 1, rom): pc.rom\r
+  0000000000100000-00000000bfffffff (prio 0, ram): pc.ram @0000000000100000\r
+  0000000100000000-000000013fffffff (prio 0, ram): pc.ram @00000000c0000000 KVM\r
+  0000000140000000-000000014fffffff (prio 0, ram): pc.ram @0000000100000000\r
+";
+
+    #[test]
+    fn memory_is_read_off_the_shared_view() {
+        let range = |address, bytes, offset| Range { address, bytes, offset, name: "pc.ram".to_owned() };
+        let expected = [
+            range(0, 0xa_0000, 0),
+            range(0x10_0000, 0xbff0_0000, 0x10_0000),
+            range(0x1_0000_0000, 0x5000_0000, 0xc000_0000),
+        ];
+        assert_eq!(ranges(VIEW), expected);
+        assert_eq!(ranges("FlatView #1\n AS \"memory\"\n  zz-1 (prio 0, ram): x\n  5-1 (prio 0, ram): y\n"), []);
+    }
+
+    #[test]
+    fn the_address_in_the_host_is_read() {
+        assert_eq!(hex_after("Host virtual address for 0x1 (pc.ram) is 0x7f00\r\n", " is "), Some(0x7f00));
+        assert_eq!(hex_after("No memory is mapped at address 0x1", " is "), None);
+    }
+
+    #[test]
+    fn only_emulators_of_whole_machines_are_taken() {
+        assert_eq!(architecture(Path::new("/usr/bin/qemu-system-aarch64")).unwrap(), Architecture::Aarch64);
+        for other in ["/usr/bin/qemu-x86_64", "/usr/bin/qemu-system-sparc", "/bin/true"] {
+            assert!(matches!(architecture(Path::new(other)), Err(RecordError::NoSystem(_))), "{other}");
+        }
+    }
+
+    #[test]
+    fn hardware_is_refused() {
+        let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
+        for wrong in ["-enable-kvm", "-m 1G -accel kvm", "-machine pc,accel=kvm:tcg", "-M virt,accel=kvm"] {
+            assert!(matches!(refuse_acceleration(&words(wrong)), Err(RecordError::Accelerated(_))), "{wrong}");
+        }
+        assert!(refuse_acceleration(&words("-accel tcg -machine pc -name kvm")).is_ok());
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The memory of a whole machine: where it is, as `pagelab record` found out from QEMU's monitor.
+//!
+//! What is no such memory (devices, firmware that cannot be written, memory that appears later) is not recorded but
+//! counted.
+
+use std::path::Path;
+
+use trace::Call;
+
+/// A stretch of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Range {
+    /// Its physical address.
+    address: u64,
+    bytes: u64,
+    /// Where QEMU has it.
+    host: u64,
+    name: String,
+}
+
+/// All memory of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ram(Vec<Range>);
+
+/// `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`: physical memory has no other protection.
+const PROTECTION: u64 = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
+
+impl Ram {
+    /// Reads what `pagelab record` has written. `tells_offsets` says that this QEMU gives plugins offsets in its blocks of
+    /// memory for physical addresses.
+    pub fn read(path: &Path, tells_offsets: bool) -> Result<Ram, String> {
+        let wrong = |error: &dyn std::fmt::Display| format!("{}: where the memory is: {error}", path.display());
+        let json = std::fs::read(path).map_err(|error| wrong(&error))?;
+        Ram::parse(&json, tells_offsets).map_err(|error| wrong(&error))
+    }
+
+    fn parse(json: &[u8], tells_offsets: bool) -> Result<Ram, String> {
+        let list: Vec<serde_json::Value> = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        let mut ranges = Vec::new();
+        let mut distances: Vec<(String, u64)> = Vec::new();
+        for stretch in &list {
+            let number = |key: &str| stretch[key].as_u64().ok_or_else(|| format!("no {key:?} in {stretch}"));
+            let name = stretch["name"].as_str().unwrap_or_default().to_owned();
+            let range = Range { address: number("address")?, bytes: number("bytes")?, host: number("host")?, name };
+            distances.push((range.name.clone(), range.address.wrapping_sub(number("offset")?)));
+            ranges.push(range);
+        }
+        let is_moved =
+            |(name, distance): &(String, u64)| distances.iter().any(|(other, own)| other == name && own != distance);
+        match distances.iter().find(|stretch| is_moved(stretch)) {
+            Some((name, _)) if tells_offsets => Err(format!(
+                "{name} lies in parts, and this QEMU does not tell plugins which part an access is to; give the machine less memory (-m 2G), or use QEMU 9 or newer"
+            )),
+            _ => Ok(Ram(ranges)),
+        }
+    }
+
+    /// Whether a physical address is memory.
+    #[inline(always)]
+    pub fn holds(&self, address: u64) -> bool {
+        self.0.iter().any(|range| address.wrapping_sub(range.address) < range.bytes)
+    }
+
+    /// The physical address of what QEMU has at `host`.
+    pub fn physical(&self, host: u64) -> Option<u64> {
+        let range = self.0.iter().find(|range| host.wrapping_sub(range.host) < range.bytes)?;
+        Some(range.address + (host - range.host))
+    }
+
+    /// The memory as events.
+    pub fn calls(&self) -> Vec<Call> {
+        let call = |range: &Range| Call::Region {
+            address: range.address,
+            bytes: range.bytes,
+            protection: PROTECTION,
+            name: range.name.clone(),
+        };
+        self.0.iter().map(call).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOW: &str = r#"{ "address": 4096, "bytes": 8192, "offset": 4096, "host": 1048576, "name": "ram" }"#;
+    const HIGH: &str = r#"{ "address": 1048576, "bytes": 4096, "offset": 12288, "host": 1056768, "name": "ram" }"#;
+
+    fn parse(stretches: &[&str], tells_offsets: bool) -> Result<Ram, String> {
+        Ram::parse(format!("[{}]", stretches.join(",")).as_bytes(), tells_offsets)
+    }
+
+    #[test]
+    fn addresses_are_found() {
+        let ram = parse(&[LOW, HIGH], false).unwrap();
+        assert!(ram.holds(4096) && ram.holds(12287) && ram.holds(1048576));
+        assert!(!ram.holds(4095) && !ram.holds(12288) && !ram.holds(1048575));
+        assert_eq!((ram.physical(1048577), ram.physical(1056768)), (Some(4097), Some(1048576)));
+        assert_eq!((ram.physical(1048575), ram.physical(1060864)), (None, None));
+        assert_eq!(ram.calls().len(), 2);
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_is_refused() {
+        assert!(parse(&[LOW], true).is_ok());
+        assert!(parse(&[LOW, HIGH], true).unwrap_err().contains("ram lies in parts"));
+        for wrong in [&["{}"][..], &["1"], &["["]] {
+            assert!(parse(wrong, false).is_err());
+        }
+    }
+}

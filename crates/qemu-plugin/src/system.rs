@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What QEMU calls when it emulates a whole machine: accesses have physical addresses, and only those to memory are
+//! recorded.
+
+use std::ffi::c_uint;
+use std::sync::OnceLock;
+
+use trace::PAGE_SHIFT;
+
+use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
+use crate::callbacks::{Fetches, api, empty, fetched, instruction_begins, marks, recorder, state};
+use crate::file::Complaints;
+use crate::memory::Ram;
+
+/// Known when the machine begins, which is later than the plugin is loaded.
+static RAM: OnceLock<Ram> = OnceLock::new();
+
+/// The memory, found out by whoever translates first.
+fn ram() -> &'static Ram {
+    RAM.get_or_init(|| {
+        let recorder = recorder();
+        match Ram::read(&recorder.memory, !api().has_physical_addresses()) {
+            Ok(ram) => {
+                recorder.begin_with(ram.calls());
+                ram
+            }
+            Err(problem) => {
+                Complaints::open().say(&format!("nothing is recorded: {problem}"));
+                Ram::default()
+            }
+        }
+    })
+}
+
+pub extern "C" fn translated<const KEEP: bool>(_id: u64, block: Opaque) {
+    let (api, ram) = (api(), ram());
+    let mut parts: Vec<Part> = Vec::new();
+    for index in 0..(api.block_instructions)(block) {
+        let instruction = (api.block_instruction)(block, index);
+        let physical = ram.physical((api.instruction_in_host)(instruction) as u64);
+        let page = physical.map(|address| address >> PAGE_SHIFT);
+        match (KEEP, physical) {
+            (true, Some(address)) => {
+                // What goes on in the next page goes on anywhere in memory.
+                let bytes = ((api.instruction_bytes)(instruction) as u64).min(0x1000 - (address & 0xfff));
+                (api.on_instruction)(
+                    instruction,
+                    instruction_begins,
+                    NO_REGISTERS,
+                    (address << 4 | bytes & 15) as usize,
+                );
+            }
+            (true, None) => (api.on_instruction)(instruction, fetched_elsewhere, NO_REGISTERS, 1),
+            (false, _) => match parts.last_mut() {
+                Some(part) if part.page == page => part.instructions += 1,
+                _ => parts.push(Part { first: instruction, page, instructions: 1 }),
+            },
+        }
+        (api.on_memory)(instruction, accessed, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
+    }
+    for (index, part) in parts.into_iter().enumerate() {
+        let (callback, data): (extern "C" fn(c_uint, usize), usize) = match part.page {
+            Some(page) => (fetched, Fetches::of(page, part.instructions)),
+            None => (fetched_elsewhere, part.instructions),
+        };
+        match index {
+            0 => (api.on_block)(block, callback, NO_REGISTERS, data),
+            _ => (api.on_instruction)(part.first, callback, NO_REGISTERS, data),
+        }
+    }
+}
+
+/// Instructions of a block that follow each other in one page, or in no memory.
+struct Part {
+    first: Opaque,
+    page: Option<u64>,
+    instructions: usize,
+}
+
+/// Instructions come from no memory: from firmware.
+extern "C" fn fetched_elsewhere(vcpu: c_uint, instructions: usize) {
+    let state = state(vcpu);
+    crate::callbacks::attend_if_needed(state);
+    state.count(instructions as u64);
+    if state.is_recording() {
+        state.outside.1 += instructions as u64;
+    }
+}
+
+extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+    let state = state(vcpu);
+    if !state.is_recording() {
+        return;
+    }
+    let api = api();
+    let handle = (api.access_in_hardware)(info, address);
+    if handle.is_null() || (api.access_is_io)(handle) {
+        state.outside.0 += 1;
+        return;
+    }
+    let physical = (api.access_physical)(handle);
+    if !ram().holds(physical) {
+        state.outside.0 += 1;
+        return;
+    }
+    state.access(physical, marks(info).within_page(physical));
+    if state.is_full() {
+        empty(state);
+    }
+}
