@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use thiserror::Error;
-use trace::{Block, Call, Chunk, Event, Header, ReadError, Reader};
+use trace::{Block, Call, Chunk, Event, ReadError, Reader};
 
 use crate::simulation::{Hashing, Simulation};
 
@@ -16,6 +16,9 @@ use crate::simulation::{Hashing, Simulation};
 const MOST_WAITING: usize = 64;
 /// Batches that wait for a thread of simulations.
 const MOST_AHEAD: usize = 2;
+// include/uapi/linux/sched.h
+const CLONE_VM: u64 = 0x100;
+const CLONE_THREAD: u64 = 0x1_0000;
 /// Pages that lie no further apart belong to one stretch of memory, where no event says what does: 64K.
 const GAP_PAGES: u64 = 16;
 
@@ -25,11 +28,16 @@ pub enum ReplayError {
     /// It cannot be read.
     #[error("{0}")]
     Read(#[from] ReadError),
-    /// It is of a whole machine.
+    /// It is of a whole machine, and the policy is one for programs.
     #[error(
-        "the trace has physical addresses of a whole machine, which no page tables of a program translate; record a program (`pagelab record` without --system)"
+        "the trace has physical addresses of a whole machine, which no page tables of a program translate; ask for direct-map-4k, direct-map-2m or direct-map-1g, or record a program (`pagelab record` without --system)"
     )]
     System,
+    /// It is of a program, and the policy is one for machines.
+    #[error(
+        "the trace has virtual addresses of a program, which the direct map does not translate; record a machine (`pagelab record --system`)"
+    )]
+    Program,
     /// There is nothing in it.
     #[error("the trace has no accesses; expected some: see `pagelab trace info`")]
     Nothing,
@@ -44,8 +52,10 @@ pub struct Replayed {
     pub inferred: bool,
     /// Events that had to be taken out of their order over threads, because what was before is missing.
     pub out_of_order: u64,
-    /// The file was cut off.
+    /// A file was cut off.
     pub cut_off: bool,
+    /// Traces of forked processes that were found.
+    pub children: u64,
 }
 
 /// The memory of a trace whose events do not tell of any: stretches of touched pages, as first and last address. `None`
@@ -55,7 +65,6 @@ pub struct Replayed {
 /// The trace cannot be read or is not one of a program.
 pub fn infer(from: impl Read) -> Result<Option<Vec<(u64, u64)>>, ReplayError> {
     let mut reader = Reader::new(from)?;
-    refuse_system(reader.header())?;
     let mut pages: HashSet<u64, Hashing> = HashSet::default();
     while let Some(block) = reader.next_block()? {
         match block {
@@ -78,11 +87,8 @@ fn tells_of_memory(call: &Call) -> bool {
     matches!(call, Call::Mmap { .. } | Call::Region { .. } | Call::Brk { .. })
 }
 
-fn refuse_system(header: &Header) -> Result<(), ReplayError> {
-    if header.system { Err(ReplayError::System) } else { Ok(()) }
-}
-
-/// Runs all simulations over a trace, on up to `threads` threads. `inferred` is what [`infer`] found.
+/// Runs all simulations over a trace, on up to `threads` threads. `inferred` is what [`infer`] found. Processes that the
+/// program forks are not there.
 ///
 /// # Errors
 /// The trace cannot be read or is not one of a program.
@@ -92,13 +98,38 @@ pub fn replay(
     simulations: &mut [Simulation],
     threads: usize,
 ) -> Result<Replayed, ReplayError> {
-    let mut reader = Reader::new(from)?;
-    refuse_system(reader.header())?;
+    replay_processes(from, &mut |_| None, inferred, simulations, threads)
+}
+
+/// A trace of a forked process.
+pub type Child = Box<dyn Read>;
+
+/// As [`replay`], with the traces of forked processes, which `child` opens by their numbers. Which of two processes does
+/// what first no trace says: a child runs from its fork to its end before its parent goes on, as it does when the parent
+/// waits for it.
+///
+/// # Errors
+/// A trace cannot be read or is not one of a program.
+pub fn replay_processes(
+    from: impl Read,
+    child: &mut dyn FnMut(u32) -> Option<Child>,
+    inferred: Option<&[(u64, u64)]>,
+    simulations: &mut [Simulation],
+    threads: usize,
+) -> Result<Replayed, ReplayError> {
+    let reader = Reader::new(from)?;
+    for simulation in &*simulations {
+        match (reader.header().system, simulation.is_direct()) {
+            (true, false) => return Err(ReplayError::System),
+            (false, true) => return Err(ReplayError::Program),
+            _ => {}
+        }
+    }
     for (begin, end) in inferred.into_iter().flatten() {
         simulations.iter_mut().for_each(|simulation| simulation.assume(*begin, *end));
     }
     let share = simulations.len().div_ceil(threads.max(1)).max(1);
-    let mut feeder = Feeder::default();
+    let mut replayed = Replayed::default();
     std::thread::scope(|scope| {
         let mut workers: Vec<SyncSender<Arc<Batch>>> = Vec::new();
         for simulations in simulations.chunks_mut(share) {
@@ -106,18 +137,48 @@ pub fn replay(
             scope.spawn(move || work(simulations, &receiver));
             workers.push(sender);
         }
-        let mut found_runs = false;
-        while let Some(block) = reader.next_block()? {
-            found_runs |= matches!(block, Block::Runs { .. });
-            feeder.take(block);
-            send(&workers, feeder.batch(false));
-        }
-        send(&workers, feeder.batch(true));
+        let found_runs = feed(reader, child, &workers, &mut replayed)?;
         if found_runs { Ok(()) } else { Err(ReplayError::Nothing) }
     })?;
-    feeder.replayed.inferred = inferred.is_some();
-    feeder.replayed.cut_off = !reader.is_whole();
-    Ok(feeder.replayed)
+    replayed.inferred = inferred.is_some();
+    Ok(replayed)
+}
+
+/// Sends what is in the trace of a process, and of those that it forks, to all workers. Whether it had runs.
+fn feed<R: Read>(
+    mut reader: Reader<R>,
+    child: &mut dyn FnMut(u32) -> Option<Child>,
+    workers: &[SyncSender<Arc<Batch>>],
+    replayed: &mut Replayed,
+) -> Result<bool, ReplayError> {
+    let (mut feeder, mut found_runs) = (Feeder::default(), false);
+    let mut at_end = false;
+    while !at_end {
+        match reader.next_block()? {
+            Some(block) => {
+                found_runs |= matches!(block, Block::Runs { .. });
+                feeder.take(block);
+            }
+            None => at_end = true,
+        }
+        loop {
+            send(workers, feeder.batch(at_end));
+            let Some((process, shares)) = feeder.forked.take() else { break };
+            match child(process) {
+                Some(from) => {
+                    send(workers, Batch::of(Step::Enter { shares }));
+                    feed(Reader::new(from)?, child, workers, replayed)?;
+                    send(workers, Batch::of(Step::Leave));
+                    replayed.children += 1;
+                }
+                None => send(workers, Batch::of(Step::Missing { shares })),
+            }
+        }
+    }
+    replayed.damage.append(&mut feeder.replayed.damage);
+    replayed.out_of_order += feeder.replayed.out_of_order;
+    replayed.cut_off |= !reader.is_whole();
+    Ok(found_runs)
 }
 
 fn send(workers: &[SyncSender<Arc<Batch>>], batch: Batch) {
@@ -135,6 +196,9 @@ fn work(simulations: &mut [Simulation], batches: &Receiver<Arc<Batch>>) {
             for step in &batch.steps {
                 match step {
                     Step::Event(event) => simulation.event(event),
+                    Step::Enter { shares } => simulation.enter(*shares),
+                    Step::Leave => simulation.leave(),
+                    Step::Missing { shares } => simulation.missed(*shares),
                     Step::Runs { thread, block, range } => {
                         simulation.runs(*thread, &block.chunk, &block.numbers, range.clone());
                         if range.end == block.chunk.len() {
@@ -159,7 +223,21 @@ struct Numbered {
 #[derive(Debug)]
 enum Step {
     Event(Event),
-    Runs { thread: usize, block: Arc<Numbered>, range: Range<usize> },
+    /// A process was forked, and runs; or it shares the memory.
+    Enter {
+        shares: bool,
+    },
+    /// It has ended.
+    Leave,
+    /// A process was forked of which there is no trace.
+    Missing {
+        shares: bool,
+    },
+    Runs {
+        thread: usize,
+        block: Arc<Numbered>,
+        range: Range<usize>,
+    },
 }
 
 /// Steps in their order, and the pages that they are the first to touch.
@@ -167,6 +245,12 @@ enum Step {
 struct Batch {
     pages: Vec<u64>,
     steps: Vec<Step>,
+}
+
+impl Batch {
+    fn of(step: Step) -> Batch {
+        Batch { pages: Vec::new(), steps: vec![step] }
+    }
 }
 
 /// A thread of the program: blocks and events that wait for what other threads did before.
@@ -189,6 +273,8 @@ struct Feeder {
     threads: Vec<Thread>,
     /// The order of the next event.
     next: u64,
+    /// A process that was forked just now, and whether it shares the memory: nothing goes on before it was looked for.
+    forked: Option<(u32, bool)>,
     replayed: Replayed,
 }
 
@@ -233,6 +319,9 @@ impl Feeder {
             let mut moved = false;
             for thread in 0..self.threads.len() {
                 moved |= self.advance(thread, at_end, &mut batch);
+                if self.forked.is_some() {
+                    return batch;
+                }
             }
             if moved {
                 continue;
@@ -247,7 +336,7 @@ impl Feeder {
     /// Goes on in a thread as far as it does not depend on others. Whether it went on at all.
     fn advance(&mut self, index: usize, at_end: bool, batch: &mut Batch) -> bool {
         let mut moved = false;
-        loop {
+        while self.forked.is_none() {
             let thread = &mut self.threads[index];
             let event = thread.events.front().map(|event| (event.run, event.order));
             let Some((first, block)) = thread.blocks.front() else {
@@ -283,11 +372,13 @@ impl Feeder {
             }
             moved = true;
         }
+        moved
     }
 
     fn apply(&mut self, thread: usize, batch: &mut Batch) {
         if let Some(event) = self.threads[thread].events.pop_front() {
             self.next = self.next.max(event.order + 1);
+            self.forked = forked(&event);
             batch.steps.push(Step::Event(event));
         }
     }
@@ -300,4 +391,11 @@ impl Feeder {
         self.replayed.out_of_order += 1;
         true
     }
+}
+
+/// The process that a call has made, and whether it shares its parent's memory.
+fn forked(event: &Event) -> Option<(u32, bool)> {
+    let Call::Clone { flags } = event.call else { return None };
+    let process = u32::try_from(event.result).ok().filter(|process| *process > 0 && flags & CLONE_THREAD == 0)?;
+    Some((process, flags & CLONE_VM != 0))
 }

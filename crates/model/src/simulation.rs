@@ -9,11 +9,11 @@ use std::ops::Range;
 use serde::Serialize;
 use study::size::PageSize;
 use study::verdict::Verdict;
-use trace::{Chunk, Event, Filter, Geometry, Kind, NotExact, PAGE_SHIFT};
+use trace::{Call, Chunk, Event, Filter, Geometry, Kind, NotExact, PAGE_SHIFT};
 
 use crate::machine::{Machine, Replacement, Serves, TlbShape};
-use crate::policy::{ModelPolicy, Plan, Unsupported};
-use crate::space::{self, Costs, Leaf, Physical, Space, SpaceError};
+use crate::policy::{Granule, ModelPolicy, Plan, Unsupported};
+use crate::space::{self, Costs, Kernel, Leaf, Physical, Space, SpaceError};
 use crate::tlb::{Key, Tlb};
 use crate::walk::{Walker, Walks};
 
@@ -92,6 +92,7 @@ impl std::hash::Hasher for Multiplicative {
 }
 
 impl Keys {
+    /// The key of a stored page; `va` has the [`tag`] of its process.
     fn key(&mut self, shift: u8, va: u64) -> Key {
         let ranges = &mut self.ranges;
         *self.numbers.entry((shift, va >> shift)).or_insert_with(|| {
@@ -107,6 +108,36 @@ impl Keys {
     }
 }
 
+/// Bits of an address that tell processes apart in TLBs and walk caches (PCID of x86, ASID of Arm and RISC-V): no user
+/// address has them. Numbers come again after 64 processes, and what the one before had is dropped when it ends.
+const TAG_SHIFT: u32 = 58;
+
+/// What an address of a process is in TLBs.
+fn tag(process: u32) -> u64 {
+    u64::from(process % 64) << TAG_SHIFT
+}
+
+/// The pages of a process.
+#[derive(Default)]
+struct Pages {
+    /// By kind of access, then by the number of the page.
+    slots: [Vec<Slot>; LANES],
+    /// The pages by their numbers.
+    pages: Vec<u64>,
+    numbers: std::collections::HashMap<u64, u32, Hashing>,
+    touched: Vec<bool>,
+    /// By thread.
+    instructions: Vec<u64>,
+    /// What [`Simulation::now`] was when the process began, and what its children have taken since.
+    began_instructions: u64,
+}
+
+/// A process that waits for one that it forked.
+struct Waiting {
+    process: u32,
+    pages: Pages,
+}
+
 /// A machine under a policy, and what the trace has cost so far.
 pub struct Simulation {
     machine: Machine,
@@ -117,21 +148,23 @@ pub struct Simulation {
     /// By thread.
     cores: Vec<Core>,
     keys: Keys,
-    /// By kind of access, then by the number of the page.
-    slots: [Vec<Slot>; LANES],
     /// Which slots stores use: those of loads where the TLBs are the same.
     store_lane: usize,
-    /// The pages by their numbers.
-    pages: Vec<u64>,
-    numbers: std::collections::HashMap<u64, u32, Hashing>,
-    touched: Vec<bool>,
+    /// The process that runs; its address space may be its parent's.
+    process: u32,
+    own: Pages,
+    /// Its parents, the first process first.
+    waiting: Vec<Waiting>,
     touched_pages: u64,
     touched_peak_pages: u64,
     /// Neighbours can change what hardware stores as one.
     sees_neighbours: bool,
     accesses: u64,
     runs: u64,
-    instructions: Vec<u64>,
+    /// Of processes that have ended.
+    ended_instructions: u64,
+    /// Processes of which there is no trace.
+    missed_forks: u64,
     stopped: Option<SpaceError>,
 }
 
@@ -163,15 +196,15 @@ impl Simulation {
             space,
             cores: Vec::new(),
             keys: Keys::default(),
-            slots: Default::default(),
-            pages: Vec::new(),
-            numbers: Default::default(),
-            touched: Vec::new(),
+            process: 0,
+            own: Pages::default(),
+            waiting: Vec::new(),
             touched_pages: 0,
             touched_peak_pages: 0,
             accesses: 0,
             runs: 0,
-            instructions: Vec::new(),
+            ended_instructions: 0,
+            missed_forks: 0,
             stopped: None,
         })
     }
@@ -195,16 +228,21 @@ impl Simulation {
         Ok(())
     }
 
+    /// Whether the policy is one of the kernel's direct map, whose addresses are physical.
+    pub fn is_direct(&self) -> bool {
+        matches!(self.plan.granule, Granule::Direct(_))
+    }
+
     /// Gives numbers to further pages, in their order.
     pub fn add_pages(&mut self, pages: &[u64]) {
         for page in pages {
-            self.numbers.insert(*page, self.pages.len() as u32);
-            self.pages.push(*page);
+            self.own.numbers.insert(*page, self.own.pages.len() as u32);
+            self.own.pages.push(*page);
         }
-        for slots in &mut self.slots {
-            slots.resize(self.pages.len(), Slot::default());
+        for slots in &mut self.own.slots {
+            slots.resize(self.own.pages.len(), Slot::default());
         }
-        self.touched.resize(self.pages.len(), false);
+        self.own.touched.resize(self.own.pages.len(), false);
     }
 
     /// Memory that is there though no event says so.
@@ -216,19 +254,94 @@ impl Simulation {
 
     /// A system call.
     pub fn event(&mut self, event: &Event) {
-        if self.stopped.is_none() {
+        // A forked process has its memory from its parent; its trace tells of it once more.
+        let is_known = !self.waiting.is_empty() && matches!(event.call, Call::Region { .. });
+        // One that shares its parent's memory leaves it alone when it goes.
+        let shares = self.waiting.last().is_some_and(|parent| parent.process == self.process);
+        let leaves = shares && matches!(event.call, Call::Exec { .. });
+        if self.stopped.is_none() && !is_known && !leaves {
             let heard = self.space.event(event);
             self.settle();
             self.stopped = heard.err();
         }
     }
 
+    /// What the kernel does besides the policy.
+    #[must_use]
+    pub fn with_kernel(mut self, kernel: Kernel) -> Simulation {
+        self.space.set_kernel(kernel);
+        self
+    }
+
+    /// The running process has made another one, which runs now until [`Simulation::leave`]. It shares its parent's memory
+    /// (`CLONE_VM`) or gets a copy.
+    pub fn enter(&mut self, shares: bool) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let began_instructions = self.now();
+        let entered = if shares { Ok(self.process) } else { self.space.fork() };
+        self.settle();
+        match entered {
+            Ok(process) => {
+                let own = Pages { began_instructions, ..Pages::default() };
+                let pages = std::mem::replace(&mut self.own, own);
+                self.waiting.push(Waiting { process: self.process, pages });
+                self.process = process;
+                self.space.enter(process);
+            }
+            Err(error) => self.stopped = Some(error),
+        }
+    }
+
+    /// The running process has made another one of which nothing is known.
+    pub fn missed(&mut self, shares: bool) {
+        self.missed_forks += u64::from(!shares);
+    }
+
+    /// The running process has ended, and its parent goes on.
+    pub fn leave(&mut self) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let now = self.now();
+        let Some(parent) = self.waiting.pop() else { return };
+        let ended = std::mem::replace(&mut self.own, parent.pages);
+        let (process, shared) = (self.process, self.process == parent.process);
+        self.touched_pages -= ended.touched.iter().filter(|touched| **touched).count() as u64;
+        self.ended_instructions += ended.instructions.iter().sum::<u64>();
+        self.own.began_instructions += now - ended.began_instructions;
+        self.process = parent.process;
+        if shared {
+            // Its faults and calls were its parent's.
+            (0..self.own.pages.len()).for_each(|number| self.forget_page(number));
+            return;
+        }
+        self.space.enter(parent.process);
+        self.stopped = self.space.end(process).err();
+        let first = tag(process) >> PAGE_SHIFT;
+        self.drop_pages(first, first + (1 << (TAG_SHIFT - PAGE_SHIFT)));
+        self.settle();
+    }
+
+    /// Instructions that the thread which has executed most has executed, those of its children included for which it
+    /// waited: the model's time. Where the trace does not count instructions, accesses.
+    fn now(&self) -> u64 {
+        let most = self.own.instructions.iter().max().copied().unwrap_or(0);
+        if most == 0 && self.own.began_instructions == 0 { self.accesses } else { self.own.began_instructions + most }
+    }
+
     /// How many instructions a thread has executed so far.
     pub fn instructions(&mut self, thread: usize, count: u64) {
-        if self.instructions.len() <= thread {
-            self.instructions.resize(thread + 1, 0);
+        let instructions = &mut self.own.instructions;
+        if instructions.len() <= thread {
+            instructions.resize(thread + 1, 0);
         }
-        self.instructions[thread] = self.instructions[thread].max(count);
+        instructions[thread] = instructions[thread].max(count);
+        if self.stopped.is_none() {
+            self.stopped = self.space.advance(self.now()).err();
+            self.settle();
+        }
     }
 
     /// Runs of a thread; `numbers` are those of the chunk's pages.
@@ -276,7 +389,7 @@ impl Simulation {
     fn kind_runs(&mut self, thread: usize, ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Result<(), SpaceError> {
         let (mut ids, mut kinds) = (ids, kinds);
         loop {
-            let [code, data, _] = &self.slots;
+            let [code, data, _] = &self.own.slots;
             let hits = leading_hits(&mut self.cores[thread].tlbs, [code, data], ids, kinds, numbers);
             let (Some(id), Some(kind)) = (ids.get(hits.count), kinds.get(hits.count)) else { return Ok(()) };
             let (number, lane) = (numbers[usize::from(*id)], lane(*kind));
@@ -313,7 +426,7 @@ impl Simulation {
 
     #[inline(always)]
     fn access(&mut self, thread: usize, lane: usize, number: u32, needs: u8) -> Result<(), SpaceError> {
-        let slot = self.slots[lane][number as usize];
+        let slot = self.own.slots[lane][number as usize];
         if slot.flags & needs != needs {
             return self.unknown(thread, lane, number, needs);
         }
@@ -336,15 +449,16 @@ impl Simulation {
             }
         }
         core.counts.second_misses[lane][usize::from(slot.size)] += 1;
-        let va = self.pages[number as usize] << PAGE_SHIFT;
-        Ok(core.walker.walk(va, &self.space.path(va), || self.space.physical(va))?)
+        let va = self.own.pages[number as usize] << PAGE_SHIFT;
+        let tagged = va ^ tag(self.process);
+        Ok(core.walker.walk(tagged, &self.space.path(va), || self.space.physical(va))?)
     }
 
     /// The page was not touched since its mapping changed: there may be a fault.
     #[cold]
     #[inline(never)]
     fn unknown(&mut self, thread: usize, lane: usize, number: u32, needs: u8) -> Result<(), SpaceError> {
-        let page = self.pages[number as usize];
+        let page = self.own.pages[number as usize];
         let va = page << PAGE_SHIFT;
         let leaf = self.space.access(va, needs & WRITABLE != 0)?;
         if leaf.faulted {
@@ -353,12 +467,12 @@ impl Simulation {
                 self.forget_block(page, leaf);
             }
         }
-        if !self.touched[number as usize] {
-            self.touched[number as usize] = true;
+        if !self.own.touched[number as usize] {
+            self.own.touched[number as usize] = true;
             self.touched_pages += 1;
             self.touched_peak_pages = self.touched_peak_pages.max(self.touched_pages);
         }
-        self.slots[lane][number as usize] = self.slot(lane, va, &leaf);
+        self.own.slots[lane][number as usize] = self.slot(lane, va, &leaf);
         self.access(thread, lane, number, needs & KNOWN)
     }
 
@@ -367,8 +481,8 @@ impl Simulation {
         let pages = (16 * leaf.leaf_bytes) >> PAGE_SHIFT;
         let first = page & !(pages - 1);
         for page in first..first + pages {
-            if let Some(number) = self.numbers.get(&page) {
-                self.slots.iter_mut().for_each(|slots| slots[*number as usize].flags = 0);
+            if let Some(number) = self.own.numbers.get(&page) {
+                self.own.slots.iter_mut().for_each(|slots| slots[*number as usize].flags = 0);
             }
         }
     }
@@ -378,8 +492,8 @@ impl Simulation {
         let (first, first_shift) = self.tlb_for(1, serves, leaf);
         let (second, second_shift) = self.tlb_for(2, serves, leaf);
         Slot {
-            first_key: self.keys.key(first_shift, va),
-            second_key: if second == NONE { 0 } else { self.keys.key(second_shift, va) },
+            first_key: self.keys.key(first_shift, va ^ tag(self.process)),
+            second_key: if second == NONE { 0 } else { self.keys.key(second_shift, va ^ tag(self.process)) },
             first_index: (va >> first_shift) as u16,
             second_index: (va >> second_shift) as u16,
             first,
@@ -411,32 +525,46 @@ impl Simulation {
     fn settle(&mut self) {
         for (va, bytes) in self.space.take_invalidations() {
             let (first, end) = (va >> PAGE_SHIFT, (va + bytes).div_ceil(1 << PAGE_SHIFT));
-            for core in &mut self.cores {
-                for tlb in &mut core.tlbs {
-                    tlb.forget(|key| self.keys.overlaps(key, first, end));
-                }
-                core.walker.forget(va, bytes);
+            let tag = tag(self.process) >> PAGE_SHIFT;
+            self.drop_pages(first ^ tag, end ^ tag);
+            self.forget_pages(first, end);
+        }
+        for (va, bytes) in self.space.take_forgotten() {
+            self.forget_pages(va >> PAGE_SHIFT, va.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT));
+        }
+    }
+
+    /// Drops tagged pages from all TLBs and walk caches.
+    fn drop_pages(&mut self, first: u64, end: u64) {
+        for core in &mut self.cores {
+            for tlb in &mut core.tlbs {
+                tlb.forget(|key| self.keys.overlaps(key, first, end));
             }
-            if end - first < self.pages.len() as u64 {
-                for page in first..end {
-                    if let Some(number) = self.numbers.get(&page).copied() {
-                        self.forget_page(number as usize);
-                    }
+            core.walker.forget(first << PAGE_SHIFT, (end - first) << PAGE_SHIFT);
+        }
+    }
+
+    /// Forgets the slots of the running process's pages.
+    fn forget_pages(&mut self, first: u64, end: u64) {
+        if end - first < self.own.pages.len() as u64 {
+            for page in first..end {
+                if let Some(number) = self.own.numbers.get(&page).copied() {
+                    self.forget_page(number as usize);
                 }
-            } else {
-                for number in 0..self.pages.len() {
-                    if (first..end).contains(&self.pages[number]) {
-                        self.forget_page(number);
-                    }
+            }
+        } else {
+            for number in 0..self.own.pages.len() {
+                if (first..end).contains(&self.own.pages[number]) {
+                    self.forget_page(number);
                 }
             }
         }
     }
 
     fn forget_page(&mut self, number: usize) {
-        self.slots.iter_mut().for_each(|slots| slots[number].flags = 0);
-        if self.touched[number] && self.space.physical(self.pages[number] << PAGE_SHIFT).is_none() {
-            self.touched[number] = false;
+        self.own.slots.iter_mut().for_each(|slots| slots[number].flags = 0);
+        if self.own.touched[number] && self.space.physical(self.own.pages[number] << PAGE_SHIFT).is_none() {
+            self.own.touched[number] = false;
             self.touched_pages -= 1;
         }
     }
@@ -463,14 +591,18 @@ impl Simulation {
             .map(|(index, cache)| Found { cache, references: walks.iter().map(|walks| walks.found[index]).sum() });
         let census = self.space.census()?;
         let size = |bytes| PageSize::new(bytes).map_or(PageSize::K4, |size| size);
-        let mapped = census.mapped_bytes.iter().map(|(leaf, bytes)| Mapped {
-            leaf_bytes: size(leaf.leaf_bytes).bytes(),
-            group_bytes: size(leaf.group_bytes).bytes(),
-            bytes: *bytes,
-        });
-        let instructions = self.instructions.iter().sum();
+        let mapped = |census: paging::Census| -> Vec<Mapped> {
+            let line = |(leaf, bytes): (&paging::LeafSize, &u64)| Mapped {
+                leaf_bytes: size(leaf.leaf_bytes).bytes(),
+                group_bytes: size(leaf.group_bytes).bytes(),
+                bytes: *bytes,
+            };
+            census.mapped_bytes.iter().map(line).collect()
+        };
+        let waiting = self.waiting.iter().flat_map(|waiting| &waiting.pages.instructions);
+        let instructions = self.ended_instructions + self.own.instructions.iter().chain(waiting).sum::<u64>();
         let second_hit_cycles = self.cores.iter().map(|core| core.counts.second_hit_cycles).sum();
-        let costs = self.space.costs();
+        let costs = Costs { forks: self.missed_forks, ..self.space.costs() };
         Ok(Outcome {
             machine: self.machine.name.clone(),
             policy: self.policy.clone(),
@@ -493,7 +625,8 @@ impl Simulation {
             touched_bytes: self.touched_pages << PAGE_SHIFT,
             touched_peak_bytes: self.touched_peak_pages << PAGE_SHIFT,
             costs,
-            mapped: mapped.collect(),
+            mapped: mapped(census),
+            mapped_at_ends: mapped(self.space.census_at_ends()?),
             verdict: self.space.verdict()?,
             stopped: self.stopped.as_ref().map(ToString::to_string),
         })
@@ -640,6 +773,8 @@ pub struct Outcome {
     pub costs: Costs,
     /// What the tables map at the end.
     pub mapped: Vec<Mapped>,
+    /// What each process had mapped when it ended, summed; the first one at the end of the trace.
+    pub mapped_at_ends: Vec<Mapped>,
     /// Whether the policy held, by what was mapped before it went and at the end.
     pub verdict: Verdict,
     /// Why the simulation ended before the trace did.

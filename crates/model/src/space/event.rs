@@ -23,7 +23,6 @@ const MADV_POPULATE_READ: u64 = 22;
 const MADV_POPULATE_WRITE: u64 = 23;
 const MADV_DONTNEED_LOCKED: u64 = 24;
 const PR_SET_THP_DISABLE: u64 = 41;
-const CLONE_VM: u64 = 0x100;
 /// System calls count in base pages of 4K: what was recorded ran with those.
 const CALL_PAGE_BYTES: u64 = 4096;
 
@@ -74,7 +73,6 @@ impl<F: Format> Paged<F> {
             Call::Madvise { address, bytes, advice } => self.advise(*address, end_of(*address, *bytes), *advice)?,
             Call::Prctl { option: PR_SET_THP_DISABLE, argument } => self.own.thp_disabled = *argument != 0,
             Call::Exec { .. } => self.exec()?,
-            Call::Clone { flags } if flags & CLONE_VM == 0 => self.costs.forks += 1,
             Call::Prctl { .. }
             | Call::Clone { .. }
             | Call::Exit { .. }

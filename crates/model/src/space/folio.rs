@@ -89,12 +89,12 @@ impl Folios {
         Folios { base, folios: BTreeMap::new(), partial: BTreeSet::new(), reserved: BTreeMap::new() }
     }
 
-    /// Takes note of a folio that a process maps as a whole.
+    /// Takes note of a folio that a process maps as a whole. It was touched once.
     pub fn add(&mut self, pa: u64, bytes: u64, process: u32, va: u64, pinned: bool) {
         let pages = bytes / self.base;
         let counts = if pages == 1 { Counts::One(1) } else { Counts::Many(vec![1; pages as usize].into()) };
         let first = Place { process, va, pages };
-        self.folios.insert(pa, Folio { bytes, accessed: true, pinned, counts, first, others: Vec::new() });
+        self.folios.insert(pa, Folio { bytes, accessed: false, pinned, counts, first, others: Vec::new() });
     }
 
     /// The folio that holds a physical address, with its own.

@@ -1,18 +1,15 @@
 //! What can be set about the kernel besides the policy.
 
-/// khugepaged, as `/sys/kernel/mm/transparent_hugepage/khugepaged` sets it. Its defaults are those of mm/khugepaged.c.
+/// khugepaged, as `/sys/kernel/mm/transparent_hugepage/khugepaged` sets it. What is not set has the default of
+/// `khugepaged_init` (mm/khugepaged.c), which depends on how many pages a PMD has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Khugepaged {
-    /// Pages that it looks at before it sleeps (`pages_to_scan`); 0 stops it.
-    pub pages_to_scan: u64,
+    /// Pages that it looks at before it sleeps (`pages_to_scan`): eight PMDs; 0 stops it.
+    pub pages_to_scan: Option<u64>,
     /// How long it sleeps (`scan_sleep_millisecs`), in seconds.
     pub scan_sleep_s: f64,
-    /// How many pages of a window may not be there (`max_ptes_none`).
-    pub max_ptes_none: u64,
-    /// How many may be shared with other processes (`max_ptes_shared`).
-    pub max_ptes_shared: u64,
-    /// How many may be in swap (`max_ptes_swap`).
-    pub max_ptes_swap: u64,
+    /// How many pages of a window may not be there (`max_ptes_none`): all but one.
+    pub max_ptes_none: Option<u64>,
 }
 
 /// What the kernel does besides the policy.
@@ -29,22 +26,22 @@ pub struct Kernel {
 }
 
 impl Khugepaged {
-    /// The defaults for a PMD of so many pages (`khugepaged_init`): eight PMDs every ten seconds; all pages but one may
-    /// be missing, half may be shared, an eighth may be in swap.
-    pub fn of_pmd(pages: u64) -> Khugepaged {
-        Khugepaged {
-            pages_to_scan: pages * 8,
-            scan_sleep_s: 10.0,
-            max_ptes_none: pages - 1,
-            max_ptes_shared: pages / 2,
-            max_ptes_swap: pages / 8,
-        }
+    /// Pages that it looks at before it sleeps, where a PMD has so many.
+    pub(super) fn scans(&self, pmd_pages: u64) -> u64 {
+        self.pages_to_scan.unwrap_or(pmd_pages * 8)
+    }
+
+    /// Whether a window with so many pages missing, shared and in swap can be collapsed (`max_ptes_none`,
+    /// `max_ptes_shared`, `max_ptes_swap`).
+    pub(super) fn takes(&self, pmd_pages: u64, missing: u64, shared: u64, swapped: u64) -> bool {
+        missing <= self.max_ptes_none.unwrap_or(pmd_pages - 1) && shared <= pmd_pages / 2 && swapped <= pmd_pages / 8
     }
 }
 
 impl Default for Kernel {
     fn default() -> Kernel {
+        let khugepaged = Khugepaged { pages_to_scan: None, scan_sleep_s: 10.0, max_ptes_none: None };
         // About one instruction a cycle at 2.5 GHz.
-        Kernel { khugepaged: Khugepaged::of_pmd(512), instructions_per_s: 2.5e9, smaller_folios: Vec::new() }
+        Kernel { khugepaged, instructions_per_s: 2.5e9, smaller_folios: Vec::new() }
     }
 }

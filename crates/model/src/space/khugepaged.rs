@@ -32,7 +32,7 @@ impl<F: Format> Paged<F> {
         let Some(huge_bytes) = self.huge_bytes() else { return Ok(()) };
         let settings = self.kernel.khugepaged;
         let sleep = (settings.scan_sleep_s * self.kernel.instructions_per_s).max(1.0) as u64;
-        if self.no_huge || settings.pages_to_scan == 0 {
+        if self.no_huge || settings.pages_to_scan == Some(0) {
             return Ok(());
         }
         // It first wakes when it has slept once.
@@ -48,7 +48,7 @@ impl<F: Format> Paged<F> {
     fn scan_once(&mut self, huge_bytes: u64) -> Result<(), SpaceError> {
         let running = self.number;
         let pages = huge_bytes / self.base;
-        let mut left = self.kernel.khugepaged.pages_to_scan;
+        let mut left = self.kernel.khugepaged.scans(pages);
         let mut passes = 0;
         while left > 0 && passes < 2 {
             let Scan { process, va, .. } = self.khugepaged;
@@ -93,7 +93,6 @@ impl<F: Format> Paged<F> {
 
     /// Collapses a window if enough of it is there (`hpage_collapse_scan_pmd`).
     fn look(&mut self, window: u64, bytes: u64, vma: Vma) -> Result<(), SpaceError> {
-        let settings = self.kernel.khugepaged;
         let parts = self.parts(window, window + bytes)?;
         let mut seen =
             Window { swapped: self.own.swapped.range(window..window + bytes).count() as u64, ..Window::default() };
@@ -105,11 +104,9 @@ impl<F: Format> Paged<F> {
                 seen.shared += if self.folios.sharers(part.pa) > 1 { part.bytes / self.base } else { 0 };
             }
         }
-        let missing = bytes / self.base - seen.present - seen.swapped;
-        let enough = seen.present > 0
-            && missing <= settings.max_ptes_none
-            && seen.shared <= settings.max_ptes_shared
-            && seen.swapped <= settings.max_ptes_swap;
+        let pages = bytes / self.base;
+        let missing = pages - seen.present - seen.swapped;
+        let enough = seen.present > 0 && self.kernel.khugepaged.takes(pages, missing, seen.shared, seen.swapped);
         if seen.is_huge || !enough || vma.protection & PROT_WRITE == 0 {
             return Ok(());
         }

@@ -182,4 +182,8 @@ pub fn new(plan: &Plan, physical: &Physical) -> Result<Box<dyn Space>, Error> {
 }
 
 #[cfg(test)]
+mod kernel_tests;
+#[cfg(test)]
+mod oracle;
+#[cfg(test)]
 mod tests;

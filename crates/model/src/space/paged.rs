@@ -151,7 +151,7 @@ impl<F: Format> Paged<F> {
             memory: format.normal_memory(),
             key: 0,
         };
-        Ok(Paged {
+        let mut paged = Paged {
             has_dirty: format.leaf(0, dirty, false).is_ok(),
             own: Process::new(format, 0)?,
             number: 0,
@@ -173,7 +173,9 @@ impl<F: Format> Paged<F> {
             others_table_bytes: 0,
             costs: Costs { processes: 1, ..Costs::default() },
             seen: held::Seen::default(),
-        })
+        };
+        paged.note_tables();
+        Ok(paged)
     }
 
     pub(super) fn attributes(&self, protection: u64, writable: bool) -> Attributes {
@@ -361,7 +363,10 @@ impl<F: Format + Send> Space for Paged<F> {
         // A read can map the zero page, a write replaces it: never more than one fault for each.
         for _ in 0..2 {
             if let Some(leaf) = self.leaf(va).filter(|leaf| leaf.writable || !store) {
-                self.touch(va);
+                // The fault itself is no second touch.
+                if !faulted {
+                    self.touch(va);
+                }
                 return Ok(Leaf { faulted, ..leaf });
             }
             self.fault(va, store)?;

@@ -7,21 +7,21 @@ use trace::Call;
 
 const BASE: u64 = 0x7f00_0000_0000;
 
-fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn Space> {
+pub(super) fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn Space> {
     let plan = Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).unwrap();
     new(&plan, &physical).unwrap()
 }
 
-fn event(call: Call, result: u64) -> Event {
+pub(super) fn event(call: Call, result: u64) -> Event {
     Event { run: 0, order: 0, call, result: result as i64 }
 }
 
-fn mmap(space: &mut dyn Space, address: u64, bytes: u64) {
+pub(super) fn mmap(space: &mut dyn Space, address: u64, bytes: u64) {
     let call = Call::Mmap { address, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
     space.event(&event(call, address)).unwrap();
 }
 
-fn write_all(space: &mut dyn Space, begin: u64, bytes: u64) {
+pub(super) fn write_all(space: &mut dyn Space, begin: u64, bytes: u64) {
     for va in (begin..begin + bytes).step_by(4096) {
         space.access(va, true).unwrap();
     }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use model::policy::ModelPolicy;
-use model::space::MAX_MEMORY_BYTES;
+use model::space::{Kernel, Khugepaged, MAX_MEMORY_BYTES};
 use study::size::{format_bytes, parse_bytes};
 
 use super::usual_policies;
@@ -15,7 +15,7 @@ pub struct SimArguments {
     /// Traces, as `pagelab record` or `pagelab trace import` wrote them
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, with +no-guards, +no-huge or
+    /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, direct-map-SIZE (traces of whole machines), with +no-guards, +no-huge or
     /// +prefault; repeat it, or separate several by commas. Without it: base, mthp-64k, thp
     #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
     pub policy: Vec<ModelPolicy>,
@@ -33,6 +33,21 @@ pub struct SimArguments {
     /// The share of 2M blocks of memory in which one page belongs to somebody else
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_share)]
     pub fragmentation: f64,
+    /// Further folio sizes that are enabled, taken where one of mthp-SIZE does not fit or cannot be had
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_folio)]
+    pub also_folios: Vec<u64>,
+    /// Pages that khugepaged looks at before it sleeps, under thp; 0 stops it. Without it: eight PMDs
+    #[arg(long, value_name = "PAGES")]
+    pub pages_to_scan: Option<u64>,
+    /// How long khugepaged sleeps, in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_positive)]
+    pub scan_sleep: f64,
+    /// How many pages of a window may be missing when khugepaged makes a huge page of it. Without it: all but one
+    #[arg(long, value_name = "PAGES")]
+    pub max_ptes_none: Option<u64>,
+    /// Instructions that a thread executes in a second: the clock of khugepaged
+    #[arg(long, value_name = "N", default_value = "2.5e9", value_parser = parse_positive)]
+    pub instruction_rate: f64,
     /// Chooses what is random: replacement, and where memory is fragmented
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
@@ -62,6 +77,13 @@ impl SimArguments {
         self.geometry || self.curves || self.html.is_some()
     }
 
+    /// What the kernel does besides the policy.
+    pub fn kernel(&self) -> Kernel {
+        let (pages_to_scan, max_ptes_none) = (self.pages_to_scan, self.max_ptes_none);
+        let khugepaged = Khugepaged { pages_to_scan, scan_sleep_s: self.scan_sleep, max_ptes_none };
+        Kernel { khugepaged, instructions_per_s: self.instruction_rate, smaller_folios: self.also_folios.clone() }
+    }
+
     /// How many threads there shall be.
     pub fn threads(&self) -> usize {
         let all = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -70,7 +92,8 @@ impl SimArguments {
 }
 
 fn parse_policy(text: &str) -> Result<ModelPolicy, String> {
-    text.parse::<ModelPolicy>().map_err(|error| format!("{error}; models also have contig-64k, base-16k and base-64k"))
+    text.parse::<ModelPolicy>()
+        .map_err(|error| format!("{error}; models also have contig-64k, base-16k, base-64k and direct-map-SIZE"))
 }
 
 fn parse_memory(text: &str) -> Result<u64, String> {
@@ -80,6 +103,17 @@ fn parse_memory(text: &str) -> Result<u64, String> {
     } else {
         Err(format!("expected 1M to {}, found {text}", format_bytes(MAX_MEMORY_BYTES)))
     }
+}
+
+fn parse_folio(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    let fits = bytes.is_power_of_two() && (16 << 10..=1 << 30).contains(&bytes);
+    if fits { Ok(bytes) } else { Err(format!("expected a power of two from 16K to 1G, found {text}")) }
+}
+
+fn parse_positive(text: &str) -> Result<f64, String> {
+    let number = text.parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| format!("expected a number above 0, found {text:?}"))
 }
 
 /// `0%` to `100%`, as a ratio.

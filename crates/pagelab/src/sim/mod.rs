@@ -14,7 +14,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::machine::{Architecture, Machine};
 use model::policy::{ModelPolicy, Unsupported};
-use model::replay::{Replayed, infer, replay};
+use model::replay::{Child, Replayed, infer, replay_processes};
 use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
 use serde_json::{Value, json};
@@ -179,6 +179,7 @@ fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<
     for (machine, policy) in machines.iter().flat_map(|machine| policies.iter().map(move |policy| (machine, policy))) {
         match Simulation::new(machine, policy, &physical) {
             Ok(simulation) => {
+                let simulation = simulation.with_kernel(arguments.kernel());
                 simulation.admits(&header.filter).map_err(|error| about(file, error))?;
                 simulations.push(simulation);
                 refused.push(None);
@@ -215,9 +216,22 @@ fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<
 fn replayed(file: &Path, simulations: &mut [Simulation], threads: usize) -> Result<Replayed, Failure> {
     let bar = bar(file, "");
     let inferred = infer(opened(file, &ProgressBar::hidden())?).map_err(|error| about(file, error))?;
-    let done = replay(opened(file, &bar)?, inferred.as_deref(), simulations, threads);
+    let done = replay_processes(
+        opened(file, &bar)?,
+        &mut |process| child(file, process),
+        inferred.as_deref(),
+        simulations,
+        threads,
+    );
     bar.finish_and_clear();
     done.map_err(|error| about(file, error))
+}
+
+/// The trace of a forked process: what `record` calls it.
+fn child(file: &Path, process: u32) -> Option<Child> {
+    let mut name = file.as_os_str().to_owned();
+    name.push(format!(".{process}"));
+    File::open(name).ok().map(|file| Box::new(BufReader::with_capacity(1 << 20, file)) as Child)
 }
 
 fn opened(file: &Path, bar: &ProgressBar) -> Result<impl std::io::Read + use<>, Failure> {

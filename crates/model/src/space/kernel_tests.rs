@@ -1,0 +1,273 @@
+//! Forked processes, reclaim, khugepaged and the direct map, against arithmetic.
+
+use super::tests::{event, mmap, space, write_all};
+use super::*;
+use trace::Call;
+
+const M2: u64 = 2 << 20;
+const PLACE: u64 = 1 << 37;
+
+fn written(machine: &str, policy: &str, bytes: u64) -> Box<dyn Space> {
+    let mut space = space(machine, policy, Physical::default());
+    mmap(&mut *space, PLACE, bytes);
+    write_all(&mut *space, PLACE, bytes);
+    space
+}
+
+fn groups(space: &dyn Space) -> Vec<(u64, u64, u64)> {
+    let census = space.census().unwrap();
+    census.mapped_bytes.iter().map(|(size, bytes)| (size.leaf_bytes, size.group_bytes, *bytes)).collect()
+}
+
+#[test]
+fn a_forked_process_copies_the_pages_that_it_writes_and_its_parent_keeps_its_own() {
+    for policy in ["base", "mthp-64k"] {
+        let mut space = written("cascade-lake", policy, M2);
+        let before = space.costs();
+        let child = space.fork().unwrap();
+        let forked = space.costs();
+        // The same memory, mapped twice, in tables of two.
+        assert_eq!((forked.faults(), forked.zeroed_bytes), (before.faults(), before.zeroed_bytes));
+        assert_eq!((forked.anonymous_bytes, forked.table_bytes), (2 * M2, 2 * before.table_bytes));
+        assert!(!space.take_invalidations().is_empty());
+        assert!(space.enter(child));
+        write_all(&mut *space, PLACE, M2 / 4);
+        let wrote = space.costs();
+        assert_eq!((wrote.write_faults - forked.write_faults, wrote.copied_bytes), (128, M2 / 4), "{policy}");
+        // Nobody else has the first page any more; the last one both still have.
+        assert!(space.enter(0));
+        space.access(PLACE, true).unwrap();
+        let own = if policy == "base" { M2 / 4 } else { M2 / 4 };
+        assert_eq!((space.costs().write_faults - wrote.write_faults, space.costs().copied_bytes), (1, own));
+        space.access(PLACE + M2 - 8, true).unwrap();
+        assert_eq!(space.costs().copied_bytes, M2 / 4 + 4096);
+        // When the child is gone its parent's pages are its own.
+        space.end(child).unwrap();
+        assert!(!space.enter(child));
+        let ended = space.costs();
+        assert_eq!((ended.anonymous_bytes, ended.table_bytes), (M2, before.table_bytes));
+        write_all(&mut *space, PLACE, M2);
+        assert_eq!(space.costs().copied_bytes, ended.copied_bytes);
+        assert_eq!(space.costs().write_faults - ended.write_faults, 510, "{policy}");
+        let ends: u64 = space.census_at_ends().unwrap().mapped_bytes.values().sum();
+        assert_eq!(ends, 2 * M2);
+    }
+}
+
+#[test]
+fn a_huge_page_is_shared_whole_and_split_where_it_is_written() {
+    let mut space = written("cascade-lake", "thp", 2 * M2);
+    let child = space.fork().unwrap();
+    assert_eq!(groups(&*space), [(M2, M2, 4 * M2)]);
+    assert_eq!(space.costs().deposited_table_bytes, 4 * 4096);
+    space.enter(child);
+    space.access(PLACE + 4096, true).unwrap();
+    let costs = space.costs();
+    assert_eq!((costs.write_faults, costs.copied_bytes, costs.splits), (1, 4096, 1));
+    assert_eq!(groups(&*space), [(4096, 4096, M2), (M2, M2, 3 * M2)]);
+    // A second one in the same page is not split again.
+    space.access(PLACE + 8192, true).unwrap();
+    assert_eq!((space.costs().copied_bytes, space.costs().splits), (8192, 1));
+    space.enter(0);
+    space.end(child).unwrap();
+    // Alone again, the parent has its huge pages back, a fault each.
+    let before = space.costs().write_faults;
+    write_all(&mut *space, PLACE, 2 * M2);
+    assert_eq!((space.costs().write_faults - before, space.costs().copied_bytes), (2, 8192));
+    assert_eq!(groups(&*space), [(M2, M2, 2 * M2)]);
+}
+
+#[test]
+fn contiguous_groups_stay_at_a_fork_and_one_is_taken_apart_at_a_write() {
+    let mut space = written("neoverse-n1", "mthp-64k", 1 << 20);
+    let child = space.fork().unwrap();
+    assert_eq!(groups(&*space), [(4096, 65536, 2 << 20)]);
+    space.enter(child);
+    space.access(PLACE, true).unwrap();
+    assert_eq!((space.costs().unfolds, space.costs().copied_bytes), (1, 4096));
+    assert_eq!(groups(&*space), [(4096, 4096, 65536), (4096, 65536, (2 << 20) - 65536)]);
+}
+
+#[test]
+fn a_page_of_a_pool_is_copied_whole() {
+    let mut space = written("cascade-lake", "hugetlb-2m", 2 * M2);
+    let child = space.fork().unwrap();
+    space.enter(child);
+    write_all(&mut *space, PLACE, M2);
+    let costs = space.costs();
+    assert_eq!((costs.write_faults, costs.copied_bytes, costs.zeroed_bytes), (1, M2, 2 * M2));
+    assert_eq!(groups(&*space), [(M2, M2, 4 * M2)]);
+}
+
+#[test]
+fn shared_memory_is_the_same_for_both() {
+    let mut space = space("cascade-lake", "base", Physical::default());
+    let call = Call::Mmap { address: PLACE, bytes: 1 << 20, protection: 3, flags: 0x21, file: -1, offset: 0 };
+    space.event(&event(call, PLACE)).unwrap();
+    write_all(&mut *space, PLACE, 64 << 10);
+    let child = space.fork().unwrap();
+    space.enter(child);
+    write_all(&mut *space, PLACE, 128 << 10);
+    let costs = space.costs();
+    assert_eq!((costs.anonymous_faults, costs.zeroed_bytes, costs.copied_bytes), (16 + 32, 128 << 10, 0));
+}
+
+#[test]
+fn memory_that_is_short_goes_to_swap_and_comes_back() {
+    let limit = Physical { bytes: 1 << 20, ..Physical::default() };
+    for (policy, swapped_pages) in [("base", 512), ("mthp-64k", 512), ("thp", 512)] {
+        let mut space = space("cascade-lake", policy, limit);
+        mmap(&mut *space, PLACE, M2);
+        write_all(&mut *space, PLACE, M2);
+        let costs = space.costs();
+        assert!(costs.anonymous_bytes <= 1 << 20, "{policy}: {}", costs.anonymous_bytes);
+        assert!(costs.resident_peak_bytes <= 1 << 20);
+        assert!(costs.swapped_out_bytes >= 1 << 20 && costs.swap_faults == 0, "{policy}: {costs:?}");
+        // In order, everything goes before it is touched again: the worst case of every such clock.
+        write_all(&mut *space, PLACE, M2);
+        let again = space.costs();
+        let missing = 512 - costs.anonymous_bytes / 4096;
+        assert!((missing..=swapped_pages).contains(&again.swap_faults), "{policy}: {}", again.swap_faults);
+        assert_eq!(again.faults(), costs.faults());
+        assert_eq!(again.zeroed_bytes, costs.zeroed_bytes, "{policy}");
+        // What is unmapped is forgotten in swap too.
+        space.event(&event(Call::Munmap { address: PLACE, bytes: M2 }, 0)).unwrap();
+        mmap(&mut *space, PLACE, M2);
+        space.access(PLACE, true).unwrap();
+        assert_eq!(space.costs().swap_faults, again.swap_faults);
+    }
+}
+
+#[test]
+fn what_is_used_stays() {
+    let mut space = space("cascade-lake", "base", Physical { bytes: 1 << 20, ..Physical::default() });
+    mmap(&mut *space, PLACE, 16 * M2);
+    // A page that is used all the time, and a stream through the rest.
+    for page in 1..4096 {
+        space.access(PLACE + page * 4096, true).unwrap();
+        space.access(PLACE, true).unwrap();
+    }
+    // Touches before memory was short are not known; from then on the page is never taken.
+    assert!(space.costs().swap_faults <= 1, "{:?}", space.costs());
+    assert!(!space.take_forgotten().is_empty());
+}
+
+#[test]
+fn groups_and_huge_pages_are_taken_apart_when_they_are_reclaimed() {
+    let mut space = space("neoverse-n1", "contig-64k", Physical { bytes: 1 << 20, ..Physical::default() });
+    mmap(&mut *space, PLACE, M2);
+    write_all(&mut *space, PLACE, M2);
+    let costs = space.costs();
+    assert!(costs.unfolds > 0 && costs.swapped_out_bytes >= 1 << 20, "{costs:?}");
+    let mut space = super::tests::space("cascade-lake", "thp", Physical { bytes: 2 * M2, ..Physical::default() });
+    mmap(&mut *space, PLACE, 4 * M2);
+    write_all(&mut *space, PLACE, 3 * M2);
+    let costs = space.costs();
+    assert!(costs.splits > 0 && costs.swapped_out_bytes >= M2, "{costs:?}");
+}
+
+#[test]
+fn a_folio_of_which_a_part_is_gone_is_split_before_anything_is_swapped() {
+    let mut space = space("cascade-lake", "thp", Physical { bytes: 2 * M2, ..Physical::default() });
+    mmap(&mut *space, PLACE, 8 * M2);
+    write_all(&mut *space, PLACE, 2 * M2);
+    space.event(&event(Call::Munmap { address: PLACE, bytes: M2 / 2 }, 0)).unwrap();
+    assert_eq!(space.costs().unmapped_bytes, M2 / 2);
+    write_all(&mut *space, PLACE + 2 * M2, M2 / 2);
+    let costs = space.costs();
+    assert_eq!((costs.folio_splits, costs.unmapped_bytes, costs.swapped_out_bytes), (1, 0, 0));
+}
+
+#[test]
+fn a_smaller_enabled_folio_stands_in() {
+    let kernel = Kernel { smaller_folios: vec![16 << 10, 32 << 10], ..Kernel::default() };
+    let mut space = space("cascade-lake", "mthp-64k", Physical::default());
+    space.set_kernel(kernel);
+    // 48K: no window of 64K, one of 32K, one of 16K.
+    mmap(&mut *space, PLACE, 48 << 10);
+    write_all(&mut *space, PLACE, 48 << 10);
+    assert_eq!(space.costs().anonymous_faults, 2);
+    // Every 2M has a page of somebody's, but smaller blocks are there until they are used up.
+    let scarce = Physical { bytes: M2, fragmentation: 1.0, seed: 1 };
+    let mut space = super::tests::space("cascade-lake", "mthp-1m", scarce);
+    space.set_kernel(Kernel { smaller_folios: vec![64 << 10], ..Kernel::default() });
+    mmap(&mut *space, PLACE, 4 * M2);
+    write_all(&mut *space, PLACE, 1 << 20);
+    write_all(&mut *space, PLACE + (1 << 20), 512 << 10);
+    let costs = space.costs();
+    assert!(costs.allocation_fallbacks >= 1 && (9..40).contains(&costs.anonymous_faults), "{costs:?}");
+}
+
+#[test]
+fn khugepaged_collapses_at_its_pace_what_has_enough_pages() {
+    let second = Kernel::default().instructions_per_s as u64;
+    let mut space = space("cascade-lake", "thp", Physical::default());
+    // Touched while it was too small to be huge: 20 windows with a quarter of their pages each.
+    for window in 0..20 {
+        mmap(&mut *space, PLACE + window * M2, M2 / 2);
+        write_all(&mut *space, PLACE + window * M2, M2 / 4);
+        mmap(&mut *space, PLACE + window * M2 + M2 / 2, M2 / 2);
+    }
+    let before = space.costs();
+    assert_eq!((before.anonymous_faults, before.deposited_table_bytes), (20 * 128, 0));
+    // Nothing before it has slept; then eight a time.
+    space.advance(10 * second - 1).unwrap();
+    assert_eq!((space.costs().collapses, space.costs().scanned_pages), (0, 0));
+    for (at, collapses) in [(10, 8), (19, 8), (20, 16), (30, 20)] {
+        space.advance(at * second).unwrap();
+        assert_eq!(space.costs().collapses, collapses, "after {at} s");
+    }
+    let costs = space.costs();
+    assert_eq!(costs.collapse_copied_bytes, 20 * M2 / 4);
+    assert_eq!(costs.zeroed_bytes - before.zeroed_bytes, 20 * M2 * 3 / 4);
+    assert_eq!((costs.anonymous_bytes, costs.deposited_table_bytes), (20 * M2, 20 * 4096));
+    assert_eq!(costs.faults(), before.faults());
+    assert_eq!(groups(&*space), [(M2, M2, 20 * M2)]);
+}
+
+#[test]
+fn khugepaged_leaves_what_is_too_empty_and_stops_when_told() {
+    let half = |max_ptes_none, pages_to_scan| {
+        let mut space = space("cascade-lake", "thp", Physical::default());
+        let khugepaged = Khugepaged { max_ptes_none: Some(max_ptes_none), pages_to_scan, scan_sleep_s: 1.0 };
+        space.set_kernel(Kernel { khugepaged, ..Kernel::default() });
+        mmap(&mut *space, PLACE, M2 / 2);
+        write_all(&mut *space, PLACE, M2 / 2);
+        mmap(&mut *space, PLACE + M2 / 2, M2 / 2);
+        space.advance(100 << 32).unwrap();
+        space.costs().collapses
+    };
+    assert_eq!([half(255, None), half(256, None), half(256, Some(0))], [0, 1, 0]);
+}
+
+#[test]
+fn the_direct_map_has_the_tables_of_its_leaves_and_no_faults() {
+    const G: u64 = 1 << 30;
+    for (policy, tables, leaves) in [
+        // Root and one level; below it one table for each 1G, below those one for each 2M.
+        ("direct-map-1g", 2 * 4096, vec![(G, 4 * G)]),
+        ("direct-map-2m", (2 + 4) * 4096, vec![(M2, 4 * G)]),
+        ("direct-map-4k", (2 + 4 + 2048) * 4096, vec![(4096, 4 * G)]),
+    ] {
+        let mut space = space("cascade-lake", policy, Physical::default());
+        space.assume(4 * G, 8 * G).unwrap();
+        for at in [4 * G, 5 * G + 12345, 8 * G - 8] {
+            let leaf = space.access(at, true).unwrap();
+            assert!(!leaf.faulted && leaf.writable && space.physical(at) == Some(at), "{policy}");
+        }
+        let census = space.census().unwrap();
+        let found: Vec<(u64, u64)> =
+            census.mapped_bytes.iter().map(|(size, bytes)| (size.leaf_bytes, *bytes)).collect();
+        assert_eq!((census.table_bytes, found), (tables, leaves), "{policy}");
+        assert_eq!((space.costs().faults(), space.costs().outside_bytes), (0, 0));
+        assert_eq!(census.illegal, 0);
+    }
+    // Ends that are no multiple of a leaf have smaller ones.
+    let mut space = space("cascade-lake", "direct-map-1g", Physical::default());
+    let region = Call::Region { address: G - 4096, bytes: G + 4096 + M2, protection: 7, name: "System RAM".into() };
+    space.event(&event(region, 0)).unwrap();
+    let found: Vec<u64> = space.census().unwrap().mapped_bytes.iter().map(|(size, _)| size.leaf_bytes).collect();
+    assert_eq!(found, [4096, M2, G]);
+    space.access(64 * G, false).unwrap();
+    assert_eq!((space.costs().faults(), space.costs().outside_bytes), (0, 4096));
+}

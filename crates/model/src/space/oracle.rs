@@ -1,0 +1,225 @@
+//! Demand paging against something that is slow and obvious: a map with one entry for each page.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::tests::{event, space};
+use super::*;
+use crate::tlb::next_random;
+use trace::Call;
+
+const PAGE: u64 = 4096;
+const HUGE: u64 = 2 << 20;
+const BEGIN: u64 = 0x7f00_0000_0000;
+const BYTES: u64 = 24 << 20;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Page {
+    Zeros { huge: bool },
+    Own { folio: usize },
+}
+
+/// What one policy makes of reads, writes and unmappings.
+struct Oracle {
+    /// Bytes of the policy's folios.
+    folio_bytes: u64,
+    /// Whether one entry maps them.
+    huge: bool,
+    vmas: BTreeSet<u64>,
+    pages: BTreeMap<u64, Page>,
+    /// Whether the leaf of a folio is whole, and how many pages it had.
+    folios: Vec<(bool, u64)>,
+    counted: Costs,
+}
+
+impl Oracle {
+    fn window(&self, page: u64, bytes: u64) -> Option<Vec<u64>> {
+        let begin = page & !(bytes - 1);
+        let pages: Vec<u64> = (begin..begin + bytes).step_by(PAGE as usize).collect();
+        pages.iter().all(|page| self.vmas.contains(page) && !self.pages.contains_key(page)).then_some(pages)
+    }
+
+    fn own(&mut self, pages: &[u64], huge: bool) {
+        self.folios.push((huge, pages.len() as u64));
+        let folio = self.folios.len() - 1;
+        pages.iter().for_each(|page| {
+            self.pages.insert(*page, Page::Own { folio });
+        });
+        self.counted.zeroed_bytes += pages.len() as u64 * PAGE;
+    }
+
+    fn touch(&mut self, page: u64, store: bool) {
+        match (self.pages.get(&page).copied(), store) {
+            (Some(Page::Own { .. }), _) | (Some(_), false) => {}
+            (Some(Page::Zeros { huge }), true) => {
+                self.counted.write_faults += 1;
+                self.counted.invalidations += 1;
+                let begin = page & !(HUGE - 1);
+                let pages: Vec<u64> =
+                    if huge { (begin..begin + HUGE).step_by(PAGE as usize).collect() } else { vec![page] };
+                self.own(&pages, huge);
+            }
+            (None, true) => {
+                self.counted.anonymous_faults += 1;
+                let window = self.window(page, self.folio_bytes);
+                let huge = self.huge && window.is_some();
+                self.own(&window.unwrap_or(vec![page]), huge);
+            }
+            (None, false) => {
+                self.counted.zero_faults += 1;
+                let window = self.window(page, HUGE).filter(|_| self.huge);
+                let huge = window.is_some();
+                window.unwrap_or(vec![page]).iter().for_each(|page| {
+                    self.pages.insert(*page, Page::Zeros { huge });
+                });
+            }
+        }
+    }
+
+    /// Whether one leaf maps the huge window around a page.
+    fn is_huge(&self, page: u64) -> bool {
+        match self.pages.get(&page) {
+            Some(Page::Zeros { huge }) => *huge,
+            Some(Page::Own { folio }) => self.folios[*folio].0,
+            None => false,
+        }
+    }
+
+    fn split(&mut self, at: u64) {
+        let begin = at & !(HUGE - 1);
+        if begin == at || !self.is_huge(at) {
+            return;
+        }
+        self.counted.splits += 1;
+        for page in (begin..begin + HUGE).step_by(PAGE as usize) {
+            match self.pages.get_mut(&page) {
+                Some(Page::Zeros { huge }) => *huge = false,
+                Some(Page::Own { folio }) => self.folios[*folio].0 = false,
+                None => {}
+            }
+        }
+    }
+
+    fn unmap(&mut self, begin: u64, end: u64, forget: bool) {
+        self.split(begin);
+        self.split(end);
+        for page in (begin..end).step_by(PAGE as usize) {
+            self.pages.remove(&page);
+            if forget {
+                self.vmas.remove(&page);
+            }
+        }
+    }
+
+    /// Everything that follows from what is there.
+    fn costs(&self) -> Costs {
+        let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut small = BTreeSet::new();
+        let mut above = [BTreeSet::new(), BTreeSet::new()];
+        let mut huge = BTreeSet::new();
+        for (page, what) in &self.pages {
+            if let Page::Own { folio } = what {
+                *counts.entry(*folio).or_default() += 1;
+            }
+            if self.is_huge(*page) {
+                huge.insert(page >> 21)
+            } else {
+                small.insert(page >> 21)
+            };
+            above[0].insert(page >> 30);
+            above[1].insert(page >> 39);
+        }
+        let partial = counts.iter().map(|(folio, pages)| (self.folios[*folio].1 - pages) * PAGE);
+        Costs {
+            anonymous_bytes: counts.values().sum::<u64>() * PAGE,
+            unmapped_bytes: partial.sum(),
+            table_bytes: (1 + small.len() + above[0].len() + above[1].len()) as u64 * PAGE,
+            deposited_table_bytes: huge.len() as u64 * PAGE,
+            ..self.counted.clone()
+        }
+    }
+}
+
+#[test]
+fn every_count_is_that_of_a_map_with_an_entry_for_each_page() {
+    for (policy, folio_bytes, huge) in [("base", PAGE, false), ("mthp-64k", 64 << 10, false), ("thp", HUGE, true)] {
+        let mut space = space("cascade-lake", policy, Physical::default());
+        let (vmas, pages, folios) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
+        let mut oracle = Oracle { folio_bytes, huge, vmas, pages, folios, counted: Costs::default() };
+        let mut state = 7;
+        let mut random = |below: u64| next_random(&mut state) % below;
+        for step in 0..3000 {
+            let begin = BEGIN + random(BYTES / PAGE) * PAGE;
+            let end = (begin + (1 + random(700)) * PAGE).min(BEGIN + BYTES);
+            match random(12) {
+                0 => {
+                    let call = Call::Mmap {
+                        address: begin,
+                        bytes: end - begin,
+                        protection: 3,
+                        flags: 0x32,
+                        file: -1,
+                        offset: 0,
+                    };
+                    space.event(&event(call, begin)).unwrap();
+                    oracle.unmap(begin, end, true);
+                    oracle.vmas.extend((begin..end).step_by(PAGE as usize));
+                }
+                1 if random(3) == 0 => {
+                    space.event(&event(Call::Munmap { address: begin, bytes: end - begin }, 0)).unwrap();
+                    oracle.unmap(begin, end, true);
+                }
+                2 => {
+                    let call = Call::Madvise { address: begin, bytes: end - begin, advice: 4 };
+                    space.event(&event(call, 0)).unwrap();
+                    oracle.unmap(begin, end, false);
+                }
+                kind if oracle.vmas.contains(&begin) => {
+                    space.access(begin, kind > 6).unwrap();
+                    oracle.touch(begin, kind > 6);
+                }
+                _ => {}
+            }
+            let (found, expected) = (space.costs(), oracle.costs());
+            let counts = |costs: &Costs| {
+                [
+                    costs.anonymous_faults,
+                    costs.zero_faults,
+                    costs.write_faults,
+                    costs.zeroed_bytes,
+                    costs.anonymous_bytes,
+                    costs.unmapped_bytes,
+                    costs.table_bytes,
+                    costs.deposited_table_bytes,
+                    costs.splits,
+                ]
+            };
+            assert_eq!(counts(&found), counts(&expected), "{policy}, step {step}");
+        }
+        let census = space.census().unwrap();
+        let small: u64 =
+            census.mapped_bytes.iter().filter(|(size, _)| size.leaf_bytes == PAGE).map(|(_, bytes)| bytes).sum();
+        let expected = oracle.pages.keys().filter(|page| !oracle.is_huge(**page)).count() as u64 * PAGE;
+        assert_eq!(small, expected, "{policy}");
+    }
+}
+
+#[test]
+fn a_range_that_goes_is_dropped_from_the_tlbs_once_and_one_that_was_empty_never() {
+    let mut space = space("cascade-lake", "base", Physical::default());
+    let call = Call::Mmap { address: BEGIN, bytes: BYTES, protection: 3, flags: 0x32, file: -1, offset: 0 };
+    space.event(&event(call, BEGIN)).unwrap();
+    let (mut present, mut expected, mut state) = (BTreeSet::new(), 0, 5);
+    for _ in 0..500 {
+        let page = next_random(&mut state) % 64;
+        if next_random(&mut state) % 3 == 0 {
+            let call = Call::Madvise { address: BEGIN + page * PAGE, bytes: 4 * PAGE, advice: 4 };
+            space.event(&event(call, 0)).unwrap();
+            expected += u64::from((page..page + 4).filter(|page| present.remove(page)).count() != 0);
+        } else {
+            space.access(BEGIN + page * PAGE, true).unwrap();
+            present.insert(page);
+        }
+        space.take_invalidations();
+        assert_eq!(space.costs().invalidations, expected);
+    }
+}
