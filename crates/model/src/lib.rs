@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod geometry;
+mod layout;
 pub mod machine;
 pub mod policy;
 pub mod replay;

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use thiserror::Error;
-use trace::{Block, Call, Chunk, Event, ReadError, Reader};
+use trace::{Block, Call, Chunk, Event, PAGE_SHIFT, ReadError, Reader};
 
+use crate::layout::Layout;
 use crate::simulation::{Hashing, Simulation};
 
 /// Blocks of a thread that wait for what other threads did before; a trace with parts missing would make them wait
@@ -137,7 +138,8 @@ pub fn replay_processes(
             scope.spawn(move || work(simulations, &receiver));
             workers.push(sender);
         }
-        let found_runs = feed(reader, child, &workers, &mut replayed)?;
+        let layout = (!reader.header().system && is_emulated(&reader.header().recorder)).then(Layout::default);
+        let found_runs = feed(reader, layout, child, &workers, &mut replayed)?;
         if found_runs { Ok(()) } else { Err(ReplayError::Nothing) }
     })?;
     replayed.inferred = inferred.is_some();
@@ -147,11 +149,12 @@ pub fn replay_processes(
 /// Sends what is in the trace of a process, and of those that it forks, to all workers. Whether it had runs.
 fn feed<R: Read>(
     mut reader: Reader<R>,
+    layout: Option<Layout>,
     child: &mut dyn FnMut(u32) -> Option<Child>,
     workers: &[SyncSender<Arc<Batch>>],
     replayed: &mut Replayed,
 ) -> Result<bool, ReplayError> {
-    let (mut feeder, mut found_runs) = (Feeder::default(), false);
+    let (mut feeder, mut found_runs) = (Feeder { layout, ..Feeder::default() }, false);
     let mut at_end = false;
     while !at_end {
         match reader.next_block()? {
@@ -167,7 +170,7 @@ fn feed<R: Read>(
             match child(process) {
                 Some(from) => {
                     send(workers, Batch::of(Step::Enter { shares }));
-                    feed(Reader::new(from)?, child, workers, replayed)?;
+                    feed(Reader::new(from)?, feeder.layout.clone(), child, workers, replayed)?;
                     send(workers, Batch::of(Step::Leave));
                     replayed.children += 1;
                 }
@@ -179,6 +182,11 @@ fn feed<R: Read>(
     replayed.out_of_order += feeder.replayed.out_of_order;
     replayed.cut_off |= !reader.is_whole();
     Ok(found_runs)
+}
+
+/// Whether a recorder saw the addresses that QEMU's user emulation chose: it is named `pagelab VERSION in qemu-...`.
+fn is_emulated(recorder: &str) -> bool {
+    recorder.starts_with("pagelab ") && recorder.contains(" in qemu-")
 }
 
 fn send(workers: &[SyncSender<Arc<Batch>>], batch: Batch) {
@@ -199,8 +207,8 @@ fn work(simulations: &mut [Simulation], batches: &Receiver<Arc<Batch>>) {
                     Step::Enter { shares } => simulation.enter(*shares),
                     Step::Leave => simulation.leave(),
                     Step::Missing { shares } => simulation.missed(*shares),
-                    Step::Runs { thread, block, range } => {
-                        simulation.runs(*thread, &block.chunk, &block.numbers, range.clone());
+                    Step::Runs { thread, block, numbers, range } => {
+                        simulation.runs(*thread, &block.chunk, numbers, range.clone());
                         if range.end == block.chunk.len() {
                             simulation.instructions(*thread, block.instructions);
                         }
@@ -211,11 +219,10 @@ fn work(simulations: &mut [Simulation], batches: &Receiver<Arc<Batch>>) {
     }
 }
 
-/// Runs of a block, with the numbers of its pages.
+/// Runs of a block.
 #[derive(Debug)]
-struct Numbered {
+struct Runs {
     chunk: Chunk,
-    numbers: Vec<u32>,
     instructions: u64,
 }
 
@@ -235,7 +242,9 @@ enum Step {
     },
     Runs {
         thread: usize,
-        block: Arc<Numbered>,
+        /// The numbers of the block's pages.
+        numbers: Arc<Vec<u32>>,
+        block: Arc<Runs>,
         range: Range<usize>,
     },
 }
@@ -257,8 +266,10 @@ impl Batch {
 #[derive(Debug, Default)]
 struct Thread {
     /// With the number of the first run of each.
-    blocks: VecDeque<(u64, Arc<Numbered>)>,
+    blocks: VecDeque<(u64, Arc<Runs>)>,
     events: VecDeque<Event>,
+    /// The numbers of the first block's pages, and how many changes of addresses they know.
+    numbers: Option<(Arc<Vec<u32>>, usize)>,
     /// Runs of the first block that are done.
     done: usize,
     /// The number of the next run, after all blocks that are done.
@@ -275,6 +286,10 @@ struct Feeder {
     next: u64,
     /// A process that was forked just now, and whether it shares the memory: nothing goes on before it was looked for.
     forked: Option<(u32, bool)>,
+    /// Where Linux would have put what the recorder's emulator put elsewhere.
+    layout: Option<Layout>,
+    /// Recorded ranges that were given other addresses, so far.
+    changes: Vec<(u64, u64)>,
     replayed: Replayed,
 }
 
@@ -288,8 +303,7 @@ impl Feeder {
             }
             Block::Events { thread, events } => self.thread(thread).events.extend(events),
             Block::Runs { thread, first, instructions, chunk } => {
-                let numbers = chunk.pages.iter().map(|page| self.number(*page)).collect();
-                let block = Arc::new(Numbered { chunk, numbers, instructions });
+                let block = Arc::new(Runs { chunk, instructions });
                 self.thread(thread).blocks.push_back((first, block));
             }
         }
@@ -302,6 +316,32 @@ impl Feeder {
             new_pages.push(page);
             next
         })
+    }
+
+    /// The numbers of the pages of a thread's first block, where they lie now.
+    fn numbers(&mut self, index: usize, pages: &[u64]) -> Arc<Vec<u32>> {
+        let known = self.threads[index].numbers.take();
+        let numbers = match known {
+            Some((numbers, seen)) if seen == self.changes.len() => numbers,
+            Some((numbers, seen)) => {
+                let changed: Vec<(u64, u64)> = self.changes[seen..].to_vec();
+                let moved =
+                    |page: u64| changed.iter().any(|(begin, end)| (*begin..*end).contains(&(page << PAGE_SHIFT)));
+                let renumbered = numbers
+                    .iter()
+                    .zip(pages)
+                    .map(|(number, page)| if moved(*page) { self.placed(*page) } else { *number });
+                Arc::new(renumbered.collect())
+            }
+            None => Arc::new(pages.iter().map(|page| self.placed(*page)).collect()),
+        };
+        self.threads[index].numbers = Some((Arc::clone(&numbers), self.changes.len()));
+        numbers
+    }
+
+    fn placed(&mut self, page: u64) -> u32 {
+        let page = self.layout.as_ref().map_or(page, |layout| layout.address(page << PAGE_SHIFT) >> PAGE_SHIFT);
+        self.number(page)
     }
 
     fn thread(&mut self, thread: u32) -> &mut Thread {
@@ -361,13 +401,18 @@ impl Feeder {
                 _ => {
                     let end = event.map_or(u64::MAX, |(run, _)| run);
                     let end = (end - first).min(block.chunk.len() as u64) as usize;
-                    batch.steps.push(Step::Runs { thread: index, block: Arc::clone(block), range: thread.done..end });
+                    let (first, block, range) = (*first, Arc::clone(block), thread.done..end);
                     thread.done = end;
                     thread.passed = first + end as u64;
-                    if end == block.chunk.len() {
+                    let is_done = end == block.chunk.len();
+                    let numbers = self.numbers(index, &block.chunk.pages);
+                    if is_done {
+                        let thread = &mut self.threads[index];
                         thread.blocks.pop_front();
-                        thread.done = 0;
+                        (thread.done, thread.numbers) = (0, None);
                     }
+                    batch.pages.append(&mut self.new_pages);
+                    batch.steps.push(Step::Runs { thread: index, block, numbers, range });
                 }
             }
             moved = true;
@@ -379,7 +424,13 @@ impl Feeder {
         if let Some(event) = self.threads[thread].events.pop_front() {
             self.next = self.next.max(event.order + 1);
             self.forked = forked(&event);
-            batch.steps.push(Step::Event(event));
+            match &mut self.layout {
+                Some(layout) => {
+                    batch.steps.extend(layout.translate(&event).into_iter().map(Step::Event));
+                    self.changes.extend(layout.take_changed());
+                }
+                None => batch.steps.push(Step::Event(event)),
+            }
         }
     }
 

@@ -141,7 +141,18 @@ impl<F: Format> Paged<F> {
         })
     }
 
+    /// The heap's end, as the kernel has it: under policies of large pages it grows in whole ones, as `pagelab` makes it
+    /// do on a running kernel (crates/metal/src/tracer/heap.rs).
     fn set_heap_end(&mut self, end: u64) -> Result<(), SpaceError> {
+        let step = match self.granule {
+            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) => bytes,
+            Granule::Base | Granule::Contig64k | Granule::Direct(_) => 1,
+        };
+        let end = match self.own.heap_end {
+            Some(before) if end > before => end.next_multiple_of(step),
+            Some(before) if end.next_multiple_of(step) == before => before,
+            _ => end,
+        };
         match self.own.heap_end.replace(end) {
             Some(before) if before < end => {
                 let protection = PROT_READ | PROT_WRITE;
