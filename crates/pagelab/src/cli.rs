@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use study::policy::Policy;
 use study::size::parse_bytes;
 
@@ -12,6 +12,7 @@ use crate::pattern::MetricPattern;
 use crate::record::RecordArguments;
 use crate::sim::SimArguments;
 use crate::table::TableArguments;
+use crate::tcg::listing::TcgRegions;
 use crate::trace_file::TraceArguments;
 use crate::workload::WorkloadArguments;
 
@@ -42,7 +43,7 @@ pub enum Verb {
     Table(TableArguments),
     /// The kernel's own mapping of all memory: its leaves, and splitting them
     DirectMap(DirectMapArguments),
-    /// Show policies, machines, workloads, page-table formats or stored comparisons
+    /// Show policies, machines, workloads, stored comparisons, page-table formats or QEMU's code regions
     List(List),
     /// Run a built-in workload, a command like any other
     Workload(WorkloadArguments),
@@ -202,17 +203,15 @@ pub struct Exec {
 #[derive(Debug, Args)]
 pub struct List {
     /// Of what
+    #[command(subcommand)]
     pub what: Listed,
     /// Print one JSON document instead of the table
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub json: bool,
-    /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
-    #[arg(long, value_name = "FILE")]
-    pub store: Option<PathBuf>,
 }
 
 /// What can be listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Subcommand)]
 pub enum Listed {
     /// Page-size policies and whether this machine can give them
     Policies,
@@ -221,9 +220,15 @@ pub enum Listed {
     /// Built-in workloads
     Workloads,
     /// Stored comparisons
-    Comparisons,
+    Comparisons {
+        /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
+        #[arg(long, value_name = "FILE")]
+        store: Option<PathBuf>,
+    },
     /// Page-table formats, for `pagelab table`
     Formats,
+    /// Regions of QEMU's TCG code buffer, and how many huge pages their guards leave
+    TcgRegions(TcgRegions),
 }
 
 /// Arguments of `pagelab doctor`.

@@ -1,6 +1,7 @@
-//! `pagelab list`: policies, machines, workloads, page-table formats and stored comparisons.
+//! `pagelab list`: policies, machines, workloads, page-table formats, stored comparisons and TCG regions.
 
 use std::io::Write;
+use std::path::Path;
 
 use metal::admit::{self, Terms};
 use metal::host::Host;
@@ -13,17 +14,18 @@ use study::size::format_bytes;
 use crate::cli::{List, Listed};
 use crate::compare::{ignore_closed_pipe, open_store, terminal_width};
 use crate::failure::Failure;
-use crate::{sim, table, workload};
+use crate::{sim, table, tcg, workload};
 use results::grid::plain;
 
 /// Runs `pagelab list`.
 pub fn run(arguments: &List) -> Result<(), Failure> {
-    let (text, document) = match arguments.what {
+    let (text, document) = match &arguments.what {
         Listed::Policies => policies()?,
         Listed::Machines => machines()?,
         Listed::Workloads => workloads(),
-        Listed::Comparisons => comparisons(arguments)?,
+        Listed::Comparisons { store } => comparisons(store.as_deref())?,
         Listed::Formats => table::formats::list(terminal_width()),
+        Listed::TcgRegions(regions) => tcg::listing::list(regions, terminal_width())?,
     };
     let text = if arguments.json { format!("{document:#}") } else { text };
     ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
@@ -112,8 +114,8 @@ fn workloads() -> (String, Value) {
     (text, json!({ "schema": "pagelab.list-workloads/1", "workloads": documents }))
 }
 
-fn comparisons(arguments: &List) -> Result<(String, Value), Failure> {
-    let store = open_store(arguments.store.as_deref())?;
+fn comparisons(store: Option<&Path>) -> Result<(String, Value), Failure> {
+    let store = open_store(store)?;
     let summaries = store.list().map_err(Failure::input)?;
     let documents: Vec<Value> = summaries.iter().map(summary_document).collect();
     let document = json!({ "schema": "pagelab.list-comparisons/1", "comparisons": documents });

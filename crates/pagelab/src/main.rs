@@ -15,6 +15,7 @@ mod record;
 mod restore;
 mod sim;
 mod table;
+mod tcg;
 mod trace_file;
 mod user;
 mod workload;

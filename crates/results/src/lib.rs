@@ -13,6 +13,7 @@ pub mod grid;
 pub mod html;
 pub mod json;
 pub mod sentence;
+pub mod shading;
 pub mod simulation;
 pub mod store;
 pub mod table;

@@ -1,0 +1,253 @@
+//! `pagelab list tcg-regions`: the regions of QEMU's code buffer for sizes and numbers of vCPUs, as a table and
+//! as a map.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use metal::host::Host;
+use results::grid::plain;
+use results::shading::{self, Cell, Shading};
+use serde_json::{Value, json};
+use study::size::{PageSize, format_bytes, parse_bytes};
+
+use super::rule::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, Rule};
+use crate::failure::Failure;
+
+/// The most vCPUs that a machine of QEMU has; more would be no answer but a long loop.
+const MOST_CPUS: i64 = 4096;
+
+/// Arguments of `pagelab list tcg-regions`.
+#[derive(Clone, Debug, Args)]
+pub struct TcgRegions {
+    /// The buffer: MiB as QEMU's tb-size has them, or a size such as 1G; several by commas
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_tb_size,
+          default_values = ["32", "64", "128", "256", "512", "1024", "2048"])]
+    pub tb_size: Vec<u64>,
+    /// vCPUs; several by commas
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=MOST_CPUS),
+          default_values = ["1", "2", "4", "8", "16", "32", "64", "128"])]
+    pub smp: Vec<u32>,
+    /// vCPUs that could be plugged in (`-smp N,maxcpus=M`): these decide; default: as many as --smp
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=MOST_CPUS))]
+    pub max_cpus: Option<u32>,
+    /// The version of QEMU from which on the rule holds
+    #[arg(long, value_name = "VERSION", default_value = "6.1")]
+    pub rule: Rule,
+    /// Base page, which a guard is; default: this machine's
+    #[arg(long, value_name = "SIZE", value_parser = parse_page)]
+    pub page: Option<PageSize>,
+    /// What a PMD leaf maps; default: this machine's
+    #[arg(long, value_name = "SIZE", value_parser = parse_page)]
+    pub pmd: Option<PageSize>,
+    /// Write the map as a picture
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Write the map as a page
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// One buffer.
+struct Row {
+    tb_size_bytes: u64,
+    smp: u32,
+    max_cpus: u32,
+    /// Or why QEMU aborts.
+    layout: Result<Layout, String>,
+}
+
+/// The regions as text and as a document; writes the pictures that were asked for.
+pub fn list(arguments: &TcgRegions, width: usize) -> Result<(String, Value), Failure> {
+    check(arguments)?;
+    let (page, pmd) = leaves(arguments)?;
+    let rows = rows(arguments, page);
+    let map = map(arguments, &rows, pmd);
+    for (file, content) in [(&arguments.svg, shading::svg(&map)), (&arguments.html, shading::html(&map))] {
+        if let Some(file) = file {
+            let failed = |error| Failure::Input(format!("{} cannot be written: {error}", file.display()));
+            std::fs::write(file, content).map_err(failed)?;
+        }
+    }
+    Ok((text(&rows, &map, pmd, width), document(arguments.rule, &rows, page, pmd)))
+}
+
+fn check(arguments: &TcgRegions) -> Result<(), Failure> {
+    let wrong = arguments.smp.iter().find(|smp| arguments.max_cpus.is_some_and(|max| max < **smp));
+    match (wrong, arguments.max_cpus) {
+        (Some(smp), Some(max)) => Err(Failure::Input(format!(
+            "--max-cpus: expected at least --smp ({smp}), found {max}; QEMU refuses fewer, so a larger --max-cpus"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The base page and the PMD leaf: those that were named, or this machine's.
+fn leaves(arguments: &TcgRegions) -> Result<(PageSize, PageSize), Failure> {
+    let here = Host::open("/").map_err(Failure::input)?;
+    let page = arguments.page.unwrap_or(here.geometry().base);
+    let Some(pmd) = arguments.pmd.or(here.geometry().pmd) else {
+        return Err(Failure::Input("this kernel has no THP, so no PMD leaf is known; name one with --pmd".into()));
+    };
+    if pmd <= page {
+        return Err(Failure::Input(format!("--pmd: expected more than a base page ({page}), found {pmd}")));
+    }
+    Ok((page, pmd))
+}
+
+fn rows(arguments: &TcgRegions, page: PageSize) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for tb_size_bytes in &arguments.tb_size {
+        for smp in &arguments.smp {
+            let max_cpus = arguments.max_cpus.unwrap_or(*smp);
+            let layout = Layout::of(arguments.rule, *tb_size_bytes, max_cpus, page).map_err(|error| error.to_string());
+            rows.push(Row { tb_size_bytes: *tb_size_bytes, smp: *smp, max_cpus, layout });
+        }
+    }
+    rows
+}
+
+fn text(rows: &[Row], map: &Shading, pmd: PageSize, width: usize) -> String {
+    let free = format!("free {pmd} windows");
+    let header = ["tb-size", "smp", "regions", "stride", "usable", "capacity", &free];
+    let table = plain(header, rows.iter().map(|row| cells(row, pmd)), width);
+    let aborts: Vec<&str> = rows.iter().filter_map(|row| Some(row.layout.as_ref().err()?.as_str())).collect();
+    let first = aborts.first().map(|why| format!("\n-: {why}")).unwrap_or_default();
+    format!(
+        "{table}\n\nusable: a region without its guard page, in bytes; the last region has what was left over, too\n\
+         capacity: code before a flush, in bytes: a region is full {HIGHWATER_BYTES} bytes before its end\n\
+         free windows: aligned {pmd} of the buffer without a guard, where the buffer begins at a multiple of {pmd} \
+         (so it does since Linux 6.7){first}\n\n{}",
+        shading::text(map, width)
+    )
+}
+
+fn cells(row: &Row, pmd: PageSize) -> [String; 7] {
+    let cpus =
+        if row.smp == row.max_cpus { row.smp.to_string() } else { format!("{},maxcpus={}", row.smp, row.max_cpus) };
+    let size = format_bytes(row.tb_size_bytes);
+    match &row.layout {
+        Err(_) => [size, cpus, "-".into(), "-".into(), "-".into(), "-".into(), "-".into()],
+        Ok(layout) => [
+            size,
+            cpus,
+            layout.regions.to_string(),
+            format_bytes(layout.stride_bytes),
+            layout.usable_bytes().to_string(),
+            layout.capacity_bytes().to_string(),
+            format!("{} of {} ({})", layout.free_windows(pmd), layout.windows(pmd), percent(layout.free_share(pmd))),
+        ],
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{}%", (share * 1000.0).round() / 10.0)
+}
+
+fn map(arguments: &TcgRegions, rows: &[Row], pmd: PageSize) -> Shading {
+    let line = |line: &[Row]| {
+        let name = line.first().map(|row| format_bytes(row.tb_size_bytes)).unwrap_or_default();
+        (name, line.iter().map(|row| cell(row, pmd)).collect())
+    };
+    let max = arguments.max_cpus.map(|max| format!(", maxcpus={max}")).unwrap_or_default();
+    Shading {
+        title: format!("TCG regions of QEMU {} and later{max}: regions x stride", arguments.rule),
+        rows_are: "tb-size".into(),
+        columns_are: "smp".into(),
+        shade_is: format!("{pmd} windows of the buffer that are free of guards"),
+        columns: arguments.smp.iter().map(ToString::to_string).collect(),
+        rows: rows.chunks(arguments.smp.len()).map(line).collect(),
+    }
+}
+
+fn cell(row: &Row, pmd: PageSize) -> Option<Cell> {
+    let layout = row.layout.as_ref().ok()?;
+    let (free, windows) = (layout.free_windows(pmd), layout.windows(pmd));
+    Some(Cell {
+        share: layout.free_share(pmd),
+        text: format!("{}x{}", layout.regions, format_bytes(layout.stride_bytes)),
+        hover: format!(
+            "tb-size {}, smp {}: {} regions of {} bytes with a guard; {free} of {windows} windows of {pmd} are free",
+            format_bytes(row.tb_size_bytes),
+            row.smp,
+            layout.regions,
+            layout.stride_bytes
+        ),
+    })
+}
+
+fn document(rule: Rule, rows: &[Row], page: PageSize, pmd: PageSize) -> Value {
+    let row = |row: &Row| {
+        let mut document = json!({ "tb_size_bytes": row.tb_size_bytes, "smp": row.smp, "max_cpus": row.max_cpus });
+        match &row.layout {
+            Err(why) => document["aborts"] = json!(why),
+            Ok(layout) => {
+                document["buffer_bytes"] = json!(layout.buffer_bytes);
+                document["regions"] = json!(layout.regions);
+                document["stride_bytes"] = json!(layout.stride_bytes);
+                document["usable_bytes"] = json!(layout.usable_bytes());
+                let last = layout.region(layout.regions - 1);
+                document["last_usable_bytes"] = json!(last.end - last.start);
+                document["capacity_bytes"] = json!(layout.capacity_bytes());
+                document["windows"] = json!(layout.windows(pmd));
+                document["free_windows"] = json!(layout.free_windows(pmd));
+            }
+        }
+        document
+    };
+    json!({
+        "schema": "pagelab.list-tcg-regions/1",
+        "rule": rule.to_string(),
+        "page_bytes": page.bytes(),
+        "pmd_bytes": pmd.bytes(),
+        "highwater_bytes": HIGHWATER_BYTES,
+        "buffers": rows.iter().map(row).collect::<Vec<_>>(),
+    })
+}
+
+/// QEMU's tb-size: a number is MiB; with a suffix it is a size, in whole MiB.
+pub fn parse_tb_size(text: &str) -> Result<u64, String> {
+    let mib = 1u64 << 20;
+    let bytes = match text.parse::<u64>() {
+        Ok(number) => number.checked_mul(mib).ok_or_else(|| format!("{text} MiB do not fit in 64 bits"))?,
+        Err(_) => parse_bytes(text).map_err(|error| error.to_string())?,
+    };
+    if bytes == 0 {
+        return Err(
+            "expected at least 1 (MiB); at 0 QEMU takes 1G or an eighth of the host's memory, so say that".into()
+        );
+    }
+    if !bytes.is_multiple_of(mib) {
+        return Err(format!("expected whole MiB, as QEMU has them, found {text} ({bytes} bytes)"));
+    }
+    if bytes > BUFFER_BYTES.1 {
+        return Err(format!(
+            "expected at most {}, which is all that QEMU takes, found {text}",
+            format_bytes(BUFFER_BYTES.1)
+        ));
+    }
+    Ok(bytes)
+}
+
+fn parse_page(text: &str) -> Result<PageSize, String> {
+    text.parse().map_err(|error: study::size::SizeError| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_mib_as_qemu_has_it() {
+        assert_eq!((parse_tb_size("1024"), parse_tb_size("1G")), (Ok(1 << 30), Ok(1 << 30)));
+        for (wrong, part) in [
+            ("0", "at least 1"),
+            ("1500K", "whole MiB"),
+            ("4G", "at most 2G"),
+            ("x", "64K"),
+            ("18446744073709551615", "64 bits"),
+        ] {
+            let error = parse_tb_size(wrong).unwrap_err();
+            assert!(error.contains(part), "{wrong}: {error}");
+        }
+    }
+}

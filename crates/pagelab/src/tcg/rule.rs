@@ -1,0 +1,269 @@
+//! QEMU's region rule: how the TCG code buffer is divided.
+//!
+//! Sources: `tcg_region_init`, `tcg_n_regions`, `tcg_region_bounds` and `tcg_code_capacity` of tcg/region.c
+//! (QEMU 6.1 to 7.2), and `tcg_n_regions` of tcg/tcg.c (2.11 to 6.0). The rule holds for system emulation with
+//! a thread for each vCPU (`thread=multi`); with one thread for all there is one region.
+
+use std::fmt;
+use std::ops::Range;
+
+use clap::ValueEnum;
+use study::size::{PageSize, format_bytes};
+
+/// A region is meant to have at least this (2 MiB, whatever the host's pages are).
+const REGION_BYTES: u64 = 2 << 20;
+/// At most so many regions for each vCPU.
+const REGIONS_PER_CPU: u64 = 8;
+/// A translation that ends in the last bytes of a region is the region's last (TCG_HIGHWATER).
+pub const HIGHWATER_BYTES: u64 = 1024;
+/// The smallest and the largest buffer; what is outside is moved to them. The largest is that of x86-64 hosts
+/// and, since 5.0, of arm64 hosts (MAX_CODE_GEN_BUFFER_SIZE in tcg-target.h): the reach of a direct branch.
+pub const BUFFER_BYTES: (u64, u64) = (1 << 20, 2 << 30);
+
+/// The version of QEMU whose rule divides the buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Rule {
+    /// 2.11 to 6.0: as many regions for each vCPU, at most 8, as leave 2 MiB to each
+    #[value(name = "2.11")]
+    From2_11,
+    /// Since 6.1: as many as leave 2 MiB to each, at most 8 for each vCPU
+    #[value(name = "6.1")]
+    From6_1,
+}
+
+impl Rule {
+    /// The number of regions of a buffer.
+    fn regions(self, buffer_bytes: u64, max_cpus: u32) -> u64 {
+        let cpus = u64::from(max_cpus);
+        if cpus == 1 {
+            return 1;
+        }
+        match self {
+            Rule::From2_11 => {
+                let enough = |per_cpu: &u64| buffer_bytes / (cpus * per_cpu) >= REGION_BYTES;
+                (1..=REGIONS_PER_CPU).rev().find(enough).unwrap_or(1) * cpus
+            }
+            Rule::From6_1 => (buffer_bytes / REGION_BYTES).clamp(cpus, cpus * REGIONS_PER_CPU),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Rule::From2_11 => "2.11",
+            Rule::From6_1 => "6.1",
+        })
+    }
+}
+
+/// A buffer that QEMU does not divide: it aborts.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a buffer of {buffer} in {regions} regions leaves {stride_bytes} bytes to each; QEMU aborts below two base pages \
+     ({page} each): a larger --tb-size, or fewer vCPUs"
+)]
+pub struct TooManyRegions {
+    buffer: String,
+    regions: u64,
+    stride_bytes: u64,
+    page: PageSize,
+}
+
+/// A divided buffer. Addresses are offsets from its first byte, which is page aligned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The whole buffer, in bytes.
+    pub buffer_bytes: u64,
+    /// The number of regions.
+    pub regions: u64,
+    /// From the start of a region to that of the next, in bytes.
+    pub stride_bytes: u64,
+    /// The host's base page: the size of a guard.
+    pub page: PageSize,
+}
+
+impl Layout {
+    /// Divides a buffer for `max_cpus` vCPUs (at least 1) on a host with such base pages.
+    ///
+    /// # Errors
+    /// [`TooManyRegions`] where QEMU would abort.
+    pub fn of(rule: Rule, tb_size_bytes: u64, max_cpus: u32, page: PageSize) -> Result<Layout, TooManyRegions> {
+        let buffer_bytes = tb_size_bytes.clamp(BUFFER_BYTES.0, BUFFER_BYTES.1);
+        let regions = rule.regions(buffer_bytes, max_cpus);
+        let stride_bytes = page.align_down(buffer_bytes / regions);
+        if stride_bytes < 2 * page.bytes() {
+            return Err(TooManyRegions { buffer: format_bytes(buffer_bytes), regions, stride_bytes, page });
+        }
+        Ok(Layout { buffer_bytes, regions, stride_bytes, page })
+    }
+
+    /// What a region holds without its guard; the last one has the pages that were left over, too.
+    pub fn region(&self, index: u64) -> Range<u64> {
+        let start = index * self.stride_bytes;
+        let end = if index + 1 == self.regions { self.buffer_bytes } else { start + self.stride_bytes };
+        start..end - self.page.bytes()
+    }
+
+    /// Every region's range.
+    pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> {
+        (0..self.regions).map(|index| self.region(index))
+    }
+
+    /// Bytes of a region without its guard, the last one apart.
+    pub fn usable_bytes(&self) -> u64 {
+        self.stride_bytes - self.page.bytes()
+    }
+
+    /// Code that the buffer takes before it is flushed, as `info jit` says it (with the prologue).
+    pub fn capacity_bytes(&self) -> u64 {
+        self.buffer_bytes - self.regions * (self.page.bytes() + HIGHWATER_BYTES)
+    }
+
+    /// Aligned windows of a PMD leaf in the whole buffer, guards or not, when its first byte is aligned.
+    pub fn windows(&self, pmd: PageSize) -> u64 {
+        self.buffer_bytes / pmd.bytes()
+    }
+
+    /// Those of them that are free of guards, so that one leaf can map them.
+    pub fn free_windows(&self, pmd: PageSize) -> u64 {
+        self.ranges().map(|range| windows_in(&range, pmd)).sum()
+    }
+
+    /// The share of the buffer that PMD leaves can map; 0 where it has no window.
+    pub fn free_share(&self, pmd: PageSize) -> f64 {
+        self.free_windows(pmd) as f64 / self.windows(pmd).max(1) as f64
+    }
+
+    /// Which bytes `code_bytes` of translations touch when one vCPU makes them all: regions are filled in order,
+    /// and each counts without its highwater once it is full (`tcg_region_alloc`).
+    pub fn touched(&self, code_bytes: u64) -> Vec<Range<u64>> {
+        let mut left_bytes = code_bytes;
+        let mut touched = Vec::new();
+        for range in self.ranges() {
+            let counted_bytes = range.end - range.start - HIGHWATER_BYTES;
+            if left_bytes < counted_bytes {
+                touched.push(range.start..range.start + left_bytes);
+                break;
+            }
+            left_bytes -= counted_bytes;
+            touched.push(range);
+        }
+        touched
+    }
+}
+
+/// Whole aligned windows inside a range.
+fn windows_in(range: &Range<u64>, pmd: PageSize) -> u64 {
+    let first = range.start.div_ceil(pmd.bytes());
+    (range.end / pmd.bytes()).saturating_sub(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn layout(rule: Rule, tb_mib: u64, cpus: u32) -> Layout {
+        Layout::of(rule, tb_mib * MIB, cpus, PageSize::K4).unwrap()
+    }
+
+    /// One row for each buffer in MiB; regions and stride in KiB for 1, 2, 4, ... 128 vCPUs. Worked by hand from
+    /// the sources.
+    const TABLE: [(u64, [(u64, u64); 8]); 7] = [
+        (32, [(1, 32768), (16, 2048), (16, 2048), (16, 2048), (16, 2048), (32, 1024), (64, 512), (128, 256)]),
+        (64, [(1, 65536), (16, 4096), (32, 2048), (32, 2048), (32, 2048), (32, 2048), (64, 1024), (128, 512)]),
+        (128, [(1, 131072), (16, 8192), (32, 4096), (64, 2048), (64, 2048), (64, 2048), (64, 2048), (128, 1024)]),
+        (256, [(1, 262144), (16, 16384), (32, 8192), (64, 4096), (128, 2048), (128, 2048), (128, 2048), (128, 2048)]),
+        (512, [(1, 524288), (16, 32768), (32, 16384), (64, 8192), (128, 4096), (256, 2048), (256, 2048), (256, 2048)]),
+        (
+            1024,
+            [(1, 1048576), (16, 65536), (32, 32768), (64, 16384), (128, 8192), (256, 4096), (512, 2048), (512, 2048)],
+        ),
+        (
+            2048,
+            [
+                (1, 2097152),
+                (16, 131072),
+                (32, 65536),
+                (64, 32768),
+                (128, 16384),
+                (256, 8192),
+                (512, 4096),
+                (1024, 2048),
+            ],
+        ),
+    ];
+
+    #[test]
+    fn both_rules_give_the_worked_table() {
+        for (tb_mib, row) in TABLE {
+            for (shift, (regions, stride_kib)) in row.into_iter().enumerate() {
+                for rule in [Rule::From2_11, Rule::From6_1] {
+                    let layout = layout(rule, tb_mib, 1 << shift);
+                    let found = (layout.regions, layout.stride_bytes / 1024);
+                    assert_eq!(found, (regions, stride_kib), "{rule}: {tb_mib} MiB, {} vCPUs", 1 << shift);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_rules_differ_between_multiples_of_the_vcpus() {
+        assert_eq!((layout(Rule::From2_11, 30, 4).regions, layout(Rule::From6_1, 30, 4).regions), (12, 15));
+        assert_eq!((layout(Rule::From2_11, 10, 8).regions, layout(Rule::From6_1, 10, 8).regions), (8, 8));
+    }
+
+    #[test]
+    fn capacities_are_those_that_qemu_says() {
+        assert_eq!(layout(Rule::From6_1, 1024, 8).capacity_bytes(), 1_073_414_144);
+        assert_eq!(layout(Rule::From6_1, 256, 16).capacity_bytes(), 267_780_096);
+        assert_eq!(layout(Rule::From6_1, 32, 1).capacity_bytes(), 33_549_312);
+        assert_eq!(layout(Rule::From6_1, 1024, 64).capacity_bytes(), 1_071_120_384);
+    }
+
+    #[test]
+    fn a_guard_costs_its_window() {
+        let free = |tb_mib, cpus, pmd| layout(Rule::From6_1, tb_mib, cpus).free_windows(pmd);
+        assert_eq!((free(1024, 1, PageSize::M2), layout(Rule::From6_1, 1024, 1).windows(PageSize::M2)), (511, 512));
+        assert_eq!(free(1024, 8, PageSize::M2), 448);
+        assert_eq!(free(1024, 64, PageSize::M2), 0);
+        assert_eq!(free(256, 8, PageSize::M2), 64);
+        // Regions that are no multiples of the leaf, against every window looked at by itself.
+        let odd = Layout { buffer_bytes: 341 * MIB, regions: 8, stride_bytes: 10912 * 4096, page: PageSize::K4 };
+        let slow = (0..odd.windows(PageSize::M2)).filter(|window| {
+            let (start, end) = (window * 2 * MIB, (window + 1) * 2 * MIB);
+            odd.ranges().any(|range| range.start <= start && end <= range.end)
+        });
+        assert_eq!(odd.free_windows(PageSize::M2), slow.count() as u64);
+        let large_pages = Layout::of(Rule::From6_1, 1024 * MIB, 64, PageSize::K64).unwrap();
+        assert_eq!(large_pages.free_windows(PageSize::new(512 * MIB).unwrap()), 0);
+    }
+
+    #[test]
+    fn the_last_region_takes_what_is_left_over() {
+        let layout = Layout::of(Rule::From6_1, 32 * MIB, 3, PageSize::K4).unwrap();
+        assert_eq!((layout.regions, layout.stride_bytes), (16, 2 * MIB));
+        let layout = Layout::of(Rule::From6_1, 5 * MIB, 3, PageSize::K4).unwrap();
+        assert_eq!(layout.stride_bytes, 426 * 4096);
+        assert_eq!(layout.region(2), 852 * 4096..5 * MIB - 4096);
+    }
+
+    #[test]
+    fn sizes_are_clamped_as_qemu_does_and_an_abort_is_an_error() {
+        assert_eq!(layout(Rule::From6_1, 4096, 1).buffer_bytes, 2048 * MIB);
+        assert_eq!(Layout::of(Rule::From6_1, 1, 1, PageSize::K4).unwrap().buffer_bytes, MIB);
+        let refused = Layout::of(Rule::From6_1, MIB, 256, PageSize::K4).unwrap_err().to_string();
+        assert!(refused.contains("256 regions leaves 4096 bytes") && refused.contains("--tb-size"), "{refused}");
+    }
+
+    #[test]
+    fn code_fills_regions_in_order() {
+        let layout = layout(Rule::From6_1, 1024, 64);
+        assert_eq!(layout.touched(100), [0..100]);
+        let full = 2 * MIB - 4096;
+        let touched = layout.touched(2 * (full - HIGHWATER_BYTES) + 5);
+        assert_eq!(touched, [0..full, 2 * MIB..2 * MIB + full, 4 * MIB..4 * MIB + 5]);
+    }
+}

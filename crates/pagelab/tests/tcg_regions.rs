@@ -1,0 +1,128 @@
+//! `pagelab list tcg-regions` against a started QEMU: one writable and executable mapping for each region.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+
+use common::*;
+use serde_json::Value;
+
+/// What the windows are counted in, whatever this machine has.
+const PMD_BYTES: u64 = 2 << 20;
+
+/// A QEMU that executes nothing, and ends with the thread that started it.
+struct Paused(Child);
+
+impl Paused {
+    /// Returns when the monitor answers: the buffer is divided before.
+    fn start(tb_size_mib: u64, max_cpus: u64) -> Paused {
+        // Few threads where many are only to be counted.
+        let smp = if max_cpus <= 8 { max_cpus.to_string() } else { format!("1,maxcpus={max_cpus}") };
+        let accelerator = format!("tcg,thread=multi,tb-size={tb_size_mib}");
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "qemu-system-aarch64", "-S", "-M", "virt,gic-version=3", "-m", "64M"]);
+        command.args(["-display", "none", "-nodefaults", "-qmp", "stdio", "-smp", &smp, "-accel", &accelerator]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut qemu = Paused(command.spawn().expect("setpriv starts"));
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let from = qemu.0.stdout.take().unwrap();
+        std::thread::spawn(move || {
+            BufReader::new(from).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok())
+        });
+        qemu.0.stdin.as_mut().unwrap().write_all(b"{\"execute\":\"qmp_capabilities\"}\n").unwrap();
+        let next = || receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("QEMU answers within a minute");
+        while !next().contains("\"return\"") {}
+        qemu
+    }
+
+    /// Start and end of every mapping that is writable and executable.
+    fn code(&self) -> Vec<(u64, u64)> {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.0.id())).unwrap();
+        let number = |text: &str| u64::from_str_radix(text, 16).unwrap();
+        let range = |line: &str| {
+            let (start, rest) = line.split_once('-')?;
+            let (end, rest) = rest.split_once(' ')?;
+            rest.starts_with("rwxp").then(|| (number(start), number(end)))
+        };
+        maps.lines().filter_map(range).collect()
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn listed(bench: &Bench, options: &[&str]) -> Vec<Value> {
+    let ran = bench.pagelab(&[&["list", "tcg-regions", "--json"], options].concat()).ran();
+    ran.json()["buffers"].as_array().unwrap().clone()
+}
+
+fn number(document: &Value, name: &str) -> u64 {
+    document[name].as_u64().unwrap_or_else(|| panic!("no {name} in {document}"))
+}
+
+#[test]
+fn qemu_maps_its_code_as_the_rule_says() {
+    if !needs(&[program("qemu-system-aarch64"), program("setpriv")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let buffers = listed(&bench, &["--tb-size", "30,32,128,256,1024,2048", "--smp", "1,4,8,64", "--pmd", "2M"]);
+    assert_eq!(buffers.len(), 24);
+    for buffer in &buffers {
+        let (tb_size_mib, cpus) = (number(buffer, "tb_size_bytes") >> 20, number(buffer, "smp"));
+        let found = Paused::start(tb_size_mib, cpus).code();
+        let regions = number(buffer, "regions");
+        let base = found[0].0;
+        let expected: Vec<(u64, u64)> = (0..regions)
+            .map(|region| {
+                let last = region + 1 == regions;
+                let usable = number(buffer, if last { "last_usable_bytes" } else { "usable_bytes" });
+                let start = base + region * number(buffer, "stride_bytes");
+                (start, start + usable)
+            })
+            .collect();
+        assert_eq!(found, expected, "tb-size {tb_size_mib}, {cpus} vCPUs");
+        let free = |(start, end): &(u64, u64)| (end / PMD_BYTES).saturating_sub(start.div_ceil(PMD_BYTES));
+        if base.is_multiple_of(PMD_BYTES) {
+            assert_eq!(found.iter().map(free).sum::<u64>(), number(buffer, "free_windows"), "{buffer}");
+        }
+    }
+}
+
+#[test]
+fn the_map_is_written_as_a_picture_and_as_a_page() {
+    let bench = Bench::new();
+    let (svg, html) = (bench.word("map.svg"), bench.word("map.html"));
+    let ran =
+        bench.pagelab(&["list", "tcg-regions", "--pmd", "2M", "--page", "4K", "--svg", &svg, "--html", &html]).ran();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("1G       █1x1G") && ran.stdout.contains(" 512x2M"), "{}", ran.stdout);
+    let [svg, html] = [svg, html].map(|file| std::fs::read_to_string(file).unwrap());
+    assert_eq!(svg.matches("<g>").count(), 56);
+    assert!(html.contains(svg.trim_end()) && svg.contains("256 of 512 windows of 2M are free"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let bench = Bench::new();
+    for (options, parts) in [
+        (&["--tb-size", "0"][..], &["--tb-size", "at least 1"][..]),
+        (&["--tb-size", "4096"], &["--tb-size", "at most 2G"]),
+        (&["--tb-size", "1500K"], &["--tb-size", "whole MiB"]),
+        (&["--smp", "0"], &["--smp", "1..=4096"]),
+        (&["--smp", "8", "--max-cpus", "4"], &["--max-cpus", "at least --smp (8), found 4"]),
+        (&["--rule", "9"], &["--rule", "2.11", "6.1"]),
+        (&["--page", "3K"], &["--page", "power of two"]),
+        (&["--page", "2M", "--pmd", "2M"], &["--pmd", "more than a base page"]),
+        (&["--svg", "/nonexistent/map.svg"], &["/nonexistent/map.svg cannot be written"]),
+    ] {
+        bench.pagelab(&[&["list", "tcg-regions"], options].concat()).ran().says(2, parts);
+    }
+    let aborts = listed(&bench, &["--tb-size", "1", "--smp", "256"]);
+    assert!(aborts[0]["aborts"].as_str().unwrap().contains("QEMU aborts"), "{aborts:?}");
+}
