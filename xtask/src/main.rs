@@ -1,16 +1,18 @@
 //! Tasks of the workspace. `cargo xtask test` runs everything there is to test, `cargo xtask tidy` only
-//! the rules that no compiler checks.
+//! the rules that no compiler checks; `cargo xtask tcg-guest` makes the guest of a workload.
 #![forbid(unsafe_code)]
 
+mod tcg_guest;
 mod test;
 mod tidy;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask test | tidy
-  test   install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests
-  tidy   the rules of this workspace: dependencies between crates, unsafe code, links, leftovers";
+const USAGE: &str = "usage: cargo xtask test | tidy | tcg-guest [--again]
+  test       install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests
+  tidy       the rules of this workspace: dependencies between crates, unsafe code, links, leftovers
+  tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -18,6 +20,8 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test"] => test::run(&root),
         ["tidy"] => tidy::run(&root),
+        ["tcg-guest"] => tcg_guest::run(false),
+        ["tcg-guest", "--again"] => tcg_guest::run(true),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

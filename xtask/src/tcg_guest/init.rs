@@ -1,0 +1,99 @@
+//! The guest's only program: an arm64 ELF file with nothing in it but what it does.
+
+use dynasmrt::aarch64::Aarch64Relocation;
+use dynasmrt::{DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
+
+/// What the guest says when it has got there; `pagelab workload tcg-boot` waits for it.
+const SAYS: &str = "pagelab guest: init reached, powering off\n";
+
+/// Where the file is loaded: anywhere but at 0.
+const BASE: u64 = 0x40_0000;
+/// Sizes of the ELF header and of the one program header (elf(5)).
+const HEADERS_BYTES: u64 = 64 + 56;
+
+/// The whole file.
+pub fn program() -> Vec<u8> {
+    let code = code();
+    let bytes = HEADERS_BYTES + code.len() as u64;
+    let mut file = elf_header();
+    file.extend(program_header(bytes));
+    file.extend(code);
+    file
+}
+
+/// Only where it is process 1 (elsewhere it ends at once, so that nobody powers off a real machine with it):
+/// write(1, SAYS); reboot(POWER_OFF). Then it ends, which is a panic of the guest's kernel.
+fn code() -> Vec<u8> {
+    let mut ops = VecAssembler::<Aarch64Relocation>::new(0);
+    let length = SAYS.len() as u32;
+    dynasm!(ops
+        ; .arch aarch64
+        ; mov x8, 172 // getpid
+        ; svc 0
+        ; cmp x0, 1
+        ; b.ne >end
+        ; mov x0, 1
+        ; adr x1, >says
+        ; movz x2, length
+        ; mov x8, 64 // write
+        ; svc 0
+        // The magic numbers and LINUX_REBOOT_CMD_POWER_OFF of linux/reboot.h.
+        ; movz x0, 0xdead
+        ; movk x0, 0xfee1, lsl 16
+        ; movz x1, 0x1969
+        ; movk x1, 0x2812, lsl 16
+        ; movz x2, 0xfedc
+        ; movk x2, 0x4321, lsl 16
+        ; mov x8, 142 // reboot
+        ; svc 0
+        ; end:
+        ; mov x0, 1
+        ; mov x8, 93 // exit
+        ; svc 0
+        ; says:
+        ; .bytes SAYS.as_bytes()
+    );
+    ops.finalize().expect("a label that is there")
+}
+
+fn elf_header() -> Vec<u8> {
+    let mut header = b"\x7fELF\x02\x01\x01".to_vec(); // 64 bit, little endian, version 1
+    header.resize(16, 0);
+    halves(&mut header, &[2, 183]); // ET_EXEC, EM_AARCH64
+    words(&mut header, &[1]);
+    longs(&mut header, &[BASE + HEADERS_BYTES, 64, 0]); // entry, program headers, no sections
+    words(&mut header, &[0]);
+    halves(&mut header, &[64, 56, 1, 0, 0, 0]);
+    header
+}
+
+/// All of the file, readable and executable.
+fn program_header(bytes: u64) -> Vec<u8> {
+    let mut header = Vec::new();
+    words(&mut header, &[1, 5]); // PT_LOAD, R and X
+    longs(&mut header, &[0, BASE, BASE, bytes, bytes, 0x1_0000]);
+    header
+}
+
+fn halves(to: &mut Vec<u8>, numbers: &[u16]) {
+    numbers.iter().for_each(|number| to.extend(number.to_le_bytes()));
+}
+
+fn words(to: &mut Vec<u8>, numbers: &[u32]) {
+    numbers.iter().for_each(|number| to.extend(number.to_le_bytes()));
+}
+
+fn longs(to: &mut Vec<u8>, numbers: &[u64]) {
+    numbers.iter().for_each(|number| to.extend(number.to_le_bytes()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_headers_are_as_long_as_they_say() {
+        assert_eq!(elf_header().len() as u64 + program_header(0).len() as u64, HEADERS_BYTES);
+        assert!(program().ends_with(SAYS.as_bytes()));
+    }
+}
