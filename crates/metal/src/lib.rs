@@ -4,10 +4,12 @@
 
 pub mod admit;
 pub mod census;
+pub mod child;
 pub mod counters;
 pub mod direct_map;
 pub mod explain;
 pub mod host;
+pub mod jit;
 pub mod kvm;
 pub mod lease;
 pub mod memory;

@@ -48,6 +48,11 @@ impl Vma {
         self.protection & libc::PROT_WRITE as u64 != 0
     }
 
+    /// Whether what it holds can be executed.
+    pub fn is_executable(&self) -> bool {
+        self.protection & libc::PROT_EXEC as u64 != 0
+    }
+
     /// What the mapping can hold. A private mapping of `/dev/zero` is anonymous memory to the kernel
     /// (`mmap_zero` in drivers/char/mem.c), whatever its name says.
     pub fn kind(&self) -> VmaKind {

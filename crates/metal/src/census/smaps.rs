@@ -53,6 +53,16 @@ impl SmapsEntry {
         self.has_flag("ht").then(size).flatten()
     }
 
+    /// Bytes that are present.
+    pub fn resident_bytes(&self) -> u64 {
+        self.bytes(Sum::Rss)
+    }
+
+    /// Bytes that PMD leaves map: of anonymous memory, of shmem and of files.
+    pub fn pmd_mapped_bytes(&self) -> u64 {
+        [Sum::AnonHugePages, Sum::ShmemPmdMapped, Sum::FilePmdMapped].map(|sum| self.bytes(sum)).iter().sum()
+    }
+
     fn bytes(&self, wanted: Sum) -> u64 {
         self.sums.iter().find(|(sum, _)| *sum == wanted).map_or(0, |(_, bytes)| *bytes)
     }

@@ -7,6 +7,7 @@ mod arguments;
 mod chase;
 mod fork_cow;
 mod gups;
+mod jit_arena;
 mod kernel;
 mod kvm_dirty_log;
 mod latency;
@@ -15,10 +16,13 @@ mod page_touch;
 mod random;
 mod report;
 mod stream;
+mod tcg_boot;
 
 pub use report::Report;
 
 use clap::CommandFactory;
+use metal::census::CensusError;
+use metal::jit::JitError;
 use metal::kvm::KvmError;
 use metal::memory::{ForkError, HeapError, MapError};
 
@@ -54,6 +58,10 @@ enum Workload {
     Kernel(kernel::Kernel),
     /// Log the writes of a virtual machine: the cost of each phase, and the leaves that map it (needs /dev/kvm)
     KvmDirtyLog(kvm_dirty_log::Arguments),
+    /// Generate machine code into regions with guard pages, and run it: what translators and JITs do
+    JitArena(jit_arena::Arguments),
+    /// Boot and power off an arm64 Linux in QEMU (TCG): how guard pages in the code buffer cost huge pages
+    TcgBoot(tcg_boot::Arguments),
 }
 
 /// A workload that did not come to a right answer.
@@ -116,6 +124,15 @@ pub enum WorkloadError {
     /// The host cannot be read or asked.
     #[error("{0}")]
     Host(String),
+    /// Memory for generated code could not be had.
+    #[error(transparent)]
+    Jit(#[from] JitError),
+    /// The workload's own mappings could not be read.
+    #[error("the census of the workload's own memory: {0}")]
+    Census(#[source] CensusError),
+    /// The guest did not boot, or what it needs is missing.
+    #[error(transparent)]
+    Boot(#[from] tcg_boot::BootError),
     /// The memory does not hold what was written to it.
     #[error(
         "wrong answer: {what}: expected {expected:#018x}, found {found:#018x}; \
@@ -138,6 +155,7 @@ impl WorkloadError {
         match self {
             WorkloadError::Argument { .. } | WorkloadError::Room { .. } | WorkloadError::Scratch { .. } => 2,
             WorkloadError::Kvm(error) if error.is_lack() => 3,
+            WorkloadError::Boot(error) => error.exit_code(),
             _ => 1,
         }
     }
@@ -157,6 +175,8 @@ pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
         Workload::ForkCow(fork_cow) => fork_cow::run(fork_cow),
         Workload::Kernel(kernel) => kernel.run(),
         Workload::KvmDirtyLog(kvm_dirty_log) => kvm_dirty_log::run(kvm_dirty_log),
+        Workload::JitArena(jit_arena) => jit_arena::run(jit_arena),
+        Workload::TcgBoot(tcg_boot) => tcg_boot::run(tcg_boot),
     }?;
     Ok(report.shown_as(arguments.json, arguments.answer_only))
 }
@@ -188,7 +208,7 @@ mod tests {
 
     use super::*;
 
-    const NAMES: [&str; 18] = [
+    const NAMES: [&str; 20] = [
         "chase",
         "gups",
         "stream",
@@ -207,10 +227,12 @@ mod tests {
         "directory-read",
         "memfd-pread",
         "kvm-dirty-log",
+        "jit-arena",
+        "tcg-boot",
     ];
 
     /// Sizes at which every workload ends in milliseconds.
-    const SMOKE: [&str; 14] = [
+    const SMOKE: [&str; 16] = [
         "chase --bytes 1M --steps 10000",
         "gups --bytes 1M --updates 10000",
         "stream --bytes 192K --rounds 3",
@@ -225,6 +247,8 @@ mod tests {
         "file-churn --seconds 0.002",
         "directory-read --seconds 0.002",
         "memfd-pread --seconds 0.002 --bytes 1M",
+        "jit-arena --bytes 300K --stride 64K --hotness 2",
+        "jit-arena --bytes 300K --stride 64K --hot-share 0.1 --dual --advice none --rate 100M",
     ];
 
     fn run_line(line: &str) -> Result<Report, WorkloadError> {
@@ -282,6 +306,17 @@ mod tests {
             ("mmap-churn --rounds 0", "--rounds"),
             ("fork-cow --share -1", "--share"),
             ("fork-cow --bytes 1", "--bytes"),
+            ("jit-arena --bytes 0", "--bytes"),
+            ("jit-arena --piece-bytes 10", "--piece-bytes"),
+            ("jit-arena --piece-bytes 2M", "--piece-bytes"),
+            ("jit-arena --stride 1000", "--stride"),
+            ("jit-arena --stride 64K --piece-bytes 64K", "--stride"),
+            ("jit-arena --hot-share 0", "--hot-share"),
+            ("jit-arena --rate 0", "--rate"),
+            ("jit-arena --bytes 4096T", "--bytes"),
+            ("tcg-boot --smp 4 --max-cpus 2", "--max-cpus"),
+            ("tcg-boot --memory 1M", "--memory"),
+            ("tcg-boot --tb-size 1 --max-cpus 256", "--tb-size"),
             ("gups --bytes 4096T", "--bytes"),
             ("chase --bytes 4096T --steps 1", "--bytes"),
             ("syscalls --seconds 0", "--seconds"),

@@ -1,0 +1,93 @@
+//! A child process that does not outlive pagelab, and what children cost.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
+/// What all children that were waited for have cost (getrusage(2), RUSAGE_CHILDREN).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ChildrenUsage {
+    /// Time in user mode, in seconds.
+    pub user_s: f64,
+    /// Time in the kernel, in seconds.
+    pub system_s: f64,
+    /// Page faults served without I/O.
+    pub minor_faults: u64,
+}
+
+impl ChildrenUsage {
+    /// What it is now.
+    ///
+    /// # Errors
+    /// What getrusage said; Linux refuses only bad arguments.
+    pub fn now() -> io::Result<ChildrenUsage> {
+        let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+        let seconds = |time: nix::sys::time::TimeVal| time.num_microseconds() as f64 * 1e-6;
+        Ok(ChildrenUsage {
+            user_s: seconds(usage.user_time()),
+            system_s: seconds(usage.system_time()),
+            minor_faults: u64::try_from(usage.minor_page_faults()).unwrap_or(0),
+        })
+    }
+
+    /// What came on top of an earlier state.
+    pub fn since(&self, earlier: &ChildrenUsage) -> ChildrenUsage {
+        ChildrenUsage {
+            user_s: self.user_s - earlier.user_s,
+            system_s: self.system_s - earlier.system_s,
+            minor_faults: self.minor_faults - earlier.minor_faults,
+        }
+    }
+}
+
+/// Has the kernel kill the child when the thread that spawns it ends, however it ends (PR_SET_PDEATHSIG).
+pub fn die_with_parent(command: &mut Command) -> &mut Command {
+    let parent = std::process::id();
+    let leash = move || {
+        // SAFETY: plain system calls without memory.
+        unsafe {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            if u32::try_from(libc::getppid()) != Ok(parent) {
+                libc::_exit(libc::EXIT_FAILURE); // it died before the line above
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls only and allocates nothing, as is required between fork and exec.
+    unsafe { command.pre_exec(leash) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_ends_with_the_thread_that_made_it() {
+        let pid = std::thread::spawn(|| {
+            let child = die_with_parent(Command::new("sleep").arg("60")).spawn().unwrap();
+            child.id()
+        });
+        let pid = pid.join().unwrap();
+        let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        for _ in 0..500 {
+            if state().contains(") Z") {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        panic!("{} lives on after its thread", state());
+    }
+
+    #[test]
+    fn children_cost_what_they_did() {
+        let before = ChildrenUsage::now().unwrap();
+        assert!(Command::new("true").status().unwrap().success());
+        let cost = ChildrenUsage::now().unwrap().since(&before);
+        assert!(cost.minor_faults > 0 && cost.user_s >= 0.0 && cost.system_s >= 0.0, "{cost:?}");
+    }
+}

@@ -1,0 +1,77 @@
+//! QEMU's code buffer as the kernel sees it: its mappings, and what maps their memory.
+
+use std::ops::Range;
+
+use metal::census::smaps::SmapsEntry;
+use metal::census::{Observer, VmaKind};
+use study::size::PageSize;
+
+use super::error::BootError;
+
+/// The buffer's mappings, by address.
+#[derive(Debug)]
+pub struct CodeBuffer {
+    entries: Vec<SmapsEntry>,
+}
+
+impl CodeBuffer {
+    /// Looks for the writable and executable anonymous mappings of a process.
+    pub fn of_process(pid: u32) -> Result<CodeBuffer, BootError> {
+        let mut entries = Observer::open().smaps(pid)?;
+        entries.retain(|entry| {
+            let vma = &entry.vma;
+            vma.kind() == VmaKind::Anonymous && !vma.shared && vma.is_writable() && vma.is_executable()
+        });
+        if entries.is_empty() { Err(BootError::NoBuffer(pid)) } else { Ok(CodeBuffer { entries }) }
+    }
+
+    /// How many mappings guards have made of it.
+    pub fn areas(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Bytes that are present.
+    pub fn resident_bytes(&self) -> u64 {
+        self.entries.iter().map(SmapsEntry::resident_bytes).sum()
+    }
+
+    /// Bytes that PMD leaves map.
+    pub fn huge_bytes(&self) -> u64 {
+        self.entries.iter().map(SmapsEntry::pmd_mapped_bytes).sum()
+    }
+
+    /// What PMD leaves should map when memory is to be had: every aligned window that lies in one mapping with
+    /// MADV_HUGEPAGE and was touched. Touched ranges are offsets from the buffer's start.
+    pub fn expected_huge_bytes(&self, touched: &[Range<u64>], pmd: PageSize) -> u64 {
+        let base = self.entries[0].vma.start;
+        let advised = self.entries.iter().filter(|entry| entry.has_flag("hg"));
+        let ranges = advised.map(|entry| entry.vma.start..entry.vma.end);
+        ranges.map(|range| touched_windows(range, base, touched, pmd) * pmd.bytes()).sum()
+    }
+}
+
+fn touched_windows(range: Range<u64>, base: u64, touched: &[Range<u64>], pmd: PageSize) -> u64 {
+    let first = range.start.div_ceil(pmd.bytes());
+    let is_touched = |window: &u64| {
+        let (start, end) = (window * pmd.bytes(), (window + 1) * pmd.bytes());
+        touched.iter().any(|touched| !touched.is_empty() && base + touched.start < end && start < base + touched.end)
+    };
+    (first..(range.end / pmd.bytes()).max(first)).filter(is_touched).count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const M: u64 = 1 << 20;
+
+    #[test]
+    fn windows_count_when_they_are_whole_and_touched() {
+        let count = |range: Range<u64>, touched: &[Range<u64>]| touched_windows(range, 8 * M, touched, PageSize::M2);
+        assert_eq!(count(8 * M..10 * M - 4096, &[0..M]), 0, "the guard is in the only window");
+        assert_eq!(count(8 * M..12 * M - 4096, &[0..M]), 1);
+        assert_eq!(count(8 * M..20 * M, &[0..1, 5 * M..7 * M]), 3, "windows 0, 4 to 6 and 6 to 8");
+        assert_eq!(count(8 * M..20 * M, &[]), 0);
+        assert_eq!(count(9 * M..11 * M, &[0..3 * M]), 0, "no window is whole");
+    }
+}

@@ -1,0 +1,215 @@
+//! A QEMU that boots the guest, and is gone at the end whatever happens.
+
+use std::io::Read;
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use metal::child::die_with_parent;
+use metal::signals::{self, PassOn};
+use serde_json::{Value, json};
+
+use super::error::BootError;
+use super::guest::{Guest, SAYS};
+use super::jit::Jit;
+use super::qmp::{Qmp, Silence};
+use super::{Arguments, MemoryKind};
+
+/// How long QEMU may take to answer its monitor, or to end.
+const ANSWER: Duration = Duration::from_secs(60);
+/// So many bytes of what QEMU and the guest said are kept.
+const KEPT_BYTES: usize = 1 << 20;
+/// So many of the last lines are shown.
+const SHOWN_LINES: usize = 12;
+
+/// A running QEMU. Dropped, it is killed.
+pub struct Emulator {
+    child: Child,
+    qmp: Qmp,
+    said: Arc<Mutex<Vec<u8>>>,
+    listener: JoinHandle<()>,
+    started: Instant,
+}
+
+impl Emulator {
+    /// Starts QEMU and lets the guest go once everything is set up: what QEMU itself needs to start, and what
+    /// a tracer makes of its calls, is not in the time of the boot.
+    pub fn start(arguments: &Arguments, max_cpus: u32, guest: &Guest) -> Result<Emulator, BootError> {
+        let program =
+            metal::tracer::resolve(arguments.qemu.as_os_str()).map_err(|error| BootError::NoEmulator { error })?;
+        let not_run = |error| BootError::NotRun { program: program.clone(), error };
+        let mut command = Command::new(&program);
+        command.args(words(arguments, max_cpus)).arg("-kernel").arg(&guest.kernel).arg("-initrd").arg(&guest.initrd);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        signals::catch(PassOn::Kill).map_err(not_run)?;
+        let mut child = die_with_parent(&mut command).spawn().map_err(not_run)?;
+        signals::leash(child.id().cast_signed());
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(to), Some(from), Some(errors)) = pipes else { unreachable!("all three are piped") };
+        let said = Arc::default();
+        let listener = listen(errors, Arc::clone(&said));
+        let mut emulator = Emulator { child, qmp: Qmp::new(to, from), said, listener, started: Instant::now() };
+        emulator.send("qmp_capabilities", Value::Null)?;
+        emulator.answer()?;
+        emulator.started = Instant::now();
+        emulator.send("cont", Value::Null)?;
+        emulator.answer()?;
+        Ok(emulator)
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until the guest has powered off; QEMU then stands still. Returns the seconds since it was
+    /// let go.
+    pub fn wait_for_power_off(&mut self, limit: Duration) -> Result<f64, BootError> {
+        let until = self.started + limit;
+        loop {
+            let event = match self.qmp.event(until) {
+                Ok(event) => event,
+                Err(Silence::Ended) => return Err(self.ended()),
+                Err(Silence::Late) => return Err(self.hangs(limit)),
+            };
+            if event["event"] == "SHUTDOWN" {
+                let wall_s = self.started.elapsed().as_secs_f64();
+                return self.check_end(&event).map(|()| wall_s);
+            }
+        }
+    }
+
+    /// The guest must have said its line, and have powered off rather than panicked.
+    fn check_end(&self, event: &Value) -> Result<(), BootError> {
+        let reason = event["data"]["reason"].as_str().unwrap_or("no reason");
+        let wrong = |found: String| BootError::WrongEnd { expected: SAYS, found, said: self.last_lines() };
+        if reason != "guest-shutdown" {
+            return Err(wrong(format!("an end by {reason}")));
+        }
+        // The line was written before the guest went, but through another pipe.
+        let until = Instant::now() + Duration::from_secs(5);
+        while !self.text().lines().any(|line| line.trim_end() == SAYS) {
+            if Instant::now() > until {
+                return Err(wrong("the power off alone".to_string()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// What QEMU has translated.
+    pub fn jit(&mut self) -> Result<Jit, BootError> {
+        self.send("human-monitor-command", json!({ "command-line": "info jit" }))?;
+        let answer = self.answer()?;
+        match answer["return"].as_str() {
+            Some(text) => Jit::parse(text),
+            None => Err(BootError::Monitor { expected: "a text from `info jit`", found: answer.to_string() }),
+        }
+    }
+
+    /// The answer to the last command.
+    fn answer(&mut self) -> Result<Value, BootError> {
+        match self.qmp.answer(Instant::now() + ANSWER) {
+            Ok(answer) => Ok(answer),
+            Err(Silence::Ended) => Err(self.ended()),
+            Err(Silence::Late) => Err(self.hangs(ANSWER)),
+        }
+    }
+
+    /// Ends QEMU and waits for that, so that what it cost is known.
+    pub fn quit(mut self) -> Result<(), BootError> {
+        self.send("quit", Value::Null)?;
+        let until = Instant::now() + ANSWER;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(_)) => return Err(self.ended()),
+                Ok(None) if Instant::now() > until => return Err(self.hangs(ANSWER)),
+                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+                Err(error) => return Err(BootError::NotRun { program: "QEMU".into(), error }),
+            }
+        }
+    }
+
+    fn send(&mut self, command: &str, arguments: Value) -> Result<(), BootError> {
+        self.qmp.send(command, arguments).map_err(|_| self.ended())
+    }
+
+    /// Why QEMU is gone: pagelab was told to stop, or it ended by itself.
+    fn ended(&mut self) -> BootError {
+        let ended = self.child.wait();
+        // Its last words are still on their way; a process of its own may keep the pipe open for longer.
+        let until = Instant::now() + Duration::from_secs(1);
+        while !self.listener.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        match (signals::arrived(), ended) {
+            (Some(signal), _) => BootError::Interrupted(signal),
+            (None, Ok(status)) => BootError::ended(status, self.last_lines()),
+            (None, Err(error)) => BootError::NotRun { program: "QEMU".into(), error },
+        }
+    }
+
+    fn hangs(&self, limit: Duration) -> BootError {
+        BootError::Hangs { limit_s: limit.as_secs(), said: self.last_lines() }
+    }
+
+    fn text(&self) -> String {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
+    fn last_lines(&self) -> String {
+        let text = self.text();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(SHOWN_LINES)..];
+        last.iter().map(|line| format!("  {}", results::printable(line.trim_end()))).collect::<Vec<_>>().join("\n")
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        signals::unleash();
+    }
+}
+
+/// The machine. Both QEMU's messages and the guest's console go to standard error.
+fn words(arguments: &Arguments, max_cpus: u32) -> Vec<String> {
+    let memory_mib = arguments.memory >> 20;
+    let mut machine = "virt,gic-version=3".to_string();
+    let mut words = Vec::new();
+    if arguments.memory_kind == MemoryKind::Memfd {
+        machine.push_str(",memory-backend=ram");
+        words.extend(["-object".to_string(), format!("memory-backend-memfd,id=ram,size={memory_mib}M,share=on")]);
+    }
+    let pairs = [
+        ("-machine", machine),
+        ("-cpu", "cortex-a57".to_string()),
+        ("-m", format!("{memory_mib}M")),
+        ("-smp", format!("{},maxcpus={max_cpus}", arguments.smp)),
+        ("-accel", format!("tcg,thread=multi,tb-size={}", arguments.tb_size >> 20)),
+        ("-display", "none".to_string()),
+        ("-qmp", "stdio".to_string()),
+        ("-serial", "file:/proc/self/fd/2".to_string()),
+        ("-append", "console=ttyAMA0 panic=-1".to_string()),
+    ];
+    words.extend(pairs.into_iter().flat_map(|(option, value)| [option.to_string(), value]));
+    words.extend(["-nodefaults", "-no-user-config", "-S", "-no-reboot", "-no-shutdown"].map(String::from));
+    words
+}
+
+/// Keeps what comes, up to a limit.
+fn listen(mut from: ChildStderr, kept: Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut bytes = [0; 4096];
+        while let Ok(read @ 1..) = from.read(&mut bytes) {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() + read <= KEPT_BYTES {
+                kept.extend_from_slice(&bytes[..read]);
+            }
+        }
+    })
+}

@@ -1,0 +1,148 @@
+//! `tcg-boot`: QEMU boots an arm64 Linux by translating it, and powers it off.
+//!
+//! What is asked is what maps the translated code, so the guest's memory is a memfd unless it is to be QEMU's
+//! usual: policies then act on QEMU's own memory alone, of which the code is most.
+
+mod buffer;
+mod emulator;
+mod error;
+mod guest;
+mod jit;
+mod qmp;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use metal::child::ChildrenUsage;
+use metal::memory::base_page;
+use study::size::PageSize;
+
+pub use error::BootError;
+
+use super::WorkloadError;
+use super::arguments;
+use super::random::mix;
+use super::report::Report;
+use crate::tcg::listing::parse_tb_size;
+use crate::tcg::rule::{Layout, Rule};
+use buffer::CodeBuffer;
+use emulator::Emulator;
+use guest::Guest;
+
+/// Arguments of `tcg-boot`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// QEMU's code buffer: MiB, or a size such as 1G
+    #[arg(long, value_name = "SIZE", default_value = "1024", value_parser = parse_tb_size)]
+    tb_size: u64,
+    /// vCPUs
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=512))]
+    smp: u32,
+    /// vCPUs that could be plugged in; they decide how the buffer is divided (`pagelab list tcg-regions`): with
+    /// 1G, 64 gives regions of 2M and 32 of 4M. Default: as many as --smp
+    #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=512))]
+    max_cpus: Option<u32>,
+    /// Memory of the guest
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = arguments::size)]
+    memory: u64,
+    /// What the guest's memory is in QEMU
+    #[arg(long, value_name = "KIND", default_value = "memfd")]
+    memory_kind: MemoryKind,
+    /// The directory with the guest's `linux` and `initrd`; default: where `cargo xtask tcg-guest` puts them
+    #[arg(long, value_name = "DIR")]
+    guest: Option<PathBuf>,
+    /// QEMU's program
+    #[arg(long, value_name = "PROGRAM", default_value = "qemu-system-aarch64")]
+    qemu: PathBuf,
+    /// A guest that has not powered off after so many seconds hangs
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+}
+
+/// What the guest's memory is in QEMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum MemoryKind {
+    /// A shared memfd, on which policies do not act
+    Memfd,
+    /// Private anonymous memory, as QEMU has it by itself; policies act on it too
+    Anonymous,
+}
+
+impl MemoryKind {
+    fn name(self) -> &'static str {
+        match self {
+            MemoryKind::Memfd => "memfd",
+            MemoryKind::Anonymous => "anonymous",
+        }
+    }
+}
+
+/// Boots, and checks that the guest got where it should.
+///
+/// # Errors
+/// Bad arguments, no QEMU, no guest, a guest that hangs or does not power off, an interruption.
+pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
+    let max_cpus = arguments.max_cpus.unwrap_or(arguments.smp);
+    let layout = check(arguments, max_cpus)?;
+    let guest = Guest::find(arguments.guest.as_deref())?;
+    let before = ChildrenUsage::now().map_err(BootError::Usage)?;
+    let mut emulator = Emulator::start(arguments, max_cpus, &guest)?;
+    let wall_s = emulator.wait_for_power_off(Duration::from_secs(arguments.limit))?;
+    let jit = emulator.jit()?;
+    let buffer = CodeBuffer::of_process(emulator.pid())?;
+    emulator.quit()?;
+    let usage = ChildrenUsage::now().map_err(BootError::Usage)?.since(&before);
+    let report = Report::new("tcg-boot", checksum(guest::SAYS))
+        .argument("tb_size_bytes", arguments.tb_size)
+        .argument("smp", arguments.smp)
+        .argument("max_cpus", max_cpus)
+        .argument("region_count", layout.regions)
+        .argument("region_bytes", layout.stride_bytes)
+        .argument("memory_bytes", arguments.memory)
+        .argument("memory_kind", arguments.memory_kind.name())
+        .argument("guest", guest.name.clone())
+        .figure("boot_s", wall_s)
+        .figure("qemu_user_s", usage.user_s)
+        .figure("qemu_system_s", usage.system_s)
+        .figure("qemu_minor_faults", usage.minor_faults as f64)
+        .figure("code_bytes", jit.code_bytes as f64)
+        .figure("translation_count", jit.translations as f64)
+        .figure("flush_count", jit.flushes as f64)
+        .figure("code_area_count", buffer.areas() as f64)
+        .figure("code_resident_bytes", buffer.resident_bytes() as f64)
+        .figure("code_huge_bytes", buffer.huge_bytes() as f64);
+    Ok(match expected(arguments, &layout, &jit, &buffer) {
+        Some(bytes) => report.figure("code_huge_expected_bytes", bytes as f64),
+        None => report,
+    })
+}
+
+fn check(arguments: &Arguments, max_cpus: u32) -> Result<Layout, WorkloadError> {
+    let wrong = |option, expected: String, found: String| WorkloadError::Argument { option, expected, found };
+    if max_cpus < arguments.smp {
+        return Err(wrong("max-cpus", format!("at least --smp ({})", arguments.smp), max_cpus.to_string()));
+    }
+    let least = 64 << 20;
+    let mib = arguments::multiple("memory", arguments.memory, 1 << 20, "QEMU counts in MiB")?;
+    if (mib as u64) < least {
+        return Err(wrong("memory", format!("at least {least} bytes, which the kernel needs"), mib.to_string()));
+    }
+    // QEMU's own memory beside the guest's and the code: measured 120M, without its libraries.
+    arguments::room("memory", u128::from(arguments.memory) + (256 << 20))?;
+    Layout::of(Rule::From6_1, arguments.tb_size, max_cpus, base_page())
+        .map_err(|error| wrong("tb-size", "two base pages for each region".into(), error.to_string()))
+}
+
+/// What PMD leaves should map of the code, by the shape of the buffer and by how much of it was touched. Known
+/// where one vCPU translated everything and nothing was flushed.
+fn expected(arguments: &Arguments, layout: &Layout, jit: &jit::Jit, buffer: &CodeBuffer) -> Option<u64> {
+    let pmd: PageSize = metal::host::Host::open("/").ok()?.geometry().pmd?;
+    let known = arguments.smp == 1 && jit.flushes == 0;
+    known.then(|| buffer.expected_huge_bytes(&layout.touched(jit.code_bytes), pmd))
+}
+
+/// The same in every run that got there.
+fn checksum(line: &str) -> u64 {
+    line.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)))
+}

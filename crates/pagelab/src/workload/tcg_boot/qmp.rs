@@ -1,0 +1,85 @@
+//! QEMU's machine protocol: one JSON document a line (docs/interop/qmp-spec.txt of QEMU).
+
+use std::collections::VecDeque;
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::{ChildStdin, ChildStdout};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+/// The monitor of a running QEMU, over its standard input and output.
+pub struct Qmp {
+    to: ChildStdin,
+    from: Receiver<Value>,
+    events: VecDeque<Value>,
+}
+
+/// Why nothing came.
+#[derive(Debug)]
+pub enum Silence {
+    /// QEMU has closed its side.
+    Ended,
+    /// The time was up.
+    Late,
+}
+
+impl Qmp {
+    /// Begins to listen.
+    pub fn new(to: ChildStdin, from: ChildStdout) -> Qmp {
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(from).lines().map_while(Result::ok) {
+                // What is no document is not of the protocol: QEMU's libraries may print, too.
+                if let Ok(document) = serde_json::from_str(&line)
+                    && sender.send(document).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Qmp { to, from: receiver, events: VecDeque::new() }
+    }
+
+    /// Sends a command; its answer comes later.
+    pub fn send(&mut self, command: &str, arguments: Value) -> io::Result<()> {
+        let mut document = json!({ "execute": command });
+        if !arguments.is_null() {
+            document["arguments"] = arguments;
+        }
+        // In one piece: QEMU acts as soon as the document is whole, and `quit` closes the pipe.
+        self.to.write_all(format!("{document}\n").as_bytes())
+    }
+
+    /// The answer to the last command, good or bad; events that came before it are kept.
+    pub fn answer(&mut self, until: Instant) -> Result<Value, Silence> {
+        loop {
+            let document = self.next(until)?;
+            if document.get("event").is_some() {
+                self.events.push_back(document);
+            } else if document.get("return").is_some() || document.get("error").is_some() {
+                return Ok(document);
+            }
+        }
+    }
+
+    /// The next event.
+    pub fn event(&mut self, until: Instant) -> Result<Value, Silence> {
+        if let Some(event) = self.events.pop_front() {
+            return Ok(event);
+        }
+        loop {
+            let document = self.next(until)?;
+            if document.get("event").is_some() {
+                return Ok(document);
+            }
+        }
+    }
+
+    fn next(&self, until: Instant) -> Result<Value, Silence> {
+        self.from.recv_timeout(until.saturating_duration_since(Instant::now())).map_err(|error| match error {
+            RecvTimeoutError::Disconnected => Silence::Ended,
+            RecvTimeoutError::Timeout => Silence::Late,
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! Code buffers with guard pages, QEMU's own and pagelab's: what maps them is what their shape lets expect.
+
+mod common;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use common::*;
+use serde_json::Value;
+
+const ARMS: [&str; 3] = ["default", "default+no-guards", "default+no-huge"];
+
+/// Base page and PMD leaf of this machine, in bytes.
+fn leaves(bench: &Bench) -> (f64, f64) {
+    let document = bench.pagelab(&["list", "tcg-regions", "--json", "--tb-size", "32", "--smp", "1"]).ran().json();
+    (document["page_bytes"].as_f64().unwrap(), document["pmd_bytes"].as_f64().unwrap())
+}
+
+/// Regions of a PMD leaf each, and half of all memory 2M pages, are what these tests count.
+fn thp_of_2m() -> (&'static str, bool) {
+    let read = |file: &str| std::fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{file}"));
+    let on = read("enabled").is_ok_and(|enabled| !enabled.contains("[never]"));
+    let inherited = read("hugepages-2048kB/enabled").map_or(true, |enabled| !enabled.contains("[never]"));
+    (
+        "THP of 2M that is not switched off",
+        on && inherited && read("hpage_pmd_size").is_ok_and(|size| size.trim() == "2097152"),
+    )
+}
+
+/// The guest, where `cargo xtask tcg-guest` puts it for who runs the tests.
+fn guest() -> PathBuf {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    cache.unwrap_or_default().join("pagelab/tcg-guest")
+}
+
+fn guest_is_there() -> (&'static str, bool) {
+    ("the guest (cargo xtask tcg-guest)", guest().join("linux").is_file())
+}
+
+/// A kernel of zeros: the guest hangs.
+fn empty_guest(directory: &std::path::Path) {
+    for name in ["linux", "initrd"] {
+        std::fs::write(directory.join(name), [0; 4096]).unwrap();
+    }
+}
+
+/// A comparison of the three policies, one block, with these figures of the workload in every trial.
+fn compared(bench: &Bench, figures: &[&str], workload: &[&str]) -> Value {
+    let patterns: Vec<String> = figures.iter().map(|name| format!("{name}:lower= {name}=([0-9.]+)")).collect();
+    let metrics = patterns.iter().flat_map(|pattern| ["--metric", pattern.as_str()]);
+    let policies = ARMS.iter().flat_map(|policy| ["-p", policy]);
+    let options: Vec<&str> = policies.chain(["--blocks", "1", "--min-blocks", "1", "--json"]).chain(metrics).collect();
+    let program = bench.word("pagelab");
+    let ran = bench.compare(&options, &words_of(&[&[program.as_str(), "workload"], workload].concat())).ran();
+    assert_eq!(ran.code, Some(0), "{ran}");
+    ran.json()
+}
+
+/// A figure of the one counted trial of an arm.
+fn figure(document: &Value, label: &str, name: &str) -> f64 {
+    let trials = document["trials"].as_array().unwrap();
+    let counted = |trial: &&Value| trial["label"] == label && trial["counted"] == true;
+    let trial = trials.iter().rfind(counted).unwrap_or_else(|| panic!("no trial of {label} in {document:#}"));
+    observed(trial, name).unwrap_or_else(|| panic!("no {name} in {trial:#}"))
+}
+
+/// Faults that PMD leaves of so many bytes save.
+fn saved_faults(huge_bytes: f64, (page, pmd): (f64, f64)) -> f64 {
+    huge_bytes / page - huge_bytes / pmd
+}
+
+#[test]
+fn guards_cost_an_arena_its_huge_pages_and_that_many_faults() {
+    if !needs(&[thp_of_2m()]) {
+        return;
+    }
+    let _still = Alone::wait();
+    let bench = Bench::new();
+    let document = compared(
+        &bench,
+        &["code_huge_bytes", "code_resident_bytes"],
+        &["jit-arena", "--bytes", "15900K", "--stride", "2M", "--hotness", "1"],
+    );
+    let huge = ARMS.map(|arm| figure(&document, arm, "code_huge_bytes"));
+    assert_eq!(huge, [0.0, f64::from(16 << 20), 0.0], "eight regions: no window of the guarded ones is whole");
+    let faults = ARMS.map(|arm| figure(&document, arm, "minor_faults"));
+    let saved = saved_faults(huge[1], leaves(&bench));
+    assert!(((faults[0] - faults[1]) / saved - 1.0).abs() < 0.05, "{faults:?}, expected {saved} fewer without guards");
+    assert!(((faults[2] - faults[0]) / saved).abs() < 0.05, "{faults:?}: guards of 2M regions are as bad as no-huge");
+}
+
+#[test]
+fn two_views_of_a_memfd_are_one_code() {
+    let bench = Bench::new();
+    let line = |options: &[&str]| {
+        let arguments = ["workload", "jit-arena", "--bytes", "1M", "--stride", "256K", "--hotness", "1"];
+        let ran = bench.pagelab(&[&arguments[..], options].concat()).ran();
+        assert_eq!(ran.code, Some(0), "{ran}");
+        ran.stdout
+    };
+    let value = |line: &str, name: &str| {
+        let value = line.split_whitespace().find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+        value.unwrap_or_else(|| panic!("no {name} in {line}")).to_string()
+    };
+    let (one, two) = (line(&[]), line(&["--dual"]));
+    assert_eq!(value(&one, "checksum"), value(&two, "checksum"));
+    assert_eq!((value(&one, "code_area_count"), value(&two, "code_area_count")), ("5".into(), "1".into()));
+    assert_eq!(value(&two, "write_view_area_count"), "5", "guards are in the writable view");
+    assert_eq!(value(&line(&["--no-guards"]), "code_area_count"), "1");
+    assert!(!one.contains("write_view"), "{one}");
+}
+
+#[test]
+fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
+    if !needs(&[program("qemu-system-aarch64"), guest_is_there(), thp_of_2m()]) {
+        return;
+    }
+    let _still = Alone::wait();
+    let bench = Bench::new();
+    let guest = guest().display().to_string();
+    let boot = ["tcg-boot", "--guest", &guest, "--tb-size", "1024"];
+    let figures = ["code_huge_bytes", "code_huge_expected_bytes", "code_bytes", "qemu_minor_faults", "flush_count"];
+    let document = compared(&bench, &figures, &[&boot[..], &["--max-cpus", "64"]].concat());
+    for arm in ARMS {
+        let of = |name| figure(&document, arm, name);
+        assert_eq!(of("code_huge_bytes"), of("code_huge_expected_bytes"), "{arm}");
+        assert!(of("code_bytes") > 16e6 && of("flush_count") == 0.0, "{arm}: {} bytes of code", of("code_bytes"));
+    }
+    let huge = ARMS.map(|arm| figure(&document, arm, "code_huge_bytes"));
+    assert!(huge[0] == 0.0 && huge[1] >= figure(&document, ARMS[1], "code_bytes") && huge[2] == 0.0, "{huge:?}");
+    let faults = ARMS.map(|arm| figure(&document, arm, "qemu_minor_faults"));
+    let saved = saved_faults(figure(&document, ARMS[1], "code_bytes"), leaves(&bench));
+    assert!(((faults[0] - faults[1]) / saved - 1.0).abs() < 0.1, "{faults:?}, expected {saved} fewer without guards");
+    assert!(((faults[2] - faults[0]) / saved).abs() < 0.1, "{faults:?}: guards of 2M regions are as bad as no-huge");
+
+    // Regions of 4M: one window of two is free of guards.
+    let program = bench.word("pagelab");
+    let ran = std::process::Command::new(program).arg("workload").args(boot).args(["--max-cpus", "32", "--json"]).ran();
+    let figures = &ran.json()["figures"];
+    let of = |name: &str| figures[name].as_f64().unwrap_or_else(|| panic!("no {name} in {ran}"));
+    assert_eq!(of("code_huge_bytes"), of("code_huge_expected_bytes"), "{ran}");
+    assert!((of("code_huge_bytes") / of("code_bytes") - 0.5).abs() < 0.07, "{ran}");
+}
+
+#[test]
+fn what_a_boot_needs_and_lacks_is_said() {
+    let bench = Bench::new();
+    let boot = |options: &[&str]| {
+        bench.pagelab(&[&["workload", "tcg-boot"], options].concat()).env_remove("XDG_CACHE_HOME").ran()
+    };
+    boot(&[]).says(2, &[".cache/pagelab/tcg-guest/linux", "cargo xtask tcg-guest", "--guest"]);
+    boot(&["--smp", "0"]).says(2, &["--smp", "1..=512"]);
+    std::fs::create_dir(bench.path("guest")).unwrap();
+    empty_guest(&bench.path("guest"));
+    let guest = ["--guest", &bench.word("guest")];
+    boot(&[&guest[..], &["--qemu", "no-such-qemu"]].concat()).says(2, &["no-such-qemu", "qemu-system-arm"]);
+    let fake = bench.script("fake-qemu", "echo something is wrong >&2; exit 3");
+    boot(&[&guest[..], &["--qemu", &fake]].concat())
+        .says(1, &["before the guest had powered off", "something is wrong"]);
+    if needs(&[program("qemu-system-aarch64")]) {
+        boot(&[&guest[..], &["--limit", "2"]].concat()).says(1, &["not powered off within 2 s", "--limit"]);
+    }
+}
+
+#[test]
+fn no_qemu_outlives_its_boot() {
+    if !needs(&[program("qemu-system-aarch64")]) {
+        return;
+    }
+    let bench = Bench::new();
+    empty_guest(&bench.path(""));
+    let directory = bench.path("").display().to_string();
+    let kernel = bench.word("linux");
+    let emulators = || processes_with(&kernel);
+    for (signal, code) in [("TERM", Some(143)), ("INT", Some(130)), ("KILL", None)] {
+        let mut boot = bench.pagelab(&["workload", "tcg-boot", "--guest", &directory]);
+        let boot = boot.stderr(std::process::Stdio::piped()).begin();
+        assert!(within(Duration::from_secs(30), || !emulators().is_empty()), "QEMU starts");
+        send(signal, boot.id());
+        let ran = boot.ran();
+        assert_eq!(ran.code, code, "{ran}");
+        if code.is_some() {
+            assert!(ran.stderr.contains("stopped by signal"), "{ran}");
+        }
+        assert!(within(Duration::from_secs(10), || emulators().is_empty()), "{:?} after SIG{signal}", emulators());
+    }
+}
