@@ -134,3 +134,31 @@ functions! {
     access_physical: extern "C" fn(*const c_void) -> u64 = c"qemu_plugin_hwaddr_phys_addr",
     access_size_shift: extern "C" fn(u32) -> c_uint = c"qemu_plugin_mem_size_shift",
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(oldest: c_int, current: c_int, system: bool) -> Info {
+        Info { target: c"x86_64".as_ptr(), oldest, current, system }
+    }
+
+    #[test]
+    fn versions_that_this_plugin_was_not_written_for_are_refused() {
+        // QEMU 7.2, 9.0, 10.
+        for (oldest, current) in [(0, 1), (2, 2), (2, 5)] {
+            assert_eq!(check(&info(oldest, current, false), false), Ok(()));
+        }
+        for (oldest, current) in [(0, 0), (3, 9)] {
+            let refused = check(&info(oldest, current, false), false).unwrap_err();
+            assert!(refused.contains(&format!("versions {oldest} to {current}")) && refused.contains("use QEMU"));
+        }
+    }
+
+    #[test]
+    fn a_machine_is_no_program() {
+        assert!(check(&info(0, 1, true), false).unwrap_err().contains("--system"));
+        assert!(check(&info(0, 1, false), true).unwrap_err().contains("whole machine"));
+        assert_eq!(check(&info(0, 1, true), true), Ok(()));
+    }
+}

@@ -112,12 +112,14 @@ pub enum RecordError {
         /// Why.
         error: io::Error,
     },
-    /// The emulator ended before the plugin began to write.
-    #[error("{} ended with {ended} before anything was recorded; what it says above is why", emulator.display())]
+    /// The emulator ended before anything was executed, or could not be recorded.
+    #[error("{} ended with {ended} before anything was recorded; what it says above is why{hint}", emulator.display())]
     NothingRecorded {
         /// QEMU's program.
         emulator: PathBuf,
         /// How.
         ended: String,
+        /// What else may be the matter; empty, or it begins with a punctuation mark.
+        hint: &'static str,
     },
 }

@@ -84,9 +84,14 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     command.arg(&program.path).args(&program.arguments);
     let started = start(&mut command, &emulator)?;
     let ended = wait(started, &emulator)?;
-    look_at(&output, ended, &emulator)?;
+    let is_foreign = program.architecture.name() != std::env::consts::ARCH;
+    let hint = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
+    look_at(&output, ended, &emulator, hint)?;
     Ok(ended)
 }
+
+/// What is missing where a foreign program does not begin.
+const FOREIGN: &str = "; a dynamic program for another instruction set needs --sysroot with its libraries";
 
 fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError> {
     let (name, rest) = arguments.command.split_first().expect("the command is required");
@@ -111,7 +116,7 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     }
     let ended = wait(started, &emulator)?;
     line.map_err(monitor)?;
-    look_at(&output, ended, &emulator)?;
+    look_at(&output, ended, &emulator, "")?;
     Ok(ended)
 }
 
@@ -180,18 +185,22 @@ fn wait(mut started: Child, emulator: &Emulator) -> Result<ExitStatus, RecordErr
 
 /// Says what whoever reads the trace has to know and cannot see. The program's own output is not to be disturbed, so
 /// that this says nothing where all is well.
-fn look_at(output: &Path, ended: ExitStatus, emulator: &Emulator) -> Result<(), RecordError> {
+fn look_at(output: &Path, ended: ExitStatus, emulator: &Emulator, hint: &'static str) -> Result<(), RecordError> {
     let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
-    let file = File::open(output).map_err(unreadable)?;
-    let Ok(mut reader) = Reader::new(BufReader::new(file)) else {
+    let nothing = || {
         let _ = std::fs::remove_file(output);
-        return Err(RecordError::NothingRecorded { emulator: emulator.path.clone(), ended: ended.to_string() });
+        Err(RecordError::NothingRecorded { emulator: emulator.path.clone(), ended: ended.to_string(), hint })
     };
+    let file = File::open(output).map_err(unreadable)?;
+    let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return nothing() };
+    let has_all = reader.header().window.is_none();
     let name = output.display();
     match reader.places().ok().flatten() {
         None => say(format_args!(
             "pagelab: {name}: the program was ended ({ended}) before its last accesses were written; the trace ends some blocks early"
         )),
+        // Nothing was left out, and nothing is there.
+        Some(places) if has_all && places.iter().all(|place| place.prefix.holds != Holds::Runs) => return nothing(),
         Some(places) => {
             let last = places.iter().rev().find(|place| place.prefix.holds == Holds::Events);
             if let Some(place) = last

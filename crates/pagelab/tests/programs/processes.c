@@ -78,6 +78,13 @@ int main(int count, char **arguments)
         execl("/bin/true", "true", (char *)NULL);
     if (!strcmp(what, "fails to exec"))
         return execl("/nowhere/program", "program", (char *)NULL) == -1 ? 9 : 0;
+    if (!strcmp(what, "execs its argument"))
+        return execl(arguments[2], arguments[2], (char *)NULL) == -1 ? 9 : 0;
+    if (!strcmp(what, "waits")) {
+        puts("ready");
+        fflush(stdout);
+        pause();
+    }
     if (!strcmp(what, "echoes")) {
         int byte;
         while ((byte = getchar()) != EOF)
