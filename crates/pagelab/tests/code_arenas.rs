@@ -112,6 +112,14 @@ fn two_views_of_a_memfd_are_one_code() {
 }
 
 #[test]
+fn addresses_that_the_kernel_refuses_end_with_1() {
+    let program = env!("CARGO_BIN_EXE_pagelab");
+    let script = format!("ulimit -v 262144; exec {program} workload jit-arena --bytes 1G --hotness 0");
+    let ran = std::process::Command::new("sh").args(["-c", &script]).ran();
+    ran.says(1, &["cannot reserve addresses for generated code", "ulimit -v"]);
+}
+
+#[test]
 fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), thp_of_2m()]) {
         return;

@@ -56,9 +56,16 @@ impl Drop for Paused {
     }
 }
 
+/// The buffers of the document, all of whose keys are documented.
 fn listed(bench: &Bench, options: &[&str]) -> Vec<Value> {
-    let ran = bench.pagelab(&[&["list", "tcg-regions", "--json"], options].concat()).ran();
-    ran.json()["buffers"].as_array().unwrap().clone()
+    let document = bench.pagelab(&[&["list", "tcg-regions", "--json"], options].concat()).ran().json();
+    let buffers = document["buffers"].as_array().unwrap().clone();
+    let formats = include_str!("../../../FORMATS.md");
+    assert!(formats.contains(&format!("`{}`", document["schema"].as_str().unwrap())));
+    for key in buffers.iter().chain([&document]).flat_map(|part| part.as_object().unwrap().keys()) {
+        assert!(formats.contains(&format!("`{key}`")), "{key}");
+    }
+    buffers
 }
 
 fn number(document: &Value, name: &str) -> u64 {

@@ -78,7 +78,14 @@ fn kernel_path(package: &str) -> String {
 struct Work(PathBuf);
 
 impl Work {
+    /// Also removes what an interrupted one has left.
     fn begin(directory: &Path) -> Result<Work, String> {
+        for left in fs::read_dir(directory).into_iter().flatten().flatten() {
+            let name = left.file_name().to_string_lossy().into_owned();
+            if name.strip_prefix("work.").is_some_and(|process| !Path::new("/proc").join(process).exists()) {
+                let _ = fs::remove_dir_all(left.path());
+            }
+        }
         let path = directory.join(format!("work.{}", std::process::id()));
         fs::create_dir(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
         Ok(Work(path))
@@ -142,6 +149,19 @@ mod tests {
         assert!(kernel_path(&package).contains("/images/12/arm64/text/"));
         assert!(package_name("ID=fedora\nVERSION_ID=41\n").unwrap_err().contains("\"fedora\""));
         assert!(package_name("ID=debian\n").is_err(), "testing has no number");
+    }
+
+    #[test]
+    fn what_an_interrupted_one_left_is_removed() {
+        let directory = std::env::temp_dir().join(format!("pagelab-xtask-work-{}", std::process::id()));
+        let [gone, here] = ["work.4194305".to_string(), "work.1".to_string()].map(|name| directory.join(name));
+        fs::create_dir_all(&gone).unwrap();
+        fs::create_dir_all(&here).unwrap();
+        let work = Work::begin(&directory).unwrap();
+        assert!(work.0.is_dir() && !gone.exists() && here.exists(), "no process has a number above pid_max's limit");
+        drop(work);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        fs::remove_dir_all(&directory).unwrap();
     }
 
     #[test]

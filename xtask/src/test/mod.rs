@@ -27,6 +27,9 @@ pub fn run(root: &Path) -> ExitCode {
     );
     let plugin = ["build", "--quiet", "--package", "qemu-plugin"];
     step("plugin", timed("plugin", || succeed(crate::cargo(root).args(plugin))));
+    if let Err(problem) = timed("tcg-guest", || crate::tcg_guest::assemble(false)) {
+        println!("the tests that boot a guest are skipped: {problem}");
+    }
     let tally = timed("tests", || tests(root));
     match tally {
         Ok(tally) => close(failures, &tally, &missing),

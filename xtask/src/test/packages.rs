@@ -28,7 +28,11 @@ const PACKAGES: [Package; 20] = [
     Package { name: "musl-tools", sign: "musl-gcc", reason: "static and static-pie programs" },
     Package { name: "procps", sign: "pgrep", reason: "tests look for processes that were left behind" },
     Package { name: "python3", sign: "python3", reason: "an interpreter as a measured command" },
-    Package { name: "qemu-system-arm", sign: "qemu-system-aarch64", reason: "an oracle of arm64 page tables" },
+    Package {
+        name: "qemu-system-arm",
+        sign: "qemu-system-aarch64",
+        reason: "an oracle of arm64 page tables, and of TCG regions",
+    },
     Package { name: "qemu-system-misc", sign: "qemu-system-riscv64", reason: "an oracle of RISC-V page tables" },
     Package { name: "qemu-system-x86", sign: "qemu-system-x86_64", reason: "an oracle of x86-64 page tables" },
     Package { name: "qemu-user", sign: "qemu-x86_64", reason: "programs are recorded in it" },

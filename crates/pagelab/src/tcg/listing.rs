@@ -134,7 +134,10 @@ fn cells(row: &Row, pmd: PageSize) -> [String; 7] {
             format_bytes(layout.stride_bytes),
             layout.usable_bytes().to_string(),
             layout.capacity_bytes().to_string(),
-            format!("{} of {} ({})", layout.free_windows(pmd), layout.windows(pmd), percent(layout.free_share(pmd))),
+            match layout.windows(pmd) {
+                0 => format!("smaller than {pmd}"),
+                windows => format!("{} of {windows} ({})", layout.free_windows(pmd), percent(layout.free_share(pmd))),
+            },
         ],
     }
 }
@@ -150,7 +153,7 @@ fn map(arguments: &TcgRegions, rows: &[Row], pmd: PageSize) -> Shading {
     };
     let max = arguments.max_cpus.map(|max| format!(", maxcpus={max}")).unwrap_or_default();
     Shading {
-        title: format!("TCG regions of QEMU {} and later{max}: regions x stride", arguments.rule),
+        title: format!("TCG regions of QEMU {}{max}: regions x stride", arguments.rule.versions()),
         rows_are: "tb-size".into(),
         columns_are: "smp".into(),
         shade_is: format!("{pmd} windows of the buffer that are free of guards"),
