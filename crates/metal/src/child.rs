@@ -6,6 +6,7 @@ use std::process::Command;
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use nix::unistd::Pid;
 
 /// What all children that were waited for have cost (getrusage(2), RUSAGE_CHILDREN).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +44,17 @@ impl ChildrenUsage {
     }
 }
 
+/// CPU time of all threads of a running process so far, those that have ended included (its CPU-time clock,
+/// clock_getcpuclockid(3)), in seconds.
+///
+/// # Errors
+/// What the kernel said: the process is gone, or another user's.
+pub fn cpu_s(pid: u32) -> io::Result<f64> {
+    let pid = i32::try_from(pid).map_err(|_| io::Error::from(nix::errno::Errno::ESRCH))?;
+    let time = nix::time::clock_getcpuclockid(Pid::from_raw(pid))?.now()?;
+    Ok(time.num_nanoseconds() as f64 * 1e-9)
+}
+
 /// Has the kernel kill the child when the thread that spawns it ends, however it ends (PR_SET_PDEATHSIG).
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = std::process::id();
@@ -72,6 +84,16 @@ mod tests {
         let mut child = made.join().unwrap();
         let status = child.wait().unwrap();
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(libc::SIGKILL), "{status}");
+    }
+
+    #[test]
+    fn a_running_process_has_used_a_processor() {
+        let before = cpu_s(std::process::id()).unwrap();
+        let start = std::time::Instant::now();
+        while start.elapsed().as_millis() < 20 {}
+        let used = cpu_s(std::process::id()).unwrap() - before;
+        assert!(used > 0.0 && used < 60.0, "{used} s");
+        assert!(cpu_s(u32::MAX).is_err());
     }
 
     #[test]

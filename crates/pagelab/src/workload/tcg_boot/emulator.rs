@@ -30,6 +30,15 @@ pub struct Emulator {
     said: Arc<Mutex<Vec<u8>>>,
     listener: JoinHandle<()>,
     started: Instant,
+    started_cpu_s: f64,
+}
+
+/// What a boot took: from letting the guest go to its power-off.
+pub struct Boot {
+    /// Seconds of the clock on the wall.
+    pub wall_s: f64,
+    /// CPU time of all threads of QEMU.
+    pub cpu_s: f64,
 }
 
 impl Emulator {
@@ -49,9 +58,11 @@ impl Emulator {
         let (Some(to), Some(from), Some(errors)) = pipes else { unreachable!("all three are piped") };
         let said = Arc::default();
         let listener = listen(errors, Arc::clone(&said));
-        let mut emulator = Emulator { child, qmp: Qmp::new(to, from), said, listener, started: Instant::now() };
+        let mut emulator =
+            Emulator { child, qmp: Qmp::new(to, from), said, listener, started: Instant::now(), started_cpu_s: 0.0 };
         emulator.send("qmp_capabilities", Value::Null)?;
         emulator.answer()?;
+        emulator.started_cpu_s = emulator.cpu_s()?;
         emulator.started = Instant::now();
         emulator.send("cont", Value::Null)?;
         emulator.answer()?;
@@ -63,9 +74,8 @@ impl Emulator {
         self.child.id()
     }
 
-    /// Waits until the guest has powered off; QEMU then stands still. Returns the seconds since it was
-    /// let go.
-    pub fn wait_for_power_off(&mut self, limit: Duration) -> Result<f64, BootError> {
+    /// Waits until the guest has powered off; QEMU then stands still. Returns what it took.
+    pub fn wait_for_power_off(&mut self, limit: Duration) -> Result<Boot, BootError> {
         let until = self.started + limit;
         loop {
             let event = match self.qmp.event(until) {
@@ -75,9 +85,14 @@ impl Emulator {
             };
             if event["event"] == "SHUTDOWN" {
                 let wall_s = self.started.elapsed().as_secs_f64();
-                return self.check_end(&event).map(|()| wall_s);
+                let cpu_s = self.cpu_s()? - self.started_cpu_s;
+                return self.check_end(&event).map(|()| Boot { wall_s, cpu_s });
             }
         }
+    }
+
+    fn cpu_s(&self) -> Result<f64, BootError> {
+        metal::child::cpu_s(self.pid()).map_err(BootError::Usage)
     }
 
     /// The guest must have said its line, and have powered off rather than panicked.

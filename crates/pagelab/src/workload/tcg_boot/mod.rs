@@ -88,7 +88,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let guest = Guest::find(arguments.guest.as_deref())?;
     let before = ChildrenUsage::now().map_err(BootError::Usage)?;
     let mut emulator = Emulator::start(arguments, max_cpus, &guest)?;
-    let wall_s = emulator.wait_for_power_off(Duration::from_secs(arguments.limit))?;
+    let boot = emulator.wait_for_power_off(Duration::from_secs(arguments.limit))?;
     let jit = emulator.jit()?;
     let buffer = CodeBuffer::of_process(emulator.pid())?;
     emulator.quit()?;
@@ -102,7 +102,8 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .argument("memory_bytes", arguments.memory)
         .argument("memory_kind", arguments.memory_kind.name())
         .argument("guest", guest.name.clone())
-        .figure("boot_s", wall_s)
+        .figure("boot_s", boot.wall_s)
+        .figure("boot_cpu_s", boot.cpu_s)
         .figure("qemu_user_s", usage.user_s)
         .figure("qemu_system_s", usage.system_s)
         .figure("qemu_minor_faults", usage.minor_faults as f64)
