@@ -143,7 +143,7 @@ impl Site {
     /// # Errors
     /// See [`recover`].
     pub fn recover(&self) -> Result<Recovered, LeaseError> {
-        let lock = self.lock(Duration::ZERO, |_, _| true)?;
+        let lock = self.lock(WATCHDOG_TIME, |_, _| true)?;
         let recovered = self.replay();
         lock.release();
         recovered
@@ -391,11 +391,16 @@ impl std::fmt::Debug for Lease {
     }
 }
 
+/// How long a watchdog may take to put settings back, before it is no watchdog that has the lease: freeing a large
+/// pool takes the longest.
+const WATCHDOG_TIME: Duration = Duration::from_secs(3);
+
 /// Puts back what an earlier lease left on the host when pagelab and its watchdog were both killed; for
 /// `pagelab restore`.
 ///
 /// # Errors
-/// Somebody has the lease (their watchdog will put things back), or the journal cannot be read.
+/// Somebody has the lease and keeps it for seconds (their watchdog will put things back), or the journal cannot be
+/// read.
 pub fn recover() -> Result<Recovered, LeaseError> {
     Site::host().recover()
 }
