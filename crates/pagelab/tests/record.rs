@@ -477,6 +477,21 @@ fn a_part_of_a_trace_is_a_trace() {
 }
 
 #[test]
+fn a_trace_becomes_tables() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("text"), "I  04001090,3\n L 1ffeff,8\n".repeat(1000)).unwrap();
+    bench.pagelab(&["trace", "import", "--from", "lackey", "text", "-o", "trace"]).ran().says(0, &[]);
+    let tables = bench.pagelab(&["trace", "dump", "trace", "--parquet", "tables", "--json"]).ran().json();
+    let dumped = bench.pagelab(&["trace", "dump", "trace", "--json"]).ran().stdout;
+    let runs = dumped.lines().filter(|line| line.contains("\"run\":")).count();
+    assert_eq!((&tables["schema"], &tables["files"][0]["rows"]), (&"pagelab.trace-parquet/1".into(), &runs.into()));
+    for file in ["tables/runs.parquet", "tables/events.parquet"] {
+        assert!(std::fs::read(bench.path(file)).unwrap().ends_with(b"PAR1"), "{file}");
+    }
+    bench.pagelab(&["trace", "dump", "trace", "--parquet", "trace"]).ran().says(2, &["trace: "]);
+}
+
+#[test]
 fn a_damaged_trace_is_told_and_read_around() {
     let bench = Bench::new();
     let text = "I  04001090,3\n L 1ffeff,8\n".repeat(1000);

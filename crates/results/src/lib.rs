@@ -12,6 +12,7 @@ pub mod csv;
 pub mod grid;
 pub mod html;
 pub mod json;
+pub mod parquet;
 pub mod sentence;
 pub mod shading;
 pub mod simulation;

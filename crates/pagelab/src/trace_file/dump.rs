@@ -6,12 +6,16 @@ use std::io::{BufWriter, StdoutLock, Write};
 use serde_json::json;
 use trace::{Block, Chunk, Event, Kind, PAGE_SHIFT};
 
-use super::{Dump, damage_document, damage_text, named, open};
+use super::{Dump, damage_document, damage_text, named, open, parquet};
 use crate::compare::ignore_closed_pipe;
 use crate::failure::Failure;
 
 /// Runs `pagelab trace dump`.
 pub fn run(arguments: &Dump) -> Result<(), Failure> {
+    if let Some(directory) = &arguments.parquet {
+        let written = parquet::write(&arguments.file, directory, arguments.json)?;
+        return ignore_closed_pipe(writeln!(std::io::stdout(), "{written}"));
+    }
     let mut reader = open(&arguments.file)?;
     let mut printer = Printer { out: BufWriter::new(std::io::stdout().lock()), json: arguments.json };
     let mut events: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
@@ -100,7 +104,7 @@ impl Printer<'_> {
 }
 
 /// What a run does.
-fn name(kind: Kind) -> &'static str {
+pub fn name(kind: Kind) -> &'static str {
     if kind.has(Kind::KERNEL) {
         return if kind.has(Kind::STORE) { "kernel store" } else { "kernel load" };
     }

@@ -5,6 +5,7 @@ mod cut;
 mod dump;
 mod import;
 mod info;
+mod parquet;
 
 use std::fs::File;
 use std::io::BufReader;
@@ -32,7 +33,7 @@ enum TraceVerb {
     Check(Shown),
     /// Write a part of a trace as a trace
     Cut(Cut),
-    /// Print runs and events
+    /// Print runs and events, or write them as Parquet files for DuckDB and pandas
     Dump(Dump),
     /// Make a trace of another tool's
     Import(Import),
@@ -75,7 +76,10 @@ struct Cut {
 struct Dump {
     /// The trace
     file: PathBuf,
-    /// Print one JSON object a line
+    /// Write tables of runs, events and kept accesses as Parquet files into this directory instead of printing
+    #[arg(long, value_name = "DIRECTORY")]
+    parquet: Option<PathBuf>,
+    /// Print one JSON object a line; with --parquet, one document about what was written
     #[arg(long)]
     json: bool,
 }

@@ -1,0 +1,253 @@
+//! `pagelab trace dump --parquet`: runs, events and, where they are kept, accesses as Parquet files.
+
+use std::borrow::Cow;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use results::parquet::{Column, ColumnType, ParquetFile};
+use serde_json::{Value, json};
+use trace::{Block, Chunk, Damage, Event, PAGE_SHIFT};
+
+use super::dump::name;
+use super::{damage_document, damage_text, named, open};
+use crate::failure::Failure;
+
+/// Rows of a row group.
+const GROUP: usize = 1 << 20;
+
+/// Rows of one kind, column by column.
+trait Rows: Default {
+    const FILE: &'static str;
+    const COLUMNS: &'static [(&'static str, ColumnType)];
+
+    fn count(&self) -> usize;
+
+    /// The columns, in the order of [`Rows::COLUMNS`].
+    fn into_columns(self) -> Vec<Column>;
+}
+
+#[derive(Default)]
+struct Runs {
+    thread: Vec<u32>,
+    run: Vec<u64>,
+    address: Vec<u64>,
+    kind: Vec<Cow<'static, str>>,
+    accesses: Vec<u32>,
+}
+
+impl Rows for Runs {
+    const FILE: &'static str = "runs.parquet";
+    const COLUMNS: &'static [(&'static str, ColumnType)] = &[
+        ("thread", ColumnType::U32),
+        ("run", ColumnType::U64),
+        ("address", ColumnType::U64),
+        ("kind", ColumnType::Text),
+        ("accesses", ColumnType::U32),
+    ];
+
+    fn count(&self) -> usize {
+        self.run.len()
+    }
+
+    fn into_columns(self) -> Vec<Column> {
+        vec![
+            Column::U32(self.thread),
+            Column::U64(self.run),
+            Column::U64(self.address),
+            Column::Text(self.kind),
+            Column::U32(self.accesses),
+        ]
+    }
+}
+
+impl Runs {
+    fn add(&mut self, thread: u32, first: u64, chunk: &Chunk) {
+        for (number, run) in (first..).zip(chunk.runs()) {
+            self.thread.push(thread);
+            self.run.push(number);
+            self.address.push(run.page << PAGE_SHIFT);
+            self.kind.push(name(run.kind).into());
+            self.accesses.push(run.accesses);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Accesses {
+    thread: Vec<u32>,
+    run: Vec<u64>,
+    address: Vec<u64>,
+    /// 0 where it is not known.
+    bytes: Vec<u32>,
+    is_store: Vec<bool>,
+}
+
+impl Rows for Accesses {
+    const FILE: &'static str = "accesses.parquet";
+    const COLUMNS: &'static [(&'static str, ColumnType)] = &[
+        ("thread", ColumnType::U32),
+        ("run", ColumnType::U64),
+        ("address", ColumnType::U64),
+        ("bytes", ColumnType::U32),
+        ("is_store", ColumnType::Bool),
+    ];
+
+    fn count(&self) -> usize {
+        self.run.len()
+    }
+
+    fn into_columns(self) -> Vec<Column> {
+        vec![
+            Column::U32(self.thread),
+            Column::U64(self.run),
+            Column::U64(self.address),
+            Column::U32(self.bytes),
+            Column::Bool(self.is_store),
+        ]
+    }
+}
+
+impl Accesses {
+    fn add(&mut self, thread: u32, first: u64, chunk: &Chunk) {
+        let mut each = chunk.addresses.iter();
+        for (number, run) in (first..).zip(chunk.runs()) {
+            for access in each.by_ref().take(run.accesses as usize) {
+                self.thread.push(thread);
+                self.run.push(number);
+                self.address.push((run.page << PAGE_SHIFT) + u64::from(access.offset()));
+                self.bytes.push(access.bytes().unwrap_or(0));
+                self.is_store.push(access.is_store());
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Events {
+    thread: Vec<u32>,
+    run: Vec<u64>,
+    order: Vec<u64>,
+    call: Vec<Cow<'static, str>>,
+    /// As JSON.
+    arguments: Vec<Cow<'static, str>>,
+    result: Vec<i64>,
+}
+
+impl Rows for Events {
+    const FILE: &'static str = "events.parquet";
+    const COLUMNS: &'static [(&'static str, ColumnType)] = &[
+        ("thread", ColumnType::U32),
+        ("run", ColumnType::U64),
+        ("order", ColumnType::U64),
+        ("call", ColumnType::Text),
+        ("arguments", ColumnType::Text),
+        ("result", ColumnType::I64),
+    ];
+
+    fn count(&self) -> usize {
+        self.run.len()
+    }
+
+    fn into_columns(self) -> Vec<Column> {
+        vec![
+            Column::U32(self.thread),
+            Column::U64(self.run),
+            Column::U64(self.order),
+            Column::Text(self.call),
+            Column::Text(self.arguments),
+            Column::I64(self.result),
+        ]
+    }
+}
+
+impl Events {
+    fn add(&mut self, thread: u32, event: &Event) {
+        // Its serialisation names the call and has its arguments beside the name.
+        let mut arguments = json!(event.call);
+        let call = arguments.as_object_mut().and_then(|call| call.remove("call"));
+        self.thread.push(thread);
+        self.run.push(event.run);
+        self.order.push(event.order);
+        self.call.push(call.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned().into());
+        self.arguments.push(arguments.to_string().into());
+        self.result.push(event.result);
+    }
+}
+
+/// A file, and its rows that are not written yet.
+struct Table<R> {
+    path: PathBuf,
+    file: ParquetFile<File>,
+    rows: R,
+    written: u64,
+}
+
+impl<R: Rows> Table<R> {
+    fn new(directory: &Path) -> Result<Table<R>, Failure> {
+        let path = directory.join(R::FILE);
+        let file = File::create(&path).map_err(|error| named(&path, error))?;
+        let file = ParquetFile::new(file, R::COLUMNS).map_err(|error| named(&path, error))?;
+        Ok(Table { path, file, rows: R::default(), written: 0 })
+    }
+
+    /// Adds rows, and writes all that there are once they fill a row group.
+    fn add(&mut self, add: impl FnOnce(&mut R)) -> Result<(), Failure> {
+        add(&mut self.rows);
+        if self.rows.count() >= GROUP { self.spill() } else { Ok(()) }
+    }
+
+    fn spill(&mut self) -> Result<(), Failure> {
+        self.written += self.rows.count() as u64;
+        let rows = std::mem::take(&mut self.rows);
+        self.file.write(&rows.into_columns()).map_err(|error| named(&self.path, error))
+    }
+
+    fn finish(mut self) -> Result<(PathBuf, u64), Failure> {
+        self.spill()?;
+        self.file.finish().map_err(|error| named(&self.path, error))?;
+        Ok((self.path, self.written))
+    }
+}
+
+/// Writes the tables of a trace into a directory, which is made if need be, and says what was written.
+pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Failure> {
+    let mut reader = open(trace)?;
+    std::fs::create_dir_all(directory).map_err(|error| named(directory, error))?;
+    let mut runs = Table::<Runs>::new(directory)?;
+    let mut events = Table::<Events>::new(directory)?;
+    let keeps_addresses = reader.header().columns.addresses;
+    let mut accesses = keeps_addresses.then(|| Table::<Accesses>::new(directory)).transpose()?;
+    let mut damages = Vec::new();
+    while let Some(block) = reader.next_block().map_err(|error| named(trace, error))? {
+        match block {
+            Block::Events { thread, events: more } => {
+                events.add(|rows| more.iter().for_each(|event| rows.add(thread, event)))?;
+            }
+            Block::Runs { thread, first, chunk, .. } => {
+                runs.add(|rows| rows.add(thread, first, &chunk))?;
+                if let Some(accesses) = &mut accesses {
+                    accesses.add(|rows| rows.add(thread, first, &chunk))?;
+                }
+            }
+            Block::Damaged(damage) => damages.push(damage),
+        }
+    }
+    let mut written = vec![runs.finish()?, events.finish()?];
+    if let Some(accesses) = accesses {
+        written.push(accesses.finish()?);
+    }
+    Ok(if as_json { document(&written, &damages).to_string() } else { text(&written, &damages) })
+}
+
+fn document(written: &[(PathBuf, u64)], damages: &[Damage]) -> Value {
+    let files: Vec<Value> =
+        written.iter().map(|(path, rows)| json!({ "file": path.display().to_string(), "rows": rows })).collect();
+    let damages: Vec<Value> = damages.iter().map(damage_document).collect();
+    json!({ "schema": "pagelab.trace-parquet/1", "files": files, "damages": damages })
+}
+
+fn text(written: &[(PathBuf, u64)], damages: &[Damage]) -> String {
+    let files = written.iter().map(|(path, rows)| format!("{}: rows {rows}", path.display()));
+    let damages = damages.iter().map(|damage| format!("damaged {}", damage_text(damage)));
+    results::printable(&files.chain(damages).collect::<Vec<_>>().join("\n"))
+}

@@ -1,0 +1,11 @@
+//! The output of another tool of arbitrary bytes, imported.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code, reason = "the other target uses the rest")]
+#[path = "../../tests/hostile/bodies.rs"]
+mod bodies;
+
+fuzz_target!(|data: &[u8]| bodies::imported(data));

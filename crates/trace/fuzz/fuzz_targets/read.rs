@@ -1,0 +1,11 @@
+//! A trace of arbitrary bytes, read to its end.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code, reason = "the other target uses the rest")]
+#[path = "../../tests/hostile/bodies.rs"]
+mod bodies;
+
+fuzz_target!(|data: &[u8]| bodies::read(data));

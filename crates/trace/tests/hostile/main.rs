@@ -1,0 +1,72 @@
+//! Bytes from anywhere: neither a panic nor an endless loop. The fuzz targets do the same with what they find.
+
+mod bodies;
+
+use proptest::prelude::*;
+use trace::{Builder, Call, Columns, Event, Filter, Header, Kind, Run, SCHEMA, Writer};
+
+/// A sound trace, so that bytes near it get past the first checks.
+fn sound() -> Vec<u8> {
+    let columns = Columns { kinds: true, accesses: true, addresses: false };
+    let header = Header {
+        schema: SCHEMA.to_owned(),
+        recorder: "a test".to_owned(),
+        command: vec!["sort".to_owned()],
+        architecture: "x86_64".to_owned(),
+        system: false,
+        columns,
+        filter: Filter::None,
+        window: None,
+        process: None,
+    };
+    let mut writer = Writer::new(Vec::new(), &header).unwrap();
+    for thread in 0..3 {
+        let mut builder = Builder::new(columns);
+        for run in 0..200u64 {
+            builder.push(Run { page: run * 7 % 31, kind: Kind::LOAD, accesses: 3 }, &[]);
+        }
+        writer.runs(thread, &builder.take(), 1000).unwrap();
+        let call = Call::Munmap { address: 0x1000, bytes: 0x1000 };
+        writer.events(thread, &[Event { run: 5, order: 0, call, result: 0 }], 1000).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+proptest! {
+    #[test]
+    fn a_trace_with_bytes_changed_left_out_or_put_in(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8)
+    ) {
+        let mut bytes = sound();
+        for (place, byte, what) in changes {
+            let place = place.index(bytes.len());
+            match what {
+                0 => bytes[place] ^= byte,
+                1 => drop(bytes.drain(place..(place + usize::from(byte)).min(bytes.len() - 1))),
+                _ => bytes.insert(place, byte),
+            }
+        }
+        bodies::read(&bytes);
+    }
+
+    #[test]
+    fn bytes_that_are_no_trace(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        bodies::read(&bytes);
+        bodies::imported(&bytes);
+    }
+
+    #[test]
+    fn lines_like_those_of_other_tools(
+        choice in any::<u8>(),
+        text in "(==1== x\n|I  0?[0-9a-f]{1,17},[0-9]{1,3}\n| [LSM] [0-9a-f]{1,17},[0-9]{1,20}\n|[ 0-9:x@a-f<>.-]{0,60}\n){0,12}",
+    ) {
+        let mut bytes = vec![choice];
+        bytes.extend_from_slice(text.as_bytes());
+        bodies::imported(&bytes);
+    }
+}
+
+#[test]
+fn the_sound_trace_is_read() {
+    bodies::read(&sound());
+}
