@@ -21,7 +21,7 @@ pub trait Contents {
 pub struct Loaded {
     /// The regions, with the names that the kernel gives them.
     pub regions: Vec<Region>,
-    /// The pages that were written, by their addresses.
+    /// The pages that Linux would have written, by their addresses.
     pub written: Vec<u64>,
 }
 
@@ -40,7 +40,15 @@ pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &
     let heap = heap.start & !(PAGE_BYTES - 1)..heap.end.next_multiple_of(PAGE_BYTES);
     regions::name(&mut regions, heap, "[heap]");
     name_vdso(&mut regions, contents);
+    written.retain(|page| is_written_by_linux(*page, &regions));
     Loaded { regions, written }
+}
+
+/// Whether Linux would have written a page: on the stack, or of a program's file. Of anonymous memory QEMU writes more:
+/// tables that real processors have elsewhere (`target_cpu_copy_regs`, linux-user/i386/cpu_loop.c), code for signals.
+fn is_written_by_linux(page: u64, regions: &[Region]) -> bool {
+    let region = regions.iter().find(|region| region.range.contains(&page));
+    region.is_some_and(|region| region.name == "[stack]" || region.name.starts_with('/'))
 }
 
 /// Entries of the page map that are read at once.
@@ -135,8 +143,11 @@ mod tests {
         }
         let region = Region { range: PAGE_BYTES..PAGE_BYTES + bytes as u64, protection: 3, name: String::new() };
         let heap = 2 * PAGE_BYTES + 10..3 * PAGE_BYTES + 10;
+        let of_file = Region { name: "/a file".to_owned(), ..region.clone() };
+        let written = loaded(vec![of_file], base, heap.clone(), &Shifted(base)).written;
+        assert_eq!(written, [4 * PAGE_BYTES, 8 * PAGE_BYTES]);
         let loaded = loaded(vec![region], base, heap, &Shifted(base));
-        assert_eq!(loaded.written, [4 * PAGE_BYTES, 8 * PAGE_BYTES]);
+        assert!(loaded.written.is_empty());
         let names: Vec<_> = loaded.regions.iter().map(|region| region.name.as_str()).collect();
         assert_eq!(names, ["", "[heap]", ""]);
         assert_eq!(loaded.regions[1].range, 2 * PAGE_BYTES..4 * PAGE_BYTES);
