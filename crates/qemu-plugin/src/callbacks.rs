@@ -17,7 +17,8 @@ use crate::request::{self, Request};
 use crate::startup::{self, Contents};
 use crate::system;
 use crate::touches::{self, Touched};
-use crate::vcpu::{Attention, Marks, Schedule, Vcpu};
+use crate::vcpu::{Attention, Schedule, Vcpu};
+use crate::words::Marks;
 
 /// Most vCPUs at a time, that is threads of the program.
 const VCPUS: usize = 1 << 16;
@@ -111,11 +112,16 @@ pub fn recorder() -> &'static Recorder {
 /// The state of a vCPU, for its own thread.
 #[inline(always)]
 pub fn state(vcpu: c_uint) -> &'static mut Vcpu {
-    let slot = &STATES[vcpu as usize % VCPUS];
-    let state = slot.load(Ordering::Relaxed);
-    let state = if state.is_null() { begin(slot) } else { state };
-    // SAFETY: a vCPU is run by one thread, callbacks do not nest, and each takes the state once.
+    let state = begun(vcpu).map_or_else(|| begin(&STATES[vcpu as usize % VCPUS]), std::ptr::from_mut);
+    // SAFETY: as in `begun`.
     unsafe { &mut *state }
+}
+
+/// The state of a vCPU that has one.
+#[inline(always)]
+fn begun(vcpu: c_uint) -> Option<&'static mut Vcpu> {
+    // SAFETY: a vCPU is run by one thread, callbacks do not nest, and each uses one reference at a time.
+    unsafe { STATES[vcpu as usize % VCPUS].load(Ordering::Relaxed).as_mut() }
 }
 
 #[cold]
@@ -205,7 +211,13 @@ extern "C" fn translated<const KEEP: bool>(_id: Id, block: Opaque) {
                 parts.push((instruction, Fetches::new(last, true)));
             }
         }
-        (api.on_memory)(instruction, accessed, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
+        (api.on_memory)(
+            instruction,
+            if KEEP { accessed_and_kept } else { accessed },
+            NO_REGISTERS,
+            MEMORY_READ_AND_WRITE,
+            0,
+        );
     }
     for (index, (instruction, part)) in parts.into_iter().enumerate() {
         match index {
@@ -247,33 +259,52 @@ fn brk_returned(result: i64) {
 }
 
 pub extern "C" fn fetched(vcpu: c_uint, data: usize) {
+    let fetches = Fetches(data);
+    if let Some(state) = begun(vcpu)
+        && !needs_attention(state)
+        && state.fetch(fetches.page(), fetches.accesses())
+    {
+        return state.count(fetches.instructions());
+    }
+    fetched_slowly(vcpu, data);
+}
+
+/// What is seldom needed stands apart, so that the callbacks above it save no registers.
+#[cold]
+#[inline(never)]
+extern "C" fn fetched_slowly(vcpu: c_uint, data: usize) {
     let (state, fetches) = (state(vcpu), Fetches(data));
     attend_if_needed(state);
-    state.count(fetches.instructions());
-    if state.is_recording() {
+    if state.is_recording() && !state.fetch(fetches.page(), fetches.accesses()) {
+        recorder().empty(state);
         state.fetch(fetches.page(), fetches.accesses());
-        if state.is_full() {
-            empty(state);
-        }
     }
+    state.count(fetches.instructions());
+}
+
+#[inline(always)]
+fn needs_attention(state: &Vcpu) -> bool {
+    state.needs_attention() || state.seen != EVENTS.load(Ordering::Relaxed)
 }
 
 pub extern "C" fn instruction_begins(vcpu: c_uint, data: usize) {
     let state = state(vcpu);
     attend_if_needed(state);
     state.count(1);
-    if state.is_recording() {
-        state.fetch_at(data as u64 >> 4, data as u64 & 15);
-        if state.is_full() {
-            empty(state);
-        }
+    let bytes = data as u64 & 15;
+    keep(state, data as u64 >> 4, bytes, Marks::fetch(bytes));
+}
+
+fn keep(state: &mut Vcpu, address: u64, bytes: u64, marks: Marks) {
+    if state.is_recording() && state.keep(address, bytes, marks) {
+        recorder().empty(state);
     }
 }
 
 /// Does what has to be done before more instructions are counted.
 #[inline(always)]
 pub fn attend_if_needed(state: &mut Vcpu) {
-    if state.needs_attention() || state.seen != EVENTS.load(Ordering::Relaxed) {
+    if needs_attention(state) {
         attend(state);
     }
 }
@@ -293,42 +324,54 @@ fn attend(state: &mut Vcpu) {
     }
 }
 
-#[cold]
-pub fn empty(state: &mut Vcpu) {
-    recorder().empty(state);
-}
-
 /// What QEMU's descriptions of accesses mean, as far as they have occurred: [`Marks`] as a byte, 0 where it is not known.
 /// A description has a few bits in all versions of QEMU, and asking costs as much as recording.
 static MARKS: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
 
 #[inline(always)]
+fn known_marks(info: u32) -> Option<Marks> {
+    MARKS.get(info as usize).and_then(|known| Marks::from_byte(known.load(Ordering::Relaxed)))
+}
+
 pub fn marks(info: u32) -> Marks {
-    match MARKS.get(info as usize).map(|known| known.load(Ordering::Relaxed)) {
-        Some(known) if known != 0 => Marks::from_byte(known),
-        _ => ask(info),
+    known_marks(info).unwrap_or_else(|| {
+        let api = api();
+        let marks = Marks::new((api.access_size_shift)(info), (api.access_is_store)(info));
+        if let Some(place) = MARKS.get(info as usize) {
+            place.store(marks.to_byte(), Ordering::Relaxed);
+        }
+        marks
+    })
+}
+
+extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, data: usize) {
+    if let (Some(state), Some(marks)) = (begun(vcpu), known_marks(info))
+        && state.access(address, marks)
+    {
+        return;
     }
+    accessed_slowly(vcpu, info, address, data);
 }
 
 #[cold]
-fn ask(info: u32) -> Marks {
-    let api = api();
-    let marks = Marks::new((api.access_size_shift)(info), (api.access_is_store)(info));
-    if let Some(place) = MARKS.get(info as usize) {
-        place.store(marks.to_byte(), Ordering::Relaxed);
-    }
-    marks
+#[inline(never)]
+extern "C" fn accessed_slowly(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+    let (state, marks) = (state(vcpu), marks(info));
+    record(state, address, marks);
 }
 
-extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    let state = state(vcpu);
-    if !state.is_recording() {
-        return;
+/// Records a load or store, however that is done.
+pub fn record(state: &mut Vcpu, address: u64, marks: Marks) {
+    if state.keeps_addresses() {
+        keep(state, address, marks.bytes(), marks);
+    } else if state.is_recording() && !state.access_anywhere(address, marks) {
+        recorder().empty(state);
+        state.access_anywhere(address, marks);
     }
-    state.access(address, marks(info));
-    if state.is_full() {
-        empty(state);
-    }
+}
+
+extern "C" fn accessed_and_kept(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+    record(state(vcpu), address, marks(info));
 }
 
 /// The memory of the program in this process.

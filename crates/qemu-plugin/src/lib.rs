@@ -3,8 +3,8 @@
 //!
 //! # How it works
 //!
-//! - `vcpu`: every vCPU has a buffer of its own, which the callbacks of its accesses and blocks append runs to: no
-//!   lock, no hash, no allocation there.
+//! - `vcpu`: every vCPU has buffers of its own, which its callbacks append to: no lock, no hash, no allocation there.
+//! - `streams`: runs while they are made; `words`: accesses, where every address is kept.
 //! - `recorder`: full buffers become chunks, chunks become blocks of the file; address-space events go before them.
 //! - `call`: what a system call does to the address space, by architecture.
 //! - `touches`: what the kernel reads and writes of the program's memory in a system call.
@@ -25,6 +25,8 @@ mod recorder;
 mod regions;
 mod request;
 mod startup;
+mod streams;
 mod system;
 mod touches;
 mod vcpu;
+mod words;

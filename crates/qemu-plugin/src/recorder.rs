@@ -148,7 +148,7 @@ impl Recorder {
 
     /// Notes what a thread has just done.
     pub fn note(&self, vcpu: &mut Vcpu, call: Call, result: i64) {
-        self.end_runs(vcpu);
+        self.empty(vcpu);
         let mut shared = self.lock();
         let order = EVENTS.load(Ordering::Relaxed);
         // What others did meanwhile is seen with the next block.
@@ -163,7 +163,7 @@ impl Recorder {
 
     /// Notes that a thread goes on after events of others.
     pub fn note_seen(&self, vcpu: &mut Vcpu) {
-        self.end_runs(vcpu);
+        self.empty(vcpu);
         let shared = &mut self.lock();
         vcpu.seen = EVENTS.load(Ordering::Relaxed);
         let event = Event { run: vcpu.place(), order: vcpu.seen, call: Call::Seen, result: 0 };
@@ -181,7 +181,7 @@ impl Recorder {
         if touched.is_empty() || !vcpu.is_recording() {
             return;
         }
-        self.end_runs(vcpu);
+        self.empty(vcpu);
         for part in touched.iter().flat_map(|touched| touched.pages()) {
             if vcpu.kernel_access(part.address, part.bytes, part.store, self.most_runs()) {
                 self.write(vcpu);
@@ -189,16 +189,10 @@ impl Recorder {
         }
     }
 
-    /// Empties a thread's buffer, and writes its chunk if that is full.
+    /// Empties a thread's buffers and ends its runs: what it does next is not part of them. Writes its chunk if that is
+    /// full or old.
     pub fn empty(&self, vcpu: &mut Vcpu) {
         if vcpu.empty(self.most_runs()) {
-            self.write(vcpu);
-        }
-    }
-
-    /// Empties a thread's buffer and ends its runs: what it does next is not part of them.
-    fn end_runs(&self, vcpu: &mut Vcpu) {
-        if vcpu.end_runs(self.most_runs()) {
             self.write(vcpu);
         }
     }

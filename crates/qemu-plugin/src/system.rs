@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use trace::PAGE_SHIFT;
 
 use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
-use crate::callbacks::{Fetches, api, empty, fetched, instruction_begins, marks, recorder, state};
+use crate::callbacks::{Fetches, api, fetched, instruction_begins, marks, record, recorder, state};
 use crate::file::Complaints;
 use crate::memory::Ram;
 
@@ -103,8 +103,5 @@ extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
         state.outside.0 += 1;
         return;
     }
-    state.access(physical, marks(info).within_page(physical));
-    if state.is_full() {
-        empty(state);
-    }
+    record(state, physical, marks(info).within_page(physical));
 }

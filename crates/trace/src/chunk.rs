@@ -219,6 +219,7 @@ fn words(bytes: &[u8]) -> Vec<u16> {
 pub struct Encoder {
     compressor: zstd::bulk::Compressor<'static>,
     column: Vec<u8>,
+    packed: Vec<u8>,
 }
 
 impl std::fmt::Debug for Encoder {
@@ -233,7 +234,7 @@ impl Encoder {
     /// # Errors
     /// There is no memory for the compressor.
     pub fn new() -> io::Result<Encoder> {
-        Ok(Encoder { compressor: zstd::bulk::Compressor::new(LEVEL)?, column: Vec::new() })
+        Ok(Encoder { compressor: zstd::bulk::Compressor::new(LEVEL)?, column: Vec::new(), packed: Vec::new() })
     }
 
     /// Appends a chunk to `bytes`.
@@ -241,53 +242,70 @@ impl Encoder {
     /// # Errors
     /// The compressor has no memory.
     pub fn encode(&mut self, chunk: &Chunk, bytes: &mut Vec<u8>) -> io::Result<()> {
-        let mut before = 0u64;
-        for page in &chunk.pages {
-            push_varint(&mut self.column, zigzag(page.wrapping_sub(before) as i64));
-            before = *page;
-        }
-        self.finish_column(bytes)?;
-        self.column.extend(chunk.ids.iter().flat_map(|id| id.to_le_bytes()));
-        self.finish_column(bytes)?;
-        self.column.extend(&chunk.kinds);
-        self.finish_column(bytes)?;
-        push_counts(&mut self.column, &chunk.accesses);
-        self.finish_column(bytes)?;
-        self.column.extend(chunk.addresses.iter().flat_map(|access| access.0.to_le_bytes()));
-        self.finish_column(bytes)
+        let mut column = std::mem::take(&mut self.column);
+        let mut store = |column: &mut Vec<u8>| {
+            let stored = self.column(column, bytes);
+            column.clear();
+            stored
+        };
+        push_pages(&mut column, &chunk.pages);
+        store(&mut column)?;
+        push_words(&mut column, chunk.ids.iter().copied());
+        store(&mut column)?;
+        column.extend(&chunk.kinds);
+        store(&mut column)?;
+        push_counts(&mut column, &chunk.accesses);
+        store(&mut column)?;
+        push_words(&mut column, chunk.addresses.iter().map(|access| access.0));
+        store(&mut column)?;
+        self.column = column;
+        Ok(())
     }
 
-    /// Appends a column of any bytes.
+    /// Appends a column of any bytes: bytes when inflated, bytes as stored, and those.
     pub(crate) fn column(&mut self, column: &[u8], bytes: &mut Vec<u8>) -> io::Result<()> {
-        self.column.extend(column);
-        self.finish_column(bytes)
-    }
-
-    /// Appends the column that was collected: bytes when inflated, bytes as stored, and those.
-    fn finish_column(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
-        let at = bytes.len();
-        bytes.extend((self.column.len() as u32).to_le_bytes());
-        bytes.extend([0; 4]);
-        if !self.column.is_empty() {
-            let begin = bytes.len();
-            bytes.resize(begin + zstd::zstd_safe::compress_bound(self.column.len()), 0);
-            let stored = self.compressor.compress_to_buffer(&self.column, &mut bytes[begin..])?;
-            bytes.truncate(begin + stored);
-            bytes[at + 4..begin].copy_from_slice(&(stored as u32).to_le_bytes());
-            self.column.clear();
+        self.packed.clear();
+        if !column.is_empty() {
+            self.packed.reserve(zstd::zstd_safe::compress_bound(column.len()));
+            self.compressor.compress_to_buffer(column, &mut self.packed)?;
         }
+        bytes.extend((column.len() as u32).to_le_bytes());
+        bytes.extend((self.packed.len() as u32).to_le_bytes());
+        bytes.extend(&self.packed);
         Ok(())
     }
 }
 
+/// Pages as differences to the one before.
+fn push_pages(bytes: &mut Vec<u8>, pages: &[u64]) {
+    let mut before = 0u64;
+    for page in pages {
+        push_varint(bytes, zigzag(page.wrapping_sub(before) as i64));
+        before = *page;
+    }
+}
+
+fn push_words(bytes: &mut Vec<u8>, words: impl ExactSizeIterator<Item = u16>) {
+    bytes.resize(words.len() * 2, 0);
+    for (place, word) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(words) {
+        *place = word.to_le_bytes();
+    }
+}
+
+/// Counts that are looked at together, because most are short.
+const COUNTS: usize = 64;
+
 /// Counts in a byte each; those of 255 and more have four bytes behind the byte 255.
 fn push_counts(bytes: &mut Vec<u8>, accesses: &[u32]) {
     bytes.reserve(accesses.len());
-    for count in accesses {
-        match u8::try_from(*count) {
-            Ok(short) if short < u8::MAX => bytes.push(short),
-            _ => {
-                bytes.push(u8::MAX);
+    for counts in accesses.chunks(COUNTS) {
+        if counts.iter().all(|count| *count < u32::from(u8::MAX)) {
+            bytes.extend(counts.iter().map(|count| *count as u8));
+            continue;
+        }
+        for count in counts {
+            bytes.push((*count).min(u32::from(u8::MAX)) as u8);
+            if *count >= u32::from(u8::MAX) {
                 bytes.extend(count.to_le_bytes());
             }
         }
@@ -321,17 +339,13 @@ pub(crate) fn take_column(rest: &mut &[u8], name: &'static str, most: usize) -> 
 pub struct Builder {
     columns: Columns,
     chunk: Chunk,
-    /// Open addressing by page: one more than the id, or 0. At least twice as many as pages, a power of two.
-    slots: Vec<u32>,
+    slots: Slots,
 }
-
-/// Slots of the hash table of a chunk that begins: few, so that they stay in a cache.
-const FIRST_SLOTS: usize = 1 << 10;
 
 impl Builder {
     /// A builder of chunks with these columns.
     pub fn new(columns: Columns) -> Builder {
-        Builder { columns, chunk: Chunk::default(), slots: vec![0; FIRST_SLOTS] }
+        Builder { columns, chunk: Chunk::default(), slots: Slots::default() }
     }
 
     /// The runs that no chunk was made of yet.
@@ -359,63 +373,28 @@ impl Builder {
     /// Adds a run, and its accesses where addresses are kept. The chunk must not be full.
     #[inline]
     pub fn push(&mut self, run: Run, accesses: &[Access]) {
-        let id = self.id(run.page);
-        self.chunk.ids.push(id);
-        if self.columns.kinds {
-            self.chunk.kinds.push(run.kind.bits());
-        }
-        if self.columns.accesses {
-            self.chunk.accesses.push(run.accesses);
-        }
+        self.extend(&[run]);
         if self.columns.addresses {
             self.chunk.addresses.extend_from_slice(accesses);
         }
     }
 
+    /// Adds runs without their accesses. There must be room for them.
     #[inline]
-    fn id(&mut self, page: u64) -> u16 {
-        let mut slot = self.slot(page);
-        loop {
-            match self.slots[slot] {
-                0 => return self.add(page, slot),
-                id if self.chunk.pages[id as usize - 1] == page => return (id - 1) as u16,
-                _ => slot = (slot + 1) % self.slots.len(),
-            }
+    pub fn extend(&mut self, runs: &[Run]) {
+        let (slots, pages) = (&mut self.slots, &mut self.chunk.pages);
+        self.chunk.ids.extend(runs.iter().map(|run| slots.id(run.page, pages)));
+        if self.columns.kinds {
+            self.chunk.kinds.extend(runs.iter().map(|run| run.kind.bits()));
         }
-    }
-
-    /// Where the search for a page begins.
-    #[inline]
-    fn slot(&self, page: u64) -> usize {
-        // Fibonacci hashing: the high bits of a product with 2^64 divided by the golden ratio.
-        (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - self.slots.len().trailing_zeros())) as usize
-    }
-
-    /// Adds a page that was not found from `slot` on.
-    fn add(&mut self, page: u64, slot: usize) -> u16 {
-        self.chunk.pages.push(page);
-        let count = self.chunk.pages.len();
-        self.slots[slot] = count as u32;
-        if count * 2 > self.slots.len() {
-            self.grow();
-        }
-        (count - 1) as u16
-    }
-
-    fn grow(&mut self) {
-        self.slots = vec![0; self.slots.len() * 4];
-        for index in 0..self.chunk.pages.len() {
-            let mut slot = self.slot(self.chunk.pages[index]);
-            while self.slots[slot] != 0 {
-                slot = (slot + 1) % self.slots.len();
-            }
-            self.slots[slot] = index as u32 + 1;
+        if self.columns.accesses {
+            self.chunk.accesses.extend(runs.iter().map(|run| run.accesses));
         }
     }
 
     /// Takes the chunk; the next run begins a new one.
     pub fn take(&mut self) -> Chunk {
-        self.slots.fill(0);
+        self.slots.clear();
         std::mem::take(&mut self.chunk)
     }
 
@@ -432,12 +411,84 @@ impl Builder {
 
     /// Forgets all runs, but keeps the memory for more.
     pub fn clear(&mut self) {
-        self.slots.fill(0);
+        self.slots.clear();
         self.chunk.pages.clear();
         self.chunk.ids.clear();
         self.chunk.kinds.clear();
         self.chunk.accesses.clear();
         self.chunk.addresses.clear();
+    }
+}
+
+/// Finds the ids of pages: open addressing, at least twice as many slots as pages, a power of two.
+#[derive(Debug)]
+struct Slots(Vec<Slot>);
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    page: u64,
+    /// One more than its id; 0 where the slot is empty.
+    number: u32,
+}
+
+const EMPTY: Slot = Slot { page: 0, number: 0 };
+/// Slots for a chunk that begins: few, so that they stay in a cache.
+const FIRST_SLOTS: usize = 1 << 10;
+
+impl Default for Slots {
+    fn default() -> Slots {
+        Slots(vec![EMPTY; FIRST_SLOTS])
+    }
+}
+
+impl Slots {
+    /// The id of a page, which is added to `pages` where it is new.
+    #[inline]
+    fn id(&mut self, page: u64, pages: &mut Vec<u64>) -> u16 {
+        let place = self.place(page);
+        let slot = self.0[place];
+        if slot.page == page && slot.number != 0 { (slot.number - 1) as u16 } else { self.look_on(page, place, pages) }
+    }
+
+    /// Goes on with the search at a slot that has no page or another one.
+    #[inline(never)]
+    fn look_on(&mut self, page: u64, mut place: usize, pages: &mut Vec<u64>) -> u16 {
+        while self.0[place].number != 0 {
+            if self.0[place].page == page {
+                return (self.0[place].number - 1) as u16;
+            }
+            place = (place + 1) % self.0.len();
+        }
+        pages.push(page);
+        self.0[place] = Slot { page, number: pages.len() as u32 };
+        if pages.len() * 2 > self.0.len() {
+            self.grow(pages);
+        }
+        (pages.len() - 1) as u16
+    }
+
+    /// Where the search for a page begins.
+    #[inline]
+    fn place(&self, page: u64) -> usize {
+        // Fibonacci hashing: the high bits of a product with 2^64 divided by the golden ratio.
+        let hash = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        // Below the length, which is a power of two and no more than 2^18.
+        hash as usize & (self.0.len() - 1)
+    }
+
+    fn grow(&mut self, pages: &[u64]) {
+        self.0 = vec![EMPTY; self.0.len() * 4];
+        for (page, number) in pages.iter().zip(1..) {
+            let mut place = self.place(*page);
+            while self.0[place].number != 0 {
+                place = (place + 1) % self.0.len();
+            }
+            self.0[place] = Slot { page: *page, number };
+        }
+    }
+
+    fn clear(&mut self) {
+        self.0.fill(EMPTY);
     }
 }
 
