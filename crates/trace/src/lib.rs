@@ -15,7 +15,9 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod builder;
 mod chunk;
+mod column;
 mod event;
 mod footprint;
 mod header;
@@ -26,7 +28,9 @@ mod run;
 mod writer;
 
 pub use block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
-pub use chunk::{Access, Builder, Chunk, ChunkError, Encoder, MAX_ACCESSES, MAX_PAGES, MAX_RUNS};
+pub use builder::Builder;
+pub use chunk::{Access, Chunk, ChunkError, MAX_ACCESSES, MAX_PAGES, MAX_RUNS};
+pub use column::Encoder;
 pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
 pub use header::{Columns, Filter, Geometry, Header, NotExact, Process, SCHEMA, Window};

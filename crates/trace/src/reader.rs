@@ -8,7 +8,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use thiserror::Error;
 
 use crate::block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
-use crate::chunk::{Chunk, ChunkError, take_column};
+use crate::chunk::{Chunk, ChunkError};
+use crate::column::take_column;
 use crate::event::Event;
 use crate::header::{Header, SCHEMA};
 use crate::writer::{PLACE_BYTES, Place};

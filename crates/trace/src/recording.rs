@@ -2,7 +2,8 @@
 
 use std::io::{self, Write};
 
-use crate::chunk::{Access, Builder};
+use crate::builder::Builder;
+use crate::chunk::Access;
 use crate::event::{Call, Event};
 use crate::header::Header;
 use crate::run::{Kind, PAGE_SHIFT, Runs};

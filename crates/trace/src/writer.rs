@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use crate::block::{Holds, MAGIC, PREFIX_BYTES, Prefix};
-use crate::chunk::{Chunk, Encoder};
+use crate::chunk::Chunk;
+use crate::column::Encoder;
 use crate::event::Event;
 use crate::header::Header;
 

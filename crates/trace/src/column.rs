@@ -1,0 +1,168 @@
+//! Columns: bytes of a chunk that are compressed on their own.
+
+use std::io;
+
+use crate::chunk::ChunkError;
+
+/// zstd's level: more costs much time and gives little.
+const LEVEL: i32 = 1;
+
+/// Makes bytes of chunks. It is worth keeping: most of its memory is the compressor's.
+pub struct Encoder {
+    compressor: zstd::bulk::Compressor<'static>,
+    column: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encoder").finish_non_exhaustive()
+    }
+}
+
+impl Encoder {
+    /// An encoder.
+    ///
+    /// # Errors
+    /// There is no memory for the compressor.
+    pub fn new() -> io::Result<Encoder> {
+        Ok(Encoder { compressor: zstd::bulk::Compressor::new(LEVEL)?, column: Vec::new(), packed: Vec::new() })
+    }
+
+    /// Appends a column of any bytes: bytes when inflated, bytes as stored, and those.
+    pub(crate) fn column(&mut self, column: &[u8], bytes: &mut Vec<u8>) -> io::Result<()> {
+        self.packed.clear();
+        if !column.is_empty() {
+            self.packed.reserve(zstd::zstd_safe::compress_bound(column.len()));
+            self.compressor.compress_to_buffer(column, &mut self.packed)?;
+        }
+        bytes.extend((column.len() as u32).to_le_bytes());
+        bytes.extend((self.packed.len() as u32).to_le_bytes());
+        bytes.extend(&self.packed);
+        Ok(())
+    }
+
+    /// Appends the column that `fill` makes.
+    pub(crate) fn filled(&mut self, bytes: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let mut column = std::mem::take(&mut self.column);
+        column.clear();
+        fill(&mut column);
+        let stored = self.column(&column, bytes);
+        self.column = column;
+        stored
+    }
+}
+
+const fn zigzag(value: i64) -> u64 {
+    (value << 1 ^ value >> 63) as u64
+}
+
+const fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+pub fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// Numbers as differences to the one before.
+pub fn push_differences(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64>) {
+    let mut before = 0u64;
+    for number in numbers {
+        push_varint(bytes, zigzag(number.wrapping_sub(before) as i64));
+        before = number;
+    }
+}
+
+/// The numbers of [`push_differences`]; `None` where the bytes end within one.
+pub fn differences(mut bytes: &[u8]) -> Option<Vec<u64>> {
+    let mut numbers = Vec::new();
+    let mut number = 0u64;
+    while !bytes.is_empty() {
+        number = number.wrapping_add(unzigzag(take_varint(&mut bytes)?) as u64);
+        numbers.push(number);
+    }
+    Some(numbers)
+}
+
+/// Counts in a byte each; those of 255 and more have four bytes behind the byte 255.
+pub fn push_counts(bytes: &mut Vec<u8>, counts: impl Iterator<Item = u32>) {
+    for count in counts {
+        match u8::try_from(count) {
+            Ok(short) if short < u8::MAX => bytes.push(short),
+            _ => {
+                bytes.push(u8::MAX);
+                bytes.extend(count.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// The counts of [`push_counts`]; `None` where the bytes end within one.
+pub fn counts(mut bytes: &[u8]) -> Option<Vec<u32>> {
+    let mut counts = Vec::with_capacity(bytes.len());
+    while let Some((byte, after)) = bytes.split_first() {
+        bytes = after;
+        if *byte < u8::MAX {
+            counts.push(u32::from(*byte));
+        } else {
+            let (long, after) = bytes.split_first_chunk()?;
+            counts.push(u32::from_le_bytes(*long));
+            bytes = after;
+        }
+    }
+    Some(counts)
+}
+
+/// Words of two bytes.
+pub fn push_words(bytes: &mut Vec<u8>, words: impl ExactSizeIterator<Item = u16>) {
+    bytes.resize(words.len() * 2, 0);
+    for (place, word) in bytes.as_chunks_mut::<2>().0.iter_mut().zip(words) {
+        *place = word.to_le_bytes();
+    }
+}
+
+/// The words of [`push_words`].
+pub fn words(bytes: &[u8]) -> Vec<u16> {
+    bytes.as_chunks::<2>().0.iter().map(|word| u16::from_le_bytes(*word)).collect()
+}
+
+/// Takes a column off the beginning of `rest`, if it has at most `most` bytes.
+pub fn take_column(rest: &mut &[u8], name: &'static str, most: usize) -> Result<Vec<u8>, ChunkError> {
+    let mut number = || {
+        let (number, after) = rest.split_first_chunk().ok_or(ChunkError::CutOff(name))?;
+        *rest = after;
+        Ok(u32::from_le_bytes(*number) as usize)
+    };
+    let (inflated, stored) = (number()?, number()?);
+    if stored > rest.len() {
+        return Err(ChunkError::CutOff(name));
+    }
+    let (column, after) = rest.split_at(stored);
+    *rest = after;
+    if inflated > most {
+        return Err(ChunkError::Range(name));
+    }
+    if inflated == 0 {
+        return Ok(Vec::new());
+    }
+    let found = zstd::bulk::decompress(column, inflated).map_err(|_| ChunkError::Compression(name))?;
+    if found.len() == inflated { Ok(found) } else { Err(ChunkError::Compression(name)) }
+}
