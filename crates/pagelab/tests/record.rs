@@ -1,6 +1,9 @@
 //! Recording with the real QEMU, and what the trace verbs say of it.
 
 mod common;
+#[allow(dead_code, reason = "a benchmark has its own main")]
+#[path = "../benches/record.rs"]
+mod cost;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -161,6 +164,79 @@ fn lossless_keeps_every_address() {
     let found: Vec<_> = each.iter().map(|(address, bytes, store)| (address - first, *bytes, *store)).collect();
     assert_eq!(found, expected);
     assert_eq!(info(&bench, "trace")["total"]["instructions"], instructions);
+}
+
+/// Runs as long as they can be, in the order of their first accesses: an end in the middle of one, which may be anywhere,
+/// is not seen. Pages are numbered as they appear.
+#[derive(Default)]
+struct Longest {
+    pages: std::collections::HashMap<u64, usize>,
+    runs: Vec<(usize, String, u64)>,
+    /// The current run of data, and that of fetches.
+    current: [Option<usize>; 2],
+}
+
+impl Longest {
+    fn add(&mut self, page: u64, kind: &str, accesses: u64) {
+        let count = self.pages.len();
+        let page = *self.pages.entry(page).or_insert(count);
+        let current = &mut self.current[usize::from(kind == "fetch")];
+        match current.map(|index| &mut self.runs[index]) {
+            Some(run) if run.0 == page && (run.1.starts_with("kernel") == kind.starts_with("kernel")) => {
+                if run.1 != kind && !run.1.contains('+') {
+                    // A kind of both begins with what came first.
+                    let last = kind.split('+').find(|part| *part != run.1).unwrap();
+                    run.1 = format!("{}+{last}", run.1);
+                }
+                run.2 += accesses;
+            }
+            _ => {
+                *current = Some(self.runs.len());
+                self.runs.push((page, kind.to_owned(), accesses));
+            }
+        }
+    }
+}
+
+#[test]
+fn runs_are_what_every_address_makes() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "address_space.c", &HOSTED);
+    let of = |options: &[&str], each: bool| {
+        record(&bench, options, &[&path]).ran().says(0, &[]);
+        let mut longest = Longest::default();
+        for line in dumped(&bench, "trace").iter().filter(|line| line["run"].is_u64()) {
+            let (page, kind) = (line["address"].as_u64().unwrap() >> 12, line["kind"].as_str().unwrap());
+            let data = !kind.starts_with("kernel") && kind != "fetch";
+            let accesses = line["each"].as_array().filter(|_| each && data);
+            match accesses {
+                Some(accesses) => accesses.iter().for_each(|access| {
+                    let kind = if access[2].as_bool().unwrap() { "store" } else { "load" };
+                    longest.add(access[0].as_u64().unwrap() >> 12, kind, 1);
+                }),
+                None => longest.add(page, kind, line["accesses"].as_u64().unwrap()),
+            }
+        }
+        longest.runs
+    };
+    let (runs, reference) = (of(&[], false), of(&["--lossless"], true));
+    assert!(runs.len() > 1000);
+    let first = runs.iter().zip(&reference).position(|(run, reference)| run != reference);
+    assert_eq!(first.map(|index| (&runs[index], &reference[index])), None);
+    assert_eq!(runs.len(), reference.len());
+}
+
+#[test]
+fn what_recording_costs_is_measured() {
+    if !can_record() {
+        return;
+    }
+    let cost = cost::compare(Path::new(env!("CARGO_BIN_EXE_pagelab")), Some(&plugin()), &[], 1).unwrap();
+    // Not judged: other tests run beside it, and this plugin may be built without optimisation.
+    assert!(cost.ratio.is_finite() && cost.accesses > 1_000_000, "{} {}", cost.ratio, cost.accesses);
 }
 
 #[test]

@@ -125,7 +125,7 @@ impl Builder {
     }
 }
 
-/// Finds the ids of distinct runs: open addressing, at least twice as many slots as runs, a power of two.
+/// Finds the ids of distinct runs: open addressing. Their number is a power of two.
 #[derive(Debug)]
 pub(crate) struct Slots(Vec<Slot>);
 
@@ -141,6 +141,11 @@ const NUMBER_SHIFT: u32 = 40;
 const EMPTY: Slot = Slot { page: 0, word: 0 };
 /// Slots for a chunk that begins: few, so that they stay in a cache.
 const FIRST_SLOTS: usize = 1 << 10;
+/// Slots for each run, so that most are found at once, while all slots stay in a second-level cache, and beyond.
+const SLOTS_OF_A_RUN: usize = 8;
+const LEAST_SLOTS_OF_A_RUN: usize = 2;
+/// Slots that such a cache has no room for.
+const MANY_SLOTS: usize = 1 << 15;
 /// 2^64 divided by the golden ratio: a product with it has good high bits (Fibonacci hashing).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -194,7 +199,8 @@ impl Slots {
         }
         distinct.push(*run);
         self.0[place] = Slot { word: slot.word | (distinct.len() as u64) << NUMBER_SHIFT, ..slot };
-        if distinct.len() * 2 > self.0.len() {
+        let least = if self.0.len() < MANY_SLOTS { SLOTS_OF_A_RUN } else { LEAST_SLOTS_OF_A_RUN };
+        if distinct.len() * least > self.0.len() {
             self.grow(distinct);
         }
         (distinct.len() - 1) as u16
