@@ -1,19 +1,21 @@
-//! How fast simulations are, in original accesses a second on one core.
+//! How fast simulations are, in original accesses a second of processor time, all threads together: the rate on one core.
 //!
-//! `cargo bench -p model` makes traces of many accesses, `cargo bench -p model -- FILE.trace` takes recorded ones. The
-//! tests run it on tiny ones.
+//! `cargo bench -p model` makes traces of many accesses, `cargo bench -p model -- FILE.trace` takes recorded ones; any other
+//! words are measurements of which the names have one of them. `--addresses FILE` writes what other simulators can be given:
+//! for each access the address of its page in eight bytes, and 1 more for a fetch. The tests run it on tiny traces.
 
 use std::hint::black_box;
 use std::io::Cursor;
-use std::time::Instant;
+use std::time::Duration;
 
 use model::geometry::Geometries;
 use model::machine::{self, Machine, Replacement};
 use model::policy::ModelPolicy;
 use model::replay::replay;
-use model::simulation::Simulation;
+use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
 use model::tlb::Tlb;
+use nix::time::{ClockId, clock_gettime};
 use trace::{Block, Call, Chunk, Columns, Filter, Header, Kind, Reader, Recording, SCHEMA};
 
 const BASE: u64 = 0x10_0000_0000;
@@ -22,26 +24,37 @@ const BYTES: u64 = 256 << 20;
 /// Accesses of a trace that is made.
 const ACCESSES: u64 = 40_000_000;
 
+/// What DynamoRIO's TLB simulator is like: two levels of LRU and one page size.
+const LRU: &str = include_str!("lru.toml");
+
 fn main() {
-    let files: Vec<String> = std::env::args().filter(|argument| argument.ends_with(".trace")).collect();
+    let mut arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let addresses = arguments.iter().position(|argument| argument == "--addresses").map(|at| {
+        let file = arguments.get(at + 1).expect("a file after --addresses").clone();
+        arguments.drain(at..at + 2);
+        file
+    });
+    let (files, wanted): (Vec<String>, Vec<String>) =
+        arguments.into_iter().partition(|argument| argument.ends_with(".trace"));
     println!("{:<12} {:<34} {:>12} {:>12}", "trace", "what", "M accesses/s", "M runs/s");
     for file in &files {
         let name = file.rsplit('/').next().unwrap_or_default();
-        measure(name, &std::fs::read(file).expect("a file that can be read"));
+        let trace = std::fs::read(file).expect("a file that can be read");
+        if let Some(addresses) = &addresses {
+            let bytes: Vec<u8> = raw(&chunks(&trace)).iter().flat_map(|address| address.to_le_bytes()).collect();
+            std::fs::write(addresses, bytes).expect("a file that can be written");
+        }
+        Bench { trace: name, wanted: &wanted }.measure(&trace);
     }
     if files.is_empty() {
-        rates(ACCESSES);
+        rates(ACCESSES, &wanted);
     }
 }
 
 /// Makes traces of so many accesses, and measures each.
-pub fn rates(accesses: u64) {
-    for (name, trace) in [
-        ("sequential", recorded(accesses, sequential)),
-        ("mixed", recorded(accesses, mixed)),
-        ("random", recorded(accesses, random)),
-    ] {
-        measure(name, &trace);
+pub fn rates(accesses: u64, wanted: &[String]) {
+    for (name, next) in [("sequential", sequential as fn(u64, &mut u64) -> u64), ("mixed", mixed), ("random", random)] {
+        Bench { trace: name, wanted }.measure(&recorded(accesses, next));
     }
 }
 
@@ -94,43 +107,75 @@ fn recorded(accesses: u64, next: fn(u64, &mut u64) -> u64) -> Vec<u8> {
     recording.finish().expect("memory")
 }
 
-fn measure(name: &str, trace: &[u8]) {
-    let chunks = chunks(trace);
-    let accesses: u64 = chunks.iter().flat_map(|chunk| &chunk.accesses).map(|count| u64::from(*count)).sum();
-    let runs: usize = chunks.iter().map(Chunk::len).sum();
-    let report = |what: &str, work: &mut dyn FnMut()| {
-        let began = Instant::now();
-        work();
-        let seconds = began.elapsed().as_secs_f64();
-        let rate = |count: f64| count / seconds / 1e6;
-        println!("{name:<12} {what:<34} {:>12.1} {:>12.1}", rate(accesses as f64), rate(runs as f64));
-    };
-    let raw = raw(&chunks);
-    report("sum of the raw addresses", &mut || {
-        black_box(raw.iter().fold(0u64, |sum, address| sum.wrapping_add(*address)));
-    });
-    report("decode", &mut || {
-        black_box(self::chunks(trace));
-    });
-    report("two LRU levels, 64/4 and 1536/12", &mut || {
-        black_box(two_levels(&chunks));
-    });
-    report("180 geometries of 4K", &mut || {
-        black_box(geometries(&chunks, &[12]));
-    });
-    report("900 geometries of five sizes", &mut || {
-        black_box(geometries(&chunks, &[12, 14, 16, 21, 25]));
-    });
-    for (machine, policy) in [
-        ("cascade-lake", "base"),
-        ("cascade-lake", "thp"),
-        ("cascade-lake", "mthp-64k"),
-        ("neoverse-n1", "base"),
-        ("zen-4", "base"),
-    ] {
-        let machine = machine::built_in(machine).expect("a machine of the program");
-        report(&format!("whole model, {} {policy}", machine.name), &mut || whole(trace, &machine, policy));
+/// What is measured of a trace.
+struct Bench<'a> {
+    trace: &'a str,
+    /// Words; all is measured if there are none.
+    wanted: &'a [String],
+}
+
+impl Bench<'_> {
+    fn wants(&self, what: &str) -> bool {
+        self.wanted.is_empty() || self.wanted.iter().any(|word| what.contains(word) || self.trace.contains(word))
     }
+
+    fn measure(&self, trace: &[u8]) {
+        let chunks = chunks(trace);
+        let accesses: u64 = chunks.iter().flat_map(|chunk| &chunk.accesses).map(|count| u64::from(*count)).sum();
+        let runs: usize = chunks.iter().map(Chunk::len).sum();
+        let report = |what: &str, work: &mut dyn FnMut()| {
+            if !self.wants(what) {
+                return;
+            }
+            let began = processor_time();
+            work();
+            let seconds = (processor_time() - began).as_secs_f64();
+            let rate = |count: f64| count / seconds / 1e6;
+            println!("{:<12} {what:<34} {:>12.1} {:>12.1}", self.trace, rate(accesses as f64), rate(runs as f64));
+        };
+        if self.wants("sum of the raw addresses") {
+            let raw = raw(&chunks);
+            report("sum of the raw addresses", &mut || {
+                black_box(raw.iter().fold(0u64, |sum, address| sum.wrapping_add(*address)));
+            });
+        }
+        report("decode", &mut || {
+            black_box(self::chunks(trace));
+        });
+        report("two LRU levels, in memory", &mut || {
+            black_box(two_levels(&chunks));
+        });
+        let lru = machine::read("lru.toml", LRU).expect("a machine");
+        report("two LRU levels, from the file", &mut || {
+            let found = whole(trace, &lru, "base+prefault");
+            let (first, second) = (&found.first_level, &found.second_level);
+            let misses = [first.fetch, first.load, second.fetch, second.load];
+            println!("{:<12} misses of fetches and data in level 1, level 2: {misses:?}", self.trace);
+        });
+        report("180 geometries of 4K", &mut || {
+            black_box(geometries(&chunks, &[12]));
+        });
+        report("900 geometries of five sizes", &mut || {
+            black_box(geometries(&chunks, &[12, 14, 16, 21, 25]));
+        });
+        for (machine, policy) in [
+            ("cascade-lake", "base"),
+            ("cascade-lake", "thp"),
+            ("cascade-lake", "mthp-64k"),
+            ("neoverse-n1", "base"),
+            ("zen-4", "base"),
+        ] {
+            let machine = machine::built_in(machine).expect("a machine of the program");
+            report(&format!("whole model, {} {policy}", machine.name), &mut || {
+                black_box(whole(trace, &machine, policy));
+            });
+        }
+    }
+}
+
+/// What all threads have used.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("the clock of every process").into()
 }
 
 fn chunks(trace: &[u8]) -> Vec<Chunk> {
@@ -139,10 +184,11 @@ fn chunks(trace: &[u8]) -> Vec<Chunk> {
     blocks.filter_map(|block| if let Block::Runs { chunk, .. } = block { Some(chunk) } else { None }).collect()
 }
 
-/// An address for each access.
+/// An address for each access, odd for fetches.
 fn raw(chunks: &[Chunk]) -> Vec<u64> {
     let runs = chunks.iter().flat_map(Chunk::runs);
-    runs.flat_map(|run| std::iter::repeat_n(run.page << 12, run.accesses as usize)).collect()
+    let address = |run: &trace::Run| run.page << 12 | u64::from(run.kind.has(Kind::FETCH));
+    runs.flat_map(|run| std::iter::repeat_n(address(&run), run.accesses as usize)).collect()
 }
 
 /// One page size, no page tables: what other TLB simulators do.
@@ -177,9 +223,9 @@ fn geometries(chunks: &[Chunk], shifts: &[u32]) -> u64 {
 }
 
 /// File to result, decoding included, on one thread for simulations.
-fn whole(trace: &[u8], machine: &Machine, policy: &str) {
+fn whole(trace: &[u8], machine: &Machine, policy: &str) -> Outcome {
     let policy: ModelPolicy = policy.parse().expect("a policy");
     let mut simulations = [Simulation::new(machine, &policy, &Physical::default()).expect("it has the policy")];
     replay(Cursor::new(trace), None, &mut simulations, 1).expect("a trace");
-    black_box(simulations[0].outcome().expect("tables"));
+    simulations[0].outcome().expect("tables")
 }

@@ -2,57 +2,34 @@
 //!
 //! Every page that a trace touches has a number, and for each kind of access a *slot* that says where its translation is
 //! in the TLBs; a slot is made when a page is touched first and again after its mapping changed. So an access costs a
-//! slot and a look into a set; all else happens at misses and faults.
+//! slot and a look at what its set was asked for last, or into the set; all else happens at misses and faults.
 
 use std::ops::Range;
 
-use serde::Serialize;
 use study::size::PageSize;
-use study::verdict::Verdict;
-use trace::{Call, Chunk, Event, Filter, Geometry, Kind, NotExact, PAGE_SHIFT};
+use trace::{Call, Chunk, Event, Filter, Geometry, NotExact, PAGE_SHIFT};
 
 use crate::machine::{Machine, Replacement, Serves, TlbShape};
 use crate::policy::{Granule, ModelPolicy, Plan, Unsupported};
 use crate::space::{self, Costs, Kernel, Leaf, Physical, Space, SpaceError};
-use crate::tlb::{Key, Tlb};
-use crate::walk::{Walker, Walks};
+use crate::tlb::Key;
+use crate::walk::{LeafEntry, Walker, Walks};
 
-/// The translation of a page is known, for loads and fetches.
-const KNOWN: u8 = 1;
-/// It may be stored to.
-const WRITABLE: u8 = 2;
-/// No TLB of this level holds it.
-const NONE: u8 = u8::MAX;
 /// Kinds of accesses: fetches, loads, stores.
 const LANES: usize = 3;
+/// Pages that are looked up one by one when they are dropped; of more, all entries are compared.
+const FEW_PAGES: u64 = 16;
 
-/// Where the translation of a page is.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    first_key: Key,
-    second_key: Key,
-    first_index: u16,
-    second_index: u16,
-    first: u8,
-    second: u8,
-    flags: u8,
-    /// log2 of the bytes that are mapped together.
-    size: u8,
-}
+mod core;
+mod looks;
+mod outcome;
+mod slot;
 
-/// The TLBs and the walker of one hardware thread.
-struct Core {
-    tlbs: Vec<Tlb>,
-    walker: Walker,
-    counts: Counts,
-}
+pub use outcome::{Found, Mapped, Misses, Outcome, SizeMisses};
 
-#[derive(Clone, Debug)]
-struct Counts {
-    first_misses: [[u64; 64]; LANES],
-    second_misses: [[u64; 64]; LANES],
-    second_hit_cycles: u64,
-}
+use self::core::{Core, Counts, Fronts};
+use looks::Looks;
+use slot::{NONE, Rest, Slot, Slots};
 
 /// Makes keys of stored pages.
 #[derive(Default)]
@@ -60,6 +37,8 @@ struct Keys {
     numbers: std::collections::HashMap<(u8, u64), Key, Hashing>,
     /// For each key the first 4K page and how many pages.
     ranges: Vec<(u64, u64)>,
+    /// log2 of the bytes of all stored sizes that there are.
+    shifts: Vec<u8>,
 }
 
 /// Hashes page numbers: the same in every run.
@@ -95,6 +74,9 @@ impl Keys {
     /// The key of a stored page; `va` has the [`tag`] of its process.
     fn key(&mut self, shift: u8, va: u64) -> Key {
         let ranges = &mut self.ranges;
+        if !self.shifts.contains(&shift) {
+            self.shifts.push(shift);
+        }
         *self.numbers.entry((shift, va >> shift)).or_insert_with(|| {
             let pages = 1u64 << (u32::from(shift) - PAGE_SHIFT);
             ranges.push((va >> shift << (u32::from(shift) - PAGE_SHIFT), pages));
@@ -121,7 +103,7 @@ fn tag(process: u32) -> u64 {
 #[derive(Default)]
 struct Pages {
     /// By kind of access, then by the number of the page.
-    slots: [Vec<Slot>; LANES],
+    slots: [Slots; LANES],
     /// The pages by their numbers.
     pages: Vec<u64>,
     numbers: std::collections::HashMap<u64, u32, Hashing>,
@@ -148,6 +130,7 @@ pub struct Simulation {
     /// By thread.
     cores: Vec<Core>,
     keys: Keys,
+    fronts: Fronts,
     /// Which slots stores use: those of loads where the TLBs are the same.
     store_lane: usize,
     /// The process that runs; its address space may be its parent's.
@@ -166,6 +149,7 @@ pub struct Simulation {
     /// Processes of which there is no trace.
     missed_forks: u64,
     stopped: Option<SpaceError>,
+    looks: Looks,
 }
 
 impl Simulation {
@@ -196,6 +180,7 @@ impl Simulation {
             space,
             cores: Vec::new(),
             keys: Keys::default(),
+            fronts: Fronts::of_machine(machine),
             process: 0,
             own: Pages::default(),
             waiting: Vec::new(),
@@ -206,6 +191,7 @@ impl Simulation {
             ended_instructions: 0,
             missed_forks: 0,
             stopped: None,
+            looks: Looks::default(),
         })
     }
 
@@ -239,9 +225,7 @@ impl Simulation {
             self.own.numbers.insert(*page, self.own.pages.len() as u32);
             self.own.pages.push(*page);
         }
-        for slots in &mut self.own.slots {
-            slots.resize(self.own.pages.len(), Slot::default());
-        }
+        self.own.slots.iter_mut().for_each(|slots| slots.resize(self.own.pages.len()));
         self.own.touched.resize(self.own.pages.len(), false);
     }
 
@@ -358,109 +342,24 @@ impl Simulation {
             Some(counts) => counts.iter().map(|count| u64::from(*count)).sum(),
             None => range.len() as u64,
         };
-        let done = match chunk.kinds.get(range.clone()) {
-            Some(kinds) if self.store_lane == 2 => self.split_runs(thread, &chunk.ids[range], kinds, numbers),
-            Some(kinds) => self.kind_runs(thread, &chunk.ids[range], kinds, numbers),
-            None => self.load_runs(thread, &chunk.ids[range], numbers),
-        };
-        self.stopped = done.err();
+        let kinds = chunk.kinds.get(range.clone()).unwrap_or_default();
+        self.stopped = self.look_up(thread, &chunk.ids[range], kinds, numbers).err();
     }
 
     fn core(&self) -> Core {
         let seed = self.seed ^ (self.cores.len() as u64) << 32;
-        let tlb = |(index, tlb): (usize, &TlbShape)| Tlb::new(tlb.sets, tlb.ways, tlb.replacement, seed ^ index as u64);
-        Core {
-            tlbs: self.machine.tlbs.iter().enumerate().map(tlb).collect(),
-            // It was made once when the simulation was.
-            walker: Walker::new(&self.machine, self.space.shifts()).expect("the walker was made before"),
-            counts: Counts { first_misses: [[0; 64]; LANES], second_misses: [[0; 64]; LANES], second_hit_cycles: 0 },
-        }
-    }
-
-    /// Loads only.
-    fn load_runs(&mut self, thread: usize, ids: &[u16], numbers: &[u32]) -> Result<(), SpaceError> {
-        for id in ids {
-            self.access(thread, 1, numbers[usize::from(*id)], KNOWN)?;
-        }
-        Ok(())
-    }
-
-    /// Runs of all kinds, where loads and stores look into the same TLBs.
-    fn kind_runs(&mut self, thread: usize, ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Result<(), SpaceError> {
-        let (mut ids, mut kinds) = (ids, kinds);
-        loop {
-            let [code, data, _] = &self.own.slots;
-            let hits = leading_hits(&mut self.cores[thread].tlbs, [code, data], ids, kinds, numbers);
-            let (Some(id), Some(kind)) = (ids.get(hits.count), kinds.get(hits.count)) else { return Ok(()) };
-            let (number, lane) = (numbers[usize::from(*id)], lane(*kind));
-            match hits.missed {
-                Some(slot) => self.first_missed(thread, lane, number, slot)?,
-                None => self.unknown(thread, lane, number, needs(*kind))?,
-            }
-            (ids, kinds) = (&ids[hits.count + 1..], &kinds[hits.count + 1..]);
-        }
-    }
-
-    /// Runs of all kinds, where stores have TLBs of their own: a run of both looks into both.
-    fn split_runs(&mut self, thread: usize, ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Result<(), SpaceError> {
-        for (id, bits) in ids.iter().zip(kinds) {
-            let number = numbers[usize::from(*id)];
-            let has = |kind: Kind| bits & kind.bits() != 0;
-            if has(Kind::FETCH) {
-                self.access(thread, 0, number, KNOWN)?;
-                continue;
-            }
-            let store_first = has(Kind::STORE_FIRST);
-            if has(Kind::STORE) && store_first {
-                self.access(thread, 2, number, KNOWN | WRITABLE)?;
-            }
-            if has(Kind::LOAD) {
-                self.access(thread, 1, number, KNOWN)?;
-            }
-            if has(Kind::STORE) && !store_first {
-                self.access(thread, 2, number, KNOWN | WRITABLE)?;
-            }
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn access(&mut self, thread: usize, lane: usize, number: u32, needs: u8) -> Result<(), SpaceError> {
-        let slot = self.own.slots[lane][number as usize];
-        if slot.flags & needs != needs {
-            return self.unknown(thread, lane, number, needs);
-        }
-        let core = &mut self.cores[thread];
-        if core.tlbs[usize::from(slot.first)].touch(u32::from(slot.first_index), slot.first_key) {
-            return Ok(());
-        }
-        self.first_missed(thread, lane, number, slot)
-    }
-
-    /// The first level had no entry.
-    fn first_missed(&mut self, thread: usize, lane: usize, number: u32, slot: Slot) -> Result<(), SpaceError> {
-        let core = &mut self.cores[thread];
-        core.counts.first_misses[lane][usize::from(slot.size)] += 1;
-        if slot.second != NONE {
-            let second = usize::from(slot.second);
-            if core.tlbs[second].touch(u32::from(slot.second_index), slot.second_key) {
-                core.counts.second_hit_cycles += u64::from(self.machine.tlbs[second].hit_cycles);
-                return Ok(());
-            }
-        }
-        core.counts.second_misses[lane][usize::from(slot.size)] += 1;
-        let va = self.own.pages[number as usize] << PAGE_SHIFT;
-        let tagged = va ^ tag(self.process);
-        Ok(core.walker.walk(tagged, &self.space.path(va), || self.space.physical(va))?)
+        // It was made once when the simulation was.
+        let walker = Walker::new(&self.machine, self.space.shifts()).expect("the walker was made before");
+        Core::new(&self.machine, seed, walker)
     }
 
     /// The page was not touched since its mapping changed: there may be a fault.
     #[cold]
     #[inline(never)]
-    fn unknown(&mut self, thread: usize, lane: usize, number: u32, needs: u8) -> Result<(), SpaceError> {
+    fn unknown(&mut self, thread: usize, lane: usize, number: u32, stores: u32) -> Result<(), SpaceError> {
         let page = self.own.pages[number as usize];
         let va = page << PAGE_SHIFT;
-        let leaf = self.space.access(va, needs & WRITABLE != 0)?;
+        let leaf = self.space.access(va, stores != 0)?;
         if leaf.faulted {
             self.settle();
             if self.sees_neighbours {
@@ -472,8 +371,10 @@ impl Simulation {
             self.touched_pages += 1;
             self.touched_peak_pages = self.touched_peak_pages.max(self.touched_pages);
         }
-        self.own.slots[lane][number as usize] = self.slot(lane, va, &leaf);
-        self.access(thread, lane, number, needs & KNOWN)
+        let (first, rest) = self.slot(lane, va, &leaf);
+        self.own.slots[lane].set(number, first, rest);
+        // A store that is not allowed is one that the program was told of.
+        self.look_again(thread, lane, number)
     }
 
     /// What hardware stores of the pages around one that was just mapped may be another size now.
@@ -482,25 +383,26 @@ impl Simulation {
         let first = page & !(pages - 1);
         for page in first..first + pages {
             if let Some(number) = self.own.numbers.get(&page) {
-                self.own.slots.iter_mut().for_each(|slots| slots[*number as usize].flags = 0);
+                self.own.slots.iter_mut().for_each(|slots| slots.forget(*number as usize));
             }
         }
     }
 
-    fn slot(&mut self, lane: usize, va: u64, leaf: &Leaf) -> Slot {
+    fn slot(&mut self, lane: usize, va: u64, leaf: &Leaf) -> (Slot, Rest) {
         let serves = [Serves::Fetch, Serves::Load, Serves::Store][lane];
         let (first, first_shift) = self.tlb_for(1, serves, leaf);
         let (second, second_shift) = self.tlb_for(2, serves, leaf);
-        Slot {
-            first_key: self.keys.key(first_shift, va ^ tag(self.process)),
-            second_key: if second == NONE { 0 } else { self.keys.key(second_shift, va ^ tag(self.process)) },
-            first_index: (va >> first_shift) as u16,
+        let tagged = va ^ tag(self.process);
+        let rest = Rest {
+            entry: LeafEntry::of(&self.space.path(va)),
+            page: va >> PAGE_SHIFT,
+            second_key: if second == NONE { 0 } else { self.keys.key(second_shift, tagged) },
             second_index: (va >> second_shift) as u16,
-            first,
             second,
-            flags: KNOWN | if leaf.writable { WRITABLE } else { 0 },
             size: leaf.group_bytes.trailing_zeros() as u8,
-        }
+        };
+        let front = self.fronts.of(first, va >> first_shift);
+        (Slot::new(self.keys.key(first_shift, tagged), first, front, leaf.writable), rest)
     }
 
     /// The TLB of a level that stores most of a leaf, and log2 of the bytes that it stores.
@@ -537,10 +439,20 @@ impl Simulation {
     /// Drops tagged pages from all TLBs and walk caches.
     fn drop_pages(&mut self, first: u64, end: u64) {
         for core in &mut self.cores {
-            for tlb in &mut core.tlbs {
-                tlb.forget(|key| self.keys.overlaps(key, first, end));
-            }
             core.walker.forget(first << PAGE_SHIFT, (end - first) << PAGE_SHIFT);
+        }
+        if end - first > FEW_PAGES {
+            let gone = |key| key != 0 && self.keys.overlaps(key, first, end);
+            self.cores.iter_mut().for_each(|core| core.forget(gone));
+            return;
+        }
+        for shift in &self.keys.shifts {
+            let pages = u32::from(*shift) - PAGE_SHIFT;
+            for page in first >> pages..(end + (1 << pages) - 1) >> pages {
+                if let Some(key) = self.keys.numbers.get(&(*shift, page)) {
+                    self.cores.iter_mut().for_each(|core| core.forget_one(*key, page));
+                }
+            }
         }
     }
 
@@ -562,7 +474,7 @@ impl Simulation {
     }
 
     fn forget_page(&mut self, number: usize) {
-        self.own.slots.iter_mut().for_each(|slots| slots[number].flags = 0);
+        self.own.slots.iter_mut().for_each(|slots| slots.forget(number));
         if self.own.touched[number] && self.space.physical(self.own.pages[number] << PAGE_SHIFT).is_none() {
             self.own.touched[number] = false;
             self.touched_pages -= 1;
@@ -630,165 +542,5 @@ impl Simulation {
             verdict: self.space.verdict()?,
             stopped: self.stopped.as_ref().map(ToString::to_string),
         })
-    }
-}
-
-/// Fetches, or data.
-fn lane(kind: u8) -> usize {
-    usize::from(kind & Kind::FETCH.bits() == 0)
-}
-
-/// What a slot must say for a run of this kind.
-fn needs(kind: u8) -> u8 {
-    // The bit of stores stands one above that of slots which may be written.
-    KNOWN | (kind >> 1) & WRITABLE
-}
-
-/// How the first runs went that needed nothing but a look into the first level.
-struct Hits {
-    /// How many they were.
-    count: usize,
-    /// The slot of the run behind them, if the first level did not hold it (it does now); `None` if the slot is not known.
-    missed: Option<Slot>,
-}
-
-/// Looks runs up until one is not in the first level.
-#[inline(never)]
-fn leading_hits(tlbs: &mut [Tlb], slots: [&[Slot]; 2], ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Hits {
-    for (count, (id, kind)) in ids.iter().zip(kinds).enumerate() {
-        let slot = slots[lane(*kind)][numbers[usize::from(*id)] as usize];
-        let needs = needs(*kind);
-        if slot.flags & needs != needs {
-            return Hits { count, missed: None };
-        }
-        if !tlbs[usize::from(slot.first)].touch(u32::from(slot.first_index), slot.first_key) {
-            return Hits { count, missed: Some(slot) };
-        }
-    }
-    Hits { count: ids.len(), missed: None }
-}
-
-/// Misses of a level.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Misses {
-    /// Of instruction fetches.
-    pub fetch: u64,
-    /// Of loads; of all data where stores use the same TLBs.
-    pub load: u64,
-    /// Of stores, where they have TLBs of their own.
-    pub store: u64,
-    /// By the size that is mapped together, smallest first.
-    pub by_size: Vec<SizeMisses>,
-}
-
-/// Misses of one page size.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SizeMisses {
-    /// Bytes of the leaf or its contiguous group.
-    pub page_bytes: u64,
-    /// Misses.
-    pub misses: u64,
-}
-
-impl Misses {
-    fn of(counts: &[[u64; 64]; LANES]) -> Misses {
-        let lane = |lane: usize| counts[lane].iter().sum();
-        let size = |shift: usize| counts.iter().map(|lane| lane[shift]).sum::<u64>();
-        let by_size = (0..64).filter(|shift| size(*shift) != 0);
-        let by_size = by_size.map(|shift| SizeMisses { page_bytes: 1 << shift, misses: size(shift) });
-        Misses { fetch: lane(0), load: lane(1), store: lane(2), by_size: by_size.collect() }
-    }
-
-    /// All of them.
-    pub fn total(&self) -> u64 {
-        self.fetch + self.load + self.store
-    }
-}
-
-/// Where entries were found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Found {
-    /// The cache, or `memory`.
-    pub cache: String,
-    /// Entries that it gave.
-    pub references: u64,
-}
-
-/// A line of the census.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Mapped {
-    /// Bytes of a leaf.
-    pub leaf_bytes: u64,
-    /// Bytes of the contiguous group, or of the leaf.
-    pub group_bytes: u64,
-    /// Bytes that are mapped so.
-    pub bytes: u64,
-}
-
-/// What a trace costs on a machine under a policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
-    /// The machine.
-    pub machine: String,
-    /// The policy.
-    pub policy: ModelPolicy,
-    /// The format of the page tables.
-    pub table_format: String,
-    /// The page size that the policy asks for.
-    pub page_bytes: u64,
-    /// Threads, each on a processor of its own.
-    pub threads: usize,
-    /// Accesses of the trace; recorders disagree on what one is.
-    pub accesses: u64,
-    /// Runs of accesses to one 4K page.
-    pub runs: u64,
-    /// Instructions, if the trace counts them.
-    pub instructions: Option<u64>,
-    /// What the first level did not hold.
-    pub first_level: Misses,
-    /// What neither level held.
-    pub second_level: Misses,
-    /// Walks.
-    pub walks: u64,
-    /// Entries that walks read.
-    pub walk_references: u64,
-    /// Where they were found, the nearest cache first.
-    pub found: Vec<Found>,
-    /// Cycles of all walks, one after the other.
-    pub walk_cycles: u64,
-    /// Cycles of hits in the second level.
-    pub second_hit_cycles: u64,
-    /// Walks that the machine can do at the same time.
-    pub walkers: u32,
-    /// All faults.
-    pub faults: u64,
-    /// Memory that is mapped at the end.
-    pub resident_bytes: u64,
-    /// 4K pages touched and still mapped at the end.
-    pub touched_bytes: u64,
-    /// The most of those at once.
-    pub touched_peak_bytes: u64,
-    /// What demand paging cost.
-    #[serde(flatten)]
-    pub costs: Costs,
-    /// What the tables map at the end.
-    pub mapped: Vec<Mapped>,
-    /// What each process had mapped when it ended, summed; the first one at the end of the trace.
-    pub mapped_at_ends: Vec<Mapped>,
-    /// Whether the policy held, by what was mapped before it went and at the end.
-    pub verdict: Verdict,
-    /// Why the simulation ended before the trace did.
-    pub stopped: Option<String>,
-}
-
-impl Outcome {
-    /// Cycles that translation takes if nothing is done at the same time.
-    pub fn most_lost_cycles(&self) -> u64 {
-        self.second_hit_cycles + self.walk_cycles
-    }
-
-    /// Cycles that translation takes if all walkers are always busy.
-    pub fn least_lost_cycles(&self) -> u64 {
-        self.second_hit_cycles + self.walk_cycles / u64::from(self.walkers)
     }
 }

@@ -5,12 +5,12 @@ use paging::{Error, Format, Mapping, Sizes, Tables, with_format};
 
 use crate::machine::{Machine, Stage2};
 use crate::space::{LEVELS, Path};
-use crate::tlb::Wide;
+use crate::tlb::Sets;
 
 /// log2 of the bytes of a cache line: eight entries.
 const LINE_SHIFT: u32 = 6;
-/// Where the tables of the second stage live.
-const STAGE2_PA: u64 = 1 << 43;
+/// Where the tables of the second stage live: the lower 38 bits of their addresses are those of no table of the first.
+const STAGE2_PA: u64 = (1 << 43) + (1 << 37);
 const STAGE2_BYTES: u64 = 1 << 36;
 
 /// What walks have cost.
@@ -26,10 +26,34 @@ pub struct Walks {
     pub cycles: u64,
 }
 
+/// The entry that maps a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeafEntry {
+    /// Its physical address, with the level in the bits that are 0 in an address of eight bytes.
+    place: u64,
+}
+
+impl LeafEntry {
+    /// The last entry that a walk reads.
+    pub fn of(path: &Path) -> LeafEntry {
+        LeafEntry { place: path.entries[usize::from(path.leaf_level)] | u64::from(path.leaf_level) }
+    }
+
+    /// Its physical address.
+    pub fn pa(self) -> u64 {
+        self.place & !(ENTRY_BYTES - 1)
+    }
+
+    /// Its level.
+    pub fn level(self) -> u8 {
+        (self.place & (ENTRY_BYTES - 1)) as u8
+    }
+}
+
 /// A walker with its caches.
 pub struct Walker {
     /// Caches of entries that point to tables, the lowest level first.
-    caches: Vec<(u8, Wide<u64>)>,
+    caches: Vec<(u8, Sets<u64>)>,
     lines: Lines,
     nested: Option<Nested>,
     /// log2 of the bytes that an entry of each level spans.
@@ -39,7 +63,7 @@ pub struct Walker {
 
 /// Caches of lines of entries.
 struct Lines {
-    caches: Vec<(Wide<u64>, u32)>,
+    caches: Vec<(Sets<u32>, u32)>,
     memory_cycles: u32,
     references: u64,
     found: Vec<u64>,
@@ -49,9 +73,9 @@ struct Lines {
 impl Lines {
     fn read(&mut self, pa: u64) {
         self.references += 1;
-        // 0 means no entry, and no table is at 0.
-        let line = pa >> LINE_SHIFT;
-        let hit = self.caches.iter_mut().position(|(cache, _)| cache.touch(line as u32, line));
+        // Four bytes tell all lines of tables apart, of both stages. One more, because 0 stands for no entry.
+        let line = (pa >> LINE_SHIFT) as u32;
+        let hit = self.caches.iter_mut().position(|(cache, _)| cache.touch(line, line + 1));
         let at = hit.unwrap_or(self.caches.len());
         self.found[at] += 1;
         self.cycles += u64::from(self.caches.get(at).map_or(self.memory_cycles, |(_, cycles)| *cycles));
@@ -64,9 +88,12 @@ impl Walker {
     /// # Errors
     /// The tables of the second stage cannot be made.
     pub fn new(machine: &Machine, shifts: [u8; LEVELS]) -> Result<Walker, Error> {
-        let caches = machine.walk_caches.iter().map(|cache| (cache.level, Wide::new(cache.sets, cache.ways)));
-        let lines = machine.walker.caches.iter().map(|cache| (Wide::new(cache.sets, cache.ways), cache.cycles));
-        let lines: Vec<(Wide<u64>, u32)> = lines.collect();
+        // A cache of entries above the root is never asked.
+        let asked =
+            machine.walk_caches.iter().filter(|cache| shifts.get(usize::from(cache.level)).is_some_and(is_level));
+        let caches = asked.map(|cache| (cache.level, Sets::new(cache.sets, cache.ways)));
+        let lines = machine.walker.caches.iter().map(|cache| (Sets::new(cache.sets, cache.ways), cache.cycles));
+        let lines: Vec<(Sets<u32>, u32)> = lines.collect();
         Ok(Walker {
             caches: caches.collect(),
             lines: Lines {
@@ -82,33 +109,45 @@ impl Walker {
         })
     }
 
-    /// Walks to `va`, whose entries are `path`; `memory` is asked for its physical address where that is translated too.
+    /// Walks to `va`, which `leaf` maps. Asked for only where it is needed: `path`, all entries on the way, and `memory`,
+    /// the physical address where that is translated too.
     ///
     /// # Errors
     /// The second stage has no room for an address.
-    pub fn walk(&mut self, va: u64, path: &Path, memory: impl Fn() -> Option<u64>) -> Result<(), Error> {
+    pub fn walk(
+        &mut self,
+        va: u64,
+        leaf: LeafEntry,
+        path: impl FnOnce() -> Path,
+        memory: impl FnOnce() -> Option<u64>,
+    ) -> Result<(), Error> {
         self.walks += 1;
-        let mut level = path.root_level;
-        for (cached, cache) in &mut self.caches {
-            if *cached > path.leaf_level && *cached <= path.root_level {
-                // One more, because 0 stands for no entry.
-                let table = (va >> self.shifts[usize::from(*cached)]) + 1;
-                if cache.touch(table as u32, table) {
-                    level = *cached - 1;
-                    break;
-                }
+        let leaf_level = leaf.level();
+        let from = self.caches.iter_mut().find_map(|(level, cache)| {
+            // One more, because 0 stands for no entry.
+            let table = (va >> self.shifts[usize::from(*level)]) + 1;
+            (*level > leaf_level && cache.touch(table as u32, table)).then_some(*level - 1)
+        });
+        if from != Some(leaf_level) {
+            let path = path();
+            for level in (leaf_level + 1..=from.unwrap_or(path.root_level)).rev() {
+                self.read(path.entries[usize::from(level)])?;
             }
         }
-        for level in (path.leaf_level..=level).rev() {
-            let pa = path.entries[usize::from(level)];
-            if let Some(nested) = &mut self.nested {
-                nested.translate(pa, &mut self.lines)?;
-            }
-            self.lines.read(pa);
+        self.read(leaf.pa())?;
+        match &mut self.nested {
+            Some(nested) => nested.translate(memory().unwrap_or_default(), &mut self.lines),
+            None => Ok(()),
         }
+    }
+
+    /// Reads an entry, through the second stage if there is one.
+    #[inline]
+    fn read(&mut self, pa: u64) -> Result<(), Error> {
         if let Some(nested) = &mut self.nested {
-            nested.translate(memory().unwrap_or_default(), &mut self.lines)?;
+            nested.translate(pa, &mut self.lines)?;
         }
+        self.lines.read(pa);
         Ok(())
     }
 
@@ -133,11 +172,16 @@ impl Walker {
     }
 }
 
+/// Whether a level of the tables spans this: there are no entries above the root.
+fn is_level(shift: &u8) -> bool {
+    *shift < u64::BITS as u8 - 1
+}
+
 /// The second stage: every address that the guest's walker reads is itself translated.
 struct Nested {
     tables: Box<dyn HostTables>,
     /// Its own TLB, by pages.
-    tlb: Wide<u64>,
+    tlb: Sets<u64>,
     page_shift: u32,
 }
 
@@ -153,7 +197,7 @@ impl Nested {
             Box::new(Tables::new(format, STAGE2_PA, STAGE2_BYTES)?)
         });
         let page_shift = stage2.page.bytes().trailing_zeros();
-        Ok(Nested { tables, tlb: Wide::new(stage2.sets, stage2.ways), page_shift })
+        Ok(Nested { tables, tlb: Sets::new(stage2.sets, stage2.ways), page_shift })
     }
 
     fn translate(&mut self, ipa: u64, lines: &mut Lines) -> Result<(), Error> {

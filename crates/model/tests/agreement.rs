@@ -10,43 +10,8 @@ use model::space::Physical;
 use trace::{Call, Columns, Filter, Header, Kind, Recording, SCHEMA};
 
 const BASE: u64 = 0x10_0000_0000;
-const LRU: &str = r#"
-schema = "pagelab.machine/1"
-name = "lru"
-processor = "64 entries in 4 ways, 1536 in 12"
-architecture = "x86_64"
-formats = { is = ["x86-64"], assumed = "test" }
-[[tlb]]
-name = "L1"
-level = 1
-serves = ["load", "store"]
-holds = { is = ["4K"], assumed = "test" }
-entries = { is = 64, assumed = "test" }
-ways = { is = 4, assumed = "test" }
-replacement = { is = "lru", assumed = "test" }
-hit_cycles = { is = 0, assumed = "test" }
-[[tlb]]
-name = "L1I"
-level = 1
-serves = ["fetch"]
-holds = { is = ["4K"], assumed = "test" }
-entries = { is = 64, assumed = "test" }
-ways = { is = 8, assumed = "test" }
-replacement = { is = "lru", assumed = "test" }
-hit_cycles = { is = 0, assumed = "test" }
-[[tlb]]
-name = "L2"
-level = 2
-serves = ["fetch", "load", "store"]
-holds = { is = ["4K", "2M"], assumed = "test" }
-entries = { is = 1536, assumed = "test" }
-ways = { is = 12, assumed = "test" }
-replacement = { is = "lru", assumed = "test" }
-hit_cycles = { is = 7, assumed = "test" }
-[walker]
-walkers = { is = 1, assumed = "test" }
-memory_cycles = { is = 100, assumed = "test" }
-"#;
+/// Two levels of LRU and one page size.
+const LRU: &str = include_str!("../benches/lru.toml");
 
 fn header() -> Header {
     Header {

@@ -6,5 +6,5 @@ mod rates;
 
 #[test]
 fn every_rate_is_measured() {
-    rates::rates(20_000);
+    rates::rates(20_000, &[]);
 }

@@ -16,6 +16,8 @@ pub const SCHEMA: &str = "pagelab.machine/1";
 
 /// Most sets of a TLB: an index into them has two bytes.
 const MAX_SETS: u32 = 1 << 16;
+/// Most TLBs: a slot of the simulation has seven bits for one.
+const MAX_TLBS: usize = 127;
 
 /// Reads a machine file; `file` is what messages call it.
 ///
@@ -150,8 +152,8 @@ impl Judge<'_> {
             tlbs.push(self.tlb(&format!("tlb[{index}]"), tlb)?);
         }
         tlbs.sort_by_key(|tlb| tlb.level);
-        if tlbs.len() > usize::from(u8::MAX) {
-            return Err(self.wrong("tlb", tlbs.len(), "at most 255 TLBs"));
+        if tlbs.len() > MAX_TLBS {
+            return Err(self.wrong("tlb", tlbs.len(), format!("at most {MAX_TLBS} TLBs")));
         }
         Ok(tlbs)
     }

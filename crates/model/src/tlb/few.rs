@@ -1,20 +1,20 @@
 //! Sets of few ways in the order of last uses, moved without branches.
 
-use super::{Key, forget_in_order};
+use super::forget_in_order;
 
 #[derive(Clone, Debug)]
-pub struct Few<const WAYS: usize> {
-    sets: Vec<[Key; WAYS]>,
+pub struct Few<K, const WAYS: usize> {
+    sets: Vec<[K; WAYS]>,
     mask: u32,
 }
 
-impl<const WAYS: usize> Few<WAYS> {
-    pub fn new(sets: u32) -> Few<WAYS> {
-        Few { sets: vec![[0; WAYS]; sets as usize], mask: sets - 1 }
+impl<K: Copy + Default + PartialEq, const WAYS: usize> Few<K, WAYS> {
+    pub fn new(sets: u32) -> Few<K, WAYS> {
+        Few { sets: vec![[K::default(); WAYS]; sets as usize], mask: sets - 1 }
     }
 
     #[inline]
-    pub fn touch(&mut self, index: u32, key: Key) -> bool {
+    pub fn touch(&mut self, index: u32, key: K) -> bool {
         let set = &mut self.sets[(index & self.mask) as usize];
         if set[0] == key {
             return true;
@@ -34,7 +34,11 @@ impl<const WAYS: usize> Few<WAYS> {
         weight != 0
     }
 
-    pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
+    pub fn forget_one(&mut self, index: u32, key: K) {
+        forget_in_order(&mut self.sets[(index & self.mask) as usize], &|other| other == key);
+    }
+
+    pub fn forget(&mut self, gone: &impl Fn(K) -> bool) -> u64 {
         self.sets.iter_mut().map(|set| forget_in_order(set, gone)).sum()
     }
 }

@@ -72,6 +72,12 @@ impl List {
         self.nodes[usize::from(node)].next = first;
     }
 
+    pub fn forget_one(&mut self, _index: u32, key: Key) {
+        if self.places.get(key as usize).is_some_and(|place| *place != 0) {
+            self.forget(&|other| other == key);
+        }
+    }
+
     pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
         let mut keys = Vec::with_capacity(usize::from(self.used));
         let mut node = self.nodes[0].next;

@@ -12,6 +12,7 @@ mod few;
 mod list;
 mod plru;
 mod random;
+mod sets;
 mod wide;
 
 use crate::machine::Replacement;
@@ -20,7 +21,8 @@ use list::List;
 use plru::TreePlru;
 use random::Random;
 pub(crate) use random::next as next_random;
-pub(crate) use wide::Wide;
+pub(crate) use sets::Sets;
+use wide::Wide;
 
 /// Stands for a stored page; 0 for none.
 pub type Key = u32;
@@ -34,14 +36,14 @@ pub struct Tlb(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Few1(Few<1>),
-    Few2(Few<2>),
-    Few4(Few<4>),
-    Few5(Few<5>),
-    Few6(Few<6>),
-    Few8(Few<8>),
-    Few12(Few<12>),
-    Few16(Few<16>),
+    Few1(Few<Key, 1>),
+    Few2(Few<Key, 2>),
+    Few4(Few<Key, 4>),
+    Few5(Few<Key, 5>),
+    Few6(Few<Key, 6>),
+    Few8(Few<Key, 8>),
+    Few12(Few<Key, 12>),
+    Few16(Few<Key, 16>),
     Wide(Wide<Key>),
     List(List),
     TreePlru(TreePlru),
@@ -91,6 +93,11 @@ impl Tlb {
     #[inline]
     pub fn touch(&mut self, index: u32, key: Key) -> bool {
         with_kind!(&mut self.0, tlb => tlb.touch(index, key))
+    }
+
+    /// Drops one entry, if it is in the set of `index`.
+    pub fn forget_one(&mut self, index: u32, key: Key) {
+        with_kind!(&mut self.0, tlb => tlb.forget_one(index, key));
     }
 
     /// Drops the entries that `gone` says; how many they were.

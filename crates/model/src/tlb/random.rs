@@ -28,6 +28,11 @@ impl Random {
         false
     }
 
+    pub fn forget_one(&mut self, index: u32, key: Key) {
+        let first = (index & self.mask) as usize * self.ways;
+        self.entries[first..first + self.ways].iter_mut().filter(|entry| **entry == key).for_each(|entry| *entry = 0);
+    }
+
     pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
         let mut dropped = 0;
         for entry in self.entries.iter_mut().filter(|entry| **entry != 0 && gone(**entry)) {

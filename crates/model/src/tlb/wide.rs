@@ -29,6 +29,11 @@ impl<K: Copy + Default + PartialEq> Wide<K> {
         false
     }
 
+    pub fn forget_one(&mut self, index: u32, key: K) {
+        let first = (index & self.mask) as usize * self.ways;
+        forget_in_order(&mut self.entries[first..first + self.ways], &|other| other == key);
+    }
+
     pub fn forget(&mut self, gone: &impl Fn(K) -> bool) -> u64 {
         self.entries.chunks_mut(self.ways).map(|set| forget_in_order(set, gone)).sum()
     }

@@ -1,0 +1,99 @@
+//! One hardware thread: its TLBs, its walker, and what they were asked for.
+
+use super::LANES;
+use super::slot::Slot;
+use crate::machine::{Machine, TlbShape};
+use crate::tlb::{Key, Tlb};
+use crate::walk::Walker;
+
+/// The TLBs and the walker of one hardware thread.
+pub struct Core {
+    pub tlbs: Vec<Tlb>,
+    /// For each set of the first level the key that it was asked for last, which it therefore holds; 0 for none. To be
+    /// asked for it again changes no set, whatever its replacement.
+    fronts: Vec<Key>,
+    pub walker: Walker,
+    pub counts: Counts,
+}
+
+/// How often what was missing, by kind of access and log2 of the bytes that are mapped together.
+#[derive(Clone, Debug)]
+pub struct Counts {
+    pub first_misses: [[u64; 64]; LANES],
+    pub second_misses: [[u64; 64]; LANES],
+    pub second_hit_cycles: u64,
+}
+
+impl Core {
+    pub fn new(machine: &Machine, seed: u64, walker: Walker) -> Core {
+        let tlb = |(index, tlb): (usize, &TlbShape)| Tlb::new(tlb.sets, tlb.ways, tlb.replacement, seed ^ index as u64);
+        Core {
+            tlbs: machine.tlbs.iter().enumerate().map(tlb).collect(),
+            fronts: vec![0; Fronts::of_machine(machine).count],
+            walker,
+            counts: Counts { first_misses: [[0; 64]; LANES], second_misses: [[0; 64]; LANES], second_hit_cycles: 0 },
+        }
+    }
+
+    /// Looks into the first level, and brings the page in. Whether it was there.
+    #[inline(always)]
+    pub fn touch(&mut self, slot: Slot) -> bool {
+        self.is_in_front(slot) || self.touch_set(slot)
+    }
+
+    /// Whether the page was the last that its set was asked for.
+    #[inline(always)]
+    pub fn is_in_front(&self, slot: Slot) -> bool {
+        self.fronts[slot.front() as usize] == slot.key
+    }
+
+    /// As [`Core::touch`], for what is not in front.
+    #[inline(always)]
+    pub fn touch_set(&mut self, slot: Slot) -> bool {
+        self.fronts[slot.front() as usize] = slot.key;
+        self.tlbs[slot.tlb()].touch(slot.front(), slot.key)
+    }
+
+    /// Drops from all TLBs the entries that `gone` says.
+    pub fn forget(&mut self, gone: impl Fn(Key) -> bool) {
+        self.fronts.iter_mut().filter(|front| gone(**front)).for_each(|front| *front = 0);
+        for tlb in &mut self.tlbs {
+            tlb.forget(&gone);
+        }
+    }
+
+    /// Drops from all TLBs the entry of one stored page, whose number at its size is `page`.
+    pub fn forget_one(&mut self, key: Key, page: u64) {
+        self.fronts.iter_mut().filter(|front| **front == key).for_each(|front| *front = 0);
+        self.tlbs.iter_mut().for_each(|tlb| tlb.forget_one(page as u32, key));
+    }
+}
+
+/// Where the sets of each TLB of the first level stand among those of all.
+#[derive(Clone, Debug)]
+pub struct Fronts {
+    /// By TLB: where its sets begin, at a multiple of their number, and that number.
+    tlbs: Vec<(u32, u32)>,
+    count: usize,
+}
+
+impl Fronts {
+    pub fn of_machine(machine: &Machine) -> Fronts {
+        let mut end = 0u32;
+        let mut tlbs = Vec::new();
+        for tlb in &machine.tlbs {
+            let begin = end.next_multiple_of(tlb.sets);
+            tlbs.push((begin, tlb.sets));
+            if tlb.level == 1 {
+                end = begin + tlb.sets;
+            }
+        }
+        Fronts { tlbs, count: end as usize }
+    }
+
+    /// The set of a page of a TLB.
+    pub fn of(&self, tlb: u8, page: u64) -> u32 {
+        let (begin, sets) = self.tlbs[usize::from(tlb)];
+        begin + (page & u64::from(sets - 1)) as u32
+    }
+}

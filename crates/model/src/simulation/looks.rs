@@ -1,0 +1,250 @@
+//! Looks into the TLBs, a block at a time.
+//!
+//! A level does not depend on what the next one holds. So a block of looks passes one level after the other, and what
+//! each needs from memory is read for all of its looks together, not one after the other.
+
+use super::core::Core;
+use super::slot::{NONE, READ_ONLY, Rest, Slot, Slots};
+use super::{LANES, Simulation, tag};
+use crate::space::SpaceError;
+use trace::{Kind, PAGE_SHIFT};
+
+/// Runs of a block where many are missed.
+const BLOCK: usize = 64;
+/// Runs of a block where few are.
+const SMALL_BLOCK: usize = 8;
+/// One miss in so many runs is often.
+const MANY: usize = 6;
+
+/// One look.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    slot: Slot,
+    number: u32,
+    /// The kind of access, and [`READ_ONLY`] for a store.
+    lane: u32,
+}
+
+impl Look {
+    fn lane(self) -> usize {
+        (self.lane & !READ_ONLY) as usize
+    }
+}
+
+/// The looks of a block, and those of them that a level did not answer.
+#[derive(Debug)]
+pub struct Looks {
+    looks: Vec<Look>,
+    /// Its first `misses` are what the first level did not answer.
+    missed: [Look; 2 * BLOCK],
+    misses: usize,
+    /// What is known of those.
+    rests: [Rest; 2 * BLOCK],
+    /// Whether so many were missed lately that it pays to look ahead.
+    many: bool,
+}
+
+impl Default for Looks {
+    fn default() -> Looks {
+        let none = Look { slot: Slot::UNKNOWN, number: 0, lane: 0 };
+        Looks {
+            looks: Vec::new(),
+            missed: [none; 2 * BLOCK],
+            misses: 0,
+            rests: [Rest::default(); 2 * BLOCK],
+            many: false,
+        }
+    }
+}
+
+impl Looks {
+    #[inline(always)]
+    fn push(&mut self, slots: &[Slots; LANES], number: u32, lane: u32) {
+        let slot = slots[(lane & !READ_ONLY) as usize].first[number as usize];
+        self.looks.push(Look { slot, number, lane });
+    }
+}
+
+/// [`READ_ONLY`] for a run with a store, and otherwise nothing.
+#[inline(always)]
+fn stores(kind: u8) -> u32 {
+    let store = Kind::STORE.bits();
+    u32::from(kind & store) << (READ_ONLY.trailing_zeros() - store.trailing_zeros())
+}
+
+impl Simulation {
+    /// Looks up runs of a thread; without kinds they are loads.
+    pub(super) fn look_up(
+        &mut self,
+        thread: usize,
+        ids: &[u16],
+        kinds: &[u8],
+        numbers: &[u32],
+    ) -> Result<(), SpaceError> {
+        let loads = [Kind::LOAD.bits(); BLOCK];
+        let mut from = 0;
+        while from < ids.len() {
+            if self.store_lane == 1 && !self.looks.many && !kinds.is_empty() {
+                from += self.few_misses(thread, &ids[from..], &kinds[from..], numbers)?;
+            }
+            // It begins with a run that is not known, or behind one that was missed.
+            let count = (ids.len() - from).min(if self.looks.many { BLOCK } else { SMALL_BLOCK });
+            let ids = &ids[from..from + count];
+            let kinds = kinds.get(from..from + count).unwrap_or(&loads[..count]);
+            self.looks.looks.clear();
+            if self.store_lane == 2 {
+                self.split_looks(ids, kinds, numbers);
+            } else {
+                self.fill_looks(ids, kinds, numbers);
+            }
+            let misses = self.pass(thread)?;
+            self.looks.many = misses * MANY > count;
+            from += count;
+        }
+        Ok(())
+    }
+
+    /// Looks up runs one after the other, up to one that is missed or not known yet: how many runs those were.
+    fn few_misses(&mut self, thread: usize, ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Result<usize, SpaceError> {
+        let [code, data, _] = &self.own.slots;
+        match self.cores[thread].leading_hits([&code.first, &data.first], ids, kinds, numbers) {
+            (count, None) => Ok(count),
+            (count, Some(missed)) => {
+                (self.looks.missed[0], self.looks.misses) = (missed, 1);
+                self.second_level(thread)?;
+                Ok(count + 1)
+            }
+        }
+    }
+
+    /// Looks of runs where loads and stores use the same TLBs: one each.
+    fn fill_looks(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
+        for (id, kind) in ids.iter().zip(kinds) {
+            let lane = u32::from(kind & Kind::FETCH.bits() == 0);
+            self.looks.push(&self.own.slots, numbers[usize::from(*id)], lane | stores(*kind));
+        }
+    }
+
+    /// Looks of runs where stores have TLBs of their own: a run of both looks into both.
+    fn split_looks(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
+        for (id, bits) in ids.iter().zip(kinds) {
+            let number = numbers[usize::from(*id)];
+            let has = |kind: Kind| bits & kind.bits() == kind.bits();
+            let lanes = match () {
+                () if has(Kind::FETCH) => [Some(0), None],
+                () if has(Kind::LOAD) && has(Kind::STORE_FIRST) => [Some(2 | READ_ONLY), Some(1)],
+                () if has(Kind::LOAD) && has(Kind::STORE) => [Some(1), Some(2 | READ_ONLY)],
+                () if has(Kind::STORE) => [Some(2 | READ_ONLY), None],
+                () => [Some(1), None],
+            };
+            lanes.into_iter().flatten().for_each(|lane| self.looks.push(&self.own.slots, number, lane));
+        }
+    }
+
+    /// Takes the looks of a block through all levels. How many the first did not answer.
+    fn pass(&mut self, thread: usize) -> Result<usize, SpaceError> {
+        let (mut from, mut misses) = (0, 0);
+        loop {
+            let done = from + self.cores[thread].first_level(&mut self.looks, from);
+            self.second_level(thread)?;
+            misses += self.looks.misses;
+            let Some(look) = self.looks.looks.get(done).copied() else { return Ok(misses) };
+            self.unknown(thread, look.lane(), look.number, look.lane & READ_ONLY)?;
+            from = done + 1;
+            // What was read ahead can have changed.
+            for look in &mut self.looks.looks[from..] {
+                look.slot = self.own.slots[look.lane()].first[look.number as usize];
+            }
+        }
+    }
+
+    /// Takes what the first level did not answer through the others.
+    pub(super) fn second_level(&mut self, thread: usize) -> Result<(), SpaceError> {
+        let tag = tag(self.process);
+        let core = &mut self.cores[thread];
+        let Looks { missed, misses, rests, .. } = &mut self.looks;
+        let (missed, rests) = (&mut missed[..*misses], &mut rests[..*misses]);
+        for (look, rest) in missed.iter().zip(&mut *rests) {
+            *rest = self.own.slots[look.lane()].rest[look.number as usize];
+        }
+        let mut walks = 0;
+        for index in 0..missed.len() {
+            let (lane, rest) = (missed[index].lane(), rests[index]);
+            core.counts.first_misses[lane][usize::from(rest.size)] += 1;
+            let mut found = false;
+            if rest.second != NONE {
+                let second = usize::from(rest.second);
+                found = core.tlbs[second].touch(u32::from(rest.second_index), rest.second_key);
+                core.counts.second_hit_cycles +=
+                    if found { u64::from(self.machine.tlbs[second].hit_cycles) } else { 0 };
+            }
+            // No branch depends on what was found.
+            (missed[walks], rests[walks]) = (missed[index], rest);
+            walks += usize::from(!found);
+        }
+        for (look, rest) in missed.iter().zip(&*rests).take(walks) {
+            core.counts.second_misses[look.lane()][usize::from(rest.size)] += 1;
+            let va = rest.page << PAGE_SHIFT;
+            core.walker.walk(va ^ tag, rest.entry, || self.space.path(va), || self.space.physical(va))?;
+        }
+        Ok(())
+    }
+
+    /// One look of a page whose slot was just made.
+    pub(super) fn look_again(&mut self, thread: usize, lane: usize, number: u32) -> Result<(), SpaceError> {
+        let slot = self.own.slots[lane].first[number as usize];
+        self.looks.missed[0] = Look { slot, number, lane: lane as u32 };
+        self.looks.misses = usize::from(!self.cores[thread].touch(slot));
+        self.second_level(thread)
+    }
+}
+
+impl Core {
+    /// Looks runs up until one is not in the first level, which is given too, or its slot is not known: how many were
+    /// before it. `slots` are those of fetches and of data.
+    #[inline(never)]
+    fn leading_hits(
+        &mut self,
+        slots: [&[Slot]; 2],
+        ids: &[u16],
+        kinds: &[u8],
+        numbers: &[u32],
+    ) -> (usize, Option<Look>) {
+        for (count, (id, kind)) in ids.iter().zip(kinds).enumerate() {
+            let (lane, number) = (u32::from(kind & Kind::FETCH.bits() == 0), numbers[usize::from(*id)]);
+            let slot = slots[lane as usize][number as usize];
+            if slot.is_unknown(stores(*kind)) {
+                return (count, None);
+            }
+            if !self.touch(slot) {
+                return (count, Some(Look { slot, number, lane }));
+            }
+        }
+        (ids.len(), None)
+    }
+
+    /// Looks into the first level, from one look on, until a slot is not known: how many looks that were. Leaves those that
+    /// were not found.
+    #[inline(never)]
+    fn first_level(&mut self, looks: &mut Looks, from: usize) -> usize {
+        let Looks { looks, missed, misses, .. } = looks;
+        let looks = &looks[from..];
+        let mut count = 0;
+        let mut done = 0;
+        for look in looks {
+            if look.slot.is_unknown(look.lane & READ_ONLY) {
+                break;
+            }
+            done += 1;
+            if self.is_in_front(look.slot) {
+                continue;
+            }
+            let found = self.touch_set(look.slot);
+            // No branch depends on what was found.
+            missed[count] = *look;
+            count += usize::from(!found);
+        }
+        *misses = count;
+        done
+    }
+}

@@ -1,0 +1,133 @@
+//! What a trace costs on a machine under a policy.
+
+use serde::Serialize;
+use study::verdict::Verdict;
+
+use super::LANES;
+use crate::policy::ModelPolicy;
+use crate::space::Costs;
+
+/// Misses of a level.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Misses {
+    /// Of instruction fetches.
+    pub fetch: u64,
+    /// Of loads; of all data where stores use the same TLBs.
+    pub load: u64,
+    /// Of stores, where they have TLBs of their own.
+    pub store: u64,
+    /// By the size that is mapped together, smallest first.
+    pub by_size: Vec<SizeMisses>,
+}
+
+/// Misses of one page size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SizeMisses {
+    /// Bytes of the leaf or its contiguous group.
+    pub page_bytes: u64,
+    /// Misses.
+    pub misses: u64,
+}
+
+impl Misses {
+    pub(super) fn of(counts: &[[u64; 64]; LANES]) -> Misses {
+        let lane = |lane: usize| counts[lane].iter().sum();
+        let size = |shift: usize| counts.iter().map(|lane| lane[shift]).sum::<u64>();
+        let by_size = (0..64).filter(|shift| size(*shift) != 0);
+        let by_size = by_size.map(|shift| SizeMisses { page_bytes: 1 << shift, misses: size(shift) });
+        Misses { fetch: lane(0), load: lane(1), store: lane(2), by_size: by_size.collect() }
+    }
+
+    /// All of them.
+    pub fn total(&self) -> u64 {
+        self.fetch + self.load + self.store
+    }
+}
+
+/// Where entries were found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// The cache, or `memory`.
+    pub cache: String,
+    /// Entries that it gave.
+    pub references: u64,
+}
+
+/// A line of the census.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mapped {
+    /// Bytes of a leaf.
+    pub leaf_bytes: u64,
+    /// Bytes of the contiguous group, or of the leaf.
+    pub group_bytes: u64,
+    /// Bytes that are mapped so.
+    pub bytes: u64,
+}
+
+/// What a trace costs on a machine under a policy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The machine.
+    pub machine: String,
+    /// The policy.
+    pub policy: ModelPolicy,
+    /// The format of the page tables.
+    pub table_format: String,
+    /// The page size that the policy asks for.
+    pub page_bytes: u64,
+    /// Threads, each on a processor of its own.
+    pub threads: usize,
+    /// Accesses of the trace; recorders disagree on what one is.
+    pub accesses: u64,
+    /// Runs of accesses to one 4K page.
+    pub runs: u64,
+    /// Instructions, if the trace counts them.
+    pub instructions: Option<u64>,
+    /// What the first level did not hold.
+    pub first_level: Misses,
+    /// What neither level held.
+    pub second_level: Misses,
+    /// Walks.
+    pub walks: u64,
+    /// Entries that walks read.
+    pub walk_references: u64,
+    /// Where they were found, the nearest cache first.
+    pub found: Vec<Found>,
+    /// Cycles of all walks, one after the other.
+    pub walk_cycles: u64,
+    /// Cycles of hits in the second level.
+    pub second_hit_cycles: u64,
+    /// Walks that the machine can do at the same time.
+    pub walkers: u32,
+    /// All faults.
+    pub faults: u64,
+    /// Memory that is mapped at the end.
+    pub resident_bytes: u64,
+    /// 4K pages touched and still mapped at the end.
+    pub touched_bytes: u64,
+    /// The most of those at once.
+    pub touched_peak_bytes: u64,
+    /// What demand paging cost.
+    #[serde(flatten)]
+    pub costs: Costs,
+    /// What the tables map at the end.
+    pub mapped: Vec<Mapped>,
+    /// What each process had mapped when it ended, summed; the first one at the end of the trace.
+    pub mapped_at_ends: Vec<Mapped>,
+    /// Whether the policy held, by what was mapped before it went and at the end.
+    pub verdict: Verdict,
+    /// Why the simulation ended before the trace did.
+    pub stopped: Option<String>,
+}
+
+impl Outcome {
+    /// Cycles that translation takes if nothing is done at the same time.
+    pub fn most_lost_cycles(&self) -> u64 {
+        self.second_hit_cycles + self.walk_cycles
+    }
+
+    /// Cycles that translation takes if all walkers are always busy.
+    pub fn least_lost_cycles(&self) -> u64 {
+        self.second_hit_cycles + self.walk_cycles / u64::from(self.walkers)
+    }
+}

@@ -1,0 +1,83 @@
+//! What is known of a page for one kind of access: where its translation is in the TLBs, and its entry in the tables.
+//!
+//! Eight bytes suffice while the first level holds it; the rest stands apart, so that more pages fit in a cache.
+
+use crate::tlb::Key;
+use crate::walk::LeafEntry;
+
+/// No TLB of this level holds it.
+pub const NONE: u8 = u8::MAX;
+/// The bit of a slot whose page may not be stored to.
+pub const READ_ONLY: u32 = 1 << 31;
+/// Where in [`Slot::place`] the TLB stands: above all sets of the few that a machine file can have.
+const TLB_SHIFT: u32 = 24;
+/// A key that no stored page has.
+const UNKNOWN: Key = Key::MAX;
+
+/// Where the first level has a page.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    pub key: Key,
+    /// Its set among those of all TLBs of the first level, which of these TLBs, and [`READ_ONLY`].
+    place: u32,
+}
+
+impl Slot {
+    /// Nothing is known.
+    pub const UNKNOWN: Slot = Slot { key: UNKNOWN, place: 0 };
+
+    pub fn new(key: Key, tlb: u8, front: u32, writable: bool) -> Slot {
+        Slot { key, place: front | u32::from(tlb) << TLB_SHIFT | if writable { 0 } else { READ_ONLY } }
+    }
+
+    /// Not known, or not for a store; `stores` is [`READ_ONLY`] for one, and otherwise nothing.
+    #[inline(always)]
+    pub fn is_unknown(self, stores: u32) -> bool {
+        self.key == UNKNOWN || self.place & stores != 0
+    }
+
+    #[inline(always)]
+    pub fn front(self) -> u32 {
+        self.place & ((1 << TLB_SHIFT) - 1)
+    }
+
+    #[inline(always)]
+    pub fn tlb(self) -> usize {
+        ((self.place & !READ_ONLY) >> TLB_SHIFT) as usize
+    }
+}
+
+/// What is asked for when the first level does not have a page.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rest {
+    pub entry: LeafEntry,
+    /// The number of the page.
+    pub page: u64,
+    pub second_key: Key,
+    pub second_index: u16,
+    pub second: u8,
+    /// log2 of the bytes that are mapped together.
+    pub size: u8,
+}
+
+/// The slots of all pages, for one kind of access.
+#[derive(Clone, Debug, Default)]
+pub struct Slots {
+    pub first: Vec<Slot>,
+    pub rest: Vec<Rest>,
+}
+
+impl Slots {
+    pub fn resize(&mut self, pages: usize) {
+        self.first.resize(pages, Slot::UNKNOWN);
+        self.rest.resize(pages, Rest::default());
+    }
+
+    pub fn set(&mut self, number: u32, first: Slot, rest: Rest) {
+        (self.first[number as usize], self.rest[number as usize]) = (first, rest);
+    }
+
+    pub fn forget(&mut self, number: usize) {
+        self.first[number].key = UNKNOWN;
+    }
+}
