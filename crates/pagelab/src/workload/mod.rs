@@ -246,7 +246,7 @@ mod tests {
         "unix-socket --seconds 0.002",
         "tcp-loopback --seconds 0.002",
         "file-churn --seconds 0.002",
-        "directory-read --seconds 0.002",
+        "directory-read --seconds 0.003",
         "memfd-pread --seconds 0.002 --bytes 1M",
         "jit-arena --bytes 300K --stride 64K --hotness 2",
         "jit-arena --bytes 300K --stride 64K --hot-share 0.1 --dual --advice none --rate 100M",
