@@ -9,6 +9,7 @@ use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 
 use super::KvmError;
+use super::capabilities::refused;
 use super::program::{ARM64_MAIR, Pass, Program, arm64};
 
 /// The architecture's name, as the kernel has it.
@@ -42,10 +43,6 @@ const fn x(index: usize) -> u64 {
 
 const PC: u64 = core(std::mem::offset_of!(kvm_regs, regs) + std::mem::offset_of!(user_pt_regs, pc));
 const PSTATE_ID: u64 = core(std::mem::offset_of!(kvm_regs, regs) + std::mem::offset_of!(user_pt_regs, pstate));
-
-fn refused(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> KvmError {
-    move |error| KvmError::refused(call, std::io::Error::from_raw_os_error(error.errno()))
-}
 
 fn set_all(vcpu: &VcpuFd, registers: &[(u64, u64)]) -> Result<(), KvmError> {
     for (id, value) in registers {

@@ -84,12 +84,15 @@ impl Facts {
         let no_tables = self.nested_page_tables == Some(false);
         match (self.tdp_mmu, self.eager_page_split) {
             (Some(false), _) if no_tables => EagerSplit::NotShown {
-                because: "ept or npt is off, so KVM shadows the guest's page tables and splits nothing eagerly".into(),
+                because: "ept or npt is off, so KVM shadows the guest's page tables and splits nothing eagerly (load \
+                          kvm_intel with ept=Y or kvm_amd with npt=Y)"
+                    .into(),
             },
             (Some(false), _) => EagerSplit::NotShown {
                 because:
                     "tdp_mmu is off: KVM shadows the guest's page tables (the processor offers it no nested ones), \
-                          or manages nested ones the old way, and splits eagerly in neither case"
+                          or manages nested ones the old way, and splits eagerly in neither case (a host with EPT \
+                          or NPT can: modprobe kvm tdp_mmu=Y)"
                         .into(),
             },
             (_, Some(false)) => EagerSplit::NotShown {

@@ -4,15 +4,14 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use kvm_bindings::{
-    KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE, KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES, KVM_CAP_BINARY_STATS_FD,
-    KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, KVM_CAP_MAX_VCPUS, KVM_CAP_NR_MEMSLOTS, KVM_CAP_PRE_FAULT_MEMORY,
-    KVM_CAP_USER_MEMORY2, KVM_DIRTY_LOG_INITIALLY_SET, KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE, KVM_MEM_LOG_DIRTY_PAGES,
-    kvm_enable_cap, kvm_userspace_memory_region, kvm_userspace_memory_region2,
+    KVM_CAP_BINARY_STATS_FD, KVM_CAP_PRE_FAULT_MEMORY, KVM_CAP_USER_MEMORY2, KVM_MEM_LOG_DIRTY_PAGES,
+    kvm_userspace_memory_region, kvm_userspace_memory_region2,
 };
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
-use study::size::{PageSize, format_bytes};
+use study::size::PageSize;
 
 use super::bitmap::{chunks, dirty_pages, words};
+use super::capabilities::{check_counts, check_version, clear_by, lacking, refused, set_split_chunk};
 use super::program::{Pass, Program};
 use super::statistics::Statistics;
 use super::{Access, GuestMemory, HostBacking, KvmError, Leaves, calls, processor, vcpu};
@@ -77,14 +76,6 @@ pub struct Machine {
     region2: bool,
 }
 
-fn refused(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> KvmError {
-    move |error| KvmError::refused(call, io::Error::from_raw_os_error(error.errno()))
-}
-
-fn lacking(what: String, remedy: impl Into<String>) -> KvmError {
-    KvmError::Unsupported { what, remedy: remedy.into() }
-}
-
 impl Machine {
     /// Makes a machine; nothing is mapped for it yet.
     ///
@@ -92,6 +83,7 @@ impl Machine {
     /// [`KvmError`]: no KVM, a host that lacks what is asked for, or no memory. What was made is gone again.
     pub fn new(request: &Request) -> Result<Machine, KvmError> {
         let kvm = Kvm::new().map_err(|error| KvmError::no_device(io::Error::from_raw_os_error(error.errno())))?;
+        check_version(&kvm)?;
         let data = GuestMemory::map(request.backing, request.bytes, request.alignment)?;
         let program = processor::program(&kvm, data.address(), data.bytes())?;
         let vm = kvm.create_vm().map_err(refused("KVM_CREATE_VM"))?;
@@ -284,69 +276,6 @@ impl Machine {
 /// The most pages that one KVM_CLEAR_DIRTY_LOG can take, whole words of the log (`num_pages` has 32 bits).
 const LARGEST_CHUNK: u64 = (u32::MAX as u64) / 64 * 64;
 
-fn check_counts(vm: &VmFd, request: &Request) -> Result<(), KvmError> {
-    let most = |capability: u32| u32::try_from(vm.check_extension_raw(capability.into())).unwrap_or(0);
-    // One slot is the loop's.
-    let most_slots = most(KVM_CAP_NR_MEMSLOTS).saturating_sub(1);
-    for (option, asked, most) in
-        [("--slots", request.slots, most_slots), ("--vcpus", request.vcpus, most(KVM_CAP_MAX_VCPUS))]
-    {
-        if asked > most {
-            return Err(lacking(format!("{option} {asked}: this KVM has at most {most}"), format!("fewer {option}")));
-        }
-    }
-    Ok(())
-}
-
-fn enable(vm: &VmFd, cap: u32, value: u64, name: &'static str) -> Result<(), KvmError> {
-    let capability = kvm_enable_cap { cap, args: [value, 0, 0, 0], ..Default::default() };
-    vm.enable_cap(&capability).map_err(refused(name))
-}
-
-fn clear_by(vm: &VmFd, clearing: Clearing) -> Result<(), KvmError> {
-    if clearing == Clearing::ByGet {
-        return Ok(());
-    }
-    let both = KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE | KVM_DIRTY_LOG_INITIALLY_SET;
-    let offered = vm.check_extension_raw(KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2.into());
-    if u32::try_from(offered).unwrap_or(0) & both != both {
-        let what = format!(
-            "this KVM cannot have its log cleared by hand and begin with all pages dirty \
-             (KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 is {offered}, expected 3; Linux 5.8)"
-        );
-        return Err(lacking(what, "--mode enable"));
-    }
-    enable(vm, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, both.into(), "enabling KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2")
-}
-
-/// Sets the chunk; KVM takes it only as long as there is no slot.
-fn set_split_chunk(vm: &VmFd, chunk: Option<SplitChunk>) -> Result<(), KvmError> {
-    let Some(SplitChunk(bytes)) = chunk else { return Ok(()) };
-    let offered = chunk_sizes(vm.check_extension_raw(KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES.into()));
-    check_chunk(bytes, &offered)?;
-    enable(vm, KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE, bytes, "enabling KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE")
-}
-
-/// The chunks that KVM offers: KVM_CAP_ARM_SUPPORTED_BLOCK_SIZES has one bit for each.
-fn chunk_sizes(bits: i32) -> Vec<u64> {
-    let bits = u32::try_from(bits).unwrap_or(0);
-    (0..u32::BITS).filter(|bit| bits >> bit & 1 == 1).map(|bit| 1 << bit).collect()
-}
-
-fn check_chunk(bytes: u64, offered: &[u64]) -> Result<(), KvmError> {
-    if offered.is_empty() {
-        let what = "this KVM has no KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE: it needs arm64 and Linux 6.5".into();
-        return Err(lacking(what, "leave out --split-chunk; x86 splits as kvm.eager_page_split says"));
-    }
-    // 0 switches eager splitting off.
-    if bytes != 0 && !offered.contains(&bytes) {
-        let sizes: Vec<String> = offered.iter().map(|size| format_bytes(*size)).collect();
-        let what = format!("--split-chunk {}: this KVM offers {}", format_bytes(bytes), sizes.join(", "));
-        return Err(lacking(what, "one of these, or 0 for none"));
-    }
-    Ok(())
-}
-
 fn statistics(vm: &VmFd) -> Result<Option<Statistics>, KvmError> {
     if vm.check_extension_raw(KVM_CAP_BINARY_STATS_FD.into()) <= 0 {
         return Ok(None);
@@ -398,24 +327,5 @@ mod tests {
             [(1, 0, 65), (2, 65, 65)]
         );
         assert!(slots.iter().all(|slot| slot.bitmap.len() == 2));
-    }
-
-    #[test]
-    fn chunks_are_those_that_kvm_names() {
-        // 4K, 2M and 1G, as arm64 with 4K pages has them; and with 64K pages.
-        assert_eq!(chunk_sizes(0x4020_1000), [4 << 10, 2 << 20, 1 << 30]);
-        assert_eq!(chunk_sizes(0x2001_0000), [64 << 10, 512 << 20]);
-        assert!(chunk_sizes(0).is_empty());
-        assert!(chunk_sizes(-1).is_empty());
-    }
-
-    #[test]
-    fn a_chunk_that_is_not_offered_is_refused_with_those_that_are() {
-        let offered = chunk_sizes(0x4020_1000);
-        assert!(check_chunk(2 << 20, &offered).is_ok() && check_chunk(0, &offered).is_ok());
-        let error = check_chunk(4 << 20, &offered).unwrap_err().to_string();
-        assert!(error.contains("--split-chunk 4M") && error.contains("4K, 2M, 1G"), "{error}");
-        let error = check_chunk(2 << 20, &[]).unwrap_err().to_string();
-        assert!(error.contains("needs arm64"), "{error}");
     }
 }

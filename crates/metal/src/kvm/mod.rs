@@ -14,6 +14,7 @@
 mod backing;
 mod bitmap;
 mod calls;
+mod capabilities;
 mod error;
 mod facts;
 mod machine;

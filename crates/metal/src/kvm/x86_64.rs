@@ -7,6 +7,7 @@ use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment};
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
 
 use super::KvmError;
+use super::capabilities::refused;
 use super::program::{Pass, Program, x86_64};
 
 /// The architecture's name, as the kernel has it.
@@ -24,10 +25,6 @@ const EFER: u64 = 0x501;
 const RFLAGS: u64 = 1 << 1;
 /// The CPUID leaf whose EAX has the width of physical addresses in its lowest byte.
 const ADDRESS_SIZES: u32 = 0x8000_0008;
-
-fn refused(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> KvmError {
-    move |error| KvmError::refused(call, std::io::Error::from_raw_os_error(error.errno()))
-}
 
 fn supported(kvm: &Kvm) -> Result<CpuId, KvmError> {
     kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(refused("KVM_GET_SUPPORTED_CPUID"))

@@ -99,7 +99,7 @@ impl Populate {
 }
 
 /// What is going on, for whoever asks when a signal ends it.
-static DOING: Mutex<&str> = Mutex::new("getting ready");
+static DOING: Mutex<String> = Mutex::new(String::new());
 
 /// Runs the phases.
 ///
@@ -178,9 +178,10 @@ fn announce_end() -> Result<(), WorkloadError> {
     let mut announced = Ok(());
     ONCE.call_once(|| {
         announced = metal::signals::announce(|signal| {
-            let doing = DOING.lock().map_or("", |doing| *doing);
+            let doing = DOING.lock().map_or_else(|_| String::new(), |doing| doing.clone());
+            let doing = if doing.is_empty() { "before the first phase" } else { &doing };
             say(format_args!(
-                "pagelab: {signal} while {doing}: no result. The virtual machine and its memory end with this process, \
+                "pagelab: {signal} {doing}: no result. The virtual machine and its memory end with this process, \
                  and nothing else was changed"
             ));
         });

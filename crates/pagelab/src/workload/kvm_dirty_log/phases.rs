@@ -150,7 +150,7 @@ impl Running<'_> {
         work: impl FnOnce(&mut Machine) -> Result<Duration, WorkloadError>,
     ) -> Result<(), WorkloadError> {
         if let Ok(mut doing) = DOING.lock() {
-            *doing = figure.unwrap_or("writing and clearing again");
+            *doing = format!("in phase `{name}`");
         }
         let wall_s = work(&mut self.machine)?.as_secs_f64();
         let leaves = self.machine.leaves()?;

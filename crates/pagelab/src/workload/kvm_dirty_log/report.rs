@@ -25,8 +25,10 @@ pub fn report(
     model: Option<&Model>,
 ) -> Report {
     let width = terminal_width();
+    let write = phases.list.iter().find(|phase| phase.figure == Some("first_write"));
+    let write = write.map_or("the first write", |phase| phase.name.as_str());
     let mut sentences = setting(arguments, phases).to_vec();
-    sentences.extend([what_kvm_is(host), eager_sentence(arguments, eager, phases), where_split(phases)]);
+    sentences.extend([what_kvm_is(host), eager_sentence(arguments.mode, eager, write), where_split(phases)]);
     let folded = sentences.iter().map(|sentence| fold(sentence, width, 2));
     let mut parts = vec![folded.collect::<Vec<_>>().join("\n"), table(&phases.list, phases.pages, width)];
     parts.extend(model.map(|model| model_text(model, width)));
@@ -127,20 +129,18 @@ fn what_kvm_is(host: &Facts) -> String {
     }
 }
 
-/// What the host can show, and what the figures mean then.
-fn eager_sentence(arguments: &Arguments, eager: &EagerSplit, phases: &Phases) -> String {
-    let splitting = arguments.mode.name();
-    let first = phases.list.iter().find(|phase| phase.figure == Some("first_write"));
-    let first = first.map_or("write", |phase| phase.name.as_str());
+/// What the host can show, and what the figures mean then; `write` is the phase of the first write.
+fn eager_sentence(mode: Mode, eager: &EagerSplit, write: &str) -> String {
+    let splitting = mode.name();
     match eager {
         EagerSplit::Shown => format!("eager splitting: on; what it costs is in `{splitting}`"),
         EagerSplit::NotShown { because } => format!(
             "eager splitting: this host cannot show it, because {because}. So `{splitting}` is the cost of write \
              protection without any split, and a large leaf goes when the guest first writes into it: that cost is \
-             in `{first}`, with that of a fault for each page"
+             in `{write}`, with that of a fault for each page"
         ),
         EagerSplit::Unknown { because } => format!(
-            "eager splitting: unknown, because {because}. What a split costs is in `{splitting}` or in `{first}`: \
+            "eager splitting: unknown, because {because}. What a split costs is in `{splitting}` or in `{write}`: \
              see where the number of large leaves falls"
         ),
     }
@@ -240,4 +240,39 @@ fn model_document(model: &Model) -> Value {
         Err(error) => json!({ "not_modelled": error }),
     };
     json!({ "provenance": "modelled", "cases": model.rows.iter().map(row).collect::<Vec<_>>() })
+}
+
+#[cfg(test)]
+mod tests {
+    use metal::kvm::Leaves;
+
+    use super::*;
+
+    #[test]
+    fn what_the_host_can_show_is_said_and_what_the_figures_mean_then() {
+        let because = || "of that".to_string();
+        let said = |eager| eager_sentence(Mode::Clear, &eager, "write 1");
+        assert_eq!(said(EagerSplit::Shown), "eager splitting: on; what it costs is in `clear`");
+        let not = said(EagerSplit::NotShown { because: because() });
+        assert!(not.contains("cannot show it, because of that. So `clear` is") && not.contains("`write 1`"), "{not}");
+        let unknown = said(EagerSplit::Unknown { because: because() });
+        assert!(
+            unknown.contains("unknown, because of that") && unknown.contains("`clear` or in `write 1`"),
+            "{unknown}"
+        );
+    }
+
+    #[test]
+    fn what_is_not_counted_is_not_zero() {
+        let phase = |leaves| Phase { name: "enable".into(), figure: None, wall_s: 0.002, dirty_pages: None, leaves };
+        let large = Leaves { pages_4k: 7, pages_2m: 3, pages_1g: 0 };
+        let text = table(&[phase(Some(large)), phase(None)], 1000, 100);
+        let rows: Vec<Vec<&str>> = text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(rows[0], ["enable", "2.000", "2000.0", "-", "7", "3", "0"]);
+        assert_eq!(rows[1], ["enable", "2.000", "2000.0", "-", "-", "-", "-"]);
+        let phases = |list| Phases { list, pages: 1000, host: Err(String::new()), checksum: 0 };
+        assert!(where_split(&phases(vec![phase(None)])).contains("counts no leaves"));
+        assert!(where_split(&phases(vec![phase(Some(large)), phase(Some(large))])).contains("never became fewer"));
+        assert!(where_split(&phases(vec![phase(Some(Leaves::default()))])).contains("nothing to split"));
+    }
 }
