@@ -13,6 +13,11 @@ use crate::table::describe::size;
 const CONFIDENCE: f64 = 0.95;
 /// Whether the compiler was told to make the measured code fast.
 const OPTIMISED: bool = !cfg!(debug_assertions);
+/// What to say where it was not.
+pub const NOT_OPTIMISED: Option<&str> = match OPTIMISED {
+    true => None,
+    false => Some("this pagelab was built without optimisation: its times say little (cargo build --release)"),
+};
 
 /// What a variant saves against vanilla, as a ratio.
 struct Saved {
@@ -70,11 +75,7 @@ pub fn text(bytes: u64, rounds: u32, measured: &[Measured], width: usize) -> Str
         size(bytes.into())
     );
     let mut parts = vec![results::fold(&first, width, 0)];
-    if !OPTIMISED {
-        parts.push(
-            "this pagelab was built without optimisation: its times say little (cargo build --release)".to_string(),
-        );
-    }
+    parts.extend(NOT_OPTIMISED.map(str::to_string));
     parts.extend(measured.iter().map(|measured| case_text(measured, width)));
     if measured.iter().any(|measured| measured.arms.len() > 1) {
         let summary =

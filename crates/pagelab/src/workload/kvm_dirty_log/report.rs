@@ -12,7 +12,7 @@ use super::model::Model;
 use super::phases::{Phase, Phases};
 use super::{Arguments, Mode, Populate};
 use crate::compare::terminal_width;
-use crate::table::split::report::{case_document, median};
+use crate::table::split::report::{NOT_OPTIMISED, case_document, median};
 use crate::table::split::variant_name;
 use crate::workload::report::Report;
 
@@ -230,6 +230,7 @@ fn model_text(model: &Model, width: usize) -> String {
     });
     let table = plain(["case", "variant", "visits", "tables", "walks", "modelled ms"], rows, width);
     let mut lines = vec![fold(title, width, 0), table];
+    lines.extend(NOT_OPTIMISED.map(str::to_string));
     lines.extend(model.rows.iter().filter_map(|row| row.as_ref().err()).map(|error| format!("not modelled: {error}")));
     lines.join("\n")
 }
