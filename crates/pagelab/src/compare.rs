@@ -13,8 +13,10 @@ use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
 use study::metric::names;
 use study::policy::{Granularity, Policy};
 use study::runner::{self, Event};
+use study::stats::boots::Part;
 use study::trial::Arm;
 
+use crate::boots;
 use crate::cli::{Compare, Measuring, Output};
 use crate::failure::{Failure, say};
 use crate::pattern;
@@ -26,13 +28,20 @@ pub fn run(arguments: Compare) -> Result<(), Failure> {
     if let Some(number) = arguments.stored {
         return show_stored(number, &arguments.output);
     }
+    if !arguments.merge.is_empty() {
+        return boots::merge(&arguments);
+    }
     let host = Host::open("/").map_err(Failure::input)?;
     let work = work(&arguments.measuring, arguments.command.clone())?;
     let design = design(&arguments, &host)?;
     let store = open_store(arguments.output.store.as_deref())?;
     check_writable(&arguments.output)?;
-    let (comparison, troubles) = measure(host, work, design, &store, &arguments.measuring)?;
-    let published = publish(&comparison, &arguments.output);
+    let runner = if arguments.arm_of_boot { runner::arm_of_boot } else { runner::compare };
+    let (comparison, troubles) = measure(host, work, design, &store, &arguments.measuring, runner)?;
+    let published = match arguments.arm_of_boot {
+        true => boots::publish_with(&store, &comparison, &arguments.output),
+        false => publish(&comparison, &arguments.output),
+    };
     let failures = [verdict(&comparison), published].into_iter().filter_map(Result::err).chain(troubles);
     first_of(failures)
 }
@@ -44,6 +53,9 @@ fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failure> 
     first.map_or(Ok(()), Err)
 }
 
+/// Runs the trials of a design on the host.
+type Runner = fn(&Design, &mut HostPlatform, &mut dyn FnMut(Event<'_>)) -> runner::Run;
+
 /// Runs a comparison and keeps it in the store. What then could not be put back or kept stands beside it.
 fn measure(
     host: Host,
@@ -51,6 +63,7 @@ fn measure(
     design: Design,
     store: &Store,
     measuring: &Measuring,
+    runner: Runner,
 ) -> Result<(Comparison, Vec<Failure>), Failure> {
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
     let mut comparison = Comparison {
@@ -73,7 +86,7 @@ fn measure(
         .with_patience(Duration::from_secs_f64(measuring.wait), say_who_holds_the_lease);
     let mut platform = HostPlatform::new(session, work);
     let mut keeper = Keeper { store, comparison: &mut comparison, lost: None };
-    let run = runner::compare(&design, &mut platform, &mut |event| {
+    let run = runner(&design, &mut platform, &mut |event| {
         keeper.hear(&event);
         progress.hear(&event);
     });
@@ -122,7 +135,11 @@ impl Keeper<'_> {
 
 /// The arms, the metrics and when to stop.
 fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
-    let policies = if arguments.policies.is_empty() { sensible(host) } else { distinct(&arguments.policies) };
+    let policies = match (arguments.arm_of_boot, arguments.policies.is_empty()) {
+        (true, _) => boots::policies(&distinct(&arguments.policies), host)?,
+        (false, true) => sensible(host),
+        (false, false) => distinct(&arguments.policies),
+    };
     let baseline = baseline(&policies, arguments.baseline.as_ref());
     let mut policies = policies;
     if !policies.contains(&baseline) {
@@ -365,6 +382,11 @@ fn has_wrong_answer(analysis: &study::stats::Analysis) -> bool {
 
 fn show_stored(number: i64, output: &Output) -> Result<(), Failure> {
     let comparison = open_store(output.store.as_deref())?.load(number).map_err(Failure::input)?;
+    if comparison.design.is_over_boots()
+        && let Some(part) = Part::of(&comparison)
+    {
+        return boots::publish(&study::stats::boots::merge(&[part]).map_err(Failure::input)?, output);
+    }
     check_writable(output)?;
     publish(&comparison, output)
 }

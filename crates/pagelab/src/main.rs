@@ -1,6 +1,7 @@
 //! pagelab: which page size should this memory be mapped with, what does it gain, what does it cost, and why?
 #![forbid(unsafe_code)]
 
+mod boots;
 mod cli;
 mod compare;
 mod demo;

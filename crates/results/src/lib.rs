@@ -8,6 +8,7 @@
 //! characters are escaped in the terminal and markup in HTML.
 #![forbid(unsafe_code)]
 
+pub mod boots;
 pub mod csv;
 pub mod grid;
 pub mod html;

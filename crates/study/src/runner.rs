@@ -74,6 +74,55 @@ pub fn compare<P: Platform>(design: &Design, platform: &mut P, listener: &mut dy
     Run { admissions, trials, analysis, ended }
 }
 
+/// Runs the one arm of a design that this boot has, block after block, and tells `listener` what happens.
+/// Block 0 is run and discarded; the run ends after [`Design::min_blocks`] more, because other boots say
+/// more about an arm than more trials of one boot do ([`stats::boots`]). There is no analysis.
+///
+/// It ends as [`compare`] does where a trial fails; with [`Ended::NothingAdmitted`] where the boot has none
+/// of the arms.
+pub fn arm_of_boot<P: Platform>(design: &Design, platform: &mut P, listener: &mut dyn FnMut(Event<'_>)) -> Run {
+    let admissions: Vec<Admission> = design.arms.iter().map(|arm| platform.admit(arm)).collect();
+    listener(Event::Admitted(&admissions));
+    let has = admissions.iter().position(|admission| matches!(admission, Admission::Admitted { .. }));
+    let (trials, ended) = match (plan::check(design), has) {
+        (Err(error), _) => (Vec::new(), failed(error.to_string())),
+        (Ok(()), None) => (Vec::new(), Ended::NothingAdmitted),
+        (Ok(()), Some(arm)) => alone(design, arm, platform, listener),
+    };
+    listener(Event::Ended(&ended));
+    Run { admissions, trials, analysis: None, ended }
+}
+
+/// Runs one arm as if it were the whole design; its trials carry its index in `design`.
+fn alone<P: Platform>(
+    design: &Design,
+    arm: usize,
+    platform: &mut P,
+    listener: &mut dyn FnMut(Event<'_>),
+) -> (Vec<TrialRecord>, Ended) {
+    let mut solo = Design { arms: vec![design.arms[arm].clone()], baseline: 0, ..design.clone() };
+    solo.max_blocks = solo.min_blocks;
+    let mut renamed = |event: Event<'_>| match event {
+        Event::Started(trial) => listener(Event::Started(&Trial { arm, ..*trial })),
+        Event::Finished(record) => listener(Event::Finished(&of_arm(record.clone(), arm))),
+        _ => {}
+    };
+    let mut comparing = Comparing::new(&solo, platform, &mut renamed);
+    comparing.in_race = vec![true];
+    comparing.admissions = vec![Admission::Admitted { mechanism: String::new() }];
+    let ended = match comparing.blocks() {
+        // With nothing to compare every precision is reached at the last block.
+        Ended::Precise => Ended::Blocks,
+        other => other,
+    };
+    (comparing.trials.into_iter().map(|record| of_arm(record, arm)).collect(), ended)
+}
+
+fn of_arm(mut record: TrialRecord, arm: usize) -> TrialRecord {
+    record.trial.arm = arm;
+    record
+}
+
 struct Comparing<'a, P> {
     design: &'a Design,
     platform: &'a mut P,
@@ -94,6 +143,10 @@ impl<'a, P: Platform> Comparing<'a, P> {
         if !self.in_race[self.design.baseline] || self.compared() == 0 {
             return Ended::NothingAdmitted;
         }
+        self.blocks()
+    }
+
+    fn blocks(&mut self) -> Ended {
         let mut block = 0;
         loop {
             if let Err(ended) = self.block(block) {

@@ -20,17 +20,20 @@ use crate::admit::Privilege;
 use crate::host::{Host, HostError};
 use crate::signals;
 
-/// Memory that is left to others: this share of all, and never less than [`LEAST_LEFT_BYTES`].
-const LEFT_RATIO: f64 = 1.0 / 32.0;
+/// Memory that is left to others, beyond what the kernel keeps free for itself (MemAvailable has that taken
+/// off, mm/show_mem.c `si_mem_available`): this share of all, and never less than [`LEAST_LEFT_BYTES`].
+const LEFT_RATIO: f64 = 1.0 / 64.0;
 /// As above.
-const LEAST_LEFT_BYTES: u64 = 256 << 20;
+const LEAST_LEFT_BYTES: u64 = 64 << 20;
 /// With a limit, what is held at most: the limit is for trying it out.
 const LIMITED_HELD_BYTES: u64 = 256 << 20;
 /// Rounds over all memory; between them the kernel moves what is in use.
 const MOST_ROUNDS: u32 = 4;
 /// A round that adds less than this share of the direct map is the last one.
 const LEAST_ROUND_RATIO: f64 = 0.005;
-/// Page tables are dumped this often where /proc/meminfo does not tell.
+/// How often the leaves are looked at: reading counters costs as much as dozens of pages.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// The same where all page tables must be dumped for it.
 const DUMP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What is wanted.
@@ -143,7 +146,7 @@ pub fn demote(host: &Host, goal: Goal, listener: &mut dyn FnMut(&Progress)) -> R
         frame_bytes,
         first: before.clone(),
         leaves: before.clone(),
-        dumped: Instant::now(),
+        looked: Instant::now(),
         secret,
         plug: Plug::new(),
         frames: BTreeSet::new(),
@@ -242,7 +245,7 @@ struct Splitting<'a> {
     frame_bytes: u64,
     first: Leaves,
     leaves: Leaves,
-    dumped: Instant,
+    looked: Instant,
     secret: Secret,
     plug: Plug,
     /// Frames of the next larger leaf that a secret page was in.
@@ -327,13 +330,19 @@ impl Splitting<'_> {
     }
 
     fn measure(&mut self) {
-        if self.leaves.source == Source::Ptdump && self.dumped.elapsed() < DUMP_INTERVAL {
+        let interval = match self.leaves.source {
+            Source::Ptdump => DUMP_INTERVAL,
+            // A limit is not to be passed by.
+            Source::Meminfo if self.goal.limit_bytes.is_some() => Duration::ZERO,
+            Source::Meminfo => LOOK_INTERVAL,
+        };
+        if self.looked.elapsed() < interval {
             return;
         }
         if let Ok(leaves) = leaves(self.host) {
             self.leaves = leaves;
         }
-        self.dumped = Instant::now();
+        self.looked = Instant::now();
     }
 
     fn left_bytes(&self) -> u64 {
@@ -357,8 +366,8 @@ impl Stopped {
             Stopped::Goal => "the goal is reached".into(),
             Stopped::Limit => "the limit (--limit) is reached".into(),
             Stopped::InUse { available_bytes } => format!(
-                "the other large leaves lie in memory that is in use or kept free ({} left available): stop programs and \
-                 try again",
+                "the other large leaves lie in memory that is in use or kept free ({} left available), or are counted \
+                 twice since boot; stop programs and try again",
                 format_bytes(*available_bytes)
             ),
             Stopped::NoneFound => format!(

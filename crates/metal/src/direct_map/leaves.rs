@@ -72,6 +72,11 @@ impl Leaves {
         self.of(leaf).saturating_sub(too_high.min(at_boot))
     }
 
+    /// What lies in leaves of this size at most.
+    pub fn possible(&self, leaf: PageSize) -> u64 {
+        self.of(leaf).min(self.total_bytes())
+    }
+
     /// What is counted of leaves of exactly this size.
     pub fn of(&self, leaf: PageSize) -> u64 {
         self.bytes.get(&leaf).copied().unwrap_or(0)

@@ -17,7 +17,7 @@ const PIPE_BYTES: i32 = 16 << 20;
 /// What a pipe holds at least.
 const LEAST_PIPE_BYTES: i32 = 64 << 10;
 /// Bytes of one write.
-const STEP_BYTES: usize = 256 << 10;
+const STEP_BYTES: usize = 4 << 20;
 
 /// Held memory, given back when dropped.
 pub struct Plug {

@@ -55,6 +55,13 @@ fn leaves_text(status: &Status) -> String {
     )
 }
 
+/// In percent; from what is certain to what is possible.
+fn share(leaves: &Leaves, leaf: PageSize) -> String {
+    let percent = |bytes: u64| format!("{:.1}", bytes as f64 * 100.0 / leaves.total_bytes().max(1) as f64);
+    let (least, most) = (percent(leaves.certain(leaf)), percent(leaves.possible(leaf)));
+    if least == most { format!("{least} %") } else { format!("{least} to {most} %") }
+}
+
 /// What to know where more is counted than there is.
 fn surplus(leaves: &Leaves) -> String {
     let (counted, total) = (leaves.counted_bytes(), leaves.total_bytes());
@@ -63,7 +70,7 @@ fn surplus(leaves: &Leaves) -> String {
     }
     let (counted, total) = (format_bytes(counted), format_bytes(total));
     format!(
-        "\n{counted} are counted and {total} of memory are there: the kernel counts some leaves twice at boot, so shares are lower bounds"
+        "\n{counted} are counted and {total} of memory are there: the kernel counts some leaves twice at boot, so shares are bounds"
     )
 }
 
@@ -77,7 +84,7 @@ pub fn leaf_rows(leaves: &Leaves, changes: &[Changes]) -> Vec<[String; 5]> {
         [
             leaf.to_string(),
             format!("{}{}", format_bytes(*bytes), runs.unwrap_or_default()),
-            format!("{:.1} %", leaves.ratio(*leaf) * 100.0),
+            share(leaves, *leaf),
             count(changes.and_then(|changes| changes.splits)),
             count(changes.and_then(|changes| changes.collapses)),
         ]
@@ -167,7 +174,9 @@ pub fn leaf_documents(leaves: &Leaves) -> Vec<Value> {
         json!({
             "leaf_bytes": leaf.bytes(),
             "bytes": bytes,
-            "share_ratio": leaves.ratio(*leaf),
+            "least_share_ratio": leaves.ratio(*leaf),
+            "certain_bytes": leaves.certain(*leaf),
+            "possible_bytes": leaves.possible(*leaf),
             "contiguous_bytes": leaves.contiguous_bytes.get(leaf),
         })
     };

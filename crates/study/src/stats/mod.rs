@@ -4,11 +4,13 @@ mod analysis;
 pub(crate) mod answers;
 mod best;
 mod blocks;
+pub mod boots;
 mod holding;
 mod max_t;
 mod normal;
 mod outcome;
 mod paired;
+mod rank_sum;
 mod signed_rank;
 mod warnings;
 

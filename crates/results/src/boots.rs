@@ -1,0 +1,155 @@
+//! Arms over boots: the joined comparison as tables, a sentence, and a JSON document.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use study::metric::Metric;
+use study::stats::boots::{Boot, BootArm, Merged};
+use study::stats::{Effect, Outcome};
+use study::verdict::Holding;
+
+use crate::figure::{self, Change};
+use crate::grid::plain;
+use crate::text::{fold, printable};
+
+/// The name and version of the document.
+pub const SCHEMA: &str = "pagelab.compare-boots/1";
+
+/// The arms, then the boots, then what cannot be concluded.
+pub fn render(merged: &Merged, width: usize) -> String {
+    let mut text = format!("{}\n\n{}\n", arms(merged, width), boots(merged, width));
+    for limit in &merged.limits {
+        let sentence = printable(&limit.describe(&merged.design.arms));
+        text.push_str(&format!("\n{}", fold(&format!("not concluded: {sentence}"), width, 4)));
+    }
+    text.push_str(&format!("\n\n{}", conclude(merged)));
+    text
+}
+
+fn primary(merged: &Merged) -> Metric {
+    figure::metric(&merged.design.metrics, &merged.design.primary)
+}
+
+fn arms(merged: &Merged, width: usize) -> String {
+    let primary = primary(merged);
+    let confidence = format!("{} interval", figure::confidence(merged.design.confidence));
+    let header = ["policy", "boots", "hosts", primary.name.as_str(), "change", confidence.as_str(), "outcome"];
+    let rows = merged.design.arms.iter().zip(&merged.arms).map(|(arm, of_boots)| {
+        let effect = of_boots.effects.get(&primary.name).map(Change::of);
+        [
+            arm.label.clone(),
+            of_boots.boots.to_string(),
+            of_boots.hosts.to_string(),
+            of_boots.medians.get(&primary.name).map(|value| figure::short(*value, primary.unit)).unwrap_or_default(),
+            effect.map(|change| change.estimate()).unwrap_or_default(),
+            effect.and_then(|change| change.range()).unwrap_or_default(),
+            word(&of_boots.outcome),
+        ]
+    });
+    plain(header, rows, width)
+}
+
+fn boots(merged: &Merged, width: usize) -> String {
+    let primary = primary(merged);
+    let rows = merged.boots.iter().map(|boot| {
+        let label = merged.design.arms.get(boot.arm).map_or("?", |arm| arm.label.as_str());
+        [
+            boot.host.clone(),
+            boot.boot_id.chars().take(8).collect(),
+            label.to_string(),
+            boot.trials.to_string(),
+            boot.medians.get(&primary.name).map(|value| figure::short(*value, primary.unit)).unwrap_or_default(),
+            boot.holding.unwrap_or(Holding::Unknown).to_string(),
+            boot.demoted_to.map_or("as booted".to_string(), |leaf| format!("demoted to {leaf}")),
+        ]
+    });
+    plain(["host", "boot", "policy", "trials", "median", "verdict", "direct map"], rows, width)
+}
+
+fn word(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Baseline => "baseline".into(),
+        Outcome::Better { best: true } => "best".into(),
+        Outcome::Better { best: false } => "better".into(),
+        Outcome::Worse => "worse".into(),
+        Outcome::Equivalent => "equivalent".into(),
+        Outcome::Undecided { blocks_needed: Some(boots) } => format!("undecided (about {boots} boots needed)"),
+        Outcome::Undecided { blocks_needed: None } => "undecided".into(),
+        Outcome::NotHeld => "not held".into(),
+        Outcome::Unsupported => "unsupported".into(),
+        Outcome::WrongAnswer { message } => format!("wrong answer: {message}"),
+        Outcome::NotMeasured => "not measured".into(),
+    }
+}
+
+/// One sentence that states the result.
+pub fn conclude(merged: &Merged) -> String {
+    let baseline = merged.design.arms.get(merged.design.baseline).map_or("?", |arm| arm.label.as_str());
+    let claims: Vec<String> = merged
+        .design
+        .arms
+        .iter()
+        .zip(&merged.arms)
+        .filter_map(|(arm, of_boots)| {
+            let change = of_boots.effects.get(&merged.design.primary).map(Change::of)?;
+            let verb = match of_boots.outcome {
+                Outcome::Better { best: true } => "is best",
+                Outcome::Better { best: false } => "is better",
+                Outcome::Worse => "is worse",
+                Outcome::Equivalent => "is equivalent",
+                _ => return None,
+            };
+            Some(format!("{} {verb} ({})", printable(&arm.label), change.estimate()))
+        })
+        .collect();
+    let boots: u32 = merged.arms.iter().map(|arm| arm.boots).sum();
+    match claims.is_empty() {
+        true => format!("Undecided: {boots} boots do not tell an arm from {}.", printable(baseline)),
+        false => format!("Against {}, over {boots} boots: {}.", printable(baseline), claims.join("; ")),
+    }
+}
+
+/// The document; `design`, `invocation` and `boots` can be read back and merged with others.
+pub fn document(merged: &Merged) -> Value {
+    let arms = merged.design.arms.iter().zip(&merged.arms).enumerate();
+    let limits = merged.limits.iter().map(|limit| {
+        let mut object = as_value(limit);
+        object["text"] = limit.describe(&merged.design.arms).into();
+        object
+    });
+    json!({
+        "schema": SCHEMA,
+        "sentence": conclude(merged),
+        "design": as_value(&merged.design),
+        "invocation": as_value(&merged.invocation),
+        "arms": arms.map(|(index, (arm, of_boots))| arm_document(index, &arm.label, of_boots)).collect::<Vec<_>>(),
+        "boots": merged.boots.iter().map(|boot: &Boot| as_value(boot)).collect::<Vec<_>>(),
+        "limits": limits.collect::<Vec<_>>(),
+    })
+}
+
+fn arm_document(index: usize, label: &str, arm: &BootArm) -> Value {
+    let effect = |effect: &Effect| {
+        json!({
+            "ratio": effect.ratio,
+            "low_ratio": effect.low,
+            "high_ratio": effect.high,
+            "p_adjusted": effect.p_adjusted,
+            "boots": effect.blocks,
+        })
+    };
+    let effects: serde_json::Map<String, Value> =
+        arm.effects.iter().map(|(metric, one)| (metric.clone(), effect(one))).collect();
+    json!({
+        "arm": index,
+        "label": label,
+        "boots": arm.boots,
+        "hosts": arm.hosts,
+        "medians": arm.medians,
+        "effects": effects,
+        "outcome": as_value(&arm.outcome),
+    })
+}
+
+fn as_value(part: &impl Serialize) -> Value {
+    serde_json::to_value(part).expect("words, numbers and maps with text keys")
+}

@@ -1,0 +1,206 @@
+//! The rank-sum test of two samples that are not paired, taken within strata, the interval that inverts
+//! it, and the Hodges-Lehmann estimate in its middle.
+//!
+//! All three come from the differences of all pairs, one of each sample and both of one stratum: the
+//! estimate is their median, the number of them above 0 is the statistic of Mann and Whitney summed over
+//! the strata, and the interval runs from one of them to another.
+
+use super::signed_rank::Centre;
+use super::{median, normal};
+
+/// Pairs of one stratum up to which its distribution is exact.
+const EXACT_PAIRS: usize = 2500;
+
+/// Values of both samples on one host.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Stratum {
+    /// The sample that is asked about.
+    pub one: Vec<f64>,
+    /// What it is compared with.
+    pub other: Vec<f64>,
+}
+
+impl Stratum {
+    fn pairs(&self) -> usize {
+        self.one.len() * self.other.len()
+    }
+}
+
+/// How far the one sample lies above the other, at confidence `1 - alpha`; `None` where no stratum has
+/// values of both.
+pub(crate) fn test(strata: &[Stratum], alpha: f64) -> Option<Centre> {
+    let strata: Vec<&Stratum> = strata.iter().filter(|stratum| stratum.pairs() > 0).collect();
+    let pairs = |stratum: &&Stratum| {
+        let differences = stratum.one.iter().flat_map(|one| stratum.other.iter().map(move |other| one - other));
+        differences.collect::<Vec<f64>>()
+    };
+    let mut differences: Vec<f64> = strata.iter().flat_map(pairs).collect();
+    let estimate = median(&mut differences)?; // sorts them
+    let not_above = differences.iter().filter(|difference| **difference <= 0.0).count();
+    let not_below = differences.iter().filter(|difference| **difference >= 0.0).count();
+    let sizes: Vec<(usize, usize)> = strata.iter().map(|stratum| (stratum.one.len(), stratum.other.len())).collect();
+    let distribution = Distribution::new(&sizes);
+    let p = (2.0 * distribution.at_most(not_above.min(not_below))).min(1.0);
+    let rank = distribution.largest_within(alpha / 2.0);
+    let interval = rank.map(|rank| (differences[rank], differences[differences.len() - 1 - rank]));
+    Some(Centre { estimate, interval, p })
+}
+
+/// The smallest p value that samples of these sizes can give.
+pub(crate) fn smallest_p(sizes: &[(usize, usize)]) -> f64 {
+    (2.0 * Distribution::new(sizes).at_most(0)).min(1.0)
+}
+
+/// Distribution of the statistic where nothing tells the samples apart.
+enum Distribution {
+    /// Probability of at most 0, 1, 2, ...
+    Exact(Vec<f64>),
+    Normal {
+        mean: f64,
+        deviation: f64,
+    },
+}
+
+impl Distribution {
+    fn new(sizes: &[(usize, usize)]) -> Distribution {
+        let pairs = |(one, other): &(usize, usize)| one * other;
+        if sizes.iter().map(pairs).sum::<usize>() > EXACT_PAIRS {
+            return Distribution::normal(sizes);
+        }
+        let mut probability = vec![1.0];
+        for (one, other) in sizes {
+            probability = convolved(&probability, &mann_whitney(*one, *other));
+        }
+        let mut total = 0.0;
+        probability.iter_mut().for_each(|value| {
+            total += *value;
+            *value = total;
+        });
+        Distribution::Exact(probability)
+    }
+
+    fn normal(sizes: &[(usize, usize)]) -> Distribution {
+        let moments = sizes.iter().map(|(one, other)| {
+            let (one, other) = (*one as f64, *other as f64);
+            (one * other / 2.0, one * other * (one + other + 1.0) / 12.0)
+        });
+        let (mean, variance) = moments.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        Distribution::Normal { mean, deviation: f64::sqrt(variance) }
+    }
+
+    fn at_most(&self, count: usize) -> f64 {
+        match self {
+            Distribution::Exact(cumulative) => cumulative.get(count).copied().unwrap_or(1.0),
+            Distribution::Normal { mean, deviation } => normal::cumulative((count as f64 + 0.5 - mean) / deviation),
+        }
+    }
+
+    /// The largest count that is not exceeded with a probability of at most `probability`.
+    fn largest_within(&self, probability: f64) -> Option<usize> {
+        let guess = match self {
+            Distribution::Exact(cumulative) => cumulative.partition_point(|value| *value <= probability),
+            Distribution::Normal { mean, deviation } => {
+                (mean + deviation * normal::quantile(probability) + 0.5).max(0.0) as usize
+            }
+        };
+        guess.checked_sub(1)
+    }
+}
+
+/// Probability of 0, 1, 2, ... pairs in which the one sample is above: the largest value of all is of the
+/// one sample with probability one / (one + other), and then above all of the other sample.
+fn mann_whitney(one: usize, other: usize) -> Vec<f64> {
+    let mut by_other: Vec<Vec<f64>> = vec![vec![1.0]; other + 1];
+    for ones in 1..=one {
+        for others in 1..=other {
+            let share = ones as f64 / (ones + others) as f64;
+            let mut next = vec![0.0; ones * others + 1];
+            // The row of `ones - 1` is still at `others`, that of `ones` already at `others - 1`.
+            by_other[others].iter().enumerate().for_each(|(count, value)| next[count + others] += share * value);
+            by_other[others - 1].iter().enumerate().for_each(|(count, value)| next[count] += (1.0 - share) * value);
+            by_other[others] = next;
+        }
+    }
+    by_other.pop().unwrap_or_default()
+}
+
+fn convolved(one: &[f64], other: &[f64]) -> Vec<f64> {
+    let mut sum = vec![0.0; one.len() + other.len() - 1];
+    for (at, value) in one.iter().enumerate() {
+        other.iter().enumerate().for_each(|(offset, factor)| sum[at + offset] += value * factor);
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn stratum(one: &[f64], other: &[f64]) -> Stratum {
+        Stratum { one: one.to_vec(), other: other.to_vec() }
+    }
+
+    /// All ways to pick which of the pooled values are of the one sample.
+    fn enumerated(one: usize, other: usize) -> Vec<f64> {
+        let all = one + other;
+        let mut counts = vec![0.0; one * other + 1];
+        for choice in (0..1u32 << all).filter(|choice| choice.count_ones() as usize == one) {
+            let above = |at: usize| (0..at).filter(|lower| choice >> lower & 1 == 0).count();
+            counts[(0..all).filter(|at| choice >> at & 1 == 1).map(above).sum::<usize>()] += 1.0;
+        }
+        let total: f64 = counts.iter().sum();
+        counts.iter().map(|count| count / total).collect()
+    }
+
+    #[test]
+    fn the_distribution_is_that_of_all_choices() {
+        for (one, other) in [(1, 1), (1, 5), (3, 2), (4, 4), (5, 6)] {
+            let found = mann_whitney(one, other);
+            let expected = enumerated(one, other);
+            assert_eq!(found.len(), expected.len());
+            assert!(found.iter().zip(&expected).all(|(one, two)| (one - two).abs() < 1e-12), "{one} {other}");
+        }
+    }
+
+    /// Tables of Mann and Whitney: the largest statistic that is significant at 5 %, two-sided.
+    #[test]
+    fn critical_values_are_those_of_the_tables() {
+        for (one, other, critical) in [(4, 4, 0), (5, 5, 2), (6, 6, 5), (8, 8, 13), (10, 10, 23), (20, 20, 127)] {
+            assert_eq!(Distribution::new(&[(one, other)]).largest_within(0.025), Some(critical), "{one} {other}");
+        }
+        assert_eq!(Distribution::new(&[(3, 3)]).largest_within(0.025), None, "three against three say nothing");
+    }
+
+    #[test]
+    fn the_normal_distribution_goes_on_where_the_exact_one_ends() {
+        let sizes = [(40, 30), (20, 30)];
+        let (exact, normal) = (Distribution::new(&[(40, 30), (20, 30)][..1]), Distribution::normal(&sizes[..1]));
+        for count in [300, 450, 600] {
+            assert!((exact.at_most(count) - normal.at_most(count)).abs() < 2e-3, "{count}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_compared_each_with_itself() {
+        // The second host takes twice as long: pooled, the arms would overlap.
+        let strata = [stratum(&[1.1, 1.2, 1.15], &[1.0, 1.01, 1.02]), stratum(&[2.1, 2.2], &[2.0, 2.01])];
+        let centre = test(&strata, 0.05).unwrap();
+        assert!((centre.estimate - 0.12).abs() < 0.03 && centre.p < 0.05, "{centre:?}");
+        assert!(centre.interval.unwrap().0 > 0.0);
+        assert_eq!(test(&[stratum(&[1.0], &[]), stratum(&[], &[1.0])], 0.05), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_interval_holds_zero_exactly_when_the_test_does_not_reject(
+            one in prop::collection::vec(-0.5..1.0f64, 4..9), other in prop::collection::vec(-1.0..0.5f64, 4..9)
+        ) {
+            let centre = test(&[Stratum { one, other }], 0.05).unwrap();
+            let (low, high) = centre.interval.unwrap();
+            prop_assert!(low <= centre.estimate && centre.estimate <= high);
+            prop_assert_eq!(low <= 0.0 && 0.0 <= high, centre.p > 0.05);
+        }
+    }
+}

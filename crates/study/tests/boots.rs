@@ -1,0 +1,244 @@
+//! Arms over boots: one arm measured in a boot, and what boots say together.
+
+mod common;
+
+use common::{Fake, Noise, design, normal, record};
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use study::comparison::{Admission, Comparison, Design, Ended, Invocation, Unsupported};
+use study::machine::Machine;
+use study::metric::names;
+use study::policy::Geometry;
+use study::runner::{self, Event};
+use study::size::PageSize;
+use study::stats::Outcome;
+use study::stats::boots::{Limit, MergeError, Merged, Part, merge};
+use study::trial::Trial;
+use study::verdict::Holding;
+
+const ARMS: [&str; 3] = ["direct-map-1g", "direct-map-2m", "direct-map-4k"];
+
+fn machine(host: u32, boot: u32) -> Machine {
+    Machine {
+        name: "host".into(),
+        arch: "x86_64".into(),
+        kernel: "6.18.0 #1".into(),
+        kernel_command_line: "quiet".into(),
+        boot_id: format!("boot-{host}-{boot}"),
+        host_id: Some(format!("host-{host}")),
+        cpu_model: "any".into(),
+        cpus: 2,
+        memory_bytes: 8 << 30,
+        hypervisor: None,
+        geometry: Geometry { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
+    }
+}
+
+/// A boot that measured one arm in so many trials around `wall_s`.
+fn boot(design: &Design, machine: Machine, arm: usize, wall_s: f64, trials: u32) -> Comparison {
+    let trial = |block| {
+        let wobble = 1.0 + f64::from(block % 3) * 0.001;
+        record(Trial { arm, block, position: 0, attempt: 0 }, Holding::Held, &[(names::WALL_S, wall_s * wobble)])
+    };
+    Comparison {
+        id: 1,
+        started_unix_s: 0,
+        invocation: Invocation { command: vec!["work".into()], client: None, pagelab: vec![], version: "0".into() },
+        design: design.clone(),
+        machine,
+        admissions: vec![],
+        trials: (0..=trials).map(trial).collect(),
+        analysis: None,
+        adoptions: vec![],
+        ended: Ended::Blocks,
+    }
+}
+
+/// `boots` boots of each arm on each of `hosts` hosts; times are `ratios`, host effects and boot noise.
+fn many(hosts: u32, boots: u32, ratios: &[f64], noise: f64, seed: u64) -> Merged {
+    let mut random = Pcg64::seed_from_u64(seed);
+    let design = design(&ARMS[..ratios.len()], 1);
+    let mut parts = Vec::new();
+    for host in 0..hosts {
+        for number in 0..boots {
+            for (arm, ratio) in ratios.iter().enumerate() {
+                let wall_s = ratio * f64::from(1 + host) * (noise * normal(&mut random)).exp();
+                let machine = machine(host, number * 10 + arm as u32);
+                parts.extend(Part::of(&boot(&design, machine, arm, wall_s, 3)));
+            }
+        }
+    }
+    merge(&parts).unwrap()
+}
+
+#[test]
+fn a_boot_measures_the_arm_that_it_has() {
+    let design = design(&ARMS, 1);
+    let mut fake = Fake::new(&design, &[1.0, 1.2, 1.5], Noise::quiet(), 1);
+    for arm in [0, 2] {
+        fake.arms[arm].unsupported = Some(Unsupported { reason: "another boot".into(), remedy: "reboot".into() });
+    }
+    let (mut stored, mut admissions) = (Vec::new(), 0);
+    let run = runner::arm_of_boot(&design, &mut fake, &mut |event| match event {
+        Event::Finished(record) => stored.push(record.clone()),
+        Event::Admitted(all) => admissions = all.len(),
+        _ => {}
+    });
+    assert_eq!(run.ended, Ended::Blocks);
+    assert_eq!((run.trials.len() as u32, admissions), (design.min_blocks + 1, 3), "block 0 is there and discarded");
+    assert!(run.trials.iter().all(|record| record.trial.arm == 1));
+    assert_eq!(stored, run.trials, "listeners hear of the arm by its index in the design");
+    assert!(matches!(run.admissions[0], Admission::Unsupported(_)));
+}
+
+#[test]
+fn a_boot_without_any_arm_measures_nothing() {
+    let design = design(&ARMS, 1);
+    let mut fake = Fake::new(&design, &[1.0; 3], Noise::quiet(), 1);
+    fake.arms.iter_mut().for_each(|arm| {
+        arm.unsupported = Some(Unsupported { reason: "mixed".into(), remedy: "reboot".into() });
+    });
+    let run = runner::arm_of_boot(&design, &mut fake, &mut |_| {});
+    assert_eq!((run.ended, run.trials.len(), fake.runs), (Ended::NothingAdmitted, 0, 0));
+}
+
+#[test]
+fn a_command_that_fails_ends_the_arm() {
+    let design = design(&ARMS, 1);
+    let mut fake = Fake::new(&design, &[1.0; 3], Noise::quiet(), 1);
+    fake.arms[0].exits = vec![0, 0, 3];
+    let run = runner::arm_of_boot(&design, &mut fake, &mut |_| {});
+    assert!(matches!(run.ended, Ended::Failed { .. }), "{:?}", run.ended);
+}
+
+#[test]
+fn six_boots_of_each_arm_tell_a_difference() {
+    let merged = many(1, 6, &[1.0, 1.08, 1.2], 0.01, 3);
+    assert_eq!(merged.arms[0].outcome, Outcome::Baseline);
+    assert_eq!((&merged.arms[1].outcome, &merged.arms[2].outcome), (&Outcome::Worse, &Outcome::Worse));
+    let effect = merged.arms[2].effects[names::WALL_S];
+    assert_eq!(effect.blocks, 6, "boots, not trials");
+    assert!((effect.ratio - 1.2).abs() < 0.02 && effect.low.unwrap() > 1.1 && effect.high.unwrap() < 1.3, "{effect:?}");
+    assert!(merged.limits.is_empty(), "{:?}", merged.limits);
+}
+
+#[test]
+fn hosts_are_strata_and_not_noise() {
+    let merged = many(3, 2, &[1.0, 0.9], 0.01, 5);
+    let effect = merged.arms[1].effects[names::WALL_S];
+    assert!((effect.ratio - 0.9).abs() < 0.02, "{effect:?}");
+    assert_eq!((merged.arms[1].hosts, merged.arms[1].boots), (3, 6));
+    assert!(matches!(merged.arms[1].outcome, Outcome::Better { best: true }), "{:?}", merged.arms[1].outcome);
+}
+
+#[test]
+fn one_boot_concludes_nothing_however_many_trials_it_has() {
+    let design = design(&ARMS[..2], 1);
+    let mut parts: Vec<Part> =
+        (0..40).filter_map(|number| Part::of(&boot(&design, machine(0, number), 0, 1.0, 3))).collect();
+    parts.extend(Part::of(&boot(&design, machine(0, 99), 1, 2.0, 500)));
+    let merged = merge(&parts).unwrap();
+    assert_eq!(merged.arms[1].outcome, Outcome::Undecided { blocks_needed: None });
+    let effect = merged.arms[1].effects[names::WALL_S];
+    assert!((effect.ratio - 2.0).abs() < 0.01 && effect.low.is_none() && effect.p_adjusted.is_none());
+    assert_eq!(merged.limits, [Limit::OneBoot { arm: 1 }]);
+    assert!(merged.limits[0].describe(&merged.design.arms).contains("direct-map-2m was measured in one boot only"));
+}
+
+#[test]
+fn what_stands_against_a_conclusion_is_named() {
+    let design = design(&ARMS, 1);
+    let of = |host, number, arm| Part::of(&boot(&design, machine(host, number), arm, 1.0, 3)).unwrap();
+    // 1G twice on one host, 2M twice on another one, 4K never.
+    let apart = merge(&[of(0, 1, 0), of(0, 2, 0), of(1, 3, 1), of(1, 4, 1)]).unwrap();
+    assert_eq!(apart.limits, [Limit::OtherHost { arm: 1 }, Limit::NoBoot { arm: 2 }]);
+    assert_eq!(apart.arms[2].outcome, Outcome::NotMeasured);
+    // Twice each: no order of four boots is rare enough.
+    let few = merge(&[of(0, 1, 0), of(0, 2, 0), of(0, 3, 1), of(0, 4, 1)]).unwrap();
+    assert_eq!(few.limits[0], Limit::TooFewBoots { arm: 1, needed: 4 });
+    // Demoted in the boot that had the baseline before.
+    let mut demoted = boot(&design, machine(0, 1), 1, 1.0, 3);
+    demoted.started_unix_s = 100;
+    demoted.trials.iter_mut().for_each(|record| record.state_after.demoted_to = Some(PageSize::M2));
+    demoted.machine.kernel = "6.19.0 #1".into();
+    demoted.machine.kernel_command_line = "quiet debug_pagealloc=on".into();
+    let merged = merge(&[of(0, 1, 0), Part::of(&demoted).unwrap()]).unwrap();
+    for limit in [
+        Limit::SeveralArmsInABoot { arm: 1 },
+        Limit::Demoted { arm: 1, boots: 1 },
+        Limit::Kernels { host: "host-0".into() },
+        Limit::CostlyOption { arm: 1, option: "debug_pagealloc=on".into() },
+    ] {
+        assert!(merged.limits.contains(&limit), "{limit:?} is not in {:?}", merged.limits);
+    }
+}
+
+#[test]
+fn a_policy_that_did_not_hold_says_nothing() {
+    let design = design(&ARMS[..2], 1);
+    let mut parts = Vec::new();
+    for number in 0..6 {
+        parts.extend(Part::of(&boot(&design, machine(0, number), 0, 1.0, 3)));
+        let mut split = boot(&design, machine(0, 10 + number), 1, 2.0, 3);
+        split.trials.iter_mut().for_each(|record| record.verdict.holding = Holding::Partly);
+        parts.extend(Part::of(&split));
+    }
+    assert_eq!(merge(&parts).unwrap().arms[1].outcome, Outcome::NotHeld);
+}
+
+#[test]
+fn the_same_boot_twice_is_one_observation() {
+    let design = design(&ARMS[..2], 1);
+    let part = |wall_s, trials| Part::of(&boot(&design, machine(0, 1), 0, wall_s, trials)).unwrap();
+    let merged = merge(&[part(1.0, 3), part(2.0, 5), part(1.0, 3)]).unwrap();
+    assert_eq!((merged.boots.len(), merged.boots[0].trials), (1, 5));
+}
+
+#[test]
+fn other_designs_and_nothing_are_refused() {
+    assert_eq!(merge(&[]).unwrap_err(), MergeError::Nothing);
+    let one = boot(&design(&ARMS, 1), machine(0, 1), 0, 1.0, 3);
+    let mut other = one.clone();
+    other.invocation.command = vec!["play".into()];
+    let parts = [Part::of(&one).unwrap(), Part::of(&other).unwrap()];
+    let message = merge(&parts).unwrap_err().to_string();
+    assert!(message.contains("the command differs: work and play"), "{message}");
+    let fewer = boot(&design(&ARMS[..2], 9), machine(0, 2), 0, 1.0, 3);
+    assert!(merge(&[parts[0].clone(), Part::of(&fewer).unwrap()]).is_err());
+    let reseeded = boot(&design(&ARMS, 77), machine(0, 2), 0, 1.0, 3);
+    assert!(merge(&[parts[0].clone(), Part::of(&reseeded).unwrap()]).is_ok(), "the seed is not the design");
+    let mut unfinished = one;
+    unfinished.trials.truncate(1);
+    assert_eq!(Part::of(&unfinished), None, "block 0 does not count");
+}
+
+/// Where nothing differs, claims are as rare as asked.
+#[test]
+fn boots_that_differ_by_chance_are_seldom_told_apart() {
+    let claims = (0..400).filter(|seed| {
+        let merged = many(1, 6, &[1.0, 1.0, 1.0], 0.05, *seed);
+        merged.arms.iter().any(|arm| matches!(arm.outcome, Outcome::Better { .. } | Outcome::Worse))
+    });
+    let claims = claims.count();
+    assert!(claims <= 28, "{claims} of 400, at most 20 are expected");
+}
+
+proptest! {
+    #[test]
+    fn a_part_with_any_arm_index_and_value_is_merged_or_refused(
+        arms in prop::collection::vec((0usize..6, -1.0..3.0f64), 1..12)
+    ) {
+        let design = design(&ARMS, 1);
+        let part = |(number, (arm, wall_s)): (usize, &(usize, f64))| {
+            let mut part = Part::of(&boot(&design, machine(0, number as u32), 0, 1.0, 2)).unwrap();
+            part.boots[0].arm = *arm;
+            part.boots[0].medians.insert(names::WALL_S.into(), *wall_s);
+            part
+        };
+        let parts: Vec<Part> = arms.iter().enumerate().map(part).collect();
+        if let Ok(merged) = merge(&parts) {
+            prop_assert_eq!(merged.arms.len(), 3);
+        }
+    }
+}
