@@ -1,0 +1,155 @@
+//! What boots cannot show, and what would.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::rank_sum;
+use super::{Boot, of_arm, strata};
+use crate::comparison::Design;
+use crate::trial::Arm;
+
+/// Why something cannot be concluded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "limit")]
+pub enum Limit {
+    /// No boot has the arm.
+    NoBoot {
+        /// Index of the arm.
+        arm: usize,
+    },
+    /// One boot has the arm.
+    OneBoot {
+        /// Index of the arm.
+        arm: usize,
+    },
+    /// No host has both the arm and the baseline.
+    OtherHost {
+        /// Index of the arm.
+        arm: usize,
+    },
+    /// Not even the clearest difference could be told from chance.
+    TooFewBoots {
+        /// Index of the arm.
+        arm: usize,
+        /// Boots of each arm, on one host, from which on it could.
+        needed: u32,
+    },
+    /// Some boots have several arms, one after the other.
+    SeveralArmsInABoot {
+        /// Index of an arm that came after another one.
+        arm: usize,
+    },
+    /// The arm's leaves were made by splitting, not by booting.
+    Demoted {
+        /// Index of the arm.
+        arm: usize,
+        /// Boots of it that were demoted.
+        boots: u32,
+    },
+    /// Kernels differ between boots of a host.
+    Kernels {
+        /// The host.
+        host: String,
+    },
+    /// Boots of the arm ran with an option that costs time of its own.
+    CostlyOption {
+        /// Index of the arm.
+        arm: usize,
+        /// The option.
+        option: String,
+    },
+}
+
+/// What stands against conclusions from these boots.
+pub(super) fn limits(design: &Design, boots: &[Boot]) -> Vec<Limit> {
+    let mut limits: Vec<Limit> = (0..design.arms.len()).flat_map(|arm| limits_of_arm(design, boots, arm)).collect();
+    let mut kernels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    boots.iter().for_each(|boot| {
+        kernels.entry(&boot.host).or_default().insert(&boot.kernel);
+    });
+    let differing = kernels.into_iter().filter(|(_, kernels)| kernels.len() > 1);
+    limits.extend(differing.map(|(host, _)| Limit::Kernels { host: host.to_string() }));
+    limits
+}
+
+fn limits_of_arm(design: &Design, boots: &[Boot], arm: usize) -> Vec<Limit> {
+    let count = of_arm(boots, arm).count();
+    let mut limits = Vec::new();
+    match count {
+        0 => return vec![Limit::NoBoot { arm }],
+        1 => limits.push(Limit::OneBoot { arm }),
+        _ => limits.extend(too_few(design, boots, arm)),
+    }
+    let after_another = |boot: &Boot| {
+        let is_before = |other: &&Boot| other.boot_id == boot.boot_id && other.arm != boot.arm;
+        boots.iter().filter(is_before).any(|other| other.started_unix_s <= boot.started_unix_s)
+    };
+    if of_arm(boots, arm).any(after_another) {
+        limits.push(Limit::SeveralArmsInABoot { arm });
+    }
+    let demoted = of_arm(boots, arm).filter(|boot| boot.demoted_to.is_some()).count() as u32;
+    limits.extend((demoted > 0).then_some(Limit::Demoted { arm, boots: demoted }));
+    let mut costly = of_arm(boots, arm).flat_map(|boot| boot.kernel_command_line.split_whitespace());
+    let option = costly.find(|word| *word == "debug_pagealloc=on" || *word == "debug_pagealloc=1");
+    limits.extend(option.map(|option| Limit::CostlyOption { arm, option: option.to_string() }));
+    limits
+}
+
+/// Whether boots are on other hosts than the baseline's, or too few for any claim.
+fn too_few(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
+    if arm == design.baseline || of_arm(boots, design.baseline).next().is_none() {
+        return None;
+    }
+    let strata = strata(boots, arm, design.baseline, &design.primary);
+    if strata.is_empty() {
+        return Some(Limit::OtherHost { arm });
+    }
+    let arms: BTreeSet<usize> = boots.iter().map(|boot| boot.arm).filter(|arm| *arm != design.baseline).collect();
+    let enough = |sizes: &[(usize, usize)]| rank_sum::smallest_p(sizes) * arms.len() as f64 <= design.level();
+    let sizes: Vec<(usize, usize)> = strata.iter().map(|stratum| (stratum.one.len(), stratum.other.len())).collect();
+    let needed = (2..40u32).find(|boots| enough(&[(*boots as usize, *boots as usize)])).unwrap_or(40);
+    (!enough(&sizes)).then_some(Limit::TooFewBoots { arm, needed })
+}
+
+impl Limit {
+    /// What cannot be concluded and what would help, in one sentence; `arms` are those of the design.
+    pub fn describe(&self, arms: &[Arm]) -> String {
+        let label = |arm: &usize| arms.get(*arm).map_or("?", |arm| arm.label.as_str());
+        match self {
+            Limit::NoBoot { arm } => {
+                format!("{} was measured in no boot; boot into it and run `compare --arm-of-boot` there", label(arm))
+            }
+            Limit::OneBoot { arm } => format!(
+                "{} was measured in one boot only: how much its boots differ from each other is not known, so no difference \
+                 can be told from the accident of that boot, however many trials it has; boot into it again",
+                label(arm)
+            ),
+            Limit::OtherHost { arm } => format!(
+                "no host has both {} and the baseline, so the arm cannot be told from the host; measure both on one host",
+                label(arm)
+            ),
+            Limit::TooFewBoots { arm, needed } => format!(
+                "{} and the baseline have too few boots for any claim, even were every boot of the one faster than every boot \
+                 of the other; {needed} boots of each on one host would do",
+                label(arm)
+            ),
+            Limit::SeveralArmsInABoot { arm } => format!(
+                "{} was measured after another arm of the same boot, in an order that nothing could change: what time and use \
+                 do to a boot cannot be told from the arm; reboot between arms",
+                label(arm)
+            ),
+            Limit::Demoted { arm, boots } => format!(
+                "{boots} boots of {} were demoted by pagelab: their figures contain what that leaves behind (2M pages are \
+                 scarce), not the leaf size alone; boot options give it without",
+                label(arm)
+            ),
+            Limit::Kernels { host } => {
+                format!("boots of {host} ran different kernels, which is a difference of its own; boot one kernel")
+            }
+            Limit::CostlyOption { arm, option } => {
+                format!("{} ran with {option}, whose own cost cannot be told from that of the leaves", label(arm))
+            }
+        }
+    }
+}
