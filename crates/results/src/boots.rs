@@ -153,3 +153,38 @@ fn arm_document(index: usize, label: &str, arm: &BootArm) -> Value {
 fn as_value(part: &impl Serialize) -> Value {
     serde_json::to_value(part).expect("words, numbers and maps with text keys")
 }
+
+#[cfg(test)]
+mod tests {
+    use study::stats::boots::{Part, merge};
+
+    use super::*;
+    use crate::sample;
+
+    fn merged() -> Merged {
+        let mut comparison = sample::comparison();
+        comparison.machine.host_id = Some("\u{1b}[31mhost".into());
+        merge(&[Part::of(&comparison).unwrap()]).unwrap()
+    }
+
+    #[test]
+    fn every_arm_boot_and_limit_is_shown_and_nothing_raw() {
+        let merged = merged();
+        let text = render(&merged, 120);
+        for arm in &merged.design.arms {
+            assert!(text.contains(&arm.label), "{}: {text}", arm.label);
+        }
+        assert!(merged.limits.len() >= merged.design.arms.len() - 1, "one boot each: {:?}", merged.limits);
+        assert_eq!(text.matches("not concluded: ").count(), merged.limits.len());
+        assert!(text.contains("0f6c1c7e") && !text.contains('\u{1b}'), "{text}");
+        assert!(text.ends_with('.') && text.contains("Undecided: "), "{text}");
+    }
+
+    #[test]
+    fn the_document_can_be_read_back() {
+        let merged = merged();
+        let document = document(&merged);
+        let part: Part = serde_json::from_value(document).unwrap();
+        assert_eq!(merge(&[part]).unwrap(), merged);
+    }
+}
