@@ -17,6 +17,8 @@ const PAGE: u64 = 4096;
 const HUGE: u64 = 2 << 20;
 /// Where position-independent programs go (`ELF_ET_DYN_BASE`, arch/x86/include/asm/elf.h, less a page).
 const PROGRAM: u64 = 0x5555_5555_4000;
+/// What a stack may grow to (the default of `ulimit -s`).
+const STACK_BYTES: u64 = 8 << 20;
 /// The end of user addresses (`TASK_SIZE` with four levels).
 const STACK_END: u64 = 0x7fff_ffff_f000;
 /// `mmap_base`: below the gap for a stack of 8M and its randomisation.
@@ -142,7 +144,12 @@ impl Layout {
         let has_name = !name.starts_with('[') && !name.is_empty();
         let is_next = self.pieces.range(..address).next_back().is_some_and(|(_, piece)| piece.end == address);
         let to = match (name, &self.file) {
-            ("[stack]", _) => STACK_END - bytes,
+            ("[stack]", _) => {
+                // What it may grow by belongs to it.
+                let all = bytes.max(STACK_BYTES);
+                self.add((address + bytes).saturating_sub(all), all, STACK_END - all);
+                return STACK_END - bytes;
+            }
             ("[heap]", _) => {
                 self.heap(address);
                 return self.heap(address + bytes) - bytes;
@@ -173,11 +180,10 @@ impl Layout {
         let distance = match self.pieces.get(&begin) {
             Some(piece) => piece.distance,
             None => {
-                // Behind the program, at a multiple of what aligned mappings are: with randomisation it can be anywhere
-                // within 32M.
+                // Behind the program, in the middle of a huge page: with randomisation it can be anywhere in 32M.
                 let program =
                     self.taken.range(..STACK_END / 2 + PROGRAM / 4).next_back().map_or(PROGRAM, |(_, end)| *end);
-                (program.next_multiple_of(HUGE) + (begin & (PAGE - 1))).wrapping_sub(begin)
+                (program.next_multiple_of(HUGE) + HUGE / 2 + (begin & (PAGE - 1))).wrapping_sub(begin)
             }
         };
         self.cut(begin, end.max(self.pieces.get(&begin).map_or(begin, |piece| piece.end)));
@@ -369,7 +375,7 @@ mod tests {
                 .result as u64
         };
         let begin = brk(&mut layout, EMULATED + 20480);
-        assert!(begin > PROGRAM && begin < PROGRAM + 2 * HUGE && begin % HUGE == 0);
+        assert!(begin > PROGRAM && begin < PROGRAM + 2 * HUGE && begin % HUGE == HUGE / 2);
         assert_eq!(brk(&mut layout, EMULATED + 20480 + 135168), begin + 135168);
         assert_eq!(layout.address(EMULATED + 20480 + 4096), begin + 4096);
         // A program that is linked for an address stays there.

@@ -57,7 +57,8 @@ impl<F: Format> Paged<F> {
                 };
                 let end = end_of(*address, *bytes);
                 if name == "[heap]" {
-                    self.own.heap_end = Some(end);
+                    self.own.heap_end = Some(*address);
+                    return self.set_heap_end(end);
                 }
                 self.own.vmas.insert(*address, Vma { end, protection: *protection, backing, advice: Advice::None });
             }
@@ -157,7 +158,7 @@ impl<F: Format> Paged<F> {
             Some(before) if before < end => {
                 let protection = PROT_READ | PROT_WRITE;
                 let vma = Vma { end, protection, backing: Backing::Anonymous, advice: Advice::None };
-                let before = before.next_multiple_of(CALL_PAGE_BYTES);
+                let before = self.pool_begin(before.next_multiple_of(CALL_PAGE_BYTES));
                 let end = end.next_multiple_of(CALL_PAGE_BYTES);
                 self.own.vmas.insert(before, Vma { end, ..vma });
                 if self.prefault { self.populate(before, end, true) } else { Ok(()) }
@@ -166,6 +167,14 @@ impl<F: Format> Paged<F> {
                 self.unmap_range(end.next_multiple_of(CALL_PAGE_BYTES), before.next_multiple_of(CALL_PAGE_BYTES))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Where a heap that has grown from `before` on begins: with pages of a pool `pagelab` puts it at the beginning of one.
+    fn pool_begin(&self, before: u64) -> u64 {
+        match self.granule {
+            Granule::Hugetlb(bytes) if !self.own.vmas.any_in(before & !(bytes - 1), before) => before & !(bytes - 1),
+            _ => before,
         }
     }
 
