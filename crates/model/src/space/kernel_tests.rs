@@ -271,3 +271,16 @@ fn the_direct_map_has_the_tables_of_its_leaves_and_no_faults() {
     space.access(64 * G, false).unwrap();
     assert_eq!((space.costs().faults(), space.costs().outside_bytes), (0, 4096));
 }
+
+#[test]
+fn a_heap_grows_in_whole_pages_of_the_policy_and_lies_in_a_pool_from_its_beginning() {
+    for (policy, faults, zeroed) in [("base", 33, 33 * 4096), ("mthp-64k", 3, 3 << 16), ("hugetlb-2m", 1, M2)] {
+        let mut space = space("cascade-lake", policy, Physical::default());
+        let begin = PLACE + M2 / 2;
+        space.event(&event(Call::Brk { address: 0 }, begin)).unwrap();
+        space.event(&event(Call::Brk { address: begin + 33 * 4096 }, begin + 33 * 4096)).unwrap();
+        write_all(&mut *space, begin, 33 * 4096);
+        let costs = space.costs();
+        assert_eq!((costs.faults(), costs.zeroed_bytes, costs.outside_bytes), (faults, zeroed, 0), "{policy}");
+    }
+}
