@@ -181,8 +181,7 @@ impl Layout {
             Some(piece) => piece.distance,
             None => {
                 // Behind the program, in the middle of a huge page: with randomisation it can be anywhere in 32M.
-                let program =
-                    self.taken.range(..STACK_END / 2 + PROGRAM / 4).next_back().map_or(PROGRAM, |(_, end)| *end);
+                let program = self.taken.range(..PROGRAM + (1 << 40)).next_back().map_or(PROGRAM, |(_, end)| *end);
                 (program.next_multiple_of(HUGE) + HUGE / 2 + (begin & (PAGE - 1))).wrapping_sub(begin)
             }
         };
@@ -366,6 +365,7 @@ mod tests {
         };
         assert_eq!(region(&mut layout, EMULATED, 8192, "/bin/a"), PROGRAM);
         assert_eq!(region(&mut layout, EMULATED + 12288, 4096, "/bin/a"), PROGRAM + 12288);
+        assert_eq!(region(&mut layout, EMULATED + 5 * HUGE, 4096, "/bin/a"), PROGRAM + 5 * HUGE);
         assert_eq!(region(&mut layout, EMULATED + (16 << 20), 8192, "[stack]"), STACK_END - 8192);
         let ld = region(&mut layout, EMULATED + (32 << 20), 4096, "/lib/ld.so");
         assert_eq!(region(&mut layout, EMULATED + (32 << 20) + 8192, 4096, "/lib/ld.so"), ld + 8192);
@@ -374,10 +374,10 @@ mod tests {
             layout.translate(&Event { run: 0, order: 0, call: Call::Brk { address: end }, result: end as i64 })[0]
                 .result as u64
         };
-        let begin = brk(&mut layout, EMULATED + 20480);
-        assert!(begin > PROGRAM && begin < PROGRAM + 2 * HUGE && begin % HUGE == HUGE / 2);
-        assert_eq!(brk(&mut layout, EMULATED + 20480 + 135168), begin + 135168);
-        assert_eq!(layout.address(EMULATED + 20480 + 4096), begin + 4096);
+        let begin = brk(&mut layout, EMULATED + 5 * HUGE + 20480);
+        assert!(begin > PROGRAM + 5 * HUGE && begin < PROGRAM + 7 * HUGE && begin % HUGE == HUGE / 2);
+        assert_eq!(brk(&mut layout, EMULATED + 5 * HUGE + 20480 + 135168), begin + 135168);
+        assert_eq!(layout.address(EMULATED + 5 * HUGE + 20480 + 4096), begin + 4096);
         // A program that is linked for an address stays there.
         assert_eq!(region(&mut layout, 0x40_0000, 4096, "/bin/static"), 0x40_0000);
     }

@@ -119,6 +119,13 @@ fn whole_document(all: &[Simulated], used: &[Machine], arguments: &SimArguments)
         "settings": {
             "memory_bytes": arguments.memory,
             "fragmentation_ratio": arguments.fragmentation,
+            "kernel": {
+                "also_folio_bytes": arguments.also_folios,
+                "pages_to_scan": arguments.pages_to_scan,
+                "scan_sleep_s": arguments.scan_sleep,
+                "max_ptes_none": arguments.max_ptes_none,
+                "instructions_per_s": arguments.instruction_rate,
+            },
             "seed": arguments.seed,
         },
         "machines": used.iter().map(machines::of).collect::<Vec<_>>(),

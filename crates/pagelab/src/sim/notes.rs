@@ -35,7 +35,9 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
         notes.push(format!("memory was short: up to {bytes} were reclaimed to swap; allow more with --memory"));
     }
     if let Some(forks) = ran.iter().map(|outcome| outcome.costs.forks).max().filter(|forks| *forks != 0) {
-        notes.push(format!("the program made {forks} processes, whose copies of memory are not modelled"));
+        notes.push(format!(
+            "the program made {forks} processes of which there is no trace FILE.PID; they are not modelled"
+        ));
     }
     let machines = ran.iter().map(|outcome| outcome.machine.as_str());
     let foreign: Vec<&str> = machines.filter(|name| simulated.is_foreign(name)).collect();
