@@ -213,3 +213,119 @@ fn model_machines_are_listed_with_their_sources() {
         assert_eq!((model["sourced_figures"].as_u64(), sourced > 0), (Some(sourced as u64), true));
     }
 }
+
+/// A sound machine file, for what can be wrong with one.
+const MACHINE: &str = r#"
+schema = "pagelab.machine/1"
+name = "test"
+processor = "a test"
+architecture = "x86_64"
+formats = { is = ["x86-64"], source = "manual" }
+[sources]
+manual = "the manual"
+[[tlb]]
+name = "L1"
+level = 1
+serves = ["fetch", "load", "store"]
+holds = { is = ["4K", "2M"], source = "manual" }
+entries = { is = 64, source = "manual" }
+ways = { is = 4, assumed = "as others" }
+replacement = { is = "lru", assumed = "not documented" }
+hit_cycles = { is = 0, assumed = "by definition" }
+[walker]
+walkers = { is = 1, source = "manual" }
+memory_cycles = { is = 200, assumed = "typical" }
+"#;
+
+#[test]
+fn machine_files_that_no_processor_has_are_refused_by_place() {
+    let traced = Traced::new();
+    let file = traced.bench.path("test.toml").display().to_string();
+    fs::write(&file, MACHINE).unwrap();
+    let ran = traced.sim(&["-m", &file, "-p", "base"]);
+    assert_eq!(ran.code, Some(0), "the file is sound: {}", ran.stderr);
+    for (from, to, parts) in [
+        ("ways = { is = 4,", "ways = { is = 5,", &["tlb[0].ways: found 5", "a divisor of the 64 entries"][..]),
+        ("entries = { is = 64,", "entries = { is = 0,", &["tlb[0].entries: found 0", "at least one entry"]),
+        ("entries = { is = 64,", "entries = { is = 4000000000,", &["tlb[0].entries", "at most 4194304"]),
+        ("\"2M\"", "\"3M\"", &["tlb[0].holds: found \"3M\"", "power of two"]),
+        ("\"2M\"", "\"huge\"", &["tlb[0].holds: found \"huge\"", "64K, 2M or 1G"]),
+        ("level = 1", "level = 1\nspeed = 3", &["line 12", "unknown field `speed`"]),
+        ("level = 1", "level = ", &["line 11"]),
+        ("memory_cycles = {", "memory_cycles = { is = -1 } #", &["memory_cycles"]),
+        ("machine/1", "machine/2", &["schema: found \"pagelab.machine/2\"", "expected \"pagelab.machine/1\""]),
+        ("[walker]", "[walkers]", &["walker"]),
+        ("\"x86_64\"", "\"sparc\"", &["architecture: found \"sparc\"", "one of x86_64, aarch64, riscv64"]),
+    ] {
+        let text = MACHINE.replace(from, to);
+        assert_ne!(text, MACHINE, "{from}");
+        fs::write(&file, text).unwrap();
+        traced.sim(&["-m", &file]).says(2, &[&[file.as_str()], parts].concat());
+    }
+    fs::write(&file, [0xff, 0xfe, 0x00]).unwrap();
+    traced.sim(&["-m", &file]).says(2, &[&file, "UTF-8"]);
+    traced.sim(&["-m", "/nonexistent.toml"]).says(2, &["/nonexistent.toml", "No such file"]);
+    traced.sim(&["-m", "cortex-a75"]).says(2, &["no machine \"cortex-a75\"", "list machines"]);
+}
+
+#[test]
+fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing() {
+    let traced = Traced::new();
+    let file = traced.bench.path("bad.trace").display().to_string();
+    let whole = fs::read(&traced.file).unwrap();
+    let sim = |file: &str, more: &[&str]| traced.bench.pagelab(&[&["sim", file], more].concat()).ran();
+    let newer = {
+        // The header is JSON in a block whose checksum must fit: a version of the same length is put into both.
+        let text = b"pagelab.trace/1";
+        let at = whole.windows(text.len()).position(|window| window == text).unwrap();
+        let mut newer = whole.clone();
+        newer[at + text.len() - 1] = b'9';
+        newer
+    };
+    for (bytes, parts) in [
+        (&b""[..], &["the file is empty", "pagelab record"][..]),
+        (
+            b"not a trace at all, but a text of more than sixty-four bytes, as editors write them",
+            &["is no trace", "import"],
+        ),
+        (lackey().as_bytes(), &["is no trace", "`pagelab trace import`"]),
+        (&whole[..40], &["is no trace"]),
+        (&newer, &["bad.trace"]),
+    ] {
+        fs::write(&file, bytes).unwrap();
+        for more in [&[][..], &["--geometry"]] {
+            sim(&file, more).says(2, &[&["bad.trace"], parts].concat());
+        }
+    }
+    for (path, words) in [("/nonexistent.trace", "No such file"), ("/tmp", "directory")] {
+        sim(path, &[]).says(2, &[path, words]);
+    }
+    // Cut off in the middle of its end: what is there counts.
+    fs::write(&file, &whole[..whole.len() - 20]).unwrap();
+    let cut = sim(&file, &["-p", "base"]);
+    assert_eq!(cut.code, Some(0), "{}", cut.stderr);
+    assert!(cut.stdout.contains("the trace was cut off: its end is missing"), "{}", cut.stdout);
+}
+
+#[test]
+fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
+    let traced = Traced::new();
+    for (machine, policy, part) in [
+        ("cascade-lake", "base-64k", "it has no base pages of 64K, only of 4K"),
+        ("zen-3", "contig-64k", "has no contiguous pages"),
+        ("zen-3", "hugetlb-64k", "hugetlb pages are of 2M, 1G"),
+        ("cascade-lake", "mthp-2m", "of 16K to 1M"),
+        ("apple-m1", "base-64k", "it has no base pages of 64K, only of 16K"),
+        ("zen-3", "default", "name a page"),
+    ] {
+        let ran = traced.sim(&["-m", machine, "-p", policy]);
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+        assert!(ran.stdout.contains(&format!("{machine} cannot have the policy {policy}")), "{}", ran.stdout);
+        assert!(ran.stdout.contains(part), "{machine} {policy}: {}", ran.stdout);
+    }
+    for (policy, part) in
+        [("thq", "nearest is"), ("mthp-3k", "3k"), ("base-8k", "base-16k and base-64k"), ("thp+fast", "fast")]
+    {
+        traced.sim(&["-p", policy]).says(2, &["--policy", part]);
+    }
+}

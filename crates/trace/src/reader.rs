@@ -24,7 +24,9 @@ pub enum ReadError {
     #[error("the file is empty; expected a trace as `pagelab record` writes it")]
     Empty,
     /// It begins with something else.
-    #[error("the file is no trace: {0}; expected a file that `pagelab record` wrote")]
+    #[error(
+        "the file is no trace: {0}; expected a file that `pagelab record` wrote (`pagelab trace import` reads other tools')"
+    )]
     NoTrace(BlockError),
     /// Its header cannot be read.
     #[error("the trace's header: {0}")]

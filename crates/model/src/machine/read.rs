@@ -18,6 +18,8 @@ pub const SCHEMA: &str = "pagelab.machine/1";
 const MAX_SETS: u32 = 1 << 16;
 /// Most TLBs: a slot of the simulation has seven bits for one.
 const MAX_TLBS: usize = 127;
+/// Most entries of a TLB, and most lines of a cache: far more than any has, and few enough to be simulated.
+const MAX_ENTRIES: u32 = 1 << 22;
 
 /// Reads a machine file; `file` is what messages call it.
 ///
@@ -133,6 +135,9 @@ impl Judge<'_> {
     fn sets(&self, key: &str, entries: u32, ways: u32) -> Result<u32, MachineError> {
         match () {
             () if entries == 0 => Err(self.wrong(&format!("{key}.entries"), 0, "at least one entry")),
+            () if entries > MAX_ENTRIES => {
+                Err(self.wrong(&format!("{key}.entries"), entries, format!("at most {MAX_ENTRIES} entries")))
+            }
             () if ways == 0 => Err(self.wrong(&format!("{key}.ways"), 0, "at least one way")),
             () if !entries.is_multiple_of(ways) => {
                 Err(self.wrong(&format!("{key}.ways"), ways, format!("a divisor of the {entries} entries")))

@@ -1,4 +1,5 @@
 use super::*;
+use proptest::prelude::*;
 
 const WHOLE: &str = r#"
 schema = "pagelab.machine/1"
@@ -54,6 +55,7 @@ fn what_no_processor_has_is_refused_by_key() {
         ("ways = { is = 4,", "ways = { is = 5,", "tlb[0].ways", "divisor of the 64"),
         ("ways = { is = 4,", "ways = { is = 0,", "tlb[0].ways", "at least one way"),
         (entries, "entries = { is = 0,", "tlb[0].entries", "at least one entry"),
+        (entries, "entries = { is = 4294967292,", "tlb[0].entries", "at most 4194304"),
         (entries, "entries = { is = 12,", "tlb[0].entries", "power of two"),
         (r#""2M""#, r#""3M""#, "tlb[0].holds", "power of two"),
         (r#""2M""#, r#""1K""#, "tlb[0].holds", "4K or more"),
@@ -113,4 +115,32 @@ fn a_large_page_is_stored_as_the_largest_size_that_is_held() {
     };
     assert_eq!((stored(1, 2 << 20, 2 << 20), stored(2, 2 << 20, 2 << 20)), (Some(1 << 20), Some(2 << 20)));
     assert_eq!((stored(1, 4096, 65536), stored(2, 4096, 65536)), (Some(65536), Some(65536)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever number or word stands anywhere: a machine, or a message that names the file.
+    #[test]
+    fn no_value_makes_reading_fail_otherwise(
+        line in 0..WHOLE.lines().count(),
+        value in prop_oneof![
+            any::<u64>().prop_map(|number| number.to_string()),
+            any::<i8>().prop_map(|number| number.to_string()),
+            "[a-z0-9\\[\\]{}=\", -]{0,12}",
+        ],
+    ) {
+        let changed = |(at, text): (usize, &str)| match text.split_once("is = ") {
+            Some((before, after)) if at == line => {
+                let rest = after.split_once(',').map_or("", |(_, rest)| rest);
+                format!("{before}is = {value},{rest}")
+            }
+            _ if at == line => value.clone(),
+            _ => text.to_owned(),
+        };
+        let text: Vec<String> = WHOLE.lines().enumerate().map(changed).collect();
+        if let Err(error) = read("test.toml", &text.join("\n")) {
+            prop_assert!(error.to_string().starts_with("test.toml: "), "{}", error);
+        }
+    }
 }
