@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chase;
 pub mod geometry;
 mod layout;
 pub mod machine;

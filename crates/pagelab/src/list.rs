@@ -78,9 +78,11 @@ fn machines() -> Result<(String, Value), Failure> {
         [] => "none".to_string(),
         sizes => sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     };
+    let host_model = sim::of_host().map(|model| model.name);
     let rows = [
         ["name".to_string(), machine.name.clone()],
         ["processor".into(), format!("{} ({} on line)", machine.cpu_model, machine.cpus)],
+        ["model machine".into(), host_model.clone().unwrap_or_else(|| "none describes this processor".into())],
         ["memory".into(), format_bytes(machine.memory_bytes)],
         ["kernel".into(), format!("{} {}", machine.arch, machine.kernel)],
         ["hypervisor".into(), machine.hypervisor.clone().unwrap_or_else(|| "none seen".into())],
@@ -91,7 +93,7 @@ fn machines() -> Result<(String, Value), Failure> {
     ];
     let models = model::machine::BUILT_IN.iter().map(|(name, _)| sim::machine_document(name));
     let models: Vec<Value> = models.collect::<Result<_, _>>()?;
-    let document = json!({ "schema": "pagelab.list-machines/1", "machines": [machine], "model_machines": models });
+    let document = json!({ "schema": "pagelab.list-machines/1", "machines": [machine], "host_model": host_model, "model_machines": models });
     let models =
         plain(["model machine", "processor", "level 1", "level 2", "figures"], sim::described()?, terminal_width());
     let text = format!(

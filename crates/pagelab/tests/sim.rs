@@ -329,3 +329,17 @@ fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
         traced.sim(&["-p", policy]).says(2, &["--policy", part]);
     }
 }
+
+#[test]
+fn a_chase_takes_one_machine_and_no_trace() {
+    let traced = Traced::new();
+    let sim = |arguments: &[&str]| traced.bench.pagelab(&[&["sim"], arguments].concat()).ran();
+    sim(&["--chase", "-m", "zen-3,zen-4"]).says(2, &["--chase takes one machine"]);
+    sim(&["--chase", "-m", "zen-9"]).says(2, &["no machine \"zen-9\""]);
+    sim(&["--chase", &traced.file]).says(2, &["--chase", "cannot be used with"]);
+    sim(&["--chase", "--geometry"]).says(2, &["cannot be used with"]);
+    sim(&[]).says(2, &["<FILE>"]);
+    let listed = traced.bench.pagelab(&["list", "machines", "--json"]).ran();
+    let document: Value = serde_json::from_str(&listed.stdout).unwrap();
+    assert!(document["host_model"].is_null() || document["host_model"].is_string());
+}

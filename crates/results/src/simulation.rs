@@ -230,6 +230,37 @@ impl Sweep {
 /// Ways of the TLBs of [`Sweep::curve`] from eight entries on.
 pub const CURVE_WAYS: u32 = 8;
 
+/// A pointer chase over buffers of growing size: measured on a processor, beside the model of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Knees {
+    /// The heading.
+    pub title: String,
+    /// The words of the command line.
+    pub invocation: Vec<String>,
+    /// The version of pagelab.
+    pub version: String,
+    /// Names and values: processor, machine, seed.
+    pub facts: Vec<(String, String)>,
+    /// What must be known to read it.
+    pub notes: Vec<String>,
+    /// Nanoseconds a load, measured: a name and, by bytes of the buffer, the values; without a line where nothing could be
+    /// measured.
+    pub measured_ns: Vec<Line>,
+    /// Cycles a load loses, modelled.
+    pub modelled_cycles: Vec<Line>,
+    /// The machine.
+    pub machines: Vec<Machine>,
+}
+
+/// A line of a figure: its name, and values by bytes, rising.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Line {
+    /// The policy.
+    pub name: String,
+    /// Bytes and value.
+    pub points: Vec<(u64, f64)>,
+}
+
 /// A machine as it was simulated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {

@@ -86,6 +86,8 @@ pub struct Machine {
     pub architecture: Architecture,
     /// The formats of its page tables; the first is what kernels use unless a policy asks for another base page.
     pub formats: Vec<TableFormat>,
+    /// Which processors it describes, as [`Machine::is_cpu`] compares them.
+    pub cpus: Vec<String>,
     /// Its TLBs, level 1 first.
     pub tlbs: Vec<TlbShape>,
     /// Caches of entries that point to tables.
@@ -96,6 +98,22 @@ pub struct Machine {
     pub stage2: Option<Stage2>,
     /// Every figure of the file and what vouches for it.
     pub figures: Vec<Figure>,
+}
+
+impl Machine {
+    /// Whether it describes a processor: `VENDOR/FAMILY/MODEL` in decimal on x86 (a machine file may say `FIRST-LAST` for
+    /// the model), `IMPLEMENTER/PART` on arm64, the `uarch` on RISC-V, all as /proc/cpuinfo has them.
+    pub fn is_cpu(&self, cpu: &str) -> bool {
+        self.cpus.iter().any(|known| {
+            let Some((before, models)) = known.rsplit_once('/') else { return known == cpu };
+            let Some((found_before, model)) = cpu.rsplit_once('/') else { return false };
+            let in_range = models.split_once('-').is_some_and(|(first, last)| {
+                let number = |text: &str| text.parse::<u32>().ok();
+                matches!((number(first), number(model), number(last)), (Some(a), Some(b), Some(c)) if a <= b && b <= c)
+            });
+            before == found_before && (models == model || in_range)
+        })
+    }
 }
 
 /// A figure of a machine file.

@@ -40,6 +40,10 @@ pub fn read(file: &str, text: &str) -> Result<Machine, MachineError> {
         processor: wire.processor.clone(),
         architecture,
         formats: judge.formats(architecture)?,
+        cpus: match &wire.cpus {
+            Some(cpus) => judge.cited("cpus", cpus)?.clone(),
+            None => Vec::new(),
+        },
         tlbs: judge.tlbs()?,
         walk_caches: judge.walk_caches()?,
         walker: judge.walker()?,

@@ -144,3 +144,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_processor_is_known_by_its_numbers() {
+    let of = |cpu: &str| -> Vec<&str> {
+        BUILT_IN.iter().map(|(name, _)| *name).filter(|name| built_in(name).unwrap().is_cpu(cpu)).collect()
+    };
+    assert_eq!(of("AuthenticAMD/25/1"), ["zen-3"]);
+    assert_eq!(of("AuthenticAMD/25/17"), ["zen-4"]);
+    assert_eq!(of("AuthenticAMD/23/49"), ["zen-2"]);
+    assert_eq!(of("GenuineIntel/6/143"), ["sapphire-rapids"]);
+    assert_eq!(of("0x41/0xd0c"), ["neoverse-n1"]);
+    assert!(["AuthenticAMD/25/999", "", "0x41", "x/y/z", "GenuineIntel/6/-"].iter().all(|cpu| of(cpu).is_empty()));
+}

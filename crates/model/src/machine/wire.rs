@@ -21,6 +21,7 @@ pub struct Machine {
     pub processor: String,
     pub architecture: String,
     pub formats: Cited<Vec<String>>,
+    pub cpus: Option<Cited<Vec<String>>>,
     #[serde(default)]
     pub sources: BTreeMap<String, String>,
     pub tlb: Vec<Tlb>,

@@ -13,7 +13,7 @@ use super::usual_policies;
 #[derive(Debug, Args)]
 pub struct SimArguments {
     /// Traces, as `pagelab record` or `pagelab trace import` wrote them
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "chase", value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, direct-map-SIZE (traces of whole machines), with +no-guards, +no-huge or
     /// +prefault; repeat it, or separate several by commas. Without it: base, mthp-64k, thp
@@ -27,6 +27,10 @@ pub struct SimArguments {
     /// 32M. Fetches and data share it
     #[arg(long, conflicts_with_all = ["policy", "machines"])]
     pub geometry: bool,
+    /// No trace: a pointer chase over buffers of growing size, measured on this processor with base pages and THP, beside
+    /// the model of it. Without -m: the model machine that describes this processor
+    #[arg(long, conflicts_with_all = ["files", "policy", "geometry", "curves", "memory", "fragmentation"])]
+    pub chase: bool,
     /// How much memory the machine has
     #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_memory)]
     pub memory: u64,

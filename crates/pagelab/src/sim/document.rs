@@ -117,7 +117,8 @@ pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
     figures
 }
 
-fn of_machine(machine: &Machine) -> shown::Machine {
+/// A machine with every figure and what vouches for it.
+pub fn of_machine(machine: &Machine) -> shown::Machine {
     let figure = |figure: &machine::Figure| shown::MachineFigure {
         key: figure.key.clone(),
         value: figure.value.clone(),

@@ -30,6 +30,28 @@ pub fn for_architecture(architecture: &str) -> Result<Machine, Failure> {
     machine::built_in(name).map_err(Failure::input)
 }
 
+/// The processor that this runs on, as [`Machine::is_cpu`] takes it.
+pub fn host_cpu() -> String {
+    cpu_of(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+}
+
+fn cpu_of(cpuinfo: &str) -> String {
+    let field = |name: &str| {
+        let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+        lines.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned()).next()
+    };
+    let joined =
+        |names: &[&str]| names.iter().map(|name| field(name)).collect::<Option<Vec<_>>>().map(|all| all.join("/"));
+    let x86 = joined(&["vendor_id", "cpu family", "model"]);
+    x86.or_else(|| joined(&["CPU implementer", "CPU part"])).or_else(|| field("uarch")).unwrap_or_default()
+}
+
+/// The model machine that describes this processor, if one does.
+pub fn of_host() -> Option<Machine> {
+    let cpu = host_cpu();
+    machine::BUILT_IN.iter().filter_map(|(name, _)| machine::built_in(name).ok()).find(|machine| machine.is_cpu(&cpu))
+}
+
 fn assumed(figure: &&Figure) -> bool {
     matches!(figure.ground, Ground::Assumed(_))
 }
@@ -74,5 +96,18 @@ fn figure_document(figure: &Figure) -> Value {
     match &figure.ground {
         Ground::Source(source) => json!({ "key": figure.key, "is": figure.value, "source": source }),
         Ground::Assumed(why) => json!({ "key": figure.key, "is": figure.value, "assumed": why }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_is_read_from_cpuinfo() {
+        let amd = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n";
+        assert_eq!(cpu_of(amd), "AuthenticAMD/25/1");
+        assert_eq!(cpu_of("CPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd0c\n"), "0x41/0xd0c");
+        assert_eq!(cpu_of(""), "");
     }
 }

@@ -1,6 +1,7 @@
 //! `pagelab sim`: what recorded traces cost on model machines under page-size policies.
 
 mod arguments;
+mod chase;
 mod document;
 mod machines;
 mod notes;
@@ -21,7 +22,7 @@ use serde_json::{Value, json};
 use trace::{Header, Reader};
 
 pub use arguments::SimArguments;
-pub use machines::{described, document as machine_document};
+pub use machines::{described, document as machine_document, of_host};
 
 use crate::compare::{can_be_written, ignore_closed_pipe, terminal_width, write_page};
 use crate::failure::{Failure, say};
@@ -85,6 +86,9 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     can_be_written(&arguments.html)?;
     if arguments.geometry {
         return every_geometry(arguments);
+    }
+    if arguments.chase {
+        return chase::run(arguments);
     }
     let named = machines::chosen(&arguments.machines)?;
     let (mut all, mut used) = (Vec::new(), named.clone());

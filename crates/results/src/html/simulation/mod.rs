@@ -3,7 +3,10 @@
 mod bars;
 mod curves;
 mod heat;
+mod knees;
 mod tables;
+
+pub use knees::knees;
 
 use super::{captioned, page, section};
 use crate::simulation::{Cell, Cost, Document, Trace};
@@ -18,7 +21,7 @@ pub fn report(document: &Document) -> String {
     sections.push_str(&section(
         "Machines: every number and what vouches for it",
         "machines",
-        &tables::machines(document),
+        &tables::machines(&document.machines),
     ));
     sections.push_str(&section("Invocation", "invocation", &invocation(document)));
     let header = format!(

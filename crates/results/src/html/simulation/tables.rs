@@ -2,9 +2,7 @@
 
 use crate::figure;
 use crate::html::tables::{reason, wide};
-use crate::simulation::{
-    Cell, Cost, Document, Ground, Machine, MachineFigure, Sweep, Trace, rate_in_words, verdict_in_words,
-};
+use crate::simulation::{Cell, Cost, Ground, Machine, MachineFigure, Sweep, Trace, rate_in_words, verdict_in_words};
 use crate::text::escape;
 use study::metric::Unit;
 use study::size::format_bytes;
@@ -202,8 +200,8 @@ fn of_size(sweep: &Sweep, page_bytes: u64) -> String {
 }
 
 /// Every number of every machine.
-pub(super) fn machines(document: &Document) -> String {
-    document.machines.iter().map(machine).collect()
+pub(super) fn machines(machines: &[Machine]) -> String {
+    machines.iter().map(machine).collect()
 }
 
 fn machine(machine: &Machine) -> String {

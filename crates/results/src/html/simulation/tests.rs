@@ -146,3 +146,25 @@ fn an_empty_document_and_one_of_geometries_alone_are_shown() {
     swept.traces[0].sweep = Some(Sweep::default());
     assert!(report(&swept).contains("No geometry misses"));
 }
+
+#[test]
+fn measured_and_modelled_knees_are_told_apart() {
+    let line = |name: &str, step: f64| crate::simulation::Line {
+        name: name.to_string(),
+        points: (16..30).map(|power| (1 << power, f64::from(power) * step)).collect(),
+    };
+    let mut shown = crate::simulation::Knees {
+        title: "A chase".to_string(),
+        facts: vec![("processor".to_string(), "a <zen>".to_string())],
+        measured_ns: vec![line("base", 1.0), line("thp", 0.5)],
+        modelled_cycles: vec![line("base", 3.0)],
+        ..crate::simulation::Knees::default()
+    };
+    let html = knees(&shown);
+    for part in ["nanoseconds a load (measured)", "cycles a load loses (modelled)", "a &lt;zen&gt;", "512K"] {
+        assert!(html.contains(part), "{part}");
+    }
+    shown.measured_ns.clear();
+    let html = knees(&shown);
+    assert!(!html.contains("(measured)") && html.contains("(modelled)"));
+}

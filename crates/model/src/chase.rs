@@ -1,0 +1,139 @@
+//! What a chase loses on a machine: one load in each base page of a buffer, in one random cycle, as `pagelab workload
+//! chase` does it. Its curve over the size of the buffer shows the reach of each TLB as a knee.
+
+use paging::Error;
+use study::size::PageSize;
+use thiserror::Error as ThisError;
+use trace::{Call, Chunk, Event, PAGE_SHIFT};
+
+use crate::machine::Machine;
+use crate::policy::{ModelPolicy, Unsupported};
+use crate::simulation::{Outcome, Simulation};
+use crate::space::Physical;
+
+/// Where the buffer lies: aligned for every page size.
+const BEGIN: u64 = 1 << 37;
+/// Pages of a chunk.
+const CHUNK_PAGES: usize = 1 << 14;
+/// The largest buffer.
+pub const MAX_BYTES: u64 = 4 << 30;
+
+/// A chase that cannot be modelled.
+#[derive(Debug, ThisError)]
+pub enum ChaseError {
+    /// The machine cannot have the policy.
+    #[error("{0}")]
+    Unsupported(#[from] Unsupported),
+    /// Too large or too small.
+    #[error("a chase over {0} bytes cannot be modelled; expected 4K to 4G")]
+    Bytes(u64),
+    /// Tables that cannot be walked, which no operation makes.
+    #[error("{0}")]
+    Tables(#[from] Error),
+}
+
+/// What one load loses, on average over a lap after the first.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Lost {
+    /// Cycles of hits in the second level and of walks, one after the other: every load waits for the one before.
+    pub cycles: f64,
+    /// Misses of the first level.
+    pub first_level_misses: f64,
+    /// Walks.
+    pub walks: f64,
+}
+
+/// What a load of a chase over so many bytes loses.
+///
+/// # Errors
+/// The machine cannot have the policy, or the size is out of bounds.
+pub fn lost(machine: &Machine, policy: &ModelPolicy, bytes: u64, seed: u64) -> Result<Lost, ChaseError> {
+    if !(PageSize::K4.bytes()..=MAX_BYTES).contains(&bytes) {
+        return Err(ChaseError::Bytes(bytes));
+    }
+    let mut simulation = Simulation::new(machine, policy, &Physical { seed, ..Physical::default() })?;
+    let pages: Vec<u64> = (0..bytes >> PAGE_SHIFT).map(|page| (BEGIN >> PAGE_SHIFT) + page).collect();
+    let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    simulation.event(&Event { run: 0, order: 0, call, result: BEGIN as i64 });
+    simulation.add_pages(&pages);
+    let order = shuffled(pages.len(), seed);
+    // Written in order first, as the workload links its nodes; then a lap that fills the TLBs.
+    lap(&mut simulation, &pages, &(0..pages.len() as u32).collect::<Vec<u32>>(), trace::Kind::STORE.bits());
+    lap(&mut simulation, &pages, &order, trace::Kind::LOAD.bits());
+    let before = simulation.outcome()?;
+    lap(&mut simulation, &pages, &order, trace::Kind::LOAD.bits());
+    let after = simulation.outcome()?;
+    let per_load = |of: fn(&Outcome) -> u64| (of(&after) - of(&before)) as f64 / pages.len() as f64;
+    Ok(Lost {
+        cycles: per_load(Outcome::most_lost_cycles),
+        first_level_misses: per_load(|outcome| outcome.first_level.total()),
+        walks: per_load(|outcome| outcome.walks),
+    })
+}
+
+fn lap(simulation: &mut Simulation, pages: &[u64], order: &[u32], kind: u8) {
+    for numbers in order.chunks(CHUNK_PAGES) {
+        let chunk = Chunk {
+            pages: numbers.iter().map(|number| pages[*number as usize]).collect(),
+            ids: (0..numbers.len() as u16).collect(),
+            kinds: vec![kind; numbers.len()],
+            ..Chunk::default()
+        };
+        simulation.runs(0, &chunk, numbers, 0..numbers.len());
+    }
+}
+
+/// Numbers in a random order (Fisher and Yates).
+fn shuffled(count: usize, seed: u64) -> Vec<u32> {
+    let mut order: Vec<u32> = (0..count as u32).collect();
+    let mut state = seed;
+    for last in (1..order.len()).rev() {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        order.swap(last, ((mixed ^ mixed >> 31) % (last as u64 + 1)) as usize);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::built_in;
+
+    fn misses(machine: &str, policy: &str, bytes: u64) -> (f64, f64) {
+        let machine = built_in(machine).unwrap();
+        let lost = lost(&machine, &policy.parse().unwrap(), bytes, 1).unwrap();
+        (lost.first_level_misses, lost.walks)
+    }
+
+    #[test]
+    fn the_knees_are_where_the_reach_of_each_level_ends() {
+        // 32 fully associative entries of 4K, 64K and 1M, behind them 1024.
+        assert_eq!(misses("cortex-a57", "base", 128 << 10), (0.0, 0.0));
+        assert_eq!(misses("cortex-a57", "base", 132 << 10), (1.0, 0.0));
+        assert_eq!(misses("cortex-a57", "base", 4 << 20), (1.0, 0.0));
+        assert_eq!(misses("cortex-a57", "base", 8 << 20), (1.0, 1.0));
+        assert_eq!(misses("cortex-a57", "contig-64k", 2 << 20), (0.0, 0.0));
+        assert_eq!(misses("cortex-a57", "thp", 32 << 20), (0.0, 0.0));
+        let (first, walks) = misses("cortex-a57", "thp", 64 << 20);
+        assert!(first > 0.5 && walks == 0.0, "{first} {walks}");
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let machine = built_in("zen-3").unwrap();
+        assert!(matches!(lost(&machine, &"base".parse().unwrap(), 0, 1), Err(ChaseError::Bytes(0))));
+        let refused = lost(&machine, &"contig-64k".parse().unwrap(), 1 << 20, 1);
+        assert!(matches!(refused, Err(ChaseError::Unsupported(_))), "{refused:?}");
+    }
+
+    #[test]
+    fn an_order_has_every_page_once() {
+        let mut order = shuffled(1000, 7);
+        assert_ne!(order[..10], (0..10).collect::<Vec<u32>>());
+        order.sort_unstable();
+        assert_eq!(order, (0..1000).collect::<Vec<u32>>());
+    }
+}
