@@ -324,7 +324,7 @@ fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
         assert!(ran.stdout.contains(part), "{machine} {policy}: {}", ran.stdout);
     }
     for (policy, part) in
-        [("thq", "nearest is"), ("mthp-3k", "3k"), ("base-8k", "base-16k and base-64k"), ("thp+fast", "fast")]
+        [("thq", "nearest is"), ("mthp-3k", "3k"), ("base-8k", "base-16k, base-64k"), ("thp+fast", "fast")]
     {
         traced.sim(&["-p", policy]).says(2, &["--policy", part]);
     }
