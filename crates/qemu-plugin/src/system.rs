@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use trace::PAGE_SHIFT;
 
 use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
-use crate::callbacks::{Fetches, api, fetched, instruction_begins, marks, record, recorder, state};
+use crate::callbacks::{Fetches, api, fetched, instruction_begins, marks, may_be_left_out, record, recorder, state};
 use crate::file::Complaints;
 use crate::memory::Ram;
 
@@ -35,7 +35,8 @@ fn ram() -> &'static Ram {
 pub extern "C" fn translated<const KEEP: bool>(_id: u64, block: Opaque) {
     let (api, ram) = (api(), ram());
     let mut parts: Vec<Part> = Vec::new();
-    for index in 0..(api.block_instructions)(block) {
+    let count = (api.block_instructions)(block);
+    for index in 0..count {
         let instruction = (api.block_instruction)(block, index);
         let physical = ram.physical((api.instruction_in_host)(instruction) as u64);
         let page = physical.map(|address| address >> PAGE_SHIFT);
@@ -51,10 +52,13 @@ pub extern "C" fn translated<const KEEP: bool>(_id: u64, block: Opaque) {
                 );
             }
             (true, None) => (api.on_instruction)(instruction, fetched_elsewhere, NO_REGISTERS, 1),
-            (false, _) => match parts.last_mut() {
-                Some(part) if part.page == page => part.instructions += 1,
-                _ => parts.push(Part { first: instruction, page, instructions: 1 }),
-            },
+            (false, _) => {
+                let in_block = !may_be_left_out(index, count, (api.instruction_address)(instruction));
+                match parts.last_mut() {
+                    Some(part) if part.page == page && in_block => part.instructions += 1,
+                    _ => parts.push(Part { first: instruction, page, instructions: 1 }),
+                }
+            }
         }
         (api.on_memory)(instruction, accessed, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
     }
