@@ -11,8 +11,8 @@ use study::policy::{Granularity, Policy};
 use study::stats::boots::{self, Merged, Part, same_design};
 
 use crate::cli::{Compare, Output};
-use crate::compare::{ignore_closed_pipe, terminal_width};
 use crate::failure::Failure;
+use crate::output::{ignore_closed_pipe, terminal_width};
 
 /// How a file of SQLite begins (<https://sqlite.org/fileformat.html>).
 const SQLITE: &[u8] = b"SQLite format 3\0";

@@ -1,8 +1,7 @@
 //! `pagelab compare`: from the command line to a design, from the run to the store and the reports.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metal::host::Host;
@@ -19,6 +18,7 @@ use study::trial::Arm;
 use crate::boots;
 use crate::cli::{Compare, Measuring, Output};
 use crate::failure::{Failure, say};
+use crate::output::{can_be_written, ignore_closed_pipe, open_store, terminal_width, write, write_page};
 use crate::pattern;
 use crate::progress::Progress;
 use crate::user;
@@ -274,30 +274,9 @@ fn invocation(work: &Work) -> Invocation {
     }
 }
 
-/// Opens the store that was named, or the default one.
-pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
-    let path = match path {
-        Some(path) => path.to_path_buf(),
-        None => store::default_path().map_err(Failure::input)?,
-    };
-    Store::open(path).map_err(Failure::input)
-}
-
 /// Files that are written at the end are opened at the start: nobody measures for an hour in vain.
 fn check_writable(output: &Output) -> Result<(), Failure> {
     can_be_written([&output.html, &output.csv].into_iter().flatten())
-}
-
-/// Refuses files that cannot be written.
-pub fn can_be_written<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
-    for file in files {
-        std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(file)
-            .map_err(|error| Failure::Input(format!("{} cannot be written: {error}", file.display())))?;
-    }
-    Ok(())
 }
 
 /// Prints and writes a comparison in the forms that were asked for.
@@ -321,35 +300,6 @@ pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> 
         write_page(file, &results::html::report(comparison))?;
     }
     Ok(())
-}
-
-/// Writes a page and says where it is.
-pub fn write_page(file: &PathBuf, html: &str) -> Result<(), Failure> {
-    write(file, &|to| to.write_all(html.as_bytes()))?;
-    say(format_args!("report: {}", file.display()));
-    Ok(())
-}
-
-fn write(file: &PathBuf, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Failure> {
-    let failed = |error| Failure::Input(format!("{} cannot be written: {error}", file.display()));
-    let mut to = std::io::BufWriter::new(std::fs::File::create(file).map_err(failed)?);
-    content(&mut to).and_then(|()| to.flush()).map_err(failed)
-}
-
-/// `pagelab ... | head` is no error.
-pub fn ignore_closed_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
-    match printed {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::input(error)),
-        _ => Ok(()),
-    }
-}
-
-/// Columns of the terminal; 100 elsewhere.
-pub fn terminal_width() -> usize {
-    if !std::io::stdout().is_terminal() {
-        return 100;
-    }
-    usize::from(console::Term::stdout().size().1)
 }
 
 /// The exit code says how the comparison ended.

@@ -7,8 +7,8 @@ use metal::host::Host;
 use serde_json::json;
 
 use crate::cli::Doctor;
-use crate::compare::{ignore_closed_pipe, terminal_width};
 use crate::failure::Failure;
+use crate::output::{ignore_closed_pipe, terminal_width};
 use results::grid::plain;
 
 /// Runs `pagelab doctor`.

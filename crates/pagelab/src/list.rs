@@ -12,8 +12,8 @@ use study::policy::{Granularity, Modifier, Policy};
 use study::size::format_bytes;
 
 use crate::cli::{List, Listed};
-use crate::compare::{ignore_closed_pipe, open_store, terminal_width};
 use crate::failure::Failure;
+use crate::output::{ignore_closed_pipe, open_store, terminal_width};
 use crate::{sim, table, tcg, workload};
 use results::grid::plain;
 

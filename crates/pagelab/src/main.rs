@@ -10,6 +10,7 @@ mod doctor;
 mod exec;
 mod failure;
 mod list;
+mod output;
 mod pattern;
 mod progress;
 mod record;
@@ -19,6 +20,7 @@ mod table;
 mod tcg;
 mod trace_file;
 mod user;
+mod words;
 mod workload;
 
 use std::io::Write;

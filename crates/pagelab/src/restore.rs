@@ -6,8 +6,8 @@ use metal::lease::{self, Fate, Recovered};
 use serde_json::json;
 
 use crate::cli::Restore;
-use crate::compare::ignore_closed_pipe;
 use crate::failure::Failure;
+use crate::output::ignore_closed_pipe;
 
 /// Runs `pagelab restore`.
 pub fn run(arguments: &Restore) -> Result<(), Failure> {

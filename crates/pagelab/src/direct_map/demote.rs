@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use study::size::{PageSize, format_bytes};
 
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
-use crate::cli::parse_size;
-use crate::compare::{ignore_closed_pipe, terminal_width};
 use crate::failure::{Failure, say};
+use crate::output::{ignore_closed_pipe, terminal_width};
+use crate::words::parse_size;
 
 /// Enough of the direct map in base pages: whole leaves in memory that is in use cannot be reached.
 const BASE_RATIO: f64 = 0.90;

@@ -12,8 +12,8 @@ use study::comparison::Unsupported;
 use study::policy::{Granularity, Policy};
 use study::size::{PageSize, format_bytes};
 
-use crate::compare::{ignore_closed_pipe, terminal_width};
 use crate::failure::Failure;
+use crate::output::{ignore_closed_pipe, terminal_width};
 
 /// Arguments of `pagelab direct-map status`.
 #[derive(Debug, Args)]

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use study::size::format_bytes;
 
 use super::{SimArguments, document, machines};
-use crate::compare::{ignore_closed_pipe, terminal_width, write_page};
 use crate::failure::Failure;
+use crate::output::{ignore_closed_pipe, terminal_width, write_page};
 
 /// Policies: of base pages, and of leaves of PMD size.
 const POLICIES: [&str; 2] = ["base", "thp"];

@@ -24,8 +24,8 @@ use trace::{Header, Reader};
 pub use arguments::SimArguments;
 pub use machines::{described, document as machine_document, of_host};
 
-use crate::compare::{can_be_written, ignore_closed_pipe, terminal_width, write_page};
 use crate::failure::{Failure, say};
+use crate::output::{can_be_written, ignore_closed_pipe, terminal_width, write_page};
 use sweep::Swept;
 
 /// What became of one trace.

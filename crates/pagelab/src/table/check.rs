@@ -18,8 +18,8 @@ use super::format_name::{self, FormatName, parse_format};
 use super::level::label;
 use super::number::parse_number;
 use super::tree::Tree;
-use crate::compare::{ignore_closed_pipe, terminal_width};
 use crate::failure::Failure;
+use crate::output::{ignore_closed_pipe, terminal_width};
 
 /// Arguments of `pagelab table check`.
 #[derive(Debug, Args)]

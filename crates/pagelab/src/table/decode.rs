@@ -15,8 +15,8 @@ use super::format_name::{self, FormatName, parse_format};
 use super::index;
 use super::level::{self, label, linux_name};
 use super::number::parse_hexadecimal;
-use crate::compare::{ignore_closed_pipe, terminal_width};
 use crate::failure::Failure;
+use crate::output::{ignore_closed_pipe, terminal_width};
 
 /// Arguments of `pagelab table decode`.
 #[derive(Debug, Args)]

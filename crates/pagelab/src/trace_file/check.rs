@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use trace::{Block, Damage, Filter};
 
 use super::{Shown, damage_document, damage_text, named, open};
-use crate::compare::ignore_closed_pipe;
 use crate::failure::Failure;
+use crate::output::ignore_closed_pipe;
 use crate::table::describe::count;
 
 /// What a filter left out, in words.

@@ -9,8 +9,8 @@ use serde_json::json;
 use trace::{Block, Call, Event, Writer};
 
 use super::{Cut, damage_text, named, open, refuse_same};
-use crate::compare::ignore_closed_pipe;
 use crate::failure::{Failure, say};
+use crate::output::ignore_closed_pipe;
 use crate::table::describe::count;
 
 /// A thread of the trace while it is cut.

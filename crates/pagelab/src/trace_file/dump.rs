@@ -7,8 +7,8 @@ use serde_json::json;
 use trace::{Block, Chunk, Event, Kind, PAGE_SHIFT};
 
 use super::{Dump, damage_document, damage_text, named, open, parquet};
-use crate::compare::ignore_closed_pipe;
 use crate::failure::Failure;
+use crate::output::ignore_closed_pipe;
 
 /// Runs `pagelab trace dump`.
 pub fn run(arguments: &Dump) -> Result<(), Failure> {

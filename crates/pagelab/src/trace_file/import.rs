@@ -9,8 +9,8 @@ use study::size::format_bytes;
 use trace::import::{Tool, import};
 
 use super::{Import, ImportTool, named, refuse_same};
-use crate::compare::ignore_closed_pipe;
 use crate::failure::Failure;
+use crate::output::ignore_closed_pipe;
 
 /// Runs `pagelab trace import`.
 pub fn run(arguments: &Import) -> Result<(), Failure> {

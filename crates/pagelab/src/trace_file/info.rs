@@ -7,8 +7,8 @@ use study::size::format_bytes;
 use trace::{Block, Call, Damage, Footprint, Header, Kind, SHIFTS};
 
 use super::{Shown, damage_document, damage_text, named, open};
-use crate::compare::{ignore_closed_pipe, terminal_width};
 use crate::failure::Failure;
+use crate::output::{ignore_closed_pipe, terminal_width};
 use crate::table::describe::count;
 use results::grid::plain;
 

@@ -26,37 +26,61 @@ trait Rows: Default {
     fn into_columns(self) -> Vec<Column>;
 }
 
-#[derive(Default)]
-struct Runs {
-    thread: Vec<u32>,
-    run: Vec<u64>,
-    address: Vec<u64>,
-    kind: Vec<Cow<'static, str>>,
-    accesses: Vec<u32>,
+/// Declares rows with their file, and the type of each column.
+macro_rules! rows {
+    ($(#[$doc:meta])* $name:ident in $file:literal { $($column:ident: $type:ty => $kind:ident,)* }) => {
+        $(#[$doc])*
+        #[derive(Default)]
+        struct $name {
+            $($column: Vec<$type>,)*
+        }
+
+        impl Rows for $name {
+            const FILE: &'static str = $file;
+            const COLUMNS: &'static [(&'static str, ColumnType)] = &[$((stringify!($column), ColumnType::$kind),)*];
+
+            fn count(&self) -> usize {
+                self.run.len()
+            }
+
+            fn into_columns(self) -> Vec<Column> {
+                vec![$(Column::$kind(self.$column),)*]
+            }
+        }
+    };
 }
 
-impl Rows for Runs {
-    const FILE: &'static str = "runs.parquet";
-    const COLUMNS: &'static [(&'static str, ColumnType)] = &[
-        ("thread", ColumnType::U32),
-        ("run", ColumnType::U64),
-        ("address", ColumnType::U64),
-        ("kind", ColumnType::Text),
-        ("accesses", ColumnType::U32),
-    ];
-
-    fn count(&self) -> usize {
-        self.run.len()
+rows! {
+    /// The address is that of the page.
+    Runs in "runs.parquet" {
+        thread: u32 => U32,
+        run: u64 => U64,
+        address: u64 => U64,
+        kind: Cow<'static, str> => Text,
+        accesses: u32 => U32,
     }
+}
 
-    fn into_columns(self) -> Vec<Column> {
-        vec![
-            Column::U32(self.thread),
-            Column::U64(self.run),
-            Column::U64(self.address),
-            Column::Text(self.kind),
-            Column::U32(self.accesses),
-        ]
+rows! {
+    /// The bytes are 0 where they are not known.
+    Accesses in "accesses.parquet" {
+        thread: u32 => U32,
+        run: u64 => U64,
+        address: u64 => U64,
+        bytes: u32 => U32,
+        is_store: bool => Bool,
+    }
+}
+
+rows! {
+    /// The arguments are JSON.
+    Events in "events.parquet" {
+        thread: u32 => U32,
+        run: u64 => U64,
+        order: u64 => U64,
+        call: Cow<'static, str> => Text,
+        arguments: Cow<'static, str> => Text,
+        result: i64 => I64,
     }
 }
 
@@ -72,41 +96,6 @@ impl Runs {
     }
 }
 
-#[derive(Default)]
-struct Accesses {
-    thread: Vec<u32>,
-    run: Vec<u64>,
-    address: Vec<u64>,
-    /// 0 where it is not known.
-    bytes: Vec<u32>,
-    is_store: Vec<bool>,
-}
-
-impl Rows for Accesses {
-    const FILE: &'static str = "accesses.parquet";
-    const COLUMNS: &'static [(&'static str, ColumnType)] = &[
-        ("thread", ColumnType::U32),
-        ("run", ColumnType::U64),
-        ("address", ColumnType::U64),
-        ("bytes", ColumnType::U32),
-        ("is_store", ColumnType::Bool),
-    ];
-
-    fn count(&self) -> usize {
-        self.run.len()
-    }
-
-    fn into_columns(self) -> Vec<Column> {
-        vec![
-            Column::U32(self.thread),
-            Column::U64(self.run),
-            Column::U64(self.address),
-            Column::U32(self.bytes),
-            Column::Bool(self.is_store),
-        ]
-    }
-}
-
 impl Accesses {
     fn add(&mut self, thread: u32, first: u64, chunk: &Chunk) {
         let mut each = chunk.addresses.iter();
@@ -119,44 +108,6 @@ impl Accesses {
                 self.is_store.push(access.is_store());
             }
         }
-    }
-}
-
-#[derive(Default)]
-struct Events {
-    thread: Vec<u32>,
-    run: Vec<u64>,
-    order: Vec<u64>,
-    call: Vec<Cow<'static, str>>,
-    /// As JSON.
-    arguments: Vec<Cow<'static, str>>,
-    result: Vec<i64>,
-}
-
-impl Rows for Events {
-    const FILE: &'static str = "events.parquet";
-    const COLUMNS: &'static [(&'static str, ColumnType)] = &[
-        ("thread", ColumnType::U32),
-        ("run", ColumnType::U64),
-        ("order", ColumnType::U64),
-        ("call", ColumnType::Text),
-        ("arguments", ColumnType::Text),
-        ("result", ColumnType::I64),
-    ];
-
-    fn count(&self) -> usize {
-        self.run.len()
-    }
-
-    fn into_columns(self) -> Vec<Column> {
-        vec![
-            Column::U32(self.thread),
-            Column::U64(self.run),
-            Column::U64(self.order),
-            Column::Text(self.call),
-            Column::Text(self.arguments),
-            Column::I64(self.result),
-        ]
     }
 }
 

@@ -1,14 +1,10 @@
 //! What all workloads ask of their arguments: sizes that fit the machine, counts and shares.
 
 use metal::memory::{base_page, obtainable_bytes};
-use study::size::{format_bytes, parse_bytes};
+use study::size::format_bytes;
 
 use super::WorkloadError;
-
-/// Reads a size such as `64K` for clap.
-pub fn size(text: &str) -> Result<u64, String> {
-    parse_bytes(text).map_err(|error| error.to_string())
-}
+pub use crate::words::parse_size as size;
 
 /// A length in bytes that is a positive multiple of `unit` bytes (which is `unit_name`).
 pub fn multiple(option: &'static str, bytes: u64, unit: u64, unit_name: &str) -> Result<usize, WorkloadError> {

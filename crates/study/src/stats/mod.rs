@@ -5,6 +5,7 @@ pub(crate) mod answers;
 mod best;
 mod blocks;
 pub mod boots;
+mod distribution;
 mod holding;
 mod max_t;
 mod normal;

@@ -5,8 +5,9 @@
 //! estimate is their median, the number of them above 0 is the statistic of Mann and Whitney summed over
 //! the strata, and the interval runs from one of them to another.
 
+use super::distribution::Distribution;
+use super::median;
 use super::signed_rank::Centre;
-use super::{median, normal};
 
 /// Pairs of one stratum up to which its distribution is exact.
 const EXACT_PAIRS: usize = 2500;
@@ -39,7 +40,7 @@ pub(crate) fn test(strata: &[Stratum], alpha: f64) -> Option<Centre> {
     let not_above = differences.iter().filter(|difference| **difference <= 0.0).count();
     let not_below = differences.iter().filter(|difference| **difference >= 0.0).count();
     let sizes: Vec<(usize, usize)> = strata.iter().map(|stratum| (stratum.one.len(), stratum.other.len())).collect();
-    let distribution = Distribution::new(&sizes);
+    let distribution = distribution(&sizes);
     let p = (2.0 * distribution.at_most(not_above.min(not_below))).min(1.0);
     let rank = distribution.largest_within(alpha / 2.0);
     let interval = rank.map(|rank| (differences[rank], differences[differences.len() - 1 - rank]));
@@ -48,63 +49,26 @@ pub(crate) fn test(strata: &[Stratum], alpha: f64) -> Option<Centre> {
 
 /// The smallest p value that samples of these sizes can give.
 pub(crate) fn smallest_p(sizes: &[(usize, usize)]) -> f64 {
-    (2.0 * Distribution::new(sizes).at_most(0)).min(1.0)
+    (2.0 * distribution(sizes).at_most(0)).min(1.0)
 }
 
 /// Distribution of the statistic where nothing tells the samples apart.
-enum Distribution {
-    /// Probability of at most 0, 1, 2, ...
-    Exact(Vec<f64>),
-    Normal {
-        mean: f64,
-        deviation: f64,
-    },
+fn distribution(sizes: &[(usize, usize)]) -> Distribution {
+    let pairs = |(one, other): &(usize, usize)| one * other;
+    if sizes.iter().map(pairs).sum::<usize>() > EXACT_PAIRS {
+        return normal(sizes);
+    }
+    let samples = sizes.iter().map(|(one, other)| mann_whitney(*one, *other));
+    Distribution::exact(samples.fold(vec![1.0], |all, next| convolved(&all, &next)))
 }
 
-impl Distribution {
-    fn new(sizes: &[(usize, usize)]) -> Distribution {
-        let pairs = |(one, other): &(usize, usize)| one * other;
-        if sizes.iter().map(pairs).sum::<usize>() > EXACT_PAIRS {
-            return Distribution::normal(sizes);
-        }
-        let mut probability = vec![1.0];
-        for (one, other) in sizes {
-            probability = convolved(&probability, &mann_whitney(*one, *other));
-        }
-        let mut total = 0.0;
-        probability.iter_mut().for_each(|value| {
-            total += *value;
-            *value = total;
-        });
-        Distribution::Exact(probability)
-    }
-
-    fn normal(sizes: &[(usize, usize)]) -> Distribution {
-        let moments = sizes.iter().map(|(one, other)| {
-            let (one, other) = (*one as f64, *other as f64);
-            (one * other / 2.0, one * other * (one + other + 1.0) / 12.0)
-        });
-        let (mean, variance) = moments.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        Distribution::Normal { mean, deviation: f64::sqrt(variance) }
-    }
-
-    fn at_most(&self, count: usize) -> f64 {
-        match self {
-            Distribution::Exact(cumulative) => cumulative.get(count).copied().unwrap_or(1.0),
-            Distribution::Normal { mean, deviation } => normal::cumulative((count as f64 + 0.5 - mean) / deviation),
-        }
-    }
-
-    /// The largest count that is not exceeded with a probability of at most `probability`.
-    fn largest_within(&self, probability: f64) -> Option<usize> {
-        let guess = match self {
-            Distribution::Exact(cumulative) => cumulative.partition_point(|value| *value <= probability),
-            Distribution::Normal { mean, deviation } => {
-                (mean + deviation * normal::quantile(probability) + 0.5).max(0.0) as usize
-            }
-        };
-        guess.checked_sub(1)
-    }
+fn normal(sizes: &[(usize, usize)]) -> Distribution {
+    let moments = sizes.iter().map(|(one, other)| {
+        let (one, other) = (*one as f64, *other as f64);
+        (one * other / 2.0, one * other * (one + other + 1.0) / 12.0)
+    });
+    let (mean, variance) = moments.fold((0.0, 0.0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    Distribution::Normal { mean, deviation: f64::sqrt(variance) }
 }
 
 /// Probability of 0, 1, 2, ... pairs in which the one sample is above: the largest value of all is of the
@@ -168,15 +132,15 @@ mod tests {
     #[test]
     fn critical_values_are_those_of_the_tables() {
         for (one, other, critical) in [(4, 4, 0), (5, 5, 2), (6, 6, 5), (8, 8, 13), (10, 10, 23), (20, 20, 127)] {
-            assert_eq!(Distribution::new(&[(one, other)]).largest_within(0.025), Some(critical), "{one} {other}");
+            assert_eq!(distribution(&[(one, other)]).largest_within(0.025), Some(critical), "{one} {other}");
         }
-        assert_eq!(Distribution::new(&[(3, 3)]).largest_within(0.025), None, "three against three say nothing");
+        assert_eq!(distribution(&[(3, 3)]).largest_within(0.025), None, "three against three say nothing");
     }
 
     #[test]
     fn the_normal_distribution_goes_on_where_the_exact_one_ends() {
         let sizes = [(40, 30), (20, 30)];
-        let (exact, normal) = (Distribution::new(&[(40, 30), (20, 30)][..1]), Distribution::normal(&sizes[..1]));
+        let (exact, normal) = (distribution(&[(40, 30), (20, 30)][..1]), normal(&sizes[..1]));
         for count in [300, 450, 600] {
             assert!((exact.at_most(count) - normal.at_most(count)).abs() < 2e-3, "{count}");
         }

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::normal;
+use super::distribution::Distribution;
 
 /// Differences up to which the distribution is exact; above it is the normal approximation with a
 /// correction for continuity, which by then is off by less than a thousandth of the Walsh averages.
@@ -37,7 +37,7 @@ impl SignedRank {
         let n = differences.len();
         let mut walsh = walsh_averages(differences);
         let last = walsh.len().checked_sub(1)?;
-        let distribution = self.by_size.entry(n).or_insert_with(|| Distribution::new(n));
+        let distribution = self.by_size.entry(n).or_insert_with(|| distribution(n));
         let not_above = walsh.iter().filter(|average| **average <= 0.0).count();
         let not_below = walsh.iter().filter(|average| **average >= 0.0).count();
         let p = (2.0 * distribution.at_most(not_above.min(not_below))).min(1.0);
@@ -63,63 +63,32 @@ fn nth_smallest(values: &mut [f64], n: usize) -> f64 {
 
 /// Distribution of Wilcoxon's statistic when the differences are symmetric about 0: the sum of those of
 /// the ranks 1 to n that a fair coin picks.
-enum Distribution {
-    /// Probability of at most 0, 1, 2, ...
-    Exact(Vec<f64>),
-    Normal {
-        mean: f64,
-        deviation: f64,
-    },
+fn distribution(n: usize) -> Distribution {
+    if n <= EXACT_UP_TO {
+        return Distribution::exact(rank_sums(n));
+    }
+    normal(n)
 }
 
-impl Distribution {
-    fn new(n: usize) -> Distribution {
-        if n <= EXACT_UP_TO { Distribution::exact(n) } else { Distribution::normal(n) }
-    }
+fn normal(n: usize) -> Distribution {
+    let n = n as f64;
+    Distribution::Normal { mean: n * (n + 1.0) / 4.0, deviation: (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt() }
+}
 
-    /// Adds one rank after another: with rank r, a sum s is reached from s without it or s - r with it.
-    fn exact(n: usize) -> Distribution {
-        let mut probability = vec![0.0; n * (n + 1) / 2 + 1];
-        probability[0] = 1.0;
-        let mut largest = 0;
-        for rank in 1..=n {
-            largest += rank;
-            for sum in (0..=largest).rev() {
-                let with = if sum >= rank { probability[sum - rank] } else { 0.0 };
-                probability[sum] = (probability[sum] + with) / 2.0;
-            }
-        }
-        let mut total = 0.0;
-        for value in &mut probability {
-            total += *value;
-            *value = total;
-        }
-        Distribution::Exact(probability)
-    }
-
-    fn normal(n: usize) -> Distribution {
-        let n = n as f64;
-        Distribution::Normal { mean: n * (n + 1.0) / 4.0, deviation: (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt() }
-    }
-
-    /// Probability of at most `sum`.
-    fn at_most(&self, sum: usize) -> f64 {
-        match self {
-            Distribution::Exact(cumulative) => cumulative.get(sum).copied().unwrap_or(1.0),
-            Distribution::Normal { mean, deviation } => normal::cumulative((sum as f64 + 0.5 - mean) / deviation),
+/// Probability of each sum. Adds one rank after another: with rank r, a sum s is reached from s without it or
+/// s - r with it.
+fn rank_sums(n: usize) -> Vec<f64> {
+    let mut probability = vec![0.0; n * (n + 1) / 2 + 1];
+    probability[0] = 1.0;
+    let mut largest = 0;
+    for rank in 1..=n {
+        largest += rank;
+        for sum in (0..=largest).rev() {
+            let with = if sum >= rank { probability[sum - rank] } else { 0.0 };
+            probability[sum] = (probability[sum] + with) / 2.0;
         }
     }
-
-    /// The largest sum that is not exceeded with a probability of at most `probability`.
-    fn largest_within(&self, probability: f64) -> Option<usize> {
-        let guess = match self {
-            Distribution::Exact(cumulative) => cumulative.partition_point(|value| *value <= probability),
-            Distribution::Normal { mean, deviation } => {
-                (mean + deviation * normal::quantile(probability) + 0.5).max(0.0) as usize
-            }
-        };
-        guess.checked_sub(1)
-    }
+    probability
 }
 
 #[cfg(test)]
@@ -140,7 +109,7 @@ mod tests {
                 let sum: usize = (0..n).filter(|bit| choice >> bit & 1 == 1).map(|bit| bit + 1).sum();
                 sums[sum] += 1;
             }
-            let distribution = Distribution::new(n);
+            let distribution = distribution(n);
             let mut below = 0;
             for (sum, count) in sums.iter().enumerate() {
                 below += count;
@@ -152,8 +121,8 @@ mod tests {
     #[test]
     fn the_normal_approximation_takes_over_without_a_step() {
         for probability in [0.005, 0.025, 0.05] {
-            let exact = Distribution::exact(EXACT_UP_TO).largest_within(probability).unwrap();
-            let normal = Distribution::normal(EXACT_UP_TO).largest_within(probability).unwrap();
+            let exact = Distribution::exact(rank_sums(EXACT_UP_TO)).largest_within(probability).unwrap();
+            let normal = normal(EXACT_UP_TO).largest_within(probability).unwrap();
             // Of 5050 Walsh averages, the approximation takes one that is at most four ranks away.
             assert!(exact.abs_diff(normal) <= 4, "{exact} {normal}");
         }
@@ -163,7 +132,7 @@ mod tests {
     fn critical_values_are_the_published_ones() {
         // Wilcoxon's table, two-sided 5 %: n = 6..12 and 30, 50.
         for (n, critical) in [(6, 0), (7, 2), (8, 3), (9, 5), (10, 8), (11, 10), (12, 13), (30, 137), (50, 434)] {
-            assert_eq!(Distribution::new(n).largest_within(0.025), Some(critical), "{n}");
+            assert_eq!(distribution(n).largest_within(0.025), Some(critical), "{n}");
         }
     }
 

@@ -16,8 +16,8 @@ use paging::stage2_split::{Backing, Mode, Slot, Variant, chunk_sizes};
 use super::describe::size;
 use super::format_name::{FormatName, parse_format};
 use super::number::parse_number;
-use crate::compare::{ignore_closed_pipe, terminal_width};
 use crate::failure::Failure;
+use crate::output::{ignore_closed_pipe, terminal_width};
 use experiment::{Case, Measured, measure};
 
 /// Arguments of `pagelab table split`.

@@ -11,7 +11,7 @@ use study::size::format_bytes;
 use super::model::Model;
 use super::phases::{Phase, Phases};
 use super::{Arguments, Mode, Populate};
-use crate::compare::terminal_width;
+use crate::output::terminal_width;
 use crate::table::split::report::{NOT_OPTIMISED, case_document, median};
 use crate::table::split::variant_name;
 use crate::workload::report::Report;

@@ -1,0 +1,59 @@
+//! Where results go: the terminal, files, the store.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use results::store::{self, Store};
+
+use crate::failure::{Failure, say};
+
+/// Opens the store that was named, or the default one.
+pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
+    let path = match path {
+        Some(path) => path.to_path_buf(),
+        None => store::default_path().map_err(Failure::input)?,
+    };
+    Store::open(path).map_err(Failure::input)
+}
+
+/// Refuses files that cannot be written.
+pub fn can_be_written<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
+    for file in files {
+        std::fs::OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(file)
+            .map_err(|error| Failure::Input(format!("{} cannot be written: {error}", file.display())))?;
+    }
+    Ok(())
+}
+
+/// Writes a page and says where it is.
+pub fn write_page(file: &Path, html: &str) -> Result<(), Failure> {
+    write(file, &|to| to.write_all(html.as_bytes()))?;
+    say(format_args!("report: {}", file.display()));
+    Ok(())
+}
+
+/// Writes a file.
+pub fn write(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Failure> {
+    let failed = |error| Failure::Input(format!("{} cannot be written: {error}", file.display()));
+    let mut to = std::io::BufWriter::new(std::fs::File::create(file).map_err(failed)?);
+    content(&mut to).and_then(|()| to.flush()).map_err(failed)
+}
+
+/// `pagelab ... | head` is no error.
+pub fn ignore_closed_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
+    match printed {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::input(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Columns of the terminal; 100 elsewhere.
+pub fn terminal_width() -> usize {
+    if !std::io::stdout().is_terminal() {
+        return 100;
+    }
+    usize::from(console::Term::stdout().size().1)
+}

@@ -1,0 +1,63 @@
+//! What words of the command line mean: policies, sizes, metrics, percentages, times.
+
+use study::policy::Policy;
+use study::size::parse_bytes;
+
+use crate::pattern::MetricPattern;
+
+/// A policy of the host, such as `thp+no-guards`.
+pub fn parse_policy(text: &str) -> Result<Policy, String> {
+    text.parse::<Policy>().map_err(|error| error.to_string())
+}
+
+/// A size such as `64K`, in bytes.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|error| error.to_string())
+}
+
+/// `NAME=REGEX`, with the way in which it improves.
+pub fn parse_metric(text: &str) -> Result<MetricPattern, String> {
+    text.parse::<MetricPattern>().map_err(|error| error.to_string())
+}
+
+/// A regular expression with one group.
+pub fn parse_regex(text: &str) -> Result<regex::bytes::Regex, String> {
+    crate::pattern::with_one_group(text).map_err(|error| error.to_string())
+}
+
+/// `1%`, `0.5%` or `1`: percent, as a ratio.
+pub fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent: f64 =
+        text.trim_end_matches('%').parse().map_err(|_| format!("expected a percentage such as 1%, found {text:?}"))?;
+    if percent > 0.0 && percent < 100.0 {
+        Ok(percent / 100.0)
+    } else {
+        Err(format!("expected more than 0% and less than 100%, found {text}"))
+    }
+}
+
+/// `90s`, `10m`, `1h`, `500ms`; seconds.
+pub fn parse_duration(text: &str) -> Result<f64, String> {
+    let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let wrong = || format!("expected a time such as 90s, 10m or 1h, found {text:?}");
+    let (number, unit_s) =
+        units.iter().find_map(|(unit, s)| text.strip_suffix(unit).map(|n| (n, *s))).ok_or_else(wrong)?;
+    match number.parse::<f64>() {
+        Ok(number) if number.is_finite() && number > 0.0 => Ok(number * unit_s),
+        _ => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_percentages_are_read() {
+        assert_eq!(parse_duration("90s"), Ok(90.0));
+        assert_eq!(parse_duration("500ms"), Ok(0.5));
+        assert!(parse_duration("90").is_err() && parse_duration("-1s").is_err());
+        assert_eq!(parse_percent("0.5%"), Ok(0.005));
+        assert!(parse_percent("0").is_err() && parse_percent("x").is_err());
+    }
+}
