@@ -655,6 +655,31 @@ fn a_machine_is_recorded_with_physical_addresses() {
     bench.pagelab(&["trace", "info", "trace"]).ran().prints(&["physical, of a whole machine", "1 data access "]);
 }
 
+#[test]
+fn a_machine_is_simulated_under_its_direct_map() {
+    if !needs(&[program("qemu-system-aarch64")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let code: Vec<u8> = ARM_CODE.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let loader = format!("loader,file={},addr=0x40200000,cpu-num=0,force-raw=on", bench.word("code"));
+    // The later -m counts: 2G from 1G on, so that every size fits.
+    let machine = ["-M", "virt", "-cpu", "cortex-a57", "-m", "2G", "-device", &loader];
+    record_machine(&bench, &[], "qemu-system-aarch64", &machine, &code).says(0, &[]);
+    let sim = |policies: &str| bench.pagelab(&["sim", "trace", "-m", "cortex-a57", "-p", policies, "--json"]).ran();
+    let document = sim("direct-map-4k,direct-map-2m,direct-map-1g").json();
+    let simulations = document["traces"][0]["simulations"].as_array().unwrap();
+    let found: Vec<[u64; 3]> = simulations
+        .iter()
+        .map(|of| ["walks", "walk_references"].map(|key| of[key].as_u64().unwrap()))
+        .zip(simulations.iter().map(|of| of["mapped"][0]["leaf_bytes"].as_u64().unwrap()))
+        .map(|([walks, references], leaf_bytes)| [leaf_bytes, walks, references])
+        .collect();
+    // Two pages of data and one of code, all within 2M: the first walk reads every level, others the last table alone.
+    assert_eq!(found, [[1 << 12, 3, 4 + 2], [1 << 21, 1, 3], [1 << 30, 1, 2]]);
+    sim("base").says(2, &["physical addresses", "direct-map-2m"]);
+}
+
 /// Firmware for a PC: stores to 64K and loads from the page behind, and leaves through the device for tests.
 const PC_CODE: [u8; 16] = [
     0xb8, 0x00, 0x10, // mov ax, 0x1000

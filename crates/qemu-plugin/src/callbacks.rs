@@ -15,6 +15,7 @@ use crate::recorder::{EVENTS, Recorder};
 use crate::regions::{self, PAGE_BYTES};
 use crate::request::{self, Request};
 use crate::startup::{self, Contents};
+use crate::streams::Streams;
 use crate::system;
 use crate::touches::{self, Touched};
 use crate::vcpu::{Attention, Schedule, Vcpu};
@@ -75,7 +76,8 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
     let schedule = Schedule::new(&header, request.max_instructions);
     let api = Api::find()?;
     let (keeps_addresses, is_system) = (header.columns.addresses, header.system);
-    let mut recorder = Recorder::new(file, header, numbers, schedule, lowest, Complaints::open()).map_err(wrong)?;
+    let (complaints, logs) = (Complaints::open(), request.logs.clone());
+    let mut recorder = Recorder::new(file, header, numbers, schedule, lowest, complaints, logs).map_err(wrong)?;
     recorder.memory = request.memory.clone();
     RECORDER.store(Box::into_raw(Box::new(recorder)), Ordering::Release);
     (api.on_vcpu_init)(id, vcpu_begins);
@@ -464,12 +466,12 @@ extern "C" fn call_begins(
 extern "C" fn call_returns(_id: Id, vcpu: c_uint, _number: i64, result: i64) {
     let state = state(vcpu);
     let Some(Pending { kind, touches, arguments }) = state.call.take() else { return };
-    recorder().kernel_touched(state, &touches::touched(touches, &arguments, result, &OwnMemory));
-    let Some(kind) = kind else { return };
-    let is_fork = matches!(kind, Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork);
+    let is_fork = matches!(kind, Some(Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork));
     if is_fork && result == 0 && std::process::id() != recorder().process {
         return begin_child(vcpu, state);
     }
+    recorder().kernel_touched(state, &touches::touched(touches, &arguments, result, &OwnMemory));
+    let Some(kind) = kind else { return };
     if kind == Kind::Brk {
         brk_returned(result);
     }
@@ -486,8 +488,9 @@ fn begin_child(vcpu: c_uint, state: &mut Vcpu) {
             slot.store(std::ptr::null_mut(), Ordering::Relaxed);
         }
     }
-    state.begin_anew();
-    match recorder().of_child() {
+    let child = recorder().of_child();
+    state.begin_anew(child.as_ref().map_or_else(|_| Streams::new(0, 0, None), |child| child.streams(0)));
+    match child {
         Ok(child) => {
             RECORDER.store(Box::into_raw(Box::new(child)), Ordering::Release);
             note_regions(state);

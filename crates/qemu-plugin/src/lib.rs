@@ -12,6 +12,7 @@
 //! - `startup`: what a program finds when it begins, and what was written for it.
 //! - `system` and `memory`: a whole machine, whose addresses are physical.
 //! - `file`: the file, which the program cannot close.
+//! - `shared`: memory that survives QEMU, in which stands what is not in the file yet.
 //! - `api`: what is used of QEMU's plugin API, found by name.
 //!
 //! Its licence is QEMU's, in which it is loaded. It knows nothing of pagelab but the format of traces.
@@ -24,6 +25,7 @@ mod memory;
 mod recorder;
 mod regions;
 mod request;
+mod shared;
 mod startup;
 mod streams;
 mod system;

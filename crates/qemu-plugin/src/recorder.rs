@@ -9,10 +9,13 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use trace::log::LoggedEvent;
 use trace::{Call, Checkpoint, Encoder, Event, Header, Process, Writer};
 
 use crate::call::Numbers;
 use crate::file::{Complaints, TraceFile};
+use crate::shared::EventLog;
+use crate::streams::Streams;
 use crate::touches::Touched;
 use crate::vcpu::{Schedule, Vcpu};
 
@@ -43,6 +46,8 @@ pub struct Recorder {
     /// Where the first process's trace goes.
     output: PathBuf,
     complaints: Complaints,
+    /// Where logs are, if any.
+    logs: Option<PathBuf>,
     threads: AtomicUsize,
     /// What compresses, when nobody uses it.
     spare: Mutex<Vec<(Encoder, Vec<u8>)>>,
@@ -53,6 +58,8 @@ struct Shared {
     writer: Writer<TraceFile>,
     /// Noted events by thread, and the instructions of the thread at the last.
     noted: Vec<(Vec<Event>, u64)>,
+    /// What is noted, for whoever survives this process.
+    log: Option<EventLog>,
     count: usize,
     next_thread: u32,
     /// Where to go on, if the file was closed for the case that the program ends.
@@ -72,6 +79,7 @@ impl Recorder {
         schedule: Schedule,
         lowest: u64,
         complaints: Complaints,
+        logs: Option<PathBuf>,
     ) -> io::Result<Recorder> {
         file.cut(0)?;
         let process = std::process::id();
@@ -80,7 +88,10 @@ impl Recorder {
         }
         let output = file.path().to_owned();
         let writer = Writer::new(file, &header)?;
-        let shared = Shared { writer, noted: Vec::new(), count: 0, next_thread: 0, closed: None, failed: false };
+        // Without runs, events alone would look like a whole trace.
+        let logs = logs.filter(|_| !header.columns.addresses);
+        let log = logs.as_ref().map(|logs| EventLog::new(&logs.join(format!("{process}.events"))));
+        let shared = Shared { writer, noted: Vec::new(), log, count: 0, next_thread: 0, closed: None, failed: false };
         EVENTS.store(0, Ordering::Relaxed);
         Ok(Recorder {
             header,
@@ -91,6 +102,7 @@ impl Recorder {
             process,
             output,
             complaints,
+            logs,
             threads: AtomicUsize::new(0),
             spare: Mutex::new(Vec::new()),
             shared: Mutex::new(shared),
@@ -108,8 +120,16 @@ impl Recorder {
         let wrong = |error| format!("{}: cannot record the forked process: {error}", path.display());
         let file = TraceFile::create(&path).map_err(wrong)?;
         let complaints = Complaints::open();
-        let mut child = Recorder::new(file, self.header.clone(), self.numbers, self.schedule, self.lowest, complaints)
-            .map_err(wrong)?;
+        let mut child = Recorder::new(
+            file,
+            self.header.clone(),
+            self.numbers,
+            self.schedule,
+            self.lowest,
+            complaints,
+            self.logs.clone(),
+        )
+        .map_err(wrong)?;
         child.output = self.output.clone();
         child.threads = AtomicUsize::new(1);
         child.lock().next_thread = 1;
@@ -119,12 +139,23 @@ impl Recorder {
     /// A thread that has just begun.
     pub fn begin_thread(&self) -> Vcpu {
         self.threads.fetch_add(1, Ordering::Relaxed);
-        let mut shared = self.lock();
-        let thread = shared.next_thread;
-        shared.next_thread += 1;
+        let thread = {
+            let mut shared = self.lock();
+            shared.next_thread += 1;
+            shared.next_thread - 1
+        };
         // A later thread says before its first run what it comes after; the first comes after nothing.
         let seen = if thread == 0 { 0 } else { u64::MAX };
-        Vcpu::new(thread, &self.header, self.schedule, seen)
+        Vcpu::new(thread, self.streams(thread), &self.header, self.schedule, seen)
+    }
+
+    /// Streams for a thread that has begun, with a log for as many runs as it may have in a chunk.
+    pub fn streams(&self, thread: u32) -> Streams {
+        if self.header.columns.addresses {
+            return Streams::new(thread, 0, None);
+        }
+        let log = self.logs.as_ref().map(|logs| logs.join(format!("{}.{thread}", self.process)));
+        Streams::new(thread, self.most_runs(), log.as_deref())
     }
 
     /// Notes what was there before anything was recorded, for the first thread, whichever asks.
@@ -171,7 +202,7 @@ impl Recorder {
     }
 
     fn write_noted_if_many(&self, mut shared: MutexGuard<'_, Shared>) {
-        if shared.count >= NOTED {
+        if shared.count >= NOTED || shared.log.as_ref().is_some_and(EventLog::is_full) {
             self.attempt(&mut shared, |_| Ok(()));
         }
     }
@@ -216,6 +247,7 @@ impl Recorder {
             writer.encoded_runs(vcpu.thread, runs as u32, bytes, vcpu.instructions())
         });
         drop(shared);
+        vcpu.written();
         self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(work.ok());
     }
 
@@ -235,7 +267,9 @@ impl Recorder {
 
     /// Writes the index: the process ends.
     pub fn finish(&self) {
-        self.attempt(&mut self.lock(), Writer::index);
+        let mut shared = self.lock();
+        self.attempt(&mut shared, Writer::index);
+        shared.log = None;
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -263,6 +297,10 @@ impl Shared {
         if self.noted.len() <= index {
             self.noted.resize_with(index + 1, Default::default);
         }
+        if let Some(log) = &mut self.log {
+            let number = self.writer.written(thread).1 + self.noted[index].0.len() as u64;
+            log.append(&LoggedEvent { thread, number, instructions, event: event.clone() });
+        }
         self.noted[index].0.push(event);
         self.noted[index].1 = instructions;
         self.count += 1;
@@ -281,6 +319,9 @@ impl Shared {
         for (thread, (events, instructions)) in self.noted.iter_mut().enumerate() {
             self.writer.events(thread as u32, events, *instructions)?;
             events.clear();
+        }
+        if let Some(log) = &mut self.log {
+            log.clear();
         }
         Ok(())
     }

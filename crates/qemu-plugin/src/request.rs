@@ -16,25 +16,31 @@ pub struct Request {
     pub max_instructions: Option<u64>,
     /// Where it will stand what memory a whole machine has.
     pub memory: PathBuf,
+    /// A directory for what is not in the file yet, if somebody will look there.
+    pub logs: Option<PathBuf>,
 }
 
 impl Request {
-    /// Reads `output=HEX` (the path's bytes, because QEMU splits arguments at commas), `max=N` and `memory=HEX`.
+    /// Reads `output=HEX` (the path's bytes, because QEMU splits arguments at commas), `max=N`, `memory=HEX`
+    /// and `logs=HEX`.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Request, String> {
-        let (mut output, mut max_instructions, mut memory) = (None, None, PathBuf::new());
+        let (mut output, mut max_instructions, mut memory, mut logs) = (None, None, PathBuf::new(), None);
         for argument in arguments {
             let text = String::from_utf8_lossy(argument);
-            let wrong =
-                || format!("argument {text:?}: expected output=HEX, max=N or memory=HEX; `pagelab record` passes them");
+            let wrong = || {
+                let expected = "output=HEX, max=N, memory=HEX or logs=HEX";
+                format!("argument {text:?}: expected {expected}; `pagelab record` passes them")
+            };
             match text.split_once('=').ok_or_else(wrong)? {
                 ("output", hex) => output = Some(path(hex).ok_or_else(wrong)?),
                 ("memory", hex) => memory = path(hex).ok_or_else(wrong)?,
+                ("logs", hex) => logs = Some(path(hex).ok_or_else(wrong)?),
                 ("max", number) => max_instructions = Some(number.parse().map_err(|_| wrong())?),
                 _ => return Err(wrong()),
             }
         }
         let output = output.ok_or("the argument output=HEX is missing; `pagelab record` passes it")?;
-        Ok(Request { output, max_instructions, memory })
+        Ok(Request { output, max_instructions, memory, logs })
     }
 
     /// Reads those that QEMU hands over.
@@ -94,6 +100,7 @@ mod tests {
         assert_eq!(request.max_instructions, Some(7));
         assert_eq!(request.memory, PathBuf::new());
         assert_eq!(parse(&["output=2f", "memory=2f61"]).unwrap().memory, PathBuf::from("/a"));
+        assert_eq!(parse(&["output=2f", "logs=2f61"]).unwrap().logs, Some(PathBuf::from("/a")));
     }
 
     #[test]

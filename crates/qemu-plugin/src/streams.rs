@@ -4,171 +4,231 @@
 //! An access to the page of the one before does one addition. What begins a run notes the page, and where the counters of
 //! its stream stood: the number of accesses of a run, and what they were, is a difference of counters, which is taken when
 //! the buffer is emptied.
+//!
+//! The buffer is a part of the thread's log, which holds what is not in the file yet: it moves on when it is emptied, and
+//! back to the beginning when a block is in the file. The log is shared memory where `pagelab record` gave a directory for
+//! it, and survives QEMU there.
 
-use trace::{Kind, Run};
+use std::path::Path;
+use std::sync::atomic::{Ordering, compiler_fence};
+
+use trace::Run;
+use trace::log::{FETCH, LOG, LOG_HEAD_BYTES, LogHead, NO_PAGE, RawRun, STORES_FIRST_SHIFT, STORES_SHIFT, Stream};
+
+use crate::shared::Mapping;
 
 /// Runs of a buffer: little enough to stay in the second-level cache of a core.
 const RUNS: usize = 1 << 13;
 /// Runs that are handed on together: they stay in the first-level cache.
 const BATCH: usize = 256;
-/// No page.
-const NONE: u64 = u64::MAX;
-/// Set in the page of a run of fetches.
-const FETCH: u64 = 1 << 63;
-/// The bits of a page that count: addresses of programs have at most 57.
-const PAGE: u64 = (1 << 45) - 1;
 
-/// A counter has three parts: accesses, stores among them, and runs whose first access is a store. Parts overflow into
-/// each other, which differences undo; those of one run do not, because the buffer is emptied before (see
-/// `vcpu::INSTRUCTIONS`).
-const STORES_SHIFT: u32 = 31;
-const STORES_FIRST_SHIFT: u32 = 62;
-const COUNT: u64 = (1 << STORES_SHIFT) - 1;
-
-/// A run.
-#[derive(Clone, Copy)]
-struct RawRun {
-    page: u64,
-    /// The counter of its stream at its end.
-    end: u64,
-}
-
-/// Data or fetches.
-#[derive(Clone, Copy)]
-struct Stream {
-    /// The page of its current run.
-    page: u64,
-    counter: u64,
-    /// Where its current run is. The place 0 of the buffer is nobody's.
-    index: usize,
-}
-
-const NEW: Stream = Stream { page: NONE, counter: 0, index: 0 };
-
-/// The runs of a thread that no chunk has yet.
-#[repr(C, align(64))]
+/// The runs of a thread that are not in the file yet.
 pub struct Streams {
-    data: Stream,
-    fetch: Stream,
-    /// Where the next run goes.
-    next: usize,
-    /// Where the buffer ends; 0 where nothing is recorded.
-    limit: usize,
-    runs: Box<[RawRun]>,
-    /// The counters of both when the buffer was emptied.
+    /// At the beginning of the log.
+    head: *mut LogHead,
+    /// Behind it: `places` of them, of which the first is nobody's.
+    runs: *mut RawRun,
+    places: usize,
+    /// Where the buffer begins.
+    start: usize,
+    recording: bool,
+    /// The counters when the buffer was emptied.
     before: [u64; 2],
+    log: Mapping,
 }
 
 impl Streams {
-    /// Streams that are not recorded.
-    pub fn new() -> Streams {
-        let runs = vec![RawRun { page: 0, end: 0 }; 1 + RUNS].into_boxed_slice();
-        Streams { data: NEW, fetch: NEW, next: 1, limit: 0, runs, before: [0; 2] }
+    /// Streams that are not recorded, with a log of `runs` runs.
+    pub fn new(thread: u32, runs: usize, log: Option<&Path>) -> Streams {
+        let bytes = |runs: usize| LOG_HEAD_BYTES + (1 + runs) * size_of::<RawRun>();
+        let log = Mapping::new(bytes(runs.max(2 * RUNS)), bytes(2 * RUNS), log);
+        let head = log.begin().cast::<LogHead>();
+        let new = LogHead {
+            data: Stream::NEW,
+            fetch: Stream::NEW,
+            next: 1,
+            start: 1,
+            limit: 0,
+            instructions: 0,
+            first: 0,
+            before: [0; 2],
+            thread: u64::from(thread),
+            magic: LOG,
+        };
+        // SAFETY: the mapping is new, long enough for the head, and pages are aligned for it.
+        let runs = unsafe {
+            head.write(new);
+            head.add(1).cast::<RawRun>()
+        };
+        let mut streams = Streams { head, runs, places: 0, start: 1, recording: false, before: [0; 2], log };
+        streams.count_places();
+        streams
     }
 
     /// Most runs that [`Streams::empty`] gives.
     pub const MOST: usize = RUNS;
 
+    fn count_places(&mut self) {
+        self.places = (self.log.usable_bytes() - LOG_HEAD_BYTES) / size_of::<RawRun>();
+    }
+
+    #[inline(always)]
+    fn head(&self) -> &LogHead {
+        // SAFETY: as in `new`; the mapping lives as long as this, and only this thread writes there.
+        unsafe { &*self.head }
+    }
+
+    #[inline(always)]
+    fn head_mut(&mut self) -> &mut LogHead {
+        // SAFETY: as in `head`.
+        unsafe { &mut *self.head }
+    }
+
+    /// Instructions so far.
+    #[inline(always)]
+    pub fn instructions(&self) -> u64 {
+        self.head().instructions
+    }
+
+    /// Counts instructions.
+    #[inline(always)]
+    pub fn count(&mut self, instructions: u64) {
+        self.head_mut().instructions += instructions;
+    }
+
     /// Records from now on, or not. The buffer must be empty.
     pub fn record(&mut self, on: bool) {
         debug_assert!(self.is_empty());
-        self.limit = if on { self.runs.len() } else { 0 };
+        self.recording = on;
         self.end_runs();
     }
 
     fn end_runs(&mut self) {
-        self.before = [self.data.counter, self.fetch.counter];
-        for stream in [&mut self.data, &mut self.fetch] {
-            (stream.page, stream.index) = (NONE, 0);
+        self.start = self.head().next as usize;
+        if self.start + RUNS > self.places && self.log.use_more() {
+            self.count_places();
         }
+        let limit = if self.recording { self.places.min(self.start + RUNS) } else { 0 };
+        let start = self.start as u64;
+        let head = self.head_mut();
+        let before = [head.data.counter, head.fetch.counter];
+        head.start = start;
+        compiler_fence(Ordering::Release);
+        for stream in [&mut head.data, &mut head.fetch] {
+            (stream.page, stream.place) = (NO_PAGE, 0);
+        }
+        head.limit = limit as u64;
+        self.before = before;
     }
 
     /// Whether there are no runs.
     pub fn is_empty(&self) -> bool {
-        self.next == 1
+        self.head().next as usize == self.start
     }
 
     /// Whether two more runs can be begun.
     pub fn has_room_for_two(&self) -> bool {
-        self.next + 2 <= self.limit
+        self.head().next + 2 <= self.head().limit
+    }
+
+    /// Whether the log has room for a full buffer more.
+    pub fn has_room(&self) -> bool {
+        self.start + RUNS <= self.places
     }
 
     /// A load or store in a page. `false`: nothing was done, because the buffer is full or nothing is recorded.
     #[inline(always)]
     pub fn data(&mut self, page: u64, store: bool) -> bool {
         let mut step = 1 + (u64::from(store) << STORES_SHIFT);
-        if page != self.data.page {
-            let Some(index) = self.begin(self.data, page) else { return false };
-            (self.data.page, self.data.index) = (page, index);
+        if page != self.head().data.page {
+            let Some(place) = self.begin(self.head().data, page) else { return false };
+            let data = &mut self.head_mut().data;
+            (data.page, data.place) = (page, place);
             step += u64::from(store) << STORES_FIRST_SHIFT;
         }
-        self.data.counter = self.data.counter.wrapping_add(step);
+        let data = &mut self.head_mut().data;
+        data.counter = data.counter.wrapping_add(step);
         true
     }
 
     /// Fetches in a page. `false` as for data.
     #[inline(always)]
     pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
-        if page != self.fetch.page {
-            let Some(index) = self.begin(self.fetch, page | FETCH) else { return false };
-            (self.fetch.page, self.fetch.index) = (page, index);
+        if page != self.head().fetch.page {
+            let Some(place) = self.begin(self.head().fetch, page | FETCH) else { return false };
+            let fetch = &mut self.head_mut().fetch;
+            (fetch.page, fetch.place) = (page, place);
         }
-        self.fetch.counter = self.fetch.counter.wrapping_add(fetches);
+        let fetch = &mut self.head_mut().fetch;
+        fetch.counter = fetch.counter.wrapping_add(fetches);
         true
     }
 
     /// Ends the current run of a stream and begins another; gives its place, if there is room.
     #[inline(always)]
-    fn begin(&mut self, stream: Stream, page: u64) -> Option<usize> {
-        let index = self.next;
-        if index >= self.limit {
+    fn begin(&mut self, stream: Stream, page: u64) -> Option<u64> {
+        let place = self.head().next;
+        if place >= self.head().limit {
             return None;
         }
-        debug_assert!(stream.index < self.runs.len() && self.limit <= self.runs.len());
-        // SAFETY: `next` is below `limit`, which is never above the length; `stream.index` was `next` once, or is 0.
+        debug_assert!((stream.place as usize) < self.places && self.head().limit as usize <= self.places);
+        // SAFETY: `next` is below `limit`, which is never above `places`; `stream.place` was `next` once, or is 0.
         unsafe {
-            self.runs.get_unchecked_mut(stream.index).end = stream.counter;
-            self.runs.get_unchecked_mut(index).page = page;
+            (*self.runs.add(stream.place as usize)).end = stream.counter;
+            (*self.runs.add(place as usize)).page = page;
         }
-        self.next = index + 1;
-        Some(index)
+        // Whoever reads the log after the end of this process relies on the order of these stores (`trace::log`).
+        compiler_fence(Ordering::Release);
+        self.head_mut().next = place + 1;
+        compiler_fence(Ordering::Release);
+        Some(place)
+    }
+
+    /// An access of the kernel, after the buffer was emptied.
+    pub fn kernel(&mut self, page: u64, store: bool) {
+        debug_assert!(self.is_empty() && self.start < self.places);
+        // SAFETY: there is room for it: the log is rewound as long as there is none for a full buffer.
+        unsafe { *self.runs.add(self.start) = RawRun::of_kernel(page, store) };
+        compiler_fence(Ordering::Release);
+        self.head_mut().next += 1;
+        self.end_runs();
     }
 
     /// Ends all runs and hands them on, in the order of their first accesses.
     pub fn empty(&mut self, mut to: impl FnMut(&[Run])) {
-        for stream in [&self.data, &self.fetch] {
-            self.runs[stream.index].end = stream.counter;
+        for stream in [self.head().data, self.head().fetch] {
+            // SAFETY: as in `begin`.
+            unsafe { (*self.runs.add(stream.place as usize)).end = stream.counter };
         }
-        let [mut data, mut fetch] = self.before;
-        let mut batch = [Run { page: 0, kind: Kind::LOAD, accesses: 0 }; BATCH];
-        for raws in self.runs[1..self.next].chunks(BATCH) {
+        let mut before = self.before;
+        // SAFETY: these places were filled by `begin`, and nobody changes them while this lives.
+        let raws =
+            unsafe { std::slice::from_raw_parts(self.runs.add(self.start), self.head().next as usize - self.start) };
+        let mut batch = [Run { page: 0, kind: trace::Kind::LOAD, accesses: 0 }; BATCH];
+        for raws in raws.chunks(BATCH) {
             for (raw, run) in raws.iter().zip(&mut batch) {
-                let is_fetch = raw.page & FETCH != 0;
-                let difference = raw.end.wrapping_sub(if is_fetch { fetch } else { data });
-                *run = raw.run(difference);
-                (data, fetch) = if is_fetch { (data, raw.end) } else { (raw.end, fetch) };
+                *run = raw.run(&mut before);
             }
             to(&batch[..raws.len()]);
         }
-        self.next = 1;
         self.end_runs();
     }
-}
 
-/// Kinds of data by: there are loads, there are stores, the first is a store.
-const KINDS: [Kind; 8] = {
-    let both = Kind::LOAD.then(Kind::STORE);
-    let store_first = Kind::STORE.then(Kind::LOAD);
-    [Kind::FETCH, Kind::LOAD, Kind::STORE, both, Kind::FETCH, Kind::LOAD, Kind::STORE, store_first]
-};
+    /// Forgets the runs of the log: they are in the file. `next` is the number of the next run. The buffer must be empty.
+    pub fn rewind(&mut self, next: u64) {
+        debug_assert!(self.is_empty());
+        self.head_mut().next = 1;
+        compiler_fence(Ordering::Release);
+        self.end_runs();
+        let before = self.before;
+        let head = self.head_mut();
+        (head.before, head.first) = (before, next);
+        // Before the next run.
+        compiler_fence(Ordering::Release);
+    }
 
-impl RawRun {
-    #[inline(always)]
-    fn run(self, difference: u64) -> Run {
-        let (accesses, stores) = (difference & COUNT, difference >> STORES_SHIFT & COUNT);
-        let data = usize::from(stores < accesses) | usize::from(stores > 0) << 1;
-        let first = (difference >> STORES_FIRST_SHIFT & 1) as usize;
-        let kind = if self.page & FETCH != 0 { Kind::FETCH } else { KINDS[data | first << 2] };
-        Run { page: self.page & PAGE, kind, accesses: accesses as u32 }
+    /// Leaves the log to the process that this one was forked from.
+    pub fn leave(self) {
+        std::mem::forget(self);
     }
 }

@@ -64,7 +64,6 @@ pub enum Attention {
 /// The state of one vCPU, that is of one thread of the program.
 pub struct Vcpu {
     streams: Streams,
-    instructions: u64,
     /// Instructions at which [`Vcpu::attend`] is asked.
     attention: u64,
     /// How many events of all threads this one has seen.
@@ -94,10 +93,9 @@ const MOST: usize = if Streams::MOST > Words::MOST { Streams::MOST } else { Word
 
 impl Vcpu {
     /// A vCPU that has done nothing yet.
-    pub fn new(thread: u32, header: &Header, schedule: Schedule, seen: u64) -> Vcpu {
+    pub fn new(thread: u32, streams: Streams, header: &Header, schedule: Schedule, seen: u64) -> Vcpu {
         let mut vcpu = Vcpu {
-            streams: Streams::new(),
-            instructions: 0,
+            streams,
             attention: 0,
             seen,
             recording: false,
@@ -138,8 +136,9 @@ impl Vcpu {
     }
 
     /// Instructions so far.
+    #[inline(always)]
     pub fn instructions(&self) -> u64 {
-        self.instructions
+        self.streams.instructions()
     }
 
     /// The number of runs so far. The buffers must have been emptied.
@@ -179,26 +178,26 @@ impl Vcpu {
     /// Whether [`Vcpu::attend`] must be asked before more instructions are counted.
     #[inline(always)]
     pub fn needs_attention(&self) -> bool {
-        self.instructions >= self.attention
+        self.instructions() >= self.attention
     }
 
     /// Counts instructions that are about to be executed.
     #[inline(always)]
     pub fn count(&mut self, instructions: u64) {
-        self.instructions += instructions;
+        self.streams.count(instructions);
     }
 
     /// What is to be done after so many instructions.
     pub fn attend(&mut self) -> Attention {
-        let attention = match (self.instructions >= self.boundary, self.recording) {
+        let attention = match (self.instructions() >= self.boundary, self.recording) {
             (false, _) => Attention::Empty,
             (true, false) => {
-                self.boundary = self.schedule.open(self.instructions);
+                self.boundary = self.schedule.open(self.instructions());
                 self.record(true);
                 Attention::Opened
             }
             (true, true) => {
-                self.boundary = self.schedule.close(self.instructions);
+                self.boundary = self.schedule.close(self.instructions());
                 self.record(false);
                 Attention::Closed
             }
@@ -208,7 +207,7 @@ impl Vcpu {
     }
 
     fn set_attention(&mut self) {
-        self.attention = self.boundary.min(self.instructions.saturating_add(INSTRUCTIONS));
+        self.attention = self.boundary.min(self.instructions().saturating_add(INSTRUCTIONS));
     }
 
     /// Empties the buffers and ends the current runs, so that no run lies on both sides of this place. Whether the chunk
@@ -225,6 +224,9 @@ impl Vcpu {
         let access = Access::new((address & 0xfff) as u16, bytes as u32, store);
         let kept = if self.keeps_addresses { &[access][..] } else { &[] };
         self.builder.push(Run { page, kind, accesses: 1 }, kept);
+        if !self.keeps_addresses {
+            self.streams.kernel(page, store);
+        }
         self.taken += 1;
         self.must_be_taken(most)
     }
@@ -232,7 +234,8 @@ impl Vcpu {
     fn must_be_taken(&self, most: usize) -> bool {
         !self.builder.has_room(MOST, MOST)
             || self.builder.len() + MOST > most
-            || self.instructions - self.taken_at >= WRITTEN_AFTER
+            || !self.streams.has_room()
+            || self.instructions() - self.taken_at >= WRITTEN_AFTER
     }
 
     /// Moves all runs into the chunk.
@@ -254,8 +257,13 @@ impl Vcpu {
     /// The compressor has no memory.
     pub fn take(&mut self, encoder: &mut Encoder, bytes: &mut Vec<u8>) -> io::Result<usize> {
         self.build();
-        self.taken_at = self.instructions;
+        self.taken_at = self.instructions();
         self.builder.encode(encoder, bytes)
+    }
+
+    /// What was taken is in the file, or will never be.
+    pub fn written(&mut self) {
+        self.streams.rewind(self.taken);
     }
 
     /// Records nothing any more.
@@ -266,10 +274,12 @@ impl Vcpu {
     }
 
     /// Forgets what a forked process inherited: it begins a trace of its own.
-    pub fn begin_anew(&mut self) {
-        self.build();
+    pub fn begin_anew(&mut self, streams: Streams) {
+        std::mem::replace(&mut self.streams, streams).leave();
+        self.streams.record(self.recording && !self.keeps_addresses);
+        self.words.empty(|_, _| {});
         self.builder.clear();
-        (self.taken, self.taken_at, self.instructions, self.seen, self.thread) = (0, 0, 0, 0, 0);
+        (self.taken, self.taken_at, self.seen, self.thread) = (0, 0, 0, 0);
         self.boundary = if self.recording { self.schedule.open(0) } else { self.schedule.skip };
         self.set_attention();
     }
@@ -296,12 +306,17 @@ mod tests {
 
     fn vcpu(addresses: bool) -> Vcpu {
         let header = header(addresses, None);
-        Vcpu::new(0, &header, Schedule::new(&header, None), 0)
+        begun(&header, None)
+    }
+
+    fn begun(header: &Header, max: Option<u64>) -> Vcpu {
+        Vcpu::new(0, Streams::new(0, 1 << 20, None), header, Schedule::new(header, max), 0)
     }
 
     fn chunk(vcpu: &mut Vcpu, addresses: bool) -> Chunk {
         let mut bytes = Vec::new();
         let runs = vcpu.take(&mut Encoder::new().unwrap(), &mut bytes).unwrap();
+        vcpu.written();
         Chunk::decode(&bytes, runs, header(addresses, None).columns).unwrap()
     }
 
@@ -393,7 +408,7 @@ mod tests {
     #[test]
     fn nothing_is_recorded_outside_a_window() {
         let header = header(false, Some(Window { skip_instructions: 100, record_instructions: None }));
-        let mut vcpu = Vcpu::new(0, &header, Schedule::new(&header, None), 0);
+        let mut vcpu = begun(&header, None);
         assert!(!vcpu.fetch(1, 1) && !vcpu.access(0x1000, LOAD) && !vcpu.access_anywhere(0x1000, LOAD));
         vcpu.count(100);
         assert!(matches!(vcpu.attend(), Attention::Opened));
@@ -430,7 +445,7 @@ mod tests {
     #[test]
     fn windows_open_and_close_at_their_instructions() {
         let header = header(false, Some(Window { skip_instructions: 100, record_instructions: Some(10) }));
-        let mut vcpu = Vcpu::new(0, &header, Schedule::new(&header, Some(15)), 0);
+        let mut vcpu = begun(&header, Some(15));
         let mut changes = Vec::new();
         for _ in 0..400 {
             while vcpu.needs_attention() {

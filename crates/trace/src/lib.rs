@@ -7,6 +7,7 @@
 //! - **chunk**: the runs of one thread that stand together in a block, column by column.
 //! - **event**: a system call that changes the address space, with its place among the runs.
 //! - **block**: what a file is a sequence of; each stands for itself, with checksums.
+//! - **log**: what a recorder has not written yet, for whoever survives it.
 //! - **filter**: what was left out of the runs. The header says for which TLBs the rest is exact, and a reader refuses
 //!   others.
 //!
@@ -22,8 +23,10 @@ mod event;
 mod footprint;
 mod header;
 pub mod import;
+pub mod log;
 mod reader;
 mod recording;
+mod rescue;
 mod run;
 mod writer;
 
@@ -36,5 +39,6 @@ pub use footprint::{Footprint, SHIFTS};
 pub use header::{Columns, Filter, Geometry, Header, NotExact, Process, SCHEMA, Window};
 pub use reader::{Block, Damage, DamageKind, ReadError, Reader};
 pub use recording::Recording;
+pub use rescue::{Rescue, Rescued};
 pub use run::{Kind, PAGE_SHIFT, Run, Runs};
 pub use writer::{Checkpoint, Place, Writer};

@@ -312,6 +312,27 @@ impl<R: Read + Seek> Reader<R> {
         Ok(sound.then(|| index(payload)))
     }
 
+    /// Where the blocks are up to the first that is damaged, or the index: what can be gone on with. The reader is at the
+    /// end then.
+    ///
+    /// # Errors
+    /// The file could not be read.
+    pub fn sound_places(&mut self) -> Result<Vec<Place>, ReadError> {
+        self.from.seek(SeekFrom::Start(0))?;
+        self.ahead.clear();
+        (self.offset, self.ended) = (0, Ended::CutOff);
+        let mut places: Vec<Place> = Vec::new();
+        loop {
+            let offset = self.offset;
+            match self.read_block()? {
+                Found::Block(prefix, _) if prefix.holds != Holds::Index && prefix.number == places.len() as u64 => {
+                    places.push(Place { offset, prefix });
+                }
+                _ => return Ok(places),
+            }
+        }
+    }
+
     /// Goes to a block, which is read next.
     ///
     /// # Errors

@@ -72,6 +72,32 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
+    /// Goes on with a trace of which these blocks are there, in their order: `to` stands at [`Writer::end_of`] them.
+    pub fn after(places: Vec<Place>, to: W) -> Writer<W> {
+        let mut writer = Writer { to, offset: Writer::<W>::end_of(&places), places: Vec::new(), counts: Vec::new() };
+        for place in &places {
+            let Prefix { holds, thread, first, count, .. } = place.prefix;
+            let after = first + u64::from(count);
+            match holds {
+                Holds::Runs => writer.counts(thread).0 = after,
+                Holds::Events => writer.counts(thread).1 = after,
+                Holds::Header | Holds::Index => {}
+            }
+        }
+        writer.places = places;
+        writer
+    }
+
+    /// Where the last of some blocks ends.
+    pub fn end_of(places: &[Place]) -> u64 {
+        places.last().map_or(0, |place| place.offset + PREFIX_BYTES as u64 + u64::from(place.prefix.payload_bytes))
+    }
+
+    /// How many runs and events of a thread were written.
+    pub fn written(&mut self, thread: u32) -> (u64, u64) {
+        *self.counts(thread)
+    }
+
     /// Writes runs of a thread that had executed `instructions` when the last of them ended.
     ///
     /// # Errors

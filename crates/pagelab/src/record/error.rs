@@ -19,6 +19,14 @@ pub enum RecordError {
         /// Why.
         error: io::Error,
     },
+    /// There is no place for what is not written yet.
+    #[error("{}: no temporary directory can be made: {error}; free some space, or set TMPDIR", path.display())]
+    NoLogs {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// Neither a program nor a script.
     #[error("{}: neither an ELF program nor a script with `#!`; name the program that runs it", .0.display())]
     NoProgram(PathBuf),

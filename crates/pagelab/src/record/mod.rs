@@ -5,6 +5,7 @@ pub mod elf;
 mod error;
 mod program;
 mod qmp;
+mod rescue;
 mod system;
 
 use std::ffi::{OsStr, OsString};
@@ -24,6 +25,7 @@ use elf::Architecture;
 use error::RecordError;
 use program::{Emulator, Program};
 use qmp::Switchboard;
+use rescue::Logs;
 
 /// Arguments of `pagelab record`.
 #[derive(Debug, Args)]
@@ -76,14 +78,20 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let emulator = Emulator::for_program(&program)?;
     let plugin = program::plugin(arguments.plugin.as_deref())?;
     let output = prepared(&arguments.output, &header(arguments, program.architecture, &emulator))?;
+    let logs = logs(arguments)?;
     let mut command = Command::new(&emulator.path);
-    command.arg("-plugin").arg(plugin_argument(&plugin, &output, arguments.max)).arg("-0").arg(&program.name);
+    let plugged = plugin_argument(&plugin, &output, arguments.max, logs.as_ref());
+    command.arg("-plugin").arg(plugged).arg("-0").arg(&program.name);
     if let Some(sysroot) = &arguments.sysroot {
         command.arg("-L").arg(sysroot);
     }
     command.arg(&program.path).args(&program.arguments);
     let started = start(&mut command, &emulator)?;
+    let process = started.id();
     let ended = wait(started, &emulator)?;
+    if let Some(logs) = logs {
+        logs.finish(&output, process);
+    }
     let is_foreign = program.architecture.name() != std::env::consts::ARCH;
     let hint = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
     look_at(&output, ended, &emulator, hint)?;
@@ -103,7 +111,8 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     let monitor = |error| RecordError::Monitor { path: emulator.path.clone(), error };
     let board = Switchboard::open().map_err(monitor)?;
     let output = prepared(&arguments.output, &header(arguments, architecture, &emulator))?;
-    let mut plugged = plugin_argument(&plugin, &output, arguments.max);
+    let logs = logs(arguments)?;
+    let mut plugged = plugin_argument(&plugin, &output, arguments.max, logs.as_ref());
     plugged.push(format!(",memory={}", hex(&board.file("memory"))));
     let mut called = OsString::from("unix:");
     called.push(OsStr::from_bytes(&qmp::doubled(&board.socket())));
@@ -114,7 +123,11 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     if line.is_err() {
         let _ = started.kill();
     }
+    let process = started.id();
     let ended = wait(started, &emulator)?;
+    if let Some(logs) = logs {
+        logs.finish(&output, process);
+    }
     line.map_err(monitor)?;
     look_at(&output, ended, &emulator, "")?;
     Ok(ended)
@@ -156,10 +169,17 @@ fn prepared(path: &Path, header: &Header) -> Result<PathBuf, RecordError> {
     path.canonicalize().map_err(wrong)
 }
 
-fn plugin_argument(plugin: &Path, output: &Path, max: Option<u64>) -> OsString {
+/// Where the recorder keeps what it has not written. Not where every address is kept: then that is too much.
+fn logs(arguments: &RecordArguments) -> Result<Option<Logs>, RecordError> {
+    let logs = (!arguments.lossless).then(Logs::open).transpose();
+    logs.map_err(|error| RecordError::NoLogs { path: std::env::temp_dir(), error })
+}
+
+fn plugin_argument(plugin: &Path, output: &Path, max: Option<u64>, logs: Option<&Logs>) -> OsString {
     let mut bytes = qmp::doubled(plugin);
     bytes.extend(format!(",output={}", hex(output)).bytes());
     bytes.extend(max.map(|max| format!(",max={max}")).unwrap_or_default().bytes());
+    bytes.extend(logs.map(|logs| format!(",logs={}", hex(logs.path()))).unwrap_or_default().bytes());
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
@@ -224,7 +244,7 @@ mod tests {
 
     #[test]
     fn no_path_is_split_by_qemu() {
-        let argument = plugin_argument(Path::new("/a,b/plugin.so"), Path::new("/c,d"), Some(5));
+        let argument = plugin_argument(Path::new("/a,b/plugin.so"), Path::new("/c,d"), Some(5), None);
         assert_eq!(argument, "/a,,b/plugin.so,output=2f632c64,max=5");
     }
 }
