@@ -1,0 +1,155 @@
+//! Traces that are finished from logs.
+
+use std::io::{Cursor, Seek, SeekFrom};
+
+use trace::log::{LOG, LOG_HEAD_BYTES, LoggedEvent, RawRun, RunLog, STORES_SHIFT};
+use trace::{
+    Block, Call, Columns, Event, Filter, Header, Kind, PREFIX_BYTES, Reader, Rescue, Rescued, Run, SCHEMA, Writer,
+};
+
+/// A log of a thread: where the streams stand, the place of the next run, the place from which on runs may go on, and the
+/// runs.
+fn log(data: [u64; 3], fetch: [u64; 3], next: u64, start: u64, runs: &[RawRun]) -> Vec<u8> {
+    let head = [data.as_slice(), &fetch, &[next, start, 0, 1234, 10, 5, 7, 3, LOG]].concat();
+    let mut bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
+    bytes.resize(LOG_HEAD_BYTES, 0);
+    let places = [&[RawRun::default()], runs].concat();
+    bytes.extend(places.iter().flat_map(|run| [run.page.to_le_bytes(), run.end.to_le_bytes()].concat()));
+    bytes
+}
+
+const FETCH: u64 = 1 << 63;
+const STORE: u64 = 1 | 1 << STORES_SHIFT;
+
+fn raw(page: u64, end: u64) -> RawRun {
+    RawRun { page, end }
+}
+
+fn run(page: u64, kind: Kind, accesses: u32) -> Run {
+    Run { page, kind, accesses }
+}
+
+/// Data began at the counter 5, fetches at 7; the last run of data goes on.
+fn sound() -> Vec<u8> {
+    let runs = [raw(100, 9), raw(200 | FETCH, 17), RawRun::of_kernel(300, true), raw(101, 0)];
+    log([101, 9 + STORE, 4], [u64::MAX, 17, 0], 5, 3, &runs)
+}
+
+fn expected() -> Vec<Run> {
+    vec![run(100, Kind::LOAD, 4), run(200, Kind::FETCH, 10), run(300, Kind::KERNEL_STORE, 1), run(101, Kind::STORE, 1)]
+}
+
+#[test]
+fn a_log_is_read_to_the_run_that_goes_on() {
+    let read = RunLog::read(&sound()).unwrap();
+    assert_eq!(read, RunLog { thread: 3, instructions: 1234, first: 10, runs: expected(), torn: 0 });
+}
+
+#[test]
+fn a_run_that_was_half_begun_is_left_out() {
+    // Its number was stored, and nothing of its stream.
+    let runs = [raw(100, 9), raw(200 | FETCH, 17), RawRun::of_kernel(300, true), raw(101, 0xdead)];
+    let read = RunLog::read(&log([u64::MAX, 9, 0], [u64::MAX, 17, 0], 5, 4, &runs)).unwrap();
+    assert_eq!((read.runs, read.torn), (expected()[..3].to_vec(), 1));
+    // Its access was not counted.
+    let read = RunLog::read(&log([101, 9, 4], [u64::MAX, 17, 0], 5, 4, &runs)).unwrap();
+    assert_eq!((read.runs, read.torn), (expected()[..3].to_vec(), 1));
+}
+
+#[test]
+fn what_is_no_log_gives_nothing() {
+    let sound = sound();
+    for length in 0..sound.len() {
+        // Cut off anywhere: fewer runs, or none.
+        let runs = RunLog::read(&sound[..length]).map_or(Vec::new(), |read| read.runs);
+        assert!(runs.len() < 4 && runs == expected()[..runs.len()]);
+    }
+    let mut other = sound.clone();
+    other[14 * 8] ^= 1;
+    assert_eq!(RunLog::read(&other), None);
+    assert!(LoggedEvent::read(b"").is_empty() && LoggedEvent::read(&[255; 99]).is_empty());
+}
+
+fn event(number: u64) -> LoggedEvent {
+    let event = Event { run: 10, order: number, call: Call::Brk { address: number }, result: 0 };
+    LoggedEvent { thread: 3, number, instructions: 1000, event }
+}
+
+fn events(count: u64) -> Vec<LoggedEvent> {
+    let lines: Vec<u8> = (0..count).flat_map(|number| serde_json::to_vec(&event(number)).unwrap()).collect();
+    let mut bytes = (lines.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(lines);
+    // What was there before.
+    bytes.extend(b"{\"thread\":");
+    LoggedEvent::read(&bytes)
+}
+
+/// A trace in which the thread has `runs` runs and one event; the second part is cut off.
+fn trace(runs: u32, torn: bool) -> Vec<u8> {
+    let columns = Columns { kinds: true, accesses: true, addresses: false };
+    let header = Header {
+        schema: SCHEMA.to_owned(),
+        recorder: String::new(),
+        command: Vec::new(),
+        architecture: "x86_64".to_owned(),
+        system: false,
+        columns,
+        filter: Filter::None,
+        window: None,
+        process: None,
+    };
+    let mut writer = Writer::new(Vec::new(), &header).unwrap();
+    writer.events(3, &[event(0).event], 1).unwrap();
+    let mut builder = trace::Builder::new(columns);
+    (0..runs).for_each(|page| builder.push(run(u64::from(page), Kind::LOAD, 1), &[]));
+    writer.runs(3, &builder.take(), 2).unwrap();
+    let bytes = writer.get_mut().clone();
+    if torn { bytes[..bytes.len() - PREFIX_BYTES / 2].to_vec() } else { bytes }
+}
+
+fn rescued(bytes: Vec<u8>) -> (Rescued, Vec<Run>, Vec<Event>) {
+    let mut file = Cursor::new(bytes);
+    let (events, runs) = (events(3), [RunLog::read(&sound()).unwrap()]);
+    let rescue = Rescue::of(&mut file).unwrap();
+    assert!(rescue.is_needed(&events, &runs));
+    file.get_mut().truncate(rescue.end() as usize);
+    file.seek(SeekFrom::Start(rescue.end())).unwrap();
+    let done = rescue.write(&mut file, events.clone(), &runs).unwrap();
+    // Once is enough.
+    file.rewind().unwrap();
+    assert!(!Rescue::of(&mut file).unwrap().is_needed(&events, &runs));
+    file.rewind().unwrap();
+    let mut reader = Reader::new(file).unwrap();
+    let (mut found, mut happened) = (Vec::new(), Vec::new());
+    while let Some(block) = reader.next_block().unwrap() {
+        match block {
+            Block::Runs { chunk, .. } => found.extend(chunk.runs()),
+            Block::Events { events, .. } => happened.extend(events),
+            Block::Damaged(damage) => panic!("{damage:?}"),
+        }
+    }
+    assert!(reader.is_whole());
+    (done, found, happened)
+}
+
+#[test]
+fn a_trace_goes_on_where_it_ends() {
+    let (done, runs, happened) = rescued(trace(10, false));
+    assert_eq!(done, Rescued { added: 2 + 4, torn: 0, missing: 0 });
+    assert_eq!(runs[10..], expected());
+    assert_eq!(happened, (0..3).map(|number| event(number).event).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_the_file_has_is_not_added_again() {
+    let (done, runs, _) = rescued(trace(12, false));
+    assert_eq!((done.added, runs.len()), (2 + 2, 14));
+    assert_eq!(runs[12..], expected()[2..]);
+}
+
+#[test]
+fn a_torn_block_goes_and_what_is_missing_then_is_told() {
+    // The log begins with the run 10, and the block with those before is damaged.
+    let (done, runs, _) = rescued(trace(10, true));
+    assert_eq!((done.missing, runs.len()), (10, 4));
+}
