@@ -67,6 +67,7 @@ impl Rescue {
             let written = writer.written(log.thread).0;
             rescued.torn += log.torn;
             rescued.missing += log.first.saturating_sub(written);
+            writer.skip_to(log.thread, log.first);
             let known = usize::try_from(written.saturating_sub(log.first)).unwrap_or(usize::MAX);
             rescued.added += add_runs(&mut writer, log, known, self.columns)?;
         }

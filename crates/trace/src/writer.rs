@@ -93,6 +93,12 @@ impl<W: Write> Writer<W> {
         places.last().map_or(0, |place| place.offset + PREFIX_BYTES as u64 + u64::from(place.prefix.payload_bytes))
     }
 
+    /// Leaves runs of a thread out, if the next has a lower number than `run`: they are lost.
+    pub fn skip_to(&mut self, thread: u32, run: u64) {
+        let counts = self.counts(thread);
+        counts.0 = counts.0.max(run);
+    }
+
     /// How many runs and events of a thread were written.
     pub fn written(&mut self, thread: u32) -> (u64, u64) {
         *self.counts(thread)
