@@ -1,11 +1,12 @@
-//! What the tracer costs a program that maps memory often.
+//! What the tracer costs a program that maps memory often, or opens parts of it.
 //!
 //! ```text
 //! cargo bench -p metal --bench tracer -- [--rounds N] [--times N] [--work-us N] [--witness]
 //! ```
 //! `tests/programs/churn.c` maps and unmaps with 1 ms of work between, 2 MiB each time (every call is
-//! advised), and sizes from 128K to 4M. Bare and traced runs alternate; printed are the median of the
-//! ratios of neighbours, and the cost of one mapping. With `--witness` large unmappings stop too, as they
+//! advised), and sizes from 128K to 4M. `tests/programs/regions.c` opens regions of 2 MiB under `default+no-guards`,
+//! where every mprotect stops, among some hundred other mappings. Bare and traced runs alternate; printed are the median of the
+//! ratios of neighbours, and the cost of one call. With `--witness` large unmappings stop too, as they
 //! do when a trial is measured. Without arguments it is short, so that tests can run it.
 use std::error::Error;
 use std::ffi::OsString;
@@ -36,9 +37,14 @@ impl Witness for Blind {
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = arguments()?;
     let folder = tempfile::tempdir()?;
-    let program = compile(folder.path())?;
-    println!("{:<22} {:>9} {:>9} {:>12}", "mappings", "bare", "ratio", "per mapping");
-    for (name, bytes) in [("2M each", 2 << 20), ("128K to 4M", 0)] {
+    let churn = compile(folder.path(), "churn")?;
+    let regions = compile(folder.path(), "regions")?;
+    println!("{:<22} {:>9} {:>9} {:>12}", "calls", "bare", "ratio", "per call");
+    for (name, program, bytes, policy) in [
+        ("mmap of 2M", &churn, 2 << 20, "thp"),
+        ("mmap of 128K to 4M", &churn, 0, "thp"),
+        ("mprotect, +no-guards", &regions, 2 << 20, "default+no-guards"),
+    ] {
         let command: Vec<OsString> = [
             program.clone().into_os_string(),
             arguments.times.to_string().into(),
@@ -47,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ]
         .into();
         let pairs: Vec<(f64, f64)> = (0..arguments.rounds)
-            .map(|_| Ok((bare(&command)?, traced(&command, arguments.witness)?)))
+            .map(|_| Ok((bare(&command)?, traced(&command, policy, arguments.witness)?)))
             .collect::<Result<_, Box<dyn Error>>>()?;
         let seconds = median(pairs.iter().map(|(bare, _)| *bare).collect());
         let ratio = median(pairs.iter().map(|(bare, traced)| traced / bare).collect());
@@ -80,11 +86,11 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
     Ok(arguments)
 }
 
-fn compile(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
-    let program = folder.join("churn");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/churn.c");
+fn compile(folder: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
+    let program = folder.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
     let status = Command::new("gcc").arg("-O1").arg("-o").arg(&program).arg(source).status()?;
-    if status.success() { Ok(program) } else { Err("gcc could not compile tests/programs/churn.c".into()) }
+    if status.success() { Ok(program) } else { Err(format!("gcc could not compile {}", source.display()).into()) }
 }
 
 fn bare(command: &[OsString]) -> Result<f64, Box<dyn Error>> {
@@ -92,8 +98,8 @@ fn bare(command: &[OsString]) -> Result<f64, Box<dyn Error>> {
     Ok(String::from_utf8(output.stdout)?.trim().parse()?)
 }
 
-fn traced(command: &[OsString], witness: bool) -> Result<f64, Box<dyn Error>> {
-    let policy: Policy = "thp".parse()?;
+fn traced(command: &[OsString], policy: &str, witness: bool) -> Result<f64, Box<dyn Error>> {
+    let policy: Policy = policy.parse()?;
     let rewriting = Rewriting::of(&policy, Host::open("/")?.geometry());
     let mut file = tempfile::tempfile()?;
     let stdout = Some(file.try_clone()?.into());

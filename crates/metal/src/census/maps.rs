@@ -1,7 +1,10 @@
 //! The mappings (VMAs) of a process, as `/proc/PID/maps` prints them (`show_map_vma` in
 //! fs/proc/task_mmu.c).
 
-use super::CensusError;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+use super::{CensusError, scan};
 
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +81,24 @@ pub fn of_process(process: libc::pid_t) -> Vec<Vma> {
     String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect()
 }
 
+/// The mapping of a process that holds an address; `None` where none does, or where the process is gone or not
+/// visible. PROCMAP_QUERY finds it in the kernel's tree (Linux 6.11); on older kernels the text is read, as far as
+/// the address.
+pub fn at(process: libc::pid_t, address: u64) -> Option<Vma> {
+    let mut maps = File::open(format!("/proc/{process}/maps")).ok()?;
+    let holds = |vma: &Vma| vma.start <= address;
+    match scan::query_vma(&maps, address) {
+        Ok(found) => found.map(|(vma, _)| vma).filter(holds),
+        Err(_) => first_ending_above(&mut BufReader::new(&mut maps), address).filter(holds),
+    }
+}
+
+/// Reads lines of `/proc/PID/maps` up to the first mapping that ends above an address.
+fn first_ending_above(text: &mut impl BufRead, address: u64) -> Option<Vma> {
+    let lines = text.split(b'\n').map_while(Result::ok);
+    lines.filter_map(|line| parse_line(&String::from_utf8_lossy(&line))).find(|vma| vma.end > address)
+}
+
 /// Reads the text of `/proc/PID/maps`. `path` is named in errors.
 ///
 /// The kernel hands the text out in pieces; where a running process changes a mapping in between, two
@@ -152,6 +173,30 @@ mod tests {
         ] {
             assert!(kinds.contains(&expected), "{expected:?} in {kinds:?}");
         }
+    }
+
+    #[test]
+    fn one_mapping_is_found_as_in_the_whole_text() {
+        let vmas = parse(TEXT, "maps").unwrap();
+        for vma in &vmas {
+            for address in [vma.start, vma.end - 1] {
+                assert_eq!(first_ending_above(&mut TEXT.as_bytes(), address).as_ref(), Some(vma));
+            }
+        }
+        assert_eq!(first_ending_above(&mut TEXT.as_bytes(), vmas.last().unwrap().end), None);
+    }
+
+    #[test]
+    fn the_kernel_names_the_mapping_that_holds_an_address() {
+        let own = std::process::id() as libc::pid_t;
+        let (code, data) = (at as *const () as u64, TEXT.as_ptr() as u64);
+        for address in [code, data] {
+            let vma = at(own, address).expect("it is mapped");
+            let mut text = BufReader::new(File::open("/proc/self/maps").unwrap());
+            assert_eq!(first_ending_above(&mut text, address), Some(vma.clone()), "the ioctl and the text agree");
+            assert!(vma.start <= address && address < vma.end && vma.kind() == VmaKind::PrivateFile, "{vma:?}");
+        }
+        assert_eq!(at(own, 0), None, "nothing is mapped at address 0, and the next mapping does not hold it");
     }
 
     #[test]

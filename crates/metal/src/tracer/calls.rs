@@ -94,7 +94,7 @@ fn mmap_over(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
     let base = scene.rewriting.base;
     let end = start.checked_add(bytes).and_then(|end| base.align_up(end)).filter(|end| *end > start);
     let Some(end) = end.filter(|_| base.align_down(start) == start) else { return mmap(scene, space, paused) };
-    let is_guard = guards::closes_a_guard(&maps::of_process(paused.tid()), start, end, base);
+    let is_guard = guards::closes_a_guard(maps::at(paused.tid(), start).as_ref(), start, end, base);
     if !is_guard || !zero(paused.tid(), start, end, base) {
         return mmap(scene, space, paused);
     }
@@ -124,10 +124,7 @@ fn mremap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     let address = paused.own_call()?;
     if !is_error(address) {
         let start = address as u64;
-        let vmas = maps::of_process(paused.tid());
-        let anonymous =
-            vmas.iter().any(|vma| vma.kind() == VmaKind::Anonymous && vma.start <= start && start < vma.end);
-        if anonymous {
+        if maps::at(paused.tid(), start).is_some_and(|vma| vma.kind() == VmaKind::Anonymous) {
             advise(scene, &mut paused, (start, new_bytes))?;
         }
     }
@@ -253,15 +250,15 @@ fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     if base.align_down(start) != start || start == end {
         return paused.pass();
     }
-    let vmas = maps::of_process(paused.tid());
+    let vma = maps::at(paused.tid(), start);
     if protection == libc::PROT_NONE as u64 {
-        if !guards::closes_a_guard(&vmas, start, end, base) {
+        if !guards::closes_a_guard(vma.as_ref(), start, end, base) {
             return paused.pass();
         }
         scene.findings.answer(guards::CLOSED);
         return paused.finish(0);
     }
-    let (low, high) = guards::without_guards(&vmas, start, end, base);
+    let (low, high) = guards::without_guards(vma.as_ref(), start, end, base);
     if (low, high) == (start, end) {
         return paused.pass();
     }

@@ -32,23 +32,21 @@ pub fn is_small(start: u64, end: u64, base: PageSize) -> bool {
 }
 
 /// Whether closing `[start, end)` makes a guard: it is small, and part of a larger accessible anonymous
-/// mapping.
-pub fn closes_a_guard(vmas: &[Vma], start: u64, end: u64, base: PageSize) -> bool {
-    let around = vmas.iter().find(|vma| vma.start <= start && end <= vma.end);
-    around
-        .filter(|_| is_small(start, end, base))
-        .is_some_and(|vma| is_anonymous(vma) && !is_closed(vma) && vma.length_bytes() > end - start)
+/// mapping. `at` is the mapping that holds `start`.
+pub fn closes_a_guard(at: Option<&Vma>, start: u64, end: u64, base: PageSize) -> bool {
+    is_small(start, end, base)
+        && at.is_some_and(|vma| {
+            end <= vma.end && is_anonymous(vma) && !is_closed(vma) && vma.length_bytes() > end - start
+        })
 }
 
-/// The range that opening `[start, end)` becomes when the guards beside it are opened too.
-pub fn without_guards(vmas: &[Vma], start: u64, end: u64, base: PageSize) -> (u64, u64) {
+/// The range that opening `[start, end)` becomes when the guards beside it are opened too. `at` is the mapping that
+/// holds `start`.
+pub fn without_guards(at: Option<&Vma>, start: u64, end: u64, base: PageSize) -> (u64, u64) {
     let most = MOST_PAGES * base.bytes();
-    let Some(within) =
-        vmas.iter().position(|vma| vma.start <= start && end <= vma.end && is_anonymous(vma) && is_closed(vma))
-    else {
+    let Some(vma) = at.filter(|vma| end <= vma.end && is_anonymous(vma) && is_closed(vma)) else {
         return (start, end);
     };
-    let vma = &vmas[within];
     let low = if start - vma.start <= most { vma.start } else { start };
     let high = if vma.end - end <= most { vma.end } else { end };
     (low, high)
@@ -76,10 +74,13 @@ mod tests {
 
     #[test]
     fn a_page_closed_inside_a_mapping_is_a_guard() {
-        let vmas = [vma(0, 512, true)];
-        assert!(closes_a_guard(&vmas, 511 * PAGE, 512 * PAGE, PageSize::K4));
-        assert!(!closes_a_guard(&vmas, 0, 512 * PAGE, PageSize::K4), "the whole mapping is no guard");
-        assert!(!closes_a_guard(&vmas, 100 * PAGE, 200 * PAGE, PageSize::K4), "too large for a guard");
+        let mapping = vma(0, 512, true);
+        let at = Some(&mapping);
+        assert!(closes_a_guard(at, 511 * PAGE, 512 * PAGE, PageSize::K4));
+        assert!(!closes_a_guard(at, 0, 512 * PAGE, PageSize::K4), "the whole mapping is no guard");
+        assert!(!closes_a_guard(at, 100 * PAGE, 200 * PAGE, PageSize::K4), "too large for a guard");
+        assert!(!closes_a_guard(at, 511 * PAGE, 513 * PAGE, PageSize::K4), "it reaches into another mapping");
+        assert!(!closes_a_guard(None, 511 * PAGE, 512 * PAGE, PageSize::K4), "nothing is mapped there");
     }
 
     #[test]
@@ -97,13 +98,15 @@ mod tests {
     #[test]
     fn regions_of_a_reservation_grow_over_the_gaps_between_them() {
         // Three regions of 512 pages with a guard at the end of each, opened one after the other.
-        let reservation = [vma(0, 1536, false)];
-        let first = without_guards(&reservation, 0, 511 * PAGE, PageSize::K4);
-        assert_eq!(first, (0, 511 * PAGE), "what follows may be another region");
-        let second = without_guards(&[vma(0, 511, true), vma(511, 1536, false)], 512 * PAGE, 1023 * PAGE, PageSize::K4);
-        assert_eq!(second, (511 * PAGE, 1023 * PAGE), "the first guard is opened with the second region");
-        let third =
-            without_guards(&[vma(0, 1023, true), vma(1023, 1536, false)], 1024 * PAGE, 1535 * PAGE, PageSize::K4);
-        assert_eq!(third, (1023 * PAGE, 1536 * PAGE), "the last guard ends the reservation");
+        let opened = |reservation: Vma, start: u64, end: u64| {
+            let (low, high) = without_guards(Some(&reservation), start * PAGE, end * PAGE, PageSize::K4);
+            (low / PAGE, high / PAGE)
+        };
+        assert_eq!(opened(vma(0, 1536, false), 0, 511), (0, 511), "what follows may be another region");
+        let second = opened(vma(511, 1536, false), 512, 1023);
+        assert_eq!(second, (511, 1023), "the first guard is opened with the second region");
+        let third = opened(vma(1023, 1536, false), 1024, 1535);
+        assert_eq!(third, (1023, 1536), "the last guard ends the reservation");
+        assert_eq!(opened(vma(0, 512, true), 1, 511), (1, 511), "no reservation");
     }
 }
