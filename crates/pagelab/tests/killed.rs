@@ -47,6 +47,11 @@ fn differences(before: &Settings) -> Settings {
     differences
 }
 
+/// What is not as before at this moment.
+fn differences_now(before: &Settings) -> Settings {
+    settings().into_iter().filter(|setting| !before.contains(setting)).collect()
+}
+
 /// A number below `below`, different every time.
 fn random(below: u64) -> u64 {
     let mut bytes = [0; 8];
@@ -69,15 +74,15 @@ fn await_lease(child: &Running) {
     assert!(within(Duration::from_secs(120), || leaseholder() == Some(child.id())), "it never had the lease");
 }
 
-/// Kills the watchdog of a run: its fork, with its command line, as a program about to start is.
-fn kill_watchdog(bench: &Bench, child: &Running) {
-    let others = processes_with(&bench.store()).into_iter().map(|(pid, _)| pid).filter(|pid| *pid != child.id());
-    others.for_each(|pid| send("KILL", pid));
+/// The watchdog of a run: its fork, with its command line, as a program about to start is.
+fn watchdog(bench: &Bench, child: &Running) -> Vec<u32> {
+    let others = processes_with(&bench.store()).into_iter().map(|(pid, _)| pid);
+    others.filter(|pid| *pid != child.id()).collect()
 }
 
-/// Kills a run and its watchdog between two changes of settings.
-fn kill_with_watchdog(bench: &Bench, child: Running, before: &Settings) {
-    await_lease(&child);
+/// Stops a run at a moment at which settings are not as before.
+fn stop_with_changed_settings(child: &Running, before: &Settings) {
+    await_lease(child);
     // Some moments lie between the lease and the first change.
     let changed = within(Duration::from_secs(20), || {
         stop(child.id());
@@ -88,8 +93,13 @@ fn kill_with_watchdog(bench: &Bench, child: Running, before: &Settings) {
         changed
     });
     assert!(changed, "no setting was ever changed");
+}
+
+/// Kills a run and its watchdog between two changes of settings.
+fn kill_with_watchdog(bench: &Bench, child: Running, before: &Settings) {
+    stop_with_changed_settings(&child, before);
     // Stopped, so that it puts nothing back between the two kills.
-    kill_watchdog(bench, &child);
+    watchdog(bench, &child).into_iter().for_each(|pid| send("KILL", pid));
     child.kill();
     nobody_is_left(bench);
 }
@@ -170,6 +180,68 @@ fn after_ctrl_c_and_sigterm_what_was_finished_is_stored_and_said() {
         assert_eq!(document["ended"]["reason"], "interrupted");
         assert!(!document["trials"].as_array().unwrap().is_empty());
     }
+}
+
+/// A terminal's Ctrl-C reaches the program too, which may end in any way before pagelab can kill it.
+#[test]
+fn a_trial_that_ended_while_pagelab_was_told_to_stop_does_not_count() {
+    let _alone = is_root().then(Alone::wait);
+    let bench = Bench::new();
+    let (runs, own_id, go) = (bench.word("runs"), bench.word("own-id"), bench.word("go"));
+    // The fourth run, the last of its block, waits without a call that stops for the tracer, and fails.
+    let program = bench.script(
+        "measured",
+        &format!(
+            "echo run >> {runs}; n=0; while read -r _; do n=$((n + 1)); done < {runs}; [ $n = 4 ] || exit 0\n\
+             echo $$ > {own_id}.new; mv {own_id}.new {own_id}\n\
+             while [ ! -e {go} ]; do :; done; exit 7"
+        ),
+    );
+    let options = ["-p", "default,default+prefault", "--blocks", "1000", "--min-blocks", "1000"];
+    let mut compare = bench.compare(&options, &words_of(&[&program]));
+    let child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
+    assert!(within(Duration::from_secs(60), || bench.path("own-id").exists()), "the fourth run never came");
+    stop(child.id());
+    send("INT", child.id());
+    std::fs::write(&go, "").unwrap();
+    // It has its exit status, and stands there for its tracer.
+    await_stop(std::fs::read_to_string(own_id).unwrap().trim().parse().unwrap());
+    send("CONT", child.id());
+    child.ran().says(130, &["stopped by signal 2", "stored"]);
+    let document = bench.stored(1);
+    assert_eq!(document["ended"]["reason"], "interrupted");
+    let trials = document["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 3, "{document:#}");
+    assert!(trials.iter().all(|trial| trial["answer"]["exit_code"] == 0), "{trials:#?}");
+    nobody_is_left(&bench);
+}
+
+/// A watchdog that is not as fast as a user's next command.
+#[test]
+fn restore_right_after_sigkill_leaves_the_watchdog_its_time() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let bench = bench();
+    let before = settings_at_rest();
+    let child = start(&bench);
+    stop_with_changed_settings(&child, &before);
+    let watchdog = watchdog(&bench, &child);
+    watchdog.iter().for_each(|pid| stop(*pid));
+    let who = format!("by process {}", child.id());
+    child.kill();
+    let late = bench.pagelab(&["restore"]).ran();
+    late.says(2, &["are leased", &who]);
+    assert!(!differences_now(&before).is_empty(), "nobody put them back");
+
+    let mut restore = bench.pagelab(&["restore"]);
+    let restore = restore.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
+    std::thread::sleep(Duration::from_millis(500));
+    watchdog.iter().for_each(|pid| send("CONT", *pid));
+    restore.ran().says(0, &[]).prints(&["nothing to restore"]);
+    assert_eq!(differences(&before), []);
+    nobody_is_left(&bench);
 }
 
 /// The whole process tree of a session at once: what a service manager or the OOM killer can do.

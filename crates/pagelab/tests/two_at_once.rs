@@ -6,6 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use common::*;
+use serde_json::Value;
 
 #[test]
 fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
@@ -39,6 +40,34 @@ fn who_waits_can_be_stopped() {
     std::thread::sleep(Duration::from_millis(500));
     send("INT", child.id());
     child.ran().says(130, &["waiting for the lease", "stopped by signal 2"]);
+}
+
+/// Base needs no setting to be changed, but its trials depend on what the settings are.
+#[test]
+fn a_comparison_that_changes_nothing_keeps_others_from_changing_settings() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let bench = Bench::new();
+    let before = settings_at_rest();
+    let options = ["-p", "base,base+prefault", "--blocks", "1000", "--min-blocks", "1000"];
+    let mut compare = bench.compare(&options, &words_of(&["sleep", "0.02"]));
+    let holder = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
+    let has_it = within(Duration::from_secs(120), || leaseholder() == Some(holder.id()));
+    assert!(has_it, "a comparison under base alone has the lease");
+    let who = format!("by process {}", holder.id());
+
+    let other = bench.pagelab(&["exec", "-p", "mthp-64k", "--wait", "300ms", "--", "true"]).ran();
+    other.says(1, &[&who, "are leased"]);
+    assert_eq!(settings(), before, "neither of them changed anything");
+    send("INT", holder.id());
+    holder.ran().says(130, &[]);
+    let summary = &bench.listed()[0];
+    assert!(summary["trials"].as_u64() > Some(0), "{summary}");
+    let is_rejected = |trial: &Value| !trial["rejected"].as_array().unwrap().is_empty();
+    assert!(!bench.stored(1)["trials"].as_array().unwrap().iter().any(is_rejected));
+    bench.pagelab(&["exec", "-p", "mthp-64k", "--", "true"]).ran().says(0, &[]);
 }
 
 #[test]

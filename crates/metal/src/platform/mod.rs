@@ -78,7 +78,7 @@ pub enum PlatformError {
     /// The policy cannot be given now.
     #[error("{0} cannot be given: {1}")]
     Unsupported(Policy, Unsupported),
-    /// The command was killed because pagelab was told to stop.
+    /// pagelab was told to stop meanwhile, and perhaps the command too: whatever it answered does not count.
     #[error("the trial was cut short because pagelab was told to stop")]
     Interrupted,
     /// Settings that have another value than before.
@@ -173,13 +173,13 @@ impl HostPlatform {
             proof = proof.timed_while(&timed);
         }
         let run = run(&self.work, &Rewriting::of(&arm.policy, &geometry), &mut proof, &timed)?;
+        if signals::arrived().is_some() {
+            // A terminal tells every process of its group: any of them may have ended early, with any exit.
+            return Err(PlatformError::Interrupted);
+        }
         let state_after = self.session.host().state()?;
         let moved = counters.delta(&self.session.host().counters()?);
         let answer = answer(&self.work, &run);
-        if signals::arrived().is_some() && answer.exit == Exit::Signal(libc::SIGKILL) {
-            // It is not the policy that ended it.
-            return Err(PlatformError::Interrupted);
-        }
         if !answer.succeeded() {
             self.last_words = run.errors.tail_text();
         }

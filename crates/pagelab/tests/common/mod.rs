@@ -418,8 +418,13 @@ pub fn send(signal: &str, pid: u32) {
 /// Stops a process, and waits until none of its threads does anything any more.
 pub fn stop(pid: u32) {
     send("STOP", pid);
+    await_stop(pid);
+}
+
+/// Waits until none of a process's threads does anything any more, because it was stopped or stands at its end.
+pub fn await_stop(pid: u32) {
     let stands = within(LEASED, || threads(pid).iter().all(|state| matches!(state, 'T' | 't' | 'Z' | 'X')));
-    assert!(stands, "process {pid} was told to stop {LEASED:?} ago; its threads: {:?}", threads(pid));
+    assert!(stands, "process {pid} should have stopped {LEASED:?} ago; its threads: {:?}", threads(pid));
 }
 
 /// The states of a process's threads (proc(5), /proc/PID/stat).
