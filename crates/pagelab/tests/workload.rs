@@ -1,6 +1,7 @@
 //! The built-in workloads as commands: what they print, and how they end.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 fn workload(arguments: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_pagelab"))
@@ -100,5 +101,29 @@ fn files_that_were_made_are_gone() {
         let line = line(&format!("{name} --seconds 0.01 --directory {}", directory.path().display()));
         assert!(figure(&line, "ns_per_operation") > 0.0, "{line}");
         assert_eq!(directory.path().read_dir().unwrap().count(), 0, "{name}");
+    }
+}
+
+#[test]
+fn files_are_gone_too_where_the_workload_was_told_to_stop() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = || directory.path().read_dir().unwrap().count();
+    for name in ["file-churn", "directory-read"] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_pagelab"))
+            .args(["workload", name, "--seconds", "1000", "--directory"])
+            .arg(directory.path())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        while files() == 0 {
+            assert!(child.try_wait().unwrap().is_none(), "{name} ended before it had a directory");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        let output = child.wait_with_output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(128 + 15), "{name}: {message}");
+        assert!(message.contains("stopped by signal 15"), "{message}");
+        assert_eq!(files(), 0, "{name}");
     }
 }

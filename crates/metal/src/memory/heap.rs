@@ -27,32 +27,42 @@ pub enum HeapError {
     },
 }
 
-/// Grows the heap by `bytes` (sbrk(2)), writes `value` times its number into each new base page, adds up what
-/// stands there, and moves the break back. Returns the sum.
+/// So many times: grows the heap by `bytes` (sbrk(2)), writes `value` times its number into each new base page, adds
+/// up what stands there, and moves the break back. Returns the sum of all.
 ///
 /// # Errors
 /// [`HeapError`]: other threads exist, or the kernel or the C library refuses (musl's sbrk always does).
-pub fn grow_and_shrink_heap(bytes: u32, value: u64) -> Result<u64, HeapError> {
+pub fn grow_and_shrink_heap(times: u64, bytes: u32, value: u64) -> Result<u64, HeapError> {
     let threads = threads_of_this_process()?;
     if threads != 1 {
         return Err(HeapError::Threads { threads });
     }
-    let start = moved_by(i64::from(bytes))?;
-    let page_bytes = base_page().bytes() as usize;
-    let mut sum = 0u64;
+    (0..times).try_fold(0u64, |sum, _| {
+        let start = moved_by(i64::from(bytes))?;
+        // SAFETY: sbrk has just given these bytes, and this is the only thread, which starts no other one here: nobody
+        // else moves the break or has got them.
+        let of_pages = unsafe { write_and_add_up(start, bytes, value) };
+        moved_by(-i64::from(bytes))?;
+        Ok(sum.wrapping_add(of_pages))
+    })
+}
+
+/// Writes `value` times its number into each base page and adds up what stands there.
+///
+/// # Safety
+/// The `bytes` bytes from `start` on are mapped, writable, and used by nobody else.
+unsafe fn write_and_add_up(start: *mut u8, bytes: u32, value: u64) -> u64 {
     // From the first word that is aligned: the break may stand anywhere.
     let first = start.align_offset(align_of::<u64>());
-    for (page, offset) in (first..(bytes as usize).saturating_sub(7)).step_by(page_bytes).enumerate() {
-        // SAFETY: the word is aligned and inside of the bytes that sbrk has just given; this is the only thread,
-        // so nobody else moves the break or has got these bytes.
-        sum = sum.wrapping_add(unsafe {
+    let offsets = (first..(bytes as usize).saturating_sub(7)).step_by(base_page().bytes() as usize);
+    offsets.zip(1u64..).fold(0, |sum, (offset, page)| {
+        // SAFETY: the word is aligned and inside of the bytes that the caller vouches for.
+        sum.wrapping_add(unsafe {
             let word = start.add(offset).cast::<u64>();
-            word.write_volatile(value.wrapping_mul(page as u64 + 1));
+            word.write_volatile(value.wrapping_mul(page));
             word.read_volatile()
-        });
-    }
-    moved_by(-i64::from(bytes))?;
-    Ok(sum)
+        })
+    })
 }
 
 /// Moves the break; returns where it was.

@@ -119,6 +119,9 @@ pub enum WorkloadError {
         /// What the file system said.
         source: std::io::Error,
     },
+    /// SIGINT, SIGTERM or SIGHUP while there were files to remove.
+    #[error("stopped by signal {0}; the files are removed")]
+    Interrupted(i32),
     /// A virtual machine could not be made or did not do what it should.
     #[error(transparent)]
     Kvm(#[from] KvmError),
@@ -157,6 +160,7 @@ impl WorkloadError {
             WorkloadError::Argument { .. } | WorkloadError::Room { .. } | WorkloadError::Scratch { .. } => 2,
             WorkloadError::Kvm(error) if error.is_lack() => 3,
             WorkloadError::Boot(error) => error.exit_code(),
+            WorkloadError::Interrupted(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),
             _ => 1,
         }
     }

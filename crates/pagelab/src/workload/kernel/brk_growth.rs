@@ -2,20 +2,17 @@
 
 use metal::memory::{base_page, grow_and_shrink_heap};
 
+use super::super::WorkloadError;
 use super::super::report::Report;
-use super::super::{WorkloadError, arguments as common};
 use super::Work;
 
 const PER_SECOND: u64 = 6_000;
 const BYTES: u32 = 1 << 20;
 
 pub fn run(work: &Work) -> Result<Report, WorkloadError> {
-    common::room("seconds", u128::from(BYTES))?;
     let operations = work.operations(PER_SECOND)?;
     let pages = u64::from(BYTES).div_ceil(base_page().bytes());
     let value = work.seed | 1;
     let expected = value.wrapping_mul(pages * (pages + 1) / 2).wrapping_mul(operations);
-    work.measure("brk-growth", operations, expected, || {
-        (0..operations).try_fold(0u64, |sum, _| Ok(sum.wrapping_add(grow_and_shrink_heap(BYTES, value)?)))
-    })
+    work.measure("brk-growth", operations, expected, || Ok(grow_and_shrink_heap(operations, BYTES, value)?))
 }

@@ -1,12 +1,13 @@
 //! `directory-read`: the names of 4,096 files, read again and again.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::super::WorkloadError;
+use super::super::random::mix;
 use super::super::report::Report;
 use super::refused;
-use super::scratch::{Arguments, file};
+use super::scratch::{Arguments, file, go_on};
 
 /// Directories in a second, of [`FILES`] files.
 const PER_SECOND: u64 = 400;
@@ -24,6 +25,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     arguments.work.measure("directory-read", rounds * FILES, expected.wrapping_mul(rounds), || {
         let mut sum = 0u64;
         for _ in 0..rounds {
+            go_on()?;
             for entry in fs::read_dir(scratch.path()).map_err(refused("open a directory"))? {
                 let name = entry.map_err(refused("read a directory"))?.file_name();
                 sum = sum.wrapping_add(hash(&name));
@@ -34,8 +36,6 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
 }
 
 /// In whichever order the names come: they are added up.
-fn hash(name: &std::ffi::OsStr) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    hasher.finish()
+fn hash(name: &OsStr) -> u64 {
+    name.as_encoded_bytes().iter().fold(0, |hash, byte| mix(hash ^ u64::from(*byte)))
 }

@@ -6,7 +6,7 @@ use super::super::WorkloadError;
 use super::super::random::{mix, shuffle};
 use super::super::report::Report;
 use super::refused;
-use super::scratch::{Arguments, file};
+use super::scratch::{Arguments, file, go_on};
 
 const PER_SECOND: u64 = 60_000;
 const BATCH: u64 = 512;
@@ -21,6 +21,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     arguments.work.measure("file-churn", batches * BATCH, expected, || {
         let mut bytes = 0;
         for _ in 0..batches {
+            go_on()?;
             for number in &order {
                 fs::write(file(scratch.path(), *number), &[b'x'; 64][..length(*number) as usize])
                     .map_err(refused("create a file"))?;

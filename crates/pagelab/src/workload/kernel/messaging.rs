@@ -1,13 +1,15 @@
-//! `sched-messaging`: groups of senders and receivers, each sender writing to each receiver of its group.
+//! `sched-messaging`: a group of senders and receivers, each sender writing to each receiver, as one group of
+//! hackbench does with threads (`hackbench -g 1 -T`, `perf bench sched messaging -g 1 -t`).
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::thread;
 
 use super::super::WorkloadError;
 use super::super::random::mix;
 use super::super::report::Report;
-use super::{Work, joined, refused};
+use super::{Work, joined, refused, spawned};
 
 /// Messages of one sender to one receiver in a second.
 const PER_SECOND: u64 = 600;
@@ -26,15 +28,17 @@ pub fn run(work: &Work) -> Result<Report, WorkloadError> {
     let messages = rounds * PEOPLE * PEOPLE;
     work.measure("sched-messaging", messages, expected, || {
         thread::scope(|scope| {
-            let receivers: Vec<_> = ins.into_iter().map(|socket| scope.spawn(|| received(socket))).collect();
-            let outs = &outs;
-            let senders: Vec<_> =
-                words.iter().map(|word| scope.spawn(move || sent(outs, &[*word; MESSAGE_BYTES], rounds))).collect();
+            // The receivers read until nobody has the other ends any more: the senders, or who could not start them.
+            let outs = Arc::new(outs);
+            let receive = |socket| spawned(scope, || received(socket));
+            let receivers = ins.into_iter().map(receive).collect::<Result<Vec<_>, _>>()?;
+            let send = |word: &u8| {
+                let (outs, message) = (Arc::clone(&outs), [*word; MESSAGE_BYTES]);
+                spawned(scope, move || sent(&outs, &message, rounds))
+            };
+            let senders = words.iter().map(send).collect::<Result<Vec<_>, _>>()?;
+            drop(outs);
             senders.into_iter().try_for_each(|sender| joined(sender.join()))?;
-            // The receivers read until nobody can write to them any more.
-            outs.iter()
-                .try_for_each(|socket| socket.shutdown(std::net::Shutdown::Write))
-                .map_err(refused("shutdown of a socket"))?;
             receivers.into_iter().try_fold(0u64, |sum, receiver| Ok(sum.wrapping_add(joined(receiver.join())?)))
         })
     })

@@ -18,6 +18,7 @@ mod sockets;
 mod syscalls;
 
 use std::io;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 use super::report::Report;
@@ -119,6 +120,15 @@ impl Work {
 /// Says which call the kernel refused.
 fn refused(call: &'static str) -> impl Fn(io::Error) -> WorkloadError {
     move |source| WorkloadError::Refused { call, source }
+}
+
+/// Starts a thread of a workload. What it waits for must end when its starter returns, with an error too: the scope
+/// waits for it.
+fn spawned<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>, WorkloadError> {
+    thread::Builder::new().spawn_scoped(scope, work).map_err(refused("start a thread"))
 }
 
 /// What a thread of a workload came to.

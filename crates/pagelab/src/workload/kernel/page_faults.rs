@@ -2,15 +2,14 @@
 
 use metal::memory::{Anonymous, base_page};
 
+use super::super::WorkloadError;
 use super::super::report::Report;
-use super::super::{WorkloadError, arguments as common};
 use super::Work;
 
 const PER_SECOND: u64 = 1_500_000;
 const BYTES: usize = 64 << 20;
 
 pub fn run(work: &Work) -> Result<Report, WorkloadError> {
-    common::room("seconds", BYTES as u128)?;
     let page_words = base_page().bytes() as usize / size_of::<u64>();
     let pages = (BYTES / size_of::<u64>() / page_words) as u64;
     let rounds = work.operations(PER_SECOND)?.div_ceil(pages);

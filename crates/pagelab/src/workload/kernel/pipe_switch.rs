@@ -5,7 +5,7 @@ use std::thread;
 
 use super::super::WorkloadError;
 use super::super::report::Report;
-use super::{Work, joined, refused};
+use super::{Work, joined, refused, spawned};
 
 const PER_SECOND: u64 = 100_000;
 
@@ -17,13 +17,13 @@ pub fn run(work: &Work) -> Result<Report, WorkloadError> {
     work.measure("pipe-switch", operations, expected, || {
         thread::scope(|scope| {
             // It ends when the other end of its pipe does.
-            let echo = scope.spawn(move || {
+            let echo = spawned(scope, move || {
                 let mut byte = [0];
                 while there_out.read(&mut byte).map_err(refused("read from a pipe"))? == 1 {
                     back_in.write_all(&[answer(byte[0])]).map_err(refused("write to a pipe"))?;
                 }
                 Ok(())
-            });
+            })?;
             let mut sum = 0u64;
             for round in 0..operations {
                 let mut byte = [round as u8];

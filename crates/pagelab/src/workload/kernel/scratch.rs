@@ -2,27 +2,37 @@
 
 use std::path::{Path, PathBuf};
 
+use metal::signals::{self, PassOn};
 use tempfile::TempDir;
 
 use super::super::WorkloadError;
+use super::refused;
 
 /// Arguments of the workloads that make files.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     pub work: super::Work,
-    /// Where to make a directory for the files, which is removed at the end [default: the system's for such files]
+    /// Where to make a directory for the files, which is removed at the end, but where the workload is killed (SIGKILL)
+    /// [default: the system's for such files]
     #[arg(long)]
     pub directory: Option<PathBuf>,
 }
 
 impl Arguments {
-    /// A new directory, empty, that only its owner may enter. It is removed when it is dropped.
+    /// A new directory, empty, that only its owner may enter. It is removed when it is dropped. Signals that would
+    /// leave it behind are for [`go_on`] to look for from now on.
     pub fn scratch(&self) -> Result<TempDir, WorkloadError> {
+        signals::catch(PassOn::Same).map_err(refused("catch signals"))?;
         let parent = self.directory.clone().unwrap_or_else(std::env::temp_dir);
         let made = tempfile::Builder::new().prefix("pagelab-").tempdir_in(&parent);
         made.map_err(|source| WorkloadError::Scratch { directory: parent, source })
     }
+}
+
+/// Ends a workload that was told to stop; its directory goes with it.
+pub fn go_on() -> Result<(), WorkloadError> {
+    signals::arrived().map_or(Ok(()), |signal| Err(WorkloadError::Interrupted(signal)))
 }
 
 /// The name of the file number `number`.

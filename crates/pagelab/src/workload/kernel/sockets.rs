@@ -8,7 +8,7 @@ use std::thread;
 use super::super::WorkloadError;
 use super::super::random::mix;
 use super::super::report::Report;
-use super::{Work, joined, refused};
+use super::{Work, joined, refused, spawned};
 
 const UNIX_PER_SECOND: u64 = 25_000;
 const TCP_PER_SECOND: u64 = 15_000;
@@ -35,7 +35,7 @@ fn exchange<S: Read + Write + Send>(
     name: &'static str,
     work: &Work,
     per_second: u64,
-    mut near: S,
+    near: S,
     mut far: S,
 ) -> Result<Report, WorkloadError> {
     let operations = work.operations(per_second)?;
@@ -47,7 +47,9 @@ fn exchange<S: Read + Write + Send>(
     });
     work.measure(name, operations, expected, || {
         thread::scope(|scope| {
-            let answering = scope.spawn(move || {
+            // Each end waits for the other one, and is gone with its thread's part, also where that fails.
+            let mut near = near;
+            let answering = spawned(scope, move || {
                 let mut block = vec![0; BLOCK_BYTES];
                 for _ in 0..operations {
                     far.read_exact(&mut block).map_err(refused("read from a socket"))?;
@@ -56,7 +58,7 @@ fn exchange<S: Read + Write + Send>(
                     far.write_all(&sum.to_ne_bytes()).map_err(refused("write to a socket"))?;
                 }
                 Ok(())
-            });
+            })?;
             let mut block = vec![0; BLOCK_BYTES];
             let mut total = 0u64;
             for number in 0..operations {
