@@ -89,7 +89,7 @@ fn arguments() -> Result<Arguments, Box<dyn Error>> {
 fn compile(folder: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
     let program = folder.join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
-    let status = Command::new("gcc").arg("-O1").arg("-o").arg(&program).arg(source).status()?;
+    let status = Command::new("gcc").arg("-O1").arg("-o").arg(&program).arg(&source).status()?;
     if status.success() { Ok(program) } else { Err(format!("gcc could not compile {}", source.display()).into()) }
 }
 

@@ -59,7 +59,7 @@ fn a_comparison_that_changes_nothing_keeps_others_from_changing_settings() {
     let who = format!("by process {}", holder.id());
 
     let other = bench.pagelab(&["exec", "-p", "mthp-64k", "--wait", "300ms", "--", "true"]).ran();
-    other.says(1, &[&who, "are leased"]);
+    other.says(2, &[&who, "are leased"]);
     assert_eq!(settings(), before, "neither of them changed anything");
     send("INT", holder.id());
     holder.ran().says(130, &[]);

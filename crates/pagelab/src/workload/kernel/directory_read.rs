@@ -22,7 +22,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         fs::write(&path, []).map_err(refused("create a file"))?;
         expected = expected.wrapping_add(hash(path.file_name().unwrap_or_default()));
     }
-    arguments.work.measure("directory-read", rounds * FILES, expected.wrapping_mul(rounds), || {
+    let report = arguments.work.measure("directory-read", rounds * FILES, expected.wrapping_mul(rounds), || {
         let mut sum = 0u64;
         for _ in 0..rounds {
             go_on()?;
@@ -32,7 +32,8 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
             }
         }
         Ok(sum)
-    })
+    })?;
+    Ok(report.argument("directory", arguments.parent().display().to_string()))
 }
 
 /// In whichever order the names come: they are added up.

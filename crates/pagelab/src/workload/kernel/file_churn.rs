@@ -18,7 +18,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     shuffle(&mut order, arguments.work.seed);
     let length = |number: u64| mix(arguments.work.seed ^ number) % 64;
     let expected = (0..BATCH).map(length).sum::<u64>() * batches;
-    arguments.work.measure("file-churn", batches * BATCH, expected, || {
+    let report = arguments.work.measure("file-churn", batches * BATCH, expected, || {
         let mut bytes = 0;
         for _ in 0..batches {
             go_on()?;
@@ -34,5 +34,6 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
             }
         }
         Ok(bytes)
-    })
+    })?;
+    Ok(report.argument("directory", arguments.parent().display().to_string()))
 }

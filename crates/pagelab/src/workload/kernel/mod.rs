@@ -27,7 +27,7 @@ use super::{WorkloadError, check};
 /// What every one is asked.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Work {
-    /// How much work: about as many seconds of one 2.5 GHz core; the same work on every machine
+    /// How much work: about as many seconds of one 2.5 GHz core without a hypervisor; the same work on every machine
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Seed of what is written and in which order

@@ -14,7 +14,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub work: super::Work,
     /// Where to make a directory for the files, which is removed at the end, but where the workload is killed (SIGKILL)
-    /// [default: the system's for such files]
+    /// [default: /dev/shm, a file system in memory, so that no disk is measured; else the system's for such files]
     #[arg(long)]
     pub directory: Option<PathBuf>,
 }
@@ -24,11 +24,23 @@ impl Arguments {
     /// leave it behind are for [`go_on`] to look for from now on.
     pub fn scratch(&self) -> Result<TempDir, WorkloadError> {
         signals::catch(PassOn::Same).map_err(refused("catch signals"))?;
-        let parent = self.directory.clone().unwrap_or_else(std::env::temp_dir);
+        let parent = self.parent();
         let made = tempfile::Builder::new().prefix("pagelab-").tempdir_in(&parent);
         made.map_err(|source| WorkloadError::Scratch { directory: parent, source })
     }
+
+    /// Where that is made.
+    pub fn parent(&self) -> PathBuf {
+        let default = || match Path::new(IN_MEMORY) {
+            in_memory if in_memory.is_dir() => in_memory.to_path_buf(),
+            _ => std::env::temp_dir(),
+        };
+        self.directory.clone().unwrap_or_else(default)
+    }
 }
+
+/// Where Linux has a tmpfs for everybody (shm_overview(7)).
+const IN_MEMORY: &str = "/dev/shm";
 
 /// Ends a workload that was told to stop; its directory goes with it.
 pub fn go_on() -> Result<(), WorkloadError> {
