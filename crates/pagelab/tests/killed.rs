@@ -188,24 +188,28 @@ fn a_trial_that_ended_while_pagelab_was_told_to_stop_does_not_count() {
     let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let (runs, own_id, go) = (bench.word("runs"), bench.word("own-id"), bench.word("go"));
-    // The fourth run, the last of its block, waits without a call that stops for the tracer, and fails.
+    // The fourth run, the last of its block, waits without a call or a child that stops for the tracer, and fails.
     let program = bench.script(
         "measured",
         &format!(
             "echo run >> {runs}; n=0; while read -r _; do n=$((n + 1)); done < {runs}; [ $n = 4 ] || exit 0\n\
-             echo $$ > {own_id}.new; mv {own_id}.new {own_id}\n\
-             while [ ! -e {go} ]; do :; done; exit 7"
+             echo $$ > {own_id}; while [ ! -e {go} ]; do :; done; exit 7"
         ),
     );
     let options = ["-p", "default,default+prefault", "--blocks", "1000", "--min-blocks", "1000"];
     let mut compare = bench.compare(&options, &words_of(&[&program]));
     let child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
-    assert!(within(Duration::from_secs(60), || bench.path("own-id").exists()), "the fourth run never came");
+    let mut id = String::new();
+    let runs_fourth = within(Duration::from_secs(60), || {
+        id = std::fs::read_to_string(&own_id).unwrap_or_default();
+        id.ends_with('\n')
+    });
+    assert!(runs_fourth, "the fourth run never came");
     stop(child.id());
     send("INT", child.id());
     std::fs::write(&go, "").unwrap();
     // It has its exit status, and stands there for its tracer.
-    await_stop(std::fs::read_to_string(own_id).unwrap().trim().parse().unwrap());
+    await_stop(id.trim().parse().unwrap());
     send("CONT", child.id());
     child.ran().says(130, &["stopped by signal 2", "stored"]);
     let document = bench.stored(1);
