@@ -204,7 +204,7 @@ impl Layout {
     fn remap(&mut self, old: u64, old_bytes: u64, new: u64, new_bytes: u64, from: u64) -> u64 {
         let grows = new_bytes.saturating_sub(old_bytes);
         let free = grows == 0 || self.is_free(from + old_bytes, from + new_bytes);
-        let to = if old == new && free { from } else { self.place(new_bytes, (new_bytes % HUGE == 0).then_some(0)) };
+        let to = if old == new && free { from } else { self.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)) };
         self.cut(old, old + old_bytes);
         self.cut(new, new + new_bytes);
         self.add(new, new_bytes, to);
