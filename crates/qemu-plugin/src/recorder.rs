@@ -155,7 +155,12 @@ impl Recorder {
             return Streams::new(thread, 0, None);
         }
         let log = self.logs.as_ref().map(|logs| logs.join(format!("{}.{thread}", self.process)));
-        Streams::new(thread, self.most_runs(), log.as_deref())
+        let streams = Streams::new(thread, self.most_runs(), log.as_deref());
+        if log.is_some() && !streams.survives() {
+            // Nobody finishes a trace without events: it would look whole, and lack these runs.
+            self.lock().log = None;
+        }
+        streams
     }
 
     /// Notes what was there before anything was recorded, for the first thread, whichever asks.

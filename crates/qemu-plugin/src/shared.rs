@@ -53,6 +53,11 @@ impl Mapping {
         self.begin
     }
 
+    /// Whether it is a file's.
+    pub fn survives(&self) -> bool {
+        self.file.is_some()
+    }
+
     /// How many bytes may be used.
     pub fn usable_bytes(&self) -> usize {
         self.usable

@@ -68,6 +68,11 @@ impl Streams {
     /// Most runs that [`Streams::empty`] gives.
     pub const MOST: usize = RUNS;
 
+    /// Whether the log survives this process.
+    pub fn survives(&self) -> bool {
+        self.log.survives()
+    }
+
     fn count_places(&mut self) {
         self.places = (self.log.usable_bytes() - LOG_HEAD_BYTES) / size_of::<RawRun>();
     }

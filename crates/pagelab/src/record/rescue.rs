@@ -23,7 +23,8 @@ pub struct Logs(TempDir);
 /// The logs of a process.
 #[derive(Default)]
 struct OfProcess {
-    events: Vec<LoggedEvent>,
+    /// None where the recorder had no room for some log: what there is does not make the trace whole.
+    events: Option<Vec<LoggedEvent>>,
     runs: Vec<RunLog>,
 }
 
@@ -67,7 +68,7 @@ impl Logs {
             let Ok(bytes) = std::fs::read(entry.path()) else { continue };
             let logs = found.entry(process).or_default();
             match of {
-                "events" => logs.events = LoggedEvent::read(&bytes),
+                "events" => logs.events = Some(LoggedEvent::read(&bytes)),
                 _ => logs.runs.extend(RunLog::read(&bytes)),
             }
         }
@@ -90,12 +91,13 @@ fn is_running(process: u32) -> bool {
 }
 
 fn finish(path: &Path, logs: OfProcess) -> Result<Rescued, Box<dyn std::error::Error>> {
+    let Some(events) = logs.events else { return Ok(Rescued::default()) };
     let rescue = Rescue::of(BufReader::new(File::open(path)?))?;
-    if !rescue.is_needed(&logs.events, &logs.runs) {
+    if !rescue.is_needed(&events, &logs.runs) {
         return Ok(Rescued::default());
     }
     let mut file = OpenOptions::new().write(true).open(path)?;
     file.set_len(rescue.end())?;
     file.seek(SeekFrom::Start(rescue.end()))?;
-    Ok(rescue.write(io::BufWriter::new(file), logs.events, &logs.runs)?)
+    Ok(rescue.write(io::BufWriter::new(file), events, &logs.runs)?)
 }
