@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chase;
+mod fold;
 pub mod geometry;
 mod layout;
 pub mod machine;

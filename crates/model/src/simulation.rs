@@ -9,6 +9,7 @@ use std::ops::Range;
 use study::size::PageSize;
 use trace::{Call, Chunk, Event, Filter, Geometry, NotExact, PAGE_SHIFT};
 
+use crate::fold::Fold;
 use crate::machine::{Machine, Replacement, Serves, TlbShape};
 use crate::policy::{Granule, ModelPolicy, Plan, Unsupported};
 use crate::space::{self, Costs, Kernel, Leaf, Physical, Space, SpaceError};
@@ -150,6 +151,7 @@ pub struct Simulation {
     missed_forks: u64,
     stopped: Option<SpaceError>,
     looks: Looks,
+    fold: Fold,
 }
 
 impl Simulation {
@@ -175,6 +177,7 @@ impl Simulation {
             sees_neighbours: machine.tlbs.iter().any(contiguity),
             machine: machine.clone(),
             policy: policy.clone(),
+            fold: Fold::new(&plan.format),
             plan,
             seed: physical.seed,
             space,
@@ -222,8 +225,9 @@ impl Simulation {
     /// Gives numbers to further pages, in their order.
     pub fn add_pages(&mut self, pages: &[u64]) {
         for page in pages {
-            self.own.numbers.insert(*page, self.own.pages.len() as u32);
-            self.own.pages.push(*page);
+            let page = if self.is_direct() { *page } else { self.fold.address(page << PAGE_SHIFT) >> PAGE_SHIFT };
+            self.own.numbers.insert(page, self.own.pages.len() as u32);
+            self.own.pages.push(page);
         }
         self.own.slots.iter_mut().for_each(|slots| slots.resize(self.own.pages.len()));
         self.own.touched.resize(self.own.pages.len(), false);
@@ -232,7 +236,8 @@ impl Simulation {
     /// Memory that is there though no event says so.
     pub fn assume(&mut self, begin: u64, end: u64) {
         if self.stopped.is_none() {
-            self.stopped = self.space.assume(begin, end).err();
+            let begin_to = if self.is_direct() { begin } else { self.fold.address(begin) };
+            self.stopped = self.space.assume(begin_to, begin_to + (end - begin)).err();
         }
     }
 
@@ -244,7 +249,8 @@ impl Simulation {
         let shares = self.waiting.last().is_some_and(|parent| parent.process == self.process);
         let leaves = shares && matches!(event.call, Call::Exec { .. });
         if self.stopped.is_none() && !is_known && !leaves {
-            let heard = self.space.event(event);
+            let heard =
+                if self.is_direct() { self.space.event(event) } else { self.space.event(&self.fold.event(event)) };
             self.settle();
             self.stopped = heard.err();
         }
@@ -519,6 +525,7 @@ impl Simulation {
             machine: self.machine.name.clone(),
             policy: self.policy.clone(),
             table_format: self.plan.format.name.clone(),
+            base_bytes: self.plan.base_bytes,
             page_bytes: self.plan.page_bytes(),
             threads: self.cores.len(),
             accesses: self.accesses,
@@ -540,6 +547,7 @@ impl Simulation {
             mapped: mapped(census),
             mapped_at_ends: mapped(self.space.census_at_ends()?),
             verdict: self.space.verdict()?,
+            moved_addresses: self.fold.moved,
             stopped: self.stopped.as_ref().map(ToString::to_string),
         })
     }

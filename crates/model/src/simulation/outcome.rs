@@ -73,6 +73,8 @@ pub struct Outcome {
     pub policy: ModelPolicy,
     /// The format of the page tables.
     pub table_format: String,
+    /// Bytes of a base page.
+    pub base_bytes: u64,
     /// The page size that the policy asks for.
     pub page_bytes: u64,
     /// Threads, each on a processor of its own.
@@ -116,11 +118,18 @@ pub struct Outcome {
     pub mapped_at_ends: Vec<Mapped>,
     /// Whether the policy held, by what was mapped before it went and at the end.
     pub verdict: Verdict,
+    /// Addresses of the trace were moved, because the machine's programs have fewer bits of them.
+    pub moved_addresses: bool,
     /// Why the simulation ended before the trace did.
     pub stopped: Option<String>,
 }
 
 impl Outcome {
+    /// Whether the simulation came to the end of the trace: if not, no figure is an answer.
+    pub fn is_whole(&self) -> bool {
+        self.stopped.is_none()
+    }
+
     /// Cycles that translation takes if nothing is done at the same time.
     pub fn most_lost_cycles(&self) -> u64 {
         self.second_hit_cycles + self.walk_cycles

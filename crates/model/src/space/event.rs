@@ -87,10 +87,10 @@ impl<F: Format> Paged<F> {
     /// The whole base pages that a range of system-call pages frees: those in which no VMA has a part.
     fn pages_within(&self, begin: u64, end: u64) -> (u64, u64) {
         let (mut first, mut last) = (begin & !(self.base - 1), end.next_multiple_of(self.base));
-        if self.own.vmas.any_in(first, begin) {
+        if first < begin && self.own.vmas.any_in(first, begin) {
             first += self.base;
         }
-        if self.own.vmas.any_in(end, last) {
+        if end < last && self.own.vmas.any_in(end, last) {
             last -= self.base;
         }
         (first, last.max(first))
@@ -100,9 +100,11 @@ impl<F: Format> Paged<F> {
         if begin >= end {
             return Ok(());
         }
-        self.witness(begin, end)?;
-        self.own.vmas.remove(begin, end);
         let (first, last) = self.pages_within(begin, end);
+        if first < last {
+            self.witness(first, last)?;
+        }
+        self.own.vmas.remove(begin, end);
         if first < last {
             self.drop_range(first, last)?;
         }
@@ -248,6 +250,12 @@ impl<F: Format> Paged<F> {
         let distance = new.wrapping_sub(old);
         if first >= last || distance & (self.base - 1) != 0 {
             // The pages of the model are larger than the distance: what was there is touched again.
+            return Ok(());
+        }
+        // Nor can a page go where another mapping has a part of one.
+        let (to, to_end) = self.pages_within(new, new + bytes);
+        let (first, last) = (first.max(to.wrapping_sub(distance)), last.min(to_end.wrapping_sub(distance)));
+        if first >= last {
             return Ok(());
         }
         let parts = self.parts(first, last)?;

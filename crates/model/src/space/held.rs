@@ -105,7 +105,7 @@ impl Seen {
 }
 
 impl<F: Format> Paged<F> {
-    /// Looks at a range whose memory is about to go.
+    /// Looks at whole base pages whose memory is about to go.
     pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let mut seen = std::mem::take(&mut self.seen);
         let looked = self.look_into(&self.own, begin, end, &mut seen);
@@ -130,7 +130,7 @@ impl<F: Format> Paged<F> {
         let (mut place, mut open): (Option<(u64, Vma)>, Option<Slot>) = (None, None);
         for part in self.mapped_in(process, begin, end)? {
             let known = place.filter(|(first, vma)| (*first..vma.end).contains(&part.va));
-            place = known.or_else(|| process.vmas.find(part.va));
+            place = known.or_else(|| place_of(process, &part));
             let (is_concerned, is_zero) = (self.is_concerned(&part, place), is_zero(&part));
             let start = part.va & !(slot_bytes - 1);
             if open.as_ref().is_some_and(|slot| slot.begin != start) {
@@ -156,7 +156,7 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// What the VMAs of a range map; the range itself may be more than tables can hold.
+    /// What the VMAs of a range of whole base pages map; the range itself may be more than tables can hold.
     fn mapped_in(&self, process: &Process<F>, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
         let mut parts = Vec::new();
         let mut at = begin;
@@ -254,6 +254,12 @@ impl<F: Format> Paged<F> {
             _ => None,
         }
     }
+}
+
+/// The VMA of a part: the first one in it, where base pages are larger than those of system calls and it begins inside.
+fn place_of<F: Format>(process: &Process<F>, part: &Part) -> Option<(u64, Vma)> {
+    let inside = || process.vmas.after(part.va).filter(|(begin, _)| *begin < part.va + part.bytes);
+    process.vmas.find(part.va).or_else(inside)
 }
 
 /// What stands where a policy asks for something.

@@ -1,0 +1,102 @@
+//! Programs recorded where addresses have 47 bits, on machines whose programs have fewer (Sv39: 38).
+//!
+//! Linux lays a program out by `TASK_SIZE`: stack and mappings go to its end, position-independent programs to two thirds
+//! of it (`ELF_ET_DYN_BASE`, arch/riscv/include/asm/elf.h). So the two regions are moved, each as a whole and by whole
+//! gigabytes: what lies on a page of any size does so afterwards. Other addresses that are too large stay so.
+
+use paging::with_format;
+use trace::{Call, Event};
+
+use crate::machine::TableFormat;
+
+/// The end of the addresses that recorded programs have.
+const END: u64 = 1 << 47;
+/// Where position-independent programs are, less than a gigabyte above.
+const PROGRAMS: u64 = 0x5555_4000_0000;
+const GIGABYTE: u64 = 1 << 30;
+
+/// How addresses are made to fit a format.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fold {
+    /// Bytes of the addresses that a program has.
+    user_bytes: u64,
+    /// Whether an address was moved.
+    pub moved: bool,
+}
+
+impl Fold {
+    /// For tables of a format.
+    pub fn new(format: &TableFormat) -> Fold {
+        let geometry = with_format!(&format.format, format => paging::Format::geometry(format));
+        let fits = |bits: &u32| geometry.is_canonical((1 << bits) - 1);
+        Fold { user_bytes: (30..=47).rev().find(fits).map_or(END, |bits| 1 << bits), moved: false }
+    }
+
+    /// Where an address of the trace is.
+    pub fn address(&mut self, recorded: u64) -> u64 {
+        if recorded < self.user_bytes || recorded >= END {
+            return recorded;
+        }
+        let (quarter, thirds) = (self.user_bytes / 4, self.user_bytes / 3 * 2 & !(GIGABYTE - 1));
+        let to = match recorded {
+            at if at >= END - quarter => at - (END - self.user_bytes),
+            at if (PROGRAMS..PROGRAMS + quarter / 2).contains(&at) => at - PROGRAMS + thirds,
+            at => return at,
+        };
+        self.moved = true;
+        to
+    }
+
+    /// The same call at the addresses that its memory has.
+    pub fn event(&mut self, event: &Event) -> Event {
+        let mut event = event.clone();
+        match &mut event.call {
+            Call::Mmap { address, .. } | Call::Brk { address } => {
+                *address = self.address(*address);
+                event.result = self.address(event.result as u64) as i64;
+            }
+            Call::Mremap { address, new_address, .. } => {
+                (*address, *new_address) = (self.address(*address), self.address(*new_address));
+                event.result = self.address(event.result as u64) as i64;
+            }
+            Call::Region { address, .. }
+            | Call::Munmap { address, .. }
+            | Call::Mprotect { address, .. }
+            | Call::Madvise { address, .. } => *address = self.address(*address),
+            _ => {}
+        }
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::built_in;
+
+    #[test]
+    fn a_program_lies_in_38_bits_as_it_lay_in_47() {
+        let mut fold = Fold::new(&built_in("sifive-u74").unwrap().formats[0]);
+        assert_eq!(
+            (fold.address(0x40_0000), fold.address((1 << 38) - 1), fold.moved),
+            (0x40_0000, (1 << 38) - 1, false)
+        );
+        assert_eq!(fold.address(0x7fff_f7f9_3000), (1 << 38) - (END - 0x7fff_f7f9_3000));
+        let program = fold.address(0x5555_5555_4000);
+        assert!(program > 1 << 37 && program < 3 << 36 && program % GIGABYTE == 0x5555_5555_4000 % GIGABYTE);
+        // What is neither of both cannot be placed.
+        assert_eq!((fold.address(1 << 40), fold.moved), (1 << 40, true));
+        let call = Call::Mremap { address: 0x7fff_f7f9_3000, old_bytes: 1, new_bytes: 2, flags: 1, new_address: 0 };
+        let told = fold.event(&Event { run: 0, order: 0, call, result: -12 });
+        assert_eq!(told.result, -12);
+        assert!(matches!(told.call, Call::Mremap { address, new_address: 0, .. } if address < 1 << 38));
+    }
+
+    #[test]
+    fn where_there_is_room_nothing_is_moved() {
+        for machine in ["cascade-lake", "cortex-a57", "apple-m1", "sifive-p550"] {
+            let mut fold = Fold::new(&built_in(machine).unwrap().formats[0]);
+            assert_eq!((fold.address(0x7fff_f7f9_3000), fold.moved), (0x7fff_f7f9_3000, false), "{machine}");
+        }
+    }
+}
