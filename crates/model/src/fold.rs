@@ -37,7 +37,7 @@ impl Fold {
         if recorded < self.user_bytes || recorded >= END {
             return recorded;
         }
-        let (quarter, thirds) = (self.user_bytes / 4, self.user_bytes / 3 * 2 & !(GIGABYTE - 1));
+        let (quarter, thirds) = (self.user_bytes / 4, (self.user_bytes / 3 * 2) & !(GIGABYTE - 1));
         let to = match recorded {
             at if at >= END - quarter => at - (END - self.user_bytes),
             at if (PROGRAMS..PROGRAMS + quarter / 2).contains(&at) => at - PROGRAMS + thirds,

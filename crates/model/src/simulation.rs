@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use study::size::PageSize;
+use study::verdict::{Holding, Verdict};
 use trace::{Call, Chunk, Event, Filter, Geometry, NotExact, PAGE_SHIFT};
 
 use crate::fold::Fold;
@@ -546,9 +547,23 @@ impl Simulation {
             costs,
             mapped: mapped(census),
             mapped_at_ends: mapped(self.space.census_at_ends()?),
-            verdict: self.space.verdict()?,
+            verdict: match &self.stopped {
+                None => self.space.verdict()?,
+                Some(_) => not_known(),
+            },
             moved_addresses: self.fold.moved,
             stopped: self.stopped.as_ref().map(ToString::to_string),
         })
+    }
+}
+
+/// The verdict where a simulation did not come to its end.
+fn not_known() -> Verdict {
+    Verdict {
+        holding: Holding::Unknown,
+        concerned_bytes: 0,
+        covered_bytes: 0,
+        causes: Vec::new(),
+        answered: Vec::new(),
     }
 }

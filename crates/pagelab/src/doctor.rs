@@ -15,9 +15,25 @@ use results::grid::plain;
 pub fn run(arguments: &Doctor) -> Result<(), Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
     let terms = Terms::of_this_process(&host);
-    let (lines, facts) = (admit::doctor_lines(&host, &terms), admit::facts(&host, &terms));
+    let (lines, mut facts) = (admit::doctor_lines(&host, &terms), admit::facts(&host, &terms));
+    facts.push(model_machine());
     let text = if arguments.json { format!("{:#}", document(&lines, &facts)) } else { text(&lines, &facts) };
     ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+}
+
+/// The model machine that describes this processor.
+fn model_machine() -> Fact {
+    let name = crate::sim::of_host().map(|machine| machine.name);
+    let meaning = match &name {
+        Some(name) => format!("describes this processor: `pagelab sim -m {name}`, `pagelab sim --chase`"),
+        None => "none describes this processor: write a file for `pagelab sim -m FILE.toml`".to_owned(),
+    };
+    Fact {
+        name: "model machine",
+        value: name.unwrap_or_else(|| "none".to_owned()),
+        meaning,
+        standing: Standing::Neutral,
+    }
 }
 
 fn text(lines: &[DoctorLine], facts: &[Fact]) -> String {

@@ -276,10 +276,10 @@ fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing()
     let sim = |file: &str, more: &[&str]| traced.bench.pagelab(&[&["sim", file], more].concat()).ran();
     let newer = {
         // The header is JSON in a block whose checksum must fit: a version of the same length is put into both.
-        let text = b"pagelab.trace/1";
+        let text = b"pagelab.trace/";
         let at = whole.windows(text.len()).position(|window| window == text).unwrap();
         let mut newer = whole.clone();
-        newer[at + text.len() - 1] = b'9';
+        newer[at + text.len()] = b'9';
         newer
     };
     for (bytes, parts) in [
@@ -342,4 +342,28 @@ fn a_chase_takes_one_machine_and_no_trace() {
     let listed = traced.bench.pagelab(&["list", "machines", "--json"]).ran();
     let document: Value = serde_json::from_str(&listed.stdout).unwrap();
     assert!(document["host_model"].is_null() || document["host_model"].is_string());
+}
+
+#[test]
+fn a_simulation_that_stops_early_does_not_look_like_an_answer() {
+    let bench = Bench::new();
+    let (text, file) = (bench.path("high.txt").display().to_string(), bench.path("high.trace").display().to_string());
+    // An address that Sv39 does not have and that belongs to neither stack nor program.
+    fs::write(&text, "I  00400000,4\n S 10000000000,8\nI  00400004,4\n L 10000001000,8\n").unwrap();
+    let imported = bench.pagelab(&["trace", "import", "--from", "lackey", "-o", &file, &text]).ran();
+    assert_eq!(imported.code, Some(0), "{}", imported.stderr);
+    let page = bench.path("page.html").display().to_string();
+    let both = ["sim", &file, "-p", "base", "-m", "sifive-u74,cascade-lake"];
+    let ran = bench.pagelab(&[&both[..], &["--html", &page]].concat()).ran();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.stdout.matches("stopped early").count(), 2, "a row in each table: {}", ran.stdout);
+    assert!(ran.stdout.contains("sifive-u74 under base ended before the trace did"), "{}", ran.stdout);
+    assert!(fs::read_to_string(&page).unwrap().contains("stopped early"));
+    let ran = bench.pagelab(&[&both[..], &["--json"]].concat()).ran();
+    let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+    let [stopped, whole] = &document["traces"][0]["simulations"].as_array().unwrap()[..] else { panic!() };
+    assert_eq!((&stopped["complete"], &whole["complete"]), (&Value::Bool(false), &Value::Bool(true)));
+    assert!(stopped["stopped"].is_string() && stopped["per_run"].is_null() && stopped["verdict"].is_null());
+    assert!(whole["stopped"].is_null() && whole["per_run"].is_object());
+    bench.pagelab(&["sim", &file, "-p", "base", "-m", "sifive-u74"]).ran().says(2, &["no simulation came to the end"]);
 }

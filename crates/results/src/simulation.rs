@@ -49,8 +49,34 @@ pub struct Cell {
     pub machine: String,
     /// The policy.
     pub policy: String,
-    /// What it cost, or why the machine cannot have the policy.
-    pub outcome: Result<Cost, String>,
+    /// What it cost, or why there is no answer.
+    pub outcome: Result<Cost, Missing>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The machine cannot have the policy, for this reason.
+    Refused(String),
+    /// The simulation ended before the trace did, for this reason: what it had counted is no answer.
+    Stopped(String),
+}
+
+impl Missing {
+    /// What stands where the answer would.
+    pub fn words(&self) -> &'static str {
+        match self {
+            Missing::Refused(_) => "cannot be had",
+            Missing::Stopped(_) => "stopped early",
+        }
+    }
+
+    /// The reason.
+    pub fn why(&self) -> &str {
+        match self {
+            Missing::Refused(why) | Missing::Stopped(why) => why,
+        }
+    }
 }
 
 /// What a trace costs on a machine under a policy.

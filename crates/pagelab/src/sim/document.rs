@@ -4,7 +4,7 @@ use model::machine;
 use model::machine::Machine;
 use model::simulation::Outcome;
 use results::simulation as shown;
-use results::simulation::{Document, Ground, Per};
+use results::simulation::{Document, Ground, Missing, Per};
 use serde_json::json;
 use study::size::format_bytes;
 
@@ -50,12 +50,15 @@ fn of_trace(simulated: &Simulated) -> shown::Trace {
         Cell::Ran(outcome) => shown::Cell {
             machine: outcome.machine.clone(),
             policy: outcome.policy.to_string(),
-            outcome: Ok(cost(outcome)),
+            outcome: match &outcome.stopped {
+                Some(why) => Err(Missing::Stopped(why.clone())),
+                None => Ok(cost(outcome)),
+            },
         },
         Cell::Refused(refused) => shown::Cell {
             machine: refused.machine.clone(),
             policy: refused.policy.clone(),
-            outcome: Err(refused.reason.clone()),
+            outcome: Err(Missing::Refused(refused.reason.clone())),
         },
     };
     shown::Trace {
@@ -111,7 +114,7 @@ pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
     figures.push(("most_lost_cycles".to_owned(), outcome.most_lost_cycles()));
     let document = json!(outcome);
     let counts = document.as_object().into_iter().flatten();
-    let of_the_machine = ["walkers", "threads", "page_bytes"];
+    let of_the_machine = ["walkers", "threads", "base_bytes", "page_bytes"];
     let counts = counts.filter(|(name, _)| !of_the_machine.contains(&name.as_str()));
     figures.extend(counts.filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))));
     figures

@@ -110,8 +110,11 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     if let Some(file) = &arguments.html {
         write_page(file, &results::html::simulation::report(&document::document(&all, &used, arguments)))?;
     }
-    if ran {
+    let whole = all.iter().flat_map(|simulated| &simulated.cells).filter_map(Cell::ran).any(Outcome::is_whole);
+    if whole {
         Ok(())
+    } else if ran {
+        Err(Failure::Input("no simulation came to the end of its trace; the reasons stand above".to_owned()))
     } else {
         Err(Failure::NothingAdmitted("no machine can have any of the policies; the reasons stand above".to_owned()))
     }

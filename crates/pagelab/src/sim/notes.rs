@@ -5,6 +5,9 @@ use study::size::format_bytes;
 
 use super::{Cell, Simulated};
 
+/// What `mmap` counts in where traces are recorded.
+const RECORDED_PAGE_BYTES: u64 = 4096;
+
 /// Everything that limits what the figures say.
 pub fn of(simulated: &Simulated) -> Vec<String> {
     let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::ran).collect();
@@ -37,6 +40,21 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
     if let Some(forks) = ran.iter().map(|outcome| outcome.costs.forks).max().filter(|forks| *forks != 0) {
         notes.push(format!(
             "the program made {forks} processes of which there is no trace FILE.PID; they are not modelled"
+        ));
+    }
+    let large_base = ran.iter().filter(|outcome| outcome.base_bytes > RECORDED_PAGE_BYTES);
+    if let Some(bytes) = large_base.map(|outcome| outcome.base_bytes).max().filter(|_| !simulated.replayed.inferred) {
+        notes.push(format!(
+            "mappings are where pages of 4K let them be: with base pages of up to {} they are rounded outwards, and \
+             neighbours share pages; a kernel with such pages would have put them apart, aligned",
+            format_bytes(bytes)
+        ));
+    }
+    if let Some(moved) = ran.iter().find(|outcome| outcome.moved_addresses) {
+        notes.push(format!(
+            "{} ({}) has fewer bits of address than the trace: stack and mappings were moved to the end of what it has, \
+             the program to two thirds of it",
+            moved.machine, moved.table_format
         ));
     }
     let machines = ran.iter().map(|outcome| outcome.machine.as_str());

@@ -13,11 +13,15 @@ use super::{Cell, Simulated, document, notes, sweep};
 pub fn text(simulated: &Simulated, width: usize) -> String {
     let mut lines = Vec::new();
     let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::ran).collect();
-    if let Some(first) = ran.first() {
+    if let Some(first) = whole_or_first(&ran) {
         let instructions = first.instructions.map_or("unknown".to_owned(), |count| count.to_string());
         lines.push(format!(
-            "{}: {} accesses in {} runs, {instructions} instructions, {} threads",
-            simulated.file, first.accesses, first.runs, first.threads
+            "{}: {} accesses in {} runs, {instructions} instructions, {} {}",
+            simulated.file,
+            first.accesses,
+            first.runs,
+            first.threads,
+            if first.threads == 1 { "thread" } else { "threads" }
         ));
     }
     for outcomes in ran.chunk_by(|one, other| one.machine == other.machine) {
@@ -42,6 +46,11 @@ pub fn text(simulated: &Simulated, width: usize) -> String {
     lines.join("\n")
 }
 
+/// The outcome that says what is in the trace: one that came to its end, if any did.
+fn whole_or_first<'a>(ran: &[&'a Outcome]) -> Option<&'a Outcome> {
+    ran.iter().find(|outcome| outcome.is_whole()).or(ran.first()).copied()
+}
+
 fn refused(cell: &Cell) -> Option<String> {
     match cell {
         Cell::Ran(_) => None,
@@ -53,7 +62,7 @@ fn refused(cell: &Cell) -> Option<String> {
 fn causes(ran: &[&Outcome], width: usize) -> Vec<String> {
     const SHOWN: usize = 2;
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
-    for outcome in ran {
+    for outcome in ran.iter().filter(|outcome| outcome.is_whole()) {
         for share in outcome.verdict.causes.iter().take(SHOWN) {
             let bytes = share.bytes.map(|bytes| format!(" {},", format_bytes(bytes))).unwrap_or_default();
             let remedy = share.cause.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
@@ -72,8 +81,16 @@ fn causes(ran: &[&Outcome], width: usize) -> Vec<String> {
     lines.iter().map(line).collect()
 }
 
+/// What stands in the row of a simulation that did not come to the end of the trace, in place of an answer.
+const STOPPED: &str = "stopped early";
+
 fn translation(outcomes: &[&Outcome], width: usize) -> String {
     let row = |outcome: &&Outcome| {
+        if !outcome.is_whole() {
+            let mut row = [const { String::new() }; 7];
+            (row[0], row[1]) = (outcome.policy.to_string(), STOPPED.to_owned());
+            return row;
+        }
         let cost = document::cost(outcome);
         let rate = |count: u64| rate_in_words(cost.per.rate(count));
         [
@@ -92,6 +109,11 @@ fn translation(outcomes: &[&Outcome], width: usize) -> String {
 
 fn memory(outcomes: &[&Outcome], width: usize) -> String {
     let row = |outcome: &&Outcome| {
+        if !outcome.is_whole() {
+            let mut row = [const { String::new() }; 6];
+            (row[0], row[5]) = (outcome.policy.to_string(), STOPPED.to_owned());
+            return row;
+        }
         let cost = document::cost(outcome);
         [
             outcome.policy.to_string(),
@@ -150,6 +172,14 @@ fn ran_document(outcome: &Outcome) -> Value {
     document["least_lost_cycles"] = json!(outcome.least_lost_cycles());
     document["most_lost_cycles"] = json!(outcome.most_lost_cycles());
     document["provenance"] = json!("modelled");
+    document["complete"] = json!(outcome.is_whole());
+    if !outcome.is_whole() {
+        // What was counted until then is there; it is no answer.
+        for answer in ["verdict", "per_instruction", "per_run"] {
+            document[answer] = Value::Null;
+        }
+        return document;
+    }
     document["verdict"] = results::json::verdict(&outcome.verdict);
     document["per_instruction"] = json!(outcome.instructions.map(|count| rates(outcome, count)));
     document["per_run"] = rates(outcome, outcome.runs);

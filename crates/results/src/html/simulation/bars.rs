@@ -38,9 +38,12 @@ pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
     for (at, cell) in cells.iter().enumerate() {
         let y = TOP + LINE * at as f64 + 7.0;
         figure.label((LEFT - 12.0, y + 14.0), &cell.policy);
-        let Ok(cost) = &cell.outcome else {
-            figure.text("none", (LEFT + 8.0, y + 14.0), Anchor::Start, "cannot be had");
-            continue;
+        let cost = match &cell.outcome {
+            Ok(cost) => cost,
+            Err(missing) => {
+                figure.text("none", (LEFT + 8.0, y + 14.0), Anchor::Start, missing.words());
+                continue;
+            }
         };
         let ((least, all), look) = (lost(cost), Look::of(at, 0).class());
         let hover =
@@ -69,9 +72,12 @@ pub(super) fn census(cells: &[Cell], id: &str) -> Option<String> {
     for (at, cell) in cells.iter().enumerate() {
         let y = TOP + LINE * at as f64 + 7.0;
         figure.label((LEFT - 12.0, y + 14.0), &cell.policy);
-        let Ok(cost) = &cell.outcome else {
-            figure.text("none", (LEFT + 8.0, y + 14.0), Anchor::Start, "cannot be had");
-            continue;
+        let cost = match &cell.outcome {
+            Ok(cost) => cost,
+            Err(missing) => {
+                figure.text("none", (LEFT + 8.0, y + 14.0), Anchor::Start, missing.words());
+                continue;
+            }
         };
         let mut below = 0;
         for mapped in cost.mapped.iter().rev() {

@@ -62,9 +62,9 @@ fn result_row(cell: &Cell) -> String {
     let name = format!("<th scope=\"row\" class=\"name\">{}</th>", escape(&cell.policy));
     let cost = match &cell.outcome {
         Ok(cost) => cost,
-        Err(why) => {
-            let what = "<td><span class=\"tag void\">cannot be had</span></td>";
-            return format!("<tr>{name}{what}<td colspan=\"9\" class=\"note\">{}</td></tr>\n", escape(why));
+        Err(missing) => {
+            let what = format!("<td><span class=\"tag void\">{}</span></td>", missing.words());
+            return format!("<tr>{name}{what}<td colspan=\"9\" class=\"note\">{}</td></tr>\n", escape(missing.why()));
         }
     };
     let rate = |count: u64| number(&rate_in_words(cost.per.rate(count)));

@@ -1,7 +1,7 @@
 //! The page of a made-up simulation: what must be on it, and what must not.
 
 use super::*;
-use crate::simulation::{Geometry, Ground, Machine, MachineFigure, Mapped, Per, Sweep};
+use crate::simulation::{Geometry, Ground, Machine, MachineFigure, Mapped, Missing, Per, Sweep};
 use study::cause::{Cause, CauseShare};
 use study::verdict::{Holding, Verdict};
 
@@ -40,7 +40,8 @@ fn document() -> Document {
         cell("cortex-a57", "base", Ok(cost(4096, 50_000))),
         cell("cortex-a57", "mthp-64k", Ok(cost(65536, 4_000))),
         cell("zen-3", "base", Ok(cost(4096, 0))),
-        cell("zen-3", "contig-64k", Err("it has <none>".to_string())),
+        cell("zen-3", "thp", Err(Missing::Stopped("no <memory>".to_string()))),
+        cell("zen-3", "contig-64k", Err(Missing::Refused("it has <none>".to_string()))),
     ];
     let geometries = [4096, 65536].into_iter().flat_map(|page_bytes| {
         [1, 2, 4].into_iter().flat_map(move |sets| {
