@@ -397,8 +397,10 @@ impl Simulation {
 
     fn slot(&mut self, lane: usize, va: u64, leaf: &Leaf) -> (Slot, Rest) {
         let serves = [Serves::Fetch, Serves::Load, Serves::Store][lane];
-        let (first, first_shift) = self.tlb_for(1, serves, leaf);
-        let (second, second_shift) = self.tlb_for(2, serves, leaf);
+        // To look at the neighbours takes up to thirty translations.
+        let run_bytes = if self.sees_neighbours { self.space.run_bytes(va, leaf) } else { leaf.group_bytes };
+        let (first, first_shift) = self.tlb_for(1, serves, leaf, run_bytes);
+        let (second, second_shift) = self.tlb_for(2, serves, leaf, run_bytes);
         let tagged = va ^ tag(self.process);
         let rest = Rest {
             entry: LeafEntry::of(&self.space.path(va)),
@@ -413,14 +415,14 @@ impl Simulation {
     }
 
     /// The TLB of a level that stores most of a leaf, and log2 of the bytes that it stores.
-    fn tlb_for(&self, level: u8, serves: Serves, leaf: &Leaf) -> (u8, u8) {
+    fn tlb_for(&self, level: u8, serves: Serves, leaf: &Leaf, run_bytes: u64) -> (u8, u8) {
         let of_guest = |bytes: u64| match &self.machine.stage2 {
             // An entry covers no more than either stage maps.
             Some(stage2) => bytes.min(stage2.page.bytes()),
             None => bytes,
         };
         let (leaf_bytes, group_bytes, run_bytes) =
-            (of_guest(leaf.leaf_bytes), of_guest(leaf.group_bytes), of_guest(leaf.run_bytes));
+            (of_guest(leaf.leaf_bytes), of_guest(leaf.group_bytes), of_guest(run_bytes));
         let stored = |(index, tlb): (usize, &TlbShape)| {
             let serves = tlb.level == level && tlb.serves.contains(&serves);
             let bytes = if serves { tlb.stored_bytes(leaf_bytes, group_bytes, run_bytes) } else { None };

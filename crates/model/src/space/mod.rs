@@ -72,8 +72,6 @@ pub struct Leaf {
     pub leaf_bytes: u64,
     /// Bytes of the contiguous group that it says it belongs to, or of the leaf.
     pub group_bytes: u64,
-    /// Bytes of the aligned block around it, of up to sixteen leaves, whose memory is contiguous.
-    pub run_bytes: u64,
     /// Whether it may be written.
     pub writable: bool,
     /// Whether a fault mapped it just now.
@@ -98,6 +96,10 @@ pub trait Space: Send {
     /// # Errors
     /// Memory is used up, or no table can hold the address.
     fn access(&mut self, va: u64, store: bool) -> Result<Leaf, SpaceError>;
+
+    /// Bytes of the largest aligned block around `va`, which `leaf` maps, whose memory is contiguous and aligned: of up to
+    /// sixteen leaves, or the contiguous group.
+    fn run_bytes(&self, va: u64, leaf: &Leaf) -> u64;
 
     /// What a walk to `va`, which is mapped, reads.
     fn path(&self, va: u64) -> Path;

@@ -328,32 +328,7 @@ impl<F: Format> Paged<F> {
         let leaf_bytes = geometry.span(found.level);
         let group_bytes = leaf_bytes << format.group_bits(found.level, found.entry);
         let writable = format.attributes(found.level, found.entry).flags.contains(Flags::WRITE);
-        let run_bytes = self.run_bytes(va, leaf_bytes).max(group_bytes);
-        Some(Leaf { leaf_bytes, group_bytes, run_bytes, writable, faulted: false })
-    }
-
-    /// Bytes of the largest aligned block of up to sixteen leaves around `va` whose memory is contiguous and aligned.
-    fn run_bytes(&self, va: u64, leaf_bytes: u64) -> u64 {
-        let format = self.own.tables.format();
-        let mut whole = leaf_bytes;
-        for pages in [2, 4, 8, 16] {
-            let bytes = leaf_bytes * pages;
-            let begin = va & !(bytes - 1);
-            let Ok(first) = self.own.tables.translate(begin) else { break };
-            let attributes = format.attributes(first.level, first.entry);
-            let belongs = |page: u64| {
-                self.own.tables.translate(begin + page * leaf_bytes).is_ok_and(|found| {
-                    found.pa == first.pa + page * leaf_bytes
-                        && found.level == first.level
-                        && format.attributes(found.level, found.entry) == attributes
-                })
-            };
-            if first.pa & (bytes - 1) != 0 || !(0..pages).all(belongs) {
-                break;
-            }
-            whole = bytes;
-        }
-        whole
+        Some(Leaf { leaf_bytes, group_bytes, writable, faulted: false })
     }
 }
 
@@ -374,6 +349,29 @@ impl<F: Format + Send> Space for Paged<F> {
         }
         let leaf = self.leaf(va);
         leaf.map(|leaf| Leaf { faulted, ..leaf }).ok_or(SpaceError::OutOfMemory { va, base_bytes: self.base })
+    }
+
+    fn run_bytes(&self, va: u64, leaf: &Leaf) -> u64 {
+        let format = self.own.tables.format();
+        let (leaf_bytes, mut whole) = (leaf.leaf_bytes, leaf.leaf_bytes);
+        for pages in [2, 4, 8, 16] {
+            let bytes = leaf_bytes * pages;
+            let begin = va & !(bytes - 1);
+            let Ok(first) = self.own.tables.translate(begin) else { break };
+            let attributes = format.attributes(first.level, first.entry);
+            let belongs = |page: u64| {
+                self.own.tables.translate(begin + page * leaf_bytes).is_ok_and(|found| {
+                    found.pa == first.pa + page * leaf_bytes
+                        && found.level == first.level
+                        && format.attributes(found.level, found.entry) == attributes
+                })
+            };
+            if first.pa & (bytes - 1) != 0 || !(0..pages).all(belongs) {
+                break;
+            }
+            whole = bytes;
+        }
+        whole.max(leaf.group_bytes)
     }
 
     fn path(&self, va: u64) -> Path {

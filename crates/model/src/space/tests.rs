@@ -87,8 +87,9 @@ fn leaves_and_groups_are_those_of_the_policy() {
 #[test]
 fn neighbours_that_hardware_can_store_as_one_are_seen() {
     let mut space = touched("zen-2", "mthp-64k");
-    let leaf = space.access(BASE & 0x3f_ffff_ffff | 1 << 37, false).unwrap();
-    assert_eq!((leaf.leaf_bytes, leaf.group_bytes, leaf.run_bytes), (4096, 4096, 65536));
+    let va = BASE & 0x3f_ffff_ffff | 1 << 37;
+    let leaf = space.access(va, false).unwrap();
+    assert_eq!((leaf.leaf_bytes, leaf.group_bytes, space.run_bytes(va, &leaf)), (4096, 4096, 65536));
 }
 
 #[test]
