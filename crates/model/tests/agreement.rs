@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use model::machine::{self, Machine};
+use model::machine::{self, Machine, Replacement, Serves, TlbShape};
 use model::policy::ModelPolicy;
 use model::replay::{infer, replay};
 use model::simulation::{Outcome, Simulation};
@@ -60,75 +60,203 @@ fn numbers(seed: u32) -> impl Iterator<Item = u32> {
         .map(|n| n >> 8)
 }
 
+/// A page as a TLB stores it: log2 of its bytes, and its number.
+type Stored = (u32, u64);
+
 /// Sets of pages with the times of their last uses.
 struct Reference {
-    sets: Vec<Vec<(u64, u64)>>,
+    sets: Vec<Vec<(Stored, u64)>>,
     ways: usize,
+    replacement: Replacement,
     time: u64,
+    /// Of the generator (SplitMix64).
+    state: u64,
 }
 
 impl Reference {
-    fn new(sets: usize, ways: usize) -> Reference {
-        Reference { sets: vec![Vec::new(); sets], ways, time: 0 }
+    fn new(tlb: &TlbShape, seed: u64) -> Reference {
+        let sets = vec![Vec::new(); tlb.sets as usize];
+        Reference { sets, ways: tlb.ways as usize, replacement: tlb.replacement, time: 0, state: seed }
     }
 
-    fn misses(&mut self, page: u64) -> bool {
+    fn misses(&mut self, page: Stored) -> bool {
         self.time += 1;
         let (time, count) = (self.time, self.sets.len() as u64);
-        let set = &mut self.sets[(page % count) as usize];
-        if let Some(entry) = set.iter_mut().find(|(other, _)| *other == page) {
+        let set = (page.1 % count) as usize;
+        if let Some(entry) = self.sets[set].iter_mut().find(|(other, _)| *other == page) {
             entry.1 = time;
             return false;
         }
-        if set.len() == self.ways {
-            let oldest = (0..set.len()).min_by_key(|way| set[*way].1).unwrap();
-            set.swap_remove(oldest);
+        if self.sets[set].len() < self.ways {
+            self.sets[set].push((page, time));
+            return true;
         }
-        set.push((page, time));
+        let times: Vec<u64> = self.sets[set].iter().map(|entry| entry.1).collect();
+        let way = match self.replacement {
+            Replacement::Lru => (0..times.len()).min_by_key(|way| times[*way]).unwrap(),
+            Replacement::TreePlru => half_used_longer_ago(&times),
+            Replacement::Random => self.random() as usize % self.ways,
+        };
+        self.sets[set][way] = (page, time);
         true
     }
+
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// Tree-PLRU without a tree: of each two halves the one of which the last use is longer ago.
+fn half_used_longer_ago(times: &[u64]) -> usize {
+    let half = times.len() / 2;
+    let (lower, upper) = times.split_at(half);
+    match () {
+        () if half == 0 => 0,
+        () if lower.iter().max() < upper.iter().max() => half_used_longer_ago(lower),
+        () => half + half_used_longer_ago(upper),
+    }
+}
+
+/// Steps, jumps and code.
+fn accesses(pages: u64, seed: u32) -> Vec<(u64, Kind)> {
+    let mut at = 0;
+    let access = |number| {
+        let number = u64::from(number);
+        at = if number % 7 < 5 { (at + 64) % (pages << 12) } else { number * 4096 / 3 % (pages << 12) };
+        (BASE + at, [Kind::LOAD, Kind::STORE, Kind::FETCH][(number % 3) as usize])
+    };
+    numbers(seed).take(60_000).map(access).collect()
+}
+
+/// Misses of data and fetches in the first level, and in the second. `stored` says for a TLB and an address what is stored,
+/// if it holds that.
+fn expected(
+    machine: &Machine,
+    accesses: &[(u64, Kind)],
+    stored: impl Fn(&TlbShape, u64) -> Option<Stored>,
+) -> [u64; 4] {
+    let seed = Physical::default().seed;
+    let mut tlbs: Vec<Reference> =
+        machine.tlbs.iter().enumerate().map(|(index, tlb)| Reference::new(tlb, seed ^ index as u64)).collect();
+    let mut expected = [0u64; 4];
+    let mut last = [None; 2];
+    for (address, kind) in accesses {
+        let fetch = usize::from(*kind == Kind::FETCH);
+        // Runs of data and fetches are in the order of their first accesses.
+        if last[fetch].replace(address >> 12) == Some(address >> 12) {
+            continue;
+        }
+        let serves = if fetch == 1 { Serves::Fetch } else { Serves::Load };
+        for level in [1, 2] {
+            let found = machine.tlbs.iter().enumerate().find_map(|(index, tlb)| {
+                let holds = tlb.level == level && tlb.serves.contains(&serves);
+                stored(tlb, *address).filter(|_| holds).map(|page| (index, page))
+            });
+            let (index, page) = found.unwrap();
+            if !tlbs[index].misses(page) {
+                break;
+            }
+            expected[2 * usize::from(level - 1) + fetch] += 1;
+        }
+    }
+    expected
+}
+
+fn misses(found: &Outcome) -> [u64; 4] {
+    let (first, second) = (&found.first_level, &found.second_level);
+    [first.load, first.fetch, second.load, second.fetch]
 }
 
 #[test]
 fn misses_are_those_of_the_slow_reference() {
     for (pages, seed) in [(40u64, 1), (70, 2), (700, 3), (5000, 4)] {
-        let mut at = 0;
-        let accesses: Vec<(u64, Kind)> = numbers(seed)
-            .take(60_000)
-            .map(|number| {
-                let number = u64::from(number);
-                // Steps, jumps and code.
-                at = if number % 7 < 5 { (at + 64) % (pages << 12) } else { number * 4096 / 3 % (pages << 12) };
-                let kind = [Kind::LOAD, Kind::STORE, Kind::FETCH][(number % 3) as usize];
-                (BASE + at, kind)
-            })
-            .collect();
-        let (mut data, mut code) = (Reference::new(16, 4), Reference::new(8, 8));
-        let mut second = Reference::new(128, 12);
-        let mut expected = [0u64; 4];
-        let mut last = [None; 2];
-        for (address, kind) in &accesses {
-            let (page, fetch) = (address >> 12, usize::from(*kind == Kind::FETCH));
-            // Runs of data and fetches are in the order of their first accesses.
-            if last[fetch].replace(page) == Some(page) {
-                continue;
-            }
-            let first = if fetch == 1 { &mut code } else { &mut data };
-            if first.misses(page) {
-                expected[fetch] += 1;
-                expected[2 + fetch] += u64::from(second.misses(page));
-            }
-        }
+        let accesses = accesses(pages, seed);
+        let expected = expected(&lru(), &accesses, |_, address| Some((12, address >> 12)));
         // Memory that is there from the beginning: no fault drops anything from a TLB.
         let found = &run(&recorded(pages << 12, accesses), &[lru()], &["base+prefault"], 1)[0];
         let (first, second) = (&found.first_level, &found.second_level);
-        assert_eq!([first.load, first.fetch, second.load, second.fetch], expected, "{pages} pages");
+        assert_eq!(misses(found), expected, "{pages} pages");
         assert_eq!(found.walks, expected[2] + expected[3]);
         assert_eq!(found.second_hit_cycles, 7 * (first.total() - second.total()));
         // No cache in front of the walker: four levels, each from memory.
         assert_eq!((found.walk_references, found.walk_cycles), (4 * found.walks, 400 * found.walks));
         assert_eq!(found.instructions, Some(60_000));
     }
+}
+
+/// [`LRU`] with other lines.
+fn changed(changes: &[(&str, &str)]) -> Machine {
+    let text = changes.iter().fold(LRU.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    });
+    machine::read("changed.toml", &text).unwrap()
+}
+
+#[test]
+fn other_replacements_miss_as_the_slow_reference() {
+    let plru = [(r#"is = "lru""#, r#"is = "plru""#), ("is = 1536", "is = 1024"), ("is = 12", "is = 8")];
+    for machine in [changed(&plru), changed(&[(r#"is = "lru""#, r#"is = "random""#)])] {
+        for (pages, seed) in [(70u64, 5), (700, 6), (5000, 7)] {
+            let accesses = accesses(pages, seed);
+            let expected = expected(&machine, &accesses, |_, address| Some((12, address >> 12)));
+            let found = &run(&recorded(pages << 12, accesses), &[machine.clone()], &["base+prefault"], 1)[0];
+            assert_eq!(misses(found), expected, "{:?} {pages} pages", machine.tlbs[0].replacement);
+        }
+    }
+}
+
+#[test]
+fn coalesced_pages_miss_as_the_slow_reference() {
+    let replacement = "replacement = {";
+    for (reach, shift) in [("4", 14), ("8", 15)] {
+        let coalesces = format!(
+            r#"coalesces = {{ is = "{reach}", assumed = "test" }}
+coalescing_needs = {{ is = "contiguity", assumed = "test" }}
+{replacement}"#
+        );
+        let machine = changed(&[(replacement, &coalesces)]);
+        for (pages, seed) in [(800u64, 8), (20_000, 9)] {
+            let accesses = accesses(pages, seed);
+            let expected = expected(&machine, &accesses, |_, address| Some((shift, address >> shift)));
+            let found = &run(&recorded(pages << 12, accesses), &[machine.clone()], &["mthp-64k+prefault"], 1)[0];
+            assert_eq!(misses(found), expected, "{reach} of {pages} pages");
+        }
+    }
+}
+
+#[test]
+fn sizes_apart_and_together_miss_as_the_slow_reference() {
+    // Data of 2M has a TLB of its own, code of 2M is stored as 4K, and the second level has both sizes.
+    let apart = r#"[[tlb]]
+name = "L1-2M"
+level = 1
+serves = ["load", "store"]
+holds = { is = ["2M"], assumed = "test" }
+entries = { is = 4, assumed = "test" }
+ways = { is = 2, assumed = "test" }
+replacement = { is = "lru", assumed = "test" }
+hit_cycles = { is = 0, assumed = "test" }
+[walker]"#;
+    let machine = changed(&[("[walker]", apart)]);
+    // Eight pages of 2M, and behind them 300 that are too few for one more.
+    let (pages, end) = (8 * 512 + 300, BASE + (16 << 20));
+    let accesses = accesses(pages, 10);
+    let stored = |tlb: &TlbShape, address: u64| {
+        let holds = |bytes: u64| tlb.holds.iter().any(|size| size.bytes() == bytes);
+        match () {
+            () if address < end && holds(2 << 20) => Some((21, address >> 21)),
+            () if address < end && tlb.name == "L1" => None,
+            () => holds(4096).then_some((12, address >> 12)),
+        }
+    };
+    let expected = expected(&machine, &accesses, stored);
+    let found = &run(&recorded(pages << 12, accesses), &[machine], &["thp+prefault"], 1)[0];
+    assert_eq!(misses(found), expected);
+    assert_eq!(found.first_level.by_size.len(), 2);
 }
 
 /// Every page of `pages`, `times` over, in order.
