@@ -108,14 +108,40 @@ fn refused(call: &'static str, errno: nix::errno::Errno, remedy: &'static str) -
     ForkError::Refused { call, source: errno.into(), remedy }
 }
 
-/// How many threads this process has.
+/// How many threads the program of this process has.
+///
+/// Linux says it in `/proc/self/stat`. QEMU's user emulation has a thread of its own beside the program's, which
+/// `/proc/self/task` shows too, but answers for `stat` itself: since version 9 with the program's threads, before with 0
+/// (`open_self_stat`, linux-user/syscall.c), which Linux never says of a process that runs. Then the C library is asked.
 pub(super) fn threads_of_this_process() -> Result<usize, ForkError> {
-    let directory = std::fs::read_dir("/proc/self/task").map_err(|source| ForkError::Refused {
-        call: "count threads in /proc/self/task",
-        source,
-        remedy: "mount /proc",
-    })?;
-    Ok(directory.count())
+    let uncounted = |source| ForkError::Refused { call: "count threads in /proc/self/stat", source, remedy: "mount /proc" };
+    let stat = std::fs::read("/proc/self/stat").map_err(uncounted)?;
+    match threads_in(&stat) {
+        Some(0) if is_single_threaded_for_libc() => Ok(1),
+        Some(0) => Err(ForkError::Refused {
+            call: "tell whether this process has one thread",
+            source: io::Error::new(io::ErrorKind::Unsupported, "/proc/self/stat says 0, and the C library not that it has"),
+            remedy: "run it without the emulator, or under QEMU 9 or later",
+        }),
+        Some(threads) => Ok(threads),
+        None => Err(uncounted(io::Error::new(io::ErrorKind::InvalidData, "its field 20 is no number"))),
+    }
+}
+
+/// The field `num_threads` of `/proc/PID/stat` (proc_pid_stat(5)): the 18th behind the name, which may hold anything.
+fn threads_in(stat: &[u8]) -> Option<usize> {
+    let stat = String::from_utf8_lossy(stat);
+    let (_, behind_the_name) = stat.rsplit_once(')')?;
+    behind_the_name.split_ascii_whitespace().nth(17)?.parse().ok()
+}
+
+/// Whether the C library promises that there is one thread: `__libc_single_threaded` (sys/single_threaded.h, glibc 2.32).
+fn is_single_threaded_for_libc() -> bool {
+    // SAFETY: the name is a string with an end; nothing is called.
+    let symbol = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr()) };
+    // SAFETY: where the library has it, it is a `char` that lives as long as the process and that only the library
+    // writes, when this thread makes another one.
+    NonNull::new(symbol.cast::<libc::c_char>()).is_some_and(|word| unsafe { word.as_ptr().read_volatile() } != 0)
 }
 
 /// Numbers that parent and child share.
@@ -155,6 +181,20 @@ impl Drop for SharedWords {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_are_those_that_the_kernel_or_the_emulator_says() {
+        let linux = b"71 (a) S 1) R 70 71 8 0 -1 4194304 99 0 0 0 0 0 0 0 20 0 3 0 3291147 3133440 368 1 2 3";
+        let qemu_7 = b"71 (cat) 0 70 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 3291236 0 0 0 0 0 27491 0 0 0";
+        assert_eq!((threads_in(linux), threads_in(qemu_7)), (Some(3), Some(0)));
+        assert_eq!((threads_in(b""), threads_in(b"71 (cat) R 1 2"), threads_in(b"71 (cat")), (None, None, None));
+        assert!(threads_of_this_process().unwrap() > 0);
+    }
+
+    #[test]
+    fn the_c_library_knows_of_threads() {
+        std::thread::spawn(|| assert!(!is_single_threaded_for_libc())).join().unwrap();
+    }
 
     #[test]
     fn a_process_with_threads_is_not_forked() {
