@@ -23,8 +23,12 @@ const STACK_BYTES: u64 = 8 << 20;
 const STACK_END: u64 = 0x7fff_ffff_f000;
 /// `mmap_base`: below the gap for a stack of 8M and its randomisation.
 const MMAP_BASE: u64 = 0x7fff_f7ff_f000;
-/// The vdso and its data, which are mapped first.
-const VDSO_BYTES: u64 = 6 * PAGE;
+/// The vdso and its data, which are mapped after the interpreter and before anything else: six pages of `[vvar]` and
+/// `[vvar_vclock]`, two of code (`map_vdso`, arch/x86/entry/vdso/vma.c).
+const VDSO_BYTES: u64 = 8 * PAGE;
+/// What an interpreter takes, which is mapped first of all: ld.so of glibc 2.36. Where one is larger its end lies above
+/// `mmap_base`, where nothing else is.
+const INTERPRETER_BYTES: u64 = 53 * PAGE;
 /// QEMU puts position-independent programs here and above (`TASK_UNMAPPED_BASE`); what is below is where it was linked for.
 const EMULATED: u64 = 0x40_0000_0000;
 
@@ -160,9 +164,9 @@ impl Layout {
             }
             (_, None) if has_name => PROGRAM,
             _ if has_name => {
-                // The interpreter.
-                let to = self.place(INTERPRETER_BYTES, None);
-                self.taken.remove(&to);
+                // The interpreter, with the vdso below it.
+                let to = MMAP_BASE - INTERPRETER_BYTES;
+                self.taken.insert(to - VDSO_BYTES, MMAP_BASE);
                 to
             }
             _ => self.place(bytes, None),
@@ -180,9 +184,10 @@ impl Layout {
         let distance = match self.pieces.get(&begin) {
             Some(piece) => piece.distance,
             None => {
-                // Behind the program, in the middle of a huge page: with randomisation it can be anywhere in 32M.
+                // A huge page behind where it begins without randomisation, which may put it anywhere in 32M: pages fit as
+                // there, and a pool's page can be put under its beginning.
                 let program = self.taken.range(..PROGRAM + (1 << 40)).next_back().map_or(PROGRAM, |(_, end)| *end);
-                (program.next_multiple_of(HUGE) + HUGE / 2 + (begin & (PAGE - 1))).wrapping_sub(begin)
+                (pages(program) + HUGE + (begin & (PAGE - 1))).wrapping_sub(begin)
             }
         };
         self.cut(begin, end.max(self.pieces.get(&begin).map_or(begin, |piece| piece.end)));
@@ -307,9 +312,6 @@ impl Layout {
     }
 }
 
-/// What an interpreter takes at most; it is mapped first and nothing is put into what is left.
-const INTERPRETER_BYTES: u64 = 56 * PAGE;
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,13 +371,14 @@ mod tests {
         assert_eq!(region(&mut layout, EMULATED + (16 << 20), 8192, "[stack]"), STACK_END - 8192);
         let ld = region(&mut layout, EMULATED + (32 << 20), 4096, "/lib/ld.so");
         assert_eq!(region(&mut layout, EMULATED + (32 << 20) + 8192, 4096, "/lib/ld.so"), ld + 8192);
-        assert!(ld < TOP && ld > TOP - HUGE);
+        assert_eq!(ld, MMAP_BASE - INTERPRETER_BYTES);
+        assert_eq!(mmap(&mut layout, EMULATED + (40 << 20), 8192), ld - VDSO_BYTES - 8192);
         let brk = |layout: &mut Layout, end| {
             layout.translate(&Event { run: 0, order: 0, call: Call::Brk { address: end }, result: end as i64 })[0]
                 .result as u64
         };
         let begin = brk(&mut layout, EMULATED + 5 * HUGE + 20480);
-        assert!(begin > PROGRAM + 5 * HUGE && begin < PROGRAM + 7 * HUGE && begin % HUGE == HUGE / 2);
+        assert_eq!(begin, PROGRAM + 6 * HUGE + 4096);
         assert_eq!(brk(&mut layout, EMULATED + 5 * HUGE + 20480 + 135168), begin + 135168);
         assert_eq!(layout.address(EMULATED + 5 * HUGE + 20480 + 4096), begin + 4096);
         // A program that is linked for an address stays there.
