@@ -139,7 +139,8 @@ pub fn replay_processes(
             workers.push(sender);
         }
         let layout = (!reader.header().system && is_emulated(&reader.header().recorder)).then(Layout::default);
-        let found_runs = feed(reader, layout, child, &workers, &mut replayed)?;
+        let feeder = Feeder { layout, ..Feeder::default() };
+        let found_runs = feed(reader, feeder, child, &workers, &mut replayed)?;
         if found_runs { Ok(()) } else { Err(ReplayError::Nothing) }
     })?;
     replayed.inferred = inferred.is_some();
@@ -149,13 +150,12 @@ pub fn replay_processes(
 /// Sends what is in the trace of a process, and of those that it forks, to all workers. Whether it had runs.
 fn feed<R: Read>(
     mut reader: Reader<R>,
-    layout: Option<Layout>,
+    mut feeder: Feeder,
     child: &mut dyn FnMut(u32) -> Option<Child>,
     workers: &[SyncSender<Arc<Batch>>],
     replayed: &mut Replayed,
 ) -> Result<bool, ReplayError> {
-    let (mut feeder, mut found_runs) = (Feeder { layout, ..Feeder::default() }, false);
-    let mut at_end = false;
+    let (mut found_runs, mut at_end) = (false, false);
     while !at_end {
         match reader.next_block()? {
             Some(block) => {
@@ -170,7 +170,8 @@ fn feed<R: Read>(
             match child(process) {
                 Some(from) => {
                     send(workers, Batch::of(Step::Enter { shares }));
-                    feed(Reader::new(from)?, feeder.layout.clone(), child, workers, replayed)?;
+                    let of_child = Feeder { layout: feeder.layout.clone(), is_forked: true, ..Feeder::default() };
+                    feed(Reader::new(from)?, of_child, child, workers, replayed)?;
                     send(workers, Batch::of(Step::Leave));
                     replayed.children += 1;
                 }
@@ -288,6 +289,8 @@ struct Feeder {
     forked: Option<(u32, bool)>,
     /// Where Linux would have put what the recorder's emulator put elsewhere.
     layout: Option<Layout>,
+    /// The process has its memory from its parent: what its trace says that it began with is known.
+    is_forked: bool,
     /// Recorded ranges that were given other addresses, so far.
     changes: Vec<(u64, u64)>,
     replayed: Replayed,
@@ -425,6 +428,7 @@ impl Feeder {
             self.next = self.next.max(event.order + 1);
             self.forked = forked(&event);
             match &mut self.layout {
+                Some(_) if self.is_forked && matches!(event.call, Call::Region { .. }) => {}
                 Some(layout) => {
                     batch.steps.extend(layout.translate(&event).into_iter().map(Step::Event));
                     self.changes.extend(layout.take_changed());

@@ -114,13 +114,17 @@ fn refused(call: &'static str, errno: nix::errno::Errno, remedy: &'static str) -
 /// `/proc/self/task` shows too, but answers for `stat` itself: since version 9 with the program's threads, before with 0
 /// (`open_self_stat`, linux-user/syscall.c), which Linux never says of a process that runs. Then the C library is asked.
 pub(super) fn threads_of_this_process() -> Result<usize, ForkError> {
-    let uncounted = |source| ForkError::Refused { call: "count threads in /proc/self/stat", source, remedy: "mount /proc" };
+    let uncounted =
+        |source| ForkError::Refused { call: "count threads in /proc/self/stat", source, remedy: "mount /proc" };
     let stat = std::fs::read("/proc/self/stat").map_err(uncounted)?;
     match threads_in(&stat) {
         Some(0) if is_single_threaded_for_libc() => Ok(1),
         Some(0) => Err(ForkError::Refused {
             call: "tell whether this process has one thread",
-            source: io::Error::new(io::ErrorKind::Unsupported, "/proc/self/stat says 0, and the C library not that it has"),
+            source: io::Error::new(
+                io::ErrorKind::Unsupported,
+                "/proc/self/stat says 0, and the C library not that it has",
+            ),
             remedy: "run it without the emulator, or under QEMU 9 or later",
         }),
         Some(threads) => Ok(threads),

@@ -44,7 +44,15 @@ pub struct Ran {
 
 impl Bench {
     pub fn new() -> Bench {
-        let directory = tempfile::tempdir().expect("a directory");
+        Bench::at(tempfile::tempdir().expect("a directory"))
+    }
+
+    /// A bench in memory (tmpfs), whose files the kernel keeps in base pages.
+    pub fn in_memory() -> Bench {
+        Bench::at(tempfile::tempdir_in("/dev/shm").expect("a directory"))
+    }
+
+    fn at(directory: TempDir) -> Bench {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let bench = Bench { directory };
         // A hard link where the file system allows it: the program is large when it is built for tests.

@@ -1,0 +1,176 @@
+//! What the model of the kernel predicts from a recorded trace, against what the running kernel did: minor faults, page
+//! tables and bytes by page size under every policy.
+//!
+//! Both sides have the same addresses: programs run under `setarch --addr-no-randomize`, and the model places mappings as
+//! Linux does then. They lie in tmpfs, because the kernel maps large folios of a file whole (`filemap_map_folio_range`,
+//! mm/filemap.c), and which there are depends on how a file came into the page cache. Everything that may differ is an
+//! [`Allowance`].
+
+mod common;
+
+use std::process::Command;
+
+use common::{Alone, Bench, Ran, Runs, arm, needs, observed, program, root, words_of};
+use serde_json::Value;
+
+const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
+/// How far a prediction may be off.
+const TOLERANCE: f64 = 0.02;
+const TABLE_BYTES: f64 = 4096.0;
+const POOL_PAGE_BYTES: f64 = (2 << 20) as f64;
+
+/// What a prediction may be off beside [`TOLERANCE`].
+struct Allowance {
+    /// Processes. Of each, one table more: the model leaves 2M between a program and its heap, so that they share none;
+    /// and of a heap under `hugetlb-*` one page of the pool more: `compare` begins it at a page, the model inside one.
+    processes: f64,
+    /// Whether the tracer of `compare` sees all memory that goes before the exit: it leaves out what would take too long.
+    sees_all: bool,
+    /// Policies that are compared.
+    policies: &'static [&'static str],
+}
+
+/// A program on both sides.
+struct Compared {
+    native: Value,
+    simulated: Value,
+}
+
+fn can_compare() -> bool {
+    let here = [("x86-64", cfg!(target_arch = "x86_64")), root(), program("setarch"), program("qemu-x86_64")];
+    needs(&here) && needs(&[("tmpfs at /dev/shm", std::path::Path::new("/dev/shm").is_dir())])
+}
+
+/// Builds the plugin of this build.
+fn plugin() -> String {
+    let target = std::path::Path::new(env!("CARGO_BIN_EXE_pagelab")).parent().unwrap();
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "-p", "qemu-plugin", "--target-dir"]).arg(target.parent().unwrap());
+    if target.ends_with("release") {
+        cargo.arg("--release");
+    }
+    assert!(cargo.status().unwrap().success());
+    target.join("libpagelab_qemu_plugin.so").display().to_string()
+}
+
+/// A system program, as a copy in the bench.
+fn copied(bench: &Bench, path: &str) -> String {
+    let copy = bench.word(path.rsplit('/').next().unwrap());
+    std::fs::copy(path, &copy).unwrap();
+    copy
+}
+
+/// Runs a program under the policies, records it and simulates the trace.
+fn compared(bench: &Bench, policies: &[&str], command: &[String]) -> Compared {
+    let (policies, trace) = (policies.join(","), bench.word("trace"));
+    let mut record = bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin(), "--"]);
+    record.args(command).ran().says(0, &[]);
+    let options = ["--json", "--blocks", "2", "--min-blocks", "1", "-p", &policies];
+    let _alone = Alone::wait();
+    let mut still = Command::new("setarch");
+    still.arg("--addr-no-randomize");
+    common::wrap(&mut still, &bench.compare(&options, command));
+    let native: Ran = still.ran();
+    assert_eq!(native.code, Some(0), "{native}");
+    let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &policies, "--json"]).ran();
+    assert_eq!(simulated.code, Some(0), "{simulated}");
+    Compared { native: native.json(), simulated: simulated.json() }
+}
+
+impl Compared {
+    /// A trial of the policy that counts, and its simulation.
+    fn of(&self, policy: &str) -> (&Value, &Value) {
+        arm(&self.native, policy);
+        let trials = self.native["trials"].as_array().unwrap();
+        let trial = trials.iter().find(|trial| trial["label"] == policy && trial["counted"] == true).unwrap();
+        let simulations = self.simulated["traces"][0]["simulations"].as_array().unwrap();
+        (trial, simulations.iter().find(|simulation| simulation["policy"] == policy).unwrap())
+    }
+
+    fn faults(&self, policy: &str) -> (f64, f64) {
+        let (trial, simulation) = self.of(policy);
+        (observed(trial, "minor_faults").unwrap(), simulation["faults"].as_f64().unwrap())
+    }
+}
+
+/// Faults before the execve, which the launcher has and a recorded program has not: those of a program that only exits.
+fn launch_faults(bench: &Bench) -> f64 {
+    let exits = compared(bench, &["base"], &[copied(bench, "/bin/true")]);
+    let (native, simulated) = exits.faults("base");
+    assert!(native > simulated && simulated > 30.0, "{native} faults, {simulated} simulated");
+    native - simulated
+}
+
+fn near(what: &str, native: f64, simulated: f64, allowed: f64) -> Option<String> {
+    let off = (simulated - native).abs();
+    println!("{what}: {native} measured, {simulated} simulated, {:+.2} %", (simulated / native - 1.0) * 100.0);
+    let is_off = off > native * TOLERANCE && off > allowed;
+    is_off.then(|| format!("{what}: {native} measured, {simulated} simulated, {allowed} allowed"))
+}
+
+/// Compares all figures of a program.
+fn agrees(bench: &Bench, command: &[String], allowance: &Allowance) {
+    let launch = launch_faults(bench);
+    let both = compared(bench, allowance.policies, command);
+    let mut off = Vec::new();
+    for policy in allowance.policies {
+        let (trial, simulation) = both.of(policy);
+        let (native, simulated) = both.faults(policy);
+        // Signals, vDSO and what differs by the processor that a library finds: a few.
+        off.extend(near(&format!("{policy}, faults"), native - launch, simulated, 5.0));
+        let (native, simulated) = (observed(trial, "page_table_bytes").unwrap(), &simulation["process_table_bytes"]);
+        let tables = allowance.processes * TABLE_BYTES;
+        off.extend(near(&format!("{policy}, bytes of tables"), native, simulated.as_f64().unwrap(), tables));
+        let pool = if policy.starts_with("hugetlb") { allowance.processes * POOL_PAGE_BYTES } else { 0.0 };
+        for key in ["covered_bytes", "concerned_bytes"].into_iter().filter(|_| allowance.sees_all) {
+            let bytes = |of: &Value| of["verdict"][key].as_f64().unwrap();
+            off.extend(near(&format!("{policy}, {key}"), bytes(trial), bytes(simulation), pool));
+        }
+    }
+    assert!(off.is_empty(), "{}", off.join("\n"));
+}
+
+/// A built-in workload.
+fn workload(bench: &Bench, words: &[&str]) -> Vec<String> {
+    words_of(&[&[bench.word("pagelab").as_str(), "workload"], words, &["--answer-only"]].concat())
+}
+
+#[test]
+fn page_touch_is_predicted() {
+    if can_compare() {
+        let bench = Bench::in_memory();
+        let command = workload(&bench, &["page-touch", "--bytes", "32M"]);
+        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, policies: &POLICIES });
+    }
+}
+
+#[test]
+fn forks_and_their_copies_are_predicted() {
+    if can_compare() {
+        let bench = Bench::in_memory();
+        let command = workload(&bench, &["fork-cow", "--bytes", "16M", "--rounds", "3"]);
+        agrees(&bench, &command, &Allowance { processes: 4.0, sees_all: true, policies: &POLICIES });
+    }
+}
+
+#[test]
+fn mappings_that_come_and_go_are_predicted() {
+    if can_compare() {
+        let bench = Bench::in_memory();
+        let command = workload(&bench, &["mmap-churn", "--rounds", "10"]);
+        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: false, policies: &POLICIES });
+    }
+}
+
+#[test]
+fn sort_is_predicted() {
+    if can_compare() {
+        let bench = Bench::in_memory();
+        let lines: Vec<String> = (0..20_000u32).map(|line| line.wrapping_mul(2_654_435_761).to_string()).collect();
+        std::fs::write(bench.path("lines"), lines.join("\n")).unwrap();
+        let sort = copied(&bench, "/usr/bin/sort");
+        let command = words_of(&[&sort, "--parallel=1", "-S", "16M", "-o", "/dev/null", &bench.word("lines")]);
+        // Not hugetlb-2m: the buffer is no whole number of pages, which `compare` makes it and the model does not.
+        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, policies: &["base", "mthp-64k", "thp"] });
+    }
+}
