@@ -3,7 +3,7 @@
 //! A recorder under QEMU's user emulation sees the addresses that QEMU chooses: upwards from one place, never aligned for
 //! huge pages. Which pages can be large and how many tables there are depends on addresses, so recorded ones are
 //! translated to those that Linux 6.18 on x86-64 chooses without randomisation: programs at `ELF_ET_DYN_BASE`, the heap
-//! behind them, mappings downwards from `mmap_base` into the highest gap that is large enough
+//! behind them (a huge page further up), mappings downwards from `mmap_base` into the highest gap that is large enough
 //! (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for them
 //! (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c). With randomisation the same mappings lie elsewhere by whole pages,
 //! and one table more or less is chance.
@@ -94,7 +94,7 @@ impl Layout {
                     self.fixed(result, pages(bytes))
                 } else {
                     let aligned = match flags & MAP_ANONYMOUS != 0 {
-                        true => (bytes >= HUGE && bytes % HUGE == 0).then_some(0),
+                        true => (bytes >= HUGE && bytes.is_multiple_of(HUGE)).then_some(0),
                         false => (bytes >= HUGE).then_some(offset),
                     };
                     let to = self.place(pages(bytes), aligned);
@@ -209,7 +209,8 @@ impl Layout {
     fn remap(&mut self, old: u64, old_bytes: u64, new: u64, new_bytes: u64, from: u64) -> u64 {
         let grows = new_bytes.saturating_sub(old_bytes);
         let free = grows == 0 || self.is_free(from + old_bytes, from + new_bytes);
-        let to = if old == new && free { from } else { self.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)) };
+        let to =
+            if old == new && free { from } else { self.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)) };
         self.cut(old, old + old_bytes);
         self.cut(new, new + new_bytes);
         self.add(new, new_bytes, to);

@@ -95,7 +95,7 @@ impl Compared {
 
 /// Faults before the execve, which the launcher has and a recorded program has not: those of a program that only exits.
 fn launch_faults(bench: &Bench) -> f64 {
-    let exits = compared(bench, &["base"], &[copied(bench, "/bin/true")]);
+    let exits = compared(bench, &["base", "thp"], &[copied(bench, "/bin/true")]);
     let (native, simulated) = exits.faults("base");
     assert!(native > simulated && simulated > 30.0, "{native} faults, {simulated} simulated");
     native - simulated
@@ -115,8 +115,9 @@ fn agrees(bench: &Bench, command: &[String], allowance: &Allowance) {
     let mut off = Vec::new();
     for policy in allowance.policies {
         let (trial, simulation) = both.of(policy);
+        assert_eq!(simulation["processes"].as_f64(), Some(allowance.processes));
         let (native, simulated) = both.faults(policy);
-        // Signals, vDSO and what differs by the processor that a library finds: a few.
+        // The vDSO and its data, which QEMU does not have, and code that libraries choose by the processor: a few.
         off.extend(near(&format!("{policy}, faults"), native - launch, simulated, 5.0));
         let (native, simulated) = (observed(trial, "page_table_bytes").unwrap(), &simulation["process_table_bytes"]);
         let tables = allowance.processes * TABLE_BYTES;

@@ -211,7 +211,7 @@ fn a_range_that_goes_is_dropped_from_the_tlbs_once_and_one_that_was_empty_never(
     let (mut present, mut expected, mut state) = (BTreeSet::new(), 0, 5);
     for _ in 0..500 {
         let page = next_random(&mut state) % 64;
-        if next_random(&mut state) % 3 == 0 {
+        if next_random(&mut state).is_multiple_of(3) {
             let call = Call::Madvise { address: BEGIN + page * PAGE, bytes: 4 * PAGE, advice: 4 };
             space.event(&event(call, 0)).unwrap();
             expected += u64::from((page..page + 4).filter(|page| present.remove(page)).count() != 0);
