@@ -494,6 +494,22 @@ fn helper_process(task: &str, user: Option<u32>) -> std::io::Result<Child> {
     command.spawn()
 }
 
+/// Waits until no thread of a process runs: what is ready still has to get to where it waits, and touches pages on the
+/// way.
+fn until_asleep(pid: u32) {
+    let is_asleep = || {
+        std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+            stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+        })
+    };
+    let mut times = 0;
+    while times < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        times = if is_asleep() { times + 1 } else { 0 };
+    }
+}
+
 fn lines_until_ready(child: &mut Child) -> Vec<String> {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     lines.take_while(|line| !line.ends_with("ready")).collect()
@@ -545,6 +561,7 @@ fn another_user_sees_leaves_but_no_folios() {
 fn smaps_and_the_scan_agree_on_leaves() {
     let mut child = helper_process("wait", None).unwrap();
     lines_until_ready(&mut child);
+    until_asleep(child.id());
     let scanned = Observer::open().process(child.id()).unwrap();
     let summed = Observer::open().with_smaps_only().process(child.id()).unwrap();
     let part = Observer::open().with_smaps_only().range(child.id(), 0x1000, scanned.areas[0].vma.start + page() as u64);

@@ -203,7 +203,8 @@ fn other_replacements_miss_as_the_slow_reference() {
         for (pages, seed) in [(70u64, 5), (700, 6), (5000, 7)] {
             let accesses = accesses(pages, seed);
             let expected = expected(&machine, &accesses, |_, address| Some((12, address >> 12)));
-            let found = &run(&recorded(pages << 12, accesses), &[machine.clone()], &["base+prefault"], 1)[0];
+            let found =
+                &run(&recorded(pages << 12, accesses), std::slice::from_ref(&machine), &["base+prefault"], 1)[0];
             assert_eq!(misses(found), expected, "{:?} {pages} pages", machine.tlbs[0].replacement);
         }
     }
@@ -222,7 +223,8 @@ coalescing_needs = {{ is = "contiguity", assumed = "test" }}
         for (pages, seed) in [(800u64, 8), (20_000, 9)] {
             let accesses = accesses(pages, seed);
             let expected = expected(&machine, &accesses, |_, address| Some((shift, address >> shift)));
-            let found = &run(&recorded(pages << 12, accesses), &[machine.clone()], &["mthp-64k+prefault"], 1)[0];
+            let found =
+                &run(&recorded(pages << 12, accesses), std::slice::from_ref(&machine), &["mthp-64k+prefault"], 1)[0];
             assert_eq!(misses(found), expected, "{reach} of {pages} pages");
         }
     }

@@ -16,14 +16,18 @@ pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
     Store::open(path).map_err(Failure::input)
 }
 
-/// Refuses files that cannot be written.
+/// Refuses files that cannot be written, and leaves none where there was none.
 pub fn can_be_written<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
     for file in files {
+        let was_there = file.exists();
         std::fs::OpenOptions::new()
             .append(true)
             .create(true)
             .open(file)
             .map_err(|error| Failure::Input(format!("{} cannot be written: {error}", file.display())))?;
+        if !was_there {
+            let _ = std::fs::remove_file(file);
+        }
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::super::WorkloadError;
 use super::super::report::Report;
 use super::Work;
 
-const PER_SECOND: u64 = 6_000;
+const PER_SECOND: u64 = 2_000;
 const BYTES: u32 = 1 << 20;
 
 pub fn run(work: &Work) -> Result<Report, WorkloadError> {

@@ -6,7 +6,7 @@ use super::super::WorkloadError;
 use super::super::report::Report;
 use super::Work;
 
-const PER_SECOND: u64 = 1_500_000;
+const PER_SECOND: u64 = 600_000;
 const BYTES: usize = 64 << 20;
 
 pub fn run(work: &Work) -> Result<Report, WorkloadError> {
