@@ -24,7 +24,7 @@ pub(super) fn map(sweep: &Sweep, page_bytes: u64, id: &str) -> String {
     let title = format!("Misses over sets and ways, pages of {size}");
     let description = format!("{} geometries; the numbers stand in the table below.", sets.len() * ways.len());
     let mut figure = Figure::new(id, &title, &description, TOP + LINE * sets.len() as f64 + 2.0);
-    figure.text("axis", (LEFT - 10.0, 15.0), Anchor::End, "sets \\ ways");
+    figure.text("axis", (0.0, 15.0), Anchor::Start, "sets \\ ways");
     for (at, count) in ways.iter().enumerate() {
         figure.text("tick", (LEFT + cell * (at as f64 + 0.5), 15.0), Anchor::Middle, &count.to_string());
     }
