@@ -16,7 +16,7 @@ use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
 use model::tlb::Tlb;
 use nix::time::{ClockId, clock_gettime};
-use trace::{Block, Call, Chunk, Columns, Filter, Header, Kind, Reader, Recording, SCHEMA};
+use trace::{Block, Call, Chunk, Header, Kind, Reader, Recording};
 
 const BASE: u64 = 0x10_0000_0000;
 const BYTES: u64 = 256 << 20;
@@ -85,17 +85,7 @@ fn random(_: u64, state: &mut u64) -> u64 {
 }
 
 fn recorded(accesses: u64, next: fn(u64, &mut u64) -> u64) -> Vec<u8> {
-    let header = Header {
-        schema: SCHEMA.to_owned(),
-        recorder: "benchmark".to_owned(),
-        command: Vec::new(),
-        architecture: String::new(),
-        system: false,
-        columns: Columns { kinds: true, accesses: true, addresses: false },
-        filter: Filter::None,
-        window: None,
-        process: None,
-    };
+    let header = Header::of("benchmark");
     let mut recording = Recording::new(Vec::new(), header).expect("memory");
     let call = Call::Mmap { address: 0, bytes: BYTES, protection: 3, flags: 0x22, file: -1, offset: 0 };
     recording.event(0, call, BASE as i64);

@@ -7,24 +7,14 @@ use model::policy::ModelPolicy;
 use model::replay::{infer, replay};
 use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
-use trace::{Call, Columns, Filter, Header, Kind, Recording, SCHEMA};
+use trace::{Call, Header, Kind, Recording};
 
 const BASE: u64 = 0x10_0000_0000;
 /// Two levels of LRU and one page size.
 const LRU: &str = include_str!("../benches/lru.toml");
 
 fn header() -> Header {
-    Header {
-        schema: SCHEMA.to_owned(),
-        recorder: "test".to_owned(),
-        command: Vec::new(),
-        architecture: String::new(),
-        system: false,
-        columns: Columns { kinds: true, accesses: true, addresses: false },
-        filter: Filter::None,
-        window: None,
-        process: None,
-    }
+    Header::of("test")
 }
 
 /// A trace of accesses to `bytes` of memory that is mapped at [`BASE`].

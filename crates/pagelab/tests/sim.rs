@@ -215,27 +215,7 @@ fn model_machines_are_listed_with_their_sources() {
 }
 
 /// A sound machine file, for what can be wrong with one.
-const MACHINE: &str = r#"
-schema = "pagelab.machine/1"
-name = "test"
-processor = "a test"
-architecture = "x86_64"
-formats = { is = ["x86-64"], source = "manual" }
-[sources]
-manual = "the manual"
-[[tlb]]
-name = "L1"
-level = 1
-serves = ["fetch", "load", "store"]
-holds = { is = ["4K", "2M"], source = "manual" }
-entries = { is = 64, source = "manual" }
-ways = { is = 4, assumed = "as others" }
-replacement = { is = "lru", assumed = "not documented" }
-hit_cycles = { is = 0, assumed = "by definition" }
-[walker]
-walkers = { is = 1, source = "manual" }
-memory_cycles = { is = 200, assumed = "typical" }
-"#;
+const MACHINE: &str = include_str!("../../../fixtures/machine.toml");
 
 #[test]
 fn machine_files_that_no_processor_has_are_refused_by_place() {
@@ -250,8 +230,8 @@ fn machine_files_that_no_processor_has_are_refused_by_place() {
         ("entries = { is = 64,", "entries = { is = 4000000000,", &["tlb[0].entries", "at most 4194304"]),
         ("\"2M\"", "\"3M\"", &["tlb[0].holds: found \"3M\"", "power of two"]),
         ("\"2M\"", "\"huge\"", &["tlb[0].holds: found \"huge\"", "64K, 2M or 1G"]),
-        ("level = 1", "level = 1\nspeed = 3", &["line 12", "unknown field `speed`"]),
-        ("level = 1", "level = ", &["line 11"]),
+        ("level = 1", "level = 1\nspeed = 3", &["line 11", "unknown field `speed`"]),
+        ("level = 1", "level = ", &["line 10"]),
         ("memory_cycles = {", "memory_cycles = { is = -1 } #", &["memory_cycles"]),
         ("machine/1", "machine/2", &["schema: found \"pagelab.machine/2\"", "expected \"pagelab.machine/1\""]),
         ("[walker]", "[walkers]", &["walker"]),

@@ -288,20 +288,10 @@ impl Vcpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::{Chunk, Columns, Filter, Runs, SCHEMA, Window};
+    use trace::{Chunk, Columns, Runs, Window};
 
     fn header(addresses: bool, window: Option<Window>) -> Header {
-        Header {
-            schema: SCHEMA.to_owned(),
-            recorder: String::new(),
-            command: Vec::new(),
-            architecture: String::new(),
-            system: false,
-            columns: Columns { kinds: true, accesses: true, addresses },
-            filter: Filter::None,
-            window,
-            process: None,
-        }
+        Header { columns: Columns { kinds: true, accesses: true, addresses }, window, ..Header::of("") }
     }
 
     fn vcpu(addresses: bool) -> Vcpu {

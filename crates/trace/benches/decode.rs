@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::time::Instant;
 
-use trace::{Block, Columns, Filter, Header, Kind, Reader, SCHEMA};
+use trace::{Block, Header, Kind, Reader};
 
 /// Accesses of the trace that is made where none is named.
 const ACCESSES: u64 = 50_000_000;
@@ -53,17 +53,7 @@ fn report(name: &str, from: impl Read) -> u64 {
 
 /// A trace that walks through memory, comes back to one page, and fetches from two.
 fn made(accesses: u64) -> Vec<u8> {
-    let header = Header {
-        schema: SCHEMA.to_owned(),
-        recorder: "a benchmark".to_owned(),
-        command: Vec::new(),
-        architecture: String::new(),
-        system: false,
-        columns: Columns { kinds: true, accesses: true, addresses: false },
-        filter: Filter::None,
-        window: None,
-        process: None,
-    };
+    let header = Header::of("a benchmark");
     let mut recording = trace::Recording::new(Vec::new(), header).expect("memory");
     for index in 0..accesses {
         let (address, kind) = match index % 4 {

@@ -160,19 +160,35 @@ impl Chunk {
 
     /// The chunk of the runs that `ids` are of, each of which is one of `distinct`.
     pub(crate) fn of(distinct: &[Run], ids: &[u16], columns: Columns) -> Chunk {
-        let (mut pages, mut slots) = (Vec::new(), Slots::default());
-        let page_ids =
-            table(distinct, |run| slots.id(&Run { page: run.page, kind: Kind::LOAD, accesses: 1 }, &mut pages));
+        let (pages, page_ids) = pages(distinct);
         let kinds = table(distinct, |run| run.kind.bits());
         let accesses = table(distinct, |run| run.accesses);
         Chunk {
-            pages: pages.iter().map(|run| run.page).collect(),
+            pages,
             ids: look_up(&page_ids, ids),
             kinds: if columns.kinds { look_up(&kinds, ids) } else { Vec::new() },
             accesses: if columns.accesses { look_up(&accesses, ids) } else { Vec::new() },
             addresses: Vec::new(),
         }
     }
+}
+
+/// The pages, each once and in the order of their first runs, and which of them each run is of.
+fn pages(distinct: &[Run]) -> (Vec<u64>, Box<[u16; MAX_PAGES]>) {
+    if !distinct.is_sorted_by_key(|run| run.page) {
+        let (mut runs, mut slots) = (Vec::new(), Slots::default());
+        let ids = table(distinct, |run| slots.id(&Run { page: run.page, kind: Kind::LOAD, accesses: 1 }, &mut runs));
+        return (runs.iter().map(|run| run.page).collect(), ids);
+    }
+    // The dictionary of what has little order is sorted: runs of one page stand together.
+    let mut pages = Vec::with_capacity(distinct.len());
+    let ids = table(distinct, |run| {
+        if pages.last() != Some(&run.page) {
+            pages.push(run.page);
+        }
+        (pages.len() - 1) as u16
+    });
+    (pages, ids)
 }
 
 /// Something of each distinct run, with a place for every id that there can be, so that looking up needs no check.
@@ -226,6 +242,20 @@ mod tests {
         let run = (page, kind, accesses);
         let run = run.prop_map(|(page, kind, accesses)| Run { page, kind: Kind::from_bits(kind).unwrap(), accesses });
         proptest::collection::vec(run, 0..500)
+    }
+
+    #[test]
+    fn runs_are_those_of_the_dictionary_sorted_or_not() {
+        let run = |page, accesses| Run { page, kind: Kind::LOAD, accesses };
+        let sorted = [run(3, 1), run(3, 2), run(4, 1), run(9, 1), run(9, 7)];
+        let mixed = [run(9, 1), run(3, 1), run(9, 7), run(4, 1), run(3, 2)];
+        for distinct in [sorted, mixed] {
+            let ids = [4, 0, 2, 1, 3, 3, 0];
+            let chunk = Chunk::of(&distinct, &ids, Columns { kinds: true, accesses: true, addresses: false });
+            assert_eq!(chunk.pages.len(), 3, "each page once");
+            let expected: Vec<Run> = ids.iter().map(|id| distinct[usize::from(*id)]).collect();
+            assert_eq!(chunk.runs().collect::<Vec<_>>(), expected);
+        }
     }
 
     proptest! {

@@ -152,6 +152,24 @@ pub struct Header {
     pub process: Option<Process>,
 }
 
+impl Header {
+    /// That of a trace which keeps what each run does and how many accesses it has, of a program of which nothing is
+    /// known.
+    pub fn of(recorder: impl Into<String>) -> Header {
+        Header {
+            schema: SCHEMA.to_owned(),
+            recorder: recorder.into(),
+            command: Vec::new(),
+            architecture: String::new(),
+            system: false,
+            columns: Columns { kinds: true, accesses: true, addresses: false },
+            filter: Filter::None,
+            window: None,
+            process: None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,21 +4,13 @@ use std::io::Cursor;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use trace::{
-    Block, Builder, Call, Chunk, Columns, Event, Filter, Header, Kind, ReadError, Reader, Run, SCHEMA, Writer,
-};
+use trace::{Block, Builder, Call, Chunk, Event, Header, Kind, ReadError, Reader, Run, Writer};
 
 fn header() -> Header {
     Header {
-        schema: SCHEMA.to_owned(),
-        recorder: "a test".to_owned(),
         command: vec!["sort".to_owned(), "a file".to_owned()],
         architecture: "x86_64".to_owned(),
-        system: false,
-        columns: Columns { kinds: true, accesses: true, addresses: false },
-        filter: Filter::None,
-        window: None,
-        process: None,
+        ..Header::of("a test")
     }
 }
 

@@ -3,9 +3,7 @@
 use std::io::{Cursor, Seek, SeekFrom};
 
 use trace::log::{LOG, LOG_HEAD_BYTES, LoggedEvent, RawRun, RunLog, STORES_SHIFT};
-use trace::{
-    Block, Call, Columns, Event, Filter, Header, Kind, PREFIX_BYTES, Reader, Rescue, Rescued, Run, SCHEMA, Writer,
-};
+use trace::{Block, Call, Event, Header, Kind, PREFIX_BYTES, Reader, Rescue, Rescued, Run, Writer};
 
 /// A log of a thread: where the streams stand, the place of the next run, the place from which on runs may go on, and the
 /// runs.
@@ -86,21 +84,10 @@ fn events(count: u64) -> Vec<LoggedEvent> {
 
 /// A trace in which the thread has `runs` runs and one event; the second part is cut off.
 fn trace(runs: u32, torn: bool) -> Vec<u8> {
-    let columns = Columns { kinds: true, accesses: true, addresses: false };
-    let header = Header {
-        schema: SCHEMA.to_owned(),
-        recorder: String::new(),
-        command: Vec::new(),
-        architecture: "x86_64".to_owned(),
-        system: false,
-        columns,
-        filter: Filter::None,
-        window: None,
-        process: None,
-    };
+    let header = Header { architecture: "x86_64".to_owned(), ..Header::of("a test") };
     let mut writer = Writer::new(Vec::new(), &header).unwrap();
     writer.events(3, &[event(0).event], 1).unwrap();
-    let mut builder = trace::Builder::new(columns);
+    let mut builder = trace::Builder::new(header.columns);
     (0..runs).for_each(|page| builder.push(run(u64::from(page), Kind::LOAD, 1), &[]));
     writer.runs(3, &builder.take(), 2).unwrap();
     let bytes = writer.get_mut().clone();

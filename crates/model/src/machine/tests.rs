@@ -1,27 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const WHOLE: &str = r#"
-schema = "pagelab.machine/1"
-name = "test"
-processor = "a test"
-architecture = "x86_64"
-formats = { is = ["x86-64"], source = "manual" }
-[sources]
-manual = "the manual"
-[[tlb]]
-name = "L1"
-level = 1
-serves = ["fetch", "load", "store"]
-holds = { is = ["4K", "2M"], source = "manual" }
-entries = { is = 64, source = "manual" }
-ways = { is = 4, assumed = "as others" }
-replacement = { is = "lru", assumed = "not documented" }
-hit_cycles = { is = 0, assumed = "by definition" }
-[walker]
-walkers = { is = 1, source = "manual" }
-memory_cycles = { is = 200, assumed = "typical" }
-"#;
+const WHOLE: &str = include_str!("../../../../fixtures/machine.toml");
 
 fn said(changed: &[(&str, &str)]) -> String {
     let text = changed.iter().fold(WHOLE.to_owned(), |text, (from, to)| {
@@ -76,7 +56,7 @@ fn what_no_processor_has_is_refused_by_key() {
 #[test]
 fn unknown_keys_and_other_versions_are_refused() {
     let message = said(&[("level = 1", "level = 1\nspeed = 3")]);
-    assert!(message.contains("unknown field `speed`") && message.contains("line 12"), "{message}");
+    assert!(message.contains("unknown field `speed`") && message.contains("line 11"), "{message}");
     assert!(said(&[("machine/1", "machine/2")]).contains(r#"expected "pagelab.machine/1""#));
     assert!(matches!(built_in("zen-9"), Err(MachineError::Unknown { nearest: "zen-2", .. })));
 }

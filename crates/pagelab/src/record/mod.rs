@@ -18,7 +18,7 @@ use std::process::{Child, Command, ExitStatus};
 
 use clap::Args;
 use metal::signals::{self, PassOn};
-use trace::{Block, Call, Columns, Filter, Header, Holds, Reader, SCHEMA, Window};
+use trace::{Block, Call, Columns, Header, Holds, Reader, Window};
 
 use crate::failure::{Failure, say};
 use elf::Architecture;
@@ -147,15 +147,12 @@ fn check(arguments: &RecordArguments, program: &Program) -> Result<(), RecordErr
 fn header(arguments: &RecordArguments, architecture: Architecture, emulator: &Emulator) -> Header {
     let window = arguments.skip.map(|skip| Window { skip_instructions: skip, record_instructions: arguments.window });
     Header {
-        schema: SCHEMA.to_owned(),
-        recorder: format!("pagelab {} in {}", env!("CARGO_PKG_VERSION"), emulator.version),
         command: arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         architecture: architecture.name().to_owned(),
         system: arguments.system,
         columns: Columns { kinds: true, accesses: true, addresses: arguments.lossless },
-        filter: Filter::None,
         window,
-        process: None,
+        ..Header::of(format!("pagelab {} in {}", env!("CARGO_PKG_VERSION"), emulator.version))
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, Write};
 
 use thiserror::Error;
 
-use crate::header::{Columns, Filter, Header, SCHEMA};
+use crate::header::{Filter, Header};
 use crate::recording::Recording;
 
 mod champsim;
@@ -89,17 +89,7 @@ pub enum ImportError {
 pub fn import<W: Write>(tool: Tool, mut from: impl BufRead, to: W) -> Result<W, ImportError> {
     refuse_compressed(from.fill_buf()?)?;
     let filter = if tool == Tool::Perf { Filter::Sampled } else { Filter::None };
-    let header = Header {
-        schema: SCHEMA.to_owned(),
-        recorder: format!("import from {}", tool.name()),
-        command: Vec::new(),
-        architecture: String::new(),
-        system: false,
-        columns: Columns { kinds: true, accesses: true, addresses: false },
-        filter,
-        window: None,
-        process: None,
-    };
+    let header = Header { filter, ..Header::of(format!("import from {}", tool.name())) };
     let mut recording = Recording::new(to, header)?;
     let accesses = match tool {
         Tool::Lackey => lines(from, &mut recording, &mut lackey::Lackey, tool)?,

@@ -3,25 +3,14 @@
 mod bodies;
 
 use proptest::prelude::*;
-use trace::{Builder, Call, Columns, Event, Filter, Header, Kind, Run, SCHEMA, Writer};
+use trace::{Builder, Call, Event, Header, Kind, Run, Writer};
 
 /// A sound trace, so that bytes near it get past the first checks.
 fn sound() -> Vec<u8> {
-    let columns = Columns { kinds: true, accesses: true, addresses: false };
-    let header = Header {
-        schema: SCHEMA.to_owned(),
-        recorder: "a test".to_owned(),
-        command: vec!["sort".to_owned()],
-        architecture: "x86_64".to_owned(),
-        system: false,
-        columns,
-        filter: Filter::None,
-        window: None,
-        process: None,
-    };
+    let header = Header { command: vec!["sort".to_owned()], architecture: "x86_64".to_owned(), ..Header::of("a test") };
     let mut writer = Writer::new(Vec::new(), &header).unwrap();
     for thread in 0..3 {
-        let mut builder = Builder::new(columns);
+        let mut builder = Builder::new(header.columns);
         for run in 0..200u64 {
             builder.push(Run { page: run * 7 % 31, kind: Kind::LOAD, accesses: 3 }, &[]);
         }

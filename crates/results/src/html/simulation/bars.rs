@@ -35,16 +35,8 @@ pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
         figure.line("grid", (scale.at(tick), TOP), (scale.at(tick), bottom));
         figure.text("tick", (scale.at(tick), bottom + 15.0), Anchor::Middle, &figure::plain(tick));
     }
-    for (at, cell) in cells.iter().enumerate() {
-        let y = TOP + LINE * at as f64 + 7.0;
-        figure.label((LEFT - 12.0, y + 14.0), &cell.policy);
-        let cost = match &cell.outcome {
-            Ok(cost) => cost,
-            Err(missing) => {
-                figure.text("none", (LEFT + 8.0, y + 14.0), Anchor::Start, missing.words());
-                continue;
-            }
-        };
+    for (at, cell, cost) in rows(&mut figure, cells) {
+        let y = row_y(at);
         let ((least, all), look) = (lost(cost), Look::of(at, 0).class());
         let hover =
             format!("{}: {} to {} per 1000 {}", cell.policy, rate_in_words(least), rate_in_words(all), cost.per.unit());
@@ -55,6 +47,24 @@ pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
         figure.text("value", (WIDTH - 2.0, y + 14.0), Anchor::End, &rate_in_words(all));
     }
     Some(figure.finish())
+}
+
+/// Writes the policy of each row, and what is missing where there is no cost; gives the other rows.
+fn rows<'a>(figure: &mut Figure, cells: &'a [Cell]) -> Vec<(usize, &'a Cell, &'a Cost)> {
+    let mut with_cost = Vec::new();
+    for (at, cell) in cells.iter().enumerate() {
+        figure.label((LEFT - 12.0, row_y(at) + 14.0), &cell.policy);
+        match &cell.outcome {
+            Ok(cost) => with_cost.push((at, cell, cost)),
+            Err(missing) => figure.text("none", (LEFT + 8.0, row_y(at) + 14.0), Anchor::Start, missing.words()),
+        }
+    }
+    with_cost
+}
+
+/// Where the bar of a row begins.
+fn row_y(at: usize) -> f64 {
+    TOP + LINE * at as f64 + 7.0
 }
 
 /// What maps the memory at the end, a bar for each policy of a machine.
@@ -69,16 +79,8 @@ pub(super) fn census(cells: &[Cell], id: &str) -> Option<String> {
         figure.line("grid", (scale.at(tick), TOP), (scale.at(tick), bottom));
         figure.text("tick", (scale.at(tick), bottom + 15.0), Anchor::Middle, &format_bytes(tick as u64));
     }
-    for (at, cell) in cells.iter().enumerate() {
-        let y = TOP + LINE * at as f64 + 7.0;
-        figure.label((LEFT - 12.0, y + 14.0), &cell.policy);
-        let cost = match &cell.outcome {
-            Ok(cost) => cost,
-            Err(missing) => {
-                figure.text("none", (LEFT + 8.0, y + 14.0), Anchor::Start, missing.words());
-                continue;
-            }
-        };
+    for (at, cell, cost) in rows(&mut figure, cells) {
+        let y = row_y(at);
         let mut below = 0;
         for mapped in cost.mapped.iter().rev() {
             let (from, to) = (scale.at(below as f64), scale.at((below + mapped.bytes) as f64));
