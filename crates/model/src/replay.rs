@@ -138,7 +138,9 @@ pub fn replay_processes(
             scope.spawn(move || work(simulations, &receiver));
             workers.push(sender);
         }
-        let layout = (!reader.header().system && is_emulated(&reader.header().recorder)).then(Layout::default);
+        // Addresses of a program that was emulated are those that the emulator chose.
+        let is_emulated = !reader.header().system && reader.header().emulator.is_some();
+        let layout = is_emulated.then(Layout::default);
         let feeder = Feeder { layout, ..Feeder::default() };
         let found_runs = feed(reader, feeder, child, &workers, &mut replayed)?;
         if found_runs { Ok(()) } else { Err(ReplayError::Nothing) }
@@ -183,11 +185,6 @@ fn feed<R: Read>(
     replayed.out_of_order += feeder.replayed.out_of_order;
     replayed.cut_off |= !reader.is_whole();
     Ok(found_runs)
-}
-
-/// Whether a recorder saw the addresses that QEMU's user emulation chose: it is named `pagelab VERSION in qemu-...`.
-fn is_emulated(recorder: &str) -> bool {
-    recorder.starts_with("pagelab ") && recorder.contains(" in qemu-")
 }
 
 fn send(workers: &[SyncSender<Arc<Batch>>], batch: Batch) {
@@ -283,6 +280,8 @@ struct Feeder {
     numbers: HashMap<u64, u32, Hashing>,
     new_pages: Vec<u64>,
     threads: Vec<Thread>,
+    /// Which of them each number is of, that threads have in the file: any number, whatever is in a file.
+    indexes: HashMap<u32, usize, Hashing>,
     /// The order of the next event.
     next: u64,
     /// A process that was forked just now, and whether it shares the memory: nothing goes on before it was looked for.
@@ -348,9 +347,9 @@ impl Feeder {
     }
 
     fn thread(&mut self, thread: u32) -> &mut Thread {
-        let index = thread as usize;
-        if self.threads.len() <= index {
-            self.threads.resize_with(index + 1, Thread::default);
+        let index = *self.indexes.entry(thread).or_insert(self.threads.len());
+        if index == self.threads.len() {
+            self.threads.push(Thread::default());
         }
         &mut self.threads[index]
     }
@@ -425,7 +424,7 @@ impl Feeder {
 
     fn apply(&mut self, thread: usize, batch: &mut Batch) {
         if let Some(event) = self.threads[thread].events.pop_front() {
-            self.next = self.next.max(event.order + 1);
+            self.next = self.next.max(event.order.saturating_add(1));
             self.forked = forked(&event);
             match &mut self.layout {
                 Some(_) if self.is_forked && matches!(event.call, Call::Region { .. }) => {}

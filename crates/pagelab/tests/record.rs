@@ -106,6 +106,8 @@ fn exact(compiler: &'static str, emulator: &'static str) {
     assert_eq!(info["total"]["instructions"], fetched);
     assert!(fetched > 300 && fetched < 1000, "{fetched}");
     assert_eq!(info["header"]["architecture"], emulator.trim_start_matches("qemu-"));
+    let (told, version) = (&info["header"]["emulator"]["name"], &info["header"]["emulator"]["version"]);
+    assert!(told == emulator && version.as_str().unwrap().starts_with(|first: char| first.is_ascii_digit()), "{info}");
     let exits: Vec<&Value> = events(&lines, "exit").collect();
     assert_eq!((exits.len(), &exits[0]["status"]), (1, &Value::from(42)));
     // The program's own file and its stack were there from the beginning.
@@ -570,6 +572,43 @@ fn a_trace_becomes_tables() {
         assert!(std::fs::read(bench.path(file)).unwrap().ends_with(b"PAR1"), "{file}");
     }
     bench.pagelab(&["trace", "dump", "trace", "--parquet", "trace"]).ran().says(2, &["trace: "]);
+}
+
+#[test]
+fn numbers_of_a_file_from_anywhere_lead_to_no_panic_and_no_memory() {
+    use trace::{Builder, Call, Event, Header, Kind, Run, Writer};
+    let bench = Bench::new();
+    let mut writer = Writer::new(std::fs::File::create(bench.path("trace")).unwrap(), &Header::of("a test")).unwrap();
+    let outside = Call::Outside { accesses: u64::MAX, instructions: u64::MAX };
+    let region =
+        Call::Region { address: u64::MAX, bytes: u64::MAX, protection: u64::MAX, name: "\u{1b}[2J".to_owned() };
+    let event = |order, call: &Call| Event { run: u64::MAX, order, call: call.clone(), result: i64::MIN };
+    let events = [event(0, &outside), event(1, &outside), event(u64::MAX, &region)];
+    for thread in [u32::MAX, 7] {
+        let mut builder = Builder::new(Header::of("").columns);
+        builder.push(Run { page: u64::MAX >> 12, kind: Kind::LOAD, accesses: u32::MAX }, &[]);
+        writer.runs(thread, &builder.take(), u64::MAX).unwrap();
+        writer.events(thread, &events, u64::MAX).unwrap();
+    }
+    writer.finish().unwrap();
+    let info = info(&bench, "trace");
+    assert_eq!((&info["threads"][0]["thread"], &info["threads"][1]["thread"]), (&7.into(), &u32::MAX.into()));
+    assert_eq!((&info["outside_accesses"], &info["total"]["instructions"]), (&u64::MAX.into(), &u64::MAX.into()));
+    for words in [&["info", "trace"][..], &["check", "trace"], &["dump", "trace"], &["dump", "--json", "trace"]] {
+        let ran = bench.pagelab(&[&["trace"], words].concat()).ran();
+        ran.says(0, &[]);
+        assert!(!ran.stdout.contains('\u{1b}'), "{ran}");
+    }
+    bench.pagelab(&["trace", "dump", "trace", "--parquet", "tables"]).ran().says(0, &[]);
+    bench.pagelab(&["trace", "cut", "trace", "-o", "part", "--thread", "7"]).ran().says(0, &[]);
+    // The highest thread, and an event after which there can be none.
+    let mut writer = Writer::new(std::fs::File::create(bench.path("trace")).unwrap(), &Header::of("a test")).unwrap();
+    let mut builder = Builder::new(Header::of("").columns);
+    builder.push(Run { page: 1, kind: Kind::LOAD, accesses: 1 }, &[]);
+    writer.runs(u32::MAX, &builder.take(), 1).unwrap();
+    writer.events(u32::MAX, &[event(u64::MAX, &Call::Exit { status: 0 })], 1).unwrap();
+    writer.finish().unwrap();
+    bench.pagelab(&["sim", "trace", "-m", "cortex-a57", "-p", "base"]).ran().says(0, &[]);
 }
 
 #[test]

@@ -8,6 +8,8 @@ pub const MAGIC: [u8; 8] = *b"\x89PLTRC\r\n";
 pub const PREFIX_BYTES: usize = 64;
 /// Most bytes of a payload; a block that says more is damaged.
 pub const MAX_PAYLOAD_BYTES: usize = 64 << 20;
+/// No thread has so many runs or events: a block with later ones is damaged, and nobody who counts overflows.
+pub const MAX_NUMBER: u64 = 1 << 62;
 
 /// What a block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +85,9 @@ pub enum BlockError {
     /// A payload larger than any that is written.
     #[error("a payload of {0} bytes; expected at most {MAX_PAYLOAD_BYTES}")]
     TooLarge(u32),
+    /// Runs or events with higher numbers than there can be.
+    #[error("it begins with the run or event {0}; expected a number below {MAX_NUMBER}")]
+    Number(u64),
     /// The file ends within the block.
     #[error("the file ends within the block")]
     CutOff,
@@ -125,11 +130,15 @@ impl Prefix {
         if payload_bytes as usize > MAX_PAYLOAD_BYTES {
             return Err(BlockError::TooLarge(payload_bytes));
         }
+        let first = long(24);
+        if first >= MAX_NUMBER {
+            return Err(BlockError::Number(first));
+        }
         Ok(Prefix {
             holds,
             thread: short(12),
             number: long(16),
-            first: long(24),
+            first,
             count: short(32),
             payload_bytes,
             instructions: long(40),
@@ -158,6 +167,14 @@ mod tests {
     #[test]
     fn a_prefix_is_read_back() {
         assert_eq!(Prefix::from_bytes(&prefix().to_bytes()), Ok(prefix()));
+    }
+
+    #[test]
+    fn numbers_that_nobody_can_count_on_from_are_refused() {
+        let at = |first| Prefix::from_bytes(&Prefix { first, ..prefix() }.to_bytes());
+        assert_eq!(at(MAX_NUMBER), Err(BlockError::Number(MAX_NUMBER)));
+        assert_eq!(at(u64::MAX), Err(BlockError::Number(u64::MAX)));
+        assert!(at(MAX_NUMBER - 1).is_ok());
     }
 
     #[test]

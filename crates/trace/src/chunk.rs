@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::builder::{Builder, Slots};
 use crate::column::{Encoder, counts, differences, take_column, words};
 use crate::header::Columns;
-use crate::run::{Kind, Run};
+use crate::run::{Kind, PAGE_SHIFT, Run};
 
 /// Most distinct runs of one chunk, so that an id has two bytes; so it has no more distinct pages.
 pub const MAX_PAGES: usize = 1 << 16;
@@ -216,6 +216,10 @@ fn distinct(rest: &mut &[u8], columns: Columns) -> Result<Vec<Run>, ChunkError> 
     let run = |(index, page): (usize, u64)| {
         let kind = kinds.get(index).map_or(Some(Kind::LOAD), |bits| Kind::from_bits(*bits));
         let kind = kind.ok_or(ChunkError::Range("kind"))?;
+        // Its bytes have addresses.
+        if page > u64::MAX >> PAGE_SHIFT {
+            return Err(ChunkError::Range("page"));
+        }
         match accesses.get(index).copied().unwrap_or(1) {
             0 => Err(ChunkError::Range("accesses")),
             accesses => Ok(Run { page, kind, accesses }),

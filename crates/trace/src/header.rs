@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The name and version of the format.
-pub const SCHEMA: &str = "pagelab.trace/2";
+pub const SCHEMA: &str = "pagelab.trace/3";
 
 /// Which columns the runs have besides their pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -127,6 +127,16 @@ pub struct Process {
     pub parent: Option<u32>,
 }
 
+/// What executed the program or machine in the recorder's stead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Emulator {
+    /// Its name: `qemu-x86_64`, `qemu-system-aarch64`.
+    pub name: String,
+    /// Its version, as it tells it: `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)`.
+    pub version: String,
+}
+
 /// The first block of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -135,6 +145,9 @@ pub struct Header {
     pub schema: String,
     /// What recorded or imported it, with its version.
     pub recorder: String,
+    /// The emulator that ran what was recorded, if one did: a program's addresses are those that it chose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub emulator: Option<Emulator>,
     /// The command, argument by argument.
     pub command: Vec<String>,
     /// The instruction set of the program: `x86_64`, `aarch64`, `riscv64`; empty if it is not known.
@@ -159,6 +172,7 @@ impl Header {
         Header {
             schema: SCHEMA.to_owned(),
             recorder: recorder.into(),
+            emulator: None,
             command: Vec::new(),
             architecture: String::new(),
             system: false,

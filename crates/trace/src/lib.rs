@@ -36,7 +36,7 @@ pub use chunk::{Access, Chunk, ChunkError, MAX_ACCESSES, MAX_PAGES, MAX_RUNS};
 pub use column::Encoder;
 pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
-pub use header::{Columns, Filter, Geometry, Header, NotExact, Process, SCHEMA, Window};
+pub use header::{Columns, Emulator, Filter, Geometry, Header, NotExact, Process, SCHEMA, Window};
 pub use reader::{Block, Damage, DamageKind, ReadError, Reader};
 pub use recording::Recording;
 pub use rescue::{Rescue, Rescued};

@@ -121,17 +121,8 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// A file that is no trace or of another version.
     pub fn new(from: R) -> Result<Reader<R>, ReadError> {
-        let header = Header {
-            schema: String::new(),
-            recorder: String::new(),
-            command: Vec::new(),
-            architecture: String::new(),
-            system: false,
-            columns: crate::Columns { kinds: false, accesses: false, addresses: false },
-            filter: crate::Filter::None,
-            window: None,
-            process: None,
-        };
+        // Until the file's own is read.
+        let header = Header::of("");
         let mut reader = Reader { from, header, offset: 0, ahead: Vec::new(), next: 0, ended: Ended::NotYet };
         let found = reader.read_block()?;
         reader.header = match found {
@@ -306,10 +297,7 @@ impl<R: Read + Seek> Reader<R> {
         self.from.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
         (&mut self.from).take(last - offset).read_to_end(&mut bytes)?;
-        let Some((prefix, payload)) = bytes.split_first_chunk::<PREFIX_BYTES>() else { return Ok(None) };
-        let sound = Prefix::from_bytes(prefix)
-            .is_ok_and(|prefix| prefix.holds == Holds::Index && prefix.payload_crc == crc32fast::hash(payload));
-        Ok(sound.then(|| index(payload)))
+        Ok(index(&bytes))
     }
 
     /// Where the blocks are up to the first that is damaged, or the index: what can be gone on with. The reader is at the
@@ -367,6 +355,18 @@ fn events(payload: &[u8]) -> Result<Vec<Event>, String> {
     serde_json::from_slice(&json).map_err(|error| error.to_string())
 }
 
-fn index(payload: &[u8]) -> Vec<Place> {
-    payload.as_chunks::<PLACE_BYTES>().0.iter().filter_map(Place::from_bytes).collect()
+/// The lines of an index, which has one block or more; none unless all of them are sound.
+fn index(mut blocks: &[u8]) -> Option<Vec<Place>> {
+    let mut places = Vec::new();
+    while !blocks.is_empty() {
+        let (prefix, rest) = blocks.split_first_chunk::<PREFIX_BYTES>()?;
+        let prefix = Prefix::from_bytes(prefix).ok().filter(|prefix| prefix.holds == Holds::Index)?;
+        let (payload, rest) = rest.split_at_checked(prefix.payload_bytes as usize)?;
+        if prefix.payload_crc != crc32fast::hash(payload) {
+            return None;
+        }
+        places.extend(payload.as_chunks::<PLACE_BYTES>().0.iter().filter_map(Place::from_bytes));
+        blocks = rest;
+    }
+    Some(places)
 }

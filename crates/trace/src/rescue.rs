@@ -45,10 +45,10 @@ impl Rescue {
 
     /// Whether it has no index, or logs have what it has not.
     pub fn is_needed(&self, events: &[LoggedEvent], runs: &[RunLog]) -> bool {
-        let mut written = Writer::after(self.places.clone(), io::sink());
+        let written = Writer::after(self.places.clone(), io::sink());
         !self.is_whole
             || events.iter().any(|logged| logged.number >= written.written(logged.thread).1)
-            || runs.iter().any(|log| log.first + log.runs.len() as u64 > written.written(log.thread).0)
+            || runs.iter().any(|log| log.first.saturating_add(log.runs.len() as u64) > written.written(log.thread).0)
     }
 
     /// Where what is there ends: the file must be cut off here.

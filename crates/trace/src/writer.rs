@@ -1,8 +1,9 @@
 //! Writing a trace, as a stream: nothing that was written is changed later.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::block::{Holds, MAGIC, PREFIX_BYTES, Prefix};
+use crate::block::{Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
 use crate::chunk::Chunk;
 use crate::column::Encoder;
 use crate::event::Event;
@@ -19,6 +20,10 @@ pub struct Place {
 
 /// Most events of one block.
 const MAX_EVENTS: usize = 1 << 14;
+/// Most bytes of their text, of which a block has any number: readers take no more than [`MAX_PAYLOAD_BYTES`].
+const MAX_EVENT_BYTES: usize = MAX_PAYLOAD_BYTES / 4;
+/// Most lines of one block of the index.
+const MAX_PLACES: usize = MAX_PAYLOAD_BYTES / PLACE_BYTES / 2;
 
 /// Bytes of a [`Place`] in the index.
 pub(crate) const PLACE_BYTES: usize = 8 + PREFIX_BYTES - MAGIC.len();
@@ -48,8 +53,8 @@ pub struct Writer<W> {
     to: W,
     offset: u64,
     places: Vec<Place>,
-    /// Runs and events of each thread so far.
-    counts: Vec<(u64, u64)>,
+    /// Runs and events of each thread so far. Threads have any numbers: a file that is gone on with may say what it likes.
+    counts: BTreeMap<u32, (u64, u64)>,
 }
 
 /// A state of a [`Writer`].
@@ -57,7 +62,7 @@ pub struct Writer<W> {
 pub struct Checkpoint {
     offset: u64,
     places: usize,
-    counts: Vec<(u64, u64)>,
+    counts: BTreeMap<u32, (u64, u64)>,
 }
 
 impl<W: Write> Writer<W> {
@@ -66,7 +71,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of `to`.
     pub fn new(to: W, header: &Header) -> io::Result<Writer<W>> {
-        let mut writer = Writer { to, offset: 0, places: Vec::new(), counts: Vec::new() };
+        let mut writer = Writer { to, offset: 0, places: Vec::new(), counts: BTreeMap::new() };
         let json = serde_json::to_vec(header)?;
         writer.block(Holds::Header, 0, 0, 1, 0, &json)?;
         Ok(writer)
@@ -74,10 +79,11 @@ impl<W: Write> Writer<W> {
 
     /// Goes on with a trace of which these blocks are there, in their order: `to` stands at [`Writer::end_of`] them.
     pub fn after(places: Vec<Place>, to: W) -> Writer<W> {
-        let mut writer = Writer { to, offset: Writer::<W>::end_of(&places), places: Vec::new(), counts: Vec::new() };
+        let offset = Writer::<W>::end_of(&places);
+        let mut writer = Writer { to, offset, places: Vec::new(), counts: BTreeMap::new() };
         for place in &places {
             let Prefix { holds, thread, first, count, .. } = place.prefix;
-            let after = first + u64::from(count);
+            let after = first.saturating_add(u64::from(count));
             match holds {
                 Holds::Runs => writer.counts(thread).0 = after,
                 Holds::Events => writer.counts(thread).1 = after,
@@ -90,7 +96,8 @@ impl<W: Write> Writer<W> {
 
     /// Where the last of some blocks ends.
     pub fn end_of(places: &[Place]) -> u64 {
-        places.last().map_or(0, |place| place.offset + PREFIX_BYTES as u64 + u64::from(place.prefix.payload_bytes))
+        let bytes = |place: &Place| PREFIX_BYTES as u64 + u64::from(place.prefix.payload_bytes);
+        places.last().map_or(0, |place| place.offset.saturating_add(bytes(place)))
     }
 
     /// Leaves runs of a thread out, if the next has a lower number than `run`: they are lost.
@@ -100,8 +107,8 @@ impl<W: Write> Writer<W> {
     }
 
     /// How many runs and events of a thread were written.
-    pub fn written(&mut self, thread: u32) -> (u64, u64) {
-        *self.counts(thread)
+    pub fn written(&self, thread: u32) -> (u64, u64) {
+        self.counts.get(&thread).copied().unwrap_or_default()
     }
 
     /// Writes runs of a thread that had executed `instructions` when the last of them ended.
@@ -124,7 +131,7 @@ impl<W: Write> Writer<W> {
         if runs == 0 {
             return Ok(());
         }
-        let first = self.counts(thread).0;
+        let first = self.written(thread).0;
         self.block(Holds::Runs, thread, first, runs, instructions, payload)?;
         self.counts(thread).0 += u64::from(runs);
         Ok(())
@@ -137,12 +144,24 @@ impl<W: Write> Writer<W> {
     /// Those of the file.
     pub fn events(&mut self, thread: u32, events: &[Event], instructions: u64) -> io::Result<()> {
         for part in events.chunks(MAX_EVENTS) {
-            let mut payload = Vec::new();
-            Encoder::new()?.column(&serde_json::to_vec(part)?, &mut payload)?;
-            let first = self.counts(thread).1;
-            self.block(Holds::Events, thread, first, part.len() as u32, instructions, &payload)?;
-            self.counts(thread).1 += part.len() as u64;
+            self.events_of_a_block(thread, part, instructions)?;
         }
+        Ok(())
+    }
+
+    /// Writes events as a block, or as more where they have much text.
+    fn events_of_a_block(&mut self, thread: u32, events: &[Event], instructions: u64) -> io::Result<()> {
+        let json = serde_json::to_vec(events)?;
+        if json.len() > MAX_EVENT_BYTES && events.len() > 1 {
+            let (first, rest) = events.split_at(events.len() / 2);
+            self.events_of_a_block(thread, first, instructions)?;
+            return self.events_of_a_block(thread, rest, instructions);
+        }
+        let mut payload = Vec::new();
+        Encoder::new()?.column(&json, &mut payload)?;
+        let first = self.written(thread).1;
+        self.block(Holds::Events, thread, first, events.len() as u32, instructions, &payload)?;
+        self.counts(thread).1 += events.len() as u64;
         Ok(())
     }
 
@@ -160,9 +179,12 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of the file.
     pub fn index(&mut self) -> io::Result<()> {
-        let offset = self.offset;
-        let payload: Vec<u8> = self.places.iter().flat_map(|place| place.to_bytes()).collect();
-        self.block(Holds::Index, 0, 0, self.places.len() as u32, 0, &payload)?;
+        let (offset, all) = (self.offset, self.places.len());
+        for first in (0..all).step_by(MAX_PLACES) {
+            let part = &self.places[first..all.min(first + MAX_PLACES)];
+            let payload: Vec<u8> = part.iter().flat_map(|place| place.to_bytes()).collect();
+            self.block(Holds::Index, 0, first as u64, part.len() as u32, 0, &payload)?;
+        }
         // So that a reader that can seek finds the index.
         self.to.write_all(&offset.to_le_bytes())?;
         self.to.flush()
@@ -187,11 +209,7 @@ impl<W: Write> Writer<W> {
     }
 
     fn counts(&mut self, thread: u32) -> &mut (u64, u64) {
-        let index = thread as usize;
-        if self.counts.len() <= index {
-            self.counts.resize(index + 1, (0, 0));
-        }
-        &mut self.counts[index]
+        self.counts.entry(thread).or_default()
     }
 
     fn block(

@@ -172,3 +172,57 @@ proptest! {
         prop_assert!(read(&file).is_ok());
     }
 }
+
+#[test]
+fn a_thread_of_any_number_takes_no_more_memory_than_another() {
+    let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+    let event = Event { run: 0, order: 0, call: Call::Seen, result: 0 };
+    writer.events(u32::MAX, std::slice::from_ref(&event), 1).unwrap();
+    let mut reader = Reader::new(Cursor::new(writer.finish().unwrap())).unwrap();
+    let writer = Writer::after(reader.places().unwrap().unwrap(), std::io::sink());
+    assert_eq!((writer.written(u32::MAX), writer.written(0)), ((0, 1), (0, 0)));
+}
+
+#[test]
+fn an_index_of_more_blocks_than_a_block_holds_has_parts() {
+    const BLOCKS: usize = 600_000;
+    let mut builder = Builder::new(header().columns);
+    builder.push(Run { page: 1, kind: Kind::LOAD, accesses: 1 }, &[]);
+    let payload = builder.take().encode().unwrap();
+    let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+    (0..BLOCKS).for_each(|_| writer.encoded_runs(0, 1, &payload, 1).unwrap());
+    let mut reader = Reader::new(Cursor::new(writer.finish().unwrap())).unwrap();
+    let places = reader.places().unwrap().expect("an index");
+    assert_eq!((places.len(), places[BLOCKS].prefix.first), (BLOCKS + 1, BLOCKS as u64 - 1));
+    reader.seek(&places[BLOCKS]).unwrap();
+    assert!(matches!(reader.next_block().unwrap(), Some(Block::Runs { .. })));
+    assert!(reader.next_block().unwrap().is_none() && reader.is_whole());
+}
+
+#[test]
+fn events_with_much_text_are_read_again() {
+    let call = Call::Exec { program: "\u{1}".repeat(4096) };
+    let events: Vec<Event> = (0..4000).map(|order| Event { run: 0, order, call: call.clone(), result: -2 }).collect();
+    let mut writer = Writer::new(Vec::new(), &header()).unwrap();
+    writer.events(0, &events, 0).unwrap();
+    let (blocks, whole) = read(&writer.finish().unwrap()).unwrap();
+    let found: Vec<&Event> = blocks
+        .iter()
+        .flat_map(|block| match block {
+            Block::Events { events, .. } => events,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(whole && found.into_iter().eq(&events));
+}
+
+#[test]
+fn a_page_whose_bytes_have_no_addresses_is_refused() {
+    let chunk = |page| {
+        let mut builder = Builder::new(header().columns);
+        builder.push(Run { page, kind: Kind::LOAD, accesses: 1 }, &[]);
+        Chunk::decode(&builder.take().encode().unwrap(), 1, header().columns)
+    };
+    assert!(chunk((1 << 52) - 1).is_ok());
+    assert!(chunk(1 << 52).is_err() && chunk(u64::MAX).is_err());
+}

@@ -152,7 +152,8 @@ fn header(arguments: &RecordArguments, architecture: Architecture, emulator: &Em
         system: arguments.system,
         columns: Columns { kinds: true, accesses: true, addresses: arguments.lossless },
         window,
-        ..Header::of(format!("pagelab {} in {}", env!("CARGO_PKG_VERSION"), emulator.version))
+        emulator: Some(emulator.told.clone()),
+        ..Header::of(format!("pagelab {}", env!("CARGO_PKG_VERSION")))
     }
 }
 

@@ -69,8 +69,8 @@ fn first_bytes(path: &Path) -> Result<Vec<u8>, RecordError> {
 pub struct Emulator {
     /// Its program.
     pub path: PathBuf,
-    /// The first line of what it says about its version.
-    pub version: String,
+    /// What it says of itself.
+    pub told: trace::Emulator,
 }
 
 impl Emulator {
@@ -87,12 +87,21 @@ impl Emulator {
     pub fn at(path: PathBuf) -> Result<Emulator, RecordError> {
         let strange = |problem: String| RecordError::StrangeEmulator { program: path.clone(), problem };
         let output = Command::new(&path).arg("--version").output().map_err(|error| strange(error.to_string()))?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        match said.lines().next() {
-            Some(version) if output.status.success() => Ok(Emulator { version: version.to_owned(), path }),
-            _ => Err(strange(format!("ended with {}", output.status))),
+        if !output.status.success() {
+            return Err(strange(format!("ended with {}", output.status)));
         }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let line = said.lines().next().unwrap_or_default();
+        let Some(version) = version(line) else { return Err(strange(format!("says {line:?}"))) };
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Emulator { told: trace::Emulator { name, version: version.to_owned() }, path })
     }
+}
+
+/// The version in what QEMU says: `qemu-x86_64 version 7.2.22 (Debian ...)`, `QEMU emulator version 7.2.22 (...)`.
+fn version(line: &str) -> Option<&str> {
+    let (_, version) = line.split_once(" version ")?;
+    version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
 }
 
 /// The plugin: the one that is named, or the one next to this program.
@@ -138,6 +147,13 @@ mod tests {
         std::fs::write(&path, format!("#!{}\n", path.display())).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         assert!(matches!(of(&[path.to_str().unwrap()]), Err(RecordError::Scripts(_))));
+    }
+
+    #[test]
+    fn the_emulators_version_is_read() {
+        assert_eq!(version("qemu-x86_64 version 7.2.22 (Debian 1:7.2)"), Some("7.2.22 (Debian 1:7.2)"));
+        assert_eq!(version("QEMU emulator version 10.0.2"), Some("10.0.2"));
+        assert_eq!((version("true (GNU coreutils) 9.1"), version("a version of it"), version("")), (None, None, None));
     }
 
     #[test]

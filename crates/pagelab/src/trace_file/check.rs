@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use serde_json::{Value, json};
-use trace::{Block, Damage, Filter};
+use serde_json::json;
+use trace::{Block, Filter};
 
-use super::{Shown, damage_document, damage_text, named, open};
+use super::{Damages, Shown, named, open};
 use crate::failure::Failure;
 use crate::output::ignore_closed_pipe;
 use crate::table::describe::count;
@@ -24,11 +24,11 @@ pub fn left_out(filter: &Filter) -> String {
 /// Runs `pagelab trace check`.
 pub fn run(arguments: &Shown) -> Result<(), Failure> {
     let mut reader = open(&arguments.file)?;
-    let mut damages: Vec<Damage> = Vec::new();
+    let mut damages = Damages::default();
     let mut sound = 0u64;
     while let Some(block) = reader.next_block().map_err(|error| named(&arguments.file, error))? {
         match block {
-            Block::Damaged(damage) => damages.push(damage),
+            Block::Damaged(damage) => damages.add(damage),
             Block::Runs { .. } | Block::Events { .. } => sound += 1,
         }
     }
@@ -38,14 +38,15 @@ pub fn run(arguments: &Shown) -> Result<(), Failure> {
             "schema": "pagelab.trace-check/1",
             "sound_blocks": sound,
             "whole": whole,
-            "damages": damages.iter().map(damage_document).collect::<Vec<Value>>(),
+            "damages": damages.documents(),
+            "damages_left_out": damages.others,
         });
         ignore_closed_pipe(writeln!(std::io::stdout(), "{document:#}"))?;
     } else {
         print(&damages, sound, whole)?;
     }
     let path = arguments.file.display();
-    match (damages.len(), whole) {
+    match (damages.count(), whole) {
         (0, true) => Ok(()),
         (0, false) => Err(Failure::Faults(format!("{path}: the end is missing; what was read before it can be used"))),
         (number, _) => {
@@ -54,16 +55,16 @@ pub fn run(arguments: &Shown) -> Result<(), Failure> {
     }
 }
 
-fn print(damages: &[Damage], sound: u64, whole: bool) -> Result<(), Failure> {
+fn print(damages: &Damages, sound: u64, whole: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    for damage in damages {
-        ignore_closed_pipe(writeln!(out, "{}", damage_text(damage)))?;
+    for line in damages.lines() {
+        ignore_closed_pipe(writeln!(out, "{line}"))?;
     }
     let end = if whole { "the index is there" } else { "there is no index at the end" };
     let sound = count(sound, "sound block");
-    ignore_closed_pipe(writeln!(out, "{sound}, {}; {end}", damaged_places(damages.len())))
+    ignore_closed_pipe(writeln!(out, "{sound}, {}; {end}", damaged_places(damages.count())))
 }
 
-fn damaged_places(number: usize) -> String {
-    count(number as u64, "damaged place")
+fn damaged_places(number: u64) -> String {
+    count(number, "damaged place")
 }

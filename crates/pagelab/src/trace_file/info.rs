@@ -1,12 +1,13 @@
 //! `pagelab trace info`.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use serde_json::{Value, json};
 use study::size::format_bytes;
-use trace::{Block, Call, Damage, Footprint, Header, Kind, SHIFTS};
+use trace::{Block, Call, Emulator, Event, Footprint, Header, Kind, SHIFTS};
 
-use super::{Shown, damage_document, damage_text, named, open};
+use super::{Damages, Shown, named, open};
 use crate::failure::Failure;
 use crate::output::{ignore_closed_pipe, terminal_width};
 use crate::table::describe::count;
@@ -33,13 +34,14 @@ struct Content {
     whole: bool,
     blocks: u64,
     windows: u64,
-    threads: Vec<Thread>,
+    /// By their numbers, which may be any in a file from anywhere.
+    threads: BTreeMap<u32, Thread>,
     footprint: Footprint,
     /// Memory that was there when recording began.
-    regions: Vec<Region>,
+    regions: Regions,
     /// Accesses and instructions of a whole machine that went to no memory.
     outside: (u64, u64),
-    damages: Vec<Damage>,
+    damages: Damages,
 }
 
 /// A stretch of memory.
@@ -67,11 +69,11 @@ fn read(arguments: &Shown) -> Result<Content, Failure> {
         whole: false,
         blocks: 0,
         windows: 0,
-        threads: Vec::new(),
+        threads: BTreeMap::new(),
         footprint: Footprint::default(),
-        regions: Vec::new(),
+        regions: Regions::default(),
         outside: (0, 0),
-        damages: Vec::new(),
+        damages: Damages::default(),
     };
     while let Some(block) = reader.next_block().map_err(|error| wrong(&error))? {
         content.add(block);
@@ -90,44 +92,48 @@ impl Content {
                 thread.runs += chunk.len() as u64;
                 thread.instructions = thread.instructions.max(instructions);
                 for run in chunk.runs() {
+                    let accesses = u64::from(run.accesses);
                     if run.kind.has(Kind::KERNEL) {
-                        thread.kernel_accesses += u64::from(run.accesses);
+                        add(&mut thread.kernel_accesses, accesses);
                         continue;
                     }
-                    thread.accesses += u64::from(run.accesses);
-                    thread.fetches += if run.kind.has(Kind::FETCH) { u64::from(run.accesses) } else { 0 };
+                    add(&mut thread.accesses, accesses);
+                    add(&mut thread.fetches, if run.kind.has(Kind::FETCH) { accesses } else { 0 });
                 }
             }
-            Block::Events { thread, events } => {
-                let is_real = |call: &Call| !matches!(call, Call::Seen | Call::Window { .. } | Call::Outside { .. });
-                self.thread(thread).events += events.iter().filter(|event| is_real(&event.call)).count() as u64;
-                for event in &events {
-                    if let Call::Outside { accesses, instructions } = event.call {
-                        self.outside = (self.outside.0 + accesses, self.outside.1 + instructions);
-                    }
-                }
-                self.regions.extend(events.iter().filter_map(|event| Region::of(&event.call)));
-                self.windows += events.iter().filter(|event| matches!(event.call, Call::Window { .. })).count() as u64;
+            Block::Events { thread, events } => events.into_iter().for_each(|event| self.event(thread, event)),
+            Block::Damaged(damage) => self.damages.add(damage),
+        }
+    }
+
+    fn event(&mut self, thread: u32, event: Event) {
+        let thread = self.thread(thread);
+        match event.call {
+            Call::Seen => {}
+            Call::Window { .. } => self.windows += 1,
+            Call::Outside { accesses, instructions } => {
+                add(&mut self.outside.0, accesses);
+                add(&mut self.outside.1, instructions);
             }
-            Block::Damaged(damage) => self.damages.push(damage),
+            Call::Region { address, bytes, protection, name } => {
+                thread.events += 1;
+                self.regions.add(Region { address, bytes, protection, name });
+            }
+            _ => thread.events += 1,
         }
     }
 
     fn thread(&mut self, thread: u32) -> &mut Thread {
-        let index = thread as usize;
-        if self.threads.len() <= index {
-            self.threads.resize(index + 1, Thread::default());
-        }
-        &mut self.threads[index]
+        self.threads.entry(thread).or_default()
     }
 
     fn total(&self) -> Thread {
-        self.threads.iter().fold(Thread::default(), |sum, thread| Thread {
+        self.threads.values().fold(Thread::default(), |sum, thread| Thread {
             runs: sum.runs + thread.runs,
-            accesses: sum.accesses + thread.accesses,
-            fetches: sum.fetches + thread.fetches,
-            kernel_accesses: sum.kernel_accesses + thread.kernel_accesses,
-            instructions: sum.instructions + thread.instructions,
+            accesses: sum.accesses.saturating_add(thread.accesses),
+            fetches: sum.fetches.saturating_add(thread.fetches),
+            kernel_accesses: sum.kernel_accesses.saturating_add(thread.kernel_accesses),
+            instructions: sum.instructions.saturating_add(thread.instructions),
             events: sum.events + thread.events,
         })
     }
@@ -139,16 +145,37 @@ impl Content {
     }
 }
 
-impl Region {
-    fn of(call: &Call) -> Option<Region> {
-        match call {
-            Call::Region { address, bytes, protection, name } => {
-                Some(Region { address: *address, bytes: *bytes, protection: *protection, name: name.clone() })
-            }
-            _ => None,
+/// Adds to a sum that a file from anywhere may lead beyond all bounds.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
+/// The first regions; the others are counted.
+#[derive(Default)]
+struct Regions {
+    first: Vec<Region>,
+    name_bytes: usize,
+    others: u64,
+}
+
+/// Regions that are told: as many as Linux lets a process have unless it is told otherwise (`vm.max_map_count`).
+const MOST_REGIONS: usize = 65_530;
+/// Bytes of their names.
+const MOST_NAME_BYTES: usize = 16 << 20;
+
+impl Regions {
+    fn add(&mut self, region: Region) {
+        let name_bytes = self.name_bytes.saturating_add(region.name.len());
+        if self.first.len() < MOST_REGIONS && name_bytes <= MOST_NAME_BYTES {
+            self.name_bytes = name_bytes;
+            self.first.push(region);
+        } else {
+            self.others += 1;
         }
     }
+}
 
+impl Region {
     /// As in `/proc/PID/maps`.
     fn permissions(&self) -> String {
         let letters = [(1, 'r'), (2, 'w'), (4, 'x')];
@@ -162,6 +189,12 @@ fn region_document(region: &Region) -> Value {
     })
 }
 
+fn numbered(number: u32, thread: &Thread) -> Value {
+    let mut document = thread_document(thread);
+    document["thread"] = number.into();
+    document
+}
+
 fn thread_document(thread: &Thread) -> Value {
     json!({
         "runs": thread.runs, "accesses": thread.accesses, "data_accesses": thread.accesses - thread.fetches,
@@ -170,7 +203,7 @@ fn thread_document(thread: &Thread) -> Value {
 }
 
 fn document(content: &Content) -> Value {
-    let threads: Vec<Value> = content.threads.iter().map(thread_document).collect();
+    let threads: Vec<Value> = content.threads.iter().map(|(number, thread)| numbered(*number, thread)).collect();
     let footprint = SHIFTS.map(|shift| {
         let (data, fetched) = content.footprint.bytes(shift);
         json!({ "page_bytes": 1u64 << shift, "data_bytes": data, "fetched_bytes": fetched })
@@ -187,10 +220,12 @@ fn document(content: &Content) -> Value {
         "footprint": footprint,
         "outside_accesses": content.outside.0,
         "outside_instructions": content.outside.1,
-        "regions": content.regions.iter().map(region_document).collect::<Vec<Value>>(),
+        "regions": content.regions.first.iter().map(region_document).collect::<Vec<Value>>(),
+        "regions_left_out": content.regions.others,
         "bytes_per_access_ratio": content.bytes_per_access(),
         "raw_to_file_ratio": content.bytes_per_access().map(|bytes| 8.0 / bytes),
-        "damages": content.damages.iter().map(damage_document).collect::<Vec<Value>>(),
+        "damages": content.damages.documents(),
+        "damages_left_out": content.damages.others,
     })
 }
 
@@ -209,7 +244,7 @@ fn text(content: &Content) -> String {
         ]
     };
     let mut threads: Vec<[String; 7]> =
-        content.threads.iter().enumerate().map(|(number, thread)| cells(number.to_string(), thread)).collect();
+        content.threads.iter().map(|(number, thread)| cells(number.to_string(), thread)).collect();
     if threads.len() > 1 {
         threads.push(cells("all".to_owned(), &content.total()));
     }
@@ -223,7 +258,7 @@ fn text(content: &Content) -> String {
         "\n\n{}",
         plain(["page size", "touched by data", "fetched from"], footprint, terminal_width())
     ));
-    if !content.regions.is_empty() {
+    if !content.regions.first.is_empty() {
         let cells = |region: &Region| {
             let name = if region.name.is_empty() { "anonymous" } else { &region.name };
             let end = region.address.saturating_add(region.bytes);
@@ -235,12 +270,19 @@ fn text(content: &Content) -> String {
             ]
         };
         let header = ["there from the beginning", "size", "access", "name"];
-        text.push_str(&format!("\n\n{}", plain(header, content.regions.iter().map(cells), terminal_width())));
+        text.push_str(&format!("\n\n{}", plain(header, content.regions.first.iter().map(cells), terminal_width())));
     }
-    for damage in &content.damages {
-        text.push_str(&format!("\ndamaged {}", damage_text(damage)));
+    if content.regions.others > 0 {
+        text.push_str(&format!("\nand {}", count(content.regions.others, "more region")));
+    }
+    for line in content.damages.lines() {
+        text.push_str(&format!("\ndamaged {line}"));
     }
     text
+}
+
+fn emulator(emulator: &Emulator) -> String {
+    format!("{} {}", emulator.name, emulator.version)
 }
 
 fn left_out(content: &Content) -> String {
@@ -261,6 +303,7 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
     let mut rows = vec![
         ["command".to_owned(), known(&header.command.join(" "))],
         ["recorder".to_owned(), header.recorder.clone()],
+        ["emulator".to_owned(), header.emulator.as_ref().map_or("none".to_owned(), emulator)],
         ["instruction set".to_owned(), known(&header.architecture)],
         [
             "keeps".to_owned(),
@@ -289,4 +332,20 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
         ]);
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_of_any_number_are_counted_and_the_first_told() {
+        let region = |name: &str| Region { address: 0, bytes: 1, protection: 0, name: name.to_owned() };
+        let mut regions = Regions::default();
+        (0..MOST_REGIONS + 3).for_each(|_| regions.add(region("")));
+        assert_eq!((regions.first.len(), regions.others), (MOST_REGIONS, 3));
+        let (mut regions, long) = (Regions::default(), "x".repeat(MOST_NAME_BYTES / 2));
+        (0..3).for_each(|_| regions.add(region(&long)));
+        assert_eq!((regions.first.len(), regions.others), (2, 1));
+    }
 }

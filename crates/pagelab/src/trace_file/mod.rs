@@ -148,3 +148,34 @@ fn damage_document(damage: &Damage) -> Value {
 fn damage_text(damage: &Damage) -> String {
     format!("at byte {}: {} ({} bytes passed over)", damage.offset, damage.why, damage.bytes)
 }
+
+/// Damaged places, of which a file may have any number: the first are told, the others counted.
+#[derive(Debug, Default)]
+struct Damages {
+    first: Vec<Damage>,
+    others: u64,
+}
+
+/// Damaged places that are told.
+const MOST_DAMAGES: usize = 1000;
+
+impl Damages {
+    fn add(&mut self, damage: Damage) {
+        if self.first.len() < MOST_DAMAGES { self.first.push(damage) } else { self.others += 1 }
+    }
+
+    /// How many there are.
+    fn count(&self) -> u64 {
+        self.first.len() as u64 + self.others
+    }
+
+    fn documents(&self) -> Vec<Value> {
+        self.first.iter().map(damage_document).collect()
+    }
+
+    /// A line for each that is told, and one for all others.
+    fn lines(&self) -> impl Iterator<Item = String> {
+        let others = (self.others > 0).then(|| format!("and {} more damaged places", self.others));
+        self.first.iter().map(damage_text).chain(others)
+    }
+}

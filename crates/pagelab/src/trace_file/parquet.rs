@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 
 use results::parquet::{Column, ColumnType, ParquetFile};
 use serde_json::{Value, json};
-use trace::{Block, Chunk, Damage, Event, PAGE_SHIFT};
+use trace::{Access, Block, Event, PAGE_SHIFT, Run};
 
 use super::dump::name;
-use super::{damage_document, damage_text, named, open};
+use super::{Damages, named, open};
 use crate::failure::Failure;
 
-/// Rows of a row group.
+/// Rows of a row group, at most.
 const GROUP: usize = 1 << 20;
+/// Bytes of the rows of a row group after which it is written.
+const GROUP_BYTES: usize = 64 << 20;
 
 /// Rows of one kind, column by column.
 trait Rows: Default {
@@ -21,6 +23,9 @@ trait Rows: Default {
     const COLUMNS: &'static [(&'static str, ColumnType)];
 
     fn count(&self) -> usize;
+
+    /// Bytes that the rows take, texts included.
+    fn bytes(&self) -> usize;
 
     /// The columns, in the order of [`Rows::COLUMNS`].
     fn into_columns(self) -> Vec<Column>;
@@ -33,6 +38,8 @@ macro_rules! rows {
         #[derive(Default)]
         struct $name {
             $($column: Vec<$type>,)*
+            /// Bytes of the texts that are not in the program itself.
+            text_bytes: usize,
         }
 
         impl Rows for $name {
@@ -41,6 +48,11 @@ macro_rules! rows {
 
             fn count(&self) -> usize {
                 self.run.len()
+            }
+
+            fn bytes(&self) -> usize {
+                const ROW_BYTES: usize = $(size_of::<$type>() + )* 0;
+                self.count() * ROW_BYTES + self.text_bytes
             }
 
             fn into_columns(self) -> Vec<Column> {
@@ -85,29 +97,22 @@ rows! {
 }
 
 impl Runs {
-    fn add(&mut self, thread: u32, first: u64, chunk: &Chunk) {
-        for (number, run) in (first..).zip(chunk.runs()) {
-            self.thread.push(thread);
-            self.run.push(number);
-            self.address.push(run.page << PAGE_SHIFT);
-            self.kind.push(name(run.kind).into());
-            self.accesses.push(run.accesses);
-        }
+    fn add(&mut self, thread: u32, number: u64, run: &Run) {
+        self.thread.push(thread);
+        self.run.push(number);
+        self.address.push(run.page << PAGE_SHIFT);
+        self.kind.push(name(run.kind).into());
+        self.accesses.push(run.accesses);
     }
 }
 
 impl Accesses {
-    fn add(&mut self, thread: u32, first: u64, chunk: &Chunk) {
-        let mut each = chunk.addresses.iter();
-        for (number, run) in (first..).zip(chunk.runs()) {
-            for access in each.by_ref().take(run.accesses as usize) {
-                self.thread.push(thread);
-                self.run.push(number);
-                self.address.push((run.page << PAGE_SHIFT) + u64::from(access.offset()));
-                self.bytes.push(access.bytes().unwrap_or(0));
-                self.is_store.push(access.is_store());
-            }
-        }
+    fn add(&mut self, thread: u32, number: u64, page: u64, access: Access) {
+        self.thread.push(thread);
+        self.run.push(number);
+        self.address.push((page << PAGE_SHIFT) + u64::from(access.offset()));
+        self.bytes.push(access.bytes().unwrap_or(0));
+        self.is_store.push(access.is_store());
     }
 }
 
@@ -120,7 +125,9 @@ impl Events {
         self.run.push(event.run);
         self.order.push(event.order);
         self.call.push(call.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned().into());
-        self.arguments.push(arguments.to_string().into());
+        let arguments = arguments.to_string();
+        self.text_bytes += arguments.len();
+        self.arguments.push(arguments.into());
         self.result.push(event.result);
     }
 }
@@ -144,7 +151,7 @@ impl<R: Rows> Table<R> {
     /// Adds rows, and writes all that there are once they fill a row group.
     fn add(&mut self, add: impl FnOnce(&mut R)) -> Result<(), Failure> {
         add(&mut self.rows);
-        if self.rows.count() >= GROUP { self.spill() } else { Ok(()) }
+        if self.rows.count() >= GROUP || self.rows.bytes() >= GROUP_BYTES { self.spill() } else { Ok(()) }
     }
 
     fn spill(&mut self) -> Result<(), Failure> {
@@ -168,19 +175,23 @@ pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Fa
     let mut events = Table::<Events>::new(directory)?;
     let keeps_addresses = reader.header().columns.addresses;
     let mut accesses = keeps_addresses.then(|| Table::<Accesses>::new(directory)).transpose()?;
-    let mut damages = Vec::new();
+    let mut damages = Damages::default();
     while let Some(block) = reader.next_block().map_err(|error| named(trace, error))? {
         match block {
             Block::Events { thread, events: more } => {
-                events.add(|rows| more.iter().for_each(|event| rows.add(thread, event)))?;
+                more.iter().try_for_each(|event| events.add(|rows| rows.add(thread, event)))?;
             }
             Block::Runs { thread, first, chunk, .. } => {
-                runs.add(|rows| rows.add(thread, first, &chunk))?;
-                if let Some(accesses) = &mut accesses {
-                    accesses.add(|rows| rows.add(thread, first, &chunk))?;
+                let mut each = chunk.addresses.iter();
+                for (number, run) in (first..).zip(chunk.runs()) {
+                    runs.add(|rows| rows.add(thread, number, &run))?;
+                    if let Some(accesses) = &mut accesses {
+                        let mut own = each.by_ref().take(run.accesses as usize);
+                        own.try_for_each(|access| accesses.add(|rows| rows.add(thread, number, run.page, *access)))?;
+                    }
                 }
             }
-            Block::Damaged(damage) => damages.push(damage),
+            Block::Damaged(damage) => damages.add(damage),
         }
     }
     let mut written = vec![runs.finish()?, events.finish()?];
@@ -190,15 +201,39 @@ pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Fa
     Ok(if as_json { document(&written, &damages).to_string() } else { text(&written, &damages) })
 }
 
-fn document(written: &[(PathBuf, u64)], damages: &[Damage]) -> Value {
+fn document(written: &[(PathBuf, u64)], damages: &Damages) -> Value {
     let files: Vec<Value> =
         written.iter().map(|(path, rows)| json!({ "file": path.display().to_string(), "rows": rows })).collect();
-    let damages: Vec<Value> = damages.iter().map(damage_document).collect();
-    json!({ "schema": "pagelab.trace-parquet/1", "files": files, "damages": damages })
+    json!({
+        "schema": "pagelab.trace-parquet/1",
+        "files": files,
+        "damages": damages.documents(),
+        "damages_left_out": damages.others,
+    })
 }
 
-fn text(written: &[(PathBuf, u64)], damages: &[Damage]) -> String {
+fn text(written: &[(PathBuf, u64)], damages: &Damages) -> String {
     let files = written.iter().map(|(path, rows)| format!("{}: rows {rows}", path.display()));
-    let damages = damages.iter().map(|damage| format!("damaged {}", damage_text(damage)));
+    let damages = damages.lines().map(|line| format!("damaged {line}"));
     results::printable(&files.chain(damages).collect::<Vec<_>>().join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::Call;
+
+    #[test]
+    fn rows_with_much_text_are_written_early() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut events = Table::<Events>::new(directory.path()).unwrap();
+        let call = Call::Exec { program: "x".repeat(1 << 20) };
+        let event = Event { run: 0, order: 0, call, result: 0 };
+        for _ in 0..100 {
+            events.add(|rows| rows.add(0, &event)).unwrap();
+            assert!(events.rows.bytes() < GROUP_BYTES);
+        }
+        assert_eq!(events.written, 64);
+        assert_eq!(events.finish().unwrap().1, 100);
+    }
 }

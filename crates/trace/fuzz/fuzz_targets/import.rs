@@ -4,7 +4,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[allow(dead_code, reason = "the other target uses the rest")]
+#[allow(dead_code, reason = "the other targets use the rest")]
 #[path = "../../tests/hostile/bodies.rs"]
 mod bodies;
 

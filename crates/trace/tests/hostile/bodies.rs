@@ -3,30 +3,114 @@
 use std::io::Cursor;
 
 use trace::import::{Tool, import};
-use trace::{Block, Footprint, Reader};
+use trace::log::{LoggedEvent, RunLog};
+use trace::{Block, Columns, Footprint, Header, Holds, Prefix, Reader, Rescue, Writer};
 
-/// Reads a trace to its end, by its index too. Whatever is read as a run has a place among those of its thread.
-pub fn read(bytes: &[u8]) {
-    let Ok(mut reader) = Reader::new(Cursor::new(bytes)) else { return };
+/// Reads a trace to its end, by its index too. Whatever is read as a run has a place among those of its thread, and an
+/// address. Gives how many runs there are.
+pub fn read(bytes: &[u8]) -> usize {
+    let Ok(mut reader) = Reader::new(Cursor::new(bytes)) else { return 0 };
+    let mut runs = 0;
     let mut footprint = Footprint::default();
     let mut blocks = 0;
     while let Ok(Some(block)) = reader.next_block() {
         blocks += 1;
         assert!(blocks <= bytes.len(), "every block takes a byte at least");
         match block {
-            Block::Runs { chunk, .. } => {
+            Block::Runs { chunk, first, .. } => {
                 footprint.add(&chunk);
+                runs += chunk.len();
                 assert!(chunk.kinds.is_empty() || chunk.kinds.len() == chunk.len());
+                assert!(first.checked_add(chunk.len() as u64 + 1).is_some());
+                assert!(chunk.pages.iter().all(|page| page.checked_mul(4096).is_some()));
             }
             Block::Events { .. } | Block::Damaged(_) => {}
         }
     }
+    for shift in trace::SHIFTS {
+        let _ = footprint.bytes(shift);
+    }
+    by_index(&mut reader);
+    rescued(bytes);
+    runs
+}
+
+/// Reads some blocks where the index says that they are.
+fn by_index(reader: &mut Reader<Cursor<&[u8]>>) {
     let Ok(Some(places)) = reader.places() else { return };
     for place in places.iter().take(64) {
         if reader.seek(place).is_ok() {
             let _ = reader.next_block();
         }
     }
+}
+
+/// Goes on with a trace as after its recorder's end, with logs that are no better.
+fn rescued(bytes: &[u8]) {
+    let Ok(rescue) = Rescue::of(Cursor::new(bytes)) else { return };
+    let runs: Vec<RunLog> = bytes.chunks(1024).filter_map(RunLog::read).collect();
+    let events = LoggedEvent::read(bytes);
+    let (_, _) = (rescue.is_needed(&events, &runs), rescue.end());
+    rescue.write(std::io::sink(), events, &runs).expect("a sink takes everything");
+}
+
+/// Bytes that are taken from the front, and zeros behind the last of them.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn number<const N: usize>(&mut self) -> [u8; N] {
+        let mut number = [0; N];
+        let taken = self.slice(N);
+        number[..taken.len()].copy_from_slice(taken);
+        number
+    }
+
+    fn slice(&mut self, bytes: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(bytes.min(self.0.len()));
+        self.0 = rest;
+        taken
+    }
+
+    /// A column as it is stored: a zstd frame (RFC 8878) with its size and one block of bytes as they are.
+    fn column(&mut self) -> Vec<u8> {
+        let [length] = self.number();
+        let content = self.slice(usize::from(length) * 4);
+        let bytes = content.len() as u32;
+        let frame =
+            [&[0x28, 0xb5, 0x2f, 0xfd, 0xa0][..], &bytes.to_le_bytes(), &(bytes << 3 | 1).to_le_bytes()[..3], content];
+        let frame = if content.is_empty() { Vec::new() } else { frame.concat() };
+        [&bytes.to_le_bytes()[..], &(frame.len() as u32).to_le_bytes(), &frame].concat()
+    }
+}
+
+/// Reads a trace whose blocks have sound checksums and columns, and hold these bytes. Gives how many runs it has.
+pub fn built(bytes: &[u8]) -> usize {
+    let mut from = Bytes(bytes);
+    let [columns] = from.number();
+    let columns = Columns { kinds: columns & 1 == 0, accesses: columns & 2 == 0, addresses: columns & 4 != 0 };
+    let mut writer = Writer::new(Vec::new(), &Header { columns, ..Header::of("bytes") }).expect("a vector");
+    let file = writer.get_mut();
+    while !from.0.is_empty() {
+        let [what] = from.number();
+        let holds = [Holds::Header, Holds::Runs, Holds::Events, Holds::Index, Holds::Runs, Holds::Events];
+        let holds = holds[usize::from(what) % holds.len()];
+        let wide = what & 0x80 != 0;
+        let long = |from: &mut Bytes<'_>| {
+            if wide { u64::from_le_bytes(from.number()) } else { u64::from(from.number::<1>()[0]) }
+        };
+        let (number, first, instructions) = (long(&mut from), long(&mut from), long(&mut from));
+        let (thread, count) = (long(&mut from) as u32, long(&mut from) as u32);
+        let payload: Vec<u8> = match holds {
+            Holds::Runs => (0..5).flat_map(|_| from.column()).collect(),
+            Holds::Events => from.column(),
+            Holds::Header | Holds::Index => from.slice(128).to_vec(),
+        };
+        let (payload_bytes, payload_crc) = (payload.len() as u32, crc32fast::hash(&payload));
+        let prefix = Prefix { holds, thread, number, first, count, payload_bytes, instructions, payload_crc };
+        file.extend(prefix.to_bytes());
+        file.extend(payload);
+    }
+    read(&writer.finish().expect("a vector"))
 }
 
 /// Imports text as the output of the tool that its first byte chooses. What comes out is a whole trace.

@@ -45,6 +45,11 @@ proptest! {
     }
 
     #[test]
+    fn blocks_that_are_sound_and_hold_anything(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        bodies::built(&bytes);
+    }
+
+    #[test]
     fn lines_like_those_of_other_tools(
         choice in any::<u8>(),
         text in "(==1== x\n|I  0?[0-9a-f]{1,17},[0-9]{1,3}\n| [LSM] [0-9a-f]{1,17},[0-9]{1,20}\n|[ 0-9:x@a-f<>.-]{0,60}\n){0,12}",
@@ -58,4 +63,20 @@ proptest! {
 #[test]
 fn the_sound_trace_is_read() {
     bodies::read(&sound());
+}
+
+/// A block of two runs of the thread with the highest number, of these pages (differences) and from this run on.
+fn runs(page: u8, first: u64) -> usize {
+    let [zero, one, two, highest] = [0u64, 1, 2, u64::MAX].map(u64::to_le_bytes);
+    let columns = [1, page, 0, 0, 0, 1, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0];
+    // Columns of kinds and accesses; a block of runs with wide numbers.
+    bodies::built(&[&[0, 0x85][..], &one, &first.to_le_bytes(), &zero, &highest, &two, &columns].concat())
+}
+
+#[test]
+fn numbers_at_the_end_of_what_there_is() {
+    assert_eq!(runs(2, 0), 2);
+    // The page u64::MAX: none of its bytes has an address.
+    assert_eq!(runs(1, 0), 0);
+    assert_eq!((runs(2, u64::MAX), runs(2, u64::MAX - 2)), (0, 0));
 }

@@ -1,0 +1,13 @@
+//! A trace whose checksums are sound and whose blocks hold arbitrary bytes, read to its end.
+
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code, reason = "the other targets use the rest")]
+#[path = "../../tests/hostile/bodies.rs"]
+mod bodies;
+
+fuzz_target!(|data: &[u8]| {
+    bodies::built(data);
+});
