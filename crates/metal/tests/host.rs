@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use metal::direct_map::Marker;
 use metal::host::{Host, HostError, KernelVersion, PtraceLimit};
 use study::size::PageSize;
 
@@ -85,6 +86,25 @@ fn settings_are_the_chosen_words_and_counters_are_not_settings() {
         assert!(!settings.contains_key(&format!("{thp}/{counter}")), "{counter}");
     }
     assert!(settings.keys().all(|path| !path.contains("/stats/")));
+}
+
+#[test]
+fn a_demotion_between_two_states_is_a_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("tree");
+    let copied = std::process::Command::new("cp").arg("-r").arg(folder("x86_64-6.18")).arg(&root).status().unwrap();
+    assert!(copied.success());
+    let host = Host::open(&root).unwrap();
+    let boot_id = host.machine().unwrap().boot_id;
+    let demote = || Marker::mark(&root, &boot_id, PageSize::M2, 1).unwrap();
+    let states = [host.state().unwrap(), (demote(), host.state().unwrap()).1, (demote(), host.state().unwrap()).1];
+    assert_eq!(states.each_ref().map(|state| state.demoted_to), [None, Some(PageSize::M2), Some(PageSize::M2)]);
+    for [before, after] in [[&states[0], &states[1]], [&states[1], &states[2]]] {
+        let changes = before.changes(after);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert_eq!(changes[0].path, "/run/pagelab.direct-map.json");
+    }
+    assert_eq!(states[1].changes(&host.state().unwrap()).first().unwrap().before.as_deref(), Some("2M, 1 times"));
 }
 
 #[test]

@@ -136,6 +136,42 @@ fn a_demotion_of_two_megabytes_splits_marks_and_gives_its_memory_back() {
 }
 
 #[test]
+fn a_demotion_that_has_nothing_to_do_marks_nothing() {
+    if !needs(&[root(), counts_leaves(), secret_memory()]) {
+        return;
+    }
+    let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let bench = Bench::new();
+    let before = this_boot();
+    let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "0", "--json", YES]).ran();
+    let done = ran.says(0, &[]).json();
+    assert_eq!(
+        (&done["stopped"], &done["secret_peak_bytes"], &done["demoted"]),
+        (&json!("limit"), &json!(0), &json!(null))
+    );
+    assert_eq!(this_boot()["demoted"], before["demoted"]);
+    let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "0", YES]).ran();
+    ran.says(0, &[]).prints(&["no page was taken, so nothing was split or marked"]);
+}
+
+#[test]
+fn nothing_is_demoted_while_something_is_measured() {
+    if !needs(&[root(), counts_leaves(), secret_memory(), program("sleep")]) {
+        return;
+    }
+    let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let bench = Bench::new();
+    let before = this_boot();
+    let mut measuring = bench.pagelab(&["exec", "-p", "thp", "--", "sleep", "60"]).begin();
+    await_lease(&measuring);
+    let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "2M", "--wait", "0s", YES]).ran();
+    ran.says(2, &["the system settings are leased", &measuring.id().to_string()]);
+    assert_eq!(this_boot()["demoted"], before["demoted"]);
+    send("TERM", measuring.id());
+    measuring.wait();
+}
+
+#[test]
 fn without_locked_memory_there_is_no_secret_memory() {
     if !needs(&[root(), program("setpriv"), program("sh"), counts_leaves(), secret_memory()]) {
         return;

@@ -68,12 +68,6 @@ fn time_of_a_few_trials() -> Duration {
     since.elapsed().max(Duration::from_millis(400))
 }
 
-/// Waits until the run has the lease: it is about to change a setting, or has changed some.
-fn await_lease(child: &Running) {
-    // Another comparison on this host may have it for a while.
-    assert!(within(Duration::from_secs(120), || leaseholder() == Some(child.id())), "it never had the lease");
-}
-
 /// The watchdog of a run: its fork, with its command line, as a program about to start is.
 fn watchdog(bench: &Bench, child: &Running) -> Vec<u32> {
     let others = processes_with(&bench.store()).into_iter().map(|(pid, _)| pid);

@@ -13,6 +13,7 @@ mod marker;
 mod plug;
 mod ptdump;
 mod secret;
+mod splitting;
 mod standing;
 mod status;
 
@@ -20,6 +21,6 @@ pub use config::KernelConfig;
 pub use demote::{Demotion, DemotionError, Goal, Progress, Stopped, demote};
 pub use features::{Feature, features};
 pub use leaves::{Leaves, Source, leaves};
-pub use marker::{Marker, MarkerError, demoted_to};
+pub use marker::{Marker, MarkerError, mark_of};
 pub use standing::{Standing, standing, standings};
 pub use status::{Changes, Status, status};

@@ -60,16 +60,20 @@ pub enum SecretError {
 }
 
 impl Secret {
-    /// None yet; tries whether there can be any.
+    /// No page yet; tries whether there can be any and whether their frames are shown, so that this is known before
+    /// a leaf is split.
     ///
     /// # Errors
     /// [`SecretError`].
     pub fn new(page_bytes: usize) -> Result<Secret, SecretError> {
         let open = |path| File::open(path).map_err(|source| SecretError::Failed { what: "look at", source });
+        let present = 0u8;
         let mut secret =
             Secret { page_bytes, chunks: Vec::new(), pagemap: open("/proc/self/pagemap")?, zero: open("/dev/zero")? };
         let chunk = secret.chunk()?;
         secret.chunks.push(chunk);
+        // That of any page that is there: whether frames are shown must be known before a page is taken.
+        secret.frame((&raw const present).addr())?;
         Ok(secret)
     }
 
@@ -81,7 +85,7 @@ impl Secret {
     /// Takes one more page; says which frame it is.
     ///
     /// # Errors
-    /// [`SecretError`]; nothing was taken then.
+    /// [`SecretError`]: there is no page, or it was taken ([`Secret::bytes`] counts it) and its frame is not shown.
     pub fn take(&mut self) -> Result<u64, SecretError> {
         if self.chunks.last().is_none_or(|chunk| chunk.used_pages == CHUNK_PAGES) {
             let chunk = self.chunk()?;

@@ -85,6 +85,14 @@ impl Host {
         state::read(self)
     }
 
+    /// Memory that new programs can have now (`MemAvailable`).
+    ///
+    /// # Errors
+    /// `/proc/meminfo` cannot be read, or does not say.
+    pub fn available_bytes(&self) -> Result<u64, HostError> {
+        state::available_bytes(self)
+    }
+
     /// The kernel's event counters as they are now.
     ///
     /// # Errors

@@ -12,14 +12,23 @@ pub fn read(host: &Host) -> Result<State, HostError> {
     let meminfo = read::required(&host.root, "/proc/meminfo")?;
     let buddyinfo = read::required(&host.root, "/proc/buddyinfo")?;
     let loadavg = read::required(&host.root, "/proc/loadavg")?;
+    let mark = crate::direct_map::mark_of(&host.root, host.geometry.base);
+    let mut settings = settings::values(&host.settings);
+    // A demotion under a trial is a change like that of a setting.
+    settings.extend(mark.iter().map(|mark| (mark.file.to_string(), mark.text.clone())));
     Ok(State {
-        settings: settings::values(&host.settings),
+        settings,
         free_blocks_by_order: free_blocks(&buddyinfo),
         direct_map_bytes: direct_map(&meminfo),
-        demoted_to: crate::direct_map::demoted_to(&host.root, host.geometry.base),
+        demoted_to: mark.map(|mark| mark.leaf),
         available_bytes: available(host, &meminfo)?,
         load_1min: load(host, &loadavg)?,
     })
+}
+
+/// Memory that new programs can have.
+pub fn available_bytes(host: &Host) -> Result<u64, HostError> {
+    available(host, &read::required(&host.root, "/proc/meminfo")?)
 }
 
 /// Lines such as `Node 0, zone   Normal   1982   1305 ...`, one number for each order.

@@ -36,7 +36,7 @@ use server::{Client, Driven};
 
 pub use awake::{Awake, AwakeError};
 pub use server::Server;
-pub use session::Session;
+pub use session::{Session, wait_for_lease};
 
 /// How long processes that outlive the command have to end by themselves.
 const GRACE: Duration = Duration::from_millis(200);

@@ -88,7 +88,7 @@ impl Session {
         }
         let lease = match &mut self.lease {
             Some(lease) => lease,
-            none => none.insert(acquire(self.patience, &self.on_wait)?),
+            none => none.insert(wait_for_lease(self.patience, &self.on_wait)?),
         };
         let taken = lease.apply(lowering.pairs())?;
         match (policy.granularity, taken.into_iter().find(|taken| *taken != Taken::Whole)) {
@@ -107,11 +107,9 @@ impl Session {
         if self.terms.privilege != Privilege::Root {
             return Ok(Vec::new());
         }
-        match acquire(self.patience, &self.on_wait) {
+        match wait_for_lease(self.patience, &self.on_wait) {
             Ok(lease) => self.lease = Some(lease),
-            Err(PlatformError::Lease(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. }))) => {
-                return Err(error.into());
-            }
+            Err(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. })) => return Err(error.into()),
             // Where there can be no lease there is no other one either; a policy that needs it will say why.
             Err(_) => {}
         }
@@ -138,14 +136,18 @@ impl Session {
     }
 }
 
-fn acquire(patience: Duration, on_wait: &OnWait) -> Result<Lease, PlatformError> {
+/// Waits for the lease on system settings for at most `patience`, until a signal arrives; `on_wait` hears once who has
+/// it.
+///
+/// # Errors
+/// Somebody else has it all that time, or it cannot be had.
+pub fn wait_for_lease(patience: Duration, on_wait: impl Fn(&str)) -> Result<Lease, LeaseError> {
     let mut said = false;
-    let lease = Lease::acquire(patience, |holder: &Holder, _| {
+    Lease::acquire(patience, |holder: &Holder, _| {
         if !said {
             on_wait(&holder.to_string());
             said = true;
         }
         signals::arrived().is_none()
-    })?;
-    Ok(lease)
+    })
 }

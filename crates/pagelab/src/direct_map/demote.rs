@@ -7,15 +7,17 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use metal::direct_map::{self, Demotion, Goal, Progress, Stopped};
 use metal::host::Host;
+use metal::platform::wait_for_lease;
 use metal::signals::{self, PassOn};
 use results::grid::plain;
 use serde_json::{Value, json};
 use study::size::{PageSize, format_bytes};
 
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
+use crate::compare::say_who_holds_the_lease;
 use crate::failure::{Failure, say};
 use crate::output::{ignore_closed_pipe, terminal_width};
-use crate::words::parse_size;
+use crate::words::{parse_duration, parse_size};
 
 /// Enough of the direct map in base pages: whole leaves in memory that is in use cannot be reached.
 const BASE_RATIO: f64 = 0.90;
@@ -34,6 +36,9 @@ pub struct DemoteArguments {
     /// Split so many bytes of larger leaves and no more, to try it out (rounded up to a whole leaf)
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     limit: Option<u64>,
+    /// How long to wait for another pagelab that measures or has changed system settings
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    wait: f64,
     /// Print one JSON document instead of the tables
     #[arg(long)]
     json: bool,
@@ -53,9 +58,12 @@ pub fn run(arguments: &DemoteArguments) -> Result<(), Failure> {
     let ratio = if arguments.to == host.geometry().base { BASE_RATIO } else { LARGE_RATIO };
     let goal = Goal { leaf: arguments.to, ratio, limit_bytes: arguments.limit };
     let bar = bar(ratio);
-    let done = direct_map::demote(&host, goal, &mut |progress| show(&bar, goal, progress));
+    let patience = Duration::from_secs_f64(arguments.wait);
+    let lease = || wait_for_lease(patience, say_who_holds_the_lease);
+    let done = direct_map::demote(&host, goal, lease, &mut |progress| show(&bar, goal, progress));
     bar.finish_and_clear();
     let demotion = done.map_err(Failure::input)?;
+    demotion.warnings.iter().for_each(|warning| say(format_args!("pagelab: {}", results::printable(warning))));
     let text = if arguments.json { format!("{:#}", document(goal, &demotion)) } else { text(goal, &demotion) };
     ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
     ended(&demotion.stopped)
@@ -103,39 +111,47 @@ fn ended(stopped: &Stopped) -> Result<(), Failure> {
             say(format_args!("pagelab: {}", stopped.describe()));
             Err(Failure::Stopped(*signal))
         }
-        Stopped::InUse { .. } | Stopped::NoneFound | Stopped::Refused { .. } => {
+        Stopped::NoneLarger | Stopped::InUse { .. } | Stopped::NoneFound | Stopped::Refused { .. } => {
             Err(Failure::Command(format!("the goal was not reached: {}", stopped.describe())))
         }
     }
 }
 
 fn text(goal: Goal, demotion: &Demotion) -> String {
-    let before: Vec<[String; 5]> = leaf_rows(&demotion.before, &[]);
-    let after = leaf_rows(&demotion.after, &demotion.changes);
-    let rows = after.into_iter().map(|[leaf, mapped, share, splits, _]| {
-        let was = before.iter().find(|row| row[0] == leaf).map(|row| row[1].clone());
-        [leaf, was.unwrap_or_else(|| "none".into()), mapped, share, splits]
-    });
-    let table = plain(["leaf", "before", "now", "share", "splits meanwhile"], rows, terminal_width());
     format!(
-        "{table}\n\n{:.1} % of the direct map lie in leaves of {}, of {:.0} % wanted: {}\n\
-         {} of memory was secret and {} held at the peak, none is now; {} rounds in {:.1} s\n\
-         this lasts until reboot, and every result of this boot says so",
-        demotion.after.ratio(goal.leaf) * 100.0,
-        goal.leaf,
-        goal.ratio * 100.0,
+        "{}: {}\n{} of memory was secret and {} held at the peak, none is now; {} rounds in {:.1} s\n{}",
+        reached(goal, demotion),
         demotion.stopped.describe(),
         format_bytes(demotion.secret_bytes),
         format_bytes(demotion.held_bytes),
         demotion.rounds,
         demotion.elapsed_s,
+        match demotion.marker {
+            Some(_) => "this lasts until reboot, and every result of this boot says so",
+            None => "no page was taken, so nothing was split or marked",
+        }
     )
+}
+
+/// The leaves before and now, and the share of those that are wanted.
+fn reached(goal: Goal, demotion: &Demotion) -> String {
+    let Some(after) = &demotion.after else { return "what became of the leaves is not known".into() };
+    let before: Vec<[String; 5]> = leaf_rows(&demotion.before, &[]);
+    let rows = leaf_rows(after, demotion.changes.as_deref().unwrap_or_default());
+    let rows = rows.into_iter().map(|[leaf, mapped, share, splits, _]| {
+        let was = before.iter().find(|row| row[0] == leaf).map(|row| row[1].clone());
+        [leaf, was.unwrap_or_else(|| "none".into()), mapped, share, splits]
+    });
+    let table = plain(["leaf", "before", "now", "share", "splits meanwhile"], rows, terminal_width());
+    let (share, wanted) = (after.ratio(goal.leaf) * 100.0, goal.ratio * 100.0);
+    format!("{table}\n\n{share:.1} % of the direct map lie in leaves of {}, of {wanted:.0} % wanted", goal.leaf)
 }
 
 fn document(goal: Goal, demotion: &Demotion) -> Value {
     let stopped = match &demotion.stopped {
         Stopped::Goal => "goal",
         Stopped::Limit => "limit",
+        Stopped::NoneLarger => "none_larger",
         Stopped::InUse { .. } => "in_use",
         Stopped::NoneFound => "none_found",
         Stopped::Refused { .. } => "refused",
@@ -146,16 +162,17 @@ fn document(goal: Goal, demotion: &Demotion) -> Value {
         "leaf_bytes": goal.leaf.bytes(),
         "goal_ratio": goal.ratio,
         "limit_bytes": goal.limit_bytes,
-        "reached_ratio": demotion.after.ratio(goal.leaf),
+        "reached_ratio": demotion.after.as_ref().map(|after| after.ratio(goal.leaf)),
         "before": leaf_documents(&demotion.before),
-        "after": leaf_documents(&demotion.after),
-        "changes": change_documents(&demotion.changes),
+        "after": demotion.after.as_ref().map(leaf_documents),
+        "changes": demotion.changes.as_deref().map(change_documents),
         "secret_peak_bytes": demotion.secret_bytes,
         "held_peak_bytes": demotion.held_bytes,
         "rounds": demotion.rounds,
         "elapsed_s": demotion.elapsed_s,
         "stopped": stopped,
         "why": demotion.stopped.describe(),
-        "demoted": marker_document(&demotion.marker),
+        "demoted": demotion.marker.as_ref().map(marker_document),
+        "warnings": demotion.warnings,
     })
 }

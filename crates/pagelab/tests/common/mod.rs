@@ -364,6 +364,12 @@ fn locked(path: &Path, patience: Duration) -> File {
     file
 }
 
+/// Waits until the run has the lease: it is about to change a setting, or has changed some.
+pub fn await_lease(child: &Running) {
+    // Another comparison on this host may have it for a while.
+    assert!(within(Duration::from_secs(120), || leaseholder() == Some(child.id())), "it never had the lease");
+}
+
 /// The process that has the lease of the host's settings, as it says itself.
 pub fn leaseholder() -> Option<u32> {
     let text = fs::read_to_string(Path::new(LEASE).join("lease.lock")).ok()?;

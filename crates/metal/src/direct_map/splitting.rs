@@ -1,0 +1,359 @@
+//! The loop of a demotion: a secret page, what is held until the next, a look at the leaves, and so on.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::time::{Duration, Instant};
+
+use super::demote::{Goal, Progress, Stopped};
+use super::plug::Plug;
+use super::secret::{Secret, SecretError};
+use super::{Leaves, leaves};
+use crate::host::{Host, HostError};
+use crate::signals;
+
+/// Memory that is left to others, beyond what the kernel keeps free for itself (MemAvailable has that taken
+/// off, mm/show_mem.c `si_mem_available`): this share of all, and never less than [`LEAST_LEFT_BYTES`].
+const LEFT_RATIO: f64 = 1.0 / 64.0;
+/// As above.
+const LEAST_LEFT_BYTES: u64 = 64 << 20;
+/// With a limit, what is held at most: the limit is for trying it out.
+pub(super) const LIMITED_HELD_BYTES: u64 = 256 << 20;
+/// Rounds over all memory; between them the kernel moves what is in use.
+const MOST_ROUNDS: u32 = 4;
+/// A round that adds less than this share of the direct map is the last one.
+const LEAST_ROUND_RATIO: f64 = 0.005;
+/// How often files of /proc are read: that costs as much as dozens of pages.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// The same where all page tables must be dumped for it.
+const DUMP_INTERVAL: Duration = Duration::from_secs(2);
+
+/// How much to hold between two secret pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pace {
+    bytes: u64,
+    least: u64,
+    most: u64,
+}
+
+impl Pace {
+    /// Half a frame is never too far: the next page lies in the same or in the next one.
+    fn new(frame_bytes: u64, page_bytes: u64) -> Pace {
+        Pace { bytes: page_bytes, least: page_bytes, most: (frame_bytes / 2).max(page_bytes) }
+    }
+
+    /// A page came from a new frame, or from one that is known already.
+    fn tell(&mut self, is_new: bool) {
+        let bytes = if is_new { self.bytes / 2 } else { self.bytes * 2 };
+        self.bytes = bytes.clamp(self.least, self.most);
+    }
+}
+
+/// Memory that is available: as the host said last, less what was taken since. Asked again when that is old, or
+/// when an eighth of what may be taken is.
+struct Available<Ask> {
+    ask: Ask,
+    said_bytes: u64,
+    taken_bytes: u64,
+    asked: Instant,
+}
+
+impl<Ask: FnMut() -> Result<u64, HostError>> Available<Ask> {
+    fn new(mut ask: Ask) -> Result<Self, HostError> {
+        Ok(Available { said_bytes: ask()?, ask, taken_bytes: 0, asked: Instant::now() })
+    }
+
+    fn take(&mut self, bytes: u64) {
+        self.taken_bytes += bytes;
+    }
+
+    fn bytes(&mut self, left_bytes: u64) -> Result<u64, HostError> {
+        let is_much = self.taken_bytes > self.said_bytes.saturating_sub(left_bytes) / 8;
+        if is_much || self.asked.elapsed() >= LOOK_INTERVAL {
+            (self.said_bytes, self.taken_bytes, self.asked) = ((self.ask)()?, 0, Instant::now());
+        }
+        Ok(self.said_bytes.saturating_sub(self.taken_bytes))
+    }
+}
+
+/// Whether a limit may be reached, as far as the last look and the frames that were hit since can tell: a page
+/// splits one leaf at most.
+fn may_be_reached(limit_bytes: Option<u64>, split_bytes: u64, unseen_frames: u64, frame_bytes: u64) -> bool {
+    let most_bytes = unseen_frames.saturating_mul(frame_bytes).saturating_add(split_bytes);
+    limit_bytes.is_some_and(|limit| most_bytes >= limit)
+}
+
+/// A demotion that is under way.
+pub(super) struct Splitting<'a> {
+    host: &'a Host,
+    goal: Goal,
+    frame_bytes: u64,
+    first: Leaves,
+    leaves: Leaves,
+    looked: Instant,
+    /// Frames that were hit since the leaves were looked at.
+    unseen_frames: u64,
+    available: Available<Box<dyn FnMut() -> Result<u64, HostError> + 'a>>,
+    secret: Secret,
+    plug: Plug,
+    /// Frames of the next larger leaf that a secret page was in.
+    frames: BTreeSet<u64>,
+    pace: Pace,
+    round: u32,
+    held_peak_bytes: u64,
+    warnings: Vec<String>,
+}
+
+/// What a demotion took, when all of it is given back.
+pub(super) struct Spent {
+    pub secret_bytes: u64,
+    pub held_bytes: u64,
+    pub rounds: u32,
+    /// What did not go as it should, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// Why nothing could be begun.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BeginError {
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+impl<'a> Splitting<'a> {
+    /// Makes all ready; nothing is split yet. `first` are the leaves now, `frame_bytes` the leaf to be split.
+    pub fn new(host: &'a Host, goal: Goal, frame_bytes: u64, first: Leaves) -> Result<Splitting<'a>, BeginError> {
+        let base_bytes = host.geometry().base.bytes();
+        let ask: Box<dyn FnMut() -> Result<u64, HostError> + 'a> = Box::new(|| host.available_bytes());
+        Ok(Splitting {
+            host,
+            goal,
+            frame_bytes,
+            leaves: first.clone(),
+            first,
+            looked: Instant::now(),
+            unseen_frames: 0,
+            available: Available::new(ask)?,
+            secret: Secret::new(base_bytes as usize)?,
+            plug: Plug::new(),
+            frames: BTreeSet::new(),
+            pace: Pace::new(frame_bytes, base_bytes),
+            round: 1,
+            held_peak_bytes: 0,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// Why there is nothing to do, or nothing more.
+    pub fn stop(&mut self) -> Option<Stopped> {
+        let leaf = self.goal.leaf;
+        let limit_bytes = self.goal.limit_bytes;
+        let left_bytes = self.left_bytes();
+        let available_bytes = match self.available.bytes(left_bytes) {
+            Ok(bytes) => bytes,
+            Err(error) => return Some(Stopped::Refused { reason: error.to_string() }),
+        };
+        if let Some(signal) = signals::arrived() {
+            Some(Stopped::Interrupted { signal })
+        } else if limit_bytes.is_some_and(|limit| self.split_bytes().max(self.secret.bytes()) >= limit) {
+            Some(Stopped::Limit)
+        } else if self.leaves.ratio(leaf) >= self.goal.ratio {
+            Some(Stopped::Goal)
+        } else if self.leaves.above(leaf) == 0 {
+            Some(Stopped::NoneLarger)
+        } else if limit_bytes.is_some() && self.plug.bytes() >= LIMITED_HELD_BYTES {
+            Some(Stopped::NoneFound)
+        } else if available_bytes <= left_bytes {
+            Some(Stopped::InUse { available_bytes })
+        } else {
+            None
+        }
+    }
+
+    /// Splits until something stops it.
+    pub fn run(&mut self, listener: &mut dyn FnMut(&Progress)) -> Stopped {
+        self.be_first_to_go();
+        loop {
+            let began_with = self.leaves.of(self.goal.leaf);
+            let stopped = self.round(listener);
+            let added = self.leaves.of(self.goal.leaf).saturating_sub(began_with) as f64;
+            let is_worth_it = added >= LEAST_ROUND_RATIO * self.leaves.total_bytes() as f64;
+            if !matches!(stopped, Stopped::InUse { .. }) || !is_worth_it || self.round == MOST_ROUNDS {
+                return stopped;
+            }
+            self.let_go();
+            self.round += 1;
+        }
+    }
+
+    /// Gives all memory back.
+    pub fn finish(self) -> Spent {
+        Spent {
+            secret_bytes: self.secret.bytes(),
+            held_bytes: self.held_peak_bytes.max(self.plug.bytes()),
+            rounds: self.round,
+            warnings: self.warnings,
+        }
+    }
+
+    /// Should memory run out all the same, it is this process that is killed: held memory is nobody's resident
+    /// set, so others would go before it.
+    fn be_first_to_go(&mut self) {
+        self.write("/proc/self/oom_score_adj", "1000", "should memory run out, another process may be killed");
+    }
+
+    /// Gives back what is held, but not the secret pages, and lets the kernel move what is in use, so that other
+    /// frames become free.
+    fn let_go(&mut self) {
+        self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
+        self.plug = Plug::new();
+        self.write("/proc/sys/vm/compact_memory", "1", "what is in use was not moved between the rounds");
+    }
+
+    /// Writes what helps but is not needed.
+    fn write(&mut self, file: &str, value: &str, otherwise: &str) {
+        if let Err(error) = fs::write(file, value) {
+            self.warnings.push(format!("{file} does not take {value}: {error}; {otherwise}"));
+        }
+    }
+
+    /// Goes through the memory that is available, once.
+    fn round(&mut self, listener: &mut dyn FnMut(&Progress)) -> Stopped {
+        loop {
+            if let Some(stopped) = self.stop() {
+                return stopped;
+            }
+            if let Err(reason) = self.step().and_then(|()| self.look()) {
+                return Stopped::Refused { reason };
+            }
+            listener(&Progress {
+                leaves: &self.leaves,
+                secret_bytes: self.secret.bytes(),
+                held_bytes: self.plug.bytes(),
+                round: self.round,
+            });
+        }
+    }
+
+    /// One secret page, and what is held until the next.
+    fn step(&mut self) -> Result<(), String> {
+        let base_bytes = self.host.geometry().base.bytes();
+        let frame = self.secret.take().map_err(|error| error.to_string())?;
+        self.available.take(base_bytes);
+        let is_new = self.frames.insert(frame * base_bytes / self.frame_bytes);
+        self.unseen_frames += u64::from(is_new);
+        self.pace.tell(is_new);
+        let mut bytes = self.pace.bytes;
+        while bytes > 0 && signals::arrived().is_none() && self.may_hold_more()? {
+            let grown = self.plug.grow(bytes).map_err(|error| format!("no more memory can be held: {error}"))?;
+            self.available.take(grown);
+            bytes = bytes.saturating_sub(grown.max(1));
+        }
+        Ok(())
+    }
+
+    fn may_hold_more(&mut self) -> Result<bool, String> {
+        let left_bytes = self.left_bytes();
+        let is_limited = self.goal.limit_bytes.is_some() && self.plug.bytes() >= LIMITED_HELD_BYTES;
+        let available_bytes = self.available.bytes(left_bytes).map_err(|error| error.to_string())?;
+        Ok(!is_limited && available_bytes > left_bytes)
+    }
+
+    /// Looks at the leaves now and then, and whenever a limit may be reached.
+    fn look(&mut self) -> Result<(), String> {
+        let interval = match self.leaves.source {
+            super::Source::Ptdump => DUMP_INTERVAL,
+            super::Source::Meminfo => LOOK_INTERVAL,
+        };
+        let at_limit = may_be_reached(self.goal.limit_bytes, self.split_bytes(), self.unseen_frames, self.frame_bytes);
+        if self.looked.elapsed() < interval && !at_limit {
+            return Ok(());
+        }
+        self.leaves = leaves(self.host).map_err(|why| format!("the leaves can no longer be read: {why}"))?;
+        (self.looked, self.unseen_frames) = (Instant::now(), 0);
+        Ok(())
+    }
+
+    /// Bytes of larger leaves that were split, as far as was looked.
+    fn split_bytes(&self) -> u64 {
+        self.first.above(self.goal.leaf).saturating_sub(self.leaves.above(self.goal.leaf))
+    }
+
+    fn left_bytes(&self) -> u64 {
+        let all = self.leaves.total_bytes() as f64;
+        LEAST_LEFT_BYTES.max((all * LEFT_RATIO) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// An allocator that gives frames in order: at most two or three pages of each are taken.
+    #[test]
+    fn pages_in_order_cost_few_secret_ones() {
+        let (frame, page) = (2 << 20, 4096);
+        let mut pace = Pace::new(frame, page);
+        let (mut at, mut secret, mut frames) = (0u64, 0u64, BTreeSet::new());
+        while at < 1000 * frame {
+            secret += 1;
+            pace.tell(frames.insert(at / frame));
+            at += page + pace.bytes;
+        }
+        assert_eq!(frames.len(), 1000, "no frame is left out");
+        assert!(secret < 4_000, "{secret}");
+    }
+
+    /// Where every page comes from a new frame, nothing is held between them.
+    #[test]
+    fn scattered_pages_are_taken_one_by_one() {
+        let mut pace = Pace::new(2 << 20, 4096);
+        (0..20).for_each(|_| pace.tell(false));
+        assert_eq!(pace.bytes, 1 << 20);
+        (0..20).for_each(|_| pace.tell(true));
+        assert_eq!(pace.bytes, 4096);
+    }
+
+    #[test]
+    fn a_limit_is_looked_for_before_it_can_be_passed() {
+        let (frame, limit) = (2 << 20, Some(6 << 20));
+        assert!(!may_be_reached(limit, 0, 2, frame), "two leaves are less");
+        assert!(may_be_reached(limit, 0, 3, frame));
+        assert!(!may_be_reached(limit, 2 << 20, 1, frame));
+        assert!(may_be_reached(limit, 2 << 20, 2, frame));
+        assert!(may_be_reached(Some(1), 0, 1, frame), "a limit is rounded up to a whole leaf");
+        assert!(!may_be_reached(None, u64::MAX, u64::MAX, frame));
+    }
+
+    #[test]
+    fn what_is_available_is_asked_for_seldom_and_never_overestimated() {
+        let (asked, free) = (Cell::new(0), Cell::new(1000u64 << 20));
+        let ask = || {
+            asked.set(asked.get() + 1);
+            Ok(free.get())
+        };
+        let mut available = Available::new(ask).unwrap();
+        let begin = Instant::now();
+        let mut taken = 0u64;
+        while available.bytes(64 << 20).unwrap() > 64 << 20 {
+            available.take(64 << 10);
+            free.set(free.get() - (64 << 10));
+            taken += 64 << 10;
+        }
+        assert_eq!(taken, 936 << 20);
+        // An eighth each time of what is left, down to the last piece; more on a machine that is slow.
+        let by_age = begin.elapsed().as_millis() / 50;
+        assert!(asked.get() < 200 + by_age, "{} of {} pieces", asked.get(), taken >> 16);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_asked_for_is_an_error() {
+        let unreadable = || {
+            let (path, expected) = ("/proc/meminfo".into(), "a line MemAvailable");
+            Err(HostError::Unexpected { path, expected, found: "none".into() })
+        };
+        assert!(Available::new(unreadable).is_err());
+    }
+}
