@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
 /// The signals that tell pagelab to stop.
 pub const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -88,14 +88,20 @@ pub fn announce(say: impl FnOnce(Signal) + Send + 'static) -> io::Result<()> {
     CAUGHT.into_iter().filter(|signal| !is_ignored(*signal)).for_each(|signal| {
         awaited.add(Signal::try_from(signal).expect("the signals that are caught have names"));
     });
-    awaited.thread_block()?;
+    let before = awaited.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let wait = move || {
-        let Ok(signal) = awaited.wait() else { return };
+        // sigwait(3) refuses numbers that are no signals, and nothing else.
+        let signal = awaited.wait().expect("the signals that are caught exist");
         say(signal);
-        let _ = awaited.thread_unblock();
+        let _ = SigSet::from(signal).thread_unblock();
         let _ = nix::sys::signal::raise(signal);
     };
-    std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+    let started = std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop);
+    if started.is_err() {
+        // Nobody waits for them, so they end this thread as before.
+        before.thread_set_mask()?;
+    }
+    started
 }
 
 fn is_ignored(signal: i32) -> bool {

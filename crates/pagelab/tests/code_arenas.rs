@@ -166,6 +166,18 @@ fn what_a_boot_needs_and_lacks_is_said() {
     let fake = bench.script("fake-qemu", "echo something is wrong >&2; exit 3");
     boot(&[&guest[..], &["--qemu", &fake]].concat())
         .says(1, &["before the guest had powered off", "something is wrong"]);
+    let fake = |name: &str, greeting: &str, answer: &str| {
+        let script = format!("echo '{greeting}'; read line; echo '{answer}'; read line; exec sleep 60");
+        bench.script(name, &script)
+    };
+    let refusing = fake(
+        "refusing-qemu",
+        r#"{"QMP":{"version":{"qemu":{"micro":0,"minor":2,"major":7}}}}"#,
+        r#"{"error":{"desc":"not now"}}"#,
+    );
+    boot(&[&guest[..], &["--qemu", &refusing]].concat()).says(1, &["refuses qmp_capabilities: not now"]);
+    let nameless = fake("nameless-qemu", r#"{"QMP":{}}"#, "{}");
+    boot(&[&guest[..], &["--qemu", &nameless]].concat()).says(1, &["expected a greeting with a version"]);
     if needs(&[program("qemu-system-aarch64")]) {
         boot(&[&guest[..], &["--limit", "2"]].concat()).says(1, &["not powered off within 2 s", "--limit"]);
     }

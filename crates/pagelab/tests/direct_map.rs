@@ -164,7 +164,7 @@ fn nothing_is_demoted_while_something_is_measured() {
     let before = this_boot();
     let mut measuring = bench.pagelab(&["exec", "-p", "thp", "--", "sleep", "60"]).begin();
     await_lease(&measuring);
-    let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "2M", "--wait", "0s", YES]).ran();
+    let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "2M", "--wait", "1s", YES]).ran();
     ran.says(2, &["the system settings are leased", &measuring.id().to_string()]);
     assert_eq!(this_boot()["demoted"], before["demoted"]);
     send("TERM", measuring.id());

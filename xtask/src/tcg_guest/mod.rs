@@ -7,6 +7,7 @@ mod cpio;
 mod init;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -27,23 +28,34 @@ pub fn run(again: bool) -> ExitCode {
 /// Makes the guest where it is missing and returns its directory.
 pub fn assemble(again: bool) -> Result<PathBuf, String> {
     let directory = cache()?.join("pagelab/tcg-guest");
-    let initrd = cpio::archive(&[("init", 0o100_755, &init::program())]);
-    let whole = ["linux", "package"].iter().all(|name| directory.join(name).is_file());
-    if whole && !again {
-        return put(&directory, "initrd", &initrd).map(|()| directory);
-    }
-    let cannot = |error: std::io::Error| format!("cannot make {}: {error}", directory.display());
-    fs::create_dir_all(&directory).map_err(cannot)?;
+    fs::create_dir_all(&directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
     let work = Work::begin(&directory)?;
-    let package = package_name(&fs::read_to_string("/etc/os-release").unwrap_or_default())?;
-    println!("==> apt-get download {package}");
-    let archive = download(&package, &work.0)?;
-    extract(&archive, &kernel_path(&package), &work.0.join("linux"))?;
-    fs::rename(work.0.join("linux"), directory.join("linux")).map_err(cannot)?;
-    let version = archive.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    put(&directory, "initrd", &initrd)?;
-    put(&directory, "package", version.as_bytes())?;
+    if again || !["linux", "package"].iter().all(|name| directory.join(name).is_file()) {
+        let package = package_name(&fs::read_to_string("/etc/os-release").unwrap_or_default())?;
+        println!("==> apt-get download {package}");
+        let archive = download(&package, &work.path)?;
+        let version = archive.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let kernel = work.path.join("linux");
+        extract(&archive, &kernel_path(&package), &kernel)?;
+        replace(&directory, &kernel, &version, &work)?;
+    }
+    put(&directory, "initrd", &cpio::archive(&[("init", 0o100_755, &init::program())]), &work)?;
     Ok(directory)
+}
+
+/// Puts a kernel in the place of the last one. `package` says what `linux` is, so it goes first and comes last: what
+/// is interrupted is fetched again.
+fn replace(directory: &Path, kernel: &Path, version: &str, work: &Work) -> Result<(), String> {
+    let name = directory.join("package");
+    match fs::remove_file(&name) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(format!("cannot remove {}: {error}", name.display()));
+        }
+        _ => {}
+    }
+    let place = directory.join("linux");
+    fs::rename(kernel, &place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+    put(directory, "package", version.as_bytes(), work)
 }
 
 /// `$XDG_CACHE_HOME`, or `~/.cache` (XDG Base Directory Specification); `pagelab workload tcg-boot` looks there.
@@ -74,27 +86,34 @@ fn kernel_path(package: &str) -> String {
     format!("./usr/lib/debian-installer/images/{version}/arm64/text/debian-installer/arm64/linux")
 }
 
-/// A directory of its own that goes when it is done with, whatever happened.
-struct Work(PathBuf);
+/// A directory for what is not whole yet. It goes when it is done with, and what an interrupted run has left goes when
+/// the next begins; one run has it at a time.
+struct Work {
+    path: PathBuf,
+    _lock: fs::File,
+}
 
 impl Work {
-    /// Also removes what an interrupted one has left.
+    /// Waits for another run to end.
     fn begin(directory: &Path) -> Result<Work, String> {
-        for left in fs::read_dir(directory).into_iter().flatten().flatten() {
-            let name = left.file_name().to_string_lossy().into_owned();
-            if name.strip_prefix("work.").is_some_and(|process| !Path::new("/proc").join(process).exists()) {
-                let _ = fs::remove_dir_all(left.path());
-            }
+        let (path, lock) = (directory.join("work"), directory.join("lock"));
+        let cannot = |path: &Path| {
+            let path = path.display().to_string();
+            move |error: std::io::Error| format!("cannot make {path}: {error}")
+        };
+        let locked = fs::File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(cannot(&lock))?;
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => fs::create_dir(&path),
         }
-        let path = directory.join(format!("work.{}", std::process::id()));
-        fs::create_dir(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
-        Ok(Work(path))
+        .map_err(cannot(&path))?;
+        Ok(Work { path, _lock: locked })
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.path);
     }
 }
 
@@ -128,12 +147,12 @@ fn extract(archive: &Path, path: &str, to: &Path) -> Result<(), String> {
 }
 
 /// Writes a file at once or not at all; one that holds the same already is left alone.
-fn put(directory: &Path, name: &str, content: &[u8]) -> Result<(), String> {
+fn put(directory: &Path, name: &str, content: &[u8], work: &Work) -> Result<(), String> {
     let path = directory.join(name);
     if fs::read(&path).is_ok_and(|found| found == content) {
         return Ok(());
     }
-    let partial = directory.join(format!("{name}.{}", std::process::id()));
+    let partial = work.path.join(name);
     let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, &path));
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
@@ -151,28 +170,67 @@ mod tests {
         assert!(package_name("ID=debian\n").is_err(), "testing has no number");
     }
 
+    /// A directory that goes with the test.
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str) -> Scratch {
+            let path = std::env::temp_dir().join(format!("pagelab-xtask-{name}-{}", std::process::id()));
+            fs::create_dir(&path).unwrap();
+            Scratch(path)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
     #[test]
     fn what_an_interrupted_one_left_is_removed() {
-        let directory = std::env::temp_dir().join(format!("pagelab-xtask-work-{}", std::process::id()));
-        let [gone, here] = ["work.4194305".to_string(), "work.1".to_string()].map(|name| directory.join(name));
-        fs::create_dir_all(&gone).unwrap();
-        fs::create_dir_all(&here).unwrap();
-        let work = Work::begin(&directory).unwrap();
-        assert!(work.0.is_dir() && !gone.exists() && here.exists(), "no process has a number above pid_max's limit");
+        let scratch = Scratch::new("work");
+        fs::create_dir(scratch.0.join("work")).unwrap();
+        fs::write(scratch.0.join("work/half"), "").unwrap();
+        let work = Work::begin(&scratch.0).unwrap();
+        assert_eq!(fs::read_dir(&work.path).unwrap().count(), 0);
+        assert!(fs::File::open(scratch.0.join("lock")).unwrap().try_lock().is_err(), "another run waits");
         drop(work);
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
-        fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(scratch.names(), ["lock"]);
+    }
+
+    #[test]
+    fn a_kernel_is_never_said_to_be_of_another_package() {
+        let scratch = Scratch::new("replace");
+        let work = Work::begin(&scratch.0).unwrap();
+        put(&scratch.0, "linux", b"old", &work).unwrap();
+        put(&scratch.0, "package", b"1", &work).unwrap();
+        let lost = replace(&scratch.0, &work.path.join("none"), "2", &work).unwrap_err();
+        assert!(lost.contains("linux"), "{lost}");
+        assert!(!scratch.0.join("package").exists(), "what is half done is fetched again");
+        fs::write(work.path.join("linux"), "new").unwrap();
+        replace(&scratch.0, &work.path.join("linux"), "2", &work).unwrap();
+        let read = |name: &str| fs::read_to_string(scratch.0.join(name)).unwrap();
+        assert_eq!((read("linux"), read("package")), ("new".into(), "2".into()));
     }
 
     #[test]
     fn files_are_whole_or_absent() {
-        let directory = std::env::temp_dir().join(format!("pagelab-xtask-{}", std::process::id()));
-        fs::create_dir(&directory).unwrap();
-        put(&directory, "a", b"one").unwrap();
-        put(&directory, "a", b"two").unwrap();
-        assert_eq!(fs::read(directory.join("a")).unwrap(), b"two");
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
-        fs::remove_dir_all(&directory).unwrap();
-        assert!(put(&directory, "a", b"").unwrap_err().contains("cannot write"));
+        let scratch = Scratch::new("put");
+        let work = Work::begin(&scratch.0).unwrap();
+        put(&scratch.0, "a", b"one", &work).unwrap();
+        put(&scratch.0, "a", b"two", &work).unwrap();
+        assert_eq!(fs::read(scratch.0.join("a")).unwrap(), b"two");
+        assert!(put(&scratch.0.join("none"), "a", b"", &work).unwrap_err().contains("cannot write"));
+        drop(work);
+        assert_eq!(scratch.names(), ["a", "lock"]);
     }
 }

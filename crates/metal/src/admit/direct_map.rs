@@ -4,7 +4,7 @@ use study::comparison::Unsupported;
 use study::size::PageSize;
 
 use super::Lowering;
-use crate::direct_map::{self, features, leaves};
+use crate::direct_map::{self, cost_of_leaves, leaves};
 use crate::host::Host;
 
 /// What it takes: nothing where this boot has such leaves.
@@ -15,14 +15,12 @@ pub fn lower(leaf: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
     direct_map::standing(leaf, host).admitted()?;
     let found = leaves(host)?;
     let share = found.ratio(leaf) * 100.0;
-    let unmaps = features(host).into_iter().find(|feature| feature.name == "debug_pagealloc");
-    let costs = unmaps.filter(|feature| feature.meaning.contains("each free page is unmapped"));
     Ok(Lowering {
         mechanism: format!(
             "{share:.1} % of the direct map lie in leaves of {leaf} in this boot ({})",
             found.source.file()
         ),
         settings: Vec::new(),
-        notes: costs.map(|feature| format!("debug_pagealloc: {}", feature.meaning)).into_iter().collect(),
+        notes: cost_of_leaves(host).into_iter().collect(),
     })
 }

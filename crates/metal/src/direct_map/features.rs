@@ -90,12 +90,24 @@ pub fn features(host: &Host) -> Vec<Feature> {
     if boot.is_x86() {
         features.extend(collapses(host));
     }
-    features.push(Feature {
-        name: "configuration",
-        value: boot.config.file.clone().unwrap_or_else(|| "not found".into()),
-        meaning: "of the kernel: /proc/config.gz or /boot/config-RELEASE".into(),
-    });
+    features.push(configuration(&boot.config));
     features
+}
+
+/// What the leaves cost of their own accord, beside what they are compared for; `None` where they cost nothing.
+pub(crate) fn cost_of_leaves(host: &Host) -> Option<String> {
+    let boot = Boot::of(host);
+    boot.debugs_page_allocation().then(|| format!("debug_pagealloc: {}", debug_pagealloc(&boot).meaning))
+}
+
+fn configuration(config: &KernelConfig) -> Feature {
+    let value = match (&config.file, &config.problem) {
+        (Some(file), _) => file.clone(),
+        (None, Some(problem)) => format!("unknown: {problem}"),
+        (None, None) => "not found".into(),
+    };
+    let meaning = "of the kernel: /proc/config.gz or /boot/config-RELEASE".into();
+    Feature { name: "configuration", value, meaning }
 }
 
 /// Whether the processor has 1G leaves; `None` where /proc/cpuinfo does not say.

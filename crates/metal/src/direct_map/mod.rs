@@ -19,6 +19,7 @@ mod status;
 
 pub use config::KernelConfig;
 pub use demote::{Demotion, DemotionError, Goal, Progress, Stopped, demote};
+pub(crate) use features::cost_of_leaves;
 pub use features::{Feature, features};
 pub use leaves::{Leaves, Source, leaves};
 pub use marker::{Marker, MarkerError, mark_of};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use super::read;
@@ -70,7 +71,11 @@ pub fn list(root: &Path) -> Vec<Setting> {
         Setting { path, file, surplus }
     };
     let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(|setting| setting.file.is_file()).collect();
-    settings.push(setting(IDLE_LATENCY.to_string()));
+    // A device on the running host, a file in a captured tree; whatever else is there might never answer.
+    let is_device =
+        |file: &Path| root == Path::new("/") && file.metadata().is_ok_and(|it| it.file_type().is_char_device());
+    let idle_latency = Some(setting(IDLE_LATENCY.to_string()));
+    settings.extend(idle_latency.filter(|setting| setting.file.is_file() || is_device(&setting.file)));
     settings
 }
 
@@ -160,6 +165,20 @@ mod tests {
         assert_eq!(idle_latency_us(&device), Some(20));
         std::fs::write(&device, "20").unwrap();
         assert_eq!(idle_latency_us(&device), None);
+    }
+
+    #[test]
+    fn a_captured_tree_has_the_idle_latency_as_a_file_or_not_at_all() {
+        let tree = tempfile::tempdir().unwrap();
+        let has = || list(tree.path()).iter().any(|setting| setting.path == IDLE_LATENCY);
+        assert!(!has());
+        std::fs::create_dir(tree.path().join("dev")).unwrap();
+        let device = read::under(tree.path(), IDLE_LATENCY);
+        nix::unistd::mkfifo(&device, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(!has(), "nobody writes to this pipe, so opening it would not return");
+        std::fs::remove_file(&device).unwrap();
+        std::fs::write(&device, 20i32.to_ne_bytes()).unwrap();
+        assert!(has());
     }
 
     #[test]

@@ -1,15 +1,12 @@
 //! Where the guest's memory comes from.
 
 use std::io;
-use std::num::NonZeroUsize;
-use std::os::fd::OwnedFd;
-use std::ptr::NonNull;
 
-use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags};
 use study::size::PageSize;
 
 use super::KvmError;
+use crate::memory::{Mapping, memory_file};
 
 /// Where the guest's memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +23,11 @@ pub enum HostBacking {
     Memfd,
 }
 
-/// A guest's memory in this process; unmapped when dropped.
+/// A guest's memory in this process; unmapped when dropped. A guest that still had it would only lose its pages: KVM
+/// follows the host's page tables. Shared references only read single words, volatile; a guest may write them at the
+/// same time.
 #[derive(Debug)]
-pub struct GuestMemory {
-    start: NonNull<u8>,
-    bytes: NonZeroUsize,
-}
-
-// SAFETY: the mapping belongs to this value alone and is not tied to the thread that made it.
-unsafe impl Send for GuestMemory {}
-// SAFETY: shared references only read single words, volatile; a guest may write them at the same time.
-unsafe impl Sync for GuestMemory {}
+pub struct GuestMemory(Mapping);
 
 const PROTECTION: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
@@ -51,26 +42,26 @@ impl GuestMemory {
             HostBacking::Hugetlb(size) => KvmError::Pool { size, pages: bytes.div_ceil(size.bytes()), source },
             _ => KvmError::Memory { bytes, source },
         };
-        let too_much = || refused(io::Error::from_raw_os_error(libc::ENOMEM));
-        let length = usize::try_from(bytes).ok().and_then(NonZeroUsize::new).ok_or_else(too_much)?;
+        let length = usize::try_from(bytes).map_err(|_| refused(io::Error::from(nix::Error::ENOMEM)))?;
+        let anonymous = |flags| Mapping::anonymous(length, PROTECTION, flags);
         let mapped = match backing {
-            HostBacking::Policy => anonymous(length, MapFlags::MAP_PRIVATE),
-            HostBacking::Base => aligned(length, alignment, Some(MmapAdvise::MADV_NOHUGEPAGE)),
-            HostBacking::Advised => aligned(length, alignment, Some(MmapAdvise::MADV_HUGEPAGE)),
-            HostBacking::Hugetlb(size) => anonymous(length, MapFlags::MAP_PRIVATE | hugetlb_flags(size)),
-            HostBacking::Memfd => shared(length),
+            HostBacking::Policy => anonymous(MapFlags::MAP_PRIVATE),
+            HostBacking::Base => advised(length, alignment, MmapAdvise::MADV_NOHUGEPAGE),
+            HostBacking::Advised => advised(length, alignment, MmapAdvise::MADV_HUGEPAGE),
+            HostBacking::Hugetlb(size) => anonymous(MapFlags::MAP_PRIVATE | hugetlb_flags(size)),
+            HostBacking::Memfd => memory_file(bytes).and_then(|file| Mapping::of_file(&file, length, PROTECTION)),
         };
-        mapped.map(|start| GuestMemory { start, bytes: length }).map_err(refused)
+        mapped.map(GuestMemory).map_err(refused)
     }
 
     /// The address of its first byte.
     pub fn address(&self) -> u64 {
-        self.start.addr().get() as u64
+        self.0.addresses().start
     }
 
     /// Its length.
     pub fn bytes(&self) -> u64 {
-        self.bytes.get() as u64
+        self.0.bytes() as u64
     }
 
     /// The word at `offset` bytes as it is now. What it is while a guest runs is nobody's to say.
@@ -95,16 +86,7 @@ impl GuestMemory {
         let word = size_of::<u64>() as u64;
         assert!(offset.is_multiple_of(word) && offset + word <= self.bytes(), "a word at {offset} of {}", self.bytes());
         // SAFETY: the offset is inside the mapping, as was just checked.
-        unsafe { self.start.as_ptr().add(offset as usize).cast() }
-    }
-}
-
-impl Drop for GuestMemory {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own and is not used again. A guest that still had it would only
-        // lose its pages: KVM follows the host's page tables.
-        let released = unsafe { munmap(self.start.cast(), self.bytes.get()) };
-        debug_assert!(released.is_ok(), "munmap of an own mapping: {released:?}");
+        unsafe { self.0.start().as_ptr().add(offset as usize).cast() }
     }
 }
 
@@ -114,45 +96,16 @@ fn hugetlb_flags(size: PageSize) -> MapFlags {
     MapFlags::MAP_HUGETLB | MapFlags::from_bits_retain(encoded)
 }
 
-fn anonymous(length: NonZeroUsize, flags: MapFlags) -> io::Result<NonNull<u8>> {
-    // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-    Ok(unsafe { mmap_anonymous(None, length, PROTECTION, flags) }?.cast())
-}
-
-/// An anonymous mapping that begins at a multiple of `alignment`.
-fn aligned(length: NonZeroUsize, alignment: PageSize, advice: Option<MmapAdvise>) -> io::Result<NonNull<u8>> {
-    let alignment = alignment.bytes() as usize;
-    let too_long = || io::Error::from_raw_os_error(libc::ENOMEM);
-    let with_room = length.checked_add(alignment).ok_or_else(too_long)?;
-    let all = anonymous(with_room, MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE)?;
-    let skipped = all.addr().get().next_multiple_of(alignment) - all.addr().get();
-    // SAFETY: `skipped` is at most `alignment`, so that `length` bytes behind it are inside the mapping.
-    let (start, end) = unsafe { (all.add(skipped), all.add(skipped + length.get())) };
-    for (unneeded, bytes) in [(all, skipped), (end, alignment - skipped)] {
-        if bytes > 0 {
-            // SAFETY: these pages belong to the mapping made above and nobody knows them yet.
-            unsafe { munmap(unneeded.cast(), bytes) }?;
-        }
+/// Anonymous memory that begins at a multiple of `alignment`, with advice on its pages.
+fn advised(length: usize, alignment: PageSize, advice: MmapAdvise) -> io::Result<Mapping> {
+    let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE;
+    let mapping = Mapping::aligned(length, alignment, PROTECTION, flags)?;
+    match mapping.advise(advice) {
+        // A kernel without transparent huge pages knows neither advice, and has base pages.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) && advice == MmapAdvise::MADV_NOHUGEPAGE => {}
+        result => result?,
     }
-    if let Some(advice) = advice {
-        // SAFETY: advice on huge pages does not change what the memory holds.
-        match unsafe { madvise(start.cast(), length.get(), advice) } {
-            // A kernel without transparent huge pages knows neither advice, and has base pages.
-            Err(nix::errno::Errno::EINVAL) if advice == MmapAdvise::MADV_NOHUGEPAGE => {}
-            result => result?,
-        }
-    }
-    Ok(start)
-}
-
-fn shared(length: NonZeroUsize) -> io::Result<NonNull<u8>> {
-    let file: OwnedFd = memfd_create(c"pagelab-guest", MFdFlags::MFD_CLOEXEC)?;
-    nix::unistd::ftruncate(
-        &file,
-        i64::try_from(length.get()).map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))?,
-    )?;
-    // SAFETY: as for `anonymous`; the mapping keeps the file, which nobody else has.
-    Ok(unsafe { mmap(None, length, PROTECTION, MapFlags::MAP_SHARED, &file, 0) }?.cast())
+    Ok(mapping)
 }
 
 #[cfg(test)]

@@ -120,6 +120,7 @@ impl KvmError {
             Some(libc::EBUSY) => "another hypervisor may hold the processor's virtualisation: stop it",
             Some(libc::ENOMEM) => "too little memory, or a limit (`ulimit -v`, the cgroup's memory.max): fewer --bytes",
             Some(libc::EFAULT) => "the host could not give the guest a page: free memory, or fewer --bytes",
+            Some(libc::EAGAIN) => "too many threads (`ulimit -u`, the cgroup's pids.max), or no memory: fewer --vcpus",
             Some(libc::EMFILE | libc::ENFILE) => "raise `ulimit -n`",
             Some(libc::EPERM | libc::EACCES) => "a security module or a seccomp filter forbids it",
             _ => "dmesg may say more",

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::sync::Barrier;
+use std::sync::mpsc::channel;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use kvm_ioctls::{VcpuExit, VcpuFd};
@@ -33,7 +35,7 @@ pub fn run(vcpus: &mut [VcpuFd], passes: &[Pass]) -> Result<Duration, KvmError> 
         vcpu.set_kvm_immediate_exit(0);
         processor::set(vcpu, pass)
     };
-    at_once(vcpus, passes, ready, |index, vcpu, pass| until_doorbell(index, vcpu, pass.doorbell))
+    at_once(vcpus, passes, thread, ready, |index, vcpu, pass| until_doorbell(index, vcpu, pass.doorbell))
 }
 
 /// Has KVM map what each pass would touch (KVM_PRE_FAULT_MEMORY), all at the same time.
@@ -42,18 +44,24 @@ pub fn pre_fault(vcpus: &mut [VcpuFd], passes: &[Pass]) -> Result<Duration, KvmE
         let done = calls::pre_fault(vcpu, pass.first, pass.end - pass.first);
         done.map_err(|error| KvmError::refused("KVM_PRE_FAULT_MEMORY", error))
     };
-    at_once(vcpus, passes, |_, _| Ok(()), work)
+    at_once(vcpus, passes, thread, |_, _| Ok(()), work)
 }
 
-/// Makes all ready, then does the work on all of them at once and times it.
-fn at_once(
-    vcpus: &mut [VcpuFd],
+/// The thread of a vCPU.
+fn thread(vcpu: usize) -> Builder {
+    Builder::new().name(format!("vcpu {vcpu}"))
+}
+
+/// Makes all ready, then does the work on all of them at once and times it. None of them begins unless all have a thread.
+fn at_once<Vcpu: Send>(
+    vcpus: &mut [Vcpu],
     passes: &[Pass],
-    ready: impl Fn(&mut VcpuFd, &Pass) -> Result<(), KvmError> + Sync,
-    work: impl Fn(usize, &mut VcpuFd, &Pass) -> Result<(), KvmError> + Sync,
+    thread: impl Fn(usize) -> Builder,
+    ready: impl Fn(&mut Vcpu, &Pass) -> Result<(), KvmError> + Sync,
+    work: impl Fn(usize, &mut Vcpu, &Pass) -> Result<(), KvmError> + Sync,
 ) -> Result<Duration, KvmError> {
     let start = Barrier::new(vcpus.len());
-    let one = |index: usize, vcpu: &mut VcpuFd, pass: &Pass| {
+    let one = |index: usize, vcpu: &mut Vcpu, pass: &Pass| {
         let is_ready = ready(vcpu, pass);
         // Whoever is not ready comes to the barrier too: the others wait there.
         start.wait();
@@ -63,10 +71,19 @@ fn at_once(
         Ok((begin, Instant::now()))
     };
     let times: Result<Vec<(Instant, Instant)>, KvmError> = std::thread::scope(|scope| {
-        let one = &one;
-        let each = vcpus.iter_mut().zip(passes).enumerate();
-        let threads: Vec<_> = each.map(|(index, (vcpu, pass))| scope.spawn(move || one(index, vcpu, pass))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a vCPU's thread does not panic")).collect()
+        let spawn = |(index, (vcpu, pass))| {
+            let (all_are_there, heard) = channel::<()>();
+            let one = &one;
+            let body = move || heard.recv().ok().map(|()| one(index, vcpu, pass));
+            let spawned = thread(index).spawn_scoped(scope, body);
+            let refused = |error| KvmError::refused(format!("the thread of vCPU {index}"), error);
+            spawned.map(|thread| (all_are_there, thread)).map_err(refused)
+        };
+        // Where one cannot be had, those that wait hear that nobody will tell them, and end.
+        let threads = vcpus.iter_mut().zip(passes).enumerate().map(spawn).collect::<Result<Vec<_>, KvmError>>()?;
+        threads.iter().for_each(|(all_are_there, _)| all_are_there.send(()).expect("it waits for that"));
+        let joined = threads.into_iter().map(|(_, thread)| thread.join().expect("a vCPU's thread does not panic"));
+        joined.map(|times| times.expect("it was told to begin")).collect()
     });
     times.map(|times| span(&times))
 }
@@ -107,5 +124,22 @@ mod tests {
         let at = |ms| zero + Duration::from_millis(ms);
         assert_eq!(span(&[(at(2), at(5)), (at(1), at(3))]), Duration::from_millis(4));
         assert_eq!(span(&[]), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_thread_that_cannot_be_had_is_an_error_and_nothing_begins() {
+        let pass = Pass { entry: 0, first: 0, end: 0, stride: 0, value: 0, doorbell: 0 };
+        let mut vcpus = [0; 3];
+        let mut pass_over = |stack_bytes: [usize; 3]| {
+            let thread = |index: usize| Builder::new().stack_size(stack_bytes[index]);
+            let work = |index, vcpu: &mut usize, _: &Pass| {
+                *vcpu += index + 1;
+                Ok(())
+            };
+            at_once(&mut vcpus, &[pass; 3], thread, |_, _| Ok(()), work).map(|_| vcpus)
+        };
+        let refused = pass_over([1 << 16, 1 << 16, 1 << 50]).unwrap_err().to_string();
+        assert!(refused.contains("the thread of vCPU 2: ") && refused.contains("; "), "{refused}");
+        assert_eq!(pass_over([1 << 16; 3]).unwrap(), [1, 2, 3], "the first time none of them ran");
     }
 }

@@ -1,10 +1,10 @@
 //! An owned private anonymous mapping, seen as slices of plain numbers.
 
 use std::io;
-use std::num::NonZeroUsize;
-use std::ptr::NonNull;
 
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags};
+
+use super::Mapping;
 
 /// Numbers of which every bit pattern is a value, so that fresh memory (all zeros) can be read as them.
 pub trait Plain: Copy + sealed::Sealed {}
@@ -38,15 +38,7 @@ pub enum MapError {
 ///
 /// Its memory is zero until it is written, and no page of it is present until it is touched.
 #[derive(Debug)]
-pub struct Anonymous {
-    start: NonNull<u8>,
-    bytes: NonZeroUsize,
-}
-
-// SAFETY: the mapping belongs to this value alone and is not tied to the thread that made it.
-unsafe impl Send for Anonymous {}
-// SAFETY: shared references only give shared slices; writing needs `&mut`.
-unsafe impl Sync for Anonymous {}
+pub struct Anonymous(Mapping);
 
 impl Anonymous {
     /// Maps `bytes` bytes; the kernel rounds the mapping up to whole base pages.
@@ -54,35 +46,34 @@ impl Anonymous {
     /// # Errors
     /// [`MapError`] when `bytes` is 0 or the kernel refuses.
     pub fn map(bytes: usize) -> Result<Anonymous, MapError> {
-        let length = NonZeroUsize::new(bytes).ok_or(MapError::Empty)?;
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let start = unsafe { mmap_anonymous(None, length, protection, MapFlags::MAP_PRIVATE) }
-            .map_err(|errno| MapError::Refused { bytes, source: errno.into() })?;
-        Ok(Anonymous { start: start.cast(), bytes: length })
+        if bytes == 0 {
+            return Err(MapError::Empty);
+        }
+        let mapped = Mapping::anonymous(bytes, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
+        mapped.map(Anonymous).map_err(|source| MapError::Refused { bytes, source })
     }
 
     /// The bytes that were asked for.
     pub fn bytes(&self) -> usize {
-        self.bytes.get()
+        self.0.bytes()
     }
 
     /// The address of the first byte.
     pub fn address(&self) -> usize {
-        self.start.addr().get()
+        self.0.start().addr().get()
     }
 
     /// The memory as numbers; a rest that is smaller than a number is left out.
     pub fn slice<T: Plain>(&self) -> &[T] {
         // SAFETY: the mapping is page aligned, at least this long, initialised with zeros by the
         // kernel, lives as long as `self`, and every bit pattern is a `T`.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes() / size_of::<T>()) }
+        unsafe { std::slice::from_raw_parts(self.0.start().as_ptr().cast(), self.bytes() / size_of::<T>()) }
     }
 
     /// The memory as numbers that can be written; a rest that is smaller than a number is left out.
     pub fn slice_mut<T: Plain>(&mut self) -> &mut [T] {
         // SAFETY: as for `slice`, and `&mut self` makes the slice the only one.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.bytes() / size_of::<T>()) }
+        unsafe { std::slice::from_raw_parts_mut(self.0.start().as_ptr().cast(), self.bytes() / size_of::<T>()) }
     }
 
     /// Reads the number at `index` with a load that the compiler neither removes nor moves.
@@ -110,20 +101,7 @@ impl Anonymous {
     /// # Errors
     /// What munmap said.
     pub fn unmap(self) -> io::Result<()> {
-        let this = std::mem::ManuallyDrop::new(self);
-        this.release()
-    }
-
-    fn release(&self) -> io::Result<()> {
-        // SAFETY: the mapping is this value's own, and the callers never use it again.
-        unsafe { munmap(self.start.cast(), self.bytes()) }.map_err(io::Error::from)
-    }
-}
-
-impl Drop for Anonymous {
-    fn drop(&mut self) {
-        let released = self.release();
-        debug_assert!(released.is_ok(), "munmap of an own mapping: {released:?}");
+        self.0.unmap()
     }
 }
 

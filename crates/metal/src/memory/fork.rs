@@ -1,14 +1,15 @@
 //! A fork that safe code can call: the child runs a closure, hands numbers back, and ends.
 
 use std::io;
-use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use nix::sys::mman::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use nix::sys::mman::{MapFlags, ProtFlags};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
+
+use super::Mapping;
 
 /// A fork that did not come to an end.
 #[derive(Debug, thiserror::Error)]
@@ -29,8 +30,14 @@ pub enum ForkError {
         /// What to do.
         remedy: &'static str,
     },
-    /// The child ended otherwise than by finishing its closure.
-    #[error("the forked child {how}; its memory or its process limit may have run out (dmesg says)")]
+    /// The child ended by itself, before its closure did or because that panicked.
+    #[error("the forked child ended with status {status}; expected 0")]
+    Exited {
+        /// Its exit status.
+        status: i32,
+    },
+    /// The child was killed.
+    #[error("the forked child {how}; memory may have run out (dmesg says)")]
     Child {
         /// How it ended.
         how: String,
@@ -82,7 +89,7 @@ unsafe fn fork_among_threads(results: usize, body: impl FnOnce(&mut [u64])) -> R
     let child_time = start.elapsed() - fork_time;
     match status {
         WaitStatus::Exited(_, 0) => Ok(Forked { fork_time, child_time, results: shared.words().to_vec() }),
-        WaitStatus::Exited(_, code) => Err(ForkError::Child { how: format!("exited with status {code}") }),
+        WaitStatus::Exited(_, code) => Err(ForkError::Exited { status: code }),
         WaitStatus::Signaled(_, signal, _) => Err(ForkError::Child { how: format!("was killed by {signal}") }),
         other => Err(ForkError::Child { how: format!("is in an unexpected state, {other:?}") }),
     }
@@ -150,35 +157,28 @@ fn is_single_threaded_for_libc() -> bool {
 
 /// Numbers that parent and child share.
 struct SharedWords {
-    start: NonNull<u64>,
+    mapping: Mapping,
     count: usize,
-    bytes: NonZeroUsize,
 }
 
 impl SharedWords {
     fn map(count: usize) -> Result<SharedWords, ForkError> {
-        let bytes = NonZeroUsize::new(count.saturating_mul(size_of::<u64>())).unwrap_or(NonZeroUsize::MIN);
-        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let flags = MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE;
-        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
-        let start = unsafe { mmap_anonymous(None, bytes, protection, flags) }
-            .map_err(|errno| refused("map the child's results", errno, "fewer of them"))?;
-        Ok(SharedWords { start: start.cast(), count, bytes })
+        let bytes = count.saturating_mul(size_of::<u64>()).max(1);
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let mapping = Mapping::anonymous(bytes, access, MapFlags::MAP_SHARED | MapFlags::MAP_POPULATE);
+        let mapping = mapping.map_err(|source| ForkError::Refused {
+            call: "map the child's results",
+            source,
+            remedy: "fewer of them",
+        })?;
+        Ok(SharedWords { mapping, count })
     }
 
     /// In the parent only before the fork and after the child was reaped; in the child between.
     fn words(&mut self) -> &mut [u64] {
         // SAFETY: the mapping is page aligned, zeroed, `count` words long and lives as long as `self`;
         // the two processes use it one after the other.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.count) }
-    }
-}
-
-impl Drop for SharedWords {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own and is not used again.
-        let released = unsafe { munmap(self.start.cast(), self.bytes.get()) };
-        debug_assert!(released.is_ok(), "munmap of an own mapping: {released:?}");
+        unsafe { std::slice::from_raw_parts_mut(self.mapping.start().as_ptr().cast(), self.count) }
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
     fn a_child_that_does_not_finish_is_an_error_that_says_how() {
         // SAFETY: `_exit` and `raise` are async-signal-safe.
         let exited = unsafe { fork_among_threads(1, |_| libc::_exit(3)) }.unwrap_err().to_string();
-        assert!(exited.contains("exited with status 3"), "{exited}");
+        assert!(exited.contains("ended with status 3"), "{exited}");
         // SAFETY: as above.
         let killed = unsafe {
             fork_among_threads(1, |_| {

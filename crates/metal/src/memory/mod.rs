@@ -1,15 +1,17 @@
 //! Memory that a workload owns: a private anonymous mapping as safe slices, and a safe fork.
 //!
-//! Nothing here advises, locks or populates anything: the policy under which the program runs decides
+//! Nothing here advises, locks or populates the memory of a workload: the policy under which the program runs decides
 //! what maps the memory, and a workload must not have an opinion of its own.
 
 mod anonymous;
 mod fork;
 mod heap;
+mod mapping;
 
 pub use anonymous::{Anonymous, MapError, Plain};
 pub use fork::{ForkError, Forked, fork};
 pub use heap::{HeapError, grow_and_shrink_heap};
+pub(crate) use mapping::Mapping;
 
 use study::size::PageSize;
 

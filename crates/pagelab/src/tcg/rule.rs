@@ -1,7 +1,7 @@
 //! QEMU's region rule: how the TCG code buffer is divided.
 //!
 //! Sources: `tcg_region_init`, `tcg_n_regions`, `tcg_region_bounds` and `tcg_code_capacity` of tcg/region.c
-//! (QEMU 6.1 to 7.2), and `tcg_n_regions` of tcg/tcg.c (2.11 to 6.0). The rule holds for system emulation with
+//! (QEMU 6.1 to 10.1), and `tcg_n_regions` of tcg/tcg.c (2.11 to 6.0). The rule holds for system emulation with
 //! a thread for each vCPU (`thread=multi`); with one thread for all there is one region.
 
 use std::fmt;
@@ -32,6 +32,18 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// That of a version of QEMU, as its monitor says it. Release candidates have the micro numbers from 90 on of the
+    /// version before; `None`: before 2.11, or between a version and the candidates of the next one that has another
+    /// rule.
+    pub fn of_version(version: Version) -> Option<Rule> {
+        match version {
+            Version(6, 0, 50..90) | Version(2, 10, 50..90) => None,
+            version if version >= Version(6, 0, 90) => Some(Rule::From6_1),
+            version if version >= Version(2, 10, 90) => Some(Rule::From2_11),
+            _ => None,
+        }
+    }
+
     /// The versions of QEMU that have it.
     pub fn versions(self) -> &'static str {
         match self {
@@ -62,6 +74,16 @@ impl fmt::Display for Rule {
             Rule::From2_11 => "2.11",
             Rule::From6_1 => "6.1",
         })
+    }
+}
+
+/// A version of QEMU: major, minor, micro.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u64, pub u64, pub u64);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
     }
 }
 
@@ -214,6 +236,23 @@ mod tests {
                     assert_eq!(found, (regions, stride_kib), "{rule}: {tb_mib} MiB, {} vCPUs", 1 << shift);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn versions_have_the_rule_of_their_time() {
+        let rule = |major, minor, micro| Rule::of_version(Version(major, minor, micro));
+        for (version, expected) in [
+            ((2, 10, 2), None),
+            ((2, 11, 0), Some(Rule::From2_11)),
+            ((6, 0, 1), Some(Rule::From2_11)),
+            ((6, 0, 60), None),
+            ((6, 0, 92), Some(Rule::From6_1)),
+            ((6, 1, 0), Some(Rule::From6_1)),
+            ((7, 2, 22), Some(Rule::From6_1)),
+            ((10, 0, 50), Some(Rule::From6_1)),
+        ] {
+            assert_eq!(rule(version.0, version.1, version.2), expected, "{version:?}");
         }
     }
 

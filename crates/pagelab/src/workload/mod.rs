@@ -100,6 +100,14 @@ pub enum WorkloadError {
     /// The fork failed, or its child.
     #[error(transparent)]
     Fork(#[from] ForkError),
+    /// A program that a workload executes failed.
+    #[error("{} ended with status {status}; expected 0: --program names another one", program.display())]
+    Program {
+        /// The program.
+        program: std::path::PathBuf,
+        /// Its exit status.
+        status: i32,
+    },
     /// The heap could not be grown.
     #[error(transparent)]
     Heap(#[from] HeapError),

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use metal::memory::{Anonymous, base_page, fork};
+use metal::memory::{Anonymous, ForkError, base_page, fork};
 
 use super::super::report::Report;
 use super::super::{WorkloadError, arguments as common};
@@ -24,6 +24,16 @@ pub struct Arguments {
     program: PathBuf,
 }
 
+impl Arguments {
+    /// What ended was the program, unless it was not even begun.
+    fn told(&self, error: ForkError) -> WorkloadError {
+        match error {
+            ForkError::Exited { status } => WorkloadError::Program { program: self.program.clone(), status },
+            error => error.into(),
+        }
+    }
+}
+
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let operations = arguments.work.operations(PER_SECOND)?;
     let bytes = common::whole_pages("bytes", arguments.bytes)?;
@@ -40,7 +50,8 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
                     arguments.program.display()
                 );
                 std::process::exit(127)
-            })?;
+            })
+            .map_err(|error| arguments.told(error))?;
         }
         Ok(operations)
     })?;

@@ -1,7 +1,7 @@
 //! A QEMU that boots the guest, and is gone at the end whatever happens.
 
 use std::io::Read;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,10 +15,11 @@ use super::guest::{Guest, SAYS};
 use super::jit::Jit;
 use super::qmp::{Qmp, Silence};
 use super::{Arguments, MemoryKind};
+use crate::tcg::rule::Version;
 
 /// How long QEMU may take to answer its monitor, or to end.
 const ANSWER: Duration = Duration::from_secs(60);
-/// So many bytes of what QEMU and the guest said are kept.
+/// So many of the last bytes of what QEMU and the guest said are kept, and at most twice as many.
 const KEPT_BYTES: usize = 1 << 20;
 /// So many of the last lines are shown.
 const SHOWN_LINES: usize = 12;
@@ -27,6 +28,7 @@ const SHOWN_LINES: usize = 12;
 pub struct Emulator {
     child: Child,
     qmp: Qmp,
+    version: Version,
     said: Arc<Mutex<Vec<u8>>>,
     listener: JoinHandle<()>,
     started: Instant,
@@ -58,14 +60,13 @@ impl Emulator {
         let (Some(to), Some(from), Some(errors)) = pipes else { unreachable!("all three are piped") };
         let said = Arc::default();
         let listener = listen(errors, Arc::clone(&said));
-        let mut emulator =
-            Emulator { child, qmp: Qmp::new(to, from), said, listener, started: Instant::now(), started_cpu_s: 0.0 };
-        emulator.send("qmp_capabilities", Value::Null)?;
-        emulator.answer()?;
+        let (qmp, version, started) = (Qmp::new(to, from), Version(0, 0, 0), Instant::now());
+        let mut emulator = Emulator { child, qmp, version, said, listener, started, started_cpu_s: 0.0 };
+        emulator.version = emulator.greeted()?;
+        emulator.execute("qmp_capabilities", Value::Null)?;
         emulator.started_cpu_s = emulator.cpu_s()?;
         emulator.started = Instant::now();
-        emulator.send("cont", Value::Null)?;
-        emulator.answer()?;
+        emulator.execute("cont", Value::Null)?;
         Ok(emulator)
     }
 
@@ -74,15 +75,16 @@ impl Emulator {
         self.child.id()
     }
 
+    /// QEMU's version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
     /// Waits until the guest has powered off; QEMU then stands still. Returns what it took.
     pub fn wait_for_power_off(&mut self, limit: Duration) -> Result<Boot, BootError> {
         let until = self.started + limit;
         loop {
-            let event = match self.qmp.event(until) {
-                Ok(event) => event,
-                Err(Silence::Ended) => return Err(self.ended()),
-                Err(Silence::Late) => return Err(self.hangs(limit)),
-            };
+            let event = self.qmp.event(until).map_err(|silence| self.silent(silence, limit))?;
             if event["event"] == "SHUTDOWN" {
                 let wall_s = self.started.elapsed().as_secs_f64();
                 let cpu_s = self.cpu_s()? - self.started_cpu_s;
@@ -115,20 +117,41 @@ impl Emulator {
 
     /// What QEMU has translated.
     pub fn jit(&mut self) -> Result<Jit, BootError> {
-        self.send("human-monitor-command", json!({ "command-line": "info jit" }))?;
-        let answer = self.answer()?;
-        match answer["return"].as_str() {
+        let answer = self.execute("human-monitor-command", json!({ "command-line": "info jit" }))?;
+        match answer.as_str() {
             Some(text) => Jit::parse(text),
             None => Err(BootError::Monitor { expected: "a text from `info jit`", found: answer.to_string() }),
         }
     }
 
-    /// The answer to the last command.
-    fn answer(&mut self) -> Result<Value, BootError> {
-        match self.qmp.answer(Instant::now() + ANSWER) {
-            Ok(answer) => Ok(answer),
-            Err(Silence::Ended) => Err(self.ended()),
-            Err(Silence::Late) => Err(self.hangs(ANSWER)),
+    /// The version that QEMU greets with.
+    fn greeted(&mut self) -> Result<Version, BootError> {
+        let greeting = self.qmp.greeting(Instant::now() + ANSWER);
+        let greeting = greeting.map_err(|silence| self.silent(silence, ANSWER))?;
+        let number = |name: &str| greeting["version"]["qemu"][name].as_u64();
+        match (number("major"), number("minor"), number("micro")) {
+            (Some(major), Some(minor), Some(micro)) => Ok(Version(major, minor, micro)),
+            _ => Err(BootError::Monitor { expected: "a greeting with a version", found: greeting.to_string() }),
+        }
+    }
+
+    /// What a command returns.
+    fn execute(&mut self, command: &str, arguments: Value) -> Result<Value, BootError> {
+        self.send(command, arguments)?;
+        let mut answer = self.qmp.answer(Instant::now() + ANSWER).map_err(|silence| self.silent(silence, ANSWER))?;
+        if let Some(error) = answer.get("error") {
+            let answer = error["desc"].as_str().map_or_else(|| error.to_string(), str::to_string);
+            let answer = results::printable(&answer).to_string();
+            return Err(BootError::Refused { command: command.to_string(), answer, said: self.last_lines() });
+        }
+        Ok(answer["return"].take())
+    }
+
+    /// Why nothing came within a time.
+    fn silent(&mut self, silence: Silence, limit: Duration) -> BootError {
+        match silence {
+            Silence::Ended => self.ended(),
+            Silence::Late => self.hangs(limit),
         }
     }
 
@@ -216,15 +239,32 @@ fn words(arguments: &Arguments, max_cpus: u32) -> Vec<String> {
     words
 }
 
-/// Keeps what comes, up to a limit.
-fn listen(mut from: ChildStderr, kept: Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
+/// Keeps the last of what comes.
+fn listen(mut from: impl Read + Send + 'static, kept: Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut bytes = [0; 4096];
         while let Ok(read @ 1..) = from.read(&mut bytes) {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-            if kept.len() + read <= KEPT_BYTES {
-                kept.extend_from_slice(&bytes[..read]);
+            kept.extend_from_slice(&bytes[..read]);
+            if kept.len() > 2 * KEPT_BYTES {
+                let surplus_bytes = kept.len() - KEPT_BYTES;
+                kept.drain(..surplus_bytes);
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_what_is_said_is_kept() {
+        let much = vec![b'.'; 5 * KEPT_BYTES];
+        let kept = Arc::default();
+        listen(std::io::Cursor::new([&much, SAYS.as_bytes()].concat()), Arc::clone(&kept)).join().unwrap();
+        let kept = kept.lock().unwrap();
+        assert!(kept.ends_with(SAYS.as_bytes()));
+        assert!((KEPT_BYTES..=2 * KEPT_BYTES).contains(&kept.len()), "{}", kept.len());
+    }
 }

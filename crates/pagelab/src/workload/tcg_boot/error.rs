@@ -74,6 +74,16 @@ pub enum BootError {
         /// The answer.
         found: String,
     },
+    /// QEMU's monitor refused a command.
+    #[error("QEMU's monitor refuses {command}: {answer}; QEMU and the guest said:\n{said}")]
+    Refused {
+        /// The command.
+        command: String,
+        /// What it says of it.
+        answer: String,
+        /// The last lines of it and of the guest.
+        said: String,
+    },
     /// The code buffer could not be looked at.
     #[error("QEMU's code buffer: {0}")]
     Census(#[from] CensusError),

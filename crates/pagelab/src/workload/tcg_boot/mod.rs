@@ -24,8 +24,9 @@ use super::WorkloadError;
 use super::arguments;
 use super::random::mix;
 use super::report::Report;
+use crate::failure::say;
 use crate::tcg::listing::parse_tb_size;
-use crate::tcg::rule::{Layout, Rule};
+use crate::tcg::rule::{Layout, Rule, Version};
 use buffer::CodeBuffer;
 use emulator::Emulator;
 use guest::Guest;
@@ -84,10 +85,12 @@ impl MemoryKind {
 /// Bad arguments, no QEMU, no guest, a guest that hangs or does not power off, an interruption.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let max_cpus = arguments.max_cpus.unwrap_or(arguments.smp);
-    let layout = check(arguments, max_cpus)?;
+    check(arguments, max_cpus)?;
     let guest = Guest::find(arguments.guest.as_deref())?;
     let before = ChildrenUsage::now().map_err(BootError::Usage)?;
     let mut emulator = Emulator::start(arguments, max_cpus, &guest)?;
+    let version = emulator.version();
+    let regions = Regions::of(version, arguments.tb_size, max_cpus);
     let boot = emulator.wait_for_power_off(Duration::from_secs(arguments.limit))?;
     let jit = emulator.jit()?;
     let buffer = CodeBuffer::of_process(emulator.pid())?;
@@ -97,8 +100,15 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .argument("tb_size_bytes", arguments.tb_size)
         .argument("smp", arguments.smp)
         .argument("max_cpus", max_cpus)
-        .argument("region_count", layout.regions)
-        .argument("region_bytes", layout.stride_bytes)
+        .argument("qemu_version", version.to_string())
+        .argument("region_rule", regions.as_ref().map_or("unknown".to_string(), |regions| regions.rule.to_string()));
+    let report = match &regions {
+        Some(Regions { layout, .. }) => {
+            report.argument("region_count", layout.regions).argument("region_bytes", layout.stride_bytes)
+        }
+        None => report,
+    };
+    let report = report
         .argument("memory_bytes", arguments.memory)
         .argument("memory_kind", arguments.memory_kind.name())
         .argument("guest", guest.name.clone())
@@ -113,13 +123,36 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .figure("code_area_count", buffer.areas() as f64)
         .figure("code_resident_bytes", buffer.resident_bytes() as f64)
         .figure("code_huge_bytes", buffer.huge_bytes() as f64);
-    Ok(match expected(arguments, &layout, &jit, &buffer) {
+    Ok(match regions.and_then(|regions| expected(arguments, &regions.layout, &jit, &buffer)) {
         Some(bytes) => report.figure("code_huge_expected_bytes", bytes as f64),
         None => report,
     })
 }
 
-fn check(arguments: &Arguments, max_cpus: u32) -> Result<Layout, WorkloadError> {
+/// How QEMU divides its buffer.
+struct Regions {
+    rule: Rule,
+    layout: Layout,
+}
+
+impl Regions {
+    /// By the rule of its version; says so where that is not known.
+    fn of(version: Version, tb_size_bytes: u64, max_cpus: u32) -> Option<Regions> {
+        let Some(rule) = Rule::of_version(version) else {
+            say(format_args!(
+                "pagelab: how QEMU {version} divides its code buffer is not known (known: {}, {}); the row has neither its \
+                 regions nor the huge pages that they let expect",
+                Rule::From2_11.versions(),
+                Rule::From6_1.versions()
+            ));
+            return None;
+        };
+        let layout = Layout::of(rule, tb_size_bytes, max_cpus, base_page()).ok()?;
+        Some(Regions { rule, layout })
+    }
+}
+
+fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
     let wrong = |option, expected: String, found: String| WorkloadError::Argument { option, expected, found };
     if max_cpus < arguments.smp {
         return Err(wrong("max-cpus", format!("at least --smp ({})", arguments.smp), max_cpus.to_string()));
@@ -131,7 +164,9 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<Layout, WorkloadError> 
     }
     // QEMU's own memory beside the guest's and the code: measured 120M, without its libraries.
     arguments::room("memory", u128::from(arguments.memory) + (256 << 20))?;
+    // Where there are more vCPUs than the buffer has room for, every rule gives each of them one region.
     Layout::of(Rule::From6_1, arguments.tb_size, max_cpus, base_page())
+        .map(drop)
         .map_err(|error| wrong("tb-size", "two base pages for each region".into(), error.to_string()))
 }
 

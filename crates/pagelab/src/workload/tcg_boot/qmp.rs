@@ -51,6 +51,16 @@ impl Qmp {
         self.to.write_all(format!("{document}\n").as_bytes())
     }
 
+    /// What QEMU says first: which version it is.
+    pub fn greeting(&mut self, until: Instant) -> Result<Value, Silence> {
+        loop {
+            let mut document = self.next(until)?;
+            if document.get("QMP").is_some() {
+                return Ok(document["QMP"].take());
+            }
+        }
+    }
+
     /// The answer to the last command, good or bad; events that came before it are kept.
     pub fn answer(&mut self, until: Instant) -> Result<Value, Silence> {
         loop {
