@@ -1,6 +1,6 @@
 //! The running Linux host as a platform: applying, tracing, verifying and explaining page sizes.
 //!
-//! The only crate with unsafe code; every unsafe block says why it is sound.
+//! Beside `qemu-plugin` the only crate with unsafe code; every unsafe block says why it is sound.
 
 pub mod admit;
 pub mod census;

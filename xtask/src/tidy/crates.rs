@@ -13,8 +13,8 @@ use super::tree::Tree;
 const MAY_USE: [(&str, &[&str]); 9] = [
     ("paging", &[]),
     ("trace", &[]),
-    ("study", &["paging"]),
-    ("metal", &["study", "paging", "trace"]),
+    ("study", &[]),
+    ("metal", &["study", "paging"]),
     ("model", &["study", "paging", "trace"]),
     ("results", &["study"]),
     ("qemu-plugin", &["trace"]),
@@ -253,6 +253,8 @@ mod tests {
             ("results", "model"),
             ("paging", "study"),
             ("study", "metal"),
+            ("study", "paging"),
+            ("metal", "trace"),
         ] {
             let workspace = Workspace { members: vec![member(from, &[(to, to)]), member(to, &[])] };
             let found = messages(&prohibitions(&workspace));

@@ -16,7 +16,7 @@ pub fn check(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::new(
                     &root.path,
                     1,
-                    "expected #![forbid(unsafe_code)]: only metal has unsafe code",
+                    "expected #![forbid(unsafe_code)]: only metal and qemu-plugin have unsafe code",
                 ));
             }
         }
