@@ -15,7 +15,7 @@ use crate::recorder::{EVENTS, Recorder};
 use crate::regions::{self, PAGE_BYTES};
 use crate::request::{self, Request};
 use crate::startup::{self, Contents};
-use crate::streams::Streams;
+use crate::streams::{Streams, page_of};
 use crate::system;
 use crate::touches::{self, Touched};
 use crate::vcpu::{Attention, Schedule, Vcpu};
@@ -177,8 +177,9 @@ impl Fetches {
         Fetches::new(page, false).0 + instructions
     }
 
+    /// The address of the page.
     fn page(self) -> u64 {
-        self.0 as u64 >> PAGE_SHIFT
+        page_of(self.0 as u64)
     }
 
     fn accesses(self) -> u64 {
@@ -218,7 +219,7 @@ extern "C" fn translated<const KEEP: bool>(_id: Id, block: Opaque) {
             let (page, last) = (address >> PAGE_SHIFT, (address + bytes.max(1) - 1) >> PAGE_SHIFT);
             let in_block = !may_be_left_out(index, count, address);
             match parts.last_mut() {
-                Some((_, part)) if part.page() == page && in_block => part.0 += 1,
+                Some((_, part)) if part.page() >> PAGE_SHIFT == page && in_block => part.0 += 1,
                 _ => parts.push((instruction, Fetches(Fetches::new(page, false).0 + 1))),
             }
             if last != page {
@@ -359,7 +360,8 @@ pub fn marks(info: u32) -> Marks {
 }
 
 extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, data: usize) {
-    if let (Some(state), Some(marks)) = (begun(vcpu), known_marks(info))
+    if let Some(state) = begun(vcpu)
+        && let Some(marks) = known_marks(info)
         && state.access(address, marks)
     {
         return;

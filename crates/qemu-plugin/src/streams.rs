@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Runs while they are made, of data and of fetches.
 //!
-//! An access to the page of the one before does one addition. What begins a run notes the page, and where the counters of
-//! its stream stood: the number of accesses of a run, and what they were, is a difference of counters, which is taken when
+//! An access to the page of the one before does one addition. What begins a run notes the page, and where the counter of
+//! its stream stands: the number of accesses of a run, and what they were, is a difference of counters, which is taken when
 //! the buffer is emptied.
 //!
 //! The buffer is a part of the thread's log, which holds what is not in the file yet: it moves on when it is emptied, and
@@ -15,12 +15,16 @@ use std::sync::atomic::{Ordering, compiler_fence};
 use trace::Run;
 use trace::log::{FETCH, LOG, LOG_HEAD_BYTES, LogHead, NO_PAGE, RawRun, STORES_FIRST_SHIFT, STORES_SHIFT, Stream};
 
+use crate::regions::PAGE_BYTES;
 use crate::shared::Mapping;
+use crate::words::MOST_BYTES;
 
 /// Runs of a buffer: little enough to stay in the second-level cache of a core.
 const RUNS: usize = 1 << 13;
 /// Runs that are handed on together: they stay in the first-level cache.
 const BATCH: usize = 256;
+/// The last place in a page where an access of any size lies in the page.
+const LAST_PLACE: u64 = PAGE_BYTES - MOST_BYTES;
 
 /// The runs of a thread that are not in the file yet.
 pub struct Streams {
@@ -32,8 +36,6 @@ pub struct Streams {
     /// Where the buffer begins.
     start: usize,
     recording: bool,
-    /// The counters when the buffer was emptied.
-    before: [u64; 2],
     log: Mapping,
 }
 
@@ -47,11 +49,9 @@ impl Streams {
             data: Stream::NEW,
             fetch: Stream::NEW,
             next: 1,
-            start: 1,
             limit: 0,
             instructions: 0,
             first: 0,
-            before: [0; 2],
             thread: u64::from(thread),
             magic: LOG,
         };
@@ -60,7 +60,7 @@ impl Streams {
             head.write(new);
             head.add(1).cast::<RawRun>()
         };
-        let mut streams = Streams { head, runs, places: 0, start: 1, recording: false, before: [0; 2], log };
+        let mut streams = Streams { head, runs, places: 0, start: 1, recording: false, log };
         streams.count_places();
         streams
     }
@@ -114,16 +114,9 @@ impl Streams {
             self.count_places();
         }
         let limit = if self.recording { self.places.min(self.start + RUNS) } else { 0 };
-        let start = self.start as u64;
         let head = self.head_mut();
-        let before = [head.data.counter, head.fetch.counter];
-        head.start = start;
-        compiler_fence(Ordering::Release);
-        for stream in [&mut head.data, &mut head.fetch] {
-            (stream.page, stream.place) = (NO_PAGE, 0);
-        }
+        (head.data.page, head.fetch.page) = (NO_PAGE, NO_PAGE);
         head.limit = limit as u64;
-        self.before = before;
     }
 
     /// Whether there are no runs.
@@ -141,14 +134,30 @@ impl Streams {
         self.start + RUNS <= self.places
     }
 
-    /// A load or store in a page. `false`: nothing was done, because the buffer is full or nothing is recorded.
+    /// A load or store. `false`: nothing was done, because it may cross the end of its page, the buffer is full, or nothing
+    /// is recorded.
+    #[inline(always)]
+    pub fn access(&mut self, address: u64, store: bool) -> bool {
+        let data = &mut self.head_mut().data;
+        if address.wrapping_sub(data.page) <= LAST_PLACE {
+            data.counter = data.counter.wrapping_add(step(store));
+            return true;
+        }
+        let page = page_of(address);
+        address - page <= LAST_PLACE && self.data(page, store)
+    }
+
+    /// A load or store in a page, which is given by its address. `false`: nothing was done, because the buffer is full or
+    /// nothing is recorded.
     #[inline(always)]
     pub fn data(&mut self, page: u64, store: bool) -> bool {
-        let mut step = 1 + (u64::from(store) << STORES_SHIFT);
-        if page != self.head().data.page {
-            let Some(place) = self.begin(self.head().data, page) else { return false };
-            let data = &mut self.head_mut().data;
-            (data.page, data.place) = (page, place);
+        let mut step = step(store);
+        let head = self.head();
+        if page != head.data.page {
+            if !self.begin(page, head.data.counter) {
+                return false;
+            }
+            self.head_mut().data.page = page;
             step += u64::from(store) << STORES_FIRST_SHIFT;
         }
         let data = &mut self.head_mut().data;
@@ -159,34 +168,33 @@ impl Streams {
     /// Fetches in a page. `false` as for data.
     #[inline(always)]
     pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
-        if page != self.head().fetch.page {
-            let Some(place) = self.begin(self.head().fetch, page | FETCH) else { return false };
-            let fetch = &mut self.head_mut().fetch;
-            (fetch.page, fetch.place) = (page, place);
+        let head = self.head();
+        if page != head.fetch.page {
+            if !self.begin(page | FETCH, head.fetch.counter) {
+                return false;
+            }
+            self.head_mut().fetch.page = page;
         }
         let fetch = &mut self.head_mut().fetch;
         fetch.counter = fetch.counter.wrapping_add(fetches);
         true
     }
 
-    /// Ends the current run of a stream and begins another; gives its place, if there is room.
+    /// Begins a run, if there is room; the one before it in its stream ends.
     #[inline(always)]
-    fn begin(&mut self, stream: Stream, page: u64) -> Option<u64> {
+    fn begin(&mut self, page: u64, begin: u64) -> bool {
         let place = self.head().next;
         if place >= self.head().limit {
-            return None;
+            return false;
         }
-        debug_assert!((stream.place as usize) < self.places && self.head().limit as usize <= self.places);
-        // SAFETY: `next` is below `limit`, which is never above `places`; `stream.place` was `next` once, or is 0.
-        unsafe {
-            (*self.runs.add(stream.place as usize)).end = stream.counter;
-            (*self.runs.add(place as usize)).page = page;
-        }
+        debug_assert!(self.head().limit as usize <= self.places);
+        // SAFETY: `next` is below `limit`, which is never above `places`.
+        unsafe { *self.runs.add(place as usize) = RawRun { page, begin } };
         // Whoever reads the log after the end of this process relies on the order of these stores (`trace::log`).
         compiler_fence(Ordering::Release);
         self.head_mut().next = place + 1;
         compiler_fence(Ordering::Release);
-        Some(place)
+        true
     }
 
     /// An access of the kernel, after the buffer was emptied.
@@ -201,20 +209,20 @@ impl Streams {
 
     /// Ends all runs and hands them on, in the order of their first accesses.
     pub fn empty(&mut self, mut to: impl FnMut(&[Run])) {
-        for stream in [self.head().data, self.head().fetch] {
-            // SAFETY: as in `begin`.
-            unsafe { (*self.runs.add(stream.place as usize)).end = stream.counter };
-        }
-        let mut before = self.before;
         // SAFETY: these places were filled by `begin`, and nobody changes them while this lives.
         let raws =
             unsafe { std::slice::from_raw_parts(self.runs.add(self.start), self.head().next as usize - self.start) };
-        let mut batch = [Run { page: 0, kind: trace::Kind::LOAD, accesses: 0 }; BATCH];
-        for raws in raws.chunks(BATCH) {
-            for (raw, run) in raws.iter().zip(&mut batch) {
-                *run = raw.run(&mut before);
+        // Runs end where the next of their stream begins, which may be beyond their batch.
+        let mut ends = [[self.head().data.counter, self.head().fetch.counter]; RUNS.div_ceil(BATCH)];
+        for (batch, raws) in raws.chunks(BATCH).enumerate().skip(1).rev() {
+            ends[batch - 1] = begins(raws, ends[batch]);
+        }
+        let mut runs = [Run { page: 0, kind: trace::Kind::LOAD, accesses: 0 }; BATCH];
+        for (raws, ends) in raws.chunks(BATCH).zip(&mut ends) {
+            for (raw, run) in raws.iter().zip(&mut runs).rev() {
+                *run = raw.run(ends);
             }
-            to(&batch[..raws.len()]);
+            to(&runs[..raws.len()]);
         }
         self.end_runs();
     }
@@ -225,9 +233,7 @@ impl Streams {
         self.head_mut().next = 1;
         compiler_fence(Ordering::Release);
         self.end_runs();
-        let before = self.before;
-        let head = self.head_mut();
-        (head.before, head.first) = (before, next);
+        self.head_mut().first = next;
         // Before the next run.
         compiler_fence(Ordering::Release);
     }
@@ -236,4 +242,24 @@ impl Streams {
     pub fn leave(self) {
         std::mem::forget(self);
     }
+}
+
+/// What a load or store adds to the counter of its stream.
+#[inline(always)]
+fn step(store: bool) -> u64 {
+    1 + (u64::from(store) << STORES_SHIFT)
+}
+
+/// The address of the page that an address is in.
+#[inline(always)]
+pub fn page_of(address: u64) -> u64 {
+    address & !(PAGE_BYTES - 1)
+}
+
+/// The counters of data and fetches where the first runs of either begin; `ends` where there are none.
+fn begins(raws: &[RawRun], ends: [u64; 2]) -> [u64; 2] {
+    [0, FETCH].map(|mark| {
+        let first = raws.iter().find(|raw| raw.page & FETCH == mark);
+        first.map_or(ends[mark as usize], |raw| raw.begin)
+    })
 }

@@ -5,8 +5,8 @@ use std::io;
 
 use trace::{Access, Builder, Encoder, Header, Kind, PAGE_SHIFT, Run};
 
-use crate::streams::Streams;
-use crate::words::{ADDRESS, MOST_BYTES, Marks, Words};
+use crate::streams::{Streams, page_of};
+use crate::words::{ADDRESS, Marks, Words};
 
 /// Instructions after which runs go into a chunk in any case, so that none has more accesses than a counter of `streams`
 /// holds: an instruction has at most some tens.
@@ -150,19 +150,19 @@ impl Vcpu {
     /// A load or store. `false`: nothing was done, because there is no room, or it may cross the end of its page.
     #[inline(always)]
     pub fn access(&mut self, address: u64, marks: Marks) -> bool {
-        address & 0xfff <= 0x1000 - MOST_BYTES && self.streams.data(address >> PAGE_SHIFT, marks.is_store())
+        self.streams.access(address, marks.is_store())
     }
 
     /// A load or store; one that crosses the end of a page is one to each. `false`: nothing was done, because there is no
     /// room.
     pub fn access_anywhere(&mut self, address: u64, marks: Marks) -> bool {
-        let (first, last) = (address >> PAGE_SHIFT, address.wrapping_add(marks.bytes() - 1) >> PAGE_SHIFT);
+        let (first, last) = (page_of(address), page_of(address.wrapping_add(marks.bytes() - 1)));
         self.streams.has_room_for_two()
             && self.streams.data(first, marks.is_store())
             && (last == first || self.streams.data(last, marks.is_store()))
     }
 
-    /// Fetches in a page. `false`: nothing was done, because there is no room.
+    /// Fetches in a page, which is given by its address. `false`: nothing was done, because there is no room.
     #[inline(always)]
     pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
         self.streams.fetch(page, fetches)
@@ -333,6 +333,7 @@ mod tests {
     }
 
     fn fetch(vcpu: &mut Vcpu, page: u64, fetches: u64) {
+        let page = page << PAGE_SHIFT;
         if !vcpu.fetch(page, fetches) {
             assert!(!vcpu.empty(usize::MAX));
             assert!(vcpu.fetch(page, fetches));
@@ -341,7 +342,8 @@ mod tests {
 
     #[test]
     fn runs_are_those_that_the_trace_crate_makes() {
-        for keep in [false, true] {
+        // Often, and after more runs than are handed on together.
+        for (keep, often) in [(false, 77), (true, 77), (false, 3001)] {
             let mut reference = if keep { Runs::in_sequence() } else { Runs::default() };
             let (mut vcpu, mut expected) = (vcpu(keep), Vec::new());
             for (number, (address, kind)) in accesses(Streams::MOST).enumerate() {
@@ -354,7 +356,7 @@ mod tests {
                     (_, true) => assert!(!vcpu.keep(address, 8, marks)),
                 }
                 // As an event does.
-                if number % 77 == 0 {
+                if number % often == 0 {
                     assert!(!vcpu.empty(usize::MAX));
                     expected.extend(reference.take());
                     assert_eq!(vcpu.place(), expected.len() as u64);

@@ -59,12 +59,18 @@ impl Builder {
     /// Adds runs without their accesses. There must be room for them.
     #[inline]
     pub fn extend(&mut self, runs: &[Run]) {
-        let (slots, distinct, columns) = (&mut self.slots, &mut self.distinct, self.columns);
-        self.ids.extend(runs.iter().map(|run| {
-            let kind = if columns.kinds { run.kind } else { Kind::LOAD };
-            let accesses = if columns.accesses { run.accesses } else { 1 };
-            slots.id(&Run { page: run.page, kind, accesses }, distinct)
-        }));
+        let (slots, distinct) = (&mut self.slots, &mut self.distinct);
+        // What is kept does not change within a chunk: asked outside of the loop, which each recorded run goes through.
+        match self.columns {
+            Columns { kinds: true, accesses: true, .. } => {
+                self.ids.extend(runs.iter().map(|run| slots.id(*run, distinct)));
+            }
+            columns => self.ids.extend(runs.iter().map(|run| {
+                let kind = if columns.kinds { run.kind } else { Kind::LOAD };
+                let accesses = if columns.accesses { run.accesses } else { 1 };
+                slots.id(Run { page: run.page, kind, accesses }, distinct)
+            })),
+        }
     }
 
     /// Adds accesses of runs, where addresses are kept.
@@ -162,12 +168,12 @@ impl Slot {
         Slot { page: run.page, word: u64::from(run.accesses) | u64::from(run.kind.bits()) << KIND_SHIFT }
     }
 
-    /// The id, if the slot holds the same run as one without a number.
+    /// The id, if the slot holds the same run as one without a number. An empty slot holds no run: those have a kind.
     #[inline]
-    fn id_of(&self, run: &Slot) -> Option<u16> {
-        let number = self.word >> NUMBER_SHIFT;
-        let is_same = self.page == run.page && self.word ^ run.word == number << NUMBER_SHIFT && number != 0;
-        is_same.then(|| (number - 1) as u16)
+    fn id_of(&self, run: Slot) -> Option<u16> {
+        let number = self.word ^ run.word;
+        let is_same = self.page == run.page && number & ((1 << NUMBER_SHIFT) - 1) == 0;
+        is_same.then(|| ((number >> NUMBER_SHIFT) - 1) as u16)
     }
 
     /// Where among `slots` the search for it begins.
@@ -181,23 +187,23 @@ impl Slot {
 impl Slots {
     /// The id of a run, which is added to `distinct` where it is new.
     #[inline]
-    pub(crate) fn id(&mut self, run: &Run, distinct: &mut Vec<Run>) -> u16 {
-        let slot = Slot::of(run);
+    pub(crate) fn id(&mut self, run: Run, distinct: &mut Vec<Run>) -> u16 {
+        let slot = Slot::of(&run);
         let place = slot.place(self.0.len());
-        self.0[place].id_of(&slot).unwrap_or_else(|| self.look_on(run, place, distinct))
+        self.0[place].id_of(slot).unwrap_or_else(|| self.look_on(run, place, distinct))
     }
 
     /// Goes on with the search at a slot that is empty or has another run.
     #[inline(never)]
-    fn look_on(&mut self, run: &Run, mut place: usize, distinct: &mut Vec<Run>) -> u16 {
-        let slot = Slot::of(run);
+    fn look_on(&mut self, run: Run, mut place: usize, distinct: &mut Vec<Run>) -> u16 {
+        let slot = Slot::of(&run);
         while self.0[place].word != 0 {
-            if let Some(id) = self.0[place].id_of(&slot) {
+            if let Some(id) = self.0[place].id_of(slot) {
                 return id;
             }
             place = (place + 1) % self.0.len();
         }
-        distinct.push(*run);
+        distinct.push(run);
         self.0[place] = Slot { word: slot.word | (distinct.len() as u64) << NUMBER_SHIFT, ..slot };
         let least = if self.0.len() < MANY_SLOTS { SLOTS_OF_A_RUN } else { LEAST_SLOTS_OF_A_RUN };
         if distinct.len() * least > self.0.len() {

@@ -177,7 +177,7 @@ impl Chunk {
 fn pages(distinct: &[Run]) -> (Vec<u64>, Box<[u16; MAX_PAGES]>) {
     if !distinct.is_sorted_by_key(|run| run.page) {
         let (mut runs, mut slots) = (Vec::new(), Slots::default());
-        let ids = table(distinct, |run| slots.id(&Run { page: run.page, kind: Kind::LOAD, accesses: 1 }, &mut runs));
+        let ids = table(distinct, |run| slots.id(Run { page: run.page, kind: Kind::LOAD, accesses: 1 }, &mut runs));
         return (runs.iter().map(|run| run.page).collect(), ids);
     }
     // The dictionary of what has little order is sorted: runs of one page stand together.

@@ -10,17 +10,15 @@
 use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
-use crate::run::{Kind, Run};
+use crate::run::{Kind, PAGE_SHIFT, Run};
 
-/// No page.
-pub const NO_PAGE: u64 = u64::MAX;
+/// The address of a page in which nothing is.
+pub const NO_PAGE: u64 = !0xfff;
 /// Set in the page of a run of fetches.
-pub const FETCH: u64 = 1 << 63;
+pub const FETCH: u64 = 1;
 /// Set in the page of a run that the kernel made.
-const KERNEL: u64 = 1 << 62;
-const KERNEL_STORE: u64 = 1 << 61;
-/// The bits of a page that count: addresses of programs have at most 57.
-const PAGE: u64 = (1 << 45) - 1;
+const KERNEL: u64 = 2;
+const KERNEL_STORE: u64 = 4;
 
 /// A counter has three parts: accesses, stores among them, and runs whose first access is a store. Parts overflow into
 /// each other, which differences undo; those of one run do not, if it has fewer accesses than a part can hold.
@@ -33,27 +31,25 @@ const COUNT: u64 = (1 << STORES_SHIFT) - 1;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct RawRun {
-    /// Its page, with marks above it.
+    /// The address of its page, with marks below it.
     pub page: u64,
-    /// The counter of its stream at its end.
-    pub end: u64,
+    /// The counter of its stream at its beginning.
+    pub begin: u64,
 }
 
 /// Data or fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Stream {
-    /// The page of its current run.
+    /// The address of the page of its current run.
     pub page: u64,
     /// What it counts.
     pub counter: u64,
-    /// The place of its current run; 0 where it has none.
-    pub place: u64,
 }
 
 impl Stream {
     /// One that has done nothing.
-    pub const NEW: Stream = Stream { page: NO_PAGE, counter: 0, place: 0 };
+    pub const NEW: Stream = Stream { page: NO_PAGE, counter: 0 };
 }
 
 /// Where a log of runs begins.
@@ -66,16 +62,12 @@ pub struct LogHead {
     pub fetch: Stream,
     /// The place of the next run.
     pub next: u64,
-    /// Runs below this place have ended.
-    pub start: u64,
     /// The place that the next run must be below; 0 where nothing is recorded.
     pub limit: u64,
     /// Instructions that the thread has executed.
     pub instructions: u64,
     /// The number of the run at place 1 in its thread.
     pub first: u64,
-    /// The counters of data and fetches where the log begins.
-    pub before: [u64; 2],
     /// The thread.
     pub thread: u64,
     /// [`LOG`] once the log can be read.
@@ -83,43 +75,46 @@ pub struct LogHead {
 }
 
 /// Says that a log can be read, and of which version it is.
-pub const LOG: u64 = u64::from_le_bytes(*b"PLLOG\x01\r\n");
+pub const LOG: u64 = u64::from_le_bytes(*b"PLLOG\x02\r\n");
 /// Bytes of [`LogHead`].
 pub const LOG_HEAD_BYTES: usize = size_of::<LogHead>();
 
-/// Kinds of data by: there are loads, there are stores, the first is a store.
-const KINDS: [Kind; 8] = {
+/// Kinds by: there are loads, there are stores, the first is a store, these are fetches.
+const KINDS: [Kind; 16] = {
     let both = Kind::LOAD.then(Kind::STORE);
     let store_first = Kind::STORE.then(Kind::LOAD);
-    [Kind::FETCH, Kind::LOAD, Kind::STORE, both, Kind::FETCH, Kind::LOAD, Kind::STORE, store_first]
+    let mut kinds = [Kind::FETCH; 16];
+    (kinds[1], kinds[2], kinds[3]) = (Kind::LOAD, Kind::STORE, both);
+    (kinds[5], kinds[6], kinds[7]) = (Kind::LOAD, Kind::STORE, store_first);
+    kinds
 };
 
 impl RawRun {
-    /// An access of the kernel to a page.
+    /// An access of the kernel to a page, which is given by its number.
     pub fn of_kernel(page: u64, store: bool) -> RawRun {
-        RawRun { page: page | KERNEL | if store { KERNEL_STORE } else { 0 }, end: 0 }
+        RawRun { page: page << PAGE_SHIFT | KERNEL | if store { KERNEL_STORE } else { 0 }, begin: 0 }
     }
 
-    /// The run, after counters of data and fetches stood at `before`, which go on to its end.
+    /// The run, which ends where the counter of its stream stands in `ends` (of data, of fetches); then that is where it
+    /// begins, for the run before. Not for a run of the kernel.
     #[inline(always)]
-    pub fn run(self, before: &mut [u64; 2]) -> Run {
-        if self.page & KERNEL != 0 {
-            return self.kernel_run();
-        }
-        let is_fetch = self.page & FETCH != 0;
-        let difference = self.end.wrapping_sub(before[usize::from(is_fetch)]);
-        before[usize::from(is_fetch)] = self.end;
+    pub fn run(self, ends: &mut [u64; 2]) -> Run {
+        // No branches: which stream is next, and what it did, cannot be foretold.
+        let fetch = self.page & FETCH;
+        let [data_end, fetch_end] = *ends;
+        let end = if fetch != 0 { fetch_end } else { data_end };
+        *ends = if fetch != 0 { [data_end, self.begin] } else { [self.begin, fetch_end] };
+        let difference = end.wrapping_sub(self.begin);
         let (accesses, stores) = (difference & COUNT, difference >> STORES_SHIFT & COUNT);
         let data = usize::from(stores < accesses) | usize::from(stores > 0) << 1;
         let first = (difference >> STORES_FIRST_SHIFT & 1) as usize;
-        let kind = if is_fetch { Kind::FETCH } else { KINDS[data | first << 2] };
-        Run { page: self.page & PAGE, kind, accesses: accesses as u32 }
+        let kind = KINDS[data | first << 2 | (fetch as usize) << 3];
+        Run { page: self.page >> PAGE_SHIFT, kind, accesses: accesses as u32 }
     }
 
-    #[cold]
-    fn kernel_run(self) -> Run {
+    fn kernel_run(self) -> Option<Run> {
         let kind = if self.page & KERNEL_STORE != 0 { Kind::KERNEL_STORE } else { Kind::KERNEL_LOAD };
-        Run { page: self.page & PAGE, kind, accesses: 1 }
+        (self.page & KERNEL != 0).then_some(Run { page: self.page >> PAGE_SHIFT, kind, accesses: 1 })
     }
 }
 
@@ -143,23 +138,17 @@ impl RunLog {
     pub fn read(bytes: &[u8]) -> Option<RunLog> {
         let (head, entries) = bytes.split_at_checked(LOG_HEAD_BYTES)?;
         let head = LogHead::read(head).filter(|head| head.magic == LOG)?;
-        let entries = entries.as_chunks::<16>().0;
-        let end = (head.next as usize).clamp(1, entries.len().max(1));
-        let mut before = head.before;
-        let mut runs = Vec::new();
-        for (place, entry) in (1..end).zip(entries.get(1..end)?) {
-            let [page, stored] = words(entry);
-            let current = [head.data, head.fetch].into_iter().find(|stream| stream.place == place as u64);
-            let raw = RawRun { page, end: current.map_or(stored, |stream| stream.counter) };
-            let has_ended = (place as u64) < head.start || place + 1 < end || page & KERNEL != 0;
-            let is_torn = current.is_none() && !has_ended;
-            let run = raw.run(&mut before);
-            if is_torn || run.accesses == 0 {
-                break;
-            }
-            runs.push(run);
-        }
-        let torn = (end - 1 - runs.len()) as u64;
+        // Where a part is missing, it is not known where the runs before it end.
+        let entries = entries.as_chunks::<16>().0.get(1..usize::try_from(head.next).ok()?)?;
+        let raws = entries.iter().map(|entry| {
+            let [page, begin] = words(entry);
+            RawRun { page, begin }
+        });
+        let mut ends = [head.data.counter, head.fetch.counter];
+        let mut runs: Vec<Run> = raws.rev().map(|raw| raw.kernel_run().unwrap_or_else(|| raw.run(&mut ends))).collect();
+        runs.reverse();
+        // Its place was stored, and its first access not counted.
+        let torn = u64::from(runs.pop_if(|run| run.accesses == 0).is_some());
         let thread = head.thread as u32;
         Some(RunLog { thread, instructions: head.instructions, first: head.first, runs, torn })
     }
@@ -170,17 +159,15 @@ impl LogHead {
         let words: &[[u8; 8]] = bytes.as_chunks().0;
         let mut words = words.iter().map(|word| u64::from_le_bytes(*word));
         let mut next = || words.next();
-        let mut stream = || Some(Stream { page: next()?, counter: next()?, place: next()? });
+        let mut stream = || Some(Stream { page: next()?, counter: next()? });
         let (data, fetch) = (stream()?, stream()?);
         Some(LogHead {
             data,
             fetch,
             next: next()?,
-            start: next()?,
             limit: next()?,
             instructions: next()?,
             first: next()?,
-            before: [next()?, next()?],
             thread: next()?,
             magic: next()?,
         })

@@ -2,35 +2,42 @@
 
 use std::io::{Cursor, Seek, SeekFrom};
 
-use trace::log::{LOG, LOG_HEAD_BYTES, LoggedEvent, RawRun, RunLog, STORES_SHIFT};
+use trace::log::{LOG, LOG_HEAD_BYTES, LoggedEvent, NO_PAGE, RawRun, RunLog, STORES_SHIFT};
 use trace::{Block, Call, Event, Header, Kind, PREFIX_BYTES, Reader, Rescue, Rescued, Run, Writer};
 
-/// A log of a thread: where the streams stand, the place of the next run, the place from which on runs may go on, and the
-/// runs.
-fn log(data: [u64; 3], fetch: [u64; 3], next: u64, start: u64, runs: &[RawRun]) -> Vec<u8> {
-    let head = [data.as_slice(), &fetch, &[next, start, 0, 1234, 10, 5, 7, 3, LOG]].concat();
+/// A log of a thread: the pages and counters of the streams, and the runs.
+fn log(data: [u64; 2], fetch: [u64; 2], runs: &[RawRun]) -> Vec<u8> {
+    let next = 1 + runs.len() as u64;
+    let head = [data.as_slice(), &fetch, &[next, 0, 1234, 10, 3, LOG]].concat();
     let mut bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.resize(LOG_HEAD_BYTES, 0);
     let places = [&[RawRun::default()], runs].concat();
-    bytes.extend(places.iter().flat_map(|run| [run.page.to_le_bytes(), run.end.to_le_bytes()].concat()));
+    bytes.extend(places.iter().flat_map(|run| [run.page.to_le_bytes(), run.begin.to_le_bytes()].concat()));
     bytes
 }
 
-const FETCH: u64 = 1 << 63;
+const FETCH: u64 = 1;
 const STORE: u64 = 1 | 1 << STORES_SHIFT;
 
-fn raw(page: u64, end: u64) -> RawRun {
-    RawRun { page, end }
+fn raw(page: u64, begin: u64) -> RawRun {
+    RawRun { page: page << 12, begin }
+}
+
+fn fetches(page: u64, begin: u64) -> RawRun {
+    RawRun { page: page << 12 | FETCH, begin }
 }
 
 fn run(page: u64, kind: Kind, accesses: u32) -> Run {
     Run { page, kind, accesses }
 }
 
+fn begun() -> [RawRun; 4] {
+    [raw(100, 5), fetches(200, 7), RawRun::of_kernel(300, true), raw(101, 9)]
+}
+
 /// Data began at the counter 5, fetches at 7; the last run of data goes on.
 fn sound() -> Vec<u8> {
-    let runs = [raw(100, 9), raw(200 | FETCH, 17), RawRun::of_kernel(300, true), raw(101, 0)];
-    log([101, 9 + STORE, 4], [u64::MAX, 17, 0], 5, 3, &runs)
+    log([101 << 12, 9 + STORE], [NO_PAGE, 17], &begun())
 }
 
 fn expected() -> Vec<Run> {
@@ -45,25 +52,21 @@ fn a_log_is_read_to_the_run_that_goes_on() {
 
 #[test]
 fn a_run_that_was_half_begun_is_left_out() {
-    // Its number was stored, and nothing of its stream.
-    let runs = [raw(100, 9), raw(200 | FETCH, 17), RawRun::of_kernel(300, true), raw(101, 0xdead)];
-    let read = RunLog::read(&log([u64::MAX, 9, 0], [u64::MAX, 17, 0], 5, 4, &runs)).unwrap();
-    assert_eq!((read.runs, read.torn), (expected()[..3].to_vec(), 1));
-    // Its access was not counted.
-    let read = RunLog::read(&log([101, 9, 4], [u64::MAX, 17, 0], 5, 4, &runs)).unwrap();
-    assert_eq!((read.runs, read.torn), (expected()[..3].to_vec(), 1));
+    // Its place was stored, and nothing of its stream; or its access was not counted.
+    for page in [NO_PAGE, 101 << 12] {
+        let read = RunLog::read(&log([page, 9], [NO_PAGE, 17], &begun())).unwrap();
+        assert_eq!((read.runs, read.torn), (expected()[..3].to_vec(), 1));
+    }
 }
 
 #[test]
 fn what_is_no_log_gives_nothing() {
     let sound = sound();
     for length in 0..sound.len() {
-        // Cut off anywhere: fewer runs, or none.
-        let runs = RunLog::read(&sound[..length]).map_or(Vec::new(), |read| read.runs);
-        assert!(runs.len() < 4 && runs == expected()[..runs.len()]);
+        assert_eq!(RunLog::read(&sound[..length]), None);
     }
     let mut other = sound.clone();
-    other[14 * 8] ^= 1;
+    other[9 * 8] ^= 1;
     assert_eq!(RunLog::read(&other), None);
     assert!(LoggedEvent::read(b"").is_empty() && LoggedEvent::read(&[255; 99]).is_empty());
 }
