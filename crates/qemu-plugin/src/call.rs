@@ -115,6 +115,8 @@ impl Numbers {
 pub trait Memory {
     /// The eight bytes at an address.
     fn word(&self, address: u64) -> Option<u64>;
+    /// The four bytes at an address.
+    fn half(&self, address: u64) -> Option<u32>;
     /// The text at an address, up to its zero.
     fn text(&self, address: u64) -> Vec<u8>;
 }
@@ -128,6 +130,8 @@ pub struct Pending {
     pub touches: &'static [Touch],
     /// Its arguments.
     pub arguments: [u64; 6],
+    /// Bytes that the program has for what the kernel tells the length of, where there is such a thing.
+    pub room: u64,
 }
 
 /// The `CLONE_*` flags of vfork(2), and of fork(2): none.
@@ -200,6 +204,10 @@ mod tests {
 
     impl Memory for Nothing {
         fn word(&self, _address: u64) -> Option<u64> {
+            None
+        }
+
+        fn half(&self, _address: u64) -> Option<u32> {
             None
         }
 

@@ -19,16 +19,12 @@ use crate::streams::{Streams, page_of};
 use crate::system;
 use crate::touches::{self, Touched};
 use crate::vcpu::{Attention, Schedule, Vcpu};
+use crate::vcpus::{self, begun, state};
 use crate::words::Marks;
-
-/// Most vCPUs at a time, that is threads of the program.
-const VCPUS: usize = 1 << 16;
 
 static API: OnceLock<Api> = OnceLock::new();
 /// The process's recorder. A forked process has another one, whatever the locks of the first were at that moment.
 static RECORDER: AtomicPtr<Recorder> = AtomicPtr::new(std::ptr::null_mut());
-/// The vCPUs by QEMU's numbers. Each is used by its own thread, and by the last thread when all others have stopped.
-static STATES: [AtomicPtr<Vcpu>; VCPUS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; VCPUS];
 /// Where the program's address 0 is.
 static BASE: AtomicU64 = AtomicU64::new(0);
 /// Where the heap begins and ends, as `brk` has said; 0 before.
@@ -111,52 +107,27 @@ pub fn recorder() -> &'static Recorder {
     unsafe { &*RECORDER.load(Ordering::Acquire) }
 }
 
-/// The state of a vCPU, for its own thread.
-#[inline(always)]
-pub fn state(vcpu: c_uint) -> &'static mut Vcpu {
-    let state = begun(vcpu).map_or_else(|| begin(&STATES[vcpu as usize % VCPUS]), std::ptr::from_mut);
-    // SAFETY: as in `begun`.
-    unsafe { &mut *state }
-}
-
-/// The state of a vCPU that has one.
-#[inline(always)]
-fn begun(vcpu: c_uint) -> Option<&'static mut Vcpu> {
-    // SAFETY: a vCPU is run by one thread, callbacks do not nest, and each uses one reference at a time.
-    unsafe { STATES[vcpu as usize % VCPUS].load(Ordering::Relaxed).as_mut() }
-}
-
-#[cold]
-fn begin(slot: &AtomicPtr<Vcpu>) -> *mut Vcpu {
-    let state = Box::into_raw(Box::new(recorder().begin_thread()));
-    slot.store(state, Ordering::Relaxed);
-    state
-}
-
 extern "C" fn vcpu_begins(_id: Id, vcpu: c_uint) {
-    state(vcpu);
+    vcpus::while_running(vcpu, || {
+        state(vcpu);
+    });
 }
 
 extern "C" fn vcpu_ends(_id: Id, vcpu: c_uint) {
-    let state = STATES[vcpu as usize % VCPUS].swap(std::ptr::null_mut(), Ordering::Relaxed);
-    if !state.is_null() {
-        // SAFETY: made by `begin`, and taken out just now.
-        let mut vcpu = unsafe { Box::from_raw(state) };
-        recorder().end_thread(&mut vcpu);
-    }
-}
-
-/// All vCPUs have stopped, or run without callbacks.
-extern "C" fn process_ends(_id: Id, _data: usize) {
-    for slot in &STATES {
-        let state = slot.swap(std::ptr::null_mut(), Ordering::Relaxed);
-        if !state.is_null() {
-            // SAFETY: made by `begin`, and taken out just now.
-            let mut vcpu = unsafe { Box::from_raw(state) };
+    vcpus::while_running(vcpu, || {
+        if let Some(mut vcpu) = vcpus::take(vcpu) {
             recorder().end_thread(&mut vcpu);
         }
-    }
-    recorder().finish();
+    });
+}
+
+/// Other threads may still run: `vcpus` says how.
+extern "C" fn process_ends(_id: Id, _data: usize) {
+    let left_out = vcpus::end_all(|vcpu| {
+        recorder().end_thread(vcpu);
+        vcpu.stop();
+    });
+    recorder().finish(left_out);
 }
 
 /// Instructions of a block that lie in one page. It travels in the pointer that QEMU hands back to callbacks: the page's
@@ -413,6 +384,11 @@ impl Memory for OwnMemory {
         (self.read(address, &mut bytes) == 8).then_some(u64::from_le_bytes(bytes))
     }
 
+    fn half(&self, address: u64) -> Option<u32> {
+        let mut bytes = [0; 4];
+        (self.read(address, &mut bytes) == 4).then_some(u32::from_le_bytes(bytes))
+    }
+
     fn text(&self, address: u64) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Page by page: what comes after the text may not be there.
@@ -445,13 +421,18 @@ extern "C" fn call_begins(
     _seventh: u64,
     _eighth: u64,
 ) {
-    let recorder = recorder();
-    let (kind, touches) = (recorder.numbers.kind(number), recorder.numbers.touches(number));
-    if kind.is_none() && touches.is_empty() {
-        return;
+    let numbers = recorder().numbers;
+    let (kind, touches) = (numbers.kind(number), numbers.touches(number));
+    if kind.is_some() || !touches.is_empty() {
+        let arguments = [first, second, third, fourth, fifth, sixth];
+        let room = touches::room(touches, &arguments, &OwnMemory);
+        vcpus::while_running(vcpu, || begin_call(state(vcpu), Pending { kind, touches, arguments, room }));
     }
-    let (state, arguments) = (state(vcpu), [first, second, third, fourth, fifth, sixth]);
-    state.call = Some(Pending { kind, touches, arguments });
+}
+
+fn begin_call(state: &mut Vcpu, call: Pending) {
+    let (recorder, Pending { kind, arguments, .. }) = (recorder(), call);
+    state.call = Some(call);
     let Some(kind) = kind else { return };
     match kind {
         Kind::Exit | Kind::ExitGroup => {
@@ -465,14 +446,20 @@ extern "C" fn call_begins(
     }
 }
 
-extern "C" fn call_returns(_id: Id, vcpu: c_uint, _number: i64, result: i64) {
-    let state = state(vcpu);
-    let Some(Pending { kind, touches, arguments }) = state.call.take() else { return };
-    let is_fork = matches!(kind, Some(Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork));
-    if is_fork && result == 0 && std::process::id() != recorder().process {
-        return begin_child(vcpu, state);
+extern "C" fn call_returns(_id: Id, vcpu: c_uint, number: i64, result: i64) {
+    let forks =
+        || matches!(recorder().numbers.kind(number), Some(Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork));
+    if result == 0 && forks() && std::process::id() != recorder().process {
+        // Whatever other threads did in the process that this one was forked from.
+        return begin_child(vcpu);
     }
-    recorder().kernel_touched(state, &touches::touched(touches, &arguments, result, &OwnMemory));
+    vcpus::while_running(vcpu, || end_call(state(vcpu), result));
+}
+
+fn end_call(state: &mut Vcpu, result: i64) {
+    let Some(call) = state.call.take() else { return };
+    let Pending { kind, arguments, .. } = call;
+    recorder().kernel_touched(state, &touches::touched(&call, result, &OwnMemory));
     let Some(kind) = kind else { return };
     if kind == Kind::Brk {
         brk_returned(result);
@@ -483,13 +470,10 @@ extern "C" fn call_returns(_id: Id, vcpu: c_uint, _number: i64, result: i64) {
 }
 
 /// Begins the trace of a forked process, in which there is only the thread that forked.
-fn begin_child(vcpu: c_uint, state: &mut Vcpu) {
-    for (index, slot) in STATES.iter().enumerate() {
-        if index != vcpu as usize % VCPUS {
-            // Their threads are in the other process. What they own stays unused, and shared with it.
-            slot.store(std::ptr::null_mut(), Ordering::Relaxed);
-        }
-    }
+fn begin_child(vcpu: c_uint) {
+    vcpus::forget_others(vcpu);
+    let state = state(vcpu);
+    state.call = None;
     let child = recorder().of_child();
     state.begin_anew(child.as_ref().map_or_else(|_| Streams::new(0, 0, None), |child| child.streams(0)));
     match child {
@@ -503,6 +487,8 @@ fn begin_child(vcpu: c_uint, state: &mut Vcpu) {
             }
         }
         Err(problem) => {
+            // The parent's file is not this process's to write to.
+            RECORDER.store(Box::into_raw(Box::new(recorder().silent())), Ordering::Release);
             Complaints::open().say(&problem);
             state.stop();
         }

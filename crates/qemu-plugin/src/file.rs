@@ -21,6 +21,9 @@ pub struct TraceFile {
     position: u64,
 }
 
+/// What stands for a file that is none.
+const NO_DESCRIPTOR: RawFd = -1;
+
 impl TraceFile {
     /// Opens a file that is there, and keeps what is in it until it is written to.
     ///
@@ -31,13 +34,18 @@ impl TraceFile {
         TraceFile::of(path, file)
     }
 
-    /// Makes a file, or empties one.
+    /// Makes a file that is not there yet: whatever is there under that name is somebody's.
     ///
     /// # Errors
     /// Those of the system.
     pub fn create(path: &Path) -> io::Result<TraceFile> {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o666).open(path)?;
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o666).open(path)?;
         TraceFile::of(path, file)
+    }
+
+    /// No file: nothing can be written to it.
+    pub fn nowhere() -> TraceFile {
+        TraceFile { path: PathBuf::new(), descriptor: NO_DESCRIPTOR, identity: (0, 0), position: 0 }
     }
 
     fn of(path: &Path, file: File) -> io::Result<TraceFile> {
@@ -62,6 +70,9 @@ impl TraceFile {
 
     /// The file, opened again if the program has closed it. It must not be dropped: the descriptor stays.
     fn file(&mut self) -> io::Result<ManuallyDrop<File>> {
+        if self.descriptor == NO_DESCRIPTOR {
+            return Err(io::Error::other("there is no file"));
+        }
         let file = borrowed(self.descriptor);
         if self.is_own(&file) {
             return Ok(file);

@@ -31,4 +31,5 @@ mod streams;
 mod system;
 mod touches;
 mod vcpu;
+mod vcpus;
 mod words;

@@ -4,6 +4,7 @@
 //! An event stands in the file before every run that came after it, of any thread: it is noted under the lock at the
 //! moment of the call, and whoever writes runs writes all noted events first.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -57,14 +58,17 @@ pub struct Recorder {
 struct Shared {
     writer: Writer<TraceFile>,
     /// Noted events by thread, and the instructions of the thread at the last.
-    noted: Vec<(Vec<Event>, u64)>,
+    noted: BTreeMap<u32, (Vec<Event>, u64)>,
     /// What is noted, for whoever survives this process.
     log: Option<EventLog>,
     count: usize,
     next_thread: u32,
     /// Where to go on, if the file was closed for the case that the program ends.
     closed: Option<Checkpoint>,
-    failed: bool,
+    /// What threads are about to do that may end the program: it stands in the log until they come back.
+    attempts: Vec<LoggedEvent>,
+    /// Nothing is written any more: it is finished, or could not be written.
+    is_over: bool,
 }
 
 impl Recorder {
@@ -91,7 +95,7 @@ impl Recorder {
         // Without runs, events alone would look like a whole trace.
         let logs = logs.filter(|_| !header.columns.addresses);
         let log = logs.as_ref().map(|logs| EventLog::new(&logs.join(format!("{process}.events"))));
-        let shared = Shared { writer, noted: Vec::new(), log, count: 0, next_thread: 0, closed: None, failed: false };
+        let shared = Shared { log, ..Shared::new(writer) };
         EVENTS.store(0, Ordering::Relaxed);
         Ok(Recorder {
             header,
@@ -117,7 +121,11 @@ impl Recorder {
         let mut path = self.output.clone().into_os_string();
         path.push(format!(".{}", std::process::id()));
         let path = PathBuf::from(path);
-        let wrong = |error| format!("{}: cannot record the forked process: {error}", path.display());
+        let wrong = |error: io::Error| {
+            let is_there = error.kind() == io::ErrorKind::AlreadyExists;
+            let remedy = if is_there { "; remove that file before recording" } else { "" };
+            format!("{}: the forked process is not recorded: {error}{remedy}", path.display())
+        };
         let file = TraceFile::create(&path).map_err(wrong)?;
         let complaints = Complaints::open();
         let mut child = Recorder::new(
@@ -134,6 +142,25 @@ impl Recorder {
         child.threads = AtomicUsize::new(1);
         child.lock().next_thread = 1;
         Ok(child)
+    }
+
+    /// One that records nothing: of a forked process whose trace cannot be made.
+    pub fn silent(&self) -> Recorder {
+        let writer = Writer::after(Vec::new(), TraceFile::nowhere());
+        Recorder {
+            header: self.header.clone(),
+            numbers: self.numbers,
+            schedule: self.schedule,
+            lowest: self.lowest,
+            memory: PathBuf::new(),
+            process: std::process::id(),
+            output: self.output.clone(),
+            complaints: Complaints::open(),
+            logs: None,
+            threads: AtomicUsize::new(1),
+            spare: Mutex::new(Vec::new()),
+            shared: Mutex::new(Shared { is_over: true, ..Shared::new(writer) }),
+        }
     }
 
     /// A thread that has just begun.
@@ -166,6 +193,7 @@ impl Recorder {
     /// Notes what was there before anything was recorded, for the first thread, whichever asks.
     pub fn begin_with(&self, calls: Vec<Call>) {
         let mut shared = self.lock();
+        self.reopen(&mut shared);
         for call in calls {
             let order = EVENTS.fetch_add(1, Ordering::Relaxed);
             shared.note(0, 0, Event { run: 0, order, call, result: 0 });
@@ -186,6 +214,7 @@ impl Recorder {
     pub fn note(&self, vcpu: &mut Vcpu, call: Call, result: i64) {
         self.empty(vcpu);
         let mut shared = self.lock();
+        self.reopen(&mut shared);
         let order = EVENTS.load(Ordering::Relaxed);
         // What others did meanwhile is seen with the next block.
         if vcpu.seen == order {
@@ -201,9 +230,17 @@ impl Recorder {
     pub fn note_seen(&self, vcpu: &mut Vcpu) {
         self.empty(vcpu);
         let shared = &mut self.lock();
+        self.reopen(shared);
         vcpu.seen = EVENTS.load(Ordering::Relaxed);
         let event = Event { run: vcpu.place(), order: vcpu.seen, call: Call::Seen, result: 0 };
         shared.note(vcpu.thread, vcpu.instructions(), event);
+    }
+
+    /// Takes back the end that the file has for the case that the program ends: it goes on.
+    fn reopen(&self, shared: &mut Shared) {
+        if shared.closed.is_some() {
+            self.attempt(shared, |_| Ok(()));
+        }
     }
 
     fn write_noted_if_many(&self, mut shared: MutexGuard<'_, Shared>) {
@@ -260,21 +297,36 @@ impl Recorder {
     pub fn close(&self, vcpu: &mut Vcpu, last: Option<Call>) {
         self.write(vcpu);
         let mut shared = self.lock();
-        let checkpoint = shared.writer.checkpoint();
         let order = EVENTS.load(Ordering::Relaxed);
-        let events = last.map(|call| Event { run: vcpu.place(), order, call, result: 0 });
+        let event = last.map(|call| Event { run: vcpu.place(), order, call, result: 0 });
+        let mut checkpoint = None;
         self.attempt(&mut shared, |writer| {
-            writer.events(vcpu.thread, events.as_slice(), vcpu.instructions())?;
+            // Behind what others have noted since.
+            checkpoint = Some(writer.checkpoint());
+            writer.events(vcpu.thread, event.as_slice(), vcpu.instructions())?;
             writer.index()
         });
-        shared.closed = Some(checkpoint);
+        if shared.is_over {
+            return;
+        }
+        if let Some(event) = event {
+            let number = shared.writer.written(vcpu.thread).1 - 1;
+            let instructions = vcpu.instructions();
+            shared.attempted(LoggedEvent { thread: vcpu.thread, number, instructions, is_attempt: true, event });
+        }
+        shared.closed = checkpoint;
     }
 
-    /// Writes the index: the process ends.
-    pub fn finish(&self) {
+    /// Writes the index: the process ends. So many threads could not be asked for their last accesses.
+    pub fn finish(&self, left_out: usize) {
         let mut shared = self.lock();
+        if left_out > 0 && !shared.is_over {
+            let path = shared.writer.get_mut().path().display().to_string();
+            let threads = if left_out == 1 { "thread".to_owned() } else { format!("{left_out} threads") };
+            self.complaints.say(&format!("{path}: the last accesses of a {threads} that would not stop are missing"));
+        }
         self.attempt(&mut shared, Writer::index);
-        shared.log = None;
+        shared.end();
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
@@ -284,12 +336,13 @@ impl Recorder {
     /// Writes noted events and then more. After a first failure nothing is written any more: what is in the file can be
     /// read.
     fn attempt(&self, shared: &mut Shared, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) {
-        if shared.failed {
+        if shared.is_over {
             return;
         }
         let done = shared.write_noted().and_then(|()| more(&mut shared.writer));
         if let Err(error) = done {
-            shared.failed = true;
+            // Nor will whoever survives this: it would lack what is not written now.
+            shared.end();
             let path = shared.writer.get_mut().path().display().to_string();
             self.complaints.say(&format!("{path}: cannot write the trace any further: {error}; the program goes on"));
         }
@@ -297,18 +350,49 @@ impl Recorder {
 }
 
 impl Shared {
+    fn new(writer: Writer<TraceFile>) -> Shared {
+        Shared {
+            writer,
+            noted: BTreeMap::new(),
+            log: None,
+            count: 0,
+            next_thread: 0,
+            closed: None,
+            attempts: Vec::new(),
+            is_over: false,
+        }
+    }
+
+    /// Notes nothing and writes nothing from now on.
+    fn end(&mut self) {
+        self.is_over = true;
+        self.noted.clear();
+        self.attempts.clear();
+        (self.log, self.count) = (None, 0);
+    }
+
     fn note(&mut self, thread: u32, instructions: u64, event: Event) {
-        let index = thread as usize;
-        if self.noted.len() <= index {
-            self.noted.resize_with(index + 1, Default::default);
+        if self.is_over {
+            return;
         }
+        // It is back from what it attempted.
+        self.attempts.retain(|attempt| attempt.thread != thread);
+        let (noted, last) = self.noted.entry(thread).or_default();
         if let Some(log) = &mut self.log {
-            let number = self.writer.written(thread).1 + self.noted[index].0.len() as u64;
-            log.append(&LoggedEvent { thread, number, instructions, event: event.clone() });
+            let number = self.writer.written(thread).1 + noted.len() as u64;
+            log.append(&LoggedEvent { thread, number, instructions, is_attempt: false, event: event.clone() });
         }
-        self.noted[index].0.push(event);
-        self.noted[index].1 = instructions;
+        noted.push(event);
+        *last = instructions;
         self.count += 1;
+    }
+
+    /// Logs what a thread is about to do.
+    fn attempted(&mut self, attempt: LoggedEvent) {
+        if let Some(log) = &mut self.log {
+            log.append(&attempt);
+            self.attempts.push(attempt);
+        }
     }
 
     fn write_noted(&mut self) -> io::Result<()> {
@@ -321,13 +405,21 @@ impl Shared {
             return Ok(());
         }
         self.count = 0;
-        for (thread, (events, instructions)) in self.noted.iter_mut().enumerate() {
-            self.writer.events(thread as u32, events, *instructions)?;
-            events.clear();
+        for (thread, (events, instructions)) in std::mem::take(&mut self.noted) {
+            self.writer.events(thread, &events, instructions)?;
         }
         if let Some(log) = &mut self.log {
             log.clear();
+            let order = EVENTS.load(Ordering::Relaxed);
+            for attempt in &mut self.attempts {
+                attempt.number = self.writer.written(attempt.thread).1;
+                attempt.event.order = order;
+                log.append(attempt);
+            }
         }
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,6 +20,9 @@ pub struct Mapping {
     file: Option<PathBuf>,
 }
 
+// SAFETY: the memory belongs to the mapping alone, and no thread has a part in it that others have not.
+unsafe impl Send for Mapping {}
+
 /// What is made sure to be there at once.
 const STEP: usize = 1 << 20;
 

@@ -8,9 +8,11 @@ use std::sync::OnceLock;
 use trace::PAGE_SHIFT;
 
 use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
-use crate::callbacks::{Fetches, api, fetched, instruction_begins, marks, may_be_left_out, record, recorder, state};
+use crate::callbacks::{Fetches, api, fetched, instruction_begins, marks, may_be_left_out, record, recorder};
 use crate::file::Complaints;
 use crate::memory::Ram;
+use crate::vcpu::Vcpu;
+use crate::vcpus::{state, while_running};
 
 /// Known when the machine begins, which is later than the plugin is loaded.
 static RAM: OnceLock<Ram> = OnceLock::new();
@@ -46,7 +48,7 @@ pub extern "C" fn translated<const KEEP: bool>(_id: u64, block: Opaque) {
                 let bytes = ((api.instruction_bytes)(instruction) as u64).min(0x1000 - (address & 0xfff));
                 (api.on_instruction)(
                     instruction,
-                    instruction_begins,
+                    instruction_begins_in_machine,
                     NO_REGISTERS,
                     (address << 4 | bytes & 15) as usize,
                 );
@@ -64,7 +66,7 @@ pub extern "C" fn translated<const KEEP: bool>(_id: u64, block: Opaque) {
     }
     for (index, part) in parts.into_iter().enumerate() {
         let (callback, data): (extern "C" fn(c_uint, usize), usize) = match part.page {
-            Some(page) => (fetched, Fetches::of(page, part.instructions)),
+            Some(page) => (fetched_in_machine, Fetches::of(page, part.instructions)),
             None => (fetched_elsewhere, part.instructions),
         };
         match index {
@@ -81,18 +83,31 @@ struct Part {
     instructions: usize,
 }
 
+extern "C" fn fetched_in_machine(vcpu: c_uint, data: usize) {
+    while_running(vcpu, || fetched(vcpu, data));
+}
+
+extern "C" fn instruction_begins_in_machine(vcpu: c_uint, data: usize) {
+    while_running(vcpu, || instruction_begins(vcpu, data));
+}
+
 /// Instructions come from no memory: from firmware.
 extern "C" fn fetched_elsewhere(vcpu: c_uint, instructions: usize) {
-    let state = state(vcpu);
-    crate::callbacks::attend_if_needed(state);
-    state.count(instructions as u64);
-    if state.is_recording() {
-        state.outside.1 += instructions as u64;
-    }
+    while_running(vcpu, || {
+        let state = state(vcpu);
+        crate::callbacks::attend_if_needed(state);
+        state.count(instructions as u64);
+        if state.is_recording() {
+            state.outside.1 += instructions as u64;
+        }
+    });
 }
 
 extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    let state = state(vcpu);
+    while_running(vcpu, || access(state(vcpu), info, address));
+}
+
+fn access(state: &mut Vcpu, info: u32, address: u64) {
     if !state.is_recording() {
         return;
     }

@@ -7,11 +7,11 @@
 //!
 //! What is not told: `ioctl`, whose arguments only the device knows; calls that act on memory later than they return
 //! (`io_uring_enter`, `io_submit`) or on another process; `mlock`; the frames of signal handlers; `recvmmsg` and
-//! `sendmmsg`.
+//! `sendmmsg`. What a stream socket throws away because `MSG_TRUNC` asks it to (tcp(7)) is told as if it had been copied.
 
 use trace::PAGE_SHIFT;
 
-use crate::call::Memory;
+use crate::call::{Memory, Pending};
 
 /// A stretch of memory that the kernel touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,17 +73,23 @@ pub enum Length {
     Bytes(u64),
     /// So many for each of the result.
     Result(u64),
+    /// As many as the result, and no more than an argument: there is more than is copied.
+    Within(usize),
+    /// So many where the result is not 0: something was found.
+    Found(u64),
+    /// So many where the four bytes that an argument points to are not 0.
+    Unless0(usize, u64),
     /// So many for each of an argument.
     Argument(usize, u64),
     /// A bit for each of an argument, in whole words (`fd_set`).
     Bits(usize),
-    /// What the four bytes say that an argument points to (`socklen_t`).
+    /// What the four bytes say that an argument points to (`socklen_t`), and no more than they said before.
     Pointed(usize),
     /// Up to a zero.
     Text,
 }
 
-use Length::{Argument, Bits, Bytes, Pointed, Result, Text};
+use Length::{Argument, Bits, Bytes, Found, Pointed, Result, Text, Unless0, Within};
 
 const fn load(pointer: usize, length: Length) -> Touch {
     Touch::Range { pointer, length, store: false }
@@ -95,6 +101,11 @@ const fn store(pointer: usize, length: Length) -> Touch {
 
 const fn vector(store: bool) -> [Touch; 1] {
     [Touch::Vector { array: 1, count: 2, store }]
+}
+
+/// What the kernel tells at an argument, with its length at the next one: that is read and written too.
+const fn named(pointer: usize) -> [Touch; 2] {
+    [store(pointer, Pointed(pointer + 1)), store(pointer + 1, Bytes(4))]
 }
 
 /// A call: its number on x86-64 and in the generic table, and what it touches.
@@ -133,15 +144,15 @@ const ROWS: &[Row] = &[
     // Sockets.
     (42, 203, &[load(1, Argument(2, 1))]),                     // connect
     (49, 200, &[load(1, Argument(2, 1))]),                     // bind
-    (43, 202, &[store(1, Pointed(2))]),                        // accept
-    (288, 242, &[store(1, Pointed(2))]),                       // accept4
-    (51, 204, &[store(1, Pointed(2))]),                        // getsockname
-    (52, 205, &[store(1, Pointed(2))]),                        // getpeername
+    (43, 202, &named(1)),                                      // accept
+    (288, 242, &named(1)),                                     // accept4
+    (51, 204, &named(1)),                                      // getsockname
+    (52, 205, &named(1)),                                      // getpeername
     (53, 199, &[store(3, Bytes(8))]),                          // socketpair
     (54, 208, &[load(3, Argument(4, 1))]),                     // setsockopt
-    (55, 209, &[store(3, Pointed(4))]),                        // getsockopt
+    (55, 209, &named(3)),                                      // getsockopt
     (44, 206, &[load(1, Result(1)), load(4, Argument(5, 1))]), // sendto
-    (45, 207, &[store(1, Result(1)), store(4, Pointed(5))]),   // recvfrom
+    (45, 207, &[store(1, Within(2)), store(4, Pointed(5)), store(5, Bytes(4))]), // recvfrom
     (46, 211, &[Touch::Message { header: 1, store: false }]),  // sendmsg
     (47, 212, &[Touch::Message { header: 1, store: true }]),   // recvmsg
     // Files. struct stat has 144 bytes on x86-64 and 128 elsewhere.
@@ -179,10 +190,12 @@ const ROWS: &[Row] = &[
     (90, NO, &[load(0, Text)]),                                     // chmod
     (268, 53, &[load(1, Text)]),                                    // fchmodat
     (280, 88, &[load(1, Text), load(2, Bytes(32))]),                // utimensat
-    (191, 8, &[load(0, Text), load(1, Text), store(2, Result(1))]), // getxattr
-    (192, 9, &[load(0, Text), load(1, Text), store(2, Result(1))]), // lgetxattr
-    (193, 10, &[load(1, Text), store(2, Result(1))]),               // fgetxattr
-    (194, 11, &[load(0, Text), store(1, Result(1))]),               // listxattr
+    (191, 8, &[load(0, Text), load(1, Text), store(2, Within(3))]), // getxattr
+    (192, 9, &[load(0, Text), load(1, Text), store(2, Within(3))]), // lgetxattr
+    (193, 10, &[load(1, Text), store(2, Within(3))]),               // fgetxattr
+    (194, 11, &[load(0, Text), store(1, Within(2))]),               // listxattr
+    (195, 12, &[load(0, Text), store(1, Within(2))]),               // llistxattr
+    (196, 13, &[store(1, Within(2))]),                              // flistxattr
     // Time.
     (35, 101, &[load(0, Bytes(16))]),                      // nanosleep
     (230, 115, &[load(2, Bytes(16))]),                     // clock_nanosleep
@@ -197,16 +210,17 @@ const ROWS: &[Row] = &[
     (NO, 134, &[load(1, Bytes(24)), store(2, Bytes(24))]), // rt_sigaction
     (14, 135, &[load(1, Bytes(8)), store(2, Bytes(8))]),  // rt_sigprocmask
     (131, 132, &[load(0, Bytes(24)), store(1, Bytes(24))]), // sigaltstack
-    (61, 260, &[store(1, Bytes(4)), store(3, Bytes(144))]), // wait4
-    (247, 95, &[store(2, Bytes(128)), store(4, Bytes(144))]), // waitid
-    (97, 163, &[store(1, Bytes(16))]),                    // getrlimit
-    (160, 164, &[load(1, Bytes(16))]),                    // setrlimit
-    (302, 261, &[load(2, Bytes(16)), store(3, Bytes(16))]), // prlimit64
-    (98, 165, &[store(1, Bytes(144))]),                   // getrusage
-    (203, 122, &[load(2, Argument(1, 1))]),               // sched_setaffinity
-    (204, 123, &[store(2, Result(1))]),                   // sched_getaffinity
-    (63, 160, &[store(0, Bytes(390))]),                   // uname
-    (99, 179, &[store(0, Bytes(112))]),                   // sysinfo
+    (61, 260, &[store(1, Found(4)), store(3, Found(144))]), // wait4
+    // Of what it found it tells in siginfo_t, whose first member is 0 where that is nothing.
+    (247, 95, &[store(2, Bytes(128)), store(4, Unless0(2, 144))]), // waitid
+    (97, 163, &[store(1, Bytes(16))]),                             // getrlimit
+    (160, 164, &[load(1, Bytes(16))]),                             // setrlimit
+    (302, 261, &[load(2, Bytes(16)), store(3, Bytes(16))]),        // prlimit64
+    (98, 165, &[store(1, Bytes(144))]),                            // getrusage
+    (203, 122, &[load(2, Argument(1, 1))]),                        // sched_setaffinity
+    (204, 123, &[store(2, Result(1))]),                            // sched_getaffinity
+    (63, 160, &[store(0, Bytes(390))]),                            // uname
+    (99, 179, &[store(0, Bytes(112))]),                            // sysinfo
 ];
 
 /// The two tables of numbers that Linux has for 64-bit programs, as far as they matter here.
@@ -234,17 +248,31 @@ const MOST_PARTS: u64 = 1024;
 /// More than any structure that is as long as an argument says.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// The memory that a call touched, in the order in which the kernel does.
-pub fn touched(touches: &[Touch], arguments: &[u64; 6], result: i64, memory: &impl Memory) -> Vec<Touched> {
-    let mut call = Call { arguments, result, memory, touched: Vec::new() };
-    if !NOTHING_DONE.contains(&result) {
-        touches.iter().for_each(|touch| call.add(*touch));
-    }
-    call.touched
+/// What a call has room for where the kernel writes how long something is over how long it may be: to be asked before it.
+pub fn room(touches: &[Touch], arguments: &[u64; 6], memory: &impl Memory) -> u64 {
+    let said = touches.iter().find_map(|touch| match *touch {
+        Touch::Range { length: Pointed(index), .. } => memory.half(arguments[index]),
+        Touch::Message { header, .. } => memory.half(arguments[header].wrapping_add(NAME_BYTES)),
+        _ => None,
+    });
+    said.map_or(0, u64::from)
 }
+
+/// The memory that a call touched, in the order in which the kernel does.
+pub fn touched(call: &Pending, result: i64, memory: &impl Memory) -> Vec<Touched> {
+    let mut done = Call { arguments: &call.arguments, room: call.room, result, memory, touched: Vec::new() };
+    if !NOTHING_DONE.contains(&result) {
+        call.touches.iter().for_each(|touch| done.add(*touch));
+    }
+    done.touched
+}
+
+/// Where a `struct msghdr` has the length of its name.
+const NAME_BYTES: u64 = 8;
 
 struct Call<'a, M> {
     arguments: &'a [u64; 6],
+    room: u64,
     result: i64,
     memory: &'a M,
     touched: Vec<Touched>,
@@ -274,11 +302,23 @@ impl<M: Memory> Call<'_, M> {
         match length {
             Bytes(bytes) => bytes,
             Result(each) => self.result.max(0) as u64 * each,
+            Within(index) => (self.result.max(0) as u64).min(self.arguments[index]),
+            Found(bytes) => {
+                if self.result > 0 {
+                    bytes
+                } else {
+                    0
+                }
+            }
+            Unless0(index, bytes) => match self.memory.half(self.arguments[index]) {
+                None | Some(0) => 0,
+                Some(_) => bytes,
+            },
             Argument(index, each) => self.arguments[index].saturating_mul(each).min(MOST_BYTES),
             Bits(index) => self.arguments[index].min(MOST_BYTES).div_ceil(64) * 8,
             Pointed(index) => {
-                let said = self.memory.word(self.arguments[index]).unwrap_or(0);
-                (said & u64::from(u32::MAX)).min(MOST_BYTES)
+                let said = self.memory.half(self.arguments[index]).map_or(0, u64::from);
+                said.min(self.room).min(MOST_BYTES)
             }
             Text => self.memory.text(address).len() as u64 + 1,
         }
@@ -307,7 +347,8 @@ impl<M: Memory> Call<'_, M> {
 
     fn message(&mut self, header: u64, store: bool) {
         let field = |offset: u64| self.memory.word(header.wrapping_add(offset)).unwrap_or(0);
-        let name = (field(0), field(8) & u64::from(u32::MAX));
+        let name_bytes = self.memory.half(header.wrapping_add(NAME_BYTES)).map_or(0, u64::from);
+        let name = (field(0), name_bytes.min(self.room));
         let (array, count) = (field(16), field(24));
         let control = (field(32), field(40));
         self.push(header, 56, store);
@@ -330,14 +371,71 @@ mod tests {
             self.0.iter().find(|(at, _)| *at == address).map(|(_, word)| *word)
         }
 
+        /// A word or its first half: nothing is behind it.
+        fn half(&self, address: u64) -> Option<u32> {
+            self.word(address).map(|word| word as u32)
+        }
+
         fn text(&self, _address: u64) -> Vec<u8> {
             b"/a/path".to_vec()
         }
     }
 
     fn of(number: i64, arguments: [u64; 6], result: i64, words: &'static [(u64, u64)]) -> Vec<(u64, u64, bool)> {
-        let touched = touched(of_call(Abi::X86_64, number), &arguments, result, &Words(words));
+        over(number, arguments, result, [words; 2])
+    }
+
+    /// With what memory holds before and after the call.
+    fn over(
+        number: i64,
+        arguments: [u64; 6],
+        result: i64,
+        [before, after]: [&'static [(u64, u64)]; 2],
+    ) -> Vec<(u64, u64, bool)> {
+        let touches = of_call(Abi::X86_64, number);
+        let room = room(touches, &arguments, &Words(before));
+        let touched = touched(&Pending { kind: None, touches, arguments, room }, result, &Words(after));
         touched.iter().map(|touched| (touched.address, touched.bytes, touched.store)).collect()
+    }
+
+    #[test]
+    fn no_more_is_written_than_there_is_room_for() {
+        // A size of 0 asks for the size.
+        assert_eq!(of(libc::SYS_fgetxattr, [3, 0x10, 0x20, 0, 0, 0], 99, &[]), [(0x10, 8, false)]);
+        assert_eq!(of(libc::SYS_fgetxattr, [3, 0x10, 0x20, 200, 0, 0], 99, &[])[1], (0x20, 99, true));
+        assert_eq!(of(libc::SYS_flistxattr, [3, 0x20, 0, 0, 0, 0], 99, &[]), []);
+        // MSG_TRUNC: the result is the length of what was sent.
+        let truncated = libc::MSG_TRUNC as u64;
+        assert_eq!(of(libc::SYS_recvfrom, [3, 0x1000, 10, truncated, 0, 0], 500, &[]), [(0x1000, 10, true)]);
+        const WORDS: &[(u64, u64)] = &[(0x110, 0x200), (0x118, 1), (0x200, 0x6000), (0x208, 100)];
+        let expected = [(0x100, 56, true), (0x200, 16, false), (0x6000, 100, true)];
+        assert_eq!(of(libc::SYS_recvmsg, [3, 0x100, truncated, 0, 0, 0], 500, WORDS), expected);
+    }
+
+    #[test]
+    fn a_name_is_as_long_as_it_is_and_as_there_is_room_for() {
+        let accept = [3, 0x1000, 0x2000, 0, 0, 0];
+        let told = |room, length| over(libc::SYS_accept, accept, 4, [room, length]);
+        let length = (0x2000, 4, true);
+        assert_eq!(told(&[(0x2000, 128)], &[(0x2000, 16)]), [(0x1000, 16, true), length]);
+        assert_eq!(told(&[(0x2000, 16)], &[(0x2000, 110)]), [(0x1000, 16, true), length]);
+        // Nothing is asked for.
+        assert_eq!(of(libc::SYS_accept, [3, 0, 0, 0, 0, 0], 4, &[]), []);
+        const BEFORE: &[(u64, u64)] = &[(0x100, 0x4000), (0x108, 16)];
+        const AFTER: &[(u64, u64)] = &[(0x100, 0x4000), (0x108, 110)];
+        let touched = over(libc::SYS_recvmsg, [3, 0x100, 0, 0, 0, 0], 0, [BEFORE, AFTER]);
+        assert_eq!(touched, [(0x100, 56, true), (0x4000, 16, true)]);
+    }
+
+    #[test]
+    fn who_finds_no_child_is_told_nothing() {
+        let wait = [-1i64 as u64, 0x10, libc::WNOHANG as u64, 0x20, 0, 0];
+        assert_eq!(of(libc::SYS_wait4, wait, 0, &[]), []);
+        assert_eq!(of(libc::SYS_wait4, wait, 77, &[]), [(0x10, 4, true), (0x20, 144, true)]);
+        let wait = [0, 0, 0x10, libc::WNOHANG as u64, 0x20, 0];
+        assert_eq!(of(libc::SYS_waitid, wait, 0, &[(0x10, 0)]), [(0x10, 128, true)]);
+        let found = [(0x10, 128, true), (0x20, 144, true)];
+        assert_eq!(of(libc::SYS_waitid, wait, 0, &[(0x10, libc::SIGCHLD as u64)]), found);
     }
 
     #[test]

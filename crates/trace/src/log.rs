@@ -189,6 +189,9 @@ pub struct LoggedEvent {
     pub number: u64,
     /// Instructions that the thread had executed.
     pub instructions: u64,
+    /// The thread is about to do it, and has not come back from it where no later event of it is logged. It may be in the
+    /// trace already, as if it had succeeded.
+    pub is_attempt: bool,
     /// The event.
     pub event: Event,
 }

@@ -62,7 +62,8 @@ impl Rescue {
     /// Those of the file.
     pub fn write<W: Write>(self, to: W, events: Vec<LoggedEvent>, runs: &[RunLog]) -> io::Result<Rescued> {
         let mut writer = Writer::after(self.places, to);
-        let mut rescued = Rescued { added: add_events(&mut writer, events)?, ..Rescued::default() };
+        let (done, attempts) = settled(events);
+        let mut rescued = Rescued { added: add_events(&mut writer, done)?, ..Rescued::default() };
         for log in runs {
             let written = writer.written(log.thread).0;
             rescued.torn += log.torn;
@@ -71,9 +72,28 @@ impl Rescue {
             let known = usize::try_from(written.saturating_sub(log.first)).unwrap_or(usize::MAX);
             rescued.added += add_runs(&mut writer, log, known, self.columns)?;
         }
+        // What ended the program is the last that it did.
+        rescued.added += add_events(&mut writer, attempts)?;
         writer.finish()?;
         Ok(rescued)
     }
+}
+
+/// What was done, and what was attempted and not come back from: after all that was done.
+fn settled(events: Vec<LoggedEvent>) -> (Vec<LoggedEvent>, Vec<LoggedEvent>) {
+    let last: BTreeMap<u32, usize> = events.iter().enumerate().map(|(place, logged)| (logged.thread, place)).collect();
+    let next =
+        events.iter().filter(|logged| !logged.is_attempt).map(|logged| logged.event.order.saturating_add(1)).max();
+    let (mut done, mut attempts) = (Vec::new(), Vec::new());
+    for (place, mut logged) in events.into_iter().enumerate() {
+        if !logged.is_attempt {
+            done.push(logged);
+        } else if last.get(&logged.thread) == Some(&place) {
+            logged.event.order = logged.event.order.max(next.unwrap_or(0));
+            attempts.push(logged);
+        }
+    }
+    (done, attempts)
 }
 
 fn add_events<W: Write>(writer: &mut Writer<W>, events: Vec<LoggedEvent>) -> io::Result<u64> {

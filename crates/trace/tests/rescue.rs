@@ -73,7 +73,40 @@ fn what_is_no_log_gives_nothing() {
 
 fn event(number: u64) -> LoggedEvent {
     let event = Event { run: 10, order: number, call: Call::Brk { address: number }, result: 0 };
-    LoggedEvent { thread: 3, number, instructions: 1000, event }
+    LoggedEvent { thread: 3, number, instructions: 1000, is_attempt: false, event }
+}
+
+/// An `execve` of a thread, about to be made, or come back from.
+fn exec(thread: u32, number: u64, order: u64, result: Option<i64>) -> LoggedEvent {
+    let call = Call::Exec { program: "/bin/true".to_owned() };
+    let event = Event { run: 0, order, call, result: result.unwrap_or(0) };
+    LoggedEvent { thread, number, instructions: 1000, is_attempt: result.is_none(), event }
+}
+
+/// The threads, orders and results of the events that come into a trace, which has one event of the thread 3.
+fn added(events: Vec<LoggedEvent>) -> Vec<(u32, u64, i64)> {
+    let mut file = Cursor::new(trace(0, false));
+    let rescue = Rescue::of(&mut file).unwrap();
+    file.seek(SeekFrom::Start(rescue.end())).unwrap();
+    rescue.write(&mut file, events, &[]).unwrap();
+    file.rewind().unwrap();
+    let (mut reader, mut found) = (Reader::new(file).unwrap(), Vec::new());
+    while let Some(block) = reader.next_block().unwrap() {
+        let Block::Events { thread, events } = block else { panic!("{block:?}") };
+        found.extend(events.iter().map(|event| (thread, event.order, event.result)));
+    }
+    found.split_off(1)
+}
+
+#[test]
+fn a_call_that_nobody_came_back_from_has_ended_the_program() {
+    // Others went on while it was made; it is the last all the same.
+    let others = LoggedEvent { thread: 5, number: 0, ..event(7) };
+    assert_eq!(added(vec![exec(3, 1, 4, None), others.clone()]), [(5, 7, 0), (3, 8, 0)]);
+    // A thread that came back from it did something else.
+    assert_eq!(added(vec![exec(3, 1, 4, None), exec(3, 1, 4, Some(-2)), others]), [(3, 4, -2), (5, 7, 0)]);
+    // The trace has it already.
+    assert_eq!(added(vec![exec(3, 0, 4, None)]), []);
 }
 
 fn events(count: u64) -> Vec<LoggedEvent> {
