@@ -8,11 +8,13 @@ use results::store::Store;
 use serde_json::Value;
 use study::comparison::Comparison;
 use study::policy::{Granularity, Policy};
+use study::stats::Outcome;
 use study::stats::boots::{self, Merged, Part, same_design};
 
 use crate::cli::{Compare, Output};
-use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, terminal_width};
+use crate::compare::check_writable;
+use crate::failure::{Failure, say};
+use crate::output::{ignore_closed_pipe, terminal_width, write, write_page};
 
 /// How a file of SQLite begins (<https://sqlite.org/fileformat.html>).
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -51,6 +53,7 @@ pub fn publish_with(store: &Store, comparison: &Comparison, output: &Output) -> 
 /// # Errors
 /// A file that is neither a store nor a document of this kind; nothing to merge; different designs.
 pub fn merge(arguments: &Compare) -> Result<(), Failure> {
+    check_writable(&arguments.output)?;
     let mut parts = Vec::new();
     for path in &arguments.merge {
         parts.extend(parts_of(path)?);
@@ -99,23 +102,41 @@ fn expected(found: &str) -> String {
     )
 }
 
+/// What a store says of boots. A comparison that cannot be read is left out, which is said: what others say stands.
 fn parts_of_store(store: &Store) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for summary in store.list().map_err(Failure::input)? {
-        let comparison = store.load(summary.id).map_err(Failure::input)?;
-        parts.extend(Some(&comparison).filter(|one| one.design.is_over_boots()).and_then(Part::of));
+        match store.load(summary.id) {
+            Ok(comparison) => {
+                parts.extend(Some(&comparison).filter(|one| one.design.is_over_boots()).and_then(Part::of));
+            }
+            Err(error) => {
+                let error = error.to_string();
+                say(format_args!("pagelab: comparison {} is left out: {}", summary.id, results::printable(&error)));
+            }
+        }
     }
     Ok(parts)
 }
 
-/// Prints what boots say.
+/// Prints and writes what boots say in the forms that were asked for.
 ///
 /// # Errors
-/// Standard output cannot be written.
+/// Standard output or a file cannot be written; a boot's answer is another one than the baseline's.
 pub fn publish(merged: &Merged, output: &Output) -> Result<(), Failure> {
     let text = match output.json {
         true => format!("{:#}", results::boots::document(merged)),
         false => results::boots::render(merged, terminal_width()),
     };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
+    if let Some(file) = &output.csv {
+        write(file, &|to| results::boots::csv::write(merged, to))?;
+    }
+    if let Some(file) = &output.html {
+        write_page(file, &results::html::boots::report(merged))?;
+    }
+    match merged.arms.iter().any(|arm| matches!(arm.outcome, Outcome::WrongAnswer { .. })) {
+        true => Err(Failure::Command("boots do not agree in the answer of the command; see the table".to_string())),
+        false => Ok(()),
+    }
 }

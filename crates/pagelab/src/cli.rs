@@ -86,11 +86,11 @@ pub struct Compare {
     pub output: Output,
     /// Measure the one arm that this boot has, of policies that a boot has or has not (direct-map-*), and
     /// show what the boots in the store say together; --min-blocks says how many runs a boot makes
-    #[arg(long, conflicts_with_all = ["aa", "stored", "merge", "html", "csv"])]
+    #[arg(long, conflicts_with_all = ["aa", "stored", "merge"])]
     pub arm_of_boot: bool,
     /// Join arms of several boots and hosts, from stores or from what --arm-of-boot --json printed; with a
     /// command behind `--`, only those that measured it
-    #[arg(long, value_name = "STORE_OR_FILE", num_args = 1.., conflicts_with_all = ["policies", "baseline", "aa", "stored", "server", "html", "csv", "store"])]
+    #[arg(long, value_name = "STORE_OR_FILE", num_args = 1.., conflicts_with_all = ["policies", "baseline", "aa", "stored", "server", "store"])]
     pub merge: Vec<PathBuf>,
     /// Show a stored comparison again instead of measuring (`pagelab list comparisons`)
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["policies", "command", "server"])]

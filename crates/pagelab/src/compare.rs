@@ -275,7 +275,7 @@ fn invocation(work: &Work) -> Invocation {
 }
 
 /// Files that are written at the end are opened at the start: nobody measures for an hour in vain.
-fn check_writable(output: &Output) -> Result<(), Failure> {
+pub fn check_writable(output: &Output) -> Result<(), Failure> {
     can_be_written([&output.html, &output.csv].into_iter().flatten())
 }
 
@@ -332,12 +332,12 @@ fn has_wrong_answer(analysis: &study::stats::Analysis) -> bool {
 
 fn show_stored(number: i64, output: &Output) -> Result<(), Failure> {
     let comparison = open_store(output.store.as_deref())?.load(number).map_err(Failure::input)?;
+    check_writable(output)?;
     if comparison.design.is_over_boots()
         && let Some(part) = Part::of(&comparison)
     {
         return boots::publish(&study::stats::boots::merge(&[part]).map_err(Failure::input)?, output);
     }
-    check_writable(output)?;
     publish(&comparison, output)
 }
 

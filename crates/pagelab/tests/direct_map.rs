@@ -266,6 +266,47 @@ fn boots_of_several_hosts_are_joined() {
     let alone = file("alone", &boots(&[("a", 0, 1.0), ("a", 0, 1.01), ("a", 1, 2.0)]));
     let ran = bench.pagelab(&["compare", "--merge", &alone]).ran();
     ran.says(0, &[]).prints(&["not concluded: direct-map-2m was measured in one boot only", "Undecided"]);
+    let (csv, html) = (bench.word("boots.csv"), bench.word("boots.html"));
+    bench.pagelab(&["compare", "--merge", &one, &two, "--csv", &csv, "--html", &html]).ran().says(0, &[&html]);
+    let rows = fs::read_to_string(&csv).unwrap();
+    assert_eq!(rows.lines().count(), 1 + 10, "one for each boot: {rows}");
+    assert!(
+        rows.starts_with("host,boot_id,") && rows.contains(",direct-map-2m,direct-map-2m,8,wall_s,2.41,"),
+        "{rows}"
+    );
+    let page = fs::read_to_string(&html).unwrap();
+    assert!(page.contains("arms over boots") && page.contains("direct-map-2m is worse"), "{page}");
+    let nowhere = bench.word("no/such/place.csv");
+    bench.pagelab(&["compare", "--merge", &one, "--csv", &nowhere]).ran().says(2, &["cannot be written"]);
+}
+
+#[test]
+fn boots_that_answer_differently_end_with_1() {
+    let bench = Bench::new();
+    let mut document = boots(&[("a", 0, 1.0), ("a", 1, 2.0)]);
+    document["boots"][1]["answer"]["stdout_sha256"] = json!("ab");
+    fs::write(bench.path("one"), document.to_string()).unwrap();
+    let ran = bench.pagelab(&["compare", "--merge", &bench.word("one")]).ran();
+    ran.says(1, &["boots do not agree in the answer"]).prints(&["wrong answer"]);
+}
+
+#[test]
+fn a_stored_comparison_that_cannot_be_read_is_left_out_and_told() {
+    let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let bench = Bench::new();
+    let policies = this_boot()["policies"].clone();
+    let has_arm = policies.as_array().unwrap().iter().any(|row| row["standing"] == "now");
+    if !needs(&[program("python3"), ("a boot that has an arm", has_arm)]) {
+        return;
+    }
+    let measure = || bench.compare(&["--arm-of-boot", "--min-blocks", "1"], &bench.touch()).ran();
+    measure().says(0, &[]);
+    let script = "import sqlite3, sys; store = sqlite3.connect(sys.argv[1]); \
+                  store.execute(\"UPDATE comparisons SET pagelab = '{' WHERE id = 1\"); store.commit()";
+    assert!(Command::new("python3").args(["-c", script, &bench.store()]).status().unwrap().success());
+    measure().says(0, &["comparison 1 is left out"]).prints(&["was measured in one boot only"]);
+    let merged = bench.pagelab(&["compare", "--merge", &bench.store()]).ran();
+    merged.says(0, &["comparison 1 is left out"]).prints(&["was measured in one boot only"]);
 }
 
 #[test]

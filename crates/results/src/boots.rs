@@ -1,8 +1,9 @@
 //! Arms over boots: the joined comparison as tables, a sentence, and a JSON document.
 
+pub mod csv;
+
 use serde::Serialize;
 use serde_json::{Value, json};
-use study::metric::Metric;
 use study::stats::boots::{Boot, BootArm, Merged};
 use study::stats::{Effect, Outcome};
 use study::verdict::Holding;
@@ -14,9 +15,22 @@ use crate::text::{fold, printable};
 /// The name and version of the document.
 pub const SCHEMA: &str = "pagelab.compare-boots/1";
 
+/// A table before it is drawn.
+pub(crate) struct Grid<const N: usize> {
+    pub header: [String; N],
+    pub rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Grid<N> {
+    fn render(self, width: usize) -> String {
+        plain(self.header.each_ref().map(String::as_str), self.rows, width)
+    }
+}
+
 /// The arms, then the boots, then what cannot be concluded.
 pub fn render(merged: &Merged, width: usize) -> String {
-    let mut text = format!("{}\n\n{}\n", arms(merged, width), boots(merged, width));
+    let arms = arms(merged, &merged.design.primary).render(width);
+    let mut text = format!("{arms}\n\n{}\n", boots(merged).render(width));
     for limit in &merged.limits {
         let sentence = printable(&limit.describe(&merged.design.arms));
         text.push_str(&format!("\n{}", fold(&format!("not concluded: {sentence}"), width, 4)));
@@ -25,31 +39,29 @@ pub fn render(merged: &Merged, width: usize) -> String {
     text
 }
 
-fn primary(merged: &Merged) -> Metric {
-    figure::metric(&merged.design.metrics, &merged.design.primary)
-}
-
-fn arms(merged: &Merged, width: usize) -> String {
-    let primary = primary(merged);
+/// What boots say of a metric, one row an arm. The outcome is that of the metric that decides.
+pub(crate) fn arms(merged: &Merged, metric: &str) -> Grid<7> {
+    let metric = figure::metric(&merged.design.metrics, metric);
     let confidence = format!("{} interval", figure::confidence(merged.design.confidence));
-    let header = ["policy", "boots", "hosts", primary.name.as_str(), "change", confidence.as_str(), "outcome"];
+    let header = ["policy", "boots", "hosts", metric.name.as_str(), "change", confidence.as_str(), "outcome"];
     let rows = merged.design.arms.iter().zip(&merged.arms).map(|(arm, of_boots)| {
-        let effect = of_boots.effects.get(&primary.name).map(Change::of);
+        let effect = of_boots.effects.get(&metric.name).map(Change::of);
         [
             arm.label.clone(),
             of_boots.boots.to_string(),
             of_boots.hosts.to_string(),
-            of_boots.medians.get(&primary.name).map(|value| figure::short(*value, primary.unit)).unwrap_or_default(),
+            of_boots.medians.get(&metric.name).map(|value| figure::short(*value, metric.unit)).unwrap_or_default(),
             effect.map(|change| change.estimate()).unwrap_or_default(),
             effect.and_then(|change| change.range()).unwrap_or_default(),
             word(&of_boots.outcome),
         ]
     });
-    plain(header, rows, width)
+    Grid { rows: rows.collect(), header: header.map(String::from) }
 }
 
-fn boots(merged: &Merged, width: usize) -> String {
-    let primary = primary(merged);
+/// One row a boot and arm.
+pub(crate) fn boots(merged: &Merged) -> Grid<7> {
+    let primary = figure::metric(&merged.design.metrics, &merged.design.primary);
     let rows = merged.boots.iter().map(|boot| {
         let label = merged.design.arms.get(boot.arm).map_or("?", |arm| arm.label.as_str());
         [
@@ -62,7 +74,8 @@ fn boots(merged: &Merged, width: usize) -> String {
             boot.demoted_to.map_or("as booted".to_string(), |leaf| format!("demoted to {leaf}")),
         ]
     });
-    plain(["host", "boot", "policy", "trials", "median", "verdict", "direct map"], rows, width)
+    let header = ["host", "boot", "policy", "trials", "median", "verdict", "direct map"];
+    Grid { header: header.map(String::from), rows: rows.collect() }
 }
 
 fn word(outcome: &Outcome) -> String {
@@ -154,22 +167,24 @@ fn as_value(part: &impl Serialize) -> Value {
     serde_json::to_value(part).expect("words, numbers and maps with text keys")
 }
 
+/// A host whose name is an attack.
+#[cfg(test)]
+pub(crate) fn sample() -> Merged {
+    use study::stats::boots::{Part, merge};
+    let mut comparison = crate::sample::comparison();
+    comparison.machine.host_id = Some("\u{1b}[31m<script>host".into());
+    merge(&[Part::of(&comparison).unwrap()]).unwrap()
+}
+
 #[cfg(test)]
 mod tests {
     use study::stats::boots::{Part, merge};
 
     use super::*;
-    use crate::sample;
-
-    fn merged() -> Merged {
-        let mut comparison = sample::comparison();
-        comparison.machine.host_id = Some("\u{1b}[31mhost".into());
-        merge(&[Part::of(&comparison).unwrap()]).unwrap()
-    }
 
     #[test]
     fn every_arm_boot_and_limit_is_shown_and_nothing_raw() {
-        let merged = merged();
+        let merged = sample();
         let text = render(&merged, 120);
         for arm in &merged.design.arms {
             assert!(text.contains(&arm.label), "{}: {text}", arm.label);
@@ -182,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_document_can_be_read_back() {
-        let merged = merged();
+        let merged = sample();
         let document = document(&merged);
         let part: Part = serde_json::from_value(document).unwrap();
         assert_eq!(merge(&[part]).unwrap(), merged);

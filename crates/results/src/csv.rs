@@ -98,7 +98,7 @@ fn outcome(record: &TrialRecord) -> [String; 3] {
     ]
 }
 
-fn unit(unit: Unit) -> &'static str {
+pub(crate) fn unit(unit: Unit) -> &'static str {
     match unit {
         Unit::Seconds => "seconds",
         Unit::Bytes => "bytes",
@@ -108,7 +108,7 @@ fn unit(unit: Unit) -> &'static str {
     }
 }
 
-fn direction(direction: Direction) -> &'static str {
+pub(crate) fn direction(direction: Direction) -> &'static str {
     match direction {
         Direction::Lower => "lower",
         Direction::Higher => "higher",
@@ -124,7 +124,7 @@ pub(crate) fn provenance(provenance: Provenance) -> &'static str {
     }
 }
 
-fn holding(holding: Holding) -> &'static str {
+pub(crate) fn holding(holding: Holding) -> &'static str {
     match holding {
         Holding::Held => "held",
         Holding::Partly => "partly",
@@ -134,7 +134,7 @@ fn holding(holding: Holding) -> &'static str {
     }
 }
 
-fn write_row(out: &mut impl Write, fields: impl IntoIterator<Item = String>) -> io::Result<()> {
+pub(crate) fn write_row(out: &mut impl Write, fields: impl IntoIterator<Item = String>) -> io::Result<()> {
     let fields: Vec<String> = fields.into_iter().map(quote).collect();
     write!(out, "{}\r\n", fields.join(","))
 }
@@ -147,31 +147,32 @@ fn quote(field: String) -> String {
     }
 }
 
+/// A reader of RFC 4180, character by character.
+#[cfg(test)]
+pub(crate) fn read(text: &str) -> Vec<Vec<String>> {
+    let (mut rows, mut row, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => field.push(chars.next().unwrap()),
+            '"' => quoted = !quoted,
+            ',' if !quoted => row.push(std::mem::take(&mut field)),
+            '\r' if !quoted => {
+                assert_eq!(chars.next(), Some('\n'));
+                row.push(std::mem::take(&mut field));
+                rows.push(std::mem::take(&mut row));
+            }
+            c => field.push(c),
+        }
+    }
+    assert!(!quoted && row.is_empty() && field.is_empty());
+    rows
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sample;
-
-    /// A reader of RFC 4180, character by character.
-    fn read(text: &str) -> Vec<Vec<String>> {
-        let (mut rows, mut row, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
-        let mut chars = text.chars().peekable();
-        while let Some(c) = chars.next() {
-            match c {
-                '"' if quoted && chars.peek() == Some(&'"') => field.push(chars.next().unwrap()),
-                '"' => quoted = !quoted,
-                ',' if !quoted => row.push(std::mem::take(&mut field)),
-                '\r' if !quoted => {
-                    assert_eq!(chars.next(), Some('\n'));
-                    row.push(std::mem::take(&mut field));
-                    rows.push(std::mem::take(&mut row));
-                }
-                c => field.push(c),
-            }
-        }
-        assert!(!quoted && row.is_empty() && field.is_empty());
-        rows
-    }
 
     fn written(comparison: &Comparison) -> Vec<Vec<String>> {
         let mut bytes = Vec::new();

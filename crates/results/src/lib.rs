@@ -78,6 +78,7 @@ mod tests {
         let mut names = Vec::new();
         keys(&json::document(&sample::comparison()), &mut names);
         names.extend(csv::COLUMNS.map(String::from));
+        names.extend(boots::csv::COLUMNS.map(String::from));
         // Details of causes and warnings, which carry a text for readers.
         const DETAILS: [&str; 5] = ["counter", "times", "ratio", "count", "of"];
         let missing = |name: &&String| !documented(name) && !DETAILS.contains(&name.as_str());

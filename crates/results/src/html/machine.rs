@@ -6,8 +6,8 @@ use study::comparison::Comparison;
 use study::machine::State;
 use study::size::{PageSize, format_bytes};
 
-use super::ended;
 use super::tables::wide;
+use super::{ended, list};
 use crate::figure;
 use crate::text::{command_line, date_time, escape};
 
@@ -118,9 +118,4 @@ pub(super) fn invocation(comparison: &Comparison) -> String {
         ("seed", design.seed.to_string()),
     ]);
     list(&facts)
-}
-
-fn list(facts: &[(&str, String)]) -> String {
-    let fact = |(name, value): &(&str, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value));
-    format!("<dl>\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
 }

@@ -3,6 +3,7 @@
 //! Everything from outside is escaped, and a content security policy in the page itself forbids scripts
 //! and requests, should that ever fail.
 
+pub mod boots;
 mod coverage;
 mod forest;
 mod machine;
@@ -241,6 +242,12 @@ fn footer(comparison: &Comparison) -> String {
          <code>--csv</code> export them.</p></footer>\n",
         escape(&comparison.invocation.version)
     )
+}
+
+/// Names and what stands for each.
+fn list(facts: &[(&str, String)]) -> String {
+    let fact = |(name, value): &(&str, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value));
+    format!("<dl>\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
 }
 
 /// Escaped text in which what stands between backticks is code.

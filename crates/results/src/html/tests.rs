@@ -87,6 +87,22 @@ fn what_comes_from_outside_is_text() {
 }
 
 #[test]
+fn boots_are_a_page_of_the_same_kind() {
+    let merged = crate::boots::sample();
+    let html = boots::report(&merged);
+    let elements = elements(&html);
+    let tables = elements.iter().filter(|name| *name == "table").count();
+    let metrics = merged.design.metrics.iter().filter(|metric| merged.arms[0].medians.contains_key(&metric.name));
+    assert_eq!(tables, 1 + metrics.count(), "one for each metric, and the boots");
+    for arm in &merged.design.arms {
+        assert!(html.contains(&escape(&arm.label)), "{}", arm.label);
+    }
+    assert!(html.contains("What cannot be concluded") && html.contains("&lt;script&gt;host"));
+    assert!(!html.contains("<script") && !html.chars().any(|c| c.is_control() && c != '\n'));
+    assert_eq!(html.matches("<th>").count(), 0, "every heading of a table has a scope");
+}
+
+#[test]
 fn code_in_a_remedy_is_set_as_code() {
     assert_eq!(marked("set `a<b` or `c`"), "set <code>a&lt;b</code> or <code>c</code>");
     assert_eq!(marked("one ` alone"), "one ` alone");

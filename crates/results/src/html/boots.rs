@@ -1,0 +1,91 @@
+//! Arms over boots as one HTML file.
+
+use study::stats::boots::Merged;
+
+use super::tables::wide;
+use super::{command, list, page, section, typeset};
+use crate::boots::{self, Grid};
+use crate::figure;
+use crate::text::{command_line, date_time, escape};
+
+/// The page.
+pub fn report(merged: &Merged) -> String {
+    let sections = [
+        section("Result", "result", &(result(merged) + &limits(merged))),
+        section("All figures", "figures", &figures(merged)),
+        section(
+            "Boots",
+            "boots",
+            &table("A boot has one direct map; its trials make one median", &boots::boots(merged)),
+        ),
+        section("Invocation and design", "invocation", &invocation(merged)),
+    ];
+    page(&command_line(&merged.invocation.command), &header(merged), &sections.concat(), &footer(merged))
+}
+
+fn header(merged: &Merged) -> String {
+    let begun = merged.boots.iter().map(|boot| boot.started_unix_s).min().unwrap_or(0);
+    let client = merged.invocation.client.as_ref().map(|client| command("client that drives it", client));
+    format!(
+        "<header>\n<p class=\"kicker\">pagelab · arms over boots · {}</p>\n<h1>{}</h1>\n{}{}</header>\n",
+        escape(&date_time(begun)),
+        escape(&typeset(&boots::conclude(merged))),
+        command("measured command", &merged.invocation.command),
+        client.unwrap_or_default()
+    )
+}
+
+fn result(merged: &Merged) -> String {
+    table(
+        "Medians over boots; changes against the baseline, within hosts",
+        &boots::arms(merged, &merged.design.primary),
+    )
+}
+
+fn limits(merged: &Merged) -> String {
+    let item = |limit: &study::stats::boots::Limit| {
+        format!("<li>{}</li>\n", escape(&typeset(&limit.describe(&merged.design.arms))))
+    };
+    let items: String = merged.limits.iter().map(item).collect();
+    match items.is_empty() {
+        true => items,
+        false => format!("<h3>What cannot be concluded</h3>\n<ul class=\"warnings\">\n{items}</ul>\n"),
+    }
+}
+
+/// The other metrics, a table each.
+fn figures(merged: &Merged) -> String {
+    let others = merged.design.metrics.iter().filter(|metric| {
+        metric.name != merged.design.primary && merged.arms.iter().any(|arm| arm.medians.contains_key(&metric.name))
+    });
+    others.map(|metric| table(&figure::title(&metric.name), &boots::arms(merged, &metric.name))).collect()
+}
+
+fn invocation(merged: &Merged) -> String {
+    let (invocation, design) = (&merged.invocation, &merged.design);
+    let percent = |ratio: f64| format!("{} %", figure::plain(ratio * 100.0));
+    list(&[
+        ("pagelab", command_line(&invocation.pagelab)),
+        ("version", invocation.version.clone()),
+        ("metric that decides", design.primary.clone()),
+        ("band of changes that do not matter", format!("± {}", percent(design.band_ratio))),
+        ("confidence", percent(design.confidence)),
+    ])
+}
+
+fn table<const N: usize>(caption: &str, grid: &Grid<N>) -> String {
+    let head: String = grid.header.iter().map(|title| format!("<th scope=\"col\">{}</th>", escape(title))).collect();
+    let cells = |row: &[String; N]| {
+        let cell = |text: &String| format!("<td>{}</td>", escape(&typeset(text)));
+        format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>())
+    };
+    wide(caption, &head, &grid.rows.iter().map(cells).collect::<String>())
+}
+
+fn footer(merged: &Merged) -> String {
+    format!(
+        "<footer><p>Made by pagelab {}. <code>pagelab compare --merge --json</code> and <code>--csv</code> export the \
+         medians of every boot.</p></footer>\n",
+        escape(&merged.invocation.version)
+    )
+}
