@@ -258,11 +258,12 @@ fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool
     let client = Client { command: work.command.clone(), user: work.user.clone(), stdout, stderr };
     let over = AtomicBool::new(false);
     let (ended, driven) = std::thread::scope(|threads| {
-        let driver = threads.spawn(|| server::drive(server, client, &over, timed));
+        let driver = std::thread::Builder::new().name("client".into());
+        let driver = driver.spawn_scoped(threads, || server::drive(server, client, &over, timed))?;
         let ended = tracer::run(&launch, rewriting, Some(proof), Leftovers::KillAfter(GRACE));
         over.store(true, Ordering::SeqCst);
-        (ended, driver.join().expect("the driver of a server does not panic"))
-    });
+        Ok::<_, PlatformError>((ended, driver.join().expect("the driver of a server does not panic")))
+    })?;
     drop(launch);
     let (ended, server_errors) = (ended?, server_errors.finish());
     let driven = driven.map_err(|error| match error {

@@ -1,6 +1,6 @@
 //! A QEMU that boots the guest, and is gone at the end whatever happens.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -24,9 +24,12 @@ const KEPT_BYTES: usize = 1 << 20;
 /// So many of the last lines are shown.
 const SHOWN_LINES: usize = 12;
 
-/// A running QEMU. Dropped, it is killed.
+/// QEMU's process, on the leash of signals. Dropped, it is killed.
+struct Process(Child);
+
+/// A running QEMU and what it says.
 pub struct Emulator {
-    child: Child,
+    process: Process,
     qmp: Qmp,
     version: Version,
     said: Arc<Mutex<Vec<u8>>>,
@@ -54,14 +57,14 @@ impl Emulator {
         command.args(words(arguments, max_cpus)).arg("-kernel").arg(&guest.kernel).arg("-initrd").arg(&guest.initrd);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         signals::catch(PassOn::Kill).map_err(not_run)?;
-        let mut child = die_with_parent(&mut command).spawn().map_err(not_run)?;
-        signals::leash(child.id().cast_signed());
-        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let mut process = Process(die_with_parent(&mut command).spawn().map_err(not_run)?);
+        signals::leash(process.0.id().cast_signed());
+        let pipes = (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take());
         let (Some(to), Some(from), Some(errors)) = pipes else { unreachable!("all three are piped") };
         let said = Arc::default();
-        let listener = listen(errors, Arc::clone(&said));
-        let (qmp, version, started) = (Qmp::new(to, from), Version(0, 0, 0), Instant::now());
-        let mut emulator = Emulator { child, qmp, version, said, listener, started, started_cpu_s: 0.0 };
+        let listener = listen(errors, Arc::clone(&said)).map_err(not_run)?;
+        let (qmp, version, started) = (Qmp::new(to, from).map_err(not_run)?, Version(0, 0, 0), Instant::now());
+        let mut emulator = Emulator { process, qmp, version, said, listener, started, started_cpu_s: 0.0 };
         emulator.version = emulator.greeted()?;
         emulator.execute("qmp_capabilities", Value::Null)?;
         emulator.started_cpu_s = emulator.cpu_s()?;
@@ -72,7 +75,7 @@ impl Emulator {
 
     /// The process.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.process.0.id()
     }
 
     /// QEMU's version.
@@ -160,7 +163,7 @@ impl Emulator {
         self.send("quit", Value::Null)?;
         let until = Instant::now() + ANSWER;
         loop {
-            match self.child.try_wait() {
+            match self.process.0.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
                 Ok(Some(_)) => return Err(self.ended()),
                 Ok(None) if Instant::now() > until => return Err(self.hangs(ANSWER)),
@@ -176,7 +179,7 @@ impl Emulator {
 
     /// Why QEMU is gone: pagelab was told to stop, or it ended by itself.
     fn ended(&mut self) -> BootError {
-        let ended = self.child.wait();
+        let ended = self.process.0.wait();
         // Its last words are still on their way; a process of its own may keep the pipe open for longer.
         let until = Instant::now() + Duration::from_secs(1);
         while !self.listener.is_finished() && Instant::now() < until {
@@ -206,10 +209,10 @@ impl Emulator {
     }
 }
 
-impl Drop for Emulator {
+impl Drop for Process {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
         signals::unleash();
     }
 }
@@ -240,8 +243,8 @@ fn words(arguments: &Arguments, max_cpus: u32) -> Vec<String> {
 }
 
 /// Keeps the last of what comes.
-fn listen(mut from: impl Read + Send + 'static, kept: Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
-    std::thread::spawn(move || {
+fn listen(mut from: impl Read + Send + 'static, kept: Arc<Mutex<Vec<u8>>>) -> io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name("listener".into()).spawn(move || {
         let mut bytes = [0; 4096];
         while let Ok(read @ 1..) = from.read(&mut bytes) {
             let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -262,7 +265,7 @@ mod tests {
     fn the_last_of_what_is_said_is_kept() {
         let much = vec![b'.'; 5 * KEPT_BYTES];
         let kept = Arc::default();
-        listen(std::io::Cursor::new([&much, SAYS.as_bytes()].concat()), Arc::clone(&kept)).join().unwrap();
+        listen(std::io::Cursor::new([&much, SAYS.as_bytes()].concat()), Arc::clone(&kept)).unwrap().join().unwrap();
         let kept = kept.lock().unwrap();
         assert!(kept.ends_with(SAYS.as_bytes()));
         assert!((KEPT_BYTES..=2 * KEPT_BYTES).contains(&kept.len()), "{}", kept.len());

@@ -25,10 +25,10 @@ pub enum Silence {
 }
 
 impl Qmp {
-    /// Begins to listen.
-    pub fn new(to: ChildStdin, from: ChildStdout) -> Qmp {
+    /// Begins to listen, on a thread of its own.
+    pub fn new(to: ChildStdin, from: ChildStdout) -> io::Result<Qmp> {
         let (sender, receiver) = channel();
-        std::thread::spawn(move || {
+        std::thread::Builder::new().name("monitor".into()).spawn(move || {
             for line in BufReader::new(from).lines().map_while(Result::ok) {
                 // What is no document is not of the protocol: QEMU's libraries may print, too.
                 if let Ok(document) = serde_json::from_str(&line)
@@ -37,8 +37,8 @@ impl Qmp {
                     return;
                 }
             }
-        });
-        Qmp { to, from: receiver, events: VecDeque::new() }
+        })?;
+        Ok(Qmp { to, from: receiver, events: VecDeque::new() })
     }
 
     /// Sends a command; its answer comes later.
