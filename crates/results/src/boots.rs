@@ -29,7 +29,7 @@ impl<const N: usize> Grid<N> {
 
 /// The arms, then the boots, then what cannot be concluded.
 pub fn render(merged: &Merged, width: usize) -> String {
-    let arms = arms(merged, &merged.design.primary).render(width);
+    let arms = outcomes(merged).render(width);
     let mut text = format!("{arms}\n\n{}\n", boots(merged).render(width));
     for limit in &merged.limits {
         let sentence = printable(&limit.describe(&merged.design.arms));
@@ -39,11 +39,20 @@ pub fn render(merged: &Merged, width: usize) -> String {
     text
 }
 
-/// What boots say of a metric, one row an arm. The outcome is that of the metric that decides.
-pub(crate) fn arms(merged: &Merged, metric: &str) -> Grid<7> {
+/// What boots say of the metric that decides, and what follows, one row an arm.
+pub(crate) fn outcomes(merged: &Merged) -> Grid<7> {
+    let Grid { header: [policy, boots, hosts, median, change, range], rows } = arms(merged, &merged.design.primary);
+    let rows = rows.into_iter().zip(&merged.arms).map(|([policy, boots, hosts, median, change, range], of_boots)| {
+        [policy, boots, hosts, median, change, range, word(&of_boots.outcome)]
+    });
+    Grid { rows: rows.collect(), header: [policy, boots, hosts, median, change, range, "outcome".into()] }
+}
+
+/// What boots say of a metric, one row an arm.
+pub(crate) fn arms(merged: &Merged, metric: &str) -> Grid<6> {
     let metric = figure::metric(&merged.design.metrics, metric);
     let confidence = format!("{} interval", figure::confidence(merged.design.confidence));
-    let header = ["policy", "boots", "hosts", metric.name.as_str(), "change", confidence.as_str(), "outcome"];
+    let header = ["policy", "boots", "hosts", metric.name.as_str(), "change", confidence.as_str()];
     let rows = merged.design.arms.iter().zip(&merged.arms).map(|(arm, of_boots)| {
         let effect = of_boots.effects.get(&metric.name).map(Change::of);
         [
@@ -53,7 +62,6 @@ pub(crate) fn arms(merged: &Merged, metric: &str) -> Grid<7> {
             of_boots.medians.get(&metric.name).map(|value| figure::short(*value, metric.unit)).unwrap_or_default(),
             effect.map(|change| change.estimate()).unwrap_or_default(),
             effect.and_then(|change| change.range()).unwrap_or_default(),
-            word(&of_boots.outcome),
         ]
     });
     Grid { rows: rows.collect(), header: header.map(String::from) }

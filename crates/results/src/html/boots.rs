@@ -36,10 +36,7 @@ fn header(merged: &Merged) -> String {
 }
 
 fn result(merged: &Merged) -> String {
-    table(
-        "Medians over boots; changes against the baseline, within hosts",
-        &boots::arms(merged, &merged.design.primary),
-    )
+    table("Medians over boots; changes against the baseline, within hosts", &boots::outcomes(merged))
 }
 
 fn limits(merged: &Merged) -> String {
