@@ -1,9 +1,9 @@
 //! Misses of every LRU geometry in one pass: set counts times ways times page sizes.
 //!
 //! For each set count a stack of the pages of each set, in the order of their last uses: a page at depth `d` hits in all
-//! TLBs of more than `d` ways, so that one stack of sixteen answers for sixteen numbers of ways. What is in front of its
-//! set is in front for every larger power of two of sets too (its set there is a part of this one, and was used later by
-//! nothing else), so that a page in front of its smaller set needs no look into the larger ones.
+//! TLBs of more than `d` ways, so that one stack of sixteen answers for sixteen numbers of ways. For every larger power of two
+//! of sets a page is at the same depth or less (its set there is a part of this one: nothing else was used later in it), so
+//! that a page in front of its set needs no look into the larger ones, and one at a small depth only at their fronts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -48,26 +48,28 @@ impl Stacks {
         Stacks { sets: vec![[0; DEPTH]; 1 << shift], mask: (1 << shift) - 1, found: [0; DEPTH + 1] }
     }
 
-    /// Brings a page in front of its set. Whether it was there.
+    /// Brings a page in front of its set; at which depth it was, [`DEPTH`] if nowhere. It is at a depth below `N`, or `N` is
+    /// all.
     #[inline(always)]
-    fn touch(&mut self, index: u32, key: u32) -> bool {
+    fn touch<const N: usize>(&mut self, index: u32, key: u32) -> usize {
         let set = &mut self.sets[(index & self.mask) as usize];
         if set[0] == key {
-            return true;
+            return 0;
         }
-        let old = *set;
+        let Some(front) = set.first_chunk_mut::<N>() else { return DEPTH };
+        let old = *front;
         let mut weight = 0;
         for (depth, other) in old.iter().enumerate().skip(1) {
             weight += if *other == key { (DEPTH - depth) as u32 } else { 0 };
         }
         let depth = DEPTH as u32 - weight;
-        let last = depth.min(DEPTH as u32 - 1);
-        for place in 1..DEPTH {
-            set[place] = if place as u32 <= last { old[place - 1] } else { old[place] };
+        let last = depth.min(N as u32 - 1);
+        for place in 1..N {
+            front[place] = if place as u32 <= last { old[place - 1] } else { old[place] };
         }
-        set[0] = key;
+        front[0] = key;
         self.found[depth as usize] += 1;
-        false
+        depth as usize
     }
 }
 
@@ -90,8 +92,14 @@ impl Geometries {
                 continue;
             }
             self.last = u64::from(key);
+            let mut depth = DEPTH;
             for stacks in &mut self.stacks {
-                if stacks.touch(index, key) {
+                depth = match depth {
+                    ..4 => stacks.touch::<4>(index, key),
+                    4..8 => stacks.touch::<8>(index, key),
+                    _ => stacks.touch::<DEPTH>(index, key),
+                };
+                if depth == 0 {
                     break;
                 }
             }
