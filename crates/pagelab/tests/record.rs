@@ -776,6 +776,13 @@ fn what_is_no_machine_is_refused() {
     if needs(&[program("qemu-system-x86_64")]) {
         let kvm = ["qemu-system-x86_64", "-accel", "kvm"];
         record(&bench, &["--system"], &kvm).ran().says(2, &["kvm", "-accel tcg"]);
+        if needs(&[("/dev/kvm", Path::new("/dev/kvm").exists())]) {
+            // What stands in a file is asked of QEMU.
+            std::fs::write(bench.path("config"), "[machine]\n  accel = \"kvm\"\n").unwrap();
+            let kvm = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-readconfig", &bench.word("config")];
+            record(&bench, &["--system"], &kvm).ran().says(2, &["KVM is on", "-accel tcg"]);
+            assert!(!bench.path("trace").exists());
+        }
         let wrong = ["qemu-system-x86_64", "-M", "no-such-machine"];
         record(&bench, &["--system"], &wrong).ran().says(2, &["before anything was recorded"]);
     }
@@ -881,6 +888,143 @@ fn a_program_that_is_killed_in_the_middle_of_something_loses_that_alone() {
         assert!(pages.iter().zip(0..).all(|(page, number)| *page == number % 64), "{milliseconds} {}", pages.len());
         assert!(milliseconds < 100 || pages.len() > 64, "{}", pages.len());
     }
+}
+
+#[test]
+fn a_program_that_ends_while_its_threads_are_in_calls_is_recorded_to_its_end() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    for _ in 0..3 {
+        let ran = record(&bench, &[], &[&path, "exits among calls"]).ran();
+        ran.says(6, &[]);
+        assert_eq!(ran.stderr, "", "{ran}");
+        sound(&bench, "trace");
+        assert!(events(&dumped(&bench, "trace"), "exit").any(|exit| exit["status"] == 6));
+    }
+}
+
+/// The number of a forked process and where its memory is, as it says at its end.
+fn told_by_child(ran: &Ran) -> (u64, u64) {
+    let told: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let &[child, shared] = &told[..] else { panic!("{ran}") };
+    (child, shared)
+}
+
+#[test]
+fn a_forked_process_that_is_killed_loses_nothing() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let ran = record(&bench, &[], &[&path, "child is killed"]).ran();
+    ran.says(19, &[]);
+    assert_eq!(ran.stderr, "", "{ran}");
+    let (child, shared) = told_by_child(&ran);
+    for trace in ["trace", &format!("trace.{child}")] {
+        sound(&bench, trace);
+    }
+    let lines = dumped(&bench, &format!("trace.{child}"));
+    assert_eq!(order(&lines, 0, shared, 64), (0..64).collect::<Vec<_>>());
+    // Every address is too much to keep in two places, and what is missing then is told.
+    let ran = record(&bench, &["--lossless"], &[&path, "child is killed"]).ran();
+    let (child, _) = told_by_child(&ran);
+    ran.says(19, &[&format!("trace.{child}: the forked process ended before its last accesses were written")]);
+    sound(&bench, "trace");
+    bench.pagelab(&["trace", "check", &format!("trace.{child}")]).ran().says(1, &["the end is missing"]);
+}
+
+#[test]
+fn a_forked_process_that_goes_on_without_its_first_thread_finishes_its_trace() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let ran = record(&bench, &[], &[&path, "leaves a thread"]).ran();
+    let (child, shared) = told_by_child(&ran);
+    let trace = format!("trace.{child}");
+    ran.says(0, &[&format!("{trace}: the forked process still runs")]);
+    // Its output is closed before the last of its trace is written.
+    let is_whole = || bench.pagelab(&["trace", "check", &trace]).ran().code == Some(0);
+    assert!(common::within(std::time::Duration::from_secs(30), is_whole));
+    let lines = dumped(&bench, &trace);
+    assert_eq!(order(&lines, 1, shared, 64), (0..64).collect::<Vec<_>>());
+    assert_eq!(events(&lines, "exit").count(), 2);
+}
+
+#[test]
+fn where_memory_for_logs_is_full_the_trace_is_whole_all_the_same() {
+    if !can_record() || !needs(&[common::root(), program("unshare"), program("mount")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    // Room for the directory and nothing else; for one thread; for the first log and no more of it.
+    for bytes in ["4k", "1500k", "2600k"] {
+        for (what, code, end) in [("threads", 0, None), ("faults", 139, Some("cut off"))] {
+            let script = format!("mount -t tmpfs -o size={bytes} none /dev/shm && exec \"$@\"");
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c", &script, "sh"]);
+            common::wrap(&mut command, &record(&bench, &[], &[&path, what]));
+            let ran = command.ran();
+            ran.says(code, &[]);
+            let check = bench.pagelab(&["trace", "check", "trace"]).ran();
+            // What could not be kept is missing where the program is ended by a signal, which is told.
+            match end {
+                Some(end) if check.code == Some(1) => drop(ran.says(code, &[end])),
+                _ => drop(check.says(0, &[])),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_machine_that_is_killed_loses_nothing() {
+    if !needs(&[program("qemu-system-aarch64")]) {
+        return;
+    }
+    let bench = Bench::new();
+    // It stores to one page after the other, and waits for ever.
+    const CODE: [u32; 7] = [
+        0xd2a0_0000 | 0x4030 << 5,         // movz x0, #0x4030, lsl #16
+        0xd280_0001 | 64 << 5,             // movz x1, #64
+        0xf900_0001,                       // str x1, [x0]
+        0x9140_0400,                       // add x0, x0, #1, lsl #12
+        0xf100_0421,                       // subs x1, x1, #1
+        0x5400_0001 | (0x7_ffff - 2) << 5, // b.ne -3
+        0x1400_0000,                       // b .
+    ];
+    let code: Vec<u8> = CODE.iter().flat_map(|word| word.to_le_bytes()).collect();
+    std::fs::write(bench.path("code"), code).unwrap();
+    let loader = format!("loader,file={},addr=0x40200000,cpu-num=0,force-raw=on", bench.word("code"));
+    let machine = ["qemu-system-aarch64", "-nodefaults", "-no-user-config", "-display", "none", "-m", "64M"];
+    let machine = [&machine[..], &["-M", "virt", "-cpu", "cortex-a57", "-device", &loader]].concat();
+    let mut command = record(&bench, &["--system"], &machine);
+    command
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
+    let running = command.begin();
+    let pagelab = running.id();
+    let children = || std::fs::read_to_string(format!("/proc/{pagelab}/task/{pagelab}/children")).unwrap_or_default();
+    // The version was asked of another process before.
+    let is_machine = |child: &str| {
+        let words = std::fs::read_to_string(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        words.contains("-qmp")
+    };
+    assert!(common::within(std::time::Duration::from_secs(60), || is_machine(children().trim())));
+    // It loops in a moment.
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(Command::new("kill").args(["-KILL", children().trim()]).status().unwrap().success());
+    running.ran().says(137, &[]);
+    sound(&bench, "trace");
+    let lines = dumped(&bench, "trace");
+    assert_eq!(order(&lines, 0, 0x4030_0000, 64), (0..64).collect::<Vec<_>>());
+    assert!(events(&lines, "region").count() > 0);
 }
 
 #[test]

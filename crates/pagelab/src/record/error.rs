@@ -57,7 +57,7 @@ pub enum RecordError {
         .0.display()
     )]
     NoSystem(PathBuf),
-    /// A machine that hardware executes.
+    /// A machine that hardware executes: what asks for that.
     #[error(
         "{0}: hardware would execute the machine, and nothing could be recorded; leave it to the emulator: -accel tcg"
     )]

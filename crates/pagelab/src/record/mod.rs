@@ -2,6 +2,7 @@
 //! output and the exit status are the command's own.
 
 pub mod elf;
+mod ends;
 mod error;
 mod program;
 mod qmp;
@@ -10,7 +11,7 @@ mod system;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{BufReader, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -18,14 +19,15 @@ use std::process::{Child, Command, ExitStatus};
 
 use clap::Args;
 use metal::signals::{self, PassOn};
-use trace::{Block, Call, Columns, Header, Holds, Reader, Window};
+use trace::{Columns, Header, Window};
 
-use crate::failure::{Failure, say};
+use crate::failure::Failure;
 use elf::Architecture;
 use error::RecordError;
 use program::{Emulator, Program};
 use qmp::Switchboard;
 use rescue::Logs;
+use system::Begun;
 
 /// Arguments of `pagelab record`.
 #[derive(Debug, Args)]
@@ -94,8 +96,9 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     }
     let is_foreign = program.architecture.name() != std::env::consts::ARCH;
     let hint = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
-    look_at(&output, ended, &emulator, hint)?;
-    Ok(ended)
+    let looked = ends::look_at(&output, ended, &emulator.path, hint);
+    ends::look_at_children(&output, process);
+    looked.map(|()| ended)
 }
 
 /// What is missing where a foreign program does not begin.
@@ -120,7 +123,7 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     command.arg("-plugin").arg(plugged).args(rest).arg("-S").arg("-qmp").arg(called);
     let mut started = start(&mut command, &emulator)?;
     let line = system::begin(&board, &mut started, system::stays_stopped(rest));
-    if line.is_err() {
+    if !matches!(line, Ok(Begun::Runs { .. } | Begun::Ended)) {
         let _ = started.kill();
     }
     let process = started.id();
@@ -128,9 +131,16 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     if let Some(logs) = logs {
         logs.finish(&output, process);
     }
-    line.map_err(monitor)?;
-    look_at(&output, ended, &emulator, "")?;
-    Ok(ended)
+    let refused = match line {
+        Ok(Begun::Runs { .. } | Begun::Ended) => {
+            return ends::look_at(&output, ended, &emulator.path, "").map(|()| ended);
+        }
+        Ok(Begun::Accelerated) => RecordError::Accelerated("KVM is on".to_owned()),
+        Err(error) => monitor(error),
+    };
+    // Nothing was recorded.
+    let _ = std::fs::remove_file(&output);
+    Err(refused)
 }
 
 fn check(arguments: &RecordArguments, program: &Program) -> Result<(), RecordError> {
@@ -173,6 +183,13 @@ fn logs(arguments: &RecordArguments) -> Result<Option<Logs>, RecordError> {
     logs.map_err(|error| RecordError::NoLogs { path: std::env::temp_dir(), error })
 }
 
+/// Directories for temporary files of a recording, which nobody else may look into.
+fn directories() -> tempfile::Builder<'static, 'static> {
+    let mut directories = tempfile::Builder::new();
+    directories.prefix("pagelab-record-").permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    directories
+}
+
 fn plugin_argument(plugin: &Path, output: &Path, max: Option<u64>, logs: Option<&Logs>) -> OsString {
     let mut bytes = qmp::doubled(plugin);
     bytes.extend(format!(",output={}", hex(output)).bytes());
@@ -199,41 +216,6 @@ fn wait(mut started: Child, emulator: &Emulator) -> Result<ExitStatus, RecordErr
     let ended = started.wait();
     signals::unleash();
     ended.map_err(|error| RecordError::NotStarted { path: emulator.path.clone(), error })
-}
-
-/// Says what whoever reads the trace has to know and cannot see. The program's own output is not to be disturbed, so
-/// that this says nothing where all is well.
-fn look_at(output: &Path, ended: ExitStatus, emulator: &Emulator, hint: &'static str) -> Result<(), RecordError> {
-    let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
-    let nothing = || {
-        let _ = std::fs::remove_file(output);
-        Err(RecordError::NothingRecorded { emulator: emulator.path.clone(), ended: ended.to_string(), hint })
-    };
-    let file = File::open(output).map_err(unreadable)?;
-    let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return nothing() };
-    let has_all = reader.header().window.is_none();
-    let name = output.display();
-    match reader.places().ok().flatten() {
-        None => say(format_args!(
-            "pagelab: {name}: the program was ended ({ended}) before its last accesses were written; the trace ends some blocks early"
-        )),
-        // Nothing was left out, and nothing is there.
-        Some(places) if has_all && places.iter().all(|place| place.prefix.holds != Holds::Runs) => return nothing(),
-        Some(places) => {
-            let last = places.iter().rev().find(|place| place.prefix.holds == Holds::Events);
-            if let Some(place) = last
-                && reader.seek(place).is_ok()
-                && let Ok(Some(Block::Events { events, .. })) = reader.next_block()
-                && let Some(Call::Exec { program }) = events.last().map(|event| &event.call)
-            {
-                let program = results::printable(program);
-                say(format_args!(
-                    "pagelab: {name}: the program went on as {program} (exec), outside the emulation; record {program} itself"
-                ));
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

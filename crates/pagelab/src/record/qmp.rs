@@ -8,6 +8,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tempfile::TempDir;
 
 /// How long QEMU may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -18,7 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub struct Switchboard {
     listener: UnixListener,
-    directory: PathBuf,
+    directory: TempDir,
 }
 
 impl Switchboard {
@@ -27,23 +28,15 @@ impl Switchboard {
     /// # Errors
     /// Those of the directory for temporary files.
     pub fn open() -> io::Result<Switchboard> {
-        let name = format!("pagelab-record-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&directory)?;
-        let opened = UnixListener::bind(directory.join("monitor"))
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-        match opened {
-            Ok(listener) => Ok(Switchboard { listener, directory }),
-            Err(error) => {
-                let _ = std::fs::remove_dir_all(&directory);
-                Err(error)
-            }
-        }
+        let directory = super::directories().tempdir()?;
+        let listener = UnixListener::bind(directory.path().join("monitor"))?;
+        listener.set_nonblocking(true)?;
+        Ok(Switchboard { listener, directory })
     }
 
     /// A file beside the socket.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.directory.join(name)
+        self.directory.path().join(name)
     }
 
     /// The socket.
@@ -71,12 +64,6 @@ impl Switchboard {
     }
 }
 
-impl Drop for Switchboard {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
 /// An open line to QEMU.
 #[derive(Debug)]
 pub struct Monitor(BufReader<UnixStream>);
@@ -100,6 +87,15 @@ impl Monitor {
             Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => Ok(()),
             done => done.map(drop),
         }
+    }
+
+    /// Whether KVM executes the machine.
+    ///
+    /// # Errors
+    /// Those of the socket, and QEMU's.
+    pub fn has_kvm(&mut self) -> io::Result<bool> {
+        let said = self.execute(&json!({ "execute": "query-kvm" }))?;
+        said["enabled"].as_bool().ok_or_else(|| io::Error::other(format!("query-kvm: QEMU answers {said}")))
     }
 
     /// What a command of the monitor for people prints.
@@ -152,6 +148,10 @@ mod tests {
         let board = Switchboard::open().unwrap();
         assert!(board.answer(&mut ended).unwrap().is_none());
         let directory = board.file("");
+        let mode = std::os::unix::fs::PermissionsExt::mode(&directory.metadata().unwrap().permissions());
+        assert_eq!(mode & 0o777, 0o700);
+        // Two recordings, even of processes with the same number in other namespaces, have two.
+        assert_ne!(Switchboard::open().unwrap().file(""), directory);
         drop(board);
         assert!(!directory.exists());
     }

@@ -3,7 +3,7 @@
 //!
 //! Files are called `PID.THREAD` (runs) and `PID.events`; [`trace::log`] says what is in them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -34,9 +34,8 @@ impl Logs {
     /// # Errors
     /// Those of the directory for temporary files.
     pub fn open() -> io::Result<Logs> {
-        let mut named = tempfile::Builder::new();
-        named.prefix("pagelab-record-");
-        named.tempdir_in(MEMORY).or_else(|_| named.tempdir()).map(Logs)
+        let directories = super::directories();
+        directories.tempdir_in(MEMORY).or_else(|_| directories.tempdir()).map(Logs)
     }
 
     /// Where it is.
@@ -46,33 +45,48 @@ impl Logs {
 
     /// Finishes the traces of all processes that have ended; `output` is that of the process `first`.
     pub fn finish(self, output: &Path, first: u32) {
-        for (process, logs) in self.read().into_iter().filter(|(process, _)| !is_running(*process)) {
+        self.finish_ended(output, first, |process| process != first && is_running(process));
+    }
+
+    fn finish_ended(&self, output: &Path, first: u32, is_running: impl Fn(u32) -> bool) {
+        let processes: BTreeSet<u32> = self.files().map(|(process, ..)| process).collect();
+        // Asked before the logs are read: a process that ends then has all in them that it has not written.
+        for process in processes.into_iter().filter(|process| !is_running(*process)) {
             let path = if process == first { output.to_owned() } else { of_child(output, process) };
-            match finish(&path, logs) {
+            match finish(&path, self.read(process)) {
                 Ok(Rescued { torn: 0, missing: 0, .. }) => {}
                 Ok(Rescued { torn, missing, .. }) => say(format_args!(
-                    "pagelab: {}: the process was killed; {missing} runs of accesses are missing, and {torn} that it was in are left out",
+                    "pagelab: {}: the process ended while it was recorded; {missing} runs of accesses are missing, and {torn} that it was in are left out",
                     path.display()
                 )),
-                Err(error) => say(format_args!("pagelab: {}: the trace of a killed process: {error}", path.display())),
+                Err(error) => say(format_args!(
+                    "pagelab: {}: the process ended while it was recorded, and its trace cannot be finished: {error}",
+                    path.display()
+                )),
             }
         }
     }
 
-    fn read(&self) -> BTreeMap<u32, OfProcess> {
-        let mut found: BTreeMap<u32, OfProcess> = BTreeMap::new();
-        for entry in std::fs::read_dir(self.path()).into_iter().flatten().flatten() {
+    /// The logs: of which process each is, what it is called behind that, and where it is.
+    fn files(&self) -> impl Iterator<Item = (u32, String, PathBuf)> {
+        let entries = std::fs::read_dir(self.path()).into_iter().flatten().flatten();
+        entries.filter_map(|entry| {
             let name = entry.file_name();
-            let parts = name.to_str().and_then(|name| name.split_once('.'));
-            let Some((Ok(process), of)) = parts.map(|(process, of)| (process.parse(), of)) else { continue };
-            let Ok(bytes) = std::fs::read(entry.path()) else { continue };
-            let logs = found.entry(process).or_default();
-            match of {
+            let (process, of) = name.to_str()?.split_once('.')?;
+            Some((process.parse().ok()?, of.to_owned(), entry.path()))
+        })
+    }
+
+    fn read(&self, process: u32) -> OfProcess {
+        let mut logs = OfProcess::default();
+        for (_, of, path) in self.files().filter(|(other, ..)| *other == process) {
+            let Ok(bytes) = std::fs::read(path) else { continue };
+            match of.as_str() {
                 "events" => logs.events = Some(LoggedEvent::read(&bytes)),
                 _ => logs.runs.extend(RunLog::read(&bytes)),
             }
         }
-        found
+        logs
     }
 }
 
@@ -83,9 +97,16 @@ fn of_child(output: &Path, process: u32) -> PathBuf {
     path.into()
 }
 
-/// Whether a process may still write its trace itself.
-fn is_running(process: u32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+/// Whether a process may still write its trace itself: any of its threads, because the first may have ended before them.
+pub fn is_running(process: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    tasks
+        .map(|task| task.path().join("stat"))
+        .any(|status| is_alive(&std::fs::read_to_string(status).unwrap_or_default()))
+}
+
+/// Whether what proc(5) calls `stat` is of a thread that has not ended.
+fn is_alive(status: &str) -> bool {
     let state = status.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
     state.is_some_and(|state| !matches!(state, "Z" | "X"))
 }
@@ -100,4 +121,50 @@ fn finish(path: &Path, logs: OfProcess) -> Result<Rescued, Box<dyn std::error::E
     file.set_len(rescue.end())?;
     file.seek(SeekFrom::Start(rescue.end()))?;
     Ok(rescue.write(io::BufWriter::new(file), events, &logs.runs)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::{Block, Call, Event, Header, Reader, Writer};
+
+    fn log(events: u64) -> Vec<u8> {
+        let logged = |number| LoggedEvent {
+            thread: 0,
+            number,
+            instructions: 1,
+            is_attempt: false,
+            event: Event { run: 0, order: number, call: Call::Brk { address: number }, result: 0 },
+        };
+        let lines: Vec<u8> = (0..events).flat_map(|number| serde_json::to_vec(&logged(number)).unwrap()).collect();
+        [&(lines.len() as u64).to_le_bytes()[..], &lines].concat()
+    }
+
+    #[test]
+    fn what_a_process_logs_until_it_has_ended_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let (output, logs) = (directory.path().join("trace"), Logs::open().unwrap());
+        Writer::new(File::create(&output).unwrap(), &Header::of("a test")).unwrap();
+        std::fs::write(logs.path().join("7.events"), log(1)).unwrap();
+        logs.finish_ended(&output, 7, |_| {
+            // It logs something and ends while it is asked whether it runs.
+            std::fs::write(logs.path().join("7.events"), log(2)).unwrap();
+            false
+        });
+        let mut reader = Reader::new(File::open(&output).unwrap()).unwrap();
+        let Some(Block::Events { events, .. }) = reader.next_block().unwrap() else { panic!() };
+        assert_eq!(events.len(), 2);
+        // One that runs writes its trace itself.
+        let before = std::fs::read(&output).unwrap();
+        std::fs::write(logs.path().join("7.events"), log(3)).unwrap();
+        logs.finish_ended(&output, 7, |_| true);
+        assert_eq!(std::fs::read(&output).unwrap(), before);
+    }
+
+    #[test]
+    fn a_thread_is_alive_unless_it_has_ended() {
+        assert!(is_alive("7 (a) R) S 1") && is_alive("7 (x) D 1"));
+        assert!(!is_alive("7 (x) Z 1") && !is_alive("7 (x) X 1") && !is_alive(""));
+        assert!(is_running(std::process::id()) && !is_running(u32::MAX));
+    }
 }

@@ -19,17 +19,42 @@ pub fn architecture(path: &Path) -> Result<Architecture, RecordError> {
     found.ok_or_else(|| RecordError::NoSystem(path.to_owned()))
 }
 
-/// Refuses to let hardware execute the machine: nothing can be recorded there.
+/// What executes machines in hardware, as `qemu-system-x86_64 -accel help` and the like call it.
+const HARDWARE: [&str; 7] = ["kvm", "xen", "hvf", "hax", "whpx", "nvmm", "mshv"];
+
+/// Refuses to let hardware execute the machine: nothing can be recorded there. What stands in files that QEMU reads
+/// (`-readconfig`) is not looked at here; [`begin`] asks QEMU itself.
 pub fn refuse_acceleration(arguments: &[OsString]) -> Result<(), RecordError> {
     let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-    let after = |option: &str| words.iter().skip_while(move |word| *word != option).nth(1);
-    let by_kvm = |word: &String| word.starts_with("kvm") || word.contains("accel=kvm");
-    let asked = words.iter().find(|word| word.trim_start_matches('-') == "enable-kvm");
-    let asked = asked.or_else(|| ["-accel", "-machine", "-M"].into_iter().filter_map(after).find(|word| by_kvm(word)));
-    match asked {
-        Some(word) => Err(RecordError::Accelerated(word.clone())),
-        None => Ok(()),
+    for (place, word) in words.iter().enumerate() {
+        // QEMU takes one dash for two. It does not take `=`, but says less clearly why not.
+        let Some(option) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else { continue };
+        let (option, value) = match option.split_once('=') {
+            Some((option, value)) => (option, value),
+            None => (option, words.get(place + 1).map_or("", String::as_str)),
+        };
+        let asks = match option {
+            "enable-kvm" => true,
+            "accel" => is_hardware(value.split(',').next().unwrap_or_default()) || has_hardware(value),
+            "machine" | "M" => has_hardware(value),
+            _ => false,
+        };
+        if asks {
+            let value = if word.contains('=') || option == "enable-kvm" { "" } else { value };
+            return Err(RecordError::Accelerated(format!("{word} {value}").trim_end().to_owned()));
+        }
     }
+    Ok(())
+}
+
+/// Whether one of accelerators that are tried in turn (`kvm:tcg`) is hardware.
+fn is_hardware(accelerators: &str) -> bool {
+    accelerators.split(':').any(|name| HARDWARE.contains(&name))
+}
+
+/// Whether properties (`pc,accel=kvm`) ask for hardware.
+fn has_hardware(properties: &str) -> bool {
+    properties.split(',').filter_map(|property| property.strip_prefix("accel=")).any(is_hardware)
 }
 
 /// Whether the user asks for a machine that does not begin by itself.
@@ -37,9 +62,26 @@ pub fn stays_stopped(arguments: &[OsString]) -> bool {
     arguments.iter().any(|word| word == "-S" || word == "--S")
 }
 
-/// Asks a machine that has not begun where its memory is, tells the plugin, and lets it begin. `None` if QEMU has ended.
-pub fn begin(board: &Switchboard, qemu: &mut Child, stays: bool) -> io::Result<Option<Monitor>> {
-    let Some(mut monitor) = board.answer(qemu)? else { return Ok(None) };
+/// What became of a machine that was to begin.
+#[derive(Debug)]
+pub enum Begun {
+    /// It runs; QEMU is on the line as long as this lives.
+    Runs {
+        /// The line.
+        _line: Monitor,
+    },
+    /// QEMU has ended before.
+    Ended,
+    /// Hardware would execute it. It has not begun.
+    Accelerated,
+}
+
+/// Asks a machine that has not begun where its memory is, tells the plugin, and lets it begin.
+pub fn begin(board: &Switchboard, qemu: &mut Child, stays: bool) -> io::Result<Begun> {
+    let Some(mut monitor) = board.answer(qemu)? else { return Ok(Begun::Ended) };
+    if monitor.has_kvm()? {
+        return Ok(Begun::Accelerated);
+    }
     let view = monitor.ask("info mtree -f")?;
     let ranges = ranges(&view);
     if ranges.is_empty() {
@@ -57,7 +99,7 @@ pub fn begin(board: &Switchboard, qemu: &mut Child, stays: bool) -> io::Result<O
     if !stays {
         monitor.go_on()?;
     }
-    Ok(Some(monitor))
+    Ok(Begun::Runs { _line: monitor })
 }
 
 /// A stretch of a machine's memory.
@@ -170,9 +212,30 @@ FlatView #1\r
     #[test]
     fn hardware_is_refused() {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
-        for wrong in ["-enable-kvm", "-m 1G -accel kvm", "-machine pc,accel=kvm:tcg", "-M virt,accel=kvm"] {
-            assert!(matches!(refuse_acceleration(&words(wrong)), Err(RecordError::Accelerated(_))), "{wrong}");
+        for (wrong, told) in [
+            ("-enable-kvm", "-enable-kvm"),
+            ("--enable-kvm -m 1G", "--enable-kvm"),
+            ("-m 1G -accel kvm", "-accel kvm"),
+            ("--accel kvm", "--accel kvm"),
+            ("-accel=kvm", "-accel=kvm"),
+            ("-accel kvm,thread=single", "-accel kvm,thread=single"),
+            ("-accel accel=kvm", "-accel accel=kvm"),
+            ("-accel tcg -accel xen", "-accel xen"),
+            ("-accel tcg:kvm", "-accel tcg:kvm"),
+            ("-machine pc,accel=kvm:tcg", "-machine pc,accel=kvm:tcg"),
+            ("-machine accel=kvm", "-machine accel=kvm"),
+            ("-machine=accel=kvm", "-machine=accel=kvm"),
+            ("-M virt,accel=kvm", "-M virt,accel=kvm"),
+            ("-M q35,accel=kvm", "-M q35,accel=kvm"),
+            ("-M q35 -machine accel=kvm", "-machine accel=kvm"),
+        ] {
+            let refused = refuse_acceleration(&words(wrong));
+            assert!(matches!(&refused, Err(RecordError::Accelerated(word)) if word == told), "{wrong}: {refused:?}");
         }
-        assert!(refuse_acceleration(&words("-accel tcg -machine pc -name kvm")).is_ok());
+        for right in
+            ["-accel tcg -machine pc -name kvm", "-M q35,kernel-irqchip=off", "-accel tcg,thread=multi", "-accel"]
+        {
+            assert!(refuse_acceleration(&words(right)).is_ok(), "{right}");
+        }
     }
 }

@@ -60,6 +60,67 @@ static int threads(void)
     return 0;
 }
 
+static void *call_on_and_on(void *argument)
+{
+    for (;;) {
+        char *own = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        own[0] = 1;
+        munmap(own, 4096);
+    }
+    return argument;
+}
+
+/* Ends while other threads are in calls. */
+static int exits_among_calls(void)
+{
+    pthread_t thread;
+    for (int index = 0; index < 4; index++)
+        pthread_create(&thread, NULL, call_on_and_on, NULL);
+    usleep(30000);
+    exit(6);
+}
+
+/* A child whose first thread has ended works on while this process ends; it prints what it touches. */
+static void *work_on(void *argument)
+{
+    usleep(1500000);
+    touch(NULL);
+    printf("%d %lu\n", (int)getpid(), (unsigned long)shared);
+    fflush(stdout);
+    exit(0);
+    return argument;
+}
+
+static int leaves_a_thread(void)
+{
+    pthread_t thread;
+    shared = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fork() == 0) {
+        pthread_create(&thread, NULL, work_on, NULL);
+        pthread_exit(NULL);
+    }
+    usleep(500000);
+    return 0;
+}
+
+/* A child touches and is killed, or waits until it is. */
+static int child_is_killed(void)
+{
+    int status;
+    shared = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        touch(NULL);
+        for (;;)
+            pause();
+    }
+    usleep(500000);
+    kill(child, SIGKILL);
+    waitpid(child, &status, 0);
+    printf("%d %lu\n", (int)child, (unsigned long)shared);
+    return 10 + WTERMSIG(status);
+}
+
 static int forks(void)
 {
     int status;
@@ -96,6 +157,12 @@ int main(int count, char **arguments)
         return stays(what[0] == 'g');
     if (!strcmp(what, "forks"))
         return forks();
+    if (!strcmp(what, "exits among calls"))
+        return exits_among_calls();
+    if (!strcmp(what, "leaves a thread"))
+        return leaves_a_thread();
+    if (!strcmp(what, "child is killed"))
+        return child_is_killed();
     if (!strcmp(what, "closes"))
         return closes();
     if (!strcmp(what, "aborts"))

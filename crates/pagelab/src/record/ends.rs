@@ -1,0 +1,99 @@
+//! What is said of traces once the program has ended: what whoever reads them has to know and cannot see.
+//!
+//! The program's own output is not to be disturbed, so that this says nothing where all is well.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use trace::{Block, Call, Event, Holds, Place, Reader};
+
+use super::error::RecordError;
+use super::rescue::is_running;
+use crate::failure::say;
+
+/// Looks at the trace of the program that was to be recorded.
+pub fn look_at(output: &Path, ended: ExitStatus, emulator: &Path, hint: &'static str) -> Result<(), RecordError> {
+    let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
+    let nothing = || {
+        let _ = std::fs::remove_file(output);
+        Err(RecordError::NothingRecorded { emulator: emulator.to_owned(), ended: ended.to_string(), hint })
+    };
+    let file = File::open(output).map_err(unreadable)?;
+    let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return nothing() };
+    let has_all = reader.header().window.is_none();
+    let name = output.display();
+    match reader.places().ok().flatten() {
+        None => say(format_args!(
+            "pagelab: {name}: the program ended ({ended}) before its last accesses were written; the trace is cut off"
+        )),
+        // Nothing was left out, and nothing is there.
+        Some(places) if has_all && places.iter().all(|place| place.prefix.holds != Holds::Runs) => return nothing(),
+        Some(places) => {
+            if let Some(Event { call: Call::Exec { program }, result: 0, .. }) = last_event(&mut reader, &places) {
+                let program = results::printable(&program);
+                say(format_args!(
+                    "pagelab: {name}: the program went on as {program} (exec), outside the emulation; record {program} itself"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn last_event(reader: &mut Reader<BufReader<File>>, places: &[Place]) -> Option<Event> {
+    let place = places.iter().rev().find(|place| place.prefix.holds == Holds::Events)?;
+    reader.seek(place).ok()?;
+    match reader.next_block().ok()?? {
+        Block::Events { mut events, .. } => events.pop(),
+        _ => None,
+    }
+}
+
+/// Looks at the traces of the processes that the process `first` has forked, and that those have.
+pub fn look_at_children(output: &Path, first: u32) {
+    let mut found = traces_beside(output);
+    let mut known = BTreeSet::from([first]);
+    // Whoever was forked by one that is known is known, in whatever order their files are found.
+    while let Some(index) = found.iter().position(|child| known.contains(&child.parent)) {
+        let child = found.swap_remove(index);
+        known.insert(child.process);
+        let name = child.path.display();
+        if is_running(child.process) {
+            say(format_args!("pagelab: {name}: the forked process still runs; its trace is whole when it has ended"));
+        } else if !child.is_whole {
+            say(format_args!(
+                "pagelab: {name}: the forked process ended before its last accesses were written; the trace is cut off"
+            ));
+        }
+    }
+}
+
+/// A trace of a forked process.
+struct Child {
+    path: PathBuf,
+    process: u32,
+    parent: u32,
+    is_whole: bool,
+}
+
+/// The traces of forked processes that have the output's name, of whatever recording.
+fn traces_beside(output: &Path) -> Vec<Child> {
+    let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else { return Vec::new() };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| {
+        let (entry, name) = (entry.file_name(), name.as_encoded_bytes());
+        let number = entry.as_encoded_bytes().strip_prefix(name).and_then(|rest| rest.strip_prefix(b"."));
+        number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+    });
+    named.filter_map(|entry| trace_of_child(entry.path())).collect()
+}
+
+fn trace_of_child(path: PathBuf) -> Option<Child> {
+    let mut reader = Reader::new(BufReader::new(File::open(&path).ok()?)).ok()?;
+    let of = reader.header().process?;
+    let is_whole = reader.places().ok()?.is_some();
+    Some(Child { path, process: of.process, parent: of.parent?, is_whole })
+}
