@@ -273,3 +273,26 @@ fn pages_made_on_demand_are_not_a_change_of_settings() {
     assert_eq!(before.changes(&during), [], "the pages in use are nobody's setting");
     lease.restore().unwrap();
 }
+
+#[test]
+fn a_direct_map_that_costs_something_by_itself_is_noted() {
+    let tree = tempfile::tempdir().unwrap();
+    let root = tree.path().join("tree");
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/host/x86_64-6.18");
+    assert!(std::process::Command::new("cp").arg("-r").arg(from).arg(&root).status().unwrap().success());
+    let meminfo = std::fs::read_to_string(root.join("proc/meminfo")).unwrap();
+    let others: String =
+        meminfo.lines().filter(|line| !line.starts_with("DirectMap")).map(|line| format!("{line}\n")).collect();
+    std::fs::write(root.join("proc/meminfo"), format!("{others}DirectMap4k:  27262976 kB\n")).unwrap();
+    let notes = |line: &str| {
+        std::fs::write(root.join("proc/cmdline"), line).unwrap();
+        let host = Host::open(&root).unwrap();
+        let terms = Terms::assumed(&host, Privilege::User);
+        admit::lower(&"direct-map-4k".parse().unwrap(), &host, &terms).unwrap().notes
+    };
+    let noted = notes("quiet debug_pagealloc=on");
+    assert!(noted.iter().any(|note| note.starts_with("debug_pagealloc: every page has an entry")), "{noted:?}");
+    for without in ["quiet", "quiet debug_pagealloc=off"] {
+        assert!(!notes(without).iter().any(|note| note.contains("debug_pagealloc")), "{without}");
+    }
+}

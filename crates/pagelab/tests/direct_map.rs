@@ -172,21 +172,25 @@ fn nothing_is_demoted_while_something_is_measured() {
 }
 
 #[test]
-fn without_locked_memory_there_is_no_secret_memory() {
+fn without_locked_memory_or_frame_numbers_nothing_is_split_or_marked() {
     if !needs(&[root(), program("setpriv"), program("sh"), counts_leaves(), secret_memory()]) {
         return;
     }
     let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let bench = Bench::new();
     let before = this_boot();
-    let pagelab = bench.program();
-    let line = format!("ulimit -l 64; exec {} direct-map demote --to 4k --limit 2M {YES}", pagelab.display());
-    let mut command = Command::new("setpriv");
-    command
-        .args(["--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock", "sh", "-c", &line])
-        .current_dir(bench.path(""));
-    command.ran().says(2, &["no more locked memory (RLIMIT_MEMLOCK 65536 bytes", "ulimit -l"]);
-    assert_eq!(this_boot()["demoted"], before["demoted"], "nothing was split, so nothing is marked");
+    let demote_without = |capability: &str, limits: &str| {
+        let pagelab = bench.program();
+        let line = format!("{limits}; exec {} direct-map demote --to 4k --limit 2M {YES}", pagelab.display());
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", capability, "--inh-caps", capability, "sh", "-c", &line]);
+        command.current_dir(bench.path("")).ran()
+    };
+    let locked = ["no more locked memory (RLIMIT_MEMLOCK 65536 bytes", "ulimit -l"];
+    demote_without("-ipc_lock", "ulimit -l 64").says(2, &locked);
+    demote_without("-sys_admin", "true").says(2, &["hides frame numbers", "CAP_SYS_ADMIN"]);
+    let after = this_boot();
+    assert_eq!((&before["changes"], &before["demoted"]), (&after["changes"], &after["demoted"]));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::demote::{Goal, Progress, Stopped};
 use super::plug::Plug;
 use super::secret::{Secret, SecretError};
-use super::{Leaves, leaves};
+use super::{Leaves, Source, leaves};
 use crate::host::{Host, HostError};
 use crate::signals;
 
@@ -82,6 +82,34 @@ fn may_be_reached(limit_bytes: Option<u64>, split_bytes: u64, unseen_frames: u64
     limit_bytes.is_some_and(|limit| most_bytes >= limit)
 }
 
+/// How a demotion stands.
+struct Now {
+    split_bytes: u64,
+    secret_bytes: u64,
+    held_bytes: u64,
+    available_bytes: u64,
+    left_bytes: u64,
+}
+
+impl Now {
+    /// What of it ends the demotion.
+    fn stops(&self, goal: &Goal, leaves: &Leaves) -> Option<Stopped> {
+        if goal.limit_bytes.is_some_and(|limit| self.split_bytes.max(self.secret_bytes) >= limit) {
+            Some(Stopped::Limit)
+        } else if leaves.ratio(goal.leaf) >= goal.ratio {
+            Some(Stopped::Goal)
+        } else if leaves.above(goal.leaf) == 0 {
+            Some(Stopped::NoneLarger)
+        } else if goal.limit_bytes.is_some() && self.held_bytes >= LIMITED_HELD_BYTES {
+            Some(Stopped::NoneFound)
+        } else if self.available_bytes <= self.left_bytes {
+            Some(Stopped::InUse { available_bytes: self.available_bytes })
+        } else {
+            None
+        }
+    }
+}
+
 /// A demotion that is under way.
 pub(super) struct Splitting<'a> {
     host: &'a Host,
@@ -147,28 +175,20 @@ impl<'a> Splitting<'a> {
 
     /// Why there is nothing to do, or nothing more.
     pub fn stop(&mut self) -> Option<Stopped> {
-        let leaf = self.goal.leaf;
-        let limit_bytes = self.goal.limit_bytes;
         let left_bytes = self.left_bytes();
         let available_bytes = match self.available.bytes(left_bytes) {
             Ok(bytes) => bytes,
             Err(error) => return Some(Stopped::Refused { reason: error.to_string() }),
         };
-        if let Some(signal) = signals::arrived() {
-            Some(Stopped::Interrupted { signal })
-        } else if limit_bytes.is_some_and(|limit| self.split_bytes().max(self.secret.bytes()) >= limit) {
-            Some(Stopped::Limit)
-        } else if self.leaves.ratio(leaf) >= self.goal.ratio {
-            Some(Stopped::Goal)
-        } else if self.leaves.above(leaf) == 0 {
-            Some(Stopped::NoneLarger)
-        } else if limit_bytes.is_some() && self.plug.bytes() >= LIMITED_HELD_BYTES {
-            Some(Stopped::NoneFound)
-        } else if available_bytes <= left_bytes {
-            Some(Stopped::InUse { available_bytes })
-        } else {
-            None
-        }
+        let now = Now {
+            split_bytes: self.split_bytes(),
+            secret_bytes: self.secret.bytes(),
+            held_bytes: self.plug.bytes(),
+            available_bytes,
+            left_bytes,
+        };
+        let interrupted = signals::arrived().map(|signal| Stopped::Interrupted { signal });
+        interrupted.or_else(|| now.stops(&self.goal, &self.leaves))
     }
 
     /// Splits until something stops it.
@@ -263,8 +283,8 @@ impl<'a> Splitting<'a> {
     /// Looks at the leaves now and then, and whenever a limit may be reached.
     fn look(&mut self) -> Result<(), String> {
         let interval = match self.leaves.source {
-            super::Source::Ptdump => DUMP_INTERVAL,
-            super::Source::Meminfo => LOOK_INTERVAL,
+            Source::Ptdump => DUMP_INTERVAL,
+            Source::Meminfo => LOOK_INTERVAL,
         };
         let at_limit = may_be_reached(self.goal.limit_bytes, self.split_bytes(), self.unseen_frames, self.frame_bytes);
         if self.looked.elapsed() < interval && !at_limit {
@@ -290,6 +310,8 @@ impl<'a> Splitting<'a> {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use std::collections::BTreeMap;
+    use study::size::PageSize;
 
     /// An allocator that gives frames in order: at most two or three pages of each are taken.
     #[test]
@@ -325,6 +347,36 @@ mod tests {
         assert!(may_be_reached(limit, 2 << 20, 2, frame));
         assert!(may_be_reached(Some(1), 0, 1, frame), "a limit is rounded up to a whole leaf");
         assert!(!may_be_reached(None, u64::MAX, u64::MAX, frame));
+    }
+
+    #[test]
+    fn a_demotion_ends_for_what_it_says() {
+        let leaves = |k4: u64, m2: u64| Leaves {
+            bytes: BTreeMap::from([(PageSize::K4, k4 << 20), (PageSize::M2, m2 << 20)]),
+            contiguous_bytes: BTreeMap::new(),
+            boot_bytes: BTreeMap::new(),
+            memory_bytes: Some(1000 << 20),
+            source: Source::Meminfo,
+        };
+        let goal = |limit_bytes| Goal { leaf: PageSize::K4, ratio: 0.9, limit_bytes };
+        let now = |split_bytes, held_bytes, available_bytes| Now {
+            split_bytes,
+            secret_bytes: 4096,
+            held_bytes,
+            available_bytes,
+            left_bytes: 64 << 20,
+        };
+        let begun = now(0, 0, 1 << 30);
+        let some = leaves(100, 900);
+        assert_eq!(begun.stops(&goal(None), &some), None);
+        assert_eq!(begun.stops(&goal(Some(0)), &some), Some(Stopped::Limit));
+        assert_eq!(now(2 << 20, 0, 1 << 30).stops(&goal(Some(2 << 20)), &some), Some(Stopped::Limit));
+        assert_eq!(begun.stops(&goal(Some(2 << 20)), &leaves(950, 50)), Some(Stopped::Goal), "also with a limit");
+        let larger = Goal { leaf: PageSize::M2, ..goal(None) };
+        assert_eq!(begun.stops(&larger, &leaves(200, 800)), Some(Stopped::NoneLarger), "a goal that is not reached");
+        assert_eq!(now(0, LIMITED_HELD_BYTES, 1 << 30).stops(&goal(Some(2 << 20)), &some), Some(Stopped::NoneFound));
+        assert_eq!(now(0, LIMITED_HELD_BYTES, 1 << 30).stops(&goal(None), &some), None);
+        assert_eq!(now(0, 0, 9).stops(&goal(None), &some), Some(Stopped::InUse { available_bytes: 9 }));
     }
 
     #[test]
