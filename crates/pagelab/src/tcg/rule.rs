@@ -1,8 +1,9 @@
 //! QEMU's region rule: how the TCG code buffer is divided.
 //!
-//! Sources: `tcg_region_init`, `tcg_n_regions`, `tcg_region_bounds` and `tcg_code_capacity` of tcg/region.c
-//! (QEMU 6.1 to 10.1), and `tcg_n_regions` of tcg/tcg.c (2.11 to 6.0). The rule holds for system emulation with
-//! a thread for each vCPU (`thread=multi`); with one thread for all there is one region.
+//! Sources: `tcg_region_init`, `tcg_n_regions`, `tcg_region_bounds` and `tcg_code_capacity` of tcg/region.c (QEMU 6.1
+//! to 7.2; later sources, where `max_cpus` is `max_threads`, divide alike), and `tcg_n_regions` of tcg/tcg.c (2.11 to
+//! 6.0). The rule holds for system emulation with a thread for each vCPU (`thread=multi`); with one thread for all
+//! there is one region.
 
 use std::fmt;
 use std::ops::Range;
