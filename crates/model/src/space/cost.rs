@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Counts of one address space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Costs {
-    /// Faults that gave anonymous memory.
+    /// Faults that gave anonymous memory, or mapped what another process has brought back from swap.
     pub anonymous_faults: u64,
     /// Faults that mapped the shared page full of zeros, because memory was read before it was written.
     pub zero_faults: u64,
@@ -29,6 +29,8 @@ pub struct Costs {
     pub table_bytes: u64,
     /// Page tables, at most.
     pub table_peak_bytes: u64,
+    /// Page tables and those that are kept for splits, together, at most.
+    pub all_table_peak_bytes: u64,
     /// Tables that the kernel keeps for each leaf of THP, to be able to split it (`pgtable_trans_huge_deposit`).
     pub deposited_table_bytes: u64,
     /// Page tables as `VmPTE` of `/proc/PID/status` counts them: without the root, with those kept for splits; of each
@@ -46,6 +48,9 @@ pub struct Costs {
     pub unfolds: u64,
     /// Times that a range was dropped from the TLBs.
     pub invalidations: u64,
+    /// Calls that no kernel would have let succeed (`EINVAL`: misaligned, empty, beyond the addresses that programs have,
+    /// over itself); they did nothing.
+    pub refused_calls: u64,
     /// Bytes that were touched where no event says that there is memory; mapped as base pages.
     pub outside_bytes: u64,
     /// Pages that khugepaged has looked at.

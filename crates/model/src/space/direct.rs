@@ -11,7 +11,7 @@ use super::*;
 impl<F: Format> Paged<F> {
     /// Maps a stretch of memory.
     pub(super) fn map_directly(&mut self, begin: u64, end: u64, leaf_bytes: u64) -> Result<(), SpaceError> {
-        let (first, last) = (begin & !(self.base - 1), end.next_multiple_of(self.base));
+        let (first, last) = (begin & !(self.base - 1), self.base_end(end));
         let attributes = paging::Attributes {
             flags: Flags::READ
                 | Flags::WRITE
@@ -24,7 +24,7 @@ impl<F: Format> Paged<F> {
         // What is there already stays: stretches may overlap.
         while at < last {
             if let Some(leaf) = self.leaf(at) {
-                at = (at & !(leaf.leaf_bytes - 1)) + leaf.leaf_bytes;
+                at = (at & !(leaf.leaf_bytes - 1)).saturating_add(leaf.leaf_bytes);
                 continue;
             }
             let free = self.parts(at, last)?.first().map_or(last, |part| part.va);

@@ -1,6 +1,6 @@
 //! System calls: what they do to VMAs and to what is mapped.
 
-use paging::{Format, Sizes};
+use paging::Format;
 use trace::{Call, Event};
 
 use super::*;
@@ -26,66 +26,148 @@ const PR_SET_THP_DISABLE: u64 = 41;
 /// System calls count in base pages of 4K: what was recorded ran with those.
 const CALL_PAGE_BYTES: u64 = 4096;
 
+/// What a call does to a range, or what else it does.
+enum Does {
+    /// Something to the range that its address and its length make.
+    To(u64, u64),
+    /// Nothing, because its length is 0, which is allowed.
+    Nothing,
+    /// Something that is no range.
+    Else,
+}
+
+impl Does {
+    fn of(event: &Event) -> Does {
+        let result = event.result as u64;
+        match event.call {
+            Call::Mmap { bytes, .. } => Does::To(result, bytes),
+            Call::Mremap { new_bytes, .. } => Does::To(result, new_bytes),
+            Call::Munmap { address, bytes } => Does::To(address, bytes),
+            Call::Region { bytes: 0, .. } | Call::Mprotect { bytes: 0, .. } | Call::Madvise { bytes: 0, .. } => {
+                Does::Nothing
+            }
+            // A heap begins anywhere in a page.
+            Call::Region { address, bytes, .. } => {
+                let offset = address & (CALL_PAGE_BYTES - 1);
+                Does::To(address - offset, bytes.saturating_add(offset))
+            }
+            Call::Mprotect { address, bytes, .. } | Call::Madvise { address, bytes, .. } => Does::To(address, bytes),
+            _ => Does::Else,
+        }
+    }
+}
+
 impl<F: Format> Paged<F> {
+    /// Does what a call did. One that a kernel would have refused does nothing.
     pub(super) fn hear(&mut self, event: &Event) -> Result<(), SpaceError> {
         if event.result < 0 && event.result > -4096 {
             return Ok(());
         }
-        let result = event.result as u64;
         if let (Granule::Direct(leaf_bytes), Call::Region { address, bytes, .. }) = (self.granule, &event.call) {
             return self.map_directly(*address, address.saturating_add(*bytes), leaf_bytes);
         }
+        match Does::of(event) {
+            Does::Nothing => Ok(()),
+            Does::Else => self.hear_other(event),
+            Does::To(begin, bytes) => match self.checked(begin, bytes) {
+                Some((begin, end)) => self.hear_range(&event.call, begin, end),
+                None => self.refuse(),
+            },
+        }
+    }
+
+    /// The range that a call is about, in whole pages, if programs can have it: what `munmap`, `mprotect` and the others
+    /// refuse otherwise (mm/mmap.c, mm/vma.c: `EINVAL`, `ENOMEM`).
+    fn checked(&self, begin: u64, bytes: u64) -> Option<(u64, u64)> {
+        let end = begin.checked_add(bytes)?.checked_next_multiple_of(CALL_PAGE_BYTES)?;
+        let is_sound = begin.is_multiple_of(CALL_PAGE_BYTES) && begin < end && end <= self.user_end;
+        is_sound.then_some((begin, end))
+    }
+
+    /// Notes a call that no kernel would have let succeed.
+    fn refuse(&mut self) -> Result<(), SpaceError> {
+        self.costs.refused_calls += 1;
+        Ok(())
+    }
+
+    fn hear_range(&mut self, call: &Call, begin: u64, end: u64) -> Result<(), SpaceError> {
+        match call {
+            Call::Mmap { protection, flags, file, .. } => self.mmap(begin, end, *protection, *flags, *file),
+            Call::Region { address, name, .. } if name == "[heap]" => {
+                self.own.heap = Some(Heap { begin: *address, end: *address });
+                self.brk(end)
+            }
+            Call::Region { protection, name, .. } => self.region(begin, end, *protection, name),
+            Call::Munmap { .. } => self.unmap_range(begin, end),
+            Call::Mprotect { protection, .. } => self.protect_range(begin, end, *protection),
+            Call::Madvise { advice, .. } => self.advise(begin, end, *advice),
+            Call::Mremap { address, old_bytes, flags, .. } => match self.checked(*address, (*old_bytes).max(1)) {
+                Some((old, old_end)) if begin == old || end <= old || old_end <= begin => {
+                    let keeps = flags & MREMAP_DONTUNMAP != 0;
+                    self.remap(old, if *old_bytes == 0 { old } else { old_end }, begin, end, keeps)
+                }
+                _ => self.refuse(),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    fn hear_other(&mut self, event: &Event) -> Result<(), SpaceError> {
         match &event.call {
-            Call::Mmap { bytes, protection, flags, file, .. } => {
-                let backing = backing(*flags, *file);
-                // MAP_STACK means VM_NOHUGEPAGE since Linux 6.7 (mm/mmap.c).
-                let advice = if flags & MAP_STACK != 0 { Advice::NoHuge } else { Advice::None };
-                let end = end_of(result, *bytes);
-                self.unmap_range(result, end)?;
-                self.own.vmas.insert(result, Vma { end, protection: *protection, backing, advice });
-                let populate = flags & MAP_POPULATE != 0 || self.prefault && backing == Backing::Anonymous;
-                if populate && protection & (PROT_READ | PROT_WRITE) != 0 {
-                    self.populate(result, end, protection & PROT_WRITE != 0)?;
-                }
+            Call::Brk { .. } => self.brk(event.result as u64),
+            Call::Prctl { option: PR_SET_THP_DISABLE, argument } => {
+                self.own.thp_disabled = *argument != 0;
+                Ok(())
             }
-            Call::Region { address, bytes, protection, name } => {
-                let backing = match name.as_str() {
-                    "" | "[heap]" => Backing::Anonymous,
-                    "[stack]" => Backing::Stack,
-                    name if name.starts_with("[anon") => Backing::Anonymous,
-                    _ => Backing::File,
-                };
-                let end = end_of(*address, *bytes);
-                if name == "[heap]" {
-                    self.own.heap_end = Some(*address);
-                    return self.set_heap_end(end);
-                }
-                self.own.vmas.insert(*address, Vma { end, protection: *protection, backing, advice: Advice::None });
+            Call::Exec { .. } => {
+                self.unmap_everything()?;
+                (self.own.heap, self.own.thp_disabled) = (None, false);
+                Ok(())
             }
-            Call::Munmap { address, bytes } => self.unmap_range(*address, end_of(*address, *bytes))?,
-            Call::Mprotect { address, bytes, protection } => {
-                self.protect_range(*address, end_of(*address, *bytes), *protection)?;
-            }
-            Call::Mremap { address, old_bytes, new_bytes, flags, .. } => {
-                let keeps = flags & MREMAP_DONTUNMAP != 0;
-                self.remap(*address, end_of(0, *old_bytes), result, end_of(0, *new_bytes), keeps)?;
-            }
-            Call::Brk { .. } => self.set_heap_end(result)?,
-            Call::Madvise { address, bytes, advice } => self.advise(*address, end_of(*address, *bytes), *advice)?,
-            Call::Prctl { option: PR_SET_THP_DISABLE, argument } => self.own.thp_disabled = *argument != 0,
-            Call::Exec { .. } => self.exec()?,
-            Call::Prctl { .. }
-            | Call::Clone { .. }
-            | Call::Exit { .. }
-            | Call::Seen
-            | Call::Window { .. }
-            | Call::Outside { .. } => {}
+            _ => Ok(()),
+        }
+    }
+
+    fn mmap(&mut self, begin: u64, end: u64, protection: u64, flags: u64, file: i64) -> Result<(), SpaceError> {
+        let backing = self.backing(begin, flags, file);
+        // MAP_STACK means VM_NOHUGEPAGE since Linux 6.7 (mm/mmap.c).
+        let advice = if flags & MAP_STACK != 0 { Advice::NoHuge } else { Advice::None };
+        self.unmap_range(begin, end)?;
+        self.own.vmas.insert(begin, Vma { end, protection, backing, advice });
+        let populate = flags & MAP_POPULATE != 0 || self.prefault && backing == Backing::Anonymous;
+        if populate && protection & (PROT_READ | PROT_WRITE) != 0 {
+            self.populate(begin, end, protection & PROT_WRITE != 0)?;
         }
         Ok(())
     }
 
+    /// What stands behind a new mapping. Shared anonymous memory is an object of its own.
+    fn backing(&mut self, begin: u64, flags: u64, file: i64) -> Backing {
+        let anonymous = flags & MAP_ANONYMOUS != 0 || file < 0;
+        match (anonymous, flags & MAP_SHARED != 0) {
+            (true, false) if flags & MAP_GROWSDOWN != 0 => Backing::Stack,
+            (true, false) => Backing::Anonymous,
+            (true, true) => Backing::Shared(Object { number: self.names.object(), origin: begin }),
+            (false, false) => Backing::File,
+            (false, true) => Backing::SharedFile,
+        }
+    }
+
+    /// Memory that was there when recording began.
+    fn region(&mut self, begin: u64, end: u64, protection: u64, name: &str) -> Result<(), SpaceError> {
+        let backing = match name {
+            "" => Backing::Anonymous,
+            "[stack]" => Backing::Stack,
+            name if name.starts_with("[anon") => Backing::Anonymous,
+            _ => Backing::File,
+        };
+        self.unmap_range(begin, end)?;
+        self.own.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
+        Ok(())
+    }
+
     /// The whole base pages that a range of system-call pages frees: those in which no VMA has a part.
-    fn pages_within(&self, begin: u64, end: u64) -> (u64, u64) {
+    pub(super) fn pages_within(&self, begin: u64, end: u64) -> (u64, u64) {
         let (mut first, mut last) = (begin & !(self.base - 1), end.next_multiple_of(self.base));
         if first < begin && self.own.vmas.any_in(first, begin) {
             first += self.base;
@@ -111,10 +193,34 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
+    /// Unmaps all that the running process has, also what no VMA tells of.
+    pub(super) fn unmap_everything(&mut self) -> Result<(), SpaceError> {
+        for (begin, vma) in self.own.vmas.all().collect::<Vec<_>>() {
+            self.unmap_range(begin, vma.end)?;
+        }
+        for part in self.own.all_parts()? {
+            self.drop_range(part.va, part.va + part.bytes)?;
+        }
+        self.forget_swapped(0, u64::MAX);
+        Ok(())
+    }
+
+    /// Gives a range another protection; VMAs that have it already are left alone (`mprotect_fixup`, mm/mprotect.c).
     fn protect_range(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        if begin >= end || protection == 0 && self.no_guards && self.is_inside_anonymous(begin, end) {
+        if protection == 0 && self.no_guards && self.is_inside_anonymous(begin, end) {
             return Ok(());
         }
+        let mut changed: Vec<(u64, u64)> = Vec::new();
+        for (begin, vma) in self.own.vmas.within(begin, end).iter().filter(|(_, vma)| vma.protection != protection) {
+            match changed.last_mut().filter(|(_, end)| end == begin) {
+                Some((_, end)) => *end = vma.end,
+                None => changed.push((*begin, vma.end)),
+            }
+        }
+        changed.into_iter().try_for_each(|(begin, end)| self.change_protection(begin, end, protection))
+    }
+
+    fn change_protection(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
         self.own.vmas.change(begin, end, |vma| vma.protection = protection);
         let (first, last) = self.pages_within(begin, end);
         if first >= last {
@@ -122,18 +228,10 @@ impl<F: Format> Paged<F> {
         }
         self.give_up_reservations(first, last);
         let parts = self.parts(first, last)?;
-        if parts.is_empty() {
-            return Ok(());
-        }
-        self.count_splits(first, last);
-        let huge = self.huge_bytes();
-        let cut = |part: &&Part| Some(part.leaf_bytes) == huge && part.bytes < part.leaf_bytes;
-        self.lose_huge_leaves(parts.iter().filter(cut).count() as u64);
         for (begin, end, writable) in stretches(&parts) {
             let attributes = self.attributes(protection, writable && protection & PROT_WRITE != 0);
-            self.own.tables.protect(begin, end - begin, attributes)?;
+            self.protect(begin, end, attributes)?;
         }
-        self.note_tables();
         Ok(())
     }
 
@@ -144,31 +242,48 @@ impl<F: Format> Paged<F> {
         })
     }
 
+    /// Moves the end of the heap. The first call tells where it begins.
+    fn brk(&mut self, end: u64) -> Result<(), SpaceError> {
+        let Some(heap) = self.own.heap else {
+            if end >= self.user_end {
+                return self.refuse();
+            }
+            self.own.heap = Some(Heap { begin: end, end });
+            return Ok(());
+        };
+        let page = |address: u64| address.next_multiple_of(CALL_PAGE_BYTES);
+        let is_free = end <= heap.end || !self.own.vmas.any_in(page(heap.end), end);
+        if end < heap.begin || end > self.user_end || !is_free {
+            return self.refuse();
+        }
+        let end = self.heap_end(heap, end);
+        self.own.heap = Some(Heap { end, ..heap });
+        if end < heap.end {
+            return self.unmap_range(page(end), page(heap.end));
+        }
+        let (begin, end) = (self.pool_begin(page(heap.end)), page(end));
+        let (protection, backing) = (PROT_READ | PROT_WRITE, Backing::Anonymous);
+        if end > heap.end {
+            self.own.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
+        }
+        if end > heap.end && self.prefault { self.populate(begin, end, true) } else { Ok(()) }
+    }
+
     /// The heap's end, as the kernel has it: under policies of large pages it grows in whole ones, as `pagelab` makes it
-    /// do on a running kernel (crates/metal/src/tracer/heap.rs).
-    fn set_heap_end(&mut self, end: u64) -> Result<(), SpaceError> {
+    /// do on a running kernel (crates/metal/src/tracer/heap.rs), if nothing is in the way.
+    fn heap_end(&self, heap: Heap, end: u64) -> u64 {
         let step = match self.granule {
             Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) => bytes,
             Granule::Base | Granule::Contig64k | Granule::Direct(_) => 1,
         };
-        let end = match self.own.heap_end {
-            Some(before) if end > before => end.next_multiple_of(step),
-            Some(before) if end.next_multiple_of(step) == before => before,
-            _ => end,
-        };
-        match self.own.heap_end.replace(end) {
-            Some(before) if before < end => {
-                let protection = PROT_READ | PROT_WRITE;
-                let vma = Vma { end, protection, backing: Backing::Anonymous, advice: Advice::None };
-                let before = self.pool_begin(before.next_multiple_of(CALL_PAGE_BYTES));
-                let end = end.next_multiple_of(CALL_PAGE_BYTES);
-                self.own.vmas.insert(before, Vma { end, ..vma });
-                if self.prefault { self.populate(before, end, true) } else { Ok(()) }
+        let whole = end.next_multiple_of(step);
+        match () {
+            () if whole == heap.end => whole,
+            () if end <= heap.end => end,
+            () => {
+                let next = self.own.vmas.after(end).map_or(self.user_end, |(begin, _)| begin);
+                whole.min(next.min(self.user_end)).max(end)
             }
-            Some(before) if before > end => {
-                self.unmap_range(end.next_multiple_of(CALL_PAGE_BYTES), before.next_multiple_of(CALL_PAGE_BYTES))
-            }
-            _ => Ok(()),
         }
     }
 
@@ -182,8 +297,8 @@ impl<F: Format> Paged<F> {
 
     fn advise(&mut self, begin: u64, end: u64, advice: u64) -> Result<(), SpaceError> {
         match advice {
-            MADV_HUGEPAGE => self.own.vmas.change(begin, end, |vma| vma.advice = Advice::Huge),
-            MADV_NOHUGEPAGE => self.own.vmas.change(begin, end, |vma| vma.advice = Advice::NoHuge),
+            MADV_HUGEPAGE => self.advise_size(begin, end, Advice::Huge),
+            MADV_NOHUGEPAGE => self.advise_size(begin, end, Advice::NoHuge),
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
                 // Only whole base pages are given back, also where those of the model are larger.
                 let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
@@ -191,16 +306,26 @@ impl<F: Format> Paged<F> {
                     self.witness(first, last)?;
                     self.drop_range(first, last)?;
                 }
+                Ok(())
             }
-            MADV_POPULATE_READ => self.populate(begin, end, false)?,
-            MADV_POPULATE_WRITE => self.populate(begin, end, true)?,
-            _ => {}
+            MADV_POPULATE_READ => self.populate(begin, end, false),
+            MADV_POPULATE_WRITE => self.populate(begin, end, true),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
+    fn advise_size(&mut self, begin: u64, end: u64, advice: Advice) -> Result<(), SpaceError> {
+        self.own.vmas.change(begin, end, |vma| vma.advice = advice);
+        self.split_at_edge(begin)?;
+        Ok(self.split_at_edge(end)?)
+    }
+
+    /// Touches every page of a range. More than the machine has no kernel can populate.
     fn populate(&mut self, begin: u64, end: u64, store: bool) -> Result<(), SpaceError> {
         for (from, vma) in self.own.vmas.within(begin, end) {
+            if vma.end - from > self.memory_bytes {
+                return Err(SpaceError::OutOfMemory { va: from, base_bytes: self.base });
+            }
             let mut at = from & !(self.base - 1);
             while at < vma.end {
                 let present = self.leaf(at).filter(|leaf| leaf.writable || !store);
@@ -209,70 +334,6 @@ impl<F: Format> Paged<F> {
                 }
                 at += self.base;
             }
-        }
-        Ok(())
-    }
-
-    fn exec(&mut self) -> Result<(), SpaceError> {
-        for (begin, vma) in self.own.vmas.all().collect::<Vec<_>>() {
-            self.unmap_range(begin, vma.end)?;
-        }
-        (self.own.heap_end, self.own.thp_disabled) = (None, false);
-        Ok(())
-    }
-
-    fn remap(&mut self, old: u64, old_bytes: u64, new: u64, new_bytes: u64, keeps: bool) -> Result<(), SpaceError> {
-        let moved = old_bytes.min(new_bytes);
-        let vmas = self.own.vmas.within(old, old + moved);
-        if new == old {
-            if new_bytes < old_bytes {
-                return self.unmap_range(old + new_bytes, old + old_bytes);
-            }
-        } else {
-            self.unmap_range(new, new + new_bytes)?;
-            self.move_pages(old, moved, new)?;
-            if !keeps {
-                self.unmap_range(old, old + old_bytes)?;
-            }
-            for (begin, vma) in &vmas {
-                self.own.vmas.insert(begin - old + new, Vma { end: vma.end - old + new, ..*vma });
-            }
-        }
-        if let Some((_, vma)) = vmas.last().filter(|_| new_bytes > old_bytes) {
-            self.own.vmas.insert(new + old_bytes, Vma { end: new + new_bytes, ..*vma });
-        }
-        Ok(())
-    }
-
-    /// Moves what is mapped. Leaves stay as large as the new address lets them.
-    fn move_pages(&mut self, old: u64, bytes: u64, new: u64) -> Result<(), SpaceError> {
-        let (first, last) = self.pages_within(old, old + bytes);
-        let distance = new.wrapping_sub(old);
-        if first >= last || distance & (self.base - 1) != 0 {
-            // The pages of the model are larger than the distance: what was there is touched again.
-            return Ok(());
-        }
-        // Nor can a page go where another mapping has a part of one.
-        let (to, to_end) = self.pages_within(new, new + bytes);
-        let (first, last) = (first.max(to.wrapping_sub(distance)), last.min(to_end.wrapping_sub(distance)));
-        if first >= last {
-            return Ok(());
-        }
-        let parts = self.parts(first, last)?;
-        self.unmap(first, last, &parts)?;
-        let swapped: Vec<u64> = self.own.swapped.range(first..last).copied().collect();
-        self.forget_swapped(first, last);
-        self.own.swapped.extend(swapped.into_iter().map(|page| page.wrapping_add(distance)));
-        for part in joined(parts) {
-            let to = part.va.wrapping_add(distance);
-            let vma = self.own.vmas.find(part.va).map_or(PROT_READ | PROT_WRITE, |(_, vma)| vma.protection);
-            let sizes = Sizes { largest_bytes: part.leaf_bytes.max(self.base), contiguous: part.grouped };
-            if part.leaf_bytes > self.base && to & (part.leaf_bytes - 1) != 0 {
-                self.costs.splits += part.bytes.div_ceil(part.leaf_bytes);
-            }
-            let attributes = self.attributes(vma, part.writable);
-            self.map(to, part.pa, part.bytes, sizes, attributes)?;
-            self.folios.moved(part.pa, part.bytes, self.number, to);
         }
         Ok(())
     }
@@ -290,39 +351,4 @@ pub(super) fn stretches(parts: &[Part]) -> Vec<(u64, u64, bool)> {
         }
     }
     stretches
-}
-
-/// Joins parts of contiguous memory, so that groups are mapped as such again.
-pub(super) fn joined(parts: Vec<Part>) -> Vec<Part> {
-    let mut all: Vec<Part> = Vec::new();
-    for part in parts {
-        match all.last_mut() {
-            Some(before)
-                if before.va + before.bytes == part.va
-                    && before.pa + before.bytes == part.pa
-                    && (before.leaf_bytes, before.grouped, before.writable)
-                        == (part.leaf_bytes, part.grouped, part.writable) =>
-            {
-                before.bytes += part.bytes;
-            }
-            _ => all.push(part),
-        }
-    }
-    all
-}
-
-fn backing(flags: u64, file: i64) -> Backing {
-    let anonymous = flags & MAP_ANONYMOUS != 0 || file < 0;
-    match (anonymous, flags & MAP_SHARED != 0) {
-        (true, false) if flags & MAP_GROWSDOWN != 0 => Backing::Stack,
-        (true, false) => Backing::Anonymous,
-        (true, true) => Backing::Shared,
-        (false, false) => Backing::File,
-        (false, true) => Backing::SharedFile,
-    }
-}
-
-/// Where a range of system-call pages ends.
-fn end_of(begin: u64, bytes: u64) -> u64 {
-    begin.saturating_add(bytes).checked_next_multiple_of(CALL_PAGE_BYTES).unwrap_or(!(CALL_PAGE_BYTES - 1))
 }

@@ -16,19 +16,24 @@ const STACK_BYTES: u64 = 8 << 20;
 impl<F: Format> Paged<F> {
     /// Maps `va`, for a store or not.
     pub(super) fn fault(&mut self, va: u64, store: bool) -> Result<(), SpaceError> {
+        let page = va & !(self.base - 1);
+        if page.checked_add(self.base).is_none() {
+            return Err(Error::PastTheEnd { va: page, bytes: self.base }.into());
+        }
         if let Granule::Direct(_) = self.granule {
             return self.outside_directly(va);
         }
-        let page = va & !(self.base - 1);
         let (begin, vma) = self.vma_for(va);
-        match self.own.tables.translate(page) {
-            Ok(found) => self.write_fault(page, found.pa, begin, vma),
-            Err(_) if self.own.swapped.contains(&page) => self.swap_in(page, vma),
-            Err(_) if matches!(vma.backing, Backing::File | Backing::SharedFile) => {
-                self.file_fault(page, begin, vma, store)
-            }
-            Err(_) if vma.backing == Backing::Shared => self.shared_fault(page, vma),
-            Err(_) => self.anonymous_fault(page, begin, vma, store),
+        if let Ok(found) = self.own.tables.translate(page) {
+            return self.write_fault(page, found.pa, begin, vma);
+        }
+        if let Some(slot) = self.own.swapped.get(&page).copied() {
+            return self.swap_in(page, slot, vma, store);
+        }
+        match vma.backing {
+            Backing::File | Backing::SharedFile => self.file_fault(page, begin, vma, store),
+            Backing::Shared(object) => self.shared_fault(page, vma, object),
+            Backing::Anonymous | Backing::Stack | Backing::Inferred => self.anonymous_fault(page, begin, vma, store),
         }
     }
 
@@ -128,24 +133,6 @@ impl<F: Format> Paged<F> {
         Ok(is_mapped)
     }
 
-    /// Shared anonymous memory: a page that another process has, or a new one.
-    fn shared_fault(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
-        self.costs.anonymous_faults += 1;
-        let is_there =
-            |pa: &u64| self.folios.find(*pa).is_some_and(|(_, folio)| folio.places().any(|place| place.va == page));
-        let Some(pa) = self.shared.get(&page).copied().filter(is_there) else {
-            self.one_page(page, vma)?;
-            if let Ok(found) = self.own.tables.translate(page) {
-                self.shared.insert(page, found.pa);
-            }
-            return Ok(());
-        };
-        let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
-        self.map(page, pa, self.base, Sizes::up_to(self.base), attributes)?;
-        self.folios.share(pa, self.base, self.number, page, &mut self.costs);
-        Ok(())
-    }
-
     /// The window around a page, if it lies in the VMA and nothing is mapped in it.
     fn empty_window(&self, page: u64, bytes: u64, begin: u64, vma: Vma) -> Result<Option<u64>, SpaceError> {
         match self.window(page, bytes, begin, vma) {
@@ -180,7 +167,7 @@ impl<F: Format> Paged<F> {
     }
 
     /// One base page of memory.
-    fn one_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
+    pub(super) fn one_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
         let (base_bytes, pa) = (self.base, self.page_for(page)?);
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
         self.map(page, pa, base_bytes, Sizes::up_to(base_bytes), attributes)?;
@@ -285,7 +272,7 @@ impl<F: Format> Paged<F> {
         }
         // Shared file pages, and memory whose protection the trace does not tell: it may be written from now on.
         let attributes = self.attributes(vma.protection | PROT_WRITE, true);
-        Ok(self.own.tables.protect(page, self.base, attributes)?)
+        Ok(self.protect(page, page + self.base, attributes)?)
     }
 
     /// A store to a page full of zeros.

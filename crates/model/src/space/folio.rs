@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::buddy::Buddy;
 use super::cost::Costs;
+use super::swap::Name;
 
 /// All folios, by the physical address of each.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Folio {
     pub accessed: bool,
     /// Whether it belongs to a pool, from which nothing is reclaimed.
     pub pinned: bool,
+    /// By what processes ask for it that do not map it; it has one page then.
+    name: Option<Name>,
     /// How often each page is mapped.
     counts: Counts,
     first: Place,
@@ -51,7 +54,14 @@ enum Counts {
 }
 
 impl Counts {
-    fn all(&mut self) -> &mut [u16] {
+    fn all(&self) -> &[u16] {
+        match self {
+            Counts::One(count) => std::slice::from_ref(count),
+            Counts::Many(counts) => counts,
+        }
+    }
+
+    fn all_mut(&mut self) -> &mut [u16] {
         match self {
             Counts::One(count) => std::slice::from_mut(count),
             Counts::Many(counts) => counts,
@@ -94,7 +104,20 @@ impl Folios {
         let pages = bytes / self.base;
         let counts = if pages == 1 { Counts::One(1) } else { Counts::Many(vec![1; pages as usize].into()) };
         let first = Place { process, va, pages };
-        self.folios.insert(pa, Folio { bytes, accessed: false, pinned, counts, first, others: Vec::new() });
+        let folio = Folio { bytes, accessed: false, pinned, name: None, counts, first, others: Vec::new() };
+        self.folios.insert(pa, folio);
+    }
+
+    /// The name of the folio at a physical address.
+    pub fn name(&self, pa: u64) -> Option<Name> {
+        self.folios.get(&pa)?.name
+    }
+
+    /// Names the folio at a physical address, which has one page.
+    pub fn set_name(&mut self, pa: u64, name: Name) {
+        if let Some(folio) = self.folios.get_mut(&pa) {
+            folio.name = Some(name);
+        }
     }
 
     /// The folio that holds a physical address, with its own.
@@ -123,6 +146,12 @@ impl Folios {
         self.find(pa).map_or(0, |(_, folio)| folio.places().count())
     }
 
+    /// How many pages of the folio at a physical address are mapped.
+    pub fn mapped_pages(&self, pa: u64) -> u64 {
+        let mapped = |folio: &Folio| folio.counts.all().iter().filter(|count| **count != 0).count() as u64;
+        self.folios.get(&pa).map_or(0, mapped)
+    }
+
     /// Notes a touch.
     pub fn touch(&mut self, pa: u64) {
         if let Some((_, folio)) = self.find_mut(pa) {
@@ -138,7 +167,7 @@ impl Folios {
             let Some((begin, folio)) = self.find_mut(pa) else { return };
             let next = (begin + folio.bytes).min(end);
             let (first, last) = ((pa - begin) / base, (next - begin) / base);
-            for count in &mut folio.counts.all()[first as usize..last as usize] {
+            for count in &mut folio.counts.all_mut()[first as usize..last as usize] {
                 costs.unmapped_bytes -= if *count == 0 { base } else { 0 };
                 *count += 1;
             }
@@ -177,7 +206,7 @@ impl Folios {
             let Some((begin, folio)) = self.find_mut(pa) else { return };
             let next = (begin + folio.bytes).min(end);
             let (first, last) = ((pa - begin) / base, (next - begin) / base);
-            for count in &mut folio.counts.all()[first as usize..last as usize] {
+            for count in &mut folio.counts.all_mut()[first as usize..last as usize] {
                 *count -= 1;
                 costs.unmapped_bytes += if *count == 0 { base } else { 0 };
             }
@@ -205,7 +234,7 @@ impl Folios {
         let is_one = |begin: &&u64| self.folios.get(begin).is_some_and(|folio| folio.places().count() == 1);
         let Some(begin) = self.partial.iter().find(is_one).copied() else { return false };
         self.partial.remove(&begin);
-        let Some(mut folio) = self.folios.remove(&begin) else { return false };
+        let Some(folio) = self.folios.remove(&begin) else { return false };
         let (base, place) = (self.base, folio.places().next());
         let (pinned, accessed) = (folio.pinned, folio.accessed);
         for (page, count) in folio.counts.all().iter().enumerate() {
@@ -220,7 +249,8 @@ impl Folios {
                 pages: 1,
                 ..place
             });
-            let page = Folio { bytes: base, accessed, pinned, counts: Counts::One(*count), first, others: Vec::new() };
+            let counts = Counts::One(*count);
+            let page = Folio { bytes: base, accessed, pinned, name: None, counts, first, others: Vec::new() };
             self.folios.insert(begin + offset, page);
         }
         costs.folio_splits += 1;

@@ -6,8 +6,9 @@
 
 use paging::{Format, Sizes};
 
-use super::event::{PROT_WRITE, joined, stretches};
+use super::event::{PROT_WRITE, stretches};
 use super::paged::merge;
+use super::remap::joined;
 use super::*;
 
 impl<F: Format> Paged<F> {
@@ -17,18 +18,25 @@ impl<F: Format> Paged<F> {
         let mut child = Process::new(*self.own.tables.format(), number)?;
         child.vmas = self.own.vmas.clone();
         child.swapped = self.own.swapped.clone();
-        (child.thp_disabled, child.heap_end) = (self.own.thp_disabled, self.own.heap_end);
+        child.swapped.values().for_each(|slot| self.names.add_user(*slot));
+        (child.thp_disabled, child.heap) = (self.own.thp_disabled, self.own.heap);
         self.others.insert(number, child);
         self.processes += 1;
         self.costs.processes += 1;
         let vmas: Vec<(u64, Vma)> = self.own.vmas.all().collect();
+        let mut done = 0;
         for (begin, vma) in vmas {
-            let (begin, end) = (begin & !(self.base - 1), vma.end.next_multiple_of(self.base));
+            // Neighbours can share a base page that is larger than those of system calls.
+            let (begin, end) = ((begin & !(self.base - 1)).max(done), vma.end.next_multiple_of(self.base));
+            if begin >= end {
+                continue;
+            }
+            done = end;
             let parts = self.parts(begin, end)?;
             let copied = match vma.backing {
                 Backing::Anonymous | Backing::Stack | Backing::Inferred => true,
                 Backing::File => parts.iter().any(|part| part.pa < TABLES_PA),
-                Backing::Shared | Backing::SharedFile => false,
+                Backing::Shared(_) | Backing::SharedFile => false,
             };
             if copied && !parts.is_empty() {
                 self.copy(number, vma, parts)?;
@@ -42,7 +50,7 @@ impl<F: Format> Paged<F> {
         let writable: Vec<Part> = parts.iter().copied().filter(|part| part.writable).collect();
         let attributes = self.attributes(vma.protection, false);
         for (begin, end, _) in stretches(&writable) {
-            self.own.tables.protect(begin, end - begin, attributes)?;
+            self.protect(begin, end, attributes)?;
         }
         let parts = joined(parts.into_iter().map(|part| Part { writable: false, ..part }).collect());
         let parent = self.number;
@@ -90,10 +98,7 @@ impl<F: Format> Paged<F> {
             return Ok(());
         }
         merge(&mut self.ended, &self.own.tables.census()?);
-        let vmas: Vec<(u64, Vma)> = self.own.vmas.all().collect();
-        for (begin, vma) in vmas {
-            self.unmap_range(begin, vma.end)?;
-        }
+        self.unmap_everything()?;
         self.enter_process(running);
         if let Some(ended) = self.others.remove(&process) {
             self.others_table_bytes -= ended.tables.arena().used_bytes();
@@ -108,13 +113,12 @@ impl<F: Format> Paged<F> {
         let leaf_bytes = self.leaf(page).map_or(self.base, |leaf| leaf.leaf_bytes.max(self.base));
         let pool =
             matches!(self.granule, Granule::Hugetlb(_)) && self.folios.find(pa).is_some_and(|(_, folio)| folio.pinned);
-        if self.folios.is_exclusive(pa, self.number) {
+        if self.is_exclusive(pa) {
             let bytes =
                 if pool { self.folios.find(pa).map_or(leaf_bytes, |(_, folio)| folio.bytes) } else { leaf_bytes };
             let begin = page & !(bytes - 1);
             let attributes = self.attributes(vma.protection | PROT_WRITE, true);
-            self.count_splits(begin, begin + bytes);
-            return Ok(self.own.tables.protect(begin, bytes, attributes)?);
+            return Ok(self.protect(begin, begin + bytes, attributes)?);
         }
         if pool && let Some((_, folio)) = self.folios.find(pa) {
             // hugetlb_wp: a whole page of the pool.

@@ -12,8 +12,7 @@ use paging::{Census, Error, Format};
 use study::cause::{Cause, CauseShare};
 use study::verdict::Verdict;
 
-use super::paged::Process;
-use super::{Advice, Backing, Paged, Part, Vma, ZERO_PA, is_file};
+use super::{Advice, Backing, Paged, Part, Process, Vma, ZERO_PA, is_file};
 use crate::policy::Granule;
 
 /// What was seen of the memory that a policy concerns.
@@ -182,7 +181,7 @@ impl<F: Format> Paged<F> {
 
     /// Private anonymous memory and pages of pools.
     fn is_concerned(&self, part: &Part, place: Option<(u64, Vma)>) -> bool {
-        let is_shared = place.is_some_and(|(_, vma)| vma.backing == Backing::Shared);
+        let is_shared = place.is_some_and(|(_, vma)| matches!(vma.backing, Backing::Shared(_)));
         !is_file(part.pa) && !is_zero(part) && !is_shared
     }
 

@@ -6,15 +6,34 @@
 use paging::{Format, Sizes};
 
 use super::event::PROT_WRITE;
+use super::swap::Name;
 use super::*;
+
+/// It sleeps no shorter: `scan_sleep_millisecs` counts in these.
+const LEAST_SLEEP_S: f64 = 0.001;
 
 /// Where the scan goes on, and when.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Scan {
     /// Instructions at which it wakes.
     next: u64,
+    at: Place,
+}
+
+/// A place in the memory of all processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Place {
     process: u32,
     va: u64,
+}
+
+/// What was counted when a scan was at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    at: Place,
+    collapses: u64,
+    scanned_pages: u64,
+    allocation_fallbacks: u64,
 }
 
 /// What a window looks like.
@@ -31,50 +50,101 @@ impl<F: Format> Paged<F> {
     pub(super) fn scan_until(&mut self, instructions: u64) -> Result<(), SpaceError> {
         let Some(huge_bytes) = self.huge_bytes() else { return Ok(()) };
         let settings = self.kernel.khugepaged;
-        let sleep = (settings.scan_sleep_s * self.kernel.instructions_per_s).max(1.0) as u64;
+        let sleep = (settings.scan_sleep_s.max(LEAST_SLEEP_S) * self.kernel.instructions_per_s).max(1.0) as u64;
         if self.no_huge || settings.pages_to_scan == Some(0) {
             return Ok(());
         }
         // It first wakes when it has slept once.
-        self.khugepaged.next = self.khugepaged.next.max(sleep);
-        while self.khugepaged.next <= instructions {
-            self.khugepaged.next += sleep;
+        let first = self.khugepaged.next.max(sleep);
+        let Some(since) = instructions.checked_sub(first) else { return Ok(()) };
+        let due = since / sleep + 1;
+        self.khugepaged.next = first.saturating_add(due.saturating_mul(sleep));
+        self.scan(due, huge_bytes)
+    }
+
+    /// Scans so many times. Scans that change nothing and come back to where one of them began would do the same again:
+    /// they are counted as often as they are due (the cycle is found as Brent did, 1980).
+    fn scan(&mut self, times: u64, huge_bytes: u64) -> Result<(), SpaceError> {
+        let (mut left, mut mark) = (times, self.mark());
+        let (mut steps, mut most_steps) = (0, 1);
+        while left > 0 {
             self.scan_once(huge_bytes)?;
+            (left, steps) = (left - 1, steps + 1);
+            let now = self.mark();
+            if now.collapses != mark.collapses {
+                (mark, steps, most_steps) = (now, 0, 1);
+            } else if now.at == mark.at {
+                self.count_again(mark, now, left / steps);
+                (left, mark, steps, most_steps) = (left % steps, self.mark(), 0, 1);
+            } else if steps == most_steps {
+                (mark, steps, most_steps) = (now, 0, 2 * most_steps);
+            }
         }
         Ok(())
     }
 
-    /// Looks at `pages_to_scan` pages, and at none twice.
+    fn mark(&self) -> Mark {
+        Mark {
+            at: self.khugepaged.at,
+            collapses: self.costs.collapses,
+            scanned_pages: self.costs.scanned_pages,
+            allocation_fallbacks: self.costs.allocation_fallbacks,
+        }
+    }
+
+    /// Counts so many times what was counted between two marks.
+    fn count_again(&mut self, from: Mark, to: Mark, times: u64) {
+        let again = |counted: u64, from: u64, to: u64| counted.saturating_add((to - from).saturating_mul(times));
+        let costs = &mut self.costs;
+        costs.scanned_pages = again(costs.scanned_pages, from.scanned_pages, to.scanned_pages);
+        costs.allocation_fallbacks =
+            again(costs.allocation_fallbacks, from.allocation_fallbacks, to.allocation_fallbacks);
+    }
+
+    /// Looks at `pages_to_scan` pages, or until it has come to the end of all processes twice: where there is little memory,
+    /// it looks at some of it twice (`khugepaged_do_scan`).
     fn scan_once(&mut self, huge_bytes: u64) -> Result<(), SpaceError> {
         let running = self.number;
         let pages = huge_bytes / self.base;
-        let mut left = self.kernel.khugepaged.scans(pages);
+        let mut left = self.kernel.khugepaged.scans(pages).div_ceil(pages);
         let mut passes = 0;
         while left > 0 && passes < 2 {
-            let Scan { process, va, .. } = self.khugepaged;
-            if !self.enter_process(process) {
+            let Place { process, va } = self.khugepaged.at;
+            let next = if self.enter_process(process) { self.next_window(va, huge_bytes) } else { None };
+            let Some((window, vma)) = next else {
                 passes += u32::from(self.next_process());
                 continue;
+            };
+            // Windows of which nothing is mapped are passed over all at once.
+            let windows = self.empty_windows(window, huge_bytes, vma)?.min(left);
+            if windows == 0 {
+                self.look(window, huge_bytes, vma)?;
             }
-            match self.next_window(va, huge_bytes) {
-                Some((window, vma)) => {
-                    self.khugepaged.va = window + huge_bytes;
-                    self.look(window, huge_bytes, vma)?;
-                    self.costs.scanned_pages += pages;
-                    left = left.saturating_sub(pages);
-                }
-                None => passes += u32::from(self.next_process()),
-            }
+            let windows = windows.max(1);
+            self.khugepaged.at.va = window + windows * huge_bytes;
+            self.costs.scanned_pages += windows * pages;
+            left -= windows;
         }
         self.enter_process(running);
         Ok(())
     }
 
-    /// Goes on with the next process; whether that is the first again.
+    /// How many windows there are from one on before the first that has anything mapped, in the same VMA.
+    fn empty_windows(&self, window: u64, bytes: u64, vma: Vma) -> Result<u64, Error> {
+        let end = vma.end & !(bytes - 1);
+        let first = self.first_mapped(window, end)?.unwrap_or(end);
+        let first_swapped = self.own.swapped.range(window..end).next().map_or(end, |(page, _)| *page);
+        Ok((first.min(first_swapped) - window) / bytes)
+    }
+
+    /// Goes on with the next process that there is; whether that is the first again.
     fn next_process(&mut self) -> bool {
-        self.khugepaged.va = 0;
-        self.khugepaged.process = (self.khugepaged.process + 1) % self.processes.max(1);
-        self.khugepaged.process == 0
+        let now = self.khugepaged.at.process;
+        let next = self.others.range(now.saturating_add(1)..).map(|(process, _)| *process).next();
+        let next = next.into_iter().chain(Some(self.number).filter(|process| *process > now)).min();
+        let first = self.others.keys().next().map_or(self.number, |first| self.number.min(*first));
+        self.khugepaged.at = Place { process: next.unwrap_or(first), va: 0 };
+        next.is_none()
     }
 
     /// The first whole window of a VMA at or behind an address that may be huge.
@@ -84,7 +154,7 @@ impl<F: Format> Paged<F> {
             let (begin, vma) = self.own.vmas.find(at).or_else(|| self.own.vmas.after(at))?;
             let window = begin.max(at).checked_next_multiple_of(bytes)?;
             let may = matches!(vma.backing, Backing::Anonymous | Backing::Inferred) && self.may_be_huge(vma);
-            if may && window + bytes <= vma.end {
+            if may && window.checked_add(bytes).is_some_and(|end| end <= vma.end) {
                 return Some((window, vma));
             }
             at = vma.end;
@@ -94,8 +164,8 @@ impl<F: Format> Paged<F> {
     /// Collapses a window if enough of it is there (`hpage_collapse_scan_pmd`).
     fn look(&mut self, window: u64, bytes: u64, vma: Vma) -> Result<(), SpaceError> {
         let parts = self.parts(window, window + bytes)?;
-        let mut seen =
-            Window { swapped: self.own.swapped.range(window..window + bytes).count() as u64, ..Window::default() };
+        let swapped: Vec<u64> = self.own.swapped.range(window..window + bytes).map(|(_, slot)| *slot).collect();
+        let mut seen = Window { swapped: swapped.len() as u64, ..Window::default() };
         for part in &parts {
             seen.is_huge |= part.leaf_bytes >= bytes;
             // Pages full of zeros count as missing.
@@ -114,7 +184,8 @@ impl<F: Format> Paged<F> {
             self.costs.allocation_fallbacks += 1;
             return Ok(());
         };
-        self.costs.swap_faults += seen.swapped;
+        let is_read = |slot: &&u64| self.in_memory(Name::Slot(**slot)).is_none();
+        self.costs.swap_faults += swapped.iter().filter(is_read).count() as u64;
         self.drop_range(window, window + bytes)?;
         let attributes = self.attributes(vma.protection, true);
         self.map(window, pa, bytes, Sizes::up_to(bytes), attributes)?;

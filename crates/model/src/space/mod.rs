@@ -15,7 +15,10 @@ mod held;
 mod kernel;
 mod khugepaged;
 mod paged;
+mod process;
 mod reclaim;
+mod remap;
+mod swap;
 mod vma;
 
 use paging::{Census, Error, Flags, with_format};
@@ -29,8 +32,10 @@ pub use buddy::Physical;
 pub use cost::Costs;
 use folio::Folios;
 pub use kernel::{Kernel, Khugepaged};
-use paged::{Paged, Part, Process, is_file};
-use vma::{Advice, Backing, Vma, Vmas};
+use paged::{Paged, is_file};
+use process::{Heap, Part, Process};
+use swap::Names;
+use vma::{Advice, Backing, Object, Vma, Vmas};
 
 /// Memory that a program can have at most: all that is below the tables, so that addresses have 40 bits.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 38;

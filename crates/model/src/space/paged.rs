@@ -1,96 +1,12 @@
 //! Address spaces in tables of one format: mapping, unmapping and looking up, with the books that go with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use paging::{Action, Attributes, Census, ENTRY_BYTES, Error, Event as Change, Flags, Format, Log, Mapping, Node};
-use paging::{Sizes, Tables, Visitor};
+use paging::{Action, Attributes, Census, ENTRY_BYTES, Error, Flags, Format, Mapping, Node, Sizes, Visitor};
 use trace::Event;
 
 use super::khugepaged::Scan;
 use super::*;
-
-/// Remembers what was dropped from the TLBs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Dropped(Vec<(u64, u64)>);
-
-impl Log for Dropped {
-    fn event(&mut self, event: Change) {
-        if let Change::Invalidate { va, bytes, .. } = event {
-            self.0.push((va, bytes));
-        }
-    }
-}
-
-/// What a process has of its own.
-pub(super) struct Process<F: Format> {
-    pub(super) tables: Tables<F, Dropped>,
-    pub(super) vmas: Vmas,
-    /// Pages that were reclaimed.
-    pub(super) swapped: BTreeSet<u64>,
-    /// The process has switched THP off for itself.
-    pub(super) thp_disabled: bool,
-    pub(super) heap_end: Option<u64>,
-    /// Leaves of THP, each with a table that is kept for its split.
-    pub(super) huge_leaves: u64,
-    /// Its tables without the root, those kept for splits included, at most.
-    pub(super) peak_table_bytes: u64,
-    /// Ranges whose accesses are to be told again.
-    pub(super) forgotten: Vec<(u64, u64)>,
-    /// Whether its tables are in the counts.
-    pub(super) is_counted: bool,
-}
-
-impl<F: Format> Process<F> {
-    pub(super) fn new(format: F, number: u32) -> Result<Process<F>, Error> {
-        let place = TABLES_PA + u64::from(number % MOST_TABLES) * TABLES_BYTES;
-        Ok(Process {
-            tables: Tables::with_log(format, place, TABLES_BYTES, Dropped::default())?,
-            vmas: Vmas::default(),
-            swapped: BTreeSet::new(),
-            thp_disabled: false,
-            heap_end: None,
-            huge_leaves: 0,
-            peak_table_bytes: 0,
-            forgotten: Vec::new(),
-            is_counted: number == 0,
-        })
-    }
-
-    /// As `VmPTE` of `/proc/PID/status` counts: without the root, with the tables kept for splits.
-    pub(super) fn table_bytes(&self) -> u64 {
-        let geometry = self.tables.geometry();
-        let root = geometry.table_bytes(geometry.root_level());
-        self.tables.arena().used_bytes() - root + self.huge_leaves * geometry.page_bytes()
-    }
-
-    /// What is mapped in a range, leaf by leaf, cut to the range.
-    pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
-        struct Parts<'a, F> {
-            format: &'a F,
-            begin: u64,
-            end: u64,
-            parts: Vec<Part>,
-        }
-        impl<F: Format> Visitor for Parts<'_, F> {
-            fn leaf(&mut self, node: &Node) -> Action {
-                let format = self.format;
-                let (va, end) = (node.va.max(self.begin), (node.va + node.bytes).min(self.end));
-                self.parts.push(Part {
-                    va,
-                    pa: format.leaf_address(node.level, node.entry, node.va) + (va - node.va),
-                    bytes: end - va,
-                    leaf_bytes: node.bytes,
-                    grouped: format.group_bits(node.level, node.entry) != 0,
-                    writable: format.attributes(node.level, node.entry).flags.contains(Flags::WRITE),
-                });
-                Action::Continue
-            }
-        }
-        let mut found = Parts { format: self.tables.format(), begin, end, parts: Vec::new() };
-        self.tables.walk(begin, end - begin, &mut found)?;
-        Ok(found.parts)
-    }
-}
 
 /// Address spaces with tables of one format, over the same memory.
 pub(super) struct Paged<F: Format> {
@@ -105,10 +21,14 @@ pub(super) struct Paged<F: Format> {
     pub(super) ended: Census,
     pub(super) buddy: Buddy,
     pub(super) folios: Folios,
-    /// Shared anonymous memory that is mapped: by its input address.
-    pub(super) shared: BTreeMap<u64, u64>,
+    /// Pages in swap and of shared memory.
+    pub(super) names: Names,
     pub(super) granule: Granule,
     pub(super) base: u64,
+    /// Where the addresses end that programs have (`TASK_SIZE`).
+    pub(super) user_end: u64,
+    /// All memory of the machine.
+    pub(super) memory_bytes: u64,
     pub(super) no_guards: bool,
     pub(super) no_huge: bool,
     pub(super) prefault: bool,
@@ -133,17 +53,6 @@ pub(super) struct Cut {
     group: Option<u64>,
 }
 
-/// A part of memory that one leaf maps.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) va: u64,
-    pub(super) pa: u64,
-    pub(super) bytes: u64,
-    pub(super) leaf_bytes: u64,
-    pub(super) grouped: bool,
-    pub(super) writable: bool,
-}
-
 impl<F: Format> Paged<F> {
     pub(super) fn new(format: F, plan: &Plan, physical: &Physical) -> Result<Paged<F>, Error> {
         let dirty = Attributes {
@@ -160,9 +69,11 @@ impl<F: Format> Paged<F> {
             ended: Census::default(),
             buddy: Buddy::new(physical, plan.base_bytes),
             folios: Folios::new(plan.base_bytes),
-            shared: BTreeMap::new(),
+            names: Names::default(),
             granule: plan.granule,
             base: plan.base_bytes,
+            user_end: user_end(&format),
+            memory_bytes: physical.bytes,
             no_guards: plan.no_guards,
             no_huge: plan.no_huge,
             prefault: plan.prefault,
@@ -207,12 +118,24 @@ impl<F: Format> Paged<F> {
             self.costs.anonymous_bytes += bytes;
         }
         self.costs.resident_peak_bytes = self.costs.resident_peak_bytes.max(self.costs.resident_bytes());
-        if Some(sizes.largest_bytes) == self.huge_bytes() && va & (sizes.largest_bytes - 1) == 0 {
-            self.own.huge_leaves += bytes / sizes.largest_bytes;
-            self.costs.deposited_table_bytes += bytes / sizes.largest_bytes * self.own.tables.geometry().page_bytes();
+        if Some(sizes.largest_bytes) == self.huge_bytes() {
+            let leaves = self.whole_huge_leaves(&self.parts(va, va + bytes)?);
+            self.own.huge_leaves += leaves;
+            self.costs.deposited_table_bytes += leaves * self.own.tables.geometry().page_bytes();
         }
         self.note_tables();
         Ok(())
+    }
+
+    /// How many of the parts are whole leaves of THP.
+    fn whole_huge_leaves(&self, parts: &[Part]) -> u64 {
+        let huge = self.huge_bytes();
+        parts.iter().filter(|part| Some(part.leaf_bytes) == huge && part.bytes == part.leaf_bytes).count() as u64
+    }
+
+    /// Where the base page ends that an address is the end of; before the last one of all.
+    pub(super) fn base_end(&self, end: u64) -> u64 {
+        end.min(self.base.wrapping_neg()).next_multiple_of(self.base)
     }
 
     /// Bytes of a leaf of THP, if that is the policy.
@@ -224,7 +147,7 @@ impl<F: Format> Paged<F> {
     }
 
     /// So many leaves of THP are no more: the tables that were kept for their splits are used or given back.
-    pub(super) fn lose_huge_leaves(&mut self, leaves: u64) {
+    fn lose_huge_leaves(&mut self, leaves: u64) {
         self.own.huge_leaves -= leaves;
         self.costs.deposited_table_bytes -= leaves * self.own.tables.geometry().page_bytes();
     }
@@ -232,6 +155,8 @@ impl<F: Format> Paged<F> {
     pub(super) fn note_tables(&mut self) {
         self.costs.table_bytes = self.others_table_bytes + self.own.tables.arena().used_bytes();
         self.costs.table_peak_bytes = self.costs.table_peak_bytes.max(self.costs.table_bytes);
+        let all_bytes = self.costs.table_bytes + self.costs.deposited_table_bytes;
+        self.costs.all_table_peak_bytes = self.costs.all_table_peak_bytes.max(all_bytes);
         let own_bytes = self.own.table_bytes();
         if own_bytes > self.own.peak_table_bytes {
             self.costs.process_table_bytes += own_bytes - self.own.peak_table_bytes;
@@ -246,27 +171,56 @@ impl<F: Format> Paged<F> {
 
     /// Whether nothing is mapped in a range.
     pub(super) fn is_empty(&self, begin: u64, end: u64) -> Result<bool, Error> {
-        struct Any(bool);
-        impl Visitor for Any {
-            fn leaf(&mut self, _: &Node) -> Action {
-                self.0 = true;
+        Ok(self.first_mapped(begin, end)?.is_none())
+    }
+
+    /// Where the first leaf of a range begins.
+    pub(super) fn first_mapped(&self, begin: u64, end: u64) -> Result<Option<u64>, Error> {
+        struct First(Option<u64>);
+        impl Visitor for First {
+            fn leaf(&mut self, node: &Node) -> Action {
+                self.0 = Some(node.va);
                 Action::Stop
             }
         }
-        let mut any = Any(false);
-        self.own.tables.walk(begin, end - begin, &mut any)?;
-        Ok(!any.0)
+        let mut first = First(None);
+        self.own.tables.walk(begin, end - begin, &mut first)?;
+        Ok(first.0.map(|first| first.max(begin)))
     }
 
-    /// Counts the leaves and the groups that are split when something begins at `begin` and ends at `end`.
-    pub(super) fn count_splits(&mut self, begin: u64, end: u64) {
+    /// Gives what is mapped in a range other attributes. Leaves and groups that reach over its ends are split.
+    pub(super) fn protect(&mut self, begin: u64, end: u64, attributes: Attributes) -> Result<(), Error> {
+        self.count_splits(begin, end);
+        self.own.tables.protect(begin, end - begin, attributes)?;
+        self.note_tables();
+        Ok(())
+    }
+
+    /// Splits the leaf of THP that goes on where a VMA now begins or ends (`vma_adjust_trans_huge`, mm/huge_memory.c).
+    pub(super) fn split_at_edge(&mut self, va: u64) -> Result<(), Error> {
+        let at = va & !(self.base - 1);
+        if self.huge_bytes().is_some() && self.own.vmas.has_edge(va) && self.cut_at(at).leaf.is_some() {
+            self.count_splits(at, at);
+            self.own.tables.split(at)?;
+            self.note_tables();
+        }
+        Ok(())
+    }
+
+    /// Counts the leaves and the groups that are split when something begins at `begin` and ends at `end`; leaves of THP
+    /// are lost by it.
+    fn count_splits(&mut self, begin: u64, end: u64) {
         let (first, last) = (self.cut_at(begin), self.cut_at(end));
         let again = |cut: fn(&Cut) -> Option<u64>| cut(&first).is_some() && cut(&first) == cut(&last);
         let count = |cut: fn(&Cut) -> Option<u64>| {
             u64::from(cut(&first).is_some()) + u64::from(cut(&last).is_some()) - u64::from(again(cut))
         };
-        self.costs.splits += count(|cut| cut.leaf);
-        self.costs.unfolds += count(|cut| cut.group);
+        let (leaves, groups) = (count(|cut| cut.leaf), count(|cut| cut.group));
+        self.costs.splits += leaves;
+        self.costs.unfolds += groups;
+        if self.huge_bytes().is_some() {
+            self.lose_huge_leaves(leaves);
+        }
     }
 
     /// The leaf and the group that an address lies inside of.
@@ -298,8 +252,7 @@ impl<F: Format> Paged<F> {
         }
         self.count_splits(begin, end);
         self.own.tables.unmap(begin, end - begin)?;
-        let huge = self.huge_bytes();
-        self.lose_huge_leaves(parts.iter().filter(|part| Some(part.leaf_bytes) == huge).count() as u64);
+        self.lose_huge_leaves(self.whole_huge_leaves(parts));
         self.note_tables();
         for part in parts {
             if is_file(part.pa) {
@@ -419,6 +372,7 @@ impl<F: Format + Send> Space for Paged<F> {
             return self.map_directly(begin, end, bytes);
         }
         let protection = event::PROT_READ | event::PROT_WRITE | event::PROT_EXEC;
+        let end = self.base_end(end);
         self.own.vmas.insert(begin, Vma { end, protection, backing: Backing::Inferred, advice: Advice::None });
         Ok(())
     }
@@ -480,6 +434,13 @@ pub(super) fn merge(to: &mut Census, other: &Census) {
     }
     to.table_bytes += other.table_bytes;
     to.illegal += other.illegal;
+}
+
+/// Where the addresses of programs end: the lower half, where a format has two.
+fn user_end(format: &impl Format) -> u64 {
+    let geometry = format.geometry();
+    let fits = |bits: &u32| geometry.is_canonical((1 << bits) - 1);
+    1 << (30..=63).rev().find(fits).unwrap_or(30)
 }
 
 /// Whether memory is of the page cache.

@@ -35,19 +35,6 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Whether a page was reclaimed.
-    pub(super) fn is_swapped(&self, begin: u64, end: u64) -> bool {
-        self.own.swapped.range(begin..end).next().is_some()
-    }
-
-    /// Pages that were reclaimed and whose addresses are unmapped.
-    pub(super) fn forget_swapped(&mut self, begin: u64, end: u64) {
-        let gone: Vec<u64> = self.own.swapped.range(begin..end).copied().collect();
-        gone.iter().for_each(|page| {
-            self.own.swapped.remove(page);
-        });
-    }
-
     /// Gives back some pages; `false` if there is nothing that could be.
     fn reclaim(&mut self) -> Result<bool, SpaceError> {
         // Blocks and folios of which only parts are used go first: they cost nothing.
@@ -84,32 +71,37 @@ impl<F: Format> Paged<F> {
         own.into_iter().for_each(|process| process.forgotten.push((va, bytes)));
     }
 
+    /// The part of a range in which something can be mapped: of a folio that was moved in part the beginning may lie below
+    /// the first address, the end behind the last.
+    fn mappable(&self, va: u64, bytes: u64) -> (u64, u64) {
+        match va.wrapping_add(bytes) {
+            end if end < va => (0, end),
+            end if va < self.user_end => (va, end.min(self.user_end)),
+            end => (va, end),
+        }
+    }
+
     /// Unmaps a folio everywhere, its leaf split if it is a huge one (`TTU_SPLIT_HUGE_PMD`). Pages that became free.
     fn evict(&mut self, at: u64) -> Result<u64, SpaceError> {
         let Some((_, folio)) = self.folios.find(at) else { return Ok(0) };
         let (bytes, places): (u64, Vec<_>) = (folio.bytes, folio.places().collect());
+        let (slot, mapped) = (self.slot_for(at, bytes / self.base), self.folios.mapped_pages(at));
         let running = self.number;
         for place in places {
             if !self.enter_process(place.process) {
                 continue;
             }
-            let parts = self.parts(place.va, place.va.saturating_add(bytes))?;
+            let (begin, end) = self.mappable(place.va, bytes);
+            let parts = self.parts(begin, end)?;
             for part in parts.iter().filter(|part| (at..at + bytes).contains(&part.pa)) {
                 self.costs.splits += u64::from(part.leaf_bytes > self.base);
                 self.drop_range(part.va, part.va + part.bytes)?;
-                self.own.swapped.extend((part.va..part.va + part.bytes).step_by(self.base as usize));
+                self.keep_in_swap(part, slot + (part.pa - at) / self.base);
             }
         }
         self.enter_process(running);
+        self.costs.swapped_out_bytes += (mapped - self.folios.mapped_pages(at)) * self.base;
         let is_gone = self.folios.find(at).is_none();
-        self.costs.swapped_out_bytes += if is_gone { bytes } else { 0 };
         Ok(if is_gone { bytes / self.base } else { 0 })
-    }
-
-    /// Brings a page back (`do_swap_page`).
-    pub(super) fn swap_in(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
-        self.costs.swap_faults += 1;
-        self.own.swapped.remove(&page);
-        self.copied_page(page, vma)
     }
 }

@@ -1,6 +1,7 @@
 //! VMAs: which addresses a program may use, and for what.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 /// What stands behind a VMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,11 +13,20 @@ pub enum Backing {
     /// Memory that no event tells of: private, and not known to be zeros where it is read first.
     Inferred,
     /// Shared anonymous memory.
-    Shared,
+    Shared(Object),
     /// A file, private: written pages become copies.
     File,
     /// A file, shared.
     SharedFile,
+}
+
+/// Memory that processes share: each mapping makes one, and forked processes have it too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// Its number.
+    pub number: u64,
+    /// The address at which it begins, or would begin.
+    pub origin: u64,
 }
 
 /// What a program has said about huge pages.
@@ -44,6 +54,19 @@ pub struct Vma {
     pub advice: Advice,
 }
 
+impl Vma {
+    /// The same VMA `distance` further up, which may wrap around.
+    pub fn moved(self, distance: u64) -> Vma {
+        let backing = match self.backing {
+            Backing::Shared(object) => {
+                Backing::Shared(Object { origin: object.origin.wrapping_add(distance), ..object })
+            }
+            other => other,
+        };
+        Vma { end: self.end.wrapping_add(distance), backing, ..self }
+    }
+}
+
 /// All VMAs of an address space, by their beginnings.
 #[derive(Clone, Debug, Default)]
 pub struct Vmas(BTreeMap<u64, Vma>);
@@ -57,7 +80,14 @@ impl Vmas {
 
     /// The first VMA behind `address`.
     pub fn after(&self, address: u64) -> Option<(u64, Vma)> {
-        self.0.range(address + 1..).next().map(|(begin, vma)| (*begin, *vma))
+        let behind = (Bound::Excluded(address), Bound::Unbounded);
+        self.0.range(behind).next().map(|(begin, vma)| (*begin, *vma))
+    }
+
+    /// Whether a VMA begins or ends at `address`.
+    pub fn has_edge(&self, address: u64) -> bool {
+        let ends = |(_, vma): (&u64, &Vma)| vma.end == address;
+        self.0.contains_key(&address) || self.0.range(..address).next_back().is_some_and(ends)
     }
 
     /// Whether any VMA has a part in a range.
