@@ -240,6 +240,50 @@ fn khugepaged_leaves_what_is_too_empty_and_stops_when_told() {
     assert_eq!([half(255, None), half(256, None), half(256, Some(0))], [0, 1, 0]);
 }
 
+/// Windows of two processes, one of them with a window too empty and one that no memory is left for.
+fn scanned(windows: u64) -> Box<dyn Space> {
+    let mut space = space("cascade-lake", "thp", Physical { bytes: 3 * M2, ..Physical::default() });
+    mmap(&mut *space, PLACE, windows * M2);
+    for window in 0..2 {
+        space.access(PLACE + window * M2, false).unwrap();
+        space.event(&event(Call::Madvise { address: PLACE + window * M2, bytes: M2, advice: 4 }, 0)).unwrap();
+        mmap(&mut *space, PLACE + window * M2, M2 / 2);
+        write_all(&mut *space, PLACE + window * M2, M2 / 2);
+        mmap(&mut *space, PLACE + window * M2 + M2 / 2, M2 / 2);
+    }
+    space.fork().unwrap();
+    space
+}
+
+#[test]
+fn scans_that_repeat_themselves_are_counted_as_if_they_were_made() {
+    let sleep = 10 * Kernel::default().instructions_per_s as u64;
+    for windows in [2, 3, 7, 20, 100] {
+        let (mut one_by_one, mut at_once) = (scanned(windows), scanned(windows));
+        (1..=333).for_each(|wake| one_by_one.advance(wake * sleep).unwrap());
+        at_once.advance(333 * sleep).unwrap();
+        assert_eq!(one_by_one.costs(), at_once.costs(), "{windows}");
+        assert!(at_once.costs().scanned_pages >= 333 * 512 * windows.min(8), "{windows}: {:?}", at_once.costs());
+        // The position is the same, too.
+        one_by_one.advance(334 * sleep).unwrap();
+        at_once.advance(334 * sleep).unwrap();
+        assert_eq!(one_by_one.costs(), at_once.costs(), "{windows}");
+    }
+}
+
+#[test]
+fn khugepaged_does_not_take_longer_for_a_long_time() {
+    for scan_sleep_s in [10.0, 1e-300] {
+        let mut space = scanned(1 << 14);
+        let khugepaged = Khugepaged { scan_sleep_s, ..Kernel::default().khugepaged };
+        space.set_kernel(Kernel { khugepaged, ..Kernel::default() });
+        for instructions in [1 << 40, u64::MAX - 1, u64::MAX] {
+            space.advance(instructions).unwrap();
+        }
+        assert!(space.costs().scanned_pages > 0);
+    }
+}
+
 #[test]
 fn the_direct_map_has_the_tables_of_its_leaves_and_no_faults() {
     const G: u64 = 1 << 30;

@@ -189,8 +189,12 @@ pub fn new(plan: &Plan, physical: &Physical) -> Result<Box<dyn Space>, Error> {
 }
 
 #[cfg(test)]
+mod call_tests;
+#[cfg(test)]
 mod kernel_tests;
 #[cfg(test)]
 mod oracle;
+#[cfg(test)]
+mod swap_tests;
 #[cfg(test)]
 mod tests;

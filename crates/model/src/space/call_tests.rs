@@ -1,0 +1,187 @@
+//! Calls that no kernel lets succeed, and VMAs that come to begin or end inside of large leaves.
+
+use super::tests::{event, mmap, space, write_all};
+use super::*;
+use trace::Call;
+
+const M2: u64 = 2 << 20;
+const PLACE: u64 = 1 << 37;
+
+fn written(machine: &str, policy: &str, bytes: u64) -> Box<dyn Space> {
+    let mut space = space(machine, policy, Physical::default());
+    mmap(&mut *space, PLACE, bytes);
+    write_all(&mut *space, PLACE, bytes);
+    space
+}
+
+/// Bytes by leaf size.
+fn leaves(space: &dyn Space) -> Vec<(u64, u64)> {
+    space.census().unwrap().mapped_bytes.iter().map(|(size, bytes)| (size.leaf_bytes, *bytes)).collect()
+}
+
+/// Calls whose addresses or lengths no kernel admits, with their results.
+fn refused() -> Vec<(Call, u64)> {
+    const LAST: u64 = u64::MAX - 4095;
+    let mmap = |bytes| Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    let mremap = |address, old_bytes, new_bytes| Call::Mremap { address, old_bytes, new_bytes, flags: 1, new_address: 0 };
+    vec![
+        (mmap(4096), PLACE + 1),
+        (mmap(0), PLACE + M2),
+        (mmap(u64::MAX), PLACE + M2),
+        (mmap(4096), LAST - 4096),
+        (Call::Munmap { address: PLACE + 7, bytes: 4096 }, 0),
+        (Call::Munmap { address: PLACE, bytes: 0 }, 0),
+        (Call::Munmap { address: LAST, bytes: u64::MAX }, 0),
+        (Call::Mprotect { address: LAST, bytes: 8192, protection: 1 }, 0),
+        (Call::Mprotect { address: PLACE + 1, bytes: 4096, protection: 1 }, 0),
+        (Call::Madvise { address: PLACE + 1, bytes: M2, advice: 4 }, 0),
+        (Call::Madvise { address: LAST, bytes: M2, advice: 14 }, 0),
+        (Call::Madvise { address: PLACE, bytes: u64::MAX, advice: 23 }, 0),
+        (mremap(LAST, M2, M2), PLACE + M2),
+        (mremap(PLACE, u64::MAX, M2), PLACE + M2),
+        (mremap(PLACE, M2, u64::MAX), PLACE + M2),
+        (mremap(PLACE, M2, M2), LAST - M2),
+        (mremap(PLACE, M2, M2), PLACE + M2 + 1),
+        (mremap(PLACE + 1, 4096, 4096), PLACE + M2),
+        (mremap(PLACE, M2, 0), PLACE + M2),
+        (mremap(PLACE, M2, M2), PLACE + 4096),
+        (Call::Brk { address: 0 }, u64::MAX - 8191),
+        (Call::Region { address: LAST, bytes: u64::MAX, protection: 3, name: String::new() }, 0),
+    ]
+}
+
+#[test]
+fn a_call_that_no_kernel_lets_succeed_is_counted_and_does_nothing() {
+    let policies = [
+        ("cascade-lake", "base"),
+        ("cascade-lake", "thp+prefault"),
+        ("cascade-lake", "hugetlb-2m"),
+        ("neoverse-n1", "contig-64k"),
+        ("neoverse-n1", "base-64k"),
+        ("sifive-u74", "base-64k"),
+    ];
+    for (machine, policy) in policies {
+        for (call, result) in refused() {
+            let mut space = written(machine, policy, M2);
+            let before = space.costs();
+            space.event(&event(call.clone(), result)).unwrap();
+            assert_eq!(space.costs(), Costs { refused_calls: 1, ..before }, "{machine} {policy} {call:?}");
+            write_all(&mut *space, PLACE, M2);
+            assert_eq!(space.costs().faults(), before.faults(), "{machine} {policy} {call:?}");
+        }
+    }
+}
+
+#[test]
+fn a_call_of_no_bytes_that_a_kernel_allows_is_not_refused() {
+    let mut space = written("cascade-lake", "base", M2);
+    let before = space.costs();
+    space.event(&event(Call::Mprotect { address: PLACE, bytes: 0, protection: 0 }, 0)).unwrap();
+    space.event(&event(Call::Madvise { address: PLACE, bytes: 0, advice: 4 }, 0)).unwrap();
+    assert_eq!(space.costs(), before);
+}
+
+#[test]
+fn a_heap_goes_neither_below_its_beginning_nor_into_what_is_mapped() {
+    let mut space = space("cascade-lake", "thp", Physical::default());
+    let brk = |space: &mut dyn Space, end| space.event(&event(Call::Brk { address: end }, end)).unwrap();
+    let heap = PLACE - (1 << 20);
+    brk(&mut *space, heap);
+    mmap(&mut *space, PLACE, M2);
+    write_all(&mut *space, PLACE, M2);
+    let before = space.costs();
+    brk(&mut *space, heap - 4096);
+    brk(&mut *space, PLACE + 4096);
+    assert_eq!(space.costs(), Costs { refused_calls: 2, ..before.clone() });
+    // It grows in whole pages of 2M, up to what is in its way.
+    brk(&mut *space, heap + 4096);
+    write_all(&mut *space, heap, 1 << 20);
+    assert_eq!((space.costs().outside_bytes, space.costs().splits), (0, 0));
+    assert_eq!(leaves(&*space), [(4096, 1 << 20), (M2, M2)]);
+}
+
+#[test]
+fn memory_that_is_larger_than_the_machine_is_not_populated_page_by_page() {
+    let mut space = space("cascade-lake", "base", Physical { bytes: 1 << 30, ..Physical::default() });
+    let call = Call::Mmap { address: 0, bytes: 1 << 45, protection: 3, flags: 0x8022, file: -1, offset: 0 };
+    let failed = space.event(&event(call, 1 << 40));
+    assert_eq!(failed, Err(SpaceError::OutOfMemory { va: 1 << 40, base_bytes: 4096 }));
+}
+
+#[test]
+fn a_large_leaf_that_is_moved_with_a_part_of_another_is_counted() {
+    let mut space = written("cascade-lake", "thp", 2 * M2);
+    assert_eq!(space.costs().deposited_table_bytes, 2 * 4096);
+    // One and a half of two leaves, to where the whole one stays whole.
+    let (old, new, bytes) = (PLACE + M2 / 2, PLACE + 4 * M2 + M2 / 2, M2 + M2 / 2);
+    let call = Call::Mremap { address: old, old_bytes: bytes, new_bytes: bytes, flags: 1, new_address: 0 };
+    space.event(&event(call, new)).unwrap();
+    assert_eq!(leaves(&*space), [(4096, M2), (M2, M2)]);
+    assert_eq!(space.costs().deposited_table_bytes, 4096);
+    for begin in [PLACE, PLACE + 4 * M2] {
+        space.event(&event(Call::Munmap { address: begin, bytes: 2 * M2 }, 0)).unwrap();
+    }
+    assert_eq!((space.costs().deposited_table_bytes, space.costs().table_bytes), (0, 4096));
+}
+
+#[test]
+fn a_vma_that_comes_to_end_inside_a_leaf_splits_it() {
+    let advise = |space: &mut dyn Space, begin, bytes, advice| {
+        space.event(&event(Call::Madvise { address: begin, bytes, advice }, 0)).unwrap();
+    };
+    let mut space = written("cascade-lake", "thp", 4 * M2);
+    // What ends where a leaf does, or is so already, splits nothing.
+    advise(&mut *space, PLACE, M2, 14);
+    advise(&mut *space, PLACE, M2 / 2, 14);
+    space.event(&event(Call::Mprotect { address: PLACE + M2, bytes: M2 / 2, protection: 3 }, 0)).unwrap();
+    assert_eq!((space.costs().splits, leaves(&*space)), (0, vec![(M2, 4 * M2)]));
+    space.take_invalidations();
+    advise(&mut *space, PLACE + M2 + M2 / 2, M2, 15);
+    assert_eq!((space.costs().splits, leaves(&*space)), (2, vec![(4096, 2 * M2), (M2, 2 * M2)]));
+    assert_eq!(space.costs().deposited_table_bytes, 2 * 4096);
+    assert_eq!(space.take_invalidations().len(), 2);
+    // A copy has the same leaves and as many tables kept for them.
+    let child = space.fork().unwrap();
+    assert_eq!(leaves(&*space), [(4096, 4 * M2), (M2, 4 * M2)]);
+    assert_eq!((space.costs().deposited_table_bytes, space.costs().splits), (4 * 4096, 2));
+    space.end(child).unwrap();
+    space.event(&event(Call::Munmap { address: PLACE, bytes: 4 * M2 }, 0)).unwrap();
+    assert_eq!((space.costs().deposited_table_bytes, space.costs().table_bytes), (0, 4096));
+}
+
+#[test]
+fn a_base_page_of_two_vmas_is_copied_once() {
+    let mut space = written("neoverse-n1", "base-64k", 256 << 10);
+    space.event(&event(Call::Mprotect { address: PLACE, bytes: 100 << 10, protection: 1 }, 0)).unwrap();
+    space.fork().unwrap();
+    assert_eq!(space.costs().anonymous_bytes, 2 * (256 << 10));
+}
+
+#[test]
+fn a_process_that_ends_leaves_nothing_not_even_what_no_vma_told_of() {
+    let mut space = written("cascade-lake", "base", M2);
+    let before = space.costs();
+    let child = space.fork().unwrap();
+    space.enter(child);
+    space.access(PLACE + 8 * M2, true).unwrap();
+    space.enter(0);
+    space.end(child).unwrap();
+    let after = space.costs();
+    assert_eq!((after.outside_bytes, after.anonymous_bytes), (4096, before.anonymous_bytes));
+}
+
+#[test]
+fn the_peak_of_all_tables_is_of_one_moment() {
+    const M64: u64 = 64 << 20;
+    let mut space = space("cascade-lake", "thp", Physical::default());
+    mmap(&mut *space, PLACE, M64);
+    space.event(&event(Call::Madvise { address: PLACE, bytes: M64, advice: 15 }, 0)).unwrap();
+    write_all(&mut *space, PLACE, M64);
+    // Three upper tables and 32 of pages; then 32 that are kept for splits.
+    assert_eq!(space.costs().all_table_peak_bytes, 35 * 4096);
+    mmap(&mut *space, PLACE, M64);
+    write_all(&mut *space, PLACE, M64);
+    let costs = space.costs();
+    assert_eq!((costs.table_peak_bytes, costs.deposited_table_bytes), (35 * 4096, 32 * 4096));
+    assert_eq!(costs.all_table_peak_bytes, 35 * 4096);
+}

@@ -1,0 +1,158 @@
+//! What several processes have in common: pages in swap, and shared memory.
+
+use super::tests::{event, mmap, space, write_all};
+use super::*;
+use trace::Call;
+
+const M2: u64 = 2 << 20;
+const PLACE: u64 = 1 << 37;
+const BYTES: u64 = 64 << 10;
+
+fn read_all(space: &mut dyn Space, begin: u64, bytes: u64) {
+    (begin..begin + bytes).step_by(4096).for_each(|va| {
+        space.access(va, false).unwrap();
+    });
+}
+
+fn map_shared(space: &mut dyn Space, begin: u64, bytes: u64) {
+    let call = Call::Mmap { address: begin, bytes, protection: 3, flags: 0x21, file: -1, offset: 0 };
+    space.event(&event(call, begin)).unwrap();
+}
+
+fn unmap(space: &mut dyn Space, address: u64, bytes: u64) {
+    space.event(&event(Call::Munmap { address, bytes }, 0)).unwrap();
+}
+
+/// Makes the machine's megabyte of memory so short that all else goes to swap.
+fn press(space: &mut dyn Space) {
+    mmap(space, PLACE + 8 * M2, 4 << 20);
+    write_all(space, PLACE + 8 * M2, 4 << 20);
+    unmap(space, PLACE + 8 * M2, 4 << 20);
+}
+
+fn short(policy: &str) -> Box<dyn Space> {
+    space("cascade-lake", policy, Physical { bytes: 1 << 20, ..Physical::default() })
+}
+
+#[test]
+fn a_page_that_two_processes_have_comes_back_from_swap_once() {
+    let mut space = short("base");
+    mmap(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, PLACE, BYTES);
+    let child = space.fork().unwrap();
+    press(&mut *space);
+    assert_eq!(space.costs().anonymous_bytes, 0);
+    // Read in by one, it is in memory for the other.
+    let before = space.costs();
+    read_all(&mut *space, PLACE, BYTES);
+    assert_eq!(space.costs().swap_faults - before.swap_faults, 16);
+    space.enter(child);
+    read_all(&mut *space, PLACE, BYTES);
+    let both = space.costs();
+    assert_eq!((both.swap_faults - before.swap_faults, both.faults() - before.faults()), (16, 16));
+    assert_eq!(space.physical(PLACE), { space.enter(0); space.physical(PLACE) });
+    // Who writes has a copy, and the other its own page then.
+    write_all(&mut *space, PLACE, BYTES);
+    assert_eq!(space.costs().copied_bytes - both.copied_bytes, BYTES);
+    space.enter(child);
+    write_all(&mut *space, PLACE, BYTES);
+    let wrote = space.costs();
+    assert_eq!((wrote.copied_bytes - both.copied_bytes, wrote.write_faults - both.write_faults), (BYTES, 32));
+}
+
+#[test]
+fn a_store_to_a_page_in_swap_that_another_process_knows_copies_it_at_the_same_fault() {
+    let mut space = short("base");
+    mmap(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, PLACE, BYTES);
+    let child = space.fork().unwrap();
+    press(&mut *space);
+    let before = space.costs();
+    write_all(&mut *space, PLACE, BYTES);
+    let wrote = space.costs();
+    assert_eq!((wrote.swap_faults - before.swap_faults, wrote.copied_bytes - before.copied_bytes), (16, BYTES));
+    assert_eq!(wrote.faults(), before.faults());
+    // The last one that knows a page has it for itself.
+    space.enter(child);
+    write_all(&mut *space, PLACE, BYTES);
+    let last = space.costs();
+    assert_eq!((last.copied_bytes, last.write_faults), (wrote.copied_bytes, wrote.write_faults));
+}
+
+#[test]
+fn a_process_that_ends_gives_up_its_pages_in_swap() {
+    let mut space = short("base");
+    mmap(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, PLACE, BYTES);
+    let child = space.fork().unwrap();
+    press(&mut *space);
+    space.end(child).unwrap();
+    let before = space.costs();
+    write_all(&mut *space, PLACE, BYTES);
+    let after = space.costs();
+    assert_eq!((after.swap_faults - before.swap_faults, after.copied_bytes), (16, before.copied_bytes));
+}
+
+#[test]
+fn only_what_is_mapped_of_a_folio_goes_to_swap() {
+    let mut space = short("mthp-64k");
+    mmap(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, PLACE, BYTES);
+    let child = space.fork().unwrap();
+    // Half of the folio is gone in both; with two processes it is not split into pages.
+    unmap(&mut *space, PLACE, BYTES / 2);
+    space.enter(child);
+    unmap(&mut *space, PLACE, BYTES / 2);
+    space.enter(0);
+    press(&mut *space);
+    let before = space.costs();
+    read_all(&mut *space, PLACE + BYTES / 2, BYTES / 2);
+    assert_eq!(space.costs().swap_faults - before.swap_faults, 8);
+    // Of 4M that went through one megabyte all but the last were swapped out, and half of the folio.
+    let pressed = before.swapped_out_bytes - BYTES / 2;
+    assert!(pressed.is_multiple_of(BYTES) && pressed >= 3 << 20, "{pressed}");
+}
+
+#[test]
+fn shared_memory_is_known_by_its_object_and_not_by_its_address() {
+    let mut space = space("cascade-lake", "base", Physical::default());
+    map_shared(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, PLACE, BYTES);
+    let child = space.fork().unwrap();
+    space.enter(child);
+    // The same object elsewhere has the same pages.
+    let call = Call::Mremap { address: PLACE, old_bytes: BYTES, new_bytes: BYTES, flags: 1, new_address: 0 };
+    space.event(&event(call, PLACE + M2)).unwrap();
+    read_all(&mut *space, PLACE + M2, BYTES);
+    let moved = space.costs();
+    assert_eq!((moved.anonymous_faults, moved.zeroed_bytes), (32, BYTES));
+    let own = space.physical(PLACE + M2);
+    // Another object at the same address has others.
+    map_shared(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, PLACE, BYTES);
+    assert_eq!(space.costs().zeroed_bytes, 2 * BYTES);
+    space.enter(0);
+    assert_eq!(space.physical(PLACE), own);
+}
+
+#[test]
+fn shared_memory_comes_back_from_swap_shared() {
+    let mut space = short("base");
+    map_shared(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, PLACE, BYTES);
+    let child = space.fork().unwrap();
+    space.enter(child);
+    write_all(&mut *space, PLACE, BYTES);
+    press(&mut *space);
+    assert_eq!(space.costs().anonymous_bytes, 0);
+    let before = space.costs();
+    write_all(&mut *space, PLACE, BYTES);
+    space.enter(0);
+    write_all(&mut *space, PLACE, BYTES);
+    let back = space.costs();
+    assert_eq!((back.swap_faults - before.swap_faults, back.faults() - before.faults()), (16, 16));
+    assert_eq!((back.copied_bytes, back.zeroed_bytes), (before.copied_bytes, before.zeroed_bytes));
+    let own = space.physical(PLACE);
+    space.enter(child);
+    assert_eq!(space.physical(PLACE), own);
+}
