@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod call;
 pub mod chase;
 mod fold;
 pub mod geometry;

@@ -25,13 +25,16 @@ const FEW_PAGES: u64 = 16;
 mod core;
 mod looks;
 mod outcome;
+mod processes;
 mod slot;
 
 pub use outcome::{Found, Mapped, Misses, Outcome, SizeMisses};
+pub use processes::MOST_PROCESSES;
 
 use self::core::{Core, Counts, Fronts};
 use looks::Looks;
-use slot::{NONE, Rest, Slot, Slots};
+use processes::{Pages, Waiting};
+use slot::{NONE, Rest, Slot};
 
 /// Makes keys of stored pages.
 #[derive(Default)]
@@ -73,7 +76,7 @@ impl std::hash::Hasher for Multiplicative {
 }
 
 impl Keys {
-    /// The key of a stored page; `va` has the [`tag`] of its process.
+    /// The key of a stored page; `va` has the tag of its process.
     fn key(&mut self, shift: u8, va: u64) -> Key {
         let ranges = &mut self.ranges;
         if !self.shifts.contains(&shift) {
@@ -92,36 +95,6 @@ impl Keys {
     }
 }
 
-/// Bits of an address that tell processes apart in TLBs and walk caches (PCID of x86, ASID of Arm and RISC-V): no user
-/// address has them. Numbers come again after 64 processes, and what the one before had is dropped when it ends.
-const TAG_SHIFT: u32 = 58;
-
-/// What an address of a process is in TLBs.
-fn tag(process: u32) -> u64 {
-    u64::from(process % 64) << TAG_SHIFT
-}
-
-/// The pages of a process.
-#[derive(Default)]
-struct Pages {
-    /// By kind of access, then by the number of the page.
-    slots: [Slots; LANES],
-    /// The pages by their numbers.
-    pages: Vec<u64>,
-    numbers: std::collections::HashMap<u64, u32, Hashing>,
-    touched: Vec<bool>,
-    /// By thread.
-    instructions: Vec<u64>,
-    /// What [`Simulation::now`] was when the process began, and what its children have taken since.
-    began_instructions: u64,
-}
-
-/// A process that waits for one that it forked.
-struct Waiting {
-    process: u32,
-    pages: Pages,
-}
-
 /// A machine under a policy, and what the trace has cost so far.
 pub struct Simulation {
     machine: Machine,
@@ -137,6 +110,8 @@ pub struct Simulation {
     store_lane: usize,
     /// The process that runs; its address space may be its parent's.
     process: u32,
+    /// What tells its addresses apart in TLBs.
+    tag: u64,
     own: Pages,
     /// Its parents, the first process first.
     waiting: Vec<Waiting>,
@@ -186,6 +161,7 @@ impl Simulation {
             keys: Keys::default(),
             fronts: Fronts::of_machine(machine),
             process: 0,
+            tag: 0,
             own: Pages::default(),
             waiting: Vec::new(),
             touched_pages: 0,
@@ -231,14 +207,13 @@ impl Simulation {
             self.own.pages.push(page);
         }
         self.own.slots.iter_mut().for_each(|slots| slots.resize(self.own.pages.len()));
-        self.own.touched.resize(self.own.pages.len(), false);
     }
 
     /// Memory that is there though no event says so.
     pub fn assume(&mut self, begin: u64, end: u64) {
         if self.stopped.is_none() {
             let begin_to = if self.is_direct() { begin } else { self.fold.address(begin) };
-            self.stopped = self.space.assume(begin_to, begin_to + (end - begin)).err();
+            self.stopped = self.space.assume(begin_to, begin_to.saturating_add(end - begin)).err();
         }
     }
 
@@ -262,64 +237,6 @@ impl Simulation {
     pub fn with_kernel(mut self, kernel: Kernel) -> Simulation {
         self.space.set_kernel(kernel);
         self
-    }
-
-    /// The running process has made another one, which runs now until [`Simulation::leave`]. It shares its parent's memory
-    /// (`CLONE_VM`) or gets a copy.
-    pub fn enter(&mut self, shares: bool) {
-        if self.stopped.is_some() {
-            return;
-        }
-        let began_instructions = self.now();
-        let entered = if shares { Ok(self.process) } else { self.space.fork() };
-        self.settle();
-        match entered {
-            Ok(process) => {
-                let own = Pages { began_instructions, ..Pages::default() };
-                let pages = std::mem::replace(&mut self.own, own);
-                self.waiting.push(Waiting { process: self.process, pages });
-                self.process = process;
-                self.space.enter(process);
-            }
-            Err(error) => self.stopped = Some(error),
-        }
-    }
-
-    /// The running process has made another one of which nothing is known.
-    pub fn missed(&mut self, shares: bool) {
-        self.missed_forks += u64::from(!shares);
-    }
-
-    /// The running process has ended, and its parent goes on.
-    pub fn leave(&mut self) {
-        if self.stopped.is_some() {
-            return;
-        }
-        let now = self.now();
-        let Some(parent) = self.waiting.pop() else { return };
-        let ended = std::mem::replace(&mut self.own, parent.pages);
-        let (process, shared) = (self.process, self.process == parent.process);
-        self.touched_pages -= ended.touched.iter().filter(|touched| **touched).count() as u64;
-        self.ended_instructions += ended.instructions.iter().sum::<u64>();
-        self.own.began_instructions += now - ended.began_instructions;
-        self.process = parent.process;
-        if shared {
-            // Its faults and calls were its parent's.
-            (0..self.own.pages.len()).for_each(|number| self.forget_page(number));
-            return;
-        }
-        self.space.enter(parent.process);
-        self.stopped = self.space.end(process).err();
-        let first = tag(process) >> PAGE_SHIFT;
-        self.drop_pages(first, first + (1 << (TAG_SHIFT - PAGE_SHIFT)));
-        self.settle();
-    }
-
-    /// Instructions that the thread which has executed most has executed, those of its children included for which it
-    /// waited: the model's time. Where the trace does not count instructions, accesses.
-    fn now(&self) -> u64 {
-        let most = self.own.instructions.iter().max().copied().unwrap_or(0);
-        if most == 0 && self.own.began_instructions == 0 { self.accesses } else { self.own.began_instructions + most }
     }
 
     /// How many instructions a thread has executed so far.
@@ -373,11 +290,7 @@ impl Simulation {
                 self.forget_block(page, leaf);
             }
         }
-        if !self.own.touched[number as usize] {
-            self.own.touched[number as usize] = true;
-            self.touched_pages += 1;
-            self.touched_peak_pages = self.touched_peak_pages.max(self.touched_pages);
-        }
+        self.note_touched(page);
         let (first, rest) = self.slot(lane, va, &leaf);
         self.own.slots[lane].set(number, first, rest);
         // A store that is not allowed is one that the program was told of.
@@ -401,7 +314,7 @@ impl Simulation {
         let run_bytes = if self.sees_neighbours { self.space.run_bytes(va, leaf) } else { leaf.group_bytes };
         let (first, first_shift) = self.tlb_for(1, serves, leaf, run_bytes);
         let (second, second_shift) = self.tlb_for(2, serves, leaf, run_bytes);
-        let tagged = va ^ tag(self.process);
+        let tagged = va ^ self.tag;
         let rest = Rest {
             entry: LeafEntry::of(&self.space.path(va)),
             page: va >> PAGE_SHIFT,
@@ -435,10 +348,11 @@ impl Simulation {
     /// Drops from all TLBs what the kernel has dropped, and forgets the slots of those pages.
     fn settle(&mut self) {
         for (va, bytes) in self.space.take_invalidations() {
-            let (first, end) = (va >> PAGE_SHIFT, (va + bytes).div_ceil(1 << PAGE_SHIFT));
-            let tag = tag(self.process) >> PAGE_SHIFT;
-            self.drop_pages(first ^ tag, end ^ tag);
-            self.forget_pages(first, end);
+            let (first, pages) = (va >> PAGE_SHIFT, bytes.div_ceil(1 << PAGE_SHIFT));
+            let tagged = first ^ self.tag >> PAGE_SHIFT;
+            self.drop_pages(tagged, tagged + pages);
+            self.forget_pages(first, first + pages);
+            self.forget_touched(first, first + pages);
         }
         for (va, bytes) in self.space.take_forgotten() {
             self.forget_pages(va >> PAGE_SHIFT, va.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT));
@@ -484,10 +398,6 @@ impl Simulation {
 
     fn forget_page(&mut self, number: usize) {
         self.own.slots.iter_mut().for_each(|slots| slots.forget(number));
-        if self.own.touched[number] && self.space.physical(self.own.pages[number] << PAGE_SHIFT).is_none() {
-            self.own.touched[number] = false;
-            self.touched_pages -= 1;
-        }
     }
 
     /// What everything has cost.
@@ -521,7 +431,8 @@ impl Simulation {
             census.mapped_bytes.iter().map(line).collect()
         };
         let waiting = self.waiting.iter().flat_map(|waiting| &waiting.pages.instructions);
-        let instructions = self.ended_instructions + self.own.instructions.iter().chain(waiting).sum::<u64>();
+        let all = self.own.instructions.iter().chain(waiting);
+        let instructions = all.fold(self.ended_instructions, |sum, instructions| sum.saturating_add(*instructions));
         let second_hit_cycles = self.cores.iter().map(|core| core.counts.second_hit_cycles).sum();
         let costs = Costs { forks: self.missed_forks, ..self.space.costs() };
         Ok(Outcome {

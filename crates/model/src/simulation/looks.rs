@@ -5,7 +5,7 @@
 
 use super::core::Core;
 use super::slot::{NONE, READ_ONLY, Rest, Slot, Slots};
-use super::{LANES, Simulation, tag};
+use super::{LANES, Simulation};
 use crate::space::SpaceError;
 use trace::{Kind, PAGE_SHIFT};
 
@@ -160,7 +160,7 @@ impl Simulation {
 
     /// Takes what the first level did not answer through the others.
     pub(super) fn second_level(&mut self, thread: usize) -> Result<(), SpaceError> {
-        let tag = tag(self.process);
+        let tag = self.tag;
         let core = &mut self.cores[thread];
         let Looks { missed, misses, rests, .. } = &mut self.looks;
         let (missed, rests) = (&mut missed[..*misses], &mut rests[..*misses]);

@@ -80,4 +80,8 @@ impl Slots {
     pub fn forget(&mut self, number: usize) {
         self.first[number].key = UNKNOWN;
     }
+
+    pub fn forget_all(&mut self) {
+        self.first.iter_mut().for_each(|slot| slot.key = UNKNOWN);
+    }
 }

@@ -23,7 +23,8 @@ fn leaves(space: &dyn Space) -> Vec<(u64, u64)> {
 fn refused() -> Vec<(Call, u64)> {
     const LAST: u64 = u64::MAX - 4095;
     let mmap = |bytes| Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
-    let mremap = |address, old_bytes, new_bytes| Call::Mremap { address, old_bytes, new_bytes, flags: 1, new_address: 0 };
+    let mremap =
+        |address, old_bytes, new_bytes| Call::Mremap { address, old_bytes, new_bytes, flags: 1, new_address: 0 };
     vec![
         (mmap(4096), PLACE + 1),
         (mmap(0), PLACE + M2),

@@ -4,6 +4,7 @@ use paging::Format;
 use trace::{Call, Event};
 
 use super::*;
+use crate::call::{self, Object as About, PAGE_BYTES as CALL_PAGE_BYTES};
 
 pub(super) const PROT_READ: u64 = 1;
 pub(super) const PROT_WRITE: u64 = 2;
@@ -23,40 +24,6 @@ const MADV_POPULATE_READ: u64 = 22;
 const MADV_POPULATE_WRITE: u64 = 23;
 const MADV_DONTNEED_LOCKED: u64 = 24;
 const PR_SET_THP_DISABLE: u64 = 41;
-/// System calls count in base pages of 4K: what was recorded ran with those.
-const CALL_PAGE_BYTES: u64 = 4096;
-
-/// What a call does to a range, or what else it does.
-enum Does {
-    /// Something to the range that its address and its length make.
-    To(u64, u64),
-    /// Nothing, because its length is 0, which is allowed.
-    Nothing,
-    /// Something that is no range.
-    Else,
-}
-
-impl Does {
-    fn of(event: &Event) -> Does {
-        let result = event.result as u64;
-        match event.call {
-            Call::Mmap { bytes, .. } => Does::To(result, bytes),
-            Call::Mremap { new_bytes, .. } => Does::To(result, new_bytes),
-            Call::Munmap { address, bytes } => Does::To(address, bytes),
-            Call::Region { bytes: 0, .. } | Call::Mprotect { bytes: 0, .. } | Call::Madvise { bytes: 0, .. } => {
-                Does::Nothing
-            }
-            // A heap begins anywhere in a page.
-            Call::Region { address, bytes, .. } => {
-                let offset = address & (CALL_PAGE_BYTES - 1);
-                Does::To(address - offset, bytes.saturating_add(offset))
-            }
-            Call::Mprotect { address, bytes, .. } | Call::Madvise { address, bytes, .. } => Does::To(address, bytes),
-            _ => Does::Else,
-        }
-    }
-}
-
 impl<F: Format> Paged<F> {
     /// Does what a call did. One that a kernel would have refused does nothing.
     pub(super) fn hear(&mut self, event: &Event) -> Result<(), SpaceError> {
@@ -66,22 +33,19 @@ impl<F: Format> Paged<F> {
         if let (Granule::Direct(leaf_bytes), Call::Region { address, bytes, .. }) = (self.granule, &event.call) {
             return self.map_directly(*address, address.saturating_add(*bytes), leaf_bytes);
         }
-        match Does::of(event) {
-            Does::Nothing => Ok(()),
-            Does::Else => self.hear_other(event),
-            Does::To(begin, bytes) => match self.checked(begin, bytes) {
+        match call::object(event) {
+            About::Nothing => Ok(()),
+            About::Else => self.hear_other(event),
+            About::Range(begin, bytes) => match self.checked(begin, bytes) {
                 Some((begin, end)) => self.hear_range(&event.call, begin, end),
                 None => self.refuse(),
             },
         }
     }
 
-    /// The range that a call is about, in whole pages, if programs can have it: what `munmap`, `mprotect` and the others
-    /// refuse otherwise (mm/mmap.c, mm/vma.c: `EINVAL`, `ENOMEM`).
+    /// A range in whole pages of system calls, if programs can have it.
     fn checked(&self, begin: u64, bytes: u64) -> Option<(u64, u64)> {
-        let end = begin.checked_add(bytes)?.checked_next_multiple_of(CALL_PAGE_BYTES)?;
-        let is_sound = begin.is_multiple_of(CALL_PAGE_BYTES) && begin < end && end <= self.user_end;
-        is_sound.then_some((begin, end))
+        call::range(begin, bytes, self.user_end)
     }
 
     /// Notes a call that no kernel would have let succeed.

@@ -50,7 +50,10 @@ fn a_page_that_two_processes_have_comes_back_from_swap_once() {
     read_all(&mut *space, PLACE, BYTES);
     let both = space.costs();
     assert_eq!((both.swap_faults - before.swap_faults, both.faults() - before.faults()), (16, 16));
-    assert_eq!(space.physical(PLACE), { space.enter(0); space.physical(PLACE) });
+    assert_eq!(space.physical(PLACE), {
+        space.enter(0);
+        space.physical(PLACE)
+    });
     // Who writes has a copy, and the other its own page then.
     write_all(&mut *space, PLACE, BYTES);
     assert_eq!(space.costs().copied_bytes - both.copied_bytes, BYTES);

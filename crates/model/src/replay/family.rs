@@ -1,0 +1,146 @@
+//! A process and those that it forks, each in a trace of its own.
+
+use std::collections::HashSet;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use trace::{Block, Header, ReadError, Reader};
+
+use super::{Batch, Feeder, ReplayError, Replayed, Step};
+use crate::simulation::MOST_PROCESSES;
+
+/// A trace of a forked process.
+pub struct Child {
+    /// The name of its file.
+    pub name: String,
+    /// What is in it.
+    pub from: Box<dyn Read>,
+}
+
+/// Reads the traces of a process and of those that it forks.
+pub(super) struct Family<'a> {
+    /// That of the first process.
+    header: Header,
+    child: &'a mut dyn FnMut(u32) -> io::Result<Option<Child>>,
+    workers: &'a [SyncSender<Arc<Batch>>],
+    replayed: &'a mut Replayed,
+    /// Processes whose traces were read or are being read.
+    met: HashSet<u32>,
+    /// Processes that wait for the one that runs.
+    waiting: usize,
+}
+
+impl<'a> Family<'a> {
+    /// The family of the process whose trace has this header.
+    pub fn new(
+        header: &Header,
+        child: &'a mut dyn FnMut(u32) -> io::Result<Option<Child>>,
+        workers: &'a [SyncSender<Arc<Batch>>],
+        replayed: &'a mut Replayed,
+    ) -> Family<'a> {
+        let met = header.process.iter().map(|process| process.process).collect();
+        Family { header: header.clone(), child, workers, replayed, met, waiting: 0 }
+    }
+
+    /// Sends what is in the trace of a process, and of those that it forks, to all workers. Whether it had runs. `name` is
+    /// that of the file of a forked process.
+    pub fn feed<R: Read>(
+        &mut self,
+        mut reader: Reader<R>,
+        mut feeder: Feeder,
+        name: Option<&str>,
+    ) -> Result<bool, ReplayError> {
+        let (mut found_runs, mut at_end) = (false, false);
+        while !at_end {
+            match reader.next_block()? {
+                Some(block) => {
+                    found_runs |= matches!(block, Block::Runs { .. });
+                    feeder.take(block);
+                }
+                None => at_end = true,
+            }
+            loop {
+                self.send(feeder.batch(at_end));
+                let Some((process, shares)) = feeder.forked.take() else { break };
+                let parent = reader.header().process.map(|process| process.process);
+                self.fork(process, parent, shares, &feeder)?;
+            }
+        }
+        let place = name.map(|name| format!("{name}: ")).unwrap_or_default();
+        self.replayed.damage.extend(feeder.replayed.damage.iter().map(|damage| format!("{place}{damage}")));
+        self.replayed.out_of_order += feeder.replayed.out_of_order;
+        match name.filter(|_| !reader.is_whole()) {
+            Some(name) => self.replayed.cut_off_children.push(name.to_owned()),
+            None => self.replayed.cut_off |= !reader.is_whole(),
+        }
+        Ok(found_runs)
+    }
+
+    /// A process was forked: it runs to its end, if there is a trace of it.
+    fn fork(&mut self, process: u32, parent: Option<u32>, shares: bool, feeder: &Feeder) -> Result<(), ReplayError> {
+        let Some(Child { name, from }) = (self.child)(process).map_err(ReadError::Io)? else {
+            self.send(Batch::of(Step::Missing { shares }));
+            return Ok(());
+        };
+        self.send(Batch::of(Step::Enter { shares }));
+        self.waiting += 1;
+        let fed = self.feed_child(process, parent, from, feeder.child(), &name);
+        // The innermost file is the one that something is wrong with.
+        fed.map_err(|error| match error {
+            ReplayError::Child { .. } => error,
+            error => ReplayError::Child { name, error: Box::new(error) },
+        })?;
+        self.waiting -= 1;
+        self.send(Batch::of(Step::Leave));
+        self.replayed.children += 1;
+        Ok(())
+    }
+
+    fn feed_child(
+        &mut self,
+        process: u32,
+        parent: Option<u32>,
+        from: Box<dyn Read>,
+        feeder: Feeder,
+        name: &str,
+    ) -> Result<(), ReplayError> {
+        if !self.met.insert(process) {
+            return Err(ReplayError::Again { process });
+        }
+        if self.waiting >= MOST_PROCESSES {
+            return Err(ReplayError::Deep { most: MOST_PROCESSES });
+        }
+        let reader = Reader::new(from)?;
+        self.belongs(reader.header(), process, parent)?;
+        self.feed(reader, feeder, Some(name)).map(drop)
+    }
+
+    /// Refuses a trace that is not of the same recording as the first process's.
+    fn belongs(&self, header: &Header, process: u32, parent: Option<u32>) -> Result<(), ReplayError> {
+        same("system", header.system, self.header.system)?;
+        same("the architecture", &header.architecture, &self.header.architecture)?;
+        same("the filter", header.filter, self.header.filter)?;
+        let Some(own) = header.process else { return Ok(()) };
+        same("the process", own.process, process)?;
+        match (own.parent, parent) {
+            (Some(found), Some(expected)) => same("the parent", found, expected),
+            _ => Ok(()),
+        }
+    }
+
+    fn send(&self, batch: Batch) {
+        let batch = Arc::new(batch);
+        for worker in self.workers {
+            // A worker ends only when its sender is gone, or with a panic, which the scope passes on.
+            let _ = worker.send(Arc::clone(&batch));
+        }
+    }
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(what: &'static str, found: T, expected: T) -> Result<(), ReplayError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(ReplayError::Foreign { what, found: format!("{found:?}"), expected: format!("{expected:?}") })
+}

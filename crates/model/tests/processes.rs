@@ -1,0 +1,193 @@
+//! Traces of processes that fork, and files that claim to be of them.
+
+use std::collections::HashMap;
+use std::io::Cursor;
+
+use model::machine;
+use model::replay::{Child, ReplayError, Replayed, replay_processes};
+use model::simulation::{MOST_PROCESSES, Outcome, Simulation};
+use model::space::Physical;
+use trace::{Call, Chunk, Filter, Header, Kind, Process, Recording, Writer};
+
+const BASE: u64 = 0x10_0000_0000;
+const FIRST: u32 = 100;
+const CLONE_VM: u64 = 0x100;
+
+/// A trace that is being made of a process with one thread.
+struct Made(Recording<Vec<u8>>);
+
+fn header(process: u32, parent: Option<u32>) -> Header {
+    Header { process: Some(Process { process, parent }), architecture: "x86_64".into(), ..Header::of("test") }
+}
+
+impl Made {
+    fn new(header: Header) -> Made {
+        Made(Recording::new(Vec::new(), header).unwrap())
+    }
+
+    fn map(mut self, bytes: u64) -> Made {
+        let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+        self.0.event(0, call, BASE as i64);
+        self
+    }
+
+    fn touch(mut self, pages: std::ops::Range<u64>) -> Made {
+        for page in pages {
+            self.0.instructions(0, 1);
+            self.0.access(0, BASE + (page << 12), 8, Kind::STORE).unwrap();
+        }
+        self
+    }
+
+    fn fork(mut self, flags: u64, child: u32) -> Made {
+        self.0.event(0, Call::Clone { flags }, i64::from(child));
+        self
+    }
+
+    fn done(self) -> Vec<u8> {
+        self.0.finish().unwrap()
+    }
+}
+
+/// Runs a trace with those of its children, by their numbers.
+fn run(first: &[u8], children: &HashMap<u32, Vec<u8>>) -> Result<(Outcome, Replayed), ReplayError> {
+    let machine = machine::read("lru.toml", include_str!("../benches/lru.toml")).unwrap();
+    let mut simulations = [Simulation::new(&machine, &"base".parse().unwrap(), &Physical::default()).unwrap()];
+    let mut child = |process: u32| {
+        let open = |bytes: &Vec<u8>| Child { name: format!("a.{process}"), from: Box::new(Cursor::new(bytes.clone())) };
+        Ok(children.get(&process).map(open))
+    };
+    let replayed = replay_processes(Cursor::new(first), &mut child, None, &mut simulations, 1)?;
+    Ok((simulations[0].outcome().unwrap(), replayed))
+}
+
+fn refused(first: Vec<u8>, children: impl IntoIterator<Item = (u32, Vec<u8>)>) -> String {
+    run(&first, &children.into_iter().collect()).unwrap_err().to_string()
+}
+
+#[test]
+fn a_process_is_forked_once_and_not_by_itself() {
+    let first = || Made::new(header(FIRST, None)).map(8192).touch(0..2);
+    let of = |process| Made::new(header(process, None)).touch(0..1);
+    // Itself; its parent; one another.
+    assert!(
+        refused(first().fork(0, 7).done(), [(7, of(7).fork(0, 7).done())])
+            .contains("a.7: process 7 is forked a second")
+    );
+    let circle = [(7, of(7).fork(0, 8).done()), (8, of(8).fork(0, 7).done())];
+    assert!(refused(first().fork(0, 7).done(), circle).contains("process 7 is forked a second time"));
+    let own = (FIRST, of(FIRST).done());
+    assert!(refused(first().fork(0, FIRST).done(), [own]).contains("process 100 is forked a second time"));
+    assert!(refused(first().fork(0, 7).fork(0, 7).done(), [(7, of(7).done())]).contains("remove the file"));
+    // One of which there is no trace can come again: numbers do.
+    let (outcome, _) = run(&first().fork(0, 9).fork(0, 9).done(), &HashMap::new()).unwrap();
+    assert_eq!(outcome.costs.forks, 2);
+}
+
+/// A trace that forks the first of so many processes, each of which forks the next.
+fn chain(count: u32) -> (Vec<u8>, HashMap<u32, Vec<u8>>) {
+    let made = |process: u32, parent| Made::new(header(process, parent));
+    let first = made(FIRST, None).map(8192).touch(0..2).fork(0, FIRST + 1).done();
+    let of = |at: u32| {
+        let process = FIRST + at;
+        (process, made(process, Some(process - 1)).touch(0..1).fork(0, process + 1).done())
+    };
+    (first, (1..=count).map(of).collect())
+}
+
+#[test]
+fn as_many_processes_wait_as_can_be_told_apart() {
+    let most = MOST_PROCESSES as u32 - 1;
+    let (first, children) = chain(most);
+    let (outcome, replayed) = run(&first, &children).unwrap();
+    assert_eq!((replayed.children, outcome.costs.processes, outcome.costs.forks), (u64::from(most), most + 1, 1));
+    // Each walks for its copy of a page, whatever its parents have in the TLB.
+    assert_eq!(outcome.walks, 2 + u64::from(most));
+    let (first, children) = chain(most + 1);
+    assert!(
+        matches!(run(&first, &children), Err(ReplayError::Child { error, .. }) if matches!(*error, ReplayError::Deep { .. }))
+    );
+}
+
+#[test]
+fn the_sixty_fifth_process_does_not_find_what_its_parent_has_in_the_tlb() {
+    let forks = 2 * MOST_PROCESSES as u32;
+    let first = Made::new(header(FIRST, None)).map(8192).touch(0..1);
+    let first = (1..=forks).fold(first, |first, child| first.fork(0, FIRST + child));
+    let of = |child| (FIRST + child, Made::new(header(FIRST + child, Some(FIRST))).touch(1..2).done());
+    let (outcome, _) = run(&first.done(), &(1..=forks).map(of).collect()).unwrap();
+    // A page each, which no other process has.
+    assert_eq!((outcome.walks, outcome.faults), (1 + u64::from(forks), 1 + u64::from(forks)));
+}
+
+#[test]
+fn a_child_that_shares_the_memory_touches_no_page_a_second_time() {
+    let first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(CLONE_VM, 7).touch(20..24);
+    let child = Made::new(header(7, Some(FIRST))).touch(8..20).done();
+    let (outcome, _) = run(&first.touch(16..20).done(), &HashMap::from([(7, child.clone())])).unwrap();
+    assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (24 << 12, 24 << 12));
+    assert_eq!((outcome.resident_bytes, outcome.faults), (24 << 12, 24));
+    // A copy is touched for itself.
+    let first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(0, 7).done();
+    let (outcome, _) = run(&first, &HashMap::from([(7, child)])).unwrap();
+    assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (16 << 12, 28 << 12));
+}
+
+#[test]
+fn what_a_child_that_shares_the_memory_touched_is_forgotten_when_it_is_unmapped() {
+    let mut first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..4).fork(CLONE_VM, 7).touch(0..1);
+    first.0.event(0, Call::Munmap { address: BASE, bytes: 64 << 12 }, 0);
+    let child = Made::new(header(7, Some(FIRST))).touch(4..8).done();
+    let (outcome, _) = run(&first.done(), &HashMap::from([(7, child)])).unwrap();
+    assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (0, 8 << 12));
+}
+
+#[test]
+fn a_trace_of_another_recording_is_refused_by_its_name() {
+    let first = Made::new(header(FIRST, None)).map(8192).touch(0..2).fork(0, 7).done();
+    let own = header(7, Some(FIRST));
+    let cases = [
+        (Header { system: true, ..own.clone() }, "system true, expected false"),
+        (Header { architecture: "riscv64".into(), ..own.clone() }, "\"riscv64\", expected \"x86_64\""),
+        (Header { filter: Filter::Sampled, ..own.clone() }, "the filter Sampled, expected None"),
+        (header(8, Some(FIRST)), "the process 8, expected 7"),
+        (header(7, Some(6)), "the parent 6, expected 100"),
+    ];
+    for (header, words) in cases {
+        let error = refused(first.clone(), [(7, Made::new(header).touch(0..1).done())]);
+        assert!(error.contains("a.7: its header has ") && error.contains(words), "{error}");
+    }
+    let error = refused(first.clone(), [(7, b"not a trace".to_vec())]);
+    assert!(error.contains("a.7: the file is no trace"), "{error}");
+    let (_, replayed) = run(&first, &HashMap::from([(7, Made::new(own).touch(0..1).done())])).unwrap();
+    assert!(replayed.is_complete() && replayed.children == 1);
+}
+
+#[test]
+fn a_child_that_cannot_be_opened_is_an_error_and_not_one_that_is_missing() {
+    let first = Made::new(header(FIRST, None)).map(8192).touch(0..2).fork(0, 7).done();
+    let mut denied = |_| Err(std::io::Error::other("a.7: no way"));
+    let error = replay_processes(Cursor::new(first), &mut denied, None, &mut [], 1).unwrap_err();
+    assert!(error.to_string().contains("a.7: no way"), "{error}");
+}
+
+#[test]
+fn what_is_missing_of_a_child_is_told_with_its_name() {
+    let first = Made::new(header(FIRST, None)).map(8192).touch(0..2).fork(0, 7).done();
+    let mut child = Made::new(header(7, Some(FIRST))).touch(0..1).done();
+    child.truncate(child.len() - 20);
+    let (_, replayed) = run(&first, &HashMap::from([(7, child.clone())])).unwrap();
+    assert!(!replayed.cut_off && replayed.cut_off_children == ["a.7"], "{replayed:?}");
+    assert!(replayed.damage.iter().all(|damage| damage.starts_with("a.7: ")) && !replayed.is_complete());
+}
+
+#[test]
+fn a_thread_can_have_any_number_and_any_count_of_instructions() {
+    let mut writer = Writer::new(Vec::new(), &header(FIRST, None)).unwrap();
+    let (kinds, pages) = (vec![Kind::STORE.bits()], vec![BASE >> 12]);
+    let chunk = Chunk { pages, ids: vec![0], kinds, accesses: vec![1], ..Chunk::default() };
+    writer.runs(0, &chunk, 1 << 63).unwrap();
+    writer.runs(1 << 20, &chunk, u64::MAX).unwrap();
+    let (outcome, _) = run(&writer.finish().unwrap(), &HashMap::new()).unwrap();
+    assert_eq!((outcome.threads, outcome.walks, outcome.instructions), (2, 2, Some(u64::MAX)));
+}
