@@ -141,6 +141,8 @@ pub struct Swept {
     pub geometries: Vec<GeometryMisses>,
     /// Parts of the file that could not be used, in words.
     pub damage: Vec<String>,
+    /// The file was cut off.
+    pub cut_off: bool,
 }
 
 /// Reads a trace once for pages of `1 << shift` bytes each, all threads after another as the file has them, as if they
@@ -155,7 +157,8 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swe
     }
     let mut all: Vec<Numbered> = page_shifts.iter().map(|shift| Numbered::new(*shift)).collect();
     let share = all.len().div_ceil(threads.max(1)).max(1);
-    let mut swept = Swept { accesses: 0, runs: 0, instructions: None, geometries: Vec::new(), damage: Vec::new() };
+    let (geometries, damage) = (Vec::new(), Vec::new());
+    let mut swept = Swept { accesses: 0, runs: 0, instructions: None, geometries, damage, cut_off: false };
     let mut instructions: BTreeMap<u32, u64> = BTreeMap::new();
     std::thread::scope(|scope| {
         let mut workers: Vec<SyncSender<Arc<Chunk>>> = Vec::new();
@@ -188,7 +191,9 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swe
     if swept.runs == 0 {
         return Err(SweepError::Nothing);
     }
-    swept.instructions = Some(instructions.values().sum()).filter(|count| *count != 0);
+    swept.cut_off = !reader.is_whole();
+    let executed = instructions.values().fold(0u64, |sum, count| sum.saturating_add(*count));
+    swept.instructions = Some(executed).filter(|count| *count != 0);
     swept.geometries = all.iter().flat_map(|numbered| numbered.geometries.all()).collect();
     Ok(swept)
 }

@@ -129,6 +129,8 @@ impl Layout {
                 let new_address = if new_address == 0 { 0 } else { to };
                 one(Call::Mremap { address: from, old_bytes, new_bytes, flags, new_address }, to)
             }
+            // A heap does not end before it begins: no kernel has let that succeed.
+            Call::Brk { .. } if self.heap.is_some_and(|begin| result < begin) => vec![event.clone()],
             Call::Brk { address } => {
                 let end = self.heap(result);
                 let address = if address == 0 { 0 } else { address.wrapping_sub(result).wrapping_add(end) };
@@ -155,8 +157,9 @@ impl Layout {
                 return STACK_END - bytes;
             }
             ("[heap]", _) => {
+                self.heap = Some(address);
                 self.heap(address);
-                return self.heap(address + bytes) - bytes;
+                return self.heap(address + bytes).wrapping_sub(bytes);
             }
             // Parts of a file keep their distances, and what is not of the file goes on behind it.
             (_, Some((file, distance))) if file == name || name.is_empty() && is_next => {
@@ -208,7 +211,7 @@ impl Layout {
 
     fn remap(&mut self, old: u64, old_bytes: u64, new: u64, new_bytes: u64, from: u64) -> u64 {
         let grows = new_bytes.saturating_sub(old_bytes);
-        let free = grows == 0 || self.is_free(from + old_bytes, from + new_bytes);
+        let free = grows == 0 || self.is_free(from.saturating_add(old_bytes), from.saturating_add(new_bytes));
         let to =
             if old == new && free { from } else { self.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)) };
         self.cut(old, old + old_bytes);
@@ -230,7 +233,7 @@ impl Layout {
             };
             let to = self.address(at);
             match parts.last_mut() {
-                Some((before, bytes)) if *before + *bytes == to => *bytes += next - at,
+                Some((before, bytes)) if before.wrapping_add(*bytes) == to => *bytes += next - at,
                 _ => parts.push((to, next - at)),
             }
             at = next;
@@ -262,8 +265,8 @@ impl Layout {
         }
         let distance = to.wrapping_sub(recorded);
         self.pieces.insert(recorded, Piece { end: recorded.saturating_add(bytes), distance });
-        self.free(to, to + bytes);
-        self.taken.insert(to, to + bytes);
+        self.free(to, to.saturating_add(bytes));
+        self.taken.insert(to, to.saturating_add(bytes));
         self.changed.push((recorded, recorded.saturating_add(bytes)));
     }
 
@@ -384,6 +387,19 @@ mod tests {
         assert_eq!(layout.address(EMULATED + 5 * HUGE + 20480 + 4096), begin + 4096);
         // A program that is linked for an address stays there.
         assert_eq!(region(&mut layout, 0x40_0000, 4096, "/bin/static"), 0x40_0000);
+    }
+
+    #[test]
+    fn a_heap_that_would_end_before_it_begins_is_left_where_it_is() {
+        let mut layout = Layout::default();
+        let begin = EMULATED + 5 * HUGE;
+        let to = |layout: &mut Layout, end: u64| {
+            let call = Call::Brk { address: end };
+            layout.translate(&Event { run: 0, order: 0, call, result: end as i64 })[0].result as u64
+        };
+        let placed = to(&mut layout, begin);
+        assert_eq!(to(&mut layout, begin - 4096), begin - 4096);
+        assert_eq!(to(&mut layout, begin + 4096), placed + 4096);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::fs;
 
 use common::{Bench, Ran, Runs};
 use serde_json::Value;
+use trace::{Call, Header, Kind, Process, Recording};
 
 /// A program in lackey's text that writes 1024 pages twice.
 fn lackey() -> String {
@@ -285,6 +286,118 @@ fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing()
     let cut = sim(&file, &["-p", "base"]);
     assert_eq!(cut.code, Some(0), "{}", cut.stderr);
     assert!(cut.stdout.contains("the trace was cut off: its end is missing"), "{}", cut.stdout);
+    says_incomplete(&sim, &file, "cut off");
+    // A hole in the middle: what is around it counts.
+    let mut holed = whole.clone();
+    let middle = holed.len() / 2;
+    holed[middle] ^= 0xff;
+    fs::write(&file, &holed).unwrap();
+    let ran = sim(&file, &["-p", "base", "--json"]);
+    if ran.code == Some(0) {
+        says_incomplete(&sim, &file, "damaged parts");
+    }
+}
+
+/// Both documents say that the trace is not complete, and so does the text of every geometry.
+fn says_incomplete(sim: &dyn Fn(&str, &[&str]) -> Ran, file: &str, words: &str) {
+    let document = |more: &[&str]| -> Value { serde_json::from_str(&sim(file, more).stdout).unwrap() };
+    let simulated = &document(&["-p", "base", "--json"])["traces"][0];
+    assert_eq!(simulated["simulations"][0]["complete"], false);
+    assert!(simulated["simulations"][0]["per_run"].is_object(), "what is there is an answer about itself");
+    assert!(simulated["notes"].to_string().contains(words), "{}", simulated["notes"]);
+    let swept = &document(&["--geometry", "--json"])["traces"][0];
+    assert_eq!(swept["complete"], false);
+    assert!(swept["notes"].to_string().contains(words), "{}", swept["notes"]);
+    let text = sim(file, &["--geometry"]).stdout;
+    assert!(text.contains(words), "{text}");
+}
+
+#[test]
+fn each_trace_must_have_an_answer() {
+    let traced = Traced::new();
+    let (text, high) = (traced.bench.word("high.txt"), traced.bench.word("high.trace"));
+    fs::write(&text, "I  00400000,4\n S 10000000000,8\n").unwrap();
+    let imported = traced.bench.pagelab(&["trace", "import", "--from", "lackey", "-o", &high, &text]).ran();
+    assert_eq!(imported.code, Some(0), "{}", imported.stderr);
+    // An address that Sv39 does not have: the first trace has an answer, the second has none.
+    traced.sim(&[&high, "-p", "base", "-m", "sifive-u74"]).says(2, &["high.trace: no simulation came to the end"]);
+    let ran = traced.sim(&[&high, "-p", "base", "-m", "sifive-u74,cascade-lake"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+}
+
+#[test]
+fn a_machine_that_was_guessed_is_told() {
+    let traced = Traced::new();
+    let guessed = &traced.json(&["-p", "base"])["traces"][0]["notes"];
+    assert!(guessed.to_string().contains("cascade-lake was taken; name a machine with -m"), "{guessed}");
+    let named = &traced.json(&["-p", "base", "-m", "cascade-lake"])["traces"][0]["notes"];
+    assert!(!named.to_string().contains("was taken"), "{named}");
+}
+
+#[test]
+fn a_small_chase_is_measured_and_modelled() {
+    let bench = Bench::new();
+    let page = bench.word("chase.html");
+    let ran = bench
+        .pagelab(&["sim", "--chase", "--chase-largest", "128K", "-m", "cascade-lake", "--json", "--html", &page])
+        .ran();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let document: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        (&document["schema"], &document["machine"]["name"]),
+        (&"pagelab.sim-chase/1".into(), &"cascade-lake".into())
+    );
+    let points = document["points"].as_array().unwrap();
+    let sizes: Vec<Option<u64>> = points.iter().map(|point| point["bytes"].as_u64()).collect();
+    assert_eq!(sizes, [Some(64 << 10), Some(128 << 10)]);
+    for (point, policy) in points.iter().flat_map(|point| ["base", "thp"].map(|policy| (point, policy))) {
+        let (modelled, measured) = (&point["modelled"][policy], &point["measured"][policy]);
+        // 16 and 32 pages: the first level of Cascade Lake holds them all.
+        assert_eq!((modelled["provenance"].as_str(), modelled["cycles"].as_f64()), (Some("modelled"), Some(0.0)));
+        // What this machine cannot have has a reason.
+        let why = format!("not measured under {policy}: ");
+        match measured["ns_per_load"].as_f64() {
+            Some(ns) => assert!(ns > 0.0 && measured["provenance"] == "measured", "{measured}"),
+            None => assert!(document["notes"].to_string().contains(&why), "{}", document["notes"]),
+        }
+    }
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("The reach of TLBs") && html.contains("cascade-lake") && !html.contains("<script"));
+    bench.pagelab(&["sim", "--chase", "--chase-largest", "1K"]).ran().says(2, &["expected 64K to 4"]);
+    bench.pagelab(&["sim", "a.trace", "--chase-largest", "1M"]).ran().says(2, &["cannot be used with"]);
+}
+
+#[test]
+fn a_trace_of_a_forked_process_that_is_of_another_recording_is_refused_by_its_name() {
+    let traced = Traced::new();
+    let file = traced.bench.path("forks.trace");
+    let header = |process, parent| Header {
+        process: Some(Process { process, parent }),
+        architecture: "x86_64".into(),
+        ..Header::of("test")
+    };
+    let made = |header: Header, child: Option<i64>| {
+        let mut recording = Recording::new(Vec::new(), header).unwrap();
+        recording.access(0, 0x1000_0000, 8, Kind::STORE).unwrap();
+        if let Some(child) = child {
+            recording.event(0, Call::Clone { flags: 0 }, child);
+        }
+        recording.finish().unwrap()
+    };
+    let sim = || traced.bench.pagelab(&["sim", &file.display().to_string(), "-p", "base"]).ran();
+    fs::write(&file, made(header(5, None), Some(7))).unwrap();
+    let child = traced.bench.path("forks.trace.7");
+    assert!(sim().stdout.contains("1 processes of which there is no trace"));
+    fs::write(&child, made(header(8, Some(5)), None)).unwrap();
+    sim().says(2, &["forks.trace.7: its header has the process 8, expected 7"]);
+    fs::write(&child, made(header(7, Some(5)), Some(7))).unwrap();
+    sim().says(2, &["forks.trace.7: process 7 is forked a second time"]);
+    fs::write(&child, made(header(7, Some(5)), None)).unwrap();
+    let ran = sim();
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    fs::remove_file(&child).unwrap();
+    fs::create_dir(&child).unwrap();
+    sim().says(2, &["forks.trace.7", "directory"]);
 }
 
 #[test]

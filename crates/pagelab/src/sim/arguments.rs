@@ -31,6 +31,9 @@ pub struct SimArguments {
     /// the model of it. Without -m: the model machine that describes this processor
     #[arg(long, conflicts_with_all = ["files", "policy", "geometry", "curves", "memory", "fragmentation"])]
     pub chase: bool,
+    /// The largest buffer of --chase; the smallest has 64K, and each next one twice as much
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_chase, conflicts_with = "files")]
+    pub chase_largest: u64,
     /// How much memory the machine has
     #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_memory)]
     pub memory: u64,
@@ -43,7 +46,7 @@ pub struct SimArguments {
     /// Pages that khugepaged looks at before it sleeps, under thp; 0 stops it. Without it: eight PMDs
     #[arg(long, value_name = "PAGES")]
     pub pages_to_scan: Option<u64>,
-    /// How long khugepaged sleeps, in seconds
+    /// How long khugepaged sleeps, in seconds: a thousandth at least
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_positive)]
     pub scan_sleep: f64,
     /// How many pages of a window may be missing when khugepaged makes a huge page of it. Without it: all but one
@@ -106,6 +109,16 @@ fn parse_memory(text: &str) -> Result<u64, String> {
         Ok(bytes)
     } else {
         Err(format!("expected 1M to {}, found {text}", format_bytes(MAX_MEMORY_BYTES)))
+    }
+}
+
+fn parse_chase(text: &str) -> Result<u64, String> {
+    let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
+    let fits = (64 << 10..=model::chase::MAX_BYTES).contains(&bytes);
+    if fits {
+        Ok(bytes)
+    } else {
+        Err(format!("expected 64K to {}, found {text}", format_bytes(model::chase::MAX_BYTES)))
     }
 }
 

@@ -17,8 +17,8 @@ use crate::output::{ignore_closed_pipe, terminal_width, write_page};
 
 /// Policies: of base pages, and of leaves of PMD size.
 const POLICIES: [&str; 2] = ["base", "thp"];
-/// log2 of the smallest and the largest buffer.
-const SHIFTS: std::ops::RangeInclusive<u32> = 16..=29;
+/// log2 of the smallest buffer; each next one has twice as much.
+const SMALLEST_SHIFT: u32 = 16;
 /// Loads of a run: few, so that a run fits between two interruptions.
 const LOADS: u64 = 200_000;
 /// Runs of which the fastest counts: all that can come on top of it is noise.
@@ -47,7 +47,8 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
         ));
     }
     let mut unmeasured = [None, None];
-    let points = SHIFTS.map(|shift| point(&machine, 1 << shift, arguments.seed, &mut unmeasured)).collect::<Vec<_>>();
+    let sizes = (SMALLEST_SHIFT..64).map(|shift| 1 << shift).take_while(|bytes| *bytes <= arguments.chase_largest);
+    let points = sizes.map(|bytes| point(&machine, bytes, arguments.seed, &mut unmeasured)).collect::<Vec<_>>();
     notes.extend(unmeasured.into_iter().flatten());
     let points: Vec<Point> = points.into_iter().collect::<Result<_, _>>()?;
     let text = match arguments.json {
@@ -146,10 +147,17 @@ fn json_document(machine: &Machine, points: &[Point], notes: &[String], seed: u6
         let [base, thp] = point.measured_ns;
         let [model_base, model_thp] = point.modelled;
         let ns = |ns: Option<f64>| ns.map(|ns| json!({ "ns_per_load": ns, "provenance": "measured" }));
+        let lost = |lost: Option<Lost>| {
+            lost.map(|lost| {
+                let mut lost = json!(lost);
+                lost["provenance"] = json!("modelled");
+                lost
+            })
+        };
         json!({
             "bytes": point.bytes,
             "measured": { "base": ns(base), "thp": ns(thp) },
-            "modelled": { "base": model_base, "thp": model_thp },
+            "modelled": { "base": lost(model_base), "thp": lost(model_thp) },
         })
     };
     json!({

@@ -42,6 +42,8 @@ pub struct Simulated {
     pub swept: Option<Swept>,
     /// Names of machines that have another instruction set than the trace.
     foreign: Vec<String>,
+    /// The machine that was taken where nothing says which.
+    guessed: Option<String>,
 }
 
 impl Simulated {
@@ -49,6 +51,22 @@ impl Simulated {
     pub fn damage(&self) -> &[String] {
         let swept = self.swept.as_ref().map(|swept| swept.damage.as_slice());
         if self.replayed.damage.is_empty() { swept.unwrap_or_default() } else { &self.replayed.damage }
+    }
+
+    /// Whether the trace was cut off.
+    pub fn is_cut_off(&self) -> bool {
+        self.replayed.cut_off || self.swept.as_ref().is_some_and(|swept| swept.cut_off)
+    }
+
+    /// What is wrong with the simulations: not one of them came to the end of the trace.
+    fn failure(&self) -> Option<Failure> {
+        let mut ran = self.cells.iter().filter_map(Cell::ran).peekable();
+        if ran.peek().is_none() {
+            let why = "no machine can have any of the policies; the reasons stand above";
+            return Some(Failure::NothingAdmitted(format!("{}: {why}", self.file)));
+        }
+        let why = "no simulation came to the end of the trace; the reasons stand above";
+        (!ran.any(Outcome::is_whole)).then(|| Failure::Input(format!("{}: {why}", self.file)))
     }
 
     /// Accesses, runs and instructions.
@@ -100,7 +118,6 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     // Each machine once, in the order of its first use.
     let mut seen = std::collections::HashSet::new();
     used.retain(|machine| seen.insert(machine.name.clone()));
-    let ran = all.iter().flat_map(|simulated| &simulated.cells).any(|cell| matches!(cell, Cell::Ran(_)));
     let text = if arguments.json {
         format!("{:#}", whole_document(&all, &used, arguments))
     } else {
@@ -110,14 +127,8 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     if let Some(file) = &arguments.html {
         write_page(file, &results::html::simulation::report(&document::document(&all, &used, arguments)))?;
     }
-    let whole = all.iter().flat_map(|simulated| &simulated.cells).filter_map(Cell::ran).any(Outcome::is_whole);
-    if whole {
-        Ok(())
-    } else if ran {
-        Err(Failure::Input("no simulation came to the end of its trace; the reasons stand above".to_owned()))
-    } else {
-        Err(Failure::NothingAdmitted("no machine can have any of the policies; the reasons stand above".to_owned()))
-    }
+    // The first trace without an answer decides.
+    all.iter().find_map(Simulated::failure).map_or(Ok(()), Err)
 }
 
 fn whole_document(all: &[Simulated], used: &[Machine], arguments: &SimArguments) -> Value {
@@ -147,7 +158,7 @@ fn every_geometry(arguments: &SimArguments) -> Result<(), Failure> {
         let header = header(file)?;
         let swept = Some(swept(file, arguments)?);
         let (file, replayed) = (file.display().to_string(), Replayed::default());
-        all.push(Simulated { file, header, replayed, cells: Vec::new(), swept, foreign: Vec::new() });
+        all.push(Simulated { file, header, replayed, cells: Vec::new(), swept, foreign: Vec::new(), guessed: None });
     }
     let each = all.iter().filter_map(|simulated| Some((&simulated.file, simulated.swept.as_ref()?)));
     let text = if arguments.json {
@@ -223,8 +234,9 @@ fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<
     let is_known = Architecture::ALL.iter().any(|known| known.name() == header.architecture);
     let is_foreign = |machine: &&Machine| is_known && machine.architecture.name() != header.architecture;
     let foreign = machines.iter().filter(is_foreign).map(|machine| machine.name.clone()).collect();
+    let guessed = machines.first().filter(|_| named.is_empty() && !is_known).map(|machine| machine.name.clone());
     let file = file.display().to_string();
-    Ok((Simulated { file, header, replayed, cells, swept, foreign }, machines))
+    Ok((Simulated { file, header, replayed, cells, swept, foreign, guessed }, machines))
 }
 
 fn replayed(file: &Path, simulations: &mut [Simulation], threads: usize) -> Result<Replayed, Failure> {
@@ -241,11 +253,16 @@ fn replayed(file: &Path, simulations: &mut [Simulation], threads: usize) -> Resu
     done.map_err(|error| about(file, error))
 }
 
-/// The trace of a forked process: what `record` calls it.
-fn child(file: &Path, process: u32) -> Option<Child> {
-    let mut name = file.as_os_str().to_owned();
-    name.push(format!(".{process}"));
-    File::open(name).ok().map(|file| Box::new(BufReader::with_capacity(1 << 20, file)) as Child)
+/// The trace of a forked process: what `record` calls it. That there is none is no error; that it cannot be opened is one.
+fn child(file: &Path, process: u32) -> std::io::Result<Option<Child>> {
+    let mut path = file.as_os_str().to_owned();
+    path.push(format!(".{process}"));
+    let name = Path::new(&path).display().to_string();
+    match File::open(&path) {
+        Ok(file) => Ok(Some(Child { name, from: Box::new(BufReader::with_capacity(1 << 20, file)) })),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(std::io::Error::new(error.kind(), format!("{name}: {error}"))),
+    }
 }
 
 fn opened(file: &Path, bar: &ProgressBar) -> Result<impl std::io::Read + use<>, Failure> {

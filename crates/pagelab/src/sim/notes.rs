@@ -17,12 +17,11 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
             "the trace does not tell which memory there is: stretches of touched pages are taken for it".to_owned(),
         );
     }
-    if simulated.replayed.cut_off && !ran.is_empty() {
-        notes.push("the trace was cut off: its end is missing".to_owned());
-    }
-    let damaged = simulated.damage().len();
-    if damaged != 0 {
-        notes.push(format!("{damaged} damaged parts of the trace were passed over"));
+    notes.extend(incomplete(simulated.is_cut_off(), &simulated.replayed.cut_off_children, simulated.damage()));
+    if let Some(machine) = &simulated.guessed {
+        notes.push(format!(
+            "the trace does not say on which architecture it was recorded: {machine} was taken; name a machine with -m"
+        ));
     }
     if simulated.replayed.out_of_order != 0 {
         notes.push(format!("{} events came before others that are missing", simulated.replayed.out_of_order));
@@ -31,6 +30,12 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
         notes.push(format!(
             "{} were touched where no event tells of memory, and mapped as base pages",
             format_bytes(outside)
+        ));
+    }
+    if let Some(calls) = ran.iter().map(|outcome| outcome.costs.refused_calls).max().filter(|calls| *calls != 0) {
+        notes.push(format!(
+            "{calls} calls of the trace did nothing: no kernel would have let them succeed (misaligned, empty or beyond \
+             the addresses of programs)"
         ));
     }
     if let Some(swapped) = ran.iter().map(|outcome| outcome.costs.swapped_out_bytes).max().filter(|bytes| *bytes != 0) {
@@ -64,6 +69,19 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
             "the trace was recorded on {}: on {first} the program would be compiled to other instructions",
             simulated.header.architecture
         ));
+    }
+    notes
+}
+
+/// What of a trace, and of those of forked processes, could not be used.
+pub fn incomplete(cut_off: bool, children: &[String], damage: &[String]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if cut_off {
+        notes.push("the trace was cut off: its end is missing".to_owned());
+    }
+    notes.extend(children.iter().map(|name| format!("{name}, of a forked process, was cut off: its end is missing")));
+    if !damage.is_empty() {
+        notes.push(format!("{} damaged parts of the trace were passed over", damage.len()));
     }
     notes
 }

@@ -143,7 +143,7 @@ pub fn document(simulated: &Simulated) -> Value {
         .cells
         .iter()
         .map(|cell| match cell {
-            Cell::Ran(outcome) => ran_document(outcome),
+            Cell::Ran(outcome) => ran_document(outcome, simulated.replayed.is_complete()),
             Cell::Refused(unsupported) => json!({
                 "machine": unsupported.machine,
                 "policy": unsupported.policy,
@@ -158,7 +158,8 @@ pub fn document(simulated: &Simulated) -> Value {
         "command": simulated.header.command,
         "arch": simulated.header.architecture,
         "memory_inferred": simulated.replayed.inferred,
-        "cut_off": simulated.replayed.cut_off,
+        "cut_off": simulated.is_cut_off(),
+        "cut_off_children": simulated.replayed.cut_off_children,
         "damage": simulated.damage(),
         "events_out_of_order": simulated.replayed.out_of_order,
         "notes": notes::of(simulated),
@@ -167,12 +168,12 @@ pub fn document(simulated: &Simulated) -> Value {
     })
 }
 
-fn ran_document(outcome: &Outcome) -> Value {
+fn ran_document(outcome: &Outcome, trace_is_complete: bool) -> Value {
     let mut document = json!(outcome);
     document["least_lost_cycles"] = json!(outcome.least_lost_cycles());
     document["most_lost_cycles"] = json!(outcome.most_lost_cycles());
     document["provenance"] = json!("modelled");
-    document["complete"] = json!(outcome.is_whole());
+    document["complete"] = json!(outcome.is_whole() && trace_is_complete);
     if !outcome.is_whole() {
         // What was counted until then is there; it is no answer.
         for answer in ["verdict", "per_instruction", "per_run"] {

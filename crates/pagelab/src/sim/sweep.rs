@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use study::size::format_bytes;
 use trace::{Block, Reader};
 
-use super::{about, bar, opened};
+use super::{about, bar, notes, opened};
 use crate::failure::Failure;
 
 /// log2 of the page sizes: 4K, 16K, 64K, 2M and 32M.
@@ -30,6 +30,15 @@ pub struct Swept {
     pub instructions: Option<u64>,
     /// Parts of the file that could not be used.
     pub damage: Vec<String>,
+    /// The trace was cut off.
+    pub cut_off: bool,
+}
+
+impl Swept {
+    /// What must be known to read the figures.
+    fn notes(&self) -> Vec<String> {
+        notes::incomplete(self.cut_off, &[], &self.damage)
+    }
 }
 
 /// Sweeps a trace.
@@ -53,6 +62,7 @@ pub fn swept(file: &Path, threads: usize) -> Result<Swept, Failure> {
         runs: swept.runs,
         instructions: swept.instructions,
         damage: swept.damage,
+        cut_off: swept.cut_off,
     })
 }
 
@@ -83,7 +93,10 @@ pub fn document(file: &str, swept: &Swept) -> Value {
         "accesses": swept.accesses,
         "runs": swept.runs,
         "instructions": swept.instructions,
+        "cut_off": swept.cut_off,
         "damage": swept.damage,
+        "complete": !swept.cut_off && swept.damage.is_empty(),
+        "notes": swept.notes(),
         "geometries": swept.sweep.geometries.iter().map(geometry).collect::<Vec<_>>(),
         "footprints": footprint_documents(&swept.sweep),
     })
@@ -137,6 +150,7 @@ pub fn text(file: &str, swept: &Swept, width: usize) -> String {
         "{file}: {} accesses in {} runs; misses per 1000 {unit} of LRU TLBs; the darker the more, by the logarithm; modelled",
         swept.accesses, swept.runs
     )];
+    lines.extend(swept.notes().iter().map(|note| results::fold(note, width, 2)));
     for shift in PAGE_SHIFTS {
         let mut sets: Vec<u32> = sweep.of_size(1 << shift).map(|geometry| geometry.sets).collect();
         sets.dedup();
