@@ -4,13 +4,14 @@
 #![no_main]
 
 use std::io::Cursor;
+use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use model::machine::built_in;
+use model::machine::{Machine, built_in};
 use model::replay::{Child, infer, replay_processes};
 use model::simulation::Simulation;
 use model::space::{Kernel, Khugepaged, Physical};
-use trace::{Call, Chunk, Event, Header, Kind, Writer};
+use trace::{Call, Chunk, Emulator, Event, Header, Kind, Writer};
 
 const CASES: [(&str, &str); 10] = [
     ("cascade-lake", "base"),
@@ -25,6 +26,10 @@ const CASES: [(&str, &str); 10] = [
     ("apple-m1", "thp"),
 ];
 const MOST_STEPS: usize = 200;
+
+/// The machines of the cases, read once.
+static MACHINES: LazyLock<Vec<Machine>> =
+    LazyLock::new(|| CASES.iter().map(|(machine, _)| built_in(machine).expect("a machine")).collect());
 
 /// Takes numbers off the bytes; zeros when they are used up.
 struct Bytes<'a>(&'a [u8]);
@@ -105,8 +110,9 @@ impl Bytes<'_> {
     }
 
     fn trace(&mut self, emulated: bool) -> Vec<u8> {
-        let recorder = if emulated { "pagelab 0 in qemu-x86_64" } else { "fuzz" };
-        let mut writer = Writer::new(Vec::new(), &Header::of(recorder)).expect("memory");
+        let emulator = Emulator { name: "qemu-x86_64".to_owned(), version: "7.2".to_owned() };
+        let header = Header { emulator: Some(emulator).filter(|_| emulated), ..Header::of("fuzz") };
+        let mut writer = Writer::new(Vec::new(), &header).expect("memory");
         let (mut order, mut runs) = (0, 0);
         for _ in 0..MOST_STEPS {
             let thread = u32::from(self.byte() % 2);
@@ -151,10 +157,9 @@ fuzz_target!(|data: &[u8]| {
     let mut simulations: Vec<Simulation> = [first, second]
         .iter()
         .map(|case| {
-            let (machine, policy) = CASES[case % CASES.len()];
-            let machine = built_in(machine).expect("a machine");
-            let policy = policy.parse().expect("a policy");
-            let simulation = Simulation::new(&machine, &policy, &physical).expect("the machine has the policy");
+            let case = case % CASES.len();
+            let (machine, policy) = (&MACHINES[case], CASES[case].1.parse().expect("a policy"));
+            let simulation = Simulation::new(machine, &policy, &physical).expect("the machine has the policy");
             simulation.with_kernel(Kernel { khugepaged, ..Kernel::default() })
         })
         .collect();

@@ -65,22 +65,53 @@ impl<F: Format> Paged<F> {
     /// Scans so many times. Scans that change nothing and come back to where one of them began would do the same again:
     /// they are counted as often as they are due (the cycle is found as Brent did, 1980).
     fn scan(&mut self, times: u64, huge_bytes: u64) -> Result<(), SpaceError> {
-        let (mut left, mut mark) = (times, self.mark());
-        let (mut steps, mut most_steps) = (0, 1);
+        let (mut left, mut mark, mut since_mark) = (times, self.mark(), 0);
+        let (mut strides, mut most_strides) = (0, 1);
         while left > 0 {
-            self.scan_once(huge_bytes)?;
-            (left, steps) = (left - 1, steps + 1);
+            let mut scans = self.pass_over_empty(left, huge_bytes)?;
+            if scans == 0 {
+                self.scan_once(huge_bytes)?;
+                scans = 1;
+            }
+            (left, since_mark, strides) = (left - scans, since_mark + scans, strides + 1);
             let now = self.mark();
             if now.collapses != mark.collapses {
-                (mark, steps, most_steps) = (now, 0, 1);
+                (mark, since_mark, strides, most_strides) = (now, 0, 0, 1);
             } else if now.at == mark.at {
-                self.count_again(mark, now, left / steps);
-                (left, mark, steps, most_steps) = (left % steps, self.mark(), 0, 1);
-            } else if steps == most_steps {
-                (mark, steps, most_steps) = (now, 0, 2 * most_steps);
+                self.count_again(mark, now, left / since_mark);
+                left %= since_mark;
+                (mark, since_mark, strides, most_strides) = (self.mark(), 0, 0, 1);
+            } else if strides == most_strides {
+                (mark, since_mark, strides, most_strides) = (now, 0, 0, 2 * most_strides);
             }
         }
         Ok(())
+    }
+
+    /// Does at once up to so many scans that have only windows before them of which nothing is mapped. How many those were.
+    fn pass_over_empty(&mut self, most: u64, huge_bytes: u64) -> Result<u64, SpaceError> {
+        let (running, Place { process, va }) = (self.number, self.khugepaged.at);
+        if !self.enter_process(process) {
+            return Ok(0);
+        }
+        let mut scans = 0;
+        if let Some((window, vma)) = self.next_window(va, huge_bytes) {
+            let each = self.windows_of_a_scan(huge_bytes);
+            scans = (self.empty_windows(window, huge_bytes, vma)? / each).min(most);
+            if scans > 0 {
+                self.khugepaged.at.va = window + scans * each * huge_bytes;
+                self.costs.scanned_pages =
+                    self.costs.scanned_pages.saturating_add(scans * each * (huge_bytes / self.base));
+            }
+        }
+        self.enter_process(running);
+        Ok(scans)
+    }
+
+    /// How many windows it looks at before it sleeps.
+    fn windows_of_a_scan(&self, huge_bytes: u64) -> u64 {
+        let pages = huge_bytes / self.base;
+        self.kernel.khugepaged.scans(pages).div_ceil(pages)
     }
 
     fn mark(&self) -> Mark {
@@ -106,7 +137,7 @@ impl<F: Format> Paged<F> {
     fn scan_once(&mut self, huge_bytes: u64) -> Result<(), SpaceError> {
         let running = self.number;
         let pages = huge_bytes / self.base;
-        let mut left = self.kernel.khugepaged.scans(pages).div_ceil(pages);
+        let mut left = self.windows_of_a_scan(huge_bytes);
         let mut passes = 0;
         while left > 0 && passes < 2 {
             let Place { process, va } = self.khugepaged.at;
@@ -122,7 +153,7 @@ impl<F: Format> Paged<F> {
             }
             let windows = windows.max(1);
             self.khugepaged.at.va = window + windows * huge_bytes;
-            self.costs.scanned_pages += windows * pages;
+            self.costs.scanned_pages = self.costs.scanned_pages.saturating_add(windows * pages);
             left -= windows;
         }
         self.enter_process(running);
