@@ -45,5 +45,5 @@ pub use format::Format;
 pub use geometry::{ENTRY_BYTES, Extension, Geometry};
 pub use log::{Event, Log};
 pub use rule::{Rule, Severity};
-pub use tables::{Mapping, Sizes, Tables, Translation};
+pub use tables::{Leaf, Mapping, Sizes, Tables, Translation};
 pub use walk::{Action, Node, Visitor};

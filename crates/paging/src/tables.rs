@@ -38,7 +38,16 @@ pub struct Translation {
     pub pa: u64,
     /// The level of the leaf.
     pub level: u8,
-    /// The leaf.
+}
+
+/// The leaf that an input address meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaf {
+    /// The output address of that input address.
+    pub pa: u64,
+    /// Its level.
+    pub level: u8,
+    /// Its value.
     pub entry: u64,
 }
 
@@ -136,20 +145,36 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// outside the arena.
     #[inline]
     pub fn translate(&self, va: u64) -> Result<Translation, Error> {
-        // Shifts by what is known here are one instruction less each.
-        let recalled = match self.geometry().page_shift() {
+        match self.recall(va) {
+            Some((translation, _)) => Ok(translation),
+            None => self.walked(va).map(|Leaf { pa, level, .. }| Translation { pa, level }),
+        }
+    }
+
+    /// The leaf that [`Tables::translate`] finds.
+    ///
+    /// # Errors
+    /// As [`Tables::translate`].
+    pub fn leaf(&self, va: u64) -> Result<Leaf, Error> {
+        match self.recall(va) {
+            Some((Translation { pa, level: 0 }, entry)) => Ok(Leaf { pa, level: 0, entry }),
+            _ => self.walked(va),
+        }
+    }
+
+    /// Shifts by what is known here are one instruction less each.
+    #[inline(always)]
+    fn recall(&self, va: u64) -> Option<(Translation, u64)> {
+        match self.geometry().page_shift() {
             12 => self.recalled(va, 12),
             page_shift => self.recalled(va, u32::from(page_shift)),
-        };
-        match recalled {
-            Some(translation) => Ok(translation),
-            None => self.walked(va),
         }
     }
 
     /// Walks from the root, and remembers what that found.
+    #[cold]
     #[inline(never)]
-    fn walked(&self, va: u64) -> Result<Translation, Error> {
+    fn walked(&self, va: u64) -> Result<Leaf, Error> {
         let geometry = self.geometry();
         if !geometry.is_canonical(va) {
             let (input_bits, extension) = (geometry.input_bits(), geometry.extension());
@@ -160,9 +185,9 @@ impl<F: Format, L: Log> Tables<F, L> {
         if self.format.kind(level, entry) != Kind::Leaf {
             return Err(self.unmapped(va, level, entry));
         }
-        self.remember(va, slot);
-        let offset = va & (geometry.span(level) - 1);
-        Ok(Translation { pa: self.format.leaf_address(level, entry, va) | offset, level, entry })
+        let pa = self.format.leaf_address(level, entry, va) | va & (geometry.span(level) - 1);
+        self.remember(va, pa, slot);
+        Ok(Leaf { pa, level, entry })
     }
 
     /// What may be done with the memory at `va`: what its leaf says, less what the tables on the way take.
@@ -170,7 +195,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// # Errors
     /// As [`Tables::translate`].
     pub fn attributes(&self, va: u64) -> Result<Attributes, Error> {
-        let leaf = self.translate(va)?;
+        let leaf = self.leaf(va)?;
         let mut attributes = self.format.attributes(leaf.level, leaf.entry);
         let geometry = self.geometry();
         let mut table = self.root;

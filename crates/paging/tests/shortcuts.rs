@@ -129,7 +129,10 @@ fn remembered_is_what_is_mapped<F: Format>(format: F) {
         for va in [near, near, near ^ 8 << 30, near ^ 1 << 56, random.next_u64()] {
             let offset = va.wrapping_sub(first);
             let range = ranges.iter().find(|(from, bytes, ..)| (*from..from + bytes).contains(&offset));
-            let found = tables.translate(va).ok().map(|found| found.pa);
+            let leaf = tables.leaf(va).ok().map(|leaf| (leaf.pa, leaf.level));
+            let translated = tables.translate(va).ok().map(|found| (found.pa, found.level));
+            assert_eq!(leaf, translated, "{format:?} {va:#x}");
+            let found = translated.map(|(pa, _)| pa);
             assert_eq!(found, range.map(|(.., to)| to + offset), "{format:?} {va:#x}");
             *(if found.is_some() { &mut mapped } else { &mut holes }) += 1;
         }

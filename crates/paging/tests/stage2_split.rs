@@ -35,7 +35,7 @@ fn assert_same_pages<L: Log>(
 ) {
     let page_bytes = after.geometry().page_bytes() as usize;
     for ipa in (slot.ipa..slot.ipa + slot.bytes).step_by(page_bytes * step) {
-        let (was, is) = (before.translate(ipa).unwrap(), after.translate(ipa).unwrap());
+        let (was, is) = (before.leaf(ipa).unwrap(), after.leaf(ipa).unwrap());
         assert_eq!((is.level, is.pa), (0, was.pa), "{what}: {ipa:#x}");
         // All bits of the descriptor but type and address.
         let bits = |entry| entry & !(after.format().address_bits(0, u64::MAX, false) | 0b11);

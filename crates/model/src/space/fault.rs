@@ -155,7 +155,7 @@ impl<F: Format> Paged<F> {
         self.folios.add(pa, bytes, self.number, window, pinned);
         self.costs.zeroed_bytes += bytes;
         if sizes.contiguous
-            && let Ok(found) = self.own.tables.translate(window)
+            && let Ok(found) = self.own.tables.leaf(window)
         {
             let (geometry, format) = (self.own.tables.geometry(), self.own.tables.format());
             let group = geometry.span(found.level) << format.group_bits(found.level, found.entry);

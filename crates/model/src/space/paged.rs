@@ -225,7 +225,7 @@ impl<F: Format> Paged<F> {
 
     /// The leaf and the group that an address lies inside of.
     fn cut_at(&self, va: u64) -> Cut {
-        let Ok(found) = self.own.tables.translate(va) else { return Cut::default() };
+        let Ok(found) = self.own.tables.leaf(va) else { return Cut::default() };
         let (geometry, format) = (self.own.tables.geometry(), self.own.tables.format());
         let leaf_bytes = geometry.span(found.level) << format.run_bits();
         let group_bytes = geometry.span(found.level) << format.group_bits(found.level, found.entry);
@@ -276,7 +276,7 @@ impl<F: Format> Paged<F> {
 
     /// The leaf that maps `va`, if any does.
     pub(super) fn leaf(&self, va: u64) -> Option<Leaf> {
-        let found = self.own.tables.translate(va).ok()?;
+        let found = self.own.tables.leaf(va).ok()?;
         let (geometry, format) = (self.own.tables.geometry(), self.own.tables.format());
         let leaf_bytes = geometry.span(found.level);
         let group_bytes = leaf_bytes << format.group_bits(found.level, found.entry);
@@ -310,10 +310,10 @@ impl<F: Format + Send> Space for Paged<F> {
         for pages in [2, 4, 8, 16] {
             let bytes = leaf_bytes * pages;
             let begin = va & !(bytes - 1);
-            let Ok(first) = self.own.tables.translate(begin) else { break };
+            let Ok(first) = self.own.tables.leaf(begin) else { break };
             let attributes = format.attributes(first.level, first.entry);
             let belongs = |page: u64| {
-                self.own.tables.translate(begin + page * leaf_bytes).is_ok_and(|found| {
+                self.own.tables.leaf(begin + page * leaf_bytes).is_ok_and(|found| {
                     found.pa == first.pa + page * leaf_bytes
                         && found.level == first.level
                         && format.attributes(found.level, found.entry) == attributes

@@ -17,11 +17,10 @@ const REGIONS: usize = 1 << REGION_BITS;
 
 /// Where a region's number begins in its word.
 const NUMBER: u32 = 32;
-/// What the place is of, in the lowest bits: 1 the first entry of a table of pages, 2 the leaf at level 1 that maps
-/// all of the region, 3 that at level 2. That is 1 more than the level of the leaf that a walk ends at.
-const KINDS: usize = 4;
-/// Where the place begins, above the kind.
-const PLACE: u32 = 2;
+/// Where the level stands in a word, and what comes below it is its value.
+const LEVEL: u32 = 30;
+/// The word of a region of which nothing is remembered: it has a level that none has.
+const NOTHING: u64 = 3 << LEVEL;
 
 /// As many walks are made after a change before anything is remembered: to forget costs as much as some tens of walks,
 /// and tables that change all the time are not worth remembering.
@@ -31,52 +30,39 @@ const PATIENCE: u32 = 64;
 #[derive(Debug)]
 pub(super) struct Memory {
     arena: Arena,
-    /// By region, where in the arena its table of pages is, or the leaf that maps all of it.
+    /// By region, where in the arena its table of pages is, or what memory the leaf maps that is for all of it.
     ///
-    /// A word is the region's number less the bits that are its place here, then a place in the arena, counted in
-    /// entries, then what that is of (0: nothing). Being one word, it is whole for every thread that reads it.
-    words: Box<[AtomicU64; REGIONS]>,
+    /// A word is the region's number less the bits that are its place here; then the level of the leaf; then, with
+    /// level 0, a place in the arena, counted in entries; with 1 or 2 an address, counted in regions. Being one word, it
+    /// is whole for every thread that reads it.
+    words: Box<Words>,
+    /// How to tell pages.
+    page: Pattern,
+}
+
+/// Apart from the rest, which no translation changes: so compilers need not load that again after each.
+#[derive(Debug)]
+struct Words {
+    regions: [AtomicU64; REGIONS],
     /// Walks since the last change, but no more of them than matter.
     walks: AtomicU32,
-    leaves: [Leaf; KINDS],
-}
-
-/// How to read a leaf, by the kind of a word.
-#[derive(Clone, Copy, Debug)]
-struct Leaf {
-    /// The bits of an index from the remembered place on.
-    index: u64,
-    pattern: Pattern,
-    /// The bits of an offset into its memory.
-    offset: u64,
-}
-
-impl Leaf {
-    fn of_kind<F: Format>(format: &F, kind: usize) -> Leaf {
-        let geometry = format.geometry();
-        let Some(level) = kind.checked_sub(1).map(|level| level as u8).filter(|level| *level < geometry.levels())
-        else {
-            return Leaf { index: 0, pattern: Pattern::NONE, offset: 0 };
-        };
-        let index = if level == 0 { geometry.entries(0) - 1 } else { 0 };
-        Leaf { index, pattern: format.leaf_pattern(level), offset: geometry.span(level) - 1 }
-    }
 }
 
 impl Memory {
-    pub(super) fn of<F: Format>(format: &F, arena: Arena) -> Memory {
-        Memory::with_leaves(arena, core::array::from_fn(|kind| Leaf::of_kind(format, kind)))
+    pub(super) fn of(format: &impl Format, arena: Arena) -> Memory {
+        Memory { arena, words: Words::new(), page: format.leaf_pattern(0) }
     }
+}
 
-    fn with_leaves(arena: Arena, leaves: [Leaf; KINDS]) -> Memory {
-        let words = Box::new([const { AtomicU64::new(0) }; REGIONS]);
-        Memory { arena, words, walks: AtomicU32::new(0), leaves }
+impl Words {
+    fn new() -> Box<Words> {
+        Box::new(Words { regions: [const { AtomicU64::new(NOTHING) }; REGIONS], walks: AtomicU32::new(0) })
     }
 
     #[cold]
     fn forget(&mut self) {
         if mem::take(self.walks.get_mut()) >= PATIENCE {
-            self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
+            self.regions.iter_mut().for_each(|word| *word.get_mut() = NOTHING);
         }
     }
 }
@@ -84,7 +70,7 @@ impl Memory {
 /// A copy remembers nothing yet.
 impl Clone for Memory {
     fn clone(&self) -> Memory {
-        Memory::with_leaves(self.arena.clone(), self.leaves)
+        Memory { arena: self.arena.clone(), words: Words::new(), ..*self }
     }
 }
 
@@ -100,56 +86,58 @@ impl Deref for Memory {
 impl DerefMut for Memory {
     #[inline]
     fn deref_mut(&mut self) -> &mut Arena {
-        if *self.walks.get_mut() != 0 {
-            self.forget();
+        if *self.words.walks.get_mut() != 0 {
+            self.words.forget();
         }
         &mut self.arena
     }
 }
 
 impl<F: Format, L: Log> Tables<F, L> {
-    /// What is remembered of `va`, if it is mapped there. The only branches are for what is not.
+    /// What is remembered of `va`, if it is mapped there, and the entry of a page. The entries of larger leaves are not
+    /// looked at again.
     #[inline(always)]
-    pub(super) fn recalled(&self, va: u64, page_shift: u32) -> Option<Translation> {
+    pub(super) fn recalled(&self, va: u64, page_shift: u32) -> Option<(Translation, u64)> {
         let memory = &self.arena;
         let region_shift = 2 * page_shift - 3;
-        let word = memory.words[(va >> region_shift) as usize % REGIONS].load(Ordering::Relaxed);
-        // The number less its lowest bits, where it stands in the word.
-        if (word ^ va >> (region_shift + REGION_BITS - NUMBER)) >> NUMBER != 0 {
+        let word = memory.words.regions[(va >> region_shift) as usize % REGIONS].load(Ordering::Relaxed);
+        // Less the number, if it is this one's; otherwise more than anything that is remembered.
+        let word = word ^ va >> (region_shift + REGION_BITS - NUMBER) & (u64::MAX << NUMBER);
+        if word < 1 << LEVEL {
+            let place = word + (va >> page_shift & ((1 << (page_shift - 3)) - 1));
+            let entry = *memory.entries().get(place as usize)?;
+            let pa = memory.page.address(entry, F::ADDRESS_SHIFT)? | va & ((1 << page_shift) - 1);
+            return Some((Translation { pa, level: 0 }, entry));
+        }
+        if word >= NOTHING {
             return None;
         }
-        let kind = word as usize % KINDS;
-        let Leaf { index, pattern, offset } = &memory.leaves[kind];
-        let place = u64::from(word as u32 >> PLACE) + (va >> page_shift & index);
-        let entry = *memory.entries().get(place as usize)?;
-        let pa = pattern.address(entry, F::ADDRESS_SHIFT)?;
-        Some(Translation { pa: pa | va & offset, level: (kind as u8).wrapping_sub(1), entry })
+        let pa = (word & ((1 << LEVEL) - 1)) << region_shift | va & ((1 << region_shift) - 1);
+        Some((Translation { pa, level: (word >> LEVEL) as u8 }, 0))
     }
 
-    /// Remembers the slot that a walk to `va` ended at.
-    pub(super) fn remember(&self, va: u64, slot: Slot) {
+    /// Remembers what a walk to `va` found: a leaf that translates to `pa`.
+    pub(super) fn remember(&self, va: u64, pa: u64, slot: Slot) {
         let geometry = self.geometry();
-        let Some(word) = word(geometry, va, slot.level, self.arena.place(slot.pa)) else { return };
-        let memory = &self.arena;
-        if memory.walks.load(Ordering::Relaxed) < PATIENCE {
-            memory.walks.fetch_add(1, Ordering::Relaxed);
+        let place = match slot.level {
+            // A root may be of another length than other tables of pages.
+            0 if geometry.levels() > 1 => self.arena.place(slot.pa).checked_sub(geometry.index(0, va)),
+            1 | 2 => Some(pa >> geometry.shift(1)),
+            _ => None,
+        };
+        let Some(word) = place.and_then(|place| word(geometry, va, slot.level, place)) else { return };
+        let Words { regions, walks } = &*self.arena.words;
+        if walks.load(Ordering::Relaxed) < PATIENCE {
+            walks.fetch_add(1, Ordering::Relaxed);
         } else {
-            memory.words[(va >> geometry.shift(1)) as usize % REGIONS].store(word, Ordering::Relaxed);
+            regions[(va >> geometry.shift(1)) as usize % REGIONS].store(word, Ordering::Relaxed);
         }
     }
 }
 
-/// The word for the region of `va`, whose entry at `level` is the arena's entry number `place`.
-///
-/// None where a root is a table of pages: it may be of another length than the others.
+/// The word for the region of `va`, unless what is to be said is too much for it.
 fn word(geometry: Geometry, va: u64, level: u8, place: u64) -> Option<u64> {
-    let place = match level {
-        0 if geometry.levels() > 1 => place.checked_sub(geometry.index(0, va))?,
-        1 | 2 => place,
-        _ => return None,
-    };
-    let kind = u64::from(level) + 1;
     let number = va >> geometry.shift(1) >> REGION_BITS;
-    let fits = place >> (NUMBER - PLACE) == 0 && number >> (64 - NUMBER) == 0;
-    fits.then_some(number << NUMBER | place << PLACE | kind)
+    let fits = place >> LEVEL == 0 && number >> (64 - NUMBER) == 0;
+    fits.then_some(number << NUMBER | u64::from(level) << LEVEL | place)
 }

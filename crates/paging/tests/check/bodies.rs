@@ -198,12 +198,14 @@ fn walk_tables<F: Format>(tables: &Tables<F>, vas: &[u64]) {
     assert!(seen.nodes <= 2 * (tables.arena().bytes() / ENTRY_BYTES + 1), "{} visits", seen.nodes);
     let canonical = vas.iter().map(|va| geometry.extended(geometry.resolved(*va)));
     for va in vas.iter().copied().chain(canonical) {
-        let translated = tables.translate(va).ok().map(|found| (found.pa, found.level, found.entry));
-        assert_eq!(translated, slowly(tables, va), "{va:#x}");
+        let leaf = tables.leaf(va).ok().map(|found| (found.pa, found.level, found.entry));
+        assert_eq!(leaf, slowly(tables, va), "{va:#x}");
+        let translated = tables.translate(va).ok().map(|found| (found.pa, found.level));
+        assert_eq!(translated, leaf.map(|(pa, level, _)| (pa, level)), "{va:#x}");
         let _ = tables.attributes(va);
     }
     for node in seen.leaves {
-        let found = tables.translate(node.va).expect("a walk found a leaf there");
+        let found = tables.leaf(node.va).expect("a walk found a leaf there");
         assert_eq!((found.level, found.entry), (node.level, node.entry), "{node:?}");
     }
 }

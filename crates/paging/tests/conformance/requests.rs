@@ -52,7 +52,7 @@ fn refusals<F: Format>(format: F) {
 }
 
 fn tables_entry<F: Format>(arena: &Arena, format: &F, va: u64) -> u64 {
-    Tables::in_arena(*format, arena.clone(), 1 << 30).translate(va).unwrap().entry
+    Tables::in_arena(*format, arena.clone(), 1 << 30).leaf(va).unwrap().entry
 }
 
 #[test]
