@@ -426,6 +426,7 @@ impl<S: Stage> Format for Arm64<S> {
 }
 
 impl<S: Stage> Arm64<S> {
+    #[inline]
     fn encoded(&self, attributes: Attributes) -> Result<u64, Error> {
         let inexpressible = |what| Err(Error::Inexpressible { what, format: self.name() });
         let (write, dirty) = (attributes.flags.contains(Flags::WRITE), attributes.flags.contains(Flags::DIRTY));

@@ -45,12 +45,14 @@ pub(super) fn all_alike<F: Format>(format: &F, level: u8, entries: &[u64]) -> bo
 }
 
 /// Fills entries with leaves of consecutive memory from `pa` on.
+#[inline]
 pub(super) fn fill<F: Format>(format: &F, level: u8, entries: &mut [u64], leaf: u64, pa: u64, grouped: bool) {
     let span = format.geometry().span(level);
     let bits = |index: u64| format.address_bits(level, pa.wrapping_add(index.wrapping_mul(span)), grouped);
     let last = (entries.len() as u64).saturating_sub(1);
-    let (first, step) = (bits(0), bits(1).wrapping_sub(bits(0)));
-    if first.wrapping_add(step.wrapping_mul(last)) == bits(last) && leaf & (bits(0) | bits(last)) == 0 {
+    let (first, end) = (bits(0), bits(last));
+    let step = format.address_bits(level, span, grouped);
+    if first.wrapping_add(step.wrapping_mul(last)) == end && leaf & (first | end) == 0 {
         // The bits of the address grow evenly.
         let mut entry = leaf | first;
         for place in entries {

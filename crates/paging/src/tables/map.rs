@@ -50,14 +50,14 @@ struct Leaves {
 }
 
 impl Leaves {
-    fn of(format: &impl Format, attributes: Attributes, sizes: Sizes) -> Result<Leaves, Error> {
+    /// Those that a mapping of `bytes` can have.
+    fn of(format: &impl Format, attributes: Attributes, sizes: Sizes, bytes: u64) -> Result<Leaves, Error> {
         let mut leaves = Leaves { alone: [None; LEVELS], grouped: [None; LEVELS] };
         let (geometry, run_bits) = (format.geometry(), format.run_bits());
-        for level in 0..geometry.levels() {
+        let limit = sizes.largest_bytes.min(bytes);
+        let levels = (0..geometry.levels()).take_while(|level| geometry.span(*level) << run_bits <= limit);
+        for level in levels.filter(|level| format.has_leaf(*level)) {
             let at = usize::from(level);
-            if !format.has_leaf(level) || geometry.span(level) << run_bits > sizes.largest_bytes {
-                continue;
-            }
             leaves.alone[at] = Some(format.leaf(level, attributes, false)?);
             let group_bits = format.group_bits_at(level);
             // What software writes as one entry is one group, whatever was asked for.
@@ -112,8 +112,9 @@ impl<F: Format, L: Log> Tables<F, L> {
         let (first, end) = geometry.range(va, bytes)?;
         geometry.output(pa, bytes)?;
         self.whole_runs(va, pa, bytes)?;
-        let leaves = Leaves::of(&self.format, attributes, sizes)?;
-        if let Some(slot) = self.first_mapped(self.root, geometry.root_level(), first, end)? {
+        let leaves = Leaves::of(&self.format, attributes, sizes, bytes)?;
+        let (table, level) = self.table_around(first, end)?;
+        if let Some(slot) = self.first_mapped(table, level, first, end)? {
             return Err(Error::Overlap {
                 va: geometry.extended(slot.va.max(first)),
                 level: slot.level,
@@ -121,7 +122,7 @@ impl<F: Format, L: Log> Tables<F, L> {
             });
         }
         let mut stretch = Stretch { va: first, end, offset: pa.wrapping_sub(first) };
-        let mapped = self.map_table(self.root, geometry.root_level(), &mut stretch, &leaves);
+        let mapped = self.map_table(table, level, &mut stretch, &leaves);
         if mapped.is_err() && stretch.va > first {
             self.unmap(va, stretch.va - first)?;
         }
@@ -166,25 +167,40 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     /// Maps of the stretch what the entry for its beginning spans, in the table below it.
     fn map_child(&mut self, table: u64, level: u8, stretch: &mut Stretch, leaves: &Leaves) -> Result<(), Error> {
-        if self.map_new_child(table, level, *stretch, leaves)? {
-            stretch.va = stretch.end;
-            return Ok(());
+        let slot = self.slot_in(table, level, stretch.va)?;
+        let child = match self.format.kind(level, slot.entry) {
+            Kind::Table => self.format.table_address(slot.entry),
+            Kind::Hole if level > 0 => {
+                if self.map_new_child(slot, *stretch, leaves)? {
+                    stretch.va = stretch.end;
+                    return Ok(());
+                }
+                self.add_tables(slot)?;
+                let entry = self.arena.read(slot.pa).unwrap_or_default();
+                self.format.table_address(entry)
+            }
+            _ => return Err(self.unmapped(self.geometry().extended(stretch.va), level, slot.entry)),
+        };
+        match leaves.alone[0] {
+            // Whatever is mapped is whole pages.
+            Some(leaf) if level == 1 => {
+                self.fill(child, 0, *stretch, leaf, leaves.grouped[0])?;
+                stretch.va = stretch.end;
+                Ok(())
+            }
+            _ => self.map_table(child, level - 1, stretch, leaves),
         }
-        let child = self.child(table, level, stretch.va)?;
-        self.map_table(child, level - 1, stretch, leaves)
     }
 
-    /// As [`Tables::map_child`], where there is a hole and leaves of the next level fit: each entry of the new
-    /// table is written once. Says whether that was so.
-    fn map_new_child(&mut self, table: u64, level: u8, stretch: Stretch, leaves: &Leaves) -> Result<bool, Error> {
-        let geometry = self.geometry();
-        let Some(below) = level.checked_sub(1) else { return Ok(false) };
+    /// As [`Tables::map_child`], where `slot` is a hole and leaves of the next level fit: each entry of the new table is
+    /// written once. Says whether they did.
+    fn map_new_child(&mut self, slot: Slot, stretch: Stretch, leaves: &Leaves) -> Result<bool, Error> {
+        let (geometry, below) = (self.geometry(), slot.level - 1);
         let Some(leaf) = leaves.alone[usize::from(below)] else { return Ok(false) };
         let unit = geometry.span(below);
         let fits = stretch.is_congruent(unit) && (stretch.va | stretch.end) & (unit - 1) == 0;
-        let slot = self.slot_in(table, level, stretch.va)?;
         // A log is told of entries one by one, and a run of entries has a run of tables.
-        if L::ENABLED || self.format.run_bits() != 0 || !fits || self.format.kind(level, slot.entry) != Kind::Hole {
+        if L::ENABLED || self.format.run_bits() != 0 || !fits {
             return Ok(false);
         }
         let bytes = geometry.page_bytes();
@@ -201,18 +217,18 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Fills a stretch of one table with leaves; those that can be in groups, if `grouped` is given.
+    #[inline]
     fn fill(&mut self, table: u64, level: u8, stretch: Stretch, leaf: u64, grouped: Option<u64>) -> Result<(), Error> {
+        let Some(grouped) = grouped else { return self.fill_alike(table, level, stretch, leaf, false) };
         let group = self.geometry().span(level) << self.format.group_bits_at(level);
         let Stretch { va, end, offset } = stretch;
         let (from, to) = (va.next_multiple_of(group).min(end), end & !(group - 1));
-        match grouped {
-            Some(grouped) if stretch.is_congruent(group) && from < to => {
-                self.fill_alike(table, level, Stretch { va, end: from, offset }, leaf, false)?;
-                self.fill_alike(table, level, Stretch { va: from, end: to, offset }, grouped, true)?;
-                self.fill_alike(table, level, Stretch { va: to, end, offset }, leaf, false)
-            }
-            _ => self.fill_alike(table, level, stretch, leaf, false),
+        if from >= to || !stretch.is_congruent(group) {
+            return self.fill_alike(table, level, stretch, leaf, false);
         }
+        self.fill_alike(table, level, Stretch { va, end: from, offset }, leaf, false)?;
+        self.fill_alike(table, level, Stretch { va: from, end: to, offset }, grouped, true)?;
+        self.fill_alike(table, level, Stretch { va: to, end, offset }, leaf, false)
     }
 
     fn fill_alike(&mut self, table: u64, level: u8, stretch: Stretch, leaf: u64, grouped: bool) -> Result<(), Error> {
@@ -222,12 +238,11 @@ impl<F: Format, L: Log> Tables<F, L> {
             return Ok(());
         }
         let first = table + geometry.index(level, stretch.va) * ENTRY_BYTES;
-        let format = self.format;
         let Some(entries) = self.arena.table_mut(first, count) else {
             return Err(self.outside(table, geometry.extended(stretch.va), level));
         };
         let span = geometry.span(level);
-        bulk::fill(&format, level, entries, leaf, stretch.pa(), grouped);
+        bulk::fill(&self.format, level, entries, leaf, stretch.pa(), grouped);
         if L::ENABLED {
             for (index, new) in (0u64..).zip(entries.iter().copied()) {
                 let va = geometry.extended(stretch.va + index * span);
@@ -235,22 +250,6 @@ impl<F: Format, L: Log> Tables<F, L> {
             }
         }
         Ok(())
-    }
-
-    /// The table below the entry for `va`; it is made, with those of the whole run, where there is a hole.
-    fn child(&mut self, table: u64, level: u8, va: u64) -> Result<u64, Error> {
-        let geometry = self.geometry();
-        let pa = table + geometry.index(level, va) * ENTRY_BYTES;
-        let entry = self.arena.read(pa).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;
-        match self.format.kind(level, entry) {
-            Kind::Table => Ok(self.format.table_address(entry)),
-            Kind::Hole if level > 0 => {
-                self.add_tables(Slot { pa, va, level, entry })?;
-                let entry = self.arena.read(pa).unwrap_or_default();
-                Ok(self.format.table_address(entry))
-            }
-            _ => Err(self.unmapped(geometry.extended(va), level, entry)),
-        }
     }
 
     /// Allocates empty tables for the run of entries around `slot` and points the entries to them.
@@ -275,32 +274,54 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
+    /// The table nearest to the pages that is for all of a range, and its level.
+    pub(super) fn table_around(&self, va: u64, end: u64) -> Result<(u64, u8), Error> {
+        let geometry = self.geometry();
+        let (mut table, mut level) = (self.root, geometry.root_level());
+        while level > 0 && (va ^ (end - 1)) >> geometry.shift(level) == 0 {
+            let entry = self.slot_in(table, level, va)?.entry;
+            if self.format.kind(level, entry) != Kind::Table {
+                break;
+            }
+            (table, level) = (self.format.table_address(entry), level - 1);
+        }
+        Ok((table, level))
+    }
+
     /// The first entry that is no hole and no table in a range of one table.
     fn first_mapped(&self, table: u64, level: u8, va: u64, end: u64) -> Result<Option<Slot>, Error> {
         let geometry = self.geometry();
-        let first = table + geometry.index(level, va) * ENTRY_BYTES;
-        let count = ((end - 1) >> geometry.shift(level)) - (va >> geometry.shift(level)) + 1;
-        if self.arena.table(first, count).is_some_and(bulk::all_zero) {
+        let (first, mut entries) = self.entries_around(table, level, va, end)?;
+        let (mut pa, mut va) = (first, va);
+        if bulk::all_zero(entries) {
             return Ok(None);
         }
-        let mut va = va;
-        while va < end {
-            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
-            let entry = self.arena.read(pa).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;
+        while let [entry, rest @ ..] = entries {
             let next = end_of(va, geometry.span(level)).min(end);
-            match self.format.kind(level, entry) {
+            match self.format.kind(level, *entry) {
                 Kind::Hole => {}
                 Kind::Table if level > 0 => {
-                    let found = self.first_mapped(self.format.table_address(entry), level - 1, va, next)?;
-                    if found.is_some() {
+                    let found = self.first_mapped(self.format.table_address(*entry), level - 1, va, next)?;
+                    if found.is_some() || bulk::all_zero(rest) {
                         return Ok(found);
                     }
                 }
-                _ => return Ok(Some(Slot { pa, va: va & !(geometry.span(level) - 1), level, entry })),
+                _ => return Ok(Some(Slot { pa, va: va & !(geometry.span(level) - 1), level, entry: *entry })),
             }
-            va = next;
+            (entries, pa, va) = (rest, pa + ENTRY_BYTES, next);
         }
         Ok(None)
+    }
+
+    /// The entries of one table that are for a range or a part of it, and where they begin.
+    pub(super) fn entries_around(&self, table: u64, level: u8, va: u64, end: u64) -> Result<(u64, &[u64]), Error> {
+        let geometry = self.geometry();
+        let first = table + geometry.index(level, va) * ENTRY_BYTES;
+        let count = ((end - 1) >> geometry.shift(level)) - (va >> geometry.shift(level)) + 1;
+        match self.arena.table(first, count) {
+            Some(entries) => Ok((first, entries)),
+            None => Err(self.outside(table, geometry.extended(va), level)),
+        }
     }
 }
 

@@ -222,10 +222,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         let (first, end) = geometry.range(va, bytes)?;
         self.whole_runs(va, 0, bytes)?;
         let change = Rewriting::to(&self.format, attributes)?;
-        self.all_mapped(self.root, geometry.root_level(), first, end)?;
+        let (table, level) = self.table_around(first, end)?;
+        self.all_mapped(table, level, first, end)?;
         self.isolate(first)?;
         self.isolate(end)?;
-        self.protect_table(self.root, geometry.root_level(), first, end, &change)?;
+        self.protect_table(table, level, first, end, &change)?;
         self.invalidate(first, bytes, false);
         Ok(())
     }
@@ -295,12 +296,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// Refuses a range of one table in which something is not mapped.
     fn all_mapped(&self, table: u64, level: u8, va: u64, end: u64) -> Result<(), Error> {
         let geometry = self.geometry();
-        let (first, count) = (
-            table + geometry.index(level, va) * ENTRY_BYTES,
-            ((end - 1) >> geometry.shift(level)) - (va >> geometry.shift(level)) + 1,
-        );
-        let entries =
-            self.arena.table(first, count).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;
+        let (_, entries) = self.entries_around(table, level, va, end)?;
         if level == 0 && bulk::all_alike(&self.format, level, entries) {
             return Ok(());
         }
