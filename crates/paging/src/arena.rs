@@ -17,7 +17,22 @@ pub struct Arena {
     limit_bytes: u64,
     /// Tables that were given back, by their size in bytes. There are few sizes.
     released: Vec<(u64, Vec<u64>)>,
+    trees: Vec<Tree>,
     used_bytes: u64,
+}
+
+/// A table that was given back with the tables of its own size that all its entries point to. Nobody looks for those
+/// before they are needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tree {
+    /// Where it is.
+    pub pa: u64,
+    /// Its entries.
+    pub entries: u64,
+    /// The bits of an address in them.
+    pub address: u64,
+    /// How far below its place the address stands.
+    pub shift: u32,
 }
 
 impl Arena {
@@ -27,7 +42,8 @@ impl Arena {
     /// `base` is not the address of an entry.
     pub fn new(base: u64, limit_bytes: u64) -> Result<Arena, Error> {
         let aligned = base.is_multiple_of(ENTRY_BYTES) && base.checked_add(limit_bytes).is_some();
-        let empty = Arena { base, entries: Vec::new(), limit_bytes, released: Vec::new(), used_bytes: 0 };
+        let empty =
+            Arena { base, entries: Vec::new(), limit_bytes, released: Vec::new(), trees: Vec::new(), used_bytes: 0 };
         if aligned { Ok(empty) } else { Err(Error::NotAnImage { base, bytes: limit_bytes }) }
     }
 
@@ -84,13 +100,25 @@ impl Arena {
     /// # Errors
     /// The arena may not grow that far.
     pub(crate) fn allocate_stale(&mut self, bytes: u64, alignment: u64) -> Result<(u64, bool), Error> {
-        let reused = self.released.iter_mut().find(|(size, _)| *size == bytes).and_then(|(_, tables)| tables.pop());
-        let allocated = match reused {
+        let allocated = match self.reuse(bytes) {
             Some(pa) => (pa, false),
             None => (self.grow(bytes, alignment)?, true),
         };
         self.used_bytes += bytes;
         Ok(allocated)
+    }
+
+    /// A table of `bytes` that was given back.
+    fn reuse(&mut self, bytes: u64) -> Option<u64> {
+        let list = self.released.iter_mut().find(|(size, _)| *size == bytes);
+        if let Some(pa) = list.and_then(|(_, tables)| tables.pop()) {
+            return Some(pa);
+        }
+        let tree = self.trees.iter().rposition(|tree| tree.entries * ENTRY_BYTES == bytes)?;
+        let Tree { pa, entries, address, shift } = self.trees.swap_remove(tree);
+        let tables = self.table(pa, entries)?.iter().map(|entry| (entry & address) << shift).collect();
+        self.keep(tables, bytes);
+        Some(pa)
     }
 
     fn grow(&mut self, bytes: u64, alignment: u64) -> Result<u64, Error> {
@@ -110,7 +138,17 @@ impl Arena {
 
     /// Takes back tables of `bytes` each.
     pub(crate) fn release_all(&mut self, tables: Vec<u64>, bytes: u64) {
-        self.used_bytes -= bytes * tables.len() as u64;
+        self.used_bytes = self.used_bytes.saturating_sub(bytes * tables.len() as u64);
+        self.keep(tables, bytes);
+    }
+
+    /// Takes back a table and those that it points to.
+    pub(crate) fn release_tree(&mut self, tree: Tree) {
+        self.used_bytes = self.used_bytes.saturating_sub(tree.entries * ENTRY_BYTES * (tree.entries + 1));
+        self.trees.push(tree);
+    }
+
+    fn keep(&mut self, tables: Vec<u64>, bytes: u64) {
         match self.released.iter_mut().find(|(size, _)| *size == bytes) {
             Some((_, released)) if released.is_empty() => *released = tables,
             Some((_, released)) => released.extend_from_slice(&tables),

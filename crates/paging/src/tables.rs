@@ -14,8 +14,10 @@ use crate::log::{Event, Log};
 
 mod bulk;
 mod map;
+mod protect;
 mod remembered;
 mod resize;
+mod state;
 mod unmap;
 
 pub(crate) use map::end_of;

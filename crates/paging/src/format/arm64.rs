@@ -127,9 +127,14 @@ impl<S: Copy> Arm64<S> {
         self.granule
     }
 
+    /// Output addresses of more than 48 bits, some of which stand elsewhere in an entry.
+    const fn is_wide(&self) -> bool {
+        self.geometry.output_bits() > 48
+    }
+
     /// 52-bit output addresses of the 4K and 16K granules (FEAT_LPA2): two address bits stand in SH's place.
     pub(super) const fn is_lpa2(&self) -> bool {
-        self.geometry.output_bits() > 48 && !matches!(self.granule, Granule::K64)
+        self.is_wide() && !matches!(self.granule, Granule::K64)
     }
 
     #[inline]
@@ -146,7 +151,7 @@ impl<S: Copy> Arm64<S> {
     /// Blocks: D8.3.1, "Block descriptor and Page descriptor formats", by granule and output address size.
     #[inline]
     const fn leaf_stands_at(&self, level: u8) -> bool {
-        let wide = self.geometry.output_bits() > 48;
+        let wide = self.is_wide();
         let top = match self.granule {
             Granule::K4 => 2 + wide as u8,
             Granule::K16 | Granule::K64 => 1 + wide as u8,
@@ -175,21 +180,25 @@ impl<S: Copy> Arm64<S> {
 
     #[inline]
     const fn scattered(&self, pa: u64) -> u64 {
+        if !self.is_wide() {
+            return pa & mask(47, self.granule.shift());
+        }
         let low = pa & self.address_mask(self.granule.shift());
         match self.granule {
             Granule::K64 => low | (pa >> 48 & 0xf) << 12,
-            Granule::K4 | Granule::K16 if self.is_lpa2() => low | (pa >> 50 & 3) << 8,
-            Granule::K4 | Granule::K16 => low,
+            Granule::K4 | Granule::K16 => low | (pa >> 50 & 3) << 8,
         }
     }
 
     #[inline]
     const fn gathered(&self, entry: u64, shift: u32) -> u64 {
+        if !self.is_wide() {
+            return entry & mask(47, shift as u8);
+        }
         let low = entry & self.address_mask(self.granule.shift()) & !((1 << shift) - 1);
         match self.granule {
-            Granule::K64 if self.geometry.output_bits() > 48 => low | (entry >> 12 & 0xf) << 48,
-            Granule::K4 | Granule::K16 if self.is_lpa2() => low | (entry >> 8 & 3) << 50,
-            _ => low,
+            Granule::K64 => low | (entry >> 12 & 0xf) << 48,
+            Granule::K4 | Granule::K16 => low | (entry >> 8 & 3) << 50,
         }
     }
 

@@ -1,8 +1,6 @@
 //! Looking at many entries of a table at once, without a branch for each.
 
-use alloc::vec::Vec;
-
-use crate::format::{Format, Kind};
+use crate::format::{Format, Kind, Pattern};
 
 /// Entries of one look; after each it may end.
 const LOOK: usize = 64;
@@ -18,17 +16,9 @@ pub(super) fn all_holes<F: Format>(format: &F, level: u8, entries: &[u64]) -> bo
     entries.chunks(LOOK).all(|entries| all_zero(entries) || entries.iter().all(is_hole))
 }
 
-/// Appends where the tables are that entries above level 0 point to, if all do, as the format's pattern tells. Says
-/// whether it did.
-pub(super) fn append_tables<F: Format>(format: &F, entries: &[u64], tables: &mut Vec<u64>) -> bool {
-    let pattern = format.table_pattern();
-    let odd = entries.iter().fold(0, |bits, entry| bits | (entry & pattern.mask ^ pattern.value));
-    if odd == 0 {
-        // And the tables above them.
-        tables.reserve(entries.len() + 4);
-        tables.extend(entries.iter().map(|entry| (entry & pattern.address) << F::ADDRESS_SHIFT));
-    }
-    odd == 0
+/// Whether all entries above level 0 point to tables, as the format's pattern tells them. `false` says nothing.
+pub(super) fn all_tables(pattern: Pattern, entries: &[u64]) -> bool {
+    entries.iter().fold(0, |bits, entry| bits | (entry & pattern.mask ^ pattern.value)) == 0
 }
 
 /// Whether all entries are plainly leaves: the first one is, in no group, and the others differ from it in their

@@ -274,11 +274,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// The table nearest to the pages that is for all of a range, and its level.
+    /// The table nearest to the pages that is for more than a range, and its level; the root is for any.
     pub(super) fn table_around(&self, va: u64, end: u64) -> Result<(u64, u8), Error> {
         let geometry = self.geometry();
         let (mut table, mut level) = (self.root, geometry.root_level());
-        while level > 0 && (va ^ (end - 1)) >> geometry.shift(level) == 0 {
+        while level > 0 && (va ^ (end - 1)) >> geometry.shift(level) == 0 && end - va != geometry.span(level) {
             let entry = self.slot_in(table, level, va)?.entry;
             if self.format.kind(level, entry) != Kind::Table {
                 break;
