@@ -1,0 +1,92 @@
+//! Contiguous groups: entries that must not be cached together, and entries that must agree.
+
+use alloc::vec::Vec;
+
+use super::known::Step;
+use super::replay::{Replay, members_of};
+use super::violation::Broken;
+use crate::check::group::{Members, is_marked, moved};
+use crate::format::{Change, Format};
+
+impl<F: Format> Replay<'_, F> {
+    /// Another entry of the group that must not be cached together with the new one.
+    pub(super) fn group_conflict(&mut self, at: Step) -> Option<(u64, Broken)> {
+        let Step { level, va, new, .. } = at;
+        let (start, bytes) = self.group(level, va)?;
+        let forms = self.forms.get(&(level, start))?.clone();
+        let format = self.format;
+        let conflicts = |old: u64| {
+            let matters = is_marked(format, level, old) || is_marked(format, level, new);
+            matters && format.change(level, old, moved(format, level, new, va, start)) == Change::Break
+        };
+        for form in forms.into_iter().filter(|form| conflicts(*form)) {
+            let found = self.of_form(level, start, bytes, form);
+            if found.is_some() {
+                return found;
+            }
+            self.forms.entry((level, start)).or_default().retain(|other| *other != form);
+        }
+        None
+    }
+
+    /// The entry of a group that says `form` about the first one.
+    pub(super) fn of_form(&self, level: u8, start: u64, bytes: u64, form: u64) -> Option<(u64, Broken)> {
+        let says =
+            |va: u64, value: u64| self.is_leaf(level, value) && moved(self.format, level, value, va, start) == form;
+        for (va, slot) in self.slots.get(usize::from(level))?.range(start..start + bytes) {
+            if let Some(value) = slot.memory.value().filter(|value| says(*va, *value)) {
+                return Some((value, Broken::GroupNotBroken));
+            }
+            if let Some(held) = slot.held.iter().find(|held| says(*va, held.value)) {
+                return Some((held.value, Broken::GroupNotInvalidated));
+            }
+        }
+        None
+    }
+
+    /// Remembers what a leaf in the place of a group says about the first entry of that.
+    pub(super) fn note_form(&mut self, level: u8, va: u64, value: u64) {
+        let Some((start, _)) = self.group(level, va).filter(|_| self.is_leaf(level, value)) else { return };
+        let form = moved(self.format, level, value, va, start);
+        let forms = self.forms.entry((level, start)).or_default();
+        if forms.contains(&form) {
+            return;
+        }
+        forms.push(form);
+        // Those that are gone need not be kept for ever.
+        if forms.len() as u64 > 4 << self.format.group_bits_at(level) {
+            let forms = core::mem::take(forms);
+            let bytes = self.geometry.span(level) << self.format.group_bits_at(level);
+            let left =
+                forms.into_iter().filter(|old| *old == form || self.of_form(level, start, bytes, *old).is_some());
+            let left = left.collect();
+            self.forms.insert((level, start), left);
+        }
+    }
+
+    /// Looks at the groups that were written and that the range reaches.
+    pub(super) fn judge_groups(&mut self, step: usize, from: u64, to: u64) {
+        let groups = core::mem::take(&mut self.groups);
+        for (level, start) in groups {
+            let bytes = self.geometry.span(level) << self.format.group_bits_at(level);
+            if start < to && from < start + bytes {
+                self.judge_group(step, level, start, bytes);
+            } else {
+                self.groups.insert((level, start));
+            }
+        }
+    }
+
+    pub(super) fn judge_group(&mut self, step: usize, level: u8, start: u64, bytes: u64) {
+        let span = self.geometry.span(level);
+        let entry = |va| self.slot(level, va).and_then(|slot| slot.memory.value());
+        let entries: Vec<Option<u64>> = members_of(start, bytes, span).map(entry).collect();
+        let mut mixed = None;
+        let members = Members { format: self.format, level, va: start, entries: &entries };
+        members.group_faults(|index, _| mixed = mixed.or(Some(index)));
+        let Some(index) = mixed else { return };
+        let va = start + index as u64 * span;
+        let (pa, value) = self.slot(level, va).map_or((0, 0), |slot| (slot.pa, slot.memory.value().unwrap_or(0)));
+        self.tell(Broken::GroupMixed, Step { step, pa, va, level, old: value, new: value });
+    }
+}

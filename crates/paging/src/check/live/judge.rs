@@ -1,0 +1,94 @@
+//! Whether an entry may be written now, beside what TLBs may still hold.
+
+use alloc::vec::Vec;
+
+use super::known::{Held, Step};
+use super::replay::Replay;
+use super::violation::Broken;
+use crate::format::{Change, Discipline, Format, Kind};
+
+impl<F: Format> Replay<'_, F> {
+    /// Tells what is wrong with writing the new entry now.
+    pub(super) fn judge(&mut self, at: Step) {
+        let Step { level, va, old, new, .. } = at;
+        match self.format.kind(level, new) {
+            Kind::Table if level > 0 => self.judge_reuse(at),
+            Kind::Leaf => {}
+            _ => return,
+        }
+        if self.format.change(level, old, new) == Change::Break {
+            return self.tell(Broken::NotBroken, at);
+        }
+        let held = self.slot(level, va).map(|slot| slot.held.as_slice()).unwrap_or_default();
+        let conflict = held.iter().find(|held| self.format.change(level, held.value, new) == Change::Break);
+        if let Some((old, broken)) = conflict.map(|held| (held.value, held.reproach(Broken::NotInvalidated))) {
+            return self.tell(broken, Step { old, ..at });
+        }
+        if self.is_leaf(level, new) {
+            self.judge_leaf(at);
+        }
+    }
+
+    pub(super) fn judge_leaf(&mut self, at: Step) {
+        let found = self.group_conflict(at).or_else(|| self.size_conflict(at));
+        if let Some((old, broken)) = found {
+            self.tell(broken, Step { old, ..at });
+        }
+    }
+
+    /// A leaf of another level that is still held for addresses of the new one, for other memory. Only arm64
+    /// forbids that.
+    pub(super) fn size_conflict(&self, at: Step) -> Option<(u64, Broken)> {
+        if !matches!(self.format.discipline(), Discipline::BreakBeforeMake(_)) {
+            return None;
+        }
+        let (from, to) = (at.va, at.va + self.geometry.span(at.level));
+        let is_other = |level: u8, va: u64, value: u64| {
+            let both = from.max(va);
+            let pa = |level, value, va: u64| self.format.leaf_address(level, value, va).wrapping_add(both - va);
+            let memory = |level, value| self.format.attributes(level, value).memory;
+            let same = pa(level, value, va) == pa(at.level, at.new, from);
+            !same || memory(level, value) != memory(at.level, at.new)
+        };
+        for level in (0..self.geometry.levels()).filter(|level| *level != at.level) {
+            let first = from & !(self.geometry.span(level) - 1);
+            for va in self.stale[usize::from(level)].range(first..to) {
+                let held = self.slot(level, *va).map(|slot| slot.held.as_slice()).unwrap_or_default();
+                let mut leaves = held.iter().filter(|held| self.is_leaf(level, held.value) && held.reaches(from, to));
+                if let Some(held) = leaves.find(|held| is_other(level, *va, held.value)) {
+                    return Some((held.value, Broken::OtherSizeHeld));
+                }
+            }
+        }
+        None
+    }
+
+    /// A table that is linked while a walk could still come to it on another way.
+    pub(super) fn judge_reuse(&mut self, at: Step) {
+        let table = self.format.table_address(at.new);
+        let held = self.held_pointers(table, self.geometry.table_bytes(at.level - 1));
+        let elsewhere = |(level, va): (u8, u64)| (level, va) != (at.level, at.va);
+        if let Some((_, held)) = held.into_iter().find(|(place, _)| elsewhere(*place)) {
+            self.tell(held.reproach(Broken::ReusedTooEarly), Step { old: held.value, ..at });
+        }
+    }
+
+    /// The entries that may still be held to point to a table in `bytes` from `pa` on, and point there no more.
+    pub(super) fn held_pointers(&self, pa: u64, bytes: u64) -> Vec<((u8, u64), Held)> {
+        let mut found = Vec::new();
+        for ((level, va), table) in self.pointers_to(pa, bytes) {
+            let points = |value| self.is_table(level, value) && self.format.table_address(value) == table;
+            let Some(slot) = self.slot(level, va).filter(|slot| !slot.memory.value().is_some_and(points)) else {
+                continue;
+            };
+            let held = slot.held.iter().find(|held| points(held.value) && held.is_walked);
+            found.extend(held.map(|held| ((level, va), held.clone())));
+        }
+        found
+    }
+
+    pub(super) fn pointers_to(&self, pa: u64, bytes: u64) -> Vec<((u8, u64), u64)> {
+        let pointers = self.pointers.range(pa..pa.saturating_add(bytes));
+        pointers.flat_map(|(table, places)| places.iter().map(|place| (*place, *table))).collect()
+    }
+}

@@ -1,0 +1,94 @@
+//! What is known of an entry while steps are replayed: its memory, and what may still be cached of it.
+
+use alloc::vec::Vec;
+
+use super::violation::Broken;
+
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    pub(super) step: usize,
+    pub(super) pa: u64,
+    pub(super) va: u64,
+    pub(super) level: u8,
+    pub(super) old: u64,
+    pub(super) new: u64,
+}
+
+/// A value that a TLB, or a cache of table entries, may still hold.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) value: u64,
+    /// What was written over it, and when.
+    pub(super) new: u64,
+    pub(super) step: usize,
+    /// Using it any longer would be wrong.
+    pub(super) must_go: bool,
+    /// The resolved input addresses of leaves that are still to be invalidated.
+    pub(super) left: Vec<(u64, u64)>,
+    /// It points to a table, and no invalidation of table entries has covered it.
+    pub(super) is_walked: bool,
+    /// An invalidation of the last level only has covered it since.
+    pub(super) last_level_only: bool,
+}
+
+impl Held {
+    pub(super) fn is_gone(&self) -> bool {
+        self.left.is_empty() && !self.is_walked
+    }
+
+    pub(super) fn reaches(&self, from: u64, to: u64) -> bool {
+        self.left.iter().any(|(start, end)| *start < to && from < *end)
+    }
+
+    /// What is missing, if it is held for ever.
+    pub(super) fn reproach(&self, otherwise: Broken) -> Broken {
+        let only_walked = self.is_walked && self.last_level_only && self.left.is_empty();
+        if only_walked { Broken::LastLevelOnly } else { otherwise }
+    }
+}
+
+/// What is known of the memory of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    Unknown,
+    /// It follows from another entry of its group.
+    Implied(u64),
+    Known(u64),
+}
+
+impl Memory {
+    pub(super) fn value(self) -> Option<u64> {
+        match self {
+            Memory::Unknown => None,
+            Memory::Implied(value) | Memory::Known(value) => Some(value),
+        }
+    }
+}
+
+/// What is known of the table that an entry points to, besides the entries that were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contents {
+    /// Linked before the first step.
+    Older,
+    /// Linked where there was a hole; nothing was written to it.
+    Untouched,
+    /// The first value of every entry that was written was a hole: it was empty.
+    WasEmpty,
+    /// It was filled before it was linked.
+    WasFilled,
+}
+
+/// One entry, by its place in the tree.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub(super) pa: u64,
+    pub(super) memory: Memory,
+    pub(super) contents: Contents,
+    pub(super) held: Vec<Held>,
+}
+
+/// The parts of `ranges` outside `from` to `to`.
+pub(super) fn without(ranges: &[(u64, u64)], from: u64, to: u64) -> Vec<(u64, u64)> {
+    let parts = ranges.iter().flat_map(|(start, end)| [(*start, (*end).min(from)), ((*start).max(to), *end)]);
+    parts.filter(|(start, end)| start < end).collect()
+}

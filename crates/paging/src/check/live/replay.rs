@@ -1,0 +1,215 @@
+//! The steps, one after the other: what each write makes of what is known.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use super::known::{Contents, Memory, Slot, Step};
+use super::violation::{Broken, Violation};
+use crate::attributes::Flags;
+use crate::check::group::{is_marked, moved};
+use crate::format::{Change, Format, Kind};
+use crate::geometry::{ENTRY_BYTES, Geometry};
+
+pub(super) struct Replay<'a, F> {
+    pub(super) format: &'a F,
+    pub(super) geometry: Geometry,
+    /// By level, and by resolved input address.
+    pub(super) slots: Vec<BTreeMap<u64, Slot>>,
+    /// Those of which something is held.
+    pub(super) stale: Vec<BTreeSet<u64>>,
+    /// The entries that point, or may still be held to point, to a table.
+    pub(super) pointers: BTreeMap<u64, BTreeSet<(u8, u64)>>,
+    /// Where in the tree the entry at a physical address is.
+    pub(super) places: BTreeMap<u64, (u8, u64)>,
+    /// What the leaves of a group, current or held, say about its first entry: by level and first input address.
+    /// Some may be gone.
+    pub(super) forms: BTreeMap<(u8, u64), Vec<u64>>,
+    /// Groups that were written since they were last looked at, by level and first input address.
+    pub(super) groups: BTreeSet<(u8, u64)>,
+    pub(super) violations: Vec<Violation>,
+}
+
+impl<'a, F: Format> Replay<'a, F> {
+    pub(super) fn new(format: &'a F) -> Replay<'a, F> {
+        let geometry = format.geometry();
+        let levels = usize::from(geometry.levels());
+        Replay {
+            format,
+            geometry,
+            slots: alloc::vec![BTreeMap::new(); levels],
+            stale: alloc::vec![BTreeSet::new(); levels],
+            pointers: BTreeMap::new(),
+            places: BTreeMap::new(),
+            forms: BTreeMap::new(),
+            groups: BTreeSet::new(),
+            violations: Vec::new(),
+        }
+    }
+
+    pub(super) fn tell(&mut self, broken: Broken, at: Step) {
+        let Step { step, pa, va, level, old, new } = at;
+        let va = self.geometry.extended(va);
+        if let Some(last) = self.violations.last_mut() {
+            let follows = last.pa.wrapping_add(last.entries * ENTRY_BYTES) == pa;
+            if last.broken == broken && last.level == level && follows {
+                last.entries += 1;
+                return;
+            }
+        }
+        self.violations.push(Violation { step, broken, level, pa, va, old, new, entries: 1 });
+    }
+
+    pub(super) fn is_entry(&self, at: Step) -> bool {
+        at.level < self.geometry.levels()
+            && at.pa.is_multiple_of(ENTRY_BYTES)
+            && self.geometry.is_canonical(at.va)
+            && self.geometry.resolved(at.va) & (self.geometry.span(at.level) - 1) == 0
+    }
+
+    pub(super) fn is_leaf(&self, level: u8, entry: u64) -> bool {
+        self.format.kind(level, entry) == Kind::Leaf
+    }
+
+    pub(super) fn is_table(&self, level: u8, entry: u64) -> bool {
+        level > 0 && self.format.kind(level, entry) == Kind::Table
+    }
+
+    pub(super) fn slot(&self, level: u8, va: u64) -> Option<&Slot> {
+        self.slots.get(usize::from(level))?.get(&va)
+    }
+
+    /// The entry at a place in the tree; nothing is known of it if it is new.
+    pub(super) fn slot_mut(&mut self, level: u8, va: u64, pa: u64) -> &mut Slot {
+        let empty = Slot { pa, memory: Memory::Unknown, contents: Contents::Older, held: Vec::new() };
+        self.slots[usize::from(level)].entry(va).or_insert(empty)
+    }
+
+    /// The entries of the group around `va` at `level`, and its bytes; `None` where there are no groups.
+    pub(super) fn group(&self, level: u8, va: u64) -> Option<(u64, u64)> {
+        let bits = self.format.group_bits_at(level);
+        let bytes = self.geometry.span(level) << bits;
+        (bits != 0).then_some((va & !(bytes - 1), bytes))
+    }
+
+    pub(super) fn write(&mut self, at: Step) {
+        if !self.is_entry(at) {
+            return self.tell(Broken::NoEntry, at);
+        }
+        let at = Step { va: self.geometry.resolved(at.va), ..at };
+        self.meet(at);
+        if at.old != at.new {
+            let left = self.leaves_behind(at);
+            if self.is_unlinked(at) {
+                self.unlink(at);
+            }
+            self.judge(at);
+            self.replace(at, left);
+        }
+        for entry in [at.old, at.new] {
+            if let Some((group, _)) = self.group(at.level, at.va).filter(|_| is_marked(self.format, at.level, entry)) {
+                self.groups.insert((at.level, group));
+            }
+        }
+        let slot = self.slot_mut(at.level, at.va, at.pa);
+        slot.memory = Memory::Known(at.new);
+    }
+
+    /// Compares what the step says of the old entry with what is known.
+    pub(super) fn meet(&mut self, at: Step) {
+        let is_new = self.slot(at.level, at.va).is_none_or(|slot| slot.memory == Memory::Unknown);
+        let slot = self.slot_mut(at.level, at.va, at.pa);
+        if slot.pa != at.pa {
+            (slot.pa, slot.memory) = (at.pa, Memory::Unknown);
+        }
+        let memory = slot.memory;
+        self.places.insert(at.pa, (at.level, at.va));
+        match memory {
+            Memory::Known(known) if !self.is_same(at.level, known, at.old) => {
+                self.tell(Broken::Untold, Step { old: known, new: at.old, ..at });
+                let left = self.leaves_behind(Step { old: known, ..at });
+                self.hold(Step { old: known, ..at }, true, left);
+            }
+            _ => {}
+        }
+        if is_new {
+            self.learn(at);
+            self.imply_group(at);
+        }
+    }
+
+    /// The first value of an entry tells how its table was when it was linked.
+    pub(super) fn learn(&mut self, at: Step) {
+        let above = at.level + 1;
+        if above >= self.geometry.levels() {
+            return;
+        }
+        let is_hole = self.format.kind(at.level, at.old) == Kind::Hole;
+        let span = self.geometry.span(above);
+        let va = at.va & !(span - 1);
+        let slots = &mut self.slots[usize::from(above)];
+        let Some(parent) = slots.get_mut(&va) else { return };
+        let before = parent.contents;
+        parent.contents = match (before, is_hole) {
+            (Contents::Older, _) => Contents::Older,
+            (Contents::Untouched | Contents::WasEmpty, true) => Contents::WasEmpty,
+            _ => Contents::WasFilled,
+        };
+        // The tables of a run are linked together, and empty together.
+        if before == Contents::Untouched && parent.contents == Contents::WasEmpty {
+            let run = span << self.format.run_bits();
+            let start = va & !(run - 1);
+            let untouched = slots.range_mut(start..start + run).map(|(_, slot)| &mut slot.contents);
+            untouched.filter(|contents| **contents == Contents::Untouched).for_each(|it| *it = Contents::WasEmpty);
+        }
+    }
+
+    /// Whether two values of an entry differ in nothing that software must tell: not in what hardware sets, and
+    /// not in what a hole holds.
+    pub(super) fn is_same(&self, level: u8, a: u64, b: u64) -> bool {
+        let is_hole = |entry| self.format.kind(level, entry) == Kind::Hole;
+        let stateless = |entry| self.format.with_state(entry, Flags::empty());
+        a == b || is_hole(a) && is_hole(b) || self.is_leaf(level, a) && stateless(a) == stateless(b)
+    }
+
+    /// Takes the other entries of a contiguous group for legal when the first of them is met.
+    pub(super) fn imply_group(&mut self, at: Step) {
+        if !is_marked(self.format, at.level, at.old) {
+            return;
+        }
+        let Some((start, bytes)) = self.group(at.level, at.va) else { return };
+        let span = self.geometry.span(at.level);
+        self.note_form(at.level, at.va, at.old);
+        for va in members_of(start, bytes, span) {
+            let pa = at.pa.wrapping_add((va / span).wrapping_sub(at.va / span).wrapping_mul(ENTRY_BYTES));
+            let implied = Memory::Implied(moved(self.format, at.level, at.old, at.va, va));
+            let slot = self.slot_mut(at.level, va, pa);
+            if slot.memory == Memory::Unknown && slot.pa == pa {
+                slot.memory = implied;
+            }
+        }
+    }
+
+    /// Replaces the entry: what it was may be held from now on.
+    pub(super) fn replace(&mut self, at: Step, left: Vec<(u64, u64)>) {
+        let Step { level, old, new, .. } = at;
+        let format = self.format;
+        self.note_form(level, at.va, new);
+        self.hold(at, format.change(level, old, new) != Change::Free, left);
+        if self.is_table(level, new) {
+            self.pointers.entry(format.table_address(new)).or_default().insert((level, at.va));
+            if !self.is_table(level, old) || self.is_unlinked(at) {
+                self.slot_mut(level, at.va, at.pa).contents = Contents::Untouched;
+            }
+        }
+        // What is right again need not go.
+        let slot = self.slot_mut(level, at.va, at.pa);
+        for held in &mut slot.held {
+            held.must_go &= format.change(level, held.value, new) != Change::Free;
+        }
+    }
+}
+
+/// The first input addresses of the entries, of `span` bytes each, of a group.
+pub(super) fn members_of(start: u64, bytes: u64, span: u64) -> impl Iterator<Item = u64> {
+    (0..bytes / span).map(move |index| start + index * span)
+}
