@@ -368,6 +368,27 @@ fn every_thread_has_its_stream() {
 }
 
 #[test]
+fn many_threads_share_the_memory_of_few() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let most_kib = |command: &mut Command| -> u64 { command.ran().says(0, &[]).stdout.trim().parse().unwrap() };
+    let mut plain = Command::new("qemu-x86_64");
+    plain.args([&path, "many threads"]);
+    let (plain_kib, recorded_kib) =
+        (most_kib(&mut plain), most_kib(&mut record(&bench, &[], &[&path, "many threads"])));
+    sound(&bench, "trace");
+    let info = info(&bench, "trace");
+    assert_eq!(info["threads"].as_array().unwrap().len(), 301);
+    // Nothing is lost for it: every thread has the accesses of its loop, and those of its beginning and end.
+    let accesses = |thread: usize| info["threads"][thread]["data_accesses"].as_u64().unwrap();
+    assert!((1..=300).all(|thread| (5000..12_000).contains(&accesses(thread))), "{info:#}");
+    assert!(recorded_kib < plain_kib + (128 << 10), "{plain_kib} {recorded_kib}");
+}
+
+#[test]
 fn a_forked_process_has_a_trace_of_its_own() {
     if !can_record() {
         return;

@@ -475,7 +475,8 @@ fn begin_child(vcpu: c_uint) {
     let state = state(vcpu);
     state.call = None;
     let child = recorder().of_child();
-    state.begin_anew(child.as_ref().map_or_else(|_| Streams::new(0, 0, None), |child| child.streams(0)));
+    let streams = child.as_ref().map_or_else(|_| Streams::new(0, 0, None), |child| child.streams(0));
+    state.begin_anew(streams, recorder().header.columns);
     match child {
         Ok(child) => {
             RECORDER.store(Box::into_raw(Box::new(child)), Ordering::Release);

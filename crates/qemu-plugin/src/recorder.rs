@@ -8,25 +8,36 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use trace::log::LoggedEvent;
-use trace::{Call, Checkpoint, Encoder, Event, Header, Process, Writer};
+use trace::{Call, Checkpoint, Event, Header, Process, Writer};
 
 use crate::call::Numbers;
 use crate::file::{Complaints, TraceFile};
 use crate::shared::EventLog;
 use crate::streams::Streams;
 use crate::touches::Touched;
-use crate::vcpu::{Schedule, Vcpu};
+use crate::vcpu::{Schedule, Vcpu, Work};
 
 /// How many events of all threads there were. Threads compare it with what they have seen.
 pub static EVENTS: AtomicU64 = AtomicU64::new(0);
 
 /// Most runs of a chunk, over all threads: what bounds the memory.
 const ALL_RUNS: usize = 1 << 20;
-/// Fewest runs of a chunk; below, a dictionary is too dear.
+/// Fewest runs of a chunk of few threads; below, a dictionary is too dear.
 const FEWEST_RUNS: usize = 1 << 16;
+/// Threads above which each has a log and nothing else, of which a chunk is made at once.
+const FEW_THREADS: usize = 16;
+/// Most runs in the logs of many threads together.
+const ALL_LOGGED: usize = 1 << 21;
+/// Most runs in the log of one of them, which keeps its share of when it began until it writes a chunk.
+const MOST_LOGGED: usize = 1 << 14;
+/// Most chunks that are made at a time: each takes some MiB.
+const WORKS: usize = 8;
+/// How long a thread waits until another has made its chunk, before it takes more memory.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Events that are noted before they are written.
 const NOTED: usize = 1 << 12;
 
@@ -50,8 +61,10 @@ pub struct Recorder {
     /// Where logs are, if any.
     logs: Option<PathBuf>,
     threads: AtomicUsize,
-    /// What compresses, when nobody uses it.
-    spare: Mutex<Vec<(Encoder, Vec<u8>)>>,
+    /// What makes chunks, when nobody uses it, and how many more there may be.
+    spare: Mutex<(Vec<Work>, usize)>,
+    /// Some of it is there again.
+    is_spare: Condvar,
     shared: Mutex<Shared>,
 }
 
@@ -108,7 +121,8 @@ impl Recorder {
             complaints,
             logs,
             threads: AtomicUsize::new(0),
-            spare: Mutex::new(Vec::new()),
+            spare: Mutex::new((Vec::new(), WORKS)),
+            is_spare: Condvar::new(),
             shared: Mutex::new(shared),
         })
     }
@@ -158,7 +172,8 @@ impl Recorder {
             complaints: Complaints::open(),
             logs: None,
             threads: AtomicUsize::new(1),
-            spare: Mutex::new(Vec::new()),
+            spare: Mutex::new((Vec::new(), WORKS)),
+            is_spare: Condvar::new(),
             shared: Mutex::new(Shared { is_over: true, ..Shared::new(writer) }),
         }
     }
@@ -271,26 +286,49 @@ impl Recorder {
     }
 
     fn most_runs(&self) -> usize {
-        (ALL_RUNS / self.threads.load(Ordering::Relaxed).max(1)).max(FEWEST_RUNS)
+        let threads = self.threads.load(Ordering::Relaxed).max(1);
+        if self.has_many_threads() {
+            return (ALL_LOGGED / threads).min(MOST_LOGGED);
+        }
+        (ALL_RUNS / threads).max(FEWEST_RUNS)
+    }
+
+    fn has_many_threads(&self) -> bool {
+        self.threads.load(Ordering::Relaxed) > FEW_THREADS
+    }
+
+    /// Something to make a chunk with.
+    fn work(&self) -> io::Result<Work> {
+        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = self.is_spare.wait_timeout_while(spare, PATIENCE, |(works, more)| works.is_empty() && *more == 0);
+        let (mut spare, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        spare.0.pop().map_or_else(
+            || {
+                spare.1 = spare.1.saturating_sub(1);
+                Work::new(self.header.columns)
+            },
+            Ok,
+        )
     }
 
     /// Writes everything that a thread has, and all noted events.
     pub fn write(&self, vcpu: &mut Vcpu) {
-        // Compressed before the lock is taken, with what some thread left.
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut work = spare.map_or_else(|| Encoder::new().map(|encoder| (encoder, Vec::new())), Ok);
-        let runs = work.as_mut().map_err(|error| io::Error::other(error.to_string())).and_then(|(encoder, bytes)| {
-            bytes.clear();
-            vcpu.take(encoder, bytes)
-        });
+        // Compressed before the lock is taken.
+        let mut work = self.work();
+        let runs = work.as_mut().map_err(|error| io::Error::other(error.to_string())).and_then(|work| vcpu.take(work));
         let mut shared = self.lock();
         self.attempt(&mut shared, |writer| {
-            let (runs, (_, bytes)) = (runs?, work.as_ref().map_err(|error| io::Error::other(error.to_string()))?);
-            writer.encoded_runs(vcpu.thread, runs as u32, bytes, vcpu.instructions())
+            let (runs, work) = (runs?, work.as_ref().map_err(|error| io::Error::other(error.to_string()))?);
+            writer.encoded_runs(vcpu.thread, runs as u32, &work.bytes, vcpu.instructions())
         });
         drop(shared);
-        vcpu.written();
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner).extend(work.ok());
+        vcpu.written(&self.header, self.most_runs(), self.has_many_threads());
+        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        match work {
+            Ok(work) => spare.0.push(work),
+            Err(_) => spare.1 += 1,
+        }
+        self.is_spare.notify_one();
     }
 
     /// Writes the index, because the program may end in the call that it is about to make; `last` is what it does then.

@@ -48,12 +48,18 @@ impl Mapping {
 
     fn private(bytes: usize) -> Mapping {
         let begin = map(bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1);
-        Mapping { begin: begin.expect("there is memory for the buffers of a thread"), bytes, usable: bytes, file: None }
+        let begin = begin.expect("there is memory for the buffers of a thread");
+        Mapping { begin, bytes, usable: bytes, file: None }
     }
 
     /// Where it begins: at a page.
     pub fn begin(&self) -> *mut u8 {
         self.begin
+    }
+
+    /// How many bytes it has.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether it is a file's.
@@ -71,8 +77,22 @@ impl Mapping {
         self.usable < self.bytes && self.use_up_to(self.usable + STEP)
     }
 
+    /// Gives back what is behind the first `bytes` bytes, if anything is. What is in there is lost.
+    pub fn use_only(&mut self, bytes: usize) {
+        let usable = bytes.next_multiple_of(page_bytes());
+        if usable >= self.usable {
+            return;
+        }
+        let advice = if self.survives() { libc::MADV_REMOVE } else { libc::MADV_DONTNEED };
+        // SAFETY: pages of the own mapping, which nobody uses.
+        let failed = unsafe { libc::madvise(self.begin.add(usable).cast(), self.usable - usable, advice) };
+        if failed == 0 {
+            self.usable = usable;
+        }
+    }
+
     fn use_up_to(&mut self, usable: usize) -> bool {
-        let usable = usable.next_multiple_of(STEP).min(self.bytes);
+        let usable = usable.next_multiple_of(page_bytes()).min(self.bytes);
         // SAFETY: pages of the own mapping; the call changes nothing in them.
         let failed = unsafe {
             libc::madvise(self.begin.add(self.usable).cast(), usable - self.usable, libc::MADV_POPULATE_WRITE)
@@ -82,6 +102,12 @@ impl Mapping {
         }
         failed == 0
     }
+}
+
+/// Bytes of a base page of this host.
+fn page_bytes() -> usize {
+    // SAFETY: a plain question.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(STEP)
 }
 
 fn map(bytes: usize, flags: libc::c_int, descriptor: libc::c_int) -> Option<*mut u8> {

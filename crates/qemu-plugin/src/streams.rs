@@ -21,10 +21,17 @@ use crate::words::MOST_BYTES;
 
 /// Runs of a buffer: little enough to stay in the second-level cache of a core.
 const RUNS: usize = 1 << 13;
+/// Fewest runs of a log, whatever is asked for.
+const FEWEST: usize = 1 << 8;
 /// Runs that are handed on together: they stay in the first-level cache.
 const BATCH: usize = 256;
 /// The last place in a page where an access of any size lies in the page.
 const LAST_PLACE: u64 = PAGE_BYTES - MOST_BYTES;
+
+/// Bytes of a log of so many runs.
+fn bytes(runs: usize) -> usize {
+    LOG_HEAD_BYTES + (1 + runs) * size_of::<RawRun>()
+}
 
 /// The runs of a thread that are not in the file yet.
 pub struct Streams {
@@ -33,6 +40,10 @@ pub struct Streams {
     /// Behind it: `places` of them, of which the first is nobody's.
     runs: *mut RawRun,
     places: usize,
+    /// Most runs that the log may have.
+    most: usize,
+    /// Most runs of the buffer: no more than half of the log.
+    buffer: usize,
     /// Where the buffer begins.
     start: usize,
     recording: bool,
@@ -42,8 +53,8 @@ pub struct Streams {
 impl Streams {
     /// Streams that are not recorded, with a log of `runs` runs.
     pub fn new(thread: u32, runs: usize, log: Option<&Path>) -> Streams {
-        let bytes = |runs: usize| LOG_HEAD_BYTES + (1 + runs) * size_of::<RawRun>();
-        let log = Mapping::new(bytes(runs.max(2 * RUNS)), bytes(2 * RUNS), log);
+        let most = runs.max(FEWEST);
+        let log = Mapping::new(bytes(most), bytes(most.min(2 * RUNS)), log);
         let head = log.begin().cast::<LogHead>();
         let new = LogHead {
             data: Stream::NEW,
@@ -60,9 +71,33 @@ impl Streams {
             head.write(new);
             head.add(1).cast::<RawRun>()
         };
-        let mut streams = Streams { head, runs, places: 0, start: 1, recording: false, log };
+        let mut streams = Streams { head, runs, places: 0, most, buffer: 0, start: 1, recording: false, log };
         streams.count_places();
         streams
+    }
+
+    /// Most runs that the log may have from now on, which must be empty: what is above that is given back.
+    pub fn limit(&mut self, runs: usize) {
+        debug_assert!(self.is_empty() && self.start == 1);
+        self.most = runs.clamp(FEWEST, self.log.bytes() / size_of::<RawRun>());
+        self.log.use_only(bytes(self.most));
+        self.count_places();
+        self.end_runs();
+    }
+
+    /// Runs in the log.
+    pub fn logged(&self) -> usize {
+        self.head().next as usize - 1
+    }
+
+    /// Most runs that the log may have.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Most runs of the buffer.
+    pub fn buffer(&self) -> usize {
+        self.buffer
     }
 
     /// Most runs that [`Streams::empty`] gives.
@@ -75,6 +110,7 @@ impl Streams {
 
     fn count_places(&mut self) {
         self.places = (self.log.usable_bytes() - LOG_HEAD_BYTES) / size_of::<RawRun>();
+        self.buffer = RUNS.min((self.places - 1) / 2);
     }
 
     #[inline(always)]
@@ -110,10 +146,10 @@ impl Streams {
 
     fn end_runs(&mut self) {
         self.start = self.head().next as usize;
-        if self.start + RUNS > self.places && self.log.use_more() {
+        if self.start + self.buffer > self.places && self.places <= self.most && self.log.use_more() {
             self.count_places();
         }
-        let limit = if self.recording { self.places.min(self.start + RUNS) } else { 0 };
+        let limit = if self.recording { self.places.min(self.start + self.buffer) } else { 0 };
         let head = self.head_mut();
         (head.data.page, head.fetch.page) = (NO_PAGE, NO_PAGE);
         head.limit = limit as u64;
@@ -131,7 +167,7 @@ impl Streams {
 
     /// Whether the log has room for a full buffer more.
     pub fn has_room(&self) -> bool {
-        self.start + RUNS <= self.places
+        self.start + self.buffer <= self.places
     }
 
     /// A load or store. `false`: nothing was done, because it may cross the end of its page, the buffer is full, or nothing
@@ -207,11 +243,31 @@ impl Streams {
         self.end_runs();
     }
 
-    /// Ends all runs and hands them on, in the order of their first accesses.
-    pub fn empty(&mut self, mut to: impl FnMut(&[Run])) {
-        // SAFETY: these places were filled by `begin`, and nobody changes them while this lives.
-        let raws =
-            unsafe { std::slice::from_raw_parts(self.runs.add(self.start), self.head().next as usize - self.start) };
+    /// Ends all runs and leaves them in the log. Gives how many the buffer had.
+    pub fn end(&mut self) -> usize {
+        let runs = self.raws(self.start).len();
+        self.end_runs();
+        runs
+    }
+
+    /// All runs of the log, in the order of their first accesses. The buffer must be empty.
+    pub fn all(&self) -> Vec<Run> {
+        debug_assert!(self.is_empty());
+        let mut ends = [self.head().data.counter, self.head().fetch.counter];
+        let mut runs: Vec<Run> = self.raws(1).iter().rev().map(|raw| raw.of_any(&mut ends)).collect();
+        runs.reverse();
+        runs
+    }
+
+    /// The runs from a place on.
+    fn raws(&self, from: usize) -> &[RawRun] {
+        // SAFETY: these places were filled by `begin` and `kernel`, and nobody changes them while this lives.
+        unsafe { std::slice::from_raw_parts(self.runs.add(from), self.head().next as usize - from) }
+    }
+
+    /// Ends all runs and hands those of the buffer on, in the order of their first accesses. Gives how many there are.
+    pub fn empty(&mut self, mut to: impl FnMut(&[Run])) -> usize {
+        let raws = self.raws(self.start);
         // Runs end where the next of their stream begins, which may be beyond their batch.
         let mut ends = [[self.head().data.counter, self.head().fetch.counter]; RUNS.div_ceil(BATCH)];
         for (batch, raws) in raws.chunks(BATCH).enumerate().skip(1).rev() {
@@ -224,7 +280,7 @@ impl Streams {
             }
             to(&runs[..raws.len()]);
         }
-        self.end_runs();
+        self.end()
     }
 
     /// Forgets the runs of the log: they are in the file. `next` is the number of the next run. The buffer must be empty.

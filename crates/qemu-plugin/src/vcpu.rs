@@ -3,7 +3,7 @@
 
 use std::io;
 
-use trace::{Access, Builder, Encoder, Header, Kind, PAGE_SHIFT, Run};
+use trace::{Access, Builder, Columns, Encoder, Header, Kind, PAGE_SHIFT, Run};
 
 use crate::streams::{Streams, page_of};
 use crate::words::{ADDRESS, Marks, Words};
@@ -61,6 +61,23 @@ pub enum Attention {
     Empty,
 }
 
+/// What chunks are made with. It is worth keeping: most of its memory is the compressor's.
+pub struct Work {
+    encoder: Encoder,
+    /// For threads that have none.
+    builder: Builder,
+    /// The last chunk.
+    pub bytes: Vec<u8>,
+}
+
+impl Work {
+    /// # Errors
+    /// There is no memory for the compressor.
+    pub fn new(columns: Columns) -> io::Result<Work> {
+        Ok(Work { encoder: Encoder::new()?, builder: Builder::new(columns), bytes: Vec::new() })
+    }
+}
+
 /// The state of one vCPU, that is of one thread of the program.
 pub struct Vcpu {
     streams: Streams,
@@ -75,7 +92,8 @@ pub struct Vcpu {
     /// Where the window ends or begins.
     boundary: u64,
     schedule: Schedule,
-    builder: Builder,
+    /// The chunk so far; none where there are many threads, whose runs stay in their logs until a chunk is made of them.
+    builder: Option<Builder>,
     /// Runs that went into chunks.
     taken: u64,
     /// Instructions when the last chunk was taken.
@@ -103,7 +121,7 @@ impl Vcpu {
             words: Words::default(),
             boundary: schedule.skip,
             schedule,
-            builder: Builder::new(header.columns),
+            builder: Some(Builder::new(header.columns)),
             taken: 0,
             taken_at: 0,
             thread,
@@ -223,7 +241,9 @@ impl Vcpu {
         let kind = if store { Kind::KERNEL_STORE } else { Kind::KERNEL_LOAD };
         let access = Access::new((address & 0xfff) as u16, bytes as u32, store);
         let kept = if self.keeps_addresses { &[access][..] } else { &[] };
-        self.builder.push(Run { page, kind, accesses: 1 }, kept);
+        if let Some(builder) = &mut self.builder {
+            builder.push(Run { page, kind, accesses: 1 }, kept);
+        }
         if !self.keeps_addresses {
             self.streams.kernel(page, store);
         }
@@ -232,22 +252,25 @@ impl Vcpu {
     }
 
     fn must_be_taken(&self, most: usize) -> bool {
-        !self.builder.has_room(MOST, MOST)
-            || self.builder.len() + MOST > most
-            || !self.streams.has_room()
-            || self.instructions() - self.taken_at >= WRITTEN_AFTER
+        let is_full = match &self.builder {
+            Some(builder) => !builder.has_room(MOST, MOST) || builder.len() + MOST > most,
+            None => self.streams.logged() + self.streams.buffer() > most.min(self.streams.most()),
+        };
+        is_full || !self.streams.has_room() || self.instructions() - self.taken_at >= WRITTEN_AFTER
     }
 
     /// Moves all runs into the chunk.
     fn build(&mut self) {
-        let before = self.builder.len();
-        let builder = &mut self.builder;
-        if self.keeps_addresses {
-            self.words.empty(|run, accesses| builder.push(run, accesses));
-        } else {
-            self.streams.empty(|runs| builder.extend(runs));
-        }
-        self.taken += (self.builder.len() - before) as u64;
+        let runs = match &mut self.builder {
+            Some(builder) if self.keeps_addresses => {
+                let before = builder.len();
+                self.words.empty(|run, accesses| builder.push(run, accesses));
+                builder.len() - before
+            }
+            Some(builder) => self.streams.empty(|runs| builder.extend(runs)),
+            None => self.streams.end(),
+        };
+        self.taken += runs as u64;
         self.set_attention();
     }
 
@@ -255,15 +278,30 @@ impl Vcpu {
     ///
     /// # Errors
     /// The compressor has no memory.
-    pub fn take(&mut self, encoder: &mut Encoder, bytes: &mut Vec<u8>) -> io::Result<usize> {
+    pub fn take(&mut self, work: &mut Work) -> io::Result<usize> {
         self.build();
         self.taken_at = self.instructions();
-        self.builder.encode(encoder, bytes)
+        work.bytes.clear();
+        if let Some(builder) = &mut self.builder {
+            return builder.encode(&mut work.encoder, &mut work.bytes);
+        }
+        work.builder.extend(&self.streams.all());
+        work.builder.encode(&mut work.encoder, &mut work.bytes)
     }
 
-    /// What was taken is in the file, or will never be.
-    pub fn written(&mut self) {
+    /// What was taken is in the file, or will never be. The next chunk may have `most` runs, made of the log at once where
+    /// this is one of `many` threads.
+    pub fn written(&mut self, header: &Header, most: usize, many: bool) {
         self.streams.rewind(self.taken);
+        if self.keeps_addresses {
+            return;
+        }
+        self.streams.limit(most);
+        match (&self.builder, many) {
+            (Some(_), true) => self.builder = None,
+            (None, false) => self.builder = Some(Builder::new(header.columns)),
+            _ => {}
+        }
     }
 
     /// Records nothing any more.
@@ -274,11 +312,11 @@ impl Vcpu {
     }
 
     /// Forgets what a forked process inherited: it begins a trace of its own.
-    pub fn begin_anew(&mut self, streams: Streams) {
+    pub fn begin_anew(&mut self, streams: Streams, columns: Columns) {
         std::mem::replace(&mut self.streams, streams).leave();
         self.streams.record(self.recording && !self.keeps_addresses);
         self.words.empty(|_, _| {});
-        self.builder.clear();
+        self.builder = Some(Builder::new(columns));
         (self.taken, self.taken_at, self.seen, self.thread) = (0, 0, 0, 0);
         self.boundary = if self.recording { self.schedule.open(0) } else { self.schedule.skip };
         self.set_attention();
@@ -288,7 +326,7 @@ impl Vcpu {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::{Chunk, Columns, Runs, Window};
+    use trace::{Chunk, Runs, Window};
 
     fn header(addresses: bool, window: Option<Window>) -> Header {
         Header { columns: Columns { kinds: true, accesses: true, addresses }, window, ..Header::of("") }
@@ -304,10 +342,15 @@ mod tests {
     }
 
     fn chunk(vcpu: &mut Vcpu, addresses: bool) -> Chunk {
-        let mut bytes = Vec::new();
-        let runs = vcpu.take(&mut Encoder::new().unwrap(), &mut bytes).unwrap();
-        vcpu.written();
-        Chunk::decode(&bytes, runs, header(addresses, None).columns).unwrap()
+        chunk_of(vcpu, addresses, 1 << 20, false)
+    }
+
+    fn chunk_of(vcpu: &mut Vcpu, addresses: bool, most: usize, many: bool) -> Chunk {
+        let header = header(addresses, None);
+        let mut work = Work::new(header.columns).unwrap();
+        let runs = vcpu.take(&mut work).unwrap();
+        vcpu.written(&header, most, many);
+        Chunk::decode(&work.bytes, runs, header.columns).unwrap()
     }
 
     const LOAD: Marks = Marks::new(3, false);
@@ -366,6 +409,57 @@ mod tests {
             let chunk = chunk(&mut vcpu, keep);
             assert_eq!(chunk.runs().collect::<Vec<Run>>(), expected);
             assert_eq!(chunk.addresses.len(), if keep { Streams::MOST } else { 0 });
+        }
+    }
+
+    #[test]
+    fn one_of_many_threads_has_the_runs_of_one_of_few() {
+        // Logs of 2000 and of 300 runs: the buffer is full often, and so is the log.
+        for most in [2000, 300] {
+            let [few, many] = [false, true].map(|many| {
+                let (mut vcpu, mut runs) = (vcpu(false), Vec::new());
+                chunk_of(&mut vcpu, false, if many { most } else { 1 << 20 }, many);
+                let most = if many { most } else { usize::MAX };
+                let mut take = |vcpu: &mut Vcpu, is_full: bool| {
+                    if is_full {
+                        runs.extend(chunk_of(vcpu, false, if many { most } else { 1 << 20 }, many).runs());
+                    }
+                };
+                for (number, (address, kind)) in accesses(20_000).enumerate() {
+                    let marks = if kind == Kind::STORE { STORE } else { LOAD };
+                    let go = |vcpu: &mut Vcpu| match kind {
+                        Kind::FETCH => vcpu.fetch(address >> PAGE_SHIFT << PAGE_SHIFT, 3),
+                        _ => vcpu.access_anywhere(address, marks),
+                    };
+                    if !go(&mut vcpu) {
+                        let is_full = vcpu.empty(most);
+                        take(&mut vcpu, is_full);
+                        assert!(go(&mut vcpu));
+                    }
+                    // As a call does that the kernel touches memory for.
+                    if number % 50 == 0 {
+                        let is_full = vcpu.empty(most);
+                        take(&mut vcpu, is_full);
+                        let is_full = vcpu.kernel_access(address, 8, number % 100 == 0, most);
+                        take(&mut vcpu, is_full);
+                    }
+                }
+                take(&mut vcpu, true);
+                runs
+            });
+            // Runs end where a buffer does; what they sum up to is the same.
+            let sums = |runs: &[Run]| {
+                let mut sums = std::collections::BTreeMap::<(u64, bool, bool), u64>::new();
+                for run in runs {
+                    let key = (run.page, run.kind == Kind::FETCH, run.kind.has(Kind::KERNEL));
+                    *sums.entry(key).or_default() += u64::from(run.accesses);
+                }
+                sums
+            };
+            assert_eq!(sums(&many), sums(&few));
+            let kernel =
+                |runs: &[Run]| runs.iter().filter(|run| run.kind.has(Kind::KERNEL)).copied().collect::<Vec<_>>();
+            assert_eq!(kernel(&many), kernel(&few));
         }
     }
 

@@ -112,6 +112,11 @@ impl RawRun {
         Run { page: self.page >> PAGE_SHIFT, kind, accesses: accesses as u32 }
     }
 
+    /// The run, as [`RawRun::run`] has it, whether it is one of the kernel or not.
+    pub fn of_any(self, ends: &mut [u64; 2]) -> Run {
+        self.kernel_run().unwrap_or_else(|| self.run(ends))
+    }
+
     fn kernel_run(self) -> Option<Run> {
         let kind = if self.page & KERNEL_STORE != 0 { Kind::KERNEL_STORE } else { Kind::KERNEL_LOAD };
         (self.page & KERNEL != 0).then_some(Run { page: self.page >> PAGE_SHIFT, kind, accesses: 1 })
@@ -145,7 +150,7 @@ impl RunLog {
             RawRun { page, begin }
         });
         let mut ends = [head.data.counter, head.fetch.counter];
-        let mut runs: Vec<Run> = raws.rev().map(|raw| raw.kernel_run().unwrap_or_else(|| raw.run(&mut ends))).collect();
+        let mut runs: Vec<Run> = raws.rev().map(|raw| raw.of_any(&mut ends)).collect();
         runs.reverse();
         // Its place was stored, and its first access not counted.
         let torn = u64::from(runs.pop_if(|run| run.accesses == 0).is_some());

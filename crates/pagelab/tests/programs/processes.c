@@ -121,6 +121,40 @@ static int child_is_killed(void)
     return 10 + WTERMSIG(status);
 }
 
+enum { MANY = 300, TOUCHED = 5000 };
+
+/* Touches pages in no order. */
+static void *touch_anything(void *argument)
+{
+    unsigned long state = (unsigned long)argument;
+    for (int count = 0; count < TOUCHED; count++) {
+        state = state * 6364136223846793005UL + 1442695040888963407UL;
+        ((volatile char *)shared)[(state >> 33) % PAGES * 4096] = 1;
+    }
+    pthread_barrier_wait(&touched);
+    return argument;
+}
+
+/* Many threads at a time; prints the most memory that there was, in KiB. */
+static int many_threads(void)
+{
+    char line[256];
+    pthread_t thread[MANY];
+    shared = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    pthread_barrier_init(&touched, NULL, MANY + 1);
+    for (long index = 0; index < MANY; index++)
+        if (pthread_create(&thread[index], NULL, touch_anything, (void *)index))
+            return 1;
+    pthread_barrier_wait(&touched);
+    for (int index = 0; index < MANY; index++)
+        pthread_join(thread[index], NULL);
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status))
+        if (!strncmp(line, "VmHWM:", 6))
+            printf("%ld\n", atol(line + 6));
+    return 0;
+}
+
 static int forks(void)
 {
     int status;
@@ -159,6 +193,8 @@ int main(int count, char **arguments)
         return forks();
     if (!strcmp(what, "exits among calls"))
         return exits_among_calls();
+    if (!strcmp(what, "many threads"))
+        return many_threads();
     if (!strcmp(what, "leaves a thread"))
         return leaves_a_thread();
     if (!strcmp(what, "child is killed"))
