@@ -1,18 +1,8 @@
 //! Calls that no kernel lets succeed, and VMAs that come to begin or end inside of large leaves.
 
-use super::tests::{event, mmap, space, write_all};
+use super::tests::{M2, PLACE, event, mmap, space, write_all, written};
 use super::*;
 use trace::Call;
-
-const M2: u64 = 2 << 20;
-const PLACE: u64 = 1 << 37;
-
-fn written(machine: &str, policy: &str, bytes: u64) -> Box<dyn Space> {
-    let mut space = space(machine, policy, Physical::default());
-    mmap(&mut *space, PLACE, bytes);
-    write_all(&mut *space, PLACE, bytes);
-    space
-}
 
 /// Bytes by leaf size.
 fn leaves(space: &dyn Space) -> Vec<(u64, u64)> {

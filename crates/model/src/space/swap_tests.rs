@@ -1,11 +1,9 @@
 //! What several processes have in common: pages in swap, and shared memory.
 
-use super::tests::{event, mmap, space, write_all};
+use super::tests::{M2, PLACE, event, mmap, space, write_all};
 use super::*;
 use trace::Call;
 
-const M2: u64 = 2 << 20;
-const PLACE: u64 = 1 << 37;
 const BYTES: u64 = 64 << 10;
 
 fn read_all(space: &mut dyn Space, begin: u64, bytes: u64) {
@@ -34,14 +32,20 @@ fn short(policy: &str) -> Box<dyn Space> {
     space("cascade-lake", policy, Physical { bytes: 1 << 20, ..Physical::default() })
 }
 
-#[test]
-fn a_page_that_two_processes_have_comes_back_from_swap_once() {
+/// A process and its copy, and all that they have in swap.
+fn forked_and_swapped() -> (Box<dyn Space>, u32) {
     let mut space = short("base");
     mmap(&mut *space, PLACE, BYTES);
     write_all(&mut *space, PLACE, BYTES);
     let child = space.fork().unwrap();
     press(&mut *space);
     assert_eq!(space.costs().anonymous_bytes, 0);
+    (space, child)
+}
+
+#[test]
+fn a_page_that_two_processes_have_comes_back_from_swap_once() {
+    let (mut space, child) = forked_and_swapped();
     // Read in by one, it is in memory for the other.
     let before = space.costs();
     read_all(&mut *space, PLACE, BYTES);
@@ -65,11 +69,7 @@ fn a_page_that_two_processes_have_comes_back_from_swap_once() {
 
 #[test]
 fn a_store_to_a_page_in_swap_that_another_process_knows_copies_it_at_the_same_fault() {
-    let mut space = short("base");
-    mmap(&mut *space, PLACE, BYTES);
-    write_all(&mut *space, PLACE, BYTES);
-    let child = space.fork().unwrap();
-    press(&mut *space);
+    let (mut space, child) = forked_and_swapped();
     let before = space.costs();
     write_all(&mut *space, PLACE, BYTES);
     let wrote = space.costs();
@@ -84,11 +84,7 @@ fn a_store_to_a_page_in_swap_that_another_process_knows_copies_it_at_the_same_fa
 
 #[test]
 fn a_process_that_ends_gives_up_its_pages_in_swap() {
-    let mut space = short("base");
-    mmap(&mut *space, PLACE, BYTES);
-    write_all(&mut *space, PLACE, BYTES);
-    let child = space.fork().unwrap();
-    press(&mut *space);
+    let (mut space, child) = forked_and_swapped();
     space.end(child).unwrap();
     let before = space.costs();
     write_all(&mut *space, PLACE, BYTES);

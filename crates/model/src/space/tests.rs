@@ -6,6 +6,9 @@ use study::cause::Cause;
 use trace::Call;
 
 const BASE: u64 = 0x7f00_0000_0000;
+pub(super) const M2: u64 = 2 << 20;
+/// Aligned for every size.
+pub(super) const PLACE: u64 = 1 << 37;
 
 pub(super) fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn Space> {
     let plan = Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).unwrap();
@@ -25,6 +28,14 @@ pub(super) fn write_all(space: &mut dyn Space, begin: u64, bytes: u64) {
     for va in (begin..begin + bytes).step_by(4096) {
         space.access(va, true).unwrap();
     }
+}
+
+/// A machine with so many bytes of memory at [`PLACE`], every page written.
+pub(super) fn written(machine: &str, policy: &str, bytes: u64) -> Box<dyn Space> {
+    let mut space = space(machine, policy, Physical::default());
+    mmap(&mut *space, PLACE, bytes);
+    write_all(&mut *space, PLACE, bytes);
+    space
 }
 
 /// Maps 64M of memory at a multiple of 64M and writes every page.
@@ -250,10 +261,6 @@ fn a_policy_on_aligned_memory_holds_on_every_machine() {
         assert_eq!(holding, "held", "{machine} {policy}");
     }
 }
-
-const M2: u64 = 2 << 20;
-/// Aligned for every size.
-const PLACE: u64 = 1 << 37;
 
 fn advise(space: &mut dyn Space, address: u64, bytes: u64, advice: u64) {
     space.event(&event(Call::Madvise { address, bytes, advice }, 0)).unwrap();
