@@ -3,6 +3,7 @@
 use paging::Format;
 use trace::{Call, Event};
 
+use super::remap::joined;
 use super::*;
 use crate::call::{self, Object as About, PAGE_BYTES as CALL_PAGE_BYTES};
 
@@ -162,7 +163,7 @@ impl<F: Format> Paged<F> {
         for (begin, vma) in self.own.vmas.all().collect::<Vec<_>>() {
             self.unmap_range(begin, vma.end)?;
         }
-        for part in self.own.all_parts()? {
+        for part in joined(self.own.all_parts()?) {
             self.drop_range(part.va, part.va + part.bytes)?;
         }
         self.forget_swapped(0, u64::MAX);

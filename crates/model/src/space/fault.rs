@@ -115,8 +115,8 @@ impl<F: Format> Paged<F> {
                 }
                 Ok(false)
             }
-            Granule::Contig64k if self.may_be_huge(vma) && !reads_zeros => {
-                let is_mapped = self.contiguous_fault(page, begin, vma)?;
+            Granule::Contig64k if self.may_be_huge(vma) => {
+                let is_mapped = self.contiguous_fault(page, begin, vma, reads_zeros)?;
                 self.costs.anonymous_faults += u64::from(is_mapped);
                 Ok(is_mapped)
             }
@@ -177,9 +177,14 @@ impl<F: Format> Paged<F> {
     }
 
     /// The proposal of 2016: the first fault in a block reserves it and maps a page, the second maps the rest. `false`
-    /// where that cannot be.
-    fn contiguous_fault(&mut self, page: u64, begin: u64, vma: Vma) -> Result<bool, SpaceError> {
+    /// where that cannot be, or where memory in no block is read first.
+    fn contiguous_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
         let Some(window) = self.window(page, CONTIG_BYTES, begin, vma) else { return Ok(false) };
+        if !self.is_rest_empty(window)? {
+            // What was mapped when no block was wanted (MADV_NOHUGEPAGE, a smaller VMA) is in the way of the rest.
+            self.give_up_reservations(window, window + CONTIG_BYTES);
+            return Ok(false);
+        }
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
         let sizes = Sizes::up_to(self.base);
         if let Some(block) = self.folios.take_reservation(self.number, window) {
@@ -200,7 +205,7 @@ impl<F: Format> Paged<F> {
             }
             return Ok(true);
         }
-        if !self.is_empty(window, window + CONTIG_BYTES)? || self.is_swapped(window, window + CONTIG_BYTES) {
+        if reads_zeros {
             return Ok(false);
         }
         let Some(pa) = self.buddy.allocate(CONTIG_BYTES) else {
@@ -214,6 +219,14 @@ impl<F: Format> Paged<F> {
         self.folios.reserve(self.number, window, Reserved { pa, bytes: CONTIG_BYTES, offset, page_bytes: self.base });
         self.costs.zeroed_bytes += self.base;
         Ok(true)
+    }
+
+    /// Whether nothing of a block is mapped or in swap but the page for which it was reserved.
+    fn is_rest_empty(&self, window: u64) -> Result<bool, Error> {
+        let own = self.folios.reservation(self.number, window).map(|block| window + block.offset);
+        let parts = self.parts(window, window + CONTIG_BYTES)?;
+        let is_mapped_otherwise = parts.iter().any(|part| Some(part.va) != own);
+        Ok(!is_mapped_otherwise && !self.is_swapped(window, window + CONTIG_BYTES))
     }
 
     fn file_fault(&mut self, page: u64, begin: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {
@@ -294,7 +307,10 @@ impl<F: Format> Paged<F> {
             return self.one_page(page, vma);
         }
         self.drop_range(page, page + self.base)?;
-        if self.granule == Granule::Contig64k && self.may_be_huge(vma) && self.contiguous_fault(page, begin, vma)? {
+        if self.granule == Granule::Contig64k
+            && self.may_be_huge(vma)
+            && self.contiguous_fault(page, begin, vma, false)?
+        {
             return Ok(());
         }
         self.one_page(page, vma)

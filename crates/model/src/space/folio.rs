@@ -273,6 +273,11 @@ impl Folios {
         self.reserved.insert((process, va), reserved);
     }
 
+    /// The block at an input address of which one page is mapped.
+    pub fn reservation(&self, process: u32, va: u64) -> Option<&Reserved> {
+        self.reserved.get(&(process, va))
+    }
+
     /// Takes the block at an input address.
     pub fn take_reservation(&mut self, process: u32, va: u64) -> Option<Reserved> {
         self.reserved.remove(&(process, va))

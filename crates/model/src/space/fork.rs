@@ -110,19 +110,15 @@ impl<F: Format> Paged<F> {
     /// A store to a page of memory that may not be written: it is copied if anybody else has it (`do_wp_page`,
     /// `do_huge_pmd_wp_page`).
     pub(super) fn copy_on_write(&mut self, page: u64, pa: u64, vma: Vma) -> Result<(), SpaceError> {
-        let leaf_bytes = self.leaf(page).map_or(self.base, |leaf| leaf.leaf_bytes.max(self.base));
-        let pool =
-            matches!(self.granule, Granule::Hugetlb(_)) && self.folios.find(pa).is_some_and(|(_, folio)| folio.pinned);
+        let pool_page = self.pool_page(page, pa)?;
         if self.is_exclusive(pa) {
-            let bytes =
-                if pool { self.folios.find(pa).map_or(leaf_bytes, |(_, folio)| folio.bytes) } else { leaf_bytes };
-            let begin = page & !(bytes - 1);
+            let leaf_bytes = self.leaf(page).map_or(self.base, |leaf| leaf.leaf_bytes.max(self.base));
+            let (begin, bytes) = pool_page.unwrap_or((page & !(leaf_bytes - 1), leaf_bytes));
             let attributes = self.attributes(vma.protection | PROT_WRITE, true);
             return Ok(self.protect(begin, begin + bytes, attributes)?);
         }
-        if pool && let Some((_, folio)) = self.folios.find(pa) {
+        if let Some((begin, bytes)) = pool_page {
             // hugetlb_wp: a whole page of the pool.
-            let (bytes, begin) = (folio.bytes, page & !(folio.bytes - 1));
             self.drop_range(begin, begin + bytes)?;
             let sizes = super::fault::hugetlb_sizes(self.own.tables.format(), bytes);
             if !self.whole(begin, bytes, vma, sizes)? {
@@ -136,5 +132,14 @@ impl<F: Format> Paged<F> {
         self.drop_range(page, page + self.base)?;
         self.costs.copied_bytes += self.base;
         self.copied_page(page, vma)
+    }
+
+    /// The page of a pool around `page`, at `pa`: its address and its bytes, if all of it is mapped there.
+    fn pool_page(&self, page: u64, pa: u64) -> Result<Option<(u64, u64)>, Error> {
+        let Some((at, folio)) = self.folios.find(pa).filter(|(_, folio)| folio.pinned) else { return Ok(None) };
+        let Some(begin) = page.checked_sub(pa - at) else { return Ok(None) };
+        let (begin, end) = self.mappable(begin, folio.bytes);
+        let is_all = |part: &Part| (part.pa, part.bytes) == (at, folio.bytes);
+        Ok(joined(self.parts(begin, end)?).first().filter(|part| is_all(part)).map(|part| (part.va, part.bytes)))
     }
 }

@@ -90,6 +90,26 @@ fn a_page_of_a_pool_is_copied_whole() {
 }
 
 #[test]
+fn of_a_page_of_a_pool_that_lost_a_part_only_pages_are_copied() {
+    let unmap = |space: &mut dyn Space| {
+        space.event(&event(Call::Munmap { address: PLACE, bytes: M2 / 2 }, 0)).unwrap();
+    };
+    let mut space = written("cascade-lake", "hugetlb-2m", M2);
+    unmap(&mut *space);
+    // Nobody else has it: what is there of it can be written again.
+    space.event(&event(Call::Mprotect { address: PLACE + M2 / 2, bytes: M2 / 2, protection: 1 }, 0)).unwrap();
+    space.access(PLACE + M2 - 4096, true).unwrap();
+    assert_eq!((space.costs().copied_bytes, space.costs().anonymous_bytes), (0, M2 / 2));
+    let mut space = written("cascade-lake", "hugetlb-2m", M2);
+    let child = space.fork().unwrap();
+    space.enter(child);
+    unmap(&mut *space);
+    mmap(&mut *space, PLACE, M2 / 2);
+    write_all(&mut *space, PLACE, M2);
+    assert_eq!((space.costs().copied_bytes, space.costs().anonymous_bytes), (M2 / 2, 2 * M2));
+}
+
+#[test]
 fn shared_memory_is_the_same_for_both() {
     let mut space = space("cascade-lake", "base", Physical::default());
     let call = Call::Mmap { address: PLACE, bytes: 1 << 20, protection: 3, flags: 0x21, file: -1, offset: 0 };

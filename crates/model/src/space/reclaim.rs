@@ -6,6 +6,7 @@
 
 use paging::Format;
 
+use super::remap::joined;
 use super::*;
 
 /// Pages that one round gives back at least (`SWAP_CLUSTER_MAX`, include/linux/swap.h).
@@ -73,7 +74,7 @@ impl<F: Format> Paged<F> {
 
     /// The part of a range in which something can be mapped: of a folio that was moved in part the beginning may lie below
     /// the first address, the end behind the last.
-    fn mappable(&self, va: u64, bytes: u64) -> (u64, u64) {
+    pub(super) fn mappable(&self, va: u64, bytes: u64) -> (u64, u64) {
         match va.wrapping_add(bytes) {
             end if end < va => (0, end),
             end if va < self.user_end => (va, end.min(self.user_end)),
@@ -92,9 +93,10 @@ impl<F: Format> Paged<F> {
                 continue;
             }
             let (begin, end) = self.mappable(place.va, bytes);
-            let parts = self.parts(begin, end)?;
-            for part in parts.iter().filter(|part| (at..at + bytes).contains(&part.pa)) {
-                self.costs.splits += u64::from(part.leaf_bytes > self.base);
+            let parts = self.parts(begin, end)?.into_iter().filter(|part| (at..at + bytes).contains(&part.pa));
+            for part in &joined(parts.collect()) {
+                let is_large = part.leaf_bytes > self.base;
+                self.costs.splits += if is_large { part.bytes / part.leaf_bytes } else { 0 };
                 self.drop_range(part.va, part.va + part.bytes)?;
                 self.keep_in_swap(part, slot + (part.pa - at) / self.base);
             }

@@ -93,6 +93,27 @@ fn a_process_that_ends_gives_up_its_pages_in_swap() {
 }
 
 #[test]
+fn base_pages_of_several_entries_are_reclaimed_and_end_as_others() {
+    for (machine, policy) in [("sifive-u74", "base-64k"), ("rva23", "base-64k"), ("neoverse-n1", "base-64k")] {
+        let mut space = super::tests::space(machine, policy, Physical { bytes: 1 << 20, ..Physical::default() });
+        mmap(&mut *space, PLACE, M2);
+        write_all(&mut *space, PLACE, M2);
+        let costs = space.costs();
+        assert_eq!((costs.swapped_out_bytes, costs.splits), (1 << 20, 0), "{machine}");
+        write_all(&mut *space, PLACE, M2);
+        assert_eq!(space.costs().swap_faults, 32, "{machine}");
+        // Also a page that no VMA tells of.
+        let child = space.fork().unwrap();
+        space.enter(child);
+        space.access(PLACE + 8 * M2, true).unwrap();
+        space.enter(0);
+        space.end(child).unwrap();
+        space.event(&event(Call::Exec { program: "a".into() }, 0)).unwrap();
+        assert_eq!((space.costs().anonymous_bytes, space.costs().unmapped_bytes), (0, 0), "{machine}");
+    }
+}
+
+#[test]
 fn only_what_is_mapped_of_a_folio_goes_to_swap() {
     let mut space = short("mthp-64k");
     mmap(&mut *space, PLACE, BYTES);

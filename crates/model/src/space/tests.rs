@@ -385,3 +385,26 @@ fn a_contiguous_block_that_was_unfolded_is_told_from_one_that_never_was() {
     assert_eq!((holding.as_str(), covered), ("not held", 0));
     assert_eq!(cause.map(|(cause, _)| cause), Some(Cause::LeafSplit));
 }
+
+#[test]
+fn the_second_fault_in_a_contiguous_block_is_a_read_too_and_what_is_in_its_way_ends_it() {
+    let mut space = space("cortex-a57", "contig-64k", Physical::default());
+    mmap(&mut *space, PLACE, M2);
+    space.access(PLACE, true).unwrap();
+    space.access(PLACE + 5 * 4096, false).unwrap();
+    assert_eq!((space.costs().faults(), space.costs().folds, space.costs().zero_faults), (2, 1, 0));
+    space.access(PLACE + 9 * 4096, true).unwrap();
+    assert_eq!(space.costs().faults(), 2);
+    // A page comes into the next block while none is wanted.
+    let next = PLACE + (64 << 10);
+    space.access(next, true).unwrap();
+    advise(&mut *space, next, 64 << 10, 15);
+    space.access(next + 4096, true).unwrap();
+    advise(&mut *space, next, 64 << 10, 14);
+    write_all(&mut *space, next, 64 << 10);
+    let costs = space.costs();
+    assert_eq!((costs.folds, costs.anonymous_bytes, costs.zeroed_bytes), (1, 128 << 10, 128 << 10));
+    // A block whose other pages nobody has is given back whole.
+    space.event(&event(Call::Munmap { address: PLACE, bytes: M2 }, 0)).unwrap();
+    assert_eq!((space.costs().anonymous_bytes, space.costs().unmapped_bytes), (0, 0));
+}
