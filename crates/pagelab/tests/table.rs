@@ -113,7 +113,12 @@ fn the_families_of_arm64_and_risc_v_are_decoded() {
 #[test]
 fn what_is_illegal_is_named_with_its_rule() {
     for (format, level, entry, parts) in [
-        ("x86-64", "pmd", "402187", &["but breaks misaligned-leaf", "error: misaligned-leaf:", "0x2000"][..]),
+        (
+            "x86-64",
+            "pmd",
+            "402187",
+            &["illegal: the hardware faults when it meets it (misaligned-leaf)", "error: misaligned-leaf:", "0x2000"][..],
+        ),
         (
             "x86-64",
             "pml4",
@@ -388,10 +393,18 @@ fn an_image_that_is_none_is_refused_or_found_illegal() {
     check(&bench.word("missing"), &[]).says(2, &["missing cannot be read", "No such file"]);
     check("/", &[]).says(2, &["cannot be read", "directory"]);
     check(&file("empty", &[]), &[]).says(2, &["is empty", "raw memory"]);
-    check(&file("odd", &[1; 4097]), &[]).says(2, &["4097 bytes", "whole 8-byte entries"]);
+    check(&file("one", &[1]), &[]).says(2, &["has 1 byte;"]);
+    check(&file("odd", &[1; 4097]), &[]).says(2, &["4,097 bytes", "whole 8-byte entries"]);
     check(&file("large", &[0; 8192]), &["--limit", "4K"]).says(2, &["larger than 4K", "--limit"]);
     check("/dev/zero", &["--limit", "64K"]).says(2, &["larger than 64K"]);
     check(&file("short", &[0; 64]), &[]).says(1, &["not legal"]).prints(&["table-outside"]);
+    let (cut, image, _) = built(&bench, "x86-64", &["--map", "0:0x40000000:64K"]);
+    fs::write(&cut, &image[..5000]).unwrap();
+    check(&cut, &[]).says(1, &["not legal"]).prints(&["lies outside the 5,000 bytes of memory at 0x80000000"]);
+    let words = |root: &str, base: &str| format!("check {cut} -f x86-64 --root {root} --base {base}");
+    let run = |words: String| table_in(&bench, &words.split(' ').collect::<Vec<_>>());
+    run(words("0x80000003", "0x80000000")).says(1, &["not legal"]).prints(&["without the other fields of a register"]);
+    run(words("0", "0xfffffffffffff000")).says(2, &["5000 bytes at 0xfffffffffffff000", "below 2^64"]);
     let core = [b"\x7fELF\x02\x01\x01\x00".as_slice(), &[0xff; 8184]].concat();
     check(&file("core", &core), &[]).says(1, &["not legal"]).prints(&["as an ELF core file does", "raw memory"]);
     let all_ones = file("ones", &[0xff; 1 << 16]);

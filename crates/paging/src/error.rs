@@ -144,8 +144,8 @@ pub enum Error {
         /// Bytes that the arena may have.
         limit_bytes: u64,
     },
-    /// An image that is no whole number of entries, or begins at an address that is not aligned.
-    #[error("an image of {bytes} bytes at {base:#x}: expected whole 8-byte entries at an aligned address")]
+    /// An image that is no whole number of entries, begins at an address that is not aligned, or ends past 64 bits.
+    #[error("an image of {bytes} bytes at {base:#x}: expected whole 8-byte entries at an aligned address, below 2^64")]
     NotAnImage {
         /// Where it begins.
         base: u64,

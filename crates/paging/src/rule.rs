@@ -174,7 +174,10 @@ impl fmt::Display for Rule {
             Rule::TableOutside { pa } => write!(f, "the table at {pa:#x} lies outside the image"),
             Rule::Loop { pa } => write!(f, "the table at {pa:#x} is its own ancestor"),
             Rule::SharedTable { pa } => write!(f, "the table at {pa:#x} has more than one parent"),
-            Rule::RootAlignment { to } => write!(f, "the root table is not at a multiple of {to:#x}"),
+            Rule::RootAlignment { to } => write!(
+                f,
+                "the root table is not at a multiple of {to:#x}; expected its address, without the other fields of a register"
+            ),
         }
     }
 }

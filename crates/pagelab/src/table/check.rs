@@ -56,9 +56,10 @@ An image is raw memory, byte for byte, as these write it:
   QEMU     pmemsave 0x80000000 0x100000 dump.bin
   gdb      dump binary memory dump.bin 0x80000000 0x80100000
   pagelab  pagelab table build -o dump.bin
-A core file, a kdump or a compressed one must be turned into that first. What is not in the image cannot be
-checked: a table outside it is a fault.
-Exit codes: 0 no rule is broken (warnings may be left), 1 at least one is, 2 bad arguments or unreadable image.";
+A core file, a kdump or a compressed one must be turned into that first. What is not in the image
+cannot be checked: a table outside it is a fault.
+Exit codes: 0 no rule is broken (warnings may be left), 1 at least one is, 2 bad arguments or an
+unreadable image.";
 
 /// Runs `pagelab table check`.
 pub fn run(arguments: &Check) -> Result<(), Failure> {
@@ -117,7 +118,8 @@ fn read_image(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
             Err(format!("{shown} is larger than {limit}; cut out the tables, or allow more with --limit"))
         }
         bytes if !bytes.is_multiple_of(8) => {
-            Err(format!("{shown} has {bytes} bytes; expected whole 8-byte entries: it is truncated, or no raw memory"))
+            let bytes = count(bytes, "byte");
+            Err(format!("{shown} has {bytes}; expected whole 8-byte entries: it is truncated, or no raw memory"))
         }
         _ => Ok(image),
     }
@@ -179,6 +181,8 @@ fn text<F: Format>(format: &F, arguments: &Check, checked: &Checked, tree: Optio
         parts.extend(left_out(report, left_out_of).map(|text| results::fold(&text, width, 4)));
     }
     match &checked.census {
+        // Nothing was looked at: the root is none.
+        _ if report.tables == 0 => {}
         Ok(census) => {
             parts.push(census::tables_text(format, census, census.table_bytes, width));
             parts.push(census::mapped_text(format, census, width));

@@ -138,7 +138,7 @@ fn entry_text<F: Format>(format: &F, named: Named, asked: &Asked, va: Option<u64
 
 /// What the entry is and does, in a sentence.
 fn summary<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<u64>) -> String {
-    match format.kind(level, entry) {
+    match kind(format, level, entry) {
         Kind::Hole if entry == 0 => "a hole: not valid, all zero".to_string(),
         Kind::Hole => "a hole: not valid; all other bits are software's".to_string(),
         Kind::Table => {
@@ -165,6 +165,12 @@ fn summary<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Optio
             format!("maps {size} at {:#x}{group}{but}: {what}{here}", leaf.memory)
         }
     }
+}
+
+/// What the hardware takes an entry for.
+fn kind(format: &impl Format, level: u8, entry: u64) -> Kind {
+    let faults = broken(format, level, entry).into_iter().any(|rule| format.faults(rule));
+    if faults { Kind::Illegal } else { format.kind(level, entry) }
 }
 
 /// What a leaf maps.
@@ -271,7 +277,7 @@ fn document<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[As
 
 /// What an entry is at a level.
 fn reading<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<u64>) -> Value {
-    let kind = format.kind(level, entry);
+    let kind = kind(format, level, entry);
     let leaf = (kind == Kind::Leaf).then(|| leaf(format, level, entry, va));
     let output = match (&leaf, kind) {
         (Some(leaf), _) => Some(leaf.memory),

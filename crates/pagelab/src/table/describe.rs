@@ -32,7 +32,7 @@ pub fn words(named: Named, attributes: Attributes) -> String {
             words.push(word.to_string());
         }
     }
-    words.push(memory(named, attributes.memory));
+    words.extend(memory(named, attributes.memory));
     if attributes.key != 0 {
         words.push(format!("key {}", attributes.key));
     }
@@ -57,16 +57,17 @@ fn execution(flags: Flags) -> &'static str {
     }
 }
 
-/// The memory type, by the field that holds it.
-fn memory(named: Named, index: u8) -> String {
-    match named {
+/// The memory type, by the field that holds it, if there is one.
+fn memory(named: Named, index: u8) -> Option<String> {
+    let pbmt = ["PMA", "NC", "IO", "reserved"];
+    Some(match named {
+        Named::RiscV(format) if !format.memory_types => return None,
+        Named::Software64K(_) => return None,
         Named::X86_64(_) => format!("PAT index {index}"),
         Named::Arm64Stage1(_) => format!("AttrIndx {index}"),
         Named::Arm64Stage2(_) => format!("MemAttr {index:#06b}"),
-        Named::RiscV(_) | Named::Software64K(_) => {
-            format!("PBMT {}", ["PMA", "NC", "IO", "reserved"].get(usize::from(index)).unwrap_or(&"?"))
-        }
-    }
+        Named::RiscV(_) => format!("PBMT {}", pbmt.get(usize::from(index)).unwrap_or(&"?")),
+    })
 }
 
 /// Attributes in the letters that `build --map` takes.
@@ -149,7 +150,7 @@ pub fn explain(format: &impl Format, error: &Error) -> String {
         Error::OutsideArena { pa, va, level, base, bytes } => format!(
             "the {} table at {pa:#x}, for {va:#x}, lies outside the {} of memory at {base:#x}",
             at(level),
-            format_bytes(*bytes)
+            size((*bytes).into())
         ),
         Error::NoTree { pa, va, level } => {
             format!("the {} table at {pa:#x} is met again for {va:#x}: the tables are no tree", at(level))
@@ -182,8 +183,8 @@ pub fn count(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", grouped(number))
 }
 
-/// Bytes in the largest unit that they are a whole number of: `2M`, `2044K`, `511G`; rounded where that takes
-/// many digits.
+/// Bytes in the largest unit that they are a whole number of: `2M`, `2044K`, `511G`, `16 bytes`; rounded where that
+/// takes many digits.
 pub fn size(bytes: u128) -> String {
     let (letter, shift) = [('T', 40), ('G', 30), ('M', 20), ('K', 10)]
         .into_iter()
@@ -191,6 +192,7 @@ pub fn size(bytes: u128) -> String {
         .map_or((String::new(), 0), |(letter, shift)| (letter.to_string(), shift));
     match (bytes >> shift, u64::try_from(bytes)) {
         (1_000_000.., Ok(bytes)) => format_bytes(bytes),
+        (_, Ok(bytes)) if shift == 0 => count(bytes, "byte"),
         (number, _) => format!("{number}{letter}"),
     }
 }

@@ -18,16 +18,18 @@ pub fn parse_format(text: &str) -> Result<FormatName, String> {
         Ok(named) => Ok(FormatName { name, named }),
         Err(NameError::Unknown { .. }) => {
             let base = name.split('+').next().unwrap_or_default();
-            let nearest = nearest(base, base_names());
-            Err(format!("there is no format {text:?}; the nearest is {nearest:?} (`pagelab list formats` shows all)"))
+            let nearest =
+                nearest(base, base_names()).map_or(String::new(), |name| format!("the nearest is {name:?}, "));
+            Err(format!("there is no format {text:?}; {nearest}`pagelab list formats` shows all"))
         }
         Err(error @ NameError::Option { .. }) => Err(error.to_string()),
     }
 }
 
-fn nearest(text: &str, names: Vec<String>) -> String {
+/// The name that is fewest changes of a letter away, if that leaves half of it.
+fn nearest(text: &str, names: Vec<String>) -> Option<String> {
     let distance = |name: &String| strsim::damerau_levenshtein(text, name);
-    names.into_iter().min_by_key(distance).unwrap_or_default()
+    names.into_iter().min_by_key(distance).filter(|name| distance(name) <= name.len() / 2)
 }
 
 /// Every name of a format without options.
@@ -72,5 +74,6 @@ mod tests {
             assert!(said.contains(&format!("nearest is {nearest:?}")), "{said}");
         }
         assert!(parse_format("x86-64+nx").unwrap_err().contains("no-nx"));
+        assert_eq!(parse_format("z80").unwrap_err(), "there is no format \"z80\"; `pagelab list formats` shows all");
     }
 }

@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask};
+use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask, size};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::{Extension, Geometry};
@@ -405,6 +405,11 @@ impl<S: Stage> Format for Arm64<S> {
         S::rules(self, entry, broken);
     }
 
+    /// An Address size fault (D8.1.6). Bits of a block below its address are RES0, and hardware may ignore them.
+    fn faults(&self, rule: Rule) -> bool {
+        matches!(rule, Rule::AddressTooLarge { .. })
+    }
+
     fn fields(&self, level: u8, entry: u64) -> Vec<Field> {
         let mut fields = Fields::of(entry);
         fields.flag("valid", 0, "not valid: the other bits are software's", "valid");
@@ -415,6 +420,11 @@ impl<S: Stage> Format for Arm64<S> {
                 let table = alloc::format!("table at {:#x}", self.table_address(entry));
                 fields.field("type", 1, 1, "points to a table");
                 fields.field("address", self.highest_address_bit(), self.granule.shift(), table);
+                self.upper_address_fields(fields.field("ignored", 58, 51, "software's"));
+                match self.is_lpa2() {
+                    true => fields.field("ignored", 11, 10, "software's").field("ignored", 7, 2, "software's"),
+                    false => fields.field("ignored", 11, 2, "software's"),
+                };
             }
             Kind::Leaf | Kind::Illegal => self.leaf_fields(level, entry, &mut fields),
         }
@@ -467,7 +477,7 @@ impl<S: Stage> Arm64<S> {
             (true, 0) => String::from("reserved: no contiguous groups at this level"),
             (true, _) => {
                 let (entries, bytes) = (1u64 << group_bits, self.geometry.span(level) << group_bits);
-                alloc::format!("one of {entries} entries that map {bytes:#x} bytes")
+                alloc::format!("one of {entries} entries that map {}", size(bytes))
             }
         };
         let kind = match (self.kind_of(level, entry), level) {
@@ -475,25 +485,36 @@ impl<S: Stage> Arm64<S> {
             (_, 0) => "a page",
             _ => "a block",
         };
+        let managed = match (entry & DBM != 0, self.hardware_dirty) {
+            (false, _) => "hardware does not manage writes",
+            (true, false) => "ignored: hardware manages no dirty state",
+            (true, true) => "hardware manages writes: what may be written, and what was",
+        };
         let address = alloc::format!("maps {:#x}", self.leaf_address(level, entry, 0));
         fields
             .field("type", 1, 1, kind)
             .flag("AF", 10, "not accessed: an access faults or sets it", "accessed")
             .field("address", self.highest_address_bit(), self.geometry.shift(level) as u8, address)
-            .flag("DBM", 51, "writes are not managed by hardware", "writes are managed by hardware")
+            .field("DBM", 51, 51, managed)
+            .field("ignored", 63, 63, "software's")
             .field("Contiguous", 52, 52, contiguous)
             .field("software", 58, 55, "software's");
-        if self.is_lpa2() {
-            fields.field("address 51:50", 9, 8, "bits 51:50 of the address");
-        } else {
+        self.upper_address_fields(fields);
+        if !self.is_lpa2() {
             let names = ["not shareable", "reserved", "outer shareable", "inner shareable"];
             fields.field("SH", 9, 8, names[bits(entry, 9, 8) as usize]);
         }
-        if self.granule == Granule::K64 && self.geometry.output_bits() > 48 {
-            fields.field("address 51:48", 15, 12, "bits 51:48 of the address");
-        }
         if level > 0 {
             fields.flag("nT", 16, "TLBs may hold it", "no TLB may hold it (FEAT_BBM level 1)");
+        }
+    }
+
+    /// The bits of an address of more than 48 that stand elsewhere, in leaves and in table descriptors.
+    fn upper_address_fields(&self, fields: &mut Fields) {
+        match self.granule {
+            _ if !self.is_wide() => {}
+            Granule::K64 => _ = fields.field("address 51:48", 15, 12, "bits 51:48 of the address"),
+            Granule::K4 | Granule::K16 => _ = fields.field("address 51:50", 9, 8, "bits 51:50 of the address"),
         }
     }
 }

@@ -149,7 +149,7 @@ impl Stage for Stage1 {
                 .flag("PXNTable", 59, "takes nothing from EL1", "EL1 executes nothing below")
                 .flag("UXNTable", 60, "takes nothing from EL0", "EL0 executes nothing below")
                 .field("APTable", 62, 61, taken[bits(entry, 62, 61) as usize])
-                .flag("NSTable", 63, "secure", "not secure");
+                .flag("NSTable", 63, "takes nothing", "no secure memory below");
             return;
         }
         let writable = match (entry & AP_READ_ONLY != 0, entry & DBM != 0 && format.hardware_dirty) {
@@ -158,8 +158,8 @@ impl Stage for Stage1 {
             (true, true) => "clean: a write makes it dirty",
         };
         fields
-            .field("AttrIndx", 4, 2, "memory type: byte of MAIR_EL1")
-            .flag("NS", 5, "secure", "not secure")
+            .field("AttrIndx", 4, 2, alloc::format!("memory type: byte {} of MAIR_EL1", bits(entry, 4, 2)))
+            .flag("NS", 5, "secure memory, if EL1 is in the secure state", "not secure memory")
             .flag("AP[1]", 6, "no EL0 access", "EL0 may access it")
             .field("AP[2]", 7, 7, writable)
             .flag("nG", 11, "global", "of this ASID")
@@ -168,6 +168,8 @@ impl Stage for Stage1 {
             .flag("UXN", 54, "EL0 may execute it", "EL0 may not execute it");
         if format.stage.overlay {
             fields.field("POIndex", 62, 60, "permission overlay");
+        } else {
+            fields.field("PBHA", 62, 59, "ignored, or implementation defined (FEAT_HPDS2)");
         }
     }
 

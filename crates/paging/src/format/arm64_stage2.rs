@@ -160,6 +160,7 @@ impl Stage for Stage2 {
             0b0011 => "Device-GRE",
             _ => "outer in 3:2 and inner in 1:0: 1 not cacheable, 2 write-through, 3 write-back",
         };
+        fields.field("PBHA", 62, 59, "ignored, or implementation defined (FEAT_HPDS2)");
         fields.field("MemAttr", 5, 2, memory).field("S2AP", 7, 6, access[bits(entry, 7, 6) as usize]);
         if format.stage.execute_by_level {
             fields.field("XN", 54, 53, execute[bits(entry, 54, 53) as usize]);

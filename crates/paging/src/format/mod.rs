@@ -174,6 +174,15 @@ impl StateBits {
     }
 }
 
+/// Bytes as in `64K`, `2M`, `16G`: those of groups, which are powers of two.
+pub(crate) fn size(bytes: u64) -> String {
+    let (letter, shift) = [("T", 40), ("G", 30), ("M", 20), ("K", 10)]
+        .into_iter()
+        .find(|(_, shift)| bytes >> shift != 0)
+        .unwrap_or(("", 0));
+    alloc::format!("{}{letter}", bytes >> shift)
+}
+
 /// Bits `high` to `low` of `entry`, shifted down.
 pub(crate) const fn bits(entry: u64, high: u8, low: u8) -> u64 {
     (entry >> low) & mask(high - low, 0)
@@ -293,6 +302,13 @@ pub trait Format: Copy + fmt::Debug {
 
     /// Tells `broken` of each rule that `entry` breaks on its own, without its neighbours.
     fn rules(&self, level: u8, entry: u64, broken: &mut dyn FnMut(Rule));
+
+    /// Whether hardware faults on every access through an entry that breaks `rule`, besides those that are
+    /// [`Kind::Illegal`]. Walks of software go on all the same.
+    fn faults(&self, rule: Rule) -> bool {
+        let _ = rule;
+        false
+    }
 
     /// Every field of `entry`, by name, highest bits first.
     fn fields(&self, level: u8, entry: u64) -> Vec<Field>;

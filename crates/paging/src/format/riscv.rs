@@ -324,6 +324,11 @@ impl Format for RiscV {
         }
     }
 
+    /// "Virtual address translation process": a misaligned superpage raises a page fault.
+    fn faults(&self, rule: Rule) -> bool {
+        matches!(rule, Rule::MisalignedLeaf { .. })
+    }
+
     fn fields(&self, level: u8, entry: u64) -> Vec<Field> {
         let mut fields = Fields::of(entry);
         fields.flag("V", 0, "not valid: the other bits are software's", "valid");

@@ -162,6 +162,10 @@ impl Format for Software64K {
         self.hardware.rules(level, entry, broken);
     }
 
+    fn faults(&self, rule: Rule) -> bool {
+        self.hardware.faults(rule)
+    }
+
     fn fields(&self, level: u8, entry: u64) -> Vec<Field> {
         self.hardware.fields(level, entry)
     }

@@ -274,13 +274,20 @@ impl Format for X86_64 {
         }
     }
 
+    /// Reserved bits, of which those below and above an address are some, raise a page fault with RSVD (SDM vol. 3,
+    /// "Page-fault exceptions").
+    fn faults(&self, rule: Rule) -> bool {
+        matches!(rule, Rule::MisalignedLeaf { .. } | Rule::AddressTooLarge { .. } | Rule::Reserved { .. })
+    }
+
     fn fields(&self, level: u8, entry: u64) -> Vec<Field> {
         let mut fields = Fields::of(entry);
         fields.flag("P", 0, "not present: the other bits are software's", "present");
         if entry & P == 0 {
             return fields.done();
         }
-        let leaf = self.kind(level, entry) != Kind::Table;
+        // Where no processor has leaves, the entry has the fields of one that points to a table.
+        let leaf = self.kind(level, entry) != Kind::Table && level < 3;
         fields
             .flag("R/W", 1, "no writes below", "writes allowed")
             .flag("U/S", 2, "no user-mode access below", "user-mode access allowed")
@@ -291,8 +298,9 @@ impl Format for X86_64 {
             .field("ignored", 58, 52, "software's");
         let size = |leaf| match (leaf, level) {
             (true, 1) => "a leaf of 2M",
-            (true, 2) => "a leaf of 1G",
-            (true, _) => "reserved: no leaf at this level",
+            (true, 2) if self.gigabyte_leaves => "a leaf of 1G",
+            (true, _) => "reserved: this processor has no leaves of 1G",
+            (false, _) if entry & PS != 0 => "must be zero: no leaf at this level",
             (false, _) => "points to a table",
         };
         if level > 0 {

@@ -8,7 +8,7 @@ use study::stats::paired_ratio;
 
 use super::experiment::{Arm, Measured};
 use super::variant_name;
-use crate::table::describe::size;
+use crate::table::describe::{count, size};
 
 const CONFIDENCE: f64 = 0.95;
 /// Whether the compiler was told to make the measured code fast.
@@ -70,9 +70,10 @@ impl Measured {
 pub fn text(bytes: u64, rounds: u32, measured: &[Measured], width: usize) -> String {
     let first = format!(
         "stage 2 split of {}. Counts: entries read, calls of the visitor, entries built, tables, TLB invalidations, \
-         cache lines; they are exact. Times are measured on this machine: medians of {rounds} interleaved rounds; saved \
+         cache lines; they are exact. Times are measured on this machine: medians of {}; saved \
          against vanilla, with its 95 % interval.",
-        size(bytes.into())
+        size(bytes.into()),
+        count(rounds.into(), "interleaved round")
     );
     let mut parts = vec![results::fold(&first, width, 0)];
     parts.extend(NOT_OPTIMISED.map(str::to_string));
