@@ -79,7 +79,9 @@ fn run_in<F: Format>(
     let arena = Arena::from_image(arguments.base, image)
         .map_err(|error| Failure::Input(format!("{}: {}", arguments.image.display(), explain(&format, &error))))?;
     let tables = Tables::in_arena(format, arena, arguments.root);
-    let checked = Checked { report: check(&tables), census: tables.census(), image_bytes: image.len() as u64, note };
+    let report = check(&tables);
+    let census = (report.tables != 0).then(|| tables.census());
+    let checked = Checked { report, census, image_bytes: image.len() as u64, note };
     let tree = arguments.tree.then(|| Tree::of(&tables));
     let text = if arguments.json {
         format!("{:#}", document(&format, arguments, &checked, tree.as_ref().and_then(|tree| tree.as_ref().ok())))
@@ -98,8 +100,8 @@ fn run_in<F: Format>(
 
 struct Checked {
     report: Report,
-    /// What is mapped, if the tables can be followed to their ends.
-    census: Result<Census, Error>,
+    /// What is mapped, if the tables can be followed to their ends; nothing where the root is none.
+    census: Option<Result<Census, Error>>,
     image_bytes: u64,
     /// What the file seems to be, if not raw memory.
     note: Option<&'static str>,
@@ -181,13 +183,12 @@ fn text<F: Format>(format: &F, arguments: &Check, checked: &Checked, tree: Optio
         parts.extend(left_out(report, left_out_of).map(|text| results::fold(&text, width, 4)));
     }
     match &checked.census {
-        // Nothing was looked at: the root is none.
-        _ if report.tables == 0 => {}
-        Ok(census) => {
+        None => {}
+        Some(Ok(census)) => {
             parts.push(census::tables_text(format, census, census.table_bytes, width));
             parts.push(census::mapped_text(format, census, width));
         }
-        Err(error) => {
+        Some(Err(error)) => {
             let why = format!("what is mapped in groups was not counted: {}", explain(format, error));
             parts.push(results::fold(&why, width, 4));
             parts.push(leaves_text(report, width));
@@ -288,8 +289,8 @@ fn document<F: Format>(format: &F, arguments: &Check, checked: &Checked, tree: O
         "unlisted_warnings": report.unlisted_warnings,
         "tables": report.tables,
         "leaves": leaves.collect::<Vec<_>>(),
-        "census": checked.census.as_ref().ok().map(|census| census::document(format, census)),
-        "census_error": checked.census.as_ref().err().map(|error| explain(format, error)),
+        "census": checked.census.iter().flatten().next().map(|census| census::document(format, census)),
+        "census_error": checked.census.as_ref().and_then(|census| census.as_ref().err()).map(|error| explain(format, error)),
         "tree": tree.map(|tree| tree.document(format)),
     })
 }

@@ -78,6 +78,9 @@ impl<F: Format, L: Log> Tables<F, L> {
             return va;
         }
         let (first, count) = (table + geometry.index(1, va) * ENTRY_BYTES, (whole_end - va) / span);
+        if !self.has_tables(released.count + count) {
+            return va;
+        }
         match self.arena.table_mut(first, count) {
             Some(entries) if bulk::all_tables(pattern, entries) => {
                 released.tables.extend(entries.iter().map(|entry| (entry & pattern.address) << F::ADDRESS_SHIFT));
@@ -124,8 +127,7 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     /// Collects a block of tables and those below it.
     fn gather(&self, block: u64, level: u8, released: &mut Released) -> Result<(), Error> {
-        let is_tree = |more| released.count + more <= self.arena.bytes() / self.geometry().page_bytes();
-        if !is_tree(1) {
+        if !self.has_tables(released.count + 1) {
             return Err(Error::NoTree { pa: block, va: 0, level });
         }
         if level == 0 {
@@ -134,7 +136,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         let count = self.block_bytes(level) / ENTRY_BYTES;
         let entries = self.arena.table(block, count).ok_or_else(|| self.outside(block, 0, level))?;
-        if level == 1 && is_tree(count + 1) && self.is_plain_tree(entries) {
+        if level == 1 && self.has_tables(released.count + count + 1) && self.is_plain_tree(entries) {
             let (address, shift) = (self.format.table_pattern().address, F::ADDRESS_SHIFT);
             released.count += count + 1;
             released.trees.push(Tree { pa: block, entries: count, address, shift });
@@ -147,6 +149,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         released.add(block);
         Ok(())
+    }
+
+    /// Whether the arena has room for so many tables, or blocks of them: those of a tree are no more.
+    fn has_tables(&self, count: u64) -> bool {
+        count <= self.arena.bytes() / self.block_bytes(0)
     }
 
     /// Whether these entries of a table at level 1 all point to tables of pages. A log is told of one after the other.

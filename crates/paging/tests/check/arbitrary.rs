@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use paging::check::check;
-use paging::{Action, Arena, Format, Node, Tables, Visitor};
+use paging::{Action, Arena, Attributes, Error, Flags, Format, Mapping, Node, Sizes, Tables, Visitor};
 use proptest::prelude::*;
 
 use crate::bodies;
@@ -61,4 +61,36 @@ fn a_root_at_the_end_of_all_memory_is_outside<F: Format>(format: F) {
 #[test]
 fn no_root_wraps_around() {
     for_every_format!(a_root_at_the_end_of_all_memory_is_outside);
+}
+
+/// A page is mapped, and every entry of the table above its own then points there.
+fn a_table_of_many_parents_is_not_given_back<F: Format>(format: F) {
+    let geometry = format.geometry();
+    let flags = Flags::READ | Flags::ACCESSED;
+    let user = format.leaf(0, Attributes::new(flags | Flags::USER), false).map_or(Flags::empty(), |_| Flags::USER);
+    let (va, unit) = (geometry.extended(0), geometry.page_bytes() << format.run_bits());
+    let attributes = Attributes { memory: format.normal_memory(), ..Attributes::new(flags | user) };
+    let mut tables = Tables::new(format, 1 << 32, 64 << 20).unwrap();
+    let mapping = Mapping { va, pa: 1 << 30, bytes: unit, attributes, sizes: Sizes::up_to(unit) };
+    tables.map(&mapping).unwrap();
+    let mut above = tables.root();
+    for level in (2..geometry.levels()).rev() {
+        let entry = tables.arena().read(above + geometry.index(level, va) * 8).unwrap();
+        above = format.table_address(entry);
+    }
+    let mut image = tables.arena().image();
+    let first = (above - (1 << 32)) as usize;
+    let run = 8 << format.run_bits();
+    let entries = image[first..first + run].to_vec();
+    let bytes = (geometry.entries(1) * 8) as usize;
+    image[first..first + bytes].chunks_mut(run).for_each(|chunk| chunk.copy_from_slice(&entries));
+    let mut tables = Tables::in_arena(format, Arena::from_image(1 << 32, &image).unwrap(), tables.root());
+    let whole = geometry.span(1) * geometry.entries(1) / 2;
+    let unmapped = tables.unmap(va, whole);
+    assert!(matches!(unmapped, Err(Error::NoTree { .. })), "{format:?}: {unmapped:?}");
+}
+
+#[test]
+fn tables_of_many_parents_are_not_given_back() {
+    for_every_format!(a_table_of_many_parents_is_not_given_back);
 }
