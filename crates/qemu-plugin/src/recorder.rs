@@ -360,8 +360,8 @@ impl Recorder {
         let mut shared = self.lock();
         if left_out > 0 && !shared.is_over {
             let path = shared.writer.get_mut().path().display().to_string();
-            let threads = if left_out == 1 { "thread".to_owned() } else { format!("{left_out} threads") };
-            self.complaints.say(&format!("{path}: the last accesses of a {threads} that would not stop are missing"));
+            let threads = if left_out == 1 { "a thread".to_owned() } else { format!("{left_out} threads") };
+            self.complaints.say(&format!("{path}: the last accesses of {threads} that would not stop are missing"));
         }
         self.attempt(&mut shared, Writer::index);
         shared.end();

@@ -182,6 +182,12 @@ impl Header {
             process: None,
         }
     }
+
+    /// The recorder and the emulator in which it was, for people.
+    pub fn recorded_by(&self) -> String {
+        let emulator = self.emulator.as_ref().map(|emulator| format!(" in {} {}", emulator.name, emulator.version));
+        format!("{}{}", self.recorder, emulator.unwrap_or_default())
+    }
 }
 
 #[cfg(test)]

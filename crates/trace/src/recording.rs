@@ -26,7 +26,8 @@ pub struct Recording<W> {
 struct Thread {
     runs: Runs,
     accesses: Vec<Access>,
-    builder: Builder,
+    /// The chunk so far; none before the first runs are collected, so that threads that do little take little.
+    builder: Option<Builder>,
     /// Runs that were taken from `runs` so far.
     taken: u64,
     instructions: u64,
@@ -36,8 +37,7 @@ struct Thread {
 impl Thread {
     fn new(header: &Header) -> Thread {
         let runs = if header.columns.addresses { Runs::in_sequence() } else { Runs::default() };
-        let builder = Builder::new(header.columns);
-        Thread { runs, accesses: Vec::new(), builder, taken: 0, instructions: 0, events: Vec::new() }
+        Thread { runs, accesses: Vec::new(), builder: None, taken: 0, instructions: 0, events: Vec::new() }
     }
 }
 
@@ -91,6 +91,7 @@ impl<W: Write> Recording<W> {
         for thread in 0..self.threads.len() as u32 {
             self.collect(thread)?;
             self.write(thread)?;
+            self.threads[thread as usize].builder = None;
         }
         self.writer.finish()
     }
@@ -112,21 +113,25 @@ impl<W: Write> Recording<W> {
         let mut rest = &accesses[..];
         for run in runs {
             let kept = if rest.is_empty() { 0 } else { run.accesses as usize };
-            if self.threads[index].builder.is_full(kept) {
+            if self.builder(index).is_full(kept) {
                 self.write(thread)?;
             }
             let (own, after) = rest.split_at(kept);
             rest = after;
-            self.threads[index].builder.push(run, own);
+            self.builder(index).push(run, own);
         }
         Ok(())
+    }
+
+    fn builder(&mut self, index: usize) -> &mut Builder {
+        self.threads[index].builder.get_or_insert_with(|| Builder::new(self.header.columns))
     }
 
     /// Writes a thread's events and its chunk: events first, so that a reader knows the memory that runs touch.
     fn write(&mut self, thread: u32) -> io::Result<()> {
         let state = &mut self.threads[thread as usize];
         let events = std::mem::take(&mut state.events);
-        let chunk = state.builder.take();
+        let chunk = state.builder.as_mut().map(Builder::take).unwrap_or_default();
         self.writer.events(thread, &events, state.instructions)?;
         self.writer.runs(thread, &chunk, state.instructions)
     }

@@ -61,9 +61,12 @@ pub fn look_at_children(output: &Path, first: u32) {
         let child = found.swap_remove(index);
         known.insert(child.process);
         let name = child.path.display();
-        if is_running(child.process) {
+        if child.is_whole {
+            continue;
+        }
+        if child.is_running {
             say(format_args!("pagelab: {name}: the forked process still runs; its trace is whole when it has ended"));
-        } else if !child.is_whole {
+        } else {
             say(format_args!(
                 "pagelab: {name}: the forked process ended before its last accesses were written; the trace is cut off"
             ));
@@ -76,6 +79,7 @@ struct Child {
     path: PathBuf,
     process: u32,
     parent: u32,
+    is_running: bool,
     is_whole: bool,
 }
 
@@ -94,6 +98,8 @@ fn traces_beside(output: &Path) -> Vec<Child> {
 fn trace_of_child(path: PathBuf) -> Option<Child> {
     let mut reader = Reader::new(BufReader::new(File::open(&path).ok()?)).ok()?;
     let of = reader.header().process?;
+    // Asked first: what a process that has ended by then has written is there.
+    let is_running = is_running(of.process);
     let is_whole = reader.places().ok()?.is_some();
-    Some(Child { path, process: of.process, parent: of.parent?, is_whole })
+    Some(Child { path, process: of.process, parent: of.parent?, is_running, is_whole })
 }

@@ -43,7 +43,7 @@ fn of_trace(simulated: &Simulated) -> shown::Trace {
             ("accesses, in runs to one 4K page".to_owned(), format!("{accesses} in {runs}")),
             ("instructions".to_owned(), instructions),
             ("recorded on".to_owned(), simulated.header.architecture.clone()),
-            ("recorder".to_owned(), simulated.header.recorder.clone()),
+            ("recorder".to_owned(), simulated.header.recorded_by()),
         ];
     }
     let cell = |cell: &Cell| match cell {

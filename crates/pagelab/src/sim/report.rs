@@ -155,6 +155,7 @@ pub fn document(simulated: &Simulated) -> Value {
     json!({
         "file": simulated.file,
         "recorder": simulated.header.recorder,
+        "emulator": simulated.header.emulator,
         "command": simulated.header.command,
         "arch": simulated.header.architecture,
         "memory_inferred": simulated.replayed.inferred,

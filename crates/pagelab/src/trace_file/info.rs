@@ -5,7 +5,7 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 use study::size::format_bytes;
-use trace::{Block, Call, Emulator, Event, Footprint, Header, Kind, SHIFTS};
+use trace::{Block, Call, Event, Footprint, Header, Kind, SHIFTS};
 
 use super::{Damages, Shown, named, open};
 use crate::failure::Failure;
@@ -281,10 +281,6 @@ fn text(content: &Content) -> String {
     text
 }
 
-fn emulator(emulator: &Emulator) -> String {
-    format!("{} {}", emulator.name, emulator.version)
-}
-
 fn left_out(content: &Content) -> String {
     let filtered = super::check::left_out(&content.header.filter);
     match content.outside {
@@ -302,8 +298,7 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
     let whole = if content.whole { "whole" } else { "cut off: its end is missing" };
     let mut rows = vec![
         ["command".to_owned(), known(&header.command.join(" "))],
-        ["recorder".to_owned(), header.recorder.clone()],
-        ["emulator".to_owned(), header.emulator.as_ref().map_or("none".to_owned(), emulator)],
+        ["recorder".to_owned(), header.recorded_by()],
         ["instruction set".to_owned(), known(&header.architecture)],
         [
             "keeps".to_owned(),

@@ -3,6 +3,7 @@
 //! Source: perf-script(1). Which event it was, a load or a store, does not stand among these fields; a sample counts as a
 //! load. Samples are not all accesses, and the header says so.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::{LineReader, hex};
@@ -12,7 +13,7 @@ use crate::run::Kind;
 /// Threads by their kernel numbers, in the order of appearance.
 #[derive(Default)]
 pub(super) struct Perf {
-    threads: Vec<u32>,
+    threads: HashMap<u32, u32>,
 }
 
 impl LineReader for Perf {
@@ -29,12 +30,9 @@ impl LineReader for Perf {
         if address == 0 || address >> 63 == 1 {
             return Ok(Some(0));
         }
-        let known = self.threads.iter().position(|thread| *thread == tid);
-        let thread = known.unwrap_or_else(|| {
-            self.threads.push(tid);
-            self.threads.len() - 1
-        });
-        to.access(thread as u32, address, 1, Kind::LOAD)?;
+        let next = self.threads.len() as u32;
+        let thread = *self.threads.entry(tid).or_insert(next);
+        to.access(thread, address, 1, Kind::LOAD)?;
         Ok(Some(1))
     }
 }

@@ -3,6 +3,7 @@
 //! Source: DynamoRIO's documentation, "Memory trace viewer". A long encoding goes on in a second line with the same
 //! numbers and without a type; markers stand between `<` and `>`.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::{LineReader, MAX_ACCESS_BYTES, hex};
@@ -12,7 +13,7 @@ use crate::run::Kind;
 /// Threads by the tool's own numbers, in the order of appearance.
 #[derive(Default)]
 pub(super) struct View {
-    threads: Vec<String>,
+    threads: HashMap<String, u32>,
 }
 
 impl LineReader for View {
@@ -45,12 +46,12 @@ impl LineReader for View {
 
 impl View {
     fn number(&mut self, name: &str) -> u32 {
-        let known = self.threads.iter().position(|thread| thread == name);
-        let index = known.unwrap_or_else(|| {
-            self.threads.push(name.to_owned());
-            self.threads.len() - 1
-        });
-        index as u32
+        if let Some(known) = self.threads.get(name) {
+            return *known;
+        }
+        let next = self.threads.len() as u32;
+        self.threads.insert(name.to_owned(), next);
+        next
     }
 }
 
