@@ -123,8 +123,10 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         let mut stretch = Stretch { va: first, end, offset: pa.wrapping_sub(first) };
         let mapped = self.map_table(table, level, &mut stretch, &leaves);
-        if mapped.is_err() && stretch.va > first {
-            self.unmap(va, stretch.va - first)?;
+        if mapped.is_err() {
+            // And the tables that were made for what comes next.
+            let unit = geometry.page_bytes() << self.format.run_bits();
+            self.unmap(va, (stretch.va - first + unit).min(bytes))?;
         }
         mapped
     }

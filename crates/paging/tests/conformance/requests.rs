@@ -68,16 +68,18 @@ fn full_arena<F: Format>(format: F) {
     let attributes = crate::data(&format);
     let block = geometry.page_bytes() << format.run_bits();
     let root = geometry.table_bytes(geometry.root_level());
-    // The root, one table of each level below, and no more; the base is aligned to all of them.
-    let limit = root.next_multiple_of(block) + u64::from(geometry.root_level()) * block;
-    let mut tables = Tables::new(format, 1 << 30, limit).unwrap();
-    let table_span = geometry.span(0) * geometry.entries(0).max(block / 8);
-    let mapping = Mapping { va, pa: 1 << 40, bytes: 2 * table_span, attributes, sizes: Sizes::up_to(unit) };
-    let error = tables.map(&mapping).unwrap_err();
-    assert!(matches!(error, Error::ArenaFull { .. }), "{format:?}: {error}");
-    assert_eq!(tables.census().unwrap().total_bytes(), 0, "{format:?}: nothing stays mapped");
-    assert_eq!(tables.arena().used_bytes(), root, "{format:?}: every table is given back");
-    tables.map(&Mapping { bytes: unit, ..mapping }).unwrap();
+    // The root, at most one table of each level below, and no more; the base is aligned to all of them.
+    for below in 0..=u64::from(geometry.root_level()) {
+        let mut tables = Tables::new(format, 1 << 30, root.next_multiple_of(block) + below * block).unwrap();
+        let table_span = geometry.span(0) * geometry.entries(0).max(block / 8);
+        let mapping = Mapping { va, pa: 1 << 40, bytes: 2 * table_span, attributes, sizes: Sizes::up_to(unit) };
+        let error = tables.map(&mapping).unwrap_err();
+        assert!(matches!(error, Error::ArenaFull { .. }), "{format:?}: {error}");
+        assert_eq!(tables.census().unwrap().total_bytes(), 0, "{format:?}: nothing stays mapped");
+        assert_eq!(tables.arena().used_bytes(), root, "{format:?}: every table is given back");
+        let fits = tables.map(&Mapping { bytes: unit, ..mapping }).is_ok();
+        assert_eq!(fits, below == u64::from(geometry.root_level()), "{format:?} with {below} tables");
+    }
 }
 
 #[test]
