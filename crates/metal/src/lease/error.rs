@@ -22,12 +22,14 @@ pub enum LeaseError {
         holder: Holder,
     },
     /// A directory of pagelab is not safe to use, or cannot be made.
-    #[error("{}: {what}; run as root, or remove what stands there", path.display())]
+    #[error("{}: {what}; {remedy}", path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
         /// What is wrong with it.
         what: String,
+        /// What to do about it.
+        remedy: String,
     },
     /// A setting that pagelab does not touch.
     #[error("{path:?} is not a setting that pagelab changes: expected a file below {allowed}")]

@@ -17,25 +17,46 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// missing. A symbolic link, another owner or open permissions are refused, because whoever controls the
 /// directory would control what is written to the system's settings.
 pub fn private_directory(path: &Path) -> Result<(), LeaseError> {
-    let wrong = |what: String| LeaseError::Directory { path: path.to_path_buf(), what };
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(wrong(format!("cannot be made: {error}")));
-        }
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(not_made(path, &error)),
         _ => {}
     }
-    let found = std::fs::symlink_metadata(path).map_err(|error| wrong(format!("cannot be looked at: {error}")))?;
+    let wrong = |what: String, remedy: &str| LeaseError::Directory {
+        path: path.to_path_buf(),
+        what,
+        remedy: remedy.to_string(),
+    };
+    let found = std::fs::symlink_metadata(path)
+        .map_err(|error| wrong(format!("cannot be looked at: {error}"), "run as root, outside a container"))?;
     let user = nix::unistd::geteuid().as_raw();
     if !found.is_dir() {
-        return Err(wrong("expected a directory, found something else (a symbolic link?)".into()));
+        return Err(wrong("expected a directory, found something else (a symbolic link?)".into(), "remove it"));
     }
     if found.uid() != user {
-        return Err(wrong(format!("expected the owner {user}, found {}", found.uid())));
+        return Err(wrong(
+            format!("expected the owner {user}, found {}", found.uid()),
+            "run as its owner, or remove it",
+        ));
     }
     if found.mode() & 0o077 != 0 {
-        return Err(wrong(format!("expected the mode 0700, found {:04o}", found.mode() & 0o7777)));
+        let what = format!("expected the mode 0700, found {:04o}", found.mode() & 0o7777);
+        return Err(wrong(what, "remove it: others could have changed what is in it"));
     }
     Ok(())
+}
+
+/// Why a directory cannot be made. What it lies in is not pagelab's to make: `mkdir` and a mount differ in what
+/// outlives the boot.
+fn not_made(path: &Path, error: &io::Error) -> LeaseError {
+    let parent = path.parent().unwrap_or(Path::new("/")).display();
+    let (what, remedy) = match error.kind() {
+        io::ErrorKind::NotFound => (format!("{parent} is missing"), format!("make it: mkdir -p {parent}")),
+        io::ErrorKind::NotADirectory => (format!("{parent} is no directory"), "make it one".to_string()),
+        io::ErrorKind::ReadOnlyFilesystem => (error.to_string(), format!("mount what can be written at {parent}")),
+        io::ErrorKind::PermissionDenied => (error.to_string(), "run as root".to_string()),
+        _ => (error.to_string(), format!("look at what {parent} is mounted from (findmnt -T {parent})")),
+    };
+    LeaseError::Directory { path: path.to_path_buf(), what: format!("cannot be made: {what}"), remedy }
 }
 
 /// The lock, held. It is held by the open file, which a forked child shares: it ends when the last of
@@ -160,7 +181,19 @@ mod tests {
             std::os::unix::fs::chown(&real, Some(65534), None).unwrap();
             assert!(private_directory(&real).unwrap_err().to_string().contains("found 65534"));
         }
-        assert!(private_directory(&parent.path().join("a/b")).is_err(), "parents are not made");
+    }
+
+    #[test]
+    fn a_missing_parent_is_named_and_not_made() {
+        let root = tempfile::tempdir().unwrap();
+        let parent = root.path().join("var/lib");
+        let error = private_directory(&parent.join("pagelab")).unwrap_err().to_string();
+        let parent = parent.display();
+        assert!(error.contains(&format!("{parent} is missing; make it: mkdir -p {parent}")), "{error}");
+        assert!(!root.path().join("var").exists());
+        std::fs::write(root.path().join("file"), "").unwrap();
+        let error = private_directory(&root.path().join("file/pagelab")).unwrap_err().to_string();
+        assert!(error.contains("file is no directory"), "{error}");
     }
 
     #[test]
