@@ -187,7 +187,7 @@ fn without_locked_memory_or_frame_numbers_nothing_is_split_or_marked() {
         command.current_dir(bench.path("")).ran()
     };
     let locked = ["no more locked memory (RLIMIT_MEMLOCK 65536 bytes", "ulimit -l"];
-    demote_without("-ipc_lock", "ulimit -l 64").says(2, &locked);
+    demote_without("-ipc_lock,-sys_resource", "ulimit -l 64").says(2, &locked);
     demote_without("-sys_admin", "true").says(2, &["hides frame numbers", "CAP_SYS_ADMIN"]);
     let after = this_boot();
     assert_eq!((&before["changes"], &before["demoted"]), (&after["changes"], &after["demoted"]));

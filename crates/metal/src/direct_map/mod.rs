@@ -5,6 +5,7 @@
 //! leaves of the running host. Nothing joins them again: set_direct_map_default leaves split leaves split,
 //! and the kernel rebuilds large ones only after set_memory_rox (Linux 6.15, arch/x86/mm/pat/set_memory.c).
 
+mod available;
 mod config;
 mod demote;
 mod features;

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::unistd::{pipe2, write};
+use nix::unistd::{pipe2, read, write};
 
 /// What one pipe holds if the kernel agrees: larger ones need large contiguous tables of their own.
 const PIPE_BYTES: i32 = 16 << 20;
@@ -62,6 +62,22 @@ impl Plug {
             }
         }
     }
+
+    /// Lets go what was held last, as much as a step or a little more; says how much, and 0 where nothing is held.
+    pub fn shrink(&mut self) -> u64 {
+        let before = self.bytes;
+        while let Some((from, _)) = self.pipes.last()
+            && before - self.bytes < STEP_BYTES as u64
+        {
+            match read(from, &mut self.content) {
+                // What was written is all zeroes, and so the content stays what it was.
+                Ok(bytes) if bytes > 0 => self.bytes -= bytes as u64,
+                Err(nix::Error::EINTR) => {}
+                _ => drop(self.pipes.pop()),
+            }
+        }
+        before - self.bytes
+    }
 }
 
 /// An empty pipe, as large as can be had.
@@ -89,5 +105,13 @@ mod tests {
         }
         assert_eq!(plug.bytes(), held);
         assert!(plug.pipes.len() >= 2, "one pipe is full");
+        while plug.bytes() > 0 {
+            let shrunk = plug.shrink();
+            assert!(shrunk > 0 && shrunk < 2 * STEP_BYTES as u64);
+            held -= shrunk;
+            assert_eq!(plug.bytes(), held);
+        }
+        assert_eq!(plug.shrink(), 0);
+        assert_eq!(plug.grow(4096).unwrap(), 4096, "it can be used again");
     }
 }

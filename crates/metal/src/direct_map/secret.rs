@@ -7,7 +7,10 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::ptr;
 
-/// Pages of one memfd. Its whole size counts as locked memory from mmap on, so it is small.
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use study::size::format_bytes;
+
+/// Pages of one memfd. Before Linux 6.1.191 its whole size counts as locked memory from mmap on, so it is small.
 const CHUNK_PAGES: usize = 256;
 
 /// Secret pages, given back when dropped; the leaves stay split.
@@ -37,14 +40,27 @@ pub enum SecretError {
     Unavailable(io::Error),
     /// The limit of locked memory.
     #[error(
-        "no more locked memory (RLIMIT_MEMLOCK {limit_bytes} bytes, {used_bytes} used): secret memory is locked; run as \
-         root with CAP_IPC_LOCK, or raise `ulimit -l`"
+        "no more locked memory (RLIMIT_MEMLOCK {limit_bytes} bytes, {used_bytes} used): secret memory is locked, which \
+         newer kernels hold against root too; run as root with CAP_SYS_RESOURCE, which lifts the limit, or after \
+         `ulimit -l unlimited`"
     )]
     Locked {
         /// The limit.
         limit_bytes: u64,
         /// Secret memory until then.
         used_bytes: u64,
+    },
+    /// The fault of a page failed.
+    #[error(
+        "the kernel gave no more secret memory after {} (EFAULT): it had no free page, or none for the page table that a \
+         split leaf needs{}; stop programs or raise the memory limit of the cgroup (memory.max), and try again",
+        format_bytes(*used_bytes), or_others(*limit_bytes)
+    )]
+    NoPage {
+        /// Secret memory until then.
+        used_bytes: u64,
+        /// The limit of locked memory, which other processes of the user count to as well; absent: none.
+        limit_bytes: Option<u64>,
     },
     /// Frame numbers are hidden.
     #[error("/proc/self/pagemap hides frame numbers: run as root with CAP_SYS_ADMIN")]
@@ -61,13 +77,14 @@ pub enum SecretError {
 
 impl Secret {
     /// No page yet; tries whether there can be any and whether their frames are shown, so that this is known before
-    /// a leaf is split.
+    /// a leaf is split. Lifts this process's limit of locked memory as far as it may.
     ///
     /// # Errors
     /// [`SecretError`].
     pub fn new(page_bytes: usize) -> Result<Secret, SecretError> {
         let open = |path| File::open(path).map_err(|source| SecretError::Failed { what: "look at", source });
         let present = 0u8;
+        lift_limit();
         let mut secret =
             Secret { page_bytes, chunks: Vec::new(), pagemap: open("/proc/self/pagemap")?, zero: open("/dev/zero")? };
         let chunk = secret.chunk()?;
@@ -91,11 +108,13 @@ impl Secret {
             let chunk = self.chunk()?;
             self.chunks.push(chunk);
         }
-        let page_bytes = self.page_bytes;
-        let chunk = self.chunks.last_mut().expect("one with room was just made sure of");
-        let address = chunk.start as usize + chunk.used_pages * page_bytes;
-        touch(&self.zero, address).map_err(|source| SecretError::Failed { what: "take a page of", source })?;
-        chunk.used_pages += 1;
+        let chunk = self.chunks.last().expect("one with room was just made sure of");
+        let address = chunk.start as usize + chunk.used_pages * self.page_bytes;
+        touch(&self.zero, address).map_err(|source| match source.raw_os_error() {
+            Some(libc::EFAULT) => no_page(self.bytes(), self.page_bytes as u64, memlock_limit()),
+            _ => SecretError::Failed { what: "take a page of", source },
+        })?;
+        self.chunks.last_mut().expect("the same").used_pages += 1;
         self.frame(address)
     }
 
@@ -103,7 +122,7 @@ impl Secret {
         Chunk::new(CHUNK_PAGES * self.page_bytes).map_err(|(what, source)| match (what, source.raw_os_error()) {
             ("make", Some(libc::ENOSYS | libc::EPERM)) => SecretError::Unavailable(source),
             ("map", Some(libc::EAGAIN)) => {
-                SecretError::Locked { limit_bytes: memlock_limit(), used_bytes: self.bytes() }
+                SecretError::Locked { limit_bytes: memlock_limit().unwrap_or(u64::MAX), used_bytes: self.bytes() }
             }
             _ => SecretError::Failed { what, source },
         })
@@ -172,6 +191,53 @@ fn touch(zero: &File, address: usize) -> io::Result<()> {
     }
 }
 
-fn memlock_limit() -> u64 {
-    nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft)
+/// Why a fault failed. The kernel says EFAULT for all: it has no page (`VM_FAULT_OOM`), no table to split the leaf with
+/// (`set_direct_map_invalid_noflush`), or the page is beyond the limit (`VM_FAULT_SIGBUS`; mm/secretmem.c,
+/// `secretmem_fault`).
+fn no_page(used_bytes: u64, page_bytes: u64, limit_bytes: Option<u64>) -> SecretError {
+    match limit_bytes {
+        Some(limit_bytes) if used_bytes + page_bytes > limit_bytes => SecretError::Locked { limit_bytes, used_bytes },
+        _ => SecretError::NoPage { used_bytes, limit_bytes },
+    }
+}
+
+fn or_others(limit_bytes: Option<u64>) -> String {
+    let limited = |bytes| format!(", or other processes use up RLIMIT_MEMLOCK ({bytes} bytes), which is of the user");
+    limit_bytes.map_or_else(String::new, limited)
+}
+
+/// Since Linux 6.1.191 and 6.12.113 every page that is faulted in counts to the user's locked memory, whatever the
+/// capabilities (mm/secretmem.c, `__secretmem_account_pages`); before, mappings of a process without CAP_IPC_LOCK did
+/// (mm/mmap.c, `mlock_future_ok`). A limit that cannot be lifted is named by the error of the page that is beyond it.
+fn lift_limit() {
+    let Ok((_, hard)) = getrlimit(Resource::RLIMIT_MEMLOCK) else { return };
+    for limit in [libc::RLIM_INFINITY, hard] {
+        if setrlimit(Resource::RLIMIT_MEMLOCK, limit, limit).is_ok() {
+            return;
+        }
+    }
+}
+
+/// Absent where there is none.
+fn memlock_limit() -> Option<u64> {
+    let (soft, _) = getrlimit(Resource::RLIMIT_MEMLOCK).ok()?;
+    Some(soft).filter(|soft| *soft != libc::RLIM_INFINITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_that_fails_is_explained_by_the_limit_or_by_memory() {
+        let locked = no_page(8 << 20, 4096, Some(8 << 20));
+        assert!(matches!(locked, SecretError::Locked { limit_bytes: 0x80_0000, used_bytes: 0x80_0000 }), "{locked}");
+        assert!(
+            matches!(no_page(8 << 20, 4096, Some((8 << 20) + 4095)), SecretError::Locked { .. }),
+            "whole pages count"
+        );
+        let [alone, limited] = [None, Some(9 << 20)].map(|limit| no_page(8 << 20, 4096, limit).to_string());
+        assert!(alone.contains("after 8M") && alone.contains("no free page") && !alone.contains("MEMLOCK"), "{alone}");
+        assert!(limited.contains("RLIMIT_MEMLOCK (9437184 bytes)"), "{limited}");
+    }
 }

@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use study::size::format_bytes;
+
+use super::available::Available;
 use super::demote::{Goal, Progress, Stopped};
 use super::plug::Plug;
 use super::secret::{Secret, SecretError};
@@ -23,7 +26,10 @@ const MOST_ROUNDS: u32 = 4;
 /// A round that adds less than this share of the direct map is the last one.
 const LEAST_ROUND_RATIO: f64 = 0.005;
 /// How often files of /proc are read: that costs as much as dozens of pages.
-const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// How often held memory is let go for one page that the kernel has none for: what does not help then is no shortage
+/// of memory.
+const MOST_SHORTAGES: u32 = 8;
 /// The same where all page tables must be dumped for it.
 const DUMP_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -48,38 +54,33 @@ impl Pace {
     }
 }
 
-/// Memory that is available: as the host said last, less what was taken since. Asked again when that is old, or
-/// when an eighth of what may be taken is.
-struct Available<Ask> {
-    ask: Ask,
-    said_bytes: u64,
-    taken_bytes: u64,
-    asked: Instant,
-}
-
-impl<Ask: FnMut() -> Result<u64, HostError>> Available<Ask> {
-    fn new(mut ask: Ask) -> Result<Self, HostError> {
-        Ok(Available { said_bytes: ask()?, ask, taken_bytes: 0, asked: Instant::now() })
-    }
-
-    fn take(&mut self, bytes: u64) {
-        self.taken_bytes += bytes;
-    }
-
-    fn bytes(&mut self, left_bytes: u64) -> Result<u64, HostError> {
-        let is_much = self.taken_bytes > self.said_bytes.saturating_sub(left_bytes) / 8;
-        if is_much || self.asked.elapsed() >= LOOK_INTERVAL {
-            (self.said_bytes, self.taken_bytes, self.asked) = ((self.ask)()?, 0, Instant::now());
-        }
-        Ok(self.said_bytes.saturating_sub(self.taken_bytes))
-    }
-}
-
 /// Whether a limit may be reached, as far as the last look and the frames that were hit since can tell: a page
 /// splits one leaf at most.
 fn may_be_reached(limit_bytes: Option<u64>, split_bytes: u64, unseen_frames: u64, frame_bytes: u64) -> bool {
     let most_bytes = unseen_frames.saturating_mul(frame_bytes).saturating_add(split_bytes);
     limit_bytes.is_some_and(|limit| most_bytes >= limit)
+}
+
+/// Takes a page; where the kernel has none, lets something go, waits a little, and tries again.
+fn until_given<T>(
+    mut take: impl FnMut() -> Result<T, SecretError>,
+    mut let_go: impl FnMut() -> u64,
+) -> Result<T, String> {
+    let mut freed_bytes = 0;
+    for _ in 0..MOST_SHORTAGES {
+        match take() {
+            Ok(taken) => return Ok(taken),
+            Err(SecretError::NoPage { .. }) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        match let_go() {
+            0 => break,
+            freed => freed_bytes += freed,
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    let in_vain = |error| format!("{error}; letting go {} of what was held did not help", format_bytes(freed_bytes));
+    take().map_err(|error| if freed_bytes > 0 { in_vain(error) } else { error.to_string() })
 }
 
 /// How a demotion stands.
@@ -123,6 +124,8 @@ pub(super) struct Splitting<'a> {
     available: Available<Box<dyn FnMut() -> Result<u64, HostError> + 'a>>,
     secret: Secret,
     plug: Plug,
+    /// What was let go because the kernel had no page; it stays free, so that an end is reached.
+    short_bytes: u64,
     /// Frames of the next larger leaf that a secret page was in.
     frames: BTreeSet<u64>,
     pace: Pace,
@@ -165,6 +168,7 @@ impl<'a> Splitting<'a> {
             available: Available::new(ask)?,
             secret: Secret::new(base_bytes as usize)?,
             plug: Plug::new(),
+            short_bytes: 0,
             frames: BTreeSet::new(),
             pace: Pace::new(frame_bytes, base_bytes),
             round: 1,
@@ -208,7 +212,14 @@ impl<'a> Splitting<'a> {
     }
 
     /// Gives all memory back.
-    pub fn finish(self) -> Spent {
+    pub fn finish(mut self) -> Spent {
+        if self.short_bytes > 0 {
+            let bytes = format_bytes(self.short_bytes);
+            self.warnings.push(format!(
+                "the kernel ran short of pages, so {bytes} of held memory was let go early and kept free: leaves there may \
+                 not be split"
+            ));
+        }
         Spent {
             secret_bytes: self.secret.bytes(),
             held_bytes: self.held_peak_bytes.max(self.plug.bytes()),
@@ -259,7 +270,7 @@ impl<'a> Splitting<'a> {
     /// One secret page, and what is held until the next.
     fn step(&mut self) -> Result<(), String> {
         let base_bytes = self.host.geometry().base.bytes();
-        let frame = self.secret.take().map_err(|error| error.to_string())?;
+        let frame = self.take()?;
         self.available.take(base_bytes);
         let is_new = self.frames.insert(frame * base_bytes / self.frame_bytes);
         self.unseen_frames += u64::from(is_new);
@@ -271,6 +282,20 @@ impl<'a> Splitting<'a> {
             bytes = bytes.saturating_sub(grown.max(1));
         }
         Ok(())
+    }
+
+    /// Takes a secret page, for which held memory goes where it must.
+    fn take(&mut self) -> Result<u64, String> {
+        self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
+        let (secret, plug, short_bytes) = (&mut self.secret, &mut self.plug, &mut self.short_bytes);
+        until_given(
+            || secret.take(),
+            || {
+                let freed = plug.shrink();
+                *short_bytes += freed;
+                freed
+            },
+        )
     }
 
     fn may_hold_more(&mut self) -> Result<bool, String> {
@@ -302,7 +327,7 @@ impl<'a> Splitting<'a> {
 
     fn left_bytes(&self) -> u64 {
         let all = self.leaves.total_bytes() as f64;
-        LEAST_LEFT_BYTES.max((all * LEFT_RATIO) as u64)
+        LEAST_LEFT_BYTES.max((all * LEFT_RATIO) as u64) + self.short_bytes
     }
 }
 
@@ -312,6 +337,23 @@ mod tests {
     use std::cell::Cell;
     use std::collections::BTreeMap;
     use study::size::PageSize;
+
+    #[test]
+    fn a_page_that_is_short_is_tried_again_as_long_as_something_can_go() {
+        let no_page = || Err::<u64, _>(SecretError::NoPage { used_bytes: 8 << 20, limit_bytes: None });
+        let (tries, freed) = (Cell::new(0), Cell::new(0));
+        let count = |cell: &Cell<u64>| cell.replace(cell.get() + 1);
+        let third = || if count(&tries) < 2 { no_page() } else { Ok(7) };
+        assert_eq!(until_given(third, || count(&freed) + 1), Ok(7));
+        assert_eq!((tries.get(), freed.get()), (3, 2));
+        let alone = until_given(no_page, || 0).unwrap_err();
+        assert!(alone.contains("no free page") && !alone.contains("letting go"), "{alone}");
+        let in_vain = until_given(no_page, || 4 << 20).unwrap_err();
+        assert!(in_vain.ends_with("letting go 32M of what was held did not help"), "{in_vain}");
+        let other = || Err::<u64, _>(SecretError::Hidden);
+        let refused = until_given(other, || panic!("nothing goes for another error"));
+        assert!(refused.unwrap_err().contains("CAP_SYS_ADMIN"));
+    }
 
     /// An allocator that gives frames in order: at most two or three pages of each are taken.
     #[test]
@@ -377,35 +419,5 @@ mod tests {
         assert_eq!(now(0, LIMITED_HELD_BYTES, 1 << 30).stops(&goal(Some(2 << 20)), &some), Some(Stopped::NoneFound));
         assert_eq!(now(0, LIMITED_HELD_BYTES, 1 << 30).stops(&goal(None), &some), None);
         assert_eq!(now(0, 0, 9).stops(&goal(None), &some), Some(Stopped::InUse { available_bytes: 9 }));
-    }
-
-    #[test]
-    fn what_is_available_is_asked_for_seldom_and_never_overestimated() {
-        let (asked, free) = (Cell::new(0), Cell::new(1000u64 << 20));
-        let ask = || {
-            asked.set(asked.get() + 1);
-            Ok(free.get())
-        };
-        let mut available = Available::new(ask).unwrap();
-        let begin = Instant::now();
-        let mut taken = 0u64;
-        while available.bytes(64 << 20).unwrap() > 64 << 20 {
-            available.take(64 << 10);
-            free.set(free.get() - (64 << 10));
-            taken += 64 << 10;
-        }
-        assert_eq!(taken, 936 << 20);
-        // An eighth each time of what is left, down to the last piece; more on a machine that is slow.
-        let by_age = begin.elapsed().as_millis() / 50;
-        assert!(asked.get() < 200 + by_age, "{} of {} pieces", asked.get(), taken >> 16);
-    }
-
-    #[test]
-    fn memory_that_cannot_be_asked_for_is_an_error() {
-        let unreadable = || {
-            let (path, expected) = ("/proc/meminfo".into(), "a line MemAvailable");
-            Err(HostError::Unexpected { path, expected, found: "none".into() })
-        };
-        assert!(Available::new(unreadable).is_err());
     }
 }
