@@ -317,7 +317,11 @@ fn verdict(comparison: &Comparison) -> Result<(), Failure> {
                     Admission::Admitted { .. } => None,
                 })
                 .collect();
-            Err(Failure::NothingAdmitted(format!("there is nothing to compare: {}", reasons.join("; "))))
+            if let [reason] = &reasons[..] {
+                return Err(Failure::NothingAdmitted(format!("there is nothing to compare: {reason}")));
+            }
+            reasons.iter().for_each(|reason| say(format_args!("pagelab: {}", results::printable(reason))));
+            Err(Failure::NothingAdmitted("so there is nothing to compare".into()))
         }
         _ if comparison.analysis.as_ref().is_some_and(has_wrong_answer) => {
             Err(Failure::Command("a policy changed the answer of the command; see the table".to_string()))

@@ -86,6 +86,27 @@ fn a_captured_dump_of_page_tables_answers_where_meminfo_does_not() {
 }
 
 #[test]
+fn a_boot_option_that_is_given_is_not_asked_for_again() {
+    let bench = Bench::new();
+    let root = bench.path("tree");
+    let copied = Command::new("cp").arg("-r").arg(fixture("x86_64-6.18")).arg(&root).status().unwrap();
+    assert!(copied.success());
+    let meminfo = fs::read_to_string(root.join("proc/meminfo")).unwrap();
+    let others = meminfo.lines().filter(|line| !line.starts_with("DirectMap"));
+    let demoted = ["DirectMap4k:    20000000 kB", "DirectMap2M:     5000000 kB"];
+    fs::write(root.join("proc/meminfo"), others.chain(demoted).collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    let remedy = |command_line: &str| {
+        fs::write(root.join("proc/cmdline"), command_line).unwrap();
+        let document = status(&bench, &root);
+        let policies = document["policies"].as_array().unwrap();
+        let row = policies.iter().find(|row| row["policy"] == "direct-map-2m").unwrap();
+        row["remedy"].as_str().unwrap_or_else(|| panic!("{document:#}")).to_string()
+    };
+    assert_eq!(remedy("quiet nogbpages\n"), "reboot");
+    assert_eq!(remedy("quiet\n"), "boot with nogbpages");
+}
+
+#[test]
 fn a_demotion_is_refused_unless_it_is_meant_and_possible() {
     let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let bench = Bench::new();
@@ -204,7 +225,7 @@ fn the_arm_of_a_boot_is_measured_or_there_is_none() {
     match has {
         Some(row) => {
             let policy = row["policy"].as_str().unwrap();
-            ran.says(0, &[]).prints(&[policy, "was measured in one boot only", "was measured in no boot"]);
+            ran.says(0, &[]).prints(&[policy, "was measured in one boot only", "measured in no boot"]);
             let document =
                 bench.pagelab(&["compare", "--stored", "1", "--json", "--store", &bench.store()]).ran().json();
             assert_eq!(document["boots"][0]["boot_id"], boot["boot_id"]);
@@ -269,7 +290,7 @@ fn boots_of_several_hosts_are_joined() {
     assert_eq!(again["arms"], document["arms"], "a boot counts once");
     let alone = file("alone", &boots(&[("a", 0, 1.0), ("a", 0, 1.01), ("a", 1, 2.0)]));
     let ran = bench.pagelab(&["compare", "--merge", &alone]).ran();
-    ran.says(0, &[]).prints(&["not concluded: direct-map-2m was measured in one boot only", "Undecided"]);
+    ran.says(0, &[]).prints(&["- direct-map-2m was measured in one boot only", "Undecided: 3 boots do not"]);
     let (csv, html) = (bench.word("boots.csv"), bench.word("boots.html"));
     bench.pagelab(&["compare", "--merge", &one, &two, "--csv", &csv, "--html", &html]).ran().says(0, &[&html]);
     let rows = fs::read_to_string(&csv).unwrap();

@@ -4,12 +4,13 @@ pub mod csv;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use study::stats::boots::{Boot, BootArm, Merged};
+use study::stats::boots::{Boot, BootArm, Merged, count_of_boots, sentences};
 use study::stats::{Effect, Outcome};
 use study::verdict::Holding;
 
 use crate::figure::{self, Change};
-use crate::grid::plain;
+use crate::grid::last_folded;
+use crate::sentence::MOST_BLOCKS;
 use crate::text::{fold, printable};
 
 /// The name and version of the document.
@@ -23,27 +24,55 @@ pub(crate) struct Grid<const N: usize> {
 
 impl<const N: usize> Grid<N> {
     fn render(self, width: usize) -> String {
-        plain(self.header.each_ref().map(String::as_str), self.rows, width)
+        last_folded(self.header.each_ref().map(String::as_str), self.rows, width)
     }
 }
 
-/// The arms, then the boots, then what cannot be concluded.
+/// The arms, then the boots of each host, then what cannot be concluded.
 pub fn render(merged: &Merged, width: usize) -> String {
-    let arms = outcomes(merged).render(width);
-    let mut text = format!("{arms}\n\n{}\n", boots(merged).render(width));
-    for limit in &merged.limits {
-        let sentence = printable(&limit.describe(&merged.design.arms));
-        text.push_str(&format!("\n{}", fold(&format!("not concluded: {sentence}"), width, 4)));
+    let mut text = format!("{}\n", outcomes(merged).render(width));
+    for host in hosts(merged) {
+        let table = of_host(merged, host).render(width);
+        text.push_str(&format!("\n{}\n{table}\n", fold(&format!("boots of {}", printable(host)), width, 4)));
     }
-    text.push_str(&format!("\n\n{}", conclude(merged)));
+    let notes = notes(merged);
+    if !notes.is_empty() {
+        text.push_str("\nWhat cannot be concluded:\n");
+    }
+    for note in notes {
+        text.push_str(&format!("{}\n", fold(&format!("  - {}", printable(&note)), width, 4)));
+    }
+    text.push_str(&format!("\n{}", conclude(merged)));
     text
+}
+
+/// In the order in which they come.
+fn hosts(merged: &Merged) -> Vec<&str> {
+    let mut hosts: Vec<&str> = Vec::new();
+    for boot in &merged.boots {
+        if !hosts.contains(&boot.host.as_str()) {
+            hosts.push(&boot.host);
+        }
+    }
+    hosts
+}
+
+/// What cannot be concluded, in sentences.
+pub(crate) fn notes(merged: &Merged) -> Vec<String> {
+    let arms = merged.design.arms.iter().zip(&merged.arms);
+    let wrong = arms.filter_map(|(arm, of_boots)| match &of_boots.outcome {
+        Outcome::WrongAnswer { message } => Some(format!("{} gave a wrong answer: {message}", arm.label)),
+        _ => None,
+    });
+    wrong.chain(sentences(&merged.limits, &merged.design.arms)).collect()
 }
 
 /// What boots say of the metric that decides, and what follows, one row an arm.
 pub(crate) fn outcomes(merged: &Merged) -> Grid<7> {
     let Grid { header: [policy, boots, hosts, median, change, range], rows } = arms(merged, &merged.design.primary);
-    let rows = rows.into_iter().zip(&merged.arms).map(|([policy, boots, hosts, median, change, range], of_boots)| {
-        [policy, boots, hosts, median, change, range, word(&of_boots.outcome)]
+    let words = merged.arms.iter().enumerate().map(|(arm, of_boots)| word(merged, arm, &of_boots.outcome));
+    let rows = rows.into_iter().zip(words).map(|([policy, boots, hosts, median, change, range], word)| {
+        [policy, boots, hosts, median, change, range, word]
     });
     Grid { rows: rows.collect(), header: [policy, boots, hosts, median, change, range, "outcome".into()] }
 }
@@ -82,29 +111,69 @@ pub(crate) fn boots(merged: &Merged) -> Grid<7> {
             boot.demoted_to.map_or("as booted".to_string(), |leaf| format!("demoted to {leaf}")),
         ]
     });
-    let header = ["host", "boot", "policy", "trials", "median", "verdict", "direct map"];
-    Grid { header: header.map(String::from), rows: rows.collect() }
+    let header = ["host", "boot", "policy", "trials", &primary.name, "verdict", "direct map"];
+    Grid { rows: rows.collect(), header: header.map(String::from) }
 }
 
-fn word(outcome: &Outcome) -> String {
+/// The same for one host, which needs no column then.
+fn of_host(merged: &Merged, host: &str) -> Grid<6> {
+    let Grid { header: [_, header @ ..], rows } = boots(merged);
+    let rows = rows.into_iter().filter(|row| row[0] == host).map(|[_, row @ ..]| row);
+    Grid { header, rows: rows.collect() }
+}
+
+/// The outcome in a word or two.
+fn word(merged: &Merged, arm: usize, outcome: &Outcome) -> String {
     match outcome {
         Outcome::Baseline => "baseline".into(),
         Outcome::Better { best: true } => "best".into(),
         Outcome::Better { best: false } => "better".into(),
         Outcome::Worse => "worse".into(),
         Outcome::Equivalent => "equivalent".into(),
-        Outcome::Undecided { blocks_needed: Some(boots) } => format!("undecided (about {boots} boots needed)"),
+        Outcome::Undecided { blocks_needed: Some(boots) } if *boots > MOST_BLOCKS => {
+            format!("undecided (>{MOST_BLOCKS} boots each)")
+        }
+        Outcome::Undecided { blocks_needed: Some(boots) } => format!("undecided (~{boots} boots each)"),
         Outcome::Undecided { blocks_needed: None } => "undecided".into(),
-        Outcome::NotHeld => "not held".into(),
+        Outcome::NotHeld => not_held(merged, arm).into(),
         Outcome::Unsupported => "unsupported".into(),
-        Outcome::WrongAnswer { message } => format!("wrong answer: {message}"),
+        Outcome::WrongAnswer { .. } => "wrong answer".into(),
         Outcome::NotMeasured => "not measured".into(),
     }
 }
 
+/// How the policy was not held, at worst, in the arm's boots; or that it is the baseline's that was not.
+fn not_held(merged: &Merged, arm: usize) -> &'static str {
+    let of_arm = merged.boots.iter().filter(|boot| boot.arm == arm);
+    let holdings: Vec<Holding> = of_arm.map(|boot| boot.holding.unwrap_or(Holding::Unknown)).collect();
+    let words = [(Holding::NotHeld, "not held"), (Holding::Partly, "held partly"), (Holding::Unknown, "unproven")];
+    let worst = words.into_iter().find(|(holding, _)| holdings.contains(holding));
+    worst.map_or("baseline not held", |(_, word)| word)
+}
+
 /// One sentence that states the result.
 pub fn conclude(merged: &Merged) -> String {
-    let baseline = merged.design.arms.get(merged.design.baseline).map_or("?", |arm| arm.label.as_str());
+    let baseline = printable(merged.design.arms.get(merged.design.baseline).map_or("?", |arm| arm.label.as_str()));
+    let boots_of_baseline = merged.arms.get(merged.design.baseline).map_or(0, |arm| arm.boots);
+    let boots: u32 = merged.arms.iter().map(|arm| arm.boots).sum();
+    let claims = claims(merged);
+    let is_open = |arm: &BootArm| matches!(arm.outcome, Outcome::Undecided { .. });
+    let counted = count_of_boots(boots);
+    if !claims.is_empty() {
+        format!("Against {baseline}, over {counted}: {}.", claims.join("; "))
+    } else if boots_of_baseline == 0 {
+        format!("Undecided: the baseline, {baseline}, was measured in no boot.")
+    } else if boots == boots_of_baseline {
+        format!("Undecided: only the baseline, {baseline}, was measured ({counted}).")
+    } else if merged.arms.iter().any(is_open) {
+        format!("Undecided: {counted} do not tell any arm from {baseline}.")
+    } else {
+        format!("Undecided: no arm of {counted} can be compared with {baseline}; the column `outcome` says why.")
+    }
+}
+
+/// What is decided, and then, if anything is, what is not.
+fn claims(merged: &Merged) -> Vec<String> {
     let claims: Vec<String> = merged
         .design
         .arms
@@ -122,11 +191,13 @@ pub fn conclude(merged: &Merged) -> String {
             Some(format!("{} {verb} ({})", printable(&arm.label), change.estimate()))
         })
         .collect();
-    let boots: u32 = merged.arms.iter().map(|arm| arm.boots).sum();
-    match claims.is_empty() {
-        true => format!("Undecided: {boots} boots do not tell an arm from {}.", printable(baseline)),
-        false => format!("Against {}, over {boots} boots: {}.", printable(baseline), claims.join("; ")),
+    if claims.is_empty() {
+        return claims;
     }
+    let arms = merged.design.arms.iter().zip(&merged.arms);
+    let open = arms.filter(|(_, of_boots)| matches!(of_boots.outcome, Outcome::Undecided { .. }));
+    let open = open.map(|(arm, _)| format!("{} is undecided", printable(&arm.label)));
+    claims.into_iter().chain(open).collect()
 }
 
 /// The document; `design`, `invocation` and `boots` can be read back and merged with others.
@@ -198,9 +269,47 @@ mod tests {
             assert!(text.contains(&arm.label), "{}: {text}", arm.label);
         }
         assert!(merged.limits.len() >= merged.design.arms.len() - 1, "one boot each: {:?}", merged.limits);
-        assert_eq!(text.matches("not concluded: ").count(), merged.limits.len());
+        assert_eq!(text.matches("\n  - ").count(), notes(&merged).len());
         assert!(text.contains("0f6c1c7e") && !text.contains('\u{1b}'), "{text}");
         assert!(text.ends_with('.') && text.contains("Undecided: "), "{text}");
+    }
+
+    /// A host without an id is named by its processor.
+    #[test]
+    fn a_long_name_of_a_host_breaks_no_column() {
+        let mut merged = sample();
+        let host = "QEMU Virtual CPU version 2.5+ of a very long name, 128 on line, 1024G";
+        merged.boots.iter_mut().for_each(|boot| boot.host = host.into());
+        let text = render(&merged, 80);
+        let (tables, _) = text.split_once("Undecided: ").unwrap();
+        assert!(tables.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("boots of QEMU Virtual CPU"), "{text}");
+        let arm = &merged.design.arms[merged.boots[0].arm].label;
+        assert!(text.lines().any(|line| line.contains("0f6c1c7e") && line.contains(arm.as_str())), "{text}");
+    }
+
+    #[test]
+    fn the_sentence_tells_one_boot_from_many_and_says_what_stays_open() {
+        let mut merged = sample();
+        let baseline = merged.design.baseline;
+        merged.arms.iter_mut().for_each(|arm| (arm.boots, arm.outcome) = (0, Outcome::NotMeasured));
+        assert!(conclude(&merged).contains("was measured in no boot"));
+        (merged.arms[baseline].boots, merged.arms[baseline].outcome) = (1, Outcome::Baseline);
+        assert!(conclude(&merged).ends_with("was measured (1 boot)."), "{}", conclude(&merged));
+        let other = merged.boots.iter().map(|boot| boot.arm).find(|arm| *arm != baseline).unwrap();
+        (merged.arms[other].boots, merged.arms[other].outcome) = (1, Outcome::Undecided { blocks_needed: Some(7) });
+        assert!(conclude(&merged).starts_with("Undecided: 2 boots do not tell any arm from "));
+        assert_eq!(outcomes(&merged).rows[other][6], "undecided (~7 boots each)");
+        merged.arms[other].outcome = Outcome::WrongAnswer { message: "its answer".into() };
+        assert!(
+            conclude(&merged).contains("can be compared") && notes(&merged)[0].ends_with("wrong answer: its answer")
+        );
+        merged.arms[other].outcome = Outcome::NotHeld;
+        let held = |merged: &mut Merged, how| merged.boots.iter_mut().for_each(|boot| boot.holding = Some(how));
+        for (how, word) in [(Holding::Partly, "held partly"), (Holding::Held, "baseline not held")] {
+            held(&mut merged, how);
+            assert_eq!(outcomes(&merged).rows[other][6], word);
+        }
     }
 
     #[test]

@@ -98,6 +98,7 @@ fn boot_remedy(leaf: PageSize, host: &Host, boot: &Boot) -> String {
             "boot with rodata=full (processors with BBML2 keep blocks all the same: then debug_pagealloc=on)".into()
         }
         Some(0) => "boot with debug_pagealloc=on (CONFIG_DEBUG_PAGEALLOC), which has costs of its own".into(),
+        Some(1) if boot.is_x86() && boot.forbids_gigabytes() => format!("reboot{}", without(boot, false)),
         Some(1) if boot.is_x86() => format!("boot with nogbpages{}", without(boot, false)),
         Some(1) => format!("boot so that blocks are used{}", without(boot, false)),
         _ if boot.is_x86() && has_gigabyte_leaves(host) == Some(false) => {

@@ -119,12 +119,13 @@ fn ended(stopped: &Stopped) -> Result<(), Failure> {
 
 fn text(goal: Goal, demotion: &Demotion) -> String {
     format!(
-        "{}: {}\n{} of memory was secret and {} held at the peak, none is now; {} rounds in {:.1} s\n{}",
+        "{}: {}\n{} of memory was secret and {} held at the peak, none is now; {} round{} in {:.1} s\n{}",
         reached(goal, demotion),
         demotion.stopped.describe(),
         format_bytes(demotion.secret_bytes),
         format_bytes(demotion.held_bytes),
         demotion.rounds,
+        if demotion.rounds == 1 { "" } else { "s" },
         demotion.elapsed_s,
         match demotion.marker {
             Some(_) => "this lasts until reboot, and every result of this boot says so",

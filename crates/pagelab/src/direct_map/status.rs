@@ -96,8 +96,10 @@ fn marker_text(status: &Status) -> String {
     match &status.marker {
         Ok(None) => String::new(),
         Ok(Some(marker)) => format!(
-            "demoted to {} by pagelab since this boot ({} times); every result of this boot says so",
-            marker.leaf_bytes, marker.demotions
+            "demoted to {} by pagelab since this boot ({} time{}); every result of this boot says so",
+            marker.leaf_bytes,
+            marker.demotions,
+            if marker.demotions == 1 { "" } else { "s" }
         ),
         Err(error) => format!("demoted by pagelab: unknown, because {}", results::printable(&error.to_string())),
     }

@@ -40,10 +40,8 @@ fn result(merged: &Merged) -> String {
 }
 
 fn limits(merged: &Merged) -> String {
-    let item = |limit: &study::stats::boots::Limit| {
-        format!("<li>{}</li>\n", escape(&typeset(&limit.describe(&merged.design.arms))))
-    };
-    let items: String = merged.limits.iter().map(item).collect();
+    let item = |note: &String| format!("<li>{}</li>\n", escape(&typeset(note)));
+    let items: String = boots::notes(merged).iter().map(item).collect();
     match items.is_empty() {
         true => items,
         false => format!("<h3>What cannot be concluded</h3>\n<ul class=\"warnings\">\n{items}</ul>\n"),

@@ -112,44 +112,142 @@ fn too_few(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
     (!enough(&sizes)).then_some(Limit::TooFewBoots { arm, needed })
 }
 
+/// What cannot be concluded and what would help, in sentences: arms of which the same is true share one. `arms` are
+/// those of the design.
+pub fn sentences(limits: &[Limit], arms: &[Arm]) -> Vec<String> {
+    let mut groups: Vec<(Limit, Vec<usize>)> = Vec::new();
+    for limit in limits {
+        let kind = limit.with_arm(0);
+        match groups.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, of)) => of.extend(limit.arm()),
+            None => groups.push((kind, limit.arm().into_iter().collect())),
+        }
+    }
+    let label = |arm: &usize| arms.get(*arm).map_or("?", |arm| arm.label.as_str());
+    groups.iter().map(|(limit, of)| limit.say(&of.iter().map(label).collect::<Vec<_>>())).collect()
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn enumerate(labels: &[&str]) -> String {
+    match labels {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [head @ .., last] => format!("{} and {last}", head.join(", ")),
+    }
+}
+
+/// `1 boot`, `2 boots`.
+pub fn boots(count: u32) -> String {
+    format!("{count} boot{}", if count == 1 { "" } else { "s" })
+}
+
 impl Limit {
     /// What cannot be concluded and what would help, in one sentence; `arms` are those of the design.
     pub fn describe(&self, arms: &[Arm]) -> String {
-        let label = |arm: &usize| arms.get(*arm).map_or("?", |arm| arm.label.as_str());
+        sentences(std::slice::from_ref(self), arms).concat()
+    }
+
+    /// The arm that it concerns; absent where it concerns all.
+    fn arm(&self) -> Option<usize> {
         match self {
-            Limit::NoBoot { arm } => {
-                format!("{} was measured in no boot; boot into it and run `compare --arm-of-boot` there", label(arm))
+            Limit::NoBoot { arm }
+            | Limit::OneBoot { arm }
+            | Limit::OtherHost { arm }
+            | Limit::TooFewBoots { arm, .. }
+            | Limit::SeveralArmsInABoot { arm }
+            | Limit::Demoted { arm, .. }
+            | Limit::CostlyOption { arm, .. } => Some(*arm),
+            Limit::Kernels { .. } => None,
+        }
+    }
+
+    /// The same of another arm.
+    fn with_arm(&self, other: usize) -> Limit {
+        let mut limit = self.clone();
+        match &mut limit {
+            Limit::NoBoot { arm }
+            | Limit::OneBoot { arm }
+            | Limit::OtherHost { arm }
+            | Limit::TooFewBoots { arm, .. }
+            | Limit::SeveralArmsInABoot { arm }
+            | Limit::Demoted { arm, .. }
+            | Limit::CostlyOption { arm, .. } => *arm = other,
+            Limit::Kernels { .. } => {}
+        }
+        limit
+    }
+
+    /// The sentence about arms with these labels.
+    fn say(&self, labels: &[&str]) -> String {
+        let is_one = labels.len() == 1;
+        let who = enumerate(labels);
+        let was = if is_one { "was" } else { "were" };
+        match self {
+            Limit::NoBoot { .. } => {
+                let into = if is_one { "it" } else { "each" };
+                format!("{who} {was} measured in no boot; boot into {into} and run `compare --arm-of-boot` there")
             }
-            Limit::OneBoot { arm } => format!(
-                "{} was measured in one boot only: how much its boots differ from each other is not known, so no difference \
-                 can be told from the accident of that boot, however many trials it has; boot into it again",
-                label(arm)
+            Limit::OneBoot { .. } => format!(
+                "{who} {was} measured in one boot {}: how much boots of one arm differ is not known, so no difference can be \
+                 told from the accident of a boot, however many trials it has; boot into {} again",
+                if is_one { "only" } else { "each" },
+                if is_one { "it" } else { "each" }
             ),
-            Limit::OtherHost { arm } => format!(
-                "no host has both {} and the baseline, so the arm cannot be told from the host; measure both on one host",
-                label(arm)
+            Limit::OtherHost { .. } => format!(
+                "no host has both the baseline and {}, so {} cannot be told from the host; measure both on one host",
+                labels.join(" or "),
+                if is_one { "the arm" } else { "arms" }
             ),
-            Limit::TooFewBoots { arm, needed } => format!(
-                "{} and the baseline have too few boots for any claim, even were every boot of the one faster than every boot \
-                 of the other; {needed} boots of each on one host would do",
-                label(arm)
+            Limit::TooFewBoots { needed, .. } => format!(
+                "{who} and the baseline have too few boots for any claim, even were every boot of the one faster than every \
+                 boot of the other; {needed} boots of each on one host would do"
             ),
-            Limit::SeveralArmsInABoot { arm } => format!(
-                "{} was measured after another arm of the same boot, in an order that nothing could change: what time and use \
-                 do to a boot cannot be told from the arm; reboot between arms",
-                label(arm)
+            Limit::SeveralArmsInABoot { .. } => format!(
+                "{who} {was} measured after another arm of the same boot, in an order that nothing could change: what time and \
+                 use do to a boot cannot be told from the arm; reboot between arms"
             ),
-            Limit::Demoted { arm, boots } => format!(
-                "{boots} boots of {} were demoted by pagelab: their figures contain what that leaves behind (2M pages are \
-                 scarce), not the leaf size alone; boot options give it without",
-                label(arm)
+            Limit::Demoted { boots: demoted, .. } => format!(
+                "{}{} of {who} {} demoted by pagelab: the figures contain what that leaves behind (2M pages are scarce), not \
+                 the leaf size alone; boot options give it without",
+                boots(*demoted),
+                if is_one { "" } else { " each" },
+                if is_one && *demoted == 1 { "was" } else { "were" },
             ),
             Limit::Kernels { host } => {
                 format!("boots of {host} ran different kernels, which is a difference of its own; boot one kernel")
             }
-            Limit::CostlyOption { arm, option } => {
-                format!("{} ran with {option}, whose own cost cannot be told from that of the leaves", label(arm))
+            Limit::CostlyOption { option, .. } => {
+                format!("{who} ran with {option}, whose own cost cannot be told from that of the leaves")
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+
+    fn arms() -> Vec<Arm> {
+        let arm = |label: &str| Arm { label: label.into(), policy: label.parse::<Policy>().unwrap() };
+        ["direct-map-1g", "direct-map-2m", "direct-map-4k"].map(arm).into()
+    }
+
+    #[test]
+    fn arms_of_which_the_same_is_true_share_a_sentence() {
+        let limits = [
+            Limit::OneBoot { arm: 0 },
+            Limit::NoBoot { arm: 1 },
+            Limit::NoBoot { arm: 2 },
+            Limit::Kernels { host: "a".into() },
+        ];
+        let said = sentences(&limits, &arms());
+        assert_eq!(said.len(), 3, "{said:#?}");
+        assert!(said[0].starts_with("direct-map-1g was measured in one boot only: "), "{}", said[0]);
+        assert!(said[1].starts_with("direct-map-2m and direct-map-4k were measured in no boot; boot into each "));
+        assert_eq!(limits[1].describe(&arms()).find("direct-map-2m was measured in no boot; boot into it "), Some(0));
+        let demoted = [1, 3].map(|boots| Limit::Demoted { arm: 2, boots }.describe(&arms()));
+        assert!(demoted[0].starts_with("1 boot of direct-map-4k was demoted"), "{}", demoted[0]);
+        assert!(demoted[1].starts_with("3 boots of direct-map-4k were demoted"), "{}", demoted[1]);
     }
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-pub use limits::Limit;
+pub use limits::{Limit, boots as count_of_boots, sentences};
 
 use super::rank_sum::{self, Stratum};
 use super::{Effect, Outcome, answers, holding, median, outcome};
