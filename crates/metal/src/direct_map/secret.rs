@@ -121,9 +121,10 @@ impl Secret {
     fn chunk(&self) -> Result<Chunk, SecretError> {
         Chunk::new(CHUNK_PAGES * self.page_bytes).map_err(|(what, source)| match (what, source.raw_os_error()) {
             ("make", Some(libc::ENOSYS | libc::EPERM)) => SecretError::Unavailable(source),
-            ("map", Some(libc::EAGAIN)) => {
-                SecretError::Locked { limit_bytes: memlock_limit().unwrap_or(u64::MAX), used_bytes: self.bytes() }
-            }
+            ("map", Some(libc::EAGAIN)) => match memlock_limit() {
+                Some(limit_bytes) => SecretError::Locked { limit_bytes, used_bytes: self.bytes() },
+                None => SecretError::Failed { what, source },
+            },
             _ => SecretError::Failed { what, source },
         })
     }

@@ -40,7 +40,10 @@ pub fn private_directory(path: &Path) -> Result<(), LeaseError> {
     }
     if found.mode() & 0o077 != 0 {
         let what = format!("expected the mode 0700, found {:04o}", found.mode() & 0o7777);
-        return Err(wrong(what, "remove it: others could have changed what is in it"));
+        return Err(wrong(
+            what,
+            "others could have written there: remove it, or chmod 700 it if you know that nobody did",
+        ));
     }
     Ok(())
 }
