@@ -7,10 +7,16 @@
 //! (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for them
 //! (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c). With randomisation the same mappings lie elsewhere by whole pages,
 //! and one table more or less is chance.
+//!
+//! Under a policy of pool pages memory that comes from the pool is of whole pages: `pool`.
+
+mod pool;
 
 use std::collections::BTreeMap;
 
 use trace::{Call, Event};
+
+use pool::Pool;
 
 const PAGE: u64 = 4096;
 /// What aligned mappings are aligned for.
@@ -54,6 +60,8 @@ pub(crate) struct Layout {
     file: Option<(String, u64)>,
     /// Where the heap begins, as recorded.
     heap: Option<u64>,
+    /// What comes from a pool of huge pages.
+    pool: Option<Pool>,
     /// Recorded addresses that mean something else since they were taken last.
     changed: Vec<(u64, u64)>,
 }
@@ -63,6 +71,11 @@ fn pages(bytes: u64) -> u64 {
 }
 
 impl Layout {
+    /// That of a program whose memory comes from a pool of pages of so many bytes, where it can.
+    pub fn of_pool(page_bytes: Option<u64>) -> Layout {
+        Layout { pool: page_bytes.map(Pool::new), ..Layout::default() }
+    }
+
     /// What a recorded address is.
     pub fn address(&self, recorded: u64) -> u64 {
         match self.pieces.range(..=recorded).next_back() {
@@ -90,8 +103,15 @@ impl Layout {
                 one(Call::Region { address, bytes, protection, name }, result)
             }
             Call::Mmap { address, bytes, protection, flags, file, offset } => {
+                let own_bytes = pages(bytes);
+                let mut bytes = bytes;
                 let to = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
-                    self.fixed(result, pages(bytes))
+                    self.fixed(result, own_bytes)
+                } else if self.pool.as_ref().is_some_and(|pool| pool.serves(own_bytes, protection, flags)) {
+                    bytes = self.whole(own_bytes);
+                    self.cut(result, result + own_bytes);
+                    let to = self.place_in_pages(bytes);
+                    self.back(result, own_bytes, to)
                 } else {
                     let aligned = match flags & MAP_ANONYMOUS != 0 {
                         true => (bytes >= HUGE && bytes.is_multiple_of(HUGE)).then_some(0),
@@ -108,8 +128,13 @@ impl Layout {
                 )
             }
             Call::Munmap { address, bytes } => {
-                let parts = self.parts(address, pages(bytes));
+                let mut parts = self.parts(address, pages(bytes));
                 self.cut(address, address.saturating_add(pages(bytes)));
+                if let Some(pool) = &mut self.pool {
+                    let gone = parts.iter().flat_map(|(begin, bytes)| pool.unmap(*begin, begin + bytes));
+                    parts = gone.map(|(begin, end)| (begin, end - begin)).collect();
+                    parts.iter().for_each(|(begin, bytes)| self.free(*begin, begin + bytes));
+                }
                 let calls = parts.into_iter().map(|(address, bytes)| Call::Munmap { address, bytes });
                 calls.map(|call| Event { call, ..event.clone() }).collect()
             }
@@ -125,7 +150,20 @@ impl Layout {
             }
             Call::Mremap { address, old_bytes, new_bytes, flags, new_address } => {
                 let from = self.address(address);
-                let to = self.remap(address, pages(old_bytes), result, pages(new_bytes), from);
+                let (old_own, new_own) = (pages(old_bytes), pages(new_bytes));
+                let (mut old_bytes, mut new_bytes) = (old_bytes, new_bytes);
+                let to = match self.pool.as_mut().and_then(|pool| pool.take(from, old_own)) {
+                    Some(pages_end) => {
+                        (old_bytes, new_bytes) = (pages_end - from, self.whole(new_own));
+                        self.cut(address, address + old_own);
+                        self.cut(result, result + new_own);
+                        self.free(from, pages_end);
+                        let stays = result == address && self.is_free(from, from + new_bytes);
+                        let to = if stays { from } else { self.place_in_pages(new_bytes) };
+                        self.back(result, new_own, to)
+                    }
+                    None => self.remap(address, old_own, result, new_own, from),
+                };
                 let new_address = if new_address == 0 { 0 } else { to };
                 one(Call::Mremap { address: from, old_bytes, new_bytes, flags, new_address }, to)
             }
@@ -133,6 +171,7 @@ impl Layout {
             Call::Brk { .. } if self.heap.is_some_and(|begin| result < begin) => vec![event.clone()],
             Call::Brk { address } => {
                 let end = self.heap(result);
+                let end = self.pool.as_mut().map_or(end, |pool| pool.move_heap(end));
                 let address = if address == 0 { 0 } else { address.wrapping_sub(result).wrapping_add(end) };
                 one(Call::Brk { address }, end)
             }
@@ -190,12 +229,34 @@ impl Layout {
                 // A huge page behind where it begins without randomisation, which may put it anywhere in 32M: pages fit as
                 // there, and a pool's page can be put under its beginning.
                 let program = self.taken.range(..PROGRAM + (1 << 40)).next_back().map_or(PROGRAM, |(_, end)| *end);
-                (pages(program) + HUGE + (begin & (PAGE - 1))).wrapping_sub(begin)
+                let place = pages(program) + HUGE + (begin & (PAGE - 1));
+                self.pool.as_mut().map_or(place, |pool| pool.begin_heap(place)).wrapping_sub(begin)
             }
         };
         self.cut(begin, end.max(self.pieces.get(&begin).map_or(begin, |piece| piece.end)));
         self.add(begin, pages(end) - (begin & !(PAGE - 1)), begin.wrapping_add(distance));
         end.wrapping_add(distance)
+    }
+
+    /// The highest place for whole pages of the pool (`hugetlb_get_unmapped_area`).
+    fn place_in_pages(&self, bytes: u64) -> u64 {
+        let page_bytes = self.pool.as_ref().map_or(PAGE, Pool::page_bytes);
+        let gap = bytes.checked_add(page_bytes - PAGE).and_then(|bytes| self.gap(bytes));
+        // No program has used up all addresses.
+        gap.map_or(EMULATED, |(_, end)| (end - bytes) / page_bytes * page_bytes)
+    }
+
+    /// A recorded range is the program's part of pages of the pool at `to`.
+    fn back(&mut self, recorded: u64, bytes: u64, to: u64) -> u64 {
+        self.add(recorded, bytes, to);
+        if let Some(pool) = &mut self.pool {
+            self.taken.insert(to, pool.back(to, bytes));
+        }
+        to
+    }
+
+    fn whole(&self, bytes: u64) -> u64 {
+        self.pool.as_ref().map_or(bytes, |pool| pool.whole(bytes))
     }
 
     /// A mapping at an address that the program chose: inside what it has, or where nothing was moved.
@@ -291,28 +352,28 @@ impl Layout {
     /// Takes the highest gap for so many bytes; `aligned` is the offset in the file that is to be congruent, for what shall
     /// be aligned.
     fn place(&mut self, bytes: u64, aligned: Option<u64>) -> u64 {
-        let to = match aligned.and_then(|offset| Some((offset, self.gap(bytes.checked_add(HUGE)?)?))) {
+        let to = match aligned.and_then(|offset| Some((offset, self.gap(bytes.checked_add(HUGE)?)?.0))) {
             Some((offset, begin)) => match offset.wrapping_sub(begin) & (HUGE - 1) {
                 0 => begin + HUGE,
                 rest => begin + rest,
             },
             // No program has used up all addresses.
-            None => self.gap(bytes).unwrap_or(EMULATED),
+            None => self.gap(bytes).map_or(EMULATED, |(begin, _)| begin),
         };
         self.taken.insert(to, to + bytes);
         to
     }
 
-    /// The beginning of the upper end of the highest gap.
-    fn gap(&self, bytes: u64) -> Option<u64> {
+    /// The upper end of the highest gap: where so many bytes begin and end there.
+    fn gap(&self, bytes: u64) -> Option<(u64, u64)> {
         let mut end = MMAP_BASE - VDSO_BYTES;
         for (at, until) in self.taken.range(..end).rev() {
             if *until < end && end - until >= bytes {
-                return Some(end - bytes);
+                return Some((end - bytes, end));
             }
             end = end.min(*at);
         }
-        end.checked_sub(bytes)
+        Some((end.checked_sub(bytes)?, end))
     }
 }
 

@@ -3,7 +3,7 @@
 mod family;
 mod order;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -175,25 +175,36 @@ pub fn replay_processes(
         simulations.iter_mut().for_each(|simulation| simulation.assume(*begin, *end));
     }
     let share = simulations.len().div_ceil(threads.max(1)).max(1);
+    // Addresses of a program that was emulated are those that the emulator chose.
+    let is_emulated = !reader.header().system && reader.header().emulator.is_some();
+    let mut by_pool: BTreeMap<Option<u64>, Vec<&mut Simulation>> = BTreeMap::new();
+    for simulation in simulations {
+        by_pool.entry(simulation.pool_page_bytes().filter(|_| is_emulated)).or_default().push(simulation);
+    }
+    if by_pool.is_empty() {
+        // The trace is read all the same: what is wrong with it is told.
+        by_pool.insert(None, Vec::new());
+    }
+    let feeders = by_pool.keys().map(|pool| Feeder::new(is_emulated.then(|| Layout::of_pool(*pool)))).collect();
     let mut replayed = Replayed::default();
     std::thread::scope(|scope| {
-        let mut workers: Vec<SyncSender<Arc<Batch>>> = Vec::new();
-        for simulations in simulations.chunks_mut(share) {
-            let (sender, receiver) = sync_channel(MOST_AHEAD);
-            scope.spawn(move || work(simulations, &receiver));
-            workers.push(sender);
+        let mut workers: Vec<Vec<SyncSender<Arc<Batch>>>> = Vec::new();
+        for simulations in by_pool.values_mut() {
+            let begin = |simulations| {
+                let (sender, receiver) = sync_channel(MOST_AHEAD);
+                scope.spawn(move || work(simulations, &receiver));
+                sender
+            };
+            workers.push(simulations.chunks_mut(share).map(begin).collect());
         }
-        // Addresses of a program that was emulated are those that the emulator chose.
-        let is_emulated = !reader.header().system && reader.header().emulator.is_some();
-        let layout = is_emulated.then(Layout::default);
         let mut family = Family::new(reader.header(), child, &workers, &mut replayed);
-        if family.feed(reader, Feeder::new(layout), None)? { Ok(()) } else { Err(ReplayError::Nothing) }
+        if family.feed(reader, feeders, None)? { Ok(()) } else { Err(ReplayError::Nothing) }
     })?;
     replayed.inferred = inferred.is_some();
     Ok(replayed)
 }
 
-fn work(simulations: &mut [Simulation], batches: &Receiver<Arc<Batch>>) {
+fn work(simulations: &mut [&mut Simulation], batches: &Receiver<Arc<Batch>>) {
     for batch in batches {
         for simulation in &mut *simulations {
             simulation.add_pages(&batch.pages);

@@ -199,6 +199,11 @@ impl Simulation {
         matches!(self.plan.granule, Granule::Direct(_))
     }
 
+    /// Bytes of the pages of the pool that memory comes from.
+    pub(crate) fn pool_page_bytes(&self) -> Option<u64> {
+        if let Granule::Hugetlb(bytes) = self.plan.granule { Some(bytes) } else { None }
+    }
+
     /// Gives numbers to further pages, in their order.
     pub fn add_pages(&mut self, pages: &[u64]) {
         for page in pages {

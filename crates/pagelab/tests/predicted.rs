@@ -171,7 +171,6 @@ fn sort_is_predicted() {
         std::fs::write(bench.path("lines"), lines.join("\n")).unwrap();
         let sort = copied(&bench, "/usr/bin/sort");
         let command = words_of(&[&sort, "--parallel=1", "-S", "16M", "-o", "/dev/null", &bench.word("lines")]);
-        // Not hugetlb-2m: the buffer is no whole number of pages, which `compare` makes it and the model does not.
-        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, policies: &["base", "mthp-64k", "thp"] });
+        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, policies: &POLICIES });
     }
 }

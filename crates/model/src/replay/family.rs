@@ -7,6 +7,7 @@ use std::sync::mpsc::SyncSender;
 
 use trace::{Block, Header, ReadError, Reader};
 
+use super::order::Part;
 use super::{Batch, Feeder, ReplayError, Replayed, Step};
 use crate::simulation::MOST_PROCESSES;
 
@@ -23,7 +24,8 @@ pub(super) struct Family<'a> {
     /// That of the first process.
     header: Header,
     child: &'a mut dyn FnMut(u32) -> io::Result<Option<Child>>,
-    workers: &'a [SyncSender<Arc<Batch>>],
+    /// By addresses: the threads of the simulations that have them.
+    workers: &'a [Vec<SyncSender<Arc<Batch>>>],
     replayed: &'a mut Replayed,
     /// Processes whose traces were read or are being read.
     met: HashSet<u32>,
@@ -36,7 +38,7 @@ impl<'a> Family<'a> {
     pub fn new(
         header: &Header,
         child: &'a mut dyn FnMut(u32) -> io::Result<Option<Child>>,
-        workers: &'a [SyncSender<Arc<Batch>>],
+        workers: &'a [Vec<SyncSender<Arc<Batch>>>],
         replayed: &'a mut Replayed,
     ) -> Family<'a> {
         let met = header.process.iter().map(|process| process.process).collect();
@@ -44,11 +46,11 @@ impl<'a> Family<'a> {
     }
 
     /// Sends what is in the trace of a process, and of those that it forks, to all workers. Whether it had runs. `name` is
-    /// that of the file of a forked process.
+    /// that of the file of a forked process; there is a feeder for each kind of addresses.
     pub fn feed<R: Read>(
         &mut self,
         mut reader: Reader<R>,
-        mut feeder: Feeder,
+        mut feeders: Vec<Feeder>,
         name: Option<&str>,
     ) -> Result<bool, ReplayError> {
         let (mut found_runs, mut at_end) = (false, false);
@@ -56,20 +58,28 @@ impl<'a> Family<'a> {
             match reader.next_block()? {
                 Some(block) => {
                     found_runs |= matches!(block, Block::Runs { .. });
-                    feeder.take(block);
+                    let part = Part::from(block);
+                    feeders.iter_mut().for_each(|feeder| feeder.take(part.clone()));
                 }
                 None => at_end = true,
             }
             loop {
-                self.send(feeder.batch(at_end));
-                let Some((process, shares)) = feeder.forked.take() else { break };
+                let mut forked = None;
+                for (feeder, workers) in feeders.iter_mut().zip(self.workers) {
+                    send(workers, feeder.batch(at_end));
+                    // The order does not depend on addresses: it is the same for all.
+                    forked = feeder.forked.take();
+                }
+                let Some((process, shares)) = forked else { break };
                 let parent = reader.header().process.map(|process| process.process);
-                self.fork(process, parent, shares, &feeder)?;
+                self.fork(process, parent, shares, &feeders)?;
             }
         }
         let place = name.map(|name| format!("{name}: ")).unwrap_or_default();
-        self.replayed.damage.extend(feeder.replayed.damage.iter().map(|damage| format!("{place}{damage}")));
-        self.replayed.out_of_order += feeder.replayed.out_of_order;
+        if let Some(Feeder { replayed, .. }) = feeders.first() {
+            self.replayed.damage.extend(replayed.damage.iter().map(|damage| format!("{place}{damage}")));
+            self.replayed.out_of_order += replayed.out_of_order;
+        }
         match name.filter(|_| !reader.is_whole()) {
             Some(name) => self.replayed.cut_off_children.push(name.to_owned()),
             None => self.replayed.cut_off |= !reader.is_whole(),
@@ -78,21 +88,21 @@ impl<'a> Family<'a> {
     }
 
     /// A process was forked: it runs to its end, if there is a trace of it.
-    fn fork(&mut self, process: u32, parent: Option<u32>, shares: bool, feeder: &Feeder) -> Result<(), ReplayError> {
+    fn fork(&mut self, process: u32, parent: Option<u32>, shares: bool, feeders: &[Feeder]) -> Result<(), ReplayError> {
         let Some(Child { name, from }) = (self.child)(process).map_err(ReadError::Io)? else {
-            self.send(Batch::of(Step::Missing { shares }));
+            self.tell(|| Step::Missing { shares });
             return Ok(());
         };
-        self.send(Batch::of(Step::Enter { shares }));
+        self.tell(|| Step::Enter { shares });
         self.waiting += 1;
-        let fed = self.feed_child(process, parent, from, feeder.child(), &name);
+        let fed = self.feed_child(process, parent, from, feeders.iter().map(Feeder::child).collect(), &name);
         // The innermost file is the one that something is wrong with.
         fed.map_err(|error| match error {
             ReplayError::Child { .. } => error,
             error => ReplayError::Child { name, error: Box::new(error) },
         })?;
         self.waiting -= 1;
-        self.send(Batch::of(Step::Leave));
+        self.tell(|| Step::Leave);
         self.replayed.children += 1;
         Ok(())
     }
@@ -102,7 +112,7 @@ impl<'a> Family<'a> {
         process: u32,
         parent: Option<u32>,
         from: Box<dyn Read>,
-        feeder: Feeder,
+        feeders: Vec<Feeder>,
         name: &str,
     ) -> Result<(), ReplayError> {
         if !self.met.insert(process) {
@@ -113,7 +123,7 @@ impl<'a> Family<'a> {
         }
         let reader = Reader::new(from)?;
         self.belongs(reader.header(), process, parent)?;
-        self.feed(reader, feeder, Some(name)).map(drop)
+        self.feed(reader, feeders, Some(name)).map(drop)
     }
 
     /// Refuses a trace that is not of the same recording as the first process's.
@@ -129,12 +139,17 @@ impl<'a> Family<'a> {
         }
     }
 
-    fn send(&self, batch: Batch) {
-        let batch = Arc::new(batch);
-        for worker in self.workers {
-            // A worker ends only when its sender is gone, or with a panic, which the scope passes on.
-            let _ = worker.send(Arc::clone(&batch));
-        }
+    /// Sends a step to all.
+    fn tell(&self, step: impl Fn() -> Step) {
+        self.workers.iter().for_each(|workers| send(workers, Batch::of(step())));
+    }
+}
+
+fn send(workers: &[SyncSender<Arc<Batch>>], batch: Batch) {
+    let batch = Arc::new(batch);
+    for worker in workers {
+        // A worker ends only when its sender is gone, or with a panic, which the scope passes on.
+        let _ = worker.send(Arc::clone(&batch));
     }
 }
 

@@ -27,6 +27,36 @@ pub(super) struct Runs {
     pub(super) instructions: u64,
 }
 
+/// A block, as each feeder takes it.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    Damaged(String),
+    Events {
+        thread: u32,
+        events: Vec<Event>,
+    },
+    Runs {
+        thread: u32,
+        /// The number of the first run.
+        first: u64,
+        block: Arc<Runs>,
+    },
+}
+
+impl From<Block> for Part {
+    fn from(block: Block) -> Part {
+        match block {
+            Block::Damaged(damage) => {
+                Part::Damaged(format!("{} bytes at offset {}: {}", damage.bytes, damage.offset, damage.why))
+            }
+            Block::Events { thread, events } => Part::Events { thread, events },
+            Block::Runs { thread, first, instructions, chunk } => {
+                Part::Runs { thread, first, block: Arc::new(Runs { chunk, instructions }) }
+            }
+        }
+    }
+}
+
 /// What happens next.
 #[derive(Debug)]
 pub(super) enum Step {
@@ -109,18 +139,11 @@ impl Feeder {
         Feeder { layout: self.layout.clone(), is_forked: true, ..Feeder::default() }
     }
 
-    pub(super) fn take(&mut self, block: Block) {
-        match block {
-            Block::Damaged(damage) => {
-                self.replayed
-                    .damage
-                    .push(format!("{} bytes at offset {}: {}", damage.bytes, damage.offset, damage.why));
-            }
-            Block::Events { thread, events } => self.thread(thread).events.extend(events),
-            Block::Runs { thread, first, instructions, chunk } => {
-                let block = Arc::new(Runs { chunk, instructions });
-                self.thread(thread).blocks.push_back((first, block));
-            }
+    pub(super) fn take(&mut self, part: Part) {
+        match part {
+            Part::Damaged(damage) => self.replayed.damage.push(damage),
+            Part::Events { thread, events } => self.thread(thread).events.extend(events),
+            Part::Runs { thread, first, block } => self.thread(thread).blocks.push_back((first, block)),
         }
     }
 
