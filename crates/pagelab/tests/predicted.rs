@@ -22,7 +22,7 @@ const POOL_PAGE_BYTES: f64 = (2 << 20) as f64;
 /// What a prediction may be off beside [`TOLERANCE`].
 struct Allowance {
     /// Processes. Of each, one table more: the model leaves 2M between a program and its heap, so that they share none;
-    /// and of a heap under `hugetlb-*` one page of the pool more: `compare` begins it at a page, the model inside one.
+    /// and under `hugetlb-*` one page of the pool more (`sort`).
     processes: f64,
     /// Whether the tracer of `compare` sees all memory that goes before the exit: it leaves out what would take too long.
     sees_all: bool,
