@@ -181,12 +181,15 @@ impl Layout {
 
     /// Memory that was there at the beginning: the program and its heap, its interpreter, its stack.
     fn region(&mut self, address: u64, bytes: u64, name: &str) -> u64 {
+        let has_name = !name.starts_with('[') && !name.is_empty();
         if address < EMULATED {
-            // A program that must be where it was linked for.
+            // A program that must be where it was linked for: the next file is its interpreter.
+            if has_name {
+                self.file = Some((name.to_owned(), 0));
+            }
             self.add(address, bytes, address);
             return address;
         }
-        let has_name = !name.starts_with('[') && !name.is_empty();
         let is_next = self.pieces.range(..address).next_back().is_some_and(|(_, piece)| piece.end == address);
         let to = match (name, &self.file) {
             ("[stack]", _) => {
