@@ -70,6 +70,7 @@ fn tests(root: &Path) -> Result<Tally, String> {
     let (reader, writer) = std::io::pipe().map_err(io)?;
     let mut command = crate::cargo(root);
     command.args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    let mut command = answering_signals(command);
     command.stdout(writer.try_clone().map_err(io)?).stderr(writer);
     let mut child = command.spawn().map_err(io)?;
     // The command holds the pipe's writing end; without it the reading ends when the tests do.
@@ -85,6 +86,19 @@ fn tests(root: &Path) -> Result<Tally, String> {
     let status = child.wait().map_err(io)?;
     tally.end(status.success());
     Ok(tally)
+}
+
+/// The command, with signals that whoever runs it ignores (a shell does so for what it starts in the background) as they are by
+/// default: ignored signals are inherited, and tests send them. Where `env` cannot do so (coreutils before 8.31), as it is.
+fn answering_signals(command: Command) -> Command {
+    const DEFAULT: &str = "--default-signal=HUP,INT,TERM";
+    if !Command::new("env").args([DEFAULT, "true"]).status().is_ok_and(|status| status.success()) {
+        return command;
+    }
+    let mut outer = Command::new("env");
+    outer.arg(DEFAULT).arg(command.get_program()).args(command.get_args());
+    command.get_current_dir().map(|directory| outer.current_dir(directory));
+    outer
 }
 
 /// Prints what failed and what was skipped, and the closing line. A step that failed without being a

@@ -27,11 +27,11 @@ const MOST_ROUNDS: u32 = 4;
 const LEAST_ROUND_RATIO: f64 = 0.005;
 /// How often files of /proc are read: that costs as much as dozens of pages.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// The same where all page tables must be dumped for it.
+const DUMP_INTERVAL: Duration = Duration::from_secs(2);
 /// How often held memory is let go for one page that the kernel has none for: what does not help then is no shortage
 /// of memory.
 const MOST_SHORTAGES: u32 = 8;
-/// The same where all page tables must be dumped for it.
-const DUMP_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How much to hold between two secret pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
