@@ -181,7 +181,8 @@ impl Warning {
                 percent(high / low - 1.0)
             ),
             Warning::Outliers { arm, count, of } => {
-                format!("{count} of the {of} samples of {} lie far from the rest (they are kept)", label(arm))
+                let lie = if *count == 1 { "lies" } else { "lie" };
+                format!("{count} of the {of} samples of {} {lie} far from the rest (they are kept)", label(arm))
             }
             Warning::BaselineNotHeld => {
                 "the baseline's own policy was not shown to be in force, so the changes are not against what its label says"
