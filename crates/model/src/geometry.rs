@@ -14,6 +14,7 @@ use serde::Serialize;
 use thiserror::Error;
 use trace::{Block, Chunk, Geometry, NotExact, ReadError, Reader};
 
+use crate::replay::forked;
 use crate::simulation::Hashing;
 
 /// log2 of the set counts: 1 to 2048.
@@ -56,6 +57,7 @@ impl Stacks {
         if set[0] == key {
             return 0;
         }
+        const { assert!(N <= DEPTH, "a stack is no deeper") };
         let Some(front) = set.first_chunk_mut::<N>() else { return DEPTH };
         let old = *front;
         let mut weight = 0;
@@ -143,6 +145,8 @@ pub struct Swept {
     pub damage: Vec<String>,
     /// The file was cut off.
     pub cut_off: bool,
+    /// Processes that were forked: what they touched is in other files, and not here.
+    pub forks: u64,
 }
 
 /// Reads a trace once for pages of `1 << shift` bytes each, all threads after another as the file has them, as if they
@@ -158,7 +162,7 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swe
     let mut all: Vec<Numbered> = page_shifts.iter().map(|shift| Numbered::new(*shift)).collect();
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let (geometries, damage) = (Vec::new(), Vec::new());
-    let mut swept = Swept { accesses: 0, runs: 0, instructions: None, geometries, damage, cut_off: false };
+    let mut swept = Swept { accesses: 0, runs: 0, instructions: None, geometries, damage, cut_off: false, forks: 0 };
     let mut instructions: BTreeMap<u32, u64> = BTreeMap::new();
     std::thread::scope(|scope| {
         let mut workers: Vec<SyncSender<Arc<Chunk>>> = Vec::new();
@@ -183,7 +187,7 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swe
                     workers.iter().for_each(|worker| drop(worker.send(Arc::clone(&chunk))));
                 }
                 Block::Damaged(damage) => swept.damage.push(format!("offset {}: {}", damage.offset, damage.why)),
-                Block::Events { .. } => {}
+                Block::Events { events, .. } => swept.forks += events.iter().filter_map(forked).count() as u64,
             }
         }
         Ok::<(), ReadError>(())

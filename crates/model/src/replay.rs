@@ -15,6 +15,7 @@ use crate::layout::Layout;
 use crate::simulation::{Hashing, Simulation};
 pub use family::Child;
 use family::Family;
+pub(crate) use order::forked;
 use order::{Batch, Feeder, Step};
 
 /// Batches that wait for a thread of simulations.

@@ -384,10 +384,16 @@ fn a_trace_of_a_forked_process_that_is_of_another_recording_is_refused_by_its_na
         }
         recording.finish().unwrap()
     };
-    let sim = || traced.bench.pagelab(&["sim", &file.display().to_string(), "-p", "base"]).ran();
+    let path = file.display().to_string();
+    let sim = || traced.bench.pagelab(&["sim", &path, "-p", "base"]).ran();
     fs::write(&file, made(header(5, None), Some(7))).unwrap();
+    for what in [&["--geometry"][..], &["-p", "base", "--curves"]] {
+        let ran = traced.bench.pagelab(&[&["sim", path.as_str()], what].concat()).ran();
+        let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(said.contains("of the first process alone: the 1 process that was forked"), "{ran}");
+    }
     let child = traced.bench.path("forks.trace.7");
-    assert!(sim().stdout.contains("1 processes of which there is no trace"));
+    assert!(sim().stdout.contains("1 process of which there is no trace"));
     fs::write(&child, made(header(8, Some(5)), None)).unwrap();
     sim().says(2, &["forks.trace.7: its header has the process 8, expected 7"]);
     fs::write(&child, made(header(7, Some(5)), Some(7))).unwrap();

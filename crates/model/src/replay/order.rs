@@ -285,7 +285,7 @@ impl Feeder {
 }
 
 /// The process that a call has made, and whether it shares its parent's memory.
-fn forked(event: &Event) -> Option<(u32, bool)> {
+pub(crate) fn forked(event: &Event) -> Option<(u32, bool)> {
     let Call::Clone { flags } = event.call else { return None };
     let process = u32::try_from(event.result).ok().filter(|process| *process > 0 && flags & CLONE_THREAD == 0)?;
     Some((process, flags & CLONE_VM != 0))

@@ -3,7 +3,7 @@
 use model::simulation::Outcome;
 use study::size::format_bytes;
 
-use super::{Cell, Simulated};
+use super::{Cell, Simulated, Swept};
 
 /// What `mmap` counts in where traces are recorded.
 const RECORDED_PAGE_BYTES: u64 = 4096;
@@ -18,6 +18,7 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
         );
     }
     notes.extend(incomplete(simulated.is_cut_off(), &simulated.replayed.cut_off_children, simulated.damage()));
+    notes.extend(simulated.swept.as_ref().and_then(Swept::alone));
     if let Some(machine) = &simulated.guessed {
         notes.push(format!(
             "the trace does not say on which architecture it was recorded: {machine} was taken; name a machine with -m"
@@ -43,9 +44,8 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
         notes.push(format!("memory was short: up to {bytes} were reclaimed to swap; allow more with --memory"));
     }
     if let Some(forks) = ran.iter().map(|outcome| outcome.costs.forks).max().filter(|forks| *forks != 0) {
-        notes.push(format!(
-            "the program made {forks} processes of which there is no trace FILE.PID; they are not modelled"
-        ));
+        let processes = if forks == 1 { "process" } else { "processes" };
+        notes.push(format!("the program made {forks} {processes} of which there is no trace FILE.PID: not modelled"));
     }
     let large_base = ran.iter().filter(|outcome| outcome.base_bytes > RECORDED_PAGE_BYTES);
     if let Some(bytes) = large_base.map(|outcome| outcome.base_bytes).max().filter(|_| !simulated.replayed.inferred) {

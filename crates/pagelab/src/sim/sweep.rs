@@ -32,12 +32,28 @@ pub struct Swept {
     pub damage: Vec<String>,
     /// The trace was cut off.
     pub cut_off: bool,
+    /// Processes that were forked, whose traces are not looked at.
+    pub forks: u64,
 }
 
 impl Swept {
     /// What must be known to read the figures.
     fn notes(&self) -> Vec<String> {
-        notes::incomplete(self.cut_off, &[], &self.damage)
+        let mut notes = notes::incomplete(self.cut_off, &[], &self.damage);
+        notes.extend(self.alone());
+        notes
+    }
+
+    /// Says that the first process is not all that was recorded.
+    pub fn alone(&self) -> Option<String> {
+        let forked = match self.forks {
+            0 => return None,
+            1 => "1 process that was forked has a trace of its own".to_owned(),
+            forks => format!("{forks} processes that were forked have traces of their own"),
+        };
+        Some(format!(
+            "geometries, curves and footprints are of the first process alone: the {forked}, FILE.PID, which can be given"
+        ))
     }
 }
 
@@ -63,6 +79,7 @@ pub fn swept(file: &Path, threads: usize) -> Result<Swept, Failure> {
         instructions: swept.instructions,
         damage: swept.damage,
         cut_off: swept.cut_off,
+        forks: swept.forks,
     })
 }
 

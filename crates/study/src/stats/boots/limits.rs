@@ -149,6 +149,19 @@ impl Limit {
 
     /// The arm that it concerns; absent where it concerns all.
     fn arm(&self) -> Option<usize> {
+        self.clone().arm_mut().copied()
+    }
+
+    /// The same of another arm.
+    fn with_arm(&self, other: usize) -> Limit {
+        let mut limit = self.clone();
+        if let Some(arm) = limit.arm_mut() {
+            *arm = other;
+        }
+        limit
+    }
+
+    fn arm_mut(&mut self) -> Option<&mut usize> {
         match self {
             Limit::NoBoot { arm }
             | Limit::OneBoot { arm }
@@ -156,25 +169,9 @@ impl Limit {
             | Limit::TooFewBoots { arm, .. }
             | Limit::SeveralArmsInABoot { arm }
             | Limit::Demoted { arm, .. }
-            | Limit::CostlyOption { arm, .. } => Some(*arm),
+            | Limit::CostlyOption { arm, .. } => Some(arm),
             Limit::Kernels { .. } => None,
         }
-    }
-
-    /// The same of another arm.
-    fn with_arm(&self, other: usize) -> Limit {
-        let mut limit = self.clone();
-        match &mut limit {
-            Limit::NoBoot { arm }
-            | Limit::OneBoot { arm }
-            | Limit::OtherHost { arm }
-            | Limit::TooFewBoots { arm, .. }
-            | Limit::SeveralArmsInABoot { arm }
-            | Limit::Demoted { arm, .. }
-            | Limit::CostlyOption { arm, .. } => *arm = other,
-            Limit::Kernels { .. } => {}
-        }
-        limit
     }
 
     /// The sentence about arms with these labels.
