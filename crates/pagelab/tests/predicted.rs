@@ -10,7 +10,7 @@ mod common;
 
 use std::process::Command;
 
-use common::{Alone, Bench, Ran, Runs, arm, needs, observed, program, root, words_of};
+use common::{Alone, Bench, Ran, Runs, arm, needs, observed, program, recording, root, words_of};
 use serde_json::Value;
 
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
@@ -38,7 +38,7 @@ struct Compared {
 }
 
 fn can_compare() -> bool {
-    let here = [("x86-64", cfg!(target_arch = "x86_64")), root(), program("setarch"), program("qemu-x86_64")];
+    let here = [("x86-64", cfg!(target_arch = "x86_64")), root(), program("setarch"), recording("qemu-x86_64")];
     needs(&here) && needs(&[("tmpfs at /dev/shm", std::path::Path::new("/dev/shm").is_dir())])
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
-use common::{Bench, Ran, Runs, needs, program};
+use common::{Bench, Ran, Runs, needs, program, recording};
 use serde_json::Value;
 
 /// The plugin of this build, built anew.
@@ -64,7 +64,7 @@ fn events<'a>(lines: &'a [Value], call: &'a str) -> impl Iterator<Item = &'a Val
 }
 
 fn can_record() -> bool {
-    needs(&[program("qemu-x86_64"), program("gcc")])
+    needs(&[recording("qemu-x86_64"), program("gcc")])
 }
 
 fn sound(bench: &Bench, name: &str) {
@@ -90,7 +90,7 @@ fn runs(lines: &[Value]) -> (Vec<(u64, String, u64)>, u64) {
 
 /// Records the program whose accesses are known, for an instruction set.
 fn exact(compiler: &'static str, emulator: &'static str) {
-    if !needs(&[program(emulator), program(compiler)]) {
+    if !needs(&[recording(emulator), program(compiler)]) {
         return;
     }
     let bench = Bench::new();
@@ -283,7 +283,7 @@ fn of_kind(lines: &[Value], kind: &str, begin: u64, pages: u64) -> Vec<u64> {
 
 /// What the kernel touches for a program, for an instruction set.
 fn kernel(compiler: &'static str, emulator: &'static str) {
-    if !needs(&[program(emulator), program(compiler)]) {
+    if !needs(&[recording(emulator), program(compiler)]) {
         return;
     }
     let bench = Bench::new();
@@ -550,6 +550,9 @@ fn what_cannot_be_recorded_says_why() {
     // A program that only its directory has, so that there is no QEMU.
     let mut nothing = record(&bench, &[], &[&path]);
     refused(nothing.env("PATH", bench.path("")), &["qemu-x86_64 is not installed", "apt-get install qemu-user"]);
+    let mute = bench.script("qemu-x86_64", "echo qemu-x86_64 version 10.0.2");
+    let mut built_without = record(&bench, &[], &[&path]);
+    refused(built_without.env("PATH", bench.path("")), &[&mute, "10.0.2", "without plugins", "--enable-plugins"]);
 }
 
 #[test]
@@ -685,7 +688,7 @@ const ARM_CODE: [u32; 8] = [
 
 #[test]
 fn a_machine_is_recorded_with_physical_addresses() {
-    if !needs(&[program("qemu-system-aarch64")]) {
+    if !needs(&[recording("qemu-system-aarch64")]) {
         return;
     }
     let bench = Bench::new();
@@ -721,7 +724,7 @@ fn a_machine_is_recorded_with_physical_addresses() {
 
 #[test]
 fn a_machine_is_simulated_under_its_direct_map() {
-    if !needs(&[program("qemu-system-aarch64")]) {
+    if !needs(&[recording("qemu-system-aarch64")]) {
         return;
     }
     let bench = Bench::new();
@@ -757,7 +760,7 @@ const PC_CODE: [u8; 16] = [
 
 #[test]
 fn what_firmware_executes_is_counted_and_its_accesses_to_memory_recorded() {
-    if !needs(&[program("qemu-system-x86_64")]) {
+    if !needs(&[recording("qemu-system-x86_64")]) {
         return;
     }
     let bench = Bench::new();
@@ -794,7 +797,7 @@ fn what_is_no_machine_is_refused() {
     let bench = Bench::new();
     record(&bench, &["--system"], &["/bin/true"]).ran().says(2, &["/bin/true", "qemu-system-x86_64"]);
     record(&bench, &["--system", "--arch", "x86_64"], &["/bin/true"]).ran().says(2, &["--arch"]);
-    if needs(&[program("qemu-system-x86_64")]) {
+    if needs(&[recording("qemu-system-x86_64")]) {
         let kvm = ["qemu-system-x86_64", "-accel", "kvm"];
         record(&bench, &["--system"], &kvm).ran().says(2, &["kvm", "-accel tcg"]);
         if needs(&[("/dev/kvm", Path::new("/dev/kvm").exists())]) {
@@ -811,7 +814,7 @@ fn what_is_no_machine_is_refused() {
 
 /// A dynamic program for another instruction set, with its libraries where Debian has them.
 fn foreign(compiler: &'static str, emulator: &'static str, sysroot: &'static str) {
-    if !needs(&[program(emulator), program(compiler)]) {
+    if !needs(&[recording(emulator), program(compiler)]) {
         return;
     }
     let bench = Bench::new();
@@ -1005,7 +1008,7 @@ fn where_memory_for_logs_is_full_the_trace_is_whole_all_the_same() {
 
 #[test]
 fn a_machine_that_is_killed_loses_nothing() {
-    if !needs(&[program("qemu-system-aarch64")]) {
+    if !needs(&[recording("qemu-system-aarch64")]) {
         return;
     }
     let bench = Bench::new();

@@ -79,12 +79,27 @@ pub enum RecordError {
         path: PathBuf,
     },
     /// QEMU does not say what it is.
-    #[error("{program} --version: {problem}; expected QEMU 7.2 or newer", program = program.display())]
+    #[error("{program} {option}: {problem}; expected QEMU 7.2 or newer", program = program.display())]
     StrangeEmulator {
         /// QEMU's program.
         program: PathBuf,
+        /// What it was asked.
+        option: &'static str,
         /// What happened.
         problem: String,
+    },
+    /// QEMU was built without plugins.
+    #[error(
+        "{}, version {version}, was built without plugins, and the recorder is one (Debian links qemu-user statically from \
+         version 13 on, which leaves them out); put one that was built with --enable-plugins, and not with --static, \
+         first in PATH",
+        path.display()
+    )]
+    NoPlugins {
+        /// QEMU's program.
+        path: PathBuf,
+        /// Its version.
+        version: String,
     },
     /// The plugin is missing.
     #[error(

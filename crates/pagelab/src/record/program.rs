@@ -85,17 +85,32 @@ impl Emulator {
 
     /// The one at a place.
     pub fn at(path: PathBuf) -> Result<Emulator, RecordError> {
-        let strange = |problem: String| RecordError::StrangeEmulator { program: path.clone(), problem };
-        let output = Command::new(&path).arg("--version").output().map_err(|error| strange(error.to_string()))?;
-        if !output.status.success() {
-            return Err(strange(format!("ended with {}", output.status)));
-        }
-        let said = String::from_utf8_lossy(&output.stdout);
+        let said = said(&path, "--version")?;
         let line = said.lines().next().unwrap_or_default();
-        let Some(version) = version(line) else { return Err(strange(format!("says {line:?}"))) };
+        let Some(version) = version(line) else {
+            return Err(RecordError::StrangeEmulator {
+                program: path,
+                option: "--version",
+                problem: format!("says {line:?}"),
+            });
+        };
+        // Options that a QEMU was built without are not among those it lists.
+        if !self::said(&path, "--help")?.lines().any(|line| line.starts_with("-plugin ")) {
+            return Err(RecordError::NoPlugins { path, version: version.to_owned() });
+        }
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Emulator { told: trace::Emulator { name, version: version.to_owned() }, path })
     }
+}
+
+/// What QEMU says of itself.
+fn said(path: &Path, option: &'static str) -> Result<String, RecordError> {
+    let strange = |problem| RecordError::StrangeEmulator { program: path.to_owned(), option, problem };
+    let output = Command::new(path).arg(option).output().map_err(|error| strange(error.to_string()))?;
+    if !output.status.success() {
+        return Err(strange(format!("ended with {}", output.status)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The version in what QEMU says: `qemu-x86_64 version 7.2.22 (Debian ...)`, `QEMU emulator version 7.2.22 (...)`.

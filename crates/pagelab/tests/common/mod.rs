@@ -321,6 +321,16 @@ pub fn program(name: &'static str) -> (&'static str, bool) {
     (name, has(name))
 }
 
+/// A QEMU that the recorder can be loaded into.
+pub fn recording(emulator: &'static str) -> (&'static str, bool) {
+    let help = Command::new(emulator).arg("--help").output().map(|output| output.stdout).unwrap_or_default();
+    match String::from_utf8_lossy(&help).lines().any(|line| line.starts_with("-plugin ")) {
+        true => (emulator, true),
+        false if has(emulator) => ("a QEMU with plugins", false),
+        false => (emulator, false),
+    }
+}
+
 // ---- the host's settings ----
 
 /// Nobody else's test compares or changes settings while this lives.
