@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use thiserror::Error;
-use trace::{Block, Call, ReadError, Reader};
+use trace::{Block, Call, Event, ReadError, Reader};
 
 use crate::layout::Layout;
 use crate::simulation::{Hashing, Simulation};
@@ -89,6 +89,8 @@ pub struct Replayed {
     pub out_of_order: u64,
     /// The trace was cut off.
     pub cut_off: bool,
+    /// Calls were left out: [`replay_accesses`].
+    pub accesses_only: bool,
     /// Traces of forked processes that were found.
     pub children: u64,
     /// Names of those that were cut off.
@@ -108,11 +110,24 @@ impl Replayed {
 /// # Errors
 /// The trace cannot be read or is not one of a program.
 pub fn infer(from: impl Read) -> Result<Option<Vec<(u64, u64)>>, ReplayError> {
+    stretches(from, |events| events.iter().any(|event| tells_of_memory(&event.call)))
+}
+
+/// The memory that a trace touches, whatever its events tell: stretches as of [`infer`].
+///
+/// # Errors
+/// As of [`infer`].
+pub fn touched(from: impl Read) -> Result<Vec<(u64, u64)>, ReplayError> {
+    Ok(stretches(from, |_| false)?.unwrap_or_default())
+}
+
+/// Stretches of touched pages; `None` where `ends` says so of events.
+fn stretches(from: impl Read, ends: impl Fn(&[Event]) -> bool) -> Result<Option<Vec<(u64, u64)>>, ReplayError> {
     let mut reader = Reader::new(from)?;
     let mut pages: HashSet<u64, Hashing> = HashSet::default();
     while let Some(block) = reader.next_block()? {
         match block {
-            Block::Events { events, .. } if events.iter().any(|event| tells_of_memory(&event.call)) => return Ok(None),
+            Block::Events { events, .. } if ends(&events) => return Ok(None),
             Block::Runs { chunk, .. } => pages.extend(&chunk.pages),
             Block::Events { .. } | Block::Damaged(_) => {}
         }
@@ -165,6 +180,42 @@ pub fn replay_processes(
     threads: usize,
 ) -> Result<Replayed, ReplayError> {
     let reader = Reader::new(from)?;
+    // Addresses of a program that was emulated are those that the emulator chose.
+    let is_emulated = !reader.header().system && reader.header().emulator.is_some();
+    let feeder = |pool| Feeder::new(is_emulated.then(|| Layout::of_pool(pool)));
+    let pool = |simulation: &Simulation| simulation.pool_page_bytes().filter(|_| is_emulated);
+    let memory = inferred.unwrap_or_default();
+    let replayed = feed(reader, child, memory, simulations, threads, pool, feeder)?;
+    Ok(Replayed { inferred: inferred.is_some(), ..replayed })
+}
+
+/// As [`replay`], with the accesses alone, as simulators see a trace that know no kernel: at the addresses that were
+/// recorded, with the memory that is [`touched`], and no call is heard.
+///
+/// # Errors
+/// The trace cannot be read or is not one of a program.
+pub fn replay_accesses(
+    from: impl Read,
+    touched: &[(u64, u64)],
+    simulations: &mut [Simulation],
+    threads: usize,
+) -> Result<Replayed, ReplayError> {
+    let feeder = |_| Feeder::accesses_only();
+    let reader = Reader::new(from)?;
+    let replayed = feed(reader, &mut |_| Ok(None), touched, simulations, threads, |_| None, feeder)?;
+    Ok(Replayed { accesses_only: true, ..replayed })
+}
+
+/// Feeds a trace to simulations: for those of one pool there is one feeder.
+fn feed<R: Read>(
+    reader: Reader<R>,
+    child: &mut dyn FnMut(u32) -> std::io::Result<Option<Child>>,
+    memory: &[(u64, u64)],
+    simulations: &mut [Simulation],
+    threads: usize,
+    pool: impl Fn(&Simulation) -> Option<u64>,
+    feeder: impl Fn(Option<u64>) -> Feeder,
+) -> Result<Replayed, ReplayError> {
     for simulation in &*simulations {
         match (reader.header().system, simulation.is_direct()) {
             (true, false) => return Err(ReplayError::System),
@@ -172,21 +223,19 @@ pub fn replay_processes(
             _ => {}
         }
     }
-    for (begin, end) in inferred.into_iter().flatten() {
+    for (begin, end) in memory {
         simulations.iter_mut().for_each(|simulation| simulation.assume(*begin, *end));
     }
     let share = simulations.len().div_ceil(threads.max(1)).max(1);
-    // Addresses of a program that was emulated are those that the emulator chose.
-    let is_emulated = !reader.header().system && reader.header().emulator.is_some();
     let mut by_pool: BTreeMap<Option<u64>, Vec<&mut Simulation>> = BTreeMap::new();
     for simulation in simulations {
-        by_pool.entry(simulation.pool_page_bytes().filter(|_| is_emulated)).or_default().push(simulation);
+        by_pool.entry(pool(simulation)).or_default().push(simulation);
     }
     if by_pool.is_empty() {
         // The trace is read all the same: what is wrong with it is told.
         by_pool.insert(None, Vec::new());
     }
-    let feeders = by_pool.keys().map(|pool| Feeder::new(is_emulated.then(|| Layout::of_pool(*pool)))).collect();
+    let feeders = by_pool.keys().map(|pool| feeder(*pool)).collect();
     let mut replayed = Replayed::default();
     std::thread::scope(|scope| {
         let mut workers: Vec<Vec<SyncSender<Arc<Batch>>>> = Vec::new();
@@ -201,7 +250,6 @@ pub fn replay_processes(
         let mut family = Family::new(reader.header(), child, &workers, &mut replayed);
         if family.feed(reader, feeders, None)? { Ok(()) } else { Err(ReplayError::Nothing) }
     })?;
-    replayed.inferred = inferred.is_some();
     Ok(replayed)
 }
 

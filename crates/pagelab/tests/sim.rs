@@ -94,6 +94,30 @@ fn rates_are_per_instruction_and_per_run() {
 }
 
 #[test]
+fn the_accesses_alone_are_simulated_without_calls() {
+    let traced = Traced::new();
+    let mut recording = Recording::new(Vec::new(), Header::of("test")).unwrap();
+    let map = Call::Mmap { address: 0, bytes: 8192, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    for _ in 0..3 {
+        recording.event(0, map.clone(), 0x1000_0000);
+        // Two pages by turns: accesses to one page that follow each other are one run.
+        recording.access(0, 0x1000_0000, 8, Kind::STORE).unwrap();
+        recording.access(0, 0x1000_1000, 8, Kind::STORE).unwrap();
+        recording.event(0, Call::Munmap { address: 0x1000_0000, bytes: 8192 }, 0);
+    }
+    fs::write(&traced.file, recording.finish().unwrap()).unwrap();
+    for (option, misses) in [(&["-m", "cascade-lake", "-p", "base"][..], 6), (&["--accesses-only", "-p", "base"], 2)] {
+        let document = traced.json(option);
+        let (settings, traced) = (&document["settings"], &document["traces"][0]);
+        assert_eq!(settings["accesses_only"], misses == 2);
+        assert_eq!(traced["simulations"][0]["second_level"]["load"], misses, "{document:#}");
+        let noted = traced["notes"].as_array().unwrap().iter().any(|note| note.to_string().contains("accesses alone"));
+        assert_eq!(noted, misses == 2);
+    }
+    assert_eq!(traced.sim(&["--accesses-only", "--geometry"]).code, Some(2));
+}
+
+#[test]
 fn curves_and_a_page_are_made_where_they_are_asked_for() {
     let traced = Traced::new();
     assert_eq!(traced.json(&["-p", "base"])["traces"][0]["curves"], Value::Null);

@@ -121,6 +121,8 @@ pub(super) struct Feeder {
     pub(super) forked: Option<(u32, bool)>,
     /// Where Linux would have put what the recorder's emulator put elsewhere.
     layout: Option<Layout>,
+    /// Calls are left out.
+    accesses_only: bool,
     /// The process has its memory from its parent: what its trace says that it began with is known.
     is_forked: bool,
     /// Recorded ranges that were given other addresses, so far.
@@ -134,6 +136,11 @@ impl Feeder {
         Feeder { layout, ..Feeder::default() }
     }
 
+    /// For a process whose calls are left out, with its addresses as they were recorded.
+    pub(super) fn accesses_only() -> Feeder {
+        Feeder { accesses_only: true, ..Feeder::default() }
+    }
+
     /// For a process that this one has forked just now.
     pub(super) fn child(&self) -> Feeder {
         Feeder { layout: self.layout.clone(), is_forked: true, ..Feeder::default() }
@@ -142,6 +149,7 @@ impl Feeder {
     pub(super) fn take(&mut self, part: Part) {
         match part {
             Part::Damaged(damage) => self.replayed.damage.push(damage),
+            Part::Events { .. } if self.accesses_only => {}
             Part::Events { thread, events } => self.thread(thread).events.extend(events),
             Part::Runs { thread, first, block } => self.thread(thread).blocks.push_back((first, block)),
         }

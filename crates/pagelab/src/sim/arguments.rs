@@ -65,6 +65,10 @@ pub struct SimArguments {
     /// several times as long
     #[arg(long)]
     pub curves: bool,
+    /// The accesses alone, at the addresses that were recorded: no system call is heard and no forked process followed.
+    /// What simulators of TLBs see that know no kernel, to compare with them
+    #[arg(long, conflicts_with_all = ["geometry", "chase"])]
+    pub accesses_only: bool,
     /// Print one JSON document instead of the table
     #[arg(long)]
     pub json: bool,

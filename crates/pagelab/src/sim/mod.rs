@@ -15,7 +15,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::machine::{Architecture, Machine};
 use model::policy::{ModelPolicy, Unsupported};
-use model::replay::{Child, Replayed, infer, replay_processes};
+use model::replay::{Child, Replayed, infer, replay_accesses, replay_processes, touched};
 use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
 use serde_json::{Value, json};
@@ -145,6 +145,7 @@ fn whole_document(all: &[Simulated], used: &[Machine], arguments: &SimArguments)
                 "instructions_per_s": arguments.instruction_rate,
             },
             "seed": arguments.seed,
+            "accesses_only": arguments.accesses_only,
         },
         "machines": used.iter().map(machines::of).collect::<Vec<_>>(),
         "traces": all.iter().map(report::document).collect::<Vec<_>>(),
@@ -212,11 +213,8 @@ fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<
             Err(unsupported) => refused.push(Some(unsupported)),
         }
     }
-    let replayed = if simulations.is_empty() {
-        Replayed::default()
-    } else {
-        replayed(file, &mut simulations, arguments.threads())?
-    };
+    let replayed =
+        if simulations.is_empty() { Replayed::default() } else { replayed(file, &mut simulations, arguments)? };
     let mut ran = simulations.iter();
     let mut cells = Vec::new();
     for unsupported in refused {
@@ -239,16 +237,17 @@ fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<
     Ok((Simulated { file, header, replayed, cells, swept, foreign, guessed }, machines))
 }
 
-fn replayed(file: &Path, simulations: &mut [Simulation], threads: usize) -> Result<Replayed, Failure> {
-    let bar = bar(file, "");
-    let inferred = infer(opened(file, &ProgressBar::hidden())?).map_err(|error| about(file, error))?;
-    let done = replay_processes(
-        opened(file, &bar)?,
-        &mut |process| child(file, process),
-        inferred.as_deref(),
-        simulations,
-        threads,
-    );
+fn replayed(file: &Path, simulations: &mut [Simulation], arguments: &SimArguments) -> Result<Replayed, Failure> {
+    let (bar, threads) = (bar(file, ""), arguments.threads());
+    let first = opened(file, &ProgressBar::hidden())?;
+    let done = if arguments.accesses_only {
+        let memory = touched(first).map_err(|error| about(file, error))?;
+        replay_accesses(opened(file, &bar)?, &memory, simulations, threads)
+    } else {
+        let inferred = infer(first).map_err(|error| about(file, error))?;
+        let child = &mut |process| child(file, process);
+        replay_processes(opened(file, &bar)?, child, inferred.as_deref(), simulations, threads)
+    };
     bar.finish_and_clear();
     done.map_err(|error| about(file, error))
 }

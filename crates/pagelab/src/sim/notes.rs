@@ -17,6 +17,13 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
             "the trace does not tell which memory there is: stretches of touched pages are taken for it".to_owned(),
         );
     }
+    if simulated.replayed.accesses_only {
+        notes.push(
+            "the accesses alone, at the addresses that were recorded: no system call was heard, no forked process \
+             followed, and touched memory was taken for anonymous memory"
+                .to_owned(),
+        );
+    }
     notes.extend(incomplete(simulated.is_cut_off(), &simulated.replayed.cut_off_children, simulated.damage()));
     notes.extend(simulated.swept.as_ref().and_then(Swept::alone));
     if let Some(machine) = &simulated.guessed {
@@ -47,8 +54,9 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
         let processes = if forks == 1 { "process" } else { "processes" };
         notes.push(format!("the program made {forks} {processes} of which there is no trace FILE.PID: not modelled"));
     }
+    let told = !simulated.replayed.inferred && !simulated.replayed.accesses_only;
     let large_base = ran.iter().filter(|outcome| outcome.base_bytes > RECORDED_PAGE_BYTES);
-    if let Some(bytes) = large_base.map(|outcome| outcome.base_bytes).max().filter(|_| !simulated.replayed.inferred) {
+    if let Some(bytes) = large_base.map(|outcome| outcome.base_bytes).max().filter(|_| told) {
         notes.push(format!(
             "mappings are where pages of 4K let them be: with base pages of up to {} they are rounded outwards, and \
              neighbours share pages; a kernel with such pages would have put them apart, aligned",
