@@ -63,6 +63,13 @@ fn events<'a>(lines: &'a [Value], call: &'a str) -> impl Iterator<Item = &'a Val
     lines.iter().filter(move |line| line["event"]["call"] == call).map(|line| &line["event"])
 }
 
+/// Whether the trace was recorded by a QEMU older than a version.
+fn qemu_before(bench: &Bench, version: u64) -> bool {
+    let info = info(bench, "trace");
+    let told = info["header"]["emulator"]["version"].as_str().unwrap();
+    told.split('.').next().unwrap().parse::<u64>().unwrap() < version
+}
+
 fn can_record() -> bool {
     needs(&[recording("qemu-x86_64"), program("gcc")])
 }
@@ -224,6 +231,10 @@ fn runs_are_what_every_address_makes() {
     };
     let path = compiled(&bench, "gcc", "exact.c", &FREESTANDING);
     assert_eq!(of(&path, 42, &[], false), of(&path, 42, &["--lossless"], true));
+    if !qemu_before(&bench, 8) {
+        // They leave it to the kernel where libraries lie, which is elsewhere each time.
+        return;
+    }
     let path = compiled(&bench, "gcc", "address_space.c", &HOSTED);
     let (runs, reference) = (of(&path, 0, &[], false), of(&path, 0, &["--lossless"], true));
     assert!(runs.len() > 1000);
@@ -405,7 +416,9 @@ fn a_forked_process_has_a_trace_of_its_own() {
     let (parents, childs) = (dumped(&bench, "trace"), dumped(&bench, &child_trace));
     assert!(events(&parents, "clone").any(|event| event["result"] == child));
     let pages = |lines: &[Value]| (0..64).filter(|page| touched(lines, 0).contains(&(shared + page * 4096))).count();
-    assert_eq!((pages(&parents), pages(&childs)), (0, 64));
+    assert_eq!(pages(&childs), 64);
+    // QEMU 10 may have mapped that in the place of something else.
+    assert!(pages(&parents) == 0 || !qemu_before(&bench, 8));
     // What it inherited is there from the beginning.
     let inherited = events(&childs, "region").find(|region| {
         let (address, bytes) = (region["address"].as_u64().unwrap(), region["bytes"].as_u64().unwrap());
@@ -455,9 +468,14 @@ fn the_end_is_the_commands_own() {
     sound(&bench, "trace");
     let lines = dumped(&bench, "trace");
     assert!(events(&lines, "mmap").count() > 2 && runs(&lines).0.len() > 100);
-    // Every address is too much to keep in two places.
-    record(&bench, &["--lossless"], &[&path, "faults"]).ran().says(139, &["its last accesses"]);
-    bench.pagelab(&["trace", "check", "trace"]).ran().says(1, &["the end is missing"]);
+    // Every address is too much to keep in two places, and QEMU 7.2 calls no plugin when a signal ends the program.
+    let without_a_call = record(&bench, &["--lossless"], &[&path, "faults"]).ran();
+    if qemu_before(&bench, 8) {
+        without_a_call.says(139, &["its last accesses"]);
+        bench.pagelab(&["trace", "check", "trace"]).ran().says(1, &["the end is missing"]);
+    } else {
+        assert_eq!(without_a_call.code, Some(139));
+    }
     run("execs").says(0, &["went on as /bin/true", "record /bin/true itself"]);
     sound(&bench, "trace");
     run("fails to exec").says(9, &[]);
@@ -716,7 +734,9 @@ fn a_machine_is_recorded_with_physical_addresses() {
         );
         let info = info(&bench, "trace");
         assert_eq!((&info["header"]["system"], &info["header"]["architecture"]), (&true.into(), &"aarch64".into()));
-        assert_eq!((&info["total"]["instructions"], &info["total"]["data_accesses"]), (&8.into(), &2.into()));
+        // QEMU 10 begins the block with the access to a device twice more: that instruction alone, and those behind it.
+        let again = if options.is_empty() && !qemu_before(&bench, 10) { 3 } else { 0 };
+        assert_eq!((&info["total"]["instructions"], &info["total"]["data_accesses"]), (&(8 + again).into(), &2.into()));
         assert_eq!((&info["outside_accesses"], &info["outside_instructions"]), (&1.into(), &0.into()));
     }
     bench.pagelab(&["trace", "info", "trace"]).ran().prints(&["physical, of a whole machine", "1 data access "]);
@@ -777,9 +797,11 @@ fn what_firmware_executes_is_counted_and_its_accesses_to_memory_recorded() {
     assert_eq!(data, [(0, "store".to_owned(), 1), (1, "load".to_owned(), 1)]);
     assert_eq!(lines.iter().find(|line| line["run"].is_u64()).unwrap()["address"], 0x1_0000);
     let info = info(&bench, "trace");
-    // Blocks count when they begin: the one in which the machine ends counts as a whole, with the instruction behind.
-    let (outside, executed) = (&info["outside_instructions"], &info["total"]["instructions"]);
-    assert_eq!((fetched, outside, executed), (0, &8.into(), &8.into()));
+    // Blocks count when they begin: the one in which the machine ends counts as a whole, with the instruction behind. QEMU 10
+    // ends blocks at the device, and may have ended then.
+    let (outside, executed) = (info["outside_instructions"].as_u64(), info["total"]["instructions"].as_u64());
+    assert!(executed == Some(8) || executed == Some(7) && !qemu_before(&bench, 8), "{info}");
+    assert_eq!((fetched, outside), (0, executed));
     // Where this QEMU cannot tell addresses apart it says so.
     let split = ["-m", "4G", "-bios", &bench.word("code"), "-device", exit];
     let ran = record_machine(&bench, &[], "qemu-system-x86_64", &split, &firmware);

@@ -11,6 +11,7 @@ use trace::{Call, PAGE_SHIFT};
 use crate::api::{self, Api, Id, Info, MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
 use crate::call::{self, Kind, Memory, Numbers, Pending};
 use crate::file::{Complaints, TraceFile};
+use crate::own::Own;
 use crate::recorder::{EVENTS, Recorder};
 use crate::regions::{self, PAGE_BYTES};
 use crate::request::{self, Request};
@@ -73,7 +74,8 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
     let api = Api::find()?;
     let (keeps_addresses, is_system) = (header.columns.addresses, header.system);
     let (complaints, logs) = (Complaints::open(), request.logs.clone());
-    let mut recorder = Recorder::new(file, header, numbers, schedule, lowest, complaints, logs).map_err(wrong)?;
+    let own = Own::below(lowest);
+    let mut recorder = Recorder::new(file, header, numbers, schedule, own, complaints, logs).map_err(wrong)?;
     recorder.memory = request.memory.clone();
     RECORDER.store(Box::into_raw(Box::new(recorder)), Ordering::Release);
     (api.on_vcpu_init)(id, vcpu_begins);
@@ -219,18 +221,27 @@ fn begin_process(first: Opaque) {
     let in_host = (api.instruction_in_host)(first) as u64;
     BASE.store(in_host.wrapping_sub((api.instruction_address)(first)), Ordering::Relaxed);
     let state = state(0);
+    let mut own = recorder().own();
+    *own = own.relative_to(base());
+    startup::find(&mut own, &regions::all(&own_maps(), base()), base(), &OwnMemory);
+    drop(own);
     let written = note_regions(state);
     let stores = written.into_iter().map(|address| Touched { address, bytes: PAGE_BYTES, store: true });
     recorder().kernel_touched(state, &stores.collect::<Vec<_>>());
 }
 
+/// Where the program's address 0 is.
+fn base() -> u64 {
+    BASE.load(Ordering::Relaxed)
+}
+
 /// Notes what memory there is. Gives the pages that hold something.
 fn note_regions(state: &mut Vcpu) -> Vec<u64> {
-    let (recorder, base) = (recorder(), BASE.load(Ordering::Relaxed));
+    let recorder = recorder();
     let [begin, end] = &HEAP;
     let heap = begin.load(Ordering::Relaxed)..end.load(Ordering::Relaxed);
-    let regions = regions::regions(&own_maps(), recorder.lowest, base);
-    let loaded = startup::loaded(regions, base, heap, &OwnMemory);
+    let regions = regions::of_program(&regions::all(&own_maps(), base()), &recorder.own());
+    let loaded = startup::loaded(regions, base(), heap, &OwnMemory);
     for region in loaded.regions {
         recorder.note(state, region.call(), 0);
     }
@@ -366,7 +377,7 @@ struct OwnMemory;
 
 impl Contents for OwnMemory {
     fn read(&self, address: u64, to: &mut [u8]) -> usize {
-        let host = address.wrapping_add(BASE.load(Ordering::Relaxed));
+        let host = address.wrapping_add(base());
         let own = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
         let other = libc::iovec { iov_base: host as *mut libc::c_void, iov_len: to.len() };
         // SAFETY: the kernel writes to `to` only, and looks itself whether the other side can be read.
@@ -441,6 +452,8 @@ fn begin_call(state: &mut Vcpu, call: Pending) {
             }
         }
         Kind::Execve | Kind::Execveat => recorder.close(state, call::event(kind, &arguments, &OwnMemory)),
+        // The child has what is the program's now. It cannot ask later: another thread may be at it, which the child has not.
+        Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork => state.own = Some(recorder.own().clone()),
         Kind::Signal(how) if call::may_end(how, &arguments, recorder.process) => recorder.close(state, None),
         _ => {}
     }
@@ -465,6 +478,7 @@ fn end_call(state: &mut Vcpu, result: i64) {
         brk_returned(result);
     }
     if let Some(call) = call::event(kind, &arguments, &OwnMemory) {
+        recorder().own().follow(&call, result);
         recorder().note(state, call, result);
     }
 }
@@ -474,7 +488,7 @@ fn begin_child(vcpu: c_uint) {
     vcpus::forget_others(vcpu);
     let state = state(vcpu);
     state.call = None;
-    let child = recorder().of_child();
+    let child = recorder().of_child(state.own.take().unwrap_or_default());
     let streams = child.as_ref().map_or_else(|_| Streams::new(0, 0, None), |child| child.streams(0));
     state.begin_anew(streams, recorder().header.columns);
     match child {

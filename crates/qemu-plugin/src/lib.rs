@@ -9,6 +9,7 @@
 //! - `call`: what a system call does to the address space, by architecture.
 //! - `touches`: what the kernel reads and writes of the program's memory in a system call.
 //! - `regions`: memory that was there before the first call, as far as QEMU's own map tells.
+//! - `own`: which memory is the program's, where QEMU's own is among it.
 //! - `startup`: what a program finds when it begins, and what was written for it.
 //! - `system` and `memory`: a whole machine, whose addresses are physical.
 //! - `file`: the file, which the program cannot close.
@@ -22,6 +23,7 @@ mod call;
 mod callbacks;
 mod file;
 mod memory;
+mod own;
 mod recorder;
 mod regions;
 mod request;

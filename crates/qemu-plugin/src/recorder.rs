@@ -16,6 +16,7 @@ use trace::{Call, Checkpoint, Event, Header, Process, Writer};
 
 use crate::call::Numbers;
 use crate::file::{Complaints, TraceFile};
+use crate::own::Own;
 use crate::shared::EventLog;
 use crate::streams::Streams;
 use crate::touches::Touched;
@@ -49,8 +50,8 @@ pub struct Recorder {
     pub numbers: Numbers,
     /// The schedule of a new thread.
     pub schedule: Schedule,
-    /// Where QEMU's own memory begins.
-    pub lowest: u64,
+    /// Which memory is the program's.
+    own: Mutex<Own>,
     /// Where it will stand what memory a whole machine has.
     pub memory: PathBuf,
     /// The process.
@@ -94,7 +95,7 @@ impl Recorder {
         mut header: Header,
         numbers: Numbers,
         schedule: Schedule,
-        lowest: u64,
+        own: Own,
         complaints: Complaints,
         logs: Option<PathBuf>,
     ) -> io::Result<Recorder> {
@@ -114,7 +115,7 @@ impl Recorder {
             header,
             numbers,
             schedule,
-            lowest,
+            own: Mutex::new(own),
             memory: PathBuf::new(),
             process,
             output,
@@ -127,11 +128,17 @@ impl Recorder {
         })
     }
 
-    /// The trace of a process that was forked off: the first process's file with the process's number behind.
+    /// Which memory is the program's.
+    pub fn own(&self) -> MutexGuard<'_, Own> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The trace of a process that was forked off, which has this memory: the first process's file with the process's
+    /// number behind.
     ///
     /// # Errors
     /// Those of the file, with its name.
-    pub fn of_child(&self) -> Result<Recorder, String> {
+    pub fn of_child(&self, own: Own) -> Result<Recorder, String> {
         let mut path = self.output.clone().into_os_string();
         path.push(format!(".{}", std::process::id()));
         let path = PathBuf::from(path);
@@ -142,16 +149,9 @@ impl Recorder {
         };
         let file = TraceFile::create(&path).map_err(wrong)?;
         let complaints = Complaints::open();
-        let mut child = Recorder::new(
-            file,
-            self.header.clone(),
-            self.numbers,
-            self.schedule,
-            self.lowest,
-            complaints,
-            self.logs.clone(),
-        )
-        .map_err(wrong)?;
+        let mut child =
+            Recorder::new(file, self.header.clone(), self.numbers, self.schedule, own, complaints, self.logs.clone())
+                .map_err(wrong)?;
         child.output = self.output.clone();
         child.threads = AtomicUsize::new(1);
         child.lock().next_thread = 1;
@@ -165,7 +165,7 @@ impl Recorder {
             header: self.header.clone(),
             numbers: self.numbers,
             schedule: self.schedule,
-            lowest: self.lowest,
+            own: Mutex::default(),
             memory: PathBuf::new(),
             process: std::process::id(),
             output: self.output.clone(),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The memory of the emulated program, read off the map of the process that emulates it.
 //!
-//! QEMU places the program below its own code: what lies below the lowest mapping that was there when the plugin was
-//! loaded, which is before the program was, is the program's. The kernel's map knows what QEMU does: code is not
-//! executable there.
+//! What lies below the lowest mapping that was there when the plugin was loaded, which is before the program was, is the
+//! program's; for what lies further up see [`crate::own`]. The kernel's map knows what QEMU does: code is not executable there.
 //!
 //! That map has no names for the stack and the heap, and its stack is mapped as a whole. What the kernel would show is told
 //! instead: sources are `setup_arg_pages` of QEMU (`linux-user/elfload.c`) and of Linux (`fs/exec.c`).
@@ -12,20 +11,32 @@ use std::ops::Range;
 
 use trace::Call;
 
+use crate::own::Own;
+
 /// Where QEMU's own memory begins, in a map from before the program was loaded.
 pub fn lowest(maps: &str) -> Option<u64> {
     maps.lines().filter_map(parsed).map(|line| line.begin).min()
 }
 
-/// The program's memory below `lowest`. `base` is where the program's address 0 is.
-pub fn regions(maps: &str, lowest: u64, base: u64) -> Vec<Region> {
-    let own = maps.lines().filter_map(parsed).filter(|line| line.begin >= base && line.end <= lowest);
-    own.map(|line| Region {
-        range: line.begin - base..line.end - base,
-        protection: line.protection,
-        name: line.name.to_owned(),
-    })
-    .collect()
+/// All memory of the process, by the program's addresses. `base` is where the program's address 0 is.
+pub fn all(maps: &str, base: u64) -> Vec<Region> {
+    let lines = maps.lines().filter_map(parsed).filter(|line| line.begin >= base);
+    lines
+        .map(|line| Region {
+            range: line.begin - base..line.end - base,
+            protection: line.protection,
+            name: line.name.to_owned(),
+        })
+        .collect()
+}
+
+/// What of it is the program's.
+pub fn of_program(all: &[Region], own: &Own) -> Vec<Region> {
+    let parts = |region: &Region| {
+        let region = region.clone();
+        own.parts(&region.range).into_iter().map(move |range| Region { range, ..region.clone() })
+    };
+    all.iter().flat_map(parts).collect()
 }
 
 /// A stretch of the program's memory.
@@ -56,19 +67,20 @@ pub fn stack_bytes(limit: Option<u64>) -> u64 {
     limit.unwrap_or(0).max(8 << 20).next_multiple_of(PAGE_BYTES)
 }
 
-/// Where the stack of the first thread is: behind a page without access that stands alone.
-pub fn stack(regions: &[Region], stack_bytes: u64) -> Option<Range<u64>> {
+/// Where the stack of the first thread can be: behind a page without access that stands alone.
+pub fn stacks(regions: &[Region], stack_bytes: u64) -> impl Iterator<Item = Range<u64>> {
     let is_guard = |region: &Region| {
         region.is_anonymous() && region.protection == 0 && region.range.end - region.range.start == PAGE_BYTES
     };
     let pairs = regions.windows(2);
-    let found = pairs.filter(|pair| is_guard(&pair[0])).map(|pair| (&pair[0], &pair[1])).find(|(guard, memory)| {
+    let found = pairs.filter(move |pair| is_guard(&pair[0])).map(|pair| (&pair[0], &pair[1]));
+    let found = found.filter(move |(guard, memory)| {
         memory.is_anonymous()
             && memory.protection & STACK_PROTECTION == STACK_PROTECTION
             && memory.range.start == guard.range.end
             && memory.range.end - memory.range.start >= stack_bytes
     });
-    found.map(|(_, memory)| memory.range.start..memory.range.start + stack_bytes)
+    found.map(move |(_, memory)| memory.range.start..memory.range.start + stack_bytes)
 }
 
 /// Tells of the stack as Linux has it: its used part and 128 KiB below. It grows when it is touched further down.
@@ -133,24 +145,31 @@ mod tests {
 7ffe6c847000-7ffe6c868000 rw-p 00000000 00:00 0                          [stack]
 ";
 
+    fn before() -> Vec<Region> {
+        of_program(&all(AFTER, 0), &Own::below(lowest(BEFORE).unwrap()))
+    }
+
     #[test]
     fn what_lies_below_qemu_is_the_programs() {
-        let lowest = lowest(BEFORE).unwrap();
         let region = |range, protection, name: &str| Region { range, protection, name: name.to_owned() };
         let expected = [
             region(0x40_0000..0x4b_6000, 1, "/a program"),
             region(0x40_0000_0000..0x40_0000_1000, 0, ""),
             region(0x40_0000_1000..0x40_0080_3000, 3, ""),
         ];
-        assert_eq!(regions(AFTER, lowest, 0), expected);
-        assert_eq!(regions(AFTER, lowest, 0x40_0000_0000)[0], region(0..0x1000, 0, ""));
-        assert_eq!(regions("", lowest, 0), []);
+        assert_eq!(before(), expected);
+        assert_eq!(all(AFTER, 0x40_0000_0000)[0], region(0..0x1000, 0, ""));
+        assert_eq!(of_program(&all("", 0), &Own::below(u64::MAX)), []);
+        // Of what lies further up, the part that is known to be the program's.
+        let mut own = Own::below(0);
+        own.insert(0x7ffe_6c84_8000..0x7ffe_6c84_9000);
+        assert_eq!(of_program(&all(AFTER, 0), &own), [region(0x7ffe_6c84_8000..0x7ffe_6c84_9000, 3, "[stack]")]);
     }
 
     #[test]
     fn the_stack_is_shown_as_linux_has_it() {
-        let mut shown = regions(AFTER, lowest(BEFORE).unwrap(), 0);
-        let stack = stack(&shown, stack_bytes(None)).unwrap();
+        let mut shown = before();
+        let stack = stacks(&shown, stack_bytes(None)).next().unwrap();
         assert_eq!(stack, 0x40_0000_1000..0x40_0080_1000);
         show_stack(&mut shown, stack, 0x40_0080_0123);
         let found: Vec<_> = shown.iter().map(|region| (region.range.clone(), region.name.as_str())).collect();
@@ -164,15 +183,15 @@ mod tests {
 
     #[test]
     fn no_stack_is_found_where_none_is() {
-        let shown = regions(AFTER, lowest(BEFORE).unwrap(), 0);
-        assert_eq!(stack(&shown, stack_bytes(Some(1 << 30))), None);
-        assert_eq!(stack(&shown[1..2], stack_bytes(Some(0))), None);
+        let shown = before();
+        assert_eq!(stacks(&shown, stack_bytes(Some(1 << 30))).count(), 0);
+        assert_eq!(stacks(&shown[1..2], stack_bytes(Some(0))).count(), 0);
         assert_eq!(stack_bytes(Some((16 << 20) - 1)), 16 << 20);
     }
 
     #[test]
     fn a_part_of_anonymous_memory_gets_a_name() {
-        let before = regions(AFTER, lowest(BEFORE).unwrap(), 0);
+        let before = before();
         let mut shown = before.clone();
         name(&mut shown, 0x40_0000_1000..0x40_0000_3000, "[heap]");
         assert_eq!((shown.len(), shown[2].name.as_str(), shown[3].range.start), (4, "[heap]", 0x40_0000_3000));

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
+use crate::own::{self, Own};
 use crate::regions::{self, PAGE_BYTES, Region};
 
 /// Reads the program's memory.
@@ -25,14 +26,25 @@ pub struct Loaded {
     pub written: Vec<u64>,
 }
 
+/// Finds what of the memory of this process is the program's when it begins, where QEMU's own is among it.
+pub fn find(own: &mut Own, all: &[Region], base: u64, contents: &impl Contents) {
+    let Ok(pagemap) = File::open("/proc/self/pagemap") else { return };
+    for stack in regions::stacks(all, regions::stack_bytes(stack_limit())) {
+        let used = used_pages(&pagemap, &stack, base, contents).next();
+        if let Some(vector) = used.and_then(|used| own::vector(&stack, used, contents)) {
+            own.find(&stack, &vector, contents);
+        }
+    }
+}
+
 /// Looks at the program's memory. `base` is where its address 0 is; `heap` is known where the program has asked for it.
 pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &impl Contents) -> Loaded {
     let mut written: Vec<u64> = Vec::new();
     if let Ok(pagemap) = File::open("/proc/self/pagemap") {
-        let pages = regions.iter().flat_map(|region| own_pages(&pagemap, &region.range, base));
-        written.extend(pages.filter(|page| is_used(*page, contents)));
+        written.extend(regions.iter().flat_map(|region| used_pages(&pagemap, &region.range, base, contents)));
     }
-    if let Some(stack) = regions::stack(&regions, regions::stack_bytes(stack_limit()))
+    let stack = regions::stacks(&regions, regions::stack_bytes(stack_limit())).next();
+    if let Some(stack) = stack
         && let Some(used) = written.iter().find(|page| stack.contains(page))
     {
         regions::show_stack(&mut regions, stack, *used);
@@ -77,6 +89,11 @@ fn own_pages(pagemap: &File, range: &Range<u64>, base: u64) -> Vec<u64> {
 const fn is_own(entry: u64) -> bool {
     let (present, swapped, of_file) = (entry >> 63 & 1, entry >> 62 & 1, entry >> 61 & 1);
     present | swapped == 1 && of_file == 0
+}
+
+/// Those of them that hold something.
+fn used_pages(pagemap: &File, range: &Range<u64>, base: u64, contents: &impl Contents) -> impl Iterator<Item = u64> {
+    own_pages(pagemap, range, base).into_iter().filter(|page| is_used(*page, contents))
 }
 
 fn is_used(page: u64, contents: &impl Contents) -> bool {

@@ -5,6 +5,7 @@ use std::io;
 
 use trace::{Access, Builder, Columns, Encoder, Header, Kind, PAGE_SHIFT, Run};
 
+use crate::own::Own;
 use crate::streams::{Streams, page_of};
 use crate::words::{ADDRESS, Marks, Words};
 
@@ -104,6 +105,8 @@ pub struct Vcpu {
     pub outside: (u64, u64),
     /// The call that it is in.
     pub call: Option<crate::call::Pending>,
+    /// The program's memory when it began to fork.
+    pub own: Option<Own>,
 }
 
 /// Most runs, and most accesses, that emptying the buffers adds to a chunk.
@@ -127,6 +130,7 @@ impl Vcpu {
             thread,
             outside: (0, 0),
             call: None,
+            own: None,
         };
         if vcpu.boundary == 0 {
             vcpu.record(true);

@@ -17,7 +17,8 @@ fn recorder(directory: &Path) -> Recorder {
     let header = Header { architecture: "x86_64".to_owned(), ..Header::of("a test") };
     let schedule = Schedule::new(&header, None);
     let numbers = Numbers::of("x86_64").unwrap();
-    Recorder::new(file, header, numbers, schedule, 0, Complaints::open(), Some(directory.to_owned())).unwrap()
+    Recorder::new(file, header, numbers, schedule, Own::default(), Complaints::open(), Some(directory.to_owned()))
+        .unwrap()
 }
 
 /// The events of the trace, and whether that is whole.
@@ -139,7 +140,7 @@ fn a_forked_process_writes_over_no_file() {
     let (_alone, directory) = (alone(), tempfile::tempdir().unwrap());
     let path = directory.path().join(format!("trace.{}", std::process::id()));
     std::fs::write(&path, "somebody's").unwrap();
-    let said = recorder(directory.path()).of_child().err().unwrap();
+    let said = recorder(directory.path()).of_child(Own::default()).err().unwrap();
     assert!(said.contains(path.to_str().unwrap()) && said.contains("exists"), "{said}");
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
 }

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Which memory is the emulated program's, and which that of QEMU around it.
+//!
+//! QEMU 7.2 places programs below its own code. Newer ones let the kernel place what has no address of its own
+//! (`target_mmap`, linux-user/mmap.c), which is among QEMU's libraries and threads. There the program's memory is what it is told
+//! when it begins (the vector behind its environment, getauxval(3)), and what its calls map later.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use trace::Call;
+
+use crate::regions::PAGE_BYTES;
+use crate::startup::Contents;
+
+/// The program's memory, by the program's addresses.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// All below is the program's.
+    below: u64,
+    /// What is further up: begin and end, disjoint.
+    above: BTreeMap<u64, u64>,
+}
+
+impl Own {
+    /// What lies below an address.
+    pub fn below(address: u64) -> Own {
+        Own { below: address, above: BTreeMap::new() }
+    }
+
+    /// The same by other addresses, whose 0 is at `base`.
+    pub fn relative_to(&self, base: u64) -> Own {
+        let above =
+            self.above.iter().map(|(begin, end)| (begin.saturating_sub(base), end.saturating_sub(base))).collect();
+        Own { below: self.below.saturating_sub(base), above }
+    }
+
+    /// More of it.
+    pub fn insert(&mut self, range: Range<u64>) {
+        self.remove(range.clone());
+        if !range.is_empty() {
+            self.above.insert(range.start, range.end);
+        }
+    }
+
+    /// Less of it.
+    pub fn remove(&mut self, range: Range<u64>) {
+        let touched: Vec<_> = self.overlapping(&range).collect();
+        for old in touched {
+            self.above.remove(&old.start);
+            for rest in [old.start..range.start.min(old.end), range.end.max(old.start)..old.end] {
+                if !rest.is_empty() {
+                    self.above.insert(rest.start, rest.end);
+                }
+            }
+        }
+    }
+
+    /// The parts of a range that are the program's, from the lowest on.
+    pub fn parts(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let low = range.start..range.end.min(self.below);
+        let high = range.start.max(self.below)..range.end;
+        let above: Vec<_> =
+            self.overlapping(&high).map(|part| part.start.max(high.start)..part.end.min(high.end)).collect();
+        std::iter::once(low).chain(above).filter(|part| !part.is_empty()).collect()
+    }
+
+    fn overlapping(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        // The last that begins before may reach in.
+        let before = self.above.range(..range.start).next_back();
+        let all = before.into_iter().chain(self.above.range(range.start..range.end.max(range.start)));
+        let (start, end) = (range.start, range.end);
+        let found: Vec<_> =
+            all.map(|(begin, end)| *begin..*end).filter(|own| own.end > start && own.start < end).collect();
+        found.into_iter()
+    }
+
+    /// Follows a call that has returned.
+    pub fn follow(&mut self, call: &Call, result: i64) {
+        // Linux gives errors as -4095 to -1.
+        if (-4095..0).contains(&result) {
+            return;
+        }
+        let (result, whole) = (result as u64, |bytes: u64| bytes.next_multiple_of(PAGE_BYTES));
+        match call {
+            Call::Mmap { bytes, .. } => self.insert(result..result.saturating_add(whole(*bytes))),
+            Call::Munmap { address, bytes } => self.remove(*address..address.saturating_add(whole(*bytes))),
+            Call::Mremap { address, old_bytes, new_bytes, flags, .. } => {
+                if flags & libc::MREMAP_DONTUNMAP as u64 == 0 {
+                    self.remove(*address..address.saturating_add(whole(*old_bytes)));
+                }
+                self.insert(result..result.saturating_add(whole(*new_bytes)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds what a program has from the beginning: its stack, and what the vector behind its environment names.
+    pub fn find(&mut self, stack: &Range<u64>, vector: &[(u64, u64)], contents: &impl Contents) {
+        // With the page below it, by which it is known.
+        self.insert(stack.start.saturating_sub(PAGE_BYTES)..stack.end);
+        for (kind, address) in vector {
+            if [libc::AT_BASE, libc::AT_SYSINFO_EHDR].contains(kind)
+                && let Some(bytes) = elf_bytes(*address, contents)
+            {
+                self.insert(*address..address.saturating_add(bytes));
+            }
+        }
+    }
+}
+
+/// The vector behind the environment on a stack whose used part begins in the page `used`: kinds and values.
+pub fn vector(stack: &Range<u64>, used: u64, contents: &impl Contents) -> Option<Vec<(u64, u64)>> {
+    let mut bytes = vec![0; (stack.end - used.max(stack.start)).min(MOST_BYTES) as usize];
+    let read = contents.read(used, &mut bytes);
+    let words: Vec<u64> = bytes[..read].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    // An entry of the program headers has 56 bytes in every 64-bit program (elf(5)).
+    let begins = |six: &[u64]| six[0] == libc::AT_PHDR && six[2..4] == [libc::AT_PHENT, 56] && six[4] == libc::AT_PHNUM;
+    let begin = words.windows(6).position(begins)?;
+    let pairs = words[begin..].as_chunks::<2>().0.iter().map(|[kind, value]| (*kind, *value));
+    Some(pairs.take_while(|(kind, _)| *kind != libc::AT_NULL).collect())
+}
+
+/// Arguments and environment have at most 6M (`_STK_LIM / 4 * 3`, fs/exec.c).
+const MOST_BYTES: u64 = 6 << 20;
+
+/// Bytes that an ELF file takes in memory, to the end of its last page (elf(5)).
+fn elf_bytes(address: u64, contents: &impl Contents) -> Option<u64> {
+    let mut header = [0; 64];
+    if contents.read(address, &mut header) < header.len() || header[..4] != *b"\x7fELF" {
+        return None;
+    }
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let half = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
+    let (offset, entry_bytes, count) = (word(&header, 32), half(54), half(56));
+    // Their places in the file, or in memory where QEMU has moved them (its vdso).
+    let mut segments = Vec::new();
+    for index in 0..count {
+        let mut entry = [0; 56];
+        let at = address.checked_add(offset)?.checked_add(index * entry_bytes)?;
+        if contents.read(at, &mut entry) == entry.len() && entry[..4] == libc::PT_LOAD.to_le_bytes() {
+            segments.push((word(&entry, 16), word(&entry, 16).checked_add(word(&entry, 40))?));
+        }
+    }
+    let begin = segments.iter().map(|(begin, _)| *begin).min()? & !(PAGE_BYTES - 1);
+    let end = segments.iter().map(|(_, end)| *end).max()?;
+    (end - begin).checked_next_multiple_of(PAGE_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory that begins at an address.
+    struct Bytes(u64, Vec<u8>);
+
+    impl Contents for Bytes {
+        fn read(&self, address: u64, to: &mut [u8]) -> usize {
+            let Some(rest) = address.checked_sub(self.0).and_then(|at| self.1.get(at as usize..)) else { return 0 };
+            let read = rest.len().min(to.len());
+            to[..read].copy_from_slice(&rest[..read]);
+            read
+        }
+    }
+
+    fn words(words: &[u64]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    #[test]
+    fn what_is_mapped_and_unmapped_is_followed() {
+        let mut own = Own::below(0x1000);
+        let mmap = |bytes| Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+        own.follow(&mmap(0x3001), 0x10_0000);
+        own.follow(&mmap(0x1000), -12);
+        assert_eq!(own.parts(&(0..u64::MAX)), [0..0x1000, 0x10_0000..0x10_4000]);
+        own.follow(&Call::Munmap { address: 0x10_1000, bytes: 0x1000 }, 0);
+        assert_eq!(own.parts(&(0x800..0x10_3000)), [0x800..0x1000, 0x10_0000..0x10_1000, 0x10_2000..0x10_3000]);
+        let mremap = |flags: i32| Call::Mremap {
+            address: 0x10_2000,
+            old_bytes: 0x2000,
+            new_bytes: 0x4000,
+            flags: flags as u64,
+            new_address: 0,
+        };
+        own.follow(&mremap(libc::MREMAP_MAYMOVE), 0x20_0000);
+        assert_eq!(own.parts(&(0x1000..u64::MAX)), [0x10_0000..0x10_1000, 0x20_0000..0x20_4000]);
+        let mut both = own.clone();
+        both.follow(&mremap(libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP), 0x30_0000);
+        assert_eq!(both.parts(&(0x20_1000..0x30_1000)), [0x20_1000..0x20_4000, 0x30_0000..0x30_1000]);
+        // A mapping in the place of others, and one in the middle of a larger one.
+        own.insert(0x10_0000..0x20_2000);
+        own.remove(0x11_0000..0x12_0000);
+        let all = [0x10_0000..0x11_0000, 0x12_0000..0x20_2000, 0x20_2000..0x20_4000];
+        assert_eq!(own.parts(&(0x1000..u64::MAX)), all);
+        own.remove(0..u64::MAX);
+        assert_eq!(own.parts(&(0..u64::MAX)), std::iter::once(0..0x1000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_program_is_told_where_its_interpreter_is() {
+        // Argument count, arguments, environment, vector: as execve leaves them.
+        let stack = 0x7000_0000..0x7000_2000;
+        let told = [3, 0x40_0040, 4, 56, 5, 11, 7, 0x6000_0000, 33, 0x6100_0000, 0, 0];
+        let on_stack = Bytes(0x7000_1000, words(&[&[1, 0x7000_1f00, 0, 0x7000_1f10, 0][..], &told].concat()));
+        let vector = vector(&stack, 0x7000_1000, &on_stack).unwrap();
+        assert_eq!(vector, [(3, 0x40_0040), (4, 56), (5, 11), (7, 0x6000_0000), (33, 0x6100_0000)]);
+        assert_eq!(super::vector(&stack, 0x7000_1000, &Bytes(0x7000_1000, words(&[1, 0, 0, 3, 0, 4]))), None);
+        // A header, and two segments of which the last ends in the fourth page.
+        let mut interpreter = vec![0; 64 + 2 * 56];
+        interpreter[..4].copy_from_slice(b"\x7fELF");
+        interpreter[32] = 64;
+        (interpreter[54], interpreter[56]) = (56, 2);
+        for (at, [begin, bytes]) in [(64, [0x5000_0000, 0x1800]), (120, [0x5000_2e00, 0x300])] {
+            interpreter[at] = 1;
+            interpreter[at + 16..at + 24].copy_from_slice(&u64::to_le_bytes(begin));
+            interpreter[at + 40..at + 48].copy_from_slice(&u64::to_le_bytes(bytes));
+        }
+        let mut own = Own::default();
+        own.find(&stack, &vector, &Bytes(0x6000_0000, interpreter));
+        // At the third address there is nothing.
+        assert_eq!(own.parts(&(0..u64::MAX)), [0x6000_0000..0x6000_4000, 0x6fff_f000..0x7000_2000]);
+    }
+}
