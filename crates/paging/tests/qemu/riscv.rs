@@ -254,9 +254,12 @@ fn is_right(found: &[u64], verdict: Verdict, stage: Stage) -> bool {
     match stage {
         Stage::Supervisor => found == expected(verdict),
         Stage::Guest if leniency::is_known(QEMU) => found == expected_of_guest(verdict, Flags::READ),
-        Stage::Guest => {
-            [Flags::READ, Flags::USER_EXECUTE].iter().any(|needs| found == expected_of_guest(verdict, *needs))
-        }
+        // QEMU 10 gives faults of HLVX the causes of fetches.
+        Stage::Guest => [Flags::READ, Flags::USER_EXECUTE].iter().any(|needs| {
+            let expected = expected_of_guest(verdict, *needs);
+            let of_fetch: &[u64] = if expected[2] == GUEST_ACCESS_FAULTS[2] { &[1] } else { &[12, 20] };
+            found[..2] == expected[..2] && (found[2] == expected[2] || of_fetch.contains(&found[2]))
+        }),
     }
 }
 
@@ -268,8 +271,9 @@ fn random_tables_agree<F: OnRiscV>(format: F, stage: Stage, seed: u64) {
     if stage == Stage::Guest {
         addresses.iter_mut().step_by(2).for_each(|va| *va = signed(geometry, *va));
     }
-    // The code's own page is in the TLB for data too, whatever MPRV says.
-    let probed: Vec<u64> = addresses.iter().copied().filter(|va| va >> 12 != PROBE >> 12).take(ADDRESSES / 2).collect();
+    // The code's own page is in the TLB for data too, whatever MPRV says. A fetch is of four bytes, all of one page.
+    let probed = addresses.iter().filter(|va| **va >> 12 != PROBE >> 12).map(|va| va & !3);
+    let probed: Vec<u64> = probed.take(ADDRESSES / 2).collect();
     let mut machine = machine(&world.tables, &probed);
     let found = probe(&mut machine, stage, probed.len());
     enter(&mut machine, stage);
