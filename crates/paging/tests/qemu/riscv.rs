@@ -20,7 +20,7 @@ use crate::world::World;
 const QEMU: Program = Program { name: "qemu-system-riscv64", package: "qemu-system-misc" };
 
 const PROBE: u64 = 0x8000_0000;
-const MRET: u64 = 0x8000_1000;
+const SRET: u64 = 0x8000_1000;
 const PARAMETERS: u64 = 0x8000_2000;
 const REQUESTS: u64 = 0x8010_0000;
 const RESULTS: u64 = 0x8020_0000;
@@ -29,10 +29,11 @@ const TABLES: u64 = 0x8100_0000;
 /// There is neither memory nor a device from here on: whatever is touched ends in an access fault.
 const NOWHERE: u64 = 1 << 40;
 
-/// `mstatus`: SUM and MXR, so that every leaf can be read by S-mode; MPP = S; MPV.
+/// `mstatus`: SUM and MXR, so that every leaf can be read by S-mode; SPP = S.
 const SUM_MXR: u64 = 1 << 18 | 1 << 19;
-const MPP_S: u64 = 1 << 11;
-const MPV: u64 = 1 << 39;
+const SPP_S: u64 = 1 << 8;
+/// `hstatus`: SPV. (QEMU 10.0.13 lets nobody write MPV of `mstatus`.)
+const SPV: u64 = 1 << 7;
 
 /// How many random mappings are wanted in each tables, and how many addresses are asked for.
 const MAPPINGS: usize = 2000;
@@ -178,7 +179,7 @@ fn machine<F: OnRiscV>(tables: &Tables<F>, addresses: &[u64]) -> Machine {
     let requests_end = REQUESTS + 8 * addresses.len() as u64;
     let images = [
         Image::of_instructions(PROBE, if is_guest { GUEST_PROBE } else { SUPERVISOR_PROBE }),
-        Image::of_instructions(MRET, &[0x3020_0073]),
+        Image::of_instructions(SRET, &[0x1020_0073]),
         Image::of_words(PARAMETERS, &[value, REQUESTS, requests_end, RESULTS]),
         Image::of_words(REQUESTS, addresses),
         Image { pa: tables.arena().base(), bytes: tables.arena().image() },
@@ -199,8 +200,10 @@ fn enter(machine: &mut Machine, stage: Stage) {
     match stage {
         Stage::Guest => {
             machine.gdb.set("vsstatus", SUM_MXR);
-            machine.gdb.set("mstatus", SUM_MXR | MPP_S | MPV);
-            machine.gdb.set("pc", MRET);
+            machine.gdb.set("mstatus", SUM_MXR | SPP_S);
+            machine.gdb.set("hstatus", SPV);
+            machine.gdb.set("priv", 1);
+            machine.gdb.set("pc", SRET);
             machine.gdb.step();
         }
         Stage::Supervisor => {
