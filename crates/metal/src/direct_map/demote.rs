@@ -14,7 +14,7 @@ use study::size::{PageSize, format_bytes};
 use super::secret::SecretError;
 use super::splitting::{BeginError, LIMITED_HELD_BYTES, Splitting};
 use super::status::changes;
-use super::{Changes, Leaves, Marker, MarkerError, Standing, leaves, standing};
+use super::{Changes, Leaves, Marker, MarkerError, Remainder, Standing, leaves, reserve, standing};
 use crate::admit::Privilege;
 use crate::host::{Host, HostError};
 use crate::lease::{Lease, LeaseError};
@@ -90,6 +90,8 @@ pub struct Demotion {
     pub elapsed_s: f64,
     /// Why it ended.
     pub stopped: Stopped,
+    /// Whose the memory was in which no secret page was; absent where that is not known, and with a limit.
+    pub remainder: Option<Remainder>,
     /// The mark that tells later results of it; absent where there was nothing to split, so that no page was taken
     /// and nothing marked.
     pub marker: Option<Marker>,
@@ -139,21 +141,32 @@ pub fn demote(
 ) -> Result<Demotion, DemotionError> {
     // What cannot be is told before anybody waits, and asked again after another demotion was waited for.
     possible(host, goal)?;
-    let _lease = lease()?;
+    let mut lease = lease()?;
     let before = possible(host, goal)?;
     let changes_before = changes(host)?;
     let began = Instant::now();
-    let frame_bytes = larger(host, goal.leaf).map_err(DemotionError::Unsupported)?.bytes();
+    let larger = larger(host, goal.leaf).map_err(DemotionError::Unsupported)?;
     // Whether there is secret memory is known before the boot is marked, and no page is taken before it is.
-    let mut splitting = Splitting::new(host, goal, frame_bytes, before.clone())?;
-    let (stopped, marker) = match splitting.stop() {
+    let mut splitting = Splitting::new(host, goal, larger, before.clone())?;
+    let mut warnings = Vec::new();
+    let (stopped, mut marker) = match splitting.stop() {
         Some(stopped) => (stopped, None),
         None => {
             let marker = mark(host, goal.leaf)?;
+            if goal.limit_bytes.is_none() {
+                warnings.extend(reserve::lower(host, &mut lease));
+            }
             (splitting.run(listener), Some(marker))
         }
     };
     let mut spent = splitting.finish();
+    spent.warnings.append(&mut warnings);
+    spent.warnings.extend(reserve::put_back(lease));
+    // What a limited one splits is too little to count.
+    if let Some(marker) = marker.as_mut().filter(|_| goal.limit_bytes.is_none()) {
+        let told = marker.tell_split(host.root(), larger, spent.split_bytes);
+        spent.warnings.extend(told.err().map(|error| error.to_string()));
+    }
     spent.warnings.extend(marker.as_ref().and_then(|_| Marker::unseen_elsewhere()));
     let mut known = |what: &str, error: String| spent.warnings.push(format!("{what} is not known: {error}"));
     let after = leaves(host).map_err(|why| known("what became of the leaves", why.to_string())).ok();
@@ -167,6 +180,7 @@ pub fn demote(
         rounds: spent.rounds,
         elapsed_s: began.elapsed().as_secs_f64(),
         stopped,
+        remainder: spent.remainder,
         marker,
         warnings: spent.warnings,
     })

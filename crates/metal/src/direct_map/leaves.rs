@@ -4,7 +4,8 @@
 //! (arch/x86/mm/init_64.c) count leaves that were there already, which makes some gigabytes on any machine.
 //! What is counted beyond the memory that there is can be in any counter, but in none by more than the
 //! counter held at boot, which the splits and collapses since then tell. So a share is a lower bound
-//! ([`Leaves::certain`]).
+//! ([`Leaves::certain`]). A demotion knows more: where a secret page was, no larger leaf is left, whatever is counted,
+//! and its mark tells how much memory that is ([`Leaves::split_bytes`]).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,9 +14,11 @@ use std::io;
 use study::comparison::Unsupported;
 use study::size::{PageSize, parse_bytes};
 
+use super::Marker;
 use super::ptdump;
 use super::status::{Changes, changes};
 use crate::host::Host;
+use crate::host::read::required;
 
 /// Page tables of the kernel as text, where it is built with CONFIG_PTDUMP_DEBUGFS (arm64, RISC-V).
 const PTDUMP: &str = "/sys/kernel/debug/kernel_page_tables";
@@ -38,6 +41,8 @@ pub struct Leaves {
     pub contiguous_bytes: BTreeMap<PageSize, u64>,
     /// Bytes by leaf size when the kernel had booted, as far as splits and collapses are counted.
     pub boot_bytes: BTreeMap<PageSize, u64>,
+    /// Memory that a demotion certainly took out of leaves of this size, by this size.
+    pub split_bytes: BTreeMap<PageSize, u64>,
     /// Memory that there is to map; absent where the kernel does not say.
     pub memory_bytes: Option<u64>,
     /// Who says so.
@@ -65,16 +70,27 @@ impl Leaves {
         self.memory_bytes.unwrap_or(u64::MAX).min(self.counted_bytes())
     }
 
-    /// What certainly lies in leaves of this size: the count, less what it may be too high by.
+    /// What certainly lies in leaves of this size: the count, less what it may be too high by; or what was taken out
+    /// of the next larger leaves, less what is counted of smaller ones.
     pub fn certain(&self, leaf: PageSize) -> u64 {
         let too_high = self.counted_bytes() - self.total_bytes();
         let at_boot = self.boot_bytes.get(&leaf).copied().unwrap_or_else(|| self.of(leaf));
-        self.of(leaf).saturating_sub(too_high.min(at_boot))
+        let by_count = self.of(leaf).saturating_sub(too_high.min(at_boot));
+        let larger = self.bytes.keys().find(|size| **size > leaf);
+        let split = larger.and_then(|larger| self.split_bytes.get(larger)).copied().unwrap_or(0);
+        by_count.max(split.saturating_sub(self.below(leaf))).min(self.total_bytes())
     }
 
-    /// What lies in leaves of this size at most.
+    /// What lies in leaves of this size at most: none of what was taken out of them.
     pub fn possible(&self, leaf: PageSize) -> u64 {
-        self.of(leaf).min(self.total_bytes())
+        let split = self.split_bytes.range(..=leaf).map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        self.of(leaf).min(self.total_bytes().saturating_sub(split))
+    }
+
+    /// So much memory was certainly taken out of leaves of this size.
+    pub fn split(&mut self, leaf: PageSize, bytes: u64) {
+        let known = self.split_bytes.entry(leaf).or_default();
+        *known = bytes.max(*known);
     }
 
     /// What is counted of leaves of exactly this size.
@@ -121,7 +137,24 @@ fn counted(bytes: BTreeMap<PageSize, u64>, host: &Host) -> Leaves {
     let boot_bytes = at_boot(&bytes, &changes);
     let zoneinfo = fs::read_to_string(host.root().join("proc/zoneinfo")).unwrap_or_default();
     let memory_bytes = present_pages(&zoneinfo).map(|pages| pages * host.geometry().base.bytes());
-    Leaves { bytes, contiguous_bytes: BTreeMap::new(), boot_bytes, memory_bytes, source: Source::Meminfo }
+    let split_bytes = still_split(marked(host), &changes);
+    Leaves { bytes, contiguous_bytes: BTreeMap::new(), boot_bytes, split_bytes, memory_bytes, source: Source::Meminfo }
+}
+
+/// What the mark of demotions says was split; nothing where there is none, or where it is not understood.
+fn marked(host: &Host) -> BTreeMap<PageSize, u64> {
+    let boot_id = required(host.root(), "/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let marker = Marker::of_boot(host.root(), boot_id.trim()).ok().flatten();
+    marker.map(|marker| marker.split_bytes).unwrap_or_default()
+}
+
+/// Each collapse since boot may have joined what was split.
+fn still_split(split_bytes: BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTreeMap<PageSize, u64> {
+    let collapsed = |leaf: &PageSize| {
+        let changes = changes.iter().find(|changes| changes.leaf == *leaf);
+        changes.and_then(|changes| changes.collapses).unwrap_or(0).saturating_mul(leaf.bytes())
+    };
+    split_bytes.into_iter().map(|(leaf, bytes)| (leaf, bytes.saturating_sub(collapsed(&leaf)))).collect()
 }
 
 /// A split moves the bytes of one leaf from its counter to that of the next smaller leaf, a collapse back.
@@ -171,7 +204,8 @@ mod tests {
 
     fn leaves(bytes: BTreeMap<PageSize, u64>, changes: &[Changes], memory_bytes: Option<u64>) -> Leaves {
         let boot_bytes = at_boot(&bytes, changes);
-        Leaves { bytes, contiguous_bytes: BTreeMap::new(), boot_bytes, memory_bytes, source: Source::Meminfo }
+        let (contiguous_bytes, split_bytes) = Default::default();
+        Leaves { bytes, contiguous_bytes, boot_bytes, split_bytes, memory_bytes, source: Source::Meminfo }
     }
 
     /// A machine of 24G whose counters said 26G at boot, before and after nearly all was split.
@@ -191,6 +225,34 @@ mod tests {
         assert_eq!(split.boot_bytes[&PageSize::K4], 20 << 20);
         assert_eq!(split.certain(PageSize::K4), (28 + 22_528 - 20) << 20);
         assert!(split.ratio(PageSize::K4) > 0.9 && split.ratio(PageSize::G1) == 0.0);
+    }
+
+    /// A machine of 8G whose counters said 10G at boot: all its frames of 1G were split, but two leaves of them
+    /// are counted for ever.
+    #[test]
+    fn what_a_demotion_split_is_certain_whatever_is_counted() {
+        let bytes =
+            BTreeMap::from([(PageSize::K4, 64 << 20), (PageSize::M2, (8 << 30) - (64 << 20)), (PageSize::G1, 2 << 30)]);
+        let split = |splits| Changes { leaf: PageSize::G1, splits: Some(splits), collapses: Some(0) };
+        let mut leaves = leaves(bytes, &[split(4)], Some(8 << 30));
+        assert_eq!(leaves.certain(PageSize::M2), (6 << 30) - (64 << 20), "by counters");
+        assert_eq!(leaves.possible(PageSize::G1), 2 << 30);
+        leaves.split(PageSize::G1, 8 << 30);
+        leaves.split(PageSize::G1, 7 << 30);
+        assert_eq!(leaves.certain(PageSize::M2), (8 << 30) - (64 << 20));
+        assert_eq!(leaves.possible(PageSize::G1), 0);
+        assert_eq!(
+            (leaves.certain(PageSize::K4), leaves.possible(PageSize::K4)),
+            (0, 64 << 20),
+            "1G leaves say nothing"
+        );
+    }
+
+    #[test]
+    fn what_may_have_been_joined_again_is_not_certain() {
+        let collapses = |collapses| Changes { leaf: PageSize::G1, splits: Some(9), collapses };
+        let still = |changes| still_split(BTreeMap::from([(PageSize::G1, 8 << 30)]), &[changes])[&PageSize::G1] >> 30;
+        assert_eq!([Some(3), Some(0), Some(9), None].map(|count| still(collapses(count))), [5, 8, 0, 8]);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The mark that a demotion leaves: it lasts as long as the boot, and every later result tells of it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -32,6 +33,9 @@ pub struct Marker {
     pub began_unix_s: u64,
     /// Demotions of this boot.
     pub demotions: u32,
+    /// Memory that certainly lies in no leaf of this size any more, by this size ([`super::Leaves::split_bytes`]).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub split_bytes: BTreeMap<PageSize, u64>,
 }
 
 /// A marker that cannot be read or written.
@@ -47,7 +51,8 @@ pub struct MarkerError {
 impl Marker {
     /// The first mark of a boot.
     pub fn new(boot_id: &str, leaf: PageSize, began_unix_s: u64) -> Marker {
-        Marker { schema: SCHEMA.into(), boot_id: boot_id.into(), leaf_bytes: leaf, began_unix_s, demotions: 1 }
+        let (schema, boot_id, split_bytes) = (SCHEMA.into(), boot_id.into(), BTreeMap::new());
+        Marker { schema, boot_id, leaf_bytes: leaf, began_unix_s, demotions: 1, split_bytes }
     }
 
     /// The mark of this boot below `root`; `None` where nothing was demoted since it began.
@@ -83,14 +88,25 @@ impl Marker {
             }
             None => Marker::new(boot_id, leaf, now_unix_s),
         };
-        let path = under(root, FILE);
-        write(&path, &marker).map_err(|source| MarkerError {
-            what: "write",
-            path,
-            source,
-            remedy: "without it later results would not tell of the demotion, so nothing was demoted",
-        })?;
+        let remedy = "without it later results would not tell of the demotion, so nothing was demoted";
+        marker.write(root, remedy)?;
         Ok(marker)
+    }
+
+    /// Adds to the mark below `root` how much memory was certainly taken out of leaves of a size; of several
+    /// demotions the one that split most counts, as they may have split the same.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn tell_split(&mut self, root: &Path, leaf: PageSize, bytes: u64) -> Result<(), MarkerError> {
+        let known = self.split_bytes.entry(leaf).or_default();
+        *known = bytes.max(*known);
+        self.write(root, "shares of later results are bounds by counters alone, and may be too low to prove a policy")
+    }
+
+    fn write(&self, root: &Path, remedy: &'static str) -> Result<(), MarkerError> {
+        let path = under(root, FILE);
+        write(&path, self).map_err(|source| MarkerError { what: "write", path, source, remedy })
     }
 }
 
@@ -170,6 +186,20 @@ mod tests {
         assert_eq!(Marker::mark(root.path(), "one", PageSize::M2, 11).unwrap().leaf_bytes, PageSize::K4);
         assert_eq!(Marker::of_boot(root.path(), "two").unwrap(), None);
         assert_eq!(Marker::mark(root.path(), "two", PageSize::M2, 13).unwrap().demotions, 1);
+    }
+
+    #[test]
+    fn a_mark_tells_what_was_split() {
+        let root = tempfile::tempdir().unwrap();
+        let mut marker = Marker::mark(root.path(), "one", PageSize::M2, 7).unwrap();
+        marker.tell_split(root.path(), PageSize::G1, 5 << 30).unwrap();
+        let mut again = Marker::mark(root.path(), "one", PageSize::K4, 9).unwrap();
+        again.tell_split(root.path(), PageSize::M2, 3 << 30).unwrap();
+        again.tell_split(root.path(), PageSize::M2, 2 << 30).unwrap();
+        let found = Marker::of_boot(root.path(), "one").unwrap().unwrap();
+        assert_eq!(found.split_bytes, BTreeMap::from([(PageSize::M2, 3 << 30), (PageSize::G1, 5 << 30)]));
+        assert_eq!(found, again);
+        assert!(Marker::mark(root.path(), "two", PageSize::K4, 9).unwrap().split_bytes.is_empty(), "another boot");
     }
 
     #[test]

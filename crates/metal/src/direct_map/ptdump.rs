@@ -22,6 +22,7 @@ pub fn parse(dump: &str, geometry: &Geometry) -> Option<Leaves> {
         bytes: BTreeMap::new(),
         contiguous_bytes: BTreeMap::new(),
         boot_bytes: BTreeMap::new(),
+        split_bytes: BTreeMap::new(),
         memory_bytes: None,
         source: Source::Ptdump,
     };

@@ -1,14 +1,16 @@
 //! The loop of a demotion: a secret page, what is held until the next, a look at the leaves, and so on.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use study::size::format_bytes;
+use study::size::{PageSize, format_bytes};
 
 use super::available::Available;
 use super::demote::{Goal, Progress, Stopped};
+use super::frames::{self, Frames};
+use super::pace::Pace;
 use super::plug::Plug;
+use super::remainder::Remainder;
 use super::secret::{Secret, SecretError};
 use super::{Leaves, Source, leaves};
 use crate::host::{Host, HostError};
@@ -32,27 +34,6 @@ const DUMP_INTERVAL: Duration = Duration::from_secs(2);
 /// How often held memory is let go for one page that the kernel has none for: what does not help then is no shortage
 /// of memory.
 const MOST_SHORTAGES: u32 = 8;
-
-/// How much to hold between two secret pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pace {
-    bytes: u64,
-    least: u64,
-    most: u64,
-}
-
-impl Pace {
-    /// Half a frame is never too far: the next page lies in the same or in the next one.
-    fn new(frame_bytes: u64, page_bytes: u64) -> Pace {
-        Pace { bytes: page_bytes, least: page_bytes, most: (frame_bytes / 2).max(page_bytes) }
-    }
-
-    /// A page came from a new frame, or from one that is known already.
-    fn tell(&mut self, is_new: bool) {
-        let bytes = if is_new { self.bytes / 2 } else { self.bytes * 2 };
-        self.bytes = bytes.clamp(self.least, self.most);
-    }
-}
 
 /// Whether a limit may be reached, as far as the last look and the frames that were hit since can tell: a page
 /// splits one leaf at most.
@@ -115,7 +96,8 @@ impl Now {
 pub(super) struct Splitting<'a> {
     host: &'a Host,
     goal: Goal,
-    frame_bytes: u64,
+    /// The leaf to be split.
+    larger: PageSize,
     first: Leaves,
     leaves: Leaves,
     looked: Instant,
@@ -127,7 +109,7 @@ pub(super) struct Splitting<'a> {
     /// What was let go because the kernel had no page; it stays free, so that an end is reached.
     short_bytes: u64,
     /// Frames of the next larger leaf that a secret page was in.
-    frames: BTreeSet<u64>,
+    frames: Frames,
     pace: Pace,
     round: u32,
     held_peak_bytes: u64,
@@ -139,6 +121,10 @@ pub(super) struct Spent {
     pub secret_bytes: u64,
     pub held_bytes: u64,
     pub rounds: u32,
+    /// Memory in frames of the larger leaf in which a secret page was.
+    pub split_bytes: u64,
+    /// Whose the other memory was when all was held; absent where that is not known, which a warning then tells.
+    pub remainder: Option<Remainder>,
     /// What did not go as it should, in sentences.
     pub warnings: Vec<String>,
 }
@@ -153,14 +139,19 @@ pub(super) enum BeginError {
 }
 
 impl<'a> Splitting<'a> {
-    /// Makes all ready; nothing is split yet. `first` are the leaves now, `frame_bytes` the leaf to be split.
-    pub fn new(host: &'a Host, goal: Goal, frame_bytes: u64, first: Leaves) -> Result<Splitting<'a>, BeginError> {
+    /// Makes all ready; nothing is split yet. `first` are the leaves now, `larger` the leaf to be split.
+    pub fn new(host: &'a Host, goal: Goal, larger: PageSize, first: Leaves) -> Result<Splitting<'a>, BeginError> {
         let base_bytes = host.geometry().base.bytes();
+        let mut warnings = Vec::new();
+        let memory = frames::memory(host).unwrap_or_else(|error| {
+            warnings.push(format!("where memory lies is not known: {error}; shares are bounds by counters alone"));
+            Vec::new()
+        });
         let ask: Box<dyn FnMut() -> Result<u64, HostError> + 'a> = Box::new(|| host.available_bytes());
         Ok(Splitting {
             host,
             goal,
-            frame_bytes,
+            larger,
             leaves: first.clone(),
             first,
             looked: Instant::now(),
@@ -169,11 +160,11 @@ impl<'a> Splitting<'a> {
             secret: Secret::new(base_bytes as usize)?,
             plug: Plug::new(),
             short_bytes: 0,
-            frames: BTreeSet::new(),
-            pace: Pace::new(frame_bytes, base_bytes),
+            frames: Frames::new(larger.bytes(), memory),
+            pace: Pace::new(larger.bytes(), base_bytes),
             round: 1,
             held_peak_bytes: 0,
-            warnings: Vec::new(),
+            warnings,
         })
     }
 
@@ -192,7 +183,8 @@ impl<'a> Splitting<'a> {
             left_bytes,
         };
         let interrupted = signals::arrived().map(|signal| Stopped::Interrupted { signal });
-        interrupted.or_else(|| now.stops(&self.goal, &self.leaves))
+        let none_larger = || self.frames.are_all_hit().then_some(Stopped::NoneLarger);
+        interrupted.or_else(|| now.stops(&self.goal, &self.leaves)).or_else(none_larger)
     }
 
     /// Splits until something stops it.
@@ -211,8 +203,9 @@ impl<'a> Splitting<'a> {
         }
     }
 
-    /// Gives all memory back.
+    /// Gives all memory back, after a look at whose the rest is.
     pub fn finish(mut self) -> Spent {
+        let remainder = self.remainder();
         if self.short_bytes > 0 {
             let bytes = format_bytes(self.short_bytes);
             self.warnings.push(format!(
@@ -224,8 +217,21 @@ impl<'a> Splitting<'a> {
             secret_bytes: self.secret.bytes(),
             held_bytes: self.held_peak_bytes.max(self.plug.bytes()),
             rounds: self.round,
+            split_bytes: self.frames.split_bytes(),
+            remainder,
             warnings: self.warnings,
         }
+    }
+
+    /// Of a demotion that was to take all memory, and knows where that lies.
+    fn remainder(&mut self) -> Option<Remainder> {
+        if self.goal.limit_bytes.is_some() || self.frames.split_bytes() == 0 {
+            return None;
+        }
+        let page_bytes = self.host.geometry().base.bytes();
+        let read = Remainder::of(self.host.root(), page_bytes, self.frames.missed());
+        let unknown = |error| self.warnings.push(format!("whose the other memory is is not known: {error}"));
+        read.map_err(unknown).ok()
     }
 
     /// Should memory run out all the same, it is this process that is killed: held memory is nobody's resident
@@ -272,8 +278,9 @@ impl<'a> Splitting<'a> {
         let base_bytes = self.host.geometry().base.bytes();
         let frame = self.take()?;
         self.available.take(base_bytes);
-        let is_new = self.frames.insert(frame * base_bytes / self.frame_bytes);
+        let is_new = self.frames.hit(frame * base_bytes);
         self.unseen_frames += u64::from(is_new);
+        self.leaves.split(self.larger, self.frames.split_bytes());
         self.pace.tell(is_new);
         let mut bytes = self.pace.bytes;
         while bytes > 0 && signals::arrived().is_none() && self.may_hold_more()? {
@@ -311,11 +318,13 @@ impl<'a> Splitting<'a> {
             Source::Ptdump => DUMP_INTERVAL,
             Source::Meminfo => LOOK_INTERVAL,
         };
-        let at_limit = may_be_reached(self.goal.limit_bytes, self.split_bytes(), self.unseen_frames, self.frame_bytes);
+        let at_limit =
+            may_be_reached(self.goal.limit_bytes, self.split_bytes(), self.unseen_frames, self.larger.bytes());
         if self.looked.elapsed() < interval && !at_limit {
             return Ok(());
         }
         self.leaves = leaves(self.host).map_err(|why| format!("the leaves can no longer be read: {why}"))?;
+        self.leaves.split(self.larger, self.frames.split_bytes());
         (self.looked, self.unseen_frames) = (Instant::now(), 0);
         Ok(())
     }
@@ -355,31 +364,6 @@ mod tests {
         assert!(refused.unwrap_err().contains("CAP_SYS_ADMIN"));
     }
 
-    /// An allocator that gives frames in order: at most two or three pages of each are taken.
-    #[test]
-    fn pages_in_order_cost_few_secret_ones() {
-        let (frame, page) = (2 << 20, 4096);
-        let mut pace = Pace::new(frame, page);
-        let (mut at, mut secret, mut frames) = (0u64, 0u64, BTreeSet::new());
-        while at < 1000 * frame {
-            secret += 1;
-            pace.tell(frames.insert(at / frame));
-            at += page + pace.bytes;
-        }
-        assert_eq!(frames.len(), 1000, "no frame is left out");
-        assert!(secret < 4_000, "{secret}");
-    }
-
-    /// Where every page comes from a new frame, nothing is held between them.
-    #[test]
-    fn scattered_pages_are_taken_one_by_one() {
-        let mut pace = Pace::new(2 << 20, 4096);
-        (0..20).for_each(|_| pace.tell(false));
-        assert_eq!(pace.bytes, 1 << 20);
-        (0..20).for_each(|_| pace.tell(true));
-        assert_eq!(pace.bytes, 4096);
-    }
-
     #[test]
     fn a_limit_is_looked_for_before_it_can_be_passed() {
         let (frame, limit) = (2 << 20, Some(6 << 20));
@@ -397,6 +381,7 @@ mod tests {
             bytes: BTreeMap::from([(PageSize::K4, k4 << 20), (PageSize::M2, m2 << 20)]),
             contiguous_bytes: BTreeMap::new(),
             boot_bytes: BTreeMap::new(),
+            split_bytes: BTreeMap::new(),
             memory_bytes: Some(1000 << 20),
             source: Source::Meminfo,
         };

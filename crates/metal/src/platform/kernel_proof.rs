@@ -55,8 +55,8 @@ mod tests {
 
     fn of(gigabytes: u64, of_2m: u64) -> Leaves {
         let bytes = BTreeMap::from([(PageSize::G1, gigabytes << 30), (PageSize::M2, of_2m << 30)]);
-        let (contiguous_bytes, boot_bytes) = Default::default();
-        Leaves { bytes, contiguous_bytes, boot_bytes, memory_bytes: None, source: Source::Meminfo }
+        let (contiguous_bytes, boot_bytes, split_bytes) = Default::default();
+        Leaves { bytes, contiguous_bytes, boot_bytes, split_bytes, memory_bytes: None, source: Source::Meminfo }
     }
 
     fn verdict(before: Result<Leaves, Unsupported>, after: Leaves) -> Verdict {

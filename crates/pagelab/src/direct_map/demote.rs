@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use metal::direct_map::{self, Demotion, Goal, Progress, Stopped};
+use metal::direct_map::{self, Demotion, Goal, Progress, Remainder, Stopped};
 use metal::host::Host;
 use metal::platform::wait_for_lease;
 use metal::signals::{self, PassOn};
@@ -119,9 +119,10 @@ fn ended(stopped: &Stopped) -> Result<(), Failure> {
 
 fn text(goal: Goal, demotion: &Demotion) -> String {
     format!(
-        "{}: {}\n{} of memory was secret and {} held at the peak, none is now; {} round{} in {:.1} s\n{}",
+        "{}: {}\n{}{} of memory was secret and {} held at the peak, none is now; {} round{} in {:.1} s\n{}",
         reached(goal, demotion),
         demotion.stopped.describe(),
+        remainder(demotion),
         format_bytes(demotion.secret_bytes),
         format_bytes(demotion.held_bytes),
         demotion.rounds,
@@ -132,6 +133,12 @@ fn text(goal: Goal, demotion: &Demotion) -> String {
             None => "no page was taken, so nothing was split or marked",
         }
     )
+}
+
+/// A line, where some is left.
+fn remainder(demotion: &Demotion) -> String {
+    let some = demotion.remainder.as_ref().filter(|remainder| remainder.bytes() > 0);
+    some.map(|remainder| remainder.describe() + "\n").unwrap_or_default()
 }
 
 /// The leaves before and now, and the share of those that are wanted.
@@ -173,7 +180,17 @@ fn document(goal: Goal, demotion: &Demotion) -> Value {
         "elapsed_s": demotion.elapsed_s,
         "stopped": stopped,
         "why": demotion.stopped.describe(),
+        "remainder": demotion.remainder.as_ref().map(remainder_document),
         "demoted": demotion.marker.as_ref().map(marker_document),
         "warnings": demotion.warnings,
+    })
+}
+
+fn remainder_document(remainder: &Remainder) -> Value {
+    json!({
+        "boot_bytes": remainder.boot_bytes,
+        "kernel_bytes": remainder.kernel_bytes,
+        "program_bytes": remainder.program_bytes,
+        "free_bytes": remainder.free_bytes,
     })
 }
