@@ -106,6 +106,42 @@ fn a_boot_option_that_is_given_is_not_asked_for_again() {
     assert_eq!(remedy("quiet\n"), "boot with nogbpages");
 }
 
+/// A machine of 8G whose counters said 10G at boot. By them alone no demotion to 2M could be told from one half way.
+#[test]
+fn what_a_demotion_split_proves_its_leaves_where_counters_begin_too_high() {
+    let bench = Bench::new();
+    let root = bench.path("tree");
+    let copied = Command::new("cp").arg("-r").arg(fixture("x86_64-6.18")).arg(&root).status().unwrap();
+    assert!(copied.success());
+    let replaced = |file: &str, start: &str, lines: &[&str]| {
+        let text = fs::read_to_string(root.join(file)).unwrap();
+        let others = text.lines().filter(|line| !line.starts_with(start));
+        fs::write(root.join(file), others.chain(lines.iter().copied()).collect::<Vec<_>>().join("\n") + "\n").unwrap();
+    };
+    let leaves = ["DirectMap4k:       65536 kB", "DirectMap2M:     8323072 kB", "DirectMap1G:     2097152 kB"];
+    replaced("proc/meminfo", "DirectMap", &leaves);
+    replaced("proc/vmstat", "direct_map_level3", &["direct_map_level3_splits 4", "direct_map_level3_collapses 0"]);
+    fs::write(root.join("proc/zoneinfo"), "Node 0, zone   Normal\n        present  2097152\n").unwrap();
+    let share = |document: &Value| document["leaves"][1]["least_share_ratio"].as_f64().unwrap();
+    let counted = status(&bench, &root);
+    assert_eq!(standing(&counted, "direct-map-2m"), "by_demotion", "{counted:#}");
+    assert!((share(&counted) - 0.742).abs() < 1e-3, "{counted:#}");
+    let boot_id = counted["boot_id"].as_str().unwrap();
+    let mark = json!({
+        "schema": "pagelab.direct-map-demotion/1", "boot_id": boot_id, "leaf_bytes": 2 << 20, "began_unix_s": 1,
+        "demotions": 1, "split_bytes": { "1073741824": 8u64 << 30 },
+    });
+    fs::create_dir_all(root.join("run")).unwrap();
+    fs::write(root.join("run/pagelab.direct-map.json"), mark.to_string()).unwrap();
+    let known = status(&bench, &root);
+    assert_eq!(standing(&known, "direct-map-2m"), "now", "{known:#}");
+    assert!((share(&known) - 0.992).abs() < 1e-3, "{known:#}");
+    assert_eq!(known["leaves"][2]["possible_bytes"], 0);
+    assert_eq!(known["demoted"]["split"], json!([{ "leaf_bytes": 1 << 30, "bytes": 8u64 << 30 }]));
+    let ran = bench.pagelab(&["direct-map", "status", "--root", root.to_str().unwrap()]).ran();
+    ran.says(0, &[]).prints(&["8G were taken out of leaves of 1G"]);
+}
+
 #[test]
 fn a_demotion_is_refused_unless_it_is_meant_and_possible() {
     let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -153,7 +153,8 @@ pub fn demote(
         Some(stopped) => (stopped, None),
         None => {
             let marker = mark(host, goal.leaf)?;
-            if goal.limit_bytes.is_none() {
+            // For large leaves a page in each of a few frames does.
+            if goal.limit_bytes.is_none() && goal.leaf == host.geometry().base {
                 warnings.extend(reserve::lower(host, &mut lease));
             }
             (splitting.run(listener), Some(marker))

@@ -30,7 +30,7 @@ pub struct Remainder {
     pub free_bytes: u64,
     /// What programs have mapped, the page cache, files in memory.
     pub program_bytes: u64,
-    /// Slab, page tables, stacks, buffers of devices, pages on processors' own lists; and what this demotion held.
+    /// Slab, page tables, stacks, buffers of devices, pages on processors' own lists; and what the demotion held.
     pub kernel_bytes: u64,
 }
 

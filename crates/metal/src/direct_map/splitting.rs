@@ -223,9 +223,10 @@ impl<'a> Splitting<'a> {
         }
     }
 
-    /// Of a demotion that was to take all memory, and knows where that lies.
+    /// Of a demotion that was to take all memory, knows where that lies, and was not interrupted: then nobody waits.
     fn remainder(&mut self) -> Option<Remainder> {
-        if self.goal.limit_bytes.is_some() || self.frames.split_bytes() == 0 {
+        let is_told = self.goal.limit_bytes.is_none() && self.frames.split_bytes() > 0;
+        if !is_told || signals::arrived().is_some() {
             return None;
         }
         let page_bytes = self.host.geometry().base.bytes();

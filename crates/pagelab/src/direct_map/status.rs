@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use metal::direct_map::{self, Changes, Feature, Leaves, Standing, Status};
+use metal::direct_map::{self, Changes, Feature, Leaves, Marker, Standing, Status};
 use metal::host::Host;
 use results::grid::plain;
 use serde_json::{Value, json};
@@ -65,10 +65,11 @@ fn share(leaves: &Leaves, leaf: PageSize) -> String {
 /// What to know where more is counted than there is.
 fn surplus(leaves: &Leaves) -> String {
     let (counted, total) = (leaves.counted_bytes(), leaves.total_bytes());
+    let (counted, total) = (format_bytes(counted), format_bytes(total));
+    // A page or two at the ends of memory are no news.
     if counted == total {
         return String::new();
     }
-    let (counted, total) = (format_bytes(counted), format_bytes(total));
     format!(
         "\n{counted} are counted and {total} of memory are there: the kernel counts some leaves twice at boot, so shares are bounds"
     )
@@ -96,13 +97,20 @@ fn marker_text(status: &Status) -> String {
     match &status.marker {
         Ok(None) => String::new(),
         Ok(Some(marker)) => format!(
-            "demoted to {} by pagelab since this boot ({} time{}); every result of this boot says so",
+            "demoted to {} by pagelab since this boot ({} time{}{}); every result of this boot says so",
             marker.leaf_bytes,
             marker.demotions,
-            if marker.demotions == 1 { "" } else { "s" }
+            if marker.demotions == 1 { "" } else { "s" },
+            split_text(marker)
         ),
         Err(error) => format!("demoted by pagelab: unknown, because {}", results::printable(&error.to_string())),
     }
+}
+
+/// What is known of the leaves without the counters.
+fn split_text(marker: &Marker) -> String {
+    let split = marker.split_bytes.iter();
+    split.map(|(leaf, bytes)| format!(", {} were taken out of leaves of {leaf}", format_bytes(*bytes))).collect()
 }
 
 fn features_text(features: &[Feature]) -> String {
@@ -193,10 +201,12 @@ pub fn change_documents(changes: &[Changes]) -> Vec<Value> {
 }
 
 /// The object `demoted` of documents about the direct map.
-pub fn marker_document(marker: &direct_map::Marker) -> Value {
+pub fn marker_document(marker: &Marker) -> Value {
+    let split = marker.split_bytes.iter().map(|(leaf, bytes)| json!({ "leaf_bytes": leaf.bytes(), "bytes": bytes }));
     json!({
         "leaf_bytes": marker.leaf_bytes.bytes(),
         "began_unix_s": marker.began_unix_s,
         "demotions": marker.demotions,
+        "split": split.collect::<Vec<_>>(),
     })
 }
