@@ -1,10 +1,12 @@
 //! The memory that tables live in: one contiguous stretch of physical memory, of real 8-byte entries.
 
-use alloc::vec;
 use alloc::vec::Vec;
+use core::mem;
+use core::ops::Range;
 
 use crate::error::Error;
 use crate::geometry::ENTRY_BYTES;
+use crate::written::Written;
 
 /// A stretch of physical memory that holds page tables and nothing else.
 ///
@@ -14,11 +16,37 @@ use crate::geometry::ENTRY_BYTES;
 pub struct Arena {
     base: u64,
     entries: Vec<u64>,
+    written: Written,
     limit_bytes: u64,
     /// Tables that were given back, by their size in bytes. There are few sizes.
     released: Vec<(u64, Vec<u64>)>,
     trees: Vec<Tree>,
     used_bytes: u64,
+    /// The next [`Released`], empty, with the memory of the last one.
+    spare: Released,
+}
+
+/// Tables that nothing points to any more, to be given back together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Released {
+    pub tables: Vec<u64>,
+    pub trees: Vec<Tree>,
+    /// How many all that is.
+    pub count: u64,
+}
+
+impl Released {
+    /// One table.
+    pub fn add(&mut self, table: u64) {
+        self.tables.push(table);
+        self.count += 1;
+    }
+
+    /// A tree.
+    pub fn add_tree(&mut self, tree: Tree) {
+        self.count += tree.entries + 1;
+        self.trees.push(tree);
+    }
 }
 
 /// A table that was given back with the tables of its own size that all its entries point to. Nobody looks for those
@@ -42,9 +70,12 @@ impl Arena {
     /// `base` is not the address of an entry.
     pub fn new(base: u64, limit_bytes: u64) -> Result<Arena, Error> {
         let aligned = base.is_multiple_of(ENTRY_BYTES) && base.checked_add(limit_bytes).is_some();
-        let empty =
-            Arena { base, entries: Vec::new(), limit_bytes, released: Vec::new(), trees: Vec::new(), used_bytes: 0 };
-        if aligned { Ok(empty) } else { Err(Error::NotAnImage { base, bytes: limit_bytes }) }
+        if !aligned {
+            return Err(Error::NotAnImage { base, bytes: limit_bytes });
+        }
+        let (entries, written, spare) = (Vec::new(), Written::default(), Released::default());
+        let (released, trees) = (Vec::new(), Vec::new());
+        Ok(Arena { base, entries, written, limit_bytes, released, trees, used_bytes: 0, spare })
     }
 
     /// The arena whose memory, from `base` on, holds the little-endian entries of `image`.
@@ -59,6 +90,8 @@ impl Arena {
             return Err(Error::NotAnImage { base, bytes });
         }
         arena.entries = entries.iter().map(|entry| u64::from_le_bytes(*entry)).collect();
+        arena.written.grow(arena.entries.len());
+        arena.written.add_all(0..arena.entries.len());
         arena.used_bytes = bytes;
         Ok(arena)
     }
@@ -90,7 +123,7 @@ impl Arena {
     pub fn allocate(&mut self, bytes: u64, alignment: u64) -> Result<u64, Error> {
         let (pa, is_new) = self.allocate_stale(bytes, alignment)?;
         if !is_new {
-            self.table_mut(pa, bytes / ENTRY_BYTES).into_iter().for_each(|table| table.fill(0));
+            self.clear(pa, bytes / ENTRY_BYTES);
         }
         Ok(pa)
     }
@@ -116,8 +149,8 @@ impl Arena {
         }
         let tree = self.trees.iter().rposition(|tree| tree.entries * ENTRY_BYTES == bytes)?;
         let Tree { pa, entries, address, shift } = self.trees.swap_remove(tree);
-        let tables = self.table(pa, entries)?.iter().map(|entry| (entry & address) << shift).collect();
-        self.keep(tables, bytes);
+        let tables: Vec<u64> = self.table(pa, entries)?.iter().map(|entry| (entry & address) << shift).collect();
+        self.keep(&tables, bytes);
         Some(pa)
     }
 
@@ -128,31 +161,40 @@ impl Arena {
             return Err(Error::ArenaFull { bytes, limit_bytes: self.limit_bytes });
         }
         self.entries.resize((end / ENTRY_BYTES) as usize, 0);
+        self.written.grow(self.entries.len());
         Ok(pa)
     }
 
     /// Takes back a table of `bytes` that was allocated at `pa`.
     pub fn release(&mut self, pa: u64, bytes: u64) {
-        self.release_all(vec![pa], bytes);
+        self.release_tables(&[pa], bytes);
     }
 
-    /// Takes back tables of `bytes` each.
-    pub(crate) fn release_all(&mut self, tables: Vec<u64>, bytes: u64) {
+    fn release_tables(&mut self, tables: &[u64], bytes: u64) {
         self.used_bytes = self.used_bytes.saturating_sub(bytes * tables.len() as u64);
         self.keep(tables, bytes);
     }
 
-    /// Takes back a table and those that it points to.
-    pub(crate) fn release_tree(&mut self, tree: Tree) {
-        self.used_bytes = self.used_bytes.saturating_sub(tree.entries * ENTRY_BYTES * (tree.entries + 1));
-        self.trees.push(tree);
+    /// An empty collection of tables to be given back.
+    pub(crate) fn collection(&mut self) -> Released {
+        mem::take(&mut self.spare)
     }
 
-    fn keep(&mut self, tables: Vec<u64>, bytes: u64) {
+    /// Takes back tables of `bytes` each, and trees of tables.
+    pub(crate) fn release_all(&mut self, mut released: Released, bytes: u64) {
+        self.release_tables(&released.tables, bytes);
+        for tree in &released.trees {
+            self.used_bytes = self.used_bytes.saturating_sub(tree.entries * ENTRY_BYTES * (tree.entries + 1));
+        }
+        self.trees.append(&mut released.trees);
+        released.tables.clear();
+        self.spare = Released { count: 0, ..released };
+    }
+
+    fn keep(&mut self, tables: &[u64], bytes: u64) {
         match self.released.iter_mut().find(|(size, _)| *size == bytes) {
-            Some((_, released)) if released.is_empty() => *released = tables,
-            Some((_, released)) => released.extend_from_slice(&tables),
-            None => self.released.push((bytes, tables)),
+            Some((_, released)) => released.extend_from_slice(tables),
+            None => self.released.push((bytes, tables.to_vec())),
         }
     }
 
@@ -177,21 +219,51 @@ impl Arena {
     /// The entry at `pa`, to be changed.
     #[inline]
     pub fn entry_mut(&mut self, pa: u64) -> Option<&mut u64> {
-        self.entries.get_mut((pa.wrapping_sub(self.base) / ENTRY_BYTES) as usize)
+        let place = self.place(pa) as usize;
+        self.written.add(place);
+        self.entries.get_mut(place)
     }
 
     /// The `entries` entries from `pa` on, if all of them are inside.
     #[inline]
     pub fn table(&self, pa: u64, entries: u64) -> Option<&[u64]> {
-        let first = (pa.wrapping_sub(self.base) / ENTRY_BYTES) as usize;
-        self.entries.get(first..first.checked_add(entries as usize)?)
+        self.entries.get(self.places(pa, entries)?)
     }
 
     /// The `entries` entries from `pa` on, to be changed.
     #[inline]
     pub fn table_mut(&mut self, pa: u64, entries: u64) -> Option<&mut [u64]> {
-        let first = (pa.wrapping_sub(self.base) / ENTRY_BYTES) as usize;
-        self.entries.get_mut(first..first.checked_add(entries as usize)?)
+        let places = self.places(pa, entries)?;
+        self.written.add_all(places.clone());
+        self.entries.get_mut(places)
+    }
+
+    /// Whether the `entries` entries from `pa` on are all zero or `is_fine`, if they are inside. Not all that are zero are
+    /// looked at.
+    #[inline]
+    pub(crate) fn all(&self, pa: u64, entries: u64, is_fine: impl Fn(&[u64]) -> bool) -> Option<bool> {
+        let places = self.places(pa, entries)?;
+        Some(self.written.all(places, |places| self.entries.get(places).is_none_or(&is_fine)))
+    }
+
+    /// Makes holes of the `entries` entries from `pa` on, if all of them are inside, which it says.
+    #[inline]
+    pub(crate) fn clear(&mut self, pa: u64, entries: u64) -> bool {
+        let Some(places) = self.places(pa, entries) else { return false };
+        self.written.remove_all(places, |places| {
+            if let Some(entries) = self.entries.get_mut(places) {
+                entries.fill(0);
+            }
+        });
+        true
+    }
+
+    /// Where those entries are, if all of them are inside.
+    #[inline]
+    fn places(&self, pa: u64, entries: u64) -> Option<Range<usize>> {
+        let first = self.place(pa) as usize;
+        let end = first.checked_add(entries as usize)?;
+        (end <= self.entries.len()).then_some(first..end)
     }
 }
 

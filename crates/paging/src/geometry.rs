@@ -26,6 +26,9 @@ pub enum Extension {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     page_shift: u8,
+    /// Bits of an index below the root, and of the root's.
+    index_bits: u8,
+    root_bits: u8,
     levels: u8,
     input_bits: u8,
     output_bits: u8,
@@ -39,10 +42,11 @@ impl Geometry {
     /// The root resolves what the levels below leave over: fewer bits than a page of entries has, or up
     /// to four more (sixteen concatenated tables).
     pub const fn new(page_shift: u8, levels: u8, input_bits: u8, output_bits: u8, extension: Extension) -> Geometry {
-        let geometry = Geometry { page_shift, levels, input_bits, output_bits, extension };
-        let root_bits = input_bits as i32 - geometry.shift(levels - 1) as i32;
-        assert!(root_bits > 0 && root_bits <= geometry.index_bits() as i32 + 4, "the root resolves the bits left over");
-        geometry
+        let index_bits = page_shift - 3;
+        let root_bits = input_bits as i32 - page_shift as i32 - (levels as i32 - 1) * index_bits as i32;
+        assert!(root_bits > 0 && root_bits <= index_bits as i32 + 4, "the root resolves the bits left over");
+        let root_bits = root_bits as u8;
+        Geometry { page_shift, index_bits, root_bits, levels, input_bits, output_bits, extension }
     }
 
     /// The same shape for input addresses with something else above their bits.
@@ -87,13 +91,13 @@ impl Geometry {
 
     /// Bits of the index into a table below the root.
     pub const fn index_bits(self) -> u8 {
-        self.page_shift - 3
+        self.index_bits
     }
 
     /// log2 of the bytes that one entry at `level` spans.
     #[inline]
     pub const fn shift(self, level: u8) -> u32 {
-        self.page_shift as u32 + level as u32 * self.index_bits() as u32
+        self.page_shift as u32 + level as u32 * self.index_bits as u32
     }
 
     /// Bytes that one entry at `level` spans.
@@ -105,11 +109,7 @@ impl Geometry {
     /// Entries of a table at `level`.
     #[inline]
     pub const fn entries(self, level: u8) -> u64 {
-        if level == self.root_level() {
-            1 << (self.input_bits as u32 - self.shift(level))
-        } else {
-            self.page_bytes() / ENTRY_BYTES
-        }
+        1 << if level == self.root_level() { self.root_bits } else { self.index_bits }
     }
 
     /// Bytes of a table at `level`, concatenated ones together.

@@ -36,6 +36,7 @@ mod rule;
 pub mod stage2_split;
 mod tables;
 mod walk;
+mod written;
 
 pub use arena::Arena;
 pub use attributes::{Attributes, Flags};

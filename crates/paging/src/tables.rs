@@ -3,9 +3,7 @@
 //! Input addresses inside this module are *resolved*: without the bits above those that the tables resolve.
 //! An operation either does all that it was asked or, where the request is at fault, nothing.
 
-use alloc::vec::Vec;
-
-use crate::arena::Arena;
+use crate::arena::{Arena, Released};
 use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::format::{Discipline, Format, Kind, first_rule};
@@ -225,9 +223,13 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     /// The lowest entry that the walk to the resolved address meets: a leaf, a hole or an illegal entry.
     pub(crate) fn slot(&self, va: u64) -> Result<Slot, Error> {
+        self.slot_below(self.root, self.geometry().root_level(), va)
+    }
+
+    /// As [`Tables::slot`], of a walk that begins at a table.
+    fn slot_below(&self, table: u64, level: u8, va: u64) -> Result<Slot, Error> {
         let geometry = self.geometry();
-        let mut table = self.root;
-        let mut level = geometry.root_level();
+        let (mut table, mut level) = (table, level);
         loop {
             let pa = table + geometry.index(level, va) * ENTRY_BYTES;
             let entry = self.arena.read(pa).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;
@@ -261,12 +263,12 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Gives back blocks of tables, none of them the root, after nothing can walk them any more.
-    pub(crate) fn release(&mut self, blocks: Vec<u64>) {
+    pub(crate) fn release(&mut self, released: Released) {
         let bytes = self.geometry().page_bytes() << self.format.run_bits();
         if L::ENABLED {
-            blocks.iter().for_each(|pa| self.log.event(Event::Release { pa: *pa, bytes }));
+            released.tables.iter().for_each(|pa| self.log.event(Event::Release { pa: *pa, bytes }));
         }
-        self.arena.release_all(blocks, bytes);
+        self.arena.release_all(released, bytes);
     }
 
     /// Bytes of what is allocated for one entry that points to a table at `level`: the table, or the tables of

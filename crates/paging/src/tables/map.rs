@@ -207,11 +207,15 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         let bytes = geometry.page_bytes();
         let (child, is_new) = self.arena.allocate_stale(bytes, bytes)?;
-        if !is_new && let Some(entries) = self.arena.table_mut(child, bytes / ENTRY_BYTES) {
-            let first = geometry.index(below, stretch.va) as usize;
-            let count = ((stretch.end - stretch.va) >> geometry.shift(below)) as usize;
-            entries[..first].fill(0);
-            entries[first + count..].fill(0);
+        if !is_new && stretch.end - stretch.va != geometry.span(slot.level) {
+            let (first, count) = self.entries(child, below, stretch.va, stretch.end);
+            let past = first + count * ENTRY_BYTES;
+            if first != child {
+                self.arena.clear(child, (first - child) / ENTRY_BYTES);
+            }
+            if past != child + bytes {
+                self.arena.clear(past, (child + bytes - past) / ENTRY_BYTES);
+            }
         }
         self.fill(child, below, stretch, leaf, leaves.grouped[usize::from(below)])?;
         self.write(slot, self.format.table(child))?;
@@ -295,7 +299,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let geometry = self.geometry();
         let (first, mut entries) = self.entries_around(table, level, va, end)?;
         let (mut pa, mut va) = (first, va);
-        if bulk::all_zero(entries) {
+        if self.arena.all(first, entries.len() as u64, bulk::all_zero) == Some(true) {
             return Ok(None);
         }
         while let [entry, rest @ ..] = entries {

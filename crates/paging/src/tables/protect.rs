@@ -20,11 +20,12 @@ impl<F: Format, L: Log> Tables<F, L> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
         self.whole_runs(va, 0, bytes)?;
-        let change = Rewriting::to(&self.format, attributes)?;
         let (table, level) = self.table_around(first, end)?;
-        self.all_mapped(table, level, first, end)?;
-        self.isolate(first)?;
-        self.isolate(end)?;
+        let change = Rewriting::to(&self.format, attributes, level)?;
+        if self.all_mapped(table, level, first, end)? == Ends::Unknown {
+            self.isolate(table, level, first)?;
+            self.isolate(table, level, end)?;
+        }
         self.protect_table(table, level, first, end, &change)?;
         self.invalidate(first, bytes, false);
         Ok(())
@@ -62,8 +63,26 @@ impl<F: Format, L: Log> Tables<F, L> {
         if !L::ENABLED
             && let Some(state) = format.state_bits()
         {
-            return self.rewrite(table, level, va, end, move |entry| entry & (keeps | state) | gets);
+            let (first, count) = self.entries(table, level, va, end);
+            let Some(entries) = self.arena.table_mut(first, count) else {
+                return Err(self.outside(table, format.geometry().extended(va), level));
+            };
+            bulk::rewrite(entries, keeps | state, gets);
+            return Ok(());
         }
+        self.protect_one_by_one(table, level, va, end, (keeps, gets))
+    }
+
+    #[cold]
+    fn protect_one_by_one(
+        &mut self,
+        table: u64,
+        level: u8,
+        va: u64,
+        end: u64,
+        (keeps, gets): (u64, u64),
+    ) -> Result<(), Error> {
+        let format = self.format;
         let new = move |entry: u64| format.with_state(entry & keeps | gets, format.state(entry));
         if L::ENABLED && self.must_break(table, level, va, end, &new)? {
             // Without a log nobody can see what stood there in between.
@@ -81,7 +100,8 @@ impl<F: Format, L: Log> Tables<F, L> {
         self.rewrite(table, level, va, end, new)
     }
 
-    fn entries(&self, table: u64, level: u8, va: u64, end: u64) -> (u64, u64) {
+    /// Where the entries of a table for a range begin, and how many they are.
+    pub(super) fn entries(&self, table: u64, level: u8, va: u64, end: u64) -> (u64, u64) {
         let geometry = self.geometry();
         (table + geometry.index(level, va) * ENTRY_BYTES, (end - va) >> geometry.shift(level))
     }
@@ -92,25 +112,43 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(entries.iter().any(|entry| self.format.change(level, *entry, new(*entry)) == Change::Break))
     }
 
-    /// Refuses a range of one table in which something is not mapped.
-    fn all_mapped(&self, table: u64, level: u8, va: u64, end: u64) -> Result<(), Error> {
+    /// Refuses a range of one table in which something is not mapped, and says whether leaves reach over its ends.
+    fn all_mapped(&self, table: u64, level: u8, va: u64, end: u64) -> Result<Ends, Error> {
         let geometry = self.geometry();
         let (_, entries) = self.entries_around(table, level, va, end)?;
-        if level == 0 && bulk::all_alike(&self.format, level, entries) {
-            return Ok(());
-        }
-        let mut at = va;
-        for entry in entries {
+        let (mut left, mut at) = (entries, va);
+        // What software writes as one is longer than an entry says.
+        let mut ends = if self.format.run_bits() == 0 { Ends::Inside } else { Ends::Unknown };
+        while let [entry, rest @ ..] = left {
+            let alike = bulk::alike(&self.format, level, left);
+            if alike > 0 {
+                let next = (at & !(geometry.span(level) - 1)) + ((alike as u64) << geometry.shift(level));
+                if at & (geometry.span(level) - 1) != 0 || next > end {
+                    ends = Ends::Unknown;
+                }
+                (left, at) = (&left[alike..], next);
+                continue;
+            }
             let next = end_of(at, geometry.span(level)).min(end);
-            match self.format.kind(level, *entry) {
-                Kind::Leaf => {}
+            let found = match self.format.kind(level, *entry) {
+                Kind::Leaf => Ends::Unknown,
                 Kind::Table if level > 0 => self.all_mapped(self.format.table_address(*entry), level - 1, at, next)?,
                 _ => return Err(self.unmapped(geometry.extended(at), level, *entry)),
-            }
-            at = next;
+            };
+            ends = ends.max(found);
+            (left, at) = (rest, next);
         }
-        Ok(())
+        Ok(ends)
     }
+}
+
+/// Where the leaves of a range begin and end.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Ends {
+    /// In the range.
+    Inside,
+    /// Perhaps outside of it too.
+    Unknown,
 }
 
 /// What leaves keep and what they get when their attributes change, by level: the same for all of a level.
@@ -119,11 +157,11 @@ struct Rewriting {
 }
 
 impl Rewriting {
-    /// To these attributes, but with the accessed and dirty state that each leaf has.
-    fn to(format: &impl Format, attributes: Attributes) -> Result<Rewriting, Error> {
+    /// To these attributes, but with the accessed and dirty state that each leaf has; up to the level `top`.
+    fn to(format: &impl Format, attributes: Attributes, top: u8) -> Result<Rewriting, Error> {
         let attributes = Attributes { flags: attributes.flags - Flags::STATE, ..attributes };
         let mut levels = [(0, 0); LEVELS];
-        for (level, rewriting) in (0..format.geometry().levels()).zip(&mut levels) {
+        for (level, rewriting) in (0..=top).zip(&mut levels) {
             if format.has_leaf(level) {
                 let gets = format.with_attributes(level, 0, attributes)?;
                 *rewriting = (format.with_attributes(level, u64::MAX, attributes)? & !gets, gets);

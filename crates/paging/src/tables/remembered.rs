@@ -14,6 +14,8 @@ use crate::log::Log;
 /// log2 of the regions that are remembered, each of what a table of pages spans: 4G of them with 4K pages.
 const REGION_BITS: u32 = 11;
 const REGIONS: usize = 1 << REGION_BITS;
+/// Regions of one of the 64 parts that are forgotten one by one.
+const PART: usize = REGIONS / u64::BITS as usize;
 
 /// Where a region's number begins in its word.
 const NUMBER: u32 = 32;
@@ -44,6 +46,8 @@ pub(super) struct Memory {
 #[derive(Debug)]
 struct Words {
     regions: [AtomicU64; REGIONS],
+    /// A bit for each of 64 parts of the regions in which anything is remembered.
+    parts: AtomicU64,
     /// Walks since the last change, but no more of them than matter.
     walks: AtomicU32,
 }
@@ -56,14 +60,27 @@ impl Memory {
 
 impl Words {
     fn new() -> Box<Words> {
-        Box::new(Words { regions: [const { AtomicU64::new(NOTHING) }; REGIONS], walks: AtomicU32::new(0) })
+        let regions = [const { AtomicU64::new(NOTHING) }; REGIONS];
+        Box::new(Words { regions, parts: AtomicU64::new(0), walks: AtomicU32::new(0) })
     }
 
     #[cold]
     fn forget(&mut self) {
-        if mem::take(self.walks.get_mut()) >= PATIENCE {
-            self.regions.iter_mut().for_each(|word| *word.get_mut() = NOTHING);
+        *self.walks.get_mut() = 0;
+        let mut parts = mem::take(self.parts.get_mut());
+        while parts != 0 {
+            let first = parts.trailing_zeros() as usize * PART;
+            self.regions[first..first + PART].iter_mut().for_each(|word| *word.get_mut() = NOTHING);
+            parts &= parts - 1;
         }
+    }
+
+    fn set(&self, region: usize, word: u64) {
+        let part = 1 << (region / PART);
+        if self.parts.load(Ordering::Relaxed) & part == 0 {
+            self.parts.fetch_or(part, Ordering::Relaxed);
+        }
+        self.regions[region].store(word, Ordering::Relaxed);
     }
 }
 
@@ -126,11 +143,11 @@ impl<F: Format, L: Log> Tables<F, L> {
             _ => None,
         };
         let Some(word) = place.and_then(|place| word(geometry, va, slot.level, place)) else { return };
-        let Words { regions, walks } = &*self.arena.words;
-        if walks.load(Ordering::Relaxed) < PATIENCE {
-            walks.fetch_add(1, Ordering::Relaxed);
+        let words = &*self.arena.words;
+        if words.walks.load(Ordering::Relaxed) < PATIENCE {
+            words.walks.fetch_add(1, Ordering::Relaxed);
         } else {
-            regions[(va >> geometry.shift(1)) as usize % REGIONS].store(word, Ordering::Relaxed);
+            words.set((va >> geometry.shift(1)) as usize % REGIONS, word);
         }
     }
 }

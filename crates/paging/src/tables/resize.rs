@@ -11,13 +11,16 @@ use crate::geometry::ENTRY_BYTES;
 use crate::log::Log;
 
 impl<F: Format, L: Log> Tables<F, L> {
-    /// Makes a resolved address one at which a leaf, a group or a hole begins.
-    pub(super) fn isolate(&mut self, va: u64) -> Result<(), Error> {
-        if u128::from(va) >= self.geometry().input_bytes() {
+    /// Makes a resolved address one at which a leaf, a group or a hole begins. It is in this table or where that ends.
+    pub(super) fn isolate(&mut self, table: u64, level: u8, va: u64) -> Result<(), Error> {
+        let geometry = self.geometry();
+        if va >> geometry.input_bits() != 0 {
             return Ok(());
         }
+        let is_inside = va & ((geometry.entries(level) << geometry.shift(level)) - 1) != 0;
+        let (table, level) = if is_inside { (table, level) } else { (self.root, geometry.root_level()) };
         loop {
-            let slot = self.slot(va)?;
+            let slot = self.slot_below(table, level, va)?;
             if self.format.kind(slot.level, slot.entry) != Kind::Leaf {
                 return Ok(());
             }
@@ -141,7 +144,9 @@ impl<F: Format, L: Log> Tables<F, L> {
             self.write_run(slot, new)?;
             self.invalidate(start, unit, true);
         }
-        self.release(alloc::vec![block]);
+        let mut released = self.arena.collection();
+        released.add(block);
+        self.release(released);
         Ok(())
     }
 

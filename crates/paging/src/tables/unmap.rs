@@ -1,10 +1,8 @@
 //! Unmapping ranges, and giving back their tables.
 
-use alloc::vec::Vec;
-
 use super::map::end_of;
 use super::{Slot, Tables, bulk};
-use crate::arena::Tree;
+use crate::arena::{Released, Tree};
 use crate::error::Error;
 use crate::format::{Format, Kind};
 use crate::geometry::ENTRY_BYTES;
@@ -21,18 +19,17 @@ impl<F: Format, L: Log> Tables<F, L> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
         self.whole_runs(va, 0, bytes)?;
-        self.isolate(first)?;
-        self.isolate(end)?;
-        let mut released = Released::default();
         let (table, level) = self.table_around(first, end)?;
+        self.isolate(table, level, first)?;
+        self.isolate(table, level, end)?;
+        let mut released = self.arena.collection();
         self.clear(table, level, first, end, &mut released)?;
         if level < geometry.root_level() && self.is_rest_empty(table, level, first, end)? {
             // Now the table itself, and those above that have nothing else.
             self.clear(self.root, geometry.root_level(), first, end, &mut released)?;
         }
         self.invalidate(first, bytes, released.count != 0);
-        self.release(released.tables);
-        released.trees.into_iter().for_each(|tree| self.arena.release_tree(tree));
+        self.release(released);
         Ok(())
     }
 
@@ -81,11 +78,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         if !self.has_tables(released.count + count) {
             return va;
         }
-        match self.arena.table_mut(first, count) {
+        match self.arena.table(first, count) {
             Some(entries) if bulk::all_tables(pattern, entries) => {
                 released.tables.extend(entries.iter().map(|entry| (entry & pattern.address) << F::ADDRESS_SHIFT));
                 released.count += count;
-                entries.fill(0);
+                self.arena.clear(first, count);
                 whole_end
             }
             _ => va,
@@ -138,8 +135,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let entries = self.arena.table(block, count).ok_or_else(|| self.outside(block, 0, level))?;
         if level == 1 && self.has_tables(released.count + count + 1) && self.is_plain_tree(entries) {
             let (address, shift) = (self.format.table_pattern().address, F::ADDRESS_SHIFT);
-            released.count += count + 1;
-            released.trees.push(Tree { pa: block, entries: count, address, shift });
+            released.add_tree(Tree { pa: block, entries: count, address, shift });
             return Ok(());
         }
         for entry in entries.iter().step_by(1 << self.format.run_bits()) {
@@ -164,12 +160,10 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// Whether a table has holes only, but for those from `va` to `end`.
     fn is_rest_empty(&self, table: u64, level: u8, va: u64, end: u64) -> Result<bool, Error> {
         let geometry = self.geometry();
-        let entries = self.arena.table(table, geometry.entries(level)).ok_or_else(|| self.outside(table, va, level))?;
-        let first = geometry.index(level, va) as usize;
-        let past = geometry.index(level, end - 1) as usize + 1;
+        let entries = geometry.entries(level);
+        let (first, past) = (geometry.index(level, va), geometry.index(level, end - 1) + 1);
         // What is unmapped from the front to the back has more behind it.
-        let is_empty = |entries| bulk::all_holes(&self.format, level, entries);
-        Ok(is_empty(&entries[past..]) && is_empty(&entries[..first]))
+        Ok(self.are_holes(table, level, past, entries)? && self.are_holes(table, level, 0, first)?)
     }
 
     /// Where the leaves that begin at `va` end: at the first other entry, or at `end`. With a log it is `va`, because
@@ -179,18 +173,35 @@ impl<F: Format, L: Log> Tables<F, L> {
             return Ok(va);
         }
         let (_, entries) = self.entries_around(table, level, va, end)?;
-        let leaves = entries.iter().take_while(|entry| self.format.kind(level, **entry) == Kind::Leaf).count();
-        Ok((va + ((leaves as u64) << self.geometry().shift(level))).min(end))
+        let mut left = entries;
+        while let [first, ..] = left
+            && self.format.kind(level, *first) == Kind::Leaf
+        {
+            left = &left[bulk::alike(&self.format, level, left).max(1)..];
+        }
+        let leaves = (entries.len() - left.len()) as u64;
+        Ok((va + (leaves << self.geometry().shift(level))).min(end))
     }
 
     fn is_empty(&self, block: u64, level: u8) -> Result<bool, Error> {
-        let entries = self.block_bytes(level) / ENTRY_BYTES;
-        let table = self.arena.table(block, entries).ok_or_else(|| self.outside(block, 0, level))?;
-        Ok(bulk::all_holes(&self.format, level, table))
+        self.are_holes(block, level, 0, self.block_bytes(level) / ENTRY_BYTES)
+    }
+
+    /// Whether the entries of a table from `first` to `past` are holes.
+    fn are_holes(&self, table: u64, level: u8, first: u64, past: u64) -> Result<bool, Error> {
+        let are_holes = |entries: &[u64]| bulk::all_holes(&self.format, level, entries);
+        let all = self.arena.all(table + first * ENTRY_BYTES, past - first, are_holes);
+        all.ok_or_else(|| self.outside(table, 0, level))
     }
 
     pub(super) fn clear_entries(&mut self, table: u64, level: u8, va: u64, end: u64) -> Result<(), Error> {
-        self.rewrite(table, level, va, end, |_| 0)
+        let geometry = self.geometry();
+        let (first, count) = self.entries(table, level, va, end);
+        match L::ENABLED {
+            true => self.rewrite(table, level, va, end, |_| 0),
+            false if self.arena.clear(first, count) => Ok(()),
+            false => Err(self.outside(table, geometry.extended(va), level)),
+        }
     }
 
     /// Replaces the entries of a range of one table.
@@ -203,8 +214,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         new: impl Fn(u64) -> u64,
     ) -> Result<(), Error> {
         let geometry = self.geometry();
-        let first = table + geometry.index(level, va) * ENTRY_BYTES;
-        let count = (end - va) >> geometry.shift(level);
+        let (first, count) = self.entries(table, level, va, end);
         if !L::ENABLED {
             let Some(entries) = self.arena.table_mut(first, count) else {
                 return Err(self.outside(table, geometry.extended(va), level));
@@ -238,21 +248,5 @@ impl<F: Format, L: Log> Tables<F, L> {
         let pa = table + geometry.index(level, va) * ENTRY_BYTES;
         let entry = self.arena.read(pa).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;
         Ok(Slot { pa, va, level, entry })
-    }
-}
-
-/// Tables that nothing points to any more.
-#[derive(Default)]
-struct Released {
-    tables: Vec<u64>,
-    trees: Vec<Tree>,
-    /// How many all that is.
-    count: u64,
-}
-
-impl Released {
-    fn add(&mut self, table: u64) {
-        self.tables.push(table);
-        self.count += 1;
     }
 }
