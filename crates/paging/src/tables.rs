@@ -180,14 +180,44 @@ impl<F: Format, L: Log> Tables<F, L> {
             let (input_bits, extension) = (geometry.input_bits(), geometry.extension());
             return Err(Error::NotCanonical { va, input_bits, extension });
         }
-        let slot = self.slot(geometry.resolved(va))?;
+        let resolved = geometry.resolved(va);
+        let plain = match geometry.page_shift() {
+            12 => self.plain_slot(resolved, 12),
+            page_shift => self.plain_slot(resolved, u32::from(page_shift)),
+        };
+        let slot = match plain {
+            Some(slot) => slot,
+            None => self.slot(resolved)?,
+        };
         let Slot { level, entry, .. } = slot;
-        if self.format.kind(level, entry) != Kind::Leaf {
-            return Err(self.unmapped(va, level, entry));
-        }
-        let pa = self.format.leaf_address(level, entry, va) | va & (geometry.span(level) - 1);
+        let offset = va & (geometry.span(level) - 1);
+        let pa = match self.format.leaf_pattern(level).address(entry, F::ADDRESS_SHIFT) {
+            Some(address) => address | offset,
+            None if self.format.kind(level, entry) == Kind::Leaf => self.format.leaf_address(level, entry, va) | offset,
+            None => return Err(self.unmapped(va, level, entry)),
+        };
         self.remember(va, pa, slot);
         Ok(Leaf { pa, level, entry })
+    }
+
+    /// As [`Tables::slot`], if all tables on the way are as the format's pattern says. What is found is a leaf, a hole or
+    /// an illegal entry.
+    #[inline(always)]
+    fn plain_slot(&self, va: u64, page_shift: u32) -> Option<Slot> {
+        let (entries, pattern) = (self.arena.entries(), self.format.table_pattern());
+        let index_bits = page_shift - 3;
+        let mut level = self.geometry().root_level();
+        let mut shift = page_shift + u32::from(level) * index_bits;
+        let mut pa = self.root + (va >> shift) * ENTRY_BYTES;
+        loop {
+            let entry = *entries.get(self.arena.place(pa) as usize)?;
+            let Some(table) = pattern.address(entry, F::ADDRESS_SHIFT).filter(|_| level > 0) else {
+                let is_table = level > 0 && self.format.kind(level, entry) == Kind::Table;
+                return (!is_table).then_some(Slot { pa, va: va >> shift << shift, level, entry });
+            };
+            (level, shift) = (level - 1, shift - index_bits);
+            pa = table + (va >> shift & ((1 << index_bits) - 1)) * ENTRY_BYTES;
+        }
     }
 
     /// What may be done with the memory at `va`: what its leaf says, less what the tables on the way take.

@@ -108,18 +108,18 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    fn within(written: &Written, entries: Range<usize>) -> Vec<Range<usize>> {
+    fn within(written: &Written, entries: Range<usize>) -> Vec<[usize; 2]> {
         let mut found = Vec::new();
         assert!(written.all(entries, |stretch| {
-            found.push(stretch);
+            found.push([stretch.start, stretch.end]);
             true
         }));
         found
     }
 
-    fn cleared(written: &mut Written, entries: Range<usize>) -> Vec<Range<usize>> {
+    fn cleared(written: &mut Written, entries: Range<usize>) -> Vec<[usize; 2]> {
         let mut found = Vec::new();
-        written.remove_all(entries, |stretch| found.push(stretch));
+        written.remove_all(entries, |stretch| found.push([stretch.start, stretch.end]));
         found
     }
 
@@ -127,19 +127,19 @@ mod tests {
     fn lines_are_found_and_forgotten() {
         let mut written = Written::default();
         written.grow(4000);
-        assert_eq!(within(&written, 0..4000), []);
+        assert_eq!(within(&written, 0..4000), [[0; 2]; 0]);
         written.add(0);
         written.add_all(500..530);
         written.add(3999);
-        assert_eq!(within(&written, 0..4000), [0..512, 512..536, 3992..4000]);
-        assert_eq!(within(&written, 3..510), [3..510]);
-        assert_eq!(within(&written, 8..496), []);
+        assert_eq!(within(&written, 0..4000), [[0, 512], [512, 536], [3992, 4000]]);
+        assert_eq!(within(&written, 3..510), [[3, 510]]);
+        assert_eq!(within(&written, 8..496), [[0; 2]; 0]);
         assert!(!written.all(0..4000, |stretch| stretch.start < 512));
-        assert_eq!(cleared(&mut written, 498..520), [498..512, 512..520]);
-        assert_eq!(within(&written, 9..1000), [496..504, 520..536]);
-        assert_eq!(cleared(&mut written, 0..8), [0..8]);
-        assert_eq!(within(&written, 0..600), [496..504, 520..536]);
-        assert_eq!(cleared(&mut written, 0..496), []);
+        assert_eq!(cleared(&mut written, 498..520), [[498, 512], [512, 520]]);
+        assert_eq!(within(&written, 9..1000), [[496, 504], [520, 536]]);
+        assert_eq!(cleared(&mut written, 0..8), [[0, 8]]);
+        assert_eq!(within(&written, 0..600), [[496, 504], [520, 536]]);
+        assert_eq!(cleared(&mut written, 0..496), [[0; 2]; 0]);
     }
 
     #[test]
@@ -147,13 +147,13 @@ mod tests {
         let mut written = Written::default();
         written.grow(2560);
         written.add_all(512..2048);
-        assert_eq!(within(&written, 0..2560), [512..1024, 1024..1536, 1536..2048]);
+        assert_eq!(within(&written, 0..2560), [[512, 1024], [1024, 1536], [1536, 2048]]);
         written.add_all(7..7);
-        assert_eq!(cleared(&mut written, 515..515), []);
-        assert_eq!(cleared(&mut written, 513..519), [513..519]);
-        assert_eq!(within(&written, 0..1024), [512..1024]);
-        assert_eq!(within(&written, 600..600), []);
-        assert_eq!(cleared(&mut written, 512..1536), [512..1024, 1024..1536]);
-        assert_eq!(within(&written, 0..2560), [1536..2048]);
+        assert_eq!(cleared(&mut written, 515..515), [[0; 2]; 0]);
+        assert_eq!(cleared(&mut written, 513..519), [[513, 519]]);
+        assert_eq!(within(&written, 0..1024), [[512, 1024]]);
+        assert_eq!(within(&written, 600..600), [[0; 2]; 0]);
+        assert_eq!(cleared(&mut written, 512..1536), [[512, 1024], [1024, 1536]]);
+        assert_eq!(within(&written, 0..2560), [[1536, 2048]]);
     }
 }

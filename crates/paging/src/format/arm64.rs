@@ -1,7 +1,9 @@
 //! What the two stages of arm64 have in common: granules, levels, blocks, contiguous groups, addresses.
 //!
 //! Source: Arm Architecture Reference Manual (DDI 0487), D8.2 "Translation process" and D8.3 "Translation table
-//! descriptor formats"; arch/arm64/include/asm/pgtable-hwdef.h for the arithmetic of levels.
+//! descriptor formats"; arch/arm64/include/asm/pgtable-hwdef.h for the arithmetic of levels; for contiguous groups the
+//! A-profile pseudocode, as translated from Arm's release of 2023-03 in rems-project/sail-arm
+//! (arm-v9.4-a/src/v8_base.sail).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -159,7 +161,11 @@ impl<S: Copy> Arm64<S> {
         level <= top
     }
 
-    /// D8.6.1, "The Contiguous bit": how many entries may be one, where a table has that many.
+    /// How many entries the Contiguous bit makes one, where a table has that many; at both stages. The architecture's
+    /// pseudocode for 64-bit descriptors has groups at levels 1 to 3 with 4K, at levels 2 and 3 with 16K and 64K, and
+    /// nowhere else (`ContiguousSize`). In the larger blocks of 52-bit addresses the bit is RES0: level 0 with 4K, level 1
+    /// with 16K and 64K (`AArch64.ContiguousBit`). Where the group would be larger than the input addresses, hardware
+    /// may fault (`AArch64.ContiguousBitFaults`).
     #[inline]
     const fn group_bits_of(&self, level: u8) -> u8 {
         let bits = match (self.granule, level) {

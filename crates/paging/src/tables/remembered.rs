@@ -11,14 +11,14 @@ use crate::format::{Format, Pattern};
 use crate::geometry::Geometry;
 use crate::log::Log;
 
-/// log2 of the regions that are remembered, each of what a table of pages spans: 4G of them with 4K pages.
-const REGION_BITS: u32 = 11;
+/// log2 of the regions that are remembered, each of what a table of pages spans: 8G of them with 4K pages.
+const REGION_BITS: u32 = 12;
 const REGIONS: usize = 1 << REGION_BITS;
 /// Regions of one of the 64 parts that are forgotten one by one.
 const PART: usize = REGIONS / u64::BITS as usize;
 
 /// Where a region's number begins in its word.
-const NUMBER: u32 = 32;
+const NUMBER: u32 = 33;
 /// Where the level stands in a word, and what comes below it is its value.
 const LEVEL: u32 = 30;
 /// The word of a region of which nothing is remembered: it has a level that none has.
@@ -144,8 +144,10 @@ impl<F: Format, L: Log> Tables<F, L> {
         };
         let Some(word) = place.and_then(|place| word(geometry, va, slot.level, place)) else { return };
         let words = &*self.arena.words;
-        if words.walks.load(Ordering::Relaxed) < PATIENCE {
-            words.walks.fetch_add(1, Ordering::Relaxed);
+        let walks = words.walks.load(Ordering::Relaxed);
+        if walks < PATIENCE {
+            // Of walks at the same time some may not be counted; that costs less than to count them.
+            words.walks.store(walks + 1, Ordering::Relaxed);
         } else {
             words.set((va >> geometry.shift(1)) as usize % REGIONS, word);
         }
