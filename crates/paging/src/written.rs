@@ -44,7 +44,7 @@ impl Written {
     #[inline]
     pub fn remove_all(&mut self, entries: Range<usize>, mut clear: impl FnMut(Range<usize>)) {
         let Range { start, end } = entries.clone();
-        let is_shared = |entry: usize| entry % (1 << LINE_BITS) != 0 && self.has(entry);
+        let is_shared = |entry: usize| !entry.is_multiple_of(1 << LINE_BITS) && self.has(entry);
         let (at_start, at_end) = (is_shared(start), is_shared(end));
         for_each_word(entries, |word, bits| {
             let Some(written) = self.words.get_mut(word).filter(|written| **written & bits != 0) else { return };

@@ -75,13 +75,6 @@ impl Scene {
         Scene { name, ranges, random, few, sums }
     }
 
-    /// A page of 4K: the last one of the longest range.
-    pub fn page(&self) -> Range {
-        let longest = self.ranges.iter().max_by_key(|range| range.bytes).expect("a scene has ranges");
-        let before = longest.bytes - PAGE;
-        Range { va: longest.va + before, pa: longest.pa + before, bytes: PAGE, ..*longest }
-    }
-
     /// The sums of the output addresses of `random` and `few`.
     pub fn sums(&self) -> [u64; 2] {
         self.sums
