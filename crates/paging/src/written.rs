@@ -106,7 +106,6 @@ fn stretch(word: usize, bits: u64, start: usize, end: usize) -> Range<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
 
     fn within(written: &Written, entries: Range<usize>) -> Vec<[usize; 2]> {
         let mut found = Vec::new();
