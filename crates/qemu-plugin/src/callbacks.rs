@@ -4,24 +4,24 @@
 use std::ffi::{c_char, c_int, c_uint};
 use std::io::Read;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use trace::{Call, PAGE_SHIFT};
+use trace::Call;
 
-use crate::api::{self, Api, Id, Info, MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
+use crate::api::{self, Api, Id, Info, Opaque};
 use crate::call::{self, Kind, Memory, Numbers, Pending};
 use crate::file::{Complaints, TraceFile};
 use crate::own::Own;
-use crate::recorder::{EVENTS, Recorder};
+use crate::program;
+use crate::recorder::Recorder;
 use crate::regions::{self, PAGE_BYTES};
 use crate::request::{self, Request};
 use crate::startup::{self, Contents};
-use crate::streams::{Streams, page_of};
+use crate::streams::Streams;
 use crate::system;
 use crate::touches::{self, Touched};
-use crate::vcpu::{Attention, Schedule, Vcpu};
-use crate::vcpus::{self, begun, state};
-use crate::words::Marks;
+use crate::vcpu::{Schedule, Vcpu};
+use crate::vcpus::{self, state};
 
 static API: OnceLock<Api> = OnceLock::new();
 /// The process's recorder. A forked process has another one, whatever the locks of the first were at that moment.
@@ -69,6 +69,7 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
     std::fs::File::open(&request.output).and_then(|mut file| file.read_to_end(&mut json)).map_err(wrong)?;
     let header = request::header(&json, &target).map_err(|error| format!("{}: {error}", request.output.display()))?;
     api::check(info, header.system)?;
+    program::IS_X86_64.store(target == "x86_64", Ordering::Relaxed);
     let lowest = regions::lowest(&own_maps()).ok_or("cannot read /proc/self/maps; is /proc mounted?")?;
     let schedule = Schedule::new(&header, request.max_instructions);
     let api = Api::find()?;
@@ -81,8 +82,8 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
     (api.on_vcpu_init)(id, vcpu_begins);
     (api.on_vcpu_exit)(id, vcpu_ends);
     let translated = match (is_system, keeps_addresses) {
-        (false, false) => translated::<false>,
-        (false, true) => translated::<true>,
+        (false, false) => program::translated,
+        (false, true) => program::translated_and_kept,
         (true, false) => system::translated::<false>,
         (true, true) => system::translated::<true>,
     };
@@ -132,92 +133,13 @@ extern "C" fn process_ends(_id: Id, _data: usize) {
     recorder().finish(left_out);
 }
 
-/// Instructions of a block that lie in one page. It travels in the pointer that QEMU hands back to callbacks: the page's
-/// address, and in the bits below the number of fetches and whether the first is the rest of an instruction that
-/// begins in the page before.
-#[derive(Clone, Copy)]
-pub struct Fetches(usize);
-
-const CONTINUES: usize = 1 << 11;
-
-impl Fetches {
-    fn new(page: u64, continues: bool) -> Fetches {
-        Fetches((page << PAGE_SHIFT) as usize | if continues { CONTINUES + 1 } else { 0 })
+/// Notes the memory that the program was loaded into, and what was written there, when its first block is translated.
+pub fn begin_process_once(block: Opaque) {
+    if BEGUN.swap(true, Ordering::Relaxed) {
+        return;
     }
-
-    /// Those of so many instructions that begin in a page, as QEMU hands them back.
-    pub fn of(page: u64, instructions: usize) -> usize {
-        Fetches::new(page, false).0 + instructions
-    }
-
-    /// The address of the page.
-    fn page(self) -> u64 {
-        page_of(self.0 as u64)
-    }
-
-    fn accesses(self) -> u64 {
-        self.0 as u64 & (CONTINUES as u64 - 1)
-    }
-
-    fn instructions(self) -> u64 {
-        self.accesses() - u64::from(self.0 & CONTINUES != 0)
-    }
-}
-
-/// Most bytes of an instruction of any architecture that is recorded: those of x86-64.
-const INSTRUCTION_BYTES: u64 = 15;
-
-/// Whether QEMU may show an instruction in a block that it does not execute there. Translating for x86, it takes back the
-/// last instruction where that crosses the end of the page and is not the first (`i386_tr_translate_insn`); before QEMU
-/// 8.2 plugins still see it. It begins the next block too, so that it is counted where it executes: by a callback of its
-/// own, which was taken back with it.
-pub fn may_be_left_out(index: usize, count: usize, address: u64) -> bool {
-    index > 0 && index + 1 == count && address & (PAGE_BYTES - 1) > PAGE_BYTES - INSTRUCTION_BYTES
-}
-
-extern "C" fn translated<const KEEP: bool>(_id: Id, block: Opaque) {
     let api = api();
-    let count = (api.block_instructions)(block);
-    if !BEGUN.swap(true, Ordering::Relaxed) {
-        begin_process((api.block_instruction)(block, 0));
-    }
-    let mut parts: Vec<(Opaque, Fetches)> = Vec::new();
-    for index in 0..count {
-        let instruction = (api.block_instruction)(block, index);
-        let (address, bytes) = ((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
-        if KEEP {
-            let data = (address << 4 | bytes & 15) as usize;
-            (api.on_instruction)(instruction, instruction_begins, NO_REGISTERS, data);
-        } else {
-            let (page, last) = (address >> PAGE_SHIFT, (address + bytes.max(1) - 1) >> PAGE_SHIFT);
-            let in_block = !may_be_left_out(index, count, address);
-            match parts.last_mut() {
-                Some((_, part)) if part.page() >> PAGE_SHIFT == page && in_block => part.0 += 1,
-                _ => parts.push((instruction, Fetches(Fetches::new(page, false).0 + 1))),
-            }
-            if last != page {
-                parts.push((instruction, Fetches::new(last, true)));
-            }
-        }
-        (api.on_memory)(
-            instruction,
-            if KEEP { accessed_and_kept } else { accessed },
-            NO_REGISTERS,
-            MEMORY_READ_AND_WRITE,
-            0,
-        );
-    }
-    for (index, (instruction, part)) in parts.into_iter().enumerate() {
-        match index {
-            0 => (api.on_block)(block, fetched, NO_REGISTERS, part.0),
-            _ => (api.on_instruction)(instruction, fetched, NO_REGISTERS, part.0),
-        }
-    }
-}
-
-/// Notes the memory that the program was loaded into, and what was written there.
-fn begin_process(first: Opaque) {
-    let api = api();
+    let first = (api.block_instruction)(block, 0);
     let in_host = (api.instruction_in_host)(first) as u64;
     BASE.store(in_host.wrapping_sub((api.instruction_address)(first)), Ordering::Relaxed);
     let state = state(0);
@@ -253,123 +175,6 @@ fn brk_returned(result: i64) {
     let [begin, end] = &HEAP;
     let _ = begin.compare_exchange(0, result as u64, Ordering::Relaxed, Ordering::Relaxed);
     end.store(result as u64, Ordering::Relaxed);
-}
-
-pub extern "C" fn fetched(vcpu: c_uint, data: usize) {
-    let fetches = Fetches(data);
-    if let Some(state) = begun(vcpu)
-        && !needs_attention(state)
-        && state.fetch(fetches.page(), fetches.accesses())
-    {
-        return state.count(fetches.instructions());
-    }
-    fetched_slowly(vcpu, data);
-}
-
-/// What is seldom needed stands apart, so that the callbacks above it save no registers.
-#[cold]
-#[inline(never)]
-extern "C" fn fetched_slowly(vcpu: c_uint, data: usize) {
-    let (state, fetches) = (state(vcpu), Fetches(data));
-    attend_if_needed(state);
-    if state.is_recording() && !state.fetch(fetches.page(), fetches.accesses()) {
-        recorder().empty(state);
-        state.fetch(fetches.page(), fetches.accesses());
-    }
-    state.count(fetches.instructions());
-}
-
-#[inline(always)]
-fn needs_attention(state: &Vcpu) -> bool {
-    state.needs_attention() || state.seen != EVENTS.load(Ordering::Relaxed)
-}
-
-pub extern "C" fn instruction_begins(vcpu: c_uint, data: usize) {
-    let state = state(vcpu);
-    attend_if_needed(state);
-    state.count(1);
-    let bytes = data as u64 & 15;
-    keep(state, data as u64 >> 4, bytes, Marks::fetch(bytes));
-}
-
-fn keep(state: &mut Vcpu, address: u64, bytes: u64, marks: Marks) {
-    if state.is_recording() && state.keep(address, bytes, marks) {
-        recorder().empty(state);
-    }
-}
-
-/// Does what has to be done before more instructions are counted.
-#[inline(always)]
-pub fn attend_if_needed(state: &mut Vcpu) {
-    if needs_attention(state) {
-        attend(state);
-    }
-}
-
-#[cold]
-fn attend(state: &mut Vcpu) {
-    let recorder = recorder();
-    if state.seen != EVENTS.load(Ordering::Relaxed) {
-        recorder.note_seen(state);
-    }
-    while state.needs_attention() {
-        match state.attend() {
-            Attention::Opened => recorder.note(state, Call::Window { instructions: state.instructions() }, 0),
-            Attention::Closed => recorder.write(state),
-            Attention::Empty => recorder.empty(state),
-        }
-    }
-}
-
-/// What QEMU's descriptions of accesses mean, as far as they have occurred: [`Marks`] as a byte, 0 where it is not known.
-/// A description has a few bits in all versions of QEMU, and asking costs as much as recording.
-static MARKS: [AtomicU8; 1 << 18] = [const { AtomicU8::new(0) }; 1 << 18];
-
-#[inline(always)]
-fn known_marks(info: u32) -> Option<Marks> {
-    MARKS.get(info as usize).and_then(|known| Marks::from_byte(known.load(Ordering::Relaxed)))
-}
-
-pub fn marks(info: u32) -> Marks {
-    known_marks(info).unwrap_or_else(|| {
-        let api = api();
-        let marks = Marks::new((api.access_size_shift)(info), (api.access_is_store)(info));
-        if let Some(place) = MARKS.get(info as usize) {
-            place.store(marks.to_byte(), Ordering::Relaxed);
-        }
-        marks
-    })
-}
-
-extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, data: usize) {
-    if let Some(state) = begun(vcpu)
-        && let Some(marks) = known_marks(info)
-        && state.access(address, marks)
-    {
-        return;
-    }
-    accessed_slowly(vcpu, info, address, data);
-}
-
-#[cold]
-#[inline(never)]
-extern "C" fn accessed_slowly(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    let (state, marks) = (state(vcpu), marks(info));
-    record(state, address, marks);
-}
-
-/// Records a load or store, however that is done.
-pub fn record(state: &mut Vcpu, address: u64, marks: Marks) {
-    if state.keeps_addresses() {
-        keep(state, address, marks.bytes(), marks);
-    } else if state.is_recording() && !state.access_anywhere(address, marks) {
-        recorder().empty(state);
-        state.access_anywhere(address, marks);
-    }
-}
-
-extern "C" fn accessed_and_kept(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    record(state(vcpu), address, marks(info));
 }
 
 /// The memory of the program in this process.
@@ -491,6 +296,7 @@ fn begin_child(vcpu: c_uint) {
     let child = recorder().of_child(state.own.take().unwrap_or_default());
     let streams = child.as_ref().map_or_else(|_| Streams::new(0, 0, None), |child| child.streams(0));
     state.begin_anew(streams, recorder().header.columns);
+    vcpus::renew(vcpu);
     match child {
         Ok(child) => {
             RECORDER.store(Box::into_raw(Box::new(child)), Ordering::Release);

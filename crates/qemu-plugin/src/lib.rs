@@ -4,6 +4,8 @@
 //! # How it works
 //!
 //! - `vcpu`: every vCPU has buffers of its own, which its callbacks append to: no lock, no hash, no allocation there.
+//! - `callbacks`: what QEMU calls for a process; `program`: for its blocks of instructions; `accesses`: when they execute.
+//! - `known`: accesses that need no callback, because they lie at a known distance from one that has; `x86_64`: which.
 //! - `streams`: runs while they are made; `words`: accesses, where every address is kept.
 //! - `recorder`: full buffers become chunks, chunks become blocks of the file; address-space events go before them.
 //! - `call`: what a system call does to the address space, by architecture.
@@ -18,12 +20,15 @@
 //!
 //! Its licence is QEMU's, in which it is loaded. It knows nothing of pagelab but the format of traces.
 
+mod accesses;
 mod api;
 mod call;
 mod callbacks;
 mod file;
+mod known;
 mod memory;
 mod own;
+mod program;
 mod recorder;
 mod regions;
 mod request;
@@ -35,3 +40,4 @@ mod touches;
 mod vcpu;
 mod vcpus;
 mod words;
+mod x86_64;

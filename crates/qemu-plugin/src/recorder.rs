@@ -232,8 +232,8 @@ impl Recorder {
         self.reopen(&mut shared);
         let order = EVENTS.load(Ordering::Relaxed);
         // What others did meanwhile is seen with the next block.
-        if vcpu.seen == order {
-            vcpu.seen += 1;
+        if vcpu.seen() == order {
+            vcpu.set_seen(order + 1);
         }
         EVENTS.store(order + 1, Ordering::Relaxed);
         let run = vcpu.place();
@@ -246,8 +246,9 @@ impl Recorder {
         self.empty(vcpu);
         let shared = &mut self.lock();
         self.reopen(shared);
-        vcpu.seen = EVENTS.load(Ordering::Relaxed);
-        let event = Event { run: vcpu.place(), order: vcpu.seen, call: Call::Seen, result: 0 };
+        let order = EVENTS.load(Ordering::Relaxed);
+        vcpu.set_seen(order);
+        let event = Event { run: vcpu.place(), order, call: Call::Seen, result: 0 };
         shared.note(vcpu.thread, vcpu.instructions(), event);
     }
 

@@ -13,8 +13,11 @@ use std::path::Path;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use trace::Run;
-use trace::log::{FETCH, LOG, LOG_HEAD_BYTES, LogHead, NO_PAGE, RawRun, STORES_FIRST_SHIFT, STORES_SHIFT, Stream};
+use trace::log::{
+    BASES, FETCH, LOG, LOG_HEAD_BYTES, LogHead, NO_PAGE, RawRun, STORES_FIRST_SHIFT, STORES_SHIFT, Stream,
+};
 
+use crate::known::{Known, Program, Step};
 use crate::regions::PAGE_BYTES;
 use crate::shared::Mapping;
 use crate::words::MOST_BYTES;
@@ -23,8 +26,6 @@ use crate::words::MOST_BYTES;
 const RUNS: usize = 1 << 13;
 /// Fewest runs of a log, whatever is asked for.
 const FEWEST: usize = 1 << 8;
-/// Runs that are handed on together: they stay in the first-level cache.
-const BATCH: usize = 256;
 /// The last place in a page where an access of any size lies in the page.
 const LAST_PLACE: u64 = PAGE_BYTES - MOST_BYTES;
 
@@ -35,10 +36,8 @@ fn bytes(runs: usize) -> usize {
 
 /// The runs of a thread that are not in the file yet.
 pub struct Streams {
-    /// At the beginning of the log.
-    head: *mut LogHead,
-    /// Behind it: `places` of them, of which the first is nobody's.
-    runs: *mut RawRun,
+    /// At the beginning of the log; behind it stand runs, `places` of them, of which the first is nobody's.
+    head: *mut Current,
     places: usize,
     /// Most runs that the log may have.
     most: usize,
@@ -55,23 +54,23 @@ impl Streams {
     pub fn new(thread: u32, runs: usize, log: Option<&Path>) -> Streams {
         let most = runs.max(FEWEST);
         let log = Mapping::new(bytes(most), bytes(most.min(2 * RUNS)), log);
-        let head = log.begin().cast::<LogHead>();
+        let head = log.begin().cast::<Current>();
         let new = LogHead {
             data: Stream::NEW,
             fetch: Stream::NEW,
             next: 1,
             limit: 0,
             instructions: 0,
+            attention: 0,
+            seen: 0,
             first: 0,
             thread: u64::from(thread),
             magic: LOG,
+            bases: [0; BASES],
         };
         // SAFETY: the mapping is new, long enough for the head, and pages are aligned for it.
-        let runs = unsafe {
-            head.write(new);
-            head.add(1).cast::<RawRun>()
-        };
-        let mut streams = Streams { head, runs, places: 0, most, buffer: 0, start: 1, recording: false, log };
+        unsafe { head.write(Current(new)) };
+        let mut streams = Streams { head, places: 0, most, buffer: 0, start: 1, recording: false, log };
         streams.count_places();
         streams
     }
@@ -116,13 +115,24 @@ impl Streams {
     #[inline(always)]
     fn head(&self) -> &LogHead {
         // SAFETY: as in `new`; the mapping lives as long as this, and only this thread writes there.
-        unsafe { &*self.head }
+        unsafe { &(*self.head).0 }
     }
 
     #[inline(always)]
     fn head_mut(&mut self) -> &mut LogHead {
+        &mut self.current().0
+    }
+
+    /// What callbacks use.
+    #[inline(always)]
+    pub fn current(&mut self) -> &mut Current {
         // SAFETY: as in `head`.
         unsafe { &mut *self.head }
+    }
+
+    fn runs(&self) -> *mut RawRun {
+        // SAFETY: the mapping is longer than the head.
+        unsafe { self.head.add(1).cast() }
     }
 
     /// Instructions so far.
@@ -131,10 +141,24 @@ impl Streams {
         self.head().instructions
     }
 
-    /// Counts instructions.
-    #[inline(always)]
-    pub fn count(&mut self, instructions: u64) {
-        self.head_mut().instructions += instructions;
+    /// Instructions at which there is something else to do.
+    pub fn attention(&self) -> u64 {
+        self.head().attention
+    }
+
+    /// Sets that number.
+    pub fn set_attention(&mut self, instructions: u64) {
+        self.head_mut().attention = instructions;
+    }
+
+    /// How many events of all threads this one has seen.
+    pub fn seen(&self) -> u64 {
+        self.head().seen
+    }
+
+    /// Sets that number.
+    pub fn set_seen(&mut self, events: u64) {
+        self.head_mut().seen = events;
     }
 
     /// Records from now on, or not. The buffer must be empty.
@@ -160,84 +184,16 @@ impl Streams {
         self.head().next as usize == self.start
     }
 
-    /// Whether two more runs can be begun.
-    pub fn has_room_for_two(&self) -> bool {
-        self.head().next + 2 <= self.head().limit
-    }
-
     /// Whether the log has room for a full buffer more.
     pub fn has_room(&self) -> bool {
         self.start + self.buffer <= self.places
-    }
-
-    /// A load or store. `false`: nothing was done, because it may cross the end of its page, the buffer is full, or nothing
-    /// is recorded.
-    #[inline(always)]
-    pub fn access(&mut self, address: u64, store: bool) -> bool {
-        let data = &mut self.head_mut().data;
-        if address.wrapping_sub(data.page) <= LAST_PLACE {
-            data.counter = data.counter.wrapping_add(step(store));
-            return true;
-        }
-        let page = page_of(address);
-        address - page <= LAST_PLACE && self.data(page, store)
-    }
-
-    /// A load or store in a page, which is given by its address. `false`: nothing was done, because the buffer is full or
-    /// nothing is recorded.
-    #[inline(always)]
-    pub fn data(&mut self, page: u64, store: bool) -> bool {
-        let mut step = step(store);
-        let head = self.head();
-        if page != head.data.page {
-            if !self.begin(page, head.data.counter) {
-                return false;
-            }
-            self.head_mut().data.page = page;
-            step += u64::from(store) << STORES_FIRST_SHIFT;
-        }
-        let data = &mut self.head_mut().data;
-        data.counter = data.counter.wrapping_add(step);
-        true
-    }
-
-    /// Fetches in a page. `false` as for data.
-    #[inline(always)]
-    pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
-        let head = self.head();
-        if page != head.fetch.page {
-            if !self.begin(page | FETCH, head.fetch.counter) {
-                return false;
-            }
-            self.head_mut().fetch.page = page;
-        }
-        let fetch = &mut self.head_mut().fetch;
-        fetch.counter = fetch.counter.wrapping_add(fetches);
-        true
-    }
-
-    /// Begins a run, if there is room; the one before it in its stream ends.
-    #[inline(always)]
-    fn begin(&mut self, page: u64, begin: u64) -> bool {
-        let place = self.head().next;
-        if place >= self.head().limit {
-            return false;
-        }
-        debug_assert!(self.head().limit as usize <= self.places);
-        // SAFETY: `next` is below `limit`, which is never above `places`.
-        unsafe { *self.runs.add(place as usize) = RawRun { page, begin } };
-        // Whoever reads the log after the end of this process relies on the order of these stores (`trace::log`).
-        compiler_fence(Ordering::Release);
-        self.head_mut().next = place + 1;
-        compiler_fence(Ordering::Release);
-        true
     }
 
     /// An access of the kernel, after the buffer was emptied.
     pub fn kernel(&mut self, page: u64, store: bool) {
         debug_assert!(self.is_empty() && self.start < self.places);
         // SAFETY: there is room for it: the log is rewound as long as there is none for a full buffer.
-        unsafe { *self.runs.add(self.start) = RawRun::of_kernel(page, store) };
+        unsafe { *self.runs().add(self.start) = RawRun::of_kernel(page, store) };
         compiler_fence(Ordering::Release);
         self.head_mut().next += 1;
         self.end_runs();
@@ -262,24 +218,13 @@ impl Streams {
     /// The runs from a place on.
     fn raws(&self, from: usize) -> &[RawRun] {
         // SAFETY: these places were filled by `begin` and `kernel`, and nobody changes them while this lives.
-        unsafe { std::slice::from_raw_parts(self.runs.add(from), self.head().next as usize - from) }
+        unsafe { std::slice::from_raw_parts(self.runs().add(from), self.head().next as usize - from) }
     }
 
-    /// Ends all runs and hands those of the buffer on, in the order of their first accesses. Gives how many there are.
-    pub fn empty(&mut self, mut to: impl FnMut(&[Run])) -> usize {
-        let raws = self.raws(self.start);
-        // Runs end where the next of their stream begins, which may be beyond their batch.
-        let mut ends = [[self.head().data.counter, self.head().fetch.counter]; RUNS.div_ceil(BATCH)];
-        for (batch, raws) in raws.chunks(BATCH).enumerate().skip(1).rev() {
-            ends[batch - 1] = begins(raws, ends[batch]);
-        }
-        let mut runs = [Run { page: 0, kind: trace::Kind::LOAD, accesses: 0 }; BATCH];
-        for (raws, ends) in raws.chunks(BATCH).zip(&mut ends) {
-            for (raw, run) in raws.iter().zip(&mut runs).rev() {
-                *run = raw.run(ends);
-            }
-            to(&runs[..raws.len()]);
-        }
+    /// Ends all runs and hands those of the buffer on, in the order of their first accesses, with the counters of data and
+    /// fetches where the last of them end. Gives how many there are.
+    pub fn empty(&mut self, to: impl FnOnce(&[RawRun], [u64; 2])) -> usize {
+        to(self.raws(self.start), [self.head().data.counter, self.head().fetch.counter]);
         self.end()
     }
 
@@ -300,6 +245,138 @@ impl Streams {
     }
 }
 
+/// What a thread does now, and how much of it is not in the file yet: all that callbacks use.
+#[repr(transparent)]
+pub struct Current(LogHead);
+
+impl Current {
+    /// Counts instructions.
+    #[inline(always)]
+    pub fn count(&mut self, instructions: u64) {
+        self.0.instructions += instructions;
+    }
+
+    /// Whether there is something else to do before more instructions are counted, where there were `events` events.
+    #[inline(always)]
+    pub fn needs_attention(&self, events: u64) -> bool {
+        self.0.instructions >= self.0.attention || self.0.seen != events
+    }
+
+    /// Whether two more runs can be begun.
+    pub fn has_room_for_two(&self) -> bool {
+        self.0.next + 2 <= self.0.limit
+    }
+
+    /// A load or store. `false`: nothing was done, because it may cross the end of its page, the buffer is full, or nothing
+    /// is recorded.
+    #[inline(always)]
+    pub fn access(&mut self, address: u64, store: bool) -> bool {
+        let data = &mut self.0.data;
+        if address.wrapping_sub(data.page) <= LAST_PLACE {
+            data.counter = data.counter.wrapping_add(step(store));
+            return true;
+        }
+        let page = page_of(address);
+        address - page <= LAST_PLACE && self.data(page, store)
+    }
+
+    /// The access to `address` and those that are derived from it and earlier ones. `false`: nothing was done, because
+    /// there may be no room.
+    #[inline(always)]
+    pub fn follow(&mut self, address: u64, program: &Program) -> bool {
+        self.0.bases[program.slot] = address;
+        if self.0.next + program.most_runs > self.0.limit {
+            return false;
+        }
+        for (index, step) in program.steps.iter().enumerate() {
+            if !self.step(step) {
+                self.each(step, &program.accesses[index]);
+            }
+        }
+        true
+    }
+
+    /// Accesses to one page. `false`: nothing was done, because they cross its end.
+    #[inline(always)]
+    fn step(&mut self, step: &Step) -> bool {
+        let address = self.0.bases[usize::from(step.slot)].wrapping_add_signed(i64::from(step.low));
+        let data = &mut self.0.data;
+        let mut counter = step.counter;
+        if address.wrapping_sub(data.page) > u64::from(step.last_place) {
+            let (page, begin) = (page_of(address), data.counter);
+            if address - page > u64::from(step.last_place) || !self.begin(page, begin) {
+                return false;
+            }
+            self.0.data.page = page;
+            counter += step.begin;
+        }
+        let data = &mut self.0.data;
+        data.counter = data.counter.wrapping_add(counter);
+        true
+    }
+
+    /// Accesses to two pages. There must be room.
+    #[cold]
+    #[inline(never)]
+    fn each(&mut self, step: &Step, accesses: &[Known]) {
+        for access in accesses {
+            let address = self.0.bases[usize::from(step.slot)].wrapping_add_signed(i64::from(access.at));
+            let (first, last) = (page_of(address), page_of(address.wrapping_add(u64::from(access.bytes) - 1)));
+            let is_room = self.data(first, access.store) && (last == first || self.data(last, access.store));
+            debug_assert!(is_room);
+        }
+    }
+
+    /// A load or store in a page, which is given by its address. `false`: nothing was done, because the buffer is full or
+    /// nothing is recorded.
+    #[inline(always)]
+    pub fn data(&mut self, page: u64, store: bool) -> bool {
+        let mut step = step(store);
+        let head = &self.0;
+        if page != head.data.page {
+            if !self.begin(page, head.data.counter) {
+                return false;
+            }
+            self.0.data.page = page;
+            step += u64::from(store) << STORES_FIRST_SHIFT;
+        }
+        let data = &mut self.0.data;
+        data.counter = data.counter.wrapping_add(step);
+        true
+    }
+
+    /// Fetches in a page. `false` as for data.
+    #[inline(always)]
+    pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
+        let head = &self.0;
+        if page != head.fetch.page {
+            if !self.begin(page | FETCH, head.fetch.counter) {
+                return false;
+            }
+            self.0.fetch.page = page;
+        }
+        let fetch = &mut self.0.fetch;
+        fetch.counter = fetch.counter.wrapping_add(fetches);
+        true
+    }
+
+    /// Begins a run, if there is room; the one before it in its stream ends.
+    #[inline(always)]
+    fn begin(&mut self, page: u64, begin: u64) -> bool {
+        let place = self.0.next;
+        if place >= self.0.limit {
+            return false;
+        }
+        // SAFETY: `next` is below `limit`, which is never above `places`.
+        unsafe { *std::ptr::from_mut(self).add(1).cast::<RawRun>().add(place as usize) = RawRun { page, begin } };
+        // Whoever reads the log after the end of this process relies on the order of these stores (`trace::log`).
+        compiler_fence(Ordering::Release);
+        self.0.next = place + 1;
+        compiler_fence(Ordering::Release);
+        true
+    }
+}
+
 /// What a load or store adds to the counter of its stream.
 #[inline(always)]
 fn step(store: bool) -> u64 {
@@ -312,10 +389,86 @@ pub fn page_of(address: u64) -> u64 {
     address & !(PAGE_BYTES - 1)
 }
 
-/// The counters of data and fetches where the first runs of either begin; `ends` where there are none.
-fn begins(raws: &[RawRun], ends: [u64; 2]) -> [u64; 2] {
-    [0, FETCH].map(|mark| {
-        let first = raws.iter().find(|raw| raw.page & FETCH == mark);
-        first.map_or(ends[mark as usize], |raw| raw.begin)
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::known::{Access, Address, Does, Hook, Symbol, hooks};
+
+    fn numbers() -> impl FnMut(u64) -> u64 {
+        let mut state = 1u64;
+        move |below| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        }
+    }
+
+    fn access(next: &mut impl FnMut(u64) -> u64) -> Access {
+        let symbol = Symbol { base: 1 + next(3) as u32, index: 0, scale: 0, segment: 0 };
+        let address = Address { symbol, displacement: next(600).wrapping_sub(300) };
+        let (loads, stores) = [(true, false), (true, false), (false, true), (true, true)][next(4) as usize];
+        Access { address, bytes: 1 << next(4), loads, stores }
+    }
+
+    fn streams() -> Streams {
+        let mut streams = Streams::new(0, 1 << 12, None);
+        streams.record(true);
+        streams
+    }
+
+    /// An access as QEMU tells it.
+    fn tell(streams: &mut Streams, address: u64, bytes: u8, store: bool) {
+        let (first, last) = (page_of(address), page_of(address + u64::from(bytes) - 1));
+        assert!(streams.current().data(first, store));
+        assert!(last == first || streams.current().data(last, store));
+    }
+
+    #[test]
+    fn what_is_derived_is_what_each_access_would_be() {
+        let mut next = numbers();
+        for _ in 0..500 {
+            let block: Vec<Access> = (0..1 + next(12)).map(|_| access(&mut next)).collect();
+            let does: Vec<Does> = block.iter().copied().map(Does::Access).collect();
+            let hooks = hooks(&does, false);
+            let (mut derived, mut each) = (streams(), streams());
+            for _ in 0..4 {
+                // In few pages, and often at their ends.
+                let bases =
+                    [(); 3].map(|()| (16 + next(3)) * PAGE_BYTES + [0, 1000, 3900][next(3) as usize] + next(200));
+                for (access, hook) in block.iter().zip(&hooks) {
+                    let base = bases[access.address.symbol.base as usize - 1];
+                    let address = base.wrapping_add(access.address.displacement);
+                    for (_, store) in [(access.loads, false), (access.stores, true)].iter().filter(|(done, _)| *done) {
+                        tell(&mut each, address, access.bytes, *store);
+                        match hook {
+                            Hook::Nothing => {}
+                            Hook::First(program) => assert!(derived.current().follow(address, program)),
+                            Hook::One { .. } | Hook::Each => tell(&mut derived, address, access.bytes, *store),
+                        }
+                    }
+                }
+            }
+            each.end();
+            derived.end();
+            assert_eq!(derived.all(), each.all(), "{block:?} {hooks:?}");
+        }
+    }
+
+    #[test]
+    fn without_room_nothing_is_done() {
+        let load = |displacement| {
+            let symbol = Symbol { base: 1, index: 0, scale: 0, segment: 0 };
+            Does::Access(Access { address: Address { symbol, displacement }, bytes: 8, loads: true, stores: false })
+        };
+        let Hook::First(program) = hooks(&[load(0), load(8)], false)[0] else { panic!() };
+        let mut streams = Streams::new(0, 1 << 12, None);
+        assert!(!streams.current().follow(0x1000, program), "it is not recorded");
+        streams.record(true);
+        let buffer = streams.buffer() as u64;
+        assert!((0..buffer - 3).all(|page| streams.current().data(page << 12, false)));
+        assert!(!streams.current().follow(1 << 40, program), "there is room for three runs");
+        assert_eq!(streams.logged() as u64, buffer - 3);
+        streams.end();
+        assert!(streams.current().follow(1 << 40, program));
+        assert_eq!(streams.end(), 1);
+    }
 }

@@ -7,10 +7,12 @@ use std::sync::OnceLock;
 
 use trace::PAGE_SHIFT;
 
+use crate::accesses::{Fetches, attend_if_needed, fetched, instruction_begins, marks, record};
 use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
-use crate::callbacks::{Fetches, api, fetched, instruction_begins, marks, may_be_left_out, record, recorder};
+use crate::callbacks::{api, recorder};
 use crate::file::Complaints;
 use crate::memory::Ram;
+use crate::program::may_be_left_out;
 use crate::vcpu::Vcpu;
 use crate::vcpus::{state, while_running};
 
@@ -95,7 +97,7 @@ extern "C" fn instruction_begins_in_machine(vcpu: c_uint, data: usize) {
 extern "C" fn fetched_elsewhere(vcpu: c_uint, instructions: usize) {
     while_running(vcpu, || {
         let state = state(vcpu);
-        crate::callbacks::attend_if_needed(state);
+        attend_if_needed(state);
         state.count(instructions as u64);
         if state.is_recording() {
             state.outside.1 += instructions as u64;

@@ -5,8 +5,9 @@ use std::io;
 
 use trace::{Access, Builder, Columns, Encoder, Header, Kind, PAGE_SHIFT, Run};
 
+use crate::known::Program;
 use crate::own::Own;
-use crate::streams::{Streams, page_of};
+use crate::streams::{Current, Streams, page_of};
 use crate::words::{ADDRESS, Marks, Words};
 
 /// Instructions after which runs go into a chunk in any case, so that none has more accesses than a counter of `streams`
@@ -82,10 +83,6 @@ impl Work {
 /// The state of one vCPU, that is of one thread of the program.
 pub struct Vcpu {
     streams: Streams,
-    /// Instructions at which [`Vcpu::attend`] is asked.
-    attention: u64,
-    /// How many events of all threads this one has seen.
-    pub seen: u64,
     recording: bool,
     keeps_addresses: bool,
     /// Where every address is kept, instead of the streams.
@@ -117,8 +114,6 @@ impl Vcpu {
     pub fn new(thread: u32, streams: Streams, header: &Header, schedule: Schedule, seen: u64) -> Vcpu {
         let mut vcpu = Vcpu {
             streams,
-            attention: 0,
-            seen,
             recording: false,
             keeps_addresses: header.columns.addresses,
             words: Words::default(),
@@ -132,12 +127,29 @@ impl Vcpu {
             call: None,
             own: None,
         };
+        vcpu.set_seen(seen);
         if vcpu.boundary == 0 {
             vcpu.record(true);
             vcpu.boundary = vcpu.schedule.open(0);
         }
         vcpu.set_attention();
         vcpu
+    }
+
+    /// What callbacks use of it.
+    #[inline(always)]
+    pub fn current(&mut self) -> &mut Current {
+        self.streams.current()
+    }
+
+    /// How many events of all threads this one has seen.
+    pub fn seen(&self) -> u64 {
+        self.streams.seen()
+    }
+
+    /// Sets that number.
+    pub fn set_seen(&mut self, events: u64) {
+        self.streams.set_seen(events);
     }
 
     /// Whether accesses are recorded now.
@@ -169,25 +181,25 @@ impl Vcpu {
         self.taken
     }
 
-    /// A load or store. `false`: nothing was done, because there is no room, or it may cross the end of its page.
-    #[inline(always)]
-    pub fn access(&mut self, address: u64, marks: Marks) -> bool {
-        self.streams.access(address, marks.is_store())
-    }
-
     /// A load or store; one that crosses the end of a page is one to each. `false`: nothing was done, because there is no
     /// room.
     pub fn access_anywhere(&mut self, address: u64, marks: Marks) -> bool {
         let (first, last) = (page_of(address), page_of(address.wrapping_add(marks.bytes() - 1)));
-        self.streams.has_room_for_two()
-            && self.streams.data(first, marks.is_store())
-            && (last == first || self.streams.data(last, marks.is_store()))
+        self.streams.current().has_room_for_two()
+            && self.streams.current().data(first, marks.is_store())
+            && (last == first || self.streams.current().data(last, marks.is_store()))
+    }
+
+    /// An access and those that are derived from it. `false`: nothing was done, because there may be no room.
+    #[inline(always)]
+    pub fn follow(&mut self, address: u64, program: &Program) -> bool {
+        self.current().follow(address, program)
     }
 
     /// Fetches in a page, which is given by its address. `false`: nothing was done, because there is no room.
     #[inline(always)]
     pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
-        self.streams.fetch(page, fetches)
+        self.current().fetch(page, fetches)
     }
 
     /// An access that is kept as it is. Whether the buffer must be emptied now.
@@ -200,13 +212,13 @@ impl Vcpu {
     /// Whether [`Vcpu::attend`] must be asked before more instructions are counted.
     #[inline(always)]
     pub fn needs_attention(&self) -> bool {
-        self.instructions() >= self.attention
+        self.instructions() >= self.streams.attention()
     }
 
     /// Counts instructions that are about to be executed.
     #[inline(always)]
     pub fn count(&mut self, instructions: u64) {
-        self.streams.count(instructions);
+        self.current().count(instructions);
     }
 
     /// What is to be done after so many instructions.
@@ -229,7 +241,7 @@ impl Vcpu {
     }
 
     fn set_attention(&mut self) {
-        self.attention = self.boundary.min(self.instructions().saturating_add(INSTRUCTIONS));
+        self.streams.set_attention(self.boundary.min(self.instructions().saturating_add(INSTRUCTIONS)));
     }
 
     /// Empties the buffers and ends the current runs, so that no run lies on both sides of this place. Whether the chunk
@@ -271,7 +283,7 @@ impl Vcpu {
                 self.words.empty(|run, accesses| builder.push(run, accesses));
                 builder.len() - before
             }
-            Some(builder) => self.streams.empty(|runs| builder.extend(runs)),
+            Some(builder) => self.streams.empty(|raws, ends| builder.extend_raw(raws, ends)),
             None => self.streams.end(),
         };
         self.taken += runs as u64;
@@ -321,7 +333,8 @@ impl Vcpu {
         self.streams.record(self.recording && !self.keeps_addresses);
         self.words.empty(|_, _| {});
         self.builder = Some(Builder::new(columns));
-        (self.taken, self.taken_at, self.seen, self.thread) = (0, 0, 0, 0);
+        (self.taken, self.taken_at, self.thread) = (0, 0, 0);
+        self.set_seen(0);
         self.boundary = if self.recording { self.schedule.open(0) } else { self.schedule.skip };
         self.set_attention();
     }
@@ -373,7 +386,7 @@ mod tests {
 
     /// Does what a callback does: again, after the buffer was emptied.
     fn access(vcpu: &mut Vcpu, address: u64, marks: Marks) {
-        if !vcpu.access(address, marks) && !vcpu.access_anywhere(address, marks) {
+        if !vcpu.current().access(address, marks.is_store()) && !vcpu.access_anywhere(address, marks) {
             assert!(!vcpu.empty(usize::MAX));
             assert!(vcpu.access_anywhere(address, marks));
         }
@@ -499,10 +512,10 @@ mod tests {
     fn nothing_is_recorded_outside_a_window() {
         let header = header(false, Some(Window { skip_instructions: 100, record_instructions: None }));
         let mut vcpu = begun(&header, None);
-        assert!(!vcpu.fetch(1, 1) && !vcpu.access(0x1000, LOAD) && !vcpu.access_anywhere(0x1000, LOAD));
+        assert!(!vcpu.fetch(1, 1) && !vcpu.current().access(0x1000, false) && !vcpu.access_anywhere(0x1000, LOAD));
         vcpu.count(100);
         assert!(matches!(vcpu.attend(), Attention::Opened));
-        assert!(vcpu.fetch(1, 1) && vcpu.access(0x1000, LOAD));
+        assert!(vcpu.fetch(1, 1) && vcpu.current().access(0x1000, false));
         assert_eq!(chunk(&mut vcpu, false).len(), 2);
     }
 
@@ -555,11 +568,11 @@ mod tests {
         let mut vcpu = vcpu(false);
         let mut given = 0;
         for page in 0..200_000u64 {
-            if !vcpu.access(page << 12, LOAD) {
+            if !vcpu.current().access(page << 12, false) {
                 if vcpu.empty(usize::MAX) {
                     given += chunk(&mut vcpu, false).len();
                 }
-                assert!(vcpu.access(page << 12, LOAD));
+                assert!(vcpu.current().access(page << 12, false));
             }
         }
         assert!(given > 0);

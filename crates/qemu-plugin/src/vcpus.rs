@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::callbacks::recorder;
+use crate::streams::Current;
 use crate::vcpu::Vcpu;
 
 /// Most vCPUs at a time, that is threads of the program.
@@ -21,12 +22,19 @@ const VCPUS: usize = 1 << 16;
 #[repr(align(64))]
 struct Slot {
     vcpu: AtomicPtr<Vcpu>,
+    /// What callbacks use of it.
+    current: AtomicPtr<Current>,
     /// Its thread is in [`while_running`].
     busy: AtomicBool,
 }
 
-static SLOTS: [Slot; VCPUS] =
-    [const { Slot { vcpu: AtomicPtr::new(std::ptr::null_mut()), busy: AtomicBool::new(false) } }; VCPUS];
+static SLOTS: [Slot; VCPUS] = [const {
+    Slot {
+        vcpu: AtomicPtr::new(std::ptr::null_mut()),
+        current: AtomicPtr::new(std::ptr::null_mut()),
+        busy: AtomicBool::new(false),
+    }
+}; VCPUS];
 /// Slots from the first to the last that was ever used.
 static USED: AtomicUsize = AtomicUsize::new(0);
 /// The process ends.
@@ -47,7 +55,6 @@ fn used() -> &'static [Slot] {
 }
 
 /// The state of a vCPU, for its own thread.
-#[inline(always)]
 pub fn state(vcpu: c_uint) -> &'static mut Vcpu {
     let state = begun(vcpu).map_or_else(|| begin(vcpu), std::ptr::from_mut);
     // SAFETY: as in `begun`.
@@ -55,16 +62,29 @@ pub fn state(vcpu: c_uint) -> &'static mut Vcpu {
 }
 
 /// The state of a vCPU that has one.
-#[inline(always)]
-pub fn begun(vcpu: c_uint) -> Option<&'static mut Vcpu> {
+fn begun(vcpu: c_uint) -> Option<&'static mut Vcpu> {
     // SAFETY: a vCPU is run by one thread, callbacks do not nest, and each uses one reference at a time.
     unsafe { slot(vcpu).vcpu.load(Ordering::Relaxed).as_mut() }
+}
+
+/// What callbacks use of a vCPU that has a state.
+#[inline(always)]
+pub fn current(vcpu: c_uint) -> Option<&'static mut Current> {
+    // SAFETY: as in `begun`; it is a part of the state, and changed where that is.
+    unsafe { slot(vcpu).current.load(Ordering::Relaxed).as_mut() }
+}
+
+/// Must be called where the streams of a vCPU were replaced.
+pub fn renew(vcpu: c_uint) {
+    let current = begun(vcpu).map_or_else(std::ptr::null_mut, |state| std::ptr::from_mut(state.current()));
+    slot(vcpu).current.store(current, Ordering::Relaxed);
 }
 
 #[cold]
 fn begin(vcpu: c_uint) -> *mut Vcpu {
     let state = Box::into_raw(Box::new(recorder().begin_thread()));
     slot(vcpu).vcpu.store(state, Ordering::Release);
+    renew(vcpu);
     USED.fetch_max(vcpu as usize % VCPUS + 1, Ordering::SeqCst);
     state
 }
@@ -84,6 +104,7 @@ pub fn while_running<T>(vcpu: c_uint, work: impl FnOnce() -> T) -> Option<T> {
 
 /// A vCPU whose thread has ended, for that thread.
 pub fn take(vcpu: c_uint) -> Option<Box<Vcpu>> {
+    slot(vcpu).current.store(std::ptr::null_mut(), Ordering::Relaxed);
     let state = slot(vcpu).vcpu.swap(std::ptr::null_mut(), Ordering::Relaxed);
     // SAFETY: made by `begin`, and taken out just now.
     (!state.is_null()).then(|| unsafe { Box::from_raw(state) })
@@ -116,6 +137,7 @@ pub fn forget_others(vcpu: c_uint) {
     ENDED.store(false, Ordering::SeqCst);
     for other in used().iter().filter(|other| !std::ptr::eq(*other, slot(vcpu))) {
         other.vcpu.store(std::ptr::null_mut(), Ordering::Relaxed);
+        other.current.store(std::ptr::null_mut(), Ordering::Relaxed);
         other.busy.store(false, Ordering::Relaxed);
     }
 }

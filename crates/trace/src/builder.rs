@@ -5,6 +5,8 @@ use std::io;
 use crate::chunk::{Access, Chunk, MAX_ACCESSES, MAX_PAGES, MAX_RUNS};
 use crate::column::{Encoder, push_counts, push_differences, push_words};
 use crate::header::Columns;
+use crate::log::RawRun;
+use crate::recent::Recent;
 use crate::run::{Kind, Run};
 
 /// Where fewer runs than this share a distinct one, the dictionary is sorted: it is most of the chunk, and small then.
@@ -20,12 +22,20 @@ pub struct Builder {
     ids: Vec<u16>,
     addresses: Vec<Access>,
     slots: Slots,
+    recent: Recent,
 }
 
 impl Builder {
     /// A builder of chunks with these columns.
     pub fn new(columns: Columns) -> Builder {
-        Builder { columns, distinct: Vec::new(), ids: Vec::new(), addresses: Vec::new(), slots: Slots::default() }
+        Builder {
+            columns,
+            distinct: Vec::new(),
+            ids: Vec::new(),
+            addresses: Vec::new(),
+            slots: Slots::default(),
+            recent: Recent::default(),
+        }
     }
 
     /// The runs that no chunk was made of yet.
@@ -71,6 +81,18 @@ impl Builder {
                 slots.id(Run { page: run.page, kind, accesses }, distinct)
             })),
         }
+    }
+
+    /// Adds runs of a log, which end where the counters of their streams stand in `ends` (of data, of
+    /// fetches). There must be room for them, and none may be of the kernel.
+    pub fn extend_raw(&mut self, raws: &[RawRun], mut ends: [u64; 2]) {
+        if !(self.columns.kinds && self.columns.accesses) {
+            let mut runs: Vec<Run> = raws.iter().rev().map(|raw| raw.of_any(&mut ends)).collect();
+            runs.reverse();
+            return self.extend(&runs);
+        }
+        let (slots, distinct) = (&mut self.slots, &mut self.distinct);
+        self.recent.ids(raws, ends, &mut self.ids, |run| slots.id(run, distinct));
     }
 
     /// Adds accesses of runs, where addresses are kept.
@@ -125,6 +147,7 @@ impl Builder {
     /// Forgets all runs, but keeps the memory for more.
     pub fn clear(&mut self) {
         self.slots.clear();
+        self.recent.clear();
         self.distinct.clear();
         self.ids.clear();
         self.addresses.clear();

@@ -25,6 +25,7 @@ mod header;
 pub mod import;
 pub mod log;
 mod reader;
+mod recent;
 mod recording;
 mod rescue;
 mod run;

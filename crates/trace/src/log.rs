@@ -66,16 +66,25 @@ pub struct LogHead {
     pub limit: u64,
     /// Instructions that the thread has executed.
     pub instructions: u64,
+    /// Instructions at which the recorder has something else to do.
+    pub attention: u64,
+    /// How many events of all threads this one has seen.
+    pub seen: u64,
     /// The number of the run at place 1 in its thread.
     pub first: u64,
     /// The thread.
     pub thread: u64,
     /// [`LOG`] once the log can be read.
     pub magic: u64,
+    /// Addresses that the recorder derives others from.
+    pub bases: [u64; BASES],
 }
 
+/// How many such addresses there are.
+pub const BASES: usize = 8;
+
 /// Says that a log can be read, and of which version it is.
-pub const LOG: u64 = u64::from_le_bytes(*b"PLLOG\x02\r\n");
+pub const LOG: u64 = u64::from_le_bytes(*b"PLLOG\x03\r\n");
 /// Bytes of [`LogHead`].
 pub const LOG_HEAD_BYTES: usize = size_of::<LogHead>();
 
@@ -95,16 +104,21 @@ impl RawRun {
         RawRun { page: page << PAGE_SHIFT | KERNEL | if store { KERNEL_STORE } else { 0 }, begin: 0 }
     }
 
-    /// The run, which ends where the counter of its stream stands in `ends` (of data, of fetches); then that is where it
-    /// begins, for the run before. Not for a run of the kernel.
+    /// What the counter of its stream has counted in the run, which ends where that stands in `ends` (of data, of fetches);
+    /// then that is where it begins, for the run before. Not for a run of the kernel.
     #[inline(always)]
-    pub fn run(self, ends: &mut [u64; 2]) -> Run {
-        // No branches: which stream is next, and what it did, cannot be foretold.
-        let fetch = self.page & FETCH;
+    pub(crate) fn difference(self, ends: &mut [u64; 2]) -> u64 {
+        // No branches: which stream is next cannot be foretold.
+        let is_fetch = self.page & FETCH != 0;
         let [data_end, fetch_end] = *ends;
-        let end = if fetch != 0 { fetch_end } else { data_end };
-        *ends = if fetch != 0 { [data_end, self.begin] } else { [self.begin, fetch_end] };
-        let difference = end.wrapping_sub(self.begin);
+        let end = if is_fetch { fetch_end } else { data_end };
+        *ends = if is_fetch { [data_end, self.begin] } else { [self.begin, fetch_end] };
+        end.wrapping_sub(self.begin)
+    }
+
+    /// The run in which its stream has counted `difference`.
+    pub(crate) fn run(self, difference: u64) -> Run {
+        let fetch = self.page & FETCH;
         let (accesses, stores) = (difference & COUNT, difference >> STORES_SHIFT & COUNT);
         let data = usize::from(stores < accesses) | usize::from(stores > 0) << 1;
         let first = (difference >> STORES_FIRST_SHIFT & 1) as usize;
@@ -112,9 +126,10 @@ impl RawRun {
         Run { page: self.page >> PAGE_SHIFT, kind, accesses: accesses as u32 }
     }
 
-    /// The run, as [`RawRun::run`] has it, whether it is one of the kernel or not.
+    /// The run, which ends where the counter of its stream stands in `ends` (of data, of fetches); then that is where it
+    /// begins, for the run before. A run of the kernel has no counters.
     pub fn of_any(self, ends: &mut [u64; 2]) -> Run {
-        self.kernel_run().unwrap_or_else(|| self.run(ends))
+        self.kernel_run().unwrap_or_else(|| self.run(self.difference(ends)))
     }
 
     fn kernel_run(self) -> Option<Run> {
@@ -172,9 +187,12 @@ impl LogHead {
             next: next()?,
             limit: next()?,
             instructions: next()?,
+            attention: next()?,
+            seen: next()?,
             first: next()?,
             thread: next()?,
             magic: next()?,
+            bases: [0; BASES],
         })
     }
 }

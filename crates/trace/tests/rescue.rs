@@ -8,7 +8,7 @@ use trace::{Block, Call, Event, Header, Kind, PREFIX_BYTES, Reader, Rescue, Resc
 /// A log of a thread: the pages and counters of the streams, and the runs.
 fn log(data: [u64; 2], fetch: [u64; 2], runs: &[RawRun]) -> Vec<u8> {
     let next = 1 + runs.len() as u64;
-    let head = [data.as_slice(), &fetch, &[next, 0, 1234, 10, 3, LOG]].concat();
+    let head = [data.as_slice(), &fetch, &[next, 0, 1234, 0, 0, 10, 3, LOG]].concat();
     let mut bytes: Vec<u8> = head.iter().flat_map(|word| word.to_le_bytes()).collect();
     bytes.resize(LOG_HEAD_BYTES, 0);
     let places = [&[RawRun::default()], runs].concat();
@@ -66,7 +66,7 @@ fn what_is_no_log_gives_nothing() {
         assert_eq!(RunLog::read(&sound[..length]), None);
     }
     let mut other = sound.clone();
-    other[9 * 8] ^= 1;
+    other[11 * 8] ^= 1;
     assert_eq!(RunLog::read(&other), None);
     assert!(LoggedEvent::read(b"").is_empty() && LoggedEvent::read(&[255; 99]).is_empty());
 }

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What QEMU calls when it translates a block of a program: which instructions must tell what.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use trace::PAGE_SHIFT;
+
+use crate::accesses::{
+    Fetches, accessed, accessed_and_kept, accessed_once, accessed_with_others, fetched, instruction_begins,
+};
+use crate::api::{Id, MEMORY_READ_AND_WRITE, MemoryCallback, NO_REGISTERS, Opaque};
+use crate::callbacks::{api, begin_process_once};
+use crate::known::{self, Hook};
+use crate::regions::PAGE_BYTES;
+use crate::x86_64::Instructions;
+
+/// Whether the instruction set is x86-64.
+pub static IS_X86_64: AtomicBool = AtomicBool::new(false);
+
+/// Most bytes of an instruction of any architecture that is recorded: those of x86-64.
+const INSTRUCTION_BYTES: u64 = 15;
+
+/// Whether QEMU may show an instruction in a block that it does not execute there. Translating for x86, it takes back the
+/// last instruction where that crosses the end of the page and is not the first (`i386_tr_translate_insn`); before QEMU
+/// 8.2 plugins still see it. It begins the next block too, so that it is counted where it executes: by a callback of its
+/// own, which was taken back with it.
+pub fn may_be_left_out(index: usize, count: usize, address: u64) -> bool {
+    index > 0 && index + 1 == count && address & (PAGE_BYTES - 1) > PAGE_BYTES - INSTRUCTION_BYTES
+}
+
+/// Of a block whose addresses are kept every instruction tells itself and each of its accesses.
+pub extern "C" fn translated_and_kept(_id: Id, block: Opaque) {
+    begin_process_once(block);
+    let api = api();
+    for index in 0..(api.block_instructions)(block) {
+        let instruction = (api.block_instruction)(block, index);
+        let (address, bytes) = ((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
+        let data = (address << 4 | bytes & 15) as usize;
+        (api.on_instruction)(instruction, instruction_begins, NO_REGISTERS, data);
+        (api.on_memory)(instruction, accessed_and_kept, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
+    }
+}
+
+/// Of other blocks the instructions are told when it begins, those of each page together.
+pub extern "C" fn translated(_id: Id, block: Opaque) {
+    begin_process_once(block);
+    let api = api();
+    for (index, hook) in hooks(block).into_iter().enumerate() {
+        let (callback, data): (MemoryCallback, usize) = match hook {
+            Hook::Nothing => continue,
+            Hook::Each => (accessed, 0),
+            Hook::One { stores: false } => (accessed_once::<false>, 0),
+            Hook::One { stores: true } => (accessed_once::<true>, 0),
+            Hook::First(program) => (accessed_with_others, std::ptr::from_ref(program) as usize),
+        };
+        (api.on_memory)((api.block_instruction)(block, index), callback, NO_REGISTERS, MEMORY_READ_AND_WRITE, data);
+    }
+    for (number, (index, part)) in parts(block).into_iter().enumerate() {
+        match number {
+            0 => (api.on_block)(block, fetched, NO_REGISTERS, part.to_data()),
+            _ => (api.on_instruction)((api.block_instruction)(block, index), fetched, NO_REGISTERS, part.to_data()),
+        }
+    }
+}
+
+/// The instructions of a block by page, each with the index of the first.
+fn parts(block: Opaque) -> Vec<(usize, Fetches)> {
+    let api = api();
+    let count = (api.block_instructions)(block);
+    let mut parts: Vec<(usize, Fetches)> = Vec::new();
+    for index in 0..count {
+        let instruction = (api.block_instruction)(block, index);
+        let (address, bytes) = ((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
+        let (page, last) = (address >> PAGE_SHIFT, (address + bytes.max(1) - 1) >> PAGE_SHIFT);
+        let in_block = !may_be_left_out(index, count, address);
+        match parts.last_mut() {
+            Some((_, part)) if part.page() >> PAGE_SHIFT == page && in_block => part.add(),
+            _ => parts.push((index, Fetches::one(page))),
+        }
+        if last != page {
+            parts.push((index, Fetches::rest(last)));
+        }
+    }
+    parts
+}
+
+/// What the instructions of a block must tell; nothing is known where the instruction set is not.
+fn hooks(block: Opaque) -> Vec<Hook> {
+    let count = (api().block_instructions)(block);
+    if !IS_X86_64.load(Ordering::Relaxed) {
+        return vec![Hook::Each; count];
+    }
+    let api = api();
+    let mut instructions = Instructions::new();
+    let (mut block_does, mut last_may_be_left_out) = (Vec::with_capacity(count), false);
+    for index in 0..count {
+        let instruction = (api.block_instruction)(block, index);
+        let (address, bytes) = ((api.instruction_address)(instruction), (api.instruction_bytes)(instruction));
+        let host = (api.instruction_in_host)(instruction);
+        // SAFETY: QEMU has just read the instruction there, and the lock that it holds keeps the program's memory mapped.
+        let code = if host.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(host, bytes) } };
+        block_does.push(instructions.next(code, address));
+        last_may_be_left_out = may_be_left_out(index, count, address);
+    }
+    known::hooks(&block_does, last_may_be_left_out)
+}
