@@ -9,7 +9,7 @@ use std::io;
 use thiserror::Error;
 
 use crate::builder::{Builder, Slots};
-use crate::column::{Encoder, counts, differences, take_column, words};
+use crate::column::{Decoder, Encoder, counts, differences, words};
 use crate::header::Columns;
 use crate::run::{Kind, PAGE_SHIFT, Run};
 
@@ -142,16 +142,26 @@ impl Chunk {
     /// # Errors
     /// Bytes that are no such chunk; nothing is taken on trust.
     pub fn decode(bytes: &[u8], runs: usize, columns: Columns) -> Result<Chunk, ChunkError> {
+        Chunk::decode_with(&mut Decoder::default(), bytes, runs, columns)
+    }
+
+    /// As [`Chunk::decode`], with memory that is kept.
+    pub(crate) fn decode_with(
+        decoder: &mut Decoder,
+        bytes: &[u8],
+        runs: usize,
+        columns: Columns,
+    ) -> Result<Chunk, ChunkError> {
         let mut rest = bytes;
         let most = runs.min(MAX_RUNS);
-        let distinct = distinct(&mut rest, columns)?;
-        let ids: Vec<u16> = words(&take_column(&mut rest, "id", most * 2)?);
-        let addresses: Vec<u16> = words(&take_column(&mut rest, "address", MAX_ACCESSES * 2)?);
+        let distinct = Distinct::decode(decoder, &mut rest, columns)?;
+        let ids = decoder.column(&mut rest, "id", most * 2)?.as_chunks().0.iter().map(|word| u16::from_le_bytes(*word));
         expect("id", ids.len(), runs)?;
-        if ids.iter().max().is_some_and(|id| usize::from(*id) >= distinct.len()) {
+        if ids.clone().max().is_some_and(|id| usize::from(id) >= distinct.pages.len()) {
             return Err(ChunkError::Range("id"));
         }
-        let mut chunk = Chunk::of(&distinct, &ids, columns);
+        let mut chunk = distinct.chunk(ids);
+        let addresses: Vec<u16> = words(decoder.column(&mut rest, "address", MAX_ACCESSES * 2)?);
         let all: u64 = if columns.addresses { chunk.runs().map(|run| u64::from(run.accesses)).sum() } else { 0 };
         expect("address", addresses.len(), all as usize)?;
         chunk.addresses = addresses.into_iter().map(Access).collect();
@@ -160,72 +170,87 @@ impl Chunk {
 
     /// The chunk of the runs that `ids` are of, each of which is one of `distinct`.
     pub(crate) fn of(distinct: &[Run], ids: &[u16], columns: Columns) -> Chunk {
-        let (pages, page_ids) = pages(distinct);
-        let kinds = table(distinct, |run| run.kind.bits());
-        let accesses = table(distinct, |run| run.accesses);
+        let kinds = if columns.kinds { distinct } else { &[] };
+        let accesses = if columns.accesses { distinct } else { &[] };
+        let distinct = Distinct {
+            pages: distinct.iter().map(|run| run.page).collect(),
+            kinds: kinds.iter().map(|run| run.kind.bits()).collect(),
+            accesses: accesses.iter().map(|run| run.accesses).collect(),
+        };
+        distinct.chunk(ids.iter().copied())
+    }
+}
+
+/// The distinct runs of a chunk, at most [`MAX_PAGES`], column by column; those that are not kept are empty.
+struct Distinct {
+    pages: Vec<u64>,
+    kinds: Vec<u8>,
+    accesses: Vec<u32>,
+}
+
+impl Distinct {
+    fn decode(decoder: &mut Decoder, rest: &mut &[u8], columns: Columns) -> Result<Distinct, ChunkError> {
+        let column = decoder.column(rest, "page", MAX_PAGES * 10)?;
+        let pages = differences(column).ok_or(ChunkError::CutOff("page"))?;
+        let kinds = decoder.column(rest, "kind", MAX_PAGES)?.to_vec();
+        let column = decoder.column(rest, "accesses", MAX_PAGES * 5)?;
+        let accesses = counts(column).ok_or(ChunkError::CutOff("accesses"))?;
+        // The bytes of a page have addresses.
+        if pages.len() > MAX_PAGES || pages.iter().any(|page| *page > u64::MAX >> PAGE_SHIFT) {
+            return Err(ChunkError::Range("page"));
+        }
+        expect("kind", kinds.len(), if columns.kinds { pages.len() } else { 0 })?;
+        expect("accesses", accesses.len(), if columns.accesses { pages.len() } else { 0 })?;
+        let mut met = [false; 1 << u8::BITS];
+        kinds.iter().for_each(|bits| met[usize::from(*bits)] = true);
+        if (0..=u8::MAX).any(|bits| met[usize::from(bits)] && Kind::from_bits(bits).is_none()) {
+            return Err(ChunkError::Range("kind"));
+        }
+        if accesses.contains(&0) {
+            return Err(ChunkError::Range("accesses"));
+        }
+        Ok(Distinct { pages, kinds, accesses })
+    }
+
+    fn chunk(self, ids: impl Iterator<Item = u16> + Clone) -> Chunk {
+        let (pages, page_ids) = pages(self.pages);
         Chunk {
             pages,
-            ids: look_up(&page_ids, ids),
-            kinds: if columns.kinds { look_up(&kinds, ids) } else { Vec::new() },
-            accesses: if columns.accesses { look_up(&accesses, ids) } else { Vec::new() },
+            ids: look_up(page_ids, ids.clone()),
+            kinds: if self.kinds.is_empty() { Vec::new() } else { look_up(self.kinds, ids.clone()) },
+            accesses: if self.accesses.is_empty() { Vec::new() } else { look_up(self.accesses, ids) },
             addresses: Vec::new(),
         }
     }
 }
 
 /// The pages, each once and in the order of their first runs, and which of them each run is of.
-fn pages(distinct: &[Run]) -> (Vec<u64>, Box<[u16; MAX_PAGES]>) {
-    if !distinct.is_sorted_by_key(|run| run.page) {
+fn pages(mut distinct: Vec<u64>) -> (Vec<u64>, Vec<u16>) {
+    if !distinct.is_sorted() {
         let (mut runs, mut slots) = (Vec::new(), Slots::default());
-        let ids = table(distinct, |run| slots.id(Run { page: run.page, kind: Kind::LOAD, accesses: 1 }, &mut runs));
+        let of = |page: &u64| slots.id(Run { page: *page, kind: Kind::LOAD, accesses: 1 }, &mut runs);
+        let ids = distinct.iter().map(of).collect();
         return (runs.iter().map(|run| run.page).collect(), ids);
     }
     // The dictionary of what has little order is sorted: runs of one page stand together.
-    let mut pages = Vec::with_capacity(distinct.len());
-    let ids = table(distinct, |run| {
-        if pages.last() != Some(&run.page) {
-            pages.push(run.page);
-        }
-        (pages.len() - 1) as u16
-    });
-    (pages, ids)
-}
-
-/// Something of each distinct run, with a place for every id that there can be, so that looking up needs no check.
-fn table<T: Copy + Default>(distinct: &[Run], of: impl FnMut(&Run) -> T) -> Box<[T; MAX_PAGES]> {
-    let mut values: Vec<T> = distinct.iter().take(MAX_PAGES).map(of).collect();
-    values.resize(MAX_PAGES, T::default());
-    values.into_boxed_slice().try_into().unwrap_or_else(|_| unreachable!("it was made so long"))
-}
-
-fn look_up<T: Copy>(table: &[T; MAX_PAGES], ids: &[u16]) -> Vec<T> {
-    ids.iter().map(|id| table[usize::from(*id)]).collect()
-}
-
-/// The distinct runs. Without its column a run is a load, of one access.
-fn distinct(rest: &mut &[u8], columns: Columns) -> Result<Vec<Run>, ChunkError> {
-    let column = take_column(rest, "page", MAX_PAGES * 10)?;
-    let pages = differences(&column).ok_or(ChunkError::CutOff("page"))?;
-    let kinds = take_column(rest, "kind", MAX_PAGES)?;
-    let accesses = counts(&take_column(rest, "accesses", MAX_PAGES * 5)?).ok_or(ChunkError::CutOff("accesses"))?;
-    if pages.len() > MAX_PAGES {
-        return Err(ChunkError::Range("page"));
-    }
-    expect("kind", kinds.len(), if columns.kinds { pages.len() } else { 0 })?;
-    expect("accesses", accesses.len(), if columns.accesses { pages.len() } else { 0 })?;
-    let run = |(index, page): (usize, u64)| {
-        let kind = kinds.get(index).map_or(Some(Kind::LOAD), |bits| Kind::from_bits(*bits));
-        let kind = kind.ok_or(ChunkError::Range("kind"))?;
-        // Its bytes have addresses.
-        if page > u64::MAX >> PAGE_SHIFT {
-            return Err(ChunkError::Range("page"));
-        }
-        match accesses.get(index).copied().unwrap_or(1) {
-            0 => Err(ChunkError::Range("accesses")),
-            accesses => Ok(Run { page, kind, accesses }),
-        }
+    let (mut last, mut id) = (distinct.first().copied(), 0);
+    let of = |page: &u64| {
+        id += u16::from(last.replace(*page) != Some(*page));
+        id
     };
-    pages.into_iter().enumerate().map(run).collect()
+    let ids = distinct.iter().map(of).collect();
+    distinct.dedup();
+    (distinct, ids)
+}
+
+/// What each id stands for in a table.
+fn look_up<T: Copy + Default>(mut table: Vec<T>, ids: impl Iterator<Item = u16>) -> Vec<T> {
+    // With a place for every id that there can be, looking up needs no check.
+    table.resize(MAX_PAGES, T::default());
+    match <&[T; MAX_PAGES]>::try_from(&table[..]) {
+        Ok(table) => ids.map(|id| table[usize::from(id)]).collect(),
+        Err(_) => unreachable!("it was made so long"),
+    }
 }
 
 fn expect(column: &'static str, found: usize, expected: usize) -> Result<(), ChunkError> {

@@ -93,10 +93,17 @@ pub fn push_differences(bytes: &mut Vec<u8>, numbers: impl Iterator<Item = u64>)
 
 /// The numbers of [`push_differences`]; `None` where the bytes end within one.
 pub fn differences(mut bytes: &[u8]) -> Option<Vec<u64>> {
-    let mut numbers = Vec::new();
+    let mut numbers = Vec::with_capacity(bytes.len());
     let mut number = 0u64;
-    while !bytes.is_empty() {
-        number = number.wrapping_add(unzigzag(take_varint(&mut bytes)?) as u64);
+    while let Some((byte, rest)) = bytes.split_first() {
+        // Most are short.
+        let difference = if *byte < 0x80 {
+            bytes = rest;
+            u64::from(*byte)
+        } else {
+            take_varint(&mut bytes)?
+        };
+        number = number.wrapping_add(unzigzag(difference) as u64);
         numbers.push(number);
     }
     Some(numbers)
@@ -144,25 +151,46 @@ pub fn words(bytes: &[u8]) -> Vec<u16> {
     bytes.as_chunks::<2>().0.iter().map(|word| u16::from_le_bytes(*word)).collect()
 }
 
-/// Takes a column off the beginning of `rest`, if it has at most `most` bytes.
-pub fn take_column(rest: &mut &[u8], name: &'static str, most: usize) -> Result<Vec<u8>, ChunkError> {
-    let mut number = || {
-        let (number, after) = rest.split_first_chunk().ok_or(ChunkError::CutOff(name))?;
+/// Reads columns. It is worth keeping, for its memory.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    decompressor: Option<zstd::bulk::Decompressor<'static>>,
+    column: Vec<u8>,
+}
+
+impl std::fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Decoder").finish_non_exhaustive()
+    }
+}
+
+impl Decoder {
+    /// Takes a column off the beginning of `rest`, if it has at most `most` bytes.
+    pub(crate) fn column(&mut self, rest: &mut &[u8], name: &'static str, most: usize) -> Result<&[u8], ChunkError> {
+        let mut number = || {
+            let (number, after) = rest.split_first_chunk().ok_or(ChunkError::CutOff(name))?;
+            *rest = after;
+            Ok(u32::from_le_bytes(*number) as usize)
+        };
+        let (inflated, stored) = (number()?, number()?);
+        if stored > rest.len() {
+            return Err(ChunkError::CutOff(name));
+        }
+        let (column, after) = rest.split_at(stored);
         *rest = after;
-        Ok(u32::from_le_bytes(*number) as usize)
-    };
-    let (inflated, stored) = (number()?, number()?);
-    if stored > rest.len() {
-        return Err(ChunkError::CutOff(name));
+        if inflated > most {
+            return Err(ChunkError::Range(name));
+        }
+        self.column.clear();
+        if inflated != 0 {
+            self.column.reserve(inflated);
+            let refused = |_| ChunkError::Compression(name);
+            let decompressor = match &mut self.decompressor {
+                Some(decompressor) => decompressor,
+                none => none.insert(zstd::bulk::Decompressor::new().map_err(refused)?),
+            };
+            decompressor.decompress_to_buffer(column, &mut self.column).map_err(refused)?;
+        }
+        if self.column.len() == inflated { Ok(&self.column) } else { Err(ChunkError::Compression(name)) }
     }
-    let (column, after) = rest.split_at(stored);
-    *rest = after;
-    if inflated > most {
-        return Err(ChunkError::Range(name));
-    }
-    if inflated == 0 {
-        return Ok(Vec::new());
-    }
-    let found = zstd::bulk::decompress(column, inflated).map_err(|_| ChunkError::Compression(name))?;
-    if found.len() == inflated { Ok(found) } else { Err(ChunkError::Compression(name)) }
 }

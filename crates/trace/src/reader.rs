@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
 use crate::chunk::{Chunk, ChunkError};
-use crate::column::take_column;
+use crate::column::Decoder;
 use crate::event::Event;
 use crate::header::{Header, SCHEMA};
 use crate::writer::{PLACE_BYTES, Place};
@@ -103,6 +103,7 @@ pub struct Reader<R> {
     /// The number that the next block should have.
     next: u64,
     ended: Ended,
+    decoder: Decoder,
 }
 
 /// How the file ended.
@@ -123,7 +124,15 @@ impl<R: Read> Reader<R> {
     pub fn new(from: R) -> Result<Reader<R>, ReadError> {
         // Until the file's own is read.
         let header = Header::of("");
-        let mut reader = Reader { from, header, offset: 0, ahead: Vec::new(), next: 0, ended: Ended::NotYet };
+        let mut reader = Reader {
+            from,
+            header,
+            offset: 0,
+            ahead: Vec::new(),
+            next: 0,
+            ended: Ended::NotYet,
+            decoder: Decoder::default(),
+        };
         let found = reader.read_block()?;
         reader.header = match found {
             Found::Block(Prefix { holds: Holds::Header, .. }, payload) => parsed(&payload)?,
@@ -182,10 +191,12 @@ impl<R: Read> Reader<R> {
         let damaged = |why| Block::Damaged(Damage { offset, bytes: payload.len() as u64 + PREFIX_BYTES as u64, why });
         let thread = prefix.thread;
         Ok(Some(match prefix.holds {
-            Holds::Runs => match Chunk::decode(&payload, prefix.count as usize, self.header.columns) {
-                Ok(chunk) => Block::Runs { thread, first: prefix.first, instructions: prefix.instructions, chunk },
-                Err(error) => damaged(DamageKind::Chunk(error)),
-            },
+            Holds::Runs => {
+                match Chunk::decode_with(&mut self.decoder, &payload, prefix.count as usize, self.header.columns) {
+                    Ok(chunk) => Block::Runs { thread, first: prefix.first, instructions: prefix.instructions, chunk },
+                    Err(error) => damaged(DamageKind::Chunk(error)),
+                }
+            }
             Holds::Events => match events(&payload) {
                 Ok(events) => Block::Events { thread, events },
                 Err(error) => damaged(DamageKind::Events(error)),
@@ -350,9 +361,9 @@ fn parsed(payload: &[u8]) -> Result<Header, ReadError> {
 }
 
 fn events(payload: &[u8]) -> Result<Vec<Event>, String> {
-    let json =
-        take_column(&mut &payload[..], "event", MAX_PAYLOAD_BYTES).map_err(|error: ChunkError| error.to_string())?;
-    serde_json::from_slice(&json).map_err(|error| error.to_string())
+    let mut decoder = Decoder::default();
+    let json = decoder.column(&mut &payload[..], "event", MAX_PAYLOAD_BYTES);
+    serde_json::from_slice(json.map_err(|error: ChunkError| error.to_string())?).map_err(|error| error.to_string())
 }
 
 /// The lines of an index, which has one block or more; none unless all of them are sound.

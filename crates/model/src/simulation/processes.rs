@@ -1,6 +1,6 @@
 //! The process that runs, and its parents, which wait for it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 
 use trace::PAGE_SHIFT;
 
@@ -23,7 +23,7 @@ pub(super) struct Pages {
     pub pages: Vec<u64>,
     pub numbers: HashMap<u64, u32, Hashing>,
     /// Pages of the address space that were touched and are mapped; one that shares its parent's has them for it.
-    pub touched: BTreeSet<u64>,
+    pub touched: HashSet<u64, Hashing>,
     /// By thread.
     pub instructions: Vec<u64>,
     /// What [`Simulation::now`] was when the process began, and what its children have taken since.
@@ -49,7 +49,7 @@ impl Simulation {
         self.settle();
         match entered {
             Ok(process) => {
-                let touched = if shares { std::mem::take(&mut self.own.touched) } else { BTreeSet::new() };
+                let touched = if shares { std::mem::take(&mut self.own.touched) } else { HashSet::default() };
                 let own = Pages { began_instructions, touched, ..Pages::default() };
                 let pages = std::mem::replace(&mut self.own, own);
                 self.waiting.push(Waiting { process: self.process, tag: self.tag, pages });
@@ -116,9 +116,13 @@ impl Simulation {
 
     /// Forgets touched pages of a range that nothing maps any more.
     pub(super) fn forget_touched(&mut self, first: u64, end: u64) {
-        let touched = self.own.touched.range(first..end);
-        let gone: Vec<u64> =
-            touched.filter(|page| self.space.physical(**page << PAGE_SHIFT).is_none()).copied().collect();
+        let touched = &self.own.touched;
+        let is_gone = |page: &u64| self.space.physical(*page << PAGE_SHIFT).is_none();
+        let gone: Vec<u64> = if end - first < touched.len() as u64 {
+            (first..end).filter(|page| touched.contains(page) && is_gone(page)).collect()
+        } else {
+            touched.iter().filter(|page| (first..end).contains(page) && is_gone(page)).copied().collect()
+        };
         self.touched_pages -= gone.len() as u64;
         gone.iter().for_each(|page| {
             self.own.touched.remove(page);
