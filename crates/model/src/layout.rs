@@ -229,10 +229,8 @@ impl Layout {
         let distance = match self.pieces.get(&begin) {
             Some(piece) => piece.distance,
             None => {
-                // A huge page behind where it begins without randomisation, which may put it anywhere in 32M: pages fit as
-                // there, and a pool's page can be put under its beginning.
                 let program = self.taken.range(..PROGRAM + (1 << 40)).next_back().map_or(PROGRAM, |(_, end)| *end);
-                let place = pages(program) + HUGE + (begin & (PAGE - 1));
+                let place = pages(program) + (begin & (PAGE - 1));
                 self.pool.as_mut().map_or(place, |pool| pool.begin_heap(place)).wrapping_sub(begin)
             }
         };
@@ -446,7 +444,7 @@ mod tests {
                 .result as u64
         };
         let begin = brk(&mut layout, EMULATED + 5 * HUGE + 20480);
-        assert_eq!(begin, PROGRAM + 6 * HUGE + 4096);
+        assert_eq!(begin, PROGRAM + 5 * HUGE + 4096);
         assert_eq!(brk(&mut layout, EMULATED + 5 * HUGE + 20480 + 135168), begin + 135168);
         assert_eq!(layout.address(EMULATED + 5 * HUGE + 20480 + 4096), begin + 4096);
         // A program that is linked for an address stays there.

@@ -15,7 +15,6 @@ pub(super) const PROT_EXEC: u64 = 4;
 const MAP_SHARED: u64 = 1;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_STACK: u64 = 0x2_0000;
 const MAP_POPULATE: u64 = 0x8000;
 const MREMAP_DONTUNMAP: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
@@ -57,22 +56,30 @@ impl<F: Format> Paged<F> {
 
     fn hear_range(&mut self, call: &Call, begin: u64, end: u64) -> Result<(), SpaceError> {
         match call {
-            Call::Mmap { protection, flags, file, .. } => self.mmap(begin, end, *protection, *flags, *file),
+            Call::Mmap { bytes, protection, flags, file, .. } => {
+                let backing = self.backing(begin, *flags, *file);
+                let advice = self.advice_for_mapping(*bytes, *flags);
+                self.mmap(begin, Vma { end, protection: *protection, backing, advice }, *flags)
+            }
             Call::Region { address, name, .. } if name == "[heap]" => {
-                self.own.heap = Some(Heap { begin: *address, end: *address });
+                self.own.heap = Some(Heap::beginning(*address));
                 self.brk(end)
             }
             Call::Region { protection, name, .. } => self.region(begin, end, *protection, name),
             Call::Munmap { .. } => self.unmap_range(begin, end),
             Call::Mprotect { protection, .. } => self.protect_range(begin, end, *protection),
             Call::Madvise { advice, .. } => self.advise(begin, end, *advice),
-            Call::Mremap { address, old_bytes, flags, .. } => match self.checked(*address, (*old_bytes).max(1)) {
-                Some((old, old_end)) if begin == old || end <= old || old_end <= begin => {
-                    let keeps = flags & MREMAP_DONTUNMAP != 0;
-                    self.remap(old, if *old_bytes == 0 { old } else { old_end }, begin, end, keeps)
+            Call::Mremap { address, old_bytes, new_bytes, flags, .. } => {
+                match self.checked(*address, (*old_bytes).max(1)) {
+                    Some((old, old_end)) if begin == old || end <= old || old_end <= begin => {
+                        let keeps = flags & MREMAP_DONTUNMAP != 0;
+                        self.remap(old, if *old_bytes == 0 { old } else { old_end }, begin, end, keeps)?;
+                        self.advise_grown(begin, *old_bytes, *new_bytes);
+                        Ok(())
+                    }
+                    _ => self.refuse(),
                 }
-                _ => self.refuse(),
-            },
+            }
             _ => Ok(()),
         }
     }
@@ -93,15 +100,12 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    fn mmap(&mut self, begin: u64, end: u64, protection: u64, flags: u64, file: i64) -> Result<(), SpaceError> {
-        let backing = self.backing(begin, flags, file);
-        // MAP_STACK means VM_NOHUGEPAGE since Linux 6.7 (mm/mmap.c).
-        let advice = if flags & MAP_STACK != 0 { Advice::NoHuge } else { Advice::None };
-        self.unmap_range(begin, end)?;
-        self.own.vmas.insert(begin, Vma { end, protection, backing, advice });
-        let populate = flags & MAP_POPULATE != 0 || self.prefault && backing == Backing::Anonymous;
-        if populate && protection & (PROT_READ | PROT_WRITE) != 0 {
-            self.populate(begin, end, protection & PROT_WRITE != 0)?;
+    fn mmap(&mut self, begin: u64, vma: Vma, flags: u64) -> Result<(), SpaceError> {
+        self.unmap_range(begin, vma.end)?;
+        self.own.vmas.insert(begin, vma);
+        let populate = flags & MAP_POPULATE != 0 || self.prefault && vma.backing == Backing::Anonymous;
+        if populate && vma.protection & (PROT_READ | PROT_WRITE) != 0 {
+            self.populate(begin, vma.end, vma.protection & PROT_WRITE != 0)?;
         }
         Ok(())
     }
@@ -126,8 +130,9 @@ impl<F: Format> Paged<F> {
             name if name.starts_with("[anon") => Backing::Anonymous,
             _ => Backing::File,
         };
+        let advice = self.advice_for_early(end - begin, protection, backing);
         self.unmap_range(begin, end)?;
-        self.own.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
+        self.own.vmas.insert(begin, Vma { end, protection, backing, advice });
         Ok(())
     }
 
@@ -213,7 +218,7 @@ impl<F: Format> Paged<F> {
             if end >= self.user_end {
                 return self.refuse();
             }
-            self.own.heap = Some(Heap { begin: end, end });
+            self.own.heap = Some(Heap::beginning(end));
             return Ok(());
         };
         let page = |address: u64| address.next_multiple_of(CALL_PAGE_BYTES);
@@ -221,34 +226,35 @@ impl<F: Format> Paged<F> {
         if end < heap.begin || end > self.user_end || !is_free {
             return self.refuse();
         }
-        let end = self.heap_end(heap, end);
-        self.own.heap = Some(Heap { end, ..heap });
+        let program_end = end;
+        let end = self.heap_end(heap, program_end);
+        self.own.heap = Some(Heap { program_end, end, ..heap });
         if end < heap.end {
             return self.unmap_range(page(end), page(heap.end));
         }
         let (begin, end) = (self.pool_begin(page(heap.end)), page(end));
         let (protection, backing) = (PROT_READ | PROT_WRITE, Backing::Anonymous);
         if end > heap.end {
-            self.own.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
+            self.own.vmas.insert(begin, Vma { end, protection, backing, advice: self.advice_for_heap() });
         }
         if end > heap.end && self.prefault { self.populate(begin, end, true) } else { Ok(()) }
     }
 
     /// The heap's end, as the kernel has it: under policies of large pages it grows in whole ones, as `pagelab` makes it
-    /// do on a running kernel (crates/metal/src/tracer/heap.rs), if nothing is in the way.
-    fn heap_end(&self, heap: Heap, end: u64) -> u64 {
+    /// do on a running kernel (crates/metal/src/tracer/heap.rs), if nothing is in the way. It shrinks as the program says,
+    /// unless it is made of pages of a pool.
+    fn heap_end(&self, heap: Heap, asked: u64) -> u64 {
         let step = match self.granule {
             Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) => bytes,
             Granule::Base | Granule::Contig64k | Granule::Direct(_) => 1,
         };
-        let whole = end.next_multiple_of(step);
-        match () {
-            () if whole == heap.end => whole,
-            () if end <= heap.end => end,
-            () => {
-                let next = self.own.vmas.after(end).map_or(self.user_end, |(begin, _)| begin);
-                whole.min(next.min(self.user_end)).max(end)
-            }
+        let is_kept = matches!(self.granule, Granule::Hugetlb(_)) || asked >= heap.program_end;
+        let whole = asked.next_multiple_of(step);
+        let fits = whole <= self.user_end && !self.own.vmas.any_in(heap.end.next_multiple_of(CALL_PAGE_BYTES), whole);
+        match asked <= heap.end {
+            true if is_kept => heap.end,
+            false if fits => whole,
+            _ => asked,
         }
     }
 

@@ -250,6 +250,7 @@ impl<F: Format> Paged<F> {
             _ if slot < begin || slot + slot_bytes > end => Some(Cause::NoAlignedSlot),
             _ if asks_kernel && process.thp_disabled => Some(Cause::DisabledForProcess),
             _ if vma.advice == Advice::NoHuge => Some(Cause::AdvisedAgainst),
+            _ if asks_kernel && !self.is_advised(vma) => Some(Cause::NotAdvised),
             _ => None,
         }
     }

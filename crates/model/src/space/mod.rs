@@ -4,6 +4,7 @@
 //! `do_read_fault` with fault-around, `do_wp_page`. What is simplified: all file pages are in the page cache, one by one
 //! and not contiguous; tables that become empty are freed at once; memory advised as free (MADV_FREE) stays.
 
+mod advice;
 mod buddy;
 mod cost;
 mod direct;

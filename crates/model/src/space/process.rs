@@ -41,7 +41,17 @@ pub(super) struct Process<F: Format> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heap {
     pub(super) begin: u64,
+    /// What the program knows.
+    pub(super) program_end: u64,
+    /// Up to where there is memory.
     pub(super) end: u64,
+}
+
+impl Heap {
+    /// One without memory.
+    pub(super) fn beginning(begin: u64) -> Heap {
+        Heap { begin, program_end: begin, end: begin }
+    }
 }
 
 /// A part of memory that one leaf maps.

@@ -1,0 +1,76 @@
+//! Which memory large folios are asked for.
+//!
+//! The kernel is told `madvise`, and `pagelab` advises (MADV_HUGEPAGE) what its tracer stops at anyway
+//! (crates/metal/src/tracer/calls.rs, rewriting.rs): mappings that can hold a folio of the policy's size, larger pieces of
+//! reservations, the heap, and zeroed data that is as large. The rest has base pages, also where it lies beside advised memory:
+//! VMAs that differ in their advice are not joined.
+
+use paging::Format;
+
+use super::event::PROT_WRITE;
+use super::*;
+
+const MAP_FIXED: u64 = 0x10;
+const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_GROWSDOWN: u64 = 0x100;
+const MAP_STACK: u64 = 0x2_0000;
+const MAP_HUGETLB: u64 = 0x4_0000;
+/// Base pages of the smallest piece of a reservation that is advised.
+const PIECE_PAGES: u64 = 16;
+
+impl<F: Format> Paged<F> {
+    /// The size for which the policy asks by advice.
+    fn advised_bytes(&self) -> Option<u64> {
+        match self.granule {
+            Granule::Mthp(bytes) | Granule::Thp(bytes) => Some(bytes),
+            Granule::Base | Granule::Contig64k | Granule::Hugetlb(_) | Granule::Direct(_) => None,
+        }
+    }
+
+    /// The advice for a new mapping of as many bytes as the program asked for.
+    pub(super) fn advice_for_mapping(&self, bytes: u64, flags: u64) -> Advice {
+        // MAP_STACK means VM_NOHUGEPAGE since Linux 6.7 (mm/mmap.c).
+        if flags & MAP_STACK != 0 {
+            return Advice::NoHuge;
+        }
+        let may = flags & MAP_ANONYMOUS != 0 && flags & (MAP_GROWSDOWN | MAP_HUGETLB) == 0;
+        let is_piece = flags & MAP_FIXED != 0 && bytes >= PIECE_PAGES * self.base;
+        match self.advised_bytes() {
+            Some(large) if may && (bytes >= large || is_piece) => Advice::Huge,
+            _ => Advice::None,
+        }
+    }
+
+    /// That for memory that a program has when it begins.
+    pub(super) fn advice_for_early(&self, bytes: u64, protection: u64, backing: Backing) -> Advice {
+        let is_writable = backing == Backing::Anonymous && protection & PROT_WRITE != 0;
+        match self.advised_bytes() {
+            Some(large) if is_writable && bytes >= large => Advice::Huge,
+            _ => Advice::None,
+        }
+    }
+
+    /// That for what a heap has grown by.
+    pub(super) fn advice_for_heap(&self) -> Advice {
+        self.advised_bytes().map_or(Advice::None, |_| Advice::Huge)
+    }
+
+    /// Gives the advice to what has outgrown the size in `mremap`; before, it was too small.
+    pub(super) fn advise_grown(&mut self, begin: u64, old_bytes: u64, new_bytes: u64) {
+        let has_outgrown = self.advised_bytes().is_some_and(|large| old_bytes < large && new_bytes >= large);
+        let is_anonymous = || self.own.vmas.find(begin).is_some_and(|(_, vma)| vma.backing == Backing::Anonymous);
+        if has_outgrown && is_anonymous() {
+            self.own.vmas.change(begin, begin + new_bytes, |vma| vma.advice = Advice::Huge);
+        }
+    }
+
+    /// Whether the kernel may give a VMA large folios.
+    pub(super) fn is_advised(&self, vma: Vma) -> bool {
+        match vma.advice {
+            Advice::Huge => true,
+            Advice::NoHuge => false,
+            // No call made memory that no event tells of.
+            Advice::None => self.advised_bytes().is_none() || vma.backing == Backing::Inferred,
+        }
+    }
+}
