@@ -41,6 +41,8 @@ const EMULATED: u64 = 0x40_0000_0000;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+const MREMAP_FIXED: u64 = 2;
+const MREMAP_DONTUNMAP: u64 = 4;
 
 /// A stretch of recorded addresses and how far it is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,7 +164,13 @@ impl Layout {
                         let to = if stays { from } else { self.place_in_pages(new_bytes) };
                         self.back(result, new_own, to)
                     }
-                    None => self.remap(address, old_own, result, new_own, from),
+                    None => {
+                        let may_stay = result == address || flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) == 0;
+                        let grows = new_own.saturating_sub(old_own);
+                        let (old_end, new_end) = (from.saturating_add(old_own), from.saturating_add(new_own));
+                        let stays = may_stay && old_own > 0 && (grows == 0 || self.is_free(old_end, new_end));
+                        self.remap((address, old_own), (result, new_own), stays.then_some(from))
+                    }
                 };
                 let new_address = if new_address == 0 { 0 } else { to };
                 one(Call::Mremap { address: from, old_bytes, new_bytes, flags, new_address }, to)
@@ -271,11 +279,9 @@ impl Layout {
         to
     }
 
-    fn remap(&mut self, old: u64, old_bytes: u64, new: u64, new_bytes: u64, from: u64) -> u64 {
-        let grows = new_bytes.saturating_sub(old_bytes);
-        let free = grows == 0 || self.is_free(from.saturating_add(old_bytes), from.saturating_add(new_bytes));
-        let to =
-            if old == new && free { from } else { self.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)) };
+    /// Makes of a recorded range, in bytes, another one, which stays at a place or gets one.
+    fn remap(&mut self, (old, old_bytes): (u64, u64), (new, new_bytes): (u64, u64), stays: Option<u64>) -> u64 {
+        let to = stays.unwrap_or_else(|| self.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)));
         self.cut(old, old + old_bytes);
         self.cut(new, new + new_bytes);
         self.add(new, new_bytes, to);

@@ -465,6 +465,7 @@ impl Simulation {
             costs,
             mapped: mapped(census),
             mapped_at_ends: mapped(self.space.census_at_ends()?),
+            left_out: self.space.left_out(),
             verdict: match &self.stopped {
                 None => self.space.verdict()?,
                 Some(_) => not_known(),

@@ -40,15 +40,20 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
     }
 }
 
-/// The range whose memory a watched call is about to give back, when it is large enough to be witnessed.
-pub fn given_back(paused: &Paused) -> Option<(u64, u64)> {
+/// The ranges whose memory a watched call is about to give back, when it is large enough to be witnessed. Pages of a pool
+/// go whole, with the last part that the program has of them.
+pub fn given_back(paused: &Paused, space: &Space, rewriting: &Rewriting) -> Vec<(u64, u64)> {
     let [start, bytes, how, ..] = paused.arguments();
-    let large = match paused.number() {
-        libc::SYS_munmap => bytes >= WITNESSED_BYTES,
-        libc::SYS_madvise => how == advice::DONTNEED && bytes >= WITNESSED_DROP_BYTES,
-        _ => false,
-    };
-    large.then(|| start.checked_add(bytes).map(|end| (start, end)))?
+    let unmaps = paused.number() == libc::SYS_munmap && bytes >= WITNESSED_BYTES;
+    let drops = paused.number() == libc::SYS_madvise && how == advice::DONTNEED && bytes >= WITNESSED_DROP_BYTES;
+    match start.checked_add(bytes).and_then(|end| rewriting.base.align_up(end)).filter(|_| unmaps || drops) {
+        None => Vec::new(),
+        Some(end) if !rewriting.hugetlb => vec![(start, end)],
+        Some(end) if unmaps => space.huge.unmapped_with(start, end, rewriting.large),
+        Some(end) => {
+            [space.huge.drop_content(start, end, rewriting.large).whole, space.huge.ordinary(start, end)].concat()
+        }
+    }
 }
 
 fn mmap(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {

@@ -133,6 +133,15 @@ impl HugeMap {
         actions
     }
 
+    /// What the kernel would unmap if the program unmapped a range.
+    pub fn unmapped_with(&self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
+        let range = |action| match action {
+            Action::Unmap(s, e) => Some((s, e)),
+            Action::Protect(..) | Action::Zero(..) => None,
+        };
+        self.clone().unmap(start, end, size).into_iter().filter_map(range).collect()
+    }
+
     /// Takes a range out of the program's view. Returns the whole pages that nobody sees any more; they
     /// are no longer counted as backed.
     pub fn hide(&mut self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
@@ -429,6 +438,9 @@ mod tests {
         map.back((0, at(512)), (0, at(512)), RW);
         assert!(map.unmap(at(100), at(200), SIZE).is_empty());
         assert!(map.is_slack(at(100), at(200)));
+        assert!(map.unmapped_with(at(200), at(512), SIZE).is_empty(), "it still has the first pages");
+        assert_eq!(map.unmapped_with(0, at(600), SIZE), [(at(512), at(600)), (0, at(512))]);
+        assert!(map.concerns(0, at(512)), "it was only asked");
         assert_eq!(map.show(at(100), at(200), RW, SIZE), [Action::Zero(at(100), at(200))]);
         assert_eq!(map.drop_content(at(0), at(100), SIZE).partial, [(at(0), at(100))]);
         assert_eq!(map.drop_content(at(0), at(512), SIZE).whole, [(at(0), at(512))]);

@@ -281,7 +281,7 @@ impl<'a> Tree<'a> {
             // (`__seccomp_filter` in kernel/seccomp.c).
             return paused.finish(-i64::from(libc::ENOSYS));
         }
-        if let Some((start, end)) = calls::given_back(&paused) {
+        for (start, end) in calls::given_back(&paused, &space.borrow(), self.rewriting) {
             self.bear_witness(false, |witness| witness.unmaps(tid, start, end));
         }
         calls::serve(&mut self.scene(), &mut space.borrow_mut(), paused)

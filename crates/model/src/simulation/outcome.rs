@@ -5,7 +5,7 @@ use study::verdict::Verdict;
 
 use super::LANES;
 use crate::policy::ModelPolicy;
-use crate::space::Costs;
+use crate::space::{Costs, LeftOut};
 
 /// Misses of a level.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -118,6 +118,8 @@ pub struct Outcome {
     pub mapped_at_ends: Vec<Mapped>,
     /// Whether the policy held, by what was mapped before it went and at the end.
     pub verdict: Verdict,
+    /// What `pagelab compare` would have left out of it.
+    pub left_out: LeftOut,
     /// Addresses of the trace were moved, because the machine's programs have fewer bits of them.
     pub moved_addresses: bool,
     /// Why the simulation ended before the trace did.

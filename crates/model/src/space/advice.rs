@@ -19,10 +19,11 @@ const MAP_HUGETLB: u64 = 0x4_0000;
 const PIECE_PAGES: u64 = 16;
 
 impl<F: Format> Paged<F> {
-    /// The size for which the policy asks by advice.
+    /// The smallest mapping that is advised: one that can hold a folio.
     fn advised_bytes(&self) -> Option<u64> {
         match self.granule {
-            Granule::Mthp(bytes) | Granule::Thp(bytes) => Some(bytes),
+            Granule::Mthp(bytes) => self.kernel.smaller_folios.iter().copied().chain([bytes]).min(),
+            Granule::Thp(bytes) => Some(bytes),
             Granule::Base | Granule::Contig64k | Granule::Hugetlb(_) | Granule::Direct(_) => None,
         }
     }

@@ -33,6 +33,7 @@ impl<F: Format> Paged<F> {
         if let (Granule::Direct(leaf_bytes), Call::Region { address, bytes, .. }) = (self.granule, &event.call) {
             return self.map_directly(*address, address.saturating_add(*bytes), leaf_bytes);
         }
+        self.seen.is_looked_at = held::is_looked_at(&event.call);
         match call::object(event) {
             About::Nothing => Ok(()),
             About::Else => self.hear_other(event),

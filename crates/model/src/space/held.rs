@@ -9,11 +9,18 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use paging::{Census, Error, Format};
+use serde::Serialize;
 use study::cause::{Cause, CauseShare};
 use study::verdict::Verdict;
+use trace::Call;
 
 use super::{Advice, Backing, Paged, Part, Process, Vma, ZERO_PA, is_file};
 use crate::policy::Granule;
+
+/// `WITNESSED_BYTES` of crates/metal/src/tracer/rewriting.rs.
+const LOOKED_AT_BYTES: u64 = 1 << 20;
+/// `WITNESSED_DROP_BYTES` there.
+const LOOKED_AT_DROP_BYTES: u64 = 16 << 20;
 
 /// What was seen of the memory that a policy concerns.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +30,18 @@ pub(super) struct Seen {
     causes: BTreeMap<Cause, u64>,
     full: Slots,
     partial: Slots,
+    left_out: LeftOut,
+    /// Whether `pagelab compare` would look at what is about to go.
+    pub(super) is_looked_at: bool,
+}
+
+/// What a verdict counts before it goes and `pagelab compare` does not look at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Bytes that the policy concerns.
+    pub concerned_bytes: u64,
+    /// Those of them that are mapped as asked.
+    pub covered_bytes: u64,
 }
 
 /// Slots in which huge pages were allowed, and yet there are others.
@@ -103,13 +122,33 @@ impl Seen {
     }
 }
 
+/// Whether the tracer of `pagelab compare` looks at memory before a call takes it away (crates/metal/src/tracer/calls.rs):
+/// where it is large, since each look takes time. It does not look at what heaps give back, what mappings replace, or `exec`.
+pub(super) fn is_looked_at(call: &Call) -> bool {
+    match call {
+        Call::Munmap { bytes, .. } => *bytes >= LOOKED_AT_BYTES,
+        Call::Madvise { bytes, .. } => *bytes >= LOOKED_AT_DROP_BYTES,
+        _ => false,
+    }
+}
+
 impl<F: Format> Paged<F> {
     /// Looks at whole base pages whose memory is about to go.
     pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let mut seen = std::mem::take(&mut self.seen);
+        let (concerned_bytes, covered_bytes) = (seen.concerned_bytes, seen.covered_bytes);
         let looked = self.look_into(&self.own, begin, end, &mut seen);
+        if !seen.is_looked_at {
+            seen.left_out.concerned_bytes += seen.concerned_bytes - concerned_bytes;
+            seen.left_out.covered_bytes += seen.covered_bytes - covered_bytes;
+        }
         self.seen = seen;
         looked
+    }
+
+    /// What `pagelab compare` would have left out of the verdict.
+    pub(super) fn unwitnessed(&self) -> LeftOut {
+        self.seen.left_out
     }
 
     /// The verdict on everything that there was, in all processes.
@@ -200,6 +239,8 @@ impl<F: Format> Paged<F> {
     fn instead(&self, process: &Process<F>, part: &Part) -> Instead {
         let folio = self.folios.holding(part.pa);
         let (folio_bytes, is_whole) = folio.unwrap_or((self.base, true));
+        // What `mremap` has moved may be misaligned.
+        let is_whole = is_whole && part.va.wrapping_sub(part.pa) & (folio_bytes - 1) == 0;
         let is_large = part.leaf_bytes > self.base;
         match self.granule {
             _ if self.no_huge || self.granule == Granule::Base => {

@@ -208,6 +208,12 @@ fn a_smaller_enabled_folio_stands_in() {
     assert!(costs.allocation_fallbacks >= 1 && (9..40).contains(&costs.anonymous_faults), "{costs:?}");
 }
 
+/// The other half of a huge page's window whose first is mapped, and the program's wish for huge pages in both.
+fn second_half(space: &mut dyn Space, window: u64) {
+    mmap(space, window + M2 / 2, M2 / 2);
+    space.event(&event(Call::Madvise { address: window, bytes: M2, advice: 14 }, 0)).unwrap();
+}
+
 #[test]
 fn khugepaged_collapses_at_its_pace_what_has_enough_pages() {
     let second = Kernel::default().instructions_per_s as u64;
@@ -216,7 +222,7 @@ fn khugepaged_collapses_at_its_pace_what_has_enough_pages() {
     for window in 0..20 {
         mmap(&mut *space, PLACE + window * M2, M2 / 2);
         write_all(&mut *space, PLACE + window * M2, M2 / 4);
-        mmap(&mut *space, PLACE + window * M2 + M2 / 2, M2 / 2);
+        second_half(&mut *space, PLACE + window * M2);
     }
     let before = space.costs();
     assert_eq!((before.anonymous_faults, before.deposited_table_bytes), (20 * 128, 0));
@@ -243,7 +249,7 @@ fn khugepaged_leaves_what_is_too_empty_and_stops_when_told() {
         space.set_kernel(Kernel { khugepaged, ..Kernel::default() });
         mmap(&mut *space, PLACE, M2 / 2);
         write_all(&mut *space, PLACE, M2 / 2);
-        mmap(&mut *space, PLACE + M2 / 2, M2 / 2);
+        second_half(&mut *space, PLACE);
         space.advance(100 << 32).unwrap();
         space.costs().collapses
     };
@@ -259,7 +265,7 @@ fn scanned(windows: u64) -> Box<dyn Space> {
         space.event(&event(Call::Madvise { address: PLACE + window * M2, bytes: M2, advice: 4 }, 0)).unwrap();
         mmap(&mut *space, PLACE + window * M2, M2 / 2);
         write_all(&mut *space, PLACE + window * M2, M2 / 2);
-        mmap(&mut *space, PLACE + window * M2 + M2 / 2, M2 / 2);
+        second_half(&mut *space, PLACE + window * M2);
     }
     space.fork().unwrap();
     space

@@ -32,6 +32,7 @@ use buddy::Buddy;
 pub use buddy::Physical;
 pub use cost::Costs;
 use folio::Folios;
+pub use held::LeftOut;
 pub use kernel::{Kernel, Khugepaged};
 use paged::{Paged, is_file};
 use process::{Heap, Part, Process};
@@ -179,6 +180,9 @@ pub trait Space: Send {
     /// # Errors
     /// As [`Space::census`].
     fn verdict(&self) -> Result<Verdict, Error>;
+
+    /// What `pagelab compare` leaves out of such a verdict.
+    fn left_out(&self) -> LeftOut;
 }
 
 /// An empty address space.

@@ -422,6 +422,10 @@ impl<F: Format + Send> Space for Paged<F> {
     fn verdict(&self) -> Result<Verdict, Error> {
         self.judge()
     }
+
+    fn left_out(&self) -> LeftOut {
+        self.unwitnessed()
+    }
 }
 
 /// Adds what another process has.

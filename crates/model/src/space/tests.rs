@@ -270,7 +270,7 @@ fn advise(space: &mut dyn Space, address: u64, bytes: u64, advice: u64) {
 fn what_is_not_mapped_as_asked_has_a_cause() {
     // Makes mappings and says what of them is to be written.
     type Make = fn(&mut dyn Space) -> (u64, u64);
-    let cases: [(&str, Make, &str, Cause, u64); 9] = [
+    let cases: [(&str, Make, &str, Cause, u64); 10] = [
         ("thp", |space| mapped(space, PLACE, M2 / 2), "not held", Cause::MappingTooSmall, M2 / 2),
         ("mthp-64k", |space| mapped(space, PLACE, 32 << 10), "not held", Cause::MappingTooSmall, 32 << 10),
         ("hugetlb-1g", |space| mapped(space, PLACE, M2), "not held", Cause::MappingTooSmall, M2),
@@ -300,13 +300,26 @@ fn what_is_not_mapped_as_asked_has_a_cause() {
         (
             "mthp-64k",
             |space| {
-                mmap(space, PLACE, 32 << 10);
+                mmap(space, PLACE, 64 << 10);
+                advise(space, PLACE, 64 << 10, 15);
                 space.access(PLACE, true).unwrap();
-                mmap(space, PLACE + (32 << 10), 32 << 10);
+                advise(space, PLACE, 64 << 10, 14);
                 (PLACE, 64 << 10)
             },
             "not held",
             Cause::TouchedBeforeEligible,
+            64 << 10,
+        ),
+        (
+            "mthp-64k",
+            |space| {
+                // Each is too small to be advised, and the kernel joins them all the same.
+                mmap(space, PLACE, 32 << 10);
+                mapped(space, PLACE + (32 << 10), 32 << 10);
+                (PLACE, 64 << 10)
+            },
+            "not held",
+            Cause::NotAdvised,
             64 << 10,
         ),
         (

@@ -177,7 +177,7 @@ fn ran_document(outcome: &Outcome, trace_is_complete: bool) -> Value {
     document["complete"] = json!(outcome.is_whole() && trace_is_complete);
     if !outcome.is_whole() {
         // What was counted until then is there; it is no answer.
-        for answer in ["verdict", "per_instruction", "per_run"] {
+        for answer in ["verdict", "left_out", "per_instruction", "per_run"] {
             document[answer] = Value::Null;
         }
         return document;
