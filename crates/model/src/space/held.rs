@@ -177,7 +177,7 @@ impl<F: Format> Paged<F> {
             if is_concerned {
                 seen.concerned_bytes += part.bytes;
             }
-            let missing = is_concerned && !self.is_as_asked(process, &part, seen);
+            let missing = is_concerned && !self.is_as_asked(process, &part, (begin, end), seen);
             if missing && let Some(cause) = self.certain_cause(process, &part, place, slot_bytes) {
                 seen.add(cause, part.bytes);
                 continue;
@@ -226,8 +226,8 @@ impl<F: Format> Paged<F> {
 
     /// Whether a part is mapped as asked; where something else is there instead, its cause is noted. `true` means that no
     /// other cause need be looked for.
-    fn is_as_asked(&self, process: &Process<F>, part: &Part, seen: &mut Seen) -> bool {
-        let instead = self.instead(process, part);
+    fn is_as_asked(&self, process: &Process<F>, part: &Part, range: (u64, u64), seen: &mut Seen) -> bool {
+        let instead = self.instead(process, part, range);
         match instead {
             Instead::Nothing => seen.covered_bytes += part.bytes,
             Instead::Because(cause) => seen.add(cause, part.bytes),
@@ -236,12 +236,15 @@ impl<F: Format> Paged<F> {
         true
     }
 
-    fn instead(&self, process: &Process<F>, part: &Part) -> Instead {
+    fn instead(&self, process: &Process<F>, part: &Part, (begin, end): (u64, u64)) -> Instead {
         let folio = self.folios.holding(part.pa);
         let (folio_bytes, is_whole) = folio.unwrap_or((self.base, true));
-        // What `mremap` has moved may be misaligned.
-        let is_whole = is_whole && part.va.wrapping_sub(part.pa) & (folio_bytes - 1) == 0;
         let is_large = part.leaf_bytes > self.base;
+        // What `mremap` has moved may be misaligned, and what goes may be a part of a folio.
+        let (first, is_aligned) =
+            (part.va & !(folio_bytes - 1), part.va.wrapping_sub(part.pa) & (folio_bytes - 1) == 0);
+        let is_inside = begin <= first && folio_bytes <= end - first.min(end);
+        let is_whole = is_whole && (is_large || is_aligned && is_inside);
         match self.granule {
             _ if self.no_huge || self.granule == Granule::Base => {
                 if is_large || folio_bytes > self.base {
