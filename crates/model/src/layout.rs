@@ -3,10 +3,11 @@
 //! A recorder under QEMU's user emulation sees the addresses that QEMU chooses: upwards from one place, never aligned for
 //! huge pages. Which pages can be large and how many tables there are depends on addresses, so recorded ones are
 //! translated to those that Linux 6.18 on x86-64 chooses without randomisation: programs at `ELF_ET_DYN_BASE`, the heap
-//! behind them (a huge page further up), mappings downwards from `mmap_base` into the highest gap that is large enough
-//! (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for them
-//! (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c). With randomisation the same mappings lie elsewhere by whole pages,
-//! and one table more or less is chance.
+//! directly behind them (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into the highest gap that is
+//! large enough (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for
+//! them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c). What grows by `mremap` and may move stays where there is room
+//! (`expand_vma`, mm/mremap.c). With randomisation the same mappings lie elsewhere by whole pages, the heap anywhere in 1G
+//! behind its program (`arch_randomize_brk`, arch/x86/kernel/process.c), and one table more or less is chance.
 //!
 //! Under a policy of pool pages memory that comes from the pool is of whole pages: `pool`.
 
@@ -477,6 +478,19 @@ mod tests {
         let second = mmap(&mut layout, EMULATED + (1 << 20), 8192);
         assert_eq!(first, second + 8192);
         let grow = |address, to| Call::Mremap { address, old_bytes: 8192, new_bytes: to, flags: 1, new_address: 0 };
+        // Recorded elsewhere, but there is room here; unless the program says where, or keeps the old place.
+        let move_first =
+            |flags| Call::Mremap { address: EMULATED, old_bytes: 8192, new_bytes: 4096, flags, new_address: 0 };
+        let moved = |layout: &mut Layout, flags| calls(layout, move_first(flags), EMULATED + (2 << 20)).remove(0);
+        let to = |call| if let Call::Mremap { address, .. } = call { address } else { 0 };
+        assert_eq!(to(moved(&mut layout.clone(), 1)), first);
+        let address = |flags: u64| {
+            let mut layout = layout.clone();
+            moved(&mut layout, flags);
+            layout.address(EMULATED + (2 << 20))
+        };
+        assert_eq!(address(1), first);
+        assert_ne!(address(1 | MREMAP_DONTUNMAP), first);
         // Recorded in place, but its neighbour is in the way here.
         let told = layout.translate(&Event {
             run: 0,

@@ -16,19 +16,24 @@ use serde_json::Value;
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
 /// How far a prediction may be off.
 const TOLERANCE: f64 = 0.02;
-const TABLE_BYTES: f64 = 4096.0;
-const POOL_PAGE_BYTES: f64 = (2 << 20) as f64;
+/// Faults that are not the memory's: the vDSO and its data, which QEMU does not have, code that libraries choose by the
+/// processor, and the few by which one launch differs from another.
+const STRAY_FAULTS: f64 = 5.0;
+/// The size that `mthp-64k` asks for.
+const WINDOW_BYTES: f64 = 65536.0;
+/// Base pages of it.
+const WINDOW_PAGES: f64 = 16.0;
 
 /// What a prediction may be off beside [`TOLERANCE`].
 struct Allowance {
-    /// Processes. Of each, under `hugetlb-*`, one page of the pool more (`sort`).
     processes: f64,
-    /// Tables more; one for each process, because the model leaves 2M between a program and its heap, so that they share none.
-    tables: f64,
-    /// Whether the tracer of `compare` sees all memory that goes before the exit: it leaves out what would take too long.
+    /// Whether the tracer of `compare` sees what it means to see of memory that goes before the exit: it leaves out what would
+    /// take too long.
     sees_all: bool,
-    /// Policies that are compared.
-    policies: &'static [&'static str],
+    /// Aligned windows of `mthp-64k` that mappings may hold more or less than predicted, because some lie a page further:
+    /// QEMU 7.2 has no vDSO, for which the interpreter allocates memory of its own, and programs may place memory by its
+    /// addresses.
+    windows: f64,
 }
 
 /// A program on both sides.
@@ -112,21 +117,22 @@ fn near(what: &str, native: f64, simulated: f64, allowed: f64) -> Option<String>
 /// Compares all figures of a program.
 fn agrees(bench: &Bench, command: &[String], allowance: &Allowance) {
     let launch = launch_faults(bench);
-    let both = compared(bench, allowance.policies, command);
+    let both = compared(bench, &POLICIES, command);
     let mut off = Vec::new();
-    for policy in allowance.policies {
+    for policy in POLICIES {
         let (trial, simulation) = both.of(policy);
         assert_eq!(simulation["processes"].as_f64(), Some(allowance.processes));
+        let windows = if policy == "mthp-64k" { allowance.windows } else { 0.0 };
         let (native, simulated) = both.faults(policy);
-        // The vDSO and its data, which QEMU does not have, and code that libraries choose by the processor: a few.
-        off.extend(near(&format!("{policy}, faults"), native - launch, simulated, 5.0));
+        let stray_faults = STRAY_FAULTS + windows * (WINDOW_PAGES - 1.0);
+        off.extend(near(&format!("{policy}, faults"), native - launch, simulated, stray_faults));
         let (native, simulated) = (observed(trial, "page_table_bytes").unwrap(), &simulation["process_table_bytes"]);
-        let tables = allowance.tables * TABLE_BYTES;
-        off.extend(near(&format!("{policy}, bytes of tables"), native, simulated.as_f64().unwrap(), tables));
-        let pool = if policy.starts_with("hugetlb") { allowance.processes * POOL_PAGE_BYTES } else { 0.0 };
+        off.extend(near(&format!("{policy}, bytes of tables"), native, simulated.as_f64().unwrap(), 0.0));
         for key in ["covered_bytes", "concerned_bytes"].into_iter().filter(|_| allowance.sees_all) {
-            let bytes = |of: &Value| of["verdict"][key].as_f64().unwrap();
-            off.extend(near(&format!("{policy}, {key}"), bytes(trial), bytes(simulation), pool));
+            let native = trial["verdict"][key].as_f64().unwrap();
+            let simulated = |of: &str| simulation[of][key].as_f64().unwrap();
+            let simulated = simulated("verdict") - simulated("left_out");
+            off.extend(near(&format!("{policy}, {key}"), native, simulated, windows * WINDOW_BYTES));
         }
     }
     assert!(off.is_empty(), "{}", off.join("\n"));
@@ -142,7 +148,7 @@ fn page_touch_is_predicted() {
     if can_compare() {
         let bench = Bench::in_memory();
         let command = workload(&bench, &["page-touch", "--bytes", "32M"]);
-        agrees(&bench, &command, &Allowance { processes: 1.0, tables: 1.0, sees_all: true, policies: &POLICIES });
+        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, windows: 0.0 });
     }
 }
 
@@ -151,7 +157,7 @@ fn forks_and_their_copies_are_predicted() {
     if can_compare() {
         let bench = Bench::in_memory();
         let command = workload(&bench, &["fork-cow", "--bytes", "16M", "--rounds", "3"]);
-        agrees(&bench, &command, &Allowance { processes: 4.0, tables: 4.0, sees_all: true, policies: &POLICIES });
+        agrees(&bench, &command, &Allowance { processes: 4.0, sees_all: true, windows: 0.0 });
     }
 }
 
@@ -160,7 +166,7 @@ fn mappings_that_come_and_go_are_predicted() {
     if can_compare() {
         let bench = Bench::in_memory();
         let command = workload(&bench, &["mmap-churn", "--rounds", "10"]);
-        agrees(&bench, &command, &Allowance { processes: 1.0, tables: 1.0, sees_all: false, policies: &POLICIES });
+        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: false, windows: 0.0 });
     }
 }
 
@@ -172,7 +178,7 @@ fn sort_is_predicted() {
         std::fs::write(bench.path("lines"), lines.join("\n")).unwrap();
         let sort = copied(&bench, "/usr/bin/sort");
         let command = words_of(&[&sort, "--parallel=1", "-S", "16M", "-o", "/dev/null", &bench.word("lines")]);
-        agrees(&bench, &command, &Allowance { processes: 1.0, tables: 1.0, sees_all: true, policies: &POLICIES });
+        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, windows: 0.0 });
     }
 }
 
@@ -182,9 +188,8 @@ fn perl_is_predicted() {
         let bench = Bench::in_memory();
         let perl = copied(&bench, "/usr/bin/perl");
         let script = "my %h; $h{$_ * 7919 % 65537} .= $_ for 1..30000; my $s = 0; $s += length for values %h; print $s";
-        // It unmaps its hash before its end.
-        let allowance =
-            Allowance { processes: 1.0, tables: 1.0, sees_all: false, policies: &["base", "thp", "hugetlb-2m"] };
+        // Its hash lies a page further.
+        let allowance = Allowance { processes: 1.0, sees_all: true, windows: 1.0 };
         agrees(&bench, &words_of(&[&perl, "-e", script]), &allowance);
     }
 }
@@ -197,7 +202,7 @@ fn xz_is_predicted() {
         std::fs::write(bench.path("lines"), lines.join("\n")).unwrap();
         let xz = copied(&bench, "/usr/bin/xz");
         let command = words_of(&[&xz, "-1", "-k", "-c", "-T1", &bench.word("lines")]);
-        agrees(&bench, &command, &Allowance { processes: 1.0, tables: 1.0, sees_all: true, policies: &POLICIES });
+        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, windows: 0.0 });
     }
 }
 
@@ -211,7 +216,7 @@ fn a_compiler_is_predicted() {
         let functions: String = (0..10).map(|number| format!("int f{number}{function}")).collect();
         std::fs::write(bench.path("functions.c"), functions).unwrap();
         let command = words_of(&[&compiler, "-quiet", "-O2", &bench.word("functions.c"), "-o", "/dev/null"]);
-        let allowance = Allowance { processes: 1.0, tables: 2.0, sees_all: true, policies: &["base", "hugetlb-2m"] };
+        let allowance = Allowance { processes: 1.0, sees_all: true, windows: 0.0 };
         agrees(&bench, &command, &allowance);
     }
 }
@@ -227,8 +232,8 @@ fn python_is_predicted() {
         let bench = Bench::in_memory();
         let python = copied(&bench, path.to_str().unwrap());
         let script = "print(sum(hash(str(i)) % 7 for i in range(30000)))";
-        let allowance =
-            Allowance { processes: 1.0, tables: 1.0, sees_all: true, policies: &["base", "thp", "hugetlb-2m"] };
+        // Its pools of 16K lie a page otherwise in their arenas.
+        let allowance = Allowance { processes: 1.0, sees_all: true, windows: 1.0 };
         agrees(&bench, &words_of(&[&python, "-c", script]), &allowance);
     }
 }

@@ -4,6 +4,8 @@ use super::tests::{M2, PLACE, event, mmap, space, write_all, written};
 use super::*;
 use trace::Call;
 
+const K64: u64 = 64 << 10;
+
 /// Bytes by leaf size.
 fn leaves(space: &dyn Space) -> Vec<(u64, u64)> {
     space.census().unwrap().mapped_bytes.iter().map(|(size, bytes)| (size.leaf_bytes, *bytes)).collect()
@@ -70,6 +72,43 @@ fn a_call_of_no_bytes_that_a_kernel_allows_is_not_refused() {
     space.event(&event(Call::Mprotect { address: PLACE, bytes: 0, protection: 0 }, 0)).unwrap();
     space.event(&event(Call::Madvise { address: PLACE, bytes: 0, advice: 4 }, 0)).unwrap();
     assert_eq!(space.costs(), before);
+}
+
+#[test]
+fn what_is_too_small_to_be_advised_has_base_pages_even_beside_what_is() {
+    let mut space = space("cascade-lake", "mthp-64k", Physical::default());
+    // Half a window each: joined they would be one.
+    for half in 0..4 {
+        mmap(&mut *space, PLACE + half * (K64 / 2), K64 / 2);
+    }
+    mmap(&mut *space, PLACE + 2 * K64, 2 * K64);
+    write_all(&mut *space, PLACE, 4 * K64);
+    assert_eq!(space.costs().anonymous_faults, 32 + 2);
+    // What grows out of being too small is advised.
+    let small = PLACE + 16 * K64;
+    mmap(&mut *space, small, K64 / 2);
+    let grow = Call::Mremap { address: small, old_bytes: K64 / 2, new_bytes: 2 * K64, flags: 1, new_address: 0 };
+    space.event(&event(grow, small)).unwrap();
+    write_all(&mut *space, small, 2 * K64);
+    assert_eq!(space.costs().anonymous_faults, 34 + 2);
+}
+
+#[test]
+fn a_heap_that_shrinks_ends_where_the_program_says_and_grows_by_whole_folios_again() {
+    let mut space = space("cascade-lake", "thp", Physical::default());
+    let brk = |space: &mut dyn Space, end| space.event(&event(Call::Brk { address: end }, end)).unwrap();
+    for end in [PLACE, PLACE + M2 + 4096, PLACE + M2 / 2] {
+        brk(&mut *space, end);
+        write_all(&mut *space, PLACE, end - PLACE);
+    }
+    let costs = space.costs();
+    assert_eq!((costs.anonymous_faults, costs.splits), (2, 1), "two folios, one cut");
+    assert_eq!(costs.anonymous_bytes, M2 / 2);
+    // No one looks at it on a running kernel before it goes.
+    assert_eq!(space.left_out().concerned_bytes, 2 * M2 - M2 / 2);
+    brk(&mut *space, PLACE + M2 / 2 + 4096);
+    space.access(PLACE + M2, true).unwrap();
+    assert_eq!((space.costs().anonymous_faults, space.costs().outside_bytes), (3, 4096), "up to the next folio only");
 }
 
 #[test]

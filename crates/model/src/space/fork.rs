@@ -98,6 +98,7 @@ impl<F: Format> Paged<F> {
             return Ok(());
         }
         merge(&mut self.ended, &self.own.tables.census()?);
+        self.seen.is_looked_at = true;
         self.unmap_everything()?;
         self.enter_process(running);
         if let Some(ended) = self.others.remove(&process) {
