@@ -30,9 +30,8 @@ struct Allowance {
     /// Whether the tracer of `compare` sees what it means to see of memory that goes before the exit: it leaves out what would
     /// take too long.
     sees_all: bool,
-    /// Aligned windows of `mthp-64k` that mappings may hold more or less than predicted, because some lie a page further:
-    /// QEMU 7.2 has no vDSO, for which the interpreter allocates memory of its own, and programs may place memory by its
-    /// addresses.
+    /// Aligned windows of `mthp-64k` that may be used more or less than predicted, because memory lies a page further: QEMU 7.2
+    /// has no vDSO, for which the interpreter allocates memory of its own, and programs may place memory by its addresses.
     windows: f64,
 }
 
@@ -198,7 +197,7 @@ fn perl_is_predicted() {
 fn xz_is_predicted() {
     if can_compare() {
         let bench = Bench::in_memory();
-        let lines: Vec<String> = (0..20_000u32).map(|line| line.wrapping_mul(2_654_435_761).to_string()).collect();
+        let lines: Vec<String> = (0..40_000u32).map(|line| line.wrapping_mul(2_654_435_761).to_string()).collect();
         std::fs::write(bench.path("lines"), lines.join("\n")).unwrap();
         let xz = copied(&bench, "/usr/bin/xz");
         let command = words_of(&[&xz, "-1", "-k", "-c", "-T1", &bench.word("lines")]);
@@ -213,11 +212,10 @@ fn a_compiler_is_predicted() {
         let path = Command::new("gcc").arg("-print-prog-name=cc1").output().unwrap().stdout;
         let compiler = copied(&bench, String::from_utf8(path).unwrap().trim());
         let function = "(int *a, int n) { int s = 0; for (int i = 0; i < n; i++) s += a[i] * n; return s; }\n";
-        let functions: String = (0..10).map(|number| format!("int f{number}{function}")).collect();
+        let functions: String = (0..60).map(|number| format!("int f{number}{function}")).collect();
         std::fs::write(bench.path("functions.c"), functions).unwrap();
         let command = words_of(&[&compiler, "-quiet", "-O2", &bench.word("functions.c"), "-o", "/dev/null"]);
-        let allowance = Allowance { processes: 1.0, sees_all: true, windows: 0.0 };
-        agrees(&bench, &command, &allowance);
+        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, windows: 0.0 });
     }
 }
 
