@@ -215,7 +215,8 @@ fn a_compiler_is_predicted() {
         let functions: String = (0..60).map(|number| format!("int f{number}{function}")).collect();
         std::fs::write(bench.path("functions.c"), functions).unwrap();
         let command = words_of(&[&compiler, "-quiet", "-O2", &bench.word("functions.c"), "-o", "/dev/null"]);
-        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, windows: 0.0 });
+        // Its heap is used 32K further: it has a table of that size for each 16M of addresses where it has memory.
+        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, windows: 2.0 });
     }
 }
 

@@ -57,11 +57,11 @@ impl<F: Format> Paged<F> {
     }
 
     /// Gives the advice to what has outgrown the size in `mremap`; before, it was too small.
-    pub(super) fn advise_grown(&mut self, begin: u64, old_bytes: u64, new_bytes: u64) {
+    pub(super) fn advise_grown(&mut self, (begin, end): (u64, u64), old_bytes: u64, new_bytes: u64) {
         let has_outgrown = self.advised_bytes().is_some_and(|large| old_bytes < large && new_bytes >= large);
         let is_anonymous = || self.own.vmas.find(begin).is_some_and(|(_, vma)| vma.backing == Backing::Anonymous);
         if has_outgrown && is_anonymous() {
-            self.own.vmas.change(begin, begin + new_bytes, |vma| vma.advice = Advice::Huge);
+            self.own.vmas.change(begin, end, |vma| vma.advice = Advice::Huge);
         }
     }
 

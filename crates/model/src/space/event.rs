@@ -75,7 +75,7 @@ impl<F: Format> Paged<F> {
                     Some((old, old_end)) if begin == old || end <= old || old_end <= begin => {
                         let keeps = flags & MREMAP_DONTUNMAP != 0;
                         self.remap(old, if *old_bytes == 0 { old } else { old_end }, begin, end, keeps)?;
-                        self.advise_grown(begin, *old_bytes, *new_bytes);
+                        self.advise_grown((begin, end), *old_bytes, *new_bytes);
                         Ok(())
                     }
                     _ => self.refuse(),
