@@ -16,7 +16,7 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 20] = [
+const PACKAGES: [Package; 22] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
     Package { name: "gcc-aarch64-linux-gnu", sign: "aarch64-linux-gnu-gcc", reason: "an arm64 program to record" },
@@ -24,6 +24,16 @@ const PACKAGES: [Package; 20] = [
     Package { name: "gdb", sign: "gdb", reason: "a program under a debugger cannot be traced, and that is said" },
     Package { name: "golang-go", sign: "go", reason: "a Go program: static, threaded, preempted by signals" },
     Package { name: "libc6-dev", sign: "/usr/include/stdio.h", reason: "test programs in C" },
+    Package {
+        name: "libc6-dev-arm64-cross",
+        sign: "/usr/aarch64-linux-gnu/include/stdint.h",
+        reason: "arm64 programs in C",
+    },
+    Package {
+        name: "libc6-dev-riscv64-cross",
+        sign: "/usr/riscv64-linux-gnu/include/stdint.h",
+        reason: "riscv64 programs in C",
+    },
     Package { name: "make", sign: "make", reason: "make -j2 as a measured tree of processes" },
     Package { name: "musl-tools", sign: "musl-gcc", reason: "static and static-pie programs" },
     Package { name: "procps", sign: "pgrep", reason: "tests look for processes that were left behind" },
