@@ -21,21 +21,38 @@ pub(super) fn all_tables(pattern: Pattern, entries: &[u64]) -> bool {
     entries.iter().fold(0, |bits, entry| bits | (entry & pattern.mask ^ pattern.value)) == 0
 }
 
-/// How many entries from the first on are plainly leaves: the first one is, in no group, and the others differ from it in
-/// their addresses and states only. The one behind them may be a leaf too.
-pub(super) fn alike<F: Format>(format: &F, level: u8, entries: &[u64]) -> usize {
-    let (Some(first), Some(state)) = (entries.first().copied(), format.state_bits()) else { return 0 };
-    if format.kind(level, first) != Kind::Leaf || format.group_bits(level, first) != 0 {
-        return 0;
+/// What leaves of one level plainly have in common, where their format can say that.
+pub(super) struct Alike<'a, F> {
+    format: &'a F,
+    level: u8,
+    /// Bits in which leaves with the same attributes do not differ; `None` where a comparison of bits says nothing.
+    common: Option<u64>,
+}
+
+impl<F: Format> Alike<'_, F> {
+    pub(super) fn of(format: &F, level: u8) -> Alike<'_, F> {
+        let geometry = format.geometry();
+        let highest = ((1u64 << geometry.output_bits()) - 1) & !(geometry.page_bytes() - 1);
+        let common = format.state_bits().map(|state| !(format.address_bits(level, highest, false) | state));
+        Alike { format, level, common }
     }
-    let geometry = format.geometry();
-    let highest = ((1u64 << geometry.output_bits()) - 1) & !(geometry.page_bytes() - 1);
-    let may_not_differ = !(format.address_bits(level, highest, false) | state);
-    let is_alike = |entry: &u64| (entry ^ first) & may_not_differ == 0;
-    if entries.last().is_some_and(is_alike) && differences(entries, first) & may_not_differ == 0 {
-        return entries.len();
+
+    /// How many entries from the first on are plainly leaves: the first one is, in no group, and the others differ from it
+    /// in their addresses and states only. The one behind them may be a leaf too.
+    pub(super) fn count(&self, entries: &[u64]) -> usize {
+        let ([first, rest @ ..], Some(common)) = (entries, self.common) else { return 0 };
+        if self.format.kind(self.level, *first) != Kind::Leaf || self.format.group_bits(self.level, *first) != 0 {
+            return 0;
+        }
+        let is_alike = |entry: &u64| (entry ^ first) & common == 0;
+        // Where they differ by turns nothing further is looked at: whoever goes on from there would look at it again.
+        if rest.first().is_some_and(|second| !is_alike(second)) {
+            return 1;
+        }
+        let whole = entries.chunks(LOOK).take_while(|entries| differences(entries, *first) & common == 0).count();
+        let whole = (whole * LOOK).min(entries.len());
+        whole + entries[whole..].iter().take_while(|entry| is_alike(entry)).count()
     }
-    entries.iter().take_while(|entry| is_alike(entry)).count()
 }
 
 // What follows is one function each for all formats, so that it is as fast in each. They take eight entries at a time, the

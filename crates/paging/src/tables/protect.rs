@@ -119,8 +119,9 @@ impl<F: Format, L: Log> Tables<F, L> {
         let (mut left, mut at) = (entries, va);
         // What software writes as one is longer than an entry says.
         let mut ends = if self.format.run_bits() == 0 { Ends::Inside } else { Ends::Unknown };
+        let plain = bulk::Alike::of(&self.format, level);
         while let [entry, rest @ ..] = left {
-            let alike = bulk::alike(&self.format, level, left);
+            let alike = plain.count(left);
             if alike > 0 {
                 let next = (at & !(geometry.span(level) - 1)) + ((alike as u64) << geometry.shift(level));
                 if at & (geometry.span(level) - 1) != 0 || next > end {

@@ -174,10 +174,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         let (_, entries) = self.entries_around(table, level, va, end)?;
         let mut left = entries;
+        let plain = bulk::Alike::of(&self.format, level);
         while let [first, ..] = left
             && self.format.kind(level, *first) == Kind::Leaf
         {
-            left = &left[bulk::alike(&self.format, level, left).max(1)..];
+            left = &left[plain.count(left).max(1)..];
         }
         let leaves = (entries.len() - left.len()) as u64;
         Ok((va + (leaves << self.geometry().shift(level))).min(end))

@@ -274,9 +274,13 @@ fn random_tables_agree<F: OnRiscV>(format: F, stage: Stage, seed: u64) {
     if stage == Stage::Guest {
         addresses.iter_mut().step_by(2).for_each(|va| *va = signed(geometry, *va));
     }
-    // The code's own page is in the TLB for data too, whatever MPRV says. A fetch is of four bytes, all of one page.
-    let probed = addresses.iter().filter(|va| **va >> 12 != PROBE >> 12).map(|va| va & !3);
-    let probed: Vec<u64> = probed.take(ADDRESSES / 2).collect();
+    // The code's own page is in the TLB for data too, whatever MPRV says.
+    let mut probed: Vec<u64> = addresses.iter().copied().filter(|va| va >> 12 != PROBE >> 12).collect();
+    probed.truncate(ADDRESSES / 2);
+    if !leniency::is_known(QEMU) {
+        // QEMU 10 fetches four bytes, some of which lie in the next page.
+        probed.iter_mut().for_each(|va| *va &= !3);
+    }
     let mut machine = machine(&world.tables, &probed);
     let found = probe(&mut machine, stage, probed.len());
     enter(&mut machine, stage);
