@@ -50,25 +50,27 @@ struct Leaves {
 }
 
 impl Leaves {
-    /// Those that a mapping of `bytes` can have.
-    fn of(format: &impl Format, attributes: Attributes, sizes: Sizes, bytes: u64) -> Result<Leaves, Error> {
-        let mut leaves = Leaves { alone: [None; LEVELS], grouped: [None; LEVELS] };
+    const NONE: Leaves = Leaves { alone: [None; LEVELS], grouped: [None; LEVELS] };
+
+    /// Adds those that a mapping can have. In place: what a function returns beside an error is copied.
+    fn add(&mut self, format: &impl Format, mapping: &Mapping) -> Result<(), Error> {
+        let Mapping { attributes, sizes, bytes, .. } = *mapping;
         let (geometry, run_bits) = (format.geometry(), format.run_bits());
         let limit = sizes.largest_bytes.min(bytes);
         let levels = (0..geometry.levels()).take_while(|level| geometry.span(*level) << run_bits <= limit);
         for level in levels.filter(|level| format.has_leaf(*level)) {
             let at = usize::from(level);
-            leaves.alone[at] = Some(format.leaf(level, attributes, false)?);
+            self.alone[at] = Some(format.leaf(level, attributes, false)?);
             let group_bits = format.group_bits_at(level);
             // What software writes as one entry is one group, whatever was asked for.
             if group_bits != 0 && (sizes.contiguous || run_bits == group_bits) {
-                leaves.grouped[at] = Some(format.leaf(level, attributes, true)?);
+                self.grouped[at] = Some(format.leaf(level, attributes, true)?);
             }
         }
-        if leaves.alone.iter().all(Option::is_none) {
+        if self.alone.iter().all(Option::is_none) {
             return Err(Error::NoLeafSize { bytes: sizes.largest_bytes, offered: offered(format) });
         }
-        Ok(leaves)
+        Ok(())
     }
 }
 
@@ -108,11 +110,12 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// something mapped there already; an arena that is full. Nothing is mapped then.
     pub fn map(&mut self, mapping: &Mapping) -> Result<(), Error> {
         let geometry = self.geometry();
-        let Mapping { va, pa, bytes, attributes, sizes } = *mapping;
+        let Mapping { va, pa, bytes, .. } = *mapping;
         let (first, end) = geometry.range(va, bytes)?;
         geometry.output(pa, bytes)?;
         self.whole_runs(va, pa, bytes)?;
-        let leaves = Leaves::of(&self.format, attributes, sizes, bytes)?;
+        let mut leaves = Leaves::NONE;
+        leaves.add(&self.format, mapping)?;
         let (table, level) = self.table_around(first, end)?;
         if let Some(slot) = self.first_mapped(table, level, first, end)? {
             return Err(Error::Overlap {
@@ -122,13 +125,13 @@ impl<F: Format, L: Log> Tables<F, L> {
             });
         }
         let mut stretch = Stretch { va: first, end, offset: pa.wrapping_sub(first) };
-        let mapped = self.map_table(table, level, &mut stretch, &leaves);
-        if mapped.is_err() {
+        if let Err(error) = self.map_table(table, level, &mut stretch, &leaves) {
             // And the tables that were made for what comes next.
             let unit = geometry.page_bytes() << self.format.run_bits();
             self.unmap(va, (stretch.va - first + unit).min(bytes))?;
+            return Err(error);
         }
-        mapped
+        Ok(())
     }
 
     /// Software that writes several hardware entries as one has pages of that size.
