@@ -611,6 +611,45 @@ fn what_outlives_the_root_is_killed() {
     assert!(outcome.ended.killed_leftovers >= 2 && since.elapsed() < Duration::from_secs(5));
 }
 
+/// Takes so long for every look.
+struct Slow(Duration);
+
+impl Witness for Slow {
+    fn begins(&mut self, _: libc::pid_t) {}
+
+    fn ends(&mut self, _: libc::pid_t) {
+        std::thread::sleep(self.0);
+    }
+
+    fn unmaps(&mut self, _: libc::pid_t, _: u64, _: u64) {}
+}
+
+#[test]
+fn looks_are_told_by_what_they_do_to_the_wall_time() {
+    let _alone = alone();
+    let rewriting = Rewriting::of(&Policy::DEFAULT, host().geometry());
+    let look_s = 0.3;
+    let looked = |line: &str| {
+        let file = tempfile::tempfile().unwrap();
+        let mut slow = Slow(Duration::from_secs_f64(look_s));
+        let leftovers = Leftovers::KillAfter(Duration::from_millis(50));
+        run(&launch(&["sh", "-c", line], &file), &rewriting, Some(&mut slow), leftovers).unwrap()
+    };
+    for (line, apart, within, after) in
+        [("exit 0", 1.0, 0.0, 0.0), ("(exit 0); exit 0", 1.0, 1.0, 0.0), ("sleep 600 & sleep 0.1", 1.0, 1.0, 1.0)]
+    {
+        let Ended { wall_s, tracer_s, looks, .. } = looked(line);
+        for (took_s, looks) in [(looks.apart_s, apart), (looks.within_s, within), (looks.after_s, after)] {
+            assert!(
+                (look_s * looks..look_s * (looks + 0.5)).contains(&took_s) || took_s == look_s * looks,
+                "{line}: {took_s}"
+            );
+        }
+        assert!((look_s * within..look_s * (within + 0.9)).contains(&wall_s), "{line}: {wall_s} s");
+        assert!(wall_s > 0.0 && tracer_s >= look_s * (apart + within + after), "{line}: {wall_s} {tracer_s}");
+    }
+}
+
 #[test]
 fn ends_and_failures_are_told_apart() {
     let _alone = alone();

@@ -151,6 +151,11 @@ pub struct Measuring {
     /// Compare the hash of standard output under every policy
     #[arg(long)]
     pub check_output: bool,
+    /// Look at every large range before it goes (munmap, MADV_DONTNEED), whatever time it takes; otherwise looks stop at
+    /// 0.5 % of the time. For programs that map and unmap again and again (cause freed_before_exit); the time of looks is
+    /// taken off the wall time where nothing else of the tree ran, and a warning names arms whose wall time contains it
+    #[arg(long)]
+    pub prove_all: bool,
     /// Give the command this file as standard input, every time anew
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,

@@ -167,6 +167,7 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     if arguments.measuring.repeat_inside.is_some() {
         design.metrics.extend(pattern::iteration_metrics());
     }
+    design.prove_all = arguments.measuring.prove_all;
     design.primary = primary(&stopping.primary, &design)?;
     Ok(design)
 }
@@ -249,6 +250,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>) -> Result<Work, Failu
         user: user::to_run_as(measuring.user.as_deref())?,
         input: measuring.input.clone(),
         check_output: measuring.check_output,
+        prove_all: measuring.prove_all,
         extract: reads.then(|| Box::new(extract) as metal::platform::Extract),
     })
 }

@@ -28,9 +28,6 @@ const WINDOW_PAGES: f64 = 16.0;
 /// What a prediction may be off beside [`TOLERANCE`].
 struct Allowance {
     processes: f64,
-    /// Whether the tracer of `compare` sees what it means to see of memory that goes before the exit: it leaves out what would
-    /// take too long.
-    sees_all: bool,
     /// Aligned windows of `mthp-64k` that may be used more or less than predicted, because memory lies a page further: QEMU 7.2
     /// has no vDSO, for which the interpreter allocates memory of its own, and programs may place memory by its addresses.
     windows: f64,
@@ -73,7 +70,7 @@ fn compared(bench: &Bench, policies: &[&str], command: &[String]) -> Compared {
     let (policies, trace) = (policies.join(","), bench.word("trace"));
     let mut record = bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin(), "--"]);
     record.args(command).ran().says(0, &[]);
-    let options = ["--json", "--blocks", "2", "--min-blocks", "1", "-p", &policies];
+    let options = ["--json", "--prove-all", "--blocks", "2", "--min-blocks", "1", "-p", &policies];
     let _alone = Alone::wait();
     let mut still = Command::new("setarch");
     still.arg("--addr-no-randomize");
@@ -137,7 +134,7 @@ fn agrees(bench: &Bench, command: &[String], allowance: &Allowance) {
         off.extend(near(&format!("{policy}, faults"), native - launch, simulated, stray_faults));
         let (native, simulated) = (observed(trial, "page_table_bytes").unwrap(), &simulation["process_table_bytes"]);
         off.extend(near(&format!("{policy}, bytes of tables"), native, simulated.as_f64().unwrap(), tables));
-        for key in ["covered_bytes", "concerned_bytes"].into_iter().filter(|_| allowance.sees_all) {
+        for key in ["covered_bytes", "concerned_bytes"] {
             let native = trial["verdict"][key].as_f64().unwrap();
             let simulated = |of: &str| simulation[of][key].as_f64().unwrap();
             let simulated = simulated("verdict") - simulated("left_out");
@@ -157,7 +154,7 @@ fn page_touch_is_predicted() {
     if can_compare() {
         let bench = Bench::in_memory();
         let command = workload(&bench, &["page-touch", "--bytes", "32M"]);
-        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, windows: 0.0, tables: 0.0 });
+        agrees(&bench, &command, &Allowance { processes: 1.0, windows: 0.0, tables: 0.0 });
     }
 }
 
@@ -166,7 +163,7 @@ fn forks_and_their_copies_are_predicted() {
     if can_compare() {
         let bench = Bench::in_memory();
         let command = workload(&bench, &["fork-cow", "--bytes", "16M", "--rounds", "3"]);
-        agrees(&bench, &command, &Allowance { processes: 4.0, sees_all: true, windows: 0.0, tables: 0.0 });
+        agrees(&bench, &command, &Allowance { processes: 4.0, windows: 0.0, tables: 0.0 });
     }
 }
 
@@ -175,7 +172,7 @@ fn mappings_that_come_and_go_are_predicted() {
     if can_compare() {
         let bench = Bench::in_memory();
         let command = workload(&bench, &["mmap-churn", "--rounds", "10"]);
-        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: false, windows: 0.0, tables: 0.0 });
+        agrees(&bench, &command, &Allowance { processes: 1.0, windows: 0.0, tables: 0.0 });
     }
 }
 
@@ -187,7 +184,7 @@ fn sort_is_predicted() {
         std::fs::write(bench.path("lines"), lines.join("\n")).unwrap();
         let sort = copied(&bench, "/usr/bin/sort");
         let command = words_of(&[&sort, "--parallel=1", "-S", "16M", "-o", "/dev/null", &bench.word("lines")]);
-        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, windows: 0.0, tables: 0.0 });
+        agrees(&bench, &command, &Allowance { processes: 1.0, windows: 0.0, tables: 0.0 });
     }
 }
 
@@ -198,7 +195,7 @@ fn perl_is_predicted() {
         let perl = copied(&bench, "/usr/bin/perl");
         let script = "my %h; $h{$_ * 7919 % 65537} .= $_ for 1..30000; my $s = 0; $s += length for values %h; print $s";
         // Its hash lies a page further.
-        let allowance = Allowance { processes: 1.0, sees_all: true, windows: 1.0, tables: 0.0 };
+        let allowance = Allowance { processes: 1.0, windows: 1.0, tables: 0.0 };
         agrees(&bench, &words_of(&[&perl, "-e", script]), &allowance);
     }
 }
@@ -211,7 +208,7 @@ fn xz_is_predicted() {
         std::fs::write(bench.path("lines"), lines.join("\n")).unwrap();
         let xz = copied(&bench, "/usr/bin/xz");
         let command = words_of(&[&xz, "-1", "-k", "-c", "-T1", &bench.word("lines")]);
-        agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, windows: 0.0, tables: 0.0 });
+        agrees(&bench, &command, &Allowance { processes: 1.0, windows: 0.0, tables: 0.0 });
     }
 }
 
@@ -228,7 +225,7 @@ fn a_compiler_is_predicted() {
             let text: String = (0..functions).map(|number| format!("int f{number}{function}")).collect();
             std::fs::write(bench.path("functions.c"), text).unwrap();
             let command = words_of(&[&compiler, "-quiet", "-O2", &bench.word("functions.c"), "-o", "/dev/null"]);
-            agrees(&bench, &command, &Allowance { processes: 1.0, sees_all: true, windows: 2.0, tables });
+            agrees(&bench, &command, &Allowance { processes: 1.0, windows: 2.0, tables });
         }
     }
 }
@@ -245,7 +242,7 @@ fn python_is_predicted() {
         let python = copied(&bench, path.to_str().unwrap());
         let script = "print(sum(hash(str(i)) % 7 for i in range(30000)))";
         // Its pools of 16K lie a page otherwise in their arenas.
-        let allowance = Allowance { processes: 1.0, sees_all: true, windows: 1.0, tables: 0.0 };
+        let allowance = Allowance { processes: 1.0, windows: 1.0, tables: 0.0 };
         agrees(&bench, &words_of(&[&python, "-c", script]), &allowance);
     }
 }

@@ -1,5 +1,6 @@
 //! Figures for reading: values in their units, and changes in percent.
 
+use study::comparison::Design;
 use study::metric::{Direction, Metric, Unit, names};
 use study::size::format_bytes;
 use study::stats::Effect;
@@ -16,6 +17,7 @@ pub(crate) fn title(metric: &str) -> String {
         names::PEAK_RESIDENT_BYTES => "peak memory",
         names::PAGE_TABLE_BYTES => "page tables",
         names::TRACER_S => "time in stops of the tracer",
+        names::LOOKS_S => "looks within the wall time",
         names::DTLB_WALKS => "page walks for data",
         names::ITLB_WALKS => "page walks for instructions",
         names::WALK_CYCLES_RATIO => "cycles with a page walk",
@@ -35,6 +37,15 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
         let unit = if name.ends_with("_s") { Unit::Seconds } else { Unit::Custom };
         Metric::new(name, unit, Direction::Lower)
     })
+}
+
+/// How long a design looks at memory that goes.
+pub(crate) fn proof(design: &Design) -> String {
+    let proof = match design.prove_all {
+        true => "every large range is looked at; wall times contain that where other tasks ran meanwhile (--prove-all)",
+        false => "large ranges are looked at as long as that takes a small share of the time",
+    };
+    proof.to_owned()
 }
 
 /// A value in at most seven characters and its unit: `1.234 s`, `12.3k`, `1.34G`.

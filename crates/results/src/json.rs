@@ -68,6 +68,7 @@ fn design(design: &Design) -> Value {
         "confidence_ratio": design.confidence,
         // Readers whose numbers are all floating-point cannot hold 64 bits.
         "seed": design.seed.to_string(),
+        "prove_all": design.prove_all,
     })
 }
 

@@ -155,7 +155,7 @@ impl Cause {
                     .into()
             }
             Cause::NothingToSee => "no memory was present at exit".into(),
-            Cause::FreedBeforeExit => "memory was given back before the process ended".into(),
+            Cause::FreedBeforeExit => "memory was given back before the process ended, and not seen".into(),
             Cause::ProcessUnseen { reason } => format!("a process could not be looked at: {reason}"),
             Cause::Unexplained => "I do not know why".into(),
         }
@@ -191,7 +191,11 @@ impl Cause {
             Cause::FilteredByProgram => "run the program without its sandbox",
             Cause::PrivilegeNotGained => "run pagelab as root",
             Cause::Debugger => "run it without the debugger",
-            Cause::FreedBeforeExit | Cause::NothingToSee => "measure a longer part of the program's life",
+            Cause::FreedBeforeExit => {
+                "--prove-all looks at all memory that goes in large ranges, whatever time it takes; or measure a part of the \
+                 program's life in which less goes"
+            }
+            Cause::NothingToSee => "measure a longer part of the program's life",
             Cause::Stack
             | Cause::PrivateFileCopy
             | Cause::Demoted

@@ -45,6 +45,7 @@ impl Design {
             band_ratio: Design::BAND_RATIO,
             confidence: Design::CONFIDENCE,
             seed,
+            prove_all: false,
         }
     }
 }

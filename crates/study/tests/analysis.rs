@@ -328,6 +328,20 @@ mod warnings {
     }
 
     #[test]
+    fn looks_without_a_limit_are_told_where_the_wall_time_contains_them() {
+        let with = |prove_all: bool, looks_s: f64| {
+            let mut all = trials(2, 8, |_, _| 1.0);
+            let of_thp = all.iter_mut().filter(|record| record.trial.arm == 1);
+            of_thp.for_each(|record| {
+                record.observations.push(study::metric::Observation::measured(names::LOOKS_S, looks_s));
+            });
+            analysis(&study::comparison::Design { prove_all, ..design(&["default", "thp"], 1) }, &all).warnings
+        };
+        assert_eq!((with(true, 0.0), with(true, 0.0009), with(false, 0.2)), (vec![], vec![], vec![]));
+        assert_eq!(with(true, 0.002), [Warning::LooksInWall { arm: 1, ratio: 0.002 }]);
+    }
+
+    #[test]
     fn warnings_name_the_arm_and_the_figures() {
         let design = design(&["default", "thp"], 1);
         let bimodal = Warning::Bimodal { arm: 1, low: 0.0123456, high: 1236.0 };

@@ -208,6 +208,10 @@ fn other_designs_and_nothing_are_refused() {
     assert!(merge(&[parts[0].clone(), Part::of(&fewer).unwrap()]).is_err());
     let reseeded = boot(&design(&ARMS, 77), machine(0, 2), 0, 1.0, 3);
     assert!(merge(&[parts[0].clone(), Part::of(&reseeded).unwrap()]).is_ok(), "the seed is not the design");
+    let mut proven = one.clone();
+    proven.design.prove_all = true;
+    let message = merge(&[parts[0].clone(), Part::of(&proven).unwrap()]).unwrap_err().to_string();
+    assert!(message.contains("looked at before it goes differs") && message.contains("--prove-all"), "{message}");
     let mut unfinished = one;
     unfinished.trials.truncate(1);
     assert_eq!(Part::of(&unfinished), None, "block 0 does not count");

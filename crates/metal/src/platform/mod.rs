@@ -27,7 +27,7 @@ use crate::census::Observer;
 use crate::host::HostError;
 use crate::lease::LeaseError;
 use crate::signals;
-use crate::tracer::{self, Ended, Launch, LaunchError, Leftovers, Rewriting, Usage, User};
+use crate::tracer::{self, Ended, Launch, LaunchError, Leftovers, Looks, Rewriting, Usage, User};
 
 use kernel_proof::KernelProof;
 use output::{Capture, Captured};
@@ -56,6 +56,8 @@ pub struct Work {
     pub input: Option<PathBuf>,
     /// Whether the hash of standard output is part of the answer.
     pub check_output: bool,
+    /// Whether every large range is looked at before it goes ([`study::comparison::Design::prove_all`]).
+    pub prove_all: bool,
     /// Reads figures off standard output; `None`: nothing is read.
     pub extract: Option<Extract>,
 }
@@ -167,7 +169,7 @@ impl HostPlatform {
         let counters = self.session.host().counters()?;
         let state_before = self.session.host().state()?;
         let direct_map = arm.policy.direct_map().map(|leaf| KernelProof::before(leaf, self.session.host()));
-        let mut proof = Proof::new(&self.observer, &arm.policy, &geometry, &state_before);
+        let mut proof = Proof::new(&self.observer, &arm.policy, &geometry, &state_before).of_all(self.work.prove_all);
         let timed = AtomicBool::new(false);
         if self.work.server.is_some() {
             proof = proof.timed_while(&timed);
@@ -307,7 +309,12 @@ fn observations(run: &Run, proof: &mut Proof) -> Vec<Observation> {
         None => run.ended.usage,
     };
     let Usage { user_s, system_s, minor_faults, major_faults } = usage;
-    let wall_s = run.driven.map_or(run.ended.wall_s, |driven| driven.wall_s);
+    let Looks { apart_s, within_s, after_s } = run.ended.looks;
+    // A client waits for its server however still that stands.
+    let (wall_s, looks_s, untimed_s) = match run.driven {
+        Some(driven) => (driven.wall_s, proof.timed_s(), proof.untimed_s()),
+        None => (run.ended.wall_s, within_s, apart_s + after_s),
+    };
     let mut observations = vec![
         Observation::measured(names::WALL_S, wall_s),
         Observation::measured(names::CPU_S, user_s + system_s),
@@ -315,7 +322,8 @@ fn observations(run: &Run, proof: &mut Proof) -> Vec<Observation> {
         Observation::measured(names::SYSTEM_S, system_s),
         Observation::measured(names::MINOR_FAULTS, minor_faults as f64),
         Observation::measured(names::MAJOR_FAULTS, major_faults as f64),
-        Observation::measured(names::TRACER_S, (run.ended.tracer_s - proof.untimed_s()).max(0.0)),
+        Observation::measured(names::TRACER_S, (run.ended.tracer_s - untimed_s).max(0.0)),
+        Observation::measured(names::LOOKS_S, looks_s),
     ];
     observations.extend(proof.observations());
     observations

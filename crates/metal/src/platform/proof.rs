@@ -16,7 +16,7 @@ use crate::explain::{self, Examination};
 use crate::tracer::Witness;
 
 /// Looking at what is unmapped may take this share of a trial's time so far; then only ends are seen. It
-/// may take its time while nothing is timed.
+/// may take its time while nothing is timed, and where all is to be seen.
 const SHARE_OF_TIME: f64 = 0.005;
 /// Looking costs at least about this much: without it short trials would see nothing.
 const FREE_OF_CHARGE: Duration = Duration::from_millis(2);
@@ -33,6 +33,8 @@ pub struct Proof<'a> {
     looking_at_children: Duration,
     /// Whether the client of a server is being timed at this moment; absent where the traced program is.
     timed: Option<&'a AtomicBool>,
+    /// Whether every look is taken, whatever time it takes.
+    all: bool,
     /// What looks took while nothing was timed.
     untimed: Duration,
     /// Everything that was seen, merged.
@@ -59,6 +61,7 @@ impl<'a> Proof<'a> {
             looking_at_unmaps: Duration::ZERO,
             looking_at_children: Duration::ZERO,
             timed: None,
+            all: false,
             untimed: Duration::ZERO,
             examination: Examination::default(),
             unseen_unmapped_bytes: 0,
@@ -72,6 +75,16 @@ impl<'a> Proof<'a> {
     /// memory when it ends.
     pub fn timed_while(self, timed: &'a AtomicBool) -> Proof<'a> {
         Proof { timed: Some(timed), ..self }
+    }
+
+    /// The same, without a limit to the time of looks.
+    pub fn of_all(self, all: bool) -> Proof<'a> {
+        Proof { all, ..self }
+    }
+
+    /// What looks took while the client of a server was timed, in seconds.
+    pub fn timed_s(&self) -> f64 {
+        (self.looking_at_unmaps + self.looking_at_children).as_secs_f64()
     }
 
     /// What looks took while nothing was timed, in seconds.
@@ -120,7 +133,8 @@ impl<'a> Proof<'a> {
 
     /// Whether more looks of a kind that took so long already are within its share of time.
     fn may_look(&self, looked: Duration) -> bool {
-        !self.is_timed()
+        self.all
+            || !self.is_timed()
             || looked < FREE_OF_CHARGE
             || looked.as_secs_f64() < SHARE_OF_TIME * self.began.elapsed().as_secs_f64()
     }
@@ -148,7 +162,8 @@ impl Witness for Proof<'_> {
             Ok(examination) => self.examination.merge(examination),
             Err(error) => self.failures.push(error.to_string()),
         }
-        if !is_root {
+        // The root of a server ends when its client is no longer timed.
+        if !is_root || !self.is_timed() {
             self.looked(since, |proof| &mut proof.looking_at_children);
         }
     }
@@ -162,8 +177,9 @@ impl Witness for Proof<'_> {
         self.measure(process);
         let (observer, policy) = (self.observer, self.policy);
         let seen = explain::examine_range(observer, process as u32, start, end, policy, self.geometry, self.state);
-        if let Ok(examination) = seen {
-            self.examination.merge(examination);
+        match seen {
+            Ok(examination) => self.examination.merge(examination),
+            Err(error) => self.failures.push(error.to_string()),
         }
         self.looked(since, |proof| &mut proof.looking_at_unmaps);
     }

@@ -29,4 +29,4 @@ pub use launch::{Launch, LaunchError, User, replace_self, resolve};
 pub use obstacle::Obstacle;
 pub(crate) use ptrace::outer_tracer;
 pub use rewriting::Rewriting;
-pub use tree::{Ended, Leftovers, Usage, Witness, run};
+pub use tree::{Ended, Leftovers, Looks, Usage, Witness, run};

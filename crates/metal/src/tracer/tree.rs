@@ -45,18 +45,31 @@ pub enum Leftovers {
 pub struct Ended {
     /// How the root ended.
     pub exit: Exit,
-    /// From the root's first instruction to the end of its teardown, less what its witness took.
+    /// From the root's first instruction to the end of its teardown, less [`Looks::apart_s`].
     pub wall_s: f64,
     /// User and system time and faults of the tree, as its ended processes accumulate them.
     pub usage: Usage,
-    /// Time for which stopped tasks were in the tracer's hands, summed.
+    /// Time for which stopped tasks were in the tracer's hands, summed, looks included.
     pub tracer_s: f64,
+    /// What the witness took.
+    pub looks: Looks,
     /// Calls of the program that were answered and not passed on, and how often.
     pub answered: BTreeMap<String, u64>,
     /// What the tracer knows about why a policy may not have held, with the bytes concerned.
     pub causes: BTreeMap<Cause, u64>,
     /// Processes that outlived the root and were killed.
     pub killed_leftovers: usize,
+}
+
+/// What a witness took, by what it did to the wall time of the root.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Looks {
+    /// While the whole tree, or its ending root, stood still for it: the wall time does not contain it.
+    pub apart_s: f64,
+    /// While other tasks of the tree could run: the wall time contains all of it that they waited for, which cannot be told.
+    pub within_s: f64,
+    /// After the root had ended.
+    pub after_s: f64,
 }
 
 /// Resources of ended processes.
@@ -84,8 +97,7 @@ struct Tree<'a> {
     root: Tid,
     root_started: Option<Instant>,
     root_ended: Option<(Exit, Instant)>,
-    /// What the witness took while the whole tree, or its ending root, stood still for it.
-    witnessed: Duration,
+    looks: Looks,
     in_hand: Duration,
     findings: Findings,
     /// From now on every process of the tree is killed on sight.
@@ -132,7 +144,7 @@ impl<'a> Tree<'a> {
             root,
             root_started: None,
             root_ended: None,
-            witnessed: Duration::ZERO,
+            looks: Looks::default(),
             in_hand: Duration::ZERO,
             findings: Findings::default(),
             killing: false,
@@ -145,9 +157,10 @@ impl<'a> Tree<'a> {
         let ((exit, end), start) = (self.root_ended?, self.root_started?);
         Some(Ended {
             exit,
-            wall_s: (end - start).saturating_sub(self.witnessed).as_secs_f64(),
+            wall_s: ((end - start).as_secs_f64() - self.looks.apart_s).max(0.0),
             usage,
-            tracer_s: self.in_hand.saturating_sub(self.witnessed).as_secs_f64(),
+            tracer_s: self.in_hand.as_secs_f64(),
+            looks: self.looks,
             answered: self.findings.answered,
             causes: self.findings.causes,
             killed_leftovers,
@@ -439,14 +452,17 @@ impl<'a> Tree<'a> {
     }
 
     /// Lets the witness look. What that takes is no part of the program's time when nothing else of the
-    /// tree could run meanwhile, or when the root has done its work.
+    /// tree could run meanwhile, or when the root is doing its last or has ended.
     fn bear_witness(&mut self, root_is_done: bool, look: impl FnOnce(&mut dyn Witness)) {
         let Some(witness) = &mut self.witness else { return };
         let since = Instant::now();
         look(*witness);
-        if root_is_done || self.tasks.is_single() {
-            self.witnessed += since.elapsed();
-        }
+        let took = match () {
+            () if self.root_ended.is_some() => &mut self.looks.after_s,
+            () if root_is_done || self.tasks.is_single() => &mut self.looks.apart_s,
+            () => &mut self.looks.within_s,
+        };
+        *took += since.elapsed().as_secs_f64();
     }
 }
 

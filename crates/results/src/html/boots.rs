@@ -65,6 +65,7 @@ fn invocation(merged: &Merged) -> String {
         ("metric that decides", design.primary.clone()),
         ("band of changes that do not matter", format!("± {}", percent(design.band_ratio))),
         ("confidence", percent(design.confidence)),
+        ("memory that goes before the exit", figure::proof(design)),
     ])
 }
 

@@ -99,6 +99,7 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
             band_ratio: row.get("band_ratio")?,
             confidence: row.get("confidence")?,
             seed: parsed(row, "seed", |seed: String| seed.parse::<u64>())?,
+            prove_all: since_version_2(row, "prove_all", false)?,
         },
         machine: document(row, "machine_json")?,
         admissions: Vec::new(),
@@ -262,6 +263,14 @@ fn parsed<S: FromSql, T, E: std::fmt::Display>(
     parse: impl FnOnce(S) -> Result<T, E>,
 ) -> Read<T> {
     parse(row.get(name)?).map_err(|error| unreadable(row, name, error.to_string()))
+}
+
+/// A column that a file of version 1 does not have, and what stands for it there.
+fn since_version_2<T: FromSql>(row: &Row<'_>, name: &str, before: T) -> Read<T> {
+    match row.get(name) {
+        Err(rusqlite::Error::InvalidColumnName(_)) => Ok(before),
+        found => found,
+    }
 }
 
 fn unreadable(row: &Row<'_>, name: &'static str, why: String) -> rusqlite::Error {

@@ -1,4 +1,4 @@
--- The store, version 1. FORMATS.md describes it; every change raises `VERSION` in mod.rs.
+-- The store, version 2. FORMATS.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
 -- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
 
 CREATE TABLE machines (
@@ -25,7 +25,8 @@ CREATE TABLE comparisons (
     seed            TEXT NOT NULL,          -- decimal: it has 64 bits without a sign
     ended           TEXT NOT NULL,
     ended_message   TEXT,
-    analysis        TEXT                    -- JSON object, derived from the rest
+    analysis        TEXT,                   -- JSON object, derived from the rest
+    prove_all       INTEGER NOT NULL DEFAULT 0 -- since version 2
 ) STRICT;
 
 CREATE TABLE arms (

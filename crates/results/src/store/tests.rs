@@ -110,11 +110,31 @@ fn what_is_not_a_store_is_left_alone() {
 }
 
 #[test]
+fn an_earlier_version_is_read_as_it_is_and_becomes_the_latest_when_written() {
+    let (_directory, store) = store();
+    let mut old = sample::comparison();
+    old.id = store.begin(&old).unwrap();
+    store.connection.execute_batch("ALTER TABLE comparisons DROP COLUMN prove_all; PRAGMA user_version = 1").unwrap();
+    let store = Store::open(store.path()).unwrap();
+    assert!(store.load(old.id).unwrap() == old);
+    assert_eq!(store.pragma("user_version").unwrap(), 1, "it was read only");
+    let mut new = old.clone();
+    new.design.prove_all = true;
+    new.id = store.begin(&new).unwrap();
+    assert_eq!(store.pragma("user_version").unwrap(), VERSION);
+    assert!(store.load(old.id).unwrap() == old && store.load(new.id).unwrap() == new);
+    let columns = "SELECT group_concat(name) FROM pragma_table_info('comparisons')";
+    let columns = |store: &Store| store.connection.query_row(columns, [], |row| row.get::<_, String>(0)).unwrap();
+    let (_directory, fresh) = self::store();
+    assert_eq!(columns(&store), columns(&fresh), "an upgrade and a new file differ");
+}
+
+#[test]
 fn a_later_version_is_refused() {
     let (_directory, store) = store();
     store.connection.pragma_update(None, "user_version", VERSION + 1).unwrap();
     let error = Store::open(store.path()).unwrap_err();
-    assert!(matches!(error, Error::Newer { found: 2, known: 1, .. }), "{error:?}");
+    assert!(matches!(error, Error::Newer { found: 3, known: 2, .. }), "{error:?}");
 }
 
 #[test]

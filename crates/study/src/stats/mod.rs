@@ -172,6 +172,13 @@ pub enum Warning {
         /// Time in stops against wall time.
         ratio: f64,
     },
+    /// Looks at memory before it goes, which have no limit ([`Design::prove_all`]), are within the wall time.
+    LooksInWall {
+        /// Index of the arm.
+        arm: usize,
+        /// Time of such looks against wall time.
+        ratio: f64,
+    },
     /// pagelab itself split the kernel's direct map in this boot, before or while this was measured.
     DirectMapDemoted {
         /// The smallest leaf that it was demoted to.

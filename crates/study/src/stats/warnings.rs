@@ -29,6 +29,8 @@ const OUTLIER_DEVIATIONS: f64 = 5.0;
 const NORMAL_MAD: f64 = 0.674_489_750_196_081_7;
 /// Share of the wall time in tracer stops from which on the tracer is warned of.
 const TRACER_SHARE: f64 = 0.01;
+/// Share of the wall time in looks from which on they are warned of, where they have no limit.
+const LOOKS_SHARE: f64 = 0.001;
 /// Wall time below which starting the process dominates.
 const SHORT_RUN_S: f64 = 0.02;
 
@@ -48,6 +50,7 @@ pub(crate) fn warnings(
     warnings.extend(each().filter_map(|arm| outliers(design, blocks, arm)));
     warnings.extend(rejected(trials));
     warnings.extend(each().filter_map(|arm| tracer_load(blocks, arm)));
+    warnings.extend(each().filter(|_| design.prove_all).filter_map(|arm| looks(blocks, arm)));
     warnings.extend(demoted(trials));
     warnings.extend(short_runs(design, blocks));
     warnings
@@ -154,10 +157,20 @@ fn demoted(trials: &[TrialRecord]) -> Option<Warning> {
 }
 
 fn tracer_load(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
-    let share = |record: &TrialRecord| Some(record.value(names::TRACER_S)? / record.value(names::WALL_S)?);
-    let mut shares: Vec<f64> = blocks.trials(arm).filter_map(share).filter(|share| share.is_finite()).collect();
-    let ratio = median(&mut shares)?;
+    let ratio = share_of_wall(blocks, arm, names::TRACER_S)?;
     (ratio > TRACER_SHARE).then_some(Warning::TracerLoad { arm, ratio })
+}
+
+fn looks(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
+    let ratio = share_of_wall(blocks, arm, names::LOOKS_S)?;
+    (ratio > LOOKS_SHARE).then_some(Warning::LooksInWall { arm, ratio })
+}
+
+/// The median of a time as a share of the wall time.
+fn share_of_wall(blocks: &Blocks<'_>, arm: usize, name: &str) -> Option<f64> {
+    let share = |record: &TrialRecord| Some(record.value(name)? / record.value(names::WALL_S)?);
+    let mut shares: Vec<f64> = blocks.trials(arm).filter_map(share).filter(|share| share.is_finite()).collect();
+    median(&mut shares)
 }
 
 fn short_runs(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
@@ -202,6 +215,13 @@ impl Warning {
                     ratio * 100.0
                 )
             }
+            Warning::LooksInWall { arm, ratio } => {
+                format!(
+                    "under {} looks at memory before it goes (--prove-all) take {:.1} % of the wall time, and it contains them",
+                    label(arm),
+                    ratio * 100.0
+                )
+            }
             Warning::DirectMapDemoted { leaf } => {
                 format!("the kernel's direct map was demoted to {leaf} in this boot (pagelab direct-map demote)")
             }
@@ -240,6 +260,9 @@ impl Warning {
             Warning::TracerLoad { .. } => {
                 "the change contains that share as a cost that a permanent setting would not have; a longer run of the \
                  program after its memory is mapped makes it smaller"
+            }
+            Warning::LooksInWall { .. } => {
+                "take the verdict from this comparison, and times from one without --prove-all"
             }
             Warning::DirectMapDemoted { .. } => {
                 "the figures are not those of the machine as it boots: kernel work is slower and 2M pages are scarce; \

@@ -132,11 +132,16 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
         format!("{}, primary {}", names.join(" "), part.design.primary)
     };
     let levels = |part: &Part| format!("band {}, confidence {}", part.design.band_ratio, part.design.confidence);
-    let parts: [Described; 4] = [
+    let proofs = |part: &Part| match part.design.prove_all {
+        true => "all of it, with --prove-all".to_owned(),
+        false => "for a share of the time, without --prove-all".to_owned(),
+    };
+    let parts: [Described; 5] = [
         ("the command", &Part::command),
         ("the list of arms", &labels),
         ("the list of metrics", &metrics),
         ("what counts as a difference", &levels),
+        ("whether memory is looked at before it goes", &proofs),
     ];
     match parts.into_iter().find(|(_, part)| part(one) != part(other)) {
         Some((what, part)) => Err(MergeError::Designs { what, one: part(one), other: part(other) }),

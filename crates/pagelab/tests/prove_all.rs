@@ -1,0 +1,71 @@
+//! `compare --prove-all`: memory that goes before the exit is all seen, and the output says what that took.
+
+mod common;
+
+use common::*;
+use serde_json::Value;
+
+const ROUNDS: u64 = 300;
+const MAPPED_BYTES: u64 = 1 << 20;
+/// So much that the looks of the first milliseconds are a small part.
+const GONE_BYTES: u64 = ROUNDS * MAPPED_BYTES;
+
+/// Mappings of 1M, which come and go.
+fn churn(bench: &Bench) -> Vec<String> {
+    let (program, rounds) = (bench.word("pagelab"), ROUNDS.to_string());
+    words_of(&[&program, "workload", "mmap-churn", "--bytes", "1M", "--rounds", &rounds, "--answer-only"])
+}
+
+fn freed_unseen(arm: &Value) -> Option<&Value> {
+    arm["verdict"]["causes"].as_array().unwrap().iter().find(|cause| cause["code"] == "freed_before_exit")
+}
+
+/// Trials of `base`, which needs no privilege.
+fn of_base(document: &Value) -> impl Iterator<Item = &Value> {
+    document["trials"].as_array().unwrap().iter().filter(|trial| trial["label"] == "base")
+}
+
+fn warned(document: &Value) -> bool {
+    document["warnings"].as_array().unwrap().iter().any(|warning| warning["warning"] == "looks_in_wall")
+}
+
+#[test]
+fn memory_that_goes_unseen_is_seen_with_prove_all() {
+    let bench = Bench::new();
+    let options = [&["-p", "default,base", "--json"][..], &QUICK].concat();
+    let without = bench.compare(&options, &churn(&bench)).ran().says(0, &[]).json();
+    assert_eq!(without["design"]["prove_all"], false);
+    let remedy = &freed_unseen(arm(&without, "base")).expect("most of it goes unseen")["remedy"];
+    assert!(remedy.as_str().unwrap().starts_with("--prove-all "), "{remedy}");
+
+    let html = bench.word("report.html");
+    let options = [&options[..], &["--prove-all", "--html", &html]].concat();
+    let with = bench.compare(&options, &churn(&bench)).ran().says(0, &[]).json();
+    assert_eq!((&with["design"]["prove_all"], freed_unseen(arm(&with, "base"))), (&true.into(), None));
+    for trial in of_base(&with) {
+        let seen_bytes = trial["verdict"]["concerned_bytes"].as_u64().unwrap();
+        assert!((GONE_BYTES..GONE_BYTES + (8 << 20)).contains(&seen_bytes), "{seen_bytes} of {GONE_BYTES}");
+        assert_eq!(trial["verdict"]["holding"], "held", "{trial:#}");
+        assert_eq!(observed(trial, "looks_s"), Some(0.0), "nothing else of the tree ran");
+    }
+    assert!(!warned(&with), "{with:#}");
+    assert_eq!(bench.stored(2), with, "the design is stored");
+    assert!(bench.stored(1)["design"]["prove_all"] == false);
+    let html = std::fs::read_to_string(html).unwrap();
+    assert!(html.contains("every large range is looked at") && html.contains("--min-blocks 1 --prove-all"), "{html}");
+}
+
+#[test]
+fn wall_times_that_contain_looks_are_named() {
+    let bench = Bench::new();
+    let beside = shell(&format!("sleep 60 & {}; kill $!", churn(&bench).join(" ")));
+    let options = [&["-p", "default,base", "--prove-all", "--json"][..], &QUICK].concat();
+    let document = bench.compare(&options, &beside).ran().says(0, &[]).json();
+    for trial in of_base(&document) {
+        let (looks_s, wall_s) = (observed(trial, "looks_s").unwrap(), observed(trial, "wall_s").unwrap());
+        assert!(looks_s > wall_s / 1000.0 && looks_s < wall_s, "{looks_s} of {wall_s} s");
+    }
+    assert!(warned(&document), "{:#}", document["warnings"]);
+    let table = bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1"]).ran();
+    table.prints(&["warning: under base looks at memory before it goes (--prove-all) take", "times from one without"]);
+}
