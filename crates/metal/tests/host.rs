@@ -88,13 +88,47 @@ fn settings_are_the_chosen_words_and_counters_are_not_settings() {
     assert!(settings.keys().all(|path| !path.contains("/stats/")));
 }
 
+/// A copy of a captured host, to be changed.
+fn copy(name: &str, root: &Path) -> Host {
+    let copied = std::process::Command::new("cp").arg("-r").arg(folder(name)).arg(root).status().unwrap();
+    assert!(copied.success());
+    Host::open(root).unwrap()
+}
+
+#[test]
+fn free_memory_that_a_hypervisor_takes_is_part_of_the_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("tree");
+    let host = copy("x86_64-6.18", &root);
+    let reported = || host.state().unwrap().reported_block;
+    let write = |path: &str, text: &str| {
+        let file = root.join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    assert_eq!(reported(), None);
+    // A kernel before 5.14: a balloon, with the feature agreed on or not.
+    let device = |file: &str| format!("sys/bus/virtio/devices/virtio3/{file}");
+    write(&device("device"), "0x0005\n");
+    write(&device("features"), &format!("01100{}\n", "0".repeat(59)));
+    assert_eq!(reported(), None);
+    write(&device("features"), &format!("011001{}\n", "0".repeat(58)));
+    assert_eq!(reported(), Some(PageSize::M2));
+    write(&device("device"), "0x0001\n");
+    assert_eq!(reported(), None, "a network device has other features");
+    let order = "sys/module/page_reporting/parameters/page_reporting_order";
+    for (text, block) in [("4294967295\n", None), ("9\n", Some(PageSize::M2)), ("4\n", Some(PageSize::K64)), ("", None)]
+    {
+        write(order, text);
+        assert_eq!(reported(), block, "{text:?}");
+    }
+}
+
 #[test]
 fn a_demotion_between_two_states_is_a_change() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("tree");
-    let copied = std::process::Command::new("cp").arg("-r").arg(folder("x86_64-6.18")).arg(&root).status().unwrap();
-    assert!(copied.success());
-    let host = Host::open(&root).unwrap();
+    let host = copy("x86_64-6.18", &root);
     let boot_id = host.machine().unwrap().boot_id;
     let demote = || Marker::mark(&root, &boot_id, PageSize::M2, 1).unwrap();
     let states = [host.state().unwrap(), (demote(), host.state().unwrap()).1, (demote(), host.state().unwrap()).1];

@@ -250,6 +250,7 @@ impl<'a> Settings<'a> {
             "free_blocks_by_order": state.free_blocks_by_order,
             "direct_map_bytes": state.direct_map_bytes,
             "direct_map_demoted_to_bytes": state.demoted_to.map(|leaf| leaf.bytes()),
+            "reported_block_bytes": state.reported_block.map(|block| block.bytes()),
             "available_bytes": state.available_bytes,
             "load_1min": state.load_1min,
         })

@@ -224,6 +224,7 @@ fn state(load_1min: f64) -> State {
         free_blocks_by_order: vec![812, 640, 333, 120, 77, 41, 20, 12, 9, 5, 1290],
         direct_map_bytes: [("4K", 180 * MIB), ("2M", 4800 * MIB), ("1G", 3 << 30)].map(|(k, v)| (k.into(), v)).into(),
         demoted_to: None,
+        reported_block: None,
         available_bytes: 6200 * MIB,
         load_1min,
     }

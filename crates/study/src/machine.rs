@@ -50,6 +50,10 @@ pub struct State {
     /// knows; absent where it did not. It lasts until reboot and concerns everything that is measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub demoted_to: Option<PageSize>,
+    /// Free blocks of at least so many bytes are told to the hypervisor, which takes their memory (free page
+    /// reporting): who uses them next pays for its page faults. Absent where nobody is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_block: Option<PageSize>,
     /// Memory that new programs can have.
     pub available_bytes: u64,
     /// Runnable tasks, averaged over a minute.

@@ -9,6 +9,7 @@ use rand_pcg::Pcg64;
 use study::comparison::Design;
 use study::machine::SettingChange;
 use study::metric::{Direction, Metric, Unit, names};
+use study::size::PageSize;
 use study::stats::{Analysis, Outcome, Warning, analyse};
 use study::trial::{Exit, Trial, TrialRecord};
 use study::verdict::Holding;
@@ -339,6 +340,17 @@ mod warnings {
         };
         assert_eq!((with(true, 0.0), with(true, 0.0009), with(false, 0.2)), (vec![], vec![], vec![]));
         assert_eq!(with(true, 0.002), [Warning::LooksInWall { arm: 1, ratio: 0.002 }]);
+    }
+
+    #[test]
+    fn a_guest_whose_free_memory_is_taken_is_warned() {
+        let design = design(&["default", "thp"], 1);
+        let mut all = trials(2, 8, |_, _| 1.0);
+        assert_eq!(analysis(&design, &all).warnings, []);
+        all[3].state_before.reported_block = Some(PageSize::M2);
+        let warnings = analysis(&design, &all).warnings;
+        assert_eq!(warnings, [Warning::FreeMemoryReported { block: PageSize::M2 }]);
+        assert!(warnings[0].describe(&design.arms).contains("blocks of 2M and more"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod facts;
 mod geometry;
 mod machine;
 pub(crate) mod read;
+mod reporting;
 mod settings;
 mod state;
 

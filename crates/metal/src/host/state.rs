@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use study::machine::State;
 
 use super::read::{self, HostError};
-use super::{Host, settings};
+use super::{Host, reporting, settings};
 
 /// Reads the state of the host.
 pub fn read(host: &Host) -> Result<State, HostError> {
@@ -21,6 +21,7 @@ pub fn read(host: &Host) -> Result<State, HostError> {
         free_blocks_by_order: free_blocks(&buddyinfo),
         direct_map_bytes: direct_map(&meminfo),
         demoted_to: mark.map(|mark| mark.leaf),
+        reported_block: reporting::smallest_block(host),
         available_bytes: available(host, &meminfo)?,
         load_1min: load(host, &loadavg)?,
     })

@@ -184,6 +184,11 @@ pub enum Warning {
         /// The smallest leaf that it was demoted to.
         leaf: PageSize,
     },
+    /// The machine is a guest whose free memory its hypervisor takes: large pages are faulted in twice.
+    FreeMemoryReported {
+        /// The smallest block that it may take.
+        block: PageSize,
+    },
     /// Runs are so short that starting the process dominates.
     ShortRuns {
         /// Median wall time of the baseline.

@@ -52,6 +52,7 @@ pub(crate) fn warnings(
     warnings.extend(each().filter_map(|arm| tracer_load(blocks, arm)));
     warnings.extend(each().filter(|_| design.prove_all).filter_map(|arm| looks(blocks, arm)));
     warnings.extend(demoted(trials));
+    warnings.extend(reported(trials));
     warnings.extend(short_runs(design, blocks));
     warnings
 }
@@ -156,6 +157,11 @@ fn demoted(trials: &[TrialRecord]) -> Option<Warning> {
     leaves.min().map(|leaf| Warning::DirectMapDemoted { leaf })
 }
 
+fn reported(trials: &[TrialRecord]) -> Option<Warning> {
+    let blocks = trials.iter().filter_map(|record| record.state_before.reported_block);
+    blocks.min().map(|block| Warning::FreeMemoryReported { block })
+}
+
 fn tracer_load(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
     let ratio = share_of_wall(blocks, arm, names::TRACER_S)?;
     (ratio > TRACER_SHARE).then_some(Warning::TracerLoad { arm, ratio })
@@ -225,6 +231,9 @@ impl Warning {
             Warning::DirectMapDemoted { leaf } => {
                 format!("the kernel's direct map was demoted to {leaf} in this boot (pagelab direct-map demote)")
             }
+            Warning::FreeMemoryReported { block } => {
+                format!("this guest tells its hypervisor of free blocks of {block} and more, which may take their memory")
+            }
             Warning::ShortRuns { wall_s } => {
                 format!("the runs take only {:.1} ms, so starting the process weighs heavily", wall_s * 1e3)
             }
@@ -267,6 +276,11 @@ impl Warning {
             Warning::DirectMapDemoted { .. } => {
                 "the figures are not those of the machine as it boots: kernel work is slower and 2M pages are scarce; \
                  reboot to undo it"
+            }
+            Warning::FreeMemoryReported { .. } => {
+                "the first touch of a large page can contain page faults of the hypervisor that base pages are spared; \
+                 switch free page reporting off (QEMU: free-page-reporting=off of virtio-balloon), or compare what the \
+                 program does when its memory is there (--repeat-inside)"
             }
             Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
         };
