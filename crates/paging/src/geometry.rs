@@ -54,6 +54,11 @@ impl Geometry {
         Geometry { extension, ..self }
     }
 
+    /// The same shape for output addresses of another size.
+    pub(crate) const fn with_output_bits(self, output_bits: u8) -> Geometry {
+        Geometry { output_bits, ..self }
+    }
+
     /// log2 of a page's bytes.
     pub const fn page_shift(self) -> u8 {
         self.page_shift

@@ -4,11 +4,13 @@ use crate::attributes::Flags;
 use crate::format::{Change, Format, Kind};
 use crate::rule::Rule;
 
+/// As many bits as entries have for an address, in any format that has groups or runs; machines may have fewer.
+const ADDRESS_BITS: u8 = 56;
+
 /// The address bits of a leaf at `level`.
 fn address_mask(format: &impl Format, level: u8, grouped: bool) -> u64 {
-    let geometry = format.geometry();
-    let highest = (1u64 << geometry.output_bits()) - 1;
-    format.address_bits(level, highest & !(geometry.page_bytes() - 1), grouped)
+    let highest = (1u64 << ADDRESS_BITS) - 1;
+    format.address_bits(level, highest & !(format.geometry().page_bytes() - 1), grouped)
 }
 
 /// A leaf without its address, and without what hardware sets on its own.

@@ -59,6 +59,21 @@ pub struct Arm64<S> {
     pub(super) stage: S,
 }
 
+/// The sizes of output addresses that a register can choose (D17.2, TCR_EL1.IPS), by its value.
+const PHYSICAL_BITS: [u8; 7] = [32, 36, 40, 42, 44, 48, 52];
+
+/// Whether a register can choose output addresses of so many bits.
+pub const fn is_physical_bits(bits: u8) -> bool {
+    let mut value = 0;
+    while value < PHYSICAL_BITS.len() {
+        if PHYSICAL_BITS[value] == bits {
+            return true;
+        }
+        value += 1;
+    }
+    false
+}
+
 /// What the two stages do not share: permissions, memory types, registers.
 pub trait Stage: Copy + fmt::Debug {
     /// The format's name with a granule.
@@ -124,14 +139,24 @@ impl<S: Copy> Arm64<S> {
         self
     }
 
+    /// The same format with output addresses of `physical_bits` (TCR_EL1.IPS, VTCR_EL2.PS), which
+    /// [`is_physical_bits`] knows. More than 48 come with the entries of 52-bit addresses.
+    pub const fn with_physical_bits(mut self, physical_bits: u8) -> Arm64<S> {
+        assert!(is_physical_bits(physical_bits));
+        self.geometry = self.geometry.with_output_bits(physical_bits);
+        self
+    }
+
     /// The granule.
     pub const fn granule(&self) -> Granule {
         self.granule
     }
 
-    /// Output addresses of more than 48 bits, some of which stand elsewhere in an entry.
+    /// Entries have room for output addresses of 52 bits, some of which stand elsewhere. With 4K and 16K that is a
+    /// choice (TCR_EL1.DS, VTCR_EL2.DS), which input addresses of 52 bits need too; with 64K it is the size itself.
     const fn is_wide(&self) -> bool {
-        self.geometry.output_bits() > 48
+        let wide_input = self.geometry.input_bits() > 48 && !matches!(self.granule, Granule::K64);
+        self.geometry.output_bits() > 48 || wide_input
     }
 
     /// 52-bit output addresses of the 4K and 16K granules (FEAT_LPA2): two address bits stand in SH's place.
@@ -251,15 +276,15 @@ impl<S: Stage> Format for Arm64<S> {
     #[inline]
     fn table_pattern(&self) -> Pattern {
         let value = VALID | TABLE;
-        match self.geometry.output_bits() {
-            49.. => Pattern::NONE,
-            _ => Pattern { mask: value, value, address: mask(47, self.granule.shift()) },
+        match self.is_wide() {
+            true => Pattern::NONE,
+            false => Pattern { mask: value, value, address: mask(47, self.granule.shift()) },
         }
     }
 
     #[inline]
     fn leaf_pattern(&self, level: u8) -> Pattern {
-        if self.geometry.output_bits() > 48 || !self.leaf_stands_at(level) {
+        if self.is_wide() || !self.leaf_stands_at(level) {
             return Pattern::NONE;
         }
         let address = mask(47, self.geometry.shift(level) as u8);
@@ -467,12 +492,23 @@ impl<S: Stage> Arm64<S> {
     /// The bits of a page below its address and above 11, which larger granules leave over: RES0 without 52-bit
     /// addresses (D8.3.1).
     const fn unused_address_bits(&self) -> u64 {
-        let in_use = matches!(self.granule, Granule::K64) && self.geometry.output_bits() > 48;
+        let in_use = matches!(self.granule, Granule::K64) && self.is_wide();
         if matches!(self.granule, Granule::K4) || in_use { 0 } else { mask(self.granule.shift() - 1, 12) }
     }
 
     const fn highest_address_bit(&self) -> u8 {
         if self.is_lpa2() { 49 } else { 47 }
+    }
+
+    /// TCR_EL1.IPS or VTCR_EL2.PS: the value that chooses the size of output addresses.
+    pub(super) fn physical_size(&self) -> u64 {
+        PHYSICAL_BITS.iter().position(|bits| *bits == self.geometry.output_bits()).unwrap_or_default() as u64
+    }
+
+    /// The root as a TTBR or VTTBR holds it, which with 52-bit addresses keeps bits 51:48 in 5:2.
+    pub(super) fn base_register(&self, root: u64) -> u64 {
+        let upper = if self.geometry.output_bits() > 48 { root >> 48 & 0xf } else { 0 };
+        root & mask(47, 0) | upper << 2
     }
 
     /// The fields of a leaf that both stages have.

@@ -183,8 +183,7 @@ impl Stage for Stage1 {
             Granule::K64 => (0b01, 0b11),
         };
         let walks = 1 | 1 << 2 | 3 << 4;
-        let ips = if geometry.output_bits() > 48 { 6u64 } else { 5 };
-        let shared = ips << 32 | if format.is_lpa2() { 1 << 59 } else { 0 };
+        let shared = format.physical_size() << 32 | if format.is_lpa2() { 1 << 59 } else { 0 };
         let hardware = if format.hardware_dirty { 3 << 39 } else { 0 };
         let upper = geometry.extension() == Extension::Ones;
         let (half, base) = if upper {
@@ -192,8 +191,6 @@ impl Stage for Stage1 {
         } else {
             (size | walks << 8 | granule.0 << 14 | 1 << 23, "ttbr0_el1")
         };
-        // With 52-bit addresses TTBR keeps bits 51:48 in 5:2.
-        let root = root & mask(47, 0) | if geometry.output_bits() > 48 { (root >> 48 & 0xf) << 2 } else { 0 };
-        alloc::vec![("tcr_el1", shared | hardware | half), (base, root)]
+        alloc::vec![("tcr_el1", shared | hardware | half), (base, format.base_register(root))]
     }
 }

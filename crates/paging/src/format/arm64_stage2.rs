@@ -180,12 +180,11 @@ impl Stage for Stage2 {
         // SL0: for 4K the start level is 2 - SL0; for 16K and 64K it is 3 - SL0.
         let start = 4 - geometry.levels();
         let sl0 = u64::from(if format.granule == Granule::K4 { 2 - start } else { 3 - start });
-        let ps = if geometry.output_bits() > 48 { 6 } else { 5 };
         let hardware = if format.hardware_dirty { 3 << 21 } else { 0 };
         let walks = 1 << 8 | 1 << 10 | 3 << 12;
         let size = u64::from(64 - geometry.input_bits());
         let lpa2 = if format.is_lpa2() { 1 << 32 } else { 0 };
-        let vtcr = 1 << 31 | lpa2 | hardware | ps << 16 | granule << 14 | walks | sl0 << 6 | size;
-        alloc::vec![("vtcr_el2", vtcr), ("vttbr_el2", root)]
+        let vtcr = 1 << 31 | lpa2 | hardware | format.physical_size() << 16 | granule << 14 | walks | sl0 << 6 | size;
+        alloc::vec![("vtcr_el2", vtcr), ("vttbr_el2", format.base_register(root))]
     }
 }

@@ -8,7 +8,7 @@ use core::str::FromStr;
 use thiserror::Error as ThisError;
 
 use super::BreakLevel;
-use super::arm64::Granule;
+use super::arm64::{Granule, is_physical_bits};
 use super::arm64_stage1::Arm64Stage1;
 use super::arm64_stage2::Arm64Stage2;
 use super::riscv::{RiscV, Stage};
@@ -65,20 +65,24 @@ pub const FAMILIES: [Family; 5] = [
     },
     Family {
         names: "arm64-GRANULE-BITS",
-        options: "upper, dbm, poe, bbm1, bbm2",
+        options: "physBITS (32, 36, 40, 42, 44, 48 or 52), upper, dbm, poe, bbm1, bbm2",
         what: "stage 1; granule 4k, 16k or 64k; 39, 42, 47, 48 or 52 bits",
     },
     Family {
         names: "arm64-s2-GRANULE-BITS",
-        options: "dbm, no-xnx, bbm1, bbm2",
+        options: "physBITS (as stage 1, and no fewer than of IPA), dbm, no-xnx, bbm1, bbm2",
         what: "stage 2 with KVM's concatenated roots; 32 to 48 bits of IPA",
     },
     Family {
         names: "sv39, sv48, sv57, sv39x4, sv48x4, sv57x4",
-        options: "svnapot, svpbmt",
+        options: "physBITS (32 to 56), svnapot, svpbmt",
         what: "RISC-V, and its guest stages",
     },
-    Family { names: "sv39-64k, sv48-64k, sv57-64k", options: "svnapot", what: "64K software pages on a 4K RISC-V MMU" },
+    Family {
+        names: "sv39-64k, sv48-64k, sv57-64k",
+        options: "physBITS (32 to 56), svnapot",
+        what: "64K software pages on a 4K RISC-V MMU",
+    },
 ];
 
 /// A name that no format has.
@@ -168,15 +172,8 @@ impl Named {
             Named::X86_64(format) => x86_option(format, option).map(Named::X86_64),
             Named::Arm64Stage1(format) => stage1_option(format, option).map(Named::Arm64Stage1),
             Named::Arm64Stage2(format) => stage2_option(format, option).map(Named::Arm64Stage2),
-            Named::RiscV(format) => match option {
-                "svnapot" => Some(Named::RiscV(format.with_napot())),
-                "svpbmt" => Some(Named::RiscV(format.with_memory_types())),
-                _ => None,
-            },
-            Named::Software64K(format) => {
-                let levels = crate::Format::geometry(&format).levels();
-                (option == "svnapot").then(|| Named::Software64K(Software64K::new(levels, true)))
-            }
+            Named::RiscV(format) => riscv_option(format, option).map(Named::RiscV),
+            Named::Software64K(format) => software_64k_option(format, option).map(Named::Software64K),
         }
     }
 }
@@ -186,12 +183,29 @@ fn x86_option(mut format: X86_64, option: &str) -> Option<X86_64> {
         "no-1g" => format.gigabyte_leaves = false,
         "no-nx" => format.execute_disable = false,
         "no-keys" => format.keys = false,
-        _ => {
-            let bits = option.strip_prefix("phys")?.parse().ok().filter(|bits| (32..=52).contains(bits))?;
-            format = format.with_physical_bits(bits);
-        }
+        _ => format = format.with_physical_bits(physical_bits(option).filter(|bits| (32..=52).contains(bits))?),
     }
     Some(format)
+}
+
+fn riscv_option(format: RiscV, option: &str) -> Option<RiscV> {
+    Some(match option {
+        "svnapot" => format.with_napot(),
+        "svpbmt" => format.with_memory_types(),
+        _ => format.with_physical_bits(physical_bits(option).filter(|bits| (32..=56).contains(bits))?),
+    })
+}
+
+fn software_64k_option(format: Software64K, option: &str) -> Option<Software64K> {
+    Some(match option {
+        "svnapot" => format.with_napot(),
+        _ => format.with_physical_bits(physical_bits(option).filter(|bits| (32..=56).contains(bits))?),
+    })
+}
+
+/// The number in `phys46`.
+fn physical_bits(option: &str) -> Option<u8> {
+    option.strip_prefix("phys")?.parse().ok()
 }
 
 fn stage1_option(mut format: Arm64Stage1, option: &str) -> Option<Arm64Stage1> {
@@ -199,7 +213,10 @@ fn stage1_option(mut format: Arm64Stage1, option: &str) -> Option<Arm64Stage1> {
         "upper" => format = format.with_extension(Extension::Ones),
         "dbm" => format = format.with_hardware_dirty(),
         "poe" => format = format.with_overlay(),
-        _ => format = format.with_break_level(break_level(option)?),
+        _ => match physical_bits(option) {
+            Some(bits) if is_physical_bits(bits) => format = format.with_physical_bits(bits),
+            _ => format = format.with_break_level(break_level(option)?),
+        },
     }
     Some(format)
 }
@@ -208,7 +225,12 @@ fn stage2_option(mut format: Arm64Stage2, option: &str) -> Option<Arm64Stage2> {
     match option {
         "dbm" => format = format.with_hardware_dirty(),
         "no-xnx" => format = format.without_execute_by_level(),
-        _ => format = format.with_break_level(break_level(option)?),
+        _ => match physical_bits(option) {
+            Some(bits) if is_physical_bits(bits) && bits >= crate::Format::geometry(&format).input_bits() => {
+                format = format.with_physical_bits(bits);
+            }
+            _ => format = format.with_break_level(break_level(option)?),
+        },
     }
     Some(format)
 }
@@ -253,6 +275,18 @@ mod tests {
         }
         let named: Named = "x86-64+phys39+no-1g".parse().unwrap();
         with_format!(named, format => assert_eq!((format.geometry().output_bits(), format.has_leaf(2)), (39, false)));
+        for (name, bits) in [
+            ("arm64-4k-52", 52),
+            ("arm64-4k-48", 48),
+            ("arm64-64k-48+phys52+bbm2", 52),
+            ("arm64-64k-52+phys48", 48),
+            ("arm64-s2-16k-40+phys40", 40),
+            ("sv39+phys40+svnapot", 40),
+            ("sv57-64k+svnapot+phys50", 50),
+        ] {
+            let named: Named = name.parse().unwrap();
+            with_format!(named, format => assert_eq!(format.geometry().output_bits(), bits, "{name}"));
+        }
     }
 
     #[test]
@@ -263,9 +297,16 @@ mod tests {
             let said = name.parse::<Named>().unwrap_err().to_string();
             assert!(said.contains("arm64-GRANULE-BITS") && said.contains(&alloc::format!("{name:?}")), "{said}");
         }
-        for (name, option) in
-            [("x86-64+svnapot", "svnapot"), ("sv39+", ""), ("x86-64+phys99", "phys99"), ("sv39-64k+svpbmt", "svpbmt")]
-        {
+        for (name, option) in [
+            ("x86-64+svnapot", "svnapot"),
+            ("sv39+", ""),
+            ("x86-64+phys99", "phys99"),
+            ("sv39-64k+svpbmt", "svpbmt"),
+            ("arm64-4k-48+phys41", "phys41"),
+            ("arm64-s2-4k-42+phys40", "phys40"),
+            ("sv39+phys57", "phys57"),
+            ("sv39+phys", "phys"),
+        ] {
             let said = name.parse::<Named>().unwrap_err().to_string();
             assert!(said.contains("expected") && said.contains(&alloc::format!("{option:?}")), "{said}");
         }

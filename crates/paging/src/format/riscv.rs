@@ -76,6 +76,14 @@ impl RiscV {
         self
     }
 
+    /// The same format on a machine with physical addresses of `physical_bits` bits, 32 to 56, which the architecture
+    /// leaves to it.
+    pub const fn with_physical_bits(mut self, physical_bits: u8) -> RiscV {
+        assert!(physical_bits >= 32 && physical_bits <= 56);
+        self.geometry = self.geometry.with_output_bits(physical_bits);
+        self
+    }
+
     #[inline]
     const fn is_napot(&self, level: u8, entry: u64) -> bool {
         self.napot && level == 0 && entry & (N | NAPOT_MASK) == N | NAPOT_64K
@@ -324,9 +332,10 @@ impl Format for RiscV {
         }
     }
 
-    /// "Virtual address translation process": a misaligned superpage raises a page fault.
+    /// "Virtual address translation process": a misaligned superpage raises a page fault, and an address without memory
+    /// an access fault ("Physical Memory Attributes").
     fn faults(&self, rule: Rule) -> bool {
-        matches!(rule, Rule::MisalignedLeaf { .. })
+        matches!(rule, Rule::MisalignedLeaf { .. } | Rule::AddressTooLarge { .. })
     }
 
     fn fields(&self, level: u8, entry: u64) -> Vec<Field> {

@@ -31,6 +31,16 @@ impl Software64K {
         Software64K { hardware: if napot { hardware.with_napot() } else { hardware } }
     }
 
+    /// The same tables on a machine with physical addresses of `physical_bits` bits, 32 to 56.
+    pub const fn with_physical_bits(self, physical_bits: u8) -> Software64K {
+        Software64K { hardware: self.hardware.with_physical_bits(physical_bits) }
+    }
+
+    /// The same tables with pages that are NAPOT groups.
+    pub const fn with_napot(self) -> Software64K {
+        Software64K { hardware: self.hardware.with_napot() }
+    }
+
     /// What the hardware walks.
     pub const fn hardware(&self) -> RiscV {
         self.hardware

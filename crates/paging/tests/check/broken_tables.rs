@@ -132,6 +132,9 @@ fn arm64() -> Vec<Case> {
     let (pages, blocks) = (Image::pages(format), Image::blocks(format));
     let (group, blocks_of_a_group) = (Image::group(format, 0), Image::group(format, 1));
     let stage2 = Image::pages(Arm64Stage2::new(Granule::K16, 40));
+    let small = Image::pages(format.with_physical_bits(40));
+    let small_wide = Image::pages(Arm64Stage1::new(Granule::K16, 52).with_physical_bits(48));
+    let small_stage2 = Image::pages(Arm64Stage2::new(Granule::K4, 40).with_physical_bits(40));
     let wide = Arm64Stage1::new(Granule::K64, 52);
     let largest = Image::of(wide, 1 << 42, 1 << 44, 1 << 42, Sizes::BEST);
     let (page, block) = (VA + 0x5000, VA + (5 << 21));
@@ -153,6 +156,9 @@ fn arm64() -> Vec<Case> {
         // AP[2], UXN, nG and the memory type.
         (group.broken(page, 0, |entry| entry ^ 1 << 7), Rule::GroupAttributes),
         (group.broken(VA, 0, |entry| entry ^ 1 << 54), Rule::GroupAttributes),
+        (small.broken(page, 0, |entry| entry | 1 << 40), Rule::AddressTooLarge { pa: 1 << 40 | (PA + 0x5000) }),
+        (small_wide.broken(VA, 0, |entry| entry | 1 << 9), Rule::AddressTooLarge { pa: 1 << 51 | PA }),
+        (small_stage2.broken(page, 0, |entry| entry | 1 << 47), Rule::AddressTooLarge { pa: 1 << 47 | (PA + 0x5000) }),
         (group.broken(page, 0, |entry| entry ^ 1 << 11), Rule::GroupAttributes),
         (blocks_of_a_group.broken(block, 1, |entry| entry ^ 1 << 2), Rule::GroupAttributes),
     ]
@@ -164,6 +170,8 @@ fn riscv() -> Vec<Case> {
     let guest = Image::pages(RiscV::new(3, Stage::Guest));
     let without_napot = Image::pages(RiscV::new(3, Stage::Supervisor));
     let page = VA + 0x5000;
+    let small = Image::pages(format.with_physical_bits(40));
+    let table = small.format.table_address(small.entry(page, 1).1);
     let napot = 1u64 << 63;
     vec![
         (pages.broken(page, 0, |entry| entry & !0xfe), Rule::TableAtLeafLevel),
@@ -178,6 +186,8 @@ fn riscv() -> Vec<Case> {
         (pages.broken(page, 2, |entry| entry | 1 << 62), Rule::LeafBitInTable { bits: 1 << 62 }),
         (pages.broken(page, 1, |entry| entry | 1 << 4), Rule::Reserved { bits: 1 << 4 }),
         (guest.broken(page, 0, |entry| entry & !(1 << 4)), Rule::GuestWithoutUser),
+        (small.broken(page, 0, |entry| entry | 1 << 38), Rule::AddressTooLarge { pa: 1 << 40 | (PA + 0x5000) }),
+        (small.broken(page, 1, |entry| entry | 1 << 53), Rule::AddressTooLarge { pa: 1 << 55 | table }),
         (group.broken(page, 0, |_| 0), Rule::GroupIncomplete),
         (group.broken(page, 0, |entry| entry & !napot), Rule::GroupIncomplete),
         (group.broken(page, 0, |entry| entry ^ 1 << 14), Rule::GroupAddresses),

@@ -24,6 +24,8 @@ macro_rules! for_every_format {
             }
             $function(Arm64Stage1::new(granule, 48).with_extension(Extension::Ones).with_hardware_dirty());
             $function(Arm64Stage1::new(granule, 48).with_break_level(BreakLevel::Two));
+            // Entries of 52-bit addresses without input addresses of so many.
+            $function(Arm64Stage1::new(granule, 48).with_physical_bits(52));
             $function(Arm64Stage2::new(granule, 40));
             $function(Arm64Stage2::new(granule, 48).with_hardware_dirty());
         }

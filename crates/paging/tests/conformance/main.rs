@@ -6,6 +6,7 @@ mod nested;
 mod oracle;
 mod ranges;
 mod requests;
+mod resizes;
 mod walks;
 
 use formats::for_every_format;

@@ -71,6 +71,22 @@ impl Oracle {
         Some((range.pa + (va - start), attributes))
     }
 
+    /// Where the memory of a range begins, if all of it is mapped, one after the other, with the same attributes.
+    pub fn piece(&self, va: u64, bytes: u64) -> Option<u64> {
+        let (pa, attributes) = self.translate(va)?;
+        let mut at = va;
+        while at < va + bytes {
+            self.translate(at).filter(|found| *found == (pa + (at - va), attributes))?;
+            at = self.ranges.range(..=at).next_back()?.1.end;
+        }
+        Some(pa)
+    }
+
+    /// Whether anything of a range is mapped.
+    pub fn has_any(&self, va: u64, last: u64) -> bool {
+        self.ranges.range(..=last).next_back().is_some_and(|(_, range)| range.end > va)
+    }
+
     /// How many bytes are mapped.
     pub fn bytes(&self) -> u64 {
         self.ranges.iter().map(|(start, range)| range.end - start).sum()

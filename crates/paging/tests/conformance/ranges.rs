@@ -1,11 +1,14 @@
 //! Random sequences of operations, each compared with the oracle.
 
+use core::cell::RefCell;
+
 use paging::{Action, Attributes, Error, Flags, Format, Mapping, Node, Sizes, Tables, Visitor};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::formats::for_every_format;
 use crate::oracle::Oracle;
+use crate::resizes::{Changed, Resize};
 
 /// An operation on a range of `count` units from `first` on; a unit is a page, or the leaf of a level.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +53,11 @@ fn operation() -> impl Strategy<Value = Operation> {
     let count = prop_oneof![3 => 1u16..40, 1 => 500u16..1100];
     let first = prop_oneof![1 => Just(0u16), 2 => (0u16..40).prop_map(|n| n * 16), 2 => 0u16..600];
     let level = prop_oneof![3 => Just(0u8), 1 => Just(1u8)];
-    (what, level, first, count).prop_map(|(what, level, first, count)| Operation { what, level, first, count })
+    (what, level, first, count).prop_map(|(what, level, first, count)| {
+        // Near the first mapping, so that there is something to be resized.
+        let is_far = level > 0 && !matches!(what, What::Map { .. } | What::Unmap | What::Protect { .. });
+        Operation { what, level, first: if is_far { first % 3 } else { first }, count }
+    })
 }
 
 /// A mapping of several tables, then other operations.
@@ -66,6 +73,7 @@ struct Bench<F> {
     format: F,
     tables: Tables<F>,
     oracle: Oracle,
+    changed: Changed,
     /// Where the operations happen: the beginning of a leaf of the highest level that they use.
     va: u64,
     pa: u64,
@@ -80,6 +88,7 @@ impl<F: Format> Bench<F> {
             format,
             tables: Tables::new(format, 1 << 30, 1 << 30).unwrap(),
             oracle: Oracle::default(),
+            changed: Changed::default(),
             va,
             pa: 1 << 45,
         }
@@ -112,7 +121,8 @@ impl<F: Format> Bench<F> {
                 let pa = self.pa + (va - self.va) + off;
                 let attributes = self.attributes(writable);
                 // Many small pages for a large range would only take time.
-                let level = largest.max(operation.level).min(self.format.geometry().root_level());
+                let smallest = if operation.count < 4 { 0 } else { operation.level };
+                let level = largest.max(smallest).min(self.format.geometry().root_level());
                 let sizes = Sizes { largest_bytes: self.unit(level), contiguous };
                 let mapped = self.tables.map(&Mapping { va, pa, bytes, attributes, sizes });
                 let expected = self.oracle.map(va, pa, bytes, attributes);
@@ -134,11 +144,15 @@ impl<F: Format> Bench<F> {
                 assert_eq!(protected.is_ok(), expected, "{protected:?}");
             }
             // What follows changes nothing that the oracle knows.
-            What::Split => drop(self.tables.split(va)),
-            What::Collapse => drop(self.tables.collapse(va, operation.level + 1)),
-            What::Fold => drop(self.tables.fold(va)),
-            What::Unfold => drop(self.tables.unfold(va)),
+            What::Split => self.resize().split(va),
+            What::Collapse => self.resize().collapse(va, operation.level + 1),
+            What::Fold => self.resize().fold(va),
+            What::Unfold => self.resize().unfold(va),
         }
+    }
+
+    fn resize(&mut self) -> Resize<'_, F> {
+        Resize { tables: &mut self.tables, oracle: &self.oracle, changed: &mut self.changed }
     }
 
     /// Compares translations, which is quick.
@@ -157,6 +171,9 @@ impl<F: Format> Bench<F> {
 
     /// Compares the tables as a whole.
     fn compare_all(&self) {
+        let mut stretches = Stretches { bench: self, next: 0 };
+        self.tables.walk_all(&mut stretches).unwrap();
+        assert_eq!(u128::from(stretches.next), self.format.geometry().input_bytes(), "{:?}", self.format);
         let census = self.tables.census().unwrap();
         assert_eq!(census.total_bytes(), self.oracle.bytes(), "{:?}", self.format);
         assert_eq!(census.illegal, 0);
@@ -174,6 +191,38 @@ impl<F: Format> Bench<F> {
         if self.oracle.bytes() == 0 {
             assert_eq!(census.tables.values().sum::<u64>(), 1, "{:?}: only the root is left", self.format);
         }
+    }
+}
+
+/// Compares every leaf and hole with the oracle; they follow one another.
+struct Stretches<'a, F> {
+    bench: &'a Bench<F>,
+    /// The resolved input address at which the next one must begin.
+    next: u64,
+}
+
+impl<F: Format> Stretches<'_, F> {
+    fn follow(&mut self, node: &Node) {
+        assert_eq!(self.bench.format.geometry().resolved(node.va), self.next, "{:?}: {node:x?}", self.bench.format);
+        self.next += node.bytes;
+    }
+}
+
+impl<F: Format> Visitor for Stretches<'_, F> {
+    fn leaf(&mut self, node: &Node) -> Action {
+        self.follow(node);
+        let pa = self.bench.format.leaf_address(node.level, node.entry, node.va);
+        assert_eq!(self.bench.oracle.piece(node.va, node.bytes), Some(pa), "{:?}: {node:x?}", self.bench.format);
+        Action::Continue
+    }
+
+    fn hole(&mut self, node: &Node) -> Action {
+        self.follow(node);
+        // The last one of the upper half ends with all addresses.
+        let last = self.bench.format.geometry().extended(self.next - 1);
+        let is_of_one_half = last >= node.va;
+        assert!(!is_of_one_half || !self.bench.oracle.has_any(node.va, last), "{:?}: {node:x?}", self.bench.format);
+        Action::Continue
     }
 }
 
@@ -208,16 +257,24 @@ fn runner(cases: u32) -> TestRunner {
 }
 
 fn sequences_agree<F: Format>(format: F) {
-    let ran = runner(20).run(&operations(), |operations| {
+    let all = RefCell::new(Changed::default());
+    let ran = runner(40).run(&operations(), |operations| {
         let mut bench = Bench::new(format);
         for operation in operations {
             bench.run(operation);
             bench.compare();
         }
         bench.compare_all();
+        all.borrow_mut().add(bench.changed);
         Ok(())
     });
     ran.unwrap_or_else(|error| panic!("{format:?}: {error}"));
+    let Changed { splits, collapses, folds, unfolds } = all.into_inner();
+    assert!(splits > 0 && collapses > 0, "{format:?}: {splits} splits, {collapses} collapses");
+    // A page of software's is a group from the beginning, or cannot be one.
+    let has_groups = format.group_bits_at(0) != 0 && format.run_bits() == 0;
+    assert!(folds > 0 || !has_groups, "{format:?}: nothing was folded");
+    assert!(unfolds > 0 || !has_groups, "{format:?}: nothing was unfolded");
 }
 
 #[test]
@@ -238,6 +295,7 @@ fn state_is_kept<F: Format>(format: F) {
         let (va, pa) = (bench.va, bench.pa);
         let sizes = if pages { Sizes::up_to(unit) } else { Sizes::BEST };
         bench.tables.map(&Mapping { va, pa, bytes, attributes: data, sizes }).unwrap();
+        assert!(bench.oracle.map(va, pa, bytes, data));
         let mut touched = Vec::new();
         for (page, write, operation) in steps {
             let at = va + u64::from(page) * unit % bytes;
