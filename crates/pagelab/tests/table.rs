@@ -126,6 +126,8 @@ fn what_is_illegal_is_named_with_its_rule() {
             &["illegal: the hardware faults when it meets it (leaf-level)", "error: leaf-level:"],
         ),
         ("x86-64+phys39", "pte", "8000000001", &["error: address-too-large:", "0x8000000000"]),
+        ("arm64-4k-48+phys40", "3", "10000000703", &["error: address-too-large:", "0x10000000000"]),
+        ("sv39+phys40", "0", "40000000cf", &["illegal", "error: address-too-large:", "0x10000000000"]),
         ("sv39", "0", "5", &["illegal", "error: write-without-read:"]),
         ("arm64-4k-48", "0", "701", &["illegal", "leaf-level"]),
     ] {
@@ -458,6 +460,13 @@ fn wrong_arguments_end_with_2_and_say_what_was_expected() {
         ("build -f sv39 --map 0:0:4K:rw,m=1", &["this memory type"]),
         ("build -f x86-64 --map 0:0:64G --largest 4K --limit 1M", &["do not fit in 1M", "--limit"]),
         ("build -f x86-64 --base 0x80000000000000 --map 0:0:4K", &["--base", "52 bits"]),
+        (
+            "build -f x86-64+phys40 --base 0xfffffff000 --map 0:0:4K",
+            &["do not fit in the 4K from --base 0xfffffff000", "40-bit physical address space", "lower"],
+        ),
+        ("decode -f arm64-4k-48+phys41 67", &["\"phys41\" is no option", "40, 42"]),
+        ("decode -f arm64-s2-4k-42+phys40 67", &["\"phys40\" is no option", "no fewer than of IPA"]),
+        ("build -f sv39+phys40 --map 0:0x10000000000:4K", &["0x10000000000", "40 bits"]),
         ("build -f x86-64 --base 4 --map 0:0:4K", &["--base 0x4", "aligned"]),
         (
             "build -f x86-64 --map 0:0:4K -o /nonexistent/image",

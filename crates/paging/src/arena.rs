@@ -155,11 +155,10 @@ impl Arena {
     }
 
     fn grow(&mut self, bytes: u64, alignment: u64) -> Result<u64, Error> {
-        let pa = (self.base + self.bytes()).next_multiple_of(alignment);
-        let end = pa - self.base + bytes;
-        if end > self.limit_bytes {
-            return Err(Error::ArenaFull { bytes, limit_bytes: self.limit_bytes });
-        }
+        let full = Error::ArenaFull { bytes, limit_bytes: self.limit_bytes };
+        let free = self.base + self.bytes();
+        let Some(pa) = free.checked_next_multiple_of(alignment) else { return Err(full) };
+        let end = (pa - self.base).checked_add(bytes).filter(|end| *end <= self.limit_bytes).ok_or(full)?;
         self.entries.resize((end / ENTRY_BYTES) as usize, 0);
         self.written.grow(self.entries.len());
         Ok(pa)
@@ -282,6 +281,10 @@ mod tests {
         assert_eq!(arena.allocate(0x4000, 0x4000), Ok(large));
         assert_eq!(arena.read(large), Some(0));
         assert_eq!(arena.allocate(0x10000, 0x1000), Err(Error::ArenaFull { bytes: 0x10000, limit_bytes: 0x10000 }));
+        let mut last = Arena::new(u64::MAX << 3, 7).unwrap();
+        for (bytes, alignment) in [(8, 4096), (u64::MAX, 8), (8, 0)] {
+            assert_eq!(last.allocate(bytes, alignment), Err(Error::ArenaFull { bytes, limit_bytes: 7 }));
+        }
     }
 
     #[test]

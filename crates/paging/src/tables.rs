@@ -69,7 +69,7 @@ impl<F: Format> Tables<F> {
     /// Empty tables at the beginning of an arena that begins at `base` and may grow to `limit_bytes`.
     ///
     /// # Errors
-    /// The arena cannot hold the root.
+    /// As [`Tables::with_log`].
     pub fn new(format: F, base: u64, limit_bytes: u64) -> Result<Tables<F>, Error> {
         Tables::with_log(format, base, limit_bytes, ())
     }
@@ -88,10 +88,13 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// As [`Tables::new`], with every change told to `log`.
     ///
     /// # Errors
-    /// The arena cannot hold the root.
+    /// `base` is past the physical address space, or the arena cannot hold the root below its end.
     pub fn with_log(format: F, base: u64, limit_bytes: u64, log: L) -> Result<Tables<F, L>, Error> {
-        let mut arena = Arena::new(base, limit_bytes)?;
         let geometry = format.geometry();
+        let output_bits = geometry.output_bits();
+        let past_the_end = Error::OutputTooLarge { pa: base, bytes: limit_bytes, output_bits };
+        let room = (1u64 << output_bits).checked_sub(base).filter(|room| *room > 0).ok_or(past_the_end)?;
+        let mut arena = Arena::new(base, limit_bytes.min(room))?;
         let root = arena.allocate(geometry.table_bytes(geometry.root_level()), format.root_alignment())?;
         let arena = Memory::of(&format, arena);
         Ok(Tables { format, arena, root, log })

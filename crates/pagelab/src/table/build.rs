@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use paging::format::named::Named;
-use paging::{Census, Format, Mapping, Sizes, Tables, with_format};
+use paging::{Census, Error, Format, Mapping, Sizes, Tables, with_format};
 use results::grid::plain;
 use serde_json::{Value, json};
 use study::size::format_bytes;
 
 use super::census;
-use super::describe::{explain, hex};
+use super::describe::{explain, hex, size};
 use super::format_name::{self, FormatName, parse_format};
 use super::number::parse_number;
 use super::request::{self, Request, parse_request};
@@ -41,7 +41,8 @@ pub struct Build {
     /// No leaf is larger than this
     #[arg(long, value_name = "SIZE", value_parser = parse_number)]
     largest: Option<u64>,
-    /// Make no contiguous groups (arm64 contiguous bit, RISC-V Svnapot)
+    /// Make no contiguous groups (arm64 contiguous bit, RISC-V Svnapot). A 64K software page is one wherever the format
+    /// has +svnapot
     #[arg(long)]
     no_contiguous: bool,
     /// The tables may take this much memory
@@ -83,9 +84,9 @@ fn built<F: Format>(format: F, arguments: &Build) -> Result<Tables<F>, Failure> 
             "--base {base:#x} does not fit in the {output_bits} bits of a physical address"
         )));
     }
-    let room = (1u64 << output_bits) - arguments.base;
-    let mut tables = Tables::new(format, arguments.base, arguments.limit.min(room))
-        .map_err(|error| Failure::Input(format!("--base {:#x}: {}", arguments.base, explain(&format, &error))))?;
+    let mut tables = Tables::new(format, arguments.base, arguments.limit).map_err(|error| {
+        Failure::Input(format!("--base {:#x}: {}", arguments.base, refusal(&format, arguments, &error)))
+    })?;
     for request in &arguments.maps {
         let sizes =
             Sizes { largest_bytes: arguments.largest.unwrap_or(u64::MAX), contiguous: !arguments.no_contiguous };
@@ -93,9 +94,23 @@ fn built<F: Format>(format: F, arguments: &Build) -> Result<Tables<F>, Failure> 
         let mapping = Mapping { va: request.va, pa: request.pa, bytes: request.bytes, attributes, sizes };
         tables
             .map(&mapping)
-            .map_err(|error| Failure::Input(format!("--map {request}: {}", explain(&format, &error))))?;
+            .map_err(|error| Failure::Input(format!("--map {request}: {}", refusal(&format, arguments, &error))))?;
     }
     Ok(tables)
+}
+
+/// Why tables cannot be built, with a remedy that is one.
+fn refusal(format: &impl Format, arguments: &Build, error: &Error) -> String {
+    match error {
+        Error::ArenaFull { limit_bytes, .. } if *limit_bytes < arguments.limit => format!(
+            "the tables do not fit in the {} from --base {:#x} to the end of the {}-bit physical address space; \
+             expected a lower one",
+            size(u128::from(*limit_bytes)),
+            arguments.base,
+            format.geometry().output_bits()
+        ),
+        error => explain(format, error),
+    }
 }
 
 /// What became of the file.

@@ -6,7 +6,12 @@ use paging::format::arm64_stage2::Arm64Stage2;
 use paging::format::riscv::{RiscV, Stage};
 use paging::format::x86_64::X86_64;
 use paging::nested::{NestedError, translate};
-use paging::{Error, Format, Mapping, Sizes, Tables};
+use paging::{Action, Error, Format, Mapping, Node, Sizes, Tables, Visitor};
+use proptest::prelude::Rng;
+use proptest::test_runner::{RngAlgorithm, TestRng};
+
+use crate::formats::for_every_format;
+use crate::oracle::Oracle;
 
 const GUEST_TABLES: u64 = 1 << 20;
 const GUEST_MEMORY: u64 = 1 << 30;
@@ -77,4 +82,116 @@ fn the_stage_that_failed_is_named() {
     stage2.unmap(GUEST_TABLES, 0x1000).unwrap();
     let root = translate(&stage1, &stage2, 0).unwrap_err();
     assert!(matches!(root, NestedError::Stage2 { ipa: GUEST_TABLES, .. }), "{root}");
+}
+
+/// What a walk meets on the way to one page: where its entries are, and the leaf.
+#[derive(Default)]
+struct Way {
+    entries: Vec<u64>,
+    leaf: Option<Node>,
+}
+
+impl Visitor for Way {
+    fn table(&mut self, node: &Node) -> Action {
+        self.entries.push(node.pa);
+        Action::Continue
+    }
+
+    fn leaf(&mut self, node: &Node) -> Action {
+        self.entries.push(node.pa);
+        self.leaf = Some(*node);
+        Action::Continue
+    }
+
+    fn hole(&mut self, node: &Node) -> Action {
+        self.entries.push(node.pa);
+        Action::Continue
+    }
+}
+
+/// Tables with random mappings, and what they map.
+fn random_tables<F: Format>(format: F, base: u64, pa: u64, random: &mut TestRng) -> (Tables<F>, Oracle) {
+    let mut tables = Tables::new(format, base, 64 << 20).unwrap();
+    let mut oracle = Oracle::default();
+    let unit = format.geometry().page_bytes() << format.run_bits();
+    for _ in 0..12 {
+        let units = [1, 16, 64, 2048][(random.next_u32() % 4) as usize];
+        let va = (u64::from(random.next_u32()) % (1 << 30)) & !(units * unit - 1);
+        let bytes = units * unit * u64::from(1 + random.next_u32() % 4);
+        let (attributes, contiguous) = (crate::data(&format), random.next_u32().is_multiple_of(2));
+        let sizes = Sizes { largest_bytes: units * unit, contiguous };
+        let mapped = tables.map(&Mapping { va, pa: pa + va, bytes, attributes, sizes }).is_ok();
+        assert_eq!(mapped, oracle.map(va, pa + va, bytes, attributes), "{format:?}");
+    }
+    (tables, oracle)
+}
+
+fn translations_are_those_of_both<F: Format, G: Format>(guest: F, host: G, found_of: &mut [u32; 3]) {
+    let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+    for _ in 0..8 {
+        // The host maps the guest's memory here and there, and its tables but for one page of them.
+        let (stage1, inner) = random_tables(guest, GUEST_TABLES, 0, &mut random);
+        let (mut stage2, mut outer) = random_tables(host, 1 << 40, HOST, &mut random);
+        let (page, tables) = (host.geometry().page_bytes(), 64 << 20);
+        outer.unmap(GUEST_TABLES, tables);
+        stage2.unmap(GUEST_TABLES, tables).unwrap();
+        let attributes = crate::data(&host);
+        let mapping = Mapping { va: GUEST_TABLES, pa: HOST, bytes: tables, attributes, sizes: Sizes::up_to(page) };
+        stage2.map(&mapping).unwrap();
+        assert!(outer.map(GUEST_TABLES, HOST, tables, attributes));
+        let gone = GUEST_TABLES + page * (1 + u64::from(random.next_u32()) % (stage1.arena().bytes() / page).max(1));
+        stage2.unmap(gone, page).unwrap();
+        outer.unmap(gone, page);
+        for _ in 0..64 {
+            let borders = inner.borders();
+            let near = borders[random.next_u32() as usize % borders.len()] & !(guest.geometry().page_bytes() - 1);
+            let va = near ^ (u64::from(random.next_u32()) % (32 << 20));
+            let mut way = Way::default();
+            let guest_page = guest.geometry().page_bytes();
+            stage1.walk(va & !(guest_page - 1), guest_page, &mut way).unwrap();
+            let references = |ipa: u64| {
+                let found = stage2.translate(ipa).ok();
+                assert_eq!(found.map(|found| found.pa), outer.translate(ipa).map(|(pa, _)| pa));
+                found.map(|found| u32::from(host.geometry().levels() - found.level))
+            };
+            let ipa = inner.translate(va).map(|(ipa, _)| ipa);
+            let all: Vec<u64> = way.entries.iter().copied().chain(ipa).collect();
+            let found = translate(&stage1, &stage2, va);
+            let place = || format!("{guest:?} over {host:?}: {va:#x}: {found:x?}");
+            let first_fault = all.iter().copied().find(|ipa| references(*ipa).is_none());
+            match (&found, first_fault, ipa) {
+                (Err(NestedError::Stage2 { ipa, .. }), Some(expected), _) => assert_eq!(*ipa, expected, "{}", place()),
+                (Err(NestedError::Stage1(Error::NotMapped { va: at, .. })), None, None) => assert_eq!(*at, va),
+                (Ok(nested), None, Some(ipa)) => {
+                    let reads: u32 = all.iter().filter_map(|ipa| references(*ipa)).sum();
+                    assert_eq!(nested.references, reads + way.entries.len() as u32, "{}", place());
+                    assert_eq!((nested.ipa, Some(nested.pa)), (ipa, outer.translate(ipa).map(|(pa, _)| pa)));
+                    assert_eq!(way.leaf.map(|leaf| leaf.level), stage1.translate(va).ok().map(|found| found.level));
+                }
+                _ => panic!("{}", place()),
+            }
+            found_of[match found {
+                Ok(_) => 0,
+                Err(NestedError::Stage1(_)) => 1,
+                Err(NestedError::Stage2 { .. }) => 2,
+            }] += 1;
+        }
+    }
+}
+
+fn every_host<F: Format>(guest: F) {
+    if guest.geometry().extended(0) != 0 {
+        return; // The random mappings are in the lower half.
+    }
+    let mut found = [0; 3];
+    translations_are_those_of_both(guest, X86_64::new(4, 46), &mut found);
+    translations_are_those_of_both(guest, Arm64Stage2::new(Granule::K4, 40), &mut found);
+    translations_are_those_of_both(guest, Arm64Stage2::new(Granule::K64, 48), &mut found);
+    translations_are_those_of_both(guest, RiscV::new(3, Stage::Guest).with_napot(), &mut found);
+    assert!(found.iter().all(|found| *found > 0), "{guest:?}: {found:?}");
+}
+
+#[test]
+fn random_tables_over_random_tables_agree_with_the_oracles() {
+    for_every_format!(every_host);
 }

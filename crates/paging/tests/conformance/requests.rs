@@ -60,6 +60,35 @@ fn a_refused_mapping_changes_nothing() {
     for_every_format!(refusals);
 }
 
+/// No entry could point to tables there.
+fn tables_past_the_end<F: Format>(format: F) {
+    let output_bits = format.geometry().output_bits();
+    let end = 1u64 << output_bits;
+    for base in [end, end + 0x10000, 1 << 60, !0xffff] {
+        let refused = Tables::new(format, base, 1 << 20).err();
+        assert_eq!(refused, Some(Error::OutputTooLarge { pa: base, bytes: 1 << 20, output_bits }), "{format:?}");
+    }
+    let refused = Tables::new(format, end - 8, 1 << 20).err();
+    assert!(matches!(refused, Some(Error::ArenaFull { .. })), "{format:?}: {refused:?}");
+    let root = format.geometry().table_bytes(format.geometry().root_level());
+    let mut tables = Tables::new(format, end - root.next_multiple_of(1 << 17), u64::MAX >> 1).unwrap();
+    let bytes = format.geometry().page_bytes() << format.run_bits();
+    let attributes = crate::data(&format);
+    let far = format.geometry().input_bytes() / 8;
+    let mapped = (0..8).map(|at| {
+        let va = format.geometry().extended(u64::try_from(at * far).unwrap());
+        tables.map(&Mapping { va, pa: 0, bytes, attributes, sizes: Sizes::up_to(bytes) })
+    });
+    let refused = mapped.filter_map(Result::err).next();
+    assert!(matches!(refused, None | Some(Error::ArenaFull { .. })), "{format:?}: {refused:?}");
+    assert!(tables.arena().base() + tables.arena().bytes() <= end, "{format:?}");
+}
+
+#[test]
+fn tables_stay_in_the_physical_address_space() {
+    for_every_format!(tables_past_the_end);
+}
+
 /// An arena that ends in the middle of a mapping.
 fn full_arena<F: Format>(format: F) {
     let geometry = format.geometry();
