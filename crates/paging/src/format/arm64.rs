@@ -9,7 +9,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, Pattern, bits, mask, size};
+use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, Pattern, mask};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::{Extension, Geometry};
@@ -24,7 +24,7 @@ pub(super) const AF: u64 = 1 << 10;
 /// FEAT_BBM level 1: no TLB may hold this block.
 const NT: u64 = 1 << 16;
 pub(super) const DBM: u64 = 1 << 51;
-const CONTIGUOUS: u64 = 1 << 52;
+pub(super) const CONTIGUOUS: u64 = 1 << 52;
 const SOFTWARE: u64 = mask(58, 55);
 
 /// The translation granule: the page, and with it the tables' size.
@@ -154,7 +154,7 @@ impl<S: Copy> Arm64<S> {
 
     /// Entries have room for output addresses of 52 bits, some of which stand elsewhere. With 4K and 16K that is a
     /// choice (TCR_EL1.DS, VTCR_EL2.DS), which input addresses of 52 bits need too; with 64K it is the size itself.
-    const fn is_wide(&self) -> bool {
+    pub(super) const fn is_wide(&self) -> bool {
         let wide_input = self.geometry.input_bits() > 48 && !matches!(self.granule, Granule::K64);
         self.geometry.output_bits() > 48 || wide_input
     }
@@ -442,27 +442,7 @@ impl<S: Stage> Format for Arm64<S> {
     }
 
     fn fields(&self, level: u8, entry: u64) -> Vec<Field> {
-        let mut fields = Fields::of(entry);
-        fields.flag("valid", 0, "not valid: the other bits are software's", "valid");
-        let kind = self.kind_of(level, entry);
-        match kind {
-            Kind::Hole => {}
-            Kind::Table => {
-                let table = alloc::format!("table at {:#x}", self.table_address(entry));
-                fields.field("type", 1, 1, "points to a table");
-                fields.field("address", self.highest_address_bit(), self.granule.shift(), table);
-                self.upper_address_fields(fields.field("ignored", 58, 51, "software's"));
-                match self.is_lpa2() {
-                    true => fields.field("ignored", 11, 10, "software's").field("ignored", 7, 2, "software's"),
-                    false => fields.field("ignored", 11, 2, "software's"),
-                };
-            }
-            Kind::Leaf | Kind::Illegal => self.leaf_fields(level, entry, &mut fields),
-        }
-        if kind != Kind::Hole {
-            S::fields(self, kind, entry, &mut fields);
-        }
-        fields.done()
+        self.entry_fields(level, entry)
     }
 
     /// D17.2, TTBR0_EL1.BADDR and VTTBR_EL2.BADDR: 64 bytes at least.
@@ -496,10 +476,6 @@ impl<S: Stage> Arm64<S> {
         if matches!(self.granule, Granule::K4) || in_use { 0 } else { mask(self.granule.shift() - 1, 12) }
     }
 
-    const fn highest_address_bit(&self) -> u8 {
-        if self.is_lpa2() { 49 } else { 47 }
-    }
-
     /// TCR_EL1.IPS or VTCR_EL2.PS: the value that chooses the size of output addresses.
     pub(super) fn physical_size(&self) -> u64 {
         PHYSICAL_BITS.iter().position(|bits| *bits == self.geometry.output_bits()).unwrap_or_default() as u64
@@ -509,54 +485,5 @@ impl<S: Stage> Arm64<S> {
     pub(super) fn base_register(&self, root: u64) -> u64 {
         let upper = if self.geometry.output_bits() > 48 { root >> 48 & 0xf } else { 0 };
         root & mask(47, 0) | upper << 2
-    }
-
-    /// The fields of a leaf that both stages have.
-    fn leaf_fields(&self, level: u8, entry: u64, fields: &mut Fields) {
-        let group_bits = self.group_bits_of(level);
-        let contiguous = match (entry & CONTIGUOUS != 0, group_bits) {
-            (false, _) => String::from("alone"),
-            (true, 0) => String::from("reserved: no contiguous groups at this level"),
-            (true, _) => {
-                let (entries, bytes) = (1u64 << group_bits, self.geometry.span(level) << group_bits);
-                alloc::format!("one of {entries} entries that map {}", size(bytes))
-            }
-        };
-        let kind = match (self.kind_of(level, entry), level) {
-            (Kind::Illegal, _) => "reserved here: faults",
-            (_, 0) => "a page",
-            _ => "a block",
-        };
-        let managed = match (entry & DBM != 0, self.hardware_dirty) {
-            (false, _) => "hardware does not manage writes",
-            (true, false) => "ignored: hardware manages no dirty state",
-            (true, true) => "hardware manages writes: what may be written, and what was",
-        };
-        let address = alloc::format!("maps {:#x}", self.leaf_address(level, entry, 0));
-        fields
-            .field("type", 1, 1, kind)
-            .flag("AF", 10, "not accessed: an access faults or sets it", "accessed")
-            .field("address", self.highest_address_bit(), self.geometry.shift(level) as u8, address)
-            .field("DBM", 51, 51, managed)
-            .field("ignored", 63, 63, "software's")
-            .field("Contiguous", 52, 52, contiguous)
-            .field("software", 58, 55, "software's");
-        self.upper_address_fields(fields);
-        if !self.is_lpa2() {
-            let names = ["not shareable", "reserved", "outer shareable", "inner shareable"];
-            fields.field("SH", 9, 8, names[bits(entry, 9, 8) as usize]);
-        }
-        if level > 0 {
-            fields.flag("nT", 16, "TLBs may hold it", "no TLB may hold it (FEAT_BBM level 1)");
-        }
-    }
-
-    /// The bits of an address of more than 48 that stand elsewhere, in leaves and in table descriptors.
-    fn upper_address_fields(&self, fields: &mut Fields) {
-        match self.granule {
-            _ if !self.is_wide() => {}
-            Granule::K64 => _ = fields.field("address 51:48", 15, 12, "bits 51:48 of the address"),
-            Granule::K4 | Granule::K16 => _ = fields.field("address 51:50", 9, 8, "bits 51:50 of the address"),
-        }
     }
 }

@@ -10,10 +10,10 @@ use crate::geometry::Geometry;
 use crate::rule::Rule;
 
 pub mod arm64;
+mod arm64_fields;
 pub mod arm64_stage1;
 pub mod arm64_stage2;
 pub mod named;
-
 pub mod riscv;
 pub mod software_64k;
 pub mod x86_64;

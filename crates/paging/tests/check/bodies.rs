@@ -6,7 +6,7 @@ use paging::format::named::Named;
 use paging::{Action, Arena, ENTRY_BYTES, Event, Format, Node, Rule, Tables, Visitor, with_format};
 
 /// One of each kind of format; the first byte chooses.
-const FORMATS: [&str; 16] = [
+const FORMATS: [&str; 20] = [
     "x86-64",
     "x86-64-la57+phys46+no-1g+no-nx",
     "arm64-4k-39",
@@ -23,6 +23,10 @@ const FORMATS: [&str; 16] = [
     "sv39x4+svnapot",
     "sv39-64k",
     "sv48-64k+svnapot",
+    "arm64-64k-48+phys52",
+    "arm64-4k-52+phys44",
+    "arm64-s2-16k-40+phys40",
+    "sv57-64k+phys40+svnapot",
 ];
 
 const BASE: u64 = 1 << 30;

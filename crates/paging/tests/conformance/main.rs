@@ -1,5 +1,6 @@
 //! One suite for all formats: every operation against an ordered map of pages, the slow and obvious oracle.
 
+mod best_sizes;
 mod contiguous;
 mod formats;
 mod nested;
