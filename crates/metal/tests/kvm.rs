@@ -16,6 +16,7 @@ fn request(clearing: Clearing) -> Request {
         slots: 3,
         vcpus: 2,
         page: base_page(),
+        guest_leaf: PageSize::M2,
         clearing,
         split_chunk: None,
         region2: false,

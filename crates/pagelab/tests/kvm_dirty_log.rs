@@ -118,6 +118,63 @@ fn large_leaves_are_split_and_come_back() {
     }
 }
 
+/// Leaves of 4K and larger ones after `populate`, `write 1` and `repopulate`; `None` where KVM does not count them.
+fn leaves(document: &Value) -> Option<[(u64, u64); 3]> {
+    let phases = document["phases"].as_array().unwrap();
+    let after = |name: &str| {
+        let leaves = &phases.iter().find(|phase| phase["name"] == name).unwrap()["leaves"];
+        let count = |size: &str| leaves[size].as_u64();
+        Some((count("pages_4k")?, count("pages_2m")? + count("pages_1g")?))
+    };
+    Some([after("populate")?, after("write 1")?, after("repopulate")?])
+}
+
+/// Whether there are as many leaves of 4K as the memory has pages, the loop and what KVM maps around it aside.
+fn all_of_4k(found: (u64, u64), bytes: u64) -> bool {
+    found.1 == 0 && (bytes / 4096..bytes / 4096 + 64).contains(&found.0)
+}
+
+#[test]
+fn leaves_of_the_guest_of_either_size_have_the_counts_that_they_must() {
+    const BYTES: u64 = 16 << 20;
+    if !has_kvm() {
+        return;
+    }
+    for (guest_bytes, own) in [(4096, "4k"), (2 << 20, "2M")] {
+        for mode in ["clear", "enable"] {
+            let base = document(&format!("--bytes {BYTES} --backing base --mode {mode} --guest-leaves {own}"));
+            assert_eq!(base["arguments"]["guest_leaf_bytes"], guest_bytes);
+            assert_eq!(base["figures"]["dirty_pages"], (BYTES / metal::memory::base_page().bytes()) as f64);
+            match leaves(&base) {
+                Some(counts) => assert!(counts.iter().all(|count| all_of_4k(*count, BYTES)), "{own}: {counts:?}"),
+                None => println!("skipped: needs a KVM that counts leaves"),
+            }
+        }
+    }
+    if !has_thp() {
+        return;
+    }
+    for (own, larger_than_4k) in [("4K", false), ("2M", true)] {
+        let document = document(&format!("--bytes {BYTES} --backing thp --guest-leaves {own}"));
+        let shadows = document["kvm"]["tdp_mmu"] == false && document["kvm"]["nested_page_tables"] != true;
+        let host_is_large = document["host_mapping"].as_array().unwrap().iter().all(|row| row["leaf_bytes"] == 2 << 20);
+        let (Some([populated, written, repopulated]), true) = (leaves(&document), host_is_large) else {
+            println!("skipped: needs a KVM that counts leaves, and free memory for THP");
+            return;
+        };
+        assert!(all_of_4k(written, BYTES), "{own}: {written:?}");
+        for found in [populated, repopulated] {
+            let expected = larger_than_4k || !shadows;
+            assert_eq!(
+                (all_of_4k(found, BYTES), found.1),
+                (!expected, if expected { 8 } else { 0 }),
+                "{own}: {found:?}"
+            );
+        }
+        assert_eq!(document["split_in"].is_null(), shadows && !larger_than_4k);
+    }
+}
+
 #[test]
 fn people_are_told_what_the_host_can_show_and_what_maps_the_memory() {
     if !has_kvm() {
@@ -125,11 +182,14 @@ fn people_are_told_what_the_host_can_show_and_what_maps_the_memory() {
     }
     let output = run(&format!("--bytes {} --backing base --with-model", 4 << 20));
     let text = String::from_utf8(output.stdout).unwrap();
-    for words in ["populated by", "the host maps it with 4M in ", "eager splitting: ", "seen: ", "Modelled, and no"] {
+    for words in
+        ["populated by", "the host maps it with 4M in ", "guest: ", "eager splitting: ", "seen: ", "Modelled, and no"]
+    {
         assert!(text.contains(words), "no {words:?} in {text}");
     }
     let last = text.lines().last().unwrap();
     assert!(last.starts_with("name=kvm-dirty-log bytes=4194304 ") && last.contains(" first_write_s="), "{last}");
+    assert!(last.contains(" guest_leaf_bytes="), "{last}");
     let document = document(&format!("--bytes {} --backing base --with-model", 4 << 20));
     let model = &document["model"];
     assert_eq!(model["provenance"], "modelled");
@@ -149,6 +209,8 @@ fn senseless_arguments_end_with_2_and_name_the_option() {
         ("--bytes 64K --slots 1000", "--slots"),
         ("--bytes 64K --vcpus 100000", "--vcpus"),
         ("--bytes 1M --rounds 0", "--rounds"),
+        ("--bytes 1M --guest-leaves 12345", "--guest-leaves"),
+        ("--bytes 1M --guest-leaves 16K", "--guest-leaves"),
         ("--bytes 1M --chunk 0", "--chunk"),
         ("--bytes 1M --chunk 63", "--chunk"),
         ("--bytes 1M --chunk 64 --mode enable", "--chunk"),

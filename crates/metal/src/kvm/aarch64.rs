@@ -10,7 +10,9 @@ use paging::format::arm64_stage1::Arm64Stage1;
 
 use super::KvmError;
 use super::capabilities::refused;
-use super::program::{ARM64_MAIR, Pass, Program, arm64};
+use super::program::{ARM64_MAIR, Data, Pass, Program, arm64};
+
+pub use super::program::ARM64_LEAVES as GUEST_LEAVES;
 
 /// The architecture's name, as the kernel has it.
 pub const ARCHITECTURE: &str = "arm64";
@@ -51,9 +53,9 @@ fn set_all(vcpu: &VcpuFd, registers: &[(u64, u64)]) -> Result<(), KvmError> {
     Ok(())
 }
 
-/// The guest for `bytes` of data that the host has at `address`.
-pub fn program(_: &Kvm, address: u64, bytes: u64) -> Result<Program, KvmError> {
-    arm64(address, bytes)
+/// The guest for this data.
+pub fn program(_: &Kvm, data: Data) -> Result<Program, KvmError> {
+    arm64(data)
 }
 
 /// Makes a new vCPU ready for passes.

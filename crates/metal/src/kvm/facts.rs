@@ -78,6 +78,17 @@ impl Facts {
         }
     }
 
+    /// Whether this x86 host shadows the guest's page tables: then no leaf of KVM's is larger than the guest's own
+    /// (`FNAME(fetch)`, arch/x86/kvm/mmu/paging_tmpl.h). `None`: it cannot be told. Only kvm_intel and kvm_amd know
+    /// nested page tables, and both say whether they use them.
+    pub fn shadow_paging(&self) -> Option<bool> {
+        match (self.tdp_mmu, self.nested_page_tables) {
+            (Some(true), _) | (_, Some(true)) => Some(false),
+            (_, Some(false)) | (Some(false), None) => Some(true),
+            (None, None) => None,
+        }
+    }
+
     /// Whether this x86 host can show eager splitting (`kvm_mmu_slot_try_split_huge_pages` and
     /// `kvm_mmu_try_split_huge_pages`, arch/x86/kvm/mmu/mmu.c: nothing without the TDP MMU).
     pub fn eager_split_x86(&self) -> EagerSplit {
@@ -167,6 +178,16 @@ mod tests {
         }
         let no_tables = Facts { tdp_mmu: off, nested_page_tables: off, ..Facts::default() };
         assert!(no_tables.eager_split_x86().because().unwrap().contains("ept or npt is off"));
+    }
+
+    #[test]
+    fn guests_are_shadowed_where_no_module_has_nested_tables() {
+        let of =
+            |tdp_mmu, nested_page_tables| Facts { tdp_mmu, nested_page_tables, ..Facts::default() }.shadow_paging();
+        let (on, off) = (Some(true), Some(false));
+        assert_eq!([of(on, None), of(on, on), of(off, on), of(None, on)], [Some(false); 4]);
+        assert_eq!([of(off, None), of(off, off), of(None, off)], [Some(true); 3]);
+        assert_eq!(of(None, None), None);
     }
 
     #[test]

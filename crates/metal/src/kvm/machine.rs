@@ -12,7 +12,7 @@ use study::size::PageSize;
 
 use super::bitmap::{chunks, dirty_pages, words};
 use super::capabilities::{check_counts, check_version, clear_by, lacking, refused, set_split_chunk};
-use super::program::{Pass, Program};
+use super::program::{Data, Pass, Program};
 use super::statistics::Statistics;
 use super::{Access, GuestMemory, HostBacking, KvmError, Leaves, calls, processor, vcpu};
 
@@ -45,6 +45,8 @@ pub struct Request {
     pub vcpus: u32,
     /// The host's base page, which is what one bit of the log stands for.
     pub page: PageSize,
+    /// The largest leaves of the guest's own page tables: one of [`GUEST_LEAVES`](super::GUEST_LEAVES).
+    pub guest_leaf: PageSize,
     /// Who clears the log.
     pub clearing: Clearing,
     /// What is split at a time; `None`: as KVM has it.
@@ -85,7 +87,8 @@ impl Machine {
         let kvm = Kvm::new().map_err(|error| KvmError::no_device(io::Error::from_raw_os_error(error.errno())))?;
         check_version(&kvm)?;
         let data = GuestMemory::map(request.backing, request.bytes, request.alignment)?;
-        let program = processor::program(&kvm, data.address(), data.bytes())?;
+        let guest_data = Data { address: data.address(), bytes: data.bytes(), leaf: request.guest_leaf };
+        let program = processor::program(&kvm, guest_data)?;
         let vm = kvm.create_vm().map_err(refused("KVM_CREATE_VM"))?;
         check_counts(&vm, request)?;
         clear_by(&vm, request.clearing)?;

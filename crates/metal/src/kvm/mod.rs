@@ -33,6 +33,6 @@ pub use backing::{GuestMemory, HostBacking};
 pub use error::KvmError;
 pub use facts::{EagerSplit, Facts};
 pub use machine::{Clearing, Machine, Request, SplitChunk};
-pub use processor::{ARCHITECTURE, GUEST};
+pub use processor::{ARCHITECTURE, GUEST, GUEST_LEAVES};
 pub use statistics::Leaves;
 pub use vcpu::Access;

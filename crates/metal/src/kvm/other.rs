@@ -1,14 +1,17 @@
 //! Architectures without a guest.
 
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
+use study::size::PageSize;
 
 use super::KvmError;
-use super::program::{Pass, Program};
+use super::program::{Data, Pass, Program};
 
 /// The architecture's name, as the kernel has it.
 pub const ARCHITECTURE: &str = std::env::consts::ARCH;
 /// What the guest is.
 pub const GUEST: &str = "no guest";
+/// It has no leaves.
+pub const GUEST_LEAVES: &[PageSize] = &[];
 
 fn none() -> KvmError {
     KvmError::Unsupported {
@@ -17,7 +20,7 @@ fn none() -> KvmError {
     }
 }
 
-pub fn program(_: &Kvm, _: u64, _: u64) -> Result<Program, KvmError> {
+pub fn program(_: &Kvm, _: Data) -> Result<Program, KvmError> {
     Err(none())
 }
 

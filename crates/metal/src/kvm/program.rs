@@ -9,6 +9,7 @@ use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::x86_64::X86_64;
 use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
+use study::size::PageSize;
 
 use super::KvmError;
 
@@ -102,24 +103,39 @@ const ARM64_LOOPS: [[u32; 6]; 2] = [
     ],
 ];
 
-/// A guest of ring 3 in long mode, of a processor with `physical_bits`, for `bytes` of data that the host has at
-/// `address`. It has no leaf above 2M: not every host can shadow guest leaves of 1G.
-pub fn x86_64(physical_bits: u8, address: u64, bytes: u64) -> Result<Program, KvmError> {
+/// Data of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Where the host has it.
+    pub address: u64,
+    /// How much it is.
+    pub bytes: u64,
+    /// The largest leaves that the guest's own tables map it with.
+    pub leaf: PageSize,
+}
+
+/// Sizes of leaves that the guest of x86-64 can have. No 1G: not every host can shadow guest leaves of that size.
+pub const X86_64_LEAVES: &[PageSize] = &[PageSize::K4, PageSize::M2];
+/// Sizes of leaves that the guest of arm64 can have: those of its granule.
+pub const ARM64_LEAVES: &[PageSize] = &[PageSize::K4, PageSize::M2, PageSize::G1];
+
+/// A guest of ring 3 in long mode, of a processor with `physical_bits`.
+pub fn x86_64(physical_bits: u8, data: Data) -> Result<Program, KvmError> {
     let flags = Flags::READ | Flags::WRITE | Flags::USER | Flags::USER_EXECUTE | Flags::KERNEL_EXECUTE;
     // The processor has nothing left to set in them: the guest's own tables are never written.
     let memory = Attributes::new(flags | Flags::ACCESSED | Flags::DIRTY);
     let code = X86_64_LOOPS.map(<[u8]>::to_vec);
-    build(X86_64::new(4, physical_bits), [memory, memory], Sizes::up_to(2 << 20), code, address, bytes)
+    build(X86_64::new(4, physical_bits), [memory, memory], PageSize::M2, code, data)
 }
 
 /// A guest of EL1 with a 4K granule and 39 bits of address. Memory type 0 is ordinary memory, 1 a device
 /// ([`ARM64_MAIR`]).
-pub fn arm64(address: u64, bytes: u64) -> Result<Program, KvmError> {
+pub fn arm64(data: Data) -> Result<Program, KvmError> {
     let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
     let memory = Attributes::new(flags | Flags::KERNEL_EXECUTE);
     let device = Attributes { memory: 1, ..Attributes::new(flags) };
     let code = ARM64_LOOPS.map(|code| code.iter().flat_map(|word| word.to_le_bytes()).collect());
-    build(Arm64Stage1::new(Granule::K4, 39), [memory, device], Sizes::up_to(GIGABYTE), code, address, bytes)
+    build(Arm64Stage1::new(Granule::K4, 39), [memory, device], PageSize::G1, code, data)
 }
 
 /// MAIR_EL1 of the arm64 guest: type 0 write-back cacheable, type 1 Device-nGnRnE.
@@ -128,21 +144,22 @@ pub const ARM64_MAIR: u64 = 0x00ff;
 fn build<F: Format>(
     format: F,
     [memory, device]: [Attributes; 2],
-    sizes: Sizes,
+    largest: PageSize,
     code: [Vec<u8>; 2],
-    address: u64,
-    bytes: u64,
+    data: Data,
 ) -> Result<Program, KvmError> {
     let failed = |error: paging::Error| KvmError::Tables(error.to_string());
-    let too_much = || KvmError::Tables(format!("{bytes} bytes from {DATA:#x} on are more than its addresses"));
-    let data_gpa = DATA + address % GIGABYTE;
-    let end =
-        data_gpa.checked_add(bytes).and_then(|end| end.checked_next_multiple_of(GIGABYTE)).ok_or_else(too_much)?;
+    let too_much = || KvmError::Tables(format!("{} bytes from {DATA:#x} on are more than its addresses", data.bytes));
+    let data_gpa = DATA + data.address % GIGABYTE;
+    let begin = data.leaf.align_down(data_gpa);
+    let end = data_gpa.checked_add(data.bytes).and_then(|end| data.leaf.align_up(end)).ok_or_else(too_much)?;
     let mut tables = Tables::new(format, IMAGE + TABLES, DOORBELL - TABLES).map_err(failed)?;
-    for (va, bytes, attributes) in
-        [(IMAGE, GIGABYTE, memory), (DOORBELL / GIGABYTE * GIGABYTE, GIGABYTE, device), (DATA, end - DATA, memory)]
-    {
-        tables.map(&Mapping { va, pa: va, bytes, attributes, sizes }).map_err(failed)?;
+    for (va, bytes, attributes, leaf) in [
+        (IMAGE, GIGABYTE, memory, largest),
+        (DOORBELL / GIGABYTE * GIGABYTE, GIGABYTE, device, largest),
+        (begin, end - begin, memory, data.leaf),
+    ] {
+        tables.map(&Mapping { va, pa: va, bytes, attributes, sizes: Sizes::up_to(leaf.bytes()) }).map_err(failed)?;
     }
     let mut image = vec![0; TABLES as usize];
     for (at, code) in [0, READ_ENTRY].into_iter().zip(&code) {
@@ -169,7 +186,12 @@ mod tests {
     /// An address of the host that is no multiple of 1G.
     const ADDRESS: u64 = 0x7f12_3460_0000;
 
-    fn check<F: Format>(program: &Program, format: F, bytes: u64) {
+    fn data(bytes: u64, leaf: PageSize) -> Data {
+        Data { address: ADDRESS, bytes, leaf }
+    }
+
+    fn check<F: Format>(program: &Program, format: F, data: Data) {
+        let (bytes, leaf) = (data.bytes, data.leaf);
         assert_eq!(program.data_gpa % GIGABYTE, ADDRESS % GIGABYTE);
         let arena = Arena::from_image(IMAGE + TABLES, &program.image[TABLES as usize..]).unwrap();
         let tables = Tables::in_arena(format, arena, program.root);
@@ -178,20 +200,33 @@ mod tests {
         for address in reached {
             assert_eq!(tables.translate(address).unwrap().pa, address, "{address:#x}");
         }
-        assert!(tables.translate(program.data_gpa + bytes + GIGABYTE).is_err(), "nothing is mapped beyond");
+        for address in [program.data_gpa, program.data_gpa + bytes - 8] {
+            // Each level of both formats is 512 times as large as the one below it.
+            let level = tables.translate(address).unwrap().level;
+            assert_eq!(4096 << (9 * level), leaf.bytes(), "the leaf at {address:#x}");
+        }
+        let beyond = leaf.align_up(program.data_gpa + bytes).unwrap();
+        assert!(tables.translate(beyond).is_err(), "nothing is mapped beyond");
         assert!(paging::check::check(&tables).faults.is_empty());
     }
 
     #[test]
     fn tables_map_the_loops_the_doorbell_and_the_data() {
-        let bytes = 5 << 30;
-        check(&x86_64(46, ADDRESS, bytes).unwrap(), X86_64::new(4, 46), bytes);
-        check(&arm64(ADDRESS, bytes).unwrap(), Arm64Stage1::new(Granule::K4, 39), bytes);
+        for data in X86_64_LEAVES.iter().map(|leaf| data(5 << 30, *leaf)) {
+            check(&x86_64(46, data).unwrap(), X86_64::new(4, 46), data);
+        }
+        for data in ARM64_LEAVES.iter().map(|leaf| data(5 << 30, *leaf)) {
+            check(&arm64(data).unwrap(), Arm64Stage1::new(Granule::K4, 39), data);
+        }
     }
 
     #[test]
     fn memory_beyond_the_addresses_is_refused() {
-        for error in [x86_64(36, ADDRESS, 1 << 36), arm64(ADDRESS, 1 << 39), x86_64(46, ADDRESS, u64::MAX - 5)] {
+        for error in [
+            x86_64(36, data(1 << 36, PageSize::M2)),
+            arm64(data(1 << 39, PageSize::G1)),
+            x86_64(46, data(u64::MAX - 5, PageSize::K4)),
+        ] {
             assert!(error.unwrap_err().to_string().contains("fewer bytes"));
         }
     }

@@ -8,7 +8,9 @@ use kvm_ioctls::{Kvm, VcpuFd, VmFd};
 
 use super::KvmError;
 use super::capabilities::refused;
-use super::program::{Pass, Program, x86_64};
+use super::program::{Data, Pass, Program, x86_64};
+
+pub use super::program::X86_64_LEAVES as GUEST_LEAVES;
 
 /// The architecture's name, as the kernel has it.
 pub const ARCHITECTURE: &str = "x86_64";
@@ -30,14 +32,14 @@ fn supported(kvm: &Kvm) -> Result<CpuId, KvmError> {
     kvm.get_supported_cpuid(KVM_MAX_CPUID_ENTRIES).map_err(refused("KVM_GET_SUPPORTED_CPUID"))
 }
 
-/// The guest for `bytes` of data that the host has at `address`.
-pub fn program(kvm: &Kvm, address: u64, bytes: u64) -> Result<Program, KvmError> {
+/// The guest for this data.
+pub fn program(kvm: &Kvm, data: Data) -> Result<Program, KvmError> {
     /// What a processor has that does not say (Intel SDM vol. 3A, MAXPHYADDR).
     const UNSAID: u8 = 36;
     let cpuid = supported(kvm)?;
     let sizes = cpuid.as_slice().iter().find(|entry| entry.function == ADDRESS_SIZES);
     let physical_bits = sizes.map_or(UNSAID, |entry| entry.eax as u8).clamp(32, 52);
-    x86_64(physical_bits, address, bytes)
+    x86_64(physical_bits, data)
 }
 
 /// Makes a new vCPU ready for passes.

@@ -12,8 +12,9 @@ mod report;
 use std::sync::{Mutex, Once};
 
 use metal::host::Host;
-use metal::kvm::{Clearing, EagerSplit, Facts, Machine, Request, SplitChunk};
+use metal::kvm::{ARCHITECTURE, Clearing, EagerSplit, Facts, GUEST_LEAVES, Machine, Request, SplitChunk};
 use metal::memory::base_page;
+use study::size::PageSize;
 
 use super::report::Report;
 use super::{WorkloadError, arguments};
@@ -36,6 +37,10 @@ pub struct Arguments {
     /// Where the memory comes from
     #[arg(long, value_enum, default_value = "policy")]
     backing: BackingName,
+    /// Largest leaves of the guest's own page tables: 4K, 2M, on arm64 1G; default: the largest. Where KVM has no nested
+    /// page tables, its own leaves are never larger
+    #[arg(long, value_name = "SIZE")]
+    guest_leaves: Option<PageSize>,
     /// When pages are write-protected, and split where KVM splits eagerly
     #[arg(long, value_enum, default_value = "clear")]
     mode: Mode,
@@ -107,6 +112,8 @@ static DOING: Mutex<String> = Mutex::new(String::new());
 /// Bad arguments, a host that cannot do it, no memory, or a log that is wrong.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let request = request(arguments)?;
+    // What was chosen, for the report.
+    let arguments = &Arguments { guest_leaves: Some(request.guest_leaf), ..arguments.clone() };
     announce_end()?;
     let host = Facts::read(std::path::Path::new("/"));
     let eager = eager_split(&host, arguments.split_chunk.unwrap_or(0));
@@ -117,7 +124,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
 }
 
 fn eager_split(host: &Facts, chunk_bytes: u64) -> EagerSplit {
-    match metal::kvm::ARCHITECTURE {
+    match ARCHITECTURE {
         "arm64" => Facts::eager_split_arm64(chunk_bytes),
         _ => host.eager_split_x86(),
     }
@@ -149,10 +156,22 @@ fn request(arguments: &Arguments) -> Result<Request, WorkloadError> {
         slots: arguments.slots,
         vcpus: arguments.vcpus,
         page,
+        guest_leaf: guest_leaf(arguments.guest_leaves)?,
         clearing,
         split_chunk: arguments.split_chunk.map(SplitChunk),
         region2: arguments.memory_region == 2,
     })
+}
+
+fn guest_leaf(asked: Option<PageSize>) -> Result<PageSize, WorkloadError> {
+    match (asked, GUEST_LEAVES.last()) {
+        (Some(leaf), Some(_)) if !GUEST_LEAVES.contains(&leaf) => {
+            let sizes = GUEST_LEAVES.iter().map(PageSize::to_string).collect::<Vec<_>>().join(" or ");
+            let expected = format!("{sizes}, which the guest of {ARCHITECTURE} can have");
+            Err(WorkloadError::Argument { option: "guest-leaves", expected, found: leaf.to_string() })
+        }
+        (asked, largest) => Ok(asked.or(largest.copied()).unwrap_or(base_page())),
+    }
 }
 
 fn check_chunk(arguments: &Arguments) -> Result<(), WorkloadError> {

@@ -6,7 +6,7 @@ use results::fold;
 use results::grid::plain;
 use serde_json::{Map, Value, json};
 use study::census::{Census, Mapping};
-use study::size::format_bytes;
+use study::size::{PageSize, format_bytes};
 
 use super::model::Model;
 use super::phases::{Phase, Phases};
@@ -28,6 +28,7 @@ pub fn report(
     let write = phases.list.iter().find(|phase| phase.figure == Some("first_write"));
     let write = write.map_or("the first write", |phase| phase.name.as_str());
     let mut sentences = setting(arguments, phases).to_vec();
+    sentences.extend(arguments.guest_leaves.map(|leaf| guest_leaves(leaf, host.shadow_paging())));
     sentences.extend([what_kvm_is(host), eager_sentence(arguments.mode, eager, write), where_split(phases)]);
     let folded = sentences.iter().map(|sentence| fold(sentence, width, 2));
     let mut parts = vec![folded.collect::<Vec<_>>().join("\n"), table(&phases.list, phases.pages, width)];
@@ -47,6 +48,7 @@ fn named(arguments: &Arguments, phases: &Phases) -> Report {
         .argument("backing", arguments.backing.name())
         .argument("mode", arguments.mode.name())
         .argument("populate", arguments.populate.name())
+        .argument("guest_leaf_bytes", or_default(arguments.guest_leaves.map(PageSize::bytes)))
         .argument("chunk_pages", or_default(arguments.chunk))
         .argument("rounds", arguments.rounds)
         .argument("memory_region", arguments.memory_region)
@@ -85,6 +87,16 @@ fn setting(arguments: &Arguments, phases: &Phases) -> [String; 3] {
         format!("populated by {populated}"),
         format!("logging: {}", logging(arguments)),
     ]
+}
+
+/// What the guest's own leaves are, and what KVM's have to do with them; `shadows` is whether KVM shadows its tables.
+fn guest_leaves(leaf: PageSize, shadows: Option<bool>) -> String {
+    let consequence = match (ARCHITECTURE, shadows) {
+        ("x86_64", Some(true)) => "KVM shadows them, so that none of its own leaves is larger",
+        ("x86_64", None) => "none of KVM's own is larger where it shadows them, which cannot be told here",
+        _ => "KVM's own do not depend on them",
+    };
+    format!("guest: its page tables map the memory with leaves of at most {leaf}; {consequence}")
 }
 
 fn logging(arguments: &Arguments) -> String {
@@ -261,6 +273,15 @@ mod tests {
             unknown.contains("unknown, because of that") && unknown.contains("`clear` or in `write 1`"),
             "{unknown}"
         );
+    }
+
+    #[test]
+    fn leaves_of_the_guest_bound_those_of_kvm_where_it_shadows_them() {
+        let said = |shadows| guest_leaves(PageSize::K4, shadows);
+        assert!(said(Some(false)).ends_with("leaves of at most 4K; KVM's own do not depend on them"));
+        let bounded = said(Some(true)).contains("none of its own leaves is larger");
+        assert_eq!(bounded, ARCHITECTURE == "x86_64");
+        assert_eq!(said(None).contains("cannot be told here"), ARCHITECTURE == "x86_64");
     }
 
     #[test]
