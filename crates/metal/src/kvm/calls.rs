@@ -58,6 +58,14 @@ pub fn statistics(vm: &VmFd) -> io::Result<File> {
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
 }
 
+/// An ioctl that has no effect and no result: the file of a VM's statistics has none (`kvm_vm_stats_fops`,
+/// virt/kvm/kvm_main.c), so the kernel turns back where it would call a driver.
+pub fn nobody(statistics: &File) {
+    const NOT_A_NUMBER: u32 = 0;
+    // SAFETY: no file has a call of this number, and there is no argument.
+    unsafe { libc::ioctl(statistics.as_raw_fd(), NOT_A_NUMBER.into()) };
+}
+
 /// KVM_PRE_FAULT_MEMORY of a stretch of guest memory, until all of it is mapped.
 pub fn pre_fault(vcpu: &VcpuFd, gpa: u64, bytes: u64) -> io::Result<()> {
     let mut argument = kvm_pre_fault_memory { gpa, size: bytes, ..Default::default() };

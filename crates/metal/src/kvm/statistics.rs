@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::KvmError;
+use super::{KvmError, calls};
 
 /// Bytes of `struct kvm_stats_header`.
 const HEADER_BYTES: usize = 24;
@@ -40,6 +40,11 @@ pub struct Statistics(File);
 impl Statistics {
     pub fn new(file: File) -> Statistics {
         Statistics(file)
+    }
+
+    /// Makes an ioctl that has no effect.
+    pub fn call_nobody(&self) {
+        calls::nobody(&self.0);
     }
 
     /// The leaves now; `None` where this KVM does not count them.
