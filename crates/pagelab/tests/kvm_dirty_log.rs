@@ -64,6 +64,28 @@ fn each_mode_has_its_phases_and_the_log_has_every_page() {
 }
 
 #[test]
+fn cycles_repeat_all_but_the_first_writes_and_their_times_are_medians() {
+    if !has_kvm() {
+        return;
+    }
+    for mode in ["clear", "enable"] {
+        let thrice = document(&format!("--bytes {} --backing base --mode {mode} --rounds 1 --cycles 3", bytes()));
+        let once = document(&format!("--bytes {} --backing base --mode {mode} --rounds 1", bytes()));
+        assert_eq!(names(&thrice), names(&once));
+        for phase in thrice["phases"].as_array().unwrap() {
+            let mut times: Vec<f64> =
+                phase["walls_s"].as_array().unwrap().iter().map(|time| time.as_f64().unwrap()).collect();
+            times.sort_by(f64::total_cmp);
+            let before = phase["name"] == "populate" || phase["name"] == "write before";
+            assert_eq!(times.len(), if before { 1 } else { 3 }, "{phase}");
+            assert_eq!(phase["wall_s"], times[times.len() / 2], "{phase}");
+        }
+        let enable = thrice["phases"].as_array().unwrap().iter().find(|phase| phase["name"] == "enable").unwrap();
+        assert_eq!(thrice["figures"]["enable_s"], enable["wall_s"]);
+    }
+}
+
+#[test]
 fn the_answer_is_decided_by_the_arguments() {
     if !has_kvm() {
         return;
@@ -77,6 +99,7 @@ fn the_answer_is_decided_by_the_arguments() {
     assert_eq!(answer("").lines().count(), 1);
     assert_ne!(answer(""), answer("--seed 2"));
     assert_ne!(answer(""), answer("--rounds 3"));
+    assert_ne!(answer(""), answer("--cycles 2"));
 }
 
 /// Whether advised memory gets folios of PMD size, so that large leaves are to be expected.
@@ -209,6 +232,7 @@ fn senseless_arguments_end_with_2_and_name_the_option() {
         ("--bytes 64K --slots 1000", "--slots"),
         ("--bytes 64K --vcpus 100000", "--vcpus"),
         ("--bytes 1M --rounds 0", "--rounds"),
+        ("--bytes 1M --cycles 0", "--cycles"),
         ("--bytes 1M --guest-leaves 12345", "--guest-leaves"),
         ("--bytes 1M --guest-leaves 16K", "--guest-leaves"),
         ("--bytes 1M --chunk 0", "--chunk"),

@@ -53,6 +53,10 @@ pub struct Arguments {
     /// How often the guest writes every page while it is logged
     #[arg(long, default_value_t = 2)]
     rounds: u64,
+    /// How often all of it is repeated in one virtual machine, from switching logging on to writing every page again without
+    /// it; times are medians then
+    #[arg(long, default_value_t = 1)]
+    cycles: u64,
     /// The call that makes slots: KVM_SET_USER_MEMORY_REGION (1) or ...REGION2 (2)
     #[arg(long, value_name = "VERSION", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     memory_region: u8,
@@ -142,6 +146,7 @@ fn request(arguments: &Arguments) -> Result<Request, WorkloadError> {
         }
     }
     arguments::at_least("rounds", 1, arguments.rounds)?;
+    arguments::at_least("cycles", 1, arguments.cycles)?;
     check_chunk(arguments)?;
     let host = Host::open("/").map_err(|error| WorkloadError::Host(error.to_string()))?;
     let backing = arguments.backing.lower(&host, arguments.bytes)?;
