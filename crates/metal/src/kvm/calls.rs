@@ -58,12 +58,13 @@ pub fn statistics(vm: &VmFd) -> io::Result<File> {
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
 }
 
-/// An ioctl that has no effect and no result: the file of a VM's statistics has none (`kvm_vm_stats_fops`,
-/// virt/kvm/kvm_main.c), so the kernel turns back where it would call a driver.
-pub fn nobody(statistics: &File) {
-    const NOT_A_NUMBER: u32 = 0;
-    // SAFETY: no file has a call of this number, and there is no argument.
-    unsafe { libc::ioctl(statistics.as_raw_fd(), NOT_A_NUMBER.into()) };
+/// An ioctl without effect: the file of a VM's statistics has none (`kvm_vm_stats_fops`, virt/kvm/kvm_main.c), so the
+/// kernel turns back where it would call a driver, with ENOTTY.
+pub fn unanswered(statistics: &File) -> io::Result<()> {
+    /// Of /dev/kvm, which has no argument and no effect either.
+    const GET_API_VERSION: u32 = number(NONE, 0, 0);
+    // SAFETY: the call has no argument.
+    result(unsafe { libc::ioctl(statistics.as_raw_fd(), GET_API_VERSION.into(), 0) }).map(drop)
 }
 
 /// KVM_PRE_FAULT_MEMORY of a stretch of guest memory, until all of it is mapped.
@@ -83,6 +84,16 @@ pub fn pre_fault(vcpu: &VcpuFd, gpa: u64, bytes: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_file_of_statistics_answers_no_call() {
+        let Ok(vm) = kvm_ioctls::Kvm::new().and_then(|kvm| kvm.create_vm()) else {
+            println!("skipped: needs /dev/kvm");
+            return;
+        };
+        let error = unanswered(&statistics(&vm).unwrap()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
+    }
 
     #[test]
     fn numbers_are_those_of_the_kernel() {

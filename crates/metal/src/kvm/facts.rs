@@ -79,7 +79,7 @@ impl Facts {
     }
 
     /// Whether this x86 host shadows the guest's page tables: then no leaf of KVM's is larger than the guest's own
-    /// (`FNAME(fetch)`, arch/x86/kvm/mmu/paging_tmpl.h). `None`: it cannot be told. Only kvm_intel and kvm_amd know
+    /// (`FNAME(page_fault)` sets `max_level`, arch/x86/kvm/mmu/paging_tmpl.h). `None`: it cannot be told. Only kvm_intel and kvm_amd know
     /// nested page tables, and both say whether they use them.
     pub fn shadow_paging(&self) -> Option<bool> {
         match (self.tdp_mmu, self.nested_page_tables) {
