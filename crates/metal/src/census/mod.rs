@@ -41,6 +41,7 @@ use study::size::PageSize;
 pub use geometry::AnonymousFolios;
 pub use maps::{Vma, VmaKind};
 pub use region::{Area, Region};
+pub(crate) use scan::is_in_large_leaf;
 pub use smaps::SmapsEntry;
 
 use folio::Orders;

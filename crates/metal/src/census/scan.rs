@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use study::size::PageSize;
+
 use super::maps::Vma;
 
 /// Page of a file, of shared memory, or another page that is not anonymous.
@@ -136,6 +138,14 @@ impl Scanner {
         let count = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &mut argument) };
         if count < 0 { Err(io::Error::last_os_error()) } else { Ok((count as usize, argument.walk_end)) }
     }
+}
+
+/// Whether a leaf that is larger than a base page maps an address of a process; `None` where it cannot be seen.
+pub fn is_in_large_leaf(process: libc::pid_t, address: u64, base: PageSize) -> Option<bool> {
+    let pagemap = File::open(format!("/proc/{process}/pagemap")).ok()?;
+    let (start, mut found) = (base.align_down(address), Vec::new());
+    Scanner::new().scan(&pagemap, start, start + base.bytes(), HUGE, &mut found).ok()?;
+    Some(found.iter().any(|region| region.categories & HUGE != 0))
 }
 
 /// Appends a region, or lengthens the last one that it continues.

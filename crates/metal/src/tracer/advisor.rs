@@ -68,14 +68,22 @@ impl Advisor {
 const X86_64_RCX: usize = 11;
 
 fn install(paused: &mut Paused, advice: u64) -> Result<Option<u64>, Lost> {
-    let code = x86_64(advice as u32);
+    place_code(paused, &x86_64(advice as u32), None)
+}
+
+/// Puts code into a page of its own in a task's memory, at an address that must be free or wherever the kernel
+/// likes; `None` where the program may not have executable memory, or not there. Takes calls of the task.
+pub fn place_code(paused: &mut Paused, code: &[u8], at: Option<u64>) -> Result<Option<u64>, Lost> {
     let (bytes, read_write) = (code.len() as u64, (libc::PROT_READ | libc::PROT_WRITE) as u64);
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-    let page = paused.call(libc::SYS_mmap, [0, bytes, read_write, flags, u64::MAX, 0])?;
+    let exactly = if at.is_some() { libc::MAP_FIXED_NOREPLACE } else { 0 };
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | exactly) as u64;
+    let page = paused.call(libc::SYS_mmap, [at.unwrap_or(0), bytes, read_write, flags, u64::MAX, 0])?;
     if is_error(page) {
         return Ok(None);
     }
-    let written = ptrace::write_memory(paused.tid(), page as u64, &code).is_ok();
+    // Before Linux 4.17 the address is only a wish.
+    let there = at.is_none_or(|at| at == page as u64);
+    let written = there && ptrace::write_memory(paused.tid(), page as u64, code).is_ok();
     let read_execute = (libc::PROT_READ | libc::PROT_EXEC) as u64;
     if written && paused.call(libc::SYS_mprotect, [page as u64, bytes, read_execute, 0, 0, 0])? == 0 {
         return Ok(Some(page as u64));

@@ -9,6 +9,7 @@ use study::size::PageSize;
 use crate::census::{VmaKind, maps};
 
 use super::guards;
+use super::jump;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
@@ -24,8 +25,8 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
             scene.findings.cause(Cause::Debugger, 0);
             paused.pass()
         }
-        libc::SYS_prctl if paused.arguments()[0] == libc::PR_SET_SECCOMP as u64 => own_filter(scene, paused),
-        libc::SYS_seccomp => own_filter(scene, paused),
+        libc::SYS_prctl if paused.arguments()[0] == libc::PR_SET_SECCOMP as u64 => own_filter(scene, space, paused),
+        libc::SYS_seccomp => own_filter(scene, space, paused),
         libc::SYS_prctl => thp_disable(scene, space, paused),
         _ if scene.rewriting.hugetlb => super::hugetlb::serve(scene, space, paused),
         libc::SYS_mmap if scene.rewriting.no_guards && guards::maps_over(paused.arguments()) => {
@@ -65,7 +66,13 @@ fn mmap(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), 
     let wishes = advised.is_some() && flags & (POPULATE | NON_BLOCKING) == POPULATE;
     let reserve_only = flags & libc::MAP_NORESERVE as u64 != 0 || protection & libc::PROT_WRITE as u64 == 0;
     let prefault = scene.rewriting.prefault && !reserve_only;
+    let jumps = scene.rewriting.jumps() && jump::is_plain(paused.arguments(), scene.rewriting.large.bytes());
+    let due = jumps
+        && scene.unfiltered(paused.tid())
+        && space.sites.is_due(&paused)
+        && scene.tasks.is_last_user_of_memory(paused.tid());
     if advised.is_some()
+        && !due
         && !wishes
         && !prefault
         && let Some(code) = space.advisor.for_task(&paused).filter(|_| scene.unfiltered(paused.tid()))
@@ -83,6 +90,9 @@ fn mmap(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), 
         if scene.unfiltered(paused.tid()) {
             space.advisor.learn(&mut paused, how)?;
         }
+    }
+    if due {
+        space.sites.prepare(&mut paused, scene.rewriting)?;
     }
     if prefault || wishes {
         let writable = protection & libc::PROT_WRITE as u64 != 0;
@@ -176,12 +186,13 @@ fn add_madvise(scene: &mut Scene, paused: &mut Paused, (address, bytes): (u64, u
 }
 
 /// The program installs a filter of its own: it is copied once the kernel has accepted it.
-fn own_filter(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+fn own_filter(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
     let [operation, second, third, ..] = paused.arguments();
     let (mode_filter, strict, program, flags) = match paused.number() {
         libc::SYS_seccomp => (operation == u64::from(libc::SECCOMP_SET_MODE_FILTER), operation == 0, third, second),
         _ => (second == u64::from(libc::SECCOMP_MODE_FILTER), second == u64::from(libc::SECCOMP_MODE_STRICT), third, 0),
     };
+    space.sites.withdraw(paused.tid(), scene.tasks.is_last_user_of_memory(paused.tid()));
     if strict {
         return strict_mode(scene, paused);
     }

@@ -89,6 +89,12 @@ impl Paused {
         self.registers.words[at]
     }
 
+    /// Whether the program has blocked a signal.
+    pub fn blocks(&self, signal: i32) -> Result<bool, Lost> {
+        let mask = self.blocked.map_or_else(|| ptrace::signal_mask(self.tid), Ok)?;
+        Ok(mask >> (signal - 1) & 1 == 1)
+    }
+
     /// Where the program stands, as a seccomp filter sees it.
     pub fn instruction_pointer(&self) -> u64 {
         self.registers.words[NATIVE.instruction]

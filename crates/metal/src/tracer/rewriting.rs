@@ -5,6 +5,7 @@ use study::policy::{Geometry, Granularity, Modifier, Policy};
 use study::size::PageSize;
 
 use super::filter::{Condition, Watch};
+use super::jump::UNSTOPPED;
 
 /// Bytes of an unmapped range from which on a witness looks at it before it goes.
 pub const WITNESSED_BYTES: u64 = 1 << 20;
@@ -89,6 +90,13 @@ impl Rewriting {
         self.advice.is_none() && !self.hugetlb && !self.no_guards && !self.prefault
     }
 
+    /// Whether a place that maps often may be given a jump, behind which its calls do not stop: x86-64 only, and
+    /// only where nothing but advice is added to a mapping.
+    pub fn jumps(&self) -> bool {
+        let only_advice = self.advice.is_some() && !self.hugetlb && !self.no_guards && !self.prefault;
+        cfg!(target_arch = "x86_64") && only_advice
+    }
+
     /// Whether the heap is grown ahead of the program.
     pub fn steps_heap(&self) -> bool {
         self.wants_large()
@@ -112,7 +120,11 @@ impl Rewriting {
             let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
             let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
             let from = if self.prefault { self.base.bytes() } else { large };
-            watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, from), anonymous, stack]));
+            let mut mapping = vec![Condition::AtLeast(1, from), anonymous, stack];
+            if self.jumps() {
+                mapping.push(Condition::Differs(4, UNSTOPPED));
+            }
+            watches.push(Watch::new(libc::SYS_mmap, mapping));
             watches.push(Watch::new(libc::SYS_brk, []));
         }
         if self.advice.is_some() {

@@ -9,6 +9,7 @@ use super::heap::Heap;
 use super::huge_map::HugeMap;
 use super::own_filter::OwnFilter;
 use super::ptrace::Tid;
+use super::sites::Sites;
 
 /// One address space, shared by the threads of a process and by a vfork child until it executes.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +22,8 @@ pub struct Space {
     pub thp_disable: u64,
     /// The code in it that advises a mapping behind its maker's back.
     pub advisor: Advisor,
+    /// Where it calls mmap, and where its text was given a jump.
+    pub sites: Sites,
 }
 
 /// A shared address space.
@@ -103,6 +106,7 @@ impl Tasks {
         if kinship == Kinship::Copy {
             let mut copy = task.space.borrow().clone();
             copy.huge.promised_pages = 0;
+            copy.sites.copied();
             task.space = Rc::new(RefCell::new(copy));
         }
         self.tasks.insert(tid, task);

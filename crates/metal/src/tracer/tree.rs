@@ -263,6 +263,7 @@ impl<'a> Tree<'a> {
             Stop::Signal(libc::SIGSEGV) if self.tries_again(tid) || self.lost_advisor(tid) => {
                 return self.send_on(tid, 0);
             }
+            Stop::Signal(libc::SIGTRAP) if self.reached_site(tid) => return self.send_on(tid, 0),
             Stop::Signal(signal) => return self.send_on(tid, signal),
         }
         Ok(())
@@ -321,9 +322,23 @@ impl<'a> Tree<'a> {
     fn lost_advisor(&mut self, tid: Tid) -> bool {
         let Some(task) = self.tasks.get(tid) else { return false };
         let Ok(mut registers) = ptrace::registers(tid) else { return false };
-        let Some(past) = task.space.borrow_mut().advisor.lost_by(&registers) else { return false };
-        registers.words[NATIVE.instruction] = past;
+        let mut space = task.space.borrow_mut();
+        if !space.sites.lost_by(tid, &mut registers, self.tasks.is_last_user_of_memory(tid)) {
+            let Some(past) = space.advisor.lost_by(&registers) else { return false };
+            registers.words[NATIVE.instruction] = past;
+        }
         ptrace::set_registers(tid, &registers).is_ok()
+    }
+
+    /// Whether a task has come to a place that is to be given a jump. It has that now, or never will.
+    fn reached_site(&mut self, tid: Tid) -> bool {
+        let Some(task) = self.tasks.get(tid) else { return false };
+        let alone = task.filters.is_empty() && self.tasks.is_last_user_of_memory(tid);
+        let Some(given) = task.space.borrow_mut().sites.reached(tid, alone) else { return false };
+        if given {
+            self.findings.cause(Cause::JumpInText, 0);
+        }
+        true
     }
 
     fn birth(&mut self, parent: Tid, stop: Stop) -> Result<(), Lost> {
