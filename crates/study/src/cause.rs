@@ -70,9 +70,12 @@ pub enum Cause {
     },
     /// The program traces processes itself (a debugger, strace), which fails under pagelab's tracer.
     Debugger,
-    /// The tracer has put a jump into the program's text, so that a call of mmap that was made often needs no
-    /// stop. The bytes are those of the private copy of text, and of the page that the jump leads to.
-    JumpInText,
+    /// The tracer has put jumps into the text of the program, so that a call of mmap that it made often needs no
+    /// stop.
+    JumpInText {
+        /// At how many places, in all processes.
+        places: u64,
+    },
     /// Guard pages or other protections inside large pages could not be enforced.
     ProtectionWidened,
     /// A policy without guard pages, and a program that makes none inside a larger mapping.
@@ -145,10 +148,11 @@ impl Cause {
             Cause::Debugger => {
                 "the program traces processes itself (ptrace), which fails under pagelab's tracer".into()
             }
-            Cause::JumpInText => {
-                "the tracer put a jump into the program's text, so that its frequent mmap does not stop: a private copy \
-                 of a page of text and a page of code for each place"
-                    .into()
+            Cause::JumpInText { places } => {
+                let places = if *places == 1 { "one place".into() } else { format!("{places} places") };
+                format!(
+                    "the tracer put a jump into the program's text at {places}, so that its frequent mmap needs no stop"
+                )
             }
             Cause::ProtectionWidened => "protections inside a large page could not be enforced".into(),
             Cause::NoGuardSeen => "the program made no guard page that could be left open".into(),
@@ -212,7 +216,7 @@ impl Cause {
             | Cause::ProvenByThpDisable
             | Cause::ForeignAbi
             | Cause::AdviceRefused { .. }
-            | Cause::JumpInText
+            | Cause::JumpInText { .. }
             | Cause::ProtectionWidened
             | Cause::ProcessUnseen { .. }
             | Cause::DirectMapUnseen { .. }

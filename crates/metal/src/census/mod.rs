@@ -158,6 +158,24 @@ pub struct ProcessCensus {
     pub areas: Vec<Area>,
 }
 
+impl ProcessCensus {
+    /// Leaves base pages out, by their addresses: those of a tracer, which are no memory of the program's. Where the
+    /// census has no places ([`Source::Smaps`]) they stay in it.
+    pub(crate) fn without(mut self, pages: &[u64], base: PageSize) -> ProcessCensus {
+        if pages.is_empty() || self.areas.is_empty() {
+            return self;
+        }
+        for page in pages {
+            let holds = |area: &&mut Area| area.vma.start <= *page && *page < area.vma.end;
+            if let Some(area) = self.areas.iter_mut().find(holds) {
+                region::cut(&mut area.regions, *page, page + base.bytes());
+            }
+        }
+        self.census = region::count(&self.areas);
+        self
+    }
+}
+
 impl Observer {
     /// Opens what is needed, as far as it is permitted: without root folios stay unknown.
     pub fn open() -> Observer {

@@ -191,3 +191,35 @@ pub fn query_vma(maps: &File, address: u64) -> io::Result<Option<(Vma, u64)>> {
     };
     Ok(Some((vma, argument.vma_page_size)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::census::{geometry, smaps};
+    use crate::memory::{Mapping, base_page};
+    use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags};
+
+    #[test]
+    fn a_large_leaf_is_told_from_base_pages() {
+        let own = std::process::id() as libc::pid_t;
+        let Some(pmd) = geometry::pmd_leaf() else { return println!("skipped: needs THP") };
+        let (access, flags) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
+        for advice in [MmapAdvise::MADV_NOHUGEPAGE, MmapAdvise::MADV_HUGEPAGE] {
+            let memory = Mapping::aligned(2 * pmd.bytes() as usize, pmd, access, flags).unwrap();
+            memory.advise(advice).unwrap();
+            for at in (0..memory.bytes()).step_by(base_page().bytes() as usize) {
+                // SAFETY: the byte lies in the mapping, which nothing else uses.
+                unsafe { memory.start().add(at).write(1) };
+            }
+            let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let entries = smaps::parse(&text, "smaps").unwrap();
+            let start = memory.addresses().start;
+            let entry = entries.iter().find(|entry| entry.vma.start <= start && start < entry.vma.end).unwrap();
+            let huge = entry.pmd_mapped_bytes() >= 2 * pmd.bytes();
+            match is_in_large_leaf(own, start + 0x1234, base_page()) {
+                Some(found) => assert_eq!(found, huge, "as smaps has it"),
+                None => return println!("skipped: needs PAGEMAP_SCAN (Linux 6.7)"),
+            }
+        }
+    }
+}

@@ -120,19 +120,22 @@ pub fn examine(
     Ok(examination)
 }
 
-/// Examines a process without reading the flags of its mappings: what only they could explain is
-/// unexplained.
+/// Examines a traced process without the base pages that the tracer has put into its memory, given by their
+/// addresses. The flags of its mappings are read, or else what only they could explain is unexplained.
 ///
 /// # Errors
 /// Those of [`Observer::process`].
-pub fn examine_briefly(
+pub fn examine_traced(
     observer: &Observer,
     pid: u32,
+    tracers_pages: &[u64],
+    flags: bool,
     policy: &Policy,
     geometry: &Geometry,
     state: &State,
 ) -> Result<Examination, CensusError> {
-    Ok(Question { policy, geometry, state, smaps: None }.answer(&observer.process(pid)?))
+    let seen = observer.process(pid)?.without(tracers_pages, geometry.base);
+    Ok(Question { policy, geometry, state, smaps: flags.then_some(observer) }.answer(&seen))
 }
 
 /// Examines the addresses `start..end` of a process that are about to be unmapped. The flags of mappings

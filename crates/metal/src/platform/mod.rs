@@ -198,6 +198,9 @@ impl HostPlatform {
             examination.note(Cause::FreedBeforeExit, unseen_unmapped_bytes);
         }
         run.ended.causes.iter().for_each(|(cause, bytes)| examination.note(cause.clone(), *bytes));
+        if run.ended.jumps > 0 {
+            examination.note(Cause::JumpInText { places: run.ended.jumps }, 0);
+        }
         if arm.policy.has(Modifier::NoGuards)
             && !run.ended.answered.keys().any(|call| call.to_ascii_lowercase().contains("guard"))
         {

@@ -39,6 +39,14 @@ impl Advisor {
         }
     }
 
+    /// The page that holds the code.
+    pub fn page(&self) -> Option<u64> {
+        match self {
+            Advisor::At(page) => Some(*page),
+            Advisor::Absent(_) | Advisor::Impossible => None,
+        }
+    }
+
     /// Notes a mapping that the tracer has advised, and makes the code when it has paid off. The task
     /// stands behind its call.
     pub fn learn(&mut self, paused: &mut Paused, advice: u64) -> Result<(), Lost> {

@@ -8,13 +8,16 @@ use study::size::PageSize;
 
 use crate::census::{VmaKind, maps};
 
+use super::advisor::Advisor;
 use super::guards;
 use super::jump;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
-use super::rewriting::{Rewriting, SET_THP_DISABLE, WITNESSED_BYTES, WITNESSED_DROP_BYTES, advice};
+use super::rewriting::{
+    Rewriting, SET_SYSCALL_USER_DISPATCH, SET_THP_DISABLE, WITNESSED_BYTES, WITNESSED_DROP_BYTES, advice,
+};
 use super::scene::Scene;
 use super::tasks::Space;
 
@@ -27,6 +30,10 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
         }
         libc::SYS_prctl if paused.arguments()[0] == libc::PR_SET_SECCOMP as u64 => own_filter(scene, space, paused),
         libc::SYS_seccomp => own_filter(scene, space, paused),
+        libc::SYS_prctl if paused.arguments()[0] == SET_SYSCALL_USER_DISPATCH => {
+            only_own_calls(scene, space, &paused);
+            paused.pass()
+        }
         libc::SYS_prctl => thp_disable(scene, space, paused),
         _ if scene.rewriting.hugetlb => super::hugetlb::serve(scene, space, paused),
         libc::SYS_mmap if scene.rewriting.no_guards && guards::maps_over(paused.arguments()) => {
@@ -185,6 +192,13 @@ fn add_madvise(scene: &mut Scene, paused: &mut Paused, (address, bytes): (u64, u
     Ok(())
 }
 
+/// The program is about to have its calls looked at, which those in the tracer's pages would not survive: from now
+/// on it makes none there.
+fn only_own_calls(scene: &Scene, space: &mut Space, paused: &Paused) {
+    space.sites.withdraw(paused.tid(), scene.tasks.is_last_user_of_memory(paused.tid()));
+    space.advisor = Advisor::Impossible;
+}
+
 /// The program installs a filter of its own: it is copied once the kernel has accepted it.
 fn own_filter(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
     let [operation, second, third, ..] = paused.arguments();
@@ -192,7 +206,7 @@ fn own_filter(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Resul
         libc::SYS_seccomp => (operation == u64::from(libc::SECCOMP_SET_MODE_FILTER), operation == 0, third, second),
         _ => (second == u64::from(libc::SECCOMP_MODE_FILTER), second == u64::from(libc::SECCOMP_MODE_STRICT), third, 0),
     };
-    space.sites.withdraw(paused.tid(), scene.tasks.is_last_user_of_memory(paused.tid()));
+    only_own_calls(scene, space, &paused);
     if strict {
         return strict_mode(scene, paused);
     }

@@ -146,3 +146,65 @@ impl Code {
 fn distance(from: u64, to: u64) -> Option<[u8; 4]> {
     i32::try_from(to.wrapping_sub(from) as i64).ok().map(i32::to_le_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: u64 = 0x7f12_3456_789a;
+    const LARGE: u64 = 2 << 20;
+
+    fn target(code: &[u8], at: u64) -> u64 {
+        assert_eq!(code[0], 0xe9);
+        let distance = i32::from_le_bytes(code[1..5].try_into().unwrap());
+        (at + 5).wrapping_add_signed(distance.into())
+    }
+
+    #[test]
+    fn a_jump_reaches_two_gigabytes_and_no_further() {
+        let behind = PLACE + 5;
+        for stub in [behind + i32::MAX as u64, behind - (1 << 31), PLACE & !0xfff, PLACE + 5] {
+            assert_eq!(target(&to_stub(PLACE, stub).unwrap(), PLACE), stub);
+        }
+        for stub in [behind + (1 << 31), behind - (1 << 31) - 1, 0x1000, u64::MAX] {
+            assert_eq!(to_stub(PLACE, stub), None, "{stub:#x}");
+        }
+        assert_eq!(stub(PLACE - (1 << 32), PLACE, LARGE, 14), None, "nor does it come back from there");
+        assert_eq!(stub(PLACE - 0x3000, PLACE, 1 << 31, 14), None, "no size that the comparison cannot hold");
+    }
+
+    #[test]
+    fn the_stub_goes_on_behind_the_call_or_to_it() {
+        let at = (PLACE & !0xfff) - 0x1000;
+        let code = stub(at, PLACE, LARGE, 14).unwrap();
+        assert!((code.len() as u64) < CLOSED_AT);
+        let to_call = code.len() - 5;
+        assert_eq!(target(&code[to_call..], at + to_call as u64), PLACE + 5, "to the `syscall`");
+        // stop: popfq, lea, mov eax; in front of it the jump behind the call.
+        let behind = to_call - 5 - 8 - 1 - 5;
+        assert_eq!(target(&code[behind..], at + behind as u64), PLACE + PLACE_BYTES, "behind the `syscall`");
+        assert_eq!(code.windows(2).filter(|bytes| *bytes == SYSCALL).count(), 2, "mmap and madvise");
+    }
+
+    #[test]
+    fn a_place_and_its_number_are_those_of_mmap() {
+        assert_eq!(untouched(), [0xb8, 9, 0, 0, 0, 0x0f, 0x05]);
+        assert_eq!(original(), untouched()[..5]);
+        #[cfg(target_arch = "x86_64")]
+        {
+            assert_eq!((i64::from(SYS_MMAP), i64::from(SYS_MADVISE)), (libc::SYS_mmap, libc::SYS_madvise));
+            assert_eq!(NO_RESERVE, libc::MAP_NORESERVE);
+            assert_eq!(i32::from(PRIVATE_ANONYMOUS), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        }
+    }
+
+    #[test]
+    fn only_plain_arguments_need_no_stop() {
+        let plain = |bytes, flags| is_plain([0, bytes, 3, flags, u64::MAX, 0], LARGE);
+        assert!(plain(LARGE, 0x22) && plain(u64::MAX, 0x4022));
+        assert!(!plain(LARGE - 1, 0x22), "too small");
+        for flags in [0x21, 0x32, 0x62, 0x2022, 0x8022, 0x2_0022, 0x4_0022, 0x10_0022, 0x1_0000_0022] {
+            assert!(!plain(LARGE, flags), "{flags:#x}");
+        }
+    }
+}

@@ -39,6 +39,10 @@ pub const SET_THP_DISABLE: u64 = libc::PR_SET_THP_DISABLE as u64;
 /// Asks what PR_SET_THP_DISABLE set.
 pub const GET_THP_DISABLE: u64 = libc::PR_GET_THP_DISABLE as u64;
 
+/// PR_SET_SYSCALL_USER_DISPATCH (include/uapi/linux/prctl.h, Linux 5.11): calls from outside of a range of
+/// addresses become signals.
+pub const SET_SYSCALL_USER_DISPATCH: u64 = 59;
+
 /// How the memory calls of a program are changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewriting {
@@ -128,6 +132,8 @@ impl Rewriting {
             watches.push(Watch::new(libc::SYS_brk, []));
         }
         if self.advice.is_some() {
+            let dispatch = Condition::Equals(0, SET_SYSCALL_USER_DISPATCH as u32);
+            watches.push(Watch::new(libc::SYS_prctl, [dispatch]));
             let piece = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
             let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
             watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.piece_bytes()), piece, stack]));

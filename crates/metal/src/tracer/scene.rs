@@ -43,6 +43,8 @@ pub struct Findings {
     pub answered: BTreeMap<String, u64>,
     /// Causes with bytes.
     pub causes: BTreeMap<Cause, u64>,
+    /// Places of programs' texts that were given a jump.
+    pub jumps: u64,
 }
 
 impl Findings {

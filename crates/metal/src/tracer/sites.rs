@@ -5,7 +5,7 @@
 //! executes, and not the end of a longer one, is not guessed: a breakpoint of the processor must be met there
 //! first, which it only is where an instruction begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use study::size::PageSize;
 
@@ -28,6 +28,8 @@ const MOST_PLACES: usize = 16;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sites {
     places: BTreeMap<u64, Stage>,
+    /// What the tracer has written: stubs, and places in the text.
+    written: BTreeSet<u64>,
     /// The program filters its own calls: no jumps any more.
     withdrawn: bool,
 }
@@ -60,8 +62,11 @@ impl Sites {
                 ptrace::set_breakpoint(paused.tid(), None).ok();
                 *stage = Stage::Unfit;
             }
-            // Another mapping stands there now, or the jump does not hold.
-            Stage::Given { stub } if !holds_jump(paused.tid(), place, *stub) => *stage = Stage::Counted(0),
+            // Another mapping stands there now.
+            Stage::Given { stub } if !holds_jump(paused.tid(), place, *stub) => {
+                *stage = Stage::Counted(0);
+                self.written.remove(&place);
+            }
             Stage::Expected { .. } | Stage::Given { .. } | Stage::Unfit => {}
         }
         matches!(stage, Stage::Counted(stops) if *stops >= AFTER_STOPS)
@@ -74,6 +79,7 @@ impl Sites {
             true => make_stub(paused, place, rewriting)?,
             false => None,
         };
+        self.written.extend(stub);
         let expected = stub.filter(|_| ptrace::set_breakpoint(paused.tid(), Some(place)).is_ok());
         let stage = expected.map_or(Stage::Unfit, |stub| Stage::Expected { by: paused.tid(), stub });
         self.places.insert(place, stage);
@@ -91,6 +97,7 @@ impl Sites {
         }
         ptrace::set_breakpoint(tid, None).ok();
         let given = alone && !self.withdrawn && give(tid, place, stub);
+        self.written.extend(given.then_some(place));
         *stage = if given { Stage::Given { stub } } else { Stage::Unfit };
         Some(given)
     }
@@ -114,12 +121,18 @@ impl Sites {
         let at = registers.words[NATIVE.instruction];
         let lost = |stage: &Stage| *stage == Stage::Given { stub: at };
         let Some((place, stage)) = self.places.iter_mut().find(|(_, stage)| lost(stage)) else { return false };
-        registers.words[NATIVE.instruction] = place + jump::PLACE_BYTES - u64::from(NATIVE.instruction_bytes);
+        registers.words[NATIVE.instruction] = place + jump::PLACE_BYTES - NATIVE.instruction_bytes;
         registers.words[NATIVE.number] = libc::SYS_mmap as u64;
+        self.written.remove(&at);
         if alone && take_back(tid, *place, at) {
             *stage = Stage::Unfit;
         }
         true
+    }
+
+    /// The pages of the stubs, and those of text that was written to.
+    pub fn pages(&self, base: PageSize) -> BTreeSet<u64> {
+        self.written.iter().map(|address| base.align_down(*address)).collect()
     }
 
     /// A process was made with a copy of the memory: breakpoints are not copied.
@@ -177,9 +190,8 @@ fn room_below(vmas: &[Vma], address: u64, base: PageSize) -> Option<u64> {
         let end_of_lower = at.checked_sub(1).map_or(LEAST, |at| below[at].end);
         (end_of_lower, upper)
     });
-    let mut free = gaps.filter(|(lower, upper)| {
-        upper.kind() != VmaKind::Stack && upper.start.saturating_sub(*lower) >= base.bytes()
-    });
+    let mut free = gaps
+        .filter(|(lower, upper)| upper.kind() != VmaKind::Stack && upper.start.saturating_sub(*lower) >= base.bytes());
     free.next().map(|(_, upper)| upper.start - base.bytes())
 }
 
@@ -192,4 +204,35 @@ fn give(tid: Tid, place: u64, stub: u64) -> bool {
 /// Puts the text of a task back that is alone in its memory, unless it is no longer there.
 fn take_back(tid: Tid, place: u64, stub: u64) -> bool {
     holds_jump(tid, place, stub) && ptrace::write_memory(tid, place, &jump::original()).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vmas(text: &str) -> Vec<Vma> {
+        maps::parse(text, "maps").unwrap()
+    }
+
+    #[test]
+    fn the_stub_comes_under_the_mappings_that_hang_together() {
+        let text = "00400000-00401000 r--p 0 1:1 7 /bin/a\n00401000-00480000 r-xp 0 1:1 7 /bin/a\n\
+                    00500000-00600000 rw-p 0 0:0 0 [heap]\n7f0000000000-7f0000100000 ---p 0 0:0 0\n\
+                    7f0000100000-7f0000200000 r-xp 0 1:1 8 /lib/c\n7ffc00000000-7ffc00021000 rw-p 0 0:0 0 [stack]\n\
+                    7ffc00021000-7ffc00022000 r-xp 0 0:0 0 [vdso]\n";
+        let room = |address| room_below(&vmas(text), address, PageSize::K4);
+        assert_eq!(room(0x40_1234), Some(0x3f_f000), "under a program at a fixed address");
+        assert_eq!(room(0x7f00_0010_0007), Some(0x7eff_ffff_f000), "a reservation is no room");
+        assert_eq!(room(0x7ffc_0002_1000), Some(0x7eff_ffff_f000), "a stack grows there");
+        assert_eq!(room_below(&vmas("00010000-00020000 r-xp 0 1:1 7 /bin/a"), 0x1_0000, PageSize::K4), None);
+    }
+
+    #[test]
+    fn a_breakpoint_stays_with_its_task() {
+        let places = BTreeMap::from([(1, Stage::Expected { by: 7, stub: 2 }), (3, Stage::Given { stub: 4 })]);
+        let mut sites = Sites { places, ..Sites::default() };
+        sites.copied();
+        assert_eq!(sites.places[&1], Stage::Unfit, "breakpoints are not copied");
+        assert_eq!(sites.places[&3], Stage::Given { stub: 4 });
+    }
 }

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use study::size::PageSize;
+
 use super::advisor::Advisor;
 use super::heap::Heap;
 use super::huge_map::HugeMap;
@@ -24,6 +26,13 @@ pub struct Space {
     pub advisor: Advisor,
     /// Where it calls mmap, and where its text was given a jump.
     pub sites: Sites,
+}
+
+impl Space {
+    /// The base pages that the tracer has made in it, or has written to.
+    pub fn tracers_pages(&self, base: PageSize) -> Vec<u64> {
+        self.advisor.page().into_iter().chain(self.sites.pages(base)).collect()
+    }
 }
 
 /// A shared address space.

@@ -26,7 +26,8 @@ pub trait Witness {
     fn begins(&mut self, process: Tid);
     /// The last task that uses a memory is about to end. It need not be the first task of its process:
     /// that one can have ended, and have no memory any more. `/proc/TASK` shows the memory all the same.
-    fn ends(&mut self, task: Tid);
+    /// `tracers_pages` are the addresses of base pages in it that the tracer has made, for code, or has written to.
+    fn ends(&mut self, task: Tid, tracers_pages: &[u64]);
     /// A task is about to unmap a large range, or to drop its content.
     fn unmaps(&mut self, task: Tid, start: u64, end: u64);
 }
@@ -57,6 +58,8 @@ pub struct Ended {
     pub answered: BTreeMap<String, u64>,
     /// What the tracer knows about why a policy may not have held, with the bytes concerned.
     pub causes: BTreeMap<Cause, u64>,
+    /// Places of the programs' texts that were given a jump, so that their calls of mmap need no stop.
+    pub jumps: u64,
     /// Processes that outlived the root and were killed.
     pub killed_leftovers: usize,
 }
@@ -163,6 +166,7 @@ impl<'a> Tree<'a> {
             looks: self.looks,
             answered: self.findings.answered,
             causes: self.findings.causes,
+            jumps: self.findings.jumps,
             killed_leftovers,
         })
     }
@@ -335,9 +339,7 @@ impl<'a> Tree<'a> {
         let Some(task) = self.tasks.get(tid) else { return false };
         let alone = task.filters.is_empty() && self.tasks.is_last_user_of_memory(tid);
         let Some(given) = task.space.borrow_mut().sites.reached(tid, alone) else { return false };
-        if given {
-            self.findings.cause(Cause::JumpInText, 0);
-        }
+        self.findings.jumps += u64::from(given);
         true
     }
 
@@ -460,7 +462,11 @@ impl<'a> Tree<'a> {
                 self.was_killed(process);
             }
             if self.tasks.is_last_user_of_memory(tid) {
-                self.bear_witness(process == self.root, |witness| witness.ends(tid));
+                let pages = self
+                    .tasks
+                    .get(tid)
+                    .map_or(Vec::new(), |task| task.space.borrow().tracers_pages(self.rewriting.base));
+                self.bear_witness(process == self.root, |witness| witness.ends(tid, &pages));
             }
         }
         Ok(ptrace::resume(tid, 0)?)
