@@ -617,7 +617,7 @@ struct Slow(Duration);
 impl Witness for Slow {
     fn begins(&mut self, _: libc::pid_t) {}
 
-    fn ends(&mut self, _: libc::pid_t) {
+    fn ends(&mut self, _: libc::pid_t, _: &[u64]) {
         std::thread::sleep(self.0);
     }
 

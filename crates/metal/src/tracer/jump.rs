@@ -23,6 +23,10 @@ pub const PLACE_BYTES: u64 = (MOVE.len() + SYSCALL.len()) as u64;
 /// Where in the page of the stub the byte is that closes it, when it is not 0: away from the code.
 pub const CLOSED_AT: u64 = 512;
 
+/// The first instructions of a stub: `lea rsp, [rsp - 128]`, over the red zone, `pushfq`, and the beginning of
+/// `cmp byte [rip + closed], 0`.
+pub const BEGINNING: [u8; 8] = [0x48, 0x8d, 0x64, 0x24, 0x80, 0x9c, 0x80, 0x3d];
+
 const SYS_MMAP: u8 = MOVE[1];
 const SYS_MADVISE: u8 = 28;
 const NO_RESERVE: i32 = 0x4000;
@@ -58,9 +62,7 @@ pub fn stub(stub: u64, place: u64, large_bytes: u64, advice: u64) -> Option<Vec<
     let mut code = Code { at: stub, bytes: Vec::new() };
     let large = i32::try_from(large_bytes).ok()?.to_le_bytes();
     let advice = i32::try_from(advice).ok()?.to_le_bytes();
-    code.add(&[0x48, 0x8d, 0x64, 0x24, 0x80]); // lea rsp, [rsp - 128]: over the red zone
-    code.add(&[0x9c]); // pushfq
-    code.add(&[0x80, 0x3d]); // cmp byte [rip + closed], 0
+    code.add(&BEGINNING); // lea rsp, [rsp - 128]; pushfq; cmp byte [rip + closed], 0
     code.add(&distance(code.next(5), stub + CLOSED_AT)?);
     code.add(&[0]);
     let closed = code.jump_ahead(0x75); // jne stop

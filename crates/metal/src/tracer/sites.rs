@@ -108,7 +108,7 @@ impl Sites {
         self.withdrawn = true;
         for (place, stage) in &mut self.places {
             let Stage::Given { stub } = *stage else { continue };
-            ptrace::write_memory(tid, stub + jump::CLOSED_AT, &[1]).ok();
+            close(tid, stub);
             if alone && take_back(tid, *place, stub) {
                 *stage = Stage::Unfit;
             }
@@ -138,7 +138,7 @@ impl Sites {
     /// A process was made with a copy of the memory: breakpoints are not copied.
     pub fn copied(&mut self) {
         let expected = |stage: &&mut Stage| matches!(stage, Stage::Expected { .. });
-        self.places.values_mut().filter(expected).for_each(|stage| *stage = Stage::Unfit);
+        self.places.values_mut().filter(expected).for_each(|stage| *stage = Stage::Counted(0));
     }
 }
 
@@ -201,6 +201,14 @@ fn give(tid: Tid, place: u64, stub: u64) -> bool {
     ptrace::write_memory(tid, place, &jump).is_ok()
 }
 
+/// Closes a stub, unless the program has mapped something else there.
+fn close(tid: Tid, stub: u64) {
+    let mut bytes = [0; jump::BEGINNING.len()];
+    if ptrace::read_memory(tid, stub, &mut bytes).is_ok() && bytes == jump::BEGINNING {
+        ptrace::write_memory(tid, stub + jump::CLOSED_AT, &[1]).ok();
+    }
+}
+
 /// Puts the text of a task back that is alone in its memory, unless it is no longer there.
 fn take_back(tid: Tid, place: u64, stub: u64) -> bool {
     holds_jump(tid, place, stub) && ptrace::write_memory(tid, place, &jump::original()).is_ok()
@@ -232,7 +240,7 @@ mod tests {
         let places = BTreeMap::from([(1, Stage::Expected { by: 7, stub: 2 }), (3, Stage::Given { stub: 4 })]);
         let mut sites = Sites { places, ..Sites::default() };
         sites.copied();
-        assert_eq!(sites.places[&1], Stage::Unfit, "breakpoints are not copied");
+        assert_eq!(sites.places[&1], Stage::Counted(0), "breakpoints are not copied");
         assert_eq!(sites.places[&3], Stage::Given { stub: 4 });
     }
 }
