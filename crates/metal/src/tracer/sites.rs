@@ -23,6 +23,8 @@ use super::rewriting::Rewriting;
 const AFTER_STOPS: u32 = 64;
 /// Places that are counted in one memory: a program that makes its code anew all the time stops as ever.
 const MOST_PLACES: usize = 16;
+/// Pages that are made or written to in one memory: one that loads and unloads a library all the time stops as ever.
+const MOST_PAGES: usize = 2 * MOST_PLACES;
 
 /// The places of one memory, by the address of `mov eax, SYS_mmap`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,13 +71,18 @@ impl Sites {
             }
             Stage::Expected { .. } | Stage::Given { .. } | Stage::Unfit => {}
         }
-        matches!(stage, Stage::Counted(stops) if *stops >= AFTER_STOPS)
+        matches!(stage, Stage::Counted(stops) if *stops >= AFTER_STOPS) && !self.expects(paused.tid())
+    }
+
+    /// Whether a task has its one breakpoint already.
+    fn expects(&self, tid: Tid) -> bool {
+        self.places.values().any(|stage| matches!(stage, Stage::Expected { by, .. } if *by == tid))
     }
 
     /// Makes the stub and sets the breakpoint. The task stands behind its call, and is alone in its memory.
     pub fn prepare(&mut self, paused: &mut Paused, rewriting: &Rewriting) -> Result<(), Lost> {
         let place = paused.instruction_pointer().wrapping_sub(jump::PLACE_BYTES);
-        let stub = match is_fit(paused, place, rewriting)? {
+        let stub = match self.written.len() < MOST_PAGES && is_fit(paused, place, rewriting)? {
             true => make_stub(paused, place, rewriting)?,
             false => None,
         };
@@ -144,8 +151,8 @@ impl Sites {
 
 /// Whether a place can be given a jump, as far as can be told before a task comes there.
 fn is_fit(paused: &Paused, place: u64, rewriting: &Rewriting) -> Result<bool, Lost> {
-    // The breakpoint's signal would end a task that blocks or ignores it (`force_sig_info_to_task` in
-    // kernel/signal.c).
+    // The breakpoint's signal is forced on its task: where it is blocked or ignored the kernel unblocks it and takes
+    // the handler away (`force_sig_info_to_task` in kernel/signal.c).
     if paused.blocks(libc::SIGTRAP)? || ptrace::ignores(paused.tid(), libc::SIGTRAP) {
         return Ok(false);
     }
