@@ -24,12 +24,19 @@ pub struct Phase {
     pub dirty_pages: Option<u64>,
     /// The leaves after it, the first time, where KVM counts them.
     pub leaves: Option<Leaves>,
+    /// A later cycle had another number of leaves above 4K after it.
+    pub leaves_varied: bool,
 }
 
 impl Phase {
     /// How long it took: the median of the cycles.
     pub fn wall_s(&self) -> f64 {
         median(&self.walls_s)
+    }
+
+    fn add(&mut self, wall_s: f64, leaves: Option<Leaves>) {
+        self.walls_s.push(wall_s);
+        self.leaves_varied |= leaves.map(large) != self.leaves.map(large);
     }
 
     /// How long it took the one time that it took least.
@@ -49,6 +56,10 @@ pub struct Phases {
     pub host: Result<Census, String>,
     /// What the log named and the memory held, which the arguments alone decide.
     pub checksum: u64,
+}
+
+fn large(leaves: Leaves) -> u64 {
+    leaves.pages_2m + leaves.pages_1g
 }
 
 /// A machine in the middle of its phases.
@@ -79,7 +90,7 @@ impl Phases {
 
     /// The first phase in which leaves above 4K became fewer, where they are counted.
     pub fn split_in(&self) -> Option<&Phase> {
-        let large = |phase: &Phase| phase.leaves.map(|leaves| leaves.pages_2m + leaves.pages_1g);
+        let large = |phase: &Phase| phase.leaves.map(large);
         let pairs = self.list.windows(2);
         pairs.filter(|pair| large(&pair[1]) < large(&pair[0])).map(|pair| &pair[1]).next()
     }
@@ -178,10 +189,11 @@ impl Running<'_> {
         let list = &mut self.phases.list;
         let known = list.iter().position(|phase| phase.name == name);
         let index = known.unwrap_or_else(|| {
-            list.push(Phase { name: name.into(), figure, walls_s: Vec::new(), dirty_pages: None, leaves });
+            let walls_s = Vec::new();
+            list.push(Phase { name: name.into(), figure, walls_s, dirty_pages: None, leaves, leaves_varied: false });
             list.len() - 1
         });
-        list[index].walls_s.push(wall_s);
+        list[index].add(wall_s, leaves);
         Ok(index)
     }
 
@@ -207,11 +219,17 @@ mod tests {
             walls_s: vec![0.0],
             dirty_pages: None,
             leaves: Some(Leaves { pages_4k, pages_2m, pages_1g: 0 }),
+            leaves_varied: false,
         };
         let phases = |list| Phases { list, pages: 1, host: Err(String::new()), checksum: 0 };
         let split = phases(vec![phase("populate", 1, 4), phase("enable", 1, 4), phase("write 1", 2049, 0)]);
         assert_eq!(split.split_in().unwrap().name, "write 1");
         assert!(phases(vec![phase("populate", 9, 0), phase("enable", 0, 0)]).split_in().is_none());
+        let mut again = phase("enable", 1, 4);
+        again.add(1.0, Some(Leaves { pages_4k: 9, pages_2m: 4, pages_1g: 0 }));
+        assert_eq!((again.leaves_varied, again.walls_s.len()), (false, 2), "leaves of 4K come with the guest's loop");
+        again.add(1.0, Some(Leaves { pages_4k: 9, pages_2m: 3, pages_1g: 0 }));
+        assert!(again.leaves_varied);
         let unknown = Phase { leaves: None, ..phase("enable", 0, 0) };
         assert!(phases(vec![unknown.clone(), unknown]).split_in().is_none());
     }

@@ -30,6 +30,7 @@ pub fn report(
     let mut sentences = setting(arguments, phases).to_vec();
     sentences.extend(arguments.guest_leaves.map(|leaf| guest_leaves(leaf, host.shadow_paging())));
     sentences.extend([what_kvm_is(host), eager_sentence(arguments.mode, eager, write), where_split(phases)]);
+    sentences.extend(varied(phases));
     let folded = sentences.iter().map(|sentence| fold(sentence, width, 2));
     let mut parts = vec![folded.collect::<Vec<_>>().join("\n"), table(&phases.list, phases.pages, width)];
     parts.extend(model.map(|model| model_text(model, width)));
@@ -171,6 +172,16 @@ fn where_split(phases: &Phases) -> String {
     }
 }
 
+/// What cycles did not find as the first one did.
+fn varied(phases: &Phases) -> Option<String> {
+    let names: Vec<_> =
+        phases.list.iter().filter(|phase| phase.leaves_varied).map(|phase| format!("`{}`", phase.name)).collect();
+    let told = !names.is_empty();
+    told.then(|| {
+        format!("later cycles had another number of leaves above 4K after {}: medians mix them", names.join(", "))
+    })
+}
+
 fn table(list: &[Phase], pages: u64, width: usize) -> String {
     let count = |number: Option<u64>| number.map_or("-".to_string(), |number| number.to_string());
     let rows = list.iter().map(|phase| {
@@ -207,6 +218,7 @@ fn document(host: &Facts, eager: &EagerSplit, phases: &Phases) -> Map<String, Va
             "walls_s": phase.walls_s,
             "dirty_pages": phase.dirty_pages,
             "leaves": leaves,
+            "leaves_varied": phase.leaves_varied,
         })
     };
     let mapped = phases.host.as_ref().ok().map(|census| {
@@ -301,8 +313,14 @@ mod tests {
 
     #[test]
     fn what_is_not_counted_is_not_zero() {
-        let phase =
-            |leaves| Phase { name: "enable".into(), figure: None, walls_s: vec![0.002], dirty_pages: None, leaves };
+        let phase = |leaves| Phase {
+            name: "enable".into(),
+            figure: None,
+            walls_s: vec![0.002],
+            dirty_pages: None,
+            leaves,
+            leaves_varied: false,
+        };
         let large = Leaves { pages_4k: 7, pages_2m: 3, pages_1g: 0 };
         let text = table(&[phase(Some(large)), phase(None)], 1000, 100);
         let rows: Vec<Vec<&str>> = text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
@@ -315,6 +333,9 @@ mod tests {
         assert_eq!(rows[1][..4], ["enable", "2.000", "2.000", "2000.0"]);
         let phases = |list| Phases { list, pages: 1000, host: Err(String::new()), checksum: 0 };
         assert!(where_split(&phases(vec![phase(None)])).contains("counts no leaves"));
+        assert_eq!(varied(&phases(vec![phase(None)])), None);
+        let other = Phase { leaves_varied: true, ..phase(None) };
+        assert!(varied(&phases(vec![phase(None), other])).unwrap().contains("above 4K after `enable`:"));
         assert!(where_split(&phases(vec![phase(Some(large)), phase(Some(large))])).contains("never became fewer"));
         assert!(where_split(&phases(vec![phase(Some(Leaves::default()))])).contains("nothing to split"));
     }
