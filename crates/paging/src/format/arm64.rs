@@ -54,6 +54,9 @@ impl Granule {
 pub struct Arm64<S> {
     pub(super) granule: Granule,
     pub(super) geometry: Geometry,
+    /// Entries have room for output addresses of 52 bits, some of which stand elsewhere. With 4K and 16K that is a
+    /// choice (TCR_EL1.DS, VTCR_EL2.DS), which input addresses of 52 bits need too; with 64K it is the size itself.
+    pub(super) is_wide: bool,
     pub(super) break_level: BreakLevel,
     pub(super) hardware_dirty: bool,
     pub(super) stage: S,
@@ -121,9 +124,10 @@ pub trait Stage: Copy + fmt::Debug {
 
 impl<S: Copy> Arm64<S> {
     pub(super) const fn with_stage(granule: Granule, levels: u8, input_bits: u8, stage: S) -> Arm64<S> {
-        let output_bits = if input_bits > 48 { 52 } else { 48 };
+        let is_wide = input_bits > 48;
+        let output_bits = if is_wide { 52 } else { 48 };
         let geometry = Geometry::new(granule.shift(), levels, input_bits, output_bits, Extension::Zero);
-        Arm64 { granule, geometry, break_level: BreakLevel::Zero, hardware_dirty: false, stage }
+        Arm64 { granule, geometry, is_wide, break_level: BreakLevel::Zero, hardware_dirty: false, stage }
     }
 
     /// The same format on hardware with this level of FEAT_BBM.
@@ -144,6 +148,8 @@ impl<S: Copy> Arm64<S> {
     pub const fn with_physical_bits(mut self, physical_bits: u8) -> Arm64<S> {
         assert!(is_physical_bits(physical_bits));
         self.geometry = self.geometry.with_output_bits(physical_bits);
+        let wide_input = self.geometry.input_bits() > 48 && !matches!(self.granule, Granule::K64);
+        self.is_wide = physical_bits > 48 || wide_input;
         self
     }
 
@@ -152,16 +158,9 @@ impl<S: Copy> Arm64<S> {
         self.granule
     }
 
-    /// Entries have room for output addresses of 52 bits, some of which stand elsewhere. With 4K and 16K that is a
-    /// choice (TCR_EL1.DS, VTCR_EL2.DS), which input addresses of 52 bits need too; with 64K it is the size itself.
-    pub(super) const fn is_wide(&self) -> bool {
-        let wide_input = self.geometry.input_bits() > 48 && !matches!(self.granule, Granule::K64);
-        self.geometry.output_bits() > 48 || wide_input
-    }
-
     /// 52-bit output addresses of the 4K and 16K granules (FEAT_LPA2): two address bits stand in SH's place.
     pub(super) const fn is_lpa2(&self) -> bool {
-        self.is_wide() && !matches!(self.granule, Granule::K64)
+        self.is_wide && !matches!(self.granule, Granule::K64)
     }
 
     #[inline]
@@ -178,7 +177,7 @@ impl<S: Copy> Arm64<S> {
     /// Blocks: D8.3.1, "Block descriptor and Page descriptor formats", by granule and output address size.
     #[inline]
     const fn leaf_stands_at(&self, level: u8) -> bool {
-        let wide = self.is_wide();
+        let wide = self.is_wide;
         let top = match self.granule {
             Granule::K4 => 2 + wide as u8,
             Granule::K16 | Granule::K64 => 1 + wide as u8,
@@ -211,7 +210,7 @@ impl<S: Copy> Arm64<S> {
 
     #[inline]
     const fn scattered(&self, pa: u64) -> u64 {
-        if !self.is_wide() {
+        if !self.is_wide {
             return pa & mask(47, self.granule.shift());
         }
         let low = pa & self.address_mask(self.granule.shift());
@@ -223,7 +222,7 @@ impl<S: Copy> Arm64<S> {
 
     #[inline]
     const fn gathered(&self, entry: u64, shift: u32) -> u64 {
-        if !self.is_wide() {
+        if !self.is_wide {
             return entry & mask(47, shift as u8);
         }
         let low = entry & self.address_mask(self.granule.shift()) & !((1 << shift) - 1);
@@ -276,7 +275,7 @@ impl<S: Stage> Format for Arm64<S> {
     #[inline]
     fn table_pattern(&self) -> Pattern {
         let value = VALID | TABLE;
-        match self.is_wide() {
+        match self.is_wide {
             true => Pattern::NONE,
             false => Pattern { mask: value, value, address: mask(47, self.granule.shift()) },
         }
@@ -284,7 +283,7 @@ impl<S: Stage> Format for Arm64<S> {
 
     #[inline]
     fn leaf_pattern(&self, level: u8) -> Pattern {
-        if self.is_wide() || !self.leaf_stands_at(level) {
+        if self.is_wide || !self.leaf_stands_at(level) {
             return Pattern::NONE;
         }
         let address = mask(47, self.geometry.shift(level) as u8);
@@ -472,7 +471,7 @@ impl<S: Stage> Arm64<S> {
     /// The bits of a page below its address and above 11, which larger granules leave over: RES0 without 52-bit
     /// addresses (D8.3.1).
     const fn unused_address_bits(&self) -> u64 {
-        let in_use = matches!(self.granule, Granule::K64) && self.is_wide();
+        let in_use = matches!(self.granule, Granule::K64) && self.is_wide;
         if matches!(self.granule, Granule::K4) || in_use { 0 } else { mask(self.granule.shift() - 1, 12) }
     }
 

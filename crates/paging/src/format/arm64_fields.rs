@@ -81,7 +81,7 @@ impl<S: Stage> Arm64<S> {
     /// The bits of an address of more than 48 that stand elsewhere, in leaves and in table descriptors.
     fn upper_address_fields(&self, fields: &mut Fields) {
         match self.granule {
-            _ if !self.is_wide() => {}
+            _ if !self.is_wide => {}
             Granule::K64 => _ = fields.field("address 51:48", 15, 12, "bits 51:48 of the address"),
             Granule::K4 | Granule::K16 => _ = fields.field("address 51:50", 9, 8, "bits 51:50 of the address"),
         }
