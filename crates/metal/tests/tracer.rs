@@ -793,6 +793,23 @@ fn policies_that_change_more_than_advice_stop_at_each_mapping() {
 }
 
 #[test]
+fn text_in_a_large_leaf_is_not_written_to() {
+    let _alone = alone();
+    let Some(program) = x86_64_program("places") else { return };
+    if !is_root() {
+        return skip("root, to mount a tmpfs with large folios");
+    }
+    // In a mount namespace of its own, which goes with it.
+    let folder = tempfile::tempdir().unwrap();
+    let line = "mount -t tmpfs -o huge=always none $1 || exit 3; exec $0 large-text $1/text";
+    let outcome = under("thp", &["unshare", "-m", "sh", "-c", line, text(&program), text(folder.path())]);
+    if outcome.ended.exit == Exit::Code(3) || outcome.output == "large-text: no large leaf" {
+        return skip("a tmpfs with large folios");
+    }
+    assert_eq!((outcome.output.as_str(), outcome.ended.jumps), ("large-text: ok", 0));
+}
+
+#[test]
 fn mappings_without_a_stop_are_advised() {
     let _alone = alone();
     let Some(program) = x86_64_program("places") else { return };

@@ -1,9 +1,10 @@
 // Maps often at one place, which the tracer then gives a jump, and does what could go wrong with that.
 //
-//   places HOW
+//   places HOW [FILE]
 //
 // Prints "HOW: ok" when the program noticed nothing. x86-64 only.
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
@@ -413,6 +414,42 @@ static void libraries(void) {
     often(map);
 }
 
+// Bytes of large leaves in the mapping at an address, of shared memory and of files.
+static long large_leaf_kib(void *at) {
+    char line[512];
+    unsigned long start, end;
+    long kib = 0, sum = 0, inside = 0;
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    while (smaps && fgets(line, sizeof line, smaps)) {
+        if (sscanf(line, "%lx-%lx ", &start, &end) == 2) inside = start <= (unsigned long)at && (unsigned long)at < end;
+        if (inside && (sscanf(line, "ShmemPmdMapped: %ld", &kib) == 1 || sscanf(line, "FilePmdMapped: %ld", &kib) == 1))
+            sum += kib;
+    }
+    if (smaps) fclose(smaps);
+    return sum;
+}
+// Text in a large leaf, from a file system that has such.
+static void large_text(const char *path) {
+    int file = open(path, O_RDWR | O_CREAT, 0700);
+    if (file < 0 || ftruncate(file, 2 * LARGE)) fail("a file");
+    for (size_t at = 0; at < 2 * LARGE; at += 4096)
+        if (pwrite(file, (void *)place, 32, at) != 32) fail("a file");
+    char *room = mmap(0, 4 * LARGE, PROT_NONE, PLAIN, -1, 0);
+    char *aligned = (char *)(((uintptr_t)room + LARGE - 1) & -(uintptr_t)LARGE);
+    char *text = mmap(aligned, 2 * LARGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file, 0);
+    if (text != aligned) fail("the text");
+    often((mapper *)text);
+    long before = large_leaf_kib(text);
+    if (before == 0) {
+        printf("large-text: no large leaf\n");
+        return;
+    }
+    often((mapper *)text);
+    if (!is_untouched((unsigned char *)text + (place_call - (unsigned char *)place))) fail("text in a large leaf");
+    if (large_leaf_kib(text) != before) fail("a leaf was split");
+    printf("large-text: ok\n");
+}
+
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
     static const struct { const char *how; void (*run)(void); } all[] = {
@@ -421,6 +458,10 @@ int main(int argc, char **argv) {
         {"traps", traps_of_its_own}, {"filter", filter}, {"filter-threads", filter_of_threads}, {"dispatch", dispatch},
         {"hole", hole}, {"not-executable", not_executable}, {"hole-beside", hole_beside}, {"libraries", libraries},
     };
+    if (!strcmp(how, "large-text") && argc > 2) {
+        large_text(argv[2]);
+        return 0;
+    }
     if (!strcmp(how, "exec")) {
         begin();
         execl("/proc/self/exe", argv[0], "registers", (char *)0);
