@@ -438,7 +438,7 @@ static void large_text(const char *path) {
     char *aligned = (char *)(((uintptr_t)room + LARGE - 1) & -(uintptr_t)LARGE);
     char *text = mmap(aligned, 2 * LARGE, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_FIXED, file, 0);
     if (text != aligned) fail("the text");
-    often((mapper *)text);
+    use((mapper *)text, LARGE, PLAIN);
     long before = large_leaf_kib(text);
     if (before == 0) {
         printf("large-text: no large leaf\n");
