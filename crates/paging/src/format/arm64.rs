@@ -210,9 +210,12 @@ impl<S: Copy> Arm64<S> {
 
     #[inline]
     const fn scattered(&self, pa: u64) -> u64 {
-        if !self.is_wide {
-            return pa & mask(47, self.granule.shift());
-        }
+        // Whatever is below a larger page is zero in `pa`, which is the address of one.
+        if self.is_wide { self.scattered_widely(pa) } else { pa & mask(47, 12) }
+    }
+
+    #[cold]
+    const fn scattered_widely(&self, pa: u64) -> u64 {
         let low = pa & self.address_mask(self.granule.shift());
         match self.granule {
             Granule::K64 => low | (pa >> 48 & 0xf) << 12,

@@ -83,17 +83,24 @@ pub(super) fn rewrite(entries: &mut [u64], keeps: u64, gets: u64) {
 #[inline]
 pub(super) fn fill<F: Format>(format: &F, level: u8, entries: &mut [u64], leaf: u64, pa: u64, grouped: bool) {
     let span = format.geometry().span(level);
-    let bits = |index: u64| format.address_bits(level, pa.wrapping_add(index.wrapping_mul(span)), grouped);
     let last = (entries.len() as u64).saturating_sub(1);
-    let (first, end) = (bits(0), bits(last));
+    let first = format.address_bits(level, pa, grouped);
+    let end = format.address_bits(level, pa.wrapping_add(last.wrapping_mul(span)), grouped);
     let step = format.address_bits(level, span, grouped);
     if first.wrapping_add(step.wrapping_mul(last)) == end && leaf & (first | end) == 0 {
         // The bits of the address grow evenly.
         fill_evenly(entries, leaf | first, step);
     } else {
-        for (index, place) in (0u64..).zip(entries) {
-            *place = leaf | bits(index);
-        }
+        fill_unevenly(format, level, entries, leaf, pa, grouped);
+    }
+}
+
+/// As [`fill`], where the bits of addresses lie scattered.
+#[cold]
+fn fill_unevenly<F: Format>(format: &F, level: u8, entries: &mut [u64], leaf: u64, pa: u64, grouped: bool) {
+    let span = format.geometry().span(level);
+    for (index, place) in (0u64..).zip(entries) {
+        *place = leaf | format.address_bits(level, pa.wrapping_add(index.wrapping_mul(span)), grouped);
     }
 }
 
