@@ -3,7 +3,7 @@
 use crate::format::{Format, Kind, Pattern};
 
 /// Entries of one look; after each it may end.
-const LOOK: usize = 64;
+const LOOK: usize = 128;
 
 /// Whether all entries are zero: holes, in every format.
 pub(super) fn all_zero(entries: &[u64]) -> bool {
