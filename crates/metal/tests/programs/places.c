@@ -22,6 +22,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "own_filter.h"
+
 enum { LARGE = 2 << 20, OFTEN = 200 };
 enum { PLAIN = MAP_PRIVATE | MAP_ANONYMOUS };
 
@@ -285,23 +287,9 @@ static void traps_of_its_own(void) {
 
 // ---- filters ----
 
-static int install(int number, unsigned flags) {
-    struct sock_filter code[] = {
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 3),
-        // The C library gives back the stacks of threads.
-        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_DONTNEED, 1, 0),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-    };
-    struct sock_fprog program = {sizeof code / sizeof *code, code};
-    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
-}
 static void filter(void) {
     begin();
-    if (install(SYS_madvise, 0)) fail("seccomp");
+    if (install(SYS_madvise, SECCOMP_RET_KILL_PROCESS, 0)) fail("seccomp");
     if (!is_untouched(place_call)) fail("the text was not put back");
     often(place);
     pid_t child = fork();
@@ -322,7 +310,7 @@ static void filter_of_threads(void) {
     begin();
     pthread_t other;
     pthread_create(&other, 0, map_after_filter, 0);
-    if (install(SYS_madvise, SECCOMP_FILTER_FLAG_TSYNC)) fail("seccomp");
+    if (install(SYS_madvise, SECCOMP_RET_KILL_PROCESS, SECCOMP_FILTER_FLAG_TSYNC)) fail("seccomp");
     installed = 1;
     often(place);
     pthread_join(other, 0);
@@ -410,7 +398,7 @@ static void libraries(void) {
         munmap((void *)map, 4096);
         if (library((void *)map, one) != map || !is_untouched(first)) fail("the first library again");
     }
-    if (install(SYS_getppid, 0)) fail("seccomp");
+    if (install(SYS_getppid, SECCOMP_RET_KILL_PROCESS, 0)) fail("seccomp");
     often(map);
 }
 
