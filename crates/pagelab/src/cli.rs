@@ -90,10 +90,10 @@ pub struct Compare {
     pub arm_of_boot: bool,
     /// Join arms of several boots and hosts, from stores or from what --arm-of-boot --json printed; with a
     /// command behind `--`, only those that measured it
-    #[arg(long, value_name = "STORE_OR_FILE", num_args = 1.., conflicts_with_all = ["policies", "baseline", "aa", "stored", "server", "store"])]
+    #[arg(long, value_name = "STORE_OR_FILE", num_args = 1.., conflicts_with_all = ["policies", "baseline", "aa", "stored", "server", "prepare", "store"])]
     pub merge: Vec<PathBuf>,
     /// Show a stored comparison again instead of measuring (`pagelab list comparisons`)
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["policies", "command", "server"])]
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["policies", "command", "server", "prepare"])]
     pub stored: Option<i64>,
     /// The command, or with --server the client that drives it
     #[arg(last = true, required_unless_present_any = ["stored", "merge"])]
@@ -141,6 +141,11 @@ pub struct Measuring {
     /// How long the server may take to become ready, and to end
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub ready_time: f64,
+    /// Run this before every trial, discarded ones too: as the same user, with no policy in force, and untimed; a command
+    /// line as a shell would split it. What it prints is discarded; its failure ends the comparison. Where a hypervisor
+    /// takes free memory back, `pagelab workload page-touch --bytes SIZE` brings it before each trial
+    #[arg(long, value_name = "COMMAND")]
+    pub prepare: Option<String>,
     /// A figure that the command (or client) prints: the capture group of the regular expression.
     /// Say which way it improves, NAME:higher=REGEX or NAME:lower=REGEX, unless the name tells
     #[arg(long = "metric", value_name = "NAME=REGEX", value_parser = parse_metric)]

@@ -228,6 +228,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>) -> Result<Work, Failu
         }),
         _ => None,
     };
+    let prepare = measuring.prepare.as_deref().map(|prepare| split("--prepare", prepare)).transpose()?;
     let patterns = measuring.metrics.clone();
     let repeat_inside = measuring.repeat_inside.clone();
     let reads = !patterns.is_empty() || repeat_inside.is_some();
@@ -247,6 +248,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>) -> Result<Work, Failu
     Ok(Work {
         command,
         server,
+        prepare,
         user: user::to_run_as(measuring.user.as_deref())?,
         input: measuring.input.clone(),
         check_output: measuring.check_output,
@@ -271,6 +273,7 @@ fn invocation(work: &Work) -> Invocation {
     Invocation {
         command,
         client,
+        prepare: work.prepare.as_deref().map(text),
         pagelab: text(&std::env::args_os().collect::<Vec<_>>()),
         version: env!("CARGO_PKG_VERSION").to_string(),
     }

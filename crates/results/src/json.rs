@@ -38,6 +38,7 @@ pub fn document(comparison: &Comparison) -> Value {
         "invocation": {
             "command": comparison.invocation.command,
             "client": comparison.invocation.client,
+            "prepare": comparison.invocation.prepare,
             "pagelab": comparison.invocation.pagelab,
             "version": comparison.invocation.version,
         },

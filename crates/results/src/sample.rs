@@ -147,6 +147,7 @@ pub(crate) fn empty() -> Comparison {
         invocation: Invocation {
             command: words("sort --parallel=1 -S 1G -o /dev/null words.txt"),
             client: None,
+            prepare: None,
             pagelab: words(
                 "pagelab compare --aa -p thp -p mthp-64k -p hugetlb-1g -p thp+no-guards -- sort --parallel=1 -S 1G -o /dev/null words.txt",
             ),
@@ -327,6 +328,7 @@ pub(crate) fn hostile() -> Comparison {
     let mut comparison = comparison();
     comparison.invocation.command = vec!["sh".into(), "-c".into(), hostile.into()];
     comparison.invocation.client = Some(vec![hostile.into()]);
+    comparison.invocation.prepare = Some(vec![hostile.into()]);
     comparison.invocation.pagelab.push(hostile.into());
     comparison.invocation.version = hostile.into();
     comparison.machine.cpu_model = hostile.into();

@@ -77,6 +77,9 @@ pub struct Invocation {
     pub command: Vec<String>,
     /// The client that drives a server, when there is one.
     pub client: Option<Vec<String>>,
+    /// The command that is run before each trial, when there is one.
+    #[serde(default)]
+    pub prepare: Option<Vec<String>>,
     /// The whole command line of pagelab.
     pub pagelab: Vec<String>,
     /// The version of pagelab.

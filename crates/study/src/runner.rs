@@ -16,6 +16,11 @@ pub trait Platform {
     /// Whether the arm's policy can be given here.
     fn admit(&mut self, arm: &Arm) -> Admission;
 
+    /// Does what the user wants done before each trial, with no policy in force. Nothing of it is measured.
+    fn prepare(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// Runs one trial. A record with `rejected` filled does not count and is repeated.
     fn run(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, Self::Error>;
 
@@ -58,7 +63,7 @@ pub struct Run {
 ///
 /// Block 0 is run and discarded. An arm whose answer differs from the baseline's is run in block 1 once
 /// more, so that the baseline can confirm its own answer, and then no longer. The comparison fails
-/// ([`Ended::Failed`]) when the platform cannot run a trial, when the command fails under the baseline,
+/// ([`Ended::Failed`]) when the platform cannot prepare or run a trial, when the command fails under the baseline,
 /// when the baseline's answer changes from one trial to another, when no other arm has its answer, when
 /// the primary metric has no positive value, and when a trial was rejected [`MAX_ATTEMPTS`] times. What
 /// was finished before is kept in every case.
@@ -190,7 +195,8 @@ impl<'a, P: Platform> Comparing<'a, P> {
             }
             (self.listener)(Event::Started(&trial));
             let arm = &self.design.arms[trial.arm];
-            let mut record = self.platform.run(arm, trial).map_err(|error| match self.platform.interrupted() {
+            let record = self.platform.prepare().and_then(|()| self.platform.run(arm, trial));
+            let mut record = record.map_err(|error| match self.platform.interrupted() {
                 true => Ended::Interrupted,
                 false => {
                     failed(format!("the trial of {} in block {} could not be run: {error}", arm.label, trial.block))

@@ -44,7 +44,13 @@ fn boot(design: &Design, machine: Machine, arm: usize, wall_s: f64, trials: u32)
     Comparison {
         id: 1,
         started_unix_s: 0,
-        invocation: Invocation { command: vec!["work".into()], client: None, pagelab: vec![], version: "0".into() },
+        invocation: Invocation {
+            command: vec!["work".into()],
+            client: None,
+            prepare: None,
+            pagelab: vec![],
+            version: "0".into(),
+        },
         design: design.clone(),
         machine,
         admissions: vec![],
@@ -212,6 +218,10 @@ fn other_designs_and_nothing_are_refused() {
     proven.design.prove_all = true;
     let message = merge(&[parts[0].clone(), Part::of(&proven).unwrap()]).unwrap_err().to_string();
     assert!(message.contains("looked at before it goes differs") && message.contains("--prove-all"), "{message}");
+    let mut prepared = one.clone();
+    prepared.invocation.prepare = Some(vec!["warm".into(), "up".into()]);
+    let message = merge(&[parts[0].clone(), Part::of(&prepared).unwrap()]).unwrap_err().to_string();
+    assert!(message.contains("before each trial (--prepare) differs: nothing and warm up"), "{message}");
     let mut unfinished = one;
     unfinished.trials.truncate(1);
     assert_eq!(Part::of(&unfinished), None, "block 0 does not count");

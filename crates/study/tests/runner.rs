@@ -131,6 +131,29 @@ fn a_rejected_trial_is_repeated_in_its_place() {
 }
 
 #[test]
+fn every_trial_is_prepared_discarded_and_repeated_ones_too() {
+    let design = design(&["default", "thp"], 1);
+    let mut fake = quiet(&design, &[1.0, 0.9]);
+    fake.rejected = Box::new(|number| number == 5);
+    let run = run(&design, &mut fake);
+    assert_eq!(run.ended, Ended::Precise);
+    let expected: Vec<Option<Trial>> = run.trials.iter().flat_map(|record| [None, Some(record.trial)]).collect();
+    assert_eq!(fake.asked, expected);
+    assert_eq!(run.trials.len(), 2 * 9 + 1, "block 0 and the rejected trial are among them");
+}
+
+#[test]
+fn a_preparation_that_fails_ends_the_run_and_loses_nothing() {
+    let design = design(&["default", "thp"], 1);
+    let mut fake = quiet(&design, &[1.0, 0.9]);
+    fake.unprepared = Some(7);
+    let run = run(&design, &mut fake);
+    assert!(message(&run).contains("block 3") && message(&run).contains("there is no wood"), "{}", message(&run));
+    assert_eq!((run.trials.len(), fake.runs), (7, 7), "the trial was not run");
+    assert_eq!(run.analysis.unwrap().blocks, 2);
+}
+
+#[test]
 fn a_trial_that_is_always_rejected_ends_the_run_and_names_the_setting() {
     let design = design(&["default", "thp"], 1);
     let mut fake = quiet(&design, &[1.0, 0.9]);

@@ -1,9 +1,11 @@
 //! The running host as a platform: one trial after the other, each with its proof.
 
 mod awake;
+mod helper;
 mod kernel_proof;
 mod minder;
 mod output;
+mod preparation;
 mod proof;
 mod server;
 mod session;
@@ -50,6 +52,8 @@ pub struct Work {
     pub command: Vec<OsString>,
     /// The server that the policy applies to, if there is one.
     pub server: Option<Server>,
+    /// Run before each trial, with no policy in force; nothing of it is measured.
+    pub prepare: Option<Vec<OsString>>,
     /// The user to run as; `None`: the one who runs pagelab.
     pub user: Option<User>,
     /// Standard input, opened anew for every trial; `None`: /dev/null.
@@ -90,7 +94,7 @@ pub enum PlatformError {
     #[error("{0}")]
     Extract(String),
     /// The server ended before its client.
-    #[error("the server ended by itself ({exit}); {}", last_words(*exit, printed))]
+    #[error("the server ended by itself ({exit}); {}", why_a_server_ended(*exit, printed))]
     ServerDied {
         /// How.
         exit: Exit,
@@ -106,7 +110,17 @@ pub enum PlatformError {
         /// How long it had.
         patience_s: f64,
     },
-    /// A client or a probe could not be run.
+    /// What is to be run before each trial failed.
+    #[error("--prepare: {command:?} failed ({exit}); {last_words}")]
+    Unprepared {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        exit: Exit,
+        /// What it last wrote to standard error, as a part of a sentence.
+        last_words: String,
+    },
+    /// A client, a probe or a preparation could not be run.
     #[error("{program:?} could not be run: {error}")]
     Helper {
         /// The program.
@@ -118,12 +132,16 @@ pub enum PlatformError {
 
 /// What is known of why a server ended. One that forks and lets its first process end, as daemons do, is
 /// over for the tracer.
-fn last_words(exit: Exit, printed: &str) -> String {
+fn why_a_server_ended(exit: Exit, printed: &str) -> String {
     match (printed.is_empty(), exit) {
-        (false, _) => format!("its last words: {printed}"),
-        (true, Exit::Code(0)) => "it printed nothing; if it goes to the background, tell it not to".into(),
-        (true, _) => "it printed nothing".into(),
+        (true, Exit::Code(0)) => last_words(printed) + "; if it goes to the background, tell it not to",
+        _ => last_words(printed),
     }
+}
+
+/// What a program printed last, as a part of a sentence.
+fn last_words(printed: &str) -> String {
+    if printed.is_empty() { "it printed nothing".into() } else { format!("its last words: {printed}") }
 }
 
 /// Runs trials on the running host.
@@ -224,6 +242,12 @@ impl Platform for HostPlatform {
 
     fn admit(&mut self, arm: &Arm) -> Admission {
         self.session.admit(&arm.policy)
+    }
+
+    fn prepare(&mut self) -> Result<(), PlatformError> {
+        let Some(command) = &self.work.prepare else { return Ok(()) };
+        self.session.rest()?;
+        preparation::run(command, &self.work.user)
     }
 
     fn run(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {

@@ -2,19 +2,18 @@
 //!
 //! The tracer keeps the first thread busy for as long as the server lives. A second thread waits until
 //! the server is ready, runs the client, and ends the server. A killed pagelab leaves nothing of a client
-//! behind ([`minder`]); the server is the tracer's affair.
+//! behind ([`super::minder`]); the server is the tracer's affair.
 
 use std::ffi::OsString;
-use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use study::trial::Exit;
 
-use super::{PlatformError, minder};
+use super::PlatformError;
+use super::helper::{command, kill_if, wait};
 use crate::signals;
 use crate::tracer::{Usage, User};
 
@@ -56,8 +55,6 @@ pub struct Driven {
 
 /// How often a server is asked whether it is ready, and whether it has ended.
 const POLL: Duration = Duration::from_millis(10);
-/// How often it is looked whether there still is a reason to wait for a client. Its end is seen at once.
-const LOOK_AGAIN_MS: libc::c_int = 100;
 
 /// Waits for the server, runs the client, ends the server. To be called while another thread traces the
 /// server, which sets `over` when the server has ended or could not be started. Sets `timed` while the client
@@ -114,50 +111,6 @@ fn is_in_vain() -> bool {
     signals::leashed().is_none() || signals::arrived().is_some()
 }
 
-/// Returns when the child has ended, which is seen at once, or kills it when there is no more reason to
-/// wait. Before Linux 5.3, which has no pidfd_open(2), it returns immediately and the child may take its
-/// time.
-fn kill_if(child: &Child, pointless: impl Fn() -> bool) {
-    // SAFETY: a plain system call; the child was not waited for, so the id is its own.
-    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) } as i32;
-    if descriptor < 0 {
-        return;
-    }
-    // SAFETY: the descriptor is new and nobody else's.
-    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    let mut end = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one live structure.
-    while unsafe { libc::poll(&raw mut end, 1, LOOK_AGAIN_MS) } != 1 {
-        if pointless() {
-            // SAFETY: a plain system call.
-            unsafe { libc::kill(child.id() as libc::pid_t, minder::END) };
-            return;
-        }
-    }
-}
-
-/// Waits for a child and adds what it used.
-fn wait(child: Child, usage: &mut Usage) -> io::Result<Exit> {
-    let mut status = 0;
-    // SAFETY: the status and the usage are live plain data; the child is this thread's own and is waited
-    // for here only.
-    let raw = unsafe {
-        let mut raw: libc::rusage = std::mem::zeroed();
-        while libc::wait4(child.id() as libc::pid_t, &mut status, 0, &raw mut raw) == -1 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
-        raw
-    };
-    *usage = usage.plus(&Usage::from(raw));
-    Ok(match libc::WIFEXITED(status) {
-        true => Exit::Code(libc::WEXITSTATUS(status)),
-        false => Exit::Signal(libc::WTERMSIG(status)),
-    })
-}
-
 /// Asks the server to end, and kills it if it does not.
 fn end(patience: Duration) {
     signals::send(libc::SIGTERM);
@@ -175,16 +128,4 @@ fn wait_for(patience: Duration, condition: impl Fn() -> bool) -> bool {
         std::thread::sleep(POLL);
     }
     true
-}
-
-fn command(words: &[OsString], user: &Option<User>) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
-    if let Some(user) = user {
-        command.uid(user.uid).gid(user.gid);
-    }
-    let pagelab = std::process::id() as libc::pid_t;
-    // SAFETY: the closure is called between fork and exec. The parent is the thread that waits for the child.
-    unsafe { command.pre_exec(move || minder::step_between(pagelab)) };
-    command
 }

@@ -70,16 +70,24 @@ impl Session {
         self.seen_need_bytes = self.seen_need_bytes.max(bytes);
     }
 
+    /// Gives every setting its old value and keeps the lease: no policy is in force, and nobody else's either.
+    ///
+    /// # Errors
+    /// Somebody else has the lease, the kernel does not take a value.
+    pub fn rest(&mut self) -> Result<(), PlatformError> {
+        match &mut self.lease {
+            Some(lease) => lease.apply([]).map(drop).map_err(PlatformError::from),
+            None => self.keep_others_out(),
+        }
+    }
+
     /// Makes the host's settings those of the policy; every other setting gets its old value back.
     ///
     /// # Errors
     /// The policy is not admitted, somebody else has the lease, the kernel does not take a value.
     pub fn apply(&mut self, policy: &Policy) -> Result<(), PlatformError> {
-        match &mut self.lease {
-            // What a policy needs is decided on the settings as they were.
-            Some(lease) => lease.apply([])?,
-            None => self.keep_others_out()?,
-        };
+        // What a policy needs is decided on the settings as they were.
+        self.rest()?;
         let terms = self.terms.clone().with_pool(self.pool_bytes());
         let lowering =
             admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
@@ -103,9 +111,9 @@ impl Session {
     /// Whatever settings hold now may be those of another pagelab, which puts them back some time. So every
     /// policy waits for the lease even where nothing needs to be changed; base too, whose trials are rejected
     /// when a setting changes under them. Without root nobody can be kept out; then only the rejection is left.
-    fn keep_others_out(&mut self) -> Result<Vec<Taken>, PlatformError> {
+    fn keep_others_out(&mut self) -> Result<(), PlatformError> {
         if self.terms.privilege != Privilege::Root {
-            return Ok(Vec::new());
+            return Ok(());
         }
         match wait_for_lease(self.patience, &self.on_wait) {
             Ok(lease) => self.lease = Some(lease),
@@ -113,7 +121,7 @@ impl Session {
             // Where there can be no lease there is no other one either; a policy that needs it will say why.
             Err(_) => {}
         }
-        Ok(Vec::new())
+        Ok(())
     }
 
     /// Puts every setting back. Says what could not be put back.

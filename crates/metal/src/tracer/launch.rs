@@ -28,6 +28,26 @@ pub struct User {
     pub groups: Vec<u32>,
 }
 
+impl User {
+    /// Makes the calling process this user's.
+    ///
+    /// # Errors
+    /// Those of setgroups(2), setgid(2), setuid(2), which are errno too.
+    ///
+    /// # Safety
+    /// Only in a process that fork has just made and that has one thread.
+    pub(crate) unsafe fn assume(&self) -> io::Result<()> {
+        // The bare calls: the C library's would signal all threads, of which only this one is left.
+        // SAFETY: plain system calls; the groups are live.
+        let refused = unsafe {
+            libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr()) == -1
+                || libc::syscall(libc::SYS_setgid, self.gid) == -1
+                || libc::syscall(libc::SYS_setuid, self.uid) == -1
+        };
+        if refused { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
 /// A program to start and how.
 #[derive(Debug)]
 pub struct Launch {
@@ -254,7 +274,7 @@ fn prepare(
 }
 
 /// pagelab's environment, as it is or as a login of the user would name it.
-fn environment(user: Option<&User>) -> impl Iterator<Item = (OsString, OsString)> {
+pub(crate) fn environment(user: Option<&User>) -> impl Iterator<Item = (OsString, OsString)> {
     let name = user.map(|user| OsString::from(&user.name));
     std::env::vars_os().map(move |(key, value)| match &name {
         Some(name) if key == "USER" || key == "LOGNAME" => (key, name.clone()),
@@ -319,11 +339,7 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
             check(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 3, prepared.report);
         }
         if let Some(user) = &prepared.user {
-            // The bare calls: the C library's would signal all threads, of which only this one is left.
-            let groups = libc::syscall(libc::SYS_setgroups, user.groups.len(), user.groups.as_ptr());
-            check(groups as i32, 4, prepared.report);
-            check(libc::syscall(libc::SYS_setgid, user.gid) as i32, 4, prepared.report);
-            check(libc::syscall(libc::SYS_setuid, user.uid) as i32, 4, prepared.report);
+            check(if user.assume().is_ok() { 0 } else { -1 }, 4, prepared.report);
         }
         restore_signals();
         libc::execve(prepared.path.as_ptr(), arguments.as_ptr(), environment.as_ptr());

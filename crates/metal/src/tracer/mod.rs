@@ -27,6 +27,7 @@ mod sites;
 mod tasks;
 mod tree;
 
+pub(crate) use launch::environment;
 pub use launch::{Launch, LaunchError, User, replace_self, resolve};
 pub use obstacle::Obstacle;
 pub(crate) use ptrace::outer_tracer;

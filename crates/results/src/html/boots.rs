@@ -59,14 +59,16 @@ fn figures(merged: &Merged) -> String {
 fn invocation(merged: &Merged) -> String {
     let (invocation, design) = (&merged.invocation, &merged.design);
     let percent = |ratio: f64| format!("{} %", figure::plain(ratio * 100.0));
-    list(&[
-        ("pagelab", command_line(&invocation.pagelab)),
+    let mut facts = vec![("pagelab", command_line(&invocation.pagelab))];
+    facts.extend(invocation.prepare.as_ref().map(|prepare| ("before each trial", command_line(prepare))));
+    facts.extend([
         ("version", invocation.version.clone()),
         ("metric that decides", design.primary.clone()),
         ("band of changes that do not matter", format!("± {}", percent(design.band_ratio))),
         ("confidence", percent(design.confidence)),
         ("memory that goes before the exit", figure::proof(design)),
-    ])
+    ]);
+    list(&facts)
 }
 
 fn table<const N: usize>(caption: &str, grid: &Grid<N>) -> String {

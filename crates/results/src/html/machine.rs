@@ -105,6 +105,7 @@ pub(super) fn invocation(comparison: &Comparison) -> String {
     let mut facts =
         vec![("pagelab", command_line(&invocation.pagelab)), ("measured command", command_line(&invocation.command))];
     facts.extend(invocation.client.as_ref().map(|client| ("client", command_line(client))));
+    facts.extend(invocation.prepare.as_ref().map(|prepare| ("before each trial", command_line(prepare))));
     facts.extend([
         ("version", invocation.version.clone()),
         ("begun", date_time(comparison.started_unix_s)),

@@ -26,7 +26,7 @@ pub use place::default_path;
 use error::PATIENCE_S;
 
 /// The latest version of the schema; the file's `user_version`.
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 /// The file's `application_id`: `pglb` in ASCII.
 const APPLICATION: i64 = 0x7067_6c62;
 const SCHEMA: &str = include_str!("schema.sql");
@@ -221,8 +221,12 @@ impl Store {
 
 /// Makes an earlier version the latest one. Only a new comparison does so: a file that is merely read stays as it is.
 fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    if transaction.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))? == 1 {
+    let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if found < 2 {
         transaction.execute_batch("ALTER TABLE comparisons ADD COLUMN prove_all INTEGER NOT NULL DEFAULT 0")?;
+    }
+    if found < 3 {
+        transaction.execute_batch("ALTER TABLE comparisons ADD COLUMN prepare TEXT")?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     Ok(())

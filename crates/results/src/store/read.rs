@@ -84,6 +84,7 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
         invocation: Invocation {
             command: document(row, "command")?,
             client: optional_document(row, "client")?,
+            prepare: if_there(optional_document(row, "prepare"), None)?,
             pagelab: document(row, "pagelab")?,
             version: row.get("version")?,
         },
@@ -99,7 +100,7 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
             band_ratio: row.get("band_ratio")?,
             confidence: row.get("confidence")?,
             seed: parsed(row, "seed", |seed: String| seed.parse::<u64>())?,
-            prove_all: since_version_2(row, "prove_all", false)?,
+            prove_all: if_there(row.get("prove_all"), false)?,
         },
         machine: document(row, "machine_json")?,
         admissions: Vec::new(),
@@ -265,9 +266,9 @@ fn parsed<S: FromSql, T, E: std::fmt::Display>(
     parse(row.get(name)?).map_err(|error| unreadable(row, name, error.to_string()))
 }
 
-/// A column that a file of version 1 does not have, and what stands for it there.
-fn since_version_2<T: FromSql>(row: &Row<'_>, name: &str, before: T) -> Read<T> {
-    match row.get(name) {
+/// What was read from a column that files of earlier versions do not have, and what stands for it there.
+fn if_there<T>(found: Read<T>, before: T) -> Read<T> {
+    match found {
         Err(rusqlite::Error::InvalidColumnName(_)) => Ok(before),
         found => found,
     }

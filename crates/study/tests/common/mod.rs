@@ -69,7 +69,11 @@ pub struct Fake {
     pub interrupt_before: u32,
     /// The trial, by its number in the run, that cannot be run.
     pub broken: Option<u32>,
+    /// The preparation, by its number in the run, that fails.
+    pub unprepared: Option<u32>,
     pub runs: u32,
+    /// Preparations (`None`) and trials in the order in which they were asked for.
+    pub asked: Vec<Option<Trial>>,
     clock_s: f64,
     state: f64,
     random: Pcg64,
@@ -85,7 +89,9 @@ impl Fake {
             rejected: Box::new(|_| false),
             interrupt_before: u32::MAX,
             broken: None,
+            unprepared: None,
             runs: 0,
+            asked: Vec::new(),
             clock_s: 0.0,
             state: 0.0,
             random: Pcg64::seed_from_u64(seed),
@@ -118,7 +124,16 @@ impl Platform for Fake {
         }
     }
 
+    fn prepare(&mut self) -> Result<(), String> {
+        self.asked.push(None);
+        match self.unprepared == Some(self.runs) {
+            true => Err("there is no wood".into()),
+            false => Ok(()),
+        }
+    }
+
     fn run(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, String> {
+        self.asked.push(Some(trial));
         let number = self.runs;
         self.runs += 1;
         if self.broken == Some(number) {

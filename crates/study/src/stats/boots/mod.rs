@@ -136,8 +136,13 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
         true => "all of it, with --prove-all".to_owned(),
         false => "for a share of the time, without --prove-all".to_owned(),
     };
-    let parts: [Described; 5] = [
+    let prepare = |part: &Part| match &part.invocation.prepare {
+        Some(words) => words.join(" "),
+        None => "nothing".to_owned(),
+    };
+    let parts: [Described; 6] = [
         ("the command", &Part::command),
+        ("what is run before each trial (--prepare)", &prepare),
         ("the list of arms", &labels),
         ("the list of metrics", &metrics),
         ("what counts as a difference", &levels),

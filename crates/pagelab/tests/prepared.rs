@@ -1,0 +1,116 @@
+//! What is run before each trial.
+
+mod common;
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::*;
+
+/// A setting that mthp-64k changes.
+const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+
+/// A script that writes its name, and what `said` prints, to the log.
+fn logging(bench: &Bench, name: &str, said: &str, then: &str) -> String {
+    bench.script(name, &format!("echo {name} $({said}) >> {}\n{then}", bench.word("log")))
+}
+
+fn log(bench: &Bench) -> Vec<String> {
+    let text = std::fs::read_to_string(bench.path("log")).unwrap_or_default();
+    text.lines().map(String::from).collect()
+}
+
+#[test]
+fn it_comes_before_each_trial_untimed_and_is_told() {
+    let bench = Bench::new();
+    let prepare = logging(&bench, "prepare", "echo $1", "echo never seen; sleep 0.5") + " 'two words'";
+    let measured = logging(&bench, "measured", ":", "sleep 0.02");
+    let options = [&["-p", "default,base", "--json", "--prepare", &prepare][..], &QUICK].concat();
+    let document = bench.compare(&options, &words_of(&[&measured])).ran().json();
+    let trials = document["trials"].as_array().unwrap();
+    assert_eq!(trials.len(), 6, "two arms, two blocks and a discarded one: {:#}", document["ended"]);
+    for trial in trials {
+        let (wall_s, cpu_s) = (observed(trial, "wall_s").unwrap(), observed(trial, "cpu_s").unwrap());
+        assert!(wall_s < 0.5 && cpu_s < 0.5, "{wall_s} {cpu_s}");
+    }
+    assert_eq!(log(&bench), ["prepare two words", "measured"].repeat(6));
+    assert_eq!(document["invocation"]["prepare"][1], "two words");
+    assert_eq!(bench.stored(1)["invocation"], document["invocation"]);
+    let page = bench.word("page.html");
+    bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1", "--html", &page]).ran().says(0, &[]);
+    assert!(std::fs::read_to_string(page).unwrap().contains("before each trial"));
+}
+
+#[test]
+fn it_runs_under_no_policy() {
+    if !needs(&[root(), ("Linux 6.8 with folios of 64K", std::path::Path::new(SETTING).exists())]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let bench = Bench::new();
+    let look = format!("cat {SETTING}");
+    let (prepare, measured) = (logging(&bench, "prepare", &look, ""), logging(&bench, "measured", &look, ""));
+    let before = std::fs::read_to_string(SETTING).unwrap();
+    let options = [&["-p", "default,mthp-64k", "--prepare", &prepare][..], &QUICK].concat();
+    bench.compare(&options, &words_of(&[&measured])).ran().says(0, &[]);
+    let seen_by =
+        |who: &str| log(&bench).into_iter().filter_map(|line| line.strip_prefix(who).map(String::from)).collect();
+    let (prepared, ran): (Vec<String>, Vec<String>) = (seen_by("prepare "), seen_by("measured "));
+    assert_eq!(prepared, vec![before.trim().to_string(); 6]);
+    assert!(ran.iter().any(|setting| setting != before.trim()), "the policy changes it: {ran:?}");
+}
+
+#[test]
+fn it_runs_as_the_user_of_the_command() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let bench = Bench::new();
+    let who = "echo $(id -u) $(id -G) $LOGNAME";
+    let (prepare, measured) = (logging(&bench, "prepare", who, ""), logging(&bench, "measured", who, ""));
+    let options = [&["-p", "default,base", "--user", "nobody", "--prepare", &prepare][..], &QUICK].concat();
+    bench.compare(&options, &words_of(&[&measured])).env("LOGNAME", "root").ran().says(0, &[]);
+    let seen: Vec<String> = log(&bench).iter().map(|line| line.split_once(' ').unwrap().1.to_string()).collect();
+    assert!(seen.len() == 12 && seen.iter().all(|one| *one == seen[0] && one.ends_with("nobody")), "{seen:?}");
+}
+
+#[test]
+fn its_failure_ends_the_comparison_and_loses_nothing() {
+    let bench = Bench::new();
+    let fourth = format!("[ $(grep -c prepare {}) -lt 4 ] || {{ echo no wood >&2; exit 7; }}", bench.word("log"));
+    let prepare = logging(&bench, "prepare", ":", &fourth);
+    let measured = logging(&bench, "measured", ":", "");
+    let options = [&["-p", "default,base", "--prepare", &prepare][..], &QUICK].concat();
+    let ran = bench.compare(&options, &words_of(&[&measured])).ran();
+    ran.says(1, &["block 1", "--prepare", &prepare, "exit status 7", "no wood"]);
+    assert_eq!(log(&bench).iter().filter(|line| *line == "measured").count(), 3);
+    let document = bench.stored(1);
+    assert_eq!((document["trials"].as_array().unwrap().len(), &document["ended"]["reason"]), (3, &"failed".into()));
+    for (prepare, code, parts) in [
+        ("no-such-program", 1, &["no-such-program", "could not be run"][..]),
+        ("false", 1, &["\"false\" failed (exit status 1); it printed nothing"]),
+        ("", 2, &["--prepare", "expected a command line"]),
+        ("unclosed 'quote", 2, &["--prepare", "expected a command line"]),
+    ] {
+        let options = ["-p", "default,base", "--prepare", prepare];
+        bench.compare(&options, &words_of(&[&measured])).ran().says(code, parts);
+    }
+    assert_eq!(log(&bench).iter().filter(|line| *line == "measured").count(), 3, "nothing more was run");
+}
+
+/// Its own children too, in sessions of their own.
+#[test]
+fn nothing_of_it_is_left_behind() {
+    let bench = Bench::new();
+    let grandchild = bench.script("grandchild", "sleep 1000");
+    let prepare = bench.script("prepare", &format!("setsid {grandchild} & {grandchild}"));
+    for (signal, code) in [("INT", Some(130)), ("KILL", None)] {
+        let mut compare = bench.compare(&["-p", "default,base", "--prepare", &prepare], &words_of(&["true"]));
+        let pagelab = compare.stdout(Stdio::null()).stderr(Stdio::null()).begin();
+        assert!(within(Duration::from_secs(20), || processes_with(&grandchild).len() >= 2), "it has begun");
+        send(signal, pagelab.id());
+        assert_eq!(pagelab.ran().code, code);
+        let gone = || processes_with(&bench.word("prepare")).is_empty() && processes_with(&grandchild).is_empty();
+        assert!(within(Duration::from_secs(20), gone), "{:?}", processes_with(&bench.word("")));
+    }
+}
