@@ -1,7 +1,7 @@
 //! Guests on the real /dev/kvm. Where there is none, or none that this user may open, each test says
 //! `skipped: needs /dev/kvm`.
 
-use metal::kvm::{Access, Clearing, HostBacking, KvmError, Leaves, Machine, Request, SplitChunk};
+use metal::kvm::{Access, Clearing, Draw, HostBacking, KvmError, Leaves, Machine, Request, SplitChunk};
 use metal::memory::base_page;
 use study::size::PageSize;
 
@@ -43,7 +43,7 @@ fn mapped_by_base_pages(machine: &Machine) -> Option<(Leaves, u64)> {
 fn the_log_has_every_page_that_the_guest_wrote_and_no_other() {
     let Some(mut machine) = machine(&request(Clearing::ByGet)) else { return };
     machine.pass(Access::Write(7)).unwrap();
-    machine.verify(7).unwrap();
+    machine.verify(|_| 7).unwrap();
     machine.set_logging(true).unwrap();
     machine.get_log().unwrap();
     assert_eq!(machine.dirty_pages(), 0, "nothing was written since logging is on");
@@ -52,14 +52,14 @@ fn the_log_has_every_page_that_the_guest_wrote_and_no_other() {
     assert_eq!(machine.dirty_pages(), 0, "reading leaves no trace in the log");
     for value in [8, 9] {
         machine.pass(Access::Write(value)).unwrap();
-        machine.verify(value).unwrap();
+        machine.verify(|_| value).unwrap();
         machine.get_log().unwrap();
         assert_eq!(machine.dirty_pages(), PAGES);
     }
     machine.set_logging(false).unwrap();
     machine.pass(Access::Write(10)).unwrap();
-    machine.verify(10).unwrap();
-    let error = machine.verify(9).unwrap_err().to_string();
+    machine.verify(|_| 10).unwrap();
+    let error = machine.verify(|_| 9).unwrap_err().to_string();
     assert!(error.starts_with("page 0 of the guest: expected 0x0000000000000009"), "{error}");
 }
 
@@ -101,9 +101,9 @@ fn leaves_are_counted_when_the_guest_has_touched_its_pages() {
 fn the_host_can_write_what_the_guest_then_finds_and_both_calls_make_slots() {
     let Some(mut machine) = machine(&Request { region2: true, ..request(Clearing::ByGet) }) else { return };
     machine.write_from_host(5);
-    machine.verify(5).unwrap();
+    machine.verify(|_| 5).unwrap();
     machine.pass(Access::Read).unwrap();
-    machine.verify(5).unwrap();
+    machine.verify(|_| 5).unwrap();
 }
 
 #[test]
@@ -123,4 +123,23 @@ fn what_this_kvm_lacks_is_refused_with_a_remedy() {
     );
     let error = refused(&Request { bytes: 1 << 46, backing: HostBacking::Hugetlb(PageSize::M2), ..plain });
     assert!(error.is_lack() && error.to_string().contains("hugepages-2048kB/nr_hugepages"), "{error}");
+}
+
+#[test]
+fn the_guest_writes_the_pages_that_are_drawn_and_the_log_has_no_other() {
+    for percent in [0, 30, 100] {
+        let small = Request { guest_leaf: PageSize::K4, ..request(Clearing::ByGet) };
+        let Some(mut machine) = machine(&small) else { return };
+        machine.pass(Access::Drawn(7, Draw::of_percent(3, 100))).unwrap();
+        machine.verify(|_| 7).unwrap();
+        machine.set_logging(true).unwrap();
+        let draw = Draw::of_percent(9, percent);
+        machine.pass(Access::Drawn(8, draw)).unwrap();
+        machine.verify(|page| if draw.writes(page) { 8 } else { 7 }).unwrap();
+        machine.get_log().unwrap();
+        assert_eq!(machine.missing_page(|page| draw.writes(page)), None);
+        assert_eq!(machine.dirty_pages(), (0..PAGES).filter(|page| draw.writes(*page)).count() as u64);
+        let unwritten = (0..PAGES).find(|page| !draw.writes(*page));
+        assert_eq!(machine.missing_page(|_| true), unwritten);
+    }
 }

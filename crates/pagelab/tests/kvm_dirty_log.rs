@@ -86,6 +86,40 @@ fn cycles_repeat_all_but_the_first_writes_and_their_times_are_medians() {
 }
 
 #[test]
+fn the_log_has_the_pages_that_the_guest_draws() {
+    if !has_kvm() {
+        return;
+    }
+    let phases = |document: &Value, name: &str| {
+        let phases = document["phases"].as_array().unwrap();
+        phases.iter().find(|phase| phase["name"] == name).unwrap().clone()
+    };
+    for (mode, percent) in [("clear", 25), ("enable", 25), ("clear", 0), ("clear", 100)] {
+        let arguments = format!("--bytes {} --backing base --vcpus 2 --mode {mode} --write-percent {percent}", bytes());
+        let document = document(&format!("{arguments} --guest-leaves 4K --cycles 2"));
+        for round in 1..=2 {
+            let written = phases(&document, &format!("write {round}"))["written_pages"].clone();
+            let written: Vec<u64> = serde_json::from_value(written).unwrap();
+            assert_eq!(written.len(), 2, "one for each cycle");
+            let share = written[0] as f64 / PAGES as f64 * 100.0;
+            assert!((share - f64::from(percent)).abs() < 10.0, "{share} % of the pages");
+            let large = phases(&document, "populate")["leaves"]["pages_2m"].as_u64();
+            if large == Some(0) {
+                assert_eq!(phases(&document, &format!("get {round}"))["dirty_pages"], written[1]);
+            }
+        }
+        assert_eq!(phases(&document, "populate")["written_pages"][0], PAGES);
+        assert_eq!(document["arguments"]["write_percent"], percent);
+    }
+    let without = document(&format!("--bytes {}", bytes()));
+    assert_eq!(phases(&without, "write 1")["written_pages"], Value::Null);
+    assert_eq!(without["arguments"]["write_percent"], "default");
+    let refused = run("--write-percent 101");
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("0..=100"));
+}
+
+#[test]
 fn the_answer_is_decided_by_the_arguments() {
     if !has_kvm() {
         return;

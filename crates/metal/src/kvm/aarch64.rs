@@ -10,7 +10,7 @@ use paging::format::arm64_stage1::Arm64Stage1;
 
 use super::KvmError;
 use super::capabilities::refused;
-use super::program::{ARM64_MAIR, Data, Pass, Program, arm64};
+use super::program::{ARM64_MAIR, DRAW_CONSTANTS, Data, Pass, Program, arm64};
 
 pub use super::program::ARM64_LEAVES as GUEST_LEAVES;
 
@@ -76,8 +76,12 @@ pub fn prepare(_: &Kvm, vm: &VmFd, vcpu: &VcpuFd, program: &Program) -> Result<(
 
 /// Puts a vCPU at the beginning of a pass.
 pub fn set(vcpu: &VcpuFd, pass: &Pass) -> Result<(), KvmError> {
-    let Pass { entry, first, end, stride, value, doorbell } = *pass;
-    let registers =
-        [(x(0), first), (x(1), end), (x(2), stride), (x(3), doorbell), (x(4), value), (PC, entry), (PSTATE_ID, PSTATE)];
+    let Pass { entry, first, end, stride, value, doorbell, state, below } = *pass;
+    let [step, factor] = DRAW_CONSTANTS;
+    let general = [(0, first), (1, end), (2, stride), (3, doorbell), (4, value)];
+    let drawing = [(6, state), (7, below), (8, step), (9, factor)];
+    let mut registers: Vec<(u64, u64)> =
+        general.into_iter().chain(drawing).map(|(index, value)| (x(index), value)).collect();
+    registers.extend([(PC, entry), (PSTATE_ID, PSTATE)]);
     set_all(vcpu, &registers)
 }

@@ -18,6 +18,11 @@ pub fn dirty_pages(bitmap: &[u64], pages: u64) -> u64 {
     ones - past
 }
 
+/// Whether a page of the slot is set.
+pub fn is_dirty(bitmap: &[u64], page: u64) -> bool {
+    bitmap[(page / WORD_PAGES) as usize] >> (page % WORD_PAGES) & 1 == 1
+}
+
 /// The parts of a slot that one KVM_CLEAR_DIRTY_LOG each takes: first page and pages. `chunk_pages` is a
 /// positive multiple of 64; the last part ends with the slot, as the call demands.
 pub fn chunks(pages: u64, chunk_pages: u64) -> impl Iterator<Item = (u64, u64)> {
@@ -37,6 +42,7 @@ mod tests {
         assert_eq!(dirty_pages(&[u64::MAX, u64::MAX], 128), 128);
         assert_eq!(dirty_pages(&[1, 0b110], 66), 2);
         assert_eq!(dirty_pages(&[], 0), 0);
+        assert_eq!([64, 65, 66].map(|page| is_dirty(&[1, 0b110], page)), [false, true, true]);
     }
 
     #[test]

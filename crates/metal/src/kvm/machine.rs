@@ -10,11 +10,11 @@ use kvm_bindings::{
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
 use study::size::PageSize;
 
-use super::bitmap::{chunks, dirty_pages, words};
+use super::bitmap::{chunks, dirty_pages, is_dirty, words};
 use super::capabilities::{check_counts, check_version, clear_by, lacking, refused, set_split_chunk};
 use super::program::{Data, Pass, Program};
 use super::statistics::Statistics;
-use super::{Access, GuestMemory, HostBacking, KvmError, Leaves, calls, processor, vcpu};
+use super::{Access, Draw, GuestMemory, HostBacking, KvmError, Leaves, calls, processor, vcpu};
 
 /// Who clears the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,11 +126,12 @@ impl Machine {
     /// # Errors
     /// The guest stops elsewhere than at its end.
     pub fn pass(&mut self, access: Access) -> Result<Duration, KvmError> {
-        let (entry, value) = match access {
-            Access::Read => (self.program.read_entry, 0),
-            Access::Write(value) => (self.program.write_entry, value),
+        let (entry, value, draw) = match access {
+            Access::Read => (self.program.read_entry, 0, Draw::default()),
+            Access::Write(value) => (self.program.write_entry, value, Draw::default()),
+            Access::Drawn(value, draw) => (self.program.draw_entry, value, draw),
         };
-        let passes = self.passes(entry, value);
+        let passes = self.passes(entry, value, draw);
         vcpu::run(&mut self.vcpus, &passes)
     }
 
@@ -147,7 +148,7 @@ impl Machine {
                 "leave out --populate pre-fault: the guest then touches its pages itself",
             ));
         }
-        let passes = self.passes(self.program.write_entry, 0);
+        let passes = self.passes(self.program.write_entry, 0, Draw::default());
         vcpu::pre_fault(&mut self.vcpus, &passes)
     }
 
@@ -156,14 +157,14 @@ impl Machine {
         (0..self.pages()).for_each(|page| self.data.set_word(page * self.page.bytes(), value));
     }
 
-    /// Checks that every page begins with `value`.
+    /// Checks that every page begins with what `value` says of it.
     ///
     /// # Errors
     /// [`KvmError::Page`] with the first one that does not.
-    pub fn verify(&self, value: u64) -> Result<(), KvmError> {
+    pub fn verify(&self, value: impl Fn(u64) -> u64) -> Result<(), KvmError> {
         let found = |page: &u64| self.data.word(page * self.page.bytes());
-        match (0..self.pages()).find(|page| found(page) != value) {
-            Some(page) => Err(KvmError::Page { page, expected: value, found: found(&page) }),
+        match (0..self.pages()).find(|page| found(page) != value(*page)) {
+            Some(page) => Err(KvmError::Page { page, expected: value(page), found: found(&page) }),
             None => Ok(()),
         }
     }
@@ -194,6 +195,16 @@ impl Machine {
         self.slots.iter().map(|slot| dirty_pages(&slot.bitmap, slot.pages)).sum()
     }
 
+    /// The first page that `written` names and the log that was got last does not.
+    pub fn missing_page(&self, written: impl Fn(u64) -> bool) -> Option<u64> {
+        let missing = |slot: &Slot| {
+            let page =
+                (0..slot.pages).find(|page| !is_dirty(&slot.bitmap, *page) && written(slot.first_page + page))?;
+            Some(slot.first_page + page)
+        };
+        self.slots.iter().find_map(missing)
+    }
+
     /// Clears what was got last, `chunk_pages` at a time (a positive multiple of 64; `None`: a slot at a time), and
     /// times that.
     ///
@@ -213,7 +224,7 @@ impl Machine {
         self.data.bytes() / self.page.bytes()
     }
 
-    fn passes(&self, entry: u64, value: u64) -> Vec<Pass> {
+    fn passes(&self, entry: u64, value: u64, draw: Draw) -> Vec<Pass> {
         let address = |page: u64| self.program.data_gpa + page * self.page.bytes();
         let parts = parts(self.pages(), self.vcpus.len() as u64);
         let pass = |(from, to)| Pass {
@@ -223,6 +234,8 @@ impl Machine {
             stride: self.page.bytes(),
             value,
             doorbell: self.program.doorbell,
+            state: draw.state(from),
+            below: draw.below(),
         };
         parts.map(pass).collect()
     }

@@ -15,6 +15,7 @@ mod backing;
 mod bitmap;
 mod calls;
 mod capabilities;
+mod draw;
 mod error;
 mod facts;
 mod machine;
@@ -30,6 +31,7 @@ mod vcpu;
 mod processor;
 
 pub use backing::{GuestMemory, HostBacking};
+pub use draw::Draw;
 pub use error::KvmError;
 pub use facts::{EagerSplit, Facts};
 pub use machine::{Clearing, Machine, Request, SplitChunk};

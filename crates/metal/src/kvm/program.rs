@@ -5,6 +5,9 @@
 //! beginning, the loop in the first page and the tables behind it. The data lies from 4G on, at an address
 //! that is congruent to the host's modulo 1G, so that a large leaf of the host can be one of the guest.
 
+use dynasmrt::aarch64::Aarch64Relocation;
+use dynasmrt::x64::X64Relocation;
+use dynasmrt::{DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::x86_64::X86_64;
@@ -12,6 +15,7 @@ use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
 use study::size::PageSize;
 
 use super::KvmError;
+use super::draw::{FACTOR, STEP};
 
 /// Where data begins at the earliest: behind the devices that x86 has below 4G.
 const DATA: u64 = 4 << 30;
@@ -21,8 +25,8 @@ const IMAGE: u64 = 0;
 const TABLES: u64 = 64 << 10;
 /// An address without memory.
 const DOORBELL: u64 = 0xd000_0000;
-/// The loop that reads begins here, behind the one that writes.
-const READ_ENTRY: u64 = 64;
+/// Bytes from the beginning of a loop to that of the next: that which writes, that which reads, that which draws.
+const ENTRY_BYTES: u64 = 128;
 
 const GIGABYTE: u64 = 1 << 30;
 
@@ -41,6 +45,8 @@ pub struct Program {
     pub write_entry: u64,
     /// The first instruction of the loop that reads.
     pub read_entry: u64,
+    /// The first instruction of the loop that draws a number for each page and writes or reads it.
+    pub draw_entry: u64,
     /// Where a store ends a pass.
     pub doorbell: u64,
 }
@@ -60,7 +66,14 @@ pub struct Pass {
     pub value: u64,
     /// Where to ring.
     pub doorbell: u64,
+    /// The loop that draws: its state at the first address ([`Draw`](super::Draw)).
+    pub state: u64,
+    /// The loop that draws: numbers below this write.
+    pub below: u64,
 }
+
+/// What the loops that draw hold in registers beside their pass.
+pub const DRAW_CONSTANTS: [u64; 2] = [STEP, FACTOR];
 
 /// `first` in rdi, `end` in rsi, `stride` in rdx, `value` in rax, `doorbell` in rbx.
 #[rustfmt::skip]
@@ -103,6 +116,62 @@ const ARM64_LOOPS: [[u32; 6]; 2] = [
     ],
 ];
 
+/// As above; `state` in r9, `below` in r10, `STEP` in r11, `FACTOR` in r12.
+fn x86_64_drawing() -> Vec<u8> {
+    let mut ops = VecAssembler::<X64Relocation>::new(0);
+    dynasm!(ops
+        ; .arch x64
+        ; next:
+        ; mov rcx, r9
+        ; shr rcx, 32
+        ; xor rcx, r9
+        ; imul rcx, r12
+        ; shr rcx, 32
+        ; cmp rcx, r10
+        ; jae >read
+        ; mov [rdi], rax
+        ; jmp >done
+        ; read:
+        ; mov r8, [rdi]
+        ; done:
+        ; add r9, r11
+        ; add rdi, rdx
+        ; cmp rdi, rsi
+        ; jb <next
+        ; mov [rbx], rax
+        ; end:
+        ; jmp <end
+    );
+    ops.finalize().expect("labels that are there")
+}
+
+/// As above; `state` in x6, `below` in x7, `STEP` in x8, `FACTOR` in x9.
+fn arm64_drawing() -> Vec<u8> {
+    let mut ops = VecAssembler::<Aarch64Relocation>::new(0);
+    dynasm!(ops
+        ; .arch aarch64
+        ; next:
+        ; eor x10, x6, x6, lsr 32
+        ; mul x10, x10, x9
+        ; lsr x10, x10, 32
+        ; cmp x10, x7
+        ; b.hs >read
+        ; str x4, [x0]
+        ; b >done
+        ; read:
+        ; ldr x5, [x0]
+        ; done:
+        ; add x6, x6, x8
+        ; add x0, x0, x2
+        ; cmp x0, x1
+        ; b.lo <next
+        ; str x4, [x3]
+        ; end:
+        ; b <end
+    );
+    ops.finalize().expect("labels that are there")
+}
+
 /// Data of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Data {
@@ -124,7 +193,8 @@ pub fn x86_64(physical_bits: u8, data: Data) -> Result<Program, KvmError> {
     let flags = Flags::READ | Flags::WRITE | Flags::USER | Flags::USER_EXECUTE | Flags::KERNEL_EXECUTE;
     // The processor has nothing left to set in them: the guest's own tables are never written.
     let memory = Attributes::new(flags | Flags::ACCESSED | Flags::DIRTY);
-    let code = X86_64_LOOPS.map(<[u8]>::to_vec);
+    let [write, read] = X86_64_LOOPS.map(<[u8]>::to_vec);
+    let code = [write, read, x86_64_drawing()];
     build(X86_64::new(4, physical_bits), [memory, memory], PageSize::M2, code, data)
 }
 
@@ -134,7 +204,8 @@ pub fn arm64(data: Data) -> Result<Program, KvmError> {
     let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
     let memory = Attributes::new(flags | Flags::KERNEL_EXECUTE);
     let device = Attributes { memory: 1, ..Attributes::new(flags) };
-    let code = ARM64_LOOPS.map(|code| code.iter().flat_map(|word| word.to_le_bytes()).collect());
+    let [write, read] = ARM64_LOOPS.map(|code| code.iter().flat_map(|word| word.to_le_bytes()).collect());
+    let code = [write, read, arm64_drawing()];
     build(Arm64Stage1::new(Granule::K4, 39), [memory, device], PageSize::G1, code, data)
 }
 
@@ -145,7 +216,7 @@ fn build<F: Format>(
     format: F,
     [memory, device]: [Attributes; 2],
     largest: PageSize,
-    code: [Vec<u8>; 2],
+    code: [Vec<u8>; 3],
     data: Data,
 ) -> Result<Program, KvmError> {
     let failed = |error: paging::Error| KvmError::Tables(error.to_string());
@@ -162,8 +233,8 @@ fn build<F: Format>(
         tables.map(&Mapping { va, pa: va, bytes, attributes, sizes: Sizes::up_to(leaf.bytes()) }).map_err(failed)?;
     }
     let mut image = vec![0; TABLES as usize];
-    for (at, code) in [0, READ_ENTRY].into_iter().zip(&code) {
-        image[at as usize..][..code.len()].copy_from_slice(code);
+    for (place, code) in image.chunks_mut(ENTRY_BYTES as usize).zip(&code) {
+        place[..code.len()].copy_from_slice(code);
     }
     image.extend(tables.arena().image());
     Ok(Program {
@@ -172,7 +243,8 @@ fn build<F: Format>(
         root: tables.root(),
         data_gpa,
         write_entry: IMAGE,
-        read_entry: IMAGE + READ_ENTRY,
+        read_entry: IMAGE + ENTRY_BYTES,
+        draw_entry: IMAGE + 2 * ENTRY_BYTES,
         doorbell: DOORBELL,
     })
 }
@@ -181,6 +253,7 @@ fn build<F: Format>(
 mod tests {
     use paging::Arena;
 
+    use super::super::Draw;
     use super::*;
 
     /// An address of the host that is no multiple of 1G.
@@ -195,7 +268,8 @@ mod tests {
         assert_eq!(program.data_gpa % GIGABYTE, ADDRESS % GIGABYTE);
         let arena = Arena::from_image(IMAGE + TABLES, &program.image[TABLES as usize..]).unwrap();
         let tables = Tables::in_arena(format, arena, program.root);
-        let mut reached = vec![program.write_entry, program.read_entry, program.doorbell, program.data_gpa];
+        let mut reached = vec![program.write_entry, program.read_entry, program.draw_entry];
+        reached.extend([program.doorbell, program.data_gpa]);
         reached.push(program.data_gpa + bytes - 8);
         for address in reached {
             assert_eq!(tables.translate(address).unwrap().pa, address, "{address:#x}");
@@ -231,31 +305,60 @@ mod tests {
         }
     }
 
-    /// A loop as a processor runs it: the addresses that it touches, until it rings.
-    fn touched_by_arm64(code: &[u32], pass: &Pass) -> Vec<u64> {
-        let (mut x0, mut pc, mut lower, mut touched) = (pass.first, 0i64, false, Vec::new());
+    /// A loop as a processor runs it, until it rings: the addresses that it touches, and whether it writes them.
+    fn touched_by_arm64(code: &[u32], pass: &Pass) -> Vec<(u64, bool)> {
+        let mut x = [0u64; 11];
+        (x[0], x[1], x[2], x[6], x[7]) = (pass.first, pass.end, pass.stride, pass.state, pass.below);
+        [x[8], x[9]] = DRAW_CONSTANTS;
+        let (mut pc, mut lower, mut touched) = (0i64, false, Vec::new());
         loop {
             let word = code[pc as usize];
-            pc += 1;
+            let branch = |is_taken: bool, offset: i32| if is_taken { i64::from(offset) } else { 1 };
+            let conditional = (word << 8) as i32 >> 13;
+            pc += match (word, word >> 24, word & 0x1f) {
+                (0xf900_0064, ..) => return touched,
+                (_, 0x54, 2) => branch(!lower, conditional),
+                (_, 0x54, 3) => branch(lower, conditional),
+                (_, 0x14, _) => branch(true, (word << 6) as i32 >> 6),
+                _ => 1,
+            };
             match word {
-                0xf900_0004 | 0xf940_0005 => touched.push(x0),
-                0x8b02_0000 => x0 += pass.stride,
-                0xeb01_001f => lower = x0 < pass.end,
-                0xf900_0064 => return touched,
-                word if word >> 24 == 0x54 && word & 0x1f == 3 => {
-                    let offset = i64::from((word << 8) as i32 >> 13);
-                    pc += if lower { offset - 1 } else { 0 };
-                }
+                0xf900_0004 => touched.push((x[0], true)),
+                0xf940_0005 => touched.push((x[0], false)),
+                0x8b02_0000 => x[0] += x[2],
+                0xeb01_001f => lower = x[0] < x[1],
+                0xca46_80ca => x[10] = x[6] ^ x[6] >> 32,
+                0x9b09_7d4a => x[10] = x[10].wrapping_mul(x[9]),
+                0xd360_fd4a => x[10] >>= 32,
+                0xeb07_015f => lower = x[10] < x[7],
+                0x8b08_00c6 => x[6] = x[6].wrapping_add(x[8]),
+                word if matches!(word >> 24, 0x14 | 0x54) => {}
                 word => panic!("{word:#010x}"),
             }
         }
     }
 
+    const PASS: Pass =
+        Pass { entry: 0, first: 0x1000, end: 0x5000, stride: 0x1000, value: 1, doorbell: DOORBELL, state: 0, below: 0 };
+
     #[test]
-    fn the_arm64_loop_touches_every_page_once() {
-        let pass = Pass { entry: 0, first: 0x1000, end: 0x5000, stride: 0x1000, value: 1, doorbell: DOORBELL };
-        for code in &ARM64_LOOPS {
-            assert_eq!(touched_by_arm64(code, &pass), [0x1000, 0x2000, 0x3000, 0x4000]);
+    fn the_arm64_loops_touch_every_page_once() {
+        for (code, writes) in ARM64_LOOPS.iter().zip([true, false]) {
+            let pages = [0x1000, 0x2000, 0x3000, 0x4000].map(|page| (page, writes));
+            assert_eq!(touched_by_arm64(code, &PASS), pages);
+        }
+    }
+
+    #[test]
+    fn the_arm64_loop_that_draws_writes_what_the_numbers_say() {
+        let code: Vec<u32> =
+            arm64_drawing().chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
+        for percent in [0, 30, 100] {
+            let draw = Draw::of_percent(7, percent);
+            let pass = Pass { end: 0x1000 * 1001, state: draw.state(5), below: draw.below(), ..PASS };
+            let expected: Vec<(u64, bool)> =
+                (0..1000).map(|page| (0x1000 * (page + 1), draw.writes(5 + page))).collect();
+            assert_eq!(touched_by_arm64(&code, &pass), expected);
         }
     }
 
@@ -264,7 +367,6 @@ mod tests {
         for code in X86_64_LOOPS {
             let jump = code.iter().position(|byte| *byte == 0x72).unwrap();
             assert_eq!(jump as i64 + 2 + i64::from(code[jump + 1] as i8), 0);
-            assert!(code.len() as u64 <= READ_ENTRY);
         }
     }
 }

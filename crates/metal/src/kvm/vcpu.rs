@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use super::program::Pass;
-use super::{KvmError, calls, processor};
+use super::{Draw, KvmError, calls, processor};
 
 /// What a pass does to every page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Access {
     Read,
     /// Writes this value to its first word.
     Write(u64),
+    /// Draws a number, and writes the value or reads by it.
+    Drawn(u64, Draw),
 }
 
 /// From the first begin to the last end of what ran at the same time.
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_cannot_be_had_is_an_error_and_nothing_begins() {
-        let pass = Pass { entry: 0, first: 0, end: 0, stride: 0, value: 0, doorbell: 0 };
+        let pass = Pass { entry: 0, first: 0, end: 0, stride: 0, value: 0, doorbell: 0, state: 0, below: 0 };
         let mut vcpus = [0; 3];
         let mut pass_over = |stack_bytes: [usize; 3]| {
             let thread = |index: usize| Builder::new().stack_size(stack_bytes[index]);

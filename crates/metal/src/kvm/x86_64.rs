@@ -8,7 +8,7 @@ use kvm_ioctls::{Kvm, VcpuFd, VmFd};
 
 use super::KvmError;
 use super::capabilities::refused;
-use super::program::{Data, Pass, Program, x86_64};
+use super::program::{DRAW_CONSTANTS, Data, Pass, Program, x86_64};
 
 pub use super::program::X86_64_LEAVES as GUEST_LEAVES;
 
@@ -66,6 +66,7 @@ pub fn prepare(kvm: &Kvm, _: &VmFd, vcpu: &VcpuFd, program: &Program) -> Result<
 
 /// Puts a vCPU at the beginning of a pass.
 pub fn set(vcpu: &VcpuFd, pass: &Pass) -> Result<(), KvmError> {
+    let [step, factor] = DRAW_CONSTANTS;
     let registers = kvm_regs {
         rip: pass.entry,
         rdi: pass.first,
@@ -73,6 +74,10 @@ pub fn set(vcpu: &VcpuFd, pass: &Pass) -> Result<(), KvmError> {
         rdx: pass.stride,
         rax: pass.value,
         rbx: pass.doorbell,
+        r9: pass.state,
+        r10: pass.below,
+        r11: step,
+        r12: factor,
         rflags: RFLAGS,
         ..Default::default()
     };

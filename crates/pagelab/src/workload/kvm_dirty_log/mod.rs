@@ -50,7 +50,11 @@ pub struct Arguments {
     /// Pages that one KVM_CLEAR_DIRTY_LOG takes, a multiple of 64; default: a slot
     #[arg(long, value_name = "PAGES")]
     chunk: Option<u64>,
-    /// How often the guest writes every page while it is logged
+    /// Have the guest draw a number for each page, and write it with this chance in percent while it is logged, and read
+    /// it otherwise; pages that are not logged are all written. Default: it draws none and writes every page
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    write_percent: Option<u8>,
+    /// How often the guest goes over its pages while it is logged
     #[arg(long, default_value_t = 2)]
     rounds: u64,
     /// How often all of it is repeated in one virtual machine, from switching logging on to writing every page again without
@@ -66,7 +70,7 @@ pub struct Arguments {
     /// Show what the model of arm64's eager split does with the same memory, apart
     #[arg(long)]
     with_model: bool,
-    /// Seed of what the guest writes
+    /// Seed of what the guest writes, and draws
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use metal::census::Observer;
-use metal::kvm::{Access, Leaves, Machine};
+use metal::kvm::{Access, Draw, Leaves, Machine};
 use study::census::Census;
 
 use super::{Arguments, DOING, Mode, Populate};
@@ -20,8 +20,10 @@ pub struct Phase {
     pub figure: Option<&'static str>,
     /// How long it took, in each cycle.
     pub walls_s: Vec<f64>,
-    /// Dirty pages in the log that it got: the same in each cycle.
+    /// Dirty pages in the log that it got: the same in each cycle, unless pages are drawn; then those of the last.
     pub dirty_pages: Option<u64>,
+    /// Pages that the guest wrote in it: in each cycle, where it draws them.
+    pub written_pages: Vec<u64>,
     /// The leaves after it, the first time, where KVM counts them.
     pub leaves: Option<Leaves>,
     /// A later cycle had another number of leaves above 4K after it.
@@ -62,13 +64,21 @@ fn large(leaves: Leaves) -> u64 {
     leaves.pages_2m + leaves.pages_1g
 }
 
+/// A pass over the pages: those that the draw names begin with the value then.
+struct Written {
+    value: u64,
+    draw: Draw,
+}
+
 /// A machine in the middle of its phases.
 struct Running<'a> {
     machine: Machine,
     arguments: &'a Arguments,
     phases: Phases,
-    /// How often all pages were written.
+    /// How often the guest went over its pages to write.
     writes: u64,
+    /// What it wrote, from the last time on that it was every page.
+    written: Vec<Written>,
 }
 
 impl Phases {
@@ -78,9 +88,9 @@ impl Phases {
     /// KVM refuses something, or the log or the memory is not what it must be.
     pub fn run(machine: Machine, arguments: &Arguments, pages: u64) -> Result<Phases, WorkloadError> {
         let phases = Phases { list: Vec::new(), pages, host: Err("not looked at".into()), checksum: mix(pages) };
-        let mut running = Running { machine, arguments, phases, writes: 0 };
+        let mut running = Running { machine, arguments, phases, writes: 0, written: Vec::new() };
         running.populate()?;
-        running.write("write before", Some("write_before"))?;
+        running.write_all("write before", Some("write_before"))?;
         running.verify()?;
         for _ in 0..arguments.cycles {
             running.cycle()?;
@@ -99,10 +109,10 @@ impl Phases {
 impl Running<'_> {
     fn populate(&mut self) -> Result<(), WorkloadError> {
         match self.arguments.populate {
-            Populate::Guest => self.write("populate", Some("populate"))?,
+            Populate::Guest => self.write_all("populate", Some("populate"))?,
             Populate::PreFault => {
-                self.writes += 1;
-                let value = self.value();
+                let value = self.next_value();
+                self.written = vec![Written { value, draw: Draw::of_percent(value, 100) }];
                 self.machine.write_from_host(value);
                 self.phase("populate", Some("populate"), |machine| Ok(machine.pre_fault()?))?;
             }
@@ -121,7 +131,7 @@ impl Running<'_> {
             self.round(round)?;
         }
         self.phase("disable", Some("disable"), |machine| Ok(machine.set_logging(false)?))?;
-        self.write("repopulate", Some("repopulate"))?;
+        self.write_all("repopulate", Some("repopulate"))?;
         self.verify()
     }
 
@@ -130,40 +140,85 @@ impl Running<'_> {
         // Initially set means: every page counts as dirty; otherwise nothing is before a write.
         let (mode, pages) = (self.arguments.mode, self.phases.pages);
         let expected = if mode == Mode::Clear { pages } else { 0 };
-        self.get("get", Some("get_initial"), expected)?;
+        let get = self.get("get", Some("get_initial"))?;
+        check("dirty pages in phase `get`", expected, get)?;
+        self.answer(expected);
         self.clear("clear", Some("clear_initial"))
     }
 
-    /// Every page is written, and must be in the log.
+    /// What is written must be in the log.
     fn round(&mut self, round: u64) -> Result<(), WorkloadError> {
         let first = round == 1;
-        self.write(&format!("write {round}"), first.then_some("first_write"))?;
-        self.get(&format!("get {round}"), first.then_some("get"), self.phases.pages)?;
+        let percent = self.arguments.write_percent.unwrap_or(100);
+        self.write(&format!("write {round}"), first.then_some("first_write"), percent)?;
+        let get = format!("get {round}");
+        let found = self.get(&get, first.then_some("get"))?;
+        self.check_log(&get, found)?;
         self.clear(&format!("clear {round}"), first.then_some("clear"))?;
         self.verify()
     }
 
-    fn write(&mut self, name: &str, figure: Option<&'static str>) -> Result<(), WorkloadError> {
-        self.writes += 1;
-        let value = self.value();
-        self.phase(name, figure, |machine| Ok(machine.pass(Access::Write(value))?)).map(drop)
+    fn write_all(&mut self, name: &str, figure: Option<&'static str>) -> Result<(), WorkloadError> {
+        self.write(name, figure, 100)
+    }
+
+    /// Has the guest write each page with a chance of so many percent.
+    fn write(&mut self, name: &str, figure: Option<&'static str>, percent: u8) -> Result<(), WorkloadError> {
+        let value = self.next_value();
+        let draw = Draw::of_percent(mix(value), percent);
+        let draws = self.arguments.write_percent.is_some();
+        let access = if draws { Access::Drawn(value, draw) } else { Access::Write(value) };
+        let phase = self.phase(name, figure, |machine| Ok(machine.pass(access)?))?;
+        if percent == 100 {
+            self.written.clear();
+        }
+        self.written.push(Written { value, draw });
+        if draws {
+            let pages = self.written_pages();
+            self.phases.list[phase].written_pages.push(pages);
+        }
+        Ok(())
+    }
+
+    /// Pages that the last pass wrote.
+    fn written_pages(&self) -> u64 {
+        let last = self.written.last();
+        last.map_or(0, |last| (0..self.phases.pages).filter(|page| last.draw.writes(*page)).count() as u64)
+    }
+
+    /// The log must name every page that the last pass wrote, and no other. But a page that is only read is in the log too
+    /// where KVM maps it anew, because it then maps it writable: after a large leaf went.
+    fn check_log(&mut self, phase: &str, found: u64) -> Result<(), WorkloadError> {
+        let expected = self.written_pages();
+        let what = format!("dirty pages in phase `{phase}`");
+        let writes = |page| self.written.last().is_some_and(|last| last.draw.writes(page));
+        if let Some(page) = self.machine.missing_page(writes) {
+            let what = format!("{what}, among which page {page} is not although the guest wrote it");
+            return Err(WorkloadError::WrongAnswer { what, expected, found });
+        }
+        let none_is_large = |phase: &Phase| phase.leaves.is_some_and(|leaves| large(leaves) == 0);
+        if expected == self.phases.pages || self.phases.list.iter().all(none_is_large) {
+            check(what, expected, found)?;
+        }
+        self.answer(expected);
+        Ok(())
     }
 
     /// Looks at the memory, at a time when that does not put the caches of the next phase to other uses.
     fn verify(&mut self) -> Result<(), WorkloadError> {
+        let last = |page: u64| self.written.iter().rev().find(|written| written.draw.writes(page));
+        self.machine.verify(|page| last(page).map_or(0, |written| written.value))?;
         let value = self.value();
-        self.machine.verify(value)?;
         self.answer(value);
         Ok(())
     }
 
-    fn get(&mut self, name: &str, figure: Option<&'static str>, expected: u64) -> Result<(), WorkloadError> {
+    /// Gets the log; how many pages it names.
+    fn get(&mut self, name: &str, figure: Option<&'static str>) -> Result<u64, WorkloadError> {
         let phase = self.phase(name, figure, |machine| Ok(machine.get_log()?))?;
         let found = self.machine.dirty_pages();
         self.phases.list[phase].dirty_pages = Some(found);
-        check(format!("dirty pages in phase `{name}`"), expected, found)?;
-        self.answer(found);
-        Ok(())
+        Ok(found)
     }
 
     fn clear(&mut self, name: &str, figure: Option<&'static str>) -> Result<(), WorkloadError> {
@@ -190,11 +245,25 @@ impl Running<'_> {
         let known = list.iter().position(|phase| phase.name == name);
         let index = known.unwrap_or_else(|| {
             let walls_s = Vec::new();
-            list.push(Phase { name: name.into(), figure, walls_s, dirty_pages: None, leaves, leaves_varied: false });
+            let (dirty_pages, written_pages) = (None, Vec::new());
+            list.push(Phase {
+                name: name.into(),
+                figure,
+                walls_s,
+                dirty_pages,
+                written_pages,
+                leaves,
+                leaves_varied: false,
+            });
             list.len() - 1
         });
         list[index].add(wall_s, leaves);
         Ok(index)
+    }
+
+    fn next_value(&mut self) -> u64 {
+        self.writes += 1;
+        self.value()
     }
 
     /// What is written now: never zero, and another value each time.
@@ -218,6 +287,7 @@ mod tests {
             figure: None,
             walls_s: vec![0.0],
             dirty_pages: None,
+            written_pages: Vec::new(),
             leaves: Some(Leaves { pages_4k, pages_2m, pages_1g: 0 }),
             leaves_varied: false,
         };

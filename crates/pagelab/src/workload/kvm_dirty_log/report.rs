@@ -31,6 +31,7 @@ pub fn report(
     sentences.extend(arguments.guest_leaves.map(|leaf| guest_leaves(leaf, host.shadow_paging())));
     sentences.extend([what_kvm_is(host), eager_sentence(arguments.mode, eager, write), where_split(phases)]);
     sentences.extend(varied(phases));
+    sentences.extend(arguments.write_percent.map(drawn));
     let folded = sentences.iter().map(|sentence| fold(sentence, width, 2));
     let mut parts = vec![folded.collect::<Vec<_>>().join("\n"), table(&phases.list, phases.pages, width)];
     parts.extend(model.map(|model| model_text(model, width)));
@@ -51,6 +52,7 @@ fn named(arguments: &Arguments, phases: &Phases) -> Report {
         .argument("populate", arguments.populate.name())
         .argument("guest_leaf_bytes", or_default(arguments.guest_leaves.map(PageSize::bytes)))
         .argument("chunk_pages", or_default(arguments.chunk))
+        .argument("write_percent", or_default(arguments.write_percent.map(u64::from)))
         .argument("rounds", arguments.rounds)
         .argument("cycles", arguments.cycles)
         .argument("memory_region", arguments.memory_region)
@@ -99,6 +101,13 @@ fn guest_leaves(leaf: PageSize, shadows: Option<bool>) -> String {
         _ => "KVM's own do not depend on them",
     };
     format!("guest: its page tables map the memory with leaves of at most {leaf}; {consequence}")
+}
+
+fn drawn(percent: u8) -> String {
+    format!(
+        "drawn: the guest draws a number for each page, and while it is logged writes it with a chance of {percent} % and \
+         reads it otherwise; the log must name every page that was written, and others only where KVM maps a page anew"
+    )
 }
 
 fn logging(arguments: &Arguments) -> String {
@@ -217,6 +226,7 @@ fn document(host: &Facts, eager: &EagerSplit, phases: &Phases) -> Map<String, Va
             "wall_s": phase.wall_s(),
             "walls_s": phase.walls_s,
             "dirty_pages": phase.dirty_pages,
+            "written_pages": (!phase.written_pages.is_empty()).then_some(&phase.written_pages),
             "leaves": leaves,
             "leaves_varied": phase.leaves_varied,
         })
@@ -318,6 +328,7 @@ mod tests {
             figure: None,
             walls_s: vec![0.002],
             dirty_pages: None,
+            written_pages: Vec::new(),
             leaves,
             leaves_varied: false,
         };
