@@ -285,10 +285,23 @@ impl Simulation {
     /// The page was not touched since its mapping changed: there may be a fault.
     #[cold]
     #[inline(never)]
-    fn unknown(&mut self, thread: usize, lane: usize, number: u32, stores: u32) -> Result<(), SpaceError> {
+    fn unknown(
+        &mut self,
+        thread: usize,
+        lane: usize,
+        number: u32,
+        stores: u32,
+        loads_first: bool,
+    ) -> Result<(), SpaceError> {
         let page = self.own.pages[number as usize];
         let va = page << PAGE_SHIFT;
-        let leaf = self.space.access(va, stores != 0)?;
+        let mut leaf = self.space.access(va, stores != 0 && !loads_first)?;
+        if loads_first && !leaf.writable {
+            // What a load maps can be the zero page or a file's.
+            let faulted = leaf.faulted;
+            leaf = self.space.access(va, true)?;
+            leaf.faulted |= faulted;
+        }
         if leaf.faulted {
             self.settle();
             if self.sees_neighbours {

@@ -215,8 +215,13 @@ fn longest(bench: &Bench, path: &str, code: i32, lossless: bool) -> Vec<(usize, 
         let (page, kind) = (line["address"].as_u64().unwrap() >> 12, line["kind"].as_str().unwrap());
         let data = !kind.starts_with("kernel") && kind != "fetch";
         match line["each"].as_array().filter(|_| lossless && data) {
-            Some(accesses) => accesses.iter().for_each(|access| {
-                let kind = if access[2].as_bool().unwrap() { "store" } else { "load" };
+            Some(accesses) => accesses.iter().enumerate().for_each(|(index, access)| {
+                let kind = match access[2].as_bool().unwrap() {
+                    true => "store",
+                    // The load of an instruction that stores there too.
+                    false if index == 0 && kind.starts_with("store") => "store+load",
+                    false => "load",
+                };
                 longest.add(access[0].as_u64().unwrap() >> 12, kind, 1);
             }),
             None => longest.add(page, kind, line["accesses"].as_u64().unwrap()),

@@ -9,7 +9,7 @@ use trace::{Call, PAGE_SHIFT};
 use crate::callbacks::{api, recorder};
 use crate::known::Program;
 use crate::recorder::EVENTS;
-use crate::streams::page_of;
+use crate::streams::{Transfer, page_of};
 use crate::vcpu::{Attention, Vcpu};
 use crate::vcpus::{current, state};
 use crate::words::Marks;
@@ -155,7 +155,7 @@ pub fn marks(info: u32) -> Marks {
 pub extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, data: usize) {
     if let Some(current) = current(vcpu)
         && let Some(marks) = known_marks(info)
-        && current.access(address, marks.is_store())
+        && current.access(address, marks.transfer())
     {
         return;
     }
@@ -165,11 +165,22 @@ pub extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, data: usize) {
 /// An access of which it is known what it does.
 pub extern "C" fn accessed_once<const STORE: bool>(vcpu: c_uint, info: u32, address: u64, data: usize) {
     if let Some(current) = current(vcpu)
-        && current.access(address, STORE)
+        && current.access(address, if STORE { Transfer::Store } else { Transfer::Load })
     {
         return;
     }
     accessed_slowly(vcpu, info, address, data);
+}
+
+/// An access of an instruction that stores to where it loads from.
+pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+    let marks = marks(info).modifying();
+    if let Some(current) = current(vcpu)
+        && current.access(address, marks.transfer())
+    {
+        return;
+    }
+    record(state(vcpu), address, marks);
 }
 
 /// An access that stands for others too.
@@ -212,6 +223,8 @@ pub fn record(state: &mut Vcpu, address: u64, marks: Marks) {
     }
 }
 
-pub extern "C" fn accessed_and_kept(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    record(state(vcpu), address, marks(info));
+/// An access whose address is kept; `modifies` is not 0 where its instruction stores to where it loads from.
+pub extern "C" fn accessed_and_kept(vcpu: c_uint, info: u32, address: u64, modifies: usize) {
+    let marks = marks(info);
+    record(state(vcpu), address, if modifies == 0 { marks } else { marks.modifying() });
 }

@@ -10,9 +10,10 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use trace::log::{BASES, STORES_FIRST_SHIFT, STORES_SHIFT};
+use trace::log::BASES;
 
 use crate::regions::PAGE_BYTES;
+use crate::streams::Transfer;
 
 /// What addresses with a constant distance have in common: numbers that the translation of a block gives to what
 /// registers held at some time; 0 is nothing.
@@ -42,6 +43,14 @@ pub struct Access {
     pub stores: bool,
 }
 
+impl Access {
+    /// What it does, one after the other.
+    pub fn transfers(self) -> impl Iterator<Item = Transfer> {
+        let load = if self.stores { Transfer::Modify } else { Transfer::Load };
+        [self.loads.then_some(load), self.stores.then_some(Transfer::Store)].into_iter().flatten()
+    }
+}
+
 /// What an instruction does to memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Does {
@@ -51,8 +60,17 @@ pub enum Does {
     MayEnd,
     /// One known access; nothing else ends the block.
     Access(Access),
+    /// Whatever it tells; of that, loads and stores are to one place.
+    Modifies,
     /// Whatever it tells.
     Unknown,
+}
+
+impl Does {
+    /// Whether it stores to where it loads from.
+    pub fn modifies(self) -> bool {
+        matches!(self, Does::Modifies) || matches!(self, Does::Access(access) if access.loads && access.stores)
+    }
 }
 
 /// What an instruction is asked to tell.
@@ -60,6 +78,8 @@ pub enum Does {
 pub enum Hook {
     /// Each access, which stands for itself.
     Each,
+    /// As [`Hook::Each`], of an instruction that stores to where it loads from.
+    Modify,
     /// Its one access, which stands for itself, and is a store or a load.
     One { stores: bool },
     /// Nothing: all its accesses are derived.
@@ -108,7 +128,7 @@ pub struct Known {
     /// Where it is, from the address.
     pub at: i32,
     pub bytes: u8,
-    pub store: bool,
+    pub transfer: Transfer,
 }
 
 /// An access with a callback.
@@ -136,9 +156,13 @@ pub fn hooks(block: &[Does], last_may_be_left_out: bool) -> Vec<Hook> {
                 plan.begin(instruction, access);
                 Hook::One { stores: access.stores }
             }
-            Does::MayEnd | Does::Access(_) | Does::Unknown => {
+            Does::MayEnd | Does::Unknown => {
                 plan.current = None;
                 Hook::Each
+            }
+            Does::Access(_) | Does::Modifies => {
+                plan.current = None;
+                Hook::Modify
             }
         });
     }
@@ -161,13 +185,13 @@ struct Plan {
 impl Plan {
     fn begin(&mut self, instruction: usize, access: &Access) {
         let index = self.firsts.len();
-        let own = Known { at: 0, bytes: access.bytes, store: access.stores };
+        let known = |transfer| Known { at: 0, bytes: access.bytes, transfer };
         self.firsts.push(First {
             instruction,
             address: access.address,
             stores: access.stores,
             slot: 0,
-            steps: vec![(index, vec![own])],
+            steps: vec![(index, access.transfers().map(known).collect())],
         });
         self.current = Some(index);
     }
@@ -186,9 +210,7 @@ impl Plan {
             return false;
         }
         let at = distance(&self.firsts[from]) as i32;
-        let parts = [(access.loads, false), (access.stores, true)];
-        let parts = parts.iter().filter(|(is_done, _)| *is_done);
-        let known = parts.map(|(_, store)| Known { at, bytes: access.bytes, store: *store });
+        let known = access.transfers().map(|transfer| Known { at, bytes: access.bytes, transfer });
         let steps = &mut self.firsts[current].steps;
         match steps.last_mut() {
             Some((last, accesses)) if *last == from && is_within_reach(accesses, at) => accesses.extend(known),
@@ -232,11 +254,9 @@ impl Step {
     fn new(slot: usize, accesses: &[Known]) -> Step {
         let low = accesses.iter().map(|access| access.at).min().unwrap_or(0);
         let high = accesses.iter().map(|access| access.at + i32::from(access.bytes)).max().unwrap_or(0);
-        let stores = accesses.iter().filter(|access| access.store).count() as u64;
-        let first_stores = accesses.first().is_some_and(|access| access.store);
         Step {
-            counter: accesses.len() as u64 + (stores << STORES_SHIFT),
-            begin: u64::from(first_stores) << STORES_FIRST_SHIFT,
+            counter: accesses.iter().map(|access| access.transfer.counter()).sum(),
+            begin: accesses.first().map_or(0, |access| access.transfer.begin()),
             low,
             last_place: (PAGE_BYTES as i32 - (high - low)) as u16,
             slot: slot as u8,
@@ -261,6 +281,7 @@ fn kept(program: Program) -> &'static Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::log::{STORES_FIRST_SHIFT, STORES_SHIFT};
 
     fn access(base: u32, displacement: u64, loads: bool, stores: bool) -> Does {
         let symbol = Symbol { base, index: 0, scale: 0, segment: 0 };
@@ -275,10 +296,11 @@ mod tests {
         access(base, displacement, false, true)
     }
 
-    /// Hooks in a word: `e`ach, `o`ne, nothing (`.`), or how many accesses a callback stands for.
+    /// Hooks in a word: `e`ach, `m`odify, `o`ne, nothing (`.`), or how many accesses a callback stands for.
     fn told(block: &[Does], last_may_be_left_out: bool) -> String {
         let tell = |hook: Hook| match hook {
             Hook::Each => "e".to_owned(),
+            Hook::Modify => "m".to_owned(),
             Hook::One { .. } => "o".to_owned(),
             Hook::Nothing => ".".to_owned(),
             Hook::First(program) => program.accesses.iter().map(|step| step.len()).sum::<usize>().to_string(),
@@ -299,10 +321,10 @@ mod tests {
         // A store where only a load has succeeded.
         assert_eq!(told(&[load(1, 0), store(1, 8), load(1, 16), store(1, 0)], false), "o3..");
         assert_eq!(told(&[store(1, 0), access(1, 8, true, true)], false), "3.");
-        assert_eq!(told(&[load(1, 0), access(1, 8, true, true)], false), "oe");
-        // Beyond an instruction that may end the block, or of which nothing is known.
-        for other in [Does::MayEnd, Does::Unknown] {
-            assert_eq!(told(&[store(1, 0), other, load(1, 0), load(1, 8)], false), "oe2.");
+        assert_eq!(told(&[load(1, 0), access(1, 8, true, true)], false), "om");
+        // Beyond an instruction that may end the block, or of which little is known.
+        for (other, hook) in [(Does::MayEnd, "e"), (Does::Unknown, "e"), (Does::Modifies, "m")] {
+            assert_eq!(told(&[store(1, 0), other, load(1, 0), load(1, 8)], false), format!("o{hook}2."));
         }
     }
 
@@ -324,6 +346,15 @@ mod tests {
         let step = program.steps[0];
         assert_eq!((step.low, step.last_place), (-16, 4096 - 24));
         assert_eq!((step.counter, step.begin), (2 + (1 << STORES_SHIFT), 1 << STORES_FIRST_SHIFT));
+    }
+
+    #[test]
+    fn what_modifies_begins_a_run_as_a_store_does() {
+        let hooks = hooks(&[store(1, 0), store(2, 0), access(1, 0, true, true)], false);
+        let Hook::First(program) = hooks[1] else { panic!("{hooks:?}") };
+        let step = program.steps[1];
+        assert_eq!((step.counter, step.begin), (2 + (1 << STORES_SHIFT), 1 << STORES_FIRST_SHIFT));
+        assert_eq!(program.accesses[1][0].transfer, Transfer::Modify);
     }
 
     #[test]

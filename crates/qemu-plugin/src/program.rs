@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trace::PAGE_SHIFT;
 
 use crate::accesses::{
-    Fetches, accessed, accessed_and_kept, accessed_once, accessed_with_others, fetched, instruction_begins,
+    Fetches, accessed, accessed_and_kept, accessed_once, accessed_to_modify, accessed_with_others, fetched,
+    instruction_begins,
 };
 use crate::api::{Id, MEMORY_READ_AND_WRITE, MemoryCallback, NO_REGISTERS, Opaque};
 use crate::callbacks::{api, begin_process_once};
-use crate::known::{self, Hook};
+use crate::known::{self, Does, Hook};
 use crate::regions::PAGE_BYTES;
 use crate::x86_64::Instructions;
 
@@ -32,12 +33,14 @@ pub fn may_be_left_out(index: usize, count: usize, address: u64) -> bool {
 pub extern "C" fn translated_and_kept(_id: Id, block: Opaque) {
     begin_process_once(block);
     let api = api();
-    for index in 0..(api.block_instructions)(block) {
+    let (block_does, _) = does(block);
+    for (index, does) in block_does.into_iter().enumerate() {
         let instruction = (api.block_instruction)(block, index);
         let (address, bytes) = ((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
         let data = (address << 4 | bytes & 15) as usize;
         (api.on_instruction)(instruction, instruction_begins, NO_REGISTERS, data);
-        (api.on_memory)(instruction, accessed_and_kept, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
+        let modifies = usize::from(does.modifies());
+        (api.on_memory)(instruction, accessed_and_kept, NO_REGISTERS, MEMORY_READ_AND_WRITE, modifies);
     }
 }
 
@@ -45,10 +48,12 @@ pub extern "C" fn translated_and_kept(_id: Id, block: Opaque) {
 pub extern "C" fn translated(_id: Id, block: Opaque) {
     begin_process_once(block);
     let api = api();
-    for (index, hook) in hooks(block).into_iter().enumerate() {
+    let (block_does, last_may_be_left_out) = does(block);
+    for (index, hook) in known::hooks(&block_does, last_may_be_left_out).into_iter().enumerate() {
         let (callback, data): (MemoryCallback, usize) = match hook {
             Hook::Nothing => continue,
             Hook::Each => (accessed, 0),
+            Hook::Modify => (accessed_to_modify, 0),
             Hook::One { stores: false } => (accessed_once::<false>, 0),
             Hook::One { stores: true } => (accessed_once::<true>, 0),
             Hook::First(program) => (accessed_with_others, std::ptr::from_ref(program) as usize),
@@ -84,11 +89,12 @@ fn parts(block: Opaque) -> Vec<(usize, Fetches)> {
     parts
 }
 
-/// What the instructions of a block must tell; nothing is known where the instruction set is not.
-fn hooks(block: Opaque) -> Vec<Hook> {
+/// What the instructions of a block do, of which nothing is known where the instruction set is not; and whether the last
+/// may be left out of the block.
+fn does(block: Opaque) -> (Vec<Does>, bool) {
     let count = (api().block_instructions)(block);
     if !IS_X86_64.load(Ordering::Relaxed) {
-        return vec![Hook::Each; count];
+        return (vec![Does::Unknown; count], false);
     }
     let api = api();
     let mut instructions = Instructions::new();
@@ -102,5 +108,5 @@ fn hooks(block: Opaque) -> Vec<Hook> {
         block_does.push(instructions.next(code, address));
         last_may_be_left_out = may_be_left_out(index, count, address);
     }
-    known::hooks(&block_does, last_may_be_left_out)
+    (block_does, last_may_be_left_out)
 }

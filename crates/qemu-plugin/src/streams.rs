@@ -245,6 +245,29 @@ impl Streams {
     }
 }
 
+/// What an access does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transfer {
+    Load,
+    Store,
+    /// The load of an instruction that stores to the same place: it asks for permission to store.
+    Modify,
+}
+
+impl Transfer {
+    /// What is added to the counter of data.
+    #[inline(always)]
+    pub const fn counter(self) -> u64 {
+        1 + ((matches!(self, Transfer::Store) as u64) << STORES_SHIFT)
+    }
+
+    /// What is added besides where it begins a run.
+    #[inline(always)]
+    pub const fn begin(self) -> u64 {
+        (!matches!(self, Transfer::Load) as u64) << STORES_FIRST_SHIFT
+    }
+}
+
 /// What a thread does now, and how much of it is not in the file yet: all that callbacks use.
 #[repr(transparent)]
 pub struct Current(LogHead);
@@ -270,14 +293,14 @@ impl Current {
     /// A load or store. `false`: nothing was done, because it may cross the end of its page, the buffer is full, or nothing
     /// is recorded.
     #[inline(always)]
-    pub fn access(&mut self, address: u64, store: bool) -> bool {
+    pub fn access(&mut self, address: u64, transfer: Transfer) -> bool {
         let data = &mut self.0.data;
         if address.wrapping_sub(data.page) <= LAST_PLACE {
-            data.counter = data.counter.wrapping_add(step(store));
+            data.counter = data.counter.wrapping_add(transfer.counter());
             return true;
         }
         let page = page_of(address);
-        address - page <= LAST_PLACE && self.data(page, store)
+        address - page <= LAST_PLACE && self.data(page, transfer)
     }
 
     /// The access to `address` and those that are derived from it and earlier ones. `false`: nothing was done, because
@@ -322,7 +345,7 @@ impl Current {
         for access in accesses {
             let address = self.0.bases[usize::from(step.slot)].wrapping_add_signed(i64::from(access.at));
             let (first, last) = (page_of(address), page_of(address.wrapping_add(u64::from(access.bytes) - 1)));
-            let is_room = self.data(first, access.store) && (last == first || self.data(last, access.store));
+            let is_room = self.data(first, access.transfer) && (last == first || self.data(last, access.transfer));
             debug_assert!(is_room);
         }
     }
@@ -330,15 +353,15 @@ impl Current {
     /// A load or store in a page, which is given by its address. `false`: nothing was done, because the buffer is full or
     /// nothing is recorded.
     #[inline(always)]
-    pub fn data(&mut self, page: u64, store: bool) -> bool {
-        let mut step = step(store);
+    pub fn data(&mut self, page: u64, transfer: Transfer) -> bool {
+        let mut step = transfer.counter();
         let head = &self.0;
         if page != head.data.page {
             if !self.begin(page, head.data.counter) {
                 return false;
             }
             self.0.data.page = page;
-            step += u64::from(store) << STORES_FIRST_SHIFT;
+            step += transfer.begin();
         }
         let data = &mut self.0.data;
         data.counter = data.counter.wrapping_add(step);
@@ -377,12 +400,6 @@ impl Current {
     }
 }
 
-/// What a load or store adds to the counter of its stream.
-#[inline(always)]
-fn step(store: bool) -> u64 {
-    1 + (u64::from(store) << STORES_SHIFT)
-}
-
 /// The address of the page that an address is in.
 #[inline(always)]
 pub fn page_of(address: u64) -> u64 {
@@ -416,10 +433,10 @@ mod tests {
     }
 
     /// An access as QEMU tells it.
-    fn tell(streams: &mut Streams, address: u64, bytes: u8, store: bool) {
+    fn tell(streams: &mut Streams, address: u64, bytes: u8, transfer: Transfer) {
         let (first, last) = (page_of(address), page_of(address + u64::from(bytes) - 1));
-        assert!(streams.current().data(first, store));
-        assert!(last == first || streams.current().data(last, store));
+        assert!(streams.current().data(first, transfer));
+        assert!(last == first || streams.current().data(last, transfer));
     }
 
     #[test]
@@ -437,12 +454,14 @@ mod tests {
                 for (access, hook) in block.iter().zip(&hooks) {
                     let base = bases[access.address.symbol.base as usize - 1];
                     let address = base.wrapping_add(access.address.displacement);
-                    for (_, store) in [(access.loads, false), (access.stores, true)].iter().filter(|(done, _)| *done) {
-                        tell(&mut each, address, access.bytes, *store);
+                    for transfer in access.transfers() {
+                        tell(&mut each, address, access.bytes, transfer);
                         match hook {
                             Hook::Nothing => {}
                             Hook::First(program) => assert!(derived.current().follow(address, program)),
-                            Hook::One { .. } | Hook::Each => tell(&mut derived, address, access.bytes, *store),
+                            Hook::One { .. } | Hook::Each | Hook::Modify => {
+                                tell(&mut derived, address, access.bytes, transfer);
+                            }
                         }
                     }
                 }
@@ -464,7 +483,7 @@ mod tests {
         assert!(!streams.current().follow(0x1000, program), "it is not recorded");
         streams.record(true);
         let buffer = streams.buffer() as u64;
-        assert!((0..buffer - 3).all(|page| streams.current().data(page << 12, false)));
+        assert!((0..buffer - 3).all(|page| streams.current().data(page << 12, Transfer::Load)));
         assert!(!streams.current().follow(1 << 40, program), "there is room for three runs");
         assert_eq!(streams.logged() as u64, buffer - 3);
         streams.end();

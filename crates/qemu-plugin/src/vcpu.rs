@@ -186,8 +186,8 @@ impl Vcpu {
     pub fn access_anywhere(&mut self, address: u64, marks: Marks) -> bool {
         let (first, last) = (page_of(address), page_of(address.wrapping_add(marks.bytes() - 1)));
         self.streams.current().has_room_for_two()
-            && self.streams.current().data(first, marks.is_store())
-            && (last == first || self.streams.current().data(last, marks.is_store()))
+            && self.streams.current().data(first, marks.transfer())
+            && (last == first || self.streams.current().data(last, marks.transfer()))
     }
 
     /// An access and those that are derived from it. `false`: nothing was done, because there may be no room.
@@ -343,6 +343,7 @@ impl Vcpu {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::streams::Transfer;
     use trace::{Chunk, Runs, Window};
 
     fn header(addresses: bool, window: Option<Window>) -> Header {
@@ -386,7 +387,7 @@ mod tests {
 
     /// Does what a callback does: again, after the buffer was emptied.
     fn access(vcpu: &mut Vcpu, address: u64, marks: Marks) {
-        if !vcpu.current().access(address, marks.is_store()) && !vcpu.access_anywhere(address, marks) {
+        if !vcpu.current().access(address, marks.transfer()) && !vcpu.access_anywhere(address, marks) {
             assert!(!vcpu.empty(usize::MAX));
             assert!(vcpu.access_anywhere(address, marks));
         }
@@ -512,10 +513,12 @@ mod tests {
     fn nothing_is_recorded_outside_a_window() {
         let header = header(false, Some(Window { skip_instructions: 100, record_instructions: None }));
         let mut vcpu = begun(&header, None);
-        assert!(!vcpu.fetch(1, 1) && !vcpu.current().access(0x1000, false) && !vcpu.access_anywhere(0x1000, LOAD));
+        assert!(
+            !vcpu.fetch(1, 1) && !vcpu.current().access(0x1000, Transfer::Load) && !vcpu.access_anywhere(0x1000, LOAD)
+        );
         vcpu.count(100);
         assert!(matches!(vcpu.attend(), Attention::Opened));
-        assert!(vcpu.fetch(1, 1) && vcpu.current().access(0x1000, false));
+        assert!(vcpu.fetch(1, 1) && vcpu.current().access(0x1000, Transfer::Load));
         assert_eq!(chunk(&mut vcpu, false).len(), 2);
     }
 
@@ -568,11 +571,11 @@ mod tests {
         let mut vcpu = vcpu(false);
         let mut given = 0;
         for page in 0..200_000u64 {
-            if !vcpu.current().access(page << 12, false) {
+            if !vcpu.current().access(page << 12, Transfer::Load) {
                 if vcpu.empty(usize::MAX) {
                     given += chunk(&mut vcpu, false).len();
                 }
-                assert!(vcpu.current().access(page << 12, false));
+                assert!(vcpu.current().access(page << 12, Transfer::Load));
             }
         }
         assert!(given > 0);

@@ -5,6 +5,8 @@
 
 use trace::{Access, Kind, PAGE_SHIFT, Run};
 
+use crate::streams::Transfer;
+
 /// Words of a buffer: little enough to stay in the second-level cache of a core.
 const WORDS: usize = 1 << 14;
 
@@ -17,6 +19,8 @@ const STRANGE_SIZE: u8 = 7;
 pub const MOST_BYTES: u64 = 64;
 const STORE_SHIFT: u32 = 60;
 const FETCH: u64 = 1 << 61;
+/// A load of an instruction that stores to the same place.
+const MODIFY: u64 = 1 << 62;
 
 /// What an access is, as far as it does not depend on the address: the bits of its word above the address. Not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,7 @@ pub struct Marks(u8);
 
 const MARKED_STORE: u8 = 1 << (STORE_SHIFT - SIZE_SHIFT);
 const MARKED_FETCH: u8 = (FETCH >> SIZE_SHIFT) as u8;
+const MARKED_MODIFY: u8 = (MODIFY >> SIZE_SHIFT) as u8;
 const MARKED: u8 = 1 << 7;
 
 impl Marks {
@@ -53,6 +58,22 @@ impl Marks {
     #[inline(always)]
     pub const fn is_store(self) -> bool {
         self.0 & MARKED_STORE != 0
+    }
+
+    /// Those of the same access by an instruction that stores to that place.
+    #[inline(always)]
+    pub const fn modifying(self) -> Marks {
+        if self.is_store() { self } else { Marks(self.0 | MARKED_MODIFY) }
+    }
+
+    /// What the access does.
+    #[inline(always)]
+    pub const fn transfer(self) -> Transfer {
+        match (self.is_store(), self.0 & MARKED_MODIFY != 0) {
+            (true, _) => Transfer::Store,
+            (false, true) => Transfer::Modify,
+            (false, false) => Transfer::Load,
+        }
     }
 
     /// Bytes of an access; those of a strange size count as one.
@@ -127,10 +148,11 @@ impl Words {
 }
 
 fn kind(word: &u64) -> Kind {
-    match (word & FETCH != 0, word >> STORE_SHIFT & 1) {
-        (true, _) => Kind::FETCH,
-        (false, 0) => Kind::LOAD,
-        (false, _) => Kind::STORE,
+    match (word & FETCH != 0, word >> STORE_SHIFT & 1, word & MODIFY != 0) {
+        (true, ..) => Kind::FETCH,
+        (false, 0, false) => Kind::LOAD,
+        (false, 0, true) => Kind::MODIFY,
+        (false, ..) => Kind::STORE,
     }
 }
 

@@ -87,7 +87,11 @@ impl Registers {
         match info.used_memory() {
             [] if goes_on(instruction) => Does::Nothing,
             [] => Does::MayEnd,
-            [memory] if is_known(instruction) => self.access(memory).map_or(Does::Unknown, Does::Access),
+            [memory] => match is_known(instruction).then(|| self.access(memory)).flatten() {
+                Some(access) => Does::Access(access),
+                None if matches!(memory.access(), OpAccess::ReadWrite | OpAccess::ReadCondWrite) => Does::Modifies,
+                None => Does::Unknown,
+            },
             _ => Does::Unknown,
         }
     }
@@ -331,19 +335,26 @@ mod tests {
     #[test]
     fn what_is_not_known_tells_itself() {
         for bytes in [
-            &[0xf0, 0x48, 0x83, 0x07, 0x01][..], // lock add
-            &[0x48, 0x87, 0x07],                 // xchg
-            &[0xf3, 0xa4],                       // rep movsb
-            &[0xa4],                             // movsb
-            &[0xff, 0x37],                       // push [rdi]
-            &[0xff, 0x17],                       // call [rdi]
-            &[0x0f, 0x10, 0x07],                 // movups
-            &[0x48, 0xf7, 0x37],                 // div [rdi]
-            &[0x67, 0x8b, 0x07],                 // an address of 32 bits
-            &[0x48, 0x0f, 0xab, 0x0f],           // bts [rdi], rcx
-            &[0x0f, 0x0b, 0x90],                 // ud2, and more
+            &[0xf3, 0xa4][..],   // rep movsb
+            &[0xa4],             // movsb
+            &[0xff, 0x37],       // push [rdi]
+            &[0xff, 0x17],       // call [rdi]
+            &[0x0f, 0x10, 0x07], // movups
+            &[0x48, 0xf7, 0x37], // div [rdi]
+            &[0x67, 0x8b, 0x07], // an address of 32 bits
+            &[0x0f, 0x0b, 0x90], // ud2, and more
         ] {
             assert_eq!(block(&[bytes]), [Does::Unknown], "{bytes:x?}");
+        }
+        for bytes in [
+            &[0xf0, 0x48, 0x83, 0x07, 0x01][..], // lock add
+            &[0x48, 0x87, 0x07],                 // xchg
+            &[0x48, 0x0f, 0xab, 0x0f],           // bts [rdi], rcx
+            &[0x48, 0xd1, 0x27],                 // shl [rdi]
+            &[0x48, 0x0f, 0xb1, 0x17],           // cmpxchg [rdi], rdx
+            &[0x67, 0x83, 0x07, 0x01],           // add to an address of 32 bits
+        ] {
+            assert_eq!(block(&[bytes]), [Does::Modifies], "{bytes:x?}");
         }
         // div rcx; cpuid; syscall; wrfsbase rax
         for bytes in [&[0x48, 0xf7, 0xf1][..], &[0x0f, 0xa2], &[0x0f, 0x05], &[0xf3, 0x48, 0x0f, 0xae, 0xd0]] {

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The name and version of the format.
-pub const SCHEMA: &str = "pagelab.trace/3";
+pub const SCHEMA: &str = "pagelab.trace/4";
 
 /// Which columns the runs have besides their pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -20,10 +20,10 @@ pub const FETCH: u64 = 1;
 const KERNEL: u64 = 2;
 const KERNEL_STORE: u64 = 4;
 
-/// A counter has three parts: accesses, stores among them, and runs whose first access is a store. Parts overflow into
+/// A counter has three parts: accesses, stores among them, and runs that begin as a store does. Parts overflow into
 /// each other, which differences undo; those of one run do not, if it has fewer accesses than a part can hold.
 pub const STORES_SHIFT: u32 = 31;
-/// Where the part of runs whose first access is a store begins.
+/// Where the part of runs begins whose first access is a store, or the load of an instruction that stores there too.
 pub const STORES_FIRST_SHIFT: u32 = 62;
 const COUNT: u64 = (1 << STORES_SHIFT) - 1;
 
@@ -88,13 +88,14 @@ pub const LOG: u64 = u64::from_le_bytes(*b"PLLOG\x03\r\n");
 /// Bytes of [`LogHead`].
 pub const LOG_HEAD_BYTES: usize = size_of::<LogHead>();
 
-/// Kinds by: there are loads, there are stores, the first is a store, these are fetches.
+/// Kinds by: there are loads, there are stores, it begins as a store does, these are fetches.
 const KINDS: [Kind; 16] = {
     let both = Kind::LOAD.then(Kind::STORE);
     let store_first = Kind::STORE.then(Kind::LOAD);
     let mut kinds = [Kind::FETCH; 16];
     (kinds[1], kinds[2], kinds[3]) = (Kind::LOAD, Kind::STORE, both);
-    (kinds[5], kinds[6], kinds[7]) = (Kind::LOAD, Kind::STORE, store_first);
+    // A fault may have prevented the store of what modifies.
+    (kinds[5], kinds[6], kinds[7]) = (Kind::MODIFY, Kind::STORE, store_first);
     kinds
 };
 

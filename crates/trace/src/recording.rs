@@ -50,7 +50,8 @@ impl<W: Write> Recording<W> {
         Ok(Recording { writer: Writer::new(to, &header)?, header, threads: Vec::new(), events: 0 })
     }
 
-    /// Adds an access of `bytes` bytes; one that crosses pages is one to each of them.
+    /// Adds an access of `bytes` bytes; one that crosses pages is one to each of them. `kind` is one bit, or
+    /// [`Kind::MODIFY`].
     ///
     /// # Errors
     /// Those of the file.

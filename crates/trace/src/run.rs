@@ -18,8 +18,11 @@ impl Kind {
     pub const LOAD: Kind = Kind(2);
     /// At least one store.
     pub const STORE: Kind = Kind(4);
-    /// Its first access is a store, though it has loads too.
+    /// Its first access is a store, or the load of an instruction that stores there too, though it has loads.
     pub const STORE_FIRST: Kind = Kind(8);
+    /// The load of an instruction that stores to the same place: it asks for permission to store, as a store does, so that
+    /// memory that is not there yet is mapped by one fault, for a store.
+    pub const MODIFY: Kind = Kind(Kind::LOAD.0 | Kind::STORE.0 | Kind::STORE_FIRST.0);
     /// The kernel did it for the program, in a system call or before the first instruction: one access for each page.
     pub const KERNEL: Kind = Kind(16);
     /// The kernel read.
@@ -89,7 +92,7 @@ impl Runs {
         Runs { in_sequence: true, ..Runs::default() }
     }
 
-    /// Adds an access of `kind` (one bit) to `address`.
+    /// Adds an access of `kind` (one bit, or [`Kind::MODIFY`]) to `address`.
     #[inline]
     pub fn access(&mut self, address: u64, kind: Kind) {
         let page = address >> PAGE_SHIFT;

@@ -36,7 +36,7 @@ I  04001098,3
 fn lackey() {
     let found = runs(Tool::Lackey, LACKEY.as_bytes()).unwrap();
     let expected =
-        [(0x4001, 1, 3), (0x1ff_effe, 2 + 4 + 8, 2), (0x4021, 2, 1), (0x4022, 2, 1), (0x4021, 4, 1), (0x4022, 4, 1)];
+        [(0x4001, 1, 3), (0x1ff_effe, 14, 2), (0x4021, 14, 1), (0x4022, 14, 1), (0x4021, 4, 1), (0x4022, 4, 1)];
     assert_eq!(found.len(), 1);
     assert_eq!(told(&found[0].1), expected);
 }
@@ -74,6 +74,10 @@ fn champsim() {
     record[56..64].copy_from_slice(&0x6008u64.to_le_bytes());
     let found = runs(Tool::ChampSim, &[record, record].concat()).unwrap();
     assert_eq!(told(&found[0].1), [(0x401, 1, 2), (6, 2, 2), (7, 4, 1), (6, 2, 2), (7, 4, 1)]);
+    // It stores to where it loads from.
+    record[16..24].copy_from_slice(&0x6008u64.to_le_bytes());
+    record[32..40].fill(0);
+    assert_eq!(told(&runs(Tool::ChampSim, &record).unwrap()[0].1), [(0x401, 1, 1), (6, 2 + 4 + 8, 2)]);
     let cut = runs(Tool::ChampSim, &[&record[..], &[1, 2, 3]].concat()).unwrap_err().to_string();
     assert!(cut.starts_with("3 bytes are left after 1 records"), "{cut}");
 }

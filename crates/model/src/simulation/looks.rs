@@ -72,6 +72,12 @@ fn stores(kind: u8) -> u32 {
     u32::from(kind & store) << (READ_ONLY.trailing_zeros() - store.trailing_zeros())
 }
 
+/// Whether a run has loads before its first store.
+fn loads_first(kind: u8) -> bool {
+    let loads = kind & Kind::LOAD.bits() != 0 && kind & Kind::STORE_FIRST.bits() == 0;
+    loads && kind & Kind::STORE.bits() != 0
+}
+
 impl Simulation {
     /// Looks up runs of a thread; without kinds they are loads.
     pub(super) fn look_up(
@@ -92,12 +98,14 @@ impl Simulation {
             let ids = &ids[from..from + count];
             let kinds = kinds.get(from..from + count).unwrap_or(&loads[..count]);
             self.looks.looks.clear();
-            if self.store_lane == 2 {
+            let whole = if self.store_lane == 2 {
                 self.split_looks(ids, kinds, numbers);
+                &[]
             } else {
                 self.fill_looks(ids, kinds, numbers);
-            }
-            let misses = self.pass(thread)?;
+                kinds
+            };
+            let misses = self.pass(thread, whole)?;
             self.looks.many = misses * MANY > count;
             from += count;
         }
@@ -141,15 +149,17 @@ impl Simulation {
         }
     }
 
-    /// Takes the looks of a block through all levels. How many the first did not answer.
-    fn pass(&mut self, thread: usize) -> Result<usize, SpaceError> {
+    /// Takes the looks of a block through all levels. How many the first did not answer. `whole` has the kinds of their runs
+    /// where a look is a whole run, of which a store can come after loads.
+    fn pass(&mut self, thread: usize, whole: &[u8]) -> Result<usize, SpaceError> {
         let (mut from, mut misses) = (0, 0);
         loop {
             let done = from + self.cores[thread].first_level(&mut self.looks, from);
             self.second_level(thread)?;
             misses += self.looks.misses;
             let Some(look) = self.looks.looks.get(done).copied() else { return Ok(misses) };
-            self.unknown(thread, look.lane(), look.number, look.lane & READ_ONLY)?;
+            let loads_first = whole.get(done).is_some_and(|kind| loads_first(*kind));
+            self.unknown(thread, look.lane(), look.number, look.lane & READ_ONLY, loads_first)?;
             from = done + 1;
             // What was read ahead can have changed.
             for look in &mut self.looks.looks[from..] {

@@ -2,7 +2,8 @@
 //!
 //! Source: ChampSim's documentation of its trace format: the address of the instruction (8 bytes), two flags of
 //! branches, two and four registers, the addresses of two stores and four loads (8 bytes each, 0 for none). Sizes are
-//! not known; an access counts as one byte, so that it touches one page.
+//! not known; an access counts as one byte, so that it touches one page. What an instruction loads from and stores to is
+//! what it modifies.
 
 use std::io::{BufRead, Read, Write};
 
@@ -36,7 +37,8 @@ pub(super) fn read<W: Write>(mut from: impl BufRead, to: &mut Recording<W>) -> R
         };
         touch(0, Kind::FETCH)?;
         for at in (LOADS..RECORD_BYTES).step_by(8) {
-            touch(at, Kind::LOAD)?;
+            let modifies = (STORES..LOADS).step_by(8).any(|store| address(store) == address(at));
+            touch(at, if modifies { Kind::MODIFY } else { Kind::LOAD })?;
         }
         for at in (STORES..LOADS).step_by(8) {
             touch(at, Kind::STORE)?;

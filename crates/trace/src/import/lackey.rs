@@ -1,6 +1,7 @@
 //! valgrind's lackey with `--trace-mem=yes`: `I  04001090,3`, ` L 1ffeff,8`, ` S 1ffeff,8`, ` M 0421c7,4`.
 //!
-//! Source: valgrind's manual, "Lackey: an example tool". `M` is a load and a store of the same bytes.
+//! Source: valgrind's manual, "Lackey: an example tool". `M` is a load and a store of the same bytes by
+//! one instruction.
 
 use std::io::{self, Write};
 
@@ -33,7 +34,7 @@ fn parsed(line: &str) -> Option<(&'static [Kind], u64, u32)> {
         "I" => &[Kind::FETCH],
         "L" => &[Kind::LOAD],
         "S" => &[Kind::STORE],
-        "M" => &[Kind::LOAD, Kind::STORE],
+        "M" => &[Kind::MODIFY, Kind::STORE],
         _ => return None,
     };
     let (address, bytes) = place.trim_start().split_once(',')?;

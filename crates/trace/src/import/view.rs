@@ -1,7 +1,8 @@
 //! DynamoRIO's `view` tool: `<record> <instruction>: <tid> ifetch 3 byte(s) @ 0x..., read 8 byte(s) @ 0x... by PC 0x...`.
 //!
 //! Source: DynamoRIO's documentation, "Memory trace viewer". A long encoding goes on in a second line with the same
-//! numbers and without a type; markers stand between `<` and `>`.
+//! numbers and without a type; markers stand between `<` and `>`. That an instruction loads from where it stores to is not
+//! told.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
