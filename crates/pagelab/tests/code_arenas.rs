@@ -152,6 +152,23 @@ fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
 }
 
 #[test]
+fn a_boot_until_the_devices_are_there_generates_more_code() {
+    let is_there = ("the installer (cargo xtask tcg-guest)", guest().join("initrd-installer").is_file());
+    if !needs(&[program("qemu-system-aarch64"), guest_is_there(), is_there, thp_of_2m()]) {
+        return;
+    }
+    let _still = Alone::wait();
+    let guest = guest().display().to_string();
+    let boot = ["workload", "tcg-boot", "--guest", &guest, "--max-cpus", "32", "--until", "devices", "--json"];
+    let ran = Bench::new().pagelab(&boot).ran();
+    let document = ran.json();
+    let of = |name: &str| document["figures"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {ran}"));
+    assert!(of("code_bytes") > 64e6 && of("flush_count") == 0.0, "{ran}");
+    assert_eq!(of("code_huge_bytes"), of("code_huge_expected_bytes"), "{ran}");
+    assert_eq!(document["arguments"]["until"], "devices");
+}
+
+#[test]
 fn what_a_boot_needs_and_lacks_is_said() {
     let bench = Bench::new();
     let boot = |options: &[&str]| {

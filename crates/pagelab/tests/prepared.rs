@@ -107,7 +107,8 @@ fn nothing_of_it_is_left_behind() {
     for (signal, code) in [("INT", Some(130)), ("KILL", None)] {
         let mut compare = bench.compare(&["-p", "default,base", "--prepare", &prepare], &words_of(&["true"]));
         let pagelab = compare.stdout(Stdio::null()).stderr(Stdio::null()).begin();
-        assert!(within(Duration::from_secs(20), || processes_with(&grandchild).len() >= 2), "it has begun");
+        // Another comparison on this host may have the lease for a while.
+        assert!(within(Duration::from_secs(120), || processes_with(&grandchild).len() >= 2), "it has begun");
         send(signal, pagelab.id());
         assert_eq!(pagelab.ran().code, code);
         let gone = || processes_with(&bench.word("prepare")).is_empty() && processes_with(&grandchild).is_empty();

@@ -4,7 +4,7 @@ use dynasmrt::aarch64::Aarch64Relocation;
 use dynasmrt::{DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
 
 /// What the guest says when it has got there; `pagelab workload tcg-boot` waits for it.
-const SAYS: &str = "pagelab guest: init reached, powering off\n";
+pub(super) const SAYS: &str = "pagelab guest: init reached, powering off\n";
 
 /// Where the file is loaded: anywhere but at 0.
 const BASE: u64 = 0x40_0000;

@@ -1,15 +1,24 @@
 //! `cargo xtask tcg-guest`: the arm64 Linux that `pagelab workload tcg-boot` boots, without root.
 //!
 //! The kernel is that of Debian's installer, out of a package for every architecture, so that apt needs no
-//! foreign one. The initrd holds one program, assembled here: it says that it was reached, and powers off.
+//! foreign one. The initrd holds one program, assembled here: it says that it was reached, and powers off. A second
+//! initrd is the installer's, which does more before that.
 
 mod cpio;
 mod init;
+mod installer;
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+
+/// The kernel, as `pagelab workload tcg-boot` looks for it.
+const KERNEL: &str = "linux";
+/// The initrd of `tcg-boot --until devices`.
+const INSTALLER: &str = "initrd-installer";
+/// Names the package that both are of.
+const PACKAGE: &str = "package";
 
 /// Fetches what is missing and says where it is; with `again`, fetches it anew.
 pub fn run(again: bool) -> ExitCode {
@@ -30,32 +39,37 @@ pub fn assemble(again: bool) -> Result<PathBuf, String> {
     let directory = cache()?.join("pagelab/tcg-guest");
     fs::create_dir_all(&directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
     let work = Work::begin(&directory)?;
-    if again || !["linux", "package"].iter().all(|name| directory.join(name).is_file()) {
+    if again || ![KERNEL, INSTALLER, PACKAGE].iter().all(|name| directory.join(name).is_file()) {
         let package = package_name(&fs::read_to_string("/etc/os-release").unwrap_or_default())?;
         println!("==> apt-get download {package}");
         let archive = download(&package, &work.path)?;
         let version = archive.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let kernel = work.path.join("linux");
-        extract(&archive, &kernel_path(&package), &kernel)?;
-        replace(&directory, &kernel, &version, &work)?;
+        let compressed = work.path.join("initrd.gz");
+        extract(&archive, &path_in(&package, "linux"), &work.path.join(KERNEL))?;
+        extract(&archive, &path_in(&package, "initrd.gz"), &compressed)?;
+        installer::make(&compressed, &work.path.join(INSTALLER))?;
+        replace(&directory, &version, &work)?;
     }
     put(&directory, "initrd", &cpio::archive(&[("init", 0o100_755, &init::program())]), &work)?;
     Ok(directory)
 }
 
-/// Puts a kernel in the place of the last one. `package` says what `linux` is, so it goes first and comes last: what
-/// is interrupted is fetched again.
-fn replace(directory: &Path, kernel: &Path, version: &str, work: &Work) -> Result<(), String> {
-    let name = directory.join("package");
+/// Puts what is of a package in the place of the last. `package` says what they are, so it goes first and comes last:
+/// what is interrupted is fetched again.
+fn replace(directory: &Path, version: &str, work: &Work) -> Result<(), String> {
+    let name = directory.join(PACKAGE);
     match fs::remove_file(&name) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             return Err(format!("cannot remove {}: {error}", name.display()));
         }
         _ => {}
     }
-    let place = directory.join("linux");
-    fs::rename(kernel, &place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
-    put(directory, "package", version.as_bytes(), work)
+    for file in [KERNEL, INSTALLER] {
+        let place = directory.join(file);
+        fs::rename(work.path.join(file), &place)
+            .map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+    }
+    put(directory, PACKAGE, version.as_bytes(), work)
 }
 
 /// `$XDG_CACHE_HOME`, or `~/.cache` (XDG Base Directory Specification); `pagelab workload tcg-boot` looks there.
@@ -80,10 +94,10 @@ fn package_name(release: &str) -> Result<String, String> {
     }
 }
 
-/// The kernel's place in the package.
-fn kernel_path(package: &str) -> String {
+/// A file's place in the package.
+fn path_in(package: &str, file: &str) -> String {
     let version = package.split('-').nth(2).unwrap_or_default();
-    format!("./usr/lib/debian-installer/images/{version}/arm64/text/debian-installer/arm64/linux")
+    format!("./usr/lib/debian-installer/images/{version}/arm64/text/debian-installer/arm64/{file}")
 }
 
 /// A directory for what is not whole yet. It goes when it is done with, and what an interrupted run has left goes when
@@ -165,7 +179,7 @@ mod tests {
     fn the_package_is_that_of_the_release() {
         let package = package_name("NAME=x\nVERSION_ID=\"12\"\nID=debian\n").unwrap();
         assert_eq!(package, "debian-installer-12-netboot-arm64");
-        assert!(kernel_path(&package).contains("/images/12/arm64/text/"));
+        assert!(path_in(&package, "linux").contains("/images/12/arm64/text/"));
         assert!(package_name("ID=fedora\nVERSION_ID=41\n").unwrap_err().contains("\"fedora\""));
         assert!(package_name("ID=debian\n").is_err(), "testing has no number");
     }
@@ -213,13 +227,16 @@ mod tests {
         let work = Work::begin(&scratch.0).unwrap();
         put(&scratch.0, "linux", b"old", &work).unwrap();
         put(&scratch.0, "package", b"1", &work).unwrap();
-        let lost = replace(&scratch.0, &work.path.join("none"), "2", &work).unwrap_err();
-        assert!(lost.contains("linux"), "{lost}");
+        fs::write(work.path.join("linux"), "new").unwrap();
+        let lost = replace(&scratch.0, "2", &work).unwrap_err();
+        assert!(lost.contains("initrd-installer"), "{lost}");
         assert!(!scratch.0.join("package").exists(), "what is half done is fetched again");
         fs::write(work.path.join("linux"), "new").unwrap();
-        replace(&scratch.0, &work.path.join("linux"), "2", &work).unwrap();
+        fs::write(work.path.join("initrd-installer"), "more").unwrap();
+        replace(&scratch.0, "2", &work).unwrap();
         let read = |name: &str| fs::read_to_string(scratch.0.join(name)).unwrap();
-        assert_eq!((read("linux"), read("package")), ("new".into(), "2".into()));
+        assert_eq!((read("linux"), read("initrd-installer")), ("new".into(), "more".into()));
+        assert_eq!(read("package"), "2");
     }
 
     #[test]

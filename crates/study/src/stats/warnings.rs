@@ -279,8 +279,8 @@ impl Warning {
             }
             Warning::FreeMemoryReported { .. } => {
                 "the first touch of a large page can contain page faults of the hypervisor that base pages are spared; \
-                 have as much memory used right before each trial as the command will use, and a little more \
-                 (--prepare 'pagelab workload page-touch --bytes SIZE'), switch free page reporting off (QEMU: \
+                 have more memory used right before each trial than the command will use \
+                 (--prepare 'pagelab workload page-touch --bytes SIZE'; METHOD.md, Limits, says how much), switch free page reporting off (QEMU: \
                  free-page-reporting=off of virtio-balloon), or compare what the program does when its memory is \
                  there (--repeat-inside)"
             }

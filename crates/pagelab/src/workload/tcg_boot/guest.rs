@@ -2,10 +2,39 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
+
 use super::error::BootError;
 
 /// What the guest's init says before it powers off: the program that `cargo xtask tcg-guest` assembles.
 pub const SAYS: &str = "pagelab guest: init reached, powering off";
+
+/// How far the guest boots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Until {
+    /// The kernel, to its first program, which powers off
+    Init,
+    /// Debian's installer, until udev has set up the devices: more code, and more of it run often
+    Devices,
+}
+
+impl Until {
+    /// As an argument has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Until::Init => "init",
+            Until::Devices => "devices",
+        }
+    }
+
+    /// The file with the initial file system.
+    fn initrd(self) -> &'static str {
+        match self {
+            Until::Init => "initrd",
+            Until::Devices => "initrd-installer",
+        }
+    }
+}
 
 /// The files.
 #[derive(Debug)]
@@ -20,7 +49,7 @@ pub struct Guest {
 
 impl Guest {
     /// Finds the files in a directory, or in the cache.
-    pub fn find(directory: Option<&Path>) -> Result<Guest, BootError> {
+    pub fn find(directory: Option<&Path>, until: Until) -> Result<Guest, BootError> {
         let directory = match directory {
             Some(directory) => directory.to_path_buf(),
             None => cache()?.join("pagelab/tcg-guest"),
@@ -34,7 +63,7 @@ impl Guest {
         };
         let name = std::fs::read_to_string(directory.join("package")).unwrap_or_else(|_| "unknown".to_string());
         let name = results::printable(name.trim()).replace(char::is_whitespace, "_");
-        Ok(Guest { kernel: file("linux")?, initrd: file("initrd")?, name })
+        Ok(Guest { kernel: file("linux")?, initrd: file(until.initrd())?, name })
     }
 }
 

@@ -29,7 +29,7 @@ use crate::tcg::listing::parse_tb_size;
 use crate::tcg::rule::{Layout, Rule, Version};
 use buffer::CodeBuffer;
 use emulator::Emulator;
-use guest::Guest;
+use guest::{Guest, Until};
 
 /// Arguments of `tcg-boot`.
 #[derive(Clone, Debug, clap::Args)]
@@ -50,7 +50,10 @@ pub struct Arguments {
     /// What the guest's memory is in QEMU
     #[arg(long, value_name = "KIND", default_value = "memfd")]
     memory_kind: MemoryKind,
-    /// The directory with the guest's `linux` and `initrd`; default: where `cargo xtask tcg-guest` puts them
+    /// How far the guest boots
+    #[arg(long, value_enum, default_value = "init")]
+    until: Until,
+    /// The directory with the guest's `linux` and `initrd` (`initrd-installer` with --until devices); default: where `cargo xtask tcg-guest` puts them
     #[arg(long, value_name = "DIR")]
     guest: Option<PathBuf>,
     /// QEMU's program
@@ -86,7 +89,7 @@ impl MemoryKind {
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let max_cpus = arguments.max_cpus.unwrap_or(arguments.smp);
     check(arguments, max_cpus)?;
-    let guest = Guest::find(arguments.guest.as_deref())?;
+    let guest = Guest::find(arguments.guest.as_deref(), arguments.until)?;
     let before = ChildrenUsage::now().map_err(BootError::Usage)?;
     let mut emulator = Emulator::start(arguments, max_cpus, &guest)?;
     let version = emulator.version();
@@ -111,6 +114,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let report = report
         .argument("memory_bytes", arguments.memory)
         .argument("memory_kind", arguments.memory_kind.name())
+        .argument("until", arguments.until.name())
         .argument("guest", guest.name.clone())
         .figure("boot_s", boot.wall_s)
         .figure("boot_cpu_s", boot.cpu_s)
