@@ -84,7 +84,7 @@ pub struct LogHead {
 pub const BASES: usize = 8;
 
 /// Says that a log can be read, and of which version it is.
-pub const LOG: u64 = u64::from_le_bytes(*b"PLLOG\x03\r\n");
+pub const LOG: u64 = u64::from_le_bytes(*b"PLLOG\x04\r\n");
 /// Bytes of [`LogHead`].
 pub const LOG_HEAD_BYTES: usize = size_of::<LogHead>();
 

@@ -32,7 +32,9 @@ pub enum ReadError {
     #[error("the trace's header: {0}")]
     Header(String),
     /// Another version.
-    #[error("the trace is of the format {found:?}; this pagelab reads {SCHEMA:?}: use a newer one, or record it again")]
+    #[error(
+        "the trace is of the format {found:?}; this pagelab reads {SCHEMA:?}: record an older trace again, and read a newer one with a newer pagelab"
+    )]
     Version {
         /// What the header says.
         found: String,

@@ -102,7 +102,7 @@ fn other_files_are_refused_with_what_was_expected() {
     assert!(said(&[0; 4096]).contains("no trace"));
     let newer = Header { schema: "pagelab.trace/9".to_owned(), ..header() };
     let newer = Writer::new(Vec::new(), &newer).unwrap().finish().unwrap();
-    assert!(said(&newer).contains("pagelab.trace/9") && said(&newer).contains("use a newer one"));
+    assert!(said(&newer).contains("pagelab.trace/9") && said(&newer).contains("with a newer pagelab"));
 }
 
 /// Which of the blocks that were written are missing in what was read.
