@@ -53,6 +53,33 @@ fn without_root_base_and_thp_are_had_and_proven_and_settings_are_not_needed() {
     assert_eq!(settings(), before);
 }
 
+/// A user may execute a program that he may not read, but not look at its memory: nothing seen is no proof.
+#[test]
+fn a_program_whose_memory_may_not_be_looked_at_is_unproven() {
+    if !needs(&[root(), program("setpriv")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let copy = bench.path("unreadable");
+    std::fs::copy(bench.program(), &copy).unwrap();
+    std::fs::set_permissions(&copy, std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
+    let command = [&bench.word("unreadable"), "workload", "page-touch", "--bytes", "24M"].map(String::from);
+    let options = [&["-p", "default,base,base+no-guards"][..], &QUICK].concat();
+    let _still = Still::wait();
+    let ran = bench.compare(&options, &command).as_nobody().ran();
+    ran.says(0, &[]).prints(&["default: a process could not be looked at: unreadable: /proc/PID/", "was not shown"]);
+    assert_eq!(ran.stdout.matches("base+no-guards was not shown").count(), 1, "{ran}");
+    let document = bench.stored(1);
+    for label in ["base", "base+no-guards"] {
+        let arm = arm(&document, label);
+        assert_eq!((&arm["verdict"]["holding"], &arm["outcome"]["outcome"]), (&"unknown".into(), &"not_held".into()));
+        let cause = &arm["verdict"]["causes"][0];
+        assert_eq!(cause["code"], "process_unseen", "one for all trials: {arm:#}");
+        assert!(cause["bytes"].as_u64() > Some(0), "what it had when it ended: {arm:#}");
+    }
+    assert!(document["result"]["best"].as_array().unwrap().is_empty(), "{document:#}");
+}
+
 #[test]
 fn what_needs_root_says_so_and_how() {
     if !needs(&[root(), program("setpriv")]) {

@@ -75,7 +75,7 @@ pub enum CensusError {
     /// The process may not be looked at.
     #[error(
         "{path}: {error}; process {pid} may be looked at by root and by a user who may trace it (same user, \
-         not setuid, /proc/sys/kernel/yama/ptrace_scope)"
+         a program that this user may read, not setuid, /proc/sys/kernel/yama/ptrace_scope)"
     )]
     Forbidden {
         /// The process.
@@ -114,6 +114,19 @@ pub enum CensusError {
 }
 
 impl CensusError {
+    /// The error without the number of its process, for a reader who sees many runs of one program.
+    pub fn of_any_process(&self) -> String {
+        let number = match self {
+            CensusError::Gone { pid, .. }
+            | CensusError::Forbidden { pid, .. }
+            | CensusError::NoAddressSpace { pid } => pid,
+            _ => return self.to_string(),
+        };
+        let text = self.to_string();
+        let text = text.replace(&format!("/proc/{number}/"), "/proc/PID/");
+        text.replace(&format!("process {number}"), "the process")
+    }
+
     pub(crate) fn malformed(path: &str, line: &str) -> CensusError {
         CensusError::Malformed { path: path.to_string(), line: line.to_string() }
     }

@@ -74,6 +74,10 @@ pub struct Examination {
     counters: BTreeMap<String, u64>,
     /// Whether the policy asks for anything.
     asked: bool,
+    /// Concerned bytes of processes that could not be looked at.
+    unseen_in_processes: u64,
+    /// Whether there is a process of which not even the size is known.
+    unsized_process: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -339,6 +343,21 @@ impl Question<'_> {
 }
 
 impl Examination {
+    /// Nothing seen yet. A policy that asks for something is not taken to be in force for want of a look.
+    pub fn begun(policy: &Policy, geometry: &Geometry) -> Examination {
+        Examination { asked: Aim::of(policy, geometry) != Aim::Nothing, ..Examination::default() }
+    }
+
+    /// Counts a process that could not be looked at, and why; `memory_bytes` is its anonymous and hugetlb memory,
+    /// where that is known.
+    pub fn miss_process(&mut self, reason: String, memory_bytes: Option<u64>) {
+        let bytes = memory_bytes.unwrap_or(0);
+        self.unsized_process |= memory_bytes.is_none();
+        self.concerned_bytes += bytes;
+        self.unseen_in_processes += bytes;
+        *self.causes.entry(Cause::ProcessUnseen { reason }).or_default() += bytes;
+    }
+
     /// Adds what was found in another process, or in another range.
     pub fn merge(&mut self, other: Examination) {
         self.census.merge(&other.census);
@@ -352,6 +371,8 @@ impl Examination {
         self.target = self.target.or(other.target);
         self.count_fallbacks(&other.counters);
         self.asked |= other.asked;
+        self.unseen_in_processes += other.unseen_in_processes;
+        self.unsized_process |= other.unsized_process;
     }
 
     /// Says how the system's counters moved since the trial began; of two statements about one counter
@@ -494,9 +515,10 @@ impl Examination {
     }
 
     fn holding(&self) -> Holding {
+        let unseen = self.unseen_bytes + self.unseen_in_processes;
         let least = Verdict::holding_of(self.concerned_bytes, self.covered_bytes);
-        let most = Verdict::holding_of(self.concerned_bytes, self.covered_bytes + self.unseen_bytes);
-        if least == most { least } else { Holding::Unknown }
+        let most = Verdict::holding_of(self.concerned_bytes, self.covered_bytes + unseen);
+        if least == most && !self.unsized_process { least } else { Holding::Unknown }
     }
 
     /// The causes, largest first; those without bytes last.

@@ -90,6 +90,32 @@ fn each_policy_has_its_own_idea_of_covered() {
     }
 }
 
+/// Nothing seen is no proof: neither of a trial in which nobody could be looked at, nor of the largest of its processes.
+#[test]
+fn a_process_that_could_not_be_looked_at_is_no_proof() {
+    let begun = |policy: &str| Examination::begun(&policy.parse().unwrap(), &geometry());
+    let word = |examination: Examination| examination.into_verdict().holding;
+    for policy in ["base", "thp", "mthp-64k", "hugetlb-2m", "default+no-huge"] {
+        assert_eq!(word(begun(policy)), Holding::Unknown, "{policy}");
+        let mut missed = begun(policy);
+        missed.miss_process("program: forbidden".into(), Some(MIB));
+        assert_eq!(word(missed), Holding::Unknown, "{policy}");
+    }
+    assert_eq!(word(begun("default")), Holding::NotAsked);
+
+    let huge = anonymous(M2, Folio::Whole(M2));
+    let beside = |missed_bytes: Option<u64>| {
+        let mut examination = begun("thp");
+        examination.merge(examined("thp", &state("always", "never"), &process(64 * MIB, &[(huge, 64 * MIB)])));
+        examination.miss_process("program: forbidden".into(), missed_bytes);
+        examination.into_verdict()
+    };
+    assert_eq!(beside(Some(MIB)).holding, Holding::Held, "too little to change the word");
+    assert_eq!(beside(Some(64 * MIB)).holding, Holding::Unknown);
+    assert_eq!(beside(None).holding, Holding::Unknown);
+    assert_eq!(causes(&beside(Some(MIB))), [(Cause::ProcessUnseen { reason: "program: forbidden".into() }, MIB)]);
+}
+
 #[test]
 fn files_and_zero_pages_are_not_concerned() {
     let other = |backing| Mapping { backing, leaf: K4, folio: Folio::Whole(K4) };

@@ -208,17 +208,11 @@ impl HostPlatform {
             observations.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
         }
         let need_bytes = proof.needed_bytes();
-        let Proof { mut examination, unseen_unmapped_bytes, failures, .. } = proof;
-        if let Some(reason) = failures.into_iter().next() {
-            examination.note(Cause::ProcessUnseen { reason }, 0);
-        }
+        let Proof { mut examination, unseen_unmapped_bytes, .. } = proof;
         if unseen_unmapped_bytes > examination.concerned_bytes {
             examination.note(Cause::FreedBeforeExit, unseen_unmapped_bytes);
         }
-        run.ended.causes.iter().for_each(|(cause, bytes)| examination.note(cause.clone(), *bytes));
-        if run.ended.jumps > 0 {
-            examination.note(Cause::JumpInText { places: run.ended.jumps }, 0);
-        }
+        run.ended.findings().for_each(|(cause, bytes)| examination.note(cause, bytes));
         if arm.policy.has(Modifier::NoGuards)
             && !run.ended.answered.keys().any(|call| call.to_ascii_lowercase().contains("guard"))
         {

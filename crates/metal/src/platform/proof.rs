@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
+use study::cause::Cause;
 use study::machine::State;
 use study::metric::{Observation, names};
 use study::policy::{Geometry, Policy};
 
-use crate::census::Observer;
+use crate::census::{CensusError, Observer};
 use crate::counters::Counters;
 use crate::explain::{self, Examination};
 use crate::tracer::Witness;
@@ -41,8 +42,6 @@ pub struct Proof<'a> {
     pub examination: Examination,
     /// Bytes that were unmapped unseen, to stay within the share of time.
     pub unseen_unmapped_bytes: u64,
-    /// Why a process could not be looked at.
-    pub failures: Vec<String>,
     /// What was seen of each process, as large as it was seen.
     memories: BTreeMap<libc::pid_t, Memory>,
     counters: Option<Counters>,
@@ -63,9 +62,8 @@ impl<'a> Proof<'a> {
             timed: None,
             all: false,
             untimed: Duration::ZERO,
-            examination: Examination::default(),
+            examination: Examination::begun(policy, geometry),
             unseen_unmapped_bytes: 0,
-            failures: Vec::new(),
             memories: BTreeMap::new(),
             counters: None,
         }
@@ -158,7 +156,7 @@ impl Witness for Proof<'_> {
         let seen = explain::examine_traced(observer, pid, tracers_pages, flags, policy, self.geometry, self.state);
         match seen {
             Ok(examination) => self.examination.merge(examination),
-            Err(error) => self.failures.push(error.to_string()),
+            Err(error) => self.examination.miss_process(reason(process, &error), Memory::concerned_bytes(process)),
         }
         // The root of a server ends when its client is no longer timed.
         if !is_root || !self.is_timed() {
@@ -177,7 +175,10 @@ impl Witness for Proof<'_> {
         let seen = explain::examine_range(observer, process as u32, start, end, policy, self.geometry, self.state);
         match seen {
             Ok(examination) => self.examination.merge(examination),
-            Err(error) => self.failures.push(error.to_string()),
+            Err(error) => {
+                self.examination.note(Cause::ProcessUnseen { reason: reason(process, &error) }, 0);
+                self.unseen_unmapped_bytes += end - start;
+            }
         }
         self.looked(since, |proof| &mut proof.looking_at_unmaps);
     }
@@ -201,6 +202,12 @@ impl Memory {
         (field(&status, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok()), Memory::parse(&status))
     }
 
+    /// Anonymous and hugetlb memory of a task; `None` where /proc does not say.
+    fn concerned_bytes(task: libc::pid_t) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{task}/status")).ok()?;
+        Some((field(&status, "RssAnon:")? + field(&status, "HugetlbPages:").unwrap_or(0)) << 10)
+    }
+
     fn parse(status: &str) -> Memory {
         let bytes = |name: &str| field(status, name).unwrap_or(0) << 10;
         Memory {
@@ -209,6 +216,12 @@ impl Memory {
             page_table_bytes: bytes("VmPTE:"),
         }
     }
+}
+
+/// Why a process could not be looked at, by its name: its number differs from run to run.
+fn reason(task: libc::pid_t, error: &CensusError) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{task}/comm")).unwrap_or_default();
+    format!("{}: {}", name.trim_end(), error.of_any_process())
 }
 
 fn field(status: &str, name: &str) -> Option<u64> {

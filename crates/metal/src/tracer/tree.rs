@@ -64,6 +64,15 @@ pub struct Ended {
     pub killed_leftovers: usize,
 }
 
+impl Ended {
+    /// What the tracer knows that a reader of the figures, or of the program's output, must know too: causes with
+    /// the bytes concerned, jumps among them.
+    pub fn findings(&self) -> impl Iterator<Item = (Cause, u64)> {
+        let jumps = (self.jumps > 0).then_some((Cause::JumpInText { places: self.jumps }, 0));
+        self.causes.iter().map(|(cause, bytes)| (cause.clone(), *bytes)).chain(jumps)
+    }
+}
+
 /// What a witness took, by what it did to the wall time of the root.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Looks {
