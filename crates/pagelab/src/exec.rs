@@ -5,14 +5,15 @@ use std::time::Duration;
 use metal::host::Host;
 use metal::platform::Session;
 use metal::signals::{self, PassOn};
-use metal::tracer::{self, Launch, Leftovers, Rewriting};
+use metal::tracer::{self, Ended, Launch, Leftovers, Rewriting};
+use study::cause::CauseShare;
 use study::comparison::Admission;
 use study::policy::{Granularity, Policy};
 use study::trial::Exit;
 
 use crate::cli::Exec;
 use crate::compare;
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use crate::user;
 
 /// Runs `pagelab exec`.
@@ -43,8 +44,25 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
     session.apply(&policy).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, None, Leftovers::Follow);
     session.finish().map_err(Failure::input)?;
-    match ended.map_err(Failure::input)?.exit {
+    let ended = ended.map_err(Failure::input)?;
+    say_what_stood_out(&policy, &ended);
+    match ended.exit {
         Exit::Code(code) => std::process::exit(code),
         Exit::Signal(signal) => std::process::exit(128 + signal),
+    }
+}
+
+/// What a comparison would say in the row of the policy, as far as it is known without a look at the memory.
+fn say_what_stood_out(policy: &Policy, ended: &Ended) {
+    for (cause, bytes) in ended.findings() {
+        let share = CauseShare { cause, bytes: (bytes > 0).then_some(bytes) };
+        say(format_args!("pagelab: {policy}: {}", results::cause_clause(&share, "")));
+    }
+    for (call, times) in &ended.answered {
+        let call = results::printable(call);
+        say(format_args!(
+            "pagelab: {policy}: answered by the tracer, not the kernel: {call} ({})",
+            results::times(*times)
+        ));
     }
 }

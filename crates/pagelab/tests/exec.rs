@@ -83,6 +83,33 @@ fn the_program_has_the_pages_that_were_asked_for() {
     }
 }
 
+/// There is no row that could say it.
+#[test]
+fn what_the_tracer_did_and_what_it_prevents_is_said_at_the_end() {
+    let bench = Bench::new();
+    let quiet = bench.pagelab(&["exec", "-p", "thp+no-huge", "--", "sh", "-c", "exit 3"]).ran();
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(3), ""), "nothing to say");
+    if needs(&[program("strace")]) {
+        let ran = bench.pagelab(&["exec", "-p", "thp+no-huge", "--", "strace", "true"]).ran();
+        ran.says(1, &["pagelab: thp+no-huge: the program traces processes itself (ptrace)", "without the debugger"]);
+    }
+    if cfg!(target_arch = "x86_64") {
+        let churn = ["workload", "mmap-churn", "--bytes", "4M", "--rounds", "100"];
+        let program = bench.word("pagelab");
+        let words = [&["exec", "-p", "thp+no-huge", "--", &program][..], &churn].concat();
+        bench.pagelab(&words).ran().says(0, &["put a jump into the program's text at one place"]);
+    }
+    if needs(&[root(), program("setpriv"), program("id")]) {
+        let (original, copy) = ("/usr/bin/id", bench.path("id"));
+        std::fs::copy(original, &copy).unwrap();
+        std::fs::set_permissions(&copy, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
+        let words = ["exec", "-p", "thp+no-huge", "--", &bench.word("id"), "-u"];
+        let ran = bench.pagelab(&words).as_nobody().ran();
+        ran.says(0, &["a setuid program ran without its privilege", "run pagelab as root"]);
+        assert_ne!(ran.stdout, "0\n", "{ran}");
+    }
+}
+
 #[test]
 fn what_cannot_be_run_ends_with_2_and_what_cannot_be_had_with_3() {
     let bench = Bench::new();

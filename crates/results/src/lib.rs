@@ -25,7 +25,8 @@ mod figure;
 mod rows;
 mod text;
 
-pub use text::{fold, printable};
+pub use rows::cause_clause;
+pub use text::{fold, printable, times};
 
 #[cfg(test)]
 mod sample;

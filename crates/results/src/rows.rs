@@ -283,11 +283,11 @@ fn add_times(sum: &mut Cause, other: &Cause) -> bool {
     }
 }
 
-/// The clauses on a cause: what, how much, and what to do.
-pub(crate) fn cause_clause(share: &CauseShare) -> String {
+/// The clauses on a cause: what, how many bytes (`of` stands behind them, as ` a run`), and what to do.
+pub fn cause_clause(share: &CauseShare, of: &str) -> String {
     let mut clause = text::printable(&share.cause.describe());
     if let Some(bytes) = share.bytes {
-        clause.push_str(&format!(" ({} a run)", study::size::format_bytes(bytes)));
+        clause.push_str(&format!(" ({}{of})", study::size::format_bytes(bytes)));
     }
     if let Some(remedy) = share.cause.remedy() {
         clause.push_str(&format!("; {}", text::printable(&remedy)));

@@ -3,6 +3,7 @@
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
 };
+use study::cause::Cause;
 use study::comparison::Comparison;
 use study::metric::{Metric, names};
 use study::stats::Outcome;
@@ -10,12 +11,15 @@ use study::verdict::Holding;
 
 use crate::figure::{self, Change};
 use crate::rows::{self, Row, cause_clause};
-use crate::text::{fold, printable};
+use crate::text::{fold, printable, times};
 
 /// The least width that is laid out for; a narrower terminal wraps the lines itself.
 const LEAST_WIDTH: usize = 80;
 /// The greatest width of a line; longer ones are hard to read.
 const GREATEST_WIDTH: usize = 200;
+
+/// Bytes of a cause are means.
+const A_RUN: &str = " a run";
 
 /// A rule below the header and nothing else.
 pub(crate) const STYLE: TableStyle = TableStyle::new()
@@ -192,9 +196,9 @@ fn row_notes(row: &Row<'_>) -> Vec<String> {
     for share in row.causes() {
         // Where the policy held, only what concerns the whole run is news.
         if short {
-            notes.push(format!("  - {}", cause_clause(&share)));
-        } else if share.bytes.is_none() {
-            notes.push(format!("{label}: {}", cause_clause(&share)));
+            notes.push(format!("  - {}", cause_clause(&share, A_RUN)));
+        } else if share.bytes.is_none() || matches!(share.cause, Cause::ProcessUnseen { .. }) {
+            notes.push(format!("{label}: {}", cause_clause(&share, A_RUN)));
         }
     }
     for answered in row.answered() {
@@ -203,10 +207,6 @@ fn row_notes(row: &Row<'_>) -> Vec<String> {
             .push(format!("{label}: answered by the tracer, not the kernel: {call} ({} a run)", times(answered.times)));
     }
     notes
-}
-
-pub(crate) fn times(times: u64) -> String {
-    if times == 1 { "once".to_string() } else { format!("{times} times") }
 }
 
 #[cfg(test)]

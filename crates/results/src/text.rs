@@ -79,6 +79,11 @@ pub fn fold(text: &str, width: usize, indent: usize) -> String {
     lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
 }
 
+/// `once`, `3 times`.
+pub fn times(times: u64) -> String {
+    if times == 1 { "once".to_string() } else { format!("{times} times") }
+}
+
 /// `a`, `a and b`, `a, b and c`.
 pub(crate) fn enumerate(words: &[String]) -> String {
     match words {

@@ -5,10 +5,10 @@ use study::metric::{Metric, names};
 use study::stats::Outcome;
 
 use super::{marked, remedy, typeset};
+use crate::csv;
 use crate::figure::{self, Change};
 use crate::rows::{self, Row};
-use crate::text::escape;
-use crate::{csv, table};
+use crate::text::{escape, times};
 
 /// The result, one row a policy.
 pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
@@ -16,15 +16,16 @@ pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     let mut head: String =
         ["policy", "outcome", "verdict"].map(|title| format!("<th scope=\"col\">{title}</th>")).concat();
     for metric in &headline {
-        let title = escape(&figure::title(&metric.name));
-        head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th><th scope=\"col\" class=\"n\">change</th>"));
+        // A metric's name may be broken where its words join.
+        let title = escape(&figure::title(&metric.name)).replace('_', "_<wbr>");
+        head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
     }
     for title in ["minor faults", "page tables", "peak memory"] {
         head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
     }
     let body: String = rows.iter().map(|row| result_row(row, &headline)).collect();
     let caption = format!(
-        "Medians over the blocks that count; changes against {} with {} intervals",
+        "Medians over the blocks that count; below them changes against {} with {} intervals",
         rows::baseline_label(comparison),
         figure::confidence(comparison.design.confidence)
     );
@@ -35,14 +36,14 @@ fn result_row(row: &Row<'_>, headline: &[Metric]) -> String {
     let mut cells = format!("{}<td>{}</td>", name(row), outcome(row));
     if let Some(unsupported) = row.unsupported() {
         let text = format!("{}. {}", escape(&unsupported.reason), marked(&remedy(&unsupported.remedy)));
-        cells.push_str(&format!("<td colspan=\"{}\" class=\"note\">{text}</td>", 4 + 2 * headline.len()));
+        cells.push_str(&format!("<td colspan=\"{}\" class=\"note\">{text}</td>", 4 + headline.len()));
         return format!("<tr>{cells}</tr>\n");
     }
     cells.push_str(&format!("<td>{}</td>", escape(&verdict(row))));
     for metric in headline {
         let median = row.median(&metric.name).map(|value| figure::short(value, metric.unit)).unwrap_or_default();
         let change = change(row, &metric.name);
-        cells.push_str(&format!("<td class=\"n\">{}</td><td class=\"n\">{change}</td>", escape(&median)));
+        cells.push_str(&format!("<td class=\"n\">{}{change}</td>", escape(&median)));
     }
     for name in [names::MINOR_FAULTS, names::PAGE_TABLE_BYTES, names::PEAK_RESIDENT_BYTES] {
         let unit = figure::metric(&[], name).unit;
@@ -81,7 +82,7 @@ fn outcome(row: &Row<'_>) -> String {
 fn change(row: &Row<'_>, metric: &str) -> String {
     let Some(change) = row.effect(metric).map(Change::of) else { return String::new() };
     let range = change.range().map(|range| format!("<small>{}</small>", escape(&typeset(&range)))).unwrap_or_default();
-    format!("{}{range}", escape(&typeset(&change.estimate())))
+    format!("<b class=\"change\">{}</b>{range}", escape(&typeset(&change.estimate())))
 }
 
 /// The verdict of each arm, how its policy was applied, and why it did not hold.
@@ -120,7 +121,7 @@ fn reasons(row: &Row<'_>) -> String {
     }
     for answered in row.answered() {
         let what = format!("answered by the tracer, not the kernel: {}", answered.call);
-        items.push(reason(&format!("{what} ({} a run)", table::times(answered.times)), None, None));
+        items.push(reason(&format!("{what} ({} a run)", times(answered.times)), None, None));
     }
     if items.is_empty() { String::new() } else { format!("<ul>{}</ul>", items.concat()) }
 }
@@ -201,7 +202,7 @@ pub(super) fn rejected(comparison: &Comparison) -> String {
 /// A table that scrolls by itself where the page is too narrow for it.
 pub(super) fn wide(caption: &str, head: &str, body: &str) -> String {
     format!(
-        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\n<caption>{0}</caption>\n\
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\n<caption><span>{0}</span></caption>\n\
          <thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n",
         escape(&typeset(caption))
     )
