@@ -6,7 +6,7 @@ use crate::sample;
 
 /// Elements in the order in which they are opened; panics where one is not closed.
 fn elements(html: &str) -> Vec<String> {
-    const VOID: [&str; 3] = ["meta", "br", "hr"];
+    const VOID: [&str; 4] = ["meta", "br", "hr", "wbr"];
     let (mut open, mut all): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
     let body = html.strip_prefix("<!doctype html>").expect("a doctype");
     let (before_style, rest) = body.split_once("<style>").unwrap();
