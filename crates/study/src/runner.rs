@@ -1,5 +1,6 @@
 //! The loop: admits the arms, runs block after block, and says what happens as events.
 
+use crate::cause::Cause;
 use crate::comparison::{Admission, Design, Ended};
 use crate::plan;
 use crate::stats::{self, Analysis, answers};
@@ -198,9 +199,7 @@ impl<'a, P: Platform> Comparing<'a, P> {
             let record = self.platform.prepare().and_then(|()| self.platform.run(arm, trial));
             let mut record = record.map_err(|error| match self.platform.interrupted() {
                 true => Ended::Interrupted,
-                false => {
-                    failed(format!("the trial of {} in block {} could not be run: {error}", arm.label, trial.block))
-                }
+                false => failed(format!("the trial of {} in block {} failed: {error}", arm.label, trial.block)),
             })?;
             record.trial = trial;
             (self.listener)(Event::Finished(&record));
@@ -234,9 +233,10 @@ impl<'a, P: Platform> Comparing<'a, P> {
                 false => "under every policy".to_string(),
             };
             return Err(failed(format!(
-                "the command fails {whom}: {}; run it by itself to see why; if it is meant to end like this, give \
-                 `sh -c 'COMMAND; true'` as the command",
-                expected.exit
+                "the command fails {whom}: {}; {}if it is meant to end like this, give `sh -c 'COMMAND; true'` as the \
+                 command",
+                expected.exit,
+                self.what_being_measured_prevents().unwrap_or_else(|| "run it by itself to see why; ".to_string())
             )));
         }
         if let Some(message) = &deviations[self.design.baseline] {
@@ -257,6 +257,15 @@ impl<'a, P: Platform> Comparing<'a, P> {
             }
         }
         Ok(())
+    }
+
+    /// What a command cannot do because it is measured, where the first failing trial tried to: by itself it would not
+    /// fail for that.
+    fn what_being_measured_prevents(&self) -> Option<String> {
+        let failing = answers::accepted(&self.trials).find(|record| !record.answer.succeeded())?;
+        let mut causes = failing.verdict.causes.iter().map(|share| &share.cause);
+        let cause = causes.find(|cause| matches!(cause, Cause::Debugger | Cause::PrivilegeNotGained))?;
+        Some(format!("{}, which may be why; {}; ", cause.describe(), cause.remedy()?))
     }
 
     /// Every right answer must come with a figure that a ratio can be formed of.

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Fake, Noise, design};
+use study::cause::Cause;
 use study::comparison::{Admission, Design, Ended, Unsupported};
 use study::runner::{Event, MAX_ATTEMPTS, Run, compare};
 use study::stats::{Outcome, Warning};
@@ -202,7 +203,7 @@ fn a_broken_trial_ends_the_run_and_says_where() {
     let mut fake = quiet(&design, &[1.0, 1.0]);
     fake.broken = Some(9);
     let run = run(&design, &mut fake);
-    assert!(message(&run).contains("block 4 could not be run: the machine is on fire"), "{}", message(&run));
+    assert!(message(&run).contains("block 4 failed: the machine is on fire"), "{}", message(&run));
     assert_eq!(run.trials.len(), 9);
 }
 
@@ -214,6 +215,21 @@ fn a_command_that_always_fails_is_not_measured() {
     let run = run(&design, &mut fake);
     assert!(message(&run).contains("fails under every policy: exit status 2"), "{}", message(&run));
     assert_eq!(run.trials.len(), 2);
+}
+
+/// By itself it would not fail, so that is no advice.
+#[test]
+fn a_command_that_fails_because_it_is_traced_is_not_to_be_run_by_itself() {
+    let design = design(&["default", "thp"], 1);
+    for (cause, remedy) in [(Cause::Debugger, "without the debugger"), (Cause::PrivilegeNotGained, "as root")] {
+        let mut fake = quiet(&design, &[1.0, 1.0]);
+        fake.arms.iter_mut().for_each(|arm| arm.exits = vec![1]);
+        fake.cause = Some(cause.clone());
+        let run = run(&design, &mut fake);
+        let message = message(&run);
+        assert!(message.contains(&cause.describe()) && message.contains(remedy), "{message}");
+        assert!(!message.contains("by itself to see why"), "{message}");
+    }
 }
 
 #[test]

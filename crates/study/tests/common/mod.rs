@@ -3,6 +3,7 @@
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
+use study::cause::{Cause, CauseShare};
 use study::census::Census;
 use study::comparison::{Admission, Design, Unsupported};
 use study::machine::{SettingChange, State};
@@ -71,6 +72,8 @@ pub struct Fake {
     pub broken: Option<u32>,
     /// The preparation, by its number in the run, that fails.
     pub unprepared: Option<u32>,
+    /// What every trial's verdict names.
+    pub cause: Option<Cause>,
     pub runs: u32,
     /// Preparations (`None`) and trials in the order in which they were asked for.
     pub asked: Vec<Option<Trial>>,
@@ -90,6 +93,7 @@ impl Fake {
             interrupt_before: u32::MAX,
             broken: None,
             unprepared: None,
+            cause: None,
             runs: 0,
             asked: Vec::new(),
             clock_s: 0.0,
@@ -147,6 +151,7 @@ impl Platform for Fake {
         let mut record = record(trial, fake.holding, &[(names::WALL_S, wall_s)]);
         record.started_s = started_s;
         record.answer.exit = Exit::Code(exit);
+        record.verdict.causes.extend(self.cause.clone().map(|cause| CauseShare { cause, bytes: None }));
         if (self.rejected)(number) {
             record.rejected = vec![SettingChange {
                 path: "/sys/kernel/mm/transparent_hugepage/enabled".into(),
