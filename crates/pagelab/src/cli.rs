@@ -105,10 +105,10 @@ pub struct Compare {
 #[command(next_help_heading = "Stopping")]
 pub struct Stopping {
     /// Stop when every interval's half width is at most this
-    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent, allow_negative_numbers = true)]
     pub precision: f64,
     /// Changes smaller than this do not matter
-    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent)]
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent, allow_negative_numbers = true)]
     pub band: f64,
     /// Stop after this many blocks at the latest
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=100_000))]

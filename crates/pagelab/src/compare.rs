@@ -18,7 +18,9 @@ use study::trial::Arm;
 use crate::boots;
 use crate::cli::{Compare, Measuring, Output};
 use crate::failure::{Failure, say};
-use crate::output::{can_be_written, ignore_closed_pipe, open_store, terminal_width, write, write_page};
+use crate::output::{
+    can_be_written, find_store, folded, ignore_closed_pipe, open_store, terminal_width, write, write_page,
+};
 use crate::pattern;
 use crate::progress::Progress;
 use crate::user;
@@ -93,7 +95,8 @@ fn measure(
     let lost = keeper.lost.take();
     let restored = platform.finish().map_err(Failure::input);
     if matches!(run.ended, Ended::Failed { .. }) && !platform.last_words().is_empty() {
-        say(format_args!("the command's last words:\n{}", results::printable(platform.last_words())));
+        say("the command's last words:");
+        platform.last_words().lines().for_each(|line| say(results::printable(line)));
     }
     comparison.admissions = run.admissions;
     comparison.trials = run.trials;
@@ -107,7 +110,7 @@ fn measure(
 
 /// Tells the user whom pagelab waits for.
 pub fn say_who_holds_the_lease(holder: &str) {
-    say(format_args!("pagelab: waiting for the lease on system settings: {holder}"));
+    say(format_args!("pagelab: waiting for the lease on system settings, held {holder}"));
 }
 
 /// Stores trials as they finish. Measuring goes on when that fails: the result is shown at the end.
@@ -293,18 +296,14 @@ pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> 
             .and_then(|()| writeln!(out))
     } else {
         let table = results::table::render(comparison, terminal_width());
-        let sentence = results::sentence::conclude(comparison);
+        let sentence = folded(results::sentence::conclude(comparison));
         let adoption = results::sentence::adoption(comparison);
         writeln!(out, "{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
     };
-    ignore_closed_pipe(printed)?;
-    if let Some(file) = &output.csv {
-        write(file, &|to| results::csv::write(comparison, to))?;
-    }
-    if let Some(file) = &output.html {
-        write_page(file, &results::html::report(comparison))?;
-    }
-    Ok(())
+    // Each of them is written, whatever becomes of the others.
+    let csv = output.csv.as_ref().map(|file| write(file, &|to| results::csv::write(comparison, to)));
+    let html = output.html.as_ref().map(|file| write_page(file, &results::html::report(comparison)));
+    first_of([Some(ignore_closed_pipe(printed)), csv, html].into_iter().flatten().filter_map(Result::err))
 }
 
 /// The exit code says how the comparison ended.
@@ -340,7 +339,9 @@ fn has_wrong_answer(analysis: &study::stats::Analysis) -> bool {
 }
 
 fn show_stored(number: i64, output: &Output) -> Result<(), Failure> {
-    let comparison = open_store(output.store.as_deref())?.load(number).map_err(Failure::input)?;
+    let store = find_store(output.store.as_deref())?
+        .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
+    let comparison = store.load(number).map_err(Failure::input)?;
     check_writable(output)?;
     if comparison.design.is_over_boots()
         && let Some(part) = Part::of(&comparison)

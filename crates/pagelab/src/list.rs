@@ -13,7 +13,7 @@ use study::size::format_bytes;
 
 use crate::cli::{List, Listed};
 use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, open_store, terminal_width};
+use crate::output::{find_store, ignore_closed_pipe, terminal_width};
 use crate::{sim, table, tcg, workload};
 use results::grid::plain;
 
@@ -117,12 +117,14 @@ fn workloads() -> (String, Value) {
 }
 
 fn comparisons(store: Option<&Path>) -> Result<(String, Value), Failure> {
-    let store = open_store(store)?;
-    let summaries = store.list().map_err(Failure::input)?;
+    let (path, summaries) = match find_store(store)? {
+        Ok(store) => (store.path().to_path_buf(), store.list().map_err(Failure::input)?),
+        Err(path) => (path, Vec::new()),
+    };
     let documents: Vec<Value> = summaries.iter().map(summary_document).collect();
     let document = json!({ "schema": "pagelab.list-comparisons/1", "comparisons": documents });
     if summaries.is_empty() {
-        return Ok((format!("no comparison is stored in {}", store.path().display()), document));
+        return Ok((format!("no comparison is stored in {}", path.display()), document));
     }
     let rows = summaries.into_iter().map(|summary| {
         let ended = ended(&summary.ended).to_string();

@@ -60,8 +60,8 @@ fn complain(failure: &Failure) -> ExitCode {
 fn work(arguments: workload::WorkloadArguments) -> ExitCode {
     match workload::run(arguments) {
         Ok(report) => {
-            let _ = writeln!(std::io::stdout(), "{report}");
-            ExitCode::SUCCESS
+            let printed = output::ignore_closed_pipe(writeln!(std::io::stdout(), "{report}"));
+            printed.map_or_else(|failure| complain(&failure), |()| ExitCode::SUCCESS)
         }
         Err(error) => {
             say(format_args!("pagelab: {error}"));

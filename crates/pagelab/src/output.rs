@@ -7,13 +7,23 @@ use results::store::{self, Store};
 
 use crate::failure::{Failure, say};
 
-/// Opens the store that was named, or the default one.
+/// Opens the store that was named, or the default one; makes it where there is none.
 pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
-    let path = match path {
-        Some(path) => path.to_path_buf(),
-        None => store::default_path().map_err(Failure::input)?,
-    };
-    Store::open(path).map_err(Failure::input)
+    Store::open(store_path(path)?).map_err(Failure::input)
+}
+
+/// Opens the store that was named, or the default one, to read it; the path where there is none.
+pub fn find_store(path: Option<&Path>) -> Result<Result<Store, PathBuf>, Failure> {
+    let path = store_path(path)?;
+    match path.try_exists() {
+        Ok(false) => Ok(Err(path)),
+        // What keeps one from looking keeps one from opening it, and is said there.
+        Ok(true) | Err(_) => Store::open(path).map(Ok).map_err(Failure::input),
+    }
+}
+
+fn store_path(path: Option<&Path>) -> Result<PathBuf, Failure> {
+    path.map_or_else(|| store::default_path().map_err(Failure::input), |path| Ok(path.to_path_buf()))
 }
 
 /// Refuses files that cannot be written, and leaves none where there was none.
@@ -49,8 +59,18 @@ pub fn write(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()
 /// `pagelab ... | head` is no error.
 pub fn ignore_closed_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
     match printed {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::input(error)),
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Input(format!("standard output cannot be written: {error}")))
+        }
         _ => Ok(()),
+    }
+}
+
+/// A sentence as it is printed: folded between words on a terminal, one line elsewhere.
+pub fn folded(sentence: String) -> String {
+    match std::io::stdout().is_terminal() {
+        true => results::fold(&sentence, terminal_width().min(100), 0),
+        false => sentence,
     }
 }
 

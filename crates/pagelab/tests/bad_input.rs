@@ -24,6 +24,7 @@ fn arguments_that_cannot_be_read_end_with_2_and_say_what_was_expected() {
         (&["-p", "thq"][..], &["there is no policy \"thq\"", "nearest is \"thp\""][..]),
         (&["-p", "thp+no-gards"], &["\"no-gards\"", "nearest is \"no-guards\""]),
         (&["--precision", "0"], &["--precision", "more than 0%"]),
+        (&["--precision", "-1"], &["--precision", "more than 0%"]),
         (&["--precision", "much"], &["--precision", "such as 1%"]),
         (&["--band", "100%"], &["--band", "less than 100%"]),
         (&["--max-time", "3"], &["--max-time", "90s, 10m or 1h"]),
@@ -59,7 +60,20 @@ fn arguments_that_cannot_be_read_end_with_2_and_say_what_was_expected() {
         bench.pagelab(words).ran().says(2, &["required", "<COMMAND>"]);
     }
     bench.pagelab(&["compare", "-p", "thp", "--", "true"]).ran().says(2, &["one policy alone (thp)", "--aa"]);
+    bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &words_of(&["true"])).ran().says(0, &[]);
     bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "9"]).ran().says(2, &["no comparison 9"]);
+}
+
+/// Who only reads leaves nothing behind.
+#[test]
+fn a_store_that_is_not_there_is_not_made_to_be_read() {
+    let bench = Bench::new();
+    let store = bench.word("no/such.sqlite");
+    let listed = bench.pagelab(&["list", "comparisons", "--store", &store]).ran();
+    listed.says(0, &[]).prints(&["no comparison is stored in", &store]);
+    let shown = bench.pagelab(&["compare", "--store", &store, "--stored", "1"]).ran();
+    shown.says(2, &["there is no store", &store, "--store FILE"]);
+    assert!(!bench.path("no").exists());
 }
 
 #[test]
@@ -98,6 +112,13 @@ fn a_command_that_cannot_run_ends_with_1_and_its_name() {
 fn a_command_that_fails_ends_with_1_and_its_last_words() {
     let ran = compare(&[], &["sh", "-c", "echo printed; echo the disk is on fire >&2; exit 7"]);
     ran.says(1, &["last words: the disk is on fire", "exit status 7"]);
+    let two = compare(&[], &["sh", "-c", "printf 'one\\ntwo\\n' >&2; exit 7"]);
+    assert!(two.stderr.contains("one\ntwo\n"), "{two}");
+    if needs(&[program("strace")]) {
+        let traced = compare(&[], &["strace", "true"]);
+        traced.says(1, &["traces processes itself (ptrace)", "which may be why", "without the debugger"]);
+        assert!(!traced.stderr.contains("by itself"), "{traced}");
+    }
     compare(&[], &["sh", "-c", "kill -SEGV $$"]).says(1, &["killed by signal 11"]);
     compare(&[], &["sh", "-c", "kill -KILL $$"]).says(1, &["killed by signal 9"]);
     let hostile = compare(&[], &["sh", "-c", r"printf '\033[2Jclear' >&2; exit 1"]);
@@ -277,6 +298,23 @@ fn a_program_that_is_traced_already_is_said() {
     let compared = under_strace(&bench.compare(&["-p", "default,base"], &words_of(&["true"])));
     compared.says(3, &["nothing to compare"]).says(3, &already);
     under_strace(&bench.pagelab(&["exec", "-p", "base+prefault", "--", "true"])).says(3, &already);
+}
+
+/// What cannot be printed is said, and what goes to files is written all the same.
+#[test]
+fn a_full_standard_output_ends_with_2() {
+    let bench = Bench::new();
+    let full = |words: &[&str]| {
+        let output = fs::File::options().write(true).open("/dev/full").unwrap();
+        bench.pagelab(words).stdin(Stdio::null()).stdout(output).stderr(Stdio::piped()).begin().ran()
+    };
+    let said = ["standard output cannot be written", "No space left"];
+    full(&["list", "workloads"]).says(2, &said);
+    full(&["workload", "chase", "--bytes", "64K", "--steps", "10"]).says(2, &said);
+    let (store, html) = (bench.store(), bench.word("report.html"));
+    let options = ["compare", "--store", &store, "--html", &html, "-p", "default,base", "--blocks", "1", "--", "true"];
+    full(&options).says(2, &said);
+    assert!(fs::read_to_string(&html).unwrap().ends_with("</html>\n"));
 }
 
 #[test]

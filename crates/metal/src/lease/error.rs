@@ -10,13 +10,13 @@ use super::report::Report;
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// Another process has the lease.
-    #[error("the system settings are leased: {holder}; try again when it is done, or end it")]
+    #[error("the system settings are leased {holder}; try again when it is done, or end it")]
     Held {
         /// Who has it.
         holder: Holder,
     },
     /// The callback of the waiting gave up.
-    #[error("interrupted while waiting for the system settings: {holder}")]
+    #[error("interrupted while waiting for the system settings, leased {holder}")]
     Interrupted {
         /// Who has them.
         holder: Holder,

@@ -33,10 +33,11 @@ pub fn private_directory(path: &Path) -> Result<(), LeaseError> {
         return Err(wrong("expected a directory, found something else (a symbolic link?)".into(), "remove it"));
     }
     if found.uid() != user {
-        return Err(wrong(
-            format!("expected the owner {user}, found {}", found.uid()),
-            "run as its owner, or remove it",
-        ));
+        let remedy = match found.uid() {
+            0 => "system settings are root's to change: run as root",
+            _ => "run as its owner, or remove it",
+        };
+        return Err(wrong(format!("expected the owner {user}, found {}", found.uid()), remedy));
     }
     if found.mode() & 0o077 != 0 {
         let what = format!("expected the mode 0700, found {:04o}", found.mode() & 0o7777);
