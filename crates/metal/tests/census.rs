@@ -247,6 +247,7 @@ fn agrees(map: &Map) -> Census {
     let census = map.census(&observer);
     assert_eq!(by_folio(&census), pages_by_folio(map.start, map.end()));
     assert_eq!(census.bytes_by_leaf(), plain.bytes_by_leaf());
+    assert_eq!(map.census(&Observer::open().with_kernel_memory()), census);
     census
 }
 
@@ -363,7 +364,7 @@ impl Map {
 
 #[test]
 fn zero_pages_are_no_memory() {
-    let map = Map::private(pmd());
+    let map = Map::private(2 * pmd());
     map.advise(libc::MADV_NOHUGEPAGE);
     map.read(0, MIB);
     map.write(0, MIB / 2);

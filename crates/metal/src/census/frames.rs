@@ -8,8 +8,10 @@ use std::os::unix::fs::FileExt;
 use super::folio::{FrameFlags, Run};
 
 const ENTRY_BYTES: u64 = 8;
-const PRESENT: u64 = 1 << 63;
-const FRAME: u64 = (1 << 55) - 1;
+/// In an entry of pagemap: the page is present.
+pub const PRESENT: u64 = 1 << 63;
+/// In the entry of a present page: its frame.
+pub const FRAME: u64 = (1 << 55) - 1;
 
 /// Reads `/proc/kpageflags`: single entries, or windows where all of a range will be needed.
 pub struct FlagsReader<'a> {

@@ -11,6 +11,9 @@
 //!   leaves, and for sizes of which the whole system has no anonymous folio
 //!   (`hugepages-*kB/stats/nr_anon`, Linux 6.12, readable by every user); nor behind file pages and
 //!   shared memory, which no policy concerns, unless [`Observer::with_file_folios`] asks for them.
+//! * Behind large anonymous mappings (from 256 MiB in memory on) both are read from where the kernel has them, its page
+//!   tables and `struct page`s, where that is possible and where it agrees with pagemap and kpageflags in places
+//!   ([`FrameSource`]): a process's pagemap alone takes longer than all the rest.
 //! * On older kernels the sums of `/proc/PID/smaps` stand in ([`Source::Smaps`]): bytes by leaf size are
 //!   the same, but zero pages, folios and places inside a mapping are not visible.
 //!
@@ -23,19 +26,24 @@
 mod folio;
 mod frames;
 pub mod geometry;
+mod looking;
 pub mod maps;
 mod parallel;
 mod region;
 mod scan;
 mod shmem;
 pub mod smaps;
+mod tables;
+#[cfg(test)]
+mod tests;
+mod walked;
 
-use std::cell::OnceCell;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::sync::OnceLock;
 
-use study::census::{Backing, Census, Folio, Mapping};
+use study::census::Census;
 use study::size::PageSize;
 
 pub use geometry::AnonymousFolios;
@@ -44,10 +52,10 @@ pub use region::{Area, Region};
 pub(crate) use scan::is_in_large_leaf;
 pub use smaps::SmapsEntry;
 
-use folio::Orders;
 use geometry::FolioCounters;
-use region::Surroundings;
+use looking::Looking;
 use scan::Scanner;
+use tables::PageTables;
 
 /// Threads that walk one large process at most.
 const MOST_THREADS: usize = 8;
@@ -59,6 +67,25 @@ pub enum Source {
     PagemapScan,
     /// The sums of smaps, on kernels before 6.7: no zero pages, no folios, no places.
     Smaps,
+}
+
+/// Where the frames behind base pages of large anonymous mappings were read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FrameSource {
+    /// From pagemap and kpageflags, or nowhere, where nobody needs them or may see them.
+    Pagemap,
+    /// From the process's page tables and the kernel's `struct page`s, checked in places against pagemap and
+    /// kpageflags.
+    KernelMemory {
+        /// Bytes of addresses that were left to PAGEMAP_SCAN, pagemap and kpageflags: PMD leaves, and what the kernel
+        /// changed meanwhile.
+        left_bytes: u64,
+    },
+    /// From pagemap and kpageflags, though the kernel's memory would be faster.
+    PagemapInstead {
+        /// Why.
+        reason: String,
+    },
 }
 
 /// What cannot be read, and what to do about it.
@@ -153,7 +180,15 @@ pub struct Observer {
     folio_counters: FolioCounters,
     shmem: shmem::ShmemDevices,
     threads: u64,
+    /// From so many present bytes on page tables are read from the kernel's memory; `None`: never.
+    worth_tables_bytes: Option<u64>,
+    /// Opened at the first need; the reason where they cannot be.
+    tables: OnceLock<Result<PageTables, String>>,
 }
+
+/// To find page tables in the kernel's memory takes some milliseconds once, as long as pagemap and kpageflags take
+/// for so many bytes.
+const WORTH_TABLES_BYTES: u64 = 256 << 20;
 
 /// The census of one process, with its places.
 #[derive(Clone, Debug)]
@@ -164,8 +199,10 @@ pub struct ProcessCensus {
     pub census: Census,
     /// How it was made.
     pub source: Source,
+    /// Where frames come from.
+    pub frames: FrameSource,
     /// Which anonymous folios exist in the system, where that was read; it is read when base pages of
-    /// anonymous memory were found.
+    /// anonymous memory were found, and before a large process is looked at.
     pub folios_of_system: Option<AnonymousFolios>,
     /// The mappings with their present memory; empty where the source is [`Source::Smaps`].
     pub areas: Vec<Area>,
@@ -203,6 +240,8 @@ impl Observer {
             folio_counters: FolioCounters::open(),
             shmem: shmem::ShmemDevices::new(),
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS) as u64),
+            worth_tables_bytes: Some(WORTH_TABLES_BYTES),
+            tables: OnceLock::new(),
         }
     }
 
@@ -219,6 +258,19 @@ impl Observer {
         self
     }
 
+    /// The same, but reads nothing from the kernel's memory.
+    pub fn without_kernel_memory(mut self) -> Observer {
+        self.worth_tables_bytes = None;
+        self
+    }
+
+    /// The same, but reads page tables from the kernel's memory however small a process is. What is gained by that
+    /// for small ones is less than what it costs.
+    pub fn with_kernel_memory(mut self) -> Observer {
+        self.worth_tables_bytes = Some(0);
+        self
+    }
+
     /// The same, but with smaps only, as on a kernel before 6.7.
     pub fn with_smaps_only(mut self) -> Observer {
         self.source = Source::Smaps;
@@ -228,6 +280,14 @@ impl Observer {
     /// Whether the folios behind base pages can be seen (root in the initial user namespace).
     pub fn sees_folios(&self) -> bool {
         self.frame_flags.is_some() && self.source == Source::PagemapScan
+    }
+
+    /// Whether the page tables of processes can be read from the kernel's memory, and else why not.
+    ///
+    /// # Errors
+    /// The reason, with what would help.
+    pub fn reads_kernel_memory(&self) -> Result<(), &str> {
+        self.tables().map(|_| ())
     }
 
     /// How a census is made here.
@@ -302,6 +362,12 @@ impl Observer {
         self.pmd.unwrap_or(self.base)
     }
 
+    /// The page tables of processes, opened at the first call.
+    fn tables(&self) -> Result<&PageTables, &str> {
+        let open = || PageTables::open(self.base).map_err(|error| error.to_string());
+        self.tables.get_or_init(open).as_ref().map_err(String::as_str)
+    }
+
     fn by_smaps(&self, pid: u32, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
         let entries = self.smaps(pid)?;
         if entries.is_empty() {
@@ -314,199 +380,15 @@ impl Observer {
             }
             entry.count(self.base, self.pmd, self.shmem.contain(pid, entry.vma.device), &mut census);
         }
-        Ok(ProcessCensus { pid, census, source: Source::Smaps, folios_of_system: None, areas: Vec::new() })
-    }
-}
-
-/// A process that is being looked at.
-struct Looking<'a> {
-    observer: &'a Observer,
-    pid: u32,
-    pagemap: File,
-    maps: File,
-    /// Read at the first need.
-    folios_of_system: OnceCell<Option<AnonymousFolios>>,
-    /// Read at the first need, on kernels without PROCMAP_QUERY.
-    smaps: OnceCell<Vec<SmapsEntry>>,
-}
-
-impl<'a> Looking<'a> {
-    fn at(observer: &'a Observer, pid: u32) -> Result<Looking<'a>, CensusError> {
-        let open = |name: &str| {
-            let path = format!("/proc/{pid}/{name}");
-            File::open(&path).map_err(|error| CensusError::io(pid, &path, error))
-        };
-        Ok(Looking {
-            observer,
-            pid,
-            pagemap: open("pagemap")?,
-            maps: open("maps")?,
-            folios_of_system: OnceCell::new(),
-            smaps: OnceCell::new(),
-        })
-    }
-
-    fn failed(&self, name: &str, error: io::Error) -> CensusError {
-        CensusError::io(self.pid, &format!("/proc/{}/{name}", self.pid), error)
-    }
-
-    /// The mappings that reach into `start..end`.
-    fn vmas(&self, start: u64, end: u64) -> Result<Vec<Vma>, CensusError> {
-        let mut vmas = Vec::new();
-        let mut at = start;
-        while at < end {
-            match scan::query_vma(&self.maps, at) {
-                Ok(Some((vma, _))) if vma.start < end => {
-                    at = vma.end;
-                    vmas.push(vma);
-                }
-                Ok(_) => break,
-                Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => return self.vmas_from_text(start, end),
-                Err(error) => return Err(self.failed("maps", error)),
-            }
-        }
-        Ok(vmas)
-    }
-
-    fn vmas_from_text(&self, start: u64, end: u64) -> Result<Vec<Vma>, CensusError> {
-        let path = format!("/proc/{}/maps", self.pid);
-        let mut vmas = maps::parse(&read_text(self.pid, &path)?, &path)?;
-        vmas.retain(|vma| vma.start < end && vma.end > start);
-        Ok(vmas)
-    }
-
-    fn census(self, vmas: Vec<Vma>, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
-        let scanned = self.scan(&vmas, start, end)?;
-        let mut next = 0;
-        let mut areas = Vec::with_capacity(vmas.len());
-        for vma in vmas {
-            let regions = self.regions(&vma, &scanned, &mut next)?;
-            areas.push(Area { vma, regions });
-        }
         Ok(ProcessCensus {
-            pid: self.pid,
-            census: region::count(&areas),
-            source: Source::PagemapScan,
-            folios_of_system: self.folios_of_system.into_inner().flatten(),
-            areas,
+            pid,
+            census,
+            source: Source::Smaps,
+            frames: FrameSource::Pagemap,
+            folios_of_system: None,
+            areas: Vec::new(),
         })
     }
-
-    fn scan(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<scan::PageRegion>, CensusError> {
-        let user = vmas.split(|vma| vma.name == "[vsyscall]").next().unwrap_or_default();
-        let pagemap = &self.pagemap;
-        let mut found = Vec::new();
-        for (from, to, file) in region::plan(user) {
-            let (from, to) = (from.max(start), to.min(end));
-            let wanted = scan::HUGE | scan::ZERO | if file { scan::FILE } else { 0 };
-            let threads = if file { 1 } else { self.observer.threads };
-            let parts = parallel::map(from, to, self.observer.chunk_alignment(), threads, |from, to| {
-                let mut part = Vec::new();
-                Scanner::new().scan(pagemap, from, to, wanted, &mut part).map(|()| part)
-            });
-            for region in parts.map_err(|error| self.failed("pagemap", error))?.into_iter().flatten() {
-                scan::push_region(&mut found, region);
-            }
-        }
-        Ok(found)
-    }
-
-    fn regions(&self, vma: &Vma, scanned: &[scan::PageRegion], next: &mut usize) -> Result<Vec<Region>, CensusError> {
-        let inside: Vec<scan::PageRegion> = region::within(vma, scanned, next).collect();
-        if inside.is_empty() || vma.kind() == VmaKind::Special {
-            return Ok(Vec::new());
-        }
-        let around = Surroundings {
-            vma,
-            hugetlb: self.hugetlb(vma, &inside)?,
-            shmem: vma.inode != 0 && self.observer.shmem.contain(self.pid, vma.device),
-            base: self.observer.base,
-            pmd: self.observer.pmd,
-        };
-        let mut regions = Vec::new();
-        for part in inside {
-            if let Some(mapping) = region::classify(part.categories, &around) {
-                self.with_folios(Region { start: part.start, end: part.end, mapping }, &mut regions)?;
-            }
-        }
-        Ok(regions)
-    }
-
-    /// The page size of a hugetlb mapping. Only mappings with a file that show huge leaves are asked
-    /// for: hugetlb mappings, private anonymous ones included, always have a file.
-    fn hugetlb(&self, vma: &Vma, inside: &[scan::PageRegion]) -> Result<Option<PageSize>, CensusError> {
-        if vma.inode == 0 || inside.iter().all(|part| part.categories & scan::HUGE == 0) {
-            return Ok(None);
-        }
-        match scan::query_vma(&self.maps, vma.start) {
-            Ok(found) => {
-                let size = found.filter(|(other, _)| other.start == vma.start).map(|(_, bytes)| bytes);
-                Ok(size.filter(|bytes| *bytes > self.observer.base.bytes()).and_then(|bytes| PageSize::new(bytes).ok()))
-            }
-            Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => self.hugetlb_from_smaps(vma),
-            Err(error) => Err(self.failed("maps", error)),
-        }
-    }
-
-    fn hugetlb_from_smaps(&self, vma: &Vma) -> Result<Option<PageSize>, CensusError> {
-        if self.smaps.get().is_none() {
-            let entries = self.observer.smaps(self.pid)?;
-            self.smaps.get_or_init(|| entries);
-        }
-        let entries = self.smaps.get().into_iter().flatten();
-        Ok(entries.into_iter().find(|entry| entry.vma.start == vma.start).and_then(SmapsEntry::hugetlb))
-    }
-
-    /// Appends a region, cut by the folios behind it where they can be known.
-    fn with_folios(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
-        let Mapping { backing, folio: Folio::Unknown, .. } = region.mapping else {
-            region::push(regions, region);
-            return Ok(());
-        };
-        let system = if backing == Backing::Anonymous { self.folios_of_system() } else { None };
-        if system.is_some_and(AnonymousFolios::none) {
-            let mapping = Mapping { folio: Folio::Whole(self.observer.base), ..region.mapping };
-            region::push(regions, Region { mapping, ..region });
-            return Ok(());
-        }
-        let wanted = backing == Backing::Anonymous || self.observer.file_folios;
-        let Some(flags) = self.observer.frame_flags.as_ref().filter(|_| wanted) else {
-            region::push(regions, region);
-            return Ok(());
-        };
-        let orders = system.map_or(Orders::Any, |folios| folios.orders(self.observer.base));
-        let found = read_folios(self.observer, &self.pagemap, flags, region, &orders);
-        found.map_err(|error| self.failed("pagemap", error))?.into_iter().for_each(|part| region::push(regions, part));
-        Ok(())
-    }
-
-    fn folios_of_system(&self) -> Option<&AnonymousFolios> {
-        self.folios_of_system.get_or_init(|| self.observer.folio_counters.read()).as_ref()
-    }
-}
-
-/// Cuts a region by the folios behind it.
-fn read_folios(
-    observer: &Observer,
-    pagemap: &File,
-    flags: &File,
-    region: Region,
-    orders: &Orders,
-) -> io::Result<Vec<Region>> {
-    let base = observer.base;
-    let parts = parallel::map(region.start, region.end, observer.chunk_alignment(), observer.threads, |from, to| {
-        let mut reader = frames::FlagsReader::new(flags);
-        let mut regions = Vec::new();
-        frames::runs(pagemap, from / base.bytes(), to / base.bytes(), |run| {
-            folio::resolve(run, orders, base, &mut reader, |page, pages, folio| {
-                let start = page * base.bytes();
-                let mapping = Mapping { folio, ..region.mapping };
-                region::push(&mut regions, Region { start, end: start + pages * base.bytes(), mapping });
-            })
-        })?;
-        Ok(regions)
-    })?;
-    Ok(parts.into_iter().flatten().collect())
 }
 
 fn read_text(pid: u32, path: &str) -> Result<String, CensusError> {

@@ -85,13 +85,18 @@ pub fn needs_file_category(vma: &Vma) -> bool {
     !matches!(vma.kind(), VmaKind::Anonymous | VmaKind::Stack)
 }
 
+/// Whether a mapping is looked at by itself: it cannot have pages of a file, and is worth a call.
+pub fn is_large_anonymous(vma: &Vma) -> bool {
+    const WORTH_A_CALL_BYTES: u64 = 4 << 20;
+    !needs_file_category(vma) && vma.length_bytes() >= WORTH_A_CALL_BYTES
+}
+
 /// The ranges to scan, and whether with [`scan::FILE`]: as few calls as possible, but large anonymous
 /// mappings without the category that they cannot have.
 pub fn plan(vmas: &[Vma]) -> Vec<(u64, u64, bool)> {
-    const WORTH_A_CALL_BYTES: u64 = 4 << 20;
     let mut ranges: Vec<(u64, u64, bool)> = Vec::new();
     for vma in vmas {
-        let file = needs_file_category(vma) || vma.length_bytes() < WORTH_A_CALL_BYTES;
+        let file = !is_large_anonymous(vma);
         match ranges.last_mut() {
             Some(last) if last.2 == file => last.1 = vma.end,
             _ => ranges.push((vma.start, vma.end, file)),
