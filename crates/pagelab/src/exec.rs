@@ -56,7 +56,7 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
 fn say_what_stood_out(policy: &Policy, ended: &Ended) {
     for (cause, bytes) in ended.findings() {
         let share = CauseShare { cause, bytes: (bytes > 0).then_some(bytes) };
-        say(format_args!("pagelab: {policy}: {}", results::cause_clause(&share, "")));
+        say(format_args!("pagelab: {policy}: {}", results::cause_clause(&share, " of mappings")));
     }
     for (call, times) in &ended.answered {
         let call = results::printable(call);
