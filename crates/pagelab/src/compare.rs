@@ -39,13 +39,14 @@ pub fn run(arguments: Compare) -> Result<(), Failure> {
     let store = open_store(arguments.output.store.as_deref())?;
     check_writable(&arguments.output)?;
     let runner = if arguments.arm_of_boot { runner::arm_of_boot } else { runner::compare };
-    let (comparison, troubles) = measure(host, work, design, &store, &arguments.measuring, runner)?;
+    let measured = measure(host, work, design, &store, &arguments.measuring, runner)?;
+    let comparison = &measured.comparison;
     let published = match arguments.arm_of_boot {
-        true => boots::publish_with(&store, &comparison, &arguments.output),
-        false => publish(&comparison, &arguments.output),
+        true => boots::publish_with(&store, comparison, &arguments.output),
+        false => publish(comparison, &arguments.output),
     };
-    let failures = [verdict(&comparison), published].into_iter().filter_map(Result::err).chain(troubles);
-    first_of(failures)
+    let failures = [verdict(comparison, measured.system_failed), published].into_iter().filter_map(Result::err);
+    first_of(failures.chain(measured.troubles))
 }
 
 /// The first failure decides how pagelab ends; the others are said as well.
@@ -55,10 +56,19 @@ fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failure> 
     first.map_or(Ok(()), Err)
 }
 
+/// A comparison that was run.
+struct Measured {
+    comparison: Comparison,
+    /// Whether it failed for what the system did, and not the command.
+    system_failed: bool,
+    /// What could not be put back or kept.
+    troubles: Vec<Failure>,
+}
+
 /// Runs the trials of a design on the host.
 type Runner = fn(&Design, &mut HostPlatform, &mut dyn FnMut(Event<'_>)) -> runner::Run;
 
-/// Runs a comparison and keeps it in the store. What then could not be put back or kept stands beside it.
+/// Runs a comparison and keeps it in the store.
 fn measure(
     host: Host,
     work: Work,
@@ -66,7 +76,7 @@ fn measure(
     store: &Store,
     measuring: &Measuring,
     runner: Runner,
-) -> Result<(Comparison, Vec<Failure>), Failure> {
+) -> Result<Measured, Failure> {
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
     let mut comparison = Comparison {
         id: 0,
@@ -105,7 +115,9 @@ fn measure(
     let finished = store.finish(comparison.id, comparison.analysis.as_ref(), &comparison.ended);
     let lost = lost.or(finished.err().filter(|_| comparison.id != 0));
     let lost = lost.map(|error| Failure::Input(format!("this comparison is not wholly stored: {error}")));
-    Ok((comparison, restored.err().into_iter().chain(lost).collect()))
+    let rejected = comparison.trials.last().is_some_and(|record| !record.rejected.is_empty());
+    let system_failed = platform.system_failed() || rejected;
+    Ok(Measured { comparison, system_failed, troubles: restored.err().into_iter().chain(lost).collect() })
 }
 
 /// Tells the user whom pagelab waits for.
@@ -307,8 +319,9 @@ pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> 
 }
 
 /// The exit code says how the comparison ended.
-fn verdict(comparison: &Comparison) -> Result<(), Failure> {
+fn verdict(comparison: &Comparison, system_failed: bool) -> Result<(), Failure> {
     match &comparison.ended {
+        Ended::Failed { message } if system_failed => Err(Failure::Input(message.clone())),
         Ended::Failed { message } => Err(Failure::Command(message.clone())),
         Ended::Interrupted => Err(Failure::Interrupted(signals::arrived().unwrap_or(signals::CAUGHT[0]))),
         Ended::NothingAdmitted => {

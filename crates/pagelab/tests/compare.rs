@@ -298,7 +298,11 @@ fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
     let (other, mark) = (before.parse::<u64>().unwrap() + 1, bench.word("mark"));
     let command = shell(&format!("if mkdir {mark} 2>/dev/null; then echo {other} > {SETTING}; fi; true"));
     let ran = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &command).ran();
+    // And then always: nothing is wrong with the command.
+    let always = shell(&format!("read now < {SETTING}; echo $((now + 1)) > {SETTING}"));
+    let given_up = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &always).ran();
     std::fs::write(SETTING, &before).unwrap();
+    given_up.says(2, &["was rejected 5 times", "scan_sleep_millisecs", "stop it and start again"]);
     ran.says(0, &[]).prints(&["rejected", "scan_sleep_millisecs"]);
     let document = bench.stored(1);
     let trials = document["trials"].as_array().unwrap();

@@ -20,7 +20,7 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
     let who = format!("by process {}", holder.id());
 
     let hasty = bench.compare(&["-p", "base,mthp-64k", "--wait", "300ms"], &words_of(&["true"])).ran();
-    hasty.says(1, &["waiting for the lease on system settings", &who, "exec -p mthp-64k", "are leased"]);
+    hasty.says(2, &["waiting for the lease on system settings", &who, "exec -p mthp-64k", "are leased"]);
     let patient = bench.compare(&[&["-p", "base,mthp-64k"][..], &QUICK].concat(), &bench.touch()).ran();
     patient.says(0, &["waiting for the lease on system settings", &who, "exec -p mthp-64k"]);
     assert_eq!(holder.wait().code(), Some(0));

@@ -130,6 +130,14 @@ pub enum PlatformError {
     },
 }
 
+impl PlatformError {
+    /// Whether no command is to blame, but settings and files of the system.
+    fn is_of_the_system(&self) -> bool {
+        use PlatformError::{Host, Io, Lease, NotRestored, Unsupported};
+        matches!(self, Lease(_) | Host(_) | Io(_) | Unsupported(..) | NotRestored(_))
+    }
+}
+
 /// What is known of why a server ended. One that forks and lets its first process end, as daemons do, is
 /// over for the tracer.
 fn why_a_server_ended(exit: Exit, printed: &str) -> String {
@@ -151,6 +159,7 @@ pub struct HostPlatform {
     work: Work,
     began: Instant,
     last_words: String,
+    system_failed: bool,
 }
 
 /// What a trial gave, before it is a record.
@@ -164,7 +173,14 @@ struct Run {
 impl HostPlatform {
     /// A platform that runs this work under policies that the session applies.
     pub fn new(session: Session, work: Work) -> HostPlatform {
-        HostPlatform { session, observer: Observer::open(), work, began: Instant::now(), last_words: String::new() }
+        HostPlatform {
+            session,
+            observer: Observer::open(),
+            work,
+            began: Instant::now(),
+            last_words: String::new(),
+            system_failed: false,
+        }
     }
 
     /// Puts the host's settings back.
@@ -178,6 +194,11 @@ impl HostPlatform {
     /// The end of what the command last wrote to standard error in a trial that failed; empty where none did.
     pub fn last_words(&self) -> &str {
         &self.last_words
+    }
+
+    /// Whether the last trial could not be run for what the system did, and not the command.
+    pub fn system_failed(&self) -> bool {
+        self.system_failed
     }
 
     fn trial(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
@@ -240,12 +261,16 @@ impl Platform for HostPlatform {
 
     fn prepare(&mut self) -> Result<(), PlatformError> {
         let Some(command) = &self.work.prepare else { return Ok(()) };
-        self.session.rest()?;
-        preparation::run(command, &self.work.user)
+        let rested = self.session.rest();
+        let prepared = rested.and_then(|()| preparation::run(command, &self.work.user));
+        self.system_failed = prepared.as_ref().is_err_and(PlatformError::is_of_the_system);
+        prepared
     }
 
     fn run(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
-        self.trial(arm, trial)
+        let ran = self.trial(arm, trial);
+        self.system_failed = ran.as_ref().is_err_and(PlatformError::is_of_the_system);
+        ran
     }
 
     fn elapsed_s(&self) -> f64 {
