@@ -169,6 +169,33 @@ fn a_boot_until_the_devices_are_there_generates_more_code() {
 }
 
 #[test]
+fn code_that_is_there_before_is_no_fault_of_the_boot() {
+    const BYTES: u64 = 64 << 20;
+    if !needs(&[program("qemu-system-aarch64"), guest_is_there(), thp_of_2m()]) {
+        return;
+    }
+    let _still = Alone::wait();
+    let (bench, guest) = (Bench::new(), guest().display().to_string());
+    let faults = |populated: u64| {
+        let bytes = populated.to_string();
+        let boot = ["workload", "tcg-boot", "--guest", &guest, "--max-cpus", "64", "--populate-code", &bytes, "--json"];
+        let ran = bench.pagelab(&boot).ran();
+        let document = ran.json();
+        let of = |name: &str| document["figures"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {ran}"));
+        assert_eq!((of("code_huge_bytes"), of("code_huge_expected_bytes")), (0.0, 0.0), "guards of 2M regions: {ran}");
+        let guards = populated as f64 / document["arguments"]["region_bytes"].as_f64().unwrap()
+            * metal::memory::base_page().bytes() as f64;
+        assert!(of("code_resident_bytes") >= (populated as f64 - guards).max(of("code_bytes") - 1e6), "{ran}");
+        assert_eq!(document["arguments"]["populate_code_bytes"], populated);
+        (of("qemu_minor_faults"), of("code_bytes"))
+    };
+    let (without, code_bytes) = faults(0);
+    let (with, _) = faults(BYTES);
+    let saved = code_bytes / metal::memory::base_page().bytes() as f64;
+    assert!(((without - with) / saved - 1.0).abs() < 0.1, "{without} and {with}, expected {saved} fewer");
+}
+
+#[test]
 fn what_a_boot_needs_and_lacks_is_said() {
     let bench = Bench::new();
     let boot = |options: &[&str]| {

@@ -1,6 +1,9 @@
 //! QEMU's code buffer as the kernel sees it: its mappings, and what maps their memory.
 
+use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 use metal::census::smaps::SmapsEntry;
 use metal::census::{Observer, VmaKind};
@@ -40,6 +43,30 @@ impl CodeBuffer {
         self.entries.iter().map(SmapsEntry::pmd_mapped_bytes).sum()
     }
 
+    /// Has the first `bytes` of the buffer in memory, as far as they are mapped: writes a zero to each base page that is
+    /// not there yet, which changes nothing, through /proc/PID/mem. The process must stand still.
+    ///
+    /// # Errors
+    /// The kernel lets this process not write to the other's memory.
+    pub fn populate(&self, pid: u32, bytes: u64, page: PageSize) -> Result<(), BootError> {
+        let populated = self.write_absent(&format!("/proc/{pid}"), bytes, page.bytes());
+        populated.map_err(|error| BootError::NotPopulated { pid, error })
+    }
+
+    fn write_absent(&self, process: &str, bytes: u64, page_bytes: u64) -> io::Result<()> {
+        let memory = File::options().write(true).open(format!("{process}/mem"))?;
+        let pagemap = File::open(format!("{process}/pagemap"))?;
+        let end = self.entries[0].vma.start.saturating_add(bytes);
+        for entry in &self.entries {
+            for address in (entry.vma.start..entry.vma.end.min(end)).step_by(page_bytes as usize) {
+                if !is_present(&pagemap, address / page_bytes)? {
+                    memory.write_all_at(&[0], address)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// What PMD leaves should map when memory is to be had: every aligned window that lies in one mapping with
     /// MADV_HUGEPAGE and was touched. Touched ranges are offsets from the buffer's start.
     pub fn expected_huge_bytes(&self, touched: &[Range<u64>], pmd: PageSize) -> u64 {
@@ -48,6 +75,13 @@ impl CodeBuffer {
         let ranges = advised.map(|entry| entry.vma.start..entry.vma.end);
         ranges.map(|range| touched_windows(range, base, touched, pmd) * pmd.bytes()).sum()
     }
+}
+
+/// Whether a page is in memory or swapped out (Documentation/admin-guide/mm/pagemap.rst, bits 63 and 62).
+fn is_present(pagemap: &File, page: u64) -> io::Result<bool> {
+    let mut entry = [0; size_of::<u64>()];
+    pagemap.read_exact_at(&mut entry, page * size_of::<u64>() as u64)?;
+    Ok(u64::from_ne_bytes(entry) >> 62 != 0)
 }
 
 fn touched_windows(range: Range<u64>, base: u64, touched: &[Range<u64>], pmd: PageSize) -> u64 {

@@ -47,8 +47,7 @@ pub struct Boot {
 }
 
 impl Emulator {
-    /// Starts QEMU and lets the guest go once everything is set up: what QEMU itself needs to start, and what
-    /// a tracer makes of its calls, is not in the time of the boot.
+    /// Starts QEMU; the guest stands still until it is told to go.
     pub fn start(arguments: &Arguments, max_cpus: u32, guest: &Guest) -> Result<Emulator, BootError> {
         let program =
             metal::tracer::resolve(arguments.qemu.as_os_str()).map_err(|error| BootError::NoEmulator { error })?;
@@ -67,10 +66,15 @@ impl Emulator {
         let mut emulator = Emulator { process, qmp, version, said, listener, started, started_cpu_s: 0.0 };
         emulator.version = emulator.greeted()?;
         emulator.execute("qmp_capabilities", Value::Null)?;
-        emulator.started_cpu_s = emulator.cpu_s()?;
-        emulator.started = Instant::now();
-        emulator.execute("cont", Value::Null)?;
         Ok(emulator)
+    }
+
+    /// Lets the guest go, which is where the time of the boot begins: what QEMU itself needs to start, and what a tracer
+    /// makes of its calls, is not in it.
+    pub fn go(&mut self) -> Result<(), BootError> {
+        self.started_cpu_s = self.cpu_s()?;
+        self.started = Instant::now();
+        self.execute("cont", Value::Null).map(drop)
     }
 
     /// The process.

@@ -40,6 +40,14 @@ pub enum BootError {
         /// What the kernel said.
         error: io::Error,
     },
+    /// The code buffer could not be brought into memory.
+    #[error("--populate-code: cannot write to the memory of QEMU (process {pid}): {error}; leave it out")]
+    NotPopulated {
+        /// QEMU.
+        pid: u32,
+        /// What the kernel said.
+        error: io::Error,
+    },
     /// QEMU ended before the guest had powered off.
     #[error("QEMU {ended} before the guest had powered off; it said:\n{said}")]
     Ended {

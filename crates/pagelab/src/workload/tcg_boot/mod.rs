@@ -50,6 +50,10 @@ pub struct Arguments {
     /// What the guest's memory is in QEMU
     #[arg(long, value_name = "KIND", default_value = "memfd")]
     memory_kind: MemoryKind,
+    /// Have so much of the code buffer in memory before the guest goes, from its beginning on. Then no first touch of it is
+    /// in the boot's time: on a virtual machine these may wait for the hypervisor, and longer for large pages
+    #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
+    populate_code: Option<u64>,
     /// How far the guest boots
     #[arg(long, value_enum, default_value = "init")]
     until: Until,
@@ -92,6 +96,10 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let guest = Guest::find(arguments.guest.as_deref(), arguments.until)?;
     let before = ChildrenUsage::now().map_err(BootError::Usage)?;
     let mut emulator = Emulator::start(arguments, max_cpus, &guest)?;
+    if let Some(bytes) = arguments.populate_code {
+        CodeBuffer::of_process(emulator.pid())?.populate(emulator.pid(), bytes, base_page())?;
+    }
+    emulator.go()?;
     let version = emulator.version();
     let regions = Regions::of(version, arguments.tb_size, max_cpus);
     let boot = emulator.wait_for_power_off(Duration::from_secs(arguments.limit))?;
@@ -105,6 +113,10 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .argument("max_cpus", max_cpus)
         .argument("qemu_version", version.to_string())
         .argument("region_rule", regions.as_ref().map_or("unknown".to_string(), |regions| regions.rule.to_string()));
+    let report = match arguments.populate_code {
+        Some(bytes) => report.argument("populate_code_bytes", bytes),
+        None => report,
+    };
     let report = match &regions {
         Some(Regions { layout, .. }) => {
             report.argument("region_count", layout.regions).argument("region_bytes", layout.stride_bytes)
@@ -166,8 +178,9 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
     if (mib as u64) < least {
         return Err(wrong("memory", format!("at least {least} bytes, which the kernel needs"), mib.to_string()));
     }
+    let populated = arguments.populate_code.unwrap_or(0).min(arguments.tb_size);
     // QEMU's own memory beside the guest's and the code: measured 120M, without its libraries.
-    arguments::room("memory", u128::from(arguments.memory) + (256 << 20))?;
+    arguments::room("memory", u128::from(arguments.memory) + (256 << 20) + u128::from(populated))?;
     // Where there are more vCPUs than the buffer has room for, every rule gives each of them one region.
     Layout::of(Rule::From6_1, arguments.tb_size, max_cpus, base_page())
         .map(drop)
@@ -179,7 +192,9 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
 fn expected(arguments: &Arguments, layout: &Layout, jit: &jit::Jit, buffer: &CodeBuffer) -> Option<u64> {
     let pmd: PageSize = metal::host::Host::open("/").ok()?.geometry().pmd?;
     let known = arguments.smp == 1 && jit.flushes == 0;
-    known.then(|| buffer.expected_huge_bytes(&layout.touched(jit.code_bytes), pmd))
+    let mut touched = layout.touched(jit.code_bytes);
+    touched.extend(arguments.populate_code.map(|bytes| 0..bytes));
+    known.then(|| buffer.expected_huge_bytes(&touched, pmd))
 }
 
 /// The same in every run that got there.
