@@ -61,9 +61,9 @@ pub fn find(copier: &mut Copier, layout: &Layout, base: PageSize) -> Result<Anch
 }
 
 fn search(copier: &mut Copier, layout: &Layout, base: PageSize) -> Result<Anchors, Unavailable> {
-    let own = Own::new(base).map_err(Unavailable::Bpf)?;
-    let zero_frame = own.zero_frame().map_err(Unavailable::Bpf)?.ok_or(Unavailable::NotFound("the page of zeros"))?;
-    let frames = highest_frame().ok_or(Unavailable::NotFound("the end of memory (/proc/zoneinfo)"))?;
+    let own = Own::new(base).map_err(Unavailable::NoPages)?;
+    let zero_frame = own.zero_frame().map_err(Unavailable::NoPages)?;
+    let frames = highest_frame().ok_or(Unavailable::NoEnd)?;
     let found =
         |what, result: io::Result<Option<u64>>| result.map_err(Unavailable::Bpf)?.ok_or(Unavailable::NotFound(what));
     let direct_map = found("the direct map", own.direct_map(copier, frames))?;
@@ -113,15 +113,19 @@ impl Own {
         self.memory.addresses().start + page as u64 * self.base.bytes()
     }
 
-    /// The frame of the page that was only read, if that is the page of zeros.
-    fn zero_frame(&self) -> io::Result<Option<u64>> {
+    /// The frame of the page that was only read, which is the page of zeros.
+    fn zero_frame(&self) -> io::Result<u64> {
         let (address, bytes) = (self.address(PAGES), self.base.bytes());
         let mut found = Vec::new();
         Scanner::new().scan(&self.pagemap, address, address + bytes, scan::ZERO, &mut found)?;
         let mut entry = [0];
         read_entries(&self.pagemap, address / bytes, &mut entry)?;
         let is_zero = found.iter().any(|region| region.categories & scan::ZERO != 0) && entry[0] & PRESENT != 0;
-        Ok(is_zero.then_some(entry[0] & FRAME))
+        if is_zero {
+            Ok(entry[0] & FRAME)
+        } else {
+            Err(io::Error::other("a page that was only read is not the page of zeros"))
+        }
     }
 
     fn direct_map(&self, copier: &mut Copier, frames: u64) -> io::Result<Option<u64>> {

@@ -51,6 +51,12 @@ pub enum Unavailable {
          a kernel that is not locked down)"
     )]
     Bpf(io::Error),
+    /// No pages of this process's own to search by.
+    #[error("this process's own pages, to find the kernel's memory by: {0}")]
+    NoPages(io::Error),
+    /// Where memory ends is not known.
+    #[error("/proc/zoneinfo does not say where memory ends (expected lines as \"spanned 4095\" and \"start_pfn: 1\")")]
+    NoEnd,
     /// What the kernel's memory holds is not what pagemap says of this process.
     #[error("{0} was not found in the kernel's memory where this process's own pages are known to be")]
     NotFound(&'static str),

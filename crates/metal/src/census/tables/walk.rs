@@ -251,6 +251,10 @@ impl Walk<'_> {
                 tell(run.page, run.pages, kinds.zero);
                 continue;
             }
+            if answers.are_single(*run) {
+                tell(run.page, run.pages, Mapping { folio: Folio::Whole(base), ..kinds.present });
+                continue;
+            }
             answers.turn_to(*run);
             folio::resolve(*run, self.orders, base, &mut answers, |page, pages, folio: Folio| {
                 tell(page, pages, Mapping { folio, ..kinds.present });
