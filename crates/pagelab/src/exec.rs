@@ -41,7 +41,10 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
         return Err(Failure::NothingAdmitted(format!("{policy}: {why}")));
     }
     signals::catch(PassOn::Same).map_err(Failure::input)?;
-    session.apply(&policy).map_err(Failure::input)?;
+    if let Some(why) = session.apply(&policy).map_err(Failure::input)? {
+        session.finish().map_err(Failure::input)?;
+        return Err(Failure::NothingAdmitted(format!("{policy}: {why}")));
+    }
     let ended = tracer::run(&launch, &rewriting, None, Leftovers::Follow);
     session.finish().map_err(Failure::input)?;
     let ended = ended.map_err(Failure::input)?;

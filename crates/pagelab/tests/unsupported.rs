@@ -53,6 +53,46 @@ fn without_root_base_and_thp_are_had_and_proven_and_settings_are_not_needed() {
     assert_eq!(settings(), before);
 }
 
+/// Free memory may be too fragmented for a pool of the largest pages, which is known when the kernel was asked for it.
+#[test]
+fn a_pool_that_the_kernel_does_not_give_is_a_row_and_the_others_run() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let Some((size, asked)) = pool_that_cannot_be_had() else {
+        return println!("skipped: needs memory that is too fragmented for a page of some hugetlb pool");
+    };
+    let before = settings_at_rest();
+    let bench = Bench::new();
+    let policy = format!("hugetlb-{}", size.to_lowercase());
+    let options = ["-p", "default,base", "-p", &policy, "--hugetlb-pool", &size];
+    let ran = bench.compare(&[&options[..], &QUICK].concat(), &bench.touch()).ran();
+    ran.says(0, &[])
+        .prints(&[&format!("{policy} is unsupported: the kernel found contiguous memory for 0 of {asked}")]);
+    assert_eq!(arm(&bench.stored(1), "base")["verdict"]["holding"], "held", "{ran}");
+    let exec = bench.pagelab(&["exec", "-p", &policy, "--hugetlb-pool", &size, "--", "true"]).ran();
+    exec.says(3, &["found contiguous memory for 0 of", "at boot: hugepagesz="]);
+    assert_eq!(settings_at_rest(), before);
+}
+
+/// The size of a pool of which the kernel gives no page at this moment, and how many were asked for.
+fn pool_that_cannot_be_had() -> Option<(String, u64)> {
+    let pools = std::fs::read_dir("/sys/kernel/mm/hugepages").ok()?.flatten();
+    pools.into_iter().find_map(|pool| {
+        let kib: u64 = pool.file_name().to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        let file = pool.path().join("nr_hugepages");
+        let pages = || std::fs::read_to_string(&file).map(|text| text.trim().to_string()).ok();
+        if kib < 1 << 20 || pages()? != "0" {
+            return None;
+        }
+        std::fs::write(&file, "1").ok()?;
+        let refused = pages()? == "0";
+        std::fs::write(&file, "0").ok()?;
+        refused.then(|| (format!("{}G", kib >> 20), 1))
+    })
+}
+
 /// A user may execute a program that he may not read, but not look at its memory: nothing seen is no proof.
 #[test]
 fn a_program_whose_memory_may_not_be_looked_at_is_unproven() {

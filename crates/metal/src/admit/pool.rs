@@ -83,6 +83,9 @@ pub fn boot_option(size: PageSize, pages: impl Display) -> String {
     format!("hugepagesz={size} hugepages={pages}")
 }
 
+/// Known only when the kernel was asked.
+const IF_FOUND: &str = "if the kernel finds contiguous memory for them";
+
 fn as_it_is(size: PageSize, pool: &Pool) -> Lowering {
     let (unclaimed, headroom) = (pool.unclaimed, pool.headroom);
     let note = format!("the pool of {size} pages can give {unclaimed} free ones and {headroom} on demand, no more");
@@ -92,7 +95,11 @@ fn as_it_is(size: PageSize, pool: &Pool) -> Lowering {
 fn grown(size: PageSize, pool: &Pool, pages: u64) -> Lowering {
     let target = pool.persistent.saturating_add(pages.saturating_sub(pool.unclaimed));
     let settings = vec![Setting::new(hugetlb_file(size, "nr_hugepages"), target)];
-    Lowering { mechanism: means(size, &format!("from a pool grown to {target} pages")), settings, notes: Vec::new() }
+    Lowering {
+        mechanism: means(size, &format!("from a pool grown to {target} pages")),
+        settings,
+        notes: vec![IF_FOUND.into()],
+    }
 }
 
 /// Nobody said how much the program needs. Pages of up to the buddy allocator's largest order are made
@@ -108,7 +115,7 @@ fn on_demand(size: PageSize, pool: &Pool, host: &Host) -> Result<Lowering, Unsup
         let note = "the pool takes a quarter of the available memory; --hugetlb-pool SIZE says how much it shall be";
         return match state.available_bytes / 4 * POOL_QUARTERS / size.bytes() {
             0 => Err(too_little_memory(size, state.available_bytes)),
-            pages => Ok(Lowering { notes: vec![note.into()], ..grown(size, pool, pages) }),
+            pages => Ok(Lowering { notes: vec![note.into(), IF_FOUND.into()], ..grown(size, pool, pages) }),
         };
     }
     let surplus = state.available_bytes / 4 * SURPLUS_QUARTERS / size.bytes();

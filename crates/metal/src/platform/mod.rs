@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use study::cause::Cause;
 use study::comparison::{Admission, Unsupported};
 use study::metric::{Observation, names};
-use study::policy::{Modifier, Policy};
+use study::policy::{Granularity, Modifier, Policy};
 use study::runner::Platform;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::AnsweredCall;
@@ -202,7 +202,8 @@ impl HostPlatform {
     }
 
     fn trial(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
-        self.session.apply(&arm.policy)?;
+        // A pool that the kernel gave when the arm was admitted and does not give now is the verdict's to name.
+        let _ = self.session.apply(&arm.policy)?;
         let geometry = self.session.host().geometry().clone();
         let started_s = self.elapsed_s();
         let counters = self.session.host().counters()?;
@@ -256,7 +257,14 @@ impl Platform for HostPlatform {
     type Error = PlatformError;
 
     fn admit(&mut self, arm: &Arm) -> Admission {
-        self.session.admit(&arm.policy)
+        let admission = self.session.admit(&arm.policy);
+        let (Admission::Admitted { .. }, Granularity::Hugetlb(_)) = (&admission, arm.policy.granularity) else {
+            return admission;
+        };
+        // Whether the kernel finds contiguous memory for a pool is known when it was asked to. What else fails is for
+        // the first trial to say.
+        let refused = self.session.apply(&arm.policy).ok().flatten();
+        refused.map_or(admission, Admission::Unsupported)
     }
 
     fn prepare(&mut self) -> Result<(), PlatformError> {

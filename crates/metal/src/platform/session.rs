@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use study::comparison::Admission;
+use study::comparison::{Admission, Unsupported};
 use study::policy::{Granularity, Policy};
 
 use super::PlatformError;
@@ -81,31 +81,33 @@ impl Session {
         }
     }
 
-    /// Makes the host's settings those of the policy; every other setting gets its old value back.
+    /// Makes the host's settings those of the policy; every other setting gets its old value back. Where the kernel
+    /// gives a pool not one page of those that were asked for, that is returned: the settings are in force all the
+    /// same, and the program gets other memory.
     ///
     /// # Errors
     /// The policy is not admitted, somebody else has the lease, the kernel does not take a value.
-    pub fn apply(&mut self, policy: &Policy) -> Result<(), PlatformError> {
+    pub fn apply(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
         // What a policy needs is decided on the settings as they were.
         self.rest()?;
         let terms = self.terms.clone().with_pool(self.pool_bytes());
         let lowering =
             admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
         if lowering.settings.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let lease = match &mut self.lease {
             Some(lease) => lease,
             none => none.insert(wait_for_lease(self.patience, &self.on_wait)?),
         };
         let taken = lease.apply(lowering.pairs())?;
-        match (policy.granularity, taken.into_iter().find(|taken| *taken != Taken::Whole)) {
+        Ok(match (policy.granularity, taken.into_iter().find(|taken| *taken != Taken::Whole)) {
             // A pool that is too small is used as it is: the verdict says what the program did not get.
             (Granularity::Hugetlb(size), Some(Taken::Granted { asked, got: 0 })) => {
-                Err(PlatformError::Unsupported(policy.clone(), admit::not_granted(size, asked, 0)))
+                Some(admit::not_granted(size, asked, 0))
             }
-            _ => Ok(()),
-        }
+            _ => None,
+        })
     }
 
     /// Whatever settings hold now may be those of another pagelab, which puts them back some time. So every
