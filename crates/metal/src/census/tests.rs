@@ -27,10 +27,12 @@ fn own() -> u32 {
 /// Memory of all kinds in one mapping: base pages with holes, pages of zeros, folios mapped in part and whole, pages
 /// without access, and swapped ones where there is swap.
 fn motley() -> Mapping {
-    let memory = Mapping::aligned(32 * MIB, PageSize::M2, BOTH, MapFlags::MAP_PRIVATE).unwrap();
+    let memory = Mapping::aligned(40 * MIB, PageSize::M2, BOTH, MapFlags::MAP_PRIVATE).unwrap();
     advise(&memory, 0..16 * MIB, MmapAdvise::MADV_NOHUGEPAGE);
     advise(&memory, 16 * MIB..32 * MIB, MmapAdvise::MADV_HUGEPAGE);
     let page = base_page().bytes() as usize;
+    advise(&memory, 32 * MIB..40 * MIB, MmapAdvise::MADV_HUGEPAGE);
+    (32 * MIB..40 * MIB).step_by(page).for_each(|at| write(&memory, at));
     (0..4 * MIB).step_by(3 * page).for_each(|at| write(&memory, at));
     (4 * MIB..8 * MIB).step_by(page).for_each(|at| write(&memory, at));
     (8 * MIB..12 * MIB).step_by(2 * page).for_each(|at| read(&memory, at));
@@ -43,6 +45,12 @@ fn motley() -> Mapping {
     protect(&memory, 20 * MIB..20 * MIB + page, ProtFlags::PROT_READ);
     protect(&memory, 20 * MIB..20 * MIB + page, BOTH);
     protect(&memory, 22 * MIB + 3 * page..22 * MIB + 8 * page, ProtFlags::PROT_NONE);
+    // Folios behind base pages without access, in a mapping that is large enough to be walked by itself.
+    (32 * MIB..40 * MIB).step_by(2 * MIB).for_each(|at| {
+        protect(&memory, at..at + page, ProtFlags::PROT_READ);
+        protect(&memory, at..at + page, BOTH);
+    });
+    protect(&memory, 33 * MIB..39 * MIB, ProtFlags::PROT_NONE);
     memory
 }
 
@@ -177,9 +185,13 @@ fn both_ways_say_the_same_of_a_process_that_shares_its_memory() {
         assert_same(&observer, own(), memory.addresses());
         assert_same(&observer, child.as_raw() as u32, 0..u64::MAX);
     });
+    let pagemap = std::fs::File::open(format!("/proc/{child}/pagemap")).unwrap();
+    let space = || observer.tables().unwrap().space(&pagemap).unwrap();
+    let living = space();
     kill(child, Signal::SIGKILL).unwrap();
     waitpid(child, None).unwrap();
     seen.unwrap();
+    assert!(living.is_some() && space().is_none(), "the tables of what has ended are nobody's");
 }
 
 #[test]

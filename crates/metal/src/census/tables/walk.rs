@@ -53,6 +53,13 @@ struct Table {
     slot: usize,
 }
 
+impl Table {
+    /// All of it, copied to its place behind `at`.
+    fn request(&self, at: usize) -> Request {
+        Request { address: self.address, words: MOST_WORDS, at: at + self.slot * MOST_WORDS }
+    }
+}
+
 impl PageTables {
     /// Walks over `start..end`, which begin and end with base pages.
     ///
@@ -121,46 +128,60 @@ impl Walk<'_> {
             self.leave(start, end);
             return Ok(());
         };
-        let mut left = Vec::new();
-        let tables = self.tables_of(&entries, start, end, &mut left);
-        let request = |at: usize| {
-            move |table: &Table| Request { address: table.address, words: MOST_WORDS, at: at + table.slot * MOST_WORDS }
-        };
-        let requests: Vec<Request> = tables.iter().map(request(0)).collect();
+        let (tables, mut left) = self.tables_of(&entries, start, end);
+        let requests: Vec<Request> = tables.iter().map(|table| table.request(0)).collect();
         let readable = self.copier.copy(&requests)?;
         self.before.clear();
         self.before.extend_from_slice(&self.copier.copies()[..DIRECTORY]);
         self.find_runs(&tables);
-        let regions = self.regions()?;
-
-        let place =
-            Request { address: self.entry_address(directory, start), words: entries.len(), at: LATER + DIRECTORY };
-        let again: Vec<Request> = tables.iter().map(request(LATER)).chain([place]).collect();
-        let readable_again = self.copier.copy(&again)?;
-        let is_changed = |at: usize, table: &Table| {
-            let later = self.copier.copies();
-            let words = self.words(table);
-            let (old, new) = (&self.before[words.clone()], &later[LATER + words.start..LATER + words.end]);
-            let entry = later[LATER + DIRECTORY + table.slot];
-            !readable[at] || !readable_again[at] || !self.is_same_table(table.entry, entry) || !self.are_same(old, new)
-        };
-        let changed = tables.iter().enumerate().filter(|(at, table)| is_changed(*at, table));
-        left.extend(changed.map(|(_, table)| (table.start, table.end)));
-        let gone = readable_again.last() != Some(&true)
-            || self.locate(start)? != Located::Directory(directory)
-            || !self.tables.lives(self.copier, Some(self.space))?;
-        self.keep(regions, if gone { vec![(start, end)] } else { left });
+        let mut regions = self.regions()?;
+        match self.changed(directory, &entries, start, &tables, &readable)? {
+            None => {
+                self.leave(start, end);
+                return Ok(());
+            }
+            Some(changed) => changed.into_iter().for_each(|(start, end)| {
+                region::cut(&mut regions, start, end);
+                left.push((start, end));
+            }),
+        }
+        left.sort_unstable();
+        left.into_iter().for_each(|(start, end)| {
+            self.leave(start, end);
+        });
+        regions.into_iter().for_each(|found| region::push(&mut self.walked.regions, found));
         Ok(())
     }
 
-    /// Takes what was found into the result, without what is left to others.
-    fn keep(&mut self, mut regions: Vec<Region>, mut left: Vec<(u64, u64)>) {
-        left.sort_unstable();
-        for (start, end) in left {
-            region::cut(&mut regions, start, end);
-            self.leave(start, end);
-        }
-        regions.into_iter().for_each(|found| region::push(&mut self.walked.regions, found));
+    /// Reads a chunk again, from the root down: what the tables map that have changed, or cannot be read; `None` where
+    /// they all are others now.
+    fn changed(
+        &mut self,
+        directory: u64,
+        entries: &[u64],
+        start: u64,
+        tables: &[Table],
+        readable: &[bool],
+    ) -> io::Result<Option<Vec<(u64, u64)>>> {
+        let address = self.entry_address(directory, start);
+        let place = Request { address, words: entries.len(), at: LATER + DIRECTORY };
+        let requests: Vec<Request> = tables.iter().map(|table| table.request(LATER)).chain([place]).collect();
+        let readable_again = self.copier.copy(&requests)?;
+        let is_changed = |(at, table): &(usize, &Table)| {
+            !readable[*at] || !readable_again[*at] || !self.is_unchanged(table, &self.copier.copies()[LATER..])
+        };
+        let changed = tables.iter().enumerate().filter(is_changed).map(|(_, table)| (table.start, table.end)).collect();
+        let is_there = readable_again.last() == Some(&true)
+            && self.locate(start)? == Located::Directory(directory)
+            && self.tables.lives(self.copier, Some(self.space))?;
+        Ok(is_there.then_some(changed))
+    }
+
+    /// Whether a table is still where it was, and maps what it mapped.
+    fn is_unchanged(&self, table: &Table, later: &[u64]) -> bool {
+        let words = self.words(table);
+        let is_same_table = self.is_same_table(table.entry, later[DIRECTORY + table.slot]);
+        is_same_table && self.are_same(&self.before[words.clone()], &later[words])
     }
 
     fn entry_address(&self, directory: u64, at: u64) -> u64 {
@@ -177,11 +198,11 @@ impl Walk<'_> {
     }
 
     /// The tables behind entries of level 1; what is neither a table nor a hole is left.
-    fn tables_of(&self, entries: &[u64], start: u64, end: u64, left: &mut Vec<(u64, u64)>) -> Vec<Table> {
+    fn tables_of(&self, entries: &[u64], start: u64, end: u64) -> (Vec<Table>, Vec<(u64, u64)>) {
         let format = self.tables.anchors.format;
         let span = format.geometry().span(1);
         let first = start / span * span;
-        let mut tables = Vec::new();
+        let (mut tables, mut left) = (Vec::new(), Vec::new());
         for (slot, entry) in entries.iter().copied().enumerate() {
             let from = first + slot as u64 * span;
             let (start, end) = (from.max(start), (from + span).min(end));
@@ -194,7 +215,7 @@ impl Walk<'_> {
                 _ => left.push((start, end)),
             }
         }
-        tables
+        (tables, left)
     }
 
     fn is_same_table(&self, one: u64, other: u64) -> bool {
