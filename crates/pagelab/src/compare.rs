@@ -178,7 +178,15 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     design.max_time_s = Some(stopping.max_time);
     design.precision_ratio = stopping.precision;
     design.band_ratio = stopping.band;
-    design.metrics.extend(arguments.measuring.metrics.iter().map(pattern::MetricPattern::metric));
+    for metric in arguments.measuring.metrics.iter().map(pattern::MetricPattern::metric) {
+        if design.metrics.iter().any(|other| other.name == metric.name) {
+            return Err(Failure::Input(format!(
+                "--metric {}: the name is there twice; give each its own",
+                metric.name
+            )));
+        }
+        design.metrics.push(metric);
+    }
     if arguments.measuring.repeat_inside.is_some() {
         design.metrics.extend(pattern::iteration_metrics());
     }

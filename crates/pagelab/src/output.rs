@@ -30,11 +30,9 @@ fn store_path(path: Option<&Path>) -> Result<PathBuf, Failure> {
 pub fn can_be_written<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
     for file in files {
         let was_there = file.exists();
-        std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(file)
-            .map_err(|error| Failure::Input(format!("{} cannot be written: {error}", file.display())))?;
+        std::fs::OpenOptions::new().append(true).create(true).open(file).map_err(|error| {
+            Failure::Input(format!("{} cannot be written: {error}; name another file", file.display()))
+        })?;
         if !was_there {
             let _ = std::fs::remove_file(file);
         }

@@ -37,6 +37,7 @@ fn arguments_that_cannot_be_read_end_with_2_and_say_what_was_expected() {
         (&["--metric", "rps=["], &["--metric", "regex"]),
         (&["--metric", "rps=x"], &["exactly one capture group"]),
         (&["--metric", "apples=(x)"], &["apples:higher=REGEX or apples:lower=REGEX"]),
+        (&["--metric", "a_ms=(x)", "--metric", "a_ms=(y)"], &["--metric a_ms", "twice"]),
         (&["--metric", "wall_s=(x)"], &["wall_s", "taken"]),
         (&["--repeat-inside", "x"], &["exactly one capture group"]),
         (&["--primary", "blah"], &["no metric \"blah\"", "wall, cpu"]),

@@ -235,6 +235,10 @@ impl Page<'_> {
                 _ => {}
             }
         }
+        // Why it failed says whose answer was wrong, where that is why.
+        if matches!(self.comparison.ended, Ended::Failed { .. }) {
+            return clauses;
+        }
         for row in &self.rows {
             if let Some(Outcome::WrongAnswer { message }) = row.analysis.map(|analysis| &analysis.outcome) {
                 clauses.push(format!("{} gave a wrong answer ({})", row.label(), printable(message)));
