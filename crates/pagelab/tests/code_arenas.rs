@@ -241,6 +241,9 @@ fn no_qemu_outlives_its_boot() {
         let mut boot = bench.pagelab(&["workload", "tcg-boot", "--guest", &directory]);
         let boot = boot.stderr(std::process::Stdio::piped()).begin();
         assert!(within(Duration::from_secs(30), || !emulators().is_empty()), "QEMU starts");
+        let environment = std::fs::read(format!("/proc/{}/environ", emulators()[0].0)).unwrap();
+        let has_one_heap = environment.split(|byte| *byte == 0).any(|variable| variable == b"MALLOC_ARENA_MAX=1");
+        assert!(has_one_heap, "its heaps would grow by a stop of the tracer every few pages");
         send(signal, boot.id());
         let ran = boot.ran();
         assert_eq!(ran.code, code, "{ran}");
