@@ -7,7 +7,7 @@ use study::cause::{Cause, CauseShare};
 use study::census::Census;
 use study::comparison::{Admission, Comparison, Unsupported};
 use study::metric::{Metric, Provenance, names};
-use study::stats::{self, ArmAnalysis, Effect, Outcome};
+use study::stats::{self, ArmAnalysis, Effect, Outcome, Warning};
 use study::trial::{Arm, TrialRecord};
 use study::verdict::{AnsweredCall, Holding, Verdict};
 
@@ -281,6 +281,18 @@ fn add_times(sum: &mut Cause, other: &Cause) -> bool {
         }
         (one, two) => one == two,
     }
+}
+
+/// The warnings with their remedies; of several in a row that share one, the last has it.
+pub(crate) fn warnings(comparison: &Comparison) -> Vec<(&Warning, Option<String>)> {
+    let warnings = comparison.analysis.as_ref().map_or(&[][..], |analysis| &analysis.warnings);
+    let remedy_of = |(at, warning): (usize, &Warning)| {
+        let remedy = warning.remedy();
+        let follows = warnings.get(at + 1).is_some_and(|next| next.remedy() == remedy);
+        (!follows).then_some(remedy)
+    };
+    let remedies = warnings.iter().enumerate().map(remedy_of);
+    warnings.iter().zip(remedies).collect()
 }
 
 /// The clauses on a cause: what, how many bytes (`of` stands behind them, as ` a run`), and what to do.

@@ -169,9 +169,10 @@ fn cut(name: &str) -> String {
 /// What a reader must know beside the figures, one line each; an empty one sets them off.
 fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = rows.iter().flat_map(row_notes).collect();
-    for warning in comparison.analysis.iter().flat_map(|analysis| &analysis.warnings) {
+    for (warning, remedy) in rows::warnings(comparison) {
         let sentence = printable(&warning.describe(&comparison.design.arms));
-        notes.push(format!("warning: {sentence}; {}", printable(&warning.remedy())));
+        let remedy = remedy.map(|remedy| format!("; {}", printable(&remedy))).unwrap_or_default();
+        notes.push(format!("warning: {sentence}{remedy}"));
     }
     if !notes.is_empty() {
         notes.insert(0, String::new());
@@ -258,6 +259,19 @@ mod tests {
         assert!(text.contains("thp+no-guards was not shown to be in force: not held 4 %"));
         assert!(text.contains("thp: answered by the tracer, not the kernel: prctl(PR_SET_THP_DISABLE) (once a run)"));
         assert!(text.contains("warning: the baseline drifted"));
+    }
+
+    #[test]
+    fn a_remedy_that_warnings_share_is_said_once() {
+        let mut comparison = sample::comparison();
+        let loaded = |arm| study::stats::Warning::TracerLoad { arm, ratio: 0.125 };
+        comparison.analysis.as_mut().unwrap().warnings =
+            vec![loaded(0), loaded(2), study::stats::Warning::BaselineNotHeld];
+        let text = render(&comparison, 200).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(text.matches("take 12.5 % of the wall time").count(), 2, "{text}");
+        assert_eq!(text.matches(&loaded(0).remedy()).count(), 1, "{text}");
+        assert!(text.find(&loaded(0).remedy()) > text.rfind("take 12.5 %"), "behind the last: {text}");
+        assert_eq!(text.matches("warning: ").count(), 3);
     }
 
     #[test]

@@ -146,12 +146,12 @@ fn way(adoption: &study::comparison::Adoption) -> String {
 }
 
 fn warnings(comparison: &Comparison) -> String {
-    let warnings = comparison.analysis.iter().flat_map(|analysis| &analysis.warnings);
-    let item = |warning: &study::stats::Warning| {
+    let item = |(warning, what_to_do): (&study::stats::Warning, Option<String>)| {
         let sentence = capitalised(&typeset(&warning.describe(&comparison.design.arms)), comparison);
-        format!("<li><strong>{}.</strong> {}</li>\n", escape(&sentence), marked(&remedy(&warning.remedy())))
+        let what_to_do = what_to_do.map(|text| format!(" {}", marked(&remedy(&text)))).unwrap_or_default();
+        format!("<li><strong>{}.</strong>{what_to_do}</li>\n", escape(&sentence))
     };
-    let items: String = warnings.map(item).collect();
+    let items: String = rows::warnings(comparison).into_iter().map(item).collect();
     if items.is_empty() {
         return String::new();
     }
