@@ -11,7 +11,7 @@
 //!   leaves, and for sizes of which the whole system has no anonymous folio
 //!   (`hugepages-*kB/stats/nr_anon`, Linux 6.12, readable by every user); nor behind file pages and
 //!   shared memory, which no policy concerns, unless [`Observer::with_file_folios`] asks for them.
-//! * Behind large anonymous mappings (from 256 MiB in memory on) both are read from where the kernel has them, its page
+//! * Behind large anonymous mappings (from 64 MiB in memory on) both are read from where the kernel has them, its page
 //!   tables and `struct page`s, where that is possible and where it agrees with pagemap and kpageflags in places
 //!   ([`FrameSource`]): a process's pagemap alone takes longer than all the rest.
 //! * On older kernels the sums of `/proc/PID/smaps` stand in ([`Source::Smaps`]): bytes by leaf size are
@@ -188,7 +188,7 @@ pub struct Observer {
 
 /// To find page tables in the kernel's memory takes some milliseconds once, as long as pagemap and kpageflags take
 /// for so many bytes.
-const WORTH_TABLES_BYTES: u64 = 256 << 20;
+const WORTH_TABLES_BYTES: u64 = 64 << 20;
 
 /// The census of one process, with its places.
 #[derive(Clone, Debug)]
