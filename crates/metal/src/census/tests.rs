@@ -2,8 +2,9 @@
 //! errs, the other one answers and says so.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mprotect};
 use nix::sys::signal::{Signal, kill, raise};
@@ -180,11 +181,11 @@ fn both_ways_say_the_same_of_a_process_that_shares_its_memory() {
         unsafe { libc::_exit(0) };
     };
     waitpid(child, Some(WaitPidFlag::WUNTRACED)).unwrap();
-    let seen = std::panic::catch_unwind(|| {
+    let seen = catch_unwind(AssertUnwindSafe(|| {
         assert_same(&observer, child.as_raw() as u32, memory.addresses());
         assert_same(&observer, own(), memory.addresses());
         assert_same(&observer, child.as_raw() as u32, 0..u64::MAX);
-    });
+    }));
     let pagemap = std::fs::File::open(format!("/proc/{child}/pagemap")).unwrap();
     let space = || observer.tables().unwrap().space(&pagemap).unwrap();
     let living = space();
@@ -246,6 +247,24 @@ fn what_is_read_from_the_wrong_place_is_not_believed() {
         "{:?}",
         seen.frames
     );
+}
+
+#[test]
+fn what_changes_while_it_is_read_is_read_again() {
+    let Some(observer) = observer() else { return };
+    let memory = Arc::new(Mapping::aligned(32 * MIB, PageSize::M2, BOTH, MapFlags::MAP_PRIVATE).unwrap());
+    let page = base_page().bytes() as usize;
+    advise(&memory, 0..32 * MIB, MmapAdvise::MADV_NOHUGEPAGE);
+    (0..32 * MIB).step_by(page).for_each(|at| write(&memory, at));
+    let changing = Arc::clone(&memory);
+    let tables = PageTables::open(base_page()).map(|tables| {
+        tables.with_meanwhile(move || advise(&changing, 4 * MIB..4 * MIB + page, MmapAdvise::MADV_DONTNEED))
+    });
+    let observer = Observer { tables: OnceLock::from(tables.map_err(|error| error.to_string())), ..observer };
+    let seen = look(&observer, own(), memory.addresses());
+    let FrameSource::KernelMemory { left_bytes } = seen.frames else { panic!("{:?}", seen.frames) };
+    assert!((2 << 20..32 << 20).contains(&left_bytes), "the table with the page, and no other: {left_bytes}");
+    assert_eq!(seen.census.total_bytes() as usize, 32 * MIB - page, "the page that went is not in it");
 }
 
 #[test]

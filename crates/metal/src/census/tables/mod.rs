@@ -69,6 +69,9 @@ pub struct PageTables {
     base: PageSize,
     /// Those that nobody uses at the moment.
     copiers: Mutex<Vec<Copier>>,
+    /// What happens between the two readings of a chunk, in a test.
+    #[cfg(test)]
+    meanwhile: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// The address space of a process.
@@ -104,7 +107,14 @@ impl PageTables {
         let bytes = fs::read(BTF).map_err(Unavailable::NoBtf)?;
         let layout = Layout::read(&Btf::parse(&bytes)?)?;
         let anchors = anchors::find(&mut copier, &layout, base)?;
-        Ok(PageTables { layout, anchors, base, copiers: Mutex::new(vec![copier]) })
+        Ok(PageTables {
+            layout,
+            anchors,
+            base,
+            copiers: Mutex::new(vec![copier]),
+            #[cfg(test)]
+            meanwhile: None,
+        })
     }
 
     /// The address space that an open `/proc/PID/pagemap` of this process reads; `None` where it has ended.
@@ -137,6 +147,12 @@ impl PageTables {
         let result = work(&mut copier);
         waiting().push(copier);
         result
+    }
+
+    /// The same, but something happens between the two readings of each chunk.
+    #[cfg(test)]
+    pub fn with_meanwhile(self, work: impl Fn() + Send + Sync + 'static) -> PageTables {
+        PageTables { meanwhile: Some(Box::new(work)), ..self }
     }
 
     /// The same, but looks for `struct page`s where they are not.

@@ -135,6 +135,8 @@ impl Walk<'_> {
         self.before.extend_from_slice(&self.copier.copies()[..DIRECTORY]);
         self.find_runs(&tables);
         let mut regions = self.regions()?;
+        #[cfg(test)]
+        self.tables.meanwhile.iter().for_each(|work| work());
         match self.changed(directory, &entries, start, &tables, &readable)? {
             None => {
                 self.leave(start, end);
