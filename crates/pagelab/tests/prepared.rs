@@ -43,7 +43,8 @@ fn it_comes_before_each_trial_untimed_and_is_told() {
 
 #[test]
 fn it_runs_under_no_policy() {
-    if !needs(&[root(), ("Linux 6.8 with folios of 64K", std::path::Path::new(SETTING).exists())]) {
+    let is_off = std::fs::read_to_string(SETTING).is_ok_and(|setting| setting.contains("[never]"));
+    if !needs(&[root(), ("Linux 6.8 with folios of 64K, switched off", is_off)]) {
         return;
     }
     let _alone = Alone::wait();
