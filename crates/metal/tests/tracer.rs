@@ -434,7 +434,8 @@ fn prefaulted_memory_is_resident_at_once() {
     let Some(program) = c("churn") else { return };
     let faults = |policy| under(policy, &[text(&program), "50", "8388608", "0"]).ended.usage;
     let (lazy, eager) = (faults("thp"), faults("thp+prefault"));
-    assert!(eager.system_s > lazy.system_s + 0.01, "{eager:?} against {lazy:?}: 400M had to be cleared");
+    // Three whole large pages at least of each mapping: populating counts as faults (`mm_account_fault`, mm/memory.c).
+    assert!(eager.minor_faults >= lazy.minor_faults + 3 * 50, "{eager:?} against {lazy:?}");
 }
 
 #[test]
