@@ -230,9 +230,16 @@ impl Simulation {
         let shares = self.waiting.last().is_some_and(|parent| parent.process == self.process);
         let leaves = shares && matches!(event.call, Call::Exec { .. });
         if self.stopped.is_none() && !is_known && !leaves {
-            let heard =
-                if self.is_direct() { self.space.event(event) } else { self.space.event(&self.fold.event(event)) };
+            let event = if self.is_direct() { event.clone() } else { self.fold.event(event) };
+            let moved = match event.call {
+                Call::Mremap { address, old_bytes, .. } if event.result != address as i64 => {
+                    self.touched_in(address, old_bytes)
+                }
+                _ => Vec::new(),
+            };
+            let heard = self.space.event(&event);
             self.settle();
+            self.carry_touched(moved, event.result as u64);
             self.stopped = heard.err();
         }
     }

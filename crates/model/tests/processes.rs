@@ -127,10 +127,33 @@ fn a_child_that_shares_the_memory_touches_no_page_a_second_time() {
     let (outcome, _) = run(&first.touch(16..20).done(), &HashMap::from([(7, child.clone())])).unwrap();
     assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (24 << 12, 24 << 12));
     assert_eq!((outcome.resident_bytes, outcome.faults), (24 << 12, 24));
-    // A copy is touched for itself.
+    // A copy has what was touched before, as it has the memory, and what it touches for itself.
     let first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(0, 7).done();
     let (outcome, _) = run(&first, &HashMap::from([(7, child)])).unwrap();
-    assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (16 << 12, 28 << 12));
+    assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (16 << 12, (16 + 20) << 12));
+    assert_eq!((outcome.resident_bytes, outcome.costs.resident_peak_bytes), (16 << 12, (16 + 20) << 12));
+}
+
+#[test]
+fn what_was_touched_is_so_where_it_was_moved_to() {
+    const TO: u64 = BASE + (1 << 30) + (1 << 12);
+    let moved = |old_pages: u64, new_pages: u64, result: u64| {
+        let mut made = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16);
+        let (old_bytes, new_bytes) = (old_pages << 12, new_pages << 12);
+        made.0.event(0, Call::Mremap { address: BASE, old_bytes, new_bytes, flags: 1, new_address: 0 }, result as i64);
+        let (outcome, _) = run(&made.touch(40..44).done(), &HashMap::new()).unwrap();
+        assert_eq!(
+            (outcome.touched_bytes, outcome.touched_peak_bytes),
+            (outcome.resident_bytes, outcome.costs.resident_peak_bytes)
+        );
+        outcome.touched_bytes >> 12
+    };
+    assert_eq!(moved(64, 128, TO), 20);
+    assert_eq!(moved(64, 8, TO), 12);
+    assert_eq!(moved(4, 4, TO), 20);
+    // One that fails moves nothing, and one that stays neither.
+    assert_eq!(moved(64, 128, -12i64 as u64), 20);
+    assert_eq!(moved(64, 128, BASE), 20);
 }
 
 #[test]

@@ -49,7 +49,8 @@ impl Simulation {
         self.settle();
         match entered {
             Ok(process) => {
-                let touched = if shares { std::mem::take(&mut self.own.touched) } else { HashSet::default() };
+                self.space.enter(process);
+                let touched = if shares { std::mem::take(&mut self.own.touched) } else { self.inherited() };
                 let own = Pages { began_instructions, touched, ..Pages::default() };
                 let pages = std::mem::replace(&mut self.own, own);
                 self.waiting.push(Waiting { process: self.process, tag: self.tag, pages });
@@ -57,7 +58,6 @@ impl Simulation {
                     self.tag = (self.waiting.len() as u64) << TAG_SHIFT;
                 }
                 self.process = process;
-                self.space.enter(process);
             }
             Err(error) => self.stopped = Some(error),
         }
@@ -106,11 +106,44 @@ impl Simulation {
         }
     }
 
+    /// The touched pages that the process which was just forked has mapped, as its parent has.
+    fn inherited(&mut self) -> HashSet<u64, Hashing> {
+        let is_mapped = |page: &&u64| self.space.physical(**page << PAGE_SHIFT).is_some();
+        let inherited: HashSet<u64, Hashing> = self.own.touched.iter().filter(is_mapped).copied().collect();
+        self.count_touched(inherited.len() as u64);
+        inherited
+    }
+
+    /// Touched pages of a range of as many bytes, by how far behind its beginning they are.
+    pub(super) fn touched_in(&self, begin: u64, bytes: u64) -> Vec<u64> {
+        let (first, end) = (begin >> PAGE_SHIFT, begin.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT));
+        let touched = &self.own.touched;
+        if end - first < touched.len() as u64 {
+            (first..end).filter(|page| touched.contains(page)).map(|page| page - first).collect()
+        } else {
+            touched.iter().filter(|page| (first..end).contains(page)).map(|page| page - first).collect()
+        }
+    }
+
+    /// What was touched was moved, and is touched where it is now.
+    pub(super) fn carry_touched(&mut self, touched: Vec<u64>, to: u64) {
+        for page in touched {
+            let page = (to >> PAGE_SHIFT) + page;
+            if self.space.physical(page << PAGE_SHIFT).is_some() {
+                self.note_touched(page);
+            }
+        }
+    }
+
+    fn count_touched(&mut self, pages: u64) {
+        self.touched_pages += pages;
+        self.touched_peak_pages = self.touched_peak_pages.max(self.touched_pages);
+    }
+
     /// Notes that the running process has touched a page, which is mapped.
     pub(super) fn note_touched(&mut self, page: u64) {
         if self.own.touched.insert(page) {
-            self.touched_pages += 1;
-            self.touched_peak_pages = self.touched_peak_pages.max(self.touched_pages);
+            self.count_touched(1);
         }
     }
 

@@ -203,6 +203,28 @@ impl<F: Format> Paged<F> {
             let attributes = self.attributes(protection, writable && protection & PROT_WRITE != 0);
             self.protect(begin, end, attributes)?;
         }
+        self.fold_again(&parts)
+    }
+
+    /// Makes groups again where the last page of one is among the parts, which were given their protection one by one:
+    /// of memory of one folio, with one protection (`contpte_try_fold`, arch/arm64/include/asm/pgtable.h).
+    fn fold_again(&mut self, parts: &[Part]) -> Result<(), SpaceError> {
+        let format = self.own.tables.format();
+        let bytes = self.base << format.group_bits_at(0);
+        if format.run_bits() != 0 || bytes == self.base {
+            return Ok(());
+        }
+        for part in parts.iter().filter(|part| part.bytes == self.base && (part.va + self.base) & (bytes - 1) == 0) {
+            let first_pa = (part.pa + self.base).checked_sub(bytes);
+            let is_of_one_folio = |first_pa: u64| {
+                let found = self.folios.find(first_pa).filter(|(_, folio)| !folio.pinned);
+                found.is_some_and(|(at, folio)| part.pa < at + folio.bytes)
+            };
+            let is_single = self.leaf(part.va).is_some_and(|leaf| leaf.group_bytes == leaf.leaf_bytes);
+            if is_single && first_pa.is_some_and(is_of_one_folio) && self.own.tables.fold(part.va).is_ok() {
+                self.costs.folds += 1;
+            }
+        }
         Ok(())
     }
 
@@ -269,11 +291,14 @@ impl<F: Format> Paged<F> {
 
     fn advise(&mut self, begin: u64, end: u64, advice: u64) -> Result<(), SpaceError> {
         match advice {
+            // They mean nothing to pages of a pool, and of other memory nothing is to be huge.
+            MADV_HUGEPAGE | MADV_NOHUGEPAGE if matches!(self.granule, Granule::Hugetlb(_)) => Ok(()),
             MADV_HUGEPAGE => self.advise_size(begin, end, Advice::Huge),
             MADV_NOHUGEPAGE => self.advise_size(begin, end, Advice::NoHuge),
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
                 // Only whole base pages are given back, also where those of the model are larger.
                 let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
+                let (first, last) = (self.behind_pool_page(first)?, self.before_pool_page(last)?);
                 if first < last {
                     self.witness(first, last)?;
                     self.drop_range(first, last)?;
@@ -284,6 +309,23 @@ impl<F: Format> Paged<F> {
             MADV_POPULATE_WRITE => self.populate(begin, end, true),
             _ => Ok(()),
         }
+    }
+
+    /// The end of the page of a pool that goes on at `va`, or `va`: what is dropped of such a page in part is filled with
+    /// zeros and stays, as `pagelab compare` does it (crates/metal/src/tracer/hugetlb/changing.rs).
+    fn behind_pool_page(&self, va: u64) -> Result<u64, Error> {
+        Ok(self.pool_page_inside(va)?.map_or(va, |(begin, bytes)| begin + bytes))
+    }
+
+    /// The beginning of the page of a pool that goes on at `va`, or `va`.
+    fn before_pool_page(&self, va: u64) -> Result<u64, Error> {
+        Ok(self.pool_page_inside(va)?.map_or(va, |(begin, _)| begin))
+    }
+
+    /// The page of a pool that begins before `va` and ends behind it.
+    fn pool_page_inside(&self, va: u64) -> Result<Option<(u64, u64)>, Error> {
+        let Ok(found) = self.own.tables.translate(va) else { return Ok(None) };
+        Ok(self.pool_page(va, found.pa)?.filter(|(begin, _)| *begin < va))
     }
 
     fn advise_size(&mut self, begin: u64, end: u64, advice: Advice) -> Result<(), SpaceError> {

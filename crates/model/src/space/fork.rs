@@ -136,7 +136,7 @@ impl<F: Format> Paged<F> {
     }
 
     /// The page of a pool around `page`, at `pa`: its address and its bytes, if all of it is mapped there.
-    fn pool_page(&self, page: u64, pa: u64) -> Result<Option<(u64, u64)>, Error> {
+    pub(super) fn pool_page(&self, page: u64, pa: u64) -> Result<Option<(u64, u64)>, Error> {
         let Some((at, folio)) = self.folios.find(pa).filter(|(_, folio)| folio.pinned) else { return Ok(None) };
         let Some(begin) = page.checked_sub(pa - at) else { return Ok(None) };
         let (begin, end) = self.mappable(begin, folio.bytes);

@@ -168,6 +168,59 @@ fn a_protected_part_of_a_group_is_taken_apart_and_a_whole_one_is_not() {
 }
 
 #[test]
+fn a_group_is_folded_again_when_its_last_page_gets_the_protection_of_the_others() {
+    // What is protected, what of it gets its protection back, and how often a group is folded again.
+    for (policy, protected, back, again) in [
+        ("mthp-64k", (15, 1), (15, 1), 1),
+        // Linux looks for a group only where its last page is set.
+        ("mthp-64k", (3, 1), (3, 1), 0),
+        // What has its protection already is left alone.
+        ("mthp-64k", (3, 1), (3, 13), 0),
+        ("mthp-64k", (8, 8), (8, 8), 1),
+        ("mthp-64k", (8, 8), (9, 7), 0),
+        ("mthp-128k", (31, 1), (31, 1), 1),
+        ("thp", (31, 1), (31, 1), 1),
+        // Pages of the block were allocated apart; and of a pool's page there is nothing left.
+        ("contig-64k", (15, 1), (15, 1), 0),
+        ("hugetlb-64k", (15, 1), (15, 1), 0),
+        ("base", (15, 1), (15, 1), 0),
+    ] {
+        let mut space = written("neoverse-n1", policy, M2);
+        let before = space.costs().folds;
+        for ((page, pages), protection) in [(protected, 1), (back, 3)] {
+            let call = Call::Mprotect { address: PLACE + page * 4096, bytes: pages * 4096, protection };
+            space.event(&event(call, 0)).unwrap();
+        }
+        assert_eq!(space.costs().folds - before, again, "{policy} {protected:?} {back:?}");
+        let grouped: u64 = space
+            .census()
+            .unwrap()
+            .mapped_bytes
+            .iter()
+            .map(|(size, bytes)| u64::from(size.group_bytes > size.leaf_bytes) * bytes)
+            .sum();
+        let all = if policy == "base" { 0 } else { M2 - (1 - again) * (64 << 10) };
+        assert_eq!(grouped, all, "{policy} {protected:?} {back:?}");
+    }
+}
+
+#[test]
+fn pages_of_a_pool_heed_no_advice_and_are_not_dropped_in_part() {
+    let mut space = space("cascade-lake", "hugetlb-2m", Physical::default());
+    mmap(&mut *space, PLACE, 3 * M2);
+    advise(&mut *space, PLACE, 3 * M2, 15);
+    write_all(&mut *space, PLACE, 3 * M2);
+    assert_eq!((space.costs().faults(), space.costs().resident_bytes()), (3, 3 * M2));
+    // From the middle of the first into the last: the one between goes.
+    advise(&mut *space, PLACE + 4096, 2 * M2, 4);
+    assert_eq!((space.costs().splits, space.costs().resident_bytes()), (0, 2 * M2));
+    assert!(space.physical(PLACE + M2).is_none() && space.physical(PLACE + 2 * M2).is_some());
+    advise(&mut *space, PLACE + 4096, 4096, 4);
+    write_all(&mut *space, PLACE, 3 * M2);
+    assert_eq!((space.costs().faults(), space.costs().splits), (4, 0));
+}
+
+#[test]
 fn moved_memory_stays_large_where_the_new_place_lets_it() {
     for (to, leaves) in [(BASE + (1 << 30), 2 << 20), (BASE + (1 << 30) + 4096, 4096)] {
         let mut space = space("cascade-lake", "thp", Physical::default());
