@@ -156,7 +156,34 @@ impl Plan {
             Granule::Contig64k => 64 << 10,
         }
     }
+
+    /// Refuses further folios that would not stand in for those of a policy of them: of a kernel that has larger ones
+    /// enabled, those are taken first.
+    ///
+    /// # Errors
+    /// Which it is, and what there can be.
+    pub(crate) fn admits_folios(&self, further: &[u64]) -> Result<(), String> {
+        let Granule::Mthp(bytes) = self.granule else { return Ok(()) };
+        let least = self.base_bytes * LEAST_FOLIO_PAGES;
+        match further.iter().find(|size| !(least..=bytes).contains(size)) {
+            None => Ok(()),
+            Some(size) if *size > bytes => Err(format!(
+                "further folios of {} would be taken before those of {}: name the policy of the largest size",
+                format_bytes(*size),
+                format_bytes(bytes)
+            )),
+            Some(size) => Err(format!(
+                "it has no folios of {}: the smallest are of {} with {}",
+                format_bytes(*size),
+                format_bytes(least),
+                self.format.name
+            )),
+        }
+    }
 }
+
+/// Base pages of the smallest anonymous folio (mm/huge_memory.c: order 2).
+const LEAST_FOLIO_PAGES: u64 = 4;
 
 /// The sizes that a format has.
 struct Shape {
@@ -199,7 +226,12 @@ fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, St
     let ModelPolicy::BasePage(size) = policy else { return Ok(machine.formats[0].clone()) };
     let found = machine.formats.iter().find(|format| base_of(format) == size.bytes());
     found.cloned().ok_or_else(|| {
-        let has: Vec<String> = machine.formats.iter().map(|format| format_bytes(base_of(format))).collect();
+        let mut has: Vec<String> = Vec::new();
+        for name in machine.formats.iter().map(|format| format_bytes(base_of(format))) {
+            if !has.contains(&name) {
+                has.push(name);
+            }
+        }
         format!("it has no base pages of {size}, only of {}", has.join(", "))
     })
 }
@@ -228,11 +260,11 @@ fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Arch
         Granularity::Thp => shape.pmd_bytes.map(Granule::Thp).ok_or_else(|| format!("{format} has no PMD leaf")),
         Granularity::Mthp(size) => {
             let most = shape.pmd_bytes.unwrap_or(u64::MAX);
-            // mm/huge_memory.c: anonymous folios have at least order 2.
-            if size.bytes() >= shape.base_bytes * 4 && size.bytes() < most {
+            let least = shape.base_bytes * LEAST_FOLIO_PAGES;
+            if size.bytes() >= least && size.bytes() < most {
                 Ok(Granule::Mthp(size.bytes()))
             } else {
-                let (least, most) = (format_bytes(shape.base_bytes * 4), format_bytes(most / 2));
+                let (least, most) = (format_bytes(least), format_bytes(most / 2));
                 Err(format!("folios mapped by PTEs are of {least} to {most} with {format}"))
             }
         }
@@ -281,12 +313,34 @@ mod tests {
             ("cascade-lake", "contig-64k", "x86-64 on x86_64 has no contiguous pages"),
             ("cascade-lake", "hugetlb-64k", "hugetlb pages are of 2M, 1G"),
             ("cascade-lake", "mthp-2m", "of 16K to 1M"),
+            ("rva23", "base-16k", "no base pages of 16K, only of 4K, 64K"),
             ("apple-m1", "contig-64k", "contiguous groups of pages (arm64-16k-47) are of 2M"),
             ("sifive-u74", "contig-64k", "no contiguous pages"),
             ("zen-2", "default", "name a page size"),
         ] {
             let found = plan(machine, policy).unwrap_err();
             assert!(found.contains(reason), "{machine} {policy}: {found}");
+        }
+    }
+
+    #[test]
+    fn further_folios_are_smaller_ones_that_the_machine_has() {
+        const K: u64 = 1 << 10;
+        for (machine, policy, further, reason) in [
+            ("cascade-lake", "mthp-64k", vec![16 * K, 32 * K, 64 * K], None),
+            ("cascade-lake", "mthp-64k", vec![16 * K, 128 * K], Some("of 128K would be taken before those of 64K")),
+            (
+                "apple-m1",
+                "mthp-128k",
+                vec![16 * K],
+                Some("no folios of 16K: the smallest are of 64K with arm64-16k-47"),
+            ),
+            // They stand in for nothing.
+            ("apple-m1", "base", vec![16 * K], None),
+        ] {
+            let found = plan(machine, policy).unwrap().admits_folios(&further).err();
+            let is_said = reason.is_none_or(|reason| found.as_ref().is_some_and(|found| found.contains(reason)));
+            assert!(found.is_some() == reason.is_some() && is_said, "{machine} {policy}: {found:?}");
         }
     }
 }

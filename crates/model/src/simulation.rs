@@ -245,10 +245,17 @@ impl Simulation {
     }
 
     /// What the kernel does besides the policy.
-    #[must_use]
-    pub fn with_kernel(mut self, kernel: Kernel) -> Simulation {
+    ///
+    /// # Errors
+    /// The machine has no such folios, or they are larger than those of the policy.
+    pub fn with_kernel(mut self, kernel: Kernel) -> Result<Simulation, Unsupported> {
+        self.plan.admits_folios(&kernel.smaller_folios).map_err(|reason| Unsupported {
+            machine: self.machine.name.clone(),
+            policy: self.policy.to_string(),
+            reason,
+        })?;
         self.space.set_kernel(kernel);
-        self
+        Ok(self)
     }
 
     /// How many instructions a thread has executed so far.

@@ -346,7 +346,7 @@ fn unmapped_memory_is_gone_from_tlbs() {
 fn nested_walks_read_the_entries_of_both_stages() {
     let stage2 = r#"
 [stage2]
-format = { is = "arm64-s2-4k-48", assumed = "test" }
+format = { is = "x86-64", assumed = "test" }
 page = { is = "4K", assumed = "test" }
 tlb_entries = { is = 1, assumed = "test" }
 tlb_ways = { is = 1, assumed = "test" }

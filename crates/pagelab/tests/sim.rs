@@ -209,6 +209,12 @@ fn what_cannot_be_simulated_is_said() {
         (vec!["-p", "base-8k"], 2, "contig-64k"),
         (vec!["-m", "zen-2", "-p", "contig-64k"], 3, "reasons stand above"),
         (vec!["--memory", "1K"], 2, "1M to 256G"),
+        (vec!["--geometry", "--memory", "1G"], 2, "cannot be used with"),
+        (vec!["--geometry", "--scan-sleep", "1"], 2, "cannot be used with"),
+        (vec!["--geometry", "--curves"], 2, "cannot be used with"),
+        (vec!["--scan-sleep", "0.0001"], 2, "0.001 seconds or more"),
+        (vec!["-p", "contig-64k+prefault"], 2, "contig-64k takes no modifiers, found +prefault"),
+        (vec!["-p", "base,thp", "--also-folios", "16K"], 2, "none is simulated; add one with -p"),
         (vec![&empty], 2, "the file is empty"),
     ] {
         let ran = traced.sim(&arguments);
@@ -271,6 +277,30 @@ fn machine_files_that_no_processor_has_are_refused_by_place() {
     traced.sim(&["-m", &file]).says(2, &[&file, "UTF-8"]);
     traced.sim(&["-m", "/nonexistent.toml"]).says(2, &["/nonexistent.toml", "No such file"]);
     traced.sim(&["-m", "cortex-a75"]).says(2, &["no machine \"cortex-a75\"", "list machines"]);
+}
+
+#[test]
+fn machines_and_policies_that_are_named_twice_are_simulated_once_and_two_of_one_name_never() {
+    let traced = Traced::new();
+    let file = traced.bench.path("own.toml").display().to_string();
+    fs::write(&file, MACHINE.replace("\"test\"", "\"zen-3\"")).unwrap();
+    let document = traced.json(&["-m", "zen-3,zen-2,zen-3", "-p", "base,thp,base"]);
+    let cells = document["traces"][0]["simulations"].as_array().unwrap();
+    let names: Vec<String> = cells.iter().map(|cell| format!("{} {}", cell["machine"], cell["policy"])).collect();
+    let expected = ["zen-3", "zen-2"].map(|machine| ["base", "thp"].map(|policy| format!("{machine:?} {policy:?}")));
+    assert_eq!(names, expected.concat());
+    let machines = [&file, "zen-3"].join(",");
+    traced.sim(&["-m", &machines]).says(2, &[&file, "two machines of one name, \"zen-3\"", "key `name`"]);
+}
+
+#[test]
+fn further_folios_that_a_machine_cannot_have_are_refused() {
+    let traced = Traced::new();
+    let ran = traced.sim(&["-m", "cascade-lake", "-p", "mthp-64k", "--also-folios", "128K"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("further folios of 128K would be taken before those of 64K"), "{said}");
+    traced.json(&["-m", "cascade-lake", "-p", "base,mthp-64k", "--also-folios", "16K,32K"]);
 }
 
 #[test]

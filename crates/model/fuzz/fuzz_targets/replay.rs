@@ -168,7 +168,7 @@ fuzz_target!(|data: &[u8]| {
             let case = case % CASES.len();
             let (machine, policy) = (&MACHINES[case], CASES[case].1.parse().expect("a policy"));
             let simulation = Simulation::new(machine, &policy, &physical).expect("the machine has the policy");
-            simulation.with_kernel(Kernel { khugepaged, ..Kernel::default() })
+            simulation.with_kernel(Kernel { khugepaged, ..Kernel::default() }).expect("no further folios")
         })
         .collect();
     let traces = [bytes.trace(emulated), bytes.trace(emulated), bytes.trace(emulated)];

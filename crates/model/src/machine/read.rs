@@ -3,7 +3,8 @@
 use std::fmt::{Debug, Display};
 
 use paging::format::named::Named;
-use study::size::PageSize;
+use paging::format::riscv::Stage;
+use study::size::{PageSize, format_bytes};
 
 use super::wire::{self, Cited};
 use super::{
@@ -36,8 +37,8 @@ pub fn read(file: &str, text: &str) -> Result<Machine, MachineError> {
     let mut judge = Judge { file, wire: &wire, figures: Vec::new() };
     let architecture = judge.named("architecture", &wire.architecture, Architecture::ALL, Architecture::name)?;
     let mut machine = Machine {
-        name: wire.name.clone(),
-        processor: wire.processor.clone(),
+        name: judge.shown("name", &wire.name)?,
+        processor: judge.shown("processor", &wire.processor)?,
         architecture,
         formats: judge.formats(architecture)?,
         cpus: match &wire.cpus {
@@ -47,7 +48,7 @@ pub fn read(file: &str, text: &str) -> Result<Machine, MachineError> {
         tlbs: judge.tlbs()?,
         walk_caches: judge.walk_caches()?,
         walker: judge.walker()?,
-        stage2: judge.stage2()?,
+        stage2: judge.stage2(architecture)?,
         figures: Vec::new(),
     };
     judge.every_page_is_held(&machine)?;
@@ -71,13 +72,27 @@ impl Judge<'_> {
         }
     }
 
+    /// A name that tables show.
+    fn shown(&self, key: &str, name: &str) -> Result<String, MachineError> {
+        if name.trim().is_empty() || name.chars().any(char::is_control) {
+            return Err(self.wrong(key, format!("{name:?}"), "a name, of a line and without control characters"));
+        }
+        Ok(name.to_owned())
+    }
+
     /// The value of a figure, whose ground is noted.
     fn cited<'a, T: Debug>(&mut self, key: &str, cited: &'a Cited<T>) -> Result<&'a T, MachineError> {
         let ground = match (&cited.source, &cited.assumed) {
             (Some(source), None) => match self.wire.sources.get(source) {
+                Some(text) if text.trim().is_empty() => {
+                    return Err(self.wrong(&format!("sources.{source}"), "nothing", "what and where the source is"));
+                }
                 Some(text) => Ground::Source(text.clone()),
                 None => return Err(self.wrong(&format!("{key}.source"), source, "a key of [sources]")),
             },
+            (None, Some(why)) if why.trim().is_empty() => {
+                return Err(self.wrong(&format!("{key}.assumed"), "nothing", "why it is assumed"));
+            }
             (None, Some(why)) => Ground::Assumed(why.clone()),
             (None, None) => return Err(self.wrong(key, "neither", "a `source`, or `assumed` and why")),
             (Some(_), Some(_)) => return Err(self.wrong(key, "both", "either a `source` or `assumed`")),
@@ -100,7 +115,12 @@ impl Judge<'_> {
     }
 
     fn format(&self, key: &str, name: &str) -> Result<TableFormat, MachineError> {
-        let format = name.parse::<Named>().map_err(|error| self.wrong(key, format!("{name:?}"), error.to_string()))?;
+        let format = name.parse::<Named>().map_err(|error| {
+            let text = error.to_string();
+            // What was found stands before it.
+            let expected = text.split_once("expected ").map_or(text.as_str(), |(_, expected)| expected);
+            self.wrong(key, format!("{name:?}"), expected)
+        })?;
         Ok(TableFormat { name: name.to_owned(), format })
     }
 
@@ -113,13 +133,7 @@ impl Judge<'_> {
         let mut formats = Vec::new();
         for name in names {
             let format = self.format("formats", name)?;
-            let belongs = match format.format {
-                Named::X86_64(_) => Some(Architecture::X86_64),
-                Named::Arm64Stage1(_) => Some(Architecture::Arm64),
-                Named::RiscV(_) | Named::Software64K(_) => Some(Architecture::RiscV64),
-                Named::Arm64Stage2(_) => None,
-            };
-            if belongs != Some(architecture) {
+            if of_first_stage(&format.format) != Some(architecture) {
                 return Err(self.wrong("formats", name, format!("a stage 1 format of {}", architecture.name())));
             }
             formats.push(format);
@@ -128,7 +142,8 @@ impl Judge<'_> {
     }
 
     fn size(&self, key: &str, text: &str) -> Result<PageSize, MachineError> {
-        let size: PageSize = text.parse().map_err(|error| self.wrong(key, format!("{text:?}"), format!("{error}")))?;
+        let expected = "a page size: a power of two from 4K on, such as 64K, 2M or 1G";
+        let size: PageSize = text.parse().map_err(|_| self.wrong(key, format!("{text:?}"), expected))?;
         if size.bytes() < 4096 {
             return Err(self.wrong(key, size, "a page of 4K or more: no processor here has smaller ones"));
         }
@@ -200,7 +215,7 @@ impl Judge<'_> {
             ));
         }
         Ok(TlbShape {
-            name: tlb.name.clone(),
+            name: self.shown(&at("name"), &tlb.name)?,
             level: tlb.level,
             serves,
             holds,
@@ -272,15 +287,19 @@ impl Judge<'_> {
             let lines = *self.cited(&format!("{key}.lines"), &cache.lines)?;
             let ways = *self.cited(&format!("{key}.ways"), &cache.ways)?;
             let cycles = *self.cited(&format!("{key}.cycles"), &cache.cycles)?;
-            caches.push(LineCacheShape { name: cache.name.clone(), sets: self.sets(&key, lines, ways)?, ways, cycles });
+            let name = self.shown(&format!("{key}.name"), &cache.name)?;
+            caches.push(LineCacheShape { name, sets: self.sets(&key, lines, ways)?, ways, cycles });
         }
         Ok(WalkerShape { walkers, caches, memory_cycles })
     }
 
-    fn stage2(&mut self) -> Result<Option<Stage2>, MachineError> {
+    fn stage2(&mut self, architecture: Architecture) -> Result<Option<Stage2>, MachineError> {
         let Some(wire) = &self.wire.stage2 else { return Ok(None) };
         let name = self.cited("stage2.format", &wire.format)?;
         let format = self.format("stage2.format", name)?;
+        if of_second_stage(&format.format) != Some(architecture) {
+            return Err(self.wrong("stage2.format", name, format!("a stage 2 format of {}", architecture.name())));
+        }
         let page = self.cited("stage2.page", &wire.page)?;
         let page = self.size("stage2.page", page)?;
         let has_leaf = paging::with_format!(&format.format, format => has_leaf(format, page.bytes()));
@@ -300,12 +319,37 @@ impl Judge<'_> {
             for kind in Serves::ALL {
                 let mut first = machine.tlbs.iter().filter(|tlb| tlb.level == 1 && tlb.serves.contains(&kind));
                 if !first.any(|tlb| tlb.stored_bytes(base, base, base).is_some()) {
-                    let expected = format!("a TLB of level 1 that serves {} and holds pages of {base}", kind.name());
+                    let expected = format!(
+                        "a TLB of level 1 that serves {} and holds pages of {}",
+                        kind.name(),
+                        format_bytes(base)
+                    );
                     return Err(self.wrong("tlb", format!("none for {}", format.name), expected));
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// Whose programs a format is for.
+fn of_first_stage(format: &Named) -> Option<Architecture> {
+    match format {
+        Named::X86_64(_) => Some(Architecture::X86_64),
+        Named::Arm64Stage1(_) => Some(Architecture::Arm64),
+        Named::RiscV(format) if format.stage() == Stage::Guest => None,
+        Named::RiscV(_) | Named::Software64K(_) => Some(Architecture::RiscV64),
+        Named::Arm64Stage2(_) => None,
+    }
+}
+
+/// Whose virtual machines a format is for. Nested tables of x86-64 are walked as those of programs are.
+fn of_second_stage(format: &Named) -> Option<Architecture> {
+    match format {
+        Named::X86_64(_) => Some(Architecture::X86_64),
+        Named::Arm64Stage2(_) => Some(Architecture::Arm64),
+        Named::RiscV(format) if format.stage() == Stage::Guest => Some(Architecture::RiscV64),
+        Named::RiscV(_) | Named::Software64K(_) | Named::Arm64Stage1(_) => None,
     }
 }
 

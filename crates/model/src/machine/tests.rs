@@ -39,10 +39,17 @@ fn what_no_processor_has_is_refused_by_key() {
         (entries, "entries = { is = 12,", "tlb[0].entries", "power of two"),
         (r#""2M""#, r#""3M""#, "tlb[0].holds", "power of two"),
         (r#""2M""#, r#""1K""#, "tlb[0].holds", "4K or more"),
-        (r#""4K", "2M""#, r#""2M""#, "tlb", "holds pages of 4096"),
+        (r#""4K", "2M""#, r#""2M""#, "tlb", "holds pages of 4K"),
         (r#"is = "lru""#, r#"is = "fifo""#, "tlb[0].replacement", "lru, plru, random"),
         (r#"["x86-64"]"#, r#"["sv39"]"#, "formats", "x86_64"),
-        (r#"["x86-64"]"#, r#"["x86"]"#, "formats", "arm64-GRANULE-BITS"),
+        (r#"["x86-64"]"#, r#"["x86"]"#, "formats", r#"found "x86"; expected x86-64, x86-64-la57, arm64-GRANULE-BITS"#),
+        (r#""2M""#, r#""3M""#, "tlb[0].holds", r#"found "3M"; expected a page size: a power of two"#),
+        (r#"assumed = "as others""#, r#"assumed = " ""#, "tlb[0].ways.assumed", "why it is assumed"),
+        (r#"manual = "the manual""#, r#"manual = """#, "sources.manual", "what and where"),
+        (r#"name = "test""#, r#"name = """#, "name", "without control characters"),
+        (r#"name = "test""#, r#"name = "a\u001b[31m""#, "name", "without control characters"),
+        (r#"processor = "a test""#, r#"processor = "a\nb""#, "processor", "without control characters"),
+        (r#"name = "L1""#, r#"name = " ""#, "tlb[0].name", "a name"),
         ("walkers = { is = 1", "walkers = { is = 0", "walker.walkers", "at least one"),
         (r#"assumed = "as others""#, r#"source = "hearsay""#, "tlb[0].ways.source", "[sources]"),
         (r#", assumed = "as others""#, "", "tlb[0].ways", "`source`"),
@@ -51,6 +58,29 @@ fn what_no_processor_has_is_refused_by_key() {
         let said = said(&[(from, to)]);
         assert!(said.starts_with(&format!("test.toml: {key}: found ")) && said.contains(words), "{to}: {said}");
     }
+}
+
+#[test]
+fn a_format_is_of_the_instruction_set_and_of_the_stage() {
+    let stage2 = |format: &str| {
+        let figure = |(key, is): (&str, &str)| format!("{key} = {{ is = {is}, assumed = \"a test\" }}\n");
+        let keys = [("format", format), ("page", "\"2M\""), ("tlb_entries", "16"), ("tlb_ways", "4")];
+        read("test.toml", &format!("{WHOLE}[stage2]\n{}", keys.map(figure).concat()))
+    };
+    assert!(stage2("\"x86-64\"").is_ok());
+    for foreign in ["\"arm64-s2-4k-40\"", "\"sv39x4\""] {
+        let said = stage2(foreign).unwrap_err().to_string();
+        assert!(said.contains("stage2.format: found") && said.contains("a stage 2 format of x86_64"), "{said}");
+    }
+    let first = |architecture: &str, format: &str| said(&[("\"x86_64\"", architecture), ("[\"x86-64\"]", format)]);
+    assert!(first("\"riscv64\"", "[\"sv39x4\"]").contains("a stage 1 format of riscv64"));
+    assert!(first("\"aarch64\"", "[\"arm64-s2-4k-40\"]").contains("a stage 1 format of aarch64"));
+}
+
+#[test]
+fn a_value_alone_is_no_figure() {
+    let said = said(&[("{ is = 64, source = \"manual\" }", "64")]);
+    assert!(said.contains("expected a figure: { is = VALUE, source = KEY }") && said.contains("line 13"), "{said}");
 }
 
 #[test]

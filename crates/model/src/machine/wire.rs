@@ -6,7 +6,10 @@ use serde::Deserialize;
 
 /// A figure and what vouches for it: the key of a source, or why it is assumed.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "expected a figure: { is = VALUE, source = KEY } or { is = VALUE, assumed = WHY }"
+)]
 pub struct Cited<T> {
     pub is: T,
     pub source: Option<String>,

@@ -5,9 +5,15 @@ use std::path::PathBuf;
 use clap::Args;
 use model::policy::ModelPolicy;
 use model::space::{Kernel, Khugepaged, MAX_MEMORY_BYTES};
+use study::policy::Granularity;
 use study::size::{format_bytes, parse_bytes};
 
 use super::usual_policies;
+use crate::failure::Failure;
+
+/// What is about memory and the kernel: it means nothing where neither is modelled, or where it is the host's.
+const OF_THE_KERNEL: [&str; 7] =
+    ["memory", "fragmentation", "also_folios", "pages_to_scan", "scan_sleep", "max_ptes_none", "instruction_rate"];
 
 /// Arguments of `pagelab sim`.
 #[derive(Debug, Args)]
@@ -15,7 +21,7 @@ pub struct SimArguments {
     /// Traces, as `pagelab record` or `pagelab trace import` wrote them
     #[arg(required_unless_present = "chase", value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, direct-map-SIZE (traces of whole machines), with +no-guards, +no-huge or
+    /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, direct-map-SIZE (traces of whole machines); the first four with +no-guards, +no-huge or
     /// +prefault; repeat it, or separate several by commas. Without it: base, mthp-64k, thp
     #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
     pub policy: Vec<ModelPolicy>,
@@ -25,11 +31,11 @@ pub struct SimArguments {
     pub machines: Vec<String>,
     /// Misses for every LRU geometry instead, in one pass: 1 to 2048 sets, 1 to 15 ways, pages of 4K, 16K, 64K, 2M and
     /// 32M. Fetches and data share it
-    #[arg(long, conflicts_with_all = ["policy", "machines"])]
+    #[arg(long, conflicts_with_all = ["policy", "machines", "curves"], conflicts_with_all = OF_THE_KERNEL)]
     pub geometry: bool,
     /// No trace: a pointer chase over buffers of growing size, measured on this processor with base pages and THP, beside
     /// the model of it. Without -m: the model machine that describes this processor
-    #[arg(long, conflicts_with_all = ["files", "policy", "geometry", "curves", "memory", "fragmentation"])]
+    #[arg(long, conflicts_with_all = ["files", "policy", "geometry", "curves"], conflicts_with_all = OF_THE_KERNEL)]
     pub chase: bool,
     /// The largest buffer of --chase; the smallest has 64K, and each next one twice as much
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_chase, conflicts_with = "files")]
@@ -47,7 +53,7 @@ pub struct SimArguments {
     #[arg(long, value_name = "PAGES")]
     pub pages_to_scan: Option<u64>,
     /// How long khugepaged sleeps, in seconds: a thousandth at least
-    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_positive)]
+    #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_sleep)]
     pub scan_sleep: f64,
     /// How many pages of a window may be missing when khugepaged makes a huge page of it. Without it: all but one
     #[arg(long, value_name = "PAGES")]
@@ -78,9 +84,24 @@ pub struct SimArguments {
 }
 
 impl SimArguments {
-    /// The policies that were asked for, or the usual ones.
+    /// The policies that were asked for, each once, or the usual ones.
     pub fn policies(&self) -> Vec<ModelPolicy> {
-        if self.policy.is_empty() { usual_policies() } else { self.policy.clone() }
+        if self.policy.is_empty() {
+            return usual_policies();
+        }
+        let mut seen = std::collections::HashSet::new();
+        self.policy.iter().filter(|policy| seen.insert(*policy)).cloned().collect()
+    }
+
+    /// Refuses what would change nothing.
+    pub fn check(&self) -> Result<(), Failure> {
+        let has_folios = |policy: &ModelPolicy| matches!(policy, ModelPolicy::Kernel(policy) if matches!(policy.granularity, Granularity::Mthp(_)));
+        if self.also_folios.is_empty() || self.policies().iter().any(has_folios) {
+            return Ok(());
+        }
+        let why =
+            "--also-folios: they stand in for folios of a policy mthp-SIZE, and none is simulated; add one with -p";
+        Err(Failure::Input(why.to_owned()))
     }
 
     /// Whether every geometry is needed.
@@ -103,6 +124,11 @@ impl SimArguments {
 }
 
 fn parse_policy(text: &str) -> Result<ModelPolicy, String> {
+    if let Some((base, modifiers)) = text.split_once('+')
+        && base.parse().is_ok_and(|policy: ModelPolicy| !matches!(policy, ModelPolicy::Kernel(_)))
+    {
+        return Err(format!("{base} takes no modifiers, found +{modifiers}; expected {base}"));
+    }
     text.parse::<ModelPolicy>()
         .map_err(|error| format!("{error}; models also have contig-64k, base-16k, base-64k and direct-map-SIZE"))
 }
@@ -130,6 +156,11 @@ fn parse_folio(text: &str) -> Result<u64, String> {
     let bytes = parse_bytes(text).map_err(|error| error.to_string())?;
     let fits = bytes.is_power_of_two() && (16 << 10..=1 << 30).contains(&bytes);
     if fits { Ok(bytes) } else { Err(format!("expected a power of two from 16K to 1G, found {text}")) }
+}
+
+fn parse_sleep(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.001);
+    seconds.ok_or_else(|| format!("expected 0.001 seconds or more, found {text:?}"))
 }
 
 fn parse_positive(text: &str) -> Result<f64, String> {

@@ -5,9 +5,21 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-/// The machines that were named: built-in ones, or files.
+/// The machines that were named, each once: built-in ones, or files.
 pub fn chosen(names: &[String]) -> Result<Vec<Machine>, Failure> {
-    names.iter().map(|name| named(name)).collect()
+    let mut all: Vec<(&str, Machine)> = Vec::new();
+    for name in names {
+        let machine = named(name)?;
+        match all.iter().find(|(_, known)| known.name == machine.name) {
+            Some((_, known)) if *known == machine => {}
+            Some((first, _)) => {
+                let both = format!("{first} and {name} are two machines of one name, {:?}", machine.name);
+                return Err(Failure::Input(format!("{both}; give one of them another (its key `name`)")));
+            }
+            None => all.push((name, machine)),
+        }
+    }
+    Ok(all.into_iter().map(|(_, machine)| machine).collect())
 }
 
 fn named(name: &str) -> Result<Machine, Failure> {

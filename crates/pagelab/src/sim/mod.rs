@@ -108,6 +108,7 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     if arguments.chase {
         return chase::run(arguments);
     }
+    arguments.check()?;
     let named = machines::chosen(&arguments.machines)?;
     let (mut all, mut used) = (Vec::new(), named.clone());
     for file in &arguments.files {
@@ -203,9 +204,9 @@ fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<
     let physical = Physical { bytes: arguments.memory, fragmentation: arguments.fragmentation, seed: arguments.seed };
     let (mut simulations, mut refused) = (Vec::new(), Vec::new());
     for (machine, policy) in machines.iter().flat_map(|machine| policies.iter().map(move |policy| (machine, policy))) {
-        match Simulation::new(machine, policy, &physical) {
+        let made = Simulation::new(machine, policy, &physical);
+        match made.and_then(|simulation| simulation.with_kernel(arguments.kernel())) {
             Ok(simulation) => {
-                let simulation = simulation.with_kernel(arguments.kernel());
                 simulation.admits(&header.filter).map_err(|error| about(file, error))?;
                 simulations.push(simulation);
                 refused.push(None);

@@ -53,6 +53,11 @@ pub struct RiscV {
 }
 
 impl RiscV {
+    /// What the tables translate.
+    pub const fn stage(&self) -> Stage {
+        self.stage
+    }
+
     /// Tables of `levels` levels, 3 to 5: Sv39, Sv48, Sv57, or their guest stages; without extensions.
     pub const fn new(levels: u8, stage: Stage) -> RiscV {
         assert!(levels >= 3 && levels <= 5);
