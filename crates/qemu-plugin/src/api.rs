@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What is used of QEMU's plugin API, declared by hand and found by name: Debian ships no header.
 //!
-//! Source: `include/qemu/qemu-plugin.h`. Of what is used here, versions 1 (QEMU 6.0 to 8.2) and 2 and later (QEMU 9.0
-//! on) differ in nothing but the number that a plugin must export.
+//! Source: `include/qemu/qemu-plugin.h`, in QEMU 11 `include/plugins/qemu-plugin.h`. Of what is used here, versions 1
+//! (QEMU 6.0 to 8.2) and 2 to 6 (QEMU 9.0 to 11.0) differ in nothing but the number that a plugin must export; in version 7
+//! (QEMU 11.1), which QEMU takes for the oldest from then on, callbacks have other arguments ([`crate::entrances`]).
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 
 /// A translation block, or an instruction of one: QEMU's own.
 pub type Opaque = *mut c_void;
@@ -18,6 +19,13 @@ pub const NO_REGISTERS: c_int = 0;
 const OLDEST: c_int = 1;
 /// The first version with scoreboards. QEMU 9.0 refuses plugins of an earlier one.
 const WITH_SCOREBOARDS: c_int = 2;
+/// The first version whose callbacks get user data in place of the plugin's identity. QEMU 11.1 refuses plugins of an
+/// earlier one.
+pub const WITH_USER_DATA: c_int = 7;
+
+/// Holds [`WITH_USER_DATA`] where that is the version to load the plugin with. No name that QEMU offers tells versions 6
+/// and 7 apart, and arguments come after QEMU has looked, so that `pagelab record` says it here.
+const VERSION_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN_VERSION";
 
 /// What QEMU tells a plugin about itself; the beginning of `qemu_info_t`, the same in all versions.
 #[repr(C)]
@@ -44,27 +52,45 @@ pub static mut qemu_plugin_version: c_int = OLDEST;
 #[used]
 static CHOOSE_VERSION: extern "C" fn() = {
     extern "C" fn choose() {
+        let told = std::env::var_os(VERSION_VARIABLE);
         // SAFETY: nobody else uses the variable before the plugin is loaded.
-        unsafe {
-            if !symbol(c"qemu_plugin_scoreboard_new").is_null() {
-                qemu_plugin_version = WITH_SCOREBOARDS;
-            }
-        }
+        unsafe { qemu_plugin_version = chosen(has_scoreboards(), told.as_deref()) };
     }
     choose
 };
 
-fn symbol(name: &CStr) -> *mut c_void {
+/// The version for a QEMU.
+fn chosen(has_scoreboards: bool, told: Option<&OsStr>) -> c_int {
+    let told = told.and_then(OsStr::to_str).and_then(|told| told.parse().ok());
+    match (has_scoreboards, told) {
+        (false, _) => OLDEST,
+        (true, Some(WITH_USER_DATA)) => WITH_USER_DATA,
+        (true, _) => WITH_SCOREBOARDS,
+    }
+}
+
+/// The version that QEMU has loaded the plugin with.
+pub fn version() -> c_int {
+    // SAFETY: written once, before the plugin was loaded.
+    unsafe { qemu_plugin_version }
+}
+
+fn has_scoreboards() -> bool {
+    !symbol(c"qemu_plugin_scoreboard_new").is_null()
+}
+
+pub fn symbol(name: &CStr) -> *mut c_void {
     // SAFETY: the name ends with a zero.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
-/// Says why the plugin cannot work with a QEMU, from which it expects a whole machine or one program.
-pub fn check(info: &Info, expects_system: bool) -> Result<(), String> {
-    let offered = format!("QEMU offers versions {} to {} of the plugin API", info.oldest, info.current);
-    if info.current < OLDEST || info.oldest > WITH_SCOREBOARDS {
+/// Says why the plugin, loaded with a version of the API, cannot work with a QEMU, from which it expects a whole machine or
+/// one program.
+pub fn check(info: &Info, version: c_int, expects_system: bool) -> Result<(), String> {
+    if !(info.oldest..=info.current).contains(&version) {
         return Err(format!(
-            "{offered}; expected version {OLDEST} or {WITH_SCOREBOARDS} among them: use QEMU 7.2 to 10"
+            "QEMU offers versions {} to {} of the plugin API; expected version {version} among them: use QEMU 7.2 to 11.1",
+            info.oldest, info.current
         ));
     }
     match (info.system, expects_system) {
@@ -78,48 +104,41 @@ impl Api {
     /// Whether QEMU tells physical addresses. Those of version 1 of the API tell offsets in blocks of memory, to which the
     /// address of a block that is mapped as a whole is added (`qemu_plugin_hwaddr_phys_addr`, plugins/api.c).
     pub fn has_physical_addresses(&self) -> bool {
-        !symbol(c"qemu_plugin_scoreboard_new").is_null()
+        has_scoreboards()
     }
 }
 
 pub type Id = u64;
-pub type VcpuCallback = extern "C" fn(Id, c_uint);
-pub type TranslationCallback = extern "C" fn(Id, Opaque);
 pub type ExecutionCallback = extern "C" fn(c_uint, usize);
 pub type MemoryCallback = extern "C" fn(c_uint, u32, u64, usize);
-pub type CallCallback = extern "C" fn(Id, c_uint, i64, u64, u64, u64, u64, u64, u64, u64, u64);
-pub type ReturnCallback = extern "C" fn(Id, c_uint, i64, i64);
-pub type ExitCallback = extern "C" fn(Id, usize);
 
-/// Declares the functions of the API, and how they are found.
+/// Declares functions of the API, and how they are found.
 macro_rules! functions {
-    ($($name:ident: $type:ty = $symbol:literal,)*) => {
-        /// The functions of the API.
-        pub struct Api { $(pub $name: $type,)* }
+    ($(#[$about:meta])* $table:ident: $($name:ident: $type:ty = $symbol:literal,)*) => {
+        $(#[$about])*
+        pub struct $table { $(pub $name: $type,)* }
 
-        impl Api {
-            /// Finds all functions in the program that loaded the plugin.
-            pub fn find() -> Result<Api, String> {
-                Ok(Api { $($name: {
-                    let found = symbol($symbol);
+        impl $table {
+            /// Finds them all in the program that loaded the plugin.
+            pub fn find() -> Result<$table, String> {
+                Ok($table { $($name: {
+                    let found = $crate::api::symbol($symbol);
                     if found.is_null() {
                         return Err(format!("{:?} is missing: the plugin was not loaded by QEMU", $symbol));
                     }
                     // SAFETY: QEMU's function of that name has this type, by its header.
-                    unsafe { std::mem::transmute::<*mut c_void, $type>(found) }
+                    unsafe { std::mem::transmute::<*mut std::ffi::c_void, $type>(found) }
                 },)* })
             }
         }
     };
 }
 
+pub(crate) use functions;
+
 functions! {
-    on_vcpu_init: extern "C" fn(Id, VcpuCallback) = c"qemu_plugin_register_vcpu_init_cb",
-    on_vcpu_exit: extern "C" fn(Id, VcpuCallback) = c"qemu_plugin_register_vcpu_exit_cb",
-    on_translation: extern "C" fn(Id, TranslationCallback) = c"qemu_plugin_register_vcpu_tb_trans_cb",
-    on_call: extern "C" fn(Id, CallCallback) = c"qemu_plugin_register_vcpu_syscall_cb",
-    on_return: extern "C" fn(Id, ReturnCallback) = c"qemu_plugin_register_vcpu_syscall_ret_cb",
-    on_exit: extern "C" fn(Id, ExitCallback, usize) = c"qemu_plugin_register_atexit_cb",
+    /// Functions that have the same type in every version.
+    Api:
     on_block: extern "C" fn(Opaque, ExecutionCallback, c_int, usize) = c"qemu_plugin_register_vcpu_tb_exec_cb",
     on_instruction: extern "C" fn(Opaque, ExecutionCallback, c_int, usize) = c"qemu_plugin_register_vcpu_insn_exec_cb",
     on_memory: extern "C" fn(Opaque, MemoryCallback, c_int, c_int, usize) = c"qemu_plugin_register_vcpu_mem_cb",
@@ -145,20 +164,28 @@ mod tests {
 
     #[test]
     fn versions_that_this_plugin_was_not_written_for_are_refused() {
-        // QEMU 7.2, 9.0, 10.
-        for (oldest, current) in [(0, 1), (2, 2), (2, 5)] {
-            assert_eq!(check(&info(oldest, current, false), false), Ok(()));
+        // QEMU 7.2, 9.0, 10.0, 11.0, 11.1.
+        for (oldest, current, version) in [(0, 1, 1), (2, 2, 2), (2, 5, 2), (2, 6, 2), (7, 7, 7)] {
+            assert_eq!(check(&info(oldest, current, false), version, false), Ok(()));
         }
-        for (oldest, current) in [(0, 0), (3, 9)] {
-            let refused = check(&info(oldest, current, false), false).unwrap_err();
+        for (oldest, current, version) in [(0, 0, 1), (7, 7, 2), (2, 6, 7), (8, 9, 7)] {
+            let refused = check(&info(oldest, current, false), version, false).unwrap_err();
             assert!(refused.contains(&format!("versions {oldest} to {current}")) && refused.contains("use QEMU"));
         }
     }
 
     #[test]
+    fn the_version_is_what_qemu_has_and_pagelab_says() {
+        let told = |text: &'static str| Some(OsStr::new(text));
+        assert_eq!([None, told("7")].map(|told| chosen(false, told)), [OLDEST; 2]);
+        assert_eq!(chosen(true, told("7")), WITH_USER_DATA);
+        assert_eq!([None, told(""), told("8"), told("x")].map(|told| chosen(true, told)), [WITH_SCOREBOARDS; 4]);
+    }
+
+    #[test]
     fn a_machine_is_no_program() {
-        assert!(check(&info(0, 1, true), false).unwrap_err().contains("--system"));
-        assert!(check(&info(0, 1, false), true).unwrap_err().contains("whole machine"));
-        assert_eq!(check(&info(0, 1, true), true), Ok(()));
+        assert!(check(&info(0, 1, true), 1, false).unwrap_err().contains("--system"));
+        assert!(check(&info(0, 1, false), 1, true).unwrap_err().contains("whole machine"));
+        assert_eq!(check(&info(0, 1, true), 1, true), Ok(()));
     }
 }

@@ -10,6 +10,7 @@ use trace::Call;
 
 use crate::api::{self, Api, Id, Info, Opaque};
 use crate::call::{self, Kind, Memory, Numbers, Pending};
+use crate::entrances::{self, Callbacks};
 use crate::file::{Complaints, TraceFile};
 use crate::own::Own;
 use crate::program;
@@ -68,7 +69,7 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
     let mut json = Vec::new();
     std::fs::File::open(&request.output).and_then(|mut file| file.read_to_end(&mut json)).map_err(wrong)?;
     let header = request::header(&json, &target).map_err(|error| format!("{}: {error}", request.output.display()))?;
-    api::check(info, header.system)?;
+    api::check(info, api::version(), header.system)?;
     program::IS_X86_64.store(target == "x86_64", Ordering::Relaxed);
     let lowest = regions::lowest(&own_maps()).ok_or("cannot read /proc/self/maps; is /proc mounted?")?;
     let schedule = Schedule::new(&header, request.max_instructions);
@@ -79,20 +80,14 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
     let mut recorder = Recorder::new(file, header, numbers, schedule, own, complaints, logs).map_err(wrong)?;
     recorder.memory = request.memory.clone();
     RECORDER.store(Box::into_raw(Box::new(recorder)), Ordering::Release);
-    (api.on_vcpu_init)(id, vcpu_begins);
-    (api.on_vcpu_exit)(id, vcpu_ends);
     let translated = match (is_system, keeps_addresses) {
         (false, false) => program::translated,
         (false, true) => program::translated_and_kept,
         (true, false) => system::translated::<false>,
         (true, true) => system::translated::<true>,
     };
-    (api.on_translation)(id, translated);
-    if !is_system {
-        (api.on_call)(id, call_begins);
-        (api.on_return)(id, call_returns);
-    }
-    (api.on_exit)(id, process_ends, 0);
+    let callbacks = Callbacks { vcpu_begins, vcpu_ends, translated, call_begins, call_returns, process_ends };
+    entrances::register(id, api::version(), is_system, callbacks)?;
     let _ = API.set(api);
     Ok(())
 }
@@ -110,13 +105,13 @@ pub fn recorder() -> &'static Recorder {
     unsafe { &*RECORDER.load(Ordering::Acquire) }
 }
 
-extern "C" fn vcpu_begins(_id: Id, vcpu: c_uint) {
+fn vcpu_begins(vcpu: c_uint) {
     vcpus::while_running(vcpu, || {
         state(vcpu);
     });
 }
 
-extern "C" fn vcpu_ends(_id: Id, vcpu: c_uint) {
+fn vcpu_ends(vcpu: c_uint) {
     vcpus::while_running(vcpu, || {
         if let Some(mut vcpu) = vcpus::take(vcpu) {
             recorder().end_thread(&mut vcpu);
@@ -125,7 +120,7 @@ extern "C" fn vcpu_ends(_id: Id, vcpu: c_uint) {
 }
 
 /// Other threads may still run: `vcpus` says how.
-extern "C" fn process_ends(_id: Id, _data: usize) {
+fn process_ends() {
     let left_out = vcpus::end_all(|vcpu| {
         recorder().end_thread(vcpu);
         vcpu.stop();
@@ -223,24 +218,10 @@ impl Memory for OwnMemory {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "QEMU gives the type")]
-extern "C" fn call_begins(
-    _id: Id,
-    vcpu: c_uint,
-    number: i64,
-    first: u64,
-    second: u64,
-    third: u64,
-    fourth: u64,
-    fifth: u64,
-    sixth: u64,
-    _seventh: u64,
-    _eighth: u64,
-) {
+fn call_begins(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
     let numbers = recorder().numbers;
     let (kind, touches) = (numbers.kind(number), numbers.touches(number));
     if kind.is_some() || !touches.is_empty() {
-        let arguments = [first, second, third, fourth, fifth, sixth];
         let room = touches::room(touches, &arguments, &OwnMemory);
         vcpus::while_running(vcpu, || begin_call(state(vcpu), Pending { kind, touches, arguments, room }));
     }
@@ -264,7 +245,7 @@ fn begin_call(state: &mut Vcpu, call: Pending) {
     }
 }
 
-extern "C" fn call_returns(_id: Id, vcpu: c_uint, number: i64, result: i64) {
+fn call_returns(vcpu: c_uint, number: i64, result: i64) {
     let forks =
         || matches!(recorder().numbers.kind(number), Some(Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork));
     if result == 0 && forks() && std::process::id() != recorder().process {

@@ -4,7 +4,8 @@
 //! # How it works
 //!
 //! - `vcpu`: every vCPU has buffers of its own, which its callbacks append to: no lock, no hash, no allocation there.
-//! - `callbacks`: what QEMU calls for a process; `program`: for its blocks of instructions; `accesses`: when they execute.
+//! - `entrances`: what QEMU calls, by version of its API; `callbacks`: what is done then for a process; `program`: for its
+//!   blocks of instructions; `accesses`: when they execute.
 //! - `known`: accesses that need no callback, because they lie at a known distance from one that has; `x86_64`: which.
 //! - `streams`: runs while they are made; `words`: accesses, where every address is kept.
 //! - `recorder`: full buffers become chunks, chunks become blocks of the file; address-space events go before them.
@@ -24,6 +25,7 @@ mod accesses;
 mod api;
 mod call;
 mod callbacks;
+mod entrances;
 mod file;
 mod known;
 mod memory;

@@ -9,7 +9,7 @@ use crate::accesses::{
     Fetches, accessed, accessed_and_kept, accessed_once, accessed_to_modify, accessed_with_others, fetched,
     instruction_begins,
 };
-use crate::api::{Id, MEMORY_READ_AND_WRITE, MemoryCallback, NO_REGISTERS, Opaque};
+use crate::api::{MEMORY_READ_AND_WRITE, MemoryCallback, NO_REGISTERS, Opaque};
 use crate::callbacks::{api, begin_process_once};
 use crate::known::{self, Does, Hook};
 use crate::regions::PAGE_BYTES;
@@ -30,7 +30,7 @@ pub fn may_be_left_out(index: usize, count: usize, address: u64) -> bool {
 }
 
 /// Of a block whose addresses are kept every instruction tells itself and each of its accesses.
-pub extern "C" fn translated_and_kept(_id: Id, block: Opaque) {
+pub fn translated_and_kept(block: Opaque) {
     begin_process_once(block);
     let api = api();
     let (block_does, _) = does(block);
@@ -45,7 +45,7 @@ pub extern "C" fn translated_and_kept(_id: Id, block: Opaque) {
 }
 
 /// Of other blocks the instructions are told when it begins, those of each page together.
-pub extern "C" fn translated(_id: Id, block: Opaque) {
+pub fn translated(block: Opaque) {
     begin_process_once(block);
     let api = api();
     let (block_does, last_may_be_left_out) = does(block);

@@ -36,7 +36,7 @@ fn ram() -> &'static Ram {
     })
 }
 
-pub extern "C" fn translated<const KEEP: bool>(_id: u64, block: Opaque) {
+pub fn translated<const KEEP: bool>(block: Opaque) {
     let (api, ram) = (api(), ram());
     let mut parts: Vec<Part> = Vec::new();
     let count = (api.block_instructions)(block);

@@ -15,7 +15,7 @@ use super::rescue::is_running;
 use crate::failure::say;
 
 /// Looks at the trace of the program that was to be recorded.
-pub fn look_at(output: &Path, ended: ExitStatus, emulator: &Path, hint: &'static str) -> Result<(), RecordError> {
+pub fn look_at(output: &Path, ended: ExitStatus, emulator: &Path, hint: String) -> Result<(), RecordError> {
     let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
     let nothing = || {
         let _ = std::fs::remove_file(output);

@@ -143,6 +143,6 @@ pub enum RecordError {
         /// How.
         ended: String,
         /// What else may be the matter; empty, or it begins with a punctuation mark.
-        hint: &'static str,
+        hint: String,
     },
 }

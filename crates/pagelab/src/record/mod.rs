@@ -81,9 +81,13 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let plugin = program::plugin(arguments.plugin.as_deref())?;
     let output = prepared(&arguments.output, &header(arguments, program.architecture, &emulator))?;
     let logs = logs(arguments)?;
-    let mut command = Command::new(&emulator.path);
     let plugged = plugin_argument(&plugin, &output, arguments.max, logs.as_ref());
-    command.arg("-plugin").arg(plugged).arg("-0").arg(&program.name);
+    let mut command = plugged_in(&emulator, plugged);
+    if emulator.plugin_version().is_some() {
+        // That is not for the program.
+        command.arg("-U").arg(program::VERSION_VARIABLE);
+    }
+    command.arg("-0").arg(&program.name);
     if let Some(sysroot) = &arguments.sysroot {
         command.arg("-L").arg(sysroot);
     }
@@ -95,14 +99,25 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
         logs.finish(&output, process);
     }
     let is_foreign = program.architecture.name() != std::env::consts::ARCH;
-    let hint = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
-    let looked = ends::look_at(&output, ended, &emulator.path, hint);
+    let foreign = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
+    let looked = ends::look_at(&output, ended, &emulator.path, foreign.to_owned() + &newer(&emulator));
     ends::look_at_children(&output, process);
     looked.map(|()| ended)
 }
 
 /// What is missing where a foreign program does not begin.
 const FOREIGN: &str = "; a dynamic program for another instruction set needs --sysroot with its libraries";
+
+/// What may be the matter with a QEMU that is newer than those that were tried.
+fn newer(emulator: &Emulator) -> String {
+    let (version, tried) = (&emulator.told.version, program::TRIED);
+    match emulator.is_newer_than_tried() {
+        true => format!(
+            "; version {version} is newer than those that recording was tried with: if that is why, put one of {tried} first in PATH"
+        ),
+        false => String::new(),
+    }
+}
 
 fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError> {
     let (name, rest) = arguments.command.split_first().expect("the command is required");
@@ -119,8 +134,8 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     plugged.push(format!(",memory={}", hex(&board.file("memory"))));
     let mut called = OsString::from("unix:");
     called.push(OsStr::from_bytes(&qmp::doubled(&board.socket())));
-    let mut command = Command::new(&emulator.path);
-    command.arg("-plugin").arg(plugged).args(rest).arg("-S").arg("-qmp").arg(called);
+    let mut command = plugged_in(&emulator, plugged);
+    command.args(rest).arg("-S").arg("-qmp").arg(called);
     let mut started = start(&mut command, &emulator)?;
     let line = system::begin(&board, &mut started, system::stays_stopped(rest));
     if !matches!(line, Ok(Begun::Runs { .. } | Begun::Ended)) {
@@ -133,7 +148,7 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     }
     let refused = match line {
         Ok(Begun::Runs { .. } | Begun::Ended) => {
-            return ends::look_at(&output, ended, &emulator.path, "").map(|()| ended);
+            return ends::look_at(&output, ended, &emulator.path, newer(&emulator)).map(|()| ended);
         }
         Ok(Begun::Accelerated) => RecordError::Accelerated("KVM is on".to_owned()),
         Err(error) => monitor(error),
@@ -188,6 +203,17 @@ fn directories() -> tempfile::Builder<'static, 'static> {
     let mut directories = tempfile::Builder::new();
     directories.prefix("pagelab-record-").permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
     directories
+}
+
+/// The emulator's command, with the plugin.
+fn plugged_in(emulator: &Emulator, plugged: OsString) -> Command {
+    let mut command = Command::new(&emulator.path);
+    match emulator.plugin_version() {
+        Some(version) => command.env(program::VERSION_VARIABLE, version),
+        None => command.env_remove(program::VERSION_VARIABLE),
+    };
+    command.arg("-plugin").arg(plugged);
+    command
 }
 
 fn plugin_argument(plugin: &Path, output: &Path, max: Option<u64>, logs: Option<&Logs>) -> OsString {

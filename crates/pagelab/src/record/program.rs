@@ -13,6 +13,14 @@ use super::error::RecordError;
 pub const MAX_SCRIPTS: usize = 4;
 /// Names the plugin, like `--plugin`.
 pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
+/// Tells the plugin which version of QEMU's plugin API to be loaded with, where it cannot see that itself.
+pub const VERSION_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN_VERSION";
+/// The versions of QEMU that recording was tried with.
+pub const TRIED: &str = "7.2 to 11.1";
+/// Where versions begin that are newer: what leads from 11.1 to the next is numbered from 11.1.50 on.
+const NEWER: [u32; 3] = [11, 1, 50];
+/// Where versions begin that offer version 7 of the plugin API and none before: 11.1, and what led to it from 11.0 on.
+const WITH_USER_DATA: [u32; 3] = [11, 0, 50];
 /// The plugin's file, as cargo calls it.
 const PLUGIN_FILE: &str = "libpagelab_qemu_plugin.so";
 
@@ -101,6 +109,23 @@ impl Emulator {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Emulator { told: trace::Emulator { name, version: version.to_owned() }, path })
     }
+
+    /// What is to be in [`VERSION_VARIABLE`] for it; without, the plugin sees which version it needs.
+    pub fn plugin_version(&self) -> Option<&'static str> {
+        (numbers(&self.told.version) >= WITH_USER_DATA).then_some("7")
+    }
+
+    /// Whether recording was never tried with a version as new as this.
+    pub fn is_newer_than_tried(&self) -> bool {
+        numbers(&self.told.version) >= NEWER
+    }
+}
+
+/// The numbers at the beginning of a version, 0 where there is none.
+fn numbers(version: &str) -> [u32; 3] {
+    let told = version.split(|character: char| !character.is_ascii_digit() && character != '.').next();
+    let mut numbers = told.unwrap_or_default().split('.').map(|number| number.parse().unwrap_or(0));
+    [(); 3].map(|()| numbers.next().unwrap_or(0))
 }
 
 /// What QEMU says of itself.
@@ -169,6 +194,25 @@ mod tests {
         assert_eq!(version("qemu-x86_64 version 7.2.22 (Debian 1:7.2)"), Some("7.2.22 (Debian 1:7.2)"));
         assert_eq!(version("QEMU emulator version 10.0.2"), Some("10.0.2"));
         assert_eq!((version("true (GNU coreutils) 9.1"), version("a version of it"), version("")), (None, None, None));
+    }
+
+    #[test]
+    fn the_plugin_is_told_what_it_cannot_see() {
+        let of = |version: &str| Emulator {
+            path: PathBuf::new(),
+            told: trace::Emulator { name: "qemu-x86_64".to_owned(), version: version.to_owned() },
+        };
+        for (version, told, newer) in [
+            ("7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)", None, false),
+            ("10.2", None, false),
+            ("11.0.2", None, false),
+            ("11.0.92 (v11.1.0-rc2)", Some("7"), false),
+            ("11.1.3 (Debian 1:11.1.3+ds-1)", Some("7"), false),
+            ("11.1.50", Some("7"), true),
+            ("12.0.0-rc1", Some("7"), true),
+        ] {
+            assert_eq!((of(version).plugin_version(), of(version).is_newer_than_tried()), (told, newer), "{version}");
+        }
     }
 
     #[test]
