@@ -600,6 +600,26 @@ fn what_cannot_be_recorded_says_why() {
     let mute = bench.script("qemu-x86_64", "echo qemu-x86_64 version 10.0.2");
     let mut built_without = record(&bench, &[], &[&path]);
     refused(built_without.env("PATH", bench.path("")), &[&mute, "10.0.2", "without plugins", "--enable-plugins"]);
+    // One that is newer than those that were tried, and does not take the plugin.
+    let (version, help) = ("--version) echo qemu-x86_64 version 12.0.1", "--help) echo '-plugin x'");
+    let newer = bench.script("qemu-x86_64", &format!("case $1 in {version};; {help};; *) exit 9;; esac"));
+    let mut too_new = record(&bench, &[], &[&path]);
+    let told = [&newer, "status: 9", "12.0.1 is newer", "put one of 7.2 to 11.1 first in PATH"];
+    refused(too_new.env("PATH", bench.path("")), &told);
+    assert!(!bench.path("trace").exists());
+}
+
+#[test]
+fn what_the_plugin_is_told_is_not_for_the_program() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let has = |variable: &str| {
+        let mut printed = record(&bench, &[], &["printenv", variable]);
+        printed.env("PAGELAB_QEMU_PLUGIN_VERSION", "6").env("OF_THE_PROGRAM", "6").ran().code
+    };
+    assert_eq!((has("PAGELAB_QEMU_PLUGIN_VERSION"), has("OF_THE_PROGRAM")), (Some(1), Some(0)));
 }
 
 #[test]
