@@ -234,7 +234,11 @@ pub enum Listed {
     /// Page-size policies and whether this machine can give them
     Policies,
     /// This machine, and model machines for `pagelab sim`
-    Machines,
+    Machines {
+        /// One model machine, or a FILE.toml: every figure, with its source or that it is assumed
+        #[arg(value_name = "MACHINE")]
+        model: Option<String>,
+    },
     /// Built-in workloads
     Workloads,
     /// Stored comparisons

@@ -21,7 +21,8 @@ use results::grid::plain;
 pub fn run(arguments: &List) -> Result<(), Failure> {
     let (text, document) = match &arguments.what {
         Listed::Policies => policies()?,
-        Listed::Machines => machines()?,
+        Listed::Machines { model: None } => machines()?,
+        Listed::Machines { model: Some(name) } => model(name)?,
         Listed::Workloads => workloads(),
         Listed::Comparisons { store } => comparisons(store.as_deref())?,
         Listed::Formats => table::formats::list(terminal_width()),
@@ -70,6 +71,20 @@ fn meaning(granularity: Granularity) -> String {
     }
 }
 
+/// One model machine with all its figures.
+fn model(name: &str) -> Result<(String, Value), Failure> {
+    let model = sim::machine_named(name)?;
+    let text = format!(
+        "{}: {}, {}\n\n{}",
+        model.name,
+        model.processor,
+        model.architecture.name(),
+        plain(["figure", "is", "vouched for by"], sim::figures(&model), terminal_width())
+    );
+    let document = json!({ "schema": "pagelab.list-machines/1", "model_machines": [sim::machine_described(&model)] });
+    Ok((text, document))
+}
+
 fn machines() -> Result<(String, Value), Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
     let machine = host.machine().map_err(Failure::input)?;
@@ -97,7 +112,7 @@ fn machines() -> Result<(String, Value), Failure> {
     let models =
         plain(["model machine", "processor", "level 1", "level 2", "figures"], sim::described()?, terminal_width());
     let text = format!(
-        "{}\n\n{models}\n\n--json shows every figure with its source",
+        "{}\n\n{models}\n\n`pagelab list machines MACHINE` and --json show every figure with its source",
         plain(["machine", ""], rows, terminal_width())
     );
     Ok((text, document))

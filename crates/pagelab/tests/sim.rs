@@ -139,6 +139,14 @@ fn curves_and_a_page_are_made_where_they_are_asked_for() {
         assert!(html.contains(part), "{part}");
     }
     assert!(!html.contains("<script") && !html.contains("href=") && !html.contains("src="));
+    assert!(html.contains("looks at eight PMDs every 10 s of 2500000000 instructions; all pages but one"));
+    let set =
+        ["-p", "mthp-64k", "--also-folios", "16K", "--scan-sleep", "0.5", "--max-ptes-none", "0", "--html", &page];
+    assert_eq!(traced.sim(&set).code, Some(0));
+    let html = fs::read_to_string(&page).unwrap();
+    assert!(html.contains("every 0.5 s") && html.contains("; 0 pages of a window") && html.contains("<dd>16K</dd>"));
+    assert_eq!(traced.sim(&["-p", "base", "--accesses-only", "--html", &page]).code, Some(0));
+    assert!(fs::read_to_string(&page).unwrap().contains("none: the accesses alone"));
     let ran = traced.sim(&["--geometry", "--html", &page]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(fs::read_to_string(&page).unwrap().contains("TLB misses of"));
@@ -227,6 +235,25 @@ fn what_cannot_be_simulated_is_said() {
     bytes.truncate(bytes.len() - 20);
     fs::write(&traced.file, bytes).unwrap();
     assert!(traced.sim(&["-p", "base"]).stdout.contains("cut off"));
+}
+
+#[test]
+fn a_model_machine_shows_every_figure_and_what_vouches_for_it() {
+    let bench = Bench::new();
+    let shown = bench.pagelab(&["list", "machines", "apple-m1"]).ran();
+    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+    for part in ["apple-m1: Apple M1, performance core, aarch64", "tlb[1].ways", "measured (16K pages", "assumed: "] {
+        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
+    }
+    let document: Value =
+        serde_json::from_str(&bench.pagelab(&["list", "machines", "apple-m1", "--json"]).ran().stdout).unwrap();
+    let [model] = &document["model_machines"].as_array().unwrap()[..] else { panic!("{document}") };
+    let keys = model["figures"].as_array().unwrap().iter().map(|figure| figure["key"].as_str().unwrap());
+    assert!(keys.clone().count() > 20 && keys.clone().all(|key| shown.stdout.contains(key)), "{}", shown.stdout);
+    bench.pagelab(&["list", "machines", "apple-m9"]).ran().says(2, &["no machine \"apple-m9\"", "apple-m1"]);
+    let file = bench.path("own.toml").display().to_string();
+    fs::write(&file, MACHINE.replace("ways = { is = 4,", "ways = { is = 5,")).unwrap();
+    bench.pagelab(&["list", "machines", &file]).ran().says(2, &[&file, "tlb[0].ways: found 5"]);
 }
 
 #[test]

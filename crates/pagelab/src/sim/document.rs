@@ -19,6 +19,7 @@ pub fn document(simulated: &[Simulated], machines: &[Machine], arguments: &SimAr
             ("fragmentation".to_owned(), format!("{} %", arguments.fragmentation * 100.0)),
             ("seed".to_owned(), arguments.seed.to_string()),
         ];
+        settings.extend(of_the_kernel(arguments));
     }
     let files: Vec<&str> = simulated.iter().map(|simulated| simulated.file.as_str()).collect();
     let title = match arguments.geometry {
@@ -33,6 +34,29 @@ pub fn document(simulated: &[Simulated], machines: &[Machine], arguments: &SimAr
         traces: simulated.iter().map(of_trace).collect(),
         machines: machines.iter().map(of_machine).collect(),
     }
+}
+
+/// What the kernel does besides the policies, or that it does nothing.
+fn of_the_kernel(arguments: &SimArguments) -> Vec<(String, String)> {
+    if arguments.accesses_only {
+        return vec![("kernel".to_owned(), "none: the accesses alone".to_owned())];
+    }
+    let pages = |pages: Option<u64>, usual: &str| pages.map_or(usual.to_owned(), |pages| format!("{pages} pages"));
+    let mut settings = vec![(
+        "khugepaged".to_owned(),
+        format!(
+            "looks at {} every {} s of {} instructions; {} of a window may be missing",
+            pages(arguments.pages_to_scan, "eight PMDs"),
+            arguments.scan_sleep,
+            arguments.instruction_rate,
+            pages(arguments.max_ptes_none, "all pages but one")
+        ),
+    )];
+    let folios: Vec<String> = arguments.also_folios.iter().map(|bytes| format_bytes(*bytes)).collect();
+    if !folios.is_empty() {
+        settings.push(("further folios".to_owned(), folios.join(", ")));
+    }
+    settings
 }
 
 fn of_trace(simulated: &Simulated) -> shown::Trace {

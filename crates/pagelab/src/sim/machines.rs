@@ -22,7 +22,8 @@ pub fn chosen(names: &[String]) -> Result<Vec<Machine>, Failure> {
     Ok(all.into_iter().map(|(_, machine)| machine).collect())
 }
 
-fn named(name: &str) -> Result<Machine, Failure> {
+/// A machine by its name, or of a file.
+pub fn named(name: &str) -> Result<Machine, Failure> {
     if !name.ends_with(".toml") {
         return machine::built_in(name).map_err(Failure::input);
     }
@@ -82,6 +83,19 @@ pub fn described() -> Result<Vec<[String; 5]>, Failure> {
         rows.push([name.to_owned(), machine.processor.clone(), level(1), level(2), grounds]);
     }
     Ok(rows)
+}
+
+/// Every figure, its value and what vouches for it.
+pub fn figures(machine: &Machine) -> Vec<[String; 3]> {
+    let ground = |ground: &Ground| match ground {
+        Ground::Source(source) => source.clone(),
+        Ground::Assumed(why) => format!("assumed: {why}"),
+    };
+    let mut rows = vec![];
+    for figure in &machine.figures {
+        rows.push([figure.key.clone(), figure.value.clone(), ground(&figure.ground)]);
+    }
+    rows
 }
 
 /// A model machine for `pagelab list machines --json`: every figure with what vouches for it.

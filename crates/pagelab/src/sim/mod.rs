@@ -22,7 +22,9 @@ use serde_json::{Value, json};
 use trace::{Header, Reader};
 
 pub use arguments::SimArguments;
-pub use machines::{described, document as machine_document, of_host};
+pub use machines::{
+    described, document as machine_document, figures, named as machine_named, of as machine_described, of_host,
+};
 
 use crate::failure::{Failure, say};
 use crate::output::{can_be_written, ignore_closed_pipe, terminal_width, write_page};

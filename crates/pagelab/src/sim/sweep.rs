@@ -164,7 +164,7 @@ pub fn text(file: &str, swept: &Swept, width: usize) -> String {
     let sweep = &swept.sweep;
     let unit = sweep.per.unit();
     let mut lines = vec![format!(
-        "{file}: {} accesses in {} runs; misses per 1000 {unit} of LRU TLBs; the darker the more, by the logarithm; modelled",
+        "{file}: {} accesses in {} runs; misses per 1000 {unit} of LRU TLBs; the denser the more, by the logarithm; modelled",
         swept.accesses, swept.runs
     )];
     lines.extend(swept.notes().iter().map(|note| results::fold(note, width, 2)));

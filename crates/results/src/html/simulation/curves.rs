@@ -10,7 +10,10 @@ use study::size::format_bytes;
 use super::costs;
 
 const LEFT: f64 = 72.0;
-const RIGHT: f64 = WIDTH - 16.0;
+/// Half of the longest label of an axis stands to the right of it.
+const RIGHT: f64 = WIDTH - 26.0;
+/// What two labels of an axis have between their middles at least.
+const APART: f64 = 36.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 290.0;
 const HEIGHT: f64 = BOTTOM + 44.0;
@@ -125,7 +128,7 @@ pub(super) fn memory(trace: &Trace, id: &str) -> Option<String> {
     };
     let (least, most) = (all().min()? as f64, all().max()? as f64);
     let (floor, ceiling) = (least.log2().floor(), most.log2().ceil().max(least.log2().floor() + 1.0));
-    let across = Scale::new(((first as f64).log2(), (last as f64).log2()), (LEFT, RIGHT - 10.0));
+    let across = Scale::new(((first as f64).log2(), (last as f64).log2()), (LEFT, RIGHT));
     let up = Scale::new((floor, ceiling), (BOTTOM, TOP));
     let told: Vec<String> =
         footprints.iter().map(|(size, bytes)| format!("{}: {}", format_bytes(*size), format_bytes(*bytes))).collect();
@@ -139,11 +142,13 @@ pub(super) fn memory(trace: &Trace, id: &str) -> Option<String> {
         figure.line("grid", (LEFT, y), (RIGHT, y));
         figure.text("tick", (LEFT - 8.0, y + 4.0), Anchor::End, &format_bytes(1u64 << power.min(62)));
     }
-    for (at, (size, _)) in footprints.iter().enumerate() {
+    let mut last_label = f64::NEG_INFINITY;
+    for (size, _) in footprints {
         let x = across.at((*size as f64).log2());
         figure.line("grid", (x, TOP), (x, BOTTOM));
-        if at % 2 == 0 || footprints.len() < 9 {
+        if x - last_label >= APART {
             figure.text("tick", (x, BOTTOM + 16.0), Anchor::Middle, &format_bytes(*size));
+            last_label = x;
         }
     }
     figure.text("axis", ((LEFT + RIGHT) / 2.0, BOTTOM + 36.0), Anchor::Middle, "page size");

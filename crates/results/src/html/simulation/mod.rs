@@ -93,6 +93,8 @@ fn costs(cells: &[Cell]) -> impl Iterator<Item = (&Cell, &Cost)> {
     cells.iter().filter_map(|cell| Some((cell, cell.outcome.as_ref().ok()?)))
 }
 
+const PEAKS: &str = "; marks are the peaks of resident memory under policies, at the sizes that they ask for";
+
 fn curves_of(trace: &Trace, at: usize) -> String {
     let misses = trace.sweep.as_ref().and_then(|sweep| {
         let picture = curves::misses(sweep, &format!("misses{at}"))?;
@@ -109,7 +111,8 @@ fn curves_of(trace: &Trace, at: usize) -> String {
     format!(
         "<p>Left, LRU TLBs of one level that fetches and data of all threads share, as if all memory were mapped by pages of \
          one size: up to 8 entries fully associative, then of 8 ways. Right, the line is all pages of a size that the trace \
-         ever touches; marks are the peaks of resident memory under policies, at the sizes that they ask for.</p>\n<div class=\"figures\">\n{}</div>\n",
+         ever touches{}.</p>\n<div class=\"figures\">\n{}</div>\n",
+        if trace.cells.is_empty() { "" } else { PEAKS },
         figures.concat()
     )
 }
@@ -144,7 +147,7 @@ fn geometry(trace: &Trace, at: usize) -> String {
         })
         .collect();
     format!(
-        "<p>Misses per 1000 {} of LRU TLBs of every number of sets and ways; the darker the more, by their logarithm, on one \
+        "<p>Misses per 1000 {} of LRU TLBs of every number of sets and ways; the stronger the colour the more, by their logarithm, on one \
          scale for all page sizes. Each cell tells its number on hover.</p>\n{}<div class=\"figures\">\n{maps}</div>\n{}",
         sweep.per.unit(),
         heat::legend(sweep),

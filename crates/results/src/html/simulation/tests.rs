@@ -122,6 +122,36 @@ fn everything_is_on_the_page() {
     );
 }
 
+/// Where the labels below an axis are, and how long.
+fn labels(figure: &str) -> Vec<(f64, f64)> {
+    let texts = figure
+        .split("<text class=\"tick\" ")
+        .skip(1)
+        .filter(|text| text.split('>').next().is_some_and(|tag| tag.contains("middle")));
+    let label = |text: &str| {
+        let x = text.strip_prefix("x=\"")?.split('"').next()?.parse().ok()?;
+        let shown = text.split('>').nth(1)?.split('<').next()?;
+        // Digits are at most so wide at the size of ticks.
+        Some((x, shown.len() as f64 * 7.5))
+    };
+    texts.filter_map(label).collect()
+}
+
+#[test]
+fn labels_of_axes_are_whole_and_apart() {
+    let mut shown = document();
+    let sweep = shown.traces[0].sweep.as_mut().unwrap();
+    sweep.geometries =
+        (0..12).map(|power| Geometry { page_bytes: 4096, sets: 1 << power, ways: 8, misses: 5000 >> power }).collect();
+    sweep.footprints = [12, 14, 16, 21, 25, 29, 30].map(|power| (1 << power, 1 << 30)).to_vec();
+    for figure in [curves::misses(sweep, "a"), curves::memory(&shown.traces[0], "b")] {
+        let labels = labels(&figure.unwrap());
+        assert!(labels.len() > 4, "{labels:?}");
+        assert!(labels.iter().all(|(x, width)| x + width / 2.0 <= crate::html::svg::WIDTH), "{labels:?}");
+        assert!(labels.windows(2).all(|pair| pair[0].0 + pair[0].1 / 2.0 <= pair[1].0 - pair[1].1 / 2.0), "{labels:?}");
+    }
+}
+
 #[test]
 fn nothing_is_fetched_or_run() {
     let html = report(&document());
@@ -144,6 +174,9 @@ fn an_empty_document_and_one_of_geometries_alone_are_shown() {
     swept.traces[0].cells.clear();
     let html = report(&swept);
     assert!(html.contains("4 sets of 8 ways") && !html.contains("Verdicts"));
+    // There are no policies that could have peaks, and in the dark what is stronger is not darker.
+    assert!(!html.contains("marks are the peaks") && report(&document()).contains("marks are the peaks"));
+    assert!(!html.contains("darker"));
     swept.traces[0].sweep = Some(Sweep::default());
     assert!(report(&swept).contains("No geometry misses"));
 }
