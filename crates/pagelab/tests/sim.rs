@@ -538,6 +538,8 @@ fn a_simulation_that_stops_early_does_not_look_like_an_answer() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stdout.matches("stopped early").count(), 2, "a row in each table: {}", ran.stdout);
     assert!(ran.stdout.contains("sifive-u74 under base ended before the trace did"), "{}", ran.stdout);
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("take a machine whose programs have more bits of address"), "{said}");
     assert!(fs::read_to_string(&page).unwrap().contains("stopped early"));
     let ran = bench.pagelab(&[&both[..], &["--json"]].concat()).ran();
     let document: Value = serde_json::from_str(&ran.stdout).unwrap();

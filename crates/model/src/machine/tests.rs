@@ -127,6 +127,20 @@ fn a_large_page_is_stored_as_the_largest_size_that_is_held() {
     assert_eq!((stored(1, 4096, 65536), stored(2, 4096, 65536)), (Some(65536), Some(65536)));
 }
 
+#[test]
+fn half_of_the_second_level_of_golden_cove_holds_2m() {
+    for name in ["ice-lake", "sapphire-rapids"] {
+        let machine = built_in(name).unwrap();
+        let entries = |bytes: u64| {
+            let second = machine.tlbs.iter().filter(|tlb| tlb.level == 2 && tlb.serves.contains(&Serves::Load));
+            let best = second.max_by_key(|tlb| tlb.stored_bytes(bytes, bytes, bytes)).unwrap();
+            assert_eq!(best.stored_bytes(bytes, bytes, bytes), Some(bytes), "{name}");
+            (best.entries(), best.ways)
+        };
+        assert_eq!([entries(4096), entries(2 << 20), entries(1 << 30)], [(2048, 16), (1024, 8), (1024, 8)], "{name}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 

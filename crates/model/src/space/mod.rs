@@ -68,8 +68,15 @@ pub enum SpaceError {
         base_bytes: u64,
     },
     /// An address that the page tables cannot hold.
-    #[error("{0}")]
+    #[error("{}", with_remedy(.0))]
     Tables(#[from] Error),
+}
+
+fn with_remedy(error: &Error) -> String {
+    match error {
+        Error::NotCanonical { .. } => format!("{error}; take a machine whose programs have more bits of address"),
+        _ => error.to_string(),
+    }
 }
 
 /// What maps an address.
