@@ -64,6 +64,11 @@ pub enum DamageKind {
     /// The events in it.
     #[error("the events in it: {0}")]
     Events(String),
+    /// Something follows the end of the trace.
+    #[error(
+        "the trace ended before it, with its index; expected the eight bytes of the index's place and nothing else"
+    )]
+    Behind,
     /// Blocks are missing before this one.
     #[error("{0} blocks are missing before it")]
     Missing(u64),
@@ -104,6 +109,8 @@ pub struct Reader<R> {
     ahead: Vec<u8>,
     /// The number that the next block should have.
     next: u64,
+    /// Bytes were passed over, which may be more or fewer than were there.
+    is_damaged: bool,
     ended: Ended,
     decoder: Decoder,
 }
@@ -132,6 +139,7 @@ impl<R: Read> Reader<R> {
             offset: 0,
             ahead: Vec::new(),
             next: 0,
+            is_damaged: false,
             ended: Ended::NotYet,
             decoder: Decoder::default(),
         };
@@ -173,6 +181,7 @@ impl<R: Read> Reader<R> {
             Found::Error(error) => {
                 // Past the magic of the block that is damaged, if that is there.
                 self.find_magic()?;
+                self.is_damaged = true;
                 let damage = Damage { offset, bytes: self.offset - offset, why: DamageKind::Block(error) };
                 // What is missing is told once.
                 self.next = u64::MAX;
@@ -203,12 +212,31 @@ impl<R: Read> Reader<R> {
                 Ok(events) => Block::Events { thread, events },
                 Err(error) => damaged(DamageKind::Events(error)),
             },
-            Holds::Index => {
-                self.ended = Ended::Whole;
-                return Ok(None);
-            }
+            Holds::Index => return Ok(self.end(offset)?.map(Block::Damaged)),
             Holds::Header => damaged(DamageKind::Block(BlockError::Kind(Holds::Header as u8))),
         }))
+    }
+
+    /// Reads what follows the index at `index`, of which there may be more blocks: its place, and nothing else.
+    fn end(&mut self, index: u64) -> Result<Option<Damage>, ReadError> {
+        loop {
+            let offset = self.offset;
+            match self.read_block()? {
+                Found::Block(Prefix { holds: Holds::Index, .. }, _) => {}
+                Found::Block(prefix, payload) => {
+                    self.put_back(offset, &prefix, payload);
+                    break;
+                }
+                Found::Error(_) | Found::Nothing => break,
+            }
+        }
+        let offset = self.offset;
+        let place = self.take(8)?;
+        self.ended = if place.len() == 8 { Ended::Whole } else { Ended::CutOff };
+        while !self.take(1 << 16)?.is_empty() {}
+        let bytes = self.offset - offset;
+        let is_alone = bytes <= 8 && (place == index.to_le_bytes() || place.len() < 8 || self.is_damaged);
+        Ok((!is_alone).then_some(Damage { offset, bytes, why: DamageKind::Behind }))
     }
 
     /// Reads the same block again next time.
