@@ -12,6 +12,8 @@ use crate::recording::Recording;
 use crate::run::Kind;
 
 const RECORD_BYTES: usize = 64;
+/// Where the flags of branches are, which are 0 or 1.
+const FLAGS: std::ops::Range<usize> = 8..10;
 /// Where the addresses of stores and of loads begin.
 const STORES: usize = 16;
 const LOADS: usize = 32;
@@ -28,6 +30,10 @@ pub(super) fn read<W: Write>(mut from: impl BufRead, to: &mut Recording<W>) -> R
             bytes => return Err(ImportError::CutOff { records, bytes }),
         }
         records += 1;
+        // What is no such record has some bytes: text, compressed data, another format.
+        if let Some(found) = record[FLAGS].iter().find(|flag| **flag > 1) {
+            return Err(ImportError::Record { record: records, found: *found });
+        }
         to.instructions(0, 1);
         let address = |at: usize| record[at..].first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         let mut touch = |at: usize, kind: Kind| {

@@ -74,8 +74,29 @@ pub enum ImportError {
         /// Bytes after them.
         bytes: usize,
     },
+    /// A record that ChampSim does not write.
+    #[error("record {record} of 64 bytes: a flag of branches is {found}, expected 0 or 1; expected {}", Tool::ChampSim.expects())]
+    Record {
+        /// Its number, from 1.
+        record: u64,
+        /// The flag.
+        found: u8,
+    },
+    /// A text that ends within a line.
+    #[error(
+        "line {line}, the last, ends too early: found {found:?}; the tool was stopped, or had no room: leave that line out \
+         (`sed '$d'`) to import what stands before it"
+    )]
+    CutLine {
+        /// Its number, from 1.
+        line: u64,
+        /// What stands there, cut to 80 characters.
+        found: String,
+    },
     /// Compressed with a tool that undoes it.
-    #[error("the input is compressed; expected it decompressed, as by `{0}`")]
+    #[error(
+        "the input is compressed; decompress it first, for example `{0}c FILE | pagelab trace import --from TOOL -o TRACE -`"
+    )]
     Compressed(&'static str),
     /// There is no access in it.
     #[error("there is no memory access in the input; expected {0}")]
@@ -134,6 +155,9 @@ fn lines<W: Write>(
         let added = if bytes.len() as u64 == MAX_LINE_BYTES { None } else { reader.line(line.trim_end(), to)? };
         let Some(added) = added else {
             let found = line.trim_end().chars().take(80).collect();
+            if accesses > 0 && bytes.last() != Some(&b'\n') && (bytes.len() as u64) < MAX_LINE_BYTES {
+                return Err(ImportError::CutLine { line: number, found });
+            }
             return Err(ImportError::Line { line: number, found, expected: tool.expects() });
         };
         accesses += added;
