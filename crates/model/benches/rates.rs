@@ -210,7 +210,7 @@ fn geometries(chunks: &[Chunk], shifts: &[u32]) -> u64 {
             let numbers: Vec<u32> = chunk.pages.iter().map(|page| (page >> (shift - 12)) as u32 + 1).collect();
             geometries.add(chunk, &numbers);
         }
-        all += geometries.all().iter().map(|geometry| geometry.misses).sum::<u64>();
+        all += geometries.all(&trace::Filter::None).iter().map(|geometry| geometry.misses).sum::<u64>();
     }
     all
 }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use serde::Serialize;
 use thiserror::Error;
-use trace::{Block, Chunk, Geometry, NotExact, ReadError, Reader};
+use trace::{Block, Chunk, Filter, Geometry, NotExact, ReadError, Reader, Recorded};
 
 use crate::replay::forked;
 use crate::simulation::Hashing;
@@ -114,9 +114,10 @@ impl Geometries {
         Some(stacks.found[ways..].iter().sum())
     }
 
-    /// Every geometry.
-    pub fn all(&self) -> Vec<GeometryMisses> {
-        let geometries = SET_SHIFTS.flat_map(|shift| (1..=WAYS).map(move |ways| (shift, ways)));
+    /// Every geometry for which a trace with this filter is exact.
+    pub fn all(&self, filter: &Filter) -> Vec<GeometryMisses> {
+        let is_exact = |shift: &u32| admits(filter, self.page_shift, *shift).is_ok();
+        let geometries = SET_SHIFTS.filter(is_exact).flat_map(|shift| (1..=WAYS).map(move |ways| (shift, ways)));
         let misses = geometries.filter_map(|(shift, ways)| {
             let misses = self.misses(shift, ways)?;
             Some(GeometryMisses { page_bytes: 1 << self.page_shift, sets: 1 << shift, ways: ways as u32, misses })
@@ -137,7 +138,7 @@ pub struct Swept {
     pub accesses: u64,
     /// Runs: what was looked up.
     pub runs: u64,
-    /// Instructions, if the trace counts them.
+    /// Instructions that were recorded, if the trace counts them.
     pub instructions: Option<u64>,
     /// Every geometry of every page size.
     pub geometries: Vec<GeometryMisses>,
@@ -149,21 +150,32 @@ pub struct Swept {
     pub forks: u64,
 }
 
+/// Refuses TLBs of `1 << set_shift` sets whose misses a filter may have changed.
+fn admits(filter: &Filter, page_shift: u32, set_shift: u32) -> Result<(), NotExact> {
+    filter.admits(&Geometry { page_bytes: 1 << page_shift, sets: 1 << set_shift, lru: true })
+}
+
 /// Reads a trace once for pages of `1 << shift` bytes each, all threads after another as the file has them, as if they
-/// shared one TLB. Page sizes are shared by up to `threads` threads.
+/// shared one TLB. Page sizes are shared by up to `threads` threads. Of a trace that was filtered there are only the
+/// geometries for which it is exact.
 ///
 /// # Errors
-/// The trace cannot be read, or was filtered: a small geometry would need what was left out.
+/// The trace cannot be read, or is exact for none of the geometries.
 pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swept, SweepError> {
     let mut reader = Reader::new(from)?;
-    for shift in page_shifts {
-        reader.header().filter.admits(&Geometry { page_bytes: 1 << shift, sets: 1, lru: true })?;
+    let filter = reader.header().filter;
+    // More sets are more exact.
+    let asked = page_shifts.iter().map(|shift| (*shift, admits(&filter, *shift, SET_SHIFTS.end - 1)));
+    let (exact, refused): (Vec<_>, Vec<_>) = asked.partition(|(_, admitted)| admitted.is_ok());
+    if let ([], Some((_, Err(error)))) = (&exact[..], refused.into_iter().next()) {
+        return Err(error.into());
     }
-    let mut all: Vec<Numbered> = page_shifts.iter().map(|shift| Numbered::new(*shift)).collect();
+    let mut all: Vec<Numbered> = exact.iter().map(|(shift, _)| Numbered::new(*shift)).collect();
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let (geometries, damage) = (Vec::new(), Vec::new());
     let mut swept = Swept { accesses: 0, runs: 0, instructions: None, geometries, damage, cut_off: false, forks: 0 };
-    let mut instructions: BTreeMap<u32, u64> = BTreeMap::new();
+    let mut instructions = 0u64;
+    let mut recorded: BTreeMap<u32, Recorded> = BTreeMap::new();
     std::thread::scope(|scope| {
         let mut workers: Vec<SyncSender<Arc<Chunk>>> = Vec::new();
         for part in all.chunks_mut(share) {
@@ -177,17 +189,22 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swe
         }
         while let Some(block) = reader.next_block()? {
             match block {
-                Block::Runs { thread, instructions: count, chunk, .. } => {
+                Block::Runs { thread, first, instructions: count, chunk } => {
                     swept.runs += chunk.len() as u64;
                     let counts = chunk.accesses.iter().map(|count| u64::from(*count)).sum::<u64>();
                     swept.accesses += if chunk.accesses.is_empty() { chunk.len() as u64 } else { counts };
-                    instructions.insert(thread, count);
+                    let end = first.saturating_add(chunk.len() as u64);
+                    let more = recorded.entry(thread).or_default().block(end, count);
+                    instructions = instructions.saturating_add(more);
                     let chunk = Arc::new(chunk);
                     // A worker ends only when its sender is gone, or with a panic, which the scope passes on.
                     workers.iter().for_each(|worker| drop(worker.send(Arc::clone(&chunk))));
                 }
                 Block::Damaged(damage) => swept.damage.push(format!("offset {}: {}", damage.offset, damage.why)),
-                Block::Events { events, .. } => swept.forks += events.iter().filter_map(forked).count() as u64,
+                Block::Events { thread, events } => {
+                    recorded.entry(thread).or_default().events(&events);
+                    swept.forks += events.iter().filter_map(forked).count() as u64;
+                }
             }
         }
         Ok::<(), ReadError>(())
@@ -196,9 +213,8 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swe
         return Err(SweepError::Nothing);
     }
     swept.cut_off = !reader.is_whole();
-    let executed = instructions.values().fold(0u64, |sum, count| sum.saturating_add(*count));
-    swept.instructions = Some(executed).filter(|count| *count != 0);
-    swept.geometries = all.iter().flat_map(|numbered| numbered.geometries.all()).collect();
+    swept.instructions = Some(instructions).filter(|count| *count != 0);
+    swept.geometries = all.iter().flat_map(|numbered| numbered.geometries.all(&filter)).collect();
     Ok(swept)
 }
 
@@ -289,7 +305,7 @@ mod tests {
     #[test]
     fn all_are_there_and_no_others() {
         let geometries = Geometries::new(12);
-        assert_eq!(geometries.all().len(), 180);
+        assert_eq!(geometries.all(&Filter::None).len(), 180);
         assert_eq!((geometries.misses(12, 1), geometries.misses(0, 16), geometries.misses(0, 0)), (None, None, None));
     }
 }

@@ -263,10 +263,10 @@ fn work(simulations: &mut [&mut Simulation], batches: &Receiver<Arc<Batch>>) {
                     Step::Enter { shares } => simulation.enter(*shares),
                     Step::Leave => simulation.leave(),
                     Step::Missing { shares } => simulation.missed(*shares),
-                    Step::Runs { thread, block, numbers, range } => {
+                    Step::Runs { thread, block, numbers, range, recorded } => {
                         simulation.runs(*thread, &block.chunk, numbers, range.clone());
                         if range.end == block.chunk.len() {
-                            simulation.instructions(*thread, block.instructions);
+                            simulation.instructions(*thread, block.instructions, *recorded);
                         }
                     }
                 }

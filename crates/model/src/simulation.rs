@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use study::size::PageSize;
 use study::verdict::{Holding, Verdict};
-use trace::{Call, Chunk, Event, Filter, Geometry, NotExact, PAGE_SHIFT};
+use trace::{Call, Chunk, Event, PAGE_SHIFT};
 
 use crate::fold::Fold;
-use crate::machine::{Machine, Replacement, Serves, TlbShape};
+use crate::machine::{Machine, Serves, TlbShape};
 use crate::policy::{Granule, ModelPolicy, Plan, Unsupported};
 use crate::space::{self, Costs, Kernel, Leaf, Physical, Space, SpaceError};
 use crate::tlb::Key;
@@ -121,8 +121,8 @@ pub struct Simulation {
     sees_neighbours: bool,
     accesses: u64,
     runs: u64,
-    /// Of processes that have ended.
-    ended_instructions: u64,
+    /// Those that were recorded.
+    instructions: u64,
     /// Processes of which there is no trace.
     missed_forks: u64,
     stopped: Option<SpaceError>,
@@ -168,30 +168,11 @@ impl Simulation {
             touched_peak_pages: 0,
             accesses: 0,
             runs: 0,
-            ended_instructions: 0,
+            instructions: 0,
             missed_forks: 0,
             stopped: None,
             looks: Looks::default(),
         })
-    }
-
-    /// Refuses traces whose filter has left out what this machine would see.
-    ///
-    /// # Errors
-    /// Says what the trace is exact for.
-    pub fn admits(&self, filter: &Filter) -> Result<(), NotExact> {
-        let large = self.plan.page_bytes();
-        for tlb in self.machine.tlbs.iter().filter(|tlb| tlb.level == 1) {
-            for bytes in [self.plan.base_bytes, large] {
-                let sizes =
-                    [tlb.stored_bytes(self.plan.base_bytes, bytes, bytes), tlb.stored_bytes(bytes, bytes, bytes)];
-                for page_bytes in sizes.into_iter().flatten() {
-                    let lru = tlb.replacement == Replacement::Lru;
-                    filter.admits(&Geometry { page_bytes, sets: tlb.sets, lru })?;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Whether the policy is one of the kernel's direct map, whose addresses are physical.
@@ -258,8 +239,9 @@ impl Simulation {
         Ok(self)
     }
 
-    /// How many instructions a thread has executed so far.
-    pub fn instructions(&mut self, thread: usize, count: u64) {
+    /// How many instructions a thread has executed so far, and of how many more of them the accesses were recorded.
+    pub fn instructions(&mut self, thread: usize, count: u64, recorded: u64) {
+        self.instructions = self.instructions.saturating_add(recorded);
         let instructions = &mut self.own.instructions;
         if instructions.len() <= thread {
             instructions.resize(thread + 1, 0);
@@ -462,9 +444,6 @@ impl Simulation {
             };
             census.mapped_bytes.iter().map(line).collect()
         };
-        let waiting = self.waiting.iter().flat_map(|waiting| &waiting.pages.instructions);
-        let all = self.own.instructions.iter().chain(waiting);
-        let instructions = all.fold(self.ended_instructions, |sum, instructions| sum.saturating_add(*instructions));
         let second_hit_cycles = self.cores.iter().map(|core| core.counts.second_hit_cycles).sum();
         let costs = Costs { forks: self.missed_forks, ..self.space.costs() };
         Ok(Outcome {
@@ -476,7 +455,7 @@ impl Simulation {
             threads: self.cores.len(),
             accesses: self.accesses,
             runs: self.runs,
-            instructions: (instructions != 0).then_some(instructions),
+            instructions: (self.instructions != 0).then_some(self.instructions),
             first_level: sum(|counts| &counts.first_misses),
             second_level: sum(|counts| &counts.second_misses),
             walks: total(|walks| walks.walks),

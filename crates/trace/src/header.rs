@@ -24,8 +24,9 @@ pub struct Columns {
 pub enum Filter {
     /// Nothing but what runs leave out: exact for every page size from 4K up.
     None,
-    /// Runs that are most recent in their sets at 4K, 64K and 2M were dropped: exact for LRU with at least so many sets
-    /// at each of these page sizes.
+    /// Runs that are most recent in their sets at 4K, 64K and 2M were dropped: exact for LRU TLBs of one of these page
+    /// sizes with so many sets or a multiple, whichever threads and kinds of accesses they serve. [`crate::MostRecent`]
+    /// does it.
     MostRecent {
         /// Sets at 4K.
         sets_4k: u32,
@@ -54,7 +55,7 @@ pub struct Geometry {
 pub enum NotExact {
     /// Too few sets, or another page size than the filter knows.
     #[error(
-        "the trace was filtered for {kept}; a TLB of {sets} sets with pages of {page_bytes} bytes needs a trace without a filter"
+        "the trace was filtered, which is exact for {kept}; a TLB of {sets} sets with pages of {page_bytes} bytes needs a trace without a filter"
     )]
     Sets {
         /// What the filter is exact for.
@@ -65,8 +66,13 @@ pub enum NotExact {
         page_bytes: u64,
     },
     /// Another replacement than LRU.
-    #[error("the trace was filtered, which is exact for LRU only; record it without a filter")]
+    #[error("the trace was filtered, which is exact for LRU only; take the one that it was cut from")]
     Replacement,
+    /// More than TLBs: faults and what invalidates translations depend on what was left out.
+    #[error(
+        "the trace was filtered: runs that were left out may be those that fault or miss under a policy; `sim --geometry` reads it, and `sim` the trace that it was cut from"
+    )]
+    Policies,
     /// Samples.
     #[error("the trace has samples of the accesses, which say nothing about the number of misses")]
     Sampled,
@@ -79,6 +85,18 @@ pub enum NotExact {
 }
 
 impl Filter {
+    /// Refuses to simulate machines under policies, but for what has all runs.
+    ///
+    /// # Errors
+    /// Says why.
+    pub fn admits_policies(&self) -> Result<(), NotExact> {
+        match self {
+            Filter::None => Ok(()),
+            Filter::Sampled => Err(NotExact::Sampled),
+            Filter::MostRecent { .. } => Err(NotExact::Policies),
+        }
+    }
+
     /// Refuses TLBs whose misses the filter may have changed.
     ///
     /// # Errors
@@ -93,12 +111,12 @@ impl Filter {
             Filter::MostRecent { sets_4k, sets_64k, sets_2m } => (sets_4k, sets_64k, sets_2m),
         };
         let enough = match ask.page_bytes {
-            0x1000 => ask.sets >= sets_4k,
-            0x1_0000 => ask.sets >= sets_64k,
-            0x20_0000 => ask.sets >= sets_2m,
+            0x1000 => ask.sets.is_multiple_of(sets_4k),
+            0x1_0000 => ask.sets.is_multiple_of(sets_64k),
+            0x20_0000 => ask.sets.is_multiple_of(sets_2m),
             _ => false,
         };
-        let kept = || format!("at least {sets_4k} sets at 4K, {sets_64k} at 64K and {sets_2m} at 2M");
+        let kept = || format!("{sets_4k} sets at 4K, {sets_64k} at 64K and {sets_2m} at 2M, and multiples of these");
         match (enough, ask.lru) {
             (true, true) => Ok(()),
             (true, false) => Err(NotExact::Replacement),
@@ -115,6 +133,18 @@ pub struct Window {
     pub skip_instructions: u64,
     /// Instructions that were recorded each time; `None` to the end.
     pub record_instructions: Option<u64>,
+}
+
+/// Which part of a longer trace one is, in instructions of a thread: the blocks that lie in it, at least in part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Where it begins.
+    pub from_instructions: u64,
+    /// Where it ends; `None` at the end of the longer one.
+    pub to_instructions: Option<u64>,
+    /// Threads whose runs were kept; empty: all.
+    pub threads: Vec<u32>,
 }
 
 /// The process whose address space a trace is of. All threads of a trace share that one address space.
@@ -160,6 +190,12 @@ pub struct Header {
     pub filter: Filter,
     /// The part that was recorded, if not all.
     pub window: Option<Window>,
+    /// Most instructions of a thread that were recorded, if there was a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_instructions: Option<u64>,
+    /// The part of a longer trace that it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
     /// The process, if the recorder knows it. A recorder fills it in when it begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub process: Option<Process>,
@@ -179,6 +215,8 @@ impl Header {
             columns: Columns { kinds: true, accesses: true, addresses: false },
             filter: Filter::None,
             window: None,
+            max_instructions: None,
+            part: None,
             process: None,
         }
     }
@@ -200,8 +238,10 @@ mod tests {
         let ask = |page_bytes, sets, lru| Geometry { page_bytes, sets, lru };
         assert_eq!(filter.admits(&ask(4096, 16, true)), Ok(()));
         assert_eq!(filter.admits(&ask(2 << 20, 8, true)), Ok(()));
+        assert_eq!(filter.admits(&ask(4096, 48, true)), Ok(()));
         assert_eq!(filter.admits(&ask(4096, 16, false)), Err(NotExact::Replacement));
-        for refused in [ask(4096, 8, true), ask(2 << 20, 4, true), ask(16384, 64, true)] {
+        assert_eq!((filter.admits_policies(), Filter::None.admits_policies()), (Err(NotExact::Policies), Ok(())));
+        for refused in [ask(4096, 8, true), ask(4096, 24, true), ask(2 << 20, 4, true), ask(16384, 64, true)] {
             assert!(matches!(filter.admits(&refused), Err(NotExact::Sets { .. })), "{refused:?}");
         }
         assert_eq!(Filter::None.admits(&ask(1 << 30, 1, false)), Ok(()));

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use trace::{Block, Call, Chunk, Event, PAGE_SHIFT};
+use trace::{Block, Call, Chunk, Event, PAGE_SHIFT, Recorded};
 
 use super::Replayed;
 use crate::call::is_sound;
@@ -77,6 +77,8 @@ pub(super) enum Step {
         numbers: Arc<Vec<u32>>,
         block: Arc<Runs>,
         range: Range<usize>,
+        /// Instructions that were recorded in the whole block.
+        recorded: u64,
     },
 }
 
@@ -93,11 +95,21 @@ impl Batch {
     }
 }
 
+/// A block that waits.
+#[derive(Debug)]
+struct Waiting {
+    /// The number of its first run.
+    first: u64,
+    block: Arc<Runs>,
+    /// Instructions that were recorded in it.
+    recorded: u64,
+}
+
 /// A thread of the program: blocks and events that wait for what other threads did before.
 #[derive(Debug, Default)]
 struct Thread {
-    /// With the number of the first run of each.
-    blocks: VecDeque<(u64, Arc<Runs>)>,
+    blocks: VecDeque<Waiting>,
+    recorded: Recorded,
     events: VecDeque<Event>,
     /// The numbers of the first block's pages, and how many changes of addresses they know.
     numbers: Option<(Arc<Vec<u32>>, usize)>,
@@ -149,9 +161,20 @@ impl Feeder {
     pub(super) fn take(&mut self, part: Part) {
         match part {
             Part::Damaged(damage) => self.replayed.damage.push(damage),
-            Part::Events { .. } if self.accesses_only => {}
-            Part::Events { thread, events } => self.thread(thread).events.extend(events),
-            Part::Runs { thread, first, block } => self.thread(thread).blocks.push_back((first, block)),
+            Part::Events { thread, events } => {
+                let accesses_only = self.accesses_only;
+                let thread = self.thread(thread);
+                thread.recorded.events(&events);
+                if !accesses_only {
+                    thread.events.extend(events);
+                }
+            }
+            Part::Runs { thread, first, block } => {
+                let thread = self.thread(thread);
+                let end = first.saturating_add(block.chunk.len() as u64);
+                let recorded = thread.recorded.block(end, block.instructions);
+                thread.blocks.push_back(Waiting { first, block, recorded });
+            }
         }
     }
 
@@ -225,7 +248,7 @@ impl Feeder {
         while self.forked.is_none() {
             let thread = &mut self.threads[index];
             let event = thread.events.front().map(|event| (event.run, event.order));
-            let Some((first, block)) = thread.blocks.front() else {
+            let Some(Waiting { first, block, recorded }) = thread.blocks.front() else {
                 // Runs that are still to come may be before it.
                 match event {
                     Some((run, order)) if order <= self.next && (at_end || run <= thread.passed) => {
@@ -247,7 +270,7 @@ impl Feeder {
                 _ => {
                     let end = event.map_or(u64::MAX, |(run, _)| run);
                     let end = (end - first).min(block.chunk.len() as u64) as usize;
-                    let (first, block, range) = (*first, Arc::clone(block), thread.done..end);
+                    let (first, block, range, recorded) = (*first, Arc::clone(block), thread.done..end, *recorded);
                     thread.done = end;
                     thread.passed = first.saturating_add(end as u64);
                     let is_done = end == block.chunk.len();
@@ -258,7 +281,7 @@ impl Feeder {
                         (thread.done, thread.numbers) = (0, None);
                     }
                     batch.pages.append(&mut self.new_pages);
-                    batch.steps.push(Step::Runs { thread: index, block, numbers, range });
+                    batch.steps.push(Step::Runs { thread: index, block, numbers, range, recorded });
                 }
             }
             moved = true;

@@ -77,8 +77,6 @@ impl Simulation {
         let Some(parent) = self.waiting.pop() else { return };
         let ended = std::mem::replace(&mut self.own, parent.pages);
         let (process, shared, tag) = (self.process, self.process == parent.process, self.tag);
-        self.ended_instructions =
-            ended.instructions.iter().fold(self.ended_instructions, |sum, n| sum.saturating_add(*n));
         let taken = now.saturating_sub(ended.began_instructions);
         self.own.began_instructions = self.own.began_instructions.saturating_add(taken);
         (self.process, self.tag) = (parent.process, parent.tag);

@@ -13,6 +13,7 @@ use trace::{Block, Call, Event, Holds, Place, Reader};
 use super::error::RecordError;
 use super::rescue::is_running;
 use crate::failure::say;
+use crate::table::describe::count;
 
 /// Looks at the trace of the program that was to be recorded.
 pub fn look_at(output: &Path, ended: ExitStatus, emulator: &Path, hint: String) -> Result<(), RecordError> {
@@ -23,15 +24,21 @@ pub fn look_at(output: &Path, ended: ExitStatus, emulator: &Path, hint: String) 
     };
     let file = File::open(output).map_err(unreadable)?;
     let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return nothing() };
-    let has_all = reader.header().window.is_none();
+    let skipped = reader.header().window.map(|window| window.skip_instructions);
     let name = output.display();
     match reader.places().ok().flatten() {
         None => say(format_args!(
             "pagelab: {name}: the program ended ({ended}) before its last accesses were written; the trace is cut off"
         )),
         // Nothing was left out, and nothing is there.
-        Some(places) if has_all && places.iter().all(|place| place.prefix.holds != Holds::Runs) => return nothing(),
+        Some(places) if skipped.is_none() && !has_runs(&places) => return nothing(),
         Some(places) => {
+            if let Some(skipped) = skipped.filter(|_| !has_runs(&places)) {
+                let skipped = count(skipped, "instruction");
+                say(format_args!(
+                    "pagelab: {name}: no accesses were recorded: no thread went on after the {skipped} that --skip leaves out; skip fewer"
+                ));
+            }
             if let Some(Event { call: Call::Exec { program }, result: 0, .. }) = last_event(&mut reader, &places) {
                 let program = results::printable(&program);
                 say(format_args!(
@@ -41,6 +48,10 @@ pub fn look_at(output: &Path, ended: ExitStatus, emulator: &Path, hint: String) 
         }
     }
     Ok(())
+}
+
+fn has_runs(places: &[Place]) -> bool {
+    places.iter().any(|place| place.prefix.holds == Holds::Runs)
 }
 
 fn last_event(reader: &mut Reader<BufReader<File>>, places: &[Place]) -> Option<Event> {

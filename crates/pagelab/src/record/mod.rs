@@ -177,6 +177,7 @@ fn header(arguments: &RecordArguments, architecture: Architecture, emulator: &Em
         system: arguments.system,
         columns: Columns { kinds: true, accesses: true, addresses: arguments.lossless },
         window,
+        max_instructions: arguments.max,
         emulator: Some(emulator.told.clone()),
         ..Header::of(format!("pagelab {}", env!("CARGO_PKG_VERSION")))
     }

@@ -200,6 +200,7 @@ fn header(file: &Path) -> Result<Header, Failure> {
 /// One trace on all machines under all policies, and the machines.
 fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<(Simulated, Vec<Machine>), Failure> {
     let header = header(file)?;
+    header.filter.admits_policies().map_err(|error| about(file, error))?;
     let machines =
         if named.is_empty() { vec![machines::for_architecture(&header.architecture)?] } else { named.to_vec() };
     let policies = arguments.policies();
@@ -209,7 +210,6 @@ fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<
         let made = Simulation::new(machine, policy, &physical);
         match made.and_then(|simulation| simulation.with_kernel(arguments.kernel())) {
             Ok(simulation) => {
-                simulation.admits(&header.filter).map_err(|error| about(file, error))?;
                 simulations.push(simulation);
                 refused.push(None);
             }

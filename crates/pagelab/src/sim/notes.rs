@@ -2,8 +2,10 @@
 
 use model::simulation::Outcome;
 use study::size::format_bytes;
+use trace::{Filter, Header};
 
 use super::{Cell, Simulated, Swept};
+use crate::trace_file;
 
 /// What `mmap` counts in where traces are recorded.
 const RECORDED_PAGE_BYTES: u64 = 4096;
@@ -24,6 +26,7 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
                 .to_owned(),
         );
     }
+    notes.extend(parts(&simulated.header));
     notes.extend(incomplete(simulated.is_cut_off(), &simulated.replayed.cut_off_children, simulated.damage()));
     notes.extend(simulated.swept.as_ref().and_then(Swept::alone));
     if let Some(machine) = &simulated.guessed {
@@ -79,6 +82,27 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// What of the program's run is not in the trace.
+pub fn parts(header: &Header) -> Option<String> {
+    let left_out = trace_file::parts(header);
+    (!left_out.is_empty()).then(|| {
+        format!(
+            "a part of what ran; not in the trace: {}. Rates are for the instructions that are in it; what its first \
+             accesses find in TLBs and memory is not what they found",
+            left_out.join("; ")
+        )
+    })
+}
+
+/// Says what figures of a filtered trace are of.
+pub fn filtered(header: &Header) -> Option<String> {
+    matches!(header.filter, Filter::MostRecent { .. }).then(|| {
+        "the trace was filtered: misses are exact, of the geometries for which they are; accesses and runs are those that \
+         are left"
+            .to_owned()
+    })
 }
 
 /// What of a trace, and of those of forked processes, could not be used.

@@ -8,7 +8,7 @@ use results::grid::plain;
 use results::simulation::{Geometry, Per, Sweep, rate_in_words};
 use serde_json::{Value, json};
 use study::size::format_bytes;
-use trace::{Block, Reader};
+use trace::{Block, Header, Reader};
 
 use super::{about, bar, notes, opened};
 use crate::failure::Failure;
@@ -34,12 +34,16 @@ pub struct Swept {
     pub cut_off: bool,
     /// Processes that were forked, whose traces are not looked at.
     pub forks: u64,
+    /// What the trace says of itself.
+    header: Header,
 }
 
 impl Swept {
     /// What must be known to read the figures.
     fn notes(&self) -> Vec<String> {
-        let mut notes = notes::incomplete(self.cut_off, &[], &self.damage);
+        let mut notes: Vec<String> = notes::parts(&self.header).into_iter().collect();
+        notes.extend(notes::filtered(&self.header));
+        notes.extend(notes::incomplete(self.cut_off, &[], &self.damage));
         notes.extend(self.alone());
         notes
     }
@@ -80,6 +84,7 @@ pub fn swept(file: &Path, threads: usize) -> Result<Swept, Failure> {
         damage: swept.damage,
         cut_off: swept.cut_off,
         forks: swept.forks,
+        header: super::header(file)?,
     })
 }
 
@@ -168,7 +173,7 @@ pub fn text(file: &str, swept: &Swept, width: usize) -> String {
         swept.accesses, swept.runs
     )];
     lines.extend(swept.notes().iter().map(|note| results::fold(note, width, 2)));
-    for shift in PAGE_SHIFTS {
+    for shift in PAGE_SHIFTS.into_iter().filter(|shift| sweep.of_size(1 << shift).next().is_some()) {
         let mut sets: Vec<u32> = sweep.of_size(1 << shift).map(|geometry| geometry.sets).collect();
         sets.dedup();
         let rows = sets.iter().map(|sets| {

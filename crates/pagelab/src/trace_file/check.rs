@@ -3,23 +3,12 @@
 use std::io::Write;
 
 use serde_json::json;
-use trace::{Block, Filter};
+use trace::Block;
 
 use super::{Damages, Shown, named, open};
 use crate::failure::Failure;
 use crate::output::ignore_closed_pipe;
 use crate::table::describe::count;
-
-/// What a filter left out, in words.
-pub fn left_out(filter: &Filter) -> String {
-    match filter {
-        Filter::None => "nothing".to_owned(),
-        Filter::MostRecent { sets_4k, sets_64k, sets_2m } => format!(
-            "most recent pages; exact for LRU with at least {sets_4k} sets at 4K, {sets_64k} at 64K, {sets_2m} at 2M"
-        ),
-        Filter::Sampled => "all but samples; exact for nothing".to_owned(),
-    }
-}
 
 /// Runs `pagelab trace check`.
 pub fn run(arguments: &Shown) -> Result<(), Failure> {

@@ -1,25 +1,37 @@
 //! `pagelab trace cut`: whole blocks of a trace, and all events before their end, so that the memory they touch is
-//! known.
+//! known; and of those blocks what a filter leaves.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 
 use serde_json::json;
-use trace::{Block, Call, Event, Writer};
+use trace::{Block, Call, Chunk, Event, Filter, Header, Holds, MostRecent, Part, Writer};
 
+use super::filter::{Filtered, Place};
+use super::output::Output;
 use super::{Cut, damage_text, named, open, refuse_same};
 use crate::failure::{Failure, say};
 use crate::output::ignore_closed_pipe;
 use crate::table::describe::count;
+
+/// Where the first block of a thread that is kept begins.
+#[derive(Clone, Copy)]
+struct Begin {
+    /// The number of its first run in the trace that is read. It has the number 0 in the one that is written.
+    run: u64,
+    /// Instructions of the thread before.
+    instructions: u64,
+}
 
 /// A thread of the trace while it is cut.
 #[derive(Default)]
 struct Thread {
     /// Instructions at the end of the block before.
     instructions: u64,
-    /// The number of the first run that is kept, in the trace that is read.
-    first: Option<u64>,
+    /// What is kept of it, if anything is.
+    begin: Option<Begin>,
+    /// Whether the events that are written say where that begins, if they have to.
+    is_begun: bool,
     /// Whether runs after those that are kept were left out.
     ended: bool,
     /// Events that are not written yet: an event stands before its runs.
@@ -27,21 +39,77 @@ struct Thread {
 }
 
 impl Thread {
-    /// Whether runs that end after `instructions` are part of `arguments`.
-    fn keeps(&self, arguments: &Cut, instructions: u64) -> bool {
-        instructions > arguments.from && arguments.to.is_none_or(|to| self.instructions < to)
+    fn of(begin: Begin, arguments: &Cut) -> Thread {
+        Thread { begin: Some(begin), is_begun: arguments.from == 0, ..Thread::default() }
     }
 
     /// The events up to a run, by the numbers of the trace that is written.
     fn events_before(&mut self, run: u64) -> Vec<Event> {
         let count = self.events.iter().take_while(|event| event.run <= run).count();
-        let first = self.first;
+        // Nothing is kept of a thread: its events come before everything.
+        let first = self.begin.map_or(u64::MAX, |begin| begin.run);
         let moved = |mut event: Event| {
-            event.run = first.map_or(0, |first| event.run.saturating_sub(first));
+            event.run = event.run.saturating_sub(first);
             event
         };
         self.events.drain(..count).map(moved).collect()
     }
+
+    /// Says where in the thread the part begins, once what is known of it goes beyond.
+    fn say_begin(&mut self, until: u64) {
+        let Some(Begin { run, instructions }) = self.begin.filter(|_| !self.is_begun) else { return };
+        let place = self.events.iter().position(|event| event.run > run);
+        if place.is_none() && until == u64::MAX {
+            return;
+        }
+        let place = place.unwrap_or(self.events.len());
+        let order = self.events[..place].iter().map(|event| event.order).max().unwrap_or(0);
+        self.events.insert(place, Event { run, order, call: Call::Window { instructions }, result: 0 });
+        self.is_begun = true;
+    }
+}
+
+/// Whether a block that ends after `instructions` of its thread is part of `arguments`, if the one before ended after
+/// `before`.
+fn keeps(arguments: &Cut, thread: u32, before: u64, instructions: u64) -> bool {
+    let chosen = arguments.threads.is_empty() || arguments.threads.contains(&thread);
+    chosen && instructions > arguments.from && arguments.to.is_none_or(|to| before < to)
+}
+
+/// Where what is kept of each thread begins. Events of a thread may stand before blocks of others and so long before its
+/// own, and have to have their numbers there already.
+fn begins(arguments: &Cut) -> Result<BTreeMap<u32, Begin>, Failure> {
+    let wrong = |error| named(&arguments.file, error);
+    let mut reader = open(&arguments.file)?;
+    let (mut begins, mut before) = (BTreeMap::new(), BTreeMap::new());
+    let mut add = |thread: u32, run: u64, instructions: u64| {
+        let before = before.insert(thread, instructions).unwrap_or(0);
+        if keeps(arguments, thread, before, instructions) {
+            begins.entry(thread).or_insert(Begin { run, instructions: before });
+        }
+    };
+    if let Some(places) = reader.places().map_err(wrong)? {
+        let blocks = places.iter().map(|place| place.prefix).filter(|prefix| prefix.holds == Holds::Runs);
+        blocks.for_each(|prefix| add(prefix.thread, prefix.first, prefix.instructions));
+        return Ok(begins);
+    }
+    while let Some(block) = reader.next_block().map_err(wrong)? {
+        if let Block::Runs { thread, first, instructions, .. } = block {
+            add(thread, first, instructions);
+        }
+    }
+    Ok(begins)
+}
+
+/// The part that is being written.
+struct Parting<'a, W> {
+    arguments: &'a Cut,
+    writer: Writer<W>,
+    threads: BTreeMap<u32, Thread>,
+    filtered: Option<Filtered>,
+    runs: u64,
+    blocks: u64,
+    left_out: u64,
 }
 
 /// Runs `pagelab trace cut`.
@@ -51,75 +119,141 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
     }
     refuse_same(&arguments.file, &arguments.output)?;
     let mut reader = open(&arguments.file)?;
-    let wrong = |error: &dyn std::fmt::Display| named(&arguments.output, error);
-    let file = File::create(&arguments.output).map_err(|error| wrong(&error))?;
-    let mut writer = Writer::new(BufWriter::new(file), reader.header()).map_err(|error| wrong(&error))?;
-    let mut threads: BTreeMap<u32, Thread> = BTreeMap::new();
-    let (mut runs, mut blocks) = (0u64, 0u64);
+    let header = header(arguments, reader.header()).map_err(|why| named(&arguments.file, why))?;
+    let wrong = |error: std::io::Error| named(&arguments.output, error);
+    let to = BufWriter::new(Output::create(&arguments.output).map_err(wrong)?);
+    let mut part = Parting {
+        arguments,
+        writer: Writer::new(to, &header).map_err(wrong)?,
+        threads: begins(arguments)?.into_iter().map(|(thread, begin)| (thread, Thread::of(begin, arguments))).collect(),
+        filtered: arguments.most_recent.then(|| Filtered::new(header.columns)).transpose().map_err(wrong)?,
+        runs: 0,
+        blocks: 0,
+        left_out: 0,
+    };
     while let Some(block) = reader.next_block().map_err(|error| named(&arguments.file, error))? {
         match block {
             Block::Damaged(damage) => {
-                say(format_args!("pagelab: {}: damaged {}", arguments.file.display(), damage_text(&damage)));
+                let name = arguments.file.display().to_string();
+                say(format_args!("pagelab: {}: damaged {}", results::printable(&name), damage_text(&damage)));
             }
-            Block::Events { thread, events } => threads.entry(thread).or_default().events.extend(events),
+            Block::Events { thread, events } => part.events(thread, events),
             Block::Runs { thread, first, instructions, chunk } => {
-                let state = threads.entry(thread).or_default();
-                let chosen = arguments.threads.is_empty() || arguments.threads.contains(&thread);
-                if chosen && state.keeps(arguments, instructions) {
-                    if state.first.is_none() {
-                        state.first = Some(first);
-                        begin(state, first, arguments.from > 0);
-                    }
-                    write_events(&mut writer, &mut threads, thread, first + chunk.len() as u64)
-                        .map_err(|error| wrong(&error))?;
-                    writer.runs(thread, &chunk, instructions).map_err(|error| wrong(&error))?;
-                    (runs, blocks) = (runs + chunk.len() as u64, blocks + 1);
-                } else {
-                    state.ended |= state.first.is_some();
-                }
-                threads.entry(thread).or_default().instructions = instructions;
+                part.block(thread, first, instructions, &chunk).map_err(wrong)?;
             }
         }
     }
-    write_events(&mut writer, &mut threads, u32::MAX, u64::MAX).map_err(|error| wrong(&error))?;
-    writer.finish().and_then(|mut file| file.flush()).map_err(|error| wrong(&error))?;
-    report(arguments, runs, blocks)
+    part.write_events(u32::MAX, u64::MAX).map_err(wrong)?;
+    let Parting { writer, runs, blocks, left_out, .. } = part;
+    let output = writer.finish().map_err(wrong)?.into_inner().map_err(|error| wrong(error.into_error()))?;
+    output.finish().map_err(wrong)?;
+    report(arguments, runs, blocks, left_out)
 }
 
-/// Says where in the thread the part begins.
-fn begin(state: &mut Thread, first: u64, is_part: bool) {
-    if is_part {
-        let call = Call::Window { instructions: state.instructions };
-        let order = state.events.iter().map(|event| event.order).max().unwrap_or(0);
-        let place = state.events.iter().position(|event| event.run > first).unwrap_or(state.events.len());
-        state.events.insert(place, Event { run: first, order, call, result: 0 });
+/// The header of the part: what it is a part of, and what was left out.
+fn header(arguments: &Cut, of: &Header) -> Result<Header, String> {
+    let mut header = of.clone();
+    if arguments.most_recent {
+        header.filter = match header.filter {
+            Filter::None => MostRecent::FILTER,
+            Filter::Sampled => {
+                return Err("it has samples, all of which count; leave --most-recent away".to_owned());
+            }
+            Filter::MostRecent { .. } => {
+                return Err(
+                    "it was filtered before; leave --most-recent away, or take the one that it was cut from".to_owned()
+                );
+            }
+        };
+    }
+    if arguments.from > 0 || arguments.to.is_some() || !arguments.threads.is_empty() {
+        header.part = Some(within(arguments, of.part.as_ref()));
+    }
+    Ok(header)
+}
+
+/// The part that was asked for, of what may be a part.
+fn within(arguments: &Cut, of: Option<&Part>) -> Part {
+    let asked =
+        Part { from_instructions: arguments.from, to_instructions: arguments.to, threads: arguments.threads.clone() };
+    let Some(of) = of else { return asked };
+    let to = [asked.to_instructions, of.to_instructions].into_iter().flatten().min();
+    Part {
+        from_instructions: asked.from_instructions.max(of.from_instructions),
+        to_instructions: to,
+        threads: if asked.threads.is_empty() { of.threads.clone() } else { asked.threads },
     }
 }
 
-/// Writes what all threads did before the runs of one: events of others too, which may concern the same memory.
-fn write_events<W: Write>(
-    writer: &mut Writer<W>,
-    threads: &mut BTreeMap<u32, Thread>,
-    thread: u32,
-    end: u64,
-) -> std::io::Result<()> {
-    for (number, state) in threads.iter_mut() {
-        // What came after the part is left out.
-        let until = if *number == thread || !state.ended { if *number == thread { end } else { u64::MAX } } else { 0 };
-        let events = state.events_before(until);
-        writer.events(*number, &events, state.instructions)?;
+impl<W: Write> Parting<'_, W> {
+    fn events(&mut self, thread: u32, events: Vec<Event>) {
+        if let Some(filtered) = &mut self.filtered {
+            filtered.events(thread, &events);
+        }
+        self.threads.entry(thread).or_default().events.extend(events);
     }
-    Ok(())
+
+    fn block(&mut self, thread: u32, first: u64, instructions: u64, chunk: &Chunk) -> std::io::Result<()> {
+        let state = self.threads.entry(thread).or_default();
+        let before = state.instructions;
+        // A block that is damaged where its place is not may be the one with which the thread was to begin.
+        let begin = state.begin.filter(|begin| begin.run <= first);
+        if let Some(begin) = begin.filter(|_| keeps(self.arguments, thread, before, instructions)) {
+            self.write_events(thread, first.saturating_add(chunk.len() as u64))?;
+            let place = Place { thread, first, number: first - begin.run, before, instructions };
+            self.runs += chunk.len() as u64;
+            match &mut self.filtered {
+                None => {
+                    self.writer.skip_to(thread, place.number);
+                    self.writer.runs(thread, chunk, instructions)?;
+                    self.blocks += 1;
+                }
+                Some(filtered) => {
+                    let written = filtered.write(&mut self.writer, &place, chunk)?;
+                    self.left_out += written.left_out;
+                    self.blocks += written.blocks;
+                }
+            }
+        } else {
+            state.ended |= begin.is_some();
+        }
+        self.threads.entry(thread).or_default().instructions = instructions;
+        Ok(())
+    }
+
+    /// Writes what all threads did before the runs of one: events of others too, which may concern the same memory.
+    fn write_events(&mut self, thread: u32, end: u64) -> std::io::Result<()> {
+        for (number, state) in &mut self.threads {
+            // What came after the part is left out.
+            let until = if *number == thread {
+                end
+            } else if state.ended {
+                0
+            } else {
+                u64::MAX
+            };
+            state.say_begin(until);
+            let events = state.events_before(until);
+            self.writer.events(*number, &events, state.instructions)?;
+        }
+        Ok(())
+    }
 }
 
-fn report(arguments: &Cut, runs: u64, blocks: u64) -> Result<(), Failure> {
+fn report(arguments: &Cut, runs: u64, blocks: u64, left_out: u64) -> Result<(), Failure> {
+    let kept = runs - left_out;
     if runs == 0 {
-        say(format_args!("pagelab: {}: no runs lie in that part; it has events only", arguments.output.display()));
+        let name = arguments.output.display().to_string();
+        say(format_args!("pagelab: {}: no runs lie in that part; it has events only", results::printable(&name)));
     }
     let text = if arguments.json {
-        format!("{:#}", json!({ "schema": "pagelab.trace-cut/1", "runs": runs, "blocks": blocks }))
+        let mut document = json!({ "schema": "pagelab.trace-cut/1", "runs": kept, "blocks": blocks });
+        document["filtered_runs"] = arguments.most_recent.then_some(left_out).into();
+        format!("{document:#}")
     } else {
-        format!("{} in {}", count(runs, "run"), count(blocks, "block"))
+        let filtered = format!("; {} filtered out", count(left_out, "run"));
+        let filtered = if arguments.most_recent { &filtered } else { "" };
+        format!("{} in {}{filtered}", count(kept, "run"), count(blocks, "block"))
     };
     ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
 }

@@ -53,7 +53,7 @@ impl Printer<'_> {
         if self.json {
             writeln!(self.out, "{}", json!({ "schema": "pagelab.trace-dump/1", "header": header }))
         } else {
-            writeln!(self.out, "{name}: thread, run, address of the page, what, accesses")
+            writeln!(self.out, "{}: thread, run, address of the page, what, accesses", results::printable(name))
         }
     }
 

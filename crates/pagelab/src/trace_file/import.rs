@@ -8,6 +8,7 @@ use serde_json::json;
 use study::size::format_bytes;
 use trace::import::{Tool, import};
 
+use super::output::Output;
 use super::{Import, ImportTool, named, refuse_same};
 use crate::failure::Failure;
 use crate::output::ignore_closed_pipe;
@@ -21,18 +22,16 @@ pub fn run(arguments: &Import) -> Result<(), Failure> {
         let file = File::open(&arguments.file).map_err(|error| named(&arguments.file, error))?;
         Box::new(BufReader::with_capacity(1 << 20, file))
     };
-    let to = File::create(&arguments.output).map_err(|error| named(&arguments.output, error))?;
-    let written = import(tool(arguments.from), from, BufWriter::new(to)).map_err(|error| {
-        // What is left is no trace that anybody wants.
-        let _ = std::fs::remove_file(&arguments.output);
-        named(&arguments.file, error)
-    })?;
-    written.into_inner().map_err(|error| named(&arguments.output, error))?;
-    let bytes = std::fs::metadata(&arguments.output).map_err(|error| named(&arguments.output, error))?.len();
+    let wrong = |error: std::io::Error| named(&arguments.output, error);
+    let to = Output::create(&arguments.output).map_err(wrong)?;
+    let written =
+        import(tool(arguments.from), from, BufWriter::new(to)).map_err(|error| named(&arguments.file, error))?;
+    written.into_inner().map_err(|error| wrong(error.into_error()))?.finish().map_err(wrong)?;
+    let bytes = std::fs::metadata(&arguments.output).map_err(wrong)?.len();
     let text = if arguments.json {
         format!("{:#}", json!({ "schema": "pagelab.trace-import/1", "file_bytes": bytes }))
     } else {
-        format!("{}: {}", arguments.output.display(), format_bytes(bytes))
+        format!("{}: {}", results::printable(&arguments.output.display().to_string()), format_bytes(bytes))
     };
     ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
 }

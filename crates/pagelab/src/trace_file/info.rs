@@ -5,12 +5,12 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 use study::size::format_bytes;
-use trace::{Block, Call, Event, Footprint, Header, Kind, SHIFTS};
+use trace::{Block, Call, Event, Footprint, Header, Kind, Recorded, SHIFTS};
 
 use super::{Damages, Shown, named, open};
 use crate::failure::Failure;
 use crate::output::{ignore_closed_pipe, terminal_width};
-use crate::table::describe::count;
+use crate::table::describe::{count, grouped};
 use results::grid::plain;
 
 /// What one thread did.
@@ -23,7 +23,10 @@ struct Thread {
     fetches: u64,
     /// What the kernel did for it, an access for each page.
     kernel_accesses: u64,
+    /// When the last block of runs ended.
     instructions: u64,
+    /// Those of which the accesses are there.
+    recorded_instructions: u64,
     events: u64,
 }
 
@@ -36,6 +39,7 @@ struct Content {
     windows: u64,
     /// By their numbers, which may be any in a file from anywhere.
     threads: BTreeMap<u32, Thread>,
+    recorded: BTreeMap<u32, Recorded>,
     footprint: Footprint,
     /// Memory that was there when recording began.
     regions: Regions,
@@ -70,6 +74,7 @@ fn read(arguments: &Shown) -> Result<Content, Failure> {
         blocks: 0,
         windows: 0,
         threads: BTreeMap::new(),
+        recorded: BTreeMap::new(),
         footprint: Footprint::default(),
         regions: Regions::default(),
         outside: (0, 0),
@@ -86,11 +91,14 @@ impl Content {
     fn add(&mut self, block: Block) {
         self.blocks += 1;
         match block {
-            Block::Runs { thread, instructions, chunk, .. } => {
+            Block::Runs { thread, first, instructions, chunk } => {
                 self.footprint.add(&chunk);
+                let end = first.saturating_add(chunk.len() as u64);
+                let recorded = self.recorded.entry(thread).or_default().block(end, instructions);
                 let thread = self.thread(thread);
                 thread.runs += chunk.len() as u64;
                 thread.instructions = thread.instructions.max(instructions);
+                add(&mut thread.recorded_instructions, recorded);
                 for run in chunk.runs() {
                     let accesses = u64::from(run.accesses);
                     if run.kind.has(Kind::KERNEL) {
@@ -101,7 +109,10 @@ impl Content {
                     add(&mut thread.fetches, if run.kind.has(Kind::FETCH) { accesses } else { 0 });
                 }
             }
-            Block::Events { thread, events } => events.into_iter().for_each(|event| self.event(thread, event)),
+            Block::Events { thread, events } => {
+                self.recorded.entry(thread).or_default().events(&events);
+                events.into_iter().for_each(|event| self.event(thread, event));
+            }
             Block::Damaged(damage) => self.damages.add(damage),
         }
     }
@@ -134,6 +145,7 @@ impl Content {
             fetches: sum.fetches.saturating_add(thread.fetches),
             kernel_accesses: sum.kernel_accesses.saturating_add(thread.kernel_accesses),
             instructions: sum.instructions.saturating_add(thread.instructions),
+            recorded_instructions: sum.recorded_instructions.saturating_add(thread.recorded_instructions),
             events: sum.events + thread.events,
         })
     }
@@ -198,7 +210,8 @@ fn numbered(number: u32, thread: &Thread) -> Value {
 fn thread_document(thread: &Thread) -> Value {
     json!({
         "runs": thread.runs, "accesses": thread.accesses, "data_accesses": thread.accesses - thread.fetches,
-        "fetches": thread.fetches, "kernel_accesses": thread.kernel_accesses, "instructions": thread.instructions, "events": thread.events,
+        "fetches": thread.fetches, "kernel_accesses": thread.kernel_accesses, "instructions": thread.instructions,
+        "recorded_instructions": thread.recorded_instructions, "events": thread.events,
     })
 }
 
@@ -282,12 +295,13 @@ fn text(content: &Content) -> String {
 }
 
 fn left_out(content: &Content) -> String {
-    let filtered = super::check::left_out(&content.header.filter);
+    let told = super::left_out::left_out(&content.header);
+    let told = if told.is_empty() { "nothing".to_owned() } else { told.join("; ") };
     match content.outside {
-        (0, 0) => filtered,
+        (0, 0) => told,
         (accesses, instructions) => {
             let fetched = count(instructions, "instruction");
-            format!("{filtered} of memory; devices and firmware: {} and {fetched}", count(accesses, "data access"))
+            format!("{told} of memory; devices and firmware: {} and {fetched}", count(accesses, "data access"))
         }
     }
 }
@@ -317,21 +331,39 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
     if let Some(window) = header.window {
         let each = window.record_instructions.map_or("the rest".to_owned(), |number| count(number, "instruction"));
         let skipped = count(window.skip_instructions, "instruction");
-        let text = format!("{} of {each}, each after {skipped}", content.windows);
-        rows.push(["windows".to_owned(), text]);
+        rows.push(["windows".to_owned(), format!("{} of {each}, each after {skipped}", grouped(content.windows))]);
+    }
+    let total = content.total();
+    if total.recorded_instructions != total.instructions {
+        let all = count(total.instructions, "instruction");
+        rows.push(["recorded".to_owned(), format!("{} of {all}", grouped(total.recorded_instructions))]);
     }
     if let Some(bytes) = content.bytes_per_access() {
         rows.push([
             "bytes an access".to_owned(),
-            format!("{bytes:.3} (8 as plain addresses: {:.0} times)", 8.0 / bytes),
+            format!("{bytes:.3} (8 as plain addresses: {} times)", times(8.0 / bytes)),
         ]);
     }
     rows
 }
 
+/// A ratio with two digits, or all before the point.
+fn times(ratio: f64) -> String {
+    match ratio {
+        10.0.. => format!("{ratio:.0}"),
+        1.0.. => format!("{ratio:.1}"),
+        _ => format!("{ratio:.2}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ratio_below_one_is_not_zero() {
+        assert_eq!([530.4, 1.53, 0.106].map(times), ["530", "1.5", "0.11"]);
+    }
 
     #[test]
     fn regions_of_any_number_are_counted_and_the_first_told() {

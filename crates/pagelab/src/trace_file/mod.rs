@@ -3,8 +3,11 @@
 mod check;
 mod cut;
 mod dump;
+mod filter;
 mod import;
 mod info;
+mod left_out;
+mod output;
 mod parquet;
 
 use std::fs::File;
@@ -16,6 +19,7 @@ use serde_json::{Value, json};
 use trace::{Damage, Reader};
 
 use crate::failure::Failure;
+pub use left_out::parts;
 
 /// Arguments of `pagelab trace`.
 #[derive(Debug, Args)]
@@ -66,6 +70,10 @@ struct Cut {
     /// Keep this thread only; repeat it for more
     #[arg(long = "thread", value_name = "NUMBER")]
     threads: Vec<u32>,
+    /// Leave out runs whose page is in front of its set anyway, at 4K (16 sets), 64K (16) and 2M (8): the misses of LRU
+    /// TLBs with a multiple of these sets stay the same (`sim --geometry`), and nothing else does
+    #[arg(long)]
+    most_recent: bool,
     /// Print one JSON document about what was written
     #[arg(long)]
     json: bool,

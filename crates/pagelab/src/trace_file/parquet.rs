@@ -215,7 +215,7 @@ fn document(written: &[(PathBuf, u64)], damages: &Damages) -> Value {
 fn text(written: &[(PathBuf, u64)], damages: &Damages) -> String {
     let files = written.iter().map(|(path, rows)| format!("{}: rows {rows}", path.display()));
     let damages = damages.lines().map(|line| format!("damaged {line}"));
-    results::printable(&files.chain(damages).collect::<Vec<_>>().join("\n"))
+    files.chain(damages).map(|line| results::printable(&line)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

@@ -1,0 +1,243 @@
+//! `pagelab trace` from the outside, on traces that need no emulator.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use common::*;
+use serde_json::Value;
+use trace::{Builder, Call, Event, Header, Kind, Run, Window, Writer};
+
+const PAGE: u64 = 1 << 12;
+const HEAP: u64 = 0x10_0000_0000;
+
+/// A trace that is being written block by block.
+struct Made {
+    writer: Writer<fs::File>,
+    bench: Bench,
+}
+
+impl Made {
+    fn new(header: &Header) -> Made {
+        let bench = Bench::new();
+        let writer = Writer::new(fs::File::create(bench.path("trace")).unwrap(), header).unwrap();
+        Made { writer, bench }
+    }
+
+    /// A block of loads, two instructions each, of these pages of the heap.
+    fn loads(&mut self, thread: u32, pages: impl IntoIterator<Item = u64>, instructions: u64) {
+        let mut builder = Builder::new(Header::of("").columns);
+        pages
+            .into_iter()
+            .for_each(|page| builder.push(Run { page: HEAP / PAGE + page, kind: Kind::LOAD, accesses: 2 }, &[]));
+        self.writer.runs(thread, &builder.take(), instructions).unwrap();
+    }
+
+    fn event(&mut self, thread: u32, run: u64, order: u64, call: Call) {
+        self.writer.events(thread, &[Event { run, order, call, result: 0 }], 0).unwrap();
+    }
+
+    fn done(self) -> Bench {
+        self.writer.finish().unwrap();
+        self.bench
+    }
+}
+
+fn region(pages: u64) -> Call {
+    Call::Region { address: HEAP, bytes: pages * PAGE, protection: 3, name: "a heap".to_owned() }
+}
+
+/// Two threads, of which the one that begins has its block last: its events stand before the other's.
+fn threads() -> Bench {
+    let mut made = Made::new(&Header::of("a test"));
+    made.event(0, 0, 0, region(4096));
+    made.event(0, 30, 1, Call::Madvise { address: HEAP, bytes: PAGE, advice: 14 });
+    made.event(0, 70, 2, Call::Munmap { address: HEAP + 9 * PAGE, bytes: PAGE });
+    made.event(1, 10, 3, Call::Seen);
+    made.loads(1, (0..500).map(|step| step / 3 % 50), 1000);
+    made.loads(0, (0..100).map(|step| 100 + step / 4), 200);
+    made.loads(0, (0..900).map(|step| step * step % 700), 2000);
+    made.event(0, 1000, 4, Call::Munmap { address: HEAP, bytes: PAGE });
+    made.done()
+}
+
+fn lines(bench: &Bench, file: &str) -> Vec<Value> {
+    let dumped = bench.pagelab(&["trace", "dump", "--json", file]).ran();
+    dumped.says(0, &[]);
+    dumped.stdout.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn ran(bench: &Bench, words: &[&str]) -> Ran {
+    let ran = bench.pagelab(words).ran();
+    ran.says(0, &[]);
+    ran
+}
+
+#[test]
+fn a_cut_of_everything_changes_nothing() {
+    let bench = threads();
+    ran(&bench, &["trace", "cut", "trace", "-o", "same"]);
+    assert!(lines(&bench, "trace") == lines(&bench, "same"));
+}
+
+#[test]
+fn events_of_a_part_stand_where_they_stood_and_the_header_says_what_it_is() {
+    let bench = threads();
+    ran(&bench, &["trace", "cut", "trace", "-o", "part", "--from", "200", "--thread", "0"]);
+    let runs: Vec<Value> = lines(&bench, "part");
+    let of_thread = |line: &&Value| line["thread"] == 0 && line.get("event").is_some();
+    let events: Vec<(u64, &str)> = runs
+        .iter()
+        .filter(of_thread)
+        .map(|line| (line["event"]["run"].as_u64().unwrap(), line["event"]["call"].as_str().unwrap()))
+        .collect();
+    assert_eq!(events, [(0, "region"), (0, "madvise"), (0, "munmap"), (0, "window"), (900, "munmap")]);
+    let info = ran(&bench, &["trace", "info", "--json", "part"]).json();
+    assert_eq!(info["header"]["part"]["from_instructions"], 200);
+    assert_eq!((&info["total"]["instructions"], &info["total"]["recorded_instructions"]), (&2000.into(), &1800.into()));
+    let told = ran(&bench, &["trace", "info", "part"]).stdout;
+    assert!(told.contains("before instruction 200") && told.contains("1,800 of 2,000 instructions"), "{told}");
+    let simulated = ran(&bench, &["sim", "part", "-m", "cascade-lake", "-p", "base"]).stdout;
+    assert!(simulated.contains("a part of what ran"), "{simulated}");
+    // A part of a part is the smaller of both.
+    ran(&bench, &["trace", "cut", "part", "-o", "less", "--to", "5000"]);
+    let less = ran(&bench, &["trace", "info", "--json", "less"]).json();
+    assert_eq!(
+        less["header"]["part"],
+        serde_json::json!({ "from_instructions": 200, "to_instructions": 5000, "threads": [0] })
+    );
+}
+
+#[test]
+fn runs_of_a_damaged_trace_keep_their_numbers() {
+    let bench = threads();
+    let mut bytes = fs::read(bench.path("trace")).unwrap();
+    let before = lines(&bench, "trace");
+    // The first block of thread 0's runs.
+    let magic = b"\x89PLTRC\r\n";
+    let blocks: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(magic)).collect();
+    let damaged = blocks.iter().copied().filter(|at| bytes[at + 8] == 2 && bytes[at + 12] == 0).min().unwrap();
+    bytes[damaged + 70] ^= 1;
+    fs::write(bench.path("trace"), bytes).unwrap();
+    ran(&bench, &["trace", "cut", "trace", "-o", "part"]);
+    let after = lines(&bench, "part");
+    let runs = |lines: &[Value]| lines.iter().filter(|line| line["run"].is_u64()).cloned().collect::<Vec<Value>>();
+    let lost = |line: &Value| line["thread"] == 0 && line["run"].as_u64().unwrap() < 100;
+    let expected: Vec<Value> = runs(&before).into_iter().filter(|line| !lost(line)).collect();
+    assert_eq!(runs(&after), expected);
+}
+
+/// Misses by page size, sets and ways.
+fn geometries(bench: &Bench, file: &str) -> BTreeMap<(u64, u64, u64), u64> {
+    let swept = ran(bench, &["sim", "--geometry", "--json", file]).json();
+    let of = |geometry: &Value| {
+        let number = |key: &str| geometry[key].as_u64().unwrap();
+        ((number("page_bytes"), number("sets"), number("ways")), number("misses"))
+    };
+    swept["traces"][0]["geometries"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn a_filtered_trace_misses_as_the_whole_one_where_it_is_exact_and_is_refused_elsewhere() {
+    let bench = threads();
+    let cut = ran(&bench, &["trace", "cut", "trace", "-o", "filtered", "--most-recent", "--json"]).json();
+    assert!(cut["filtered_runs"].as_u64().unwrap() > 300, "{cut}");
+    assert_eq!(cut["runs"].as_u64().unwrap() + cut["filtered_runs"].as_u64().unwrap(), 1500);
+    ran(&bench, &["trace", "check", "filtered"]);
+    let (all, filtered) = (geometries(&bench, "trace"), geometries(&bench, "filtered"));
+    assert_eq!((all.len(), filtered.len()), (900, (8 + 8 + 9) * 15));
+    for (geometry, misses) in &filtered {
+        assert_eq!(Some(misses), all.get(geometry), "{geometry:?}");
+    }
+    let least = |page: u64| filtered.keys().filter(|key| key.0 == page).map(|key| key.1).min();
+    assert_eq!([4096, 16384, 65536, 2 << 20, 32 << 20].map(least), [Some(16), None, Some(16), Some(8), None]);
+    // Events stand before the same runs, and instructions are those of the whole trace.
+    let events = |file: &str| lines(&bench, file).into_iter().filter(|line| line.get("event").is_some());
+    assert!(events("trace").eq(events("filtered")));
+    let total = |file: &str| ran(&bench, &["trace", "info", "--json", file]).json()["total"].clone();
+    assert_eq!(total("trace")["recorded_instructions"], total("filtered")["recorded_instructions"]);
+    // A run after an event is kept: memory may be another one.
+    let kept: Vec<u64> = lines(&bench, "filtered")
+        .iter()
+        .filter(|line| line["thread"] == 0 && line["run"].is_u64())
+        .map(|line| line["run"].as_u64().unwrap())
+        .collect();
+    assert!([0, 30, 70, 100].iter().all(|run| kept.contains(run)), "{kept:?}");
+    let refused = bench.pagelab(&["sim", "filtered", "-m", "cascade-lake", "-p", "base"]).ran();
+    refused.says(2, &["filtered: the trace was filtered", "sim --geometry"]);
+    let twice = bench.pagelab(&["trace", "cut", "filtered", "-o", "twice", "--most-recent"]).ran();
+    twice.says(2, &["filtered before"]);
+    let told = ran(&bench, &["sim", "--geometry", "filtered", "--html", "page.html"]).stdout;
+    assert!(told.contains("misses are exact") && !told.contains("pages of 16K"), "{told}");
+}
+
+#[test]
+fn rates_are_for_the_instructions_of_windows() {
+    let window = Some(Window { skip_instructions: 100, record_instructions: Some(10) });
+    let mut made = Made::new(&Header { window, max_instructions: Some(15), ..Header::of("a test") });
+    made.event(0, 0, 0, region(64));
+    made.event(0, 0, 1, Call::Window { instructions: 100 });
+    made.loads(0, 0..10, 110);
+    made.event(0, 10, 2, Call::Window { instructions: 210 });
+    made.loads(0, 10..15, 215);
+    let bench = made.done();
+    let document = ran(&bench, &["sim", "trace", "-m", "cascade-lake", "-p", "base", "--json"]).json();
+    let trace = &document["traces"][0];
+    assert_eq!(trace["simulations"][0]["instructions"], 15);
+    let note = trace["notes"].to_string();
+    assert!(note.contains("100 instructions of each thread before every window"), "{note}");
+    assert!(note.contains("after 15 instructions recorded"), "{note}");
+    let alone = ran(&bench, &["sim", "trace", "-m", "cascade-lake", "-p", "base", "--json", "--accesses-only"]).json();
+    assert_eq!(alone["traces"][0]["simulations"][0]["instructions"], 15);
+    let swept = ran(&bench, &["sim", "--geometry", "trace", "--json"]).json();
+    assert_eq!(swept["traces"][0]["instructions"], 15);
+    assert!(swept["traces"][0]["notes"].to_string().contains("a part of what ran"), "{swept}");
+    let info = ran(&bench, &["trace", "info", "trace"]).stdout;
+    assert!(info.contains("15 of 215 instructions") && !info.contains("nothing"), "{info}");
+}
+
+#[test]
+fn what_was_there_stays_where_nothing_is_made() {
+    let bench = threads();
+    fs::write(bench.path("text"), "no trace\n").unwrap();
+    let before = fs::read(bench.path("trace")).unwrap();
+    let import = ["trace", "import", "--from", "lackey", "text", "-o", "trace"];
+    bench.pagelab(&import).ran().says(2, &["text: line 1", "lackey"]);
+    assert_eq!(fs::read(bench.path("trace")).unwrap(), before);
+    let hidden = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with('.');
+    assert_eq!(fs::read_dir(bench.path("")).unwrap().flatten().filter(hidden).count(), 0);
+}
+
+#[test]
+fn names_of_files_are_printed_escaped() {
+    let bench = threads();
+    let name = "a\u{1b}[31m";
+    fs::copy(bench.path("trace"), bench.path(name)).unwrap();
+    fs::write(bench.path("text"), " L 1000,8\n").unwrap();
+    for words in [
+        &["trace", "dump", name][..],
+        &["trace", "dump", name, "--parquet", "b\u{1b}[31m"],
+        &["trace", "cut", name, "-o", "c\u{1b}[31m", "--from", "1000000"],
+        &["trace", "import", "--from", "lackey", "text", "-o", "d\u{1b}[31m"],
+    ] {
+        let ran = ran(&bench, words);
+        assert!(!ran.stdout.contains('\u{1b}') && !ran.stderr.contains('\u{1b}'), "{words:?} {ran}");
+    }
+    let tables = ran(&bench, &["trace", "dump", "trace", "--parquet", "tables"]).stdout;
+    assert_eq!(tables.lines().count(), 2, "{tables}");
+}
+
+#[test]
+fn importers_say_which_record_or_line_is_none_of_theirs() {
+    let bench = Bench::new();
+    let refused = |tool: &str, input: &[u8], parts: &[&str]| {
+        fs::write(bench.path("input"), input).unwrap();
+        bench.pagelab(&["trace", "import", "--from", tool, "input", "-o", "trace"]).ran().says(2, parts);
+        assert!(!bench.path("trace").exists());
+    };
+    refused("champsim", &b"I  04001090,3\n L 1ffeff,8\n".repeat(64), &["record 1 of 64 bytes", "expected 0 or 1"]);
+    refused("lackey", b" L 1000,8\n L 10", &["line 2, the last", "sed '$d'"]);
+    refused("lackey", b"L\x1b[2J\n", &["line 1: found", "lackey"]);
+    refused("champsim", &[0x1f, 0x8b, 8, 0], &["gzip -dc FILE | pagelab trace import"]);
+}

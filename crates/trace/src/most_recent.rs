@@ -1,0 +1,171 @@
+//! The filter [`Filter::MostRecent`]: runs whose page is in front of its set anyway.
+//!
+//! In an LRU set the page that was used last is in front, and using it again changes nothing. So a run can be left out
+//! where, since an earlier run of its page, no other page of its set was used: there is no miss, and no later one comes
+//! or goes. With a multiple of the sets the same holds, because each set is a part of one of these. Page sizes do not
+//! imply one another: a run must be in front at each. And TLBs may be shared or apart, by thread, fetches, loads and
+//! stores: a run must be in front among all runs of the file, and what it does must have been done to the page by its own
+//! thread since the page came there; then it is in front in every TLB that serves some of these.
+
+use crate::header::Filter;
+use crate::run::{Kind, PAGE_SHIFT, Run};
+
+const SETS_4K: usize = 16;
+const SETS_64K: usize = 16;
+const SETS_2M: usize = 8;
+
+/// What is in front of a set: a page, and what the last thread that used it has done to it since then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Front {
+    page: u64,
+    thread: u32,
+    /// Bits of [`Kind`], without its order and without the kernel's accesses, which go through no TLB of the program.
+    done: u8,
+}
+
+/// No page: those have at most 52 bits.
+const NOTHING: Front = Front { page: u64::MAX, thread: 0, done: 0 };
+
+/// Decides which runs of a file are left out, one after the other.
+#[derive(Clone, Debug)]
+pub struct MostRecent {
+    fronts_4k: [Front; SETS_4K],
+    fronts_64k: [Front; SETS_64K],
+    fronts_2m: [Front; SETS_2M],
+}
+
+impl Default for MostRecent {
+    fn default() -> MostRecent {
+        MostRecent { fronts_4k: [NOTHING; SETS_4K], fronts_64k: [NOTHING; SETS_64K], fronts_2m: [NOTHING; SETS_2M] }
+    }
+}
+
+impl MostRecent {
+    /// What the header of a trace says that it was applied to.
+    pub const FILTER: Filter =
+        Filter::MostRecent { sets_4k: SETS_4K as u32, sets_64k: SETS_64K as u32, sets_2m: SETS_2M as u32 };
+
+    /// Takes the next run of the file. Whether it must be kept; one of the kernel always is.
+    pub fn keeps(&mut self, thread: u32, run: &Run) -> bool {
+        // Each is brought up to date, whatever the others say.
+        let changed = [
+            bring(&mut self.fronts_4k, run.page, thread, run.kind),
+            bring(&mut self.fronts_64k, run.page >> (16 - PAGE_SHIFT), thread, run.kind),
+            bring(&mut self.fronts_2m, run.page >> (21 - PAGE_SHIFT), thread, run.kind),
+        ];
+        changed.contains(&true) || run.kind.has(Kind::KERNEL)
+    }
+
+    /// Forgets all pages: memory has changed, and the next run of each page is kept.
+    pub fn forget(&mut self) {
+        *self = MostRecent::default();
+    }
+}
+
+/// Brings a page in front of its set. Whether that changes anything.
+fn bring(fronts: &mut [Front], page: u64, thread: u32, kind: Kind) -> bool {
+    let set = page as usize % fronts.len();
+    let front = &mut fronts[set];
+    let is_same = front.page == page && front.thread == thread;
+    let does = if kind.has(Kind::KERNEL) {
+        0
+    } else {
+        kind.bits() & (Kind::FETCH.bits() | Kind::LOAD.bits() | Kind::STORE.bits())
+    };
+    let done = if is_same { front.done } else { 0 };
+    let now = Front { page, thread, done: done | does };
+    std::mem::replace(front, now) != now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const KINDS: [u8; 7] = [1, 2, 4, 6, 14, 18, 20];
+
+    fn of(page: u64, kind: u8) -> Run {
+        Run { page, kind: Kind::from_bits(kind).unwrap(), accesses: 1 }
+    }
+
+    #[test]
+    fn what_was_not_done_to_the_page_before_is_kept() {
+        let mut filter = MostRecent::default();
+        assert!(filter.keeps(0, &of(5, 2)), "first");
+        assert!(!filter.keeps(0, &of(5, 2)), "again");
+        assert!(filter.keeps(0, &of(5, 4)), "a store after loads");
+        assert!(!filter.keeps(0, &of(5, 14)), "both were");
+        assert!(filter.keeps(0, &of(5, 1)), "a fetch");
+        assert!(filter.keeps(0, &of(5, 18)), "the kernel's");
+        assert!(!filter.keeps(0, &of(5, 1)), "which is no other page");
+        assert!(filter.keeps(1, &of(5, 1)), "another thread");
+        assert!(filter.keeps(0, &of(21, 2)), "another page of the set");
+        assert!(filter.keeps(0, &of(5, 2)), "which came between");
+        assert!(filter.keeps(1, &of(5, 4)), "another thread");
+        assert!(filter.keeps(1, &of(5, 2)), "which has not loaded from it");
+        filter.forget();
+        assert!(filter.keeps(1, &of(5, 2)), "forgotten");
+    }
+
+    /// Misses of a set-associative LRU TLB, the slow way: each set is a list, the last used page last.
+    fn misses<'a>(runs: impl Iterator<Item = &'a (u32, Run)>, shift: u32, sets: u64, ways: usize) -> u64 {
+        let mut lists = vec![Vec::new(); sets as usize];
+        let mut misses = 0;
+        for (_, run) in runs {
+            let page = run.page >> (shift - PAGE_SHIFT);
+            let list: &mut Vec<u64> = &mut lists[(page % sets) as usize];
+            match list.iter().position(|other| *other == page) {
+                Some(place) => drop(list.remove(place)),
+                None => misses += 1,
+            }
+            list.push(page);
+            if list.len() > ways {
+                list.remove(0);
+            }
+        }
+        misses
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn every_admitted_tlb_misses_as_without_the_filter(
+            raw in proptest::collection::vec((0u32..3, 0u64..4, 0u64..40, prop::sample::select(KINDS.to_vec())), 1..1500),
+            repeat in 1usize..6,
+        ) {
+            // Few pages in a few places of 2M, and each run several times, so that much is in front.
+            let all: Vec<(u32, Run)> = raw
+                .iter()
+                .flat_map(|(thread, place, page, kind)| {
+                    let page = place * 512 * 8 + page * if place % 2 == 0 { 1 } else { 16 };
+                    std::iter::repeat_n((*thread, of(page, *kind)), repeat)
+                })
+                .collect();
+            let mut filter = MostRecent::default();
+            let kept: Vec<(u32, Run)> = all.iter().filter(|(thread, run)| filter.keeps(*thread, run)).copied().collect();
+            prop_assert!(repeat == 1 || kept.len() < all.len() || all.iter().all(|(_, run)| run.kind.has(Kind::KERNEL)));
+            type Serves = fn(&(u32, Run)) -> bool;
+            let serves: [Serves; 7] = [
+                |_| true,
+                |(thread, _)| *thread == 0,
+                |(_, run)| !run.kind.has(Kind::KERNEL),
+                |(thread, run)| *thread == 1 && !run.kind.has(Kind::KERNEL) && !run.kind.has(Kind::FETCH),
+                |(_, run)| run.kind.has(Kind::FETCH),
+                |(thread, run)| *thread == 0 && !run.kind.has(Kind::KERNEL) && run.kind.has(Kind::LOAD),
+                |(_, run)| !run.kind.has(Kind::KERNEL) && run.kind.has(Kind::STORE),
+            ];
+            for (number, serves) in serves.iter().enumerate() {
+                for (shift, least) in [(12, 16), (16, 16), (21, 8)] {
+                    for sets in [least, least * 2, least * 3] {
+                        for ways in [1, 2, 4] {
+                            let with = misses(kept.iter().filter(|run| serves(run)), shift, sets, ways);
+                            let without = misses(all.iter().filter(|run| serves(run)), shift, sets, ways);
+                            prop_assert_eq!(with, without, "TLB {} pages of 2^{} {} x {}", number, shift, sets, ways);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! How many of a thread's instructions were recorded: those of windows, not those between them.
+
+use std::collections::VecDeque;
+
+use crate::event::{Call, Event};
+
+/// Counts the recorded instructions of a thread, of which the file's events and blocks are told in their order.
+///
+/// Figures for an instruction are for one of these: what a thread did between windows is in no run.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// Windows whose runs are still to come: before which run each begins, and after how many instructions.
+    windows: VecDeque<(u64, u64)>,
+    /// Instructions of the thread when the block before had ended, or the window began.
+    begin: u64,
+}
+
+impl Recorded {
+    /// Notes the windows among events of the thread.
+    pub fn events(&mut self, events: &[Event]) {
+        self.windows.extend(events.iter().filter_map(|event| match event.call {
+            Call::Window { instructions } => Some((event.run, instructions)),
+            _ => None,
+        }));
+    }
+
+    /// How many instructions were recorded in a block whose runs end before the run `end`, and which itself ended after
+    /// `instructions` of the thread.
+    pub fn block(&mut self, end: u64, instructions: u64) -> u64 {
+        while let Some((_, begin)) = self.windows.front().filter(|(run, _)| *run < end) {
+            self.begin = self.begin.max(*begin);
+            self.windows.pop_front();
+        }
+        let recorded = instructions.saturating_sub(self.begin);
+        self.begin = self.begin.max(instructions);
+        recorded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(run: u64, instructions: u64) -> Event {
+        Event { run, order: 0, call: Call::Window { instructions }, result: 0 }
+    }
+
+    #[test]
+    fn what_lies_between_windows_was_not_recorded() {
+        let mut recorded = Recorded::default();
+        recorded.events(&[window(0, 100)]);
+        assert_eq!(recorded.block(7, 110), 10);
+        // One of two blocks, one without runs, and one.
+        recorded.events(&[window(7, 210), window(9, 310), window(9, 410)]);
+        assert_eq!((recorded.block(8, 215), recorded.block(9, 220), recorded.block(11, 420)), (5, 5, 10));
+    }
+
+    #[test]
+    fn without_windows_all_were() {
+        let mut recorded = Recorded::default();
+        let brk = Event { run: 0, order: 0, call: Call::Brk { address: 0 }, result: 0 };
+        recorded.events(&[brk]);
+        assert_eq!((recorded.block(5, 50), recorded.block(9, 70), recorded.block(10, 60)), (50, 20, 0));
+    }
+}
