@@ -321,6 +321,25 @@ fn machines_and_policies_that_are_named_twice_are_simulated_once_and_two_of_one_
 }
 
 #[test]
+fn a_tlb_that_fetches_and_data_share_is_told_where_their_runs_are_apart() {
+    let traced = Traced::new();
+    let file = traced.bench.path("test.toml").display().to_string();
+    fs::write(&file, MACHINE).unwrap();
+    let said = |arguments: &[&str]| {
+        traced.sim(arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ").matches("runs apart").count()
+    };
+    assert_eq!(said(&["-m", &file, "-p", "base"]), 1);
+    assert_eq!(said(&["-m", "zen-3", "-p", "base"]), 0, "its first level is split");
+    assert_eq!((said(&["--geometry"]), said(&["-m", "zen-3", "-p", "base", "--curves"])), (1, 1));
+    let mut header = Header::of("test");
+    header.columns.addresses = true;
+    let mut recording = Recording::new(Vec::new(), header).unwrap();
+    recording.access(0, 0x1000_0000, 8, Kind::LOAD).unwrap();
+    fs::write(&traced.file, recording.finish().unwrap()).unwrap();
+    assert_eq!((said(&["-m", &file, "-p", "base"]), said(&["--geometry"])), (0, 0));
+}
+
+#[test]
 fn further_folios_that_a_machine_cannot_have_are_refused() {
     let traced = Traced::new();
     let ran = traced.sim(&["-m", "cascade-lake", "-p", "mthp-64k", "--also-folios", "128K"]);

@@ -13,7 +13,7 @@ use std::io::{BufReader, IsTerminal, Write};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use model::machine::{Architecture, Machine};
+use model::machine::{Architecture, Machine, Serves};
 use model::policy::{ModelPolicy, Unsupported};
 use model::replay::{Child, Replayed, infer, replay_accesses, replay_processes, touched};
 use model::simulation::{Outcome, Simulation};
@@ -44,6 +44,8 @@ pub struct Simulated {
     pub swept: Option<Swept>,
     /// Names of machines that have another instruction set than the trace.
     foreign: Vec<String>,
+    /// Names of machines whose first level serves fetches and data together, where the trace has their runs apart.
+    shared: Vec<String>,
     /// The machine that was taken where nothing says which.
     guessed: Option<String>,
 }
@@ -162,7 +164,16 @@ fn every_geometry(arguments: &SimArguments) -> Result<(), Failure> {
         let header = header(file)?;
         let swept = Some(swept(file, arguments)?);
         let (file, replayed) = (file.display().to_string(), Replayed::default());
-        all.push(Simulated { file, header, replayed, cells: Vec::new(), swept, foreign: Vec::new(), guessed: None });
+        all.push(Simulated {
+            file,
+            header,
+            replayed,
+            cells: Vec::new(),
+            swept,
+            foreign: Vec::new(),
+            shared: Vec::new(),
+            guessed: None,
+        });
     }
     let each = all.iter().filter_map(|simulated| Some((&simulated.file, simulated.swept.as_ref()?)));
     let text = if arguments.json {
@@ -235,9 +246,18 @@ fn simulate(file: &Path, named: &[Machine], arguments: &SimArguments) -> Result<
     let is_known = Architecture::ALL.iter().any(|known| known.name() == header.architecture);
     let is_foreign = |machine: &&Machine| is_known && machine.architecture.name() != header.architecture;
     let foreign = machines.iter().filter(is_foreign).map(|machine| machine.name.clone()).collect();
+    let is_shared = |machine: &&Machine| !header.columns.addresses && shares_first_level(machine);
+    let shared = machines.iter().filter(is_shared).map(|machine| machine.name.clone()).collect();
     let guessed = machines.first().filter(|_| named.is_empty() && !is_known).map(|machine| machine.name.clone());
     let file = file.display().to_string();
-    Ok((Simulated { file, header, replayed, cells, swept, foreign, guessed }, machines))
+    Ok((Simulated { file, header, replayed, cells, swept, foreign, shared, guessed }, machines))
+}
+
+/// Whether a TLB of level 1 serves fetches and data.
+fn shares_first_level(machine: &Machine) -> bool {
+    let has_both =
+        |serves: &[Serves]| serves.contains(&Serves::Fetch) && serves.iter().any(|serves| *serves != Serves::Fetch);
+    machine.tlbs.iter().any(|tlb| tlb.level == 1 && has_both(&tlb.serves))
 }
 
 fn replayed(file: &Path, simulations: &mut [Simulation], arguments: &SimArguments) -> Result<Replayed, Failure> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use study::size::format_bytes;
 use trace::{Block, Header, Reader};
 
-use super::{about, bar, notes, opened};
+use super::{about, bar, header, notes, opened};
 use crate::failure::Failure;
 
 /// log2 of the page sizes: 4K, 16K, 64K, 2M and 32M.
@@ -44,12 +44,18 @@ impl Swept {
         let mut notes: Vec<String> = notes::parts(&self.header).into_iter().collect();
         notes.extend(notes::filtered(&self.header));
         notes.extend(notes::incomplete(self.cut_off, &[], &self.damage));
-        notes.extend(self.alone());
+        notes.extend(self.limits());
         notes
     }
 
+    /// What the figures of geometries and curves do not say.
+    pub fn limits(&self) -> Vec<String> {
+        let shared = (!self.header.columns.addresses).then(|| notes::shared("geometries and curves are of TLBs that"));
+        shared.into_iter().chain(self.alone()).collect()
+    }
+
     /// Says that the first process is not all that was recorded.
-    pub fn alone(&self) -> Option<String> {
+    fn alone(&self) -> Option<String> {
         let forked = match self.forks {
             0 => return None,
             1 => "1 process that was forked has a trace of its own".to_owned(),
@@ -84,7 +90,7 @@ pub fn swept(file: &Path, threads: usize) -> Result<Swept, Failure> {
         damage: swept.damage,
         cut_off: swept.cut_off,
         forks: swept.forks,
-        header: super::header(file)?,
+        header: header(file)?,
     })
 }
 
