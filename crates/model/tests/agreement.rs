@@ -325,6 +325,19 @@ fn results_do_not_depend_on_threads() {
 }
 
 #[test]
+fn a_page_that_is_dropped_between_two_touches_is_touched_twice() {
+    let mut recording = Recording::new(Vec::new(), header()).unwrap();
+    let call = Call::Mmap { address: BASE, bytes: 8192, protection: 3, flags: 0x32, file: -1, offset: 0 };
+    recording.event(0, call, BASE as i64);
+    for _ in 0..5 {
+        recording.access(0, BASE, 8, Kind::STORE).unwrap();
+        recording.event(0, Call::Madvise { address: BASE, bytes: 4096, advice: 4 }, 0);
+    }
+    let found = &run(&recording.finish().unwrap(), &[lru()], &["base"], 1)[0];
+    assert_eq!((found.runs, found.faults, found.walks), (5, 5, 5));
+}
+
+#[test]
 fn unmapped_memory_is_gone_from_tlbs() {
     let mut recording = Recording::new(Vec::new(), header()).unwrap();
     let map = |recording: &mut Recording<Vec<u8>>| {

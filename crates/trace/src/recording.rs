@@ -75,11 +75,12 @@ impl<W: Write> Recording<W> {
         self.thread(thread).instructions += count;
     }
 
-    /// Adds an address-space event, after all accesses so far.
+    /// Adds an address-space event, after all accesses so far. No run goes on behind it.
     pub fn event(&mut self, thread: u32, call: Call, result: i64) {
         let order = self.events;
         self.events += 1;
         let state = self.thread(thread);
+        state.runs.end();
         let run = state.taken + state.runs.len() as u64;
         state.events.push(Event { run, order, call, result });
     }

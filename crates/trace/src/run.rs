@@ -114,6 +114,11 @@ impl Runs {
         }
     }
 
+    /// Ends the current runs: what comes next begins others.
+    pub fn end(&mut self) {
+        (self.data, self.fetch) = (None, None);
+    }
+
     /// How many runs there are, the current ones included.
     pub fn len(&self) -> usize {
         self.runs.len()
@@ -126,7 +131,7 @@ impl Runs {
 
     /// Takes all runs; the next access begins a new one.
     pub fn take(&mut self) -> Vec<Run> {
-        (self.data, self.fetch) = (None, None);
+        self.end();
         std::mem::take(&mut self.runs)
     }
 }
