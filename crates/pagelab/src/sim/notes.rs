@@ -110,7 +110,8 @@ pub fn filtered(header: &Header) -> Option<String> {
 pub fn shared(what: &str) -> String {
     format!(
         "{what} fetches and data share, and the trace has their runs apart: what one takes from the other meanwhile is not \
-         seen, so that with one way far too few are missed, and hardly any from 64 entries on; record with --lossless"
+         seen. With one way far too few misses are counted, from 64 entries on it hardly matters; record with --lossless to have \
+         all"
     )
 }
 
