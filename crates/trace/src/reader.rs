@@ -29,8 +29,13 @@ pub enum ReadError {
     )]
     NoTrace(BlockError),
     /// Its header cannot be read.
-    #[error("the trace's header: {0}")]
+    #[error(
+        "the trace's header: {0}; nothing else in the file can be read without it: take a copy of the file, or record again"
+    )]
     Header(String),
+    /// It has the right version, and keys or values that are not of it.
+    #[error("the trace's header: {0}; a newer pagelab than this one may have written it: read it with that")]
+    Newer(String),
     /// Another version.
     #[error(
         "the trace is of the format {found:?}; this pagelab reads {SCHEMA:?}: record an older trace again, and read a newer one with a newer pagelab"
@@ -148,10 +153,16 @@ impl<R: Read> Reader<R> {
             Found::Block(Prefix { holds: Holds::Header, .. }, payload) => parsed(&payload)?,
             Found::Block(..) => return Err(ReadError::Header("expected as the first block".to_owned())),
             Found::Nothing => return Err(ReadError::Empty),
+            Found::Error(error) if reader.begins_as_trace() => return Err(ReadError::Header(error.to_string())),
             Found::Error(error) => return Err(ReadError::NoTrace(error)),
         };
         reader.next = 1;
         Ok(reader)
+    }
+
+    /// Whether the bytes that were read and not used begin as a block does.
+    fn begins_as_trace(&self) -> bool {
+        self.ahead.starts_with(&MAGIC)
     }
 
     /// What the trace says about itself.
@@ -385,7 +396,7 @@ fn parsed(payload: &[u8]) -> Result<Header, ReadError> {
     let value: serde_json::Value =
         serde_json::from_slice(payload).map_err(|error| ReadError::Header(error.to_string()))?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
-        Some(SCHEMA) => serde_json::from_value(value).map_err(|error| ReadError::Header(error.to_string())),
+        Some(SCHEMA) => serde_json::from_value(value).map_err(|error| ReadError::Newer(error.to_string())),
         found => Err(ReadError::Version { found: found.unwrap_or_default().to_owned() }),
     }
 }
