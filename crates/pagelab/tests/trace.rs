@@ -229,6 +229,32 @@ fn names_of_files_are_printed_escaped() {
 }
 
 #[test]
+fn tables_of_two_traces_are_not_mixed() {
+    let bench = threads();
+    let mut columns = Header::of("").columns;
+    columns.addresses = true;
+    let header = Header { columns, ..Header::of("a test") };
+    let kept = Writer::new(fs::File::create(bench.path("kept")).unwrap(), &header).unwrap();
+    kept.finish().unwrap();
+    ran(&bench, &["trace", "dump", "kept", "--parquet", "tables"]);
+    let mixed = bench.pagelab(&["trace", "dump", "trace", "--parquet", "tables"]).ran();
+    mixed.says(2, &["tables/accesses.parquet: of another trace", "another directory"]);
+    bench.pagelab(&["trace", "dump", "trace", "--parquet", "kept"]).ran().says(2, &["kept: ", "a name for a new one"]);
+}
+
+#[test]
+fn a_damaged_header_is_called_that() {
+    let bench = threads();
+    let whole = fs::read(bench.path("trace")).unwrap();
+    for at in [12, 70] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        fs::write(bench.path("trace"), bytes).unwrap();
+        bench.pagelab(&["trace", "info", "trace"]).ran().says(2, &["trace: the trace's header", "a copy of the file"]);
+    }
+}
+
+#[test]
 fn importers_say_which_record_or_line_is_none_of_theirs() {
     let bench = Bench::new();
     let refused = |tool: &str, input: &[u8], parts: &[&str]| {

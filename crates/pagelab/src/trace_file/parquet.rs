@@ -1,7 +1,6 @@
 //! `pagelab trace dump --parquet`: runs, events and, where they are kept, accesses as Parquet files.
 
 use std::borrow::Cow;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use results::parquet::{Column, ColumnType, ParquetFile};
@@ -9,6 +8,7 @@ use serde_json::{Value, json};
 use trace::{Access, Block, Event, PAGE_SHIFT, Run};
 
 use super::dump::name;
+use super::output::Output;
 use super::{Damages, named, open};
 use crate::failure::Failure;
 
@@ -135,7 +135,7 @@ impl Events {
 /// A file, and its rows that are not written yet.
 struct Table<R> {
     path: PathBuf,
-    file: ParquetFile<File>,
+    file: ParquetFile<Output>,
     rows: R,
     written: u64,
 }
@@ -143,7 +143,7 @@ struct Table<R> {
 impl<R: Rows> Table<R> {
     fn new(directory: &Path) -> Result<Table<R>, Failure> {
         let path = directory.join(R::FILE);
-        let file = File::create(&path).map_err(|error| named(&path, error))?;
+        let file = Output::create(&path).map_err(|error| named(&path, error))?;
         let file = ParquetFile::new(file, R::COLUMNS).map_err(|error| named(&path, error))?;
         Ok(Table { path, file, rows: R::default(), written: 0 })
     }
@@ -162,7 +162,8 @@ impl<R: Rows> Table<R> {
 
     fn finish(mut self) -> Result<(PathBuf, u64), Failure> {
         self.spill()?;
-        self.file.finish().map_err(|error| named(&self.path, error))?;
+        let file = self.file.finish().map_err(|error| named(&self.path, error))?;
+        file.finish().map_err(|error| named(&self.path, error))?;
         Ok((self.path, self.written))
     }
 }
@@ -170,7 +171,13 @@ impl<R: Rows> Table<R> {
 /// Writes the tables of a trace into a directory, which is made if need be, and says what was written.
 pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Failure> {
     let mut reader = open(trace)?;
-    std::fs::create_dir_all(directory).map_err(|error| named(directory, error))?;
+    let others = directory.join(Accesses::FILE);
+    if !reader.header().columns.addresses && others.exists() {
+        return Err(named(&others, "of another trace: this one keeps no addresses; name another directory"));
+    }
+    std::fs::create_dir_all(directory).map_err(|error| {
+        named(directory, format_args!("{error}; --parquet expects a directory, or a name for a new one"))
+    })?;
     let mut runs = Table::<Runs>::new(directory)?;
     let mut events = Table::<Events>::new(directory)?;
     let keeps_addresses = reader.header().columns.addresses;
