@@ -243,6 +243,16 @@ fn tables_of_two_traces_are_not_mixed() {
 }
 
 #[test]
+fn a_part_is_cut_from_a_file_alone() {
+    let bench = threads();
+    for other in ["/dev/null", "/"] {
+        let ran = bench.pagelab(&["trace", "cut", other, "-o", "part"]).ran();
+        ran.says(2, &[other, "no regular file", "write the trace to a file"]);
+    }
+    assert!(!bench.path("part").exists());
+}
+
+#[test]
 fn a_damaged_header_is_called_that() {
     let bench = threads();
     let whole = fs::read(bench.path("trace")).unwrap();

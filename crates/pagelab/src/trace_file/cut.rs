@@ -118,6 +118,10 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
         return Err(Failure::Input(format!("--to {to}: expected more than --from {}", arguments.from)));
     }
     refuse_same(&arguments.file, &arguments.output)?;
+    if std::fs::metadata(&arguments.file).is_ok_and(|of| !of.is_file()) {
+        let why = "no regular file; a part is looked for first and then cut: write the trace to a file, and cut that";
+        return Err(named(&arguments.file, why));
+    }
     let mut reader = open(&arguments.file)?;
     let header = header(arguments, reader.header()).map_err(|why| named(&arguments.file, why))?;
     let wrong = |error: std::io::Error| named(&arguments.output, error);
