@@ -9,9 +9,9 @@ use crate::log::RawRun;
 use crate::recent::Recent;
 use crate::run::{Kind, Run};
 
-/// Where fewer runs than this share a distinct one, the dictionary is sorted: it is most of the chunk, and small then.
-/// Elsewhere its order is that of the first runs, in which what recurs has small ids that recur.
-const RUNS_OF_A_DISTINCT: usize = 4;
+/// Where fewer runs than this share a distinct one, the dictionary is sorted: it is a part of the chunk that counts, and small
+/// then. Elsewhere its order is that of the first runs, in which what recurs has small ids that recur.
+const RUNS_OF_A_DISTINCT: usize = 64;
 
 /// Makes chunks of runs.
 #[derive(Debug)]

@@ -345,6 +345,20 @@ mod tests {
     }
 
     #[test]
+    fn many_accesses_to_random_pages_take_two_bytes_each() {
+        for pages in [1 << 15, 1 << 16] {
+            let (mut builder, mut state) = (Builder::new(ALL), 1u64);
+            while builder.has_room(1, 1) {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                builder.push(Run { page: 0x7f_0000 + (state >> 33) % pages, kind: Kind::LOAD, accesses: 1 }, &[]);
+            }
+            let mut bytes = Vec::new();
+            let runs = builder.encode(&mut Encoder::new().unwrap(), &mut bytes).unwrap();
+            assert!(bytes.len() * 100 < runs * 201, "{} bytes for {runs} runs in {pages} pages", bytes.len());
+        }
+    }
+
+    #[test]
     fn what_differs_too_much_is_refused() {
         let pages = vec![7, 8];
         let accesses: Vec<u32> = (1..=MAX_RUNS as u32).collect();

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -135,7 +135,16 @@ impl Runs for Command {
     }
 
     fn begin(&mut self) -> Running {
-        let child = self.spawn().unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        let busy = |error: &std::io::Error| error.kind() == ErrorKind::ExecutableFileBusy;
+        // Where a bench has a copy of the program, another test that forks meanwhile can still hold it open for writing.
+        let child = (0..50).find_map(|_| match self.spawn() {
+            Err(error) if busy(&error) => {
+                std::thread::sleep(Duration::from_millis(100));
+                None
+            }
+            spawned => Some(spawned),
+        });
+        let child = child.unwrap_or_else(|| self.spawn()).unwrap_or_else(|error| panic!("{self:?}: {error}"));
         Running { child, command: format!("{self:?}") }
     }
 
