@@ -154,6 +154,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_the_first_command_of_the_readme_writes_is_not_of_the_tree() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
+        let (_, demo) = readme.lines().find_map(|line| line.split_once("-- demo ")).unwrap();
+        let (_, report) = demo.rsplit_once("writes ").unwrap();
+        let ignored = Command::new("git").args(["check-ignore", "-q", report]).current_dir(root).status().unwrap();
+        assert!(ignored.success(), "{report:?} in .gitignore, or tidy looks at it");
+    }
+
+    #[test]
     fn comments_and_literals_are_blanked_and_code_stays() {
         for (text, code) in [
             ("a // b\nc", "a     \nc"),
