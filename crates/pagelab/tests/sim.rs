@@ -370,7 +370,7 @@ fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing()
             &["is no trace", "import"],
         ),
         (lackey().as_bytes(), &["is no trace", "`pagelab trace import`"]),
-        (&whole[..40], &["is no trace"]),
+        (&whole[..40], &["the trace's header", "the file ends within the block", "record again"]),
         (&newer, &["bad.trace"]),
     ] {
         fs::write(&file, bytes).unwrap();
