@@ -163,8 +163,10 @@ fn a_boot_until_the_devices_are_there_generates_more_code() {
     let ran = Bench::new().pagelab(&boot).ran();
     let document = ran.json();
     let of = |name: &str| document["figures"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {ran}"));
-    // The kernel alone is 32 MB with QEMU 7.2; QEMU 10 makes less of the same.
-    assert!(of("code_bytes") > 48e6 && of("flush_count") == 0.0, "{ran}");
+    // The kernel alone is 32 MB with QEMU 7.2, and this 90; QEMU 10 makes less of the same instructions, 60 MB of this.
+    let is_of_7 = document["arguments"]["qemu_version"].as_str().is_some_and(|version| version.starts_with("7."));
+    let least = if is_of_7 { 64e6 } else { 48e6 };
+    assert!(of("code_bytes") > least && of("flush_count") == 0.0, "{ran}");
     assert_eq!(of("code_huge_bytes"), of("code_huge_expected_bytes"), "{ran}");
     assert_eq!(document["arguments"]["until"], "devices");
 }

@@ -91,11 +91,8 @@ pub fn figures(machine: &Machine) -> Vec<[String; 3]> {
         Ground::Source(source) => source.clone(),
         Ground::Assumed(why) => format!("assumed: {why}"),
     };
-    let mut rows = vec![];
-    for figure in &machine.figures {
-        rows.push([figure.key.clone(), figure.value.clone(), ground(&figure.ground)]);
-    }
-    rows
+    let row = |figure: &Figure| [figure.key.clone(), figure.value.clone(), ground(&figure.ground)];
+    machine.figures.iter().map(row).collect()
 }
 
 /// A model machine for `pagelab list machines --json`: every figure with what vouches for it.
