@@ -201,7 +201,7 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swe
                     workers.iter().for_each(|worker| drop(worker.send(Arc::clone(&chunk))));
                 }
                 Block::Damaged(damage) => swept.damage.push(format!("offset {}: {}", damage.offset, damage.why)),
-                Block::Events { thread, events } => {
+                Block::Events { thread, events, .. } => {
                     recorded.entry(thread).or_default().events(&events);
                     swept.forks += events.iter().filter_map(forked).count() as u64;
                 }

@@ -550,6 +550,12 @@ fn windows_are_marked() {
     let fetched = info["threads"][0]["fetches"].as_u64().unwrap();
     assert!((2500..4500).contains(&fetched), "{fetched}");
     assert!(info["threads"][0]["instructions"].as_u64() > Some(30_000));
+    // Of threads too that come to no window.
+    record(&bench, &["--skip", "1000000000"], &[&path, "threads"]).ran().says(0, &["no accesses were recorded"]);
+    let threads = self::info(&bench, "trace")["threads"].clone();
+    let threads = threads.as_array().unwrap();
+    let counted = |thread: &Value| thread["runs"] == 0 && thread["instructions"].as_u64() > Some(64);
+    assert!(threads.len() == 4 && threads.iter().all(counted), "{threads:#?}");
 }
 
 #[test]

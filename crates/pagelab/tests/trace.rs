@@ -95,9 +95,10 @@ fn events_of_a_part_stand_where_they_stood_and_the_header_says_what_it_is() {
     assert_eq!(events, [(0, "region"), (0, "madvise"), (0, "munmap"), (0, "window"), (900, "munmap")]);
     let info = ran(&bench, &["trace", "info", "--json", "part"]).json();
     assert_eq!(info["header"]["part"]["from_instructions"], 200);
-    assert_eq!((&info["total"]["instructions"], &info["total"]["recorded_instructions"]), (&2000.into(), &1800.into()));
+    // Of the other thread it is known how many it has executed.
+    assert_eq!((&info["total"]["instructions"], &info["total"]["recorded_instructions"]), (&3000.into(), &1800.into()));
     let told = ran(&bench, &["trace", "info", "part"]).stdout;
-    assert!(told.contains("before instruction 200") && told.contains("1,800 of 2,000 instructions"), "{told}");
+    assert!(told.contains("before instruction 200") && told.contains("1,800 of 3,000 instructions"), "{told}");
     let simulated = ran(&bench, &["sim", "part", "-m", "cascade-lake", "-p", "base"]).stdout;
     assert!(simulated.contains("a part of what ran"), "{simulated}");
     // A part of a part is the smaller of both.
@@ -126,6 +127,19 @@ fn runs_of_a_damaged_trace_keep_their_numbers() {
     let lost = |line: &Value| line["thread"] == 0 && line["run"].as_u64().unwrap() < 100;
     let expected: Vec<Value> = runs(&before).into_iter().filter(|line| !lost(line)).collect();
     assert_eq!(runs(&after), expected);
+}
+
+#[test]
+fn instructions_that_nobody_counted_are_not_known() {
+    let mut made = Made::new(&Header::of("a test"));
+    made.loads(0, [1, 2], 70);
+    made.loads(1, [1, 2], 0);
+    let bench = made.done();
+    let info = ran(&bench, &["trace", "info", "--json", "trace"]).json();
+    let of = |thread: &Value| ["instructions", "recorded_instructions"].map(|key| thread[key].as_u64());
+    assert_eq!(of(&info["threads"][0]), [Some(70); 2]);
+    assert_eq!((of(&info["threads"][1]), of(&info["total"])), ([None; 2], [None; 2]));
+    assert_eq!(ran(&bench, &["trace", "info", "trace"]).stdout.matches("not known").count(), 4);
 }
 
 /// Misses by page size, sets and ways.

@@ -97,6 +97,8 @@ pub enum Block {
     Events {
         /// The thread.
         thread: u32,
+        /// Instructions that the thread had executed at the end.
+        instructions: u64,
         /// The events.
         events: Vec<Event>,
     },
@@ -220,7 +222,7 @@ impl<R: Read> Reader<R> {
                 }
             }
             Holds::Events => match events(&payload) {
-                Ok(events) => Block::Events { thread, events },
+                Ok(events) => Block::Events { thread, instructions: prefix.instructions, events },
                 Err(error) => damaged(DamageKind::Events(error)),
             },
             Holds::Index => return Ok(self.end(offset)?.map(Block::Damaged)),

@@ -21,7 +21,8 @@ fn blocks() -> Vec<Block> {
             let thread = number % 2;
             if number == 3 {
                 let call = Call::Munmap { address: 0x1000, bytes: 0x2000 };
-                return Block::Events { thread, events: vec![Event { run: 300, order: 0, call, result: 0 }] };
+                let events = vec![Event { run: 300, order: 0, call, result: 0 }];
+                return Block::Events { thread, instructions: 3500, events };
             }
             let mut builder = Builder::new(header().columns);
             for run in 0..100 * (u64::from(number) + 1) {
@@ -53,8 +54,8 @@ fn write() -> (Vec<u8>, Vec<Block>) {
                 first[thread as usize] += chunk.len() as u64;
                 written.push(Block::Runs { thread, first: begin, instructions, chunk });
             }
-            Block::Events { thread, ref events } => {
-                writer.events(thread, events, 0).unwrap();
+            Block::Events { thread, instructions, ref events } => {
+                writer.events(thread, events, instructions).unwrap();
                 written.push(block);
             }
             Block::Damaged(_) => unreachable!(),

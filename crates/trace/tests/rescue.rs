@@ -92,7 +92,7 @@ fn added(events: Vec<LoggedEvent>) -> Vec<(u32, u64, i64)> {
     file.rewind().unwrap();
     let (mut reader, mut found) = (Reader::new(file).unwrap(), Vec::new());
     while let Some(block) = reader.next_block().unwrap() {
-        let Block::Events { thread, events } = block else { panic!("{block:?}") };
+        let Block::Events { thread, events, .. } = block else { panic!("{block:?}") };
         found.extend(events.iter().map(|event| (thread, event.order, event.result)));
     }
     found.split_off(1)

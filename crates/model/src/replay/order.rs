@@ -49,7 +49,7 @@ impl From<Block> for Part {
             Block::Damaged(damage) => {
                 Part::Damaged(format!("{} bytes at offset {}: {}", damage.bytes, damage.offset, damage.why))
             }
-            Block::Events { thread, events } => Part::Events { thread, events },
+            Block::Events { thread, events, .. } => Part::Events { thread, events },
             Block::Runs { thread, first, instructions, chunk } => {
                 Part::Runs { thread, first, block: Arc::new(Runs { chunk, instructions }) }
             }

@@ -36,6 +36,8 @@ struct Thread {
     ended: bool,
     /// Events that are not written yet: an event stands before its runs.
     events: Vec<Event>,
+    /// Instructions at the end of the last block of them.
+    instructions_at_events: u64,
 }
 
 impl Thread {
@@ -141,7 +143,7 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
                 let name = arguments.file.display().to_string();
                 say(format_args!("pagelab: {}: damaged {}", results::printable(&name), damage_text(&damage)));
             }
-            Block::Events { thread, events } => part.events(thread, events),
+            Block::Events { thread, instructions, events } => part.events(thread, instructions, events),
             Block::Runs { thread, first, instructions, chunk } => {
                 part.block(thread, first, instructions, &chunk).map_err(wrong)?;
             }
@@ -190,11 +192,13 @@ fn within(arguments: &Cut, of: Option<&Part>) -> Part {
 }
 
 impl<W: Write> Parting<'_, W> {
-    fn events(&mut self, thread: u32, events: Vec<Event>) {
+    fn events(&mut self, thread: u32, instructions: u64, events: Vec<Event>) {
         if let Some(filtered) = &mut self.filtered {
             filtered.events(thread, &events);
         }
-        self.threads.entry(thread).or_default().events.extend(events);
+        let state = self.threads.entry(thread).or_default();
+        state.instructions_at_events = instructions;
+        state.events.extend(events);
     }
 
     fn block(&mut self, thread: u32, first: u64, instructions: u64, chunk: &Chunk) -> std::io::Result<()> {
@@ -238,7 +242,7 @@ impl<W: Write> Parting<'_, W> {
             };
             state.say_begin(until);
             let events = state.events_before(until);
-            self.writer.events(*number, &events, state.instructions)?;
+            self.writer.events(*number, &events, state.instructions.max(state.instructions_at_events))?;
         }
         Ok(())
     }

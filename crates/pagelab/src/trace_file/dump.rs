@@ -24,7 +24,7 @@ pub fn run(arguments: &Dump) -> Result<(), Failure> {
         && let Some(block) = reader.next_block().map_err(|error| named(&arguments.file, error))?
     {
         printed = match block {
-            Block::Events { thread, events: more } => {
+            Block::Events { thread, events: more, .. } => {
                 events.entry(thread).or_default().extend(more);
                 Ok(())
             }

@@ -23,11 +23,18 @@ struct Thread {
     fetches: u64,
     /// What the kernel did for it, an access for each page.
     kernel_accesses: u64,
-    /// When the last block of runs ended.
+    /// When its last block ended; 0 where they were not counted.
     instructions: u64,
     /// Those of which the accesses are there.
     recorded_instructions: u64,
     events: u64,
+}
+
+impl Thread {
+    /// A number of instructions, if they were counted: a thread that is in a trace has executed some.
+    fn counted(&self, instructions: u64) -> Option<u64> {
+        (self.instructions > 0).then_some(instructions)
+    }
 }
 
 /// What is in a trace.
@@ -109,8 +116,10 @@ impl Content {
                     add(&mut thread.fetches, if run.kind.has(Kind::FETCH) { accesses } else { 0 });
                 }
             }
-            Block::Events { thread, events } => {
+            Block::Events { thread, instructions, events } => {
                 self.recorded.entry(thread).or_default().events(&events);
+                let of = self.thread(thread);
+                of.instructions = of.instructions.max(instructions);
                 events.into_iter().for_each(|event| self.event(thread, event));
             }
             Block::Damaged(damage) => self.damages.add(damage),
@@ -139,7 +148,7 @@ impl Content {
     }
 
     fn total(&self) -> Thread {
-        self.threads.values().fold(Thread::default(), |sum, thread| Thread {
+        let sum = self.threads.values().fold(Thread::default(), |sum, thread| Thread {
             runs: sum.runs + thread.runs,
             accesses: sum.accesses.saturating_add(thread.accesses),
             fetches: sum.fetches.saturating_add(thread.fetches),
@@ -147,7 +156,10 @@ impl Content {
             instructions: sum.instructions.saturating_add(thread.instructions),
             recorded_instructions: sum.recorded_instructions.saturating_add(thread.recorded_instructions),
             events: sum.events + thread.events,
-        })
+        });
+        // Those of some threads are not those of all.
+        let are_counted = self.threads.values().all(|thread| thread.instructions > 0);
+        Thread { instructions: if are_counted { sum.instructions } else { 0 }, ..sum }
     }
 
     /// Bytes of the file for an access; `None` without accesses.
@@ -210,8 +222,9 @@ fn numbered(number: u32, thread: &Thread) -> Value {
 fn thread_document(thread: &Thread) -> Value {
     json!({
         "runs": thread.runs, "accesses": thread.accesses, "data_accesses": thread.accesses - thread.fetches,
-        "fetches": thread.fetches, "kernel_accesses": thread.kernel_accesses, "instructions": thread.instructions,
-        "recorded_instructions": thread.recorded_instructions, "events": thread.events,
+        "fetches": thread.fetches, "kernel_accesses": thread.kernel_accesses,
+        "instructions": thread.counted(thread.instructions),
+        "recorded_instructions": thread.counted(thread.recorded_instructions), "events": thread.events,
     })
 }
 
@@ -252,7 +265,7 @@ fn text(content: &Content) -> String {
             data.to_string(),
             thread.fetches.to_string(),
             thread.kernel_accesses.to_string(),
-            thread.instructions.to_string(),
+            thread.counted(thread.instructions).map_or_else(|| known(""), |number| number.to_string()),
             thread.events.to_string(),
         ]
     };
@@ -306,9 +319,12 @@ fn left_out(content: &Content) -> String {
     }
 }
 
+fn known(text: &str) -> String {
+    if text.is_empty() { "not known" } else { text }.to_owned()
+}
+
 fn rows(content: &Content) -> Vec<[String; 2]> {
     let header = &content.header;
-    let known = |text: &str| if text.is_empty() { "not known".to_owned() } else { text.to_owned() };
     let whole = if content.whole { "whole" } else { "cut off: its end is missing" };
     let mut rows = vec![
         ["command".to_owned(), known(&header.command.join(" "))],
@@ -334,8 +350,8 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
         rows.push(["windows".to_owned(), format!("{} of {each}, each after {skipped}", grouped(content.windows))]);
     }
     let total = content.total();
-    if total.recorded_instructions != total.instructions {
-        let all = count(total.instructions, "instruction");
+    if let Some(all) = total.counted(total.instructions).filter(|all| *all != total.recorded_instructions) {
+        let all = count(all, "instruction");
         rows.push(["recorded".to_owned(), format!("{} of {all}", grouped(total.recorded_instructions))]);
     }
     if let Some(bytes) = content.bytes_per_access() {

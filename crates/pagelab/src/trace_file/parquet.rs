@@ -185,7 +185,7 @@ pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Fa
     let mut damages = Damages::default();
     while let Some(block) = reader.next_block().map_err(|error| named(trace, error))? {
         match block {
-            Block::Events { thread, events: more } => {
+            Block::Events { thread, events: more, .. } => {
                 more.iter().try_for_each(|event| events.add(|rows| rows.add(thread, event)))?;
             }
             Block::Runs { thread, first, chunk, .. } => {
