@@ -616,6 +616,50 @@ fn what_cannot_be_recorded_says_why() {
 }
 
 #[test]
+fn what_was_there_stays_until_something_is_recorded() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    // It needs a dynamic linker that is not there.
+    let unstartable = compiled(&bench, "gcc", "address_space.c", &["-Wl,--dynamic-linker=/nowhere/ld.so"]);
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let text = bench.word("text");
+    std::fs::write(&text, "hello").unwrap();
+    let mute = bench.path("mute");
+    std::fs::create_dir(&mute).unwrap();
+    std::fs::rename(bench.script("qemu-x86_64", "echo qemu-x86_64 version 10.0.2"), mute.join("qemu-x86_64")).unwrap();
+    let system = ["--system"];
+    let no_machine = ["qemu-system-x86_64", "-M", "no-such-machine"];
+    let has_system = needs(&[recording("qemu-system-x86_64")]);
+    for old in [Some("what was there"), None] {
+        let refused = |command: &mut Command, said: &str| {
+            if let Some(old) = old {
+                std::fs::write(bench.path("trace"), old).unwrap();
+            }
+            command.ran().says(2, &[said]);
+            assert_eq!(std::fs::read_to_string(bench.path("trace")).ok().as_deref(), old, "{said}");
+            let _ = std::fs::remove_file(bench.path("trace"));
+        };
+        refused(&mut record(&bench, &["--plugin", &text], &[&path, "threads"]), "before anything was recorded");
+        refused(&mut record(&bench, &[], &[&unstartable]), "before anything was recorded");
+        refused(&mut record(&bench, &["--lossless"], &[&unstartable]), "before anything was recorded");
+        refused(record(&bench, &[], &[&path, "threads"]).env("PATH", &mute), "without plugins");
+        if has_system {
+            refused(&mut record(&bench, &system, &no_machine), "before anything was recorded");
+        }
+    }
+    // Then the file itself is written, whoever else has it.
+    std::fs::write(bench.path("old"), "old".repeat(1 << 20)).unwrap();
+    std::fs::hard_link(bench.path("old"), bench.path("other name")).unwrap();
+    std::os::unix::fs::symlink(bench.path("old"), bench.path("trace")).unwrap();
+    record(&bench, &[], &[&path, "threads"]).ran().says(0, &[]);
+    for name in ["trace", "other name"] {
+        sound(&bench, name);
+    }
+}
+
+#[test]
 fn what_the_plugin_is_told_is_not_for_the_program() {
     if !can_record() {
         return;

@@ -2,7 +2,6 @@
 //! What QEMU calls.
 
 use std::ffi::{c_char, c_int, c_uint};
-use std::io::Read;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
@@ -66,9 +65,9 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
         Numbers::of(&target).ok_or_else(|| format!("QEMU emulates {target}; expected x86_64, aarch64 or riscv64"))?;
     let wrong = |error| format!("{}: {error}", request.output.display());
     let file = TraceFile::open(&request.output).map_err(wrong)?;
-    let mut json = Vec::new();
-    std::fs::File::open(&request.output).and_then(|mut file| file.read_to_end(&mut json)).map_err(wrong)?;
-    let header = request::header(&json, &target).map_err(|error| format!("{}: {error}", request.output.display()))?;
+    let wrong_header = |error: String| format!("{}: {error}", request.header.display());
+    let json = std::fs::read(&request.header).map_err(|error| wrong_header(error.to_string()))?;
+    let header = request::header(&json, &target).map_err(wrong_header)?;
     api::check(info, api::version(), header.system)?;
     program::IS_X86_64.store(target == "x86_64", Ordering::Relaxed);
     let lowest = regions::lowest(&own_maps()).ok_or("cannot read /proc/self/maps; is /proc mounted?")?;
@@ -78,7 +77,7 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
     let (complaints, logs) = (Complaints::open(), request.logs.clone());
     let own = Own::below(lowest);
     let mut recorder = Recorder::new(file, header, numbers, schedule, own, complaints, logs).map_err(wrong)?;
-    recorder.memory = request.memory.clone();
+    (recorder.header_file, recorder.memory) = (request.header.clone(), request.memory.clone());
     RECORDER.store(Box::into_raw(Box::new(recorder)), Ordering::Release);
     let translated = match (is_system, keeps_addresses) {
         (false, false) => program::translated,
@@ -128,11 +127,13 @@ fn process_ends() {
     recorder().finish(left_out);
 }
 
-/// Notes the memory that the program was loaded into, and what was written there, when its first block is translated.
+/// Begins the trace when the program's first block is translated: notes the memory that it was loaded into, and what was
+/// written there.
 pub fn begin_process_once(block: Opaque) {
     if BEGUN.swap(true, Ordering::Relaxed) {
         return;
     }
+    recorder().begin();
     let api = api();
     let first = (api.block_instruction)(block, 0);
     let in_host = (api.instruction_in_host)(first) as u64;

@@ -19,19 +19,31 @@ pub struct TraceFile {
     /// Device and inode.
     identity: (u64, u64),
     position: u64,
+    /// What was written before the file may be changed.
+    held: Option<Vec<u8>>,
 }
 
 /// What stands for a file that is none.
 const NO_DESCRIPTOR: RawFd = -1;
 
 impl TraceFile {
-    /// Opens a file that is there, and keeps what is in it until it is written to.
+    /// Opens a file that is there, and keeps what is in it until [`TraceFile::begin`].
     ///
     /// # Errors
     /// Those of the system.
     pub fn open(path: &Path) -> io::Result<TraceFile> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        TraceFile::of(path, file)
+        let file = OpenOptions::new().write(true).open(path)?;
+        Ok(TraceFile { held: Some(Vec::new()), ..TraceFile::of(path, file)? })
+    }
+
+    /// Puts what was written so far in the place of what was in the file, where that was kept.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn begin(&mut self) -> io::Result<()> {
+        let Some(held) = self.held.take() else { return Ok(()) };
+        self.cut(0)?;
+        self.write_all(&held)
     }
 
     /// Makes a file that is not there yet: whatever is there under that name is somebody's.
@@ -45,13 +57,14 @@ impl TraceFile {
 
     /// No file: nothing can be written to it.
     pub fn nowhere() -> TraceFile {
-        TraceFile { path: PathBuf::new(), descriptor: NO_DESCRIPTOR, identity: (0, 0), position: 0 }
+        TraceFile { path: PathBuf::new(), descriptor: NO_DESCRIPTOR, identity: (0, 0), position: 0, held: None }
     }
 
     fn of(path: &Path, file: File) -> io::Result<TraceFile> {
         let metadata = file.metadata()?;
         let descriptor = raised(file)?;
-        Ok(TraceFile { path: path.to_owned(), descriptor, identity: (metadata.dev(), metadata.ino()), position: 0 })
+        let identity = (metadata.dev(), metadata.ino());
+        Ok(TraceFile { path: path.to_owned(), descriptor, identity, position: 0, held: None })
     }
 
     /// Where it is.
@@ -93,6 +106,9 @@ impl TraceFile {
 
 impl Write for TraceFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(held) = &mut self.held {
+            return held.write(bytes);
+        }
         let position = self.position;
         let written = self.file()?.write_at(bytes, position)?;
         self.position += written as u64;

@@ -52,6 +52,8 @@ pub struct Recorder {
     pub schedule: Schedule,
     /// Which memory is the program's.
     own: Mutex<Own>,
+    /// Where its header lies until recording begins.
+    pub header_file: PathBuf,
     /// Where it will stand what memory a whole machine has.
     pub memory: PathBuf,
     /// The process.
@@ -91,7 +93,7 @@ impl Recorder {
     /// # Errors
     /// Those of the file.
     pub fn new(
-        mut file: TraceFile,
+        file: TraceFile,
         mut header: Header,
         numbers: Numbers,
         schedule: Schedule,
@@ -99,7 +101,6 @@ impl Recorder {
         complaints: Complaints,
         logs: Option<PathBuf>,
     ) -> io::Result<Recorder> {
-        file.cut(0)?;
         let process = std::process::id();
         if !header.system {
             header.process = Some(Process { process, parent: header.process.map(|parent| parent.process) });
@@ -116,6 +117,7 @@ impl Recorder {
             numbers,
             schedule,
             own: Mutex::new(own),
+            header_file: PathBuf::new(),
             memory: PathBuf::new(),
             process,
             output,
@@ -131,6 +133,15 @@ impl Recorder {
     /// Which memory is the program's.
     pub fn own(&self) -> MutexGuard<'_, Own> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts the trace in the place of what was in the file: there is something to record.
+    pub fn begin(&self) {
+        self.attempt(&mut self.lock(), |writer| {
+            // First, because whoever finds it believes that the file is as it was.
+            std::fs::remove_file(&self.header_file)?;
+            writer.get_mut().begin()
+        });
     }
 
     /// The trace of a process that was forked off, which has this memory: the first process's file with the process's
@@ -166,6 +177,7 @@ impl Recorder {
             numbers: self.numbers,
             schedule: self.schedule,
             own: Mutex::default(),
+            header_file: PathBuf::new(),
             memory: PathBuf::new(),
             process: std::process::id(),
             output: self.output.clone(),

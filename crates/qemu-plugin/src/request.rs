@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! What the plugin is asked for: its arguments, and the header that stands in the file.
+//! What the plugin is asked for: its arguments, and the header of the trace.
 
 use std::ffi::{CStr, OsString, c_char, c_int};
 use std::os::unix::ffi::OsStringExt;
@@ -10,8 +10,10 @@ use trace::{Header, SCHEMA};
 /// The arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Where the trace goes. Until recording begins the header stands there, as JSON.
+    /// Where the trace goes. What is there stays until recording begins.
     pub output: PathBuf,
+    /// The header of the trace, as JSON; it is there until recording begins.
+    pub header: PathBuf,
     /// Instructions of a thread after which nothing more of it is recorded.
     pub max_instructions: Option<u64>,
     /// Where it will stand what memory a whole machine has.
@@ -21,26 +23,30 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads `output=HEX` (the path's bytes, because QEMU splits arguments at commas), `max=N`, `memory=HEX`
+    /// Reads `output=HEX` and `header=HEX` (a path's bytes, because QEMU splits arguments at commas), `max=N`, `memory=HEX`
     /// and `logs=HEX`.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Request, String> {
-        let (mut output, mut max_instructions, mut memory, mut logs) = (None, None, PathBuf::new(), None);
+        let (mut output, mut header, mut logs, mut max_instructions) = (None, None, None, None);
+        let mut memory = PathBuf::new();
         for argument in arguments {
             let text = String::from_utf8_lossy(argument);
             let wrong = || {
-                let expected = "output=HEX, max=N, memory=HEX or logs=HEX";
+                let expected = "output=HEX, header=HEX, max=N, memory=HEX or logs=HEX";
                 format!("argument {text:?}: expected {expected}; `pagelab record` passes them")
             };
             match text.split_once('=').ok_or_else(wrong)? {
                 ("output", hex) => output = Some(path(hex).ok_or_else(wrong)?),
+                ("header", hex) => header = Some(path(hex).ok_or_else(wrong)?),
                 ("memory", hex) => memory = path(hex).ok_or_else(wrong)?,
                 ("logs", hex) => logs = Some(path(hex).ok_or_else(wrong)?),
                 ("max", number) => max_instructions = Some(number.parse().map_err(|_| wrong())?),
                 _ => return Err(wrong()),
             }
         }
-        let output = output.ok_or("the argument output=HEX is missing; `pagelab record` passes it")?;
-        Ok(Request { output, max_instructions, memory, logs })
+        let missing = |name| format!("the argument {name}=HEX is missing; `pagelab record` passes it");
+        let output = output.ok_or_else(|| missing("output"))?;
+        let header = header.ok_or_else(|| missing("header"))?;
+        Ok(Request { output, header, max_instructions, memory, logs })
     }
 
     /// Reads those that QEMU hands over.
@@ -69,10 +75,10 @@ fn path(hex: &str) -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// The header that `pagelab record` left in the file, for the program's instruction set.
+/// The header that `pagelab record` wrote, for the program's instruction set.
 pub fn header(json: &[u8], target: &str) -> Result<Header, String> {
     let header: Header = serde_json::from_slice(json)
-        .map_err(|error| format!("no header in the file ({error}); is pagelab of another version than the plugin?"))?;
+        .map_err(|error| format!("no header ({error}); is pagelab of another version than the plugin?"))?;
     if header.schema != SCHEMA {
         return Err(format!(
             "pagelab asks for the format {:?}; this plugin writes {SCHEMA:?}: build both anew",
@@ -95,18 +101,28 @@ mod tests {
 
     #[test]
     fn a_path_may_have_any_bytes() {
-        let request = parse(&["output=2f612c62ff", "max=7"]).unwrap();
+        let request = parse(&["output=2f612c62ff", "header=2f", "max=7"]).unwrap();
         assert_eq!(request.output.into_os_string().into_vec(), b"/a,b\xff");
         assert_eq!(request.max_instructions, Some(7));
         assert_eq!(request.memory, PathBuf::new());
-        assert_eq!(parse(&["output=2f", "memory=2f61"]).unwrap().memory, PathBuf::from("/a"));
-        assert_eq!(parse(&["output=2f", "logs=2f61"]).unwrap().logs, Some(PathBuf::from("/a")));
+        assert_eq!(parse(&["output=2f", "header=2f", "memory=2f61"]).unwrap().memory, PathBuf::from("/a"));
+        assert_eq!(parse(&["output=2f", "header=2f", "logs=2f61"]).unwrap().logs, Some(PathBuf::from("/a")));
     }
 
     #[test]
     fn other_arguments_are_refused() {
-        for wrong in [&["output=2"][..], &["output="], &["output=zz"], &["max=1"], &["output=2f", "min=1"], &["x"], &[]]
-        {
+        let header = "header=2f";
+        assert!(parse(&["output=2f", header]).is_ok());
+        for wrong in [
+            &["output=2", header][..],
+            &["output=", header],
+            &["output=zz", header],
+            &["max=1", header],
+            &["output=2f", header, "min=1"],
+            &["output=2f"],
+            &["x"],
+            &[],
+        ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

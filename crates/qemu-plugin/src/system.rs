@@ -25,6 +25,7 @@ fn ram() -> &'static Ram {
         let recorder = recorder();
         match Ram::read(&recorder.memory, !api().has_physical_addresses()) {
             Ok(ram) => {
+                recorder.begin();
                 recorder.begin_with(ram.calls());
                 ram
             }

@@ -15,12 +15,12 @@ use super::rescue::is_running;
 use crate::failure::say;
 use crate::table::describe::count;
 
-/// Looks at the trace of the program that was to be recorded.
-pub fn look_at(output: &Path, ended: ExitStatus, emulator: &Path, hint: String) -> Result<(), RecordError> {
+/// Looks at the trace of the program that was recorded. Whether there is anything in it; where not, it is removed.
+pub fn look_at(output: &Path, ended: ExitStatus) -> Result<bool, RecordError> {
     let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
     let nothing = || {
         let _ = std::fs::remove_file(output);
-        Err(RecordError::NothingRecorded { emulator: emulator.to_owned(), ended: ended.to_string(), hint })
+        Ok(false)
     };
     let file = File::open(output).map_err(unreadable)?;
     let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return nothing() };
@@ -47,7 +47,7 @@ pub fn look_at(output: &Path, ended: ExitStatus, emulator: &Path, hint: String) 
             }
         }
     }
-    Ok(())
+    Ok(true)
 }
 
 fn has_runs(places: &[Place]) -> bool {

@@ -19,9 +19,9 @@ pub enum RecordError {
         /// Why.
         error: io::Error,
     },
-    /// There is no place for what is not written yet.
+    /// There is no place for what pagelab and the recorder hand each other.
     #[error("{}: no temporary directory can be made: {error}; free some space, or set TMPDIR", path.display())]
-    NoLogs {
+    NoExchange {
         /// Where.
         path: PathBuf,
         /// Why.
@@ -111,6 +111,9 @@ pub enum RecordError {
         /// Where it was looked for.
         looked: Vec<PathBuf>,
     },
+    /// The output is a device or a pipe.
+    #[error("{}: a device or a pipe; the recorder goes back in what it has written: name a file with -o", .0.display())]
+    NoFile(PathBuf),
     /// The output cannot be written.
     #[error("{}: cannot be written: {error}; name another file with -o", path.display())]
     Output {

@@ -4,14 +4,14 @@
 pub mod elf;
 mod ends;
 mod error;
+mod exchange;
+mod output;
 mod program;
 mod qmp;
 mod rescue;
 mod system;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -24,15 +24,17 @@ use trace::{Columns, Header, Window};
 use crate::failure::Failure;
 use elf::Architecture;
 use error::RecordError;
+use exchange::Exchange;
+use output::Output;
 use program::{Emulator, Program};
 use qmp::Switchboard;
-use rescue::Logs;
 use system::Begun;
 
 /// Arguments of `pagelab record`.
 #[derive(Debug, Args)]
 pub struct RecordArguments {
-    /// Where the trace goes. A forked process writes a trace of its own, FILE.PID
+    /// Where the trace goes: what is in the file stays until the command begins. A forked process writes a trace of its own,
+    /// FILE.PID
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Record this many instructions of a thread, then skip again, and so on
@@ -79,9 +81,9 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     check(arguments, &program)?;
     let emulator = Emulator::for_program(&program)?;
     let plugin = program::plugin(arguments.plugin.as_deref())?;
-    let output = prepared(&arguments.output, &header(arguments, program.architecture, &emulator))?;
-    let logs = logs(arguments)?;
-    let plugged = plugin_argument(&plugin, &output, arguments.max, logs.as_ref());
+    let output = Output::prepare(&arguments.output)?;
+    let exchange = exchange(&header(arguments, program.architecture, &emulator))?;
+    let plugged = plugin_argument(&plugin, output.path(), arguments.max, &exchange);
     let mut command = plugged_in(&emulator, plugged);
     if emulator.plugin_version().is_some() {
         // That is not for the program.
@@ -95,14 +97,30 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let started = start(&mut command, &emulator)?;
     let process = started.id();
     let ended = wait(started, &emulator)?;
-    if let Some(logs) = logs {
-        logs.finish(&output, process);
-    }
     let is_foreign = program.architecture.name() != std::env::consts::ARCH;
     let foreign = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
-    let looked = ends::look_at(&output, ended, &emulator.path, foreign.to_owned() + &newer(&emulator));
+    finish(&exchange, output, process, &emulator, ended, foreign)
+}
+
+/// Finishes the traces of a recording that has ended, and says what is the matter with them. `hint`: what may be the matter
+/// where nothing was recorded, as in [`RecordError::NothingRecorded`].
+fn finish(
+    exchange: &Exchange,
+    output: Output,
+    process: u32,
+    emulator: &Emulator,
+    ended: ExitStatus,
+    hint: &str,
+) -> Result<ExitStatus, RecordError> {
+    let nothing_recorded = || emulator.nothing_recorded(ended, hint.to_owned() + &newer(emulator));
+    if !exchange.has_begun() {
+        return Err(nothing_recorded());
+    }
+    let output = output.keep();
+    rescue::finish(exchange.path(), &output, process);
+    let has_recorded = ends::look_at(&output, ended)?;
     ends::look_at_children(&output, process);
-    looked.map(|()| ended)
+    if has_recorded { Ok(ended) } else { Err(nothing_recorded()) }
 }
 
 /// What is missing where a foreign program does not begin.
@@ -128,9 +146,9 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     let plugin = program::plugin(arguments.plugin.as_deref())?;
     let monitor = |error| RecordError::Monitor { path: emulator.path.clone(), error };
     let board = Switchboard::open().map_err(monitor)?;
-    let output = prepared(&arguments.output, &header(arguments, architecture, &emulator))?;
-    let logs = logs(arguments)?;
-    let mut plugged = plugin_argument(&plugin, &output, arguments.max, logs.as_ref());
+    let output = Output::prepare(&arguments.output)?;
+    let exchange = exchange(&header(arguments, architecture, &emulator))?;
+    let mut plugged = plugin_argument(&plugin, output.path(), arguments.max, &exchange);
     plugged.push(format!(",memory={}", hex(&board.file("memory"))));
     let mut called = OsString::from("unix:");
     called.push(OsStr::from_bytes(&qmp::doubled(&board.socket())));
@@ -143,19 +161,11 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     }
     let process = started.id();
     let ended = wait(started, &emulator)?;
-    if let Some(logs) = logs {
-        logs.finish(&output, process);
+    match line {
+        Ok(Begun::Runs { .. } | Begun::Ended) => finish(&exchange, output, process, &emulator, ended, ""),
+        Ok(Begun::Accelerated) => Err(RecordError::Accelerated("KVM is on".to_owned())),
+        Err(error) => Err(monitor(error)),
     }
-    let refused = match line {
-        Ok(Begun::Runs { .. } | Begun::Ended) => {
-            return ends::look_at(&output, ended, &emulator.path, newer(&emulator)).map(|()| ended);
-        }
-        Ok(Begun::Accelerated) => RecordError::Accelerated("KVM is on".to_owned()),
-        Err(error) => monitor(error),
-    };
-    // Nothing was recorded.
-    let _ = std::fs::remove_file(&output);
-    Err(refused)
 }
 
 fn check(arguments: &RecordArguments, program: &Program) -> Result<(), RecordError> {
@@ -183,20 +193,8 @@ fn header(arguments: &RecordArguments, architecture: Architecture, emulator: &Em
     }
 }
 
-/// Makes the output with what the plugin needs to begin it: the header. Gives its full path, because the program may
-/// change its directory.
-fn prepared(path: &Path, header: &Header) -> Result<PathBuf, RecordError> {
-    let wrong = |error| RecordError::Output { path: path.to_owned(), error };
-    let mut file = File::create(path).map_err(wrong)?;
-    serde_json::to_writer(&file, header).map_err(|error| wrong(error.into()))?;
-    file.flush().map_err(wrong)?;
-    path.canonicalize().map_err(wrong)
-}
-
-/// Where the recorder keeps what it has not written. Not where every address is kept: then that is too much.
-fn logs(arguments: &RecordArguments) -> Result<Option<Logs>, RecordError> {
-    let logs = (!arguments.lossless).then(Logs::open).transpose();
-    logs.map_err(|error| RecordError::NoLogs { path: std::env::temp_dir(), error })
+fn exchange(header: &Header) -> Result<Exchange, RecordError> {
+    Exchange::open(header).map_err(|error| RecordError::NoExchange { path: std::env::temp_dir(), error })
 }
 
 /// Directories for temporary files of a recording, which nobody else may look into.
@@ -217,11 +215,11 @@ fn plugged_in(emulator: &Emulator, plugged: OsString) -> Command {
     command
 }
 
-fn plugin_argument(plugin: &Path, output: &Path, max: Option<u64>, logs: Option<&Logs>) -> OsString {
+fn plugin_argument(plugin: &Path, output: &Path, max: Option<u64>, exchange: &Exchange) -> OsString {
     let mut bytes = qmp::doubled(plugin);
-    bytes.extend(format!(",output={}", hex(output)).bytes());
+    bytes.extend(format!(",output={},header={}", hex(output), hex(&exchange.header())).bytes());
+    bytes.extend(format!(",logs={}", hex(exchange.path())).bytes());
     bytes.extend(max.map(|max| format!(",max={max}")).unwrap_or_default().bytes());
-    bytes.extend(logs.map(|logs| format!(",logs={}", hex(logs.path()))).unwrap_or_default().bytes());
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
@@ -251,7 +249,10 @@ mod tests {
 
     #[test]
     fn no_path_is_split_by_qemu() {
-        let argument = plugin_argument(Path::new("/a,b/plugin.so"), Path::new("/c,d"), Some(5), None);
-        assert_eq!(argument, "/a,,b/plugin.so,output=2f632c64,max=5");
+        let exchange = Exchange::open(&Header::of("a test")).unwrap();
+        let argument = plugin_argument(Path::new("/a,b/plugin.so"), Path::new("/c,d"), Some(5), &exchange);
+        let argument = argument.to_str().unwrap();
+        assert!(argument.starts_with("/a,,b/plugin.so,output=2f632c64,header=2f"), "{argument}");
+        assert_eq!((argument.matches(',').count(), argument.ends_with(",max=5")), (6, true), "{argument}");
     }
 }

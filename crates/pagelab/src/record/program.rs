@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 
 use super::elf::{Architecture, Begins, FIRST_BYTES, begins};
 use super::error::RecordError;
@@ -102,12 +102,23 @@ impl Emulator {
                 problem: format!("says {line:?}"),
             });
         };
-        // Options that a QEMU was built without are not among those it lists.
-        if !self::said(&path, "--help")?.lines().any(|line| line.starts_with("-plugin ")) {
-            return Err(RecordError::NoPlugins { path, version: version.to_owned() });
-        }
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Ok(Emulator { told: trace::Emulator { name, version: version.to_owned() }, path })
+    }
+
+    /// Why it has ended before anything was recorded. `hint`: as in [`RecordError::NothingRecorded`].
+    pub fn nothing_recorded(&self, ended: ExitStatus, hint: String) -> RecordError {
+        let (path, version) = (self.path.clone(), self.told.version.clone());
+        // Asked only now, because it takes as long as a short program.
+        match self.lacks_plugins() {
+            true => RecordError::NoPlugins { path, version },
+            false => RecordError::NothingRecorded { emulator: path, ended: ended.to_string(), hint },
+        }
+    }
+
+    /// Whether it was built without: such options are not among those that it lists.
+    fn lacks_plugins(&self) -> bool {
+        said(&self.path, "--help").is_ok_and(|help| !help.lines().any(|line| line.starts_with("-plugin ")))
     }
 
     /// What is to be in [`VERSION_VARIABLE`] for it; without, the plugin sees which version it needs.

@@ -8,86 +8,48 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
 use trace::log::{LoggedEvent, RunLog};
 use trace::{Rescue, Rescued};
 
 use crate::failure::say;
 
-/// Memory as a file system, where files cost no disk.
-const MEMORY: &str = "/dev/shm";
+/// What the log of events is called behind the number of its process. It is not there where the trace was finished, or where
+/// the recorder had no room for some log: then what there is does not make the trace whole.
+const EVENTS: &str = "events";
 
-/// The directory of the logs, which is removed at the end.
-pub struct Logs(TempDir);
-
-/// The logs of a process.
-#[derive(Default)]
-struct OfProcess {
-    /// None where the recorder had no room for some log: what there is does not make the trace whole.
-    events: Option<Vec<LoggedEvent>>,
-    runs: Vec<RunLog>,
+/// Finishes the traces of all processes that have ended and have logs in a directory; `output` is that of the process
+/// `first`.
+pub fn finish(logs: &Path, output: &Path, first: u32) {
+    finish_ended(logs, output, first, |process| process != first && is_running(process));
 }
 
-impl Logs {
-    /// Makes the directory.
-    ///
-    /// # Errors
-    /// Those of the directory for temporary files.
-    pub fn open() -> io::Result<Logs> {
-        let directories = super::directories();
-        directories.tempdir_in(MEMORY).or_else(|_| directories.tempdir()).map(Logs)
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-
-    /// Finishes the traces of all processes that have ended; `output` is that of the process `first`.
-    pub fn finish(self, output: &Path, first: u32) {
-        self.finish_ended(output, first, |process| process != first && is_running(process));
-    }
-
-    fn finish_ended(&self, output: &Path, first: u32, is_running: impl Fn(u32) -> bool) {
-        let processes: BTreeSet<u32> = self.files().map(|(process, ..)| process).collect();
-        // Asked before the logs are read: a process that ends then has all in them that it has not written.
-        for process in processes.into_iter().filter(|process| !is_running(*process)) {
-            let path = if process == first { output.to_owned() } else { of_child(output, process) };
-            match finish(&path, self.read(process)) {
-                Ok(Rescued { torn: 0, missing: 0, .. }) => {}
-                Ok(Rescued { torn, missing, .. }) => say(format_args!(
-                    "pagelab: {}: the process ended while it was recorded; {missing} runs of accesses are missing, and {torn} that it was in are left out",
-                    path.display()
-                )),
-                Err(error) => say(format_args!(
-                    "pagelab: {}: the process ended while it was recorded, and its trace cannot be finished: {error}",
-                    path.display()
-                )),
-            }
+fn finish_ended(logs: &Path, output: &Path, first: u32, is_running: impl Fn(u32) -> bool) {
+    let processes: BTreeSet<u32> = files(logs).map(|(process, ..)| process).collect();
+    // Asked before the logs are read: a process that ends then has all in them that it has not written.
+    for process in processes.into_iter().filter(|process| !is_running(*process)) {
+        let path = if process == first { output.to_owned() } else { of_child(output, process) };
+        match finish_from(logs, process, &path) {
+            Ok(Rescued { torn: 0, missing: 0, .. }) => {}
+            Ok(Rescued { torn, missing, .. }) => say(format_args!(
+                "pagelab: {}: the process ended while it was recorded; {missing} runs of accesses are missing, and {torn} that it was in are left out",
+                path.display()
+            )),
+            Err(error) => say(format_args!(
+                "pagelab: {}: the process ended while it was recorded, and its trace cannot be finished: {error}",
+                path.display()
+            )),
         }
     }
+}
 
-    /// The logs: of which process each is, what it is called behind that, and where it is.
-    fn files(&self) -> impl Iterator<Item = (u32, String, PathBuf)> {
-        let entries = std::fs::read_dir(self.path()).into_iter().flatten().flatten();
-        entries.filter_map(|entry| {
-            let name = entry.file_name();
-            let (process, of) = name.to_str()?.split_once('.')?;
-            Some((process.parse().ok()?, of.to_owned(), entry.path()))
-        })
-    }
-
-    fn read(&self, process: u32) -> OfProcess {
-        let mut logs = OfProcess::default();
-        for (_, of, path) in self.files().filter(|(other, ..)| *other == process) {
-            let Ok(bytes) = std::fs::read(path) else { continue };
-            match of.as_str() {
-                "events" => logs.events = Some(LoggedEvent::read(&bytes)),
-                _ => logs.runs.extend(RunLog::read(&bytes)),
-            }
-        }
-        logs
-    }
+/// The logs in a directory: of which process each is, what it is called behind that, and where it is.
+fn files(logs: &Path) -> impl Iterator<Item = (u32, String, PathBuf)> {
+    let entries = std::fs::read_dir(logs).into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let name = entry.file_name();
+        let (process, of) = name.to_str()?.split_once('.')?;
+        Some((process.parse().ok()?, of.to_owned(), entry.path()))
+    })
 }
 
 /// The trace of a forked process.
@@ -111,16 +73,22 @@ fn is_alive(status: &str) -> bool {
     state.is_some_and(|state| !matches!(state, "Z" | "X"))
 }
 
-fn finish(path: &Path, logs: OfProcess) -> Result<Rescued, Box<dyn std::error::Error>> {
-    let Some(events) = logs.events else { return Ok(Rescued::default()) };
+/// Finishes the trace of a process.
+fn finish_from(logs: &Path, process: u32, path: &Path) -> Result<Rescued, Box<dyn std::error::Error>> {
+    let Ok(events) = std::fs::read(logs.join(format!("{process}.{EVENTS}"))) else { return Ok(Rescued::default()) };
+    let events = LoggedEvent::read(&events);
+    let runs: Vec<RunLog> = files(logs)
+        .filter(|(other, of, _)| *other == process && of != EVENTS)
+        .filter_map(|(.., path)| RunLog::read(&std::fs::read(path).ok()?))
+        .collect();
     let rescue = Rescue::of(BufReader::new(File::open(path)?))?;
-    if !rescue.is_needed(&events, &logs.runs) {
+    if !rescue.is_needed(&events, &runs) {
         return Ok(Rescued::default());
     }
     let mut file = OpenOptions::new().write(true).open(path)?;
     file.set_len(rescue.end())?;
     file.seek(SeekFrom::Start(rescue.end()))?;
-    Ok(rescue.write(io::BufWriter::new(file), events, &logs.runs)?)
+    Ok(rescue.write(io::BufWriter::new(file), events, &runs)?)
 }
 
 #[cfg(test)]
@@ -143,12 +111,12 @@ mod tests {
     #[test]
     fn what_a_process_logs_until_it_has_ended_is_read() {
         let directory = tempfile::tempdir().unwrap();
-        let (output, logs) = (directory.path().join("trace"), Logs::open().unwrap());
+        let (output, logs) = (directory.path().join("trace"), directory.path());
         Writer::new(File::create(&output).unwrap(), &Header::of("a test")).unwrap();
-        std::fs::write(logs.path().join("7.events"), log(1)).unwrap();
-        logs.finish_ended(&output, 7, |_| {
+        std::fs::write(logs.join("7.events"), log(1)).unwrap();
+        finish_ended(logs, &output, 7, |_| {
             // It logs something and ends while it is asked whether it runs.
-            std::fs::write(logs.path().join("7.events"), log(2)).unwrap();
+            std::fs::write(logs.join("7.events"), log(2)).unwrap();
             false
         });
         let mut reader = Reader::new(File::open(&output).unwrap()).unwrap();
@@ -156,8 +124,8 @@ mod tests {
         assert_eq!(events.len(), 2);
         // One that runs writes its trace itself.
         let before = std::fs::read(&output).unwrap();
-        std::fs::write(logs.path().join("7.events"), log(3)).unwrap();
-        logs.finish_ended(&output, 7, |_| true);
+        std::fs::write(logs.join("7.events"), log(3)).unwrap();
+        finish_ended(logs, &output, 7, |_| true);
         assert_eq!(std::fs::read(&output).unwrap(), before);
     }
 

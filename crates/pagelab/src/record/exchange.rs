@@ -1,0 +1,48 @@
+//! What pagelab and the recorder hand each other: files in a directory of their own.
+//!
+//! The header lies there until the recorder takes it, which is when the program, or the machine, begins. Beside it lie logs:
+//! `rescue` knows them.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use trace::Header;
+
+/// Memory as a file system, where files cost no disk.
+const MEMORY: &str = "/dev/shm";
+
+/// The directory, which is removed at the end.
+pub struct Exchange(TempDir);
+
+impl Exchange {
+    /// Makes it, with the header of the trace to be.
+    ///
+    /// # Errors
+    /// Those of the directory for temporary files.
+    pub fn open(header: &Header) -> io::Result<Exchange> {
+        let json = serde_json::to_vec(header)?;
+        let directories = super::directories();
+        let with_header = |directory: TempDir| {
+            let exchange = Exchange(directory);
+            std::fs::write(exchange.header(), &json).map(|()| exchange)
+        };
+        let in_memory = directories.tempdir_in(MEMORY).and_then(with_header);
+        in_memory.or_else(|_| directories.tempdir().and_then(with_header))
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// The file of the header.
+    pub fn header(&self) -> PathBuf {
+        self.path().join("header")
+    }
+
+    /// Whether the recorder has taken the header: the trace has begun, and is no more what was there before.
+    pub fn has_begun(&self) -> bool {
+        !self.header().exists()
+    }
+}
