@@ -7,6 +7,8 @@
 //! The recorder may end between any two of its stores. It stores a run before its number, and the number before it counts
 //! accesses in it, so that only the newest run can be half there.
 
+use std::io::{self, Read};
+
 use serde::{Deserialize, Serialize};
 
 use crate::event::Event;
@@ -155,10 +157,20 @@ pub struct RunLog {
 }
 
 impl RunLog {
-    /// Reads a log; none where the bytes are not one, or its recorder had not begun it.
-    pub fn read(bytes: &[u8]) -> Option<RunLog> {
-        let (head, entries) = bytes.split_at_checked(LOG_HEAD_BYTES)?;
-        let head = LogHead::read(head).filter(|head| head.magic == LOG)?;
+    /// Reads a log, and of a file no more than is used of it; none where it is not one, or its recorder had not begun it.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn read(mut from: impl Read) -> io::Result<Option<RunLog>> {
+        let mut head = Vec::new();
+        from.by_ref().take(LOG_HEAD_BYTES as u64).read_to_end(&mut head)?;
+        let Some(head) = LogHead::read(&head).filter(|head| head.magic == LOG) else { return Ok(None) };
+        let mut entries = Vec::new();
+        from.take(head.next.saturating_mul(size_of::<RawRun>() as u64)).read_to_end(&mut entries)?;
+        Ok(RunLog::of(&head, &entries))
+    }
+
+    fn of(head: &LogHead, entries: &[u8]) -> Option<RunLog> {
         // Where a part is missing, it is not known where the runs before it end.
         let entries = entries.as_chunks::<16>().0.get(1..usize::try_from(head.next).ok()?)?;
         let raws = entries.iter().map(|entry| {

@@ -31,6 +31,10 @@ fn run(page: u64, kind: Kind, accesses: u32) -> Run {
     Run { page, kind, accesses }
 }
 
+fn read(bytes: &[u8]) -> Option<RunLog> {
+    RunLog::read(bytes).unwrap()
+}
+
 fn begun() -> [RawRun; 4] {
     [raw(100, 5), fetches(200, 7), RawRun::of_kernel(300, true), raw(101, 9)]
 }
@@ -46,15 +50,23 @@ fn expected() -> Vec<Run> {
 
 #[test]
 fn a_log_is_read_to_the_run_that_goes_on() {
-    let read = RunLog::read(&sound()).unwrap();
+    let read = read(&sound()).unwrap();
     assert_eq!(read, RunLog { thread: 3, instructions: 1234, first: 10, runs: expected(), torn: 0 });
+}
+
+#[test]
+fn of_a_log_only_what_is_used_is_read() {
+    let (sound, room) = (sound(), 1 << 16);
+    let mut file = Cursor::new([sound.clone(), vec![0; room]].concat());
+    assert_eq!(RunLog::read(&mut file).unwrap(), read(&sound));
+    assert_eq!(file.position(), sound.len() as u64);
 }
 
 #[test]
 fn a_run_that_was_half_begun_is_left_out() {
     // Its place was stored, and nothing of its stream; or its access was not counted.
     for page in [NO_PAGE, 101 << 12] {
-        let read = RunLog::read(&log([page, 9], [NO_PAGE, 17], &begun())).unwrap();
+        let read = read(&log([page, 9], [NO_PAGE, 17], &begun())).unwrap();
         assert_eq!((read.runs, read.torn), (expected()[..3].to_vec(), 1));
     }
 }
@@ -63,11 +75,11 @@ fn a_run_that_was_half_begun_is_left_out() {
 fn what_is_no_log_gives_nothing() {
     let sound = sound();
     for length in 0..sound.len() {
-        assert_eq!(RunLog::read(&sound[..length]), None);
+        assert_eq!(read(&sound[..length]), None);
     }
     let mut other = sound.clone();
     other[11 * 8] ^= 1;
-    assert_eq!(RunLog::read(&other), None);
+    assert_eq!(read(&other), None);
     assert!(LoggedEvent::read(b"").is_empty() && LoggedEvent::read(&[255; 99]).is_empty());
 }
 
@@ -132,7 +144,7 @@ fn trace(runs: u32, torn: bool) -> Vec<u8> {
 
 fn rescued(bytes: Vec<u8>) -> (Rescued, Vec<Run>, Vec<Event>) {
     let mut file = Cursor::new(bytes);
-    let (events, runs) = (events(3), [RunLog::read(&sound()).unwrap()]);
+    let (events, runs) = (events(3), [read(&sound()).unwrap()]);
     let rescue = Rescue::of(&mut file).unwrap();
     assert!(rescue.is_needed(&events, &runs));
     file.get_mut().truncate(rescue.end() as usize);

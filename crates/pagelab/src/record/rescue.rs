@@ -24,9 +24,10 @@ pub fn finish(logs: &Path, output: &Path, first: u32) {
 }
 
 fn finish_ended(logs: &Path, output: &Path, first: u32, is_running: impl Fn(u32) -> bool) {
-    let processes: BTreeSet<u32> = files(logs).map(|(process, ..)| process).collect();
+    let unfinished: BTreeSet<u32> =
+        files(logs).filter(|(_, of, _)| of == EVENTS).map(|(process, ..)| process).collect();
     // Asked before the logs are read: a process that ends then has all in them that it has not written.
-    for process in processes.into_iter().filter(|process| !is_running(*process)) {
+    for process in unfinished.into_iter().filter(|process| !is_running(*process)) {
         let path = if process == first { output.to_owned() } else { of_child(output, process) };
         match finish_from(logs, process, &path) {
             Ok(Rescued { torn: 0, missing: 0, .. }) => {}
@@ -79,7 +80,7 @@ fn finish_from(logs: &Path, process: u32, path: &Path) -> Result<Rescued, Box<dy
     let events = LoggedEvent::read(&events);
     let runs: Vec<RunLog> = files(logs)
         .filter(|(other, of, _)| *other == process && of != EVENTS)
-        .filter_map(|(.., path)| RunLog::read(&std::fs::read(path).ok()?))
+        .filter_map(|(.., path)| RunLog::read(File::open(path).ok()?).ok().flatten())
         .collect();
     let rescue = Rescue::of(BufReader::new(File::open(path)?))?;
     if !rescue.is_needed(&events, &runs) {

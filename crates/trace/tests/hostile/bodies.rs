@@ -48,7 +48,7 @@ fn by_index(reader: &mut Reader<Cursor<&[u8]>>) {
 /// Goes on with a trace as after its recorder's end, with logs that are no better.
 fn rescued(bytes: &[u8]) {
     let Ok(rescue) = Rescue::of(Cursor::new(bytes)) else { return };
-    let runs: Vec<RunLog> = bytes.chunks(1024).filter_map(RunLog::read).collect();
+    let runs: Vec<RunLog> = bytes.chunks(1024).filter_map(|bytes| RunLog::read(bytes).unwrap()).collect();
     let events = LoggedEvent::read(bytes);
     let (_, _) = (rescue.is_needed(&events, &runs), rescue.end());
     rescue.write(std::io::sink(), events, &runs).expect("a sink takes everything");
