@@ -14,7 +14,7 @@ use crate::file::{Complaints, TraceFile};
 use crate::own::Own;
 use crate::program;
 use crate::recorder::Recorder;
-use crate::regions::{self, PAGE_BYTES};
+use crate::regions::{self, PAGE_BYTES, Region};
 use crate::request::{self, Request};
 use crate::startup::{self, Contents};
 use crate::streams::Streams;
@@ -141,9 +141,10 @@ pub fn begin_process_once(block: Opaque) {
     let state = state(0);
     let mut own = recorder().own();
     *own = own.relative_to(base());
-    startup::find(&mut own, &regions::all(&own_maps(), base()), base(), &OwnMemory);
+    let regions = regions::all(&own_maps(), base());
+    startup::find(&mut own, &regions, base(), &OwnMemory);
     drop(own);
-    let written = note_regions(state);
+    let written = note_regions(state, &regions);
     let stores = written.into_iter().map(|address| Touched { address, bytes: PAGE_BYTES, store: true });
     recorder().kernel_touched(state, &stores.collect::<Vec<_>>());
 }
@@ -153,12 +154,12 @@ fn base() -> u64 {
     BASE.load(Ordering::Relaxed)
 }
 
-/// Notes what memory there is. Gives the pages that hold something.
-fn note_regions(state: &mut Vcpu) -> Vec<u64> {
+/// Notes what memory of the program there is among these regions. Gives the pages that hold something.
+fn note_regions(state: &mut Vcpu, regions: &[Region]) -> Vec<u64> {
     let recorder = recorder();
     let [begin, end] = &HEAP;
     let heap = begin.load(Ordering::Relaxed)..end.load(Ordering::Relaxed);
-    let regions = regions::of_program(&regions::all(&own_maps(), base()), &recorder.own());
+    let regions = regions::of_program(regions, &recorder.own());
     let loaded = startup::loaded(regions, base(), heap, &OwnMemory);
     for region in loaded.regions {
         recorder.note(state, region.call(), 0);
@@ -282,7 +283,7 @@ fn begin_child(vcpu: c_uint) {
     match child {
         Ok(child) => {
             RECORDER.store(Box::into_raw(Box::new(child)), Ordering::Release);
-            note_regions(state);
+            note_regions(state, &regions::all(&own_maps(), base()));
             let end = HEAP[1].load(Ordering::Relaxed);
             if end != 0 {
                 // A heap of no bytes has no region.

@@ -24,7 +24,7 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 /// What is made sure to be there at once.
-const STEP: usize = 1 << 20;
+const STEP: usize = 1 << 18;
 
 impl Mapping {
     /// Memory of `bytes` bytes, of which `least` can be used.
