@@ -10,6 +10,7 @@ use study::size::{PageSize, format_bytes};
 use thiserror::Error;
 
 use crate::machine::{Architecture, Machine, TableFormat};
+use crate::space::Kernel;
 
 /// A policy for a model machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -157,12 +158,19 @@ impl Plan {
         }
     }
 
-    /// Refuses further folios that would not stand in for those of a policy of them: of a kernel that has larger ones
-    /// enabled, those are taken first.
+    /// Refuses settings of the kernel that it would not take with these tables. What has no part in the policy is not
+    /// looked at.
     ///
     /// # Errors
     /// Which it is, and what there can be.
-    pub(crate) fn admits_folios(&self, further: &[u64]) -> Result<(), String> {
+    pub(crate) fn admits_kernel(&self, kernel: &Kernel) -> Result<(), String> {
+        self.admits_folios(&kernel.smaller_folios)?;
+        self.admits_missing(kernel.khugepaged.max_ptes_none)
+    }
+
+    /// Of a kernel that has larger folios enabled than those of the policy, those are taken first: then the further ones
+    /// would not stand in for the policy's.
+    fn admits_folios(&self, further: &[u64]) -> Result<(), String> {
         let Granule::Mthp(bytes) = self.granule else { return Ok(()) };
         let least = self.base_bytes * LEAST_FOLIO_PAGES;
         match further.iter().find(|size| !(least..=bytes).contains(size)) {
@@ -179,6 +187,17 @@ impl Plan {
                 self.format.name
             )),
         }
+    }
+
+    /// `max_ptes_none_store` (mm/khugepaged.c) takes up to `HPAGE_PMD_NR - 1`.
+    fn admits_missing(&self, max_ptes_none: Option<u64>) -> Result<(), String> {
+        let (Granule::Thp(bytes), Some(found)) = (self.granule, max_ptes_none) else { return Ok(()) };
+        let most = bytes / self.base_bytes - 1;
+        if found <= most {
+            return Ok(());
+        }
+        let format = &self.format.name;
+        Err(format!("max_ptes_none can be 0 to {most} with {format}, found {found}: one page of a PMD must be there"))
     }
 }
 
@@ -341,6 +360,25 @@ mod tests {
             let found = plan(machine, policy).unwrap().admits_folios(&further).err();
             let is_said = reason.is_none_or(|reason| found.as_ref().is_some_and(|found| found.contains(reason)));
             assert!(found.is_some() == reason.is_some() && is_said, "{machine} {policy}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn missing_pages_are_fewer_than_a_pmd_has() {
+        let arm64_64k = include_str!("../../../machines/neoverse-n1.toml").replace("\"arm64-4k-48\", ", "");
+        let arm64_64k = crate::machine::read("test.toml", &arm64_64k.replace("\"arm64-16k-48\", ", "")).unwrap();
+        for (machine, most) in
+            [(built_in("cascade-lake").unwrap(), 511), (built_in("apple-m1").unwrap(), 2047), (arm64_64k, 8191)]
+        {
+            let admits = |policy: &str, missing: u64| {
+                let mut kernel = Kernel::default();
+                kernel.khugepaged.max_ptes_none = Some(missing);
+                Plan::new(&policy.parse().unwrap(), &machine).unwrap().admits_kernel(&kernel)
+            };
+            assert_eq!(admits("thp", most), Ok(()), "{}", machine.name);
+            let refused = admits("thp", most + 1).unwrap_err();
+            assert!(refused.contains(&format!("0 to {most} with")), "{}: {refused}", machine.name);
+            assert_eq!(admits("base", most + 1), Ok(()), "khugepaged has no part in it");
         }
     }
 }

@@ -228,9 +228,10 @@ impl Simulation {
     /// What the kernel does besides the policy.
     ///
     /// # Errors
-    /// The machine has no such folios, or they are larger than those of the policy.
+    /// The machine has no such folios, or they are larger than those of the policy; or a PMD has fewer pages than may be
+    /// missing.
     pub fn with_kernel(mut self, kernel: Kernel) -> Result<Simulation, Unsupported> {
-        self.plan.admits_folios(&kernel.smaller_folios).map_err(|reason| Unsupported {
+        self.plan.admits_kernel(&kernel).map_err(|reason| Unsupported {
             machine: self.machine.name.clone(),
             policy: self.policy.to_string(),
             reason,

@@ -350,6 +350,17 @@ fn further_folios_that_a_machine_cannot_have_are_refused() {
 }
 
 #[test]
+fn more_missing_pages_than_a_kernel_takes_are_refused() {
+    let traced = Traced::new();
+    let missing = |pages: &str| traced.sim(&["-m", "cascade-lake", "-p", "thp", "--max-ptes-none", pages]);
+    assert_eq!(missing("511").code, Some(0));
+    let ran = missing("512");
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("max_ptes_none can be 0 to 511 with x86-64, found 512"), "{said}");
+}
+
+#[test]
 fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing() {
     let traced = Traced::new();
     let file = traced.bench.path("bad.trace").display().to_string();

@@ -8,7 +8,7 @@ pub struct Khugepaged {
     pub pages_to_scan: Option<u64>,
     /// How long it sleeps (`scan_sleep_millisecs`), in seconds.
     pub scan_sleep_s: f64,
-    /// How many pages of a window may not be there (`max_ptes_none`): all but one.
+    /// How many pages of a window may not be there (`max_ptes_none`), all but one at most: all but one.
     pub max_ptes_none: Option<u64>,
 }
 

@@ -55,7 +55,8 @@ pub struct SimArguments {
     /// How long khugepaged sleeps, in seconds: a thousandth at least
     #[arg(long, value_name = "SECONDS", default_value = "10", value_parser = parse_sleep)]
     pub scan_sleep: f64,
-    /// How many pages of a window may be missing when khugepaged makes a huge page of it. Without it: all but one
+    /// How many pages of a window may be missing when khugepaged makes a huge page of it: 0 to all but one, which are 511
+    /// with 4K pages, 2047 with 16K, 8191 with arm64's 64K. Without it: all but one
     #[arg(long, value_name = "PAGES")]
     pub max_ptes_none: Option<u64>,
     /// Instructions that a thread executes in a second: the clock of khugepaged
