@@ -39,15 +39,13 @@ pub enum Filter {
     Sampled,
 }
 
-/// A TLB about which a simulation asks.
+/// An LRU TLB whose misses are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes of the pages in it.
     pub page_bytes: u64,
     /// How many sets it has.
     pub sets: u32,
-    /// Whether the least recently used entry of a set is replaced.
-    pub lru: bool,
 }
 
 /// A trace is not exact for what it is asked.
@@ -65,9 +63,6 @@ pub enum NotExact {
         /// Bytes of a page.
         page_bytes: u64,
     },
-    /// Another replacement than LRU.
-    #[error("the trace was filtered, which is exact for LRU only; take the one that it was cut from")]
-    Replacement,
     /// More than TLBs: faults and what invalidates translations depend on what was left out.
     #[error(
         "the trace was filtered: runs that were left out may be those that fault or miss under a policy; `sim --geometry` reads it, and `sim` the trace that it was cut from"
@@ -97,7 +92,7 @@ impl Filter {
         }
     }
 
-    /// Refuses TLBs whose misses the filter may have changed.
+    /// Refuses LRU TLBs whose misses the filter may have changed.
     ///
     /// # Errors
     /// Says what the trace is exact for.
@@ -116,12 +111,11 @@ impl Filter {
             0x20_0000 => ask.sets.is_multiple_of(sets_2m),
             _ => false,
         };
-        let kept = || format!("{sets_4k} sets at 4K, {sets_64k} at 64K and {sets_2m} at 2M, and multiples of these");
-        match (enough, ask.lru) {
-            (true, true) => Ok(()),
-            (true, false) => Err(NotExact::Replacement),
-            (false, _) => Err(NotExact::Sets { kept: kept(), sets: ask.sets, page_bytes: ask.page_bytes }),
+        if enough {
+            return Ok(());
         }
+        let kept = format!("{sets_4k} sets at 4K, {sets_64k} at 64K and {sets_2m} at 2M, and multiples of these");
+        Err(NotExact::Sets { kept, sets: ask.sets, page_bytes: ask.page_bytes })
     }
 }
 
@@ -235,17 +229,16 @@ mod tests {
     #[test]
     fn a_filtered_trace_answers_only_what_it_is_exact_for() {
         let filter = Filter::MostRecent { sets_4k: 16, sets_64k: 16, sets_2m: 8 };
-        let ask = |page_bytes, sets, lru| Geometry { page_bytes, sets, lru };
-        assert_eq!(filter.admits(&ask(4096, 16, true)), Ok(()));
-        assert_eq!(filter.admits(&ask(2 << 20, 8, true)), Ok(()));
-        assert_eq!(filter.admits(&ask(4096, 48, true)), Ok(()));
-        assert_eq!(filter.admits(&ask(4096, 16, false)), Err(NotExact::Replacement));
+        let ask = |page_bytes, sets| Geometry { page_bytes, sets };
+        assert_eq!(filter.admits(&ask(4096, 16)), Ok(()));
+        assert_eq!(filter.admits(&ask(2 << 20, 8)), Ok(()));
+        assert_eq!(filter.admits(&ask(4096, 48)), Ok(()));
         assert_eq!((filter.admits_policies(), Filter::None.admits_policies()), (Err(NotExact::Policies), Ok(())));
-        for refused in [ask(4096, 8, true), ask(4096, 24, true), ask(2 << 20, 4, true), ask(16384, 64, true)] {
+        for refused in [ask(4096, 8), ask(4096, 24), ask(2 << 20, 4), ask(16384, 64)] {
             assert!(matches!(filter.admits(&refused), Err(NotExact::Sets { .. })), "{refused:?}");
         }
-        assert_eq!(Filter::None.admits(&ask(1 << 30, 1, false)), Ok(()));
-        assert_eq!(Filter::None.admits(&ask(512, 1, true)), Err(NotExact::Page { page_bytes: 512 }));
-        assert_eq!(Filter::Sampled.admits(&ask(4096, 16, true)), Err(NotExact::Sampled));
+        assert_eq!(Filter::None.admits(&ask(1 << 30, 1)), Ok(()));
+        assert_eq!(Filter::None.admits(&ask(512, 1)), Err(NotExact::Page { page_bytes: 512 }));
+        assert_eq!(Filter::Sampled.admits(&ask(4096, 16)), Err(NotExact::Sampled));
     }
 }
