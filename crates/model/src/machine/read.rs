@@ -115,12 +115,7 @@ impl Judge<'_> {
     }
 
     fn format(&self, key: &str, name: &str) -> Result<TableFormat, MachineError> {
-        let format = name.parse::<Named>().map_err(|error| {
-            let text = error.to_string();
-            // What was found stands before it.
-            let expected = text.split_once("expected ").map_or(text.as_str(), |(_, expected)| expected);
-            self.wrong(key, format!("{name:?}"), expected)
-        })?;
+        let format = name.parse::<Named>().map_err(|error| self.wrong(key, format!("{name:?}"), error.expected()))?;
         Ok(TableFormat { name: name.to_owned(), format })
     }
 

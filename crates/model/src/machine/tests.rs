@@ -43,6 +43,12 @@ fn what_no_processor_has_is_refused_by_key() {
         (r#"is = "lru""#, r#"is = "fifo""#, "tlb[0].replacement", "lru, plru, random"),
         (r#"["x86-64"]"#, r#"["sv39"]"#, "formats", "x86_64"),
         (r#"["x86-64"]"#, r#"["x86"]"#, "formats", r#"found "x86"; expected x86-64, x86-64-la57, arm64-GRANULE-BITS"#),
+        (
+            r#"["x86-64"]"#,
+            r#"["x86-64+svnapot"]"#,
+            "formats",
+            r#"found "x86-64+svnapot"; expected an option of "x86-64" in place of "svnapot": physBITS"#,
+        ),
         (r#""2M""#, r#""3M""#, "tlb[0].holds", r#"found "3M"; expected a page size: a power of two"#),
         (r#"assumed = "as others""#, r#"assumed = " ""#, "tlb[0].ways.assumed", "why it is assumed"),
         (r#"manual = "the manual""#, r#"manual = """#, "sources.manual", "what and where"),

@@ -89,7 +89,7 @@ pub const FAMILIES: [Family; 5] = [
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum NameError {
     /// No such format.
-    #[error("{name:?} is no page-table format; expected {}", families())]
+    #[error("{name:?} is no page-table format; expected {}", self.expected())]
     Unknown {
         /// What was found.
         name: String,
@@ -106,8 +106,16 @@ pub enum NameError {
     },
 }
 
-fn families() -> String {
-    FAMILIES.map(|family| String::from(family.names)).join(", ")
+impl NameError {
+    /// What could stand in place of the name that was found, for messages that say themselves what that was and where.
+    pub fn expected(&self) -> String {
+        match self {
+            NameError::Unknown { .. } => FAMILIES.map(|family| family.names).join(", "),
+            NameError::Option { option, format, options } => {
+                alloc::format!("an option of {format:?} in place of {option:?}: {options}")
+            }
+        }
+    }
 }
 
 impl FromStr for Named {
