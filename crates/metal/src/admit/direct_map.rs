@@ -14,12 +14,9 @@ use crate::host::Host;
 pub fn lower(leaf: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
     direct_map::standing(leaf, host).admitted()?;
     let found = leaves(host)?;
-    let share = found.ratio(leaf) * 100.0;
+    let (share, file) = (found.share(leaf), found.source.file());
     Ok(Lowering {
-        mechanism: format!(
-            "{share:.1} % of the direct map lie in leaves of {leaf} in this boot ({})",
-            found.source.file()
-        ),
+        mechanism: format!("{share} of the direct map lie in leaves of {leaf} in this boot ({file})"),
         settings: Vec::new(),
         notes: cost_of_leaves(host).into_iter().collect(),
     })

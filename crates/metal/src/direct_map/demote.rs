@@ -206,9 +206,9 @@ fn possible(host: &Host, goal: Goal) -> Result<Leaves, DemotionError> {
     larger(host, goal.leaf).map_err(DemotionError::Unsupported)?;
     match standing(goal.leaf, host) {
         Standing::Now if goal.limit_bytes.is_none() && found.ratio(goal.leaf) >= goal.ratio => {
-            let share = found.ratio(goal.leaf) * 100.0;
+            let share = found.share(goal.leaf);
             refuse(
-                format!("{share:.1} % of the direct map lie in leaves of {} already", goal.leaf),
+                format!("{share} of the direct map lie in leaves of {} already", goal.leaf),
                 "nothing needs to be done",
             )
         }

@@ -12,7 +12,7 @@ use std::fs;
 use std::io;
 
 use study::comparison::Unsupported;
-use study::size::{PageSize, parse_bytes};
+use study::size::{PageSize, format_bytes, parse_bytes};
 
 use super::Marker;
 use super::ptdump;
@@ -70,6 +70,12 @@ impl Leaves {
         self.memory_bytes.unwrap_or(u64::MAX).min(self.counted_bytes())
     }
 
+    /// What boot counted twice; `None` where no more is counted than there is memory, but for a page or two at its ends.
+    pub fn counted_twice_bytes(&self) -> Option<u64> {
+        let (counted, total) = (self.counted_bytes(), self.total_bytes());
+        (format_bytes(counted) != format_bytes(total)).then_some(counted - total)
+    }
+
     /// What certainly lies in leaves of this size: the count, less what it may be too high by; or what was taken out
     /// of the next larger leaves, less what is counted of smaller ones.
     pub fn certain(&self, leaf: PageSize) -> u64 {
@@ -111,6 +117,13 @@ impl Leaves {
     /// The share of the direct map that certainly lies in leaves of exactly this size.
     pub fn ratio(&self, leaf: PageSize) -> f64 {
         self.certain(leaf) as f64 / self.total_bytes().max(1) as f64
+    }
+
+    /// The share of the direct map in leaves of exactly this size, for people: from what is certain to what is possible.
+    pub fn share(&self, leaf: PageSize) -> String {
+        let percent = |bytes: u64| format!("{:.1}", bytes as f64 * 100.0 / self.total_bytes().max(1) as f64);
+        let (least, most) = (percent(self.certain(leaf)), percent(self.possible(leaf)));
+        if least == most { format!("{least} %") } else { format!("{least} to {most} %") }
     }
 }
 
@@ -220,6 +233,9 @@ mod tests {
         let booted = of(28, 2020, 24, [4, 0]);
         assert_eq!(booted.certain(PageSize::G1), 22 << 30);
         assert_eq!(booted.certain(PageSize::M2), 0, "all of it may be counted twice");
+        let shares = [PageSize::K4, PageSize::M2, PageSize::G1].map(|leaf| booted.share(leaf));
+        assert_eq!(shares, ["0.0 to 0.1 %", "0.0 to 8.2 %", "91.7 to 100.0 %"]);
+        assert_eq!(booted.counted_twice_bytes(), Some(2 << 30));
         // 23 leaves of 1G split, and 11,264 of 2M.
         let split = of(28 + 22_528, 2020 + 23 * 1024 - 22_528, 1, [4 + 11_264, 23]);
         assert_eq!(split.boot_bytes[&PageSize::K4], 20 << 20);

@@ -67,12 +67,12 @@ pub fn standing(leaf: PageSize, host: &Host) -> Standing {
 fn reason(leaves: &Leaves, leaf: PageSize) -> String {
     let bytes: Vec<String> =
         leaves.bytes.iter().map(|(leaf, bytes)| format!("{} in {leaf}", format_bytes(*bytes))).collect();
-    // Some leaves are counted twice.
-    let bound = if leaves.certain(leaf) < leaves.possible(leaf) { "at least " } else { "" };
+    let twice = leaves.counted_twice_bytes().map(|bytes| format!(", {} of that twice", format_bytes(bytes)));
     format!(
-        "{bound}{:.1} % of the direct map of this boot lie in leaves of {leaf} ({} counted), and {:.0} % are needed",
-        leaves.ratio(leaf) * 100.0,
+        "{} of the direct map of this boot lie in leaves of {leaf} ({} counted{}), and {:.0} % are needed",
+        leaves.share(leaf),
         bytes.join(", "),
+        twice.unwrap_or_default(),
         Verdict::HELD * 100.0
     )
 }

@@ -151,8 +151,8 @@ fn reached(goal: Goal, demotion: &Demotion) -> String {
         [leaf, was.unwrap_or_else(|| "none".into()), mapped, share, splits]
     });
     let table = plain(["leaf", "before", "now", "share", "splits meanwhile"], rows, terminal_width());
-    let (share, wanted) = (after.ratio(goal.leaf) * 100.0, goal.ratio * 100.0);
-    format!("{table}\n\n{share:.1} % of the direct map lie in leaves of {}, of {wanted:.0} % wanted", goal.leaf)
+    let (share, wanted) = (after.share(goal.leaf), goal.ratio * 100.0);
+    format!("{table}\n\n{share} of the direct map lie in leaves of {}, of {wanted:.0} % wanted", goal.leaf)
 }
 
 fn document(goal: Goal, demotion: &Demotion) -> Value {

@@ -55,21 +55,12 @@ fn leaves_text(status: &Status) -> String {
     )
 }
 
-/// In percent; from what is certain to what is possible.
-fn share(leaves: &Leaves, leaf: PageSize) -> String {
-    let percent = |bytes: u64| format!("{:.1}", bytes as f64 * 100.0 / leaves.total_bytes().max(1) as f64);
-    let (least, most) = (percent(leaves.certain(leaf)), percent(leaves.possible(leaf)));
-    if least == most { format!("{least} %") } else { format!("{least} to {most} %") }
-}
-
 /// What to know where more is counted than there is.
 fn surplus(leaves: &Leaves) -> String {
-    let (counted, total) = (leaves.counted_bytes(), leaves.total_bytes());
-    let (counted, total) = (format_bytes(counted), format_bytes(total));
-    // A page or two at the ends of memory are no news.
-    if counted == total {
+    if leaves.counted_twice_bytes().is_none() {
         return String::new();
     }
+    let (counted, total) = (format_bytes(leaves.counted_bytes()), format_bytes(leaves.total_bytes()));
     format!(
         "\n{counted} are counted and {total} of memory are there: the kernel counts some leaves twice at boot, so shares are bounds"
     )
@@ -85,7 +76,7 @@ pub fn leaf_rows(leaves: &Leaves, changes: &[Changes]) -> Vec<[String; 5]> {
         [
             leaf.to_string(),
             format!("{}{}", format_bytes(*bytes), runs.unwrap_or_default()),
-            share(leaves, *leaf),
+            leaves.share(*leaf),
             count(changes.and_then(|changes| changes.splits)),
             count(changes.and_then(|changes| changes.collapses)),
         ]
