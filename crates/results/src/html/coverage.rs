@@ -26,12 +26,29 @@ enum Kind {
     Other,
 }
 
+/// What tells kinds of one size apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Shape {
     Hugetlb,
-    Whole,
+    /// A folio that one leaf maps.
+    Leaf,
+    /// A folio that smaller leaves map.
+    Folio,
     Part,
     Unknown,
+}
+
+impl Shape {
+    /// The class of its pattern in the style sheet: sizes differ by shade, shapes also without colour.
+    fn pattern(self) -> Option<&'static str> {
+        match self {
+            Shape::Hugetlb => Some("dotted"),
+            Shape::Leaf => None,
+            Shape::Folio => Some("lined"),
+            Shape::Part => Some("hatched"),
+            Shape::Unknown => Some("crossed"),
+        }
+    }
 }
 
 impl Kind {
@@ -41,7 +58,8 @@ impl Kind {
         }
         let shape = match (mapping.backing, mapping.folio) {
             (Backing::Hugetlb, _) => Shape::Hugetlb,
-            (_, Folio::Whole(_)) => Shape::Whole,
+            (_, Folio::Whole(size)) if size > mapping.leaf => Shape::Folio,
+            (_, Folio::Whole(_)) => Shape::Leaf,
             (_, Folio::Part(_)) => Shape::Part,
             (_, Folio::Unknown) => Shape::Unknown,
         };
@@ -53,22 +71,22 @@ impl Kind {
             Kind::Other => "files and the zero page".to_string(),
             Kind::Program { size, shape, leaf } => match shape {
                 Shape::Hugetlb => format!("{leaf} hugetlb"),
-                Shape::Whole if size.0 == *leaf => format!("{leaf} leaf"),
-                Shape::Whole => format!("{} folio, {leaf} leaves", size.0),
+                Shape::Leaf => format!("{leaf} leaf"),
+                Shape::Folio => format!("{} folio, {leaf} leaves", size.0),
                 Shape::Part => format!("{leaf} leaves, part of a larger folio"),
                 Shape::Unknown => format!("{leaf} leaves, folio not visible"),
             },
         }
     }
 
-    /// Classes of the style sheet: the shade of the size, and whether it is hatched.
-    fn look(&self, sizes: &[PageSize]) -> (String, bool) {
+    /// Classes of the style sheet: the shade of the size, and the pattern of the shape.
+    fn look(&self, sizes: &[PageSize]) -> (String, Option<&'static str>) {
         match self {
-            Kind::Other => ("other".to_string(), false),
+            Kind::Other => ("other".to_string(), None),
             Kind::Program { size, shape, .. } => {
                 let rank = sizes.iter().position(|known| *known == size.0).unwrap_or(0);
                 let shade = rank * (SHADES - 1) / sizes.len().saturating_sub(1).max(1);
-                (format!("s{shade}"), matches!(shape, Shape::Part | Shape::Unknown))
+                (format!("s{shade}"), shape.pattern())
             }
         }
     }
@@ -128,11 +146,11 @@ impl<'a> Bars<'a> {
         let mut below = 0;
         for (kind, bytes) in kinds {
             let (from, to) = (scale.at(below as f64), scale.at((below + bytes) as f64));
-            let (class, hatched) = kind.look(&self.sizes);
+            let (class, pattern) = kind.look(&self.sizes);
             let hover = format!("{}: {}, {}", row.label(), format_bytes(*bytes), kind.name());
             figure.rectangle(&format!("bar {class}"), (from, y), (to - from, 22.0), &hover);
-            if hatched {
-                figure.rectangle("hatch", (from, y), (to - from, 22.0), &hover);
+            if let Some(pattern) = pattern {
+                figure.rectangle(&format!("pattern {pattern}"), (from, y), (to - from, 22.0), "");
             }
             below += bytes;
         }
@@ -147,10 +165,12 @@ impl<'a> Bars<'a> {
     fn legend(&self) -> String {
         let kinds: BTreeSet<&Kind> = self.rows.iter().flat_map(|(_, kinds)| kinds.keys()).collect();
         let entry = |kind: &&Kind| {
-            let (class, hatched) = kind.look(&self.sizes);
-            let hatch = if hatched { "<rect class=\"hatch\" width=\"16\" height=\"12\"/>" } else { "" };
+            let (class, pattern) = kind.look(&self.sizes);
+            let part = |class: &str| format!("<rect class=\"{class}\" width=\"16\" height=\"12\"/>");
+            let parts = [format!("bar {class}")].into_iter().chain(pattern.map(|pattern| format!("pattern {pattern}")));
             format!(
-                "<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\"><rect class=\"bar {class}\" width=\"16\" height=\"12\"/>{hatch}</svg>{}</li>",
+                "<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">{}</svg>{}</li>",
+                parts.map(|class| part(&class)).collect::<String>(),
                 escape(&kind.name())
             )
         };
@@ -165,5 +185,33 @@ impl<'a> Bars<'a> {
             format!("{}: {parts}.", row.label())
         };
         self.rows.iter().map(arm).collect::<Vec<_>>().join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_look_different_also_without_colour() {
+        let of = |backing, leaf, folio| Kind::of(&Mapping { backing, leaf, folio });
+        let (base, huge) = (PageSize::K4, PageSize::M2);
+        let kinds = [
+            of(Backing::Hugetlb, huge, Folio::Whole(huge)),
+            of(Backing::Anonymous, huge, Folio::Whole(huge)),
+            of(Backing::Anonymous, base, Folio::Whole(huge)),
+            of(Backing::Anonymous, base, Folio::Whole(base)),
+            of(Backing::Anonymous, base, Folio::Part(huge)),
+            of(Backing::Anonymous, base, Folio::Unknown),
+            of(Backing::File, base, Folio::Unknown),
+        ];
+        let looks: BTreeSet<_> = kinds.iter().map(|kind| kind.look(&[base, huge])).collect();
+        assert_eq!(looks.len(), kinds.len(), "{looks:?}");
+        for pattern in looks.iter().filter_map(|(_, pattern)| *pattern) {
+            let rule = format!("svg .{pattern} {{ fill: url(#");
+            let (_, id) = super::super::STYLE.split_once(&rule).expect("a rule of the style sheet");
+            let id = id.split_once(')').unwrap().0;
+            assert!(super::super::PATTERNS.contains(&format!("<pattern id=\"{id}\"")), "{pattern}");
+        }
     }
 }

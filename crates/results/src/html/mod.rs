@@ -56,8 +56,14 @@ fn page(title: &str, header: &str, sections: &str, footer: &str) -> String {
 const PATTERNS: &str = "<svg class=\"patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>\
     <pattern id=\"hatching\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
     <line class=\"hatching\" x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\"/></pattern>\
-    <pattern id=\"bar-hatching\" width=\"5\" height=\"5\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
-    <line class=\"bar-hatching\" x1=\"0\" y1=\"0\" x2=\"0\" y2=\"5\"/></pattern></defs></svg>\n";
+    <pattern id=\"dots\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
+    <circle cx=\"3\" cy=\"3\" r=\"1.5\"/></pattern>\
+    <pattern id=\"lines\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
+    <path d=\"M2 0V6\"/><path class=\"edge\" d=\"M3 0V6\"/></pattern>\
+    <pattern id=\"hatches\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
+    <path d=\"M2 0V6\"/><path class=\"edge\" d=\"M3 0V6\"/></pattern>\
+    <pattern id=\"crosses\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
+    <path d=\"M2 0V6M0 2H6\"/><path class=\"edge\" d=\"M3 0V6M0 3H6\"/></pattern></defs></svg>\n";
 
 /// A section with its heading; nothing where there is nothing to say.
 fn section(title: &str, id: &str, body: &str) -> String {
