@@ -6,16 +6,13 @@
 
 use std::ops::Range;
 
-use study::size::PageSize;
-use study::verdict::{Holding, Verdict};
 use trace::{Call, Chunk, Event, PAGE_SHIFT};
 
 use crate::fold::Fold;
 use crate::machine::{Machine, Serves, TlbShape};
 use crate::policy::{Granule, ModelPolicy, Plan, Unsupported};
-use crate::space::{self, Costs, Kernel, Leaf, Physical, Space, SpaceError};
-use crate::tlb::Key;
-use crate::walk::{LeafEntry, Walker, Walks};
+use crate::space::{self, Kernel, Leaf, Physical, Space, SpaceError};
+use crate::walk::{LeafEntry, Walker};
 
 /// Kinds of accesses: fetches, loads, stores.
 const LANES: usize = 3;
@@ -23,77 +20,21 @@ const LANES: usize = 3;
 const FEW_PAGES: u64 = 16;
 
 mod core;
+mod keys;
 mod looks;
 mod outcome;
 mod processes;
 mod slot;
 
+pub(crate) use keys::Hashing;
 pub use outcome::{Found, Mapped, Misses, Outcome, SizeMisses};
 pub use processes::MOST_PROCESSES;
 
-use self::core::{Core, Counts, Fronts};
+use self::core::{Core, Fronts};
+use keys::Keys;
 use looks::Looks;
 use processes::{Pages, Waiting};
 use slot::{NONE, Rest, Slot};
-
-/// Makes keys of stored pages.
-#[derive(Default)]
-struct Keys {
-    numbers: std::collections::HashMap<(u8, u64), Key, Hashing>,
-    /// For each key the first 4K page and how many pages.
-    ranges: Vec<(u64, u64)>,
-    /// log2 of the bytes of all stored sizes that there are.
-    shifts: Vec<u8>,
-}
-
-/// Hashes page numbers: the same in every run.
-pub(crate) type Hashing = std::hash::BuildHasherDefault<Multiplicative>;
-
-/// Fibonacci hashing.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Multiplicative(u64);
-
-impl std::hash::Hasher for Multiplicative {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.write_u64(u64::from(*byte));
-        }
-    }
-
-    fn write_u8(&mut self, value: u8) {
-        self.write_u64(u64::from(value));
-    }
-
-    fn write_u64(&mut self, value: u64) {
-        let mixed = (self.0.rotate_left(5) ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        // The low bits, which choose the bucket, depend on all.
-        self.0 = mixed ^ mixed >> 32;
-    }
-}
-
-impl Keys {
-    /// The key of a stored page; `va` has the tag of its process.
-    fn key(&mut self, shift: u8, va: u64) -> Key {
-        let ranges = &mut self.ranges;
-        if !self.shifts.contains(&shift) {
-            self.shifts.push(shift);
-        }
-        *self.numbers.entry((shift, va >> shift)).or_insert_with(|| {
-            let pages = 1u64 << (u32::from(shift) - PAGE_SHIFT);
-            ranges.push((va >> shift << (u32::from(shift) - PAGE_SHIFT), pages));
-            ranges.len() as Key
-        })
-    }
-
-    fn overlaps(&self, key: Key, first: u64, end: u64) -> bool {
-        let (page, pages) = self.ranges[key as usize - 1];
-        page < end && page + pages > first
-    }
-}
 
 /// A machine under a policy, and what the trace has cost so far.
 pub struct Simulation {
@@ -384,13 +325,8 @@ impl Simulation {
             self.cores.iter_mut().for_each(|core| core.forget(gone));
             return;
         }
-        for shift in &self.keys.shifts {
-            let pages = u32::from(*shift) - PAGE_SHIFT;
-            for page in first >> pages..(end + (1 << pages) - 1) >> pages {
-                if let Some(key) = self.keys.numbers.get(&(*shift, page)) {
-                    self.cores.iter_mut().for_each(|core| core.forget_one(*key, page));
-                }
-            }
+        for (key, page) in self.keys.in_range(first, end) {
+            self.cores.iter_mut().for_each(|core| core.forget_one(key, page));
         }
     }
 
@@ -413,83 +349,5 @@ impl Simulation {
 
     fn forget_page(&mut self, number: usize) {
         self.own.slots.iter_mut().for_each(|slots| slots.forget(number));
-    }
-
-    /// What everything has cost.
-    ///
-    /// # Errors
-    /// The tables cannot be walked, which no operation makes.
-    pub fn outcome(&self) -> Result<Outcome, paging::Error> {
-        let sum = |of: fn(&Counts) -> &[[u64; 64]; LANES]| {
-            let mut all = [[0; 64]; LANES];
-            for core in &self.cores {
-                for (all, counts) in all.iter_mut().flatten().zip(of(&core.counts).iter().flatten()) {
-                    *all += counts;
-                }
-            }
-            Misses::of(&all)
-        };
-        let walks: Vec<Walks> = self.cores.iter().map(|core| core.walker.counted()).collect();
-        let total = |of: fn(&Walks) -> u64| walks.iter().map(of).sum::<u64>();
-        let names = self.machine.walker.caches.iter().map(|cache| cache.name.clone()).chain(["memory".to_owned()]);
-        let found = names
-            .enumerate()
-            .map(|(index, cache)| Found { cache, references: walks.iter().map(|walks| walks.found[index]).sum() });
-        let census = self.space.census()?;
-        let size = |bytes| PageSize::new(bytes).map_or(PageSize::K4, |size| size);
-        let mapped = |census: paging::Census| -> Vec<Mapped> {
-            let line = |(leaf, bytes): (&paging::LeafSize, &u64)| Mapped {
-                leaf_bytes: size(leaf.leaf_bytes).bytes(),
-                group_bytes: size(leaf.group_bytes).bytes(),
-                bytes: *bytes,
-            };
-            census.mapped_bytes.iter().map(line).collect()
-        };
-        let second_hit_cycles = self.cores.iter().map(|core| core.counts.second_hit_cycles).sum();
-        let costs = Costs { forks: self.missed_forks, ..self.space.costs() };
-        Ok(Outcome {
-            machine: self.machine.name.clone(),
-            policy: self.policy.clone(),
-            table_format: self.plan.format.name.clone(),
-            base_bytes: self.plan.base_bytes,
-            page_bytes: self.plan.page_bytes(),
-            threads: self.cores.len(),
-            accesses: self.accesses,
-            runs: self.runs,
-            instructions: (self.instructions != 0).then_some(self.instructions),
-            first_level: sum(|counts| &counts.first_misses),
-            second_level: sum(|counts| &counts.second_misses),
-            walks: total(|walks| walks.walks),
-            walk_references: total(|walks| walks.references),
-            found: found.collect(),
-            walk_cycles: total(|walks| walks.cycles),
-            second_hit_cycles,
-            walkers: self.machine.walker.walkers,
-            faults: costs.faults(),
-            resident_bytes: costs.resident_bytes(),
-            touched_bytes: self.touched_pages << PAGE_SHIFT,
-            touched_peak_bytes: self.touched_peak_pages << PAGE_SHIFT,
-            costs,
-            mapped: mapped(census),
-            mapped_at_ends: mapped(self.space.census_at_ends()?),
-            left_out: self.space.left_out(),
-            verdict: match &self.stopped {
-                None => self.space.verdict()?,
-                Some(_) => not_known(),
-            },
-            moved_addresses: self.fold.moved,
-            stopped: self.stopped.as_ref().map(ToString::to_string),
-        })
-    }
-}
-
-/// The verdict where a simulation did not come to its end.
-fn not_known() -> Verdict {
-    Verdict {
-        holding: Holding::Unknown,
-        concerned_bytes: 0,
-        covered_bytes: 0,
-        causes: Vec::new(),
-        answered: Vec::new(),
     }
 }

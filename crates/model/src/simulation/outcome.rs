@@ -1,11 +1,15 @@
 //! What a trace costs on a machine under a policy.
 
 use serde::Serialize;
-use study::verdict::Verdict;
+use study::size::PageSize;
+use study::verdict::{Holding, Verdict};
+use trace::PAGE_SHIFT;
 
-use super::LANES;
+use super::core::Counts;
+use super::{LANES, Simulation};
 use crate::policy::ModelPolicy;
 use crate::space::{Costs, LeftOut};
+use crate::walk::Walks;
 
 /// Misses of a level.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -30,7 +34,7 @@ pub struct SizeMisses {
 }
 
 impl Misses {
-    pub(super) fn of(counts: &[[u64; 64]; LANES]) -> Misses {
+    fn of(counts: &[[u64; 64]; LANES]) -> Misses {
         let lane = |lane: usize| counts[lane].iter().sum();
         let size = |shift: usize| counts.iter().map(|lane| lane[shift]).sum::<u64>();
         let by_size = (0..64).filter(|shift| size(*shift) != 0);
@@ -140,5 +144,85 @@ impl Outcome {
     /// Cycles that translation takes if all walkers are always busy.
     pub fn least_lost_cycles(&self) -> u64 {
         self.second_hit_cycles + self.walk_cycles / u64::from(self.walkers)
+    }
+}
+
+impl Simulation {
+    /// What everything has cost.
+    ///
+    /// # Errors
+    /// The tables cannot be walked, which no operation makes.
+    pub fn outcome(&self) -> Result<Outcome, paging::Error> {
+        let sum = |of: fn(&Counts) -> &[[u64; 64]; LANES]| {
+            let mut all = [[0; 64]; LANES];
+            for core in &self.cores {
+                for (all, counts) in all.iter_mut().flatten().zip(of(&core.counts).iter().flatten()) {
+                    *all += counts;
+                }
+            }
+            Misses::of(&all)
+        };
+        let walks: Vec<Walks> = self.cores.iter().map(|core| core.walker.counted()).collect();
+        let total = |of: fn(&Walks) -> u64| walks.iter().map(of).sum::<u64>();
+        let names = self.machine.walker.caches.iter().map(|cache| cache.name.clone()).chain(["memory".to_owned()]);
+        let found = names
+            .enumerate()
+            .map(|(index, cache)| Found { cache, references: walks.iter().map(|walks| walks.found[index]).sum() });
+        let census = self.space.census()?;
+        let size = |bytes| PageSize::new(bytes).map_or(PageSize::K4, |size| size);
+        let mapped = |census: paging::Census| -> Vec<Mapped> {
+            let line = |(leaf, bytes): (&paging::LeafSize, &u64)| Mapped {
+                leaf_bytes: size(leaf.leaf_bytes).bytes(),
+                group_bytes: size(leaf.group_bytes).bytes(),
+                bytes: *bytes,
+            };
+            census.mapped_bytes.iter().map(line).collect()
+        };
+        let second_hit_cycles = self.cores.iter().map(|core| core.counts.second_hit_cycles).sum();
+        let costs = Costs { forks: self.missed_forks, ..self.space.costs() };
+        Ok(Outcome {
+            machine: self.machine.name.clone(),
+            policy: self.policy.clone(),
+            table_format: self.plan.format.name.clone(),
+            base_bytes: self.plan.base_bytes,
+            page_bytes: self.plan.page_bytes(),
+            threads: self.cores.len(),
+            accesses: self.accesses,
+            runs: self.runs,
+            instructions: (self.instructions != 0).then_some(self.instructions),
+            first_level: sum(|counts| &counts.first_misses),
+            second_level: sum(|counts| &counts.second_misses),
+            walks: total(|walks| walks.walks),
+            walk_references: total(|walks| walks.references),
+            found: found.collect(),
+            walk_cycles: total(|walks| walks.cycles),
+            second_hit_cycles,
+            walkers: self.machine.walker.walkers,
+            faults: costs.faults(),
+            resident_bytes: costs.resident_bytes(),
+            touched_bytes: self.touched_pages << PAGE_SHIFT,
+            touched_peak_bytes: self.touched_peak_pages << PAGE_SHIFT,
+            costs,
+            mapped: mapped(census),
+            mapped_at_ends: mapped(self.space.census_at_ends()?),
+            left_out: self.space.left_out(),
+            verdict: match &self.stopped {
+                None => self.space.verdict()?,
+                Some(_) => not_known(),
+            },
+            moved_addresses: self.fold.moved,
+            stopped: self.stopped.as_ref().map(ToString::to_string),
+        })
+    }
+}
+
+/// The verdict where a simulation did not come to its end.
+fn not_known() -> Verdict {
+    Verdict {
+        holding: Holding::Unknown,
+        concerned_bytes: 0,
+        covered_bytes: 0,
+        causes: Vec::new(),
+        answered: Vec::new(),
     }
 }
