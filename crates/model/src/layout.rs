@@ -12,12 +12,14 @@
 //! Under a policy of pool pages memory that comes from the pool is of whole pages: `pool`.
 
 mod pool;
+mod taken;
 
 use std::collections::BTreeMap;
 
 use trace::{Call, Event};
 
 use pool::Pool;
+use taken::Taken;
 
 const PAGE: u64 = 4096;
 /// What aligned mappings are aligned for.
@@ -57,8 +59,8 @@ struct Piece {
 pub(crate) struct Layout {
     /// By recorded address.
     pieces: BTreeMap<u64, Piece>,
-    /// What is taken: Linux's addresses, each beginning with its end.
-    taken: BTreeMap<u64, u64>,
+    /// Linux's addresses that are taken.
+    taken: Taken,
     /// The file whose memory was told of last, and how far it was moved.
     file: Option<(String, u64)>,
     /// Where the heap begins, as recorded.
@@ -120,7 +122,7 @@ impl Layout {
                         true => (bytes >= HUGE && bytes.is_multiple_of(HUGE)).then_some(0),
                         false => (bytes >= HUGE).then_some(offset),
                     };
-                    let to = self.place(pages(bytes), aligned);
+                    let to = self.taken.place(pages(bytes), aligned);
                     self.cut(result, result + pages(bytes));
                     self.add(result, pages(bytes), to);
                     to
@@ -136,7 +138,7 @@ impl Layout {
                 if let Some(pool) = &mut self.pool {
                     let gone = parts.iter().flat_map(|(begin, bytes)| pool.unmap(*begin, begin + bytes));
                     parts = gone.map(|(begin, end)| (begin, end - begin)).collect();
-                    parts.iter().for_each(|(begin, bytes)| self.free(*begin, begin + bytes));
+                    parts.iter().for_each(|(begin, bytes)| self.taken.free(*begin, begin + bytes));
                 }
                 let calls = parts.into_iter().map(|(address, bytes)| Call::Munmap { address, bytes });
                 calls.map(|call| Event { call, ..event.clone() }).collect()
@@ -160,8 +162,8 @@ impl Layout {
                         (old_bytes, new_bytes) = (pages_end - from, self.whole(new_own));
                         self.cut(address, address + old_own);
                         self.cut(result, result + new_own);
-                        self.free(from, pages_end);
-                        let stays = result == address && self.is_free(from, from + new_bytes);
+                        self.taken.free(from, pages_end);
+                        let stays = result == address && self.taken.is_free(from, from + new_bytes);
                         let to = if stays { from } else { self.place_in_pages(new_bytes) };
                         self.back(result, new_own, to)
                     }
@@ -169,7 +171,7 @@ impl Layout {
                         let may_stay = result == address || flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) == 0;
                         let grows = new_own.saturating_sub(old_own);
                         let (old_end, new_end) = (from.saturating_add(old_own), from.saturating_add(new_own));
-                        let stays = may_stay && old_own > 0 && (grows == 0 || self.is_free(old_end, new_end));
+                        let stays = may_stay && old_own > 0 && (grows == 0 || self.taken.is_free(old_end, new_end));
                         self.remap((address, old_own), (result, new_own), stays.then_some(from))
                     }
                 };
@@ -220,10 +222,10 @@ impl Layout {
             _ if has_name => {
                 // The interpreter, with the vdso below it.
                 let to = MMAP_BASE - INTERPRETER_BYTES;
-                self.taken.insert(to - VDSO_BYTES, MMAP_BASE);
+                self.taken.take(to - VDSO_BYTES, MMAP_BASE);
                 to
             }
-            _ => self.place(bytes, None),
+            _ => self.taken.place(bytes, None),
         };
         if has_name {
             self.file = Some((name.to_owned(), to.wrapping_sub(address)));
@@ -238,7 +240,7 @@ impl Layout {
         let distance = match self.pieces.get(&begin) {
             Some(piece) => piece.distance,
             None => {
-                let program = self.taken.range(..PROGRAM + (1 << 40)).next_back().map_or(PROGRAM, |(_, end)| *end);
+                let program = self.taken.last_end_below(PROGRAM + (1 << 40)).unwrap_or(PROGRAM);
                 let place = pages(program) + (begin & (PAGE - 1));
                 self.pool.as_mut().map_or(place, |pool| pool.begin_heap(place)).wrapping_sub(begin)
             }
@@ -251,7 +253,7 @@ impl Layout {
     /// The highest place for whole pages of the pool (`hugetlb_get_unmapped_area`).
     fn place_in_pages(&self, bytes: u64) -> u64 {
         let page_bytes = self.pool.as_ref().map_or(PAGE, Pool::page_bytes);
-        let gap = bytes.checked_add(page_bytes - PAGE).and_then(|bytes| self.gap(bytes));
+        let gap = bytes.checked_add(page_bytes - PAGE).and_then(|bytes| self.taken.gap(bytes));
         // No program has used up all addresses.
         gap.map_or(EMULATED, |(_, end)| (end - bytes) / page_bytes * page_bytes)
     }
@@ -260,7 +262,7 @@ impl Layout {
     fn back(&mut self, recorded: u64, bytes: u64, to: u64) -> u64 {
         self.add(recorded, bytes, to);
         if let Some(pool) = &mut self.pool {
-            self.taken.insert(to, pool.back(to, bytes));
+            self.taken.take(to, pool.back(to, bytes));
         }
         to
     }
@@ -282,7 +284,7 @@ impl Layout {
 
     /// Makes of a recorded range, in bytes, another one, which stays at a place or gets one.
     fn remap(&mut self, (old, old_bytes): (u64, u64), (new, new_bytes): (u64, u64), stays: Option<u64>) -> u64 {
-        let to = stays.unwrap_or_else(|| self.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)));
+        let to = stays.unwrap_or_else(|| self.taken.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)));
         self.cut(old, old + old_bytes);
         self.cut(new, new + new_bytes);
         self.add(new, new_bytes, to);
@@ -323,7 +325,7 @@ impl Layout {
                 self.pieces.insert(end, piece);
             }
             let (from, to) = (at.max(begin), piece.end.min(end));
-            self.free(from.wrapping_add(piece.distance), to.wrapping_add(piece.distance));
+            self.taken.free(from.wrapping_add(piece.distance), to.wrapping_add(piece.distance));
             self.changed.push((from, to));
         }
     }
@@ -334,54 +336,8 @@ impl Layout {
         }
         let distance = to.wrapping_sub(recorded);
         self.pieces.insert(recorded, Piece { end: recorded.saturating_add(bytes), distance });
-        self.free(to, to.saturating_add(bytes));
-        self.taken.insert(to, to.saturating_add(bytes));
+        self.taken.take(to, to.saturating_add(bytes));
         self.changed.push((recorded, recorded.saturating_add(bytes)));
-    }
-
-    fn is_free(&self, begin: u64, end: u64) -> bool {
-        self.taken.range(..end).next_back().is_none_or(|(_, taken)| *taken <= begin)
-    }
-
-    fn free(&mut self, begin: u64, end: u64) {
-        let first = self.taken.range(..=begin).next_back().map_or(begin, |(at, _)| *at);
-        let touched: Vec<(u64, u64)> = self.taken.range(first..end).map(|(at, end)| (*at, *end)).collect();
-        for (at, until) in touched.into_iter().filter(|(_, until)| *until > begin) {
-            self.taken.remove(&at);
-            if at < begin {
-                self.taken.insert(at, begin);
-            }
-            if until > end {
-                self.taken.insert(end, until);
-            }
-        }
-    }
-
-    /// Takes the highest gap for so many bytes; `aligned` is the offset in the file that is to be congruent, for what shall
-    /// be aligned.
-    fn place(&mut self, bytes: u64, aligned: Option<u64>) -> u64 {
-        let to = match aligned.and_then(|offset| Some((offset, self.gap(bytes.checked_add(HUGE)?)?.0))) {
-            Some((offset, begin)) => match offset.wrapping_sub(begin) & (HUGE - 1) {
-                0 => begin + HUGE,
-                rest => begin + rest,
-            },
-            // No program has used up all addresses.
-            None => self.gap(bytes).map_or(EMULATED, |(begin, _)| begin),
-        };
-        self.taken.insert(to, to + bytes);
-        to
-    }
-
-    /// The upper end of the highest gap: where so many bytes begin and end there.
-    fn gap(&self, bytes: u64) -> Option<(u64, u64)> {
-        let mut end = MMAP_BASE - VDSO_BYTES;
-        for (at, until) in self.taken.range(..end).rev() {
-            if *until < end && end - until >= bytes {
-                return Some((end - bytes, end));
-            }
-            end = end.min(*at);
-        }
-        Some((end.checked_sub(bytes)?, end))
     }
 }
 

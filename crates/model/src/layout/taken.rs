@@ -1,0 +1,66 @@
+//! Which addresses are taken, and the gaps between them, from which Linux takes the highest that is large enough.
+
+use std::collections::BTreeMap;
+
+use super::{EMULATED, HUGE, MMAP_BASE, VDSO_BYTES};
+
+/// Ranges of addresses that are taken: where each begins and ends.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taken(BTreeMap<u64, u64>);
+
+impl Taken {
+    /// Where the last range ends that begins below an address.
+    pub fn last_end_below(&self, address: u64) -> Option<u64> {
+        self.0.range(..address).next_back().map(|(_, end)| *end)
+    }
+
+    pub fn is_free(&self, begin: u64, end: u64) -> bool {
+        self.last_end_below(end).is_none_or(|taken| taken <= begin)
+    }
+
+    pub fn take(&mut self, begin: u64, end: u64) {
+        self.free(begin, end);
+        self.0.insert(begin, end);
+    }
+
+    pub fn free(&mut self, begin: u64, end: u64) {
+        let first = self.0.range(..=begin).next_back().map_or(begin, |(at, _)| *at);
+        let touched: Vec<(u64, u64)> = self.0.range(first..end).map(|(at, end)| (*at, *end)).collect();
+        for (at, until) in touched.into_iter().filter(|(_, until)| *until > begin) {
+            self.0.remove(&at);
+            if at < begin {
+                self.0.insert(at, begin);
+            }
+            if until > end {
+                self.0.insert(end, until);
+            }
+        }
+    }
+
+    /// Takes the highest gap for so many bytes; `aligned` is the offset in the file that is to be congruent, for what shall
+    /// be aligned.
+    pub fn place(&mut self, bytes: u64, aligned: Option<u64>) -> u64 {
+        let to = match aligned.and_then(|offset| Some((offset, self.gap(bytes.checked_add(HUGE)?)?.0))) {
+            Some((offset, begin)) => match offset.wrapping_sub(begin) & (HUGE - 1) {
+                0 => begin + HUGE,
+                rest => begin + rest,
+            },
+            // No program has used up all addresses.
+            None => self.gap(bytes).map_or(EMULATED, |(begin, _)| begin),
+        };
+        self.0.insert(to, to + bytes);
+        to
+    }
+
+    /// The upper end of the highest gap: where so many bytes begin and end there.
+    pub fn gap(&self, bytes: u64) -> Option<(u64, u64)> {
+        let mut end = MMAP_BASE - VDSO_BYTES;
+        for (at, until) in self.0.range(..end).rev() {
+            if *until < end && end - until >= bytes {
+                return Some((end - bytes, end));
+            }
+            end = end.min(*at);
+        }
+        Some((end.checked_sub(bytes)?, end))
+    }
+}
