@@ -210,3 +210,5 @@ mod oracle;
 mod swap_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod verdict_tests;
