@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use trace::{Call, PAGE_SHIFT};
 
 use crate::callbacks::{api, recorder};
-use crate::known::Program;
+use crate::known::{Program, Step};
 use crate::recorder::EVENTS;
 use crate::streams::{Transfer, page_of};
 use crate::vcpu::{Attention, Vcpu};
@@ -173,17 +173,47 @@ pub extern "C" fn accessed_once<const STORE: bool>(vcpu: c_uint, info: u32, addr
 }
 
 /// An access of an instruction that stores to where it loads from.
-pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    let marks = marks(info).modifying();
+pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, data: usize) {
     if let Some(current) = current(vcpu)
-        && current.access(address, marks.transfer())
+        && let Some(marks) = known_marks(info)
+        && current.access(address, marks.modifying().transfer())
     {
         return;
     }
-    record(state(vcpu), address, marks);
+    accessed_to_modify_slowly(vcpu, info, address, data);
 }
 
-/// An access that stands for others too.
+#[cold]
+#[inline(never)]
+extern "C" fn accessed_to_modify_slowly(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+    let (state, marks) = (state(vcpu), marks(info).modifying());
+    record(state, address, marks);
+}
+
+/// An access that stands for others near it.
+pub extern "C" fn accessed_with_neighbours(vcpu: c_uint, info: u32, address: u64, data: usize) {
+    // SAFETY: as in `accessed_with_others`.
+    let step = unsafe { &*(data as *const Step) };
+    if let Some(current) = current(vcpu)
+        && current.step(address, step)
+    {
+        return;
+    }
+    accessed_with_neighbours_slowly(vcpu, info, address, data);
+}
+
+#[cold]
+#[inline(never)]
+extern "C" fn accessed_with_neighbours_slowly(vcpu: c_uint, _info: u32, address: u64, data: usize) {
+    // SAFETY: as in `accessed_with_others`.
+    let (state, step) = (state(vcpu), unsafe { &*(data as *const Step) });
+    if state.is_recording() && !state.current().step_anywhere(address, step) {
+        recorder().empty(state);
+        state.current().step_anywhere(address, step);
+    }
+}
+
+/// An access that stands for others too, some of which are not near it or derived from others.
 pub extern "C" fn accessed_with_others(vcpu: c_uint, info: u32, address: u64, data: usize) {
     // SAFETY: `program::translated` handed this over, and programs are never freed.
     let program = unsafe { &*(data as *const Program) };

@@ -101,14 +101,22 @@ pub struct Program {
     pub slot: usize,
     /// Most runs that it can begin.
     pub most_runs: u64,
-    /// What it records in one go, where it does not cross the end of a page.
+    /// What it records, one after the other.
     pub steps: Box<[Step]>,
-    /// The accesses of each step.
-    pub accesses: Box<[Box<[Known]>]>,
 }
 
-/// Accesses one after the other that are derived from one address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+impl Program {
+    /// Its only step, if it has no other, and nobody derives from it.
+    pub fn only_step(&self) -> Option<&Step> {
+        match &*self.steps {
+            [step] if self.slot == 0 => Some(step),
+            _ => None,
+        }
+    }
+}
+
+/// Accesses one after the other that are derived from one address, and recorded in one go where they lie in one page.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// What they add to the counter of data.
     pub counter: u64,
@@ -120,6 +128,8 @@ pub struct Step {
     pub last_place: u16,
     /// Where the address is kept.
     pub slot: u8,
+    /// The accesses.
+    pub accesses: Box<[Known]>,
 }
 
 /// One access of a step.
@@ -241,7 +251,6 @@ impl Plan {
             slot: *slot,
             most_runs: 2 * accesses as u64,
             steps: steps.iter().map(step).collect(),
-            accesses: steps.iter().map(|(_, accesses)| accesses.clone().into_boxed_slice()).collect(),
         })
     }
 }
@@ -260,7 +269,13 @@ impl Step {
             low,
             last_place: (PAGE_BYTES as i32 - (high - low)) as u16,
             slot: slot as u8,
+            accesses: accesses.into(),
         }
+    }
+
+    /// Most runs that it can begin: each access can cross the end of a page.
+    pub fn most_runs(&self) -> u64 {
+        2 * self.accesses.len() as u64
     }
 }
 
@@ -303,7 +318,7 @@ mod tests {
             Hook::Modify => "m".to_owned(),
             Hook::One { .. } => "o".to_owned(),
             Hook::Nothing => ".".to_owned(),
-            Hook::First(program) => program.accesses.iter().map(|step| step.len()).sum::<usize>().to_string(),
+            Hook::First(program) => program.steps.iter().map(|step| step.accesses.len()).sum::<usize>().to_string(),
         };
         hooks(block, last_may_be_left_out).into_iter().map(tell).collect()
     }
@@ -343,7 +358,7 @@ mod tests {
     #[test]
     fn a_step_counts_what_it_stands_for() {
         let Hook::First(program) = hooks(&[store(1, 0), load(1, 0u64.wrapping_sub(16))], false)[0] else { panic!() };
-        let step = program.steps[0];
+        let step = &program.steps[0];
         assert_eq!((step.low, step.last_place), (-16, 4096 - 24));
         assert_eq!((step.counter, step.begin), (2 + (1 << STORES_SHIFT), 1 << STORES_FIRST_SHIFT));
     }
@@ -352,9 +367,9 @@ mod tests {
     fn what_modifies_begins_a_run_as_a_store_does() {
         let hooks = hooks(&[store(1, 0), store(2, 0), access(1, 0, true, true)], false);
         let Hook::First(program) = hooks[1] else { panic!("{hooks:?}") };
-        let step = program.steps[1];
+        let step = &program.steps[1];
         assert_eq!((step.counter, step.begin), (2 + (1 << STORES_SHIFT), 1 << STORES_FIRST_SHIFT));
-        assert_eq!(program.accesses[1][0].transfer, Transfer::Modify);
+        assert_eq!(step.accesses[0].transfer, Transfer::Modify);
     }
 
     #[test]

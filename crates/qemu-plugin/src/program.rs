@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use trace::PAGE_SHIFT;
 
 use crate::accesses::{
-    Fetches, accessed, accessed_and_kept, accessed_once, accessed_to_modify, accessed_with_others, fetched,
-    instruction_begins,
+    Fetches, accessed, accessed_and_kept, accessed_once, accessed_to_modify, accessed_with_neighbours,
+    accessed_with_others, fetched, instruction_begins,
 };
 use crate::api::{MEMORY_READ_AND_WRITE, MemoryCallback, NO_REGISTERS, Opaque};
 use crate::callbacks::{api, begin_process_once};
@@ -56,7 +56,10 @@ pub fn translated(block: Opaque) {
             Hook::Modify => (accessed_to_modify, 0),
             Hook::One { stores: false } => (accessed_once::<false>, 0),
             Hook::One { stores: true } => (accessed_once::<true>, 0),
-            Hook::First(program) => (accessed_with_others, std::ptr::from_ref(program) as usize),
+            Hook::First(program) => match program.only_step() {
+                Some(step) => (accessed_with_neighbours, std::ptr::from_ref(step) as usize),
+                None => (accessed_with_others, std::ptr::from_ref(program) as usize),
+            },
         };
         (api.on_memory)((api.block_instruction)(block, index), callback, NO_REGISTERS, MEMORY_READ_AND_WRITE, data);
     }

@@ -17,7 +17,7 @@ use trace::log::{
     BASES, FETCH, LOG, LOG_HEAD_BYTES, LogHead, NO_PAGE, RawRun, STORES_FIRST_SHIFT, STORES_SHIFT, Stream,
 };
 
-use crate::known::{Known, Program, Step};
+use crate::known::{Program, Step};
 use crate::regions::PAGE_BYTES;
 use crate::shared::Mapping;
 use crate::words::MOST_BYTES;
@@ -307,27 +307,38 @@ impl Current {
     /// there may be no room.
     #[inline(always)]
     pub fn follow(&mut self, address: u64, program: &Program) -> bool {
-        self.0.bases[program.slot] = address;
+        self.0.bases[program.slot % BASES] = address;
         if self.0.next + program.most_runs > self.0.limit {
             return false;
         }
-        for (index, step) in program.steps.iter().enumerate() {
-            if !self.step(step) {
-                self.each(step, &program.accesses[index]);
+        let mut steps = &*program.steps;
+        while let [step, others @ ..] = steps {
+            if !self.step(self.base_of(step), step) {
+                self.each_of(steps);
+                return true;
             }
+            steps = others;
         }
         true
     }
 
-    /// Accesses to one page. `false`: nothing was done, because they cross its end.
+    /// The address that a step is derived from.
     #[inline(always)]
-    fn step(&mut self, step: &Step) -> bool {
-        let address = self.0.bases[usize::from(step.slot)].wrapping_add_signed(i64::from(step.low));
+    fn base_of(&self, step: &Step) -> u64 {
+        // There are no other slots: the remainder spares a look.
+        self.0.bases[usize::from(step.slot) % BASES]
+    }
+
+    /// A step from an address, if all of it lies in one page. `false`: nothing was done, because it does not, or there is
+    /// no room.
+    #[inline(always)]
+    pub fn step(&mut self, address: u64, step: &Step) -> bool {
+        let lowest = address.wrapping_add_signed(i64::from(step.low));
         let data = &mut self.0.data;
         let mut counter = step.counter;
-        if address.wrapping_sub(data.page) > u64::from(step.last_place) {
-            let (page, begin) = (page_of(address), data.counter);
-            if address - page > u64::from(step.last_place) || !self.begin(page, begin) {
+        if lowest.wrapping_sub(data.page) > u64::from(step.last_place) {
+            let (page, begin) = (page_of(lowest), data.counter);
+            if lowest - page > u64::from(step.last_place) || !self.begin(page, begin) {
                 return false;
             }
             self.0.data.page = page;
@@ -338,12 +349,26 @@ impl Current {
         true
     }
 
-    /// Accesses to two pages. There must be room.
+    /// Steps whose accesses may lie in two pages. There must be room.
     #[cold]
     #[inline(never)]
-    fn each(&mut self, step: &Step, accesses: &[Known]) {
-        for access in accesses {
-            let address = self.0.bases[usize::from(step.slot)].wrapping_add_signed(i64::from(access.at));
+    fn each_of(&mut self, steps: &[Step]) {
+        steps.iter().for_each(|step| self.each(self.base_of(step), step));
+    }
+
+    /// As [`Current::step`], wherever the accesses lie. `false`: nothing was done, because there may be no room.
+    pub fn step_anywhere(&mut self, address: u64, step: &Step) -> bool {
+        let is_room = self.0.next + step.most_runs() <= self.0.limit;
+        if is_room {
+            self.each(address, step);
+        }
+        is_room
+    }
+
+    /// The accesses of a step, each on its own. There must be room.
+    fn each(&mut self, address: u64, step: &Step) {
+        for access in &step.accesses {
+            let address = address.wrapping_add_signed(i64::from(access.at));
             let (first, last) = (page_of(address), page_of(address.wrapping_add(u64::from(access.bytes) - 1)));
             let is_room = self.data(first, access.transfer) && (last == first || self.data(last, access.transfer));
             debug_assert!(is_room);
@@ -439,6 +464,15 @@ mod tests {
         assert!(last == first || streams.current().data(last, transfer));
     }
 
+    /// The callback of an access that stands for others.
+    fn begin(streams: &mut Streams, address: u64, program: &Program) -> bool {
+        let current = streams.current();
+        match program.only_step() {
+            Some(step) => current.step(address, step) || current.step_anywhere(address, step),
+            None => current.follow(address, program),
+        }
+    }
+
     #[test]
     fn what_is_derived_is_what_each_access_would_be() {
         let mut next = numbers();
@@ -458,7 +492,7 @@ mod tests {
                         tell(&mut each, address, access.bytes, transfer);
                         match hook {
                             Hook::Nothing => {}
-                            Hook::First(program) => assert!(derived.current().follow(address, program)),
+                            Hook::First(program) => assert!(begin(&mut derived, address, program)),
                             Hook::One { .. } | Hook::Each | Hook::Modify => {
                                 tell(&mut derived, address, access.bytes, transfer);
                             }
@@ -479,15 +513,21 @@ mod tests {
             Does::Access(Access { address: Address { symbol, displacement }, bytes: 8, loads: true, stores: false })
         };
         let Hook::First(program) = hooks(&[load(0), load(8)], false)[0] else { panic!() };
+        let step = program.only_step().unwrap();
         let mut streams = Streams::new(0, 1 << 12, None);
-        assert!(!streams.current().follow(0x1000, program), "it is not recorded");
+        let anyhow = |streams: &mut Streams| {
+            let current = streams.current();
+            // The first is in one page, the second is not.
+            [current.follow(1 << 40, program), current.step_anywhere((1 << 40) - 12, step)]
+        };
+        assert_eq!(anyhow(&mut streams), [false; 2], "it is not recorded");
         streams.record(true);
         let buffer = streams.buffer() as u64;
         assert!((0..buffer - 3).all(|page| streams.current().data(page << 12, Transfer::Load)));
-        assert!(!streams.current().follow(1 << 40, program), "there is room for three runs");
+        assert_eq!(anyhow(&mut streams), [false; 2], "there is room for three runs");
         assert_eq!(streams.logged() as u64, buffer - 3);
         streams.end();
-        assert!(streams.current().follow(1 << 40, program));
-        assert_eq!(streams.end(), 1);
+        assert_eq!(anyhow(&mut streams), [true; 2]);
+        assert_eq!(streams.end(), 3);
     }
 }
