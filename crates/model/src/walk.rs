@@ -229,3 +229,47 @@ impl<F: Format + Send> HostTables for Tables<F> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sets, ways and cycles, the nearest first.
+    const CACHES: [(u32, u32, u32); 4] = [(2, 4, 5), (4, 8, 14), (8, 16, 40), (16, 9, 50)];
+    const MEMORY_CYCLES: u32 = 200;
+
+    /// A line goes into every cache that was asked for it and did not have it, and a cache behind the one that had it is not
+    /// asked.
+    #[test]
+    fn a_line_is_found_in_the_nearest_cache_that_has_it() {
+        let caches = CACHES.map(|(sets, ways, cycles)| (Sets::new(sets, ways), cycles));
+        let mut lines = Lines {
+            caches: caches.into(),
+            memory_cycles: MEMORY_CYCLES,
+            references: 0,
+            found: vec![0; CACHES.len() + 1],
+            cycles: 0,
+        };
+        let mut slow = CACHES.map(|(sets, ..)| vec![Vec::<u32>::new(); sets as usize]);
+        let (mut found, mut state) = (vec![0; CACHES.len() + 1], 1u32);
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            // Low lines more often than high ones.
+            let line = (state >> 8) % 500 * ((state >> 20) % 500) / 500;
+            lines.read(u64::from(line) << LINE_SHIFT | 8);
+            let had = slow.iter_mut().zip(CACHES).position(|(cache, (sets, ways, _))| {
+                let set = &mut cache[(line % sets) as usize];
+                let at = set.iter().position(|there| *there == line);
+                at.map(|at| set.remove(at));
+                set.insert(0, line);
+                set.truncate(ways as usize);
+                at.is_some()
+            });
+            found[had.unwrap_or(CACHES.len())] += 1;
+        }
+        let costs = CACHES.iter().map(|(.., cycles)| *cycles).chain([MEMORY_CYCLES]);
+        let cycles: u64 = found.iter().zip(costs).map(|(found, cycles)| found * u64::from(cycles)).sum();
+        assert!(found.iter().all(|found| *found > 100), "{found:?}");
+        assert_eq!((lines.references, lines.found, lines.cycles), (20_000, found, cycles));
+    }
+}
