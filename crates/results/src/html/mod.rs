@@ -146,9 +146,10 @@ fn adoption(comparison: &Comparison) -> String {
 }
 
 fn way(adoption: &study::comparison::Adoption) -> String {
-    let lines: Vec<String> = adoption.commands.iter().flat_map(|command| command.lines()).map(printable).collect();
+    // Line by line: an end of a line within a text would be made visible.
+    let lines: Vec<String> = adoption.commands.iter().flat_map(|command| command.lines()).map(escape).collect();
     let scope = capitalised_first(&printable(&adoption.scope));
-    format!("<p>{}:</p>\n<pre><code>{}</code></pre>\n", escape(&scope), escape(&lines.join("\n")))
+    format!("<p>{}:</p>\n<pre><code>{}</code></pre>\n", escape(&scope), lines.join("\n"))
 }
 
 fn warnings(comparison: &Comparison) -> String {

@@ -109,6 +109,14 @@ fn code_in_a_remedy_is_set_as_code() {
 }
 
 #[test]
+fn commands_to_adopt_a_policy_are_lines_that_can_be_copied() {
+    let commands = vec!["for file in a b; do echo never > $file; done".to_owned(), "echo 1\necho 2".to_owned()];
+    let shown = way(&study::comparison::Adoption { scope: "until reboot".to_owned(), commands });
+    let expected = "<code>for file in a b; do echo never &gt; $file; done\necho 1\necho 2</code>";
+    assert!(shown.contains(expected), "{shown}");
+}
+
+#[test]
 fn figures_and_tables_can_be_heard() {
     let html = report(&sample::comparison());
     for svg in html.split("<svg ").skip(1) {
