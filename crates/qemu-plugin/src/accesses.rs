@@ -213,7 +213,7 @@ extern "C" fn accessed_with_neighbours_slowly(vcpu: c_uint, _info: u32, address:
     }
 }
 
-/// An access that stands for others too, some of which are not near it or derived from others.
+/// An access that stands for others which are not all near it, or from whose address later ones are derived.
 pub extern "C" fn accessed_with_others(vcpu: c_uint, info: u32, address: u64, data: usize) {
     // SAFETY: `program::translated` handed this over, and programs are never freed.
     let program = unsafe { &*(data as *const Program) };

@@ -247,10 +247,9 @@ impl Plan {
         let First { steps, slot, .. } = &self.firsts[first];
         let accesses: usize = steps.iter().map(|(_, accesses)| accesses.len()).sum();
         let step = |(from, accesses): &(usize, Vec<Known>)| Step::new(self.firsts[*from].slot, accesses);
-        (accesses > 1 || *slot != 0).then(|| Program {
-            slot: *slot,
-            most_runs: 2 * accesses as u64,
-            steps: steps.iter().map(step).collect(),
+        (accesses > 1 || *slot != 0).then(|| {
+            let steps: Box<[Step]> = steps.iter().map(step).collect();
+            Program { slot: *slot, most_runs: steps.iter().map(Step::most_runs).sum(), steps }
         })
     }
 }
