@@ -4,7 +4,7 @@
 //! TLBs of more than `d` ways, so that one stack of sixteen answers for sixteen numbers of ways. For every larger power of two
 //! of sets a page is at the same depth or less (its set there is a part of this one: nothing else was used later in it), so
 //! that a page in front of its set needs no look into the larger ones, and one at a small depth only at their fronts. So
-//! programs are looked up from the fewest sets on. Where most pages are in no stack the order is the other one: what is in
+//! programs are looked up from the fewest sets on. Where many pages are in no stack the order is the other one: what is in
 //! none of the most sets is in no other stack either, and goes in front without a search.
 
 use std::collections::{BTreeMap, HashMap};
@@ -37,11 +37,11 @@ pub struct Geometries {
     touches: u64,
     last: u64,
     /// Whether more than one in [`MANY_ABSENT`] runs of the last chunk were in no stack.
-    is_mostly_absent: bool,
+    has_many_absent: bool,
 }
 
-/// Of random places in 256M half are in no stack, and from the most sets down takes three quarters of the time; of what
-/// programs do hardly any are, and it takes more.
+/// A search from the most sets down takes less time where more than one run in so many is in no stack. It takes three
+/// quarters of the time for random places in 256M, of which half are in none, and more for programs, of which hardly any are.
 const MANY_ABSENT: u64 = 3;
 
 #[derive(Clone, Debug)]
@@ -95,7 +95,13 @@ impl Stacks {
 impl Geometries {
     /// Empty stacks for pages of `1 << page_shift` bytes, at least 4K.
     pub fn new(page_shift: u32) -> Geometries {
-        Geometries { page_shift, stacks: SET_SHIFTS.map(Stacks::new).collect(), touches: 0, last: u64::MAX, is_mostly_absent: false }
+        Geometries {
+            page_shift,
+            stacks: SET_SHIFTS.map(Stacks::new).collect(),
+            touches: 0,
+            last: u64::MAX,
+            has_many_absent: false,
+        }
     }
 
     /// Adds runs: all of a chunk, fetches and data alike. `numbers` are numbers of the chunk's pages at this page size,
@@ -107,12 +113,12 @@ impl Geometries {
         let runs = chunk.ids.len() as u64;
         self.touches += runs;
         let absent = self.absent();
-        if self.is_mostly_absent {
+        if self.has_many_absent {
             self.touch_from_most(&chunk.ids, &pages);
         } else {
             self.touch_from_fewest(&chunk.ids, &pages);
         }
-        self.is_mostly_absent = (self.absent() - absent) * MANY_ABSENT > runs;
+        self.has_many_absent = (self.absent() - absent) * MANY_ABSENT > runs;
     }
 
     /// How often a page was in no stack so far.
@@ -343,7 +349,7 @@ mod tests {
             // The order of the search is another one where the chunk before had many pages that were in no stack.
             let mut orders = [false; 2];
             for part in stream.chunks(100) {
-                orders[usize::from(geometries.is_mostly_absent)] = true;
+                orders[usize::from(geometries.has_many_absent)] = true;
                 let chunk = Chunk { pages: part.to_vec(), ids: (0..part.len() as u16).collect(), ..Chunk::default() };
                 geometries.add(&chunk, &part.iter().map(|page| number(*page)).collect::<Vec<_>>());
             }
