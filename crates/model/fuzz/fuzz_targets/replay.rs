@@ -15,6 +15,7 @@ use trace::{Call, Chunk, Emulator, Event, Header, Kind, Writer};
 
 /// Leaks are not looked for (`sanitizer/lsan_interface.h`): a scope of threads waits until they have done their work, and what
 /// such a thread keeps for itself can be there a moment longer, which a fuzzer takes for a leak once in some minutes.
+// SAFETY: the sanitizer looks for a function of this name and kind, and nothing else has that name.
 #[unsafe(no_mangle)]
 extern "C" fn __lsan_is_turned_off() -> std::ffi::c_int {
     1
