@@ -40,8 +40,9 @@ pub struct Geometries {
     has_many_absent: bool,
 }
 
-/// A search from the most sets down takes less time where more than one run in so many is in no stack. It takes three
-/// quarters of the time for random places in 256M, of which half are in none, and more for programs, of which hardly any are.
+/// Where more than one run in so many is in no stack the search begins with the most sets. Measured on 6 million runs: random
+/// places alone take 0.6 to 0.9 of the time so, whatever their share (4 to 50 % of 2^15 to 2^16 pages); mixed with runs of
+/// eight pages both orders take the same at 15 to 30 %, and this one takes 0.92 at 35 %.
 const MANY_ABSENT: u64 = 3;
 
 #[derive(Clone, Debug)]
