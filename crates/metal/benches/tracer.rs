@@ -30,7 +30,7 @@ struct Blind;
 
 impl Witness for Blind {
     fn begins(&mut self, _: i32) {}
-    fn ends(&mut self, _: i32, _: &[u64]) {}
+    fn ends(&mut self, _: i32) {}
     fn unmaps(&mut self, _: i32, _: u64, _: u64) {}
 }
 

@@ -10,7 +10,6 @@ pub mod direct_map;
 pub mod explain;
 pub mod host;
 pub mod jit;
-pub mod kernel_memory;
 pub mod kvm;
 pub mod lease;
 pub mod memory;

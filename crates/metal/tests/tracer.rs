@@ -119,7 +119,7 @@ struct Seen {
 impl Witness for Seen {
     fn begins(&mut self, _: libc::pid_t) {}
 
-    fn ends(&mut self, task: libc::pid_t, _: &[u64]) {
+    fn ends(&mut self, task: libc::pid_t) {
         self.processes += 1;
         let rollup = fs::read_to_string(format!("/proc/{task}/smaps_rollup")).unwrap_or_default();
         self.without_memory += usize::from(rollup.is_empty());
@@ -618,7 +618,7 @@ struct Slow(Duration);
 impl Witness for Slow {
     fn begins(&mut self, _: libc::pid_t) {}
 
-    fn ends(&mut self, _: libc::pid_t, _: &[u64]) {
+    fn ends(&mut self, _: libc::pid_t) {
         std::thread::sleep(self.0);
     }
 
@@ -699,156 +699,4 @@ fn redis_keeps_its_data_and_its_large_pages() {
         assert_eq!(outcome.output, expected, "{policy}");
         assert_eq!(outcome.answered("prctl(PR_SET_THP_DISABLE, 1)"), disables && policy == "thp", "{policy}");
     }
-}
-
-// ---- programs that map often ----
-
-/// Jumps and answer of `programs/places.c`, which does one thing with a place that maps often.
-fn places(policy: &str, program: &Path, how: &str) -> Outcome {
-    let outcome = under(policy, &[text(program), how]);
-    let ended = (outcome.output.as_str(), outcome.ended.exit);
-    let told = if how == "exec" { "registers" } else { how };
-    assert_eq!(ended, (format!("{told}: ok").as_str(), Exit::Code(0)), "{how} under {policy}");
-    outcome
-}
-
-fn x86_64_program(name: &str) -> Option<PathBuf> {
-    if !cfg!(target_arch = "x86_64") {
-        skip("x86-64");
-        return None;
-    }
-    c(name)
-}
-
-#[test]
-fn a_place_that_maps_often_is_given_a_jump_and_the_program_does_not_notice() {
-    let _alone = alone();
-    let Some(program) = x86_64_program("places") else { return };
-    let jumps = [
-        ("registers", 1),
-        ("arguments", 1),
-        ("lookalike", 0),
-        ("copies", 4),
-        ("exec", 2),
-        ("threads", 1),
-        ("beside", 1),
-        ("interrupts", 2),
-        ("traps", 1),
-    ];
-    for (how, jumps) in jumps {
-        for policy in ["thp", "default+no-huge"] {
-            assert_eq!(places(policy, &program, how).ended.jumps, jumps, "{how} under {policy}");
-        }
-    }
-}
-
-#[test]
-fn static_programs_are_given_jumps_too() {
-    let _alone = alone();
-    if x86_64_program("places").is_none() {
-        return;
-    }
-    // musl comes without the kernel's headers.
-    let headers = ["-static", "-idirafter", "/usr/include", "-idirafter", "/usr/include/x86_64-linux-gnu"];
-    for (compiler, options) in [("gcc", &["-static"][..]), ("gcc", &["-static-pie"]), ("musl-gcc", &headers)] {
-        let Some(program) = compile(compiler, "places", options) else {
-            skip(&format!("{compiler} {options:?}"));
-            continue;
-        };
-        for (how, jumps) in [("registers", 1), ("interrupts", 2), ("hole", 1)] {
-            assert_eq!(places("thp", &program, how).ended.jumps, jumps, "{compiler} {options:?} {how}");
-        }
-    }
-}
-
-#[test]
-fn the_place_of_the_c_library_is_given_a_jump_where_it_loads_the_number_last() {
-    let _alone = alone();
-    if x86_64_program("churn").is_none() {
-        return;
-    }
-    // musl loads another register between the number and the call.
-    let programs = [("gcc", &[][..], 1), ("gcc", &["-static"], 1), ("musl-gcc", &["-static"], 0)];
-    for (compiler, options, jumps) in programs {
-        match compile(compiler, "churn", options) {
-            Some(program) => {
-                let outcome = under("thp", &[text(&program), "200", "2097152", "0"]);
-                assert_eq!(outcome.ended.jumps, jumps, "{compiler} {options:?}");
-            }
-            None => skip(&format!("{compiler} {options:?}")),
-        }
-    }
-}
-
-#[test]
-fn policies_that_change_more_than_advice_stop_at_each_mapping() {
-    let _alone = alone();
-    let Some(program) = x86_64_program("churn") else { return };
-    let command = [text(&program), "200", "2097152", "0"];
-    for policy in ["default", "base", "thp+prefault", "thp+no-guards", "hugetlb-2m", "default+no-guards"] {
-        assert_eq!(under(policy, &command).ended.jumps, 0, "{policy}");
-    }
-    for policy in ["thp", "thp+no-huge", "mthp-64k"] {
-        assert_eq!(under(policy, &command).ended.jumps, 1, "{policy}");
-    }
-}
-
-#[test]
-fn text_in_a_large_leaf_is_not_written_to() {
-    let _alone = alone();
-    let Some(program) = x86_64_program("places") else { return };
-    if !is_root() {
-        return skip("root, to mount a tmpfs with large folios");
-    }
-    // In a mount namespace of its own, which goes with it.
-    let folder = tempfile::tempdir().unwrap();
-    let line = "mount -t tmpfs -o huge=always none $1 || exit 3; exec $0 large-text $1/text";
-    let outcome = under("thp", &["unshare", "-m", "sh", "-c", line, text(&program), text(folder.path())]);
-    if outcome.ended.exit == Exit::Code(3) || outcome.output == "large-text: no large leaf" {
-        return skip("a tmpfs with large folios");
-    }
-    assert_eq!((outcome.output.as_str(), outcome.ended.jumps), ("large-text: ok", 0));
-}
-
-#[test]
-fn mappings_without_a_stop_are_advised() {
-    let _alone = alone();
-    let Some(program) = x86_64_program("places") else { return };
-    let Some(_settings) = advised_only() else { return skip("root, and THP on 4K pages") };
-    let huge = |policy| places(policy, &program, "resident").seen.bytes("AnonHugePages");
-    assert!(huge("thp") >= 24 << 20, "{} of 32M", huge("thp"));
-    assert_eq!(huge("default+no-huge"), 0);
-}
-
-#[test]
-fn jumps_are_taken_back_from_programs_that_filter_their_calls() {
-    let _alone = alone();
-    let Some(program) = x86_64_program("places") else { return };
-    for how in ["filter", "filter-threads", "dispatch"] {
-        assert_eq!(places("thp", &program, how).ended.jumps, 1, "{how}");
-    }
-}
-
-#[test]
-fn a_jump_into_a_hole_goes_to_the_call_of_the_programs_own() {
-    let _alone = alone();
-    let Some(program) = x86_64_program("places") else { return };
-    for (how, jumps) in [("hole", 1), ("not-executable", 1), ("hole-beside", 1), ("libraries", 3)] {
-        assert_eq!(places("thp", &program, how).ended.jumps, jumps, "{how}");
-    }
-}
-
-// ---- speed ----
-
-/// The smoke of `benches/tracer.rs`: the ratio is not judged here, where other tests run beside it.
-#[test]
-fn frequent_mappings_cost_little() {
-    let _alone = alone();
-    let Some(program) = c("churn") else { return };
-    let command = [text(&program), "300", "2097152", "300"];
-    let seconds = |output: String| output.parse::<f64>().expect("seconds");
-    let best = |runs: [f64; 3]| runs.into_iter().fold(f64::MAX, f64::min);
-    let (without, with) =
-        (best([0; 3].map(|_| seconds(bare(&command)))), best([0; 3].map(|_| seconds(under("thp", &command).output))));
-    assert!(with < 2.0 * without, "{with} s under the tracer, {without} s without");
 }

@@ -57,8 +57,8 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
 
 /// What a comparison would say in the row of the policy, as far as it is known without a look at the memory.
 fn say_what_stood_out(policy: &Policy, ended: &Ended) {
-    for (cause, bytes) in ended.findings() {
-        let share = CauseShare { cause, bytes: (bytes > 0).then_some(bytes) };
+    for (cause, bytes) in &ended.causes {
+        let share = CauseShare { cause: cause.clone(), bytes: (*bytes > 0).then_some(*bytes) };
         say(format_args!("pagelab: {policy}: {}", results::cause_clause(&share, " of mappings")));
     }
     for (call, times) in &ended.answered {

@@ -314,38 +314,3 @@ fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
     assert_eq!((&trials[1]["attempt"], &trials[1]["arm"]), (&1.into(), &rejected["arm"]));
     assert!(document["warnings"].to_string().contains("rejected"), "{:#}", document["warnings"]);
 }
-
-/// What the tracer writes into the program's memory is said, and is no memory of the program's.
-#[test]
-fn a_jump_in_the_programs_text_is_said_and_not_counted() {
-    if !cfg!(target_arch = "x86_64") {
-        return println!("skipped: needs x86-64");
-    }
-    if !needs(&[root(), program("setarch")]) {
-        return;
-    }
-    let bench = Bench::new();
-    let program = bench.word("pagelab");
-    // At addresses that are the same in every run: where they are random, small mappings join now and then.
-    let churn = |rounds| {
-        let workload = ["setarch", "-R", &program, "workload", "mmap-churn", "--answer-only", "--bytes", "4M"];
-        words_of(&[&workload[..], &["--rounds", rounds]].concat())
-    };
-    let options = [&["-p", "default,thp"][..], &QUICK].concat();
-    let bytes = |causes: &[Value], code: &str| -> u64 {
-        causes.iter().find(|cause| cause["code"] == code).map_or(0, |cause| cause["bytes"].as_u64().unwrap_or(0))
-    };
-    let mut copies = Vec::new();
-    for (number, (rounds, places)) in [("20", None), ("200", Some(1))].into_iter().enumerate() {
-        let ran = bench.compare(&options, &churn(rounds)).ran();
-        let told = "thp: the tracer put a jump into the program's text at one place";
-        assert_eq!(ran.stdout.contains(told), places.is_some(), "{}", ran.stdout);
-        let document = bench.stored(number as u64 + 1);
-        let causes = arm(&document, "thp")["verdict"]["causes"].as_array().unwrap().clone();
-        let jump = causes.iter().find(|cause| cause["code"] == "jump_in_text");
-        assert_eq!(jump.map(|jump| &jump["places"]), places.map(Value::from).as_ref(), "{causes:?}");
-        assert!(!arm(&document, "default").to_string().contains("jump_in_text"));
-        copies.push((bytes(&causes, "private_file_copy"), bytes(&causes, "mapping_too_small")));
-    }
-    assert_eq!(copies[0], copies[1], "neither the page of text nor the page of code is the program's memory");
-}

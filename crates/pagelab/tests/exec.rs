@@ -97,12 +97,6 @@ fn what_the_tracer_did_and_what_it_prevents_is_said_at_the_end() {
             &["pagelab: default+no-huge: the program traces processes itself (ptrace)", "without the debugger"],
         );
     }
-    if cfg!(target_arch = "x86_64") {
-        let churn = ["workload", "mmap-churn", "--bytes", "4M", "--rounds", "100"];
-        let program = bench.word("pagelab");
-        let words = [&["exec", "-p", "default+no-huge", "--", &program][..], &churn].concat();
-        bench.pagelab(&words).ran().says(0, &["put a jump into the program's text at one place"]);
-    }
     if needs(&[root(), program("setpriv"), program("id")]) {
         let (original, copy) = ("/usr/bin/id", bench.path("id"));
         std::fs::copy(original, &copy).unwrap();

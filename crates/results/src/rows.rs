@@ -266,17 +266,13 @@ impl Row<'_> {
     }
 }
 
-/// Whether the two are one cause; if so, `sum` takes the other's count. Of jumps it is the largest of a trial.
+/// Whether the two are one cause; if so, `sum` takes the other's count.
 fn add_times(sum: &mut Cause, other: &Cause) -> bool {
     match (sum, other) {
         (Cause::AllocationFellBack { counter, times }, Cause::AllocationFellBack { counter: same, times: more })
             if counter == same =>
         {
             *times += more;
-            true
-        }
-        (Cause::JumpInText { places }, Cause::JumpInText { places: others }) => {
-            *places = (*places).max(*others);
             true
         }
         (one, two) => one == two,

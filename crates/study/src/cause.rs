@@ -70,12 +70,6 @@ pub enum Cause {
     },
     /// The program traces processes itself (a debugger, strace), which fails under pagelab's tracer.
     Debugger,
-    /// The tracer has put jumps into the text of the program, so that a call of mmap that it made often needs no
-    /// stop.
-    JumpInText {
-        /// At how many places, in all processes.
-        places: u64,
-    },
     /// Guard pages or other protections inside large pages could not be enforced.
     ProtectionWidened,
     /// A policy without guard pages, and a program that makes none inside a larger mapping.
@@ -108,6 +102,9 @@ pub enum Cause {
     },
     /// Nothing that can be seen explains it.
     Unexplained,
+    /// A cause in the file of another version of pagelab, that this one does not have.
+    #[serde(other)]
+    OfAnotherVersion,
 }
 
 /// A cause and the memory that it explains.
@@ -148,12 +145,6 @@ impl Cause {
             Cause::Debugger => {
                 "the program traces processes itself (ptrace), which fails under pagelab's tracer".into()
             }
-            Cause::JumpInText { places } => {
-                let places = if *places == 1 { "one place".into() } else { format!("{places} places") };
-                format!(
-                    "the tracer put a jump into the program's text at {places}, so that its frequent mmap needs no stop"
-                )
-            }
             Cause::ProtectionWidened => "protections inside a large page could not be enforced".into(),
             Cause::NoGuardSeen => "the program made no guard page that could be left open".into(),
             Cause::ForeignAbi => "a 32-bit program, whose calls are not traced".into(),
@@ -170,6 +161,9 @@ impl Cause {
             Cause::FreedBeforeExit => "memory was given back before the process ended, and not seen".into(),
             Cause::ProcessUnseen { reason } => format!("a process could not be looked at: {reason}"),
             Cause::Unexplained => "I do not know why".into(),
+            Cause::OfAnotherVersion => {
+                "a cause that another version of pagelab stored and this one does not have".into()
+            }
         }
     }
 
@@ -216,12 +210,24 @@ impl Cause {
             | Cause::ProvenByThpDisable
             | Cause::ForeignAbi
             | Cause::AdviceRefused { .. }
-            | Cause::JumpInText { .. }
             | Cause::ProtectionWidened
             | Cause::ProcessUnseen { .. }
             | Cause::DirectMapUnseen { .. }
-            | Cause::Unexplained => return None,
+            | Cause::Unexplained
+            | Cause::OfAnotherVersion => return None,
         };
         Some(text.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_of_another_version_is_read_and_named_as_such() {
+        for stored in [r#"{"code":"jump_in_text","places":3}"#, r#"{"code":"of_tomorrow"}"#] {
+            assert_eq!(serde_json::from_str::<Cause>(stored).unwrap(), Cause::OfAnotherVersion);
+        }
     }
 }

@@ -7,7 +7,6 @@ use study::machine::State;
 use study::policy::{Modifier, Policy};
 use study::size::{PageSize, format_bytes};
 
-use crate::census::Observer;
 use crate::host::{Host, KernelVersion, PtraceLimit, THP, hugetlb_file};
 
 use super::{Privilege, Terms, lower};
@@ -71,7 +70,6 @@ fn line(policy: Policy, host: &Host, terms: &Terms) -> DoctorLine {
 /// What decides what can be measured here.
 pub fn facts(host: &Host, terms: &Terms) -> Vec<Fact> {
     let mut facts = vec![kernel(host), sizes(host), thp(host), census(host), folios(host, terms), tracing(terms)];
-    facts.extend(kernel_memory(host, terms));
     facts.extend([yama(host), filter(host), counters(host), hidden(host), writable(host, terms)]);
     match host.state() {
         Ok(state) => facts.extend(host.geometry().pmd.map(|pmd| fragmentation(pmd, host, &state))),
@@ -145,20 +143,6 @@ fn folios(host: &Host, terms: &Terms) -> Fact {
             limited(NAME, "not visible", format!("mTHP cannot be told from base pages without {path}: run as root"))
         }
     }
-}
-
-/// Asked of the running kernel; without root it is no question.
-fn kernel_memory(host: &Host, terms: &Terms) -> Option<Fact> {
-    const NAME: &str = "page tables";
-    let asked = host.is_live() && terms.privilege == Privilege::Root;
-    asked.then(|| match Observer::open().reads_kernel_memory() {
-        Ok(()) => {
-            good(NAME, "readable", "folios of large processes are found in the kernel's memory, by a BPF program")
-        }
-        Err(reason) => {
-            limited(NAME, "not readable", format!("folios of large processes are found by pagemap, slower: {reason}"))
-        }
-    })
 }
 
 fn tracing(terms: &Terms) -> Fact {

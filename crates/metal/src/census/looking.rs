@@ -1,6 +1,6 @@
 //! One process, looked at by PAGEMAP_SCAN, pagemap and kpageflags.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 
@@ -13,21 +13,18 @@ use super::maps::{self, Vma, VmaKind};
 use super::region::{self, Area, Region, Surroundings};
 use super::scan::{self, Scanner};
 use super::smaps::SmapsEntry;
-use super::walked::Tables;
-use super::{CensusError, FrameSource, Observer, ProcessCensus, Source, frames, parallel, read_text};
+use super::{CensusError, Observer, ProcessCensus, Source, frames, parallel, read_text};
 
 /// A process that is being looked at.
 pub struct Looking<'a> {
-    pub(super) observer: &'a Observer,
-    pub(super) pid: u32,
-    pub(super) pagemap: File,
+    observer: &'a Observer,
+    pid: u32,
+    pagemap: File,
     maps: File,
     /// Read at the first need.
     folios_of_system: OnceCell<Option<AnonymousFolios>>,
     /// Read at the first need, on kernels without PROCMAP_QUERY.
     smaps: OnceCell<Vec<SmapsEntry>>,
-    /// Where frames come from, as far as the census has come.
-    pub(super) frames: RefCell<FrameSource>,
 }
 
 impl<'a> Looking<'a> {
@@ -47,11 +44,10 @@ impl<'a> Looking<'a> {
             maps: open("maps")?,
             folios_of_system: OnceCell::new(),
             smaps: OnceCell::new(),
-            frames: RefCell::new(FrameSource::Pagemap),
         })
     }
 
-    pub(super) fn failed(&self, name: &str, error: io::Error) -> CensusError {
+    fn failed(&self, name: &str, error: io::Error) -> CensusError {
         CensusError::io(self.pid, &format!("/proc/{}/{name}", self.pid), error)
     }
 
@@ -88,52 +84,29 @@ impl<'a> Looking<'a> {
     /// # Errors
     /// Those of reading.
     pub fn census(self, vmas: Vec<Vma>, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
-        let tables = self.tables(&vmas, start, end);
-        let mut found = self.present(&vmas, start, end, tables.as_ref())?;
-        if tables.is_some() && matches!(*self.frames.borrow(), FrameSource::PagemapInstead { .. }) {
-            found = self.present(&vmas, start, end, None)?;
-        }
+        let found = self.present(&vmas, start, end)?;
         let areas: Vec<Area> = vmas.into_iter().zip(found).map(|(vma, regions)| Area { vma, regions }).collect();
         Ok(ProcessCensus {
             pid: self.pid,
             census: region::count(&areas),
             source: Source::PagemapScan,
-            frames: self.frames.into_inner(),
             folios_of_system: self.folios_of_system.into_inner().flatten(),
             areas,
         })
     }
 
     /// What is present in each of the mappings.
-    fn present(
-        &self,
-        vmas: &[Vma],
-        start: u64,
-        end: u64,
-        tables: Option<&Tables>,
-    ) -> Result<Vec<Vec<Region>>, CensusError> {
-        let scanned = self.scan(vmas, start, end, tables.is_some())?;
+    fn present(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<Vec<Region>>, CensusError> {
+        let scanned = self.scan(vmas, start, end)?;
         let mut next = 0;
-        let mut regions = |vma: &Vma| match tables {
-            Some(tables) if region::is_large_anonymous(vma) => {
-                self.by_tables(tables, vma, vma.start.max(start), vma.end.min(end))
-            }
-            _ => self.regions(vma, &region::within(vma, &scanned, &mut next).collect::<Vec<_>>()),
-        };
-        vmas.iter().map(&mut regions).collect()
+        let regions = |vma: &Vma| self.regions(vma, &region::within(vma, &scanned, &mut next).collect::<Vec<_>>());
+        vmas.iter().map(regions).collect()
     }
 
-    /// Scans the mappings, but for large anonymous ones where these are looked at otherwise.
-    fn scan(
-        &self,
-        vmas: &[Vma],
-        start: u64,
-        end: u64,
-        without_large: bool,
-    ) -> Result<Vec<scan::PageRegion>, CensusError> {
+    fn scan(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<scan::PageRegion>, CensusError> {
         let user = vmas.split(|vma| vma.name == "[vsyscall]").next().unwrap_or_default();
         let mut found = Vec::new();
-        for (from, to, file) in region::plan(user).into_iter().filter(|(.., file)| *file || !without_large) {
+        for (from, to, file) in region::plan(user) {
             for region in self.scan_range(from.max(start), to.min(end), file)? {
                 scan::push_region(&mut found, region);
             }
@@ -156,13 +129,8 @@ impl<'a> Looking<'a> {
         Ok(found)
     }
 
-    /// What is present in a part of a large anonymous mapping.
-    pub(super) fn by_scan(&self, vma: &Vma, from: u64, to: u64) -> Result<Vec<Region>, CensusError> {
-        self.regions(vma, &self.scan_range(from, to, false)?)
-    }
-
     /// What stands behind the pages of a mapping, where that is known.
-    pub(super) fn surroundings<'b>(&self, vma: &'b Vma, hugetlb: Option<PageSize>) -> Surroundings<'b> {
+    fn surroundings<'b>(&self, vma: &'b Vma, hugetlb: Option<PageSize>) -> Surroundings<'b> {
         Surroundings {
             vma,
             hugetlb,
@@ -235,7 +203,7 @@ impl<'a> Looking<'a> {
     }
 
     /// Which anonymous folios exist, read once.
-    pub(super) fn folios_of_system(&self) -> Option<&AnonymousFolios> {
+    fn folios_of_system(&self) -> Option<&AnonymousFolios> {
         self.folios_of_system.get_or_init(|| self.observer.folio_counters.read()).as_ref()
     }
 }

@@ -11,9 +11,6 @@
 //!   leaves, and for sizes of which the whole system has no anonymous folio
 //!   (`hugepages-*kB/stats/nr_anon`, Linux 6.12, readable by every user); nor behind file pages and
 //!   shared memory, which no policy concerns, unless [`Observer::with_file_folios`] asks for them.
-//! * Behind large anonymous mappings (from 64 MiB in memory on) both are read from where the kernel has them, its page
-//!   tables and `struct page`s, where that is possible and where it agrees with pagemap and kpageflags in places
-//!   ([`FrameSource`]): a process's pagemap alone takes longer than all the rest.
 //! * On older kernels the sums of `/proc/PID/smaps` stand in ([`Source::Smaps`]): bytes by leaf size are
 //!   the same, but zero pages, folios and places inside a mapping are not visible.
 //!
@@ -34,13 +31,8 @@ mod region;
 mod scan;
 mod shmem;
 pub mod smaps;
-mod tables;
-#[cfg(test)]
-mod tests;
-mod walked;
 
 use std::fs::{self, File};
-use std::sync::OnceLock;
 
 use study::census::Census;
 use study::size::PageSize;
@@ -49,13 +41,11 @@ pub use error::CensusError;
 pub use geometry::AnonymousFolios;
 pub use maps::{Vma, VmaKind};
 pub use region::{Area, Region};
-pub(crate) use scan::is_in_large_leaf;
 pub use smaps::SmapsEntry;
 
 use geometry::FolioCounters;
 use looking::Looking;
 use scan::Scanner;
-use tables::PageTables;
 
 /// Threads that walk one large process at most.
 const MOST_THREADS: usize = 8;
@@ -69,25 +59,6 @@ pub enum Source {
     Smaps,
 }
 
-/// Where the frames behind base pages of large anonymous mappings were read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FrameSource {
-    /// From pagemap and kpageflags, or nowhere, where nobody needs them or may see them.
-    Pagemap,
-    /// From the process's page tables and the kernel's `struct page`s, checked in places against pagemap and
-    /// kpageflags.
-    KernelMemory {
-        /// Bytes of addresses that were left to PAGEMAP_SCAN, pagemap and kpageflags: PMD leaves, and what the kernel
-        /// changed meanwhile.
-        left_bytes: u64,
-    },
-    /// From pagemap and kpageflags, though the kernel's memory would be faster.
-    PagemapInstead {
-        /// Why.
-        reason: String,
-    },
-}
-
 /// Looks at processes. Opened once; every process is then opened for itself.
 pub struct Observer {
     base: PageSize,
@@ -98,15 +69,7 @@ pub struct Observer {
     folio_counters: FolioCounters,
     shmem: shmem::ShmemDevices,
     threads: u64,
-    /// From so many present bytes on page tables are read from the kernel's memory; `None`: never.
-    worth_tables_bytes: Option<u64>,
-    /// Opened at the first need; the reason where they cannot be.
-    tables: OnceLock<Result<PageTables, String>>,
 }
-
-/// To find page tables in the kernel's memory takes some milliseconds once, as long as pagemap and kpageflags take
-/// for so many bytes.
-const WORTH_TABLES_BYTES: u64 = 64 << 20;
 
 /// The census of one process, with its places.
 #[derive(Clone, Debug)]
@@ -117,31 +80,11 @@ pub struct ProcessCensus {
     pub census: Census,
     /// How it was made.
     pub source: Source,
-    /// Where frames come from.
-    pub frames: FrameSource,
     /// Which anonymous folios exist in the system, where that was read; it is read when base pages of
     /// anonymous memory were found, and before a large process is looked at.
     pub folios_of_system: Option<AnonymousFolios>,
     /// The mappings with their present memory; empty where the source is [`Source::Smaps`].
     pub areas: Vec<Area>,
-}
-
-impl ProcessCensus {
-    /// Leaves base pages out, by their addresses: those of a tracer, which are no memory of the program's. Where the
-    /// census has no places ([`Source::Smaps`]) they stay in it.
-    pub(crate) fn without(mut self, pages: &[u64], base: PageSize) -> ProcessCensus {
-        if pages.is_empty() || self.areas.is_empty() {
-            return self;
-        }
-        for page in pages {
-            let holds = |area: &&mut Area| area.vma.start <= *page && *page < area.vma.end;
-            if let Some(area) = self.areas.iter_mut().find(holds) {
-                region::cut(&mut area.regions, *page, page + base.bytes());
-            }
-        }
-        self.census = region::count(&self.areas);
-        self
-    }
 }
 
 impl Observer {
@@ -158,8 +101,6 @@ impl Observer {
             folio_counters: FolioCounters::open(),
             shmem: shmem::ShmemDevices::new(),
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS) as u64),
-            worth_tables_bytes: Some(WORTH_TABLES_BYTES),
-            tables: OnceLock::new(),
         }
     }
 
@@ -176,19 +117,6 @@ impl Observer {
         self
     }
 
-    /// The same, but reads nothing from the kernel's memory.
-    pub fn without_kernel_memory(mut self) -> Observer {
-        self.worth_tables_bytes = None;
-        self
-    }
-
-    /// The same, but reads page tables from the kernel's memory however small a process is. What is gained by that
-    /// for small ones is less than what it costs.
-    pub fn with_kernel_memory(mut self) -> Observer {
-        self.worth_tables_bytes = Some(0);
-        self
-    }
-
     /// The same, but with smaps only, as on a kernel before 6.7.
     pub fn with_smaps_only(mut self) -> Observer {
         self.source = Source::Smaps;
@@ -198,14 +126,6 @@ impl Observer {
     /// Whether the folios behind base pages can be seen (root in the initial user namespace).
     pub fn sees_folios(&self) -> bool {
         self.frame_flags.is_some() && self.source == Source::PagemapScan
-    }
-
-    /// Whether the page tables of processes can be read from the kernel's memory, and else why not.
-    ///
-    /// # Errors
-    /// The reason, with what would help.
-    pub fn reads_kernel_memory(&self) -> Result<(), &str> {
-        self.tables().map(|_| ())
     }
 
     /// How a census is made here.
@@ -280,12 +200,6 @@ impl Observer {
         self.pmd.unwrap_or(self.base)
     }
 
-    /// The page tables of processes, opened at the first call.
-    fn tables(&self) -> Result<&PageTables, &str> {
-        let open = || PageTables::open(self.base).map_err(|error| error.to_string());
-        self.tables.get_or_init(open).as_ref().map_err(String::as_str)
-    }
-
     fn by_smaps(&self, pid: u32, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
         let entries = self.smaps(pid)?;
         if entries.is_empty() {
@@ -298,14 +212,7 @@ impl Observer {
             }
             entry.count(self.base, self.pmd, self.shmem.contain(pid, entry.vma.device), &mut census);
         }
-        Ok(ProcessCensus {
-            pid,
-            census,
-            source: Source::Smaps,
-            frames: FrameSource::Pagemap,
-            folios_of_system: None,
-            areas: Vec::new(),
-        })
+        Ok(ProcessCensus { pid, census, source: Source::Smaps, folios_of_system: None, areas: Vec::new() })
     }
 }
 

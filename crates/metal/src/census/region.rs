@@ -86,7 +86,7 @@ pub fn needs_file_category(vma: &Vma) -> bool {
 }
 
 /// Whether a mapping is looked at by itself: it cannot have pages of a file, and is worth a call.
-pub fn is_large_anonymous(vma: &Vma) -> bool {
+fn is_large_anonymous(vma: &Vma) -> bool {
     const WORTH_A_CALL_BYTES: u64 = 4 << 20;
     !needs_file_category(vma) && vma.length_bytes() >= WORTH_A_CALL_BYTES
 }
@@ -125,15 +125,6 @@ pub fn push(regions: &mut Vec<Region>, region: Region) {
         Some(last) if last.end == region.start && last.mapping == region.mapping => last.end = region.end,
         _ => regions.push(region),
     }
-}
-
-/// Leaves `start..end` out.
-pub fn cut(regions: &mut Vec<Region>, start: u64, end: u64) {
-    let outside = |region: &Region| {
-        let (below, above) = (start.clamp(region.start, region.end), end.clamp(region.start, region.end));
-        [Region { end: below, ..*region }, Region { start: above, ..*region }]
-    };
-    *regions = regions.iter().flat_map(outside).filter(|region| region.start < region.end).collect();
 }
 
 /// The census of areas.
@@ -177,26 +168,6 @@ mod tests {
             (scan::FILE, &vma_special(), None, None),
         ] {
             assert_eq!(classified(categories, vma, hugetlb), expected, "{categories:#x} in {vma:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_cut_is_gone_and_nothing_else() {
-        let mapping = |leaf| Mapping { backing: Backing::Anonymous, leaf, folio: Folio::Unknown };
-        let (small, large) = (mapping(PageSize::K4), mapping(PageSize::M2));
-        let region = |start, end, mapping| Region { start, end, mapping };
-        let all = vec![region(0x1000, 0x5000, small), region(0x8000, 0x9000, large)];
-        for (start, end, left) in [
-            (0x2000, 0x3000, vec![region(0x1000, 0x2000, small), region(0x3000, 0x5000, small), all[1]]),
-            (0x1000, 0x5000, vec![all[1]]),
-            (0x4000, 0x9000, vec![region(0x1000, 0x4000, small)]),
-            (0x5000, 0x8000, all.clone()),
-            (0, 0x1000, all.clone()),
-            (0x9000, 0xa000, all.clone()),
-        ] {
-            let mut regions = all.clone();
-            cut(&mut regions, start, end);
-            assert_eq!(regions, left, "{start:#x}-{end:#x}");
         }
     }
 

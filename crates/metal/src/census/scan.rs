@@ -5,8 +5,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use study::size::PageSize;
-
 use super::maps::Vma;
 
 /// Page of a file, of shared memory, or another page that is not anonymous.
@@ -140,14 +138,6 @@ impl Scanner {
     }
 }
 
-/// Whether a leaf that is larger than a base page maps an address of a process; `None` where it cannot be seen.
-pub fn is_in_large_leaf(process: libc::pid_t, address: u64, base: PageSize) -> Option<bool> {
-    let pagemap = File::open(format!("/proc/{process}/pagemap")).ok()?;
-    let (start, mut found) = (base.align_down(address), Vec::new());
-    Scanner::new().scan(&pagemap, start, start + base.bytes(), HUGE, &mut found).ok()?;
-    Some(found.iter().any(|region| region.categories & HUGE != 0))
-}
-
 /// Appends a region, or lengthens the last one that it continues.
 pub fn push_region(found: &mut Vec<PageRegion>, region: PageRegion) {
     match found.last_mut() {
@@ -190,36 +180,4 @@ pub fn query_vma(maps: &File, address: u64) -> io::Result<Option<(Vma, u64)>> {
         name: String::from_utf8_lossy(&name[..length]).into_owned(),
     };
     Ok(Some((vma, argument.vma_page_size)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::census::{geometry, smaps};
-    use crate::memory::{Mapping, base_page};
-    use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags};
-
-    #[test]
-    fn a_large_leaf_is_told_from_base_pages() {
-        let own = std::process::id() as libc::pid_t;
-        let Some(pmd) = geometry::pmd_leaf() else { return println!("skipped: needs THP") };
-        let (access, flags) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
-        for advice in [MmapAdvise::MADV_NOHUGEPAGE, MmapAdvise::MADV_HUGEPAGE] {
-            let memory = Mapping::aligned(2 * pmd.bytes() as usize, pmd, access, flags).unwrap();
-            memory.advise(advice).unwrap();
-            for at in (0..memory.bytes()).step_by(base_page().bytes() as usize) {
-                // SAFETY: the byte lies in the mapping, which nothing else uses.
-                unsafe { memory.start().add(at).write(1) };
-            }
-            let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
-            let entries = smaps::parse(&text, "smaps").unwrap();
-            let start = memory.addresses().start;
-            let entry = entries.iter().find(|entry| entry.vma.start <= start && start < entry.vma.end).unwrap();
-            let huge = entry.pmd_mapped_bytes() >= 2 * pmd.bytes();
-            match is_in_large_leaf(own, start + 0x1234, base_page()) {
-                Some(found) => assert_eq!(found, huge, "as smaps has it"),
-                None => return println!("skipped: needs PAGEMAP_SCAN (Linux 6.7)"),
-            }
-        }
-    }
 }

@@ -124,21 +124,19 @@ pub fn examine(
     Ok(examination)
 }
 
-/// Examines a traced process without the base pages that the tracer has put into its memory, given by their
-/// addresses. The flags of its mappings are read, or else what only they could explain is unexplained.
+/// Examines a traced process. The flags of its mappings are read, or else what only they could explain is unexplained.
 ///
 /// # Errors
 /// Those of [`Observer::process`].
 pub fn examine_traced(
     observer: &Observer,
     pid: u32,
-    tracers_pages: &[u64],
     flags: bool,
     policy: &Policy,
     geometry: &Geometry,
     state: &State,
 ) -> Result<Examination, CensusError> {
-    let seen = observer.process(pid)?.without(tracers_pages, geometry.base);
+    let seen = observer.process(pid)?;
     Ok(Question { policy, geometry, state, smaps: flags.then_some(observer) }.answer(&seen))
 }
 

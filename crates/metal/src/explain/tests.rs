@@ -1,7 +1,7 @@
 //! The verdict on made-up censuses: no kernel is asked.
 
 use super::*;
-use crate::census::{FrameSource, Region, Source, Vma};
+use crate::census::{Region, Source, Vma};
 
 const K4: PageSize = PageSize::K4;
 const K64: PageSize = PageSize::K64;
@@ -42,14 +42,7 @@ fn process(length_bytes: u64, runs: &[(Mapping, u64)]) -> ProcessCensus {
     }
     let areas = vec![Area { vma, regions }];
     // No process has this number: nothing can be read of it.
-    ProcessCensus {
-        pid: u32::MAX,
-        census,
-        source: Source::PagemapScan,
-        frames: FrameSource::Pagemap,
-        folios_of_system: None,
-        areas,
-    }
+    ProcessCensus { pid: u32::MAX, census, source: Source::PagemapScan, folios_of_system: None, areas }
 }
 
 fn examined(policy: &str, state: &State, seen: &ProcessCensus) -> Examination {

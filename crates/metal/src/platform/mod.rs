@@ -234,7 +234,7 @@ impl HostPlatform {
         if unseen_unmapped_bytes > examination.concerned_bytes {
             examination.note(Cause::FreedBeforeExit, unseen_unmapped_bytes);
         }
-        run.ended.findings().for_each(|(cause, bytes)| examination.note(cause, bytes));
+        run.ended.causes.iter().for_each(|(cause, bytes)| examination.note(cause.clone(), *bytes));
         if arm.policy.has(Modifier::NoGuards)
             && !run.ended.answered.keys().any(|call| call.to_ascii_lowercase().contains("guard"))
         {

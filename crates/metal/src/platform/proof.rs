@@ -145,7 +145,7 @@ impl Witness for Proof<'_> {
         self.began = Instant::now();
     }
 
-    fn ends(&mut self, process: libc::pid_t, tracers_pages: &[u64]) {
+    fn ends(&mut self, process: libc::pid_t) {
         self.measure(process);
         // What the root's end takes is no part of the measured time, what a child's takes is: once the
         // children have had their share of it, their causes are found without reading smaps.
@@ -153,7 +153,7 @@ impl Witness for Proof<'_> {
         let is_root = process == self.root;
         let (observer, policy, pid) = (self.observer, self.policy, process as u32);
         let flags = is_root || self.may_look(self.looking_at_children);
-        let seen = explain::examine_traced(observer, pid, tracers_pages, flags, policy, self.geometry, self.state);
+        let seen = explain::examine_traced(observer, pid, flags, policy, self.geometry, self.state);
         match seen {
             Ok(examination) => self.examination.merge(examination),
             Err(error) => self.examination.miss_process(reason(process, &error), Memory::concerned_bytes(process)),

@@ -8,16 +8,12 @@ use study::size::PageSize;
 
 use crate::census::{VmaKind, maps};
 
-use super::advisor::Advisor;
 use super::guards;
-use super::jump;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
-use super::rewriting::{
-    Rewriting, SET_SYSCALL_USER_DISPATCH, SET_THP_DISABLE, WITNESSED_BYTES, WITNESSED_DROP_BYTES, advice,
-};
+use super::rewriting::{Rewriting, SET_THP_DISABLE, WITNESSED_BYTES, WITNESSED_DROP_BYTES, advice};
 use super::scene::Scene;
 use super::tasks::Space;
 
@@ -28,18 +24,14 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
             scene.findings.cause(Cause::Debugger, 0);
             paused.pass()
         }
-        libc::SYS_prctl if paused.arguments()[0] == libc::PR_SET_SECCOMP as u64 => own_filter(scene, space, paused),
-        libc::SYS_seccomp => own_filter(scene, space, paused),
-        libc::SYS_prctl if paused.arguments()[0] == SET_SYSCALL_USER_DISPATCH => {
-            only_own_calls(scene, space, &paused);
-            paused.pass()
-        }
+        libc::SYS_prctl if paused.arguments()[0] == libc::PR_SET_SECCOMP as u64 => own_filter(scene, paused),
+        libc::SYS_seccomp => own_filter(scene, paused),
         libc::SYS_prctl => thp_disable(scene, space, paused),
         _ if scene.rewriting.hugetlb => super::hugetlb::serve(scene, space, paused),
         libc::SYS_mmap if scene.rewriting.no_guards && guards::maps_over(paused.arguments()) => {
-            mmap_over(scene, space, paused)
+            mmap_over(scene, paused)
         }
-        libc::SYS_mmap => mmap(scene, space, paused),
+        libc::SYS_mmap => mmap(scene, paused),
         libc::SYS_mremap => mremap(scene, paused),
         libc::SYS_brk => brk(scene, space, paused),
         libc::SYS_mprotect => mprotect(scene, paused),
@@ -64,7 +56,7 @@ pub fn given_back(paused: &Paused, space: &Space, rewriting: &Rewriting) -> Vec<
     }
 }
 
-fn mmap(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
+fn mmap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     const POPULATE: u64 = libc::MAP_POPULATE as u64;
     const NON_BLOCKING: u64 = libc::MAP_NONBLOCK as u64;
     let [hint, bytes, protection, flags, descriptor, offset] = paused.arguments();
@@ -73,19 +65,6 @@ fn mmap(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), 
     let wishes = advised.is_some() && flags & (POPULATE | NON_BLOCKING) == POPULATE;
     let reserve_only = flags & libc::MAP_NORESERVE as u64 != 0 || protection & libc::PROT_WRITE as u64 == 0;
     let prefault = scene.rewriting.prefault && !reserve_only;
-    let jumps = scene.rewriting.jumps() && jump::is_plain(paused.arguments(), scene.rewriting.large.bytes());
-    let due = jumps
-        && scene.unfiltered(paused.tid())
-        && space.sites.is_due(&paused)
-        && scene.tasks.is_last_user_of_memory(paused.tid());
-    if advised.is_some()
-        && !due
-        && !wishes
-        && !prefault
-        && let Some(code) = space.advisor.for_task(&paused).filter(|_| scene.unfiltered(paused.tid()))
-    {
-        return paused.pass_to(code);
-    }
     let flags = if wishes { flags & !POPULATE } else { flags };
     let address = paused.call(libc::SYS_mmap, [hint, bytes, protection, flags, descriptor, offset])?;
     if is_error(address) {
@@ -94,12 +73,6 @@ fn mmap(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), 
     let range = (address as u64, bytes);
     if let Some(how) = advised {
         add_madvise(scene, &mut paused, range, how)?;
-        if scene.unfiltered(paused.tid()) {
-            space.advisor.learn(&mut paused, how)?;
-        }
-    }
-    if due {
-        space.sites.prepare(&mut paused, scene.rewriting)?;
     }
     if prefault || wishes {
         let writable = protection & libc::PROT_WRITE as u64 != 0;
@@ -111,14 +84,14 @@ fn mmap(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), 
 
 /// A guard page that is mapped over a part of an accessible mapping is not: what is there stays, and holds
 /// zeros as fresh memory does.
-fn mmap_over(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(), Lost> {
+fn mmap_over(scene: &mut Scene, paused: Paused) -> Result<(), Lost> {
     let [start, bytes, ..] = paused.arguments();
     let base = scene.rewriting.base;
     let end = start.checked_add(bytes).and_then(|end| base.align_up(end)).filter(|end| *end > start);
-    let Some(end) = end.filter(|_| base.align_down(start) == start) else { return mmap(scene, space, paused) };
+    let Some(end) = end.filter(|_| base.align_down(start) == start) else { return mmap(scene, paused) };
     let is_guard = guards::closes_a_guard(maps::at(paused.tid(), start).as_ref(), start, end, base);
     if !is_guard || !zero(paused.tid(), start, end, base) {
-        return mmap(scene, space, paused);
+        return mmap(scene, paused);
     }
     scene.findings.answer(guards::MAPPED_OVER);
     paused.finish(start as i64)
@@ -192,21 +165,13 @@ fn add_madvise(scene: &mut Scene, paused: &mut Paused, (address, bytes): (u64, u
     Ok(())
 }
 
-/// The program is about to have its calls looked at, which those in the tracer's pages would not survive: from now
-/// on it makes none there.
-fn only_own_calls(scene: &Scene, space: &mut Space, paused: &Paused) {
-    space.sites.withdraw(paused.tid(), scene.tasks.is_last_user_of_memory(paused.tid()));
-    space.advisor = Advisor::Impossible;
-}
-
 /// The program installs a filter of its own: it is copied once the kernel has accepted it.
-fn own_filter(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
+fn own_filter(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     let [operation, second, third, ..] = paused.arguments();
     let (mode_filter, strict, program, flags) = match paused.number() {
         libc::SYS_seccomp => (operation == u64::from(libc::SECCOMP_SET_MODE_FILTER), operation == 0, third, second),
         _ => (second == u64::from(libc::SECCOMP_MODE_FILTER), second == u64::from(libc::SECCOMP_MODE_STRICT), third, 0),
     };
-    only_own_calls(scene, space, &paused);
     if strict {
         return strict_mode(scene, paused);
     }

@@ -84,17 +84,6 @@ impl Paused {
         self.arguments
     }
 
-    /// A register of the program, by its position in the register set.
-    pub fn word(&self, at: usize) -> u64 {
-        self.registers.words[at]
-    }
-
-    /// Whether the program has blocked a signal.
-    pub fn blocks(&self, signal: i32) -> Result<bool, Lost> {
-        let mask = self.blocked.map_or_else(|| ptrace::signal_mask(self.tid), Ok)?;
-        Ok(mask >> (signal - 1) & 1 == 1)
-    }
-
     /// Where the program stands, as a seccomp filter sees it.
     pub fn instruction_pointer(&self) -> u64 {
         self.registers.words[NATIVE.instruction]
@@ -141,15 +130,6 @@ impl Paused {
             Place::Exit => ptrace::set_registers(self.tid, &registers)?,
         }
         self.send_on()
-    }
-
-    /// Sends the task on to make its own call, after which it goes on at another instruction.
-    pub fn pass_to(self, instruction: u64) -> Result<(), Lost> {
-        debug_assert_eq!(self.place, Place::Entry, "the call is still to be made");
-        let mut registers = self.registers;
-        registers.words[NATIVE.instruction] = instruction;
-        ptrace::set_registers(self.tid, &registers)?;
-        Ok(ptrace::resume(self.tid, 0)?)
     }
 
     /// Sends the task on to make its own call: at full speed, where it made no other one before.

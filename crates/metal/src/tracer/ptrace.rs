@@ -166,38 +166,6 @@ pub fn set_signal_mask(tid: Tid, mask: u64) -> io::Result<()> {
     request(libc::PTRACE_SETSIGMASK, tid, SIGSET_BYTES, (&raw const mask) as usize)
 }
 
-/// Makes a task stop with SIGTRAP when it is about to execute the instruction at an address, or no more: the first
-/// debug register of the processor.
-pub fn set_breakpoint(tid: Tid, address: Option<u64>) -> io::Result<()> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        // Of the control register the lowest bit alone: the first address, for execution.
-        const ADDRESS: usize = std::mem::offset_of!(libc::user, u_debugreg);
-        const CONTROL: usize = ADDRESS + 7 * size_of::<u64>();
-        request(libc::PTRACE_POKEUSER, tid, CONTROL, 0)?;
-        if let Some(address) = address {
-            request(libc::PTRACE_POKEUSER, tid, ADDRESS, address as usize)?;
-            request(libc::PTRACE_POKEUSER, tid, CONTROL, 1)?;
-        }
-        Ok(())
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = (tid, address);
-        Err(io::ErrorKind::Unsupported.into())
-    }
-}
-
-/// The breakpoint before which a task has stopped with SIGTRAP; `None` where the signal has another reason.
-pub fn breakpoint_met(tid: Tid) -> Option<u64> {
-    const TRAP_HWBKPT: libc::c_int = 4;
-    let info = signal_information(tid)?;
-    if info.si_signo != libc::SIGTRAP || info.si_code != TRAP_HWBKPT {
-        return None;
-    }
-    registers(tid).ok().map(|registers| registers.words[NATIVE.instruction])
-}
-
 /// Waits for a task, or for any child or tracee of this thread where `tid` is -1. `EINTR` comes back
 /// as an error, so that the caller can look at what interrupted it.
 pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
@@ -290,14 +258,6 @@ fn signal_information(tid: Tid) -> Option<libc::siginfo_t> {
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
     request(libc::PTRACE_GETSIGINFO, tid, 0, (&raw mut info) as usize).ok()?;
     Some(info)
-}
-
-/// Whether a task's process ignores a signal; `true` where that cannot be seen.
-pub fn ignores(tid: Tid, signal: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = ignored.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
-    mask.is_none_or(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Copies bytes out of a task's memory; an error where not all of them are mapped and readable.

@@ -5,7 +5,6 @@ use study::policy::{Geometry, Granularity, Modifier, Policy};
 use study::size::PageSize;
 
 use super::filter::{Condition, Watch};
-use super::jump::UNSTOPPED;
 
 /// Bytes of an unmapped range from which on a witness looks at it before it goes.
 pub const WITNESSED_BYTES: u64 = 1 << 20;
@@ -38,10 +37,6 @@ pub mod advice {
 pub const SET_THP_DISABLE: u64 = libc::PR_SET_THP_DISABLE as u64;
 /// Asks what PR_SET_THP_DISABLE set.
 pub const GET_THP_DISABLE: u64 = libc::PR_GET_THP_DISABLE as u64;
-
-/// PR_SET_SYSCALL_USER_DISPATCH (include/uapi/linux/prctl.h, Linux 5.11): calls from outside of a range of
-/// addresses become signals.
-pub const SET_SYSCALL_USER_DISPATCH: u64 = 59;
 
 /// How the memory calls of a program are changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,13 +89,6 @@ impl Rewriting {
         self.advice.is_none() && !self.hugetlb && !self.no_guards && !self.prefault
     }
 
-    /// Whether a place that maps often may be given a jump, behind which its calls do not stop: x86-64 only, and
-    /// only where nothing but advice is added to a mapping.
-    pub fn jumps(&self) -> bool {
-        let only_advice = self.advice.is_some() && !self.hugetlb && !self.no_guards && !self.prefault;
-        cfg!(target_arch = "x86_64") && only_advice
-    }
-
     /// Whether the heap is grown ahead of the program.
     pub fn steps_heap(&self) -> bool {
         self.wants_large()
@@ -124,16 +112,10 @@ impl Rewriting {
             let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
             let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
             let from = if self.prefault { self.base.bytes() } else { large };
-            let mut mapping = vec![Condition::AtLeast(1, from), anonymous, stack];
-            if self.jumps() {
-                mapping.push(Condition::Differs(4, UNSTOPPED));
-            }
-            watches.push(Watch::new(libc::SYS_mmap, mapping));
+            watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, from), anonymous, stack]));
             watches.push(Watch::new(libc::SYS_brk, []));
         }
         if self.advice.is_some() {
-            let dispatch = Condition::Equals(0, SET_SYSCALL_USER_DISPATCH as u32);
-            watches.push(Watch::new(libc::SYS_prctl, [dispatch]));
             let piece = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
             let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
             watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.piece_bytes()), piece, stack]));

@@ -7,7 +7,6 @@ use study::cause::Cause;
 
 use super::own_filter::OwnFilter;
 use super::paused::Paused;
-use super::ptrace::Tid;
 use super::registers::NATIVE;
 use super::rewriting::Rewriting;
 use super::tasks::Tasks;
@@ -29,11 +28,6 @@ impl Scene<'_> {
         let allows = |own: &Rc<OwnFilter>| own.allows(NATIVE.audit_arch, number, pointer, arguments);
         self.tasks.get(paused.tid()).is_none_or(|task| task.filters.iter().all(allows))
     }
-
-    /// Whether the task has no filters of its own.
-    pub fn unfiltered(&self, tid: Tid) -> bool {
-        self.tasks.get(tid).is_some_and(|task| task.filters.is_empty())
-    }
 }
 
 /// What the tracer collects on the way.
@@ -43,8 +37,6 @@ pub struct Findings {
     pub answered: BTreeMap<String, u64>,
     /// Causes with bytes.
     pub causes: BTreeMap<Cause, u64>,
-    /// Places of programs' texts that were given a jump.
-    pub jumps: u64,
 }
 
 impl Findings {

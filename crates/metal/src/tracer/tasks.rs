@@ -4,14 +4,10 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use study::size::PageSize;
-
-use super::advisor::Advisor;
 use super::heap::Heap;
 use super::huge_map::HugeMap;
 use super::own_filter::OwnFilter;
 use super::ptrace::Tid;
-use super::sites::Sites;
 
 /// One address space, shared by the threads of a process and by a vfork child until it executes.
 #[derive(Clone, Debug, Default)]
@@ -22,17 +18,6 @@ pub struct Space {
     pub huge: HugeMap,
     /// What PR_SET_THP_DISABLE was told and not passed on, to be repeated to PR_GET_THP_DISABLE.
     pub thp_disable: u64,
-    /// The code in it that advises a mapping behind its maker's back.
-    pub advisor: Advisor,
-    /// Where it calls mmap, and where its text was given a jump.
-    pub sites: Sites,
-}
-
-impl Space {
-    /// The base pages that the tracer has made in it, or has written to.
-    pub fn tracers_pages(&self, base: PageSize) -> Vec<u64> {
-        self.advisor.page().into_iter().chain(self.sites.pages(base)).collect()
-    }
 }
 
 /// A shared address space.
@@ -115,7 +100,6 @@ impl Tasks {
         if kinship == Kinship::Copy {
             let mut copy = task.space.borrow().clone();
             copy.huge.promised_pages = 0;
-            copy.sites.copied();
             task.space = Rc::new(RefCell::new(copy));
         }
         self.tasks.insert(tid, task);

@@ -26,8 +26,7 @@ pub trait Witness {
     fn begins(&mut self, process: Tid);
     /// The last task that uses a memory is about to end. It need not be the first task of its process:
     /// that one can have ended, and have no memory any more. `/proc/TASK` shows the memory all the same.
-    /// `tracers_pages` are the addresses of base pages in it that the tracer has made, for code, or has written to.
-    fn ends(&mut self, task: Tid, tracers_pages: &[u64]);
+    fn ends(&mut self, task: Tid);
     /// A task is about to unmap a large range, or to drop its content.
     fn unmaps(&mut self, task: Tid, start: u64, end: u64);
 }
@@ -58,19 +57,8 @@ pub struct Ended {
     pub answered: BTreeMap<String, u64>,
     /// What the tracer knows about why a policy may not have held, with the bytes concerned.
     pub causes: BTreeMap<Cause, u64>,
-    /// Places of the programs' texts that were given a jump, so that their calls of mmap need no stop.
-    pub jumps: u64,
     /// Processes that outlived the root and were killed.
     pub killed_leftovers: usize,
-}
-
-impl Ended {
-    /// What the tracer knows that a reader of the figures, or of the program's output, must know too: causes with
-    /// the bytes concerned, jumps among them.
-    pub fn findings(&self) -> impl Iterator<Item = (Cause, u64)> {
-        let jumps = (self.jumps > 0).then_some((Cause::JumpInText { places: self.jumps }, 0));
-        self.causes.iter().map(|(cause, bytes)| (cause.clone(), *bytes)).chain(jumps)
-    }
 }
 
 /// What a witness took, by what it did to the wall time of the root.
@@ -175,7 +163,6 @@ impl<'a> Tree<'a> {
             looks: self.looks,
             answered: self.findings.answered,
             causes: self.findings.causes,
-            jumps: self.findings.jumps,
             killed_leftovers,
         })
     }
@@ -273,10 +260,7 @@ impl<'a> Tree<'a> {
             Stop::Trap => return self.send_on(tid, 0),
             Stop::Group => return Ok(ptrace::listen(tid)?),
             Stop::Syscall => return self.first_calls(tid),
-            Stop::Signal(libc::SIGSEGV) if self.tries_again(tid) || self.lost_advisor(tid) => {
-                return self.send_on(tid, 0);
-            }
-            Stop::Signal(libc::SIGTRAP) if self.reached_site(tid) => return self.send_on(tid, 0),
+            Stop::Signal(libc::SIGSEGV) if self.tries_again(tid) => return self.send_on(tid, 0),
             Stop::Signal(signal) => return self.send_on(tid, signal),
         }
         Ok(())
@@ -329,27 +313,6 @@ impl<'a> Tree<'a> {
         let again = task.retried != fault;
         task.retried = if again { fault } else { None };
         again
-    }
-
-    /// Whether a task ran into the hole where the program has unmapped the tracer's code. It is then past it.
-    fn lost_advisor(&mut self, tid: Tid) -> bool {
-        let Some(task) = self.tasks.get(tid) else { return false };
-        let Ok(mut registers) = ptrace::registers(tid) else { return false };
-        let mut space = task.space.borrow_mut();
-        if !space.sites.lost_by(tid, &mut registers, self.tasks.is_last_user_of_memory(tid)) {
-            let Some(past) = space.advisor.lost_by(&registers) else { return false };
-            registers.words[NATIVE.instruction] = past;
-        }
-        ptrace::set_registers(tid, &registers).is_ok()
-    }
-
-    /// Whether a task has come to a place that is to be given a jump. It has that now, or never will.
-    fn reached_site(&mut self, tid: Tid) -> bool {
-        let Some(task) = self.tasks.get(tid) else { return false };
-        let alone = task.filters.is_empty() && self.tasks.is_last_user_of_memory(tid);
-        let Some(given) = task.space.borrow_mut().sites.reached(tid, alone) else { return false };
-        self.findings.jumps += u64::from(given);
-        true
     }
 
     fn birth(&mut self, parent: Tid, stop: Stop) -> Result<(), Lost> {
@@ -471,11 +434,7 @@ impl<'a> Tree<'a> {
                 self.was_killed(process);
             }
             if self.tasks.is_last_user_of_memory(tid) {
-                let pages = self
-                    .tasks
-                    .get(tid)
-                    .map_or(Vec::new(), |task| task.space.borrow().tracers_pages(self.rewriting.base));
-                self.bear_witness(process == self.root, |witness| witness.ends(tid, &pages));
+                self.bear_witness(process == self.root, |witness| witness.ends(tid));
             }
         }
         Ok(ptrace::resume(tid, 0)?)
