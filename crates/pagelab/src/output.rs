@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use results::output::{self, Output};
 use results::store::{self, Store};
 
 use crate::failure::{Failure, say};
@@ -26,18 +27,9 @@ fn store_path(path: Option<&Path>) -> Result<PathBuf, Failure> {
     path.map_or_else(|| store::default_path().map_err(Failure::input), |path| Ok(path.to_path_buf()))
 }
 
-/// Refuses files that cannot be written, and leaves none where there was none.
+/// Refuses files that cannot be written, and changes nothing.
 pub fn can_be_written<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
-    for file in files {
-        let was_there = file.exists();
-        std::fs::OpenOptions::new().append(true).create(true).open(file).map_err(|error| {
-            Failure::Input(format!("{} cannot be written: {error}; name another file", file.display()))
-        })?;
-        if !was_there {
-            let _ = std::fs::remove_file(file);
-        }
-    }
-    Ok(())
+    files.into_iter().try_for_each(|file| output::check(file).map_err(Failure::input))
 }
 
 /// Writes a page and says where it is.
@@ -47,11 +39,24 @@ pub fn write_page(file: &Path, html: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a file.
+/// Writes a file, which is there wholly or not at all; or a pipe, whose reader may stop when it likes.
 pub fn write(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Failure> {
-    let failed = |error| Failure::Input(format!("{} cannot be written: {error}", file.display()));
-    let mut to = std::io::BufWriter::new(std::fs::File::create(file).map_err(failed)?);
-    content(&mut to).and_then(|()| to.flush()).map_err(failed)
+    let failed = |error: std::io::Error| {
+        Failure::input(output::Error { path: file.to_path_buf(), why: output::Why::from(error) })
+    };
+    let mut to = std::io::BufWriter::new(Output::create(file).map_err(Failure::input)?);
+    match content(&mut to).and_then(|()| to.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe && to.get_ref().is_stream() => {
+            // What is left in the buffer is for nobody.
+            drop(to.into_parts());
+            Ok(())
+        }
+        Err(error) => Err(failed(error)),
+        Ok(()) => {
+            let written = to.into_inner().map_err(|error| failed(error.into_error()))?;
+            written.finish().map_err(Failure::input)
+        }
+    }
 }
 
 /// `pagelab ... | head` is no error.

@@ -64,7 +64,7 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
     let numbers =
         Numbers::of(&target).ok_or_else(|| format!("QEMU emulates {target}; expected x86_64, aarch64 or riscv64"))?;
     let wrong = |error| format!("{}: {error}", request.output.display());
-    let file = TraceFile::open(&request.output).map_err(wrong)?;
+    let file = TraceFile::open(&request.output, request.identity).map_err(wrong)?;
     let wrong_header = |error: String| format!("{}: {error}", request.header.display());
     let json = std::fs::read(&request.header).map_err(|error| wrong_header(error.to_string()))?;
     let header = request::header(&json, &target).map_err(wrong_header)?;

@@ -27,13 +27,17 @@ pub struct TraceFile {
 const NO_DESCRIPTOR: RawFd = -1;
 
 impl TraceFile {
-    /// Opens a file that is there, and keeps what is in it until [`TraceFile::begin`].
+    /// Opens a file that is there, and keeps what is in it until [`TraceFile::begin`]. `identity`: its device and inode,
+    /// where they are known.
     ///
     /// # Errors
-    /// Those of the system.
-    pub fn open(path: &Path) -> io::Result<TraceFile> {
-        let file = OpenOptions::new().write(true).open(path)?;
-        Ok(TraceFile { held: Some(Vec::new()), ..TraceFile::of(path, file)? })
+    /// Those of the system; it is another file, or a link.
+    pub fn open(path: &Path, identity: Option<(u64, u64)>) -> io::Result<TraceFile> {
+        let opened = TraceFile::of(path, open_no_link(path)?)?;
+        match identity.is_none_or(|identity| identity == opened.identity) {
+            true => Ok(TraceFile { held: Some(Vec::new()), ..opened }),
+            false => Err(io::Error::other("the file was replaced by another one before anything was recorded")),
+        }
     }
 
     /// Puts what was written so far in the place of what was in the file, where that was kept.
@@ -91,7 +95,7 @@ impl TraceFile {
             return Ok(file);
         }
         // The number may be the program's by now; it is not closed.
-        let file = OpenOptions::new().write(true).open(&self.path)?;
+        let file = open_no_link(&self.path)?;
         if !self.is_own(&file) {
             return Err(io::Error::other("the file was replaced by another one while it was being written"));
         }
@@ -118,6 +122,11 @@ impl Write for TraceFile {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// Opens what is there itself, and waits for no reader.
+fn open_no_link(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
 
 /// The file of a descriptor without the duty to close it.

@@ -12,6 +12,8 @@ use trace::{Header, SCHEMA};
 pub struct Request {
     /// Where the trace goes. What is there stays until recording begins.
     pub output: PathBuf,
+    /// The device and inode of that file, where they are known: another one that was put there is not written.
+    pub identity: Option<(u64, u64)>,
     /// The header of the trace, as JSON; it is there until recording begins.
     pub header: PathBuf,
     /// Instructions of a thread after which nothing more of it is recorded.
@@ -23,19 +25,20 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads `output=HEX` and `header=HEX` (a path's bytes, because QEMU splits arguments at commas), `max=N`, `memory=HEX`
-    /// and `logs=HEX`.
+    /// Reads `output=HEX` and `header=HEX` (a path's bytes, because QEMU splits arguments at commas), `file=DEVICE:INODE`,
+    /// `max=N`, `memory=HEX` and `logs=HEX`.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Request, String> {
         let (mut output, mut header, mut logs, mut max_instructions) = (None, None, None, None);
-        let mut memory = PathBuf::new();
+        let (mut memory, mut identity) = (PathBuf::new(), None);
         for argument in arguments {
             let text = String::from_utf8_lossy(argument);
             let wrong = || {
-                let expected = "output=HEX, header=HEX, max=N, memory=HEX or logs=HEX";
+                let expected = "output=HEX, header=HEX, file=DEVICE:INODE, max=N, memory=HEX or logs=HEX";
                 format!("argument {text:?}: expected {expected}; `pagelab record` passes them")
             };
             match text.split_once('=').ok_or_else(wrong)? {
                 ("output", hex) => output = Some(path(hex).ok_or_else(wrong)?),
+                ("file", numbers) => identity = Some(device_and_inode(numbers).ok_or_else(wrong)?),
                 ("header", hex) => header = Some(path(hex).ok_or_else(wrong)?),
                 ("memory", hex) => memory = path(hex).ok_or_else(wrong)?,
                 ("logs", hex) => logs = Some(path(hex).ok_or_else(wrong)?),
@@ -46,7 +49,7 @@ impl Request {
         let missing = |name| format!("the argument {name}=HEX is missing; `pagelab record` passes it");
         let output = output.ok_or_else(|| missing("output"))?;
         let header = header.ok_or_else(|| missing("header"))?;
-        Ok(Request { output, header, max_instructions, memory, logs })
+        Ok(Request { output, identity, header, max_instructions, memory, logs })
     }
 
     /// Reads those that QEMU hands over.
@@ -59,6 +62,11 @@ impl Request {
         let argument = |index: usize| unsafe { CStr::from_ptr(*arguments.add(index)).to_bytes() };
         Request::parse((0..count).map(argument))
     }
+}
+
+fn device_and_inode(numbers: &str) -> Option<(u64, u64)> {
+    let (device, inode) = numbers.split_once(':')?;
+    Some((device.parse().ok()?, inode.parse().ok()?))
 }
 
 fn path(hex: &str) -> Option<PathBuf> {
@@ -104,7 +112,8 @@ mod tests {
         let request = parse(&["output=2f612c62ff", "header=2f", "max=7"]).unwrap();
         assert_eq!(request.output.into_os_string().into_vec(), b"/a,b\xff");
         assert_eq!(request.max_instructions, Some(7));
-        assert_eq!(request.memory, PathBuf::new());
+        assert_eq!((request.memory, request.identity), (PathBuf::new(), None));
+        assert_eq!(parse(&["output=2f", "header=2f", "file=3:9"]).unwrap().identity, Some((3, 9)));
         assert_eq!(parse(&["output=2f", "header=2f", "memory=2f61"]).unwrap().memory, PathBuf::from("/a"));
         assert_eq!(parse(&["output=2f", "header=2f", "logs=2f61"]).unwrap().logs, Some(PathBuf::from("/a")));
     }

@@ -99,6 +99,10 @@ fn traces_beside(output: &Path) -> Vec<Child> {
     let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else { return Vec::new() };
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter(|entry| {
+        // A pipe that somebody put there would be waited for.
+        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            return false;
+        }
         let (entry, name) = (entry.file_name(), name.as_encoded_bytes());
         let number = entry.as_encoded_bytes().strip_prefix(name).and_then(|rest| rest.strip_prefix(b"."));
         number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))

@@ -111,17 +111,9 @@ pub enum RecordError {
         /// Where it was looked for.
         looked: Vec<PathBuf>,
     },
-    /// The output is a device or a pipe.
-    #[error("{}: a device or a pipe; the recorder goes back in what it has written: name a file with -o", .0.display())]
-    NoFile(PathBuf),
     /// The output cannot be written.
-    #[error("{}: cannot be written: {error}; name another file with -o", path.display())]
-    Output {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    #[error("-o: {0}")]
+    Output(#[from] results::output::Error),
     /// A directory that is not there.
     #[error("{}: no directory; --sysroot expects the root of a system for {architecture}", path.display())]
     NoSysroot {

@@ -83,7 +83,7 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let plugin = program::plugin(arguments.plugin.as_deref())?;
     let output = Output::prepare(&arguments.output)?;
     let exchange = exchange(&header(arguments, program.architecture, &emulator))?;
-    let plugged = plugin_argument(&plugin, output.path(), arguments.max, &exchange);
+    let plugged = plugin_argument(&plugin, &output, arguments.max, &exchange);
     let mut command = plugged_in(&emulator, plugged);
     if emulator.plugin_version().is_some() {
         // That is not for the program.
@@ -148,7 +148,7 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     let board = Switchboard::open().map_err(monitor)?;
     let output = Output::prepare(&arguments.output)?;
     let exchange = exchange(&header(arguments, architecture, &emulator))?;
-    let mut plugged = plugin_argument(&plugin, output.path(), arguments.max, &exchange);
+    let mut plugged = plugin_argument(&plugin, &output, arguments.max, &exchange);
     plugged.push(format!(",memory={}", hex(&board.file("memory"))));
     let mut called = OsString::from("unix:");
     called.push(OsStr::from_bytes(&qmp::doubled(&board.socket())));
@@ -215,9 +215,11 @@ fn plugged_in(emulator: &Emulator, plugged: OsString) -> Command {
     command
 }
 
-fn plugin_argument(plugin: &Path, output: &Path, max: Option<u64>, exchange: &Exchange) -> OsString {
+fn plugin_argument(plugin: &Path, output: &Output, max: Option<u64>, exchange: &Exchange) -> OsString {
     let mut bytes = qmp::doubled(plugin);
-    bytes.extend(format!(",output={},header={}", hex(output), hex(&exchange.header())).bytes());
+    bytes.extend(format!(",output={},header={}", hex(output.path()), hex(&exchange.header())).bytes());
+    let (device, inode) = output.identity();
+    bytes.extend(format!(",file={device}:{inode}").bytes());
     bytes.extend(format!(",logs={}", hex(exchange.path())).bytes());
     bytes.extend(max.map(|max| format!(",max={max}")).unwrap_or_default().bytes());
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
@@ -250,9 +252,12 @@ mod tests {
     #[test]
     fn no_path_is_split_by_qemu() {
         let exchange = Exchange::open(&Header::of("a test")).unwrap();
-        let argument = plugin_argument(Path::new("/a,b/plugin.so"), Path::new("/c,d"), Some(5), &exchange);
+        let directory = tempfile::tempdir().unwrap();
+        let output = Output::prepare(&directory.path().join("c,d")).unwrap();
+        let argument = plugin_argument(Path::new("/a,b/plugin.so"), &output, Some(5), &exchange);
         let argument = argument.to_str().unwrap();
-        assert!(argument.starts_with("/a,,b/plugin.so,output=2f632c64,header=2f"), "{argument}");
-        assert_eq!((argument.matches(',').count(), argument.ends_with(",max=5")), (6, true), "{argument}");
+        assert!(argument.starts_with("/a,,b/plugin.so,output=2f"), "{argument}");
+        assert!(argument.contains("632c64,header=2f"), "{argument}");
+        assert_eq!((argument.matches(',').count(), argument.ends_with(",max=5")), (7, true), "{argument}");
     }
 }

@@ -1,14 +1,15 @@
 //! The file of a trace: what was there before stays until recording begins.
 
-use std::fs::OpenOptions;
-use std::io;
 use std::path::{Path, PathBuf};
+
+use results::output::InPlace;
 
 use super::error::RecordError;
 
 /// A file that the recorder can write to. Where there was none it goes again with this value, unless it is kept.
 pub struct Output {
     path: PathBuf,
+    identity: (u64, u64),
     is_new: bool,
 }
 
@@ -18,20 +19,19 @@ impl Output {
     /// # Errors
     /// It cannot be written, or is no file that can be read back.
     pub fn prepare(path: &Path) -> Result<Output, RecordError> {
-        let wrong = |error: io::Error| RecordError::Output { path: path.to_owned(), error };
-        let there = std::fs::metadata(path);
-        if there.as_ref().is_ok_and(|there| !there.is_file() && !there.is_dir()) {
-            return Err(RecordError::NoFile(path.to_owned()));
-        }
-        OpenOptions::new().write(true).create(true).truncate(false).open(path).map_err(wrong)?;
-        // The program may change its directory.
-        let path = path.canonicalize().map_err(wrong)?;
-        Ok(Output { path, is_new: there.is_err() })
+        // Its path without links: the program may change its directory.
+        let InPlace { path, identity, is_new } = InPlace::prepare(path)?;
+        Ok(Output { path, identity, is_new })
     }
 
     /// Its full path.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Its device and inode, by which whoever opens it knows it.
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
     }
 
     /// Keeps the file: there is a trace in it.
@@ -52,6 +52,15 @@ impl Drop for Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use results::output::Why;
+    use results::place;
+
+    fn prepared(path: &Path) -> Result<(), Why> {
+        match Output::prepare(path) {
+            Err(RecordError::Output(error)) => Err(error.why),
+            other => other.map(drop).map_err(|error| panic!("{error}")),
+        }
+    }
 
     #[test]
     fn nothing_changes_unless_it_is_kept() {
@@ -72,9 +81,9 @@ mod tests {
         let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         std::os::unix::fs::symlink(&socket, &link).unwrap();
         for path in [&socket, &link, Path::new("/dev/null")] {
-            assert!(matches!(Output::prepare(path), Err(RecordError::NoFile(_))));
+            assert!(matches!(prepared(path), Err(Why::NoFile { .. })), "{path:?}");
         }
-        assert!(matches!(Output::prepare(directory.path()), Err(RecordError::Output { .. })));
+        assert!(matches!(prepared(directory.path()), Err(Why::Place(place::Error::Directory))));
         assert!(socket.exists() && directory.path().exists());
     }
 }

@@ -4,7 +4,7 @@
 //! Files are called `PID.THREAD` (runs) and `PID.events`; [`trace::log`] says what is in them.
 
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
@@ -86,7 +86,7 @@ fn finish_from(logs: &Path, process: u32, path: &Path) -> Result<Rescued, Box<dy
     if !rescue.is_needed(&events, &runs) {
         return Ok(Rescued::default());
     }
-    let mut file = OpenOptions::new().write(true).open(path)?;
+    let mut file = results::output::open_no_link(path)?;
     file.set_len(rescue.end())?;
     file.seek(SeekFrom::Start(rescue.end()))?;
     Ok(rescue.write(io::BufWriter::new(file), events, &runs)?)

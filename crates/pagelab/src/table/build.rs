@@ -1,8 +1,7 @@
 //! `pagelab table build`: tables for mappings, as an image of physical memory.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -19,7 +18,7 @@ use super::number::parse_number;
 use super::request::{self, Request, parse_request};
 use super::tree::Tree;
 use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, terminal_width};
+use crate::output::{ignore_closed_pipe, terminal_width, write};
 
 /// Arguments of `pagelab table build`.
 #[derive(Debug, Args)]
@@ -120,14 +119,9 @@ struct Written {
 }
 
 fn write_image<F: Format>(path: &Path, tables: &Tables<F>) -> Result<Written, Failure> {
-    let failed = |error: io::Error| Failure::Input(format!("{} cannot be written: {error}", path.display()));
     let before = fs::metadata(path).ok();
-    // A slip of the finger must not cost a disk.
-    if before.as_ref().is_some_and(|before| before.file_type().is_block_device()) {
-        return Err(Failure::Input(format!("{} is a block device; expected a file", path.display())));
-    }
     let image = tables.arena().image();
-    File::create(path).and_then(|mut file| file.write_all(&image)).map_err(failed)?;
+    write(path, &|to| to.write_all(&image))?;
     Ok(Written { bytes: image.len() as u64, replaced: before.is_some_and(|before| before.is_file()) })
 }
 

@@ -12,6 +12,7 @@ use study::size::{PageSize, format_bytes, parse_bytes};
 
 use super::rule::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, Rule};
 use crate::failure::Failure;
+use crate::output::write;
 
 /// The most vCPUs that a machine of QEMU has; more would be no answer but a long loop.
 const MOST_CPUS: i64 = 4096;
@@ -64,8 +65,7 @@ pub fn list(arguments: &TcgRegions, width: usize) -> Result<(String, Value), Fai
     let map = map(arguments, &rows, pmd);
     for (file, content) in [(&arguments.svg, shading::svg(&map)), (&arguments.html, shading::html(&map))] {
         if let Some(file) = file {
-            let failed = |error| Failure::Input(format!("{} cannot be written: {error}", file.display()));
-            std::fs::write(file, content).map_err(failed)?;
+            write(file, &|to| to.write_all(content.as_bytes()))?;
         }
     }
     Ok((text(&rows, &map, pmd, width), document(arguments.rule, &rows, page, pmd)))

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Write};
 
+use results::output::Output;
 use serde_json::json;
 use trace::{Block, Call, Chunk, Event, Filter, Header, Holds, MostRecent, Part, Writer};
 
 use super::filter::{Filtered, Place};
-use super::output::Output;
 use super::{Cut, damage_text, named, open, refuse_same};
 use crate::failure::{Failure, say};
 use crate::output::ignore_closed_pipe;
@@ -127,7 +127,7 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
     let mut reader = open(&arguments.file)?;
     let header = header(arguments, reader.header()).map_err(|why| named(&arguments.file, why))?;
     let wrong = |error: std::io::Error| named(&arguments.output, error);
-    let to = BufWriter::new(Output::create(&arguments.output).map_err(wrong)?);
+    let to = BufWriter::new(Output::create(&arguments.output).map_err(Failure::input)?);
     let mut part = Parting {
         arguments,
         writer: Writer::new(to, &header).map_err(wrong)?,
@@ -152,7 +152,7 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
     part.write_events(u32::MAX, u64::MAX).map_err(wrong)?;
     let Parting { writer, runs, blocks, left_out, .. } = part;
     let output = writer.finish().map_err(wrong)?.into_inner().map_err(|error| wrong(error.into_error()))?;
-    output.finish().map_err(wrong)?;
+    output.finish().map_err(Failure::input)?;
     report(arguments, runs, blocks, left_out)
 }
 

@@ -8,7 +8,8 @@ use serde_json::json;
 use study::size::format_bytes;
 use trace::import::{Tool, import};
 
-use super::output::Output;
+use results::output::Output;
+
 use super::{Import, ImportTool, named, refuse_same};
 use crate::failure::Failure;
 use crate::output::ignore_closed_pipe;
@@ -23,10 +24,10 @@ pub fn run(arguments: &Import) -> Result<(), Failure> {
         Box::new(BufReader::with_capacity(1 << 20, file))
     };
     let wrong = |error: std::io::Error| named(&arguments.output, error);
-    let to = Output::create(&arguments.output).map_err(wrong)?;
+    let to = Output::create(&arguments.output).map_err(Failure::input)?;
     let written =
         import(tool(arguments.from), from, BufWriter::new(to)).map_err(|error| named(&arguments.file, error))?;
-    written.into_inner().map_err(|error| wrong(error.into_error()))?.finish().map_err(wrong)?;
+    written.into_inner().map_err(|error| wrong(error.into_error()))?.finish().map_err(Failure::input)?;
     let bytes = std::fs::metadata(&arguments.output).map_err(wrong)?.len();
     let text = if arguments.json {
         format!("{:#}", json!({ "schema": "pagelab.trace-import/1", "file_bytes": bytes }))

@@ -7,7 +7,6 @@ mod filter;
 mod import;
 mod info;
 mod left_out;
-mod output;
 mod parquet;
 
 use std::fs::File;

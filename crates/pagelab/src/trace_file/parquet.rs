@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use results::output::Output;
 use results::parquet::{Column, ColumnType, ParquetFile};
 use serde_json::{Value, json};
 use trace::{Access, Block, Event, PAGE_SHIFT, Run};
 
 use super::dump::name;
-use super::output::Output;
 use super::{Damages, named, open};
 use crate::failure::Failure;
 
@@ -143,7 +143,7 @@ struct Table<R> {
 impl<R: Rows> Table<R> {
     fn new(directory: &Path) -> Result<Table<R>, Failure> {
         let path = directory.join(R::FILE);
-        let file = Output::create(&path).map_err(|error| named(&path, error))?;
+        let file = Output::create(&path).map_err(Failure::input)?;
         let file = ParquetFile::new(file, R::COLUMNS).map_err(|error| named(&path, error))?;
         Ok(Table { path, file, rows: R::default(), written: 0 })
     }
@@ -163,7 +163,7 @@ impl<R: Rows> Table<R> {
     fn finish(mut self) -> Result<(PathBuf, u64), Failure> {
         self.spill()?;
         let file = self.file.finish().map_err(|error| named(&self.path, error))?;
-        file.finish().map_err(|error| named(&self.path, error))?;
+        file.finish().map_err(Failure::input)?;
         Ok((self.path, self.written))
     }
 }
@@ -175,7 +175,7 @@ pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Fa
     if !reader.header().columns.addresses && others.exists() {
         return Err(named(&others, "of another trace: this one keeps no addresses; name another directory"));
     }
-    std::fs::create_dir_all(directory).map_err(|error| {
+    results::place::make_directories(directory).map_err(|error| {
         named(directory, format_args!("{error}; --parquet expects a directory, or a name for a new one"))
     })?;
     let mut runs = Table::<Runs>::new(directory)?;

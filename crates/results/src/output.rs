@@ -1,0 +1,382 @@
+//! Files that are made where a user says: what was there before stays until the new one is whole.
+//!
+//! pagelab often runs as root, in directories that others may write. So a path is followed as [`place`]
+//! says, a file is written under a name of its own beside the path and renamed, and it belongs to whom it
+//! would have belonged. What is no file (a pipe, a terminal, /dev/stdout) is written as it comes.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat};
+use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
+
+use crate::place::{self, Caller, End, Missing, Owner, Place};
+
+/// A file that cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("{} cannot be written: {why}", path.display())]
+pub struct Error {
+    /// The file, as the user named it.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub why: Why,
+}
+
+/// Why a file cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum Why {
+    /// The path does not lead there.
+    #[error("{0}")]
+    Place(#[from] place::Error),
+    /// A pipe of another user.
+    #[error(
+        "it is a pipe of user {owner}, who would read what is written and could hold it up; name another file, or a pipe of your own"
+    )]
+    ForeignPipe {
+        /// Its owner's number.
+        owner: u32,
+    },
+    /// A file of another user where others may put files.
+    #[error(
+        "it is a file of user {owner}, in a directory in which other users may put files; name another file, or remove it first"
+    )]
+    ForeignFile {
+        /// Its owner's number.
+        owner: u32,
+    },
+    /// A file that has other names, where it has to be changed in place.
+    #[error("it is a file with {names} names (hard links), all of which would be overwritten; name another file")]
+    ManyNames {
+        /// How many.
+        names: u64,
+    },
+    /// Nothing that can be written.
+    #[error("it is {kind}; name a file")]
+    NoFile {
+        /// What it is.
+        kind: &'static str,
+    },
+    /// The file system is full.
+    #[error("no space left; free some space, or name a file elsewhere ({0}). What was there before is unchanged")]
+    Full(io::Error),
+    /// There is no right to make a file in the directory.
+    #[error(
+        "a new file cannot be made in {}: {error}; name a file in a directory that you may write", directory.display()
+    )]
+    Beside {
+        /// The directory.
+        directory: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// The system says something else.
+    #[error("{0}; name another file")]
+    System(io::Error),
+}
+
+impl From<io::Error> for Why {
+    fn from(error: io::Error) -> Why {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Why::Full(error),
+            io::ErrorKind::IsADirectory => Why::Place(place::Error::Directory),
+            _ => Why::System(error),
+        }
+    }
+}
+
+impl From<Errno> for Why {
+    fn from(errno: Errno) -> Why {
+        Why::from(io::Error::from(errno))
+    }
+}
+
+/// A file that is being made. Unless it is finished, nothing is left of it.
+#[derive(Debug)]
+pub struct Output {
+    /// As the user named it.
+    path: PathBuf,
+    to: To,
+}
+
+#[derive(Debug)]
+enum To {
+    /// Beside the path, which it takes at the end.
+    Beside(Beside),
+    /// What is no file: a pipe, a device, a descriptor.
+    Stream(File),
+}
+
+impl Output {
+    /// Begins a file at a path. Until [`Output::finish`] nothing changes there.
+    ///
+    /// # Errors
+    /// It cannot be written there.
+    pub fn create(path: &Path) -> Result<Output, Error> {
+        Output::create_for(&Caller::of_process(), path)
+    }
+
+    fn create_for(caller: &Caller, path: &Path) -> Result<Output, Error> {
+        let to = Way::of(caller, path).and_then(|way| match way {
+            Way::Descriptor(number) => open_descriptor(&number).map(To::Stream),
+            Way::Stream(place) => open_again(&place, OFlag::O_NOCTTY).map(To::Stream),
+            Way::Beside(place) => Beside::begin(caller, place).map(To::Beside),
+        });
+        let path = path.to_path_buf();
+        match to {
+            Ok(to) => Ok(Output { path, to }),
+            Err(why) => Err(Error { path, why }),
+        }
+    }
+
+    /// The file takes its place, and is on the disk.
+    ///
+    /// # Errors
+    /// It cannot be written or renamed.
+    pub fn finish(self) -> Result<(), Error> {
+        let finished = match self.to {
+            To::Beside(beside) => beside.finish(),
+            To::Stream(mut file) => file.flush().map_err(Why::from),
+        };
+        finished.map_err(|why| Error { path: self.path, why })
+    }
+
+    /// Whether it is written as it comes: somebody may read it meanwhile, and stop reading.
+    pub fn is_stream(&self) -> bool {
+        matches!(self.to, To::Stream(_))
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.to {
+            To::Beside(beside) => beside.file.write(bytes),
+            To::Stream(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.to {
+            To::Beside(beside) => beside.file.flush(),
+            To::Stream(file) => file.flush(),
+        }
+    }
+}
+
+/// Makes sure that a file can be written, and changes nothing.
+///
+/// # Errors
+/// It cannot be written.
+pub fn check(path: &Path) -> Result<(), Error> {
+    let caller = Caller::of_process();
+    let checked = Way::of(&caller, path).and_then(|way| match way {
+        Way::Descriptor(number) => open_descriptor(&number).map(drop),
+        // To open a pipe is to tell its reader that something comes.
+        Way::Stream(place) => {
+            let (write, effective) = (AccessFlags::W_OK, AtFlags::AT_EACCESS);
+            faccessat(&place.directory, place.name.as_os_str(), write, effective).map_err(Why::from)
+        }
+        Way::Beside(place) => Beside::begin(&caller, place).map(drop),
+    });
+    checked.map_err(|why| Error { path: path.to_path_buf(), why })
+}
+
+/// A regular file that is written in place, as a recorder does that opens it by its name.
+#[derive(Debug)]
+pub struct InPlace {
+    /// Its path, without links.
+    pub path: PathBuf,
+    /// Its device and inode.
+    pub identity: (u64, u64),
+    /// Whether it was not there before.
+    pub is_new: bool,
+}
+
+impl InPlace {
+    /// Makes sure of a regular file that can be written, makes it where there is none, and changes nothing in it.
+    ///
+    /// # Errors
+    /// It is no regular file, or cannot be written.
+    pub fn prepare(path: &Path) -> Result<InPlace, Error> {
+        InPlace::prepare_for(&Caller::of_process(), path).map_err(|why| Error { path: path.to_path_buf(), why })
+    }
+
+    fn prepare_for(caller: &Caller, path: &Path) -> Result<InPlace, Why> {
+        const PIPE_OR_DEVICE: Why = Why::NoFile { kind: "a device or a pipe, and it is gone back in" };
+        let Way::Beside(place) = Way::of(caller, path)? else { return Err(PIPE_OR_DEVICE) };
+        let file = match &place.there {
+            Some(there) if there.st_nlink > 1 && !is_sheltered(caller, &place.directory_stat) => {
+                return Err(Why::ManyNames { names: there.st_nlink as u64 });
+            }
+            Some(_) => open_again(&place, OFlag::empty())?,
+            None => {
+                let file = new_file(&place, &place.name, Mode::from_bits_truncate(0o666))?;
+                caller.owner_in(&place.directory_stat).map_or(Ok(()), |owner| place::give(&file, owner))?;
+                file
+            }
+        };
+        let stat = fstat(&file)?;
+        Ok(InPlace { path: place.path(), identity: (stat.st_dev, stat.st_ino), is_new: place.there.is_none() })
+    }
+}
+
+/// Opens a file to write it in place; fails where the last part of the path is a symbolic link.
+///
+/// # Errors
+/// Those of the system.
+pub fn open_no_link(path: &Path) -> io::Result<File> {
+    let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    Ok(File::from(open(path, flags, Mode::empty())?))
+}
+
+/// How something is written.
+enum Way {
+    /// To a descriptor that this process has.
+    Descriptor(OsString),
+    /// As it comes, to what is there.
+    Stream(Place),
+    /// As a new file that is renamed.
+    Beside(Place),
+}
+
+impl Way {
+    fn of(caller: &Caller, path: &Path) -> Result<Way, Why> {
+        let place = match Place::find(path, caller, Missing::Refuse)? {
+            End::Descriptor(number) => return Ok(Way::Descriptor(number)),
+            End::Place(place) => place,
+        };
+        let Some(there) = place.there else { return Ok(Way::Beside(place)) };
+        match place::kind(&there) {
+            SFlag::S_IFREG => refuse_foreign_file(caller, &place.directory_stat, &there).map(|()| Way::Beside(place)),
+            SFlag::S_IFIFO if !caller.is_own(there.st_uid) => Err(Why::ForeignPipe { owner: there.st_uid }),
+            SFlag::S_IFIFO | SFlag::S_IFCHR => Ok(Way::Stream(place)),
+            SFlag::S_IFDIR => Err(place::Error::Directory.into()),
+            // A slip of the finger must not cost a disk.
+            SFlag::S_IFBLK => Err(Why::NoFile { kind: "a block device" }),
+            SFlag::S_IFSOCK => Err(Why::NoFile { kind: "a socket" }),
+            _ => Err(Why::NoFile { kind: "no file" }),
+        }
+    }
+}
+
+/// What replaces a file belongs to the file's owner. Where others may put files, that may be somebody who waits for it.
+fn refuse_foreign_file(caller: &Caller, directory: &FileStat, there: &FileStat) -> Result<(), Why> {
+    let is_own = caller.is_own(there.st_uid) || there.st_uid == directory.st_uid;
+    let is_planted = place::is_shared(directory) && (caller.user == 0 || place::is_sticky(directory));
+    if is_planted && !is_own { Err(Why::ForeignFile { owner: there.st_uid }) } else { Ok(()) }
+}
+
+/// Whether nobody but the caller could have given a file a name in a directory.
+fn is_sheltered(caller: &Caller, directory: &FileStat) -> bool {
+    directory.st_uid == caller.user && !place::is_shared(directory)
+}
+
+/// Opens what was looked at to write it, and nothing that was put in its place meanwhile.
+fn open_again(place: &Place, flags: OFlag) -> Result<File, Why> {
+    let looked = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let there = openat(&place.directory, place.name.as_os_str(), looked, Mode::empty())?;
+    let identity = |stat: &FileStat| (stat.st_dev, stat.st_ino);
+    if place.there.as_ref().map(identity) != Some(identity(&fstat(&there)?)) {
+        return Err(Why::System(io::Error::other("it was replaced while it was looked at")));
+    }
+    // A call that a signal may end: nobody may ever read a pipe.
+    Ok(File::from(open(&place::descriptor_path(&there), OFlag::O_WRONLY | OFlag::O_CLOEXEC | flags, Mode::empty())?))
+}
+
+/// Standard output and standard error as they are, so that what was written to them stays; another descriptor is opened
+/// again, to write behind what is there.
+fn open_descriptor(number: &OsStr) -> Result<File, Why> {
+    let cloned = |descriptor: io::Result<OwnedFd>| descriptor.map(File::from).map_err(Why::from);
+    match number.to_str() {
+        Some("1") => cloned(io::stdout().as_fd().try_clone_to_owned()),
+        Some("2") => cloned(io::stderr().as_fd().try_clone_to_owned()),
+        _ => {
+            let path = Path::new("/proc/self/fd").join(number);
+            let flags = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CLOEXEC | OFlag::O_NOCTTY;
+            Ok(File::from(open(&path, flags, Mode::empty())?))
+        }
+    }
+}
+
+/// A file under a name of its own, which goes unless it takes its place.
+#[derive(Debug)]
+struct Beside {
+    place: Place,
+    file: File,
+    /// Its name until then; `None` once it has its place.
+    name: Option<OsString>,
+    /// What it is given at the end.
+    owner: Option<Owner>,
+    mode: Option<Mode>,
+}
+
+impl Beside {
+    fn begin(caller: &Caller, place: Place) -> Result<Beside, Why> {
+        if place.there.is_some() {
+            // Whoever may not write it may not replace it either.
+            open_again(&place, OFlag::O_APPEND)?;
+        }
+        let in_directory = caller.owner_in(&place.directory_stat);
+        let (owner, mode) = match &place.there {
+            Some(there) => {
+                let is_the_invokers = caller.invoker.is_some_and(|one| one.user == place.directory_stat.st_uid);
+                let before = Owner { user: there.st_uid, group: there.st_gid };
+                let owner = in_directory.map(|owner| if is_the_invokers { owner } else { before });
+                (owner, Some(Mode::from_bits_truncate(there.st_mode & 0o777)))
+            }
+            None => (in_directory, None),
+        };
+        // With a mode of its own it is nobody else's to read before it has it.
+        let at_first = Mode::from_bits_truncate(if mode.is_some() { 0o600 } else { 0o666 });
+        loop {
+            let name = format!(".pagelab-{:016x}", RandomState::new().hash_one(()));
+            match new_file(&place, OsStr::new(&name), at_first) {
+                Ok(file) => return Ok(Beside { place, file, name: Some(name.into()), owner, mode }),
+                Err(Why::System(error)) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(Why::System(error)) => {
+                    return Err(Why::Beside { directory: place.directory_path().to_path_buf(), error });
+                }
+                Err(why) => return Err(why),
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<(), Why> {
+        self.owner.map_or(Ok(()), |owner| place::give(&self.file, owner))?;
+        // After the owner, which takes rights away.
+        self.mode.map_or(Ok(()), |mode| fchmod(&self.file, mode))?;
+        match self.file.sync_all() {
+            // Not every file system can (fsync(2)).
+            Err(error) if error.kind() != io::ErrorKind::InvalidInput => return Err(error.into()),
+            _ => {}
+        }
+        let directory = &self.place.directory;
+        if let Some(name) = &self.name {
+            renameat(directory, name.as_os_str(), directory, self.place.name.as_os_str())?;
+            self.name = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(name) = &self.name {
+            let _ = unlinkat(&self.place.directory, name.as_os_str(), UnlinkatFlags::NoRemoveDir);
+        }
+    }
+}
+
+/// A file that was not there, and is no link of anybody's.
+fn new_file(place: &Place, name: &OsStr, mode: Mode) -> Result<File, Why> {
+    let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    Ok(File::from(openat(&place.directory, name, new, mode)?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,360 @@
+//! Where a path leads, and whose links are followed on the way.
+//!
+//! Every step is taken from the directory before it, which is held open: what others rename meanwhile
+//! changes nothing. A symbolic link is followed where it belongs to root or to who runs pagelab. Root
+//! follows it only where nobody else could have put it: a link can be renamed by whoever may write its
+//! directory, and with `fs.protected_hardlinks` off everybody can give it a second name.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, readlinkat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
+use nix::unistd::{Gid, Uid, fchown};
+
+/// Links that are followed in one path, as many as the kernel follows (path_resolution(7)).
+const MOST_LINKS: u32 = 40;
+/// The descriptors of this process, by the two names that Linux has for them (proc(5)).
+const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
+
+/// What is wrong with a path.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A link of another user.
+    #[error(
+        "the symbolic link {link} belongs to user {owner}, and links of other users are not followed; name what is meant itself"
+    )]
+    ForeignLink {
+        /// The link.
+        link: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+    },
+    /// As root, a link where somebody else could have put it.
+    #[error(
+        "the symbolic link {link} is in a directory that other users may write, so that one of them may have put it there, and root does not follow it; name what is meant itself"
+    )]
+    MovableLink {
+        /// The link.
+        link: PathBuf,
+    },
+    /// Links that lead to each other.
+    #[error("{link} leads through more than 40 symbolic links")]
+    Loop {
+        /// The last link.
+        link: PathBuf,
+    },
+    /// A directory is missing.
+    #[error(
+        "there is no directory {directory} (No such file or directory); make it with mkdir -p, or name another one"
+    )]
+    NoDirectory {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The path names a directory.
+    #[error("it is a directory; name a file in it")]
+    Directory,
+    /// The system refuses a step.
+    #[error("{part}: {source}")]
+    System {
+        /// Where.
+        part: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+}
+
+/// A user and a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's number.
+    pub user: u32,
+    /// The group's number.
+    pub group: u32,
+}
+
+/// Who makes files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// The effective user.
+    pub user: u32,
+    /// Under sudo, who called it.
+    pub invoker: Option<Owner>,
+}
+
+impl Caller {
+    /// The caller of this process; who called sudo is believed to root alone (sudo(8), SUDO_UID).
+    pub fn of_process() -> Caller {
+        let user = Uid::effective().as_raw();
+        let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
+        let invoker = number("SUDO_UID").zip(number("SUDO_GID")).map(|(user, group)| Owner { user, group });
+        Caller { user, invoker: invoker.filter(|invoker| user == 0 && invoker.user != 0) }
+    }
+
+    /// Whether what belongs to that user is the caller's own.
+    pub fn is_own(&self, user: u32) -> bool {
+        user == self.user || user == 0 || self.invoker.is_some_and(|invoker| invoker.user == user)
+    }
+
+    /// Whom something belongs to that is made in a directory; `None`: whoever makes it. What root makes
+    /// belongs to the directory's owner, so that a store in somebody's home stays theirs; and under sudo to
+    /// who called it, where they could have made it themselves.
+    pub fn owner_in(&self, directory: &FileStat) -> Option<Owner> {
+        let invoker = self.invoker.filter(|one| one.user == directory.st_uid || directory.st_mode & 0o002 != 0);
+        let inherited = Owner { user: directory.st_uid, group: directory.st_gid };
+        (self.user == 0).then(|| invoker.unwrap_or(inherited))
+    }
+
+    /// Whether the caller may rely on it that nobody else put a link into a directory.
+    fn trusts(&self, directory: &FileStat) -> bool {
+        self.user != 0 || (directory.st_uid == 0 && (!is_shared(directory) || is_sticky(directory)))
+    }
+}
+
+/// Whether others than its owner may write a directory; root's own group counts as root.
+pub fn is_shared(directory: &FileStat) -> bool {
+    directory.st_mode & 0o002 != 0 || (directory.st_mode & 0o020 != 0 && directory.st_gid != 0)
+}
+
+/// Whether only its owner can rename or remove what is in a directory that all may write, as in /tmp.
+pub fn is_sticky(directory: &FileStat) -> bool {
+    directory.st_mode & SFlag::from_bits_retain(0o1000).bits() != 0
+}
+
+/// What kind of file it is.
+pub fn kind(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
+}
+
+/// Whether a directory on the way that is missing is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// It is an error.
+    Refuse,
+    /// It is made, with these permissions less those that the umask takes.
+    Make(Mode),
+}
+
+/// A name in a directory that is held open.
+#[derive(Debug)]
+pub struct Place {
+    /// The directory, without rights to it (O_PATH).
+    pub directory: OwnedFd,
+    /// What the directory was when it was looked at.
+    pub directory_stat: FileStat,
+    /// The name in it.
+    pub name: OsString,
+    /// What is there; it is no symbolic link.
+    pub there: Option<FileStat>,
+    real: PathBuf,
+}
+
+/// Where a path leads.
+#[derive(Debug)]
+pub enum End {
+    /// To a name in a directory.
+    Place(Place),
+    /// To a descriptor of this process, as /dev/stdout does.
+    Descriptor(OsString),
+}
+
+impl Place {
+    /// Follows a path to its end.
+    ///
+    /// # Errors
+    /// As [`Error`] says.
+    pub fn find(path: &Path, caller: &Caller, missing: Missing) -> Result<End, Error> {
+        if path.as_os_str().as_bytes().ends_with(b"/") {
+            return Err(Error::Directory);
+        }
+        let begin = if path.is_absolute() { PathBuf::from("/") } else { current_directory(path)? };
+        let mut walk = Walk::begin(begin, *caller, missing)?;
+        walk.push(path);
+        walk.to_its_end()
+    }
+
+    /// The path without links.
+    pub fn path(&self) -> PathBuf {
+        self.real.join(&self.name)
+    }
+
+    /// The directory without links.
+    pub fn directory_path(&self) -> &Path {
+        &self.real
+    }
+}
+
+/// Makes a directory and those above it, where they are missing; each belongs to whom [`Caller::owner_in`] says.
+///
+/// # Errors
+/// As [`Place::find`]; a part of the path is no directory.
+pub fn make_directories(path: &Path) -> Result<(), Error> {
+    let missing = Missing::Make(Mode::from_bits_truncate(0o777));
+    let inside = path.join("file");
+    Place::find(&inside, &Caller::of_process(), missing).map(drop)
+}
+
+/// A path that names a descriptor of this process: with it, files are opened anew by what they are and not by name.
+pub fn descriptor_path(descriptor: &impl std::os::fd::AsRawFd) -> PathBuf {
+    PathBuf::from(format!("{}/{}", DESCRIPTORS[0], descriptor.as_raw_fd()))
+}
+
+fn current_directory(path: &Path) -> Result<PathBuf, Error> {
+    std::env::current_dir().map_err(|source| Error::System { part: path.to_path_buf(), source })
+}
+
+/// A path that is being followed.
+struct Walk {
+    caller: Caller,
+    missing: Missing,
+    directory: OwnedFd,
+    stat: FileStat,
+    /// The path of the directory, without links.
+    real: PathBuf,
+    /// Whether nobody else has a say in what the directories on the way hold.
+    trusted: bool,
+    rest: VecDeque<OsString>,
+    links: u32,
+}
+
+impl Walk {
+    fn begin(at: PathBuf, caller: Caller, missing: Missing) -> Result<Walk, Error> {
+        let failed = |errno: Errno| Error::System { part: at.clone(), source: errno.into() };
+        let directory = openat(AT_FDCWD, &at, DIRECTORY, Mode::empty()).map_err(failed)?;
+        let stat = fstat(&directory).map_err(failed)?;
+        let trusted = caller.trusts(&stat);
+        Ok(Walk { caller, missing, directory, stat, real: at, trusted, rest: VecDeque::new(), links: 0 })
+    }
+
+    /// Puts the parts of a path before what is left to be walked.
+    fn push(&mut self, path: &Path) {
+        for part in path.components().rev() {
+            match part {
+                Component::Normal(name) => self.rest.push_front(name.to_os_string()),
+                Component::ParentDir => self.rest.push_front("..".into()),
+                Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+            }
+        }
+    }
+
+    fn to_its_end(mut self) -> Result<End, Error> {
+        while let Some(name) = self.rest.pop_front() {
+            let is_last = self.rest.is_empty();
+            if name == ".." {
+                self.enter(&name)?;
+                continue;
+            }
+            let there = match fstatat(&self.directory, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
+                Ok(stat) => Some(stat),
+                Err(Errno::ENOENT) => None,
+                Err(errno) => return Err(self.failed(&name, errno)),
+            };
+            match there {
+                Some(stat) if kind(&stat) == SFlag::S_IFLNK => {
+                    if self.is_of_descriptors() && is_last {
+                        return Ok(End::Descriptor(name));
+                    }
+                    self.follow(&name, &stat)?;
+                }
+                there if is_last => return self.end(name, there),
+                Some(_) => self.enter(&name)?,
+                None => self.make(&name)?,
+            }
+        }
+        Err(Error::Directory)
+    }
+
+    fn end(self, name: OsString, there: Option<FileStat>) -> Result<End, Error> {
+        let (directory, directory_stat, real) = (self.directory, self.stat, self.real);
+        Ok(End::Place(Place { directory, directory_stat, name, there, real }))
+    }
+
+    fn failed(&self, name: &OsStr, errno: Errno) -> Error {
+        Error::System { part: self.real.join(name), source: errno.into() }
+    }
+
+    /// Whether the directory is that of this process's descriptors.
+    fn is_of_descriptors(&self) -> bool {
+        let identity = (self.stat.st_dev, self.stat.st_ino);
+        DESCRIPTORS.iter().any(|path| fs::metadata(path).is_ok_and(|one| (one.dev(), one.ino()) == identity))
+    }
+
+    fn follow(&mut self, name: &OsStr, link: &FileStat) -> Result<(), Error> {
+        let path = self.real.join(name);
+        if link.st_uid != 0 && link.st_uid != self.caller.user {
+            return Err(Error::ForeignLink { link: path, owner: link.st_uid });
+        }
+        let has_other_names = link.st_nlink > 1 && is_shared(&self.stat);
+        if !self.trusted || has_other_names {
+            return Err(Error::MovableLink { link: path });
+        }
+        self.links += 1;
+        if self.links > MOST_LINKS {
+            return Err(Error::Loop { link: path });
+        }
+        let target = PathBuf::from(readlinkat(&self.directory, name).map_err(|errno| self.failed(name, errno))?);
+        if target.is_absolute() {
+            let Walk { directory, stat, real, trusted, .. } = Walk::begin("/".into(), self.caller, self.missing)?;
+            (self.directory, self.stat, self.real, self.trusted) = (directory, stat, real, trusted);
+        }
+        self.push(&target);
+        match target.as_os_str().as_bytes().ends_with(b"/") && self.rest.is_empty() {
+            true => Err(Error::Directory),
+            false => Ok(()),
+        }
+    }
+
+    fn enter(&mut self, name: &OsStr) -> Result<(), Error> {
+        let directory = openat(&self.directory, name, DIRECTORY, Mode::empty());
+        self.directory = directory.map_err(|errno| self.failed(name, errno))?;
+        if name == ".." {
+            self.real.pop();
+        } else {
+            self.real.push(name);
+        }
+        self.stat = fstat(&self.directory).map_err(|errno| self.failed(OsStr::new(""), errno))?;
+        self.trusted = self.trusted && self.caller.trusts(&self.stat);
+        Ok(())
+    }
+
+    fn make(&mut self, name: &OsStr) -> Result<(), Error> {
+        let Missing::Make(mode) = self.missing else {
+            return Err(Error::NoDirectory { directory: self.real.join(name) });
+        };
+        match mkdirat(&self.directory, name, mode) {
+            Ok(()) => {
+                let owner = self.caller.owner_in(&self.stat);
+                self.enter(name)?;
+                owner.map_or(Ok(()), |owner| self.give(owner))
+            }
+            Err(Errno::EEXIST) => self.enter(name),
+            Err(errno) => Err(self.failed(name, errno)),
+        }
+    }
+
+    /// Gives the directory to an owner.
+    fn give(&self, owner: Owner) -> Result<(), Error> {
+        let failed = |errno| self.failed(OsStr::new(""), errno);
+        let opened =
+            openat(&self.directory, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
+        give(&opened.map_err(failed)?, owner).map_err(failed)
+    }
+}
+
+/// Gives an open file to an owner.
+///
+/// # Errors
+/// Those of fchown(2).
+pub fn give(file: impl AsFd, owner: Owner) -> nix::Result<()> {
+    fchown(file, Some(Uid::from_raw(owner.user)), Some(Gid::from_raw(owner.group)))
+}
+
+const DIRECTORY: OFlag = OFlag::O_PATH.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
