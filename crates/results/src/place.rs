@@ -341,11 +341,14 @@ impl Walk {
     }
 
     /// Gives the directory to an owner.
-    fn give(&self, owner: Owner) -> Result<(), Error> {
-        let failed = |errno| self.failed(OsStr::new(""), errno);
-        let opened =
-            openat(&self.directory, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
-        give(&opened.map_err(failed)?, owner).map_err(failed)
+    fn give(&mut self, owner: Owner) -> Result<(), Error> {
+        let readable = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let given = openat(&self.directory, ".", readable, Mode::empty()).and_then(|opened| {
+            give(&opened, owner)?;
+            fstat(&opened)
+        });
+        self.stat = given.map_err(|errno| self.failed(OsStr::new(""), errno))?;
+        Ok(())
     }
 }
 

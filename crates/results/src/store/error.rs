@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
+use super::bound::PATIENCE_S;
+use crate::place;
+
 /// An error of the store. Nothing is ever overwritten or moved away to get past one.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -20,17 +23,13 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
-    /// As root, the path leads through a symbolic link that root did not make.
-    #[error(
-        "the store {path} leads through the symbolic link {link}, which belongs to user {owner} and not to root; name the file itself with --store FILE"
-    )]
-    ForeignLink {
+    /// The path leads through a symbolic link of somebody else, or nowhere.
+    #[error("the store {path}: {why} (--store FILE)")]
+    Place {
         /// The store.
         path: PathBuf,
-        /// The link.
-        link: PathBuf,
-        /// Its owner's number.
-        owner: u32,
+        /// What is wrong with it.
+        why: place::Error,
     },
     /// The file cannot be opened at all.
     #[error("cannot open the store {path}: {reason}; name another file with --store FILE")]
@@ -82,6 +81,36 @@ pub enum Error {
         /// The latest version known here.
         known: i64,
     },
+    /// The store has other tables than pagelab makes, or what runs when it is read or written.
+    #[error(
+        "the store {path} is not as pagelab makes it: {found}; it was not read further and is left as it is: take that away (`sqlite3 FILE .schema` shows it), or name another file with --store FILE"
+    )]
+    OtherSchema {
+        /// The store.
+        path: PathBuf,
+        /// What it has or lacks.
+        found: String,
+    },
+    /// The file is not at its path any more.
+    #[error(
+        "the store {path} was {what} while it was open; what was stored in it before is gone with it, and what is at that path is left as it is"
+    )]
+    Gone {
+        /// The store.
+        path: PathBuf,
+        /// What became of it.
+        what: &'static str,
+    },
+    /// SQLite worked for too long.
+    #[error(
+        "the store {path}: SQLite was stopped after {worked_s:.0} s of work on one transaction; what was stored before is as it was: see with `sqlite3 FILE` what it holds, or name another file with --store FILE"
+    )]
+    TooLong {
+        /// The store.
+        path: PathBuf,
+        /// How long it had worked.
+        worked_s: f64,
+    },
     /// The file system is full.
     #[error(
         "no space left for the store {path}; what was stored before is safe: free some space, or name a file elsewhere with --store FILE"
@@ -91,12 +120,12 @@ pub enum Error {
         path: PathBuf,
     },
     /// Another process holds the store for too long.
-    #[error("another process has held the store {path} for more than {waited_s} s; see who it is with `fuser {path}`")]
+    #[error("another process has held the store {path} for {waited_s:.0} s; see who it is with `fuser {path}`")]
     Busy {
         /// The store.
         path: PathBuf,
-        /// How long it was waited for.
-        waited_s: u64,
+        /// How long it was waited for, s.
+        waited_s: f64,
     },
     /// There is no such comparison.
     #[error("the store {path} has no comparison {id}")]
@@ -138,9 +167,6 @@ pub enum Error {
     },
 }
 
-/// Seconds for which another process's write is waited for.
-pub(super) const PATIENCE_S: u64 = 30;
-
 impl Error {
     /// The error for what SQLite reports of the file at `path`.
     pub(super) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Error {
@@ -153,7 +179,10 @@ impl Error {
             Some(ErrorCode::DatabaseCorrupt) => Error::Damaged { path, detail: reason },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Error::ReadOnly { path, reason },
             Some(ErrorCode::DiskFull) => Error::Full { path },
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Busy { path, waited_s: PATIENCE_S },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Error::Busy { path, waited_s: PATIENCE_S as f64 }
+            }
+            Some(ErrorCode::OperationInterrupted) => Error::TooLong { path, worked_s: 0.0 },
             Some(ErrorCode::CannotOpen) => Error::Unopenable { path, reason },
             _ => Error::from_content(path, source),
         }

@@ -5,16 +5,30 @@
 //! It is synced with every trial, so a power cut takes no more than a kill. A file system without shared
 //! memory between processes (NFS) is no place for it, as SQLite itself says (<https://sqlite.org/wal.html>).
 //!
+//! A store may be a file that another user can write. So SQLite is told to trust nothing in it, its schema is
+//! compared with the one that pagelab makes before anything else is read, and again whenever it changed, and
+//! every transaction has an end. A store that is removed or replaced while it is open is noticed before the next
+//! write.
+//!
 //! `FORMATS.md` describes the tables for those who read them with other tools.
 
+mod aside;
+mod bound;
 mod error;
 mod place;
 mod read;
+mod schema;
 mod write;
 
+use std::cell::Cell;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
+use nix::sys::stat::fstat;
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 use study::comparison::{Comparison, Ended};
 use study::stats::{self, Analysis};
@@ -23,7 +37,8 @@ use study::trial::TrialRecord;
 pub use error::Error;
 pub use place::default_path;
 
-use error::PATIENCE_S;
+use bound::Bound;
+use place::Prepared;
 
 /// The latest version of the schema; the file's `user_version`.
 const VERSION: i64 = 3;
@@ -36,6 +51,14 @@ const SCHEMA: &str = include_str!("schema.sql");
 pub struct Store {
     connection: Connection,
     path: PathBuf,
+    /// The file as it was opened; it keeps its inode from being used again.
+    file: OwnedFd,
+    /// The write-ahead log: device and inode, once there is one.
+    log: Cell<Option<(u64, u64)>>,
+    told_to_stop: fn() -> bool,
+    bound: Arc<Bound>,
+    /// What SQLite counts up with every change of the schema, when that was last compared.
+    compared: Cell<Option<i64>>,
 }
 
 /// A comparison in a list.
@@ -62,10 +85,21 @@ impl Store {
     /// Whatever [`Error`] names. A file that is not a store, is damaged, or comes from a later pagelab is
     /// left as it is.
     pub fn open(path: impl AsRef<Path>) -> Result<Store, Error> {
-        let path = place::prepare(path.as_ref())?;
-        let result = connect(&path).map_err(|error| Error::from_sqlite(&path, error))?;
-        let store = Store { connection: result, path };
+        Store::open_until(path, || false)
+    }
+
+    /// As [`Store::open`]. Once `told_to_stop` says so, nothing that the store does takes longer than some seconds.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_until(path: impl AsRef<Path>, told_to_stop: fn() -> bool) -> Result<Store, Error> {
+        let Prepared { path, file } = place::prepare(path.as_ref())?;
+        let bound = Arc::new(Bound::new(told_to_stop));
+        let connection = connect(&path, bound.clone()).map_err(|error| Error::from_sqlite(&path, error))?;
+        let (log, compared) = (Cell::new(None), Cell::new(None));
+        let store = Store { connection, path, file, log, told_to_stop, bound, compared };
         store.check_or_create()?;
+        store.refuse_gone()?;
         Ok(store)
     }
 
@@ -141,7 +175,48 @@ impl Store {
             1..=VERSION => self.check_application()?,
             found => return Err(Error::Newer { path: self.path.clone(), found, known: VERSION }),
         }
+        // Nothing is changed in a store whose schema is not ours.
+        self.read(|_| Ok(()))?;
         self.use_write_ahead_log()
+    }
+
+    /// Compares the schema, unless it is the one that was compared before.
+    fn check_schema(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
+        let sqlite = |error| Error::from_sqlite(&self.path, error);
+        let pragma =
+            |name: &str| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(sqlite);
+        let (version, state) = (pragma("user_version")?, pragma("schema_version")?);
+        if version == 0 || self.compared.get() == Some(state) {
+            return Ok(());
+        }
+        if let Some(found) = schema::deviation(transaction, version).map_err(sqlite)? {
+            return Err(Error::OtherSchema { path: self.path.clone(), found });
+        }
+        self.compared.set(Some(state));
+        Ok(())
+    }
+
+    /// What is written to a file that is not at its path any more is lost.
+    fn refuse_gone(&self) -> Result<(), Error> {
+        let gone = |what| Err(Error::Gone { path: self.path.clone(), what });
+        let own = fstat(&self.file).map(|stat| (stat.st_dev, stat.st_ino)).ok();
+        match place::identity(&self.path) {
+            None => return gone("removed"),
+            there if there != own => return gone("replaced by another file"),
+            _ => {}
+        }
+        match (self.log.get(), self.log_there()) {
+            (Some(_), None) => gone("parted from its write-ahead log, which was removed,"),
+            (Some(own), Some(there)) if own != there => gone("parted from its write-ahead log, which was replaced,"),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is at the path of the write-ahead log.
+    fn log_there(&self) -> Option<(u64, u64)> {
+        let mut log = self.path.clone().into_os_string();
+        log.push("-wal");
+        place::identity(Path::new(&log))
     }
 
     fn create(&self) -> Result<(), Error> {
@@ -171,12 +246,23 @@ impl Store {
     /// SQLite does not wait for the lock that this change takes, so it is asked for again; once made, the
     /// change lasts. Where the file system cannot have the log, the older journal serves, which is as safe.
     fn use_write_ahead_log(&self) -> Result<(), Error> {
-        let begun = Instant::now();
-        loop {
+        self.patiently(|| {
             let mode = self.connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()));
-            match mode.map_err(|error| Error::from_sqlite(&self.path, error)) {
-                Err(Error::Busy { .. }) if begun.elapsed().as_secs() < PATIENCE_S => {
-                    std::thread::sleep(Duration::from_millis(10));
+            mode.map_err(|error| Error::from_sqlite(&self.path, error))
+        })
+    }
+
+    /// Does something again and again while another process holds the store.
+    fn patiently<T>(&self, act: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+        self.bound.begin();
+        loop {
+            match act() {
+                Err(Error::Busy { path, .. }) if self.bound.is_out_of_patience() => {
+                    return Err(Error::Busy { path, waited_s: self.bound.elapsed_s() });
+                }
+                Err(Error::Busy { .. }) => std::thread::sleep(Duration::from_millis(10)),
+                Err(Error::TooLong { path, .. }) => {
+                    return Err(Error::TooLong { path, worked_s: self.bound.elapsed_s() });
                 }
                 result => return result,
             }
@@ -184,23 +270,38 @@ impl Store {
     }
 
     fn pragma(&self, name: &str) -> Result<i64, Error> {
-        let value = self.connection.pragma_query_value(None, name, |row| row.get(0));
-        value.map_err(|error| Error::from_sqlite(&self.path, error))
+        self.patiently(|| {
+            let value = self.connection.pragma_query_value(None, name, |row| row.get(0));
+            value.map_err(|error| Error::from_sqlite(&self.path, error))
+        })
     }
 
-    fn write<T>(&self, body: impl FnOnce(&Transaction<'_>) -> Result<T, write::Failure>) -> Result<T, Error> {
-        let begin = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate);
-        let result = begin.map_err(write::Failure::from).and_then(|transaction| {
-            let value = body(&transaction)?;
-            transaction.commit()?;
+    fn write<T>(&self, body: impl Fn(&Transaction<'_>) -> Result<T, write::Failure>) -> Result<T, Error> {
+        let value = self.patiently(|| {
+            self.refuse_gone()?;
+            let transaction = self.begin_transaction(TransactionBehavior::Immediate)?;
+            let value = body(&transaction).map_err(|failure| self.failed(failure))?;
+            transaction.commit().map_err(|error| Error::from_sqlite(&self.path, error))?;
             Ok(value)
-        });
-        result.map_err(|failure| self.failed(failure))
+        })?;
+        // Nothing is stored that went to a file which was removed meanwhile.
+        self.refuse_gone().map(|()| value)
     }
 
-    fn read<T>(&self, body: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, Error> {
-        let begin = Transaction::new_unchecked(&self.connection, TransactionBehavior::Deferred);
-        begin.and_then(|transaction| body(&transaction)).map_err(|error| Error::from_sqlite(&self.path, error))
+    fn read<T>(&self, body: impl Fn(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T, Error> {
+        self.patiently(|| {
+            let transaction = self.begin_transaction(TransactionBehavior::Deferred)?;
+            body(&transaction).map_err(|error| Error::from_sqlite(&self.path, error))
+        })
+    }
+
+    fn begin_transaction(&self, behavior: TransactionBehavior) -> Result<Transaction<'_>, Error> {
+        let begin = Transaction::new_unchecked(&self.connection, behavior);
+        let transaction = begin.map_err(|error| Error::from_sqlite(&self.path, error))?;
+        self.check_schema(&transaction)?;
+        // From here on SQLite has it open, and no other process removes it at its end.
+        self.log.set(self.log.get().or_else(|| self.log_there()));
+        Ok(transaction)
     }
 
     fn failed(&self, failure: write::Failure) -> Error {
@@ -239,10 +340,40 @@ fn analysed(mut comparison: Comparison) -> Comparison {
     comparison
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
+/// What nobody needs to read or write a store, and what somebody could hide in one.
+const OFF: [DbConfig; 6] = [
+    DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
+    DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
+    DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW,
+    DbConfig::SQLITE_DBCONFIG_WRITABLE_SCHEMA,
+    DbConfig::SQLITE_DBCONFIG_DQS_DML,
+    DbConfig::SQLITE_DBCONFIG_DQS_DDL,
+];
+/// Far more than any store has (<https://sqlite.org/limits.html>).
+const LIMITS: [(Limit, i32); 8] = [
+    (Limit::SQLITE_LIMIT_LENGTH, 256 << 20),
+    (Limit::SQLITE_LIMIT_SQL_LENGTH, 64 << 10),
+    (Limit::SQLITE_LIMIT_COLUMN, 100),
+    (Limit::SQLITE_LIMIT_EXPR_DEPTH, 50),
+    (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 10),
+    (Limit::SQLITE_LIMIT_ATTACHED, 0),
+    (Limit::SQLITE_LIMIT_TRIGGER_DEPTH, 10),
+    (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
+];
+/// Instructions of SQLite between two looks at the clock: some tens of microseconds.
+const BETWEEN_LOOKS: i32 = 1000;
+/// How long SQLite itself waits for a lock; then it is asked whether to go on.
+const BUSY: Duration = Duration::from_millis(200);
+
+fn connect(path: &Path, bound: Arc<Bound>) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-    let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(Duration::from_secs(PATIENCE_S))?;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY)?;
+    connection.progress_handler(BETWEEN_LOOKS, Some(move || bound.is_over()))?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    OFF.into_iter().try_for_each(|config| connection.set_db_config(config, false).map(drop))?;
+    LIMITS.into_iter().try_for_each(|(limit, most)| connection.set_limit(limit, most).map(drop))?;
+    connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "synchronous", "full")?;
     Ok(connection)

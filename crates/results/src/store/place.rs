@@ -1,11 +1,16 @@
 //! Where the store is, and how its file comes into being.
 
-use std::fs::{self, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, lchown};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstat};
+
 use super::Error;
+use crate::place::{self, Caller, End, Missing, Place};
 
 /// `$XDG_DATA_HOME/pagelab/results.sqlite`, or below `~/.local/share` where that variable is not an
 /// absolute path (XDG Base Directory Specification).
@@ -18,28 +23,56 @@ pub fn default_path() -> Result<PathBuf, Error> {
     data.map(|data| data.join("pagelab/results.sqlite")).ok_or(Error::NoHome)
 }
 
+/// The file of a store.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    /// Its path, without links.
+    pub(super) path: PathBuf,
+    /// The file, without rights to it (O_PATH), so that closing it takes no lock away from SQLite.
+    pub(super) file: OwnedFd,
+}
+
 /// Makes the file and its directories where they are missing, and says where the file really is.
 ///
 /// As root, what is made belongs to the owner of the directory in which it is made, so that a store in
-/// somebody else's home stays theirs; and a symbolic link that root did not make is not followed.
-pub(super) fn prepare(path: &Path) -> Result<PathBuf, Error> {
-    let unopenable = |error: io::Error| Error::Unopenable { path: path.to_path_buf(), reason: error.to_string() };
-    let path = std::path::absolute(path).map_err(unopenable)?;
-    if is_root() {
-        refuse_foreign_links(&path)?;
+/// somebody else's home stays theirs; and a symbolic link that another user made is not followed.
+pub(super) fn prepare(path: &Path) -> Result<Prepared, Error> {
+    let caller = Caller::of_process();
+    let wrong = |reason: String| Error::Unopenable { path: path.to_path_buf(), reason };
+    let found = Place::find(path, &caller, Missing::Make(Mode::S_IRWXU)).map_err(|why| misplaced(path, why))?;
+    let End::Place(place) = found else { return Err(wrong("it is a descriptor of this process".into())) };
+    let path = place.path();
+    let open = |flags| openat(&place.directory, place.name.as_os_str(), flags | OFlag::O_CLOEXEC, MODE);
+    if place.there.is_none() {
+        match open(OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW).map(File::from) {
+            // SQLite gives its own files beside the store the store's owner (findCreateFileMode in os_unix.c).
+            Ok(file) => match caller.owner_in(&place.directory_stat) {
+                Some(owner) => place::give(&file, owner).map_err(|errno| refused(&path, errno.into()))?,
+                None => {}
+            },
+            // Another process was faster.
+            Err(Errno::EEXIST) => {}
+            Err(errno) => return Err(refused(&path, errno.into())),
+        }
     }
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    make_directories(parent).map_err(|source| Error::Directory { path: parent.to_path_buf(), source })?;
-    match OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path) {
-        Ok(_) => inherit_owner(&path).map_err(unopenable)?,
-        // What is wrong with it is for SQLite to say, if anything is.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(refused(&path, error)),
+    let file = open(OFlag::O_PATH | OFlag::O_NOFOLLOW).map_err(|errno| refused(&path, errno.into()))?;
+    let stat = fstat(&file).map_err(|errno| refused(&path, errno.into()))?;
+    match place::kind(&stat) {
+        SFlag::S_IFREG => Ok(Prepared { path, file }),
+        SFlag::S_IFDIR => Err(wrong("it is a directory".into())),
+        _ => Err(wrong("it is no regular file".into())),
     }
-    if path.is_dir() {
-        return Err(Error::Unopenable { path, reason: "it is a directory".to_string() });
+}
+
+const MODE: Mode = Mode::from_bits_truncate(0o644);
+
+fn misplaced(path: &Path, why: place::Error) -> Error {
+    let path = path.to_path_buf();
+    match why {
+        place::Error::Directory => Error::Unopenable { path, reason: "it is a directory".to_string() },
+        place::Error::System { part, source } => Error::Directory { path: part, source },
+        why => Error::Place { path, why },
     }
-    path.canonicalize().map_err(unopenable)
 }
 
 fn refused(path: &Path, error: io::Error) -> Error {
@@ -51,42 +84,8 @@ fn refused(path: &Path, error: io::Error) -> Error {
     }
 }
 
-fn refuse_foreign_links(path: &Path) -> Result<(), Error> {
-    for part in path.ancestors() {
-        if let Ok(metadata) = part.symlink_metadata()
-            && metadata.is_symlink()
-            && metadata.uid() != 0
-        {
-            return Err(Error::ForeignLink { path: path.into(), link: part.into(), owner: metadata.uid() });
-        }
-    }
-    Ok(())
-}
-
-fn make_directories(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent() {
-        make_directories(parent)?;
-    }
-    match fs::DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => inherit_owner(path),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// SQLite gives its own files beside the store the store's owner (findCreateFileMode in os_unix.c).
-fn inherit_owner(path: &Path) -> io::Result<()> {
-    if !is_root() {
-        return Ok(());
-    }
-    let directory = fs::metadata(path.parent().unwrap_or(Path::new("/")))?;
-    lchown(path, Some(directory.uid()), Some(directory.gid()))
-}
-
-/// Whether this process runs as root: `/proc/self` belongs to its effective user (proc(5)).
-pub(super) fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|metadata| metadata.uid() == 0)
+/// What is at a path: device and inode, and `None` where nothing is.
+pub(super) fn identity(path: &Path) -> Option<(u64, u64)> {
+    let there = std::fs::symlink_metadata(path).ok()?;
+    Some((std::os::unix::fs::MetadataExt::dev(&there), std::os::unix::fs::MetadataExt::ino(&there)))
 }

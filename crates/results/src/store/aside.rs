@@ -1,0 +1,48 @@
+//! Where results go when their store cannot take them: a store beside it, or one in a directory of its own for
+//! temporary files.
+
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use super::{Error, Store};
+
+/// Names that are tried beside a store.
+const MOST: u32 = 1000;
+
+impl Store {
+    /// Makes a new store for results that this one cannot take any more: `NAME-set-aside-N.sqlite` in the same
+    /// directory, or where that is impossible `results.sqlite` in a private directory for temporary files.
+    ///
+    /// # Errors
+    /// Neither can be made: the error of the second.
+    pub fn set_aside(&self) -> Result<Store, Error> {
+        beside(&self.path)
+            .map_or(Err(()), |path| self.another(&path).map_err(|_| ()))
+            .or_else(|()| self.another(&in_private()?))
+    }
+
+    fn another(&self, path: &Path) -> Result<Store, Error> {
+        // What was made to be a store and is none must not stay.
+        Store::open_until(path, self.told_to_stop).inspect_err(|_| drop(std::fs::remove_file(path)))
+    }
+}
+
+/// A name beside a store that nobody has, where there is still a directory.
+fn beside(store: &Path) -> Option<PathBuf> {
+    let (directory, name) = (store.parent()?, store.file_stem()?);
+    let named = |number: u32| {
+        let mut name = OsString::from(name);
+        name.push(format!("-set-aside-{number}.sqlite"));
+        directory.join(name)
+    };
+    let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
+    directory.is_dir().then(|| (1..=MOST).map(named).find(is_free)).flatten()
+}
+
+fn in_private() -> Result<PathBuf, Error> {
+    let owner_alone = std::fs::Permissions::from_mode(0o700);
+    let directory = tempfile::Builder::new().prefix("pagelab-set-aside-").permissions(owner_alone).tempdir();
+    let directory = directory.map_err(|source| Error::Directory { path: std::env::temp_dir(), source })?;
+    Ok(directory.keep().join("results.sqlite"))
+}

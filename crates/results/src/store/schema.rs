@@ -1,0 +1,125 @@
+//! Whether a store has the tables that pagelab makes, and nothing else: what another user may write could hold
+//! triggers, views and generated columns that run whatever they say in the name of who reads it.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Transaction;
+
+use super::SCHEMA;
+
+/// Tables that SQLite makes itself: for AUTOINCREMENT, and when somebody has it analyse the store.
+const OF_SQLITE: [(&str, &str); 3] = [
+    ("sqlite_sequence", "CREATE TABLE sqlite_sequence(name,seq)"),
+    ("sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
+    ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
+];
+/// Columns that came later, with the version that brought them. They are the last ones of their table.
+const LATER: [(i64, &str); 2] = [(2, "prove_all INTEGER NOT NULL DEFAULT 0"), (3, "prepare TEXT")];
+
+/// What there is in a store: kind and name, and the words of the statement that made it.
+type Objects = BTreeMap<(String, String), Vec<String>>;
+
+/// What is wrong with the schema of a store of a version; `None`: nothing.
+pub(super) fn deviation(transaction: &Transaction<'_>, version: i64) -> rusqlite::Result<Option<String>> {
+    let expected = expected(version);
+    let mut missing = expected.clone();
+    let mut statement = transaction.prepare("SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (kind, name, of): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let Some(sql) = row.get::<_, Option<String>>(3)? else {
+            // The index of a key has no statement.
+            if kind == "index" && name.starts_with("sqlite_autoindex_") {
+                continue;
+            }
+            return Ok(Some(format!("it has {} {name} without a statement", article(&kind))));
+        };
+        if OF_SQLITE.iter().any(|(own, made)| *own == name && words(made) == words(&sql)) {
+            continue;
+        }
+        let key = (kind, name);
+        missing.remove(&key);
+        let (kind, name) = &key;
+        match expected.get(&key) {
+            Some(made) if *made == words(&sql) => {}
+            Some(_) => return Ok(Some(format!("its {kind} {name} is another one than pagelab makes"))),
+            None if of != *name => return Ok(Some(format!("it has {} {name} on {of}", article(kind)))),
+            None => return Ok(Some(format!("it has {} {name}", article(kind)))),
+        }
+    }
+    Ok(missing.keys().next().map(|(kind, name)| format!("it lacks the {kind} {name}")))
+}
+
+fn article(kind: &str) -> String {
+    if kind == "index" { "an index".to_string() } else { format!("a {kind}") }
+}
+
+/// What a store of a version has.
+fn expected(version: i64) -> Objects {
+    let all = words(SCHEMA);
+    let mut objects = Objects::new();
+    for statement in all.split(|word| word == ";").filter(|statement| statement.len() > 2) {
+        let mut words = statement.to_vec();
+        for (since, column) in LATER.iter().filter(|(since, _)| *since > version) {
+            let column = self::words(&format!(", {column}"));
+            let at = words.windows(column.len()).position(|some| some == column).filter(|_| words[2] == "comparisons");
+            if let Some(at) = at {
+                words.drain(at..at + column.len());
+            }
+            debug_assert!(at.is_some() || words[2] != "comparisons", "version {since}");
+        }
+        objects.insert((words[1].to_lowercase(), words[2].clone()), words);
+    }
+    objects
+}
+
+/// The words and signs of a statement, without comments and space: what ALTER TABLE adds to one that was written with
+/// comments is the same as what is written at once. A text in quotation marks is a word, with its marks.
+fn words(sql: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut rest = sql;
+    while let Some(first) = rest.chars().next() {
+        let length = match first {
+            '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
+            '/' if rest.starts_with("/*") => rest[2..].find("*/").map_or(rest.len(), |end| end + 4),
+            '\'' | '"' | '`' => rest[1..].find(first).map_or(rest.len(), |end| end + 2),
+            '[' => rest.find(']').map_or(rest.len(), |end| end + 1),
+            _ if is_of_word(first) => rest.find(|other| !is_of_word(other)).unwrap_or(rest.len()),
+            _ => first.len_utf8(),
+        };
+        let (word, after) = rest.split_at(length);
+        let is_nothing = first.is_ascii_whitespace() || word.starts_with("--") || word.starts_with("/*");
+        if !is_nothing {
+            words.push(word.to_string());
+        }
+        rest = after;
+    }
+    words
+}
+
+fn is_of_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_do_not_depend_on_space_and_comments() {
+        let one = words("CREATE TABLE a (b INTEGER, -- it's\n c TEXT/* ' */)");
+        assert_eq!(one, words("CREATE  TABLE a(b INTEGER,c TEXT)"));
+        assert_eq!(one, ["CREATE", "TABLE", "a", "(", "b", "INTEGER", ",", "c", "TEXT", ")"]);
+        assert_eq!(words("a'-- b'\"/*\"[--]`'"), ["a", "'-- b'", "\"/*\"", "[--]", "`'"]);
+        assert_ne!(words("a - - b"), words("a -- b"));
+    }
+
+    #[test]
+    fn earlier_versions_lack_their_columns() {
+        let comparisons = |version| expected(version)[&("table".to_string(), "comparisons".to_string())].clone();
+        let has = |version, column: &str| comparisons(version).iter().any(|word| word == column);
+        assert_eq!([1, 2, 3].map(|version| has(version, "prove_all")), [false, true, true]);
+        assert_eq!([1, 2, 3].map(|version| has(version, "prepare")), [false, false, true]);
+        assert_eq!(expected(3).len(), 15);
+    }
+}
