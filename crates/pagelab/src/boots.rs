@@ -14,7 +14,7 @@ use study::stats::boots::{self, Merged, Part, same_design};
 use crate::cli::{Compare, Output};
 use crate::compare::check_writable;
 use crate::failure::{Failure, say};
-use crate::output::{ignore_closed_pipe, terminal_width, write, write_page};
+use crate::output::{ignore_closed_pipe, open, terminal_width, write, write_page};
 
 /// How a file of SQLite begins (<https://sqlite.org/fileformat.html>).
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -40,10 +40,14 @@ pub fn policies(named: &[Policy], host: &Host) -> Result<Vec<Policy>, Failure> {
 /// Shows what the boots in a store say together with the comparison that was just made.
 ///
 /// # Errors
-/// The store cannot be read; nothing of it can be merged.
+/// Nothing can be merged.
 pub fn publish_with(store: &Store, comparison: &Comparison, output: &Output) -> Result<(), Failure> {
     let Some(own) = Part::of(comparison) else { return Ok(()) };
-    let others = parts_of_store(store)?.into_iter().filter(|part| same_design(&own, part).is_ok());
+    let stored = parts_of_store(store).unwrap_or_else(|error| {
+        say(format_args!("pagelab: only this boot is shown: {}", results::printable(&error.to_string())));
+        Vec::new()
+    });
+    let others = stored.into_iter().filter(|part| same_design(&own, part).is_ok());
     let parts: Vec<Part> = others.chain([own.clone()]).collect();
     publish(&boots::merge(&parts).map_err(Failure::input)?, output)
 }
@@ -83,7 +87,7 @@ fn parts_of(path: &Path) -> Result<Vec<Part>, Failure> {
     let mut begin = Vec::new();
     (&mut file).take(SQLITE.len() as u64).read_to_end(&mut begin).map_err(|error| failed(error.to_string()))?;
     if begin == SQLITE {
-        return parts_of_store(&Store::open(path).map_err(Failure::input)?);
+        return parts_of_store(&open(path)?);
     }
     let mut text = String::from_utf8(begin).map_err(|_| failed(expected("neither")))?;
     file.read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use metal::host::Host;
 use metal::platform::{Awake, HostPlatform, Server, Session, Work};
 use metal::signals::{self, PassOn};
-use results::store::{self, Store};
+use results::store::Store;
 use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
 use study::metric::names;
 use study::policy::{Granularity, Policy};
@@ -18,6 +18,7 @@ use study::trial::Arm;
 use crate::boots;
 use crate::cli::{Compare, Measuring, Output};
 use crate::failure::{Failure, say};
+use crate::keeper::Keeper;
 use crate::output::{
     can_be_written, find_store, folded, ignore_closed_pipe, open_store, terminal_width, write, write_page,
 };
@@ -97,24 +98,17 @@ fn measure(
         .with_hugetlb_pool(measuring.hugetlb_pool)
         .with_patience(Duration::from_secs_f64(measuring.wait), say_who_holds_the_lease);
     let mut platform = HostPlatform::new(session, work);
-    let mut keeper = Keeper { store, comparison: &mut comparison, lost: None };
+    let mut keeper = Keeper::new(store, &mut comparison);
     let run = runner(&design, &mut platform, &mut |event| {
         keeper.hear(&event);
         progress.hear(&event);
     });
-    let lost = keeper.lost.take();
     let restored = platform.finish().map_err(Failure::input);
     if matches!(run.ended, Ended::Failed { .. }) && !platform.last_words().is_empty() {
         say("the command's last words:");
         platform.last_words().lines().for_each(|line| say(results::printable(line)));
     }
-    comparison.admissions = run.admissions;
-    comparison.trials = run.trials;
-    comparison.analysis = run.analysis;
-    comparison.ended = run.ended;
-    let finished = store.finish(comparison.id, comparison.analysis.as_ref(), &comparison.ended);
-    let lost = lost.or(finished.err().filter(|_| comparison.id != 0));
-    let lost = lost.map(|error| Failure::Input(format!("this comparison is not wholly stored: {error}")));
+    let lost = keeper.finish(run);
     let rejected = comparison.trials.last().is_some_and(|record| !record.rejected.is_empty());
     let system_failed = platform.system_failed() || rejected;
     Ok(Measured { comparison, system_failed, troubles: restored.err().into_iter().chain(lost).collect() })
@@ -123,29 +117,6 @@ fn measure(
 /// Tells the user whom pagelab waits for.
 pub fn say_who_holds_the_lease(holder: &str) {
     say(format_args!("pagelab: waiting for the lease on system settings, held {holder}"));
-}
-
-/// Stores trials as they finish. Measuring goes on when that fails: the result is shown at the end.
-struct Keeper<'a> {
-    store: &'a Store,
-    comparison: &'a mut Comparison,
-    lost: Option<store::Error>,
-}
-
-impl Keeper<'_> {
-    fn hear(&mut self, event: &Event) {
-        let kept = match event {
-            Event::Admitted(admissions) => {
-                self.comparison.admissions = admissions.to_vec();
-                self.store.begin(self.comparison).map(|id| self.comparison.id = id)
-            }
-            Event::Finished(record) if self.lost.is_none() => self.store.append(self.comparison.id, record),
-            _ => Ok(()),
-        };
-        if let Err(error) = kept {
-            self.lost = self.lost.take().or(Some(error));
-        }
-    }
 }
 
 /// The arms, the metrics and when to stop.

@@ -10,7 +10,7 @@ use crate::failure::{Failure, say};
 
 /// Opens the store that was named, or the default one; makes it where there is none.
 pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
-    Store::open(store_path(path)?).map_err(Failure::input)
+    open(&store_path(path)?)
 }
 
 /// Opens the store that was named, or the default one, to read it; the path where there is none.
@@ -19,8 +19,16 @@ pub fn find_store(path: Option<&Path>) -> Result<Result<Store, PathBuf>, Failure
     match path.try_exists() {
         Ok(false) => Ok(Err(path)),
         // What keeps one from looking keeps one from opening it, and is said there.
-        Ok(true) | Err(_) => Store::open(path).map(Ok).map_err(Failure::input),
+        Ok(true) | Err(_) => open(&path).map(Ok),
     }
+}
+
+/// Opens a store. What it does has an end once pagelab is told to stop.
+///
+/// # Errors
+/// As [`Store::open`].
+pub fn open(path: &Path) -> Result<Store, Failure> {
+    Store::open_until(path, || metal::signals::arrived().is_some()).map_err(Failure::input)
 }
 
 fn store_path(path: Option<&Path>) -> Result<PathBuf, Failure> {

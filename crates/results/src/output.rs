@@ -51,11 +51,8 @@ pub enum Why {
         owner: u32,
     },
     /// A file that has other names, where it has to be changed in place.
-    #[error("it is a file with {names} names (hard links), all of which would be overwritten; name another file")]
-    ManyNames {
-        /// How many.
-        names: u64,
-    },
+    #[error("it has other names (hard links), and what these name would be overwritten; name another file")]
+    ManyNames,
     /// Nothing that can be written.
     #[error("it is {kind}; name a file")]
     NoFile {
@@ -107,7 +104,7 @@ pub struct Output {
 #[derive(Debug)]
 enum To {
     /// Beside the path, which it takes at the end.
-    Beside(Beside),
+    Beside(Box<Beside>),
     /// What is no file: a pipe, a device, a descriptor.
     Stream(File),
 }
@@ -125,7 +122,7 @@ impl Output {
         let to = Way::of(caller, path).and_then(|way| match way {
             Way::Descriptor(number) => open_descriptor(&number).map(To::Stream),
             Way::Stream(place) => open_again(&place, OFlag::O_NOCTTY).map(To::Stream),
-            Way::Beside(place) => Beside::begin(caller, place).map(To::Beside),
+            Way::Beside(place) => Beside::begin(caller, place).map(|beside| To::Beside(Box::new(beside))),
         });
         let path = path.to_path_buf();
         match to {
@@ -211,7 +208,7 @@ impl InPlace {
         let Way::Beside(place) = Way::of(caller, path)? else { return Err(PIPE_OR_DEVICE) };
         let file = match &place.there {
             Some(there) if there.st_nlink > 1 && !is_sheltered(caller, &place.directory_stat) => {
-                return Err(Why::ManyNames { names: there.st_nlink as u64 });
+                return Err(Why::ManyNames);
             }
             Some(_) => open_again(&place, OFlag::empty())?,
             None => {
@@ -248,7 +245,7 @@ impl Way {
     fn of(caller: &Caller, path: &Path) -> Result<Way, Why> {
         let place = match Place::find(path, caller, Missing::Refuse)? {
             End::Descriptor(number) => return Ok(Way::Descriptor(number)),
-            End::Place(place) => place,
+            End::Place(place) => *place,
         };
         let Some(there) = place.there else { return Ok(Way::Beside(place)) };
         match place::kind(&there) {

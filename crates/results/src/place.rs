@@ -161,7 +161,7 @@ pub struct Place {
 #[derive(Debug)]
 pub enum End {
     /// To a name in a directory.
-    Place(Place),
+    Place(Box<Place>),
     /// To a descriptor of this process, as /dev/stdout does.
     Descriptor(OsString),
 }
@@ -178,7 +178,7 @@ impl Place {
         let begin = if path.is_absolute() { PathBuf::from("/") } else { current_directory(path)? };
         let mut walk = Walk::begin(begin, *caller, missing)?;
         walk.push(path);
-        walk.to_its_end()
+        walk.walk()
     }
 
     /// The path without links.
@@ -245,7 +245,7 @@ impl Walk {
         }
     }
 
-    fn to_its_end(mut self) -> Result<End, Error> {
+    fn walk(mut self) -> Result<End, Error> {
         while let Some(name) = self.rest.pop_front() {
             let is_last = self.rest.is_empty();
             if name == ".." {
@@ -274,7 +274,7 @@ impl Walk {
 
     fn end(self, name: OsString, there: Option<FileStat>) -> Result<End, Error> {
         let (directory, directory_stat, real) = (self.directory, self.stat, self.real);
-        Ok(End::Place(Place { directory, directory_stat, name, there, real }))
+        Ok(End::Place(Box::new(Place { directory, directory_stat, name, there, real })))
     }
 
     fn failed(&self, name: &OsStr, errno: Errno) -> Error {

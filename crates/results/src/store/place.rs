@@ -46,10 +46,10 @@ pub(super) fn prepare(path: &Path) -> Result<Prepared, Error> {
     if place.there.is_none() {
         match open(OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW).map(File::from) {
             // SQLite gives its own files beside the store the store's owner (findCreateFileMode in os_unix.c).
-            Ok(file) => match caller.owner_in(&place.directory_stat) {
-                Some(owner) => place::give(&file, owner).map_err(|errno| refused(&path, errno.into()))?,
-                None => {}
-            },
+            Ok(file) => {
+                let given = caller.owner_in(&place.directory_stat).map_or(Ok(()), |owner| place::give(&file, owner));
+                given.map_err(|errno| refused(&path, errno.into()))?;
+            }
             // Another process was faster.
             Err(Errno::EEXIST) => {}
             Err(errno) => return Err(refused(&path, errno.into())),

@@ -1,0 +1,112 @@
+//! Keeping a comparison while it runs: in the store, and where that cannot take it any more, in one set aside.
+
+use results::store::{Error, Store};
+use study::comparison::{Comparison, Ended};
+use study::runner::{Event, Run};
+
+use crate::failure::{Failure, say};
+
+/// Stores trials as they finish. Measuring goes on when that fails: what there is goes to a store set aside, and is
+/// shown at the end.
+pub struct Keeper<'a> {
+    store: &'a Store,
+    comparison: &'a mut Comparison,
+    /// Where it goes once the store does not take it.
+    aside: Option<Store>,
+    /// What happened to the store first.
+    trouble: Option<Error>,
+    /// Whether a part of it is nowhere.
+    is_lost: bool,
+}
+
+impl<'a> Keeper<'a> {
+    /// Begins with a comparison that has no trials yet.
+    pub fn new(store: &'a Store, comparison: &'a mut Comparison) -> Keeper<'a> {
+        Keeper { store, comparison, aside: None, trouble: None, is_lost: false }
+    }
+
+    /// Keeps what an event says.
+    pub fn hear(&mut self, event: &Event) {
+        match event {
+            Event::Admitted(admissions) => {
+                self.comparison.admissions = admissions.to_vec();
+                let begun = self.current().begin(self.comparison).map(|id| self.comparison.id = id);
+                self.set_aside_after(begun);
+            }
+            Event::Finished(record) => {
+                self.comparison.trials.push((*record).clone());
+                if !self.is_lost {
+                    self.set_aside_after(self.current().append(self.comparison.id, record));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps how the comparison ended, and says where it is not in the store as it should be.
+    pub fn finish(mut self, run: Run) -> Option<Failure> {
+        self.comparison.admissions = run.admissions;
+        self.comparison.trials = run.trials;
+        self.comparison.analysis = run.analysis;
+        self.comparison.ended = run.ended;
+        if self.comparison.id != 0 && !self.is_lost {
+            let (id, ended) = (self.comparison.id, &self.comparison.ended);
+            self.set_aside_after(self.current().finish(id, self.comparison.analysis.as_ref(), ended));
+        } else if self.is_lost && self.trouble.as_ref().is_some_and(is_of_the_store) {
+            // Perhaps there is a place for it by now.
+            self.set_aside();
+        }
+        let trouble = self.trouble.take()?;
+        Some(Failure::Input(match &self.aside {
+            Some(aside) if !self.is_lost => format!(
+                "this comparison is number {} of {} and not in the store that was meant: {trouble}",
+                self.comparison.id,
+                aside.path().display()
+            ),
+            _ => format!("this comparison is not wholly stored: {trouble}"),
+        }))
+    }
+
+    fn current(&self) -> &Store {
+        self.aside.as_ref().unwrap_or(self.store)
+    }
+
+    fn set_aside_after(&mut self, kept: Result<(), Error>) {
+        let Err(error) = kept else { return };
+        say(format_args!("pagelab: {}", results::printable(&error.to_string())));
+        let is_of_the_store = is_of_the_store(&error);
+        self.trouble.get_or_insert(error);
+        self.is_lost = true;
+        if is_of_the_store {
+            self.set_aside();
+        }
+    }
+
+    /// Puts the whole comparison, as far as it is, into a new store.
+    fn set_aside(&mut self) {
+        let set = self.current().set_aside().and_then(|aside| {
+            let id = aside.begin(self.comparison)?;
+            Ok((aside, id))
+        });
+        match set {
+            Ok((aside, id)) => {
+                let path = aside.path().display().to_string();
+                say(format_args!(
+                    "pagelab: its results are set aside, and go on, as comparison {id} of {}",
+                    results::printable(&path)
+                ));
+                (self.comparison.id, self.aside, self.is_lost) = (id, Some(aside), false);
+            }
+            Err(error) if self.comparison.ended == Ended::NotEnded => say(format_args!(
+                "pagelab: its results cannot be set aside: {}; they are shown at the end",
+                results::printable(&error.to_string())
+            )),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Whether another store would take what this one did not.
+fn is_of_the_store(error: &Error) -> bool {
+    !matches!(error, Error::Unstorable { .. } | Error::Duplicate { .. })
+}
