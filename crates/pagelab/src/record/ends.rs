@@ -71,6 +71,8 @@ pub fn look_at_children(output: &Path, first: u32) {
     while let Some(index) = found.iter().position(|child| known.contains(&child.parent)) {
         let child = found.swap_remove(index);
         known.insert(child.process);
+        // Where it cannot be given away it is root's, and whole all the same.
+        let _ = results::output::give_as(&child.path, output);
         let name = child.path.display();
         if child.is_whole {
             continue;

@@ -289,6 +289,12 @@ fn what_root_makes_belongs_to_whom_it_would_have_belonged() {
     let trace = home.path().join("trace");
     assert!(InPlace::prepare_for(&sudo, &trace).unwrap().is_new);
     assert_eq!(owner(&trace), invoker);
+    let (child, linked) = (home.path().join("trace.7"), home.path().join("trace.8"));
+    fs::write(&child, "").unwrap();
+    fs::write(system.path().join("precious"), "").unwrap();
+    fs::hard_link(system.path().join("precious"), &linked).unwrap();
+    [&child, &linked].iter().for_each(|path| give_as(path, &trace).unwrap());
+    assert_eq!((owner(&child), owner(&linked)), (invoker, (0, 0)));
     assert_eq!(Caller { user: 1000, ..sudo }.owner_in(&fstat(File::open(home.path()).unwrap()).unwrap()), None);
 }
 

@@ -1,0 +1,104 @@
+//! Files that a user names: whose links and pipes are followed, whom files belong to, and what is written as it comes.
+
+mod common;
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown, lchown, symlink};
+use std::process::Command;
+
+use common::*;
+
+/// The user that has no rights.
+const NOBODY: u32 = 65534;
+
+/// Verbs with a file that they write, which `FILE` stands for.
+const WRITING: [&[&str]; 7] = [
+    &["compare", "-p", "default,base", "--html", "FILE", "--", "true"],
+    &["compare", "-p", "default,base", "--csv", "FILE", "--", "true"],
+    &["demo", "--html", "FILE"],
+    &["list", "tcg-regions", "--svg", "FILE"],
+    &["list", "tcg-regions", "--html", "FILE"],
+    &["table", "build", "-f", "x86-64", "--map", "0:0:4K", "-o", "FILE"],
+    &["trace", "import", "--from", "lackey", "trace.txt", "-o", "FILE"],
+];
+
+/// A bench whose directory is as /tmp, with something that must stay as it is.
+fn bench() -> (Bench, tempfile::TempDir) {
+    let bench = Bench::new();
+    fs::set_permissions(bench.path("."), fs::Permissions::from_mode(0o1777)).unwrap();
+    fs::write(bench.path("trace.txt"), "I  04000000,3\n L 1ffeffe000,8\n").unwrap();
+    let precious = tempfile::tempdir().unwrap();
+    fs::write(precious.path().join("file"), "precious").unwrap();
+    (bench, precious)
+}
+
+fn writing(bench: &Bench, words: &[&str], file: &str) -> Command {
+    let words: Vec<&str> = words.iter().map(|word| if *word == "FILE" { file } else { word }).collect();
+    bench.pagelab(&words)
+}
+
+#[test]
+fn root_follows_no_link_and_waits_for_no_pipe_of_another_user() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let (bench, precious) = bench();
+    symlink(precious.path().join("file"), bench.path("link")).unwrap();
+    symlink(precious.path().join("new"), bench.path("dangling")).unwrap();
+    assert!(Command::new("mkfifo").arg(bench.path("pipe")).status().unwrap().success());
+    ["link", "dangling", "pipe"].iter().for_each(|name| lchown(bench.path(name), Some(NOBODY), None).unwrap());
+    for words in WRITING {
+        for link in ["link", "dangling"] {
+            let parts = ["belongs to user 65534", "links of other users are not followed"];
+            writing(&bench, words, link).ran().says(2, &parts);
+        }
+        writing(&bench, words, "pipe").ran().says(2, &["pipe cannot be written", "a pipe of user 65534"]);
+    }
+    assert_eq!(fs::read_to_string(precious.path().join("file")).unwrap(), "precious");
+    assert!(!precious.path().join("new").exists());
+    assert!(bench.path("dangling").is_symlink() && bench.path("link").is_symlink());
+    assert!(fs::metadata(bench.path("pipe")).unwrap().file_type().is_fifo());
+}
+
+#[test]
+fn under_sudo_a_file_belongs_to_who_called_it() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let (bench, _precious) = bench();
+    fs::create_dir(bench.path("home")).unwrap();
+    chown(bench.path("home"), Some(4711), Some(4712)).unwrap();
+    for words in &WRITING[3..] {
+        for file in ["home/file", "shared"] {
+            let mut sudo = writing(&bench, words, file);
+            sudo.env("SUDO_UID", "4711").env("SUDO_GID", "4712").ran().says(0, &[]);
+            let there = fs::metadata(bench.path(file)).unwrap();
+            assert_eq!((there.uid(), there.gid()), (4711, 4712), "{words:?} {file}");
+            fs::remove_file(bench.path(file)).unwrap();
+        }
+    }
+}
+
+#[test]
+fn pipes_and_descriptors_are_written_as_they_come_and_own_links_are_followed() {
+    let (bench, precious) = bench();
+    let file = precious.path().join("file");
+    symlink(&file, precious.path().join("link")).unwrap();
+    let link = precious.path().join("link").display().to_string();
+    bench.pagelab(&["list", "tcg-regions", "--svg", &link]).ran().says(0, &[]);
+    let whole = fs::read_to_string(&file).unwrap();
+    assert!(whole.starts_with("<svg") && fs::symlink_metadata(link).unwrap().is_symlink());
+    for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        let ran = bench.pagelab(&["list", "tcg-regions", "--svg", name]).ran();
+        ran.says(0, &[]);
+        assert!(ran.stdout.starts_with(&whole) && ran.stdout.len() > whole.len(), "the picture, then the table: {ran}");
+    }
+    let said = bench.pagelab(&["list", "tcg-regions", "--svg", "/dev/stderr"]).ran();
+    assert_eq!(said.stderr, whole);
+    let gone = "\"$0\" list tcg-regions --svg >(exec true) && \"$0\" list tcg-regions --svg >(cat >&2)";
+    let mut shell = Command::new("bash");
+    shell.args(["-c", gone, &bench.word("pagelab")]).current_dir(bench.path("."));
+    let ran = shell.ran();
+    ran.says(0, &[]);
+    assert_eq!(ran.stderr, whole, "a reader that goes is no error, and one that stays gets all");
+}
