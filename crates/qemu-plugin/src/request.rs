@@ -25,7 +25,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Reads `output=HEX` and `header=HEX` (a path's bytes, because QEMU splits arguments at commas), `file=DEVICE:INODE`,
+    /// Reads `output=HEX` and `header=HEX` (a path's bytes, because QEMU splits arguments at commas), `identity=DEVICE:INODE`,
     /// `max=N`, `memory=HEX` and `logs=HEX`.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Request, String> {
         let (mut output, mut header, mut logs, mut max_instructions) = (None, None, None, None);
@@ -33,12 +33,12 @@ impl Request {
         for argument in arguments {
             let text = String::from_utf8_lossy(argument);
             let wrong = || {
-                let expected = "output=HEX, header=HEX, file=DEVICE:INODE, max=N, memory=HEX or logs=HEX";
+                let expected = "output=HEX, header=HEX, identity=DEVICE:INODE, max=N, memory=HEX or logs=HEX";
                 format!("argument {text:?}: expected {expected}; `pagelab record` passes them")
             };
             match text.split_once('=').ok_or_else(wrong)? {
                 ("output", hex) => output = Some(path(hex).ok_or_else(wrong)?),
-                ("file", numbers) => identity = Some(device_and_inode(numbers).ok_or_else(wrong)?),
+                ("identity", numbers) => identity = Some(device_and_inode(numbers).ok_or_else(wrong)?),
                 ("header", hex) => header = Some(path(hex).ok_or_else(wrong)?),
                 ("memory", hex) => memory = path(hex).ok_or_else(wrong)?,
                 ("logs", hex) => logs = Some(path(hex).ok_or_else(wrong)?),
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(request.output.into_os_string().into_vec(), b"/a,b\xff");
         assert_eq!(request.max_instructions, Some(7));
         assert_eq!((request.memory, request.identity), (PathBuf::new(), None));
-        assert_eq!(parse(&["output=2f", "header=2f", "file=3:9"]).unwrap().identity, Some((3, 9)));
+        assert_eq!(parse(&["output=2f", "header=2f", "identity=3:9"]).unwrap().identity, Some((3, 9)));
         assert_eq!(parse(&["output=2f", "header=2f", "memory=2f61"]).unwrap().memory, PathBuf::from("/a"));
         assert_eq!(parse(&["output=2f", "header=2f", "logs=2f61"]).unwrap().logs, Some(PathBuf::from("/a")));
     }

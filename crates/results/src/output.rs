@@ -200,14 +200,15 @@ impl InPlace {
     /// # Errors
     /// It is no regular file, or cannot be written.
     pub fn prepare(path: &Path) -> Result<InPlace, Error> {
-        InPlace::prepare_for(&Caller::of_process(), path).map_err(|why| Error { path: path.to_path_buf(), why })
+        InPlace::prepare_for(&Caller::of_process(), path, are_hard_links_protected())
+            .map_err(|why| Error { path: path.to_path_buf(), why })
     }
 
-    fn prepare_for(caller: &Caller, path: &Path) -> Result<InPlace, Why> {
+    fn prepare_for(caller: &Caller, path: &Path, protected: bool) -> Result<InPlace, Why> {
         const PIPE_OR_DEVICE: Why = Why::NoFile { kind: "a device or a pipe, and it is gone back in" };
         let Way::Beside(place) = Way::of(caller, path)? else { return Err(PIPE_OR_DEVICE) };
         let file = match &place.there {
-            Some(there) if there.st_nlink > 1 && !is_sheltered(caller, &place.directory_stat) => {
+            Some(there) if there.st_nlink > 1 && !protected && !is_sheltered(caller, &place.directory_stat) => {
                 return Err(Why::ManyNames);
             }
             Some(_) => open_again(&place, OFlag::empty())?,
@@ -285,6 +286,11 @@ fn refuse_foreign_file(caller: &Caller, directory: &FileStat, there: &FileStat) 
     let is_own = caller.is_own(there.st_uid) || there.st_uid == directory.st_uid;
     let is_planted = place::is_shared(directory) && (caller.user == 0 || place::is_sticky(directory));
     if is_planted && !is_own { Err(Why::ForeignFile { owner: there.st_uid }) } else { Ok(()) }
+}
+
+/// Whether the kernel lets nobody give a second name to a file that they cannot write (proc_sys_fs(5)).
+fn are_hard_links_protected() -> bool {
+    std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").is_ok_and(|value| value.trim() != "0")
 }
 
 /// Whether nobody but the caller could have given a file a name in a directory.

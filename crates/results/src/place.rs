@@ -2,8 +2,8 @@
 //!
 //! Every step is taken from the directory before it, which is held open: what others rename meanwhile
 //! changes nothing. A symbolic link is followed where it belongs to root or to who runs pagelab. Root
-//! follows it only where nobody else could have put it: a link can be renamed by whoever may write its
-//! directory, and with `fs.protected_hardlinks` off everybody can give it a second name.
+//! follows none in or below a directory of another user, who can put there what links of root's there are; and
+//! where others may write, none with a second name, which everybody can give it with `fs.protected_hardlinks` off.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -39,7 +39,7 @@ pub enum Error {
     },
     /// As root, a link where somebody else could have put it.
     #[error(
-        "the symbolic link {link} is in a directory that other users may write, so that one of them may have put it there, and root does not follow it; name what is meant itself"
+        "the symbolic link {link} is where another user may have put it (its directory or one above is theirs, or it has a second name), and root does not follow it; name what is meant itself"
     )]
     MovableLink {
         /// The link.
@@ -113,9 +113,9 @@ impl Caller {
         (self.user == 0).then(|| invoker.unwrap_or(inherited))
     }
 
-    /// Whether the caller may rely on it that nobody else put a link into a directory.
+    /// Whether the caller may follow links in a directory.
     fn trusts(&self, directory: &FileStat) -> bool {
-        self.user != 0 || (directory.st_uid == 0 && (!is_shared(directory) || is_sticky(directory)))
+        self.user != 0 || directory.st_uid == 0
     }
 }
 

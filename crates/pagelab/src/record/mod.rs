@@ -219,7 +219,7 @@ fn plugin_argument(plugin: &Path, output: &Output, max: Option<u64>, exchange: &
     let mut bytes = qmp::doubled(plugin);
     bytes.extend(format!(",output={},header={}", hex(output.path()), hex(&exchange.header())).bytes());
     let (device, inode) = output.identity();
-    bytes.extend(format!(",file={device}:{inode}").bytes());
+    bytes.extend(format!(",identity={device}:{inode}").bytes());
     bytes.extend(format!(",logs={}", hex(exchange.path())).bytes());
     bytes.extend(max.map(|max| format!(",max={max}")).unwrap_or_default().bytes());
     std::os::unix::ffi::OsStringExt::from_vec(bytes)

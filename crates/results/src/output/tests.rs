@@ -152,7 +152,7 @@ fn links_of_others_are_refused_wherever_they_are() {
     assert_eq!(names(directory.path()), ["dangling", "directory", "report"], "not even removed");
 }
 
-/// Whoever may write a directory can rename root's links in it; and where the kernel lets them, name them a second time.
+/// Who owns a directory can move root's links in it; and everybody, where the kernel lets them, name one a second time.
 #[test]
 fn a_link_of_roots_where_another_user_could_have_put_it_is_refused() {
     if !is_root() {
@@ -173,7 +173,7 @@ fn a_link_of_roots_where_another_user_could_have_put_it_is_refused() {
         assert!(matches!(why(write(link, "new")), Why::Place(place::Error::MovableLink { .. })), "{link:?}");
     }
     assert_eq!(fs::read_to_string(&target).unwrap(), "precious");
-    write(&shared.path().join("own"), "new").expect("in a sticky directory nobody else could have put it there");
+    write(&shared.path().join("own"), "new").expect("it is root's, in a directory of root's");
     assert_eq!(fs::read_to_string(&target).unwrap(), "new");
     fs::hard_link(shared.path().join("own"), shared.path().join("another")).unwrap();
     let error = why(write(&shared.path().join("another"), "newer"));
@@ -252,12 +252,13 @@ fn a_file_of_somebody_who_may_wait_for_it_is_refused() {
 
 /// A second name of a file of root's must not be its end.
 #[test]
-fn a_file_with_other_names_is_replaced_and_never_written_in_place() {
+fn a_file_with_other_names_is_replaced_and_not_written_in_place() {
     let directory = sticky();
     let (precious, report) = (directory.path().join("precious"), directory.path().join("report"));
     fs::write(&precious, "precious").unwrap();
     fs::hard_link(&precious, &report).unwrap();
-    assert!(matches!(InPlace::prepare(&report).unwrap_err().why, Why::ManyNames));
+    assert!(matches!(InPlace::prepare_for(&me(), &report, false).unwrap_err(), Why::ManyNames));
+    InPlace::prepare_for(&me(), &report, true).expect("the kernel let nobody else do that");
     write(&report, "new").unwrap();
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
@@ -287,7 +288,7 @@ fn what_root_makes_belongs_to_whom_it_would_have_belonged() {
         assert_eq!(owner(&path), expected, "again {path:?}");
     }
     let trace = home.path().join("trace");
-    assert!(InPlace::prepare_for(&sudo, &trace).unwrap().is_new);
+    assert!(InPlace::prepare_for(&sudo, &trace, true).unwrap().is_new);
     assert_eq!(owner(&trace), invoker);
     let (child, linked) = (home.path().join("trace.7"), home.path().join("trace.8"));
     fs::write(&child, "").unwrap();
