@@ -49,12 +49,12 @@ impl<'a> Keeper<'a> {
         self.comparison.trials = run.trials;
         self.comparison.analysis = run.analysis;
         self.comparison.ended = run.ended;
-        if self.comparison.id != 0 && !self.is_lost {
-            let (id, ended) = (self.comparison.id, &self.comparison.ended);
-            self.set_aside_after(self.current().finish(id, self.comparison.analysis.as_ref(), ended));
-        } else if self.is_lost && self.trouble.as_ref().is_some_and(is_of_the_store) {
+        if self.is_lost && self.trouble.as_ref().is_some_and(is_of_the_store) {
             // Perhaps there is a place for it by now.
             self.set_aside();
+        } else if self.comparison.id != 0 {
+            let (id, ended) = (self.comparison.id, &self.comparison.ended);
+            self.set_aside_after(self.current().finish(id, self.comparison.analysis.as_ref(), ended));
         }
         let trouble = self.trouble.take()?;
         Some(Failure::Input(match &self.aside {
