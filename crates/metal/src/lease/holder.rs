@@ -18,6 +18,9 @@ pub struct Holder {
     pub command: String,
     /// When it took the lease, in seconds since 1970.
     pub since_unix_s: u64,
+    /// How many others share it.
+    #[serde(skip)]
+    pub sharing: usize,
 }
 
 impl Holder {
@@ -26,12 +29,28 @@ impl Holder {
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
         let command: String = words.join(" ").chars().take(200).collect();
         let pid = std::process::id() as i32;
-        Holder { pid, start_ticks: start_ticks(pid).unwrap_or_default(), command, since_unix_s: now_unix_s() }
+        let start_ticks = start_ticks(pid).unwrap_or_default();
+        Holder { pid, start_ticks, command, since_unix_s: now_unix_s(), sharing: 0 }
+    }
+
+    /// A process that shares the lock, and wrote nothing: since when is when it started. `None` where it is gone.
+    pub(super) fn of_process(pid: i32) -> Option<Holder> {
+        let start_ticks = start_ticks(pid)?;
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
+        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+        let uptime_s: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+        // SAFETY: a question without pointers.
+        let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        let age_s = (uptime_s - start_ticks as f64 / ticks_a_second as f64).max(0.0) as u64;
+        let command = words.chars().take(200).collect();
+        let since_unix_s = now_unix_s().saturating_sub(age_s);
+        Some(Holder { pid, start_ticks, command, since_unix_s, sharing: 0 })
     }
 
     /// A holder that did not say who it is.
     pub(super) fn unknown() -> Holder {
-        Holder { pid: 0, start_ticks: 0, command: String::new(), since_unix_s: now_unix_s() }
+        Holder { pid: 0, start_ticks: 0, command: String::new(), since_unix_s: now_unix_s(), sharing: 0 }
     }
 
     /// Whether the process still runs. It may be gone while its watchdog, which has the lock too, puts
@@ -52,7 +71,14 @@ impl fmt::Display for Holder {
         let seconds = self.age().as_secs();
         match pid {
             0 => write!(f, "by a process that has not yet said who it is"),
-            _ if self.is_running() => write!(f, "by process {pid} (`{command}`) for {seconds} s"),
+            _ if self.is_running() => {
+                write!(f, "by process {pid} (`{command}`) for {seconds} s")?;
+                match self.sharing {
+                    0 => Ok(()),
+                    1 => write!(f, ", and one more"),
+                    others => write!(f, ", and {others} more"),
+                }
+            }
             _ => write!(f, "by process {pid} (`{command}`), which is gone; its watchdog is putting them back"),
         }
     }

@@ -63,11 +63,21 @@ fn not_made(path: &Path, error: &io::Error) -> LeaseError {
     LeaseError::Directory { path: path.to_path_buf(), what: format!("cannot be made: {what}"), remedy }
 }
 
+/// Who else may have the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Nobody: settings are going to be changed.
+    Exclusive,
+    /// Whoever does not change settings either. Nothing is written.
+    Shared,
+}
+
 /// The lock, held. It is held by the open file, which a forked child shares: it ends when the last of
 /// them closes it, or one of them says so.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
+    mode: Mode,
 }
 
 impl Lock {
@@ -75,19 +85,20 @@ impl Lock {
     /// second, and ends the waiting with `false`.
     pub fn take(
         path: &Path,
+        mode: Mode,
         patience: Duration,
         mut on_wait: impl FnMut(&Holder, Duration) -> bool,
     ) -> Result<Lock, LeaseError> {
         let start = Instant::now();
         loop {
             let file = open(path).map_err(|source| LeaseError::of_file("open", path, source))?;
-            if try_lock(&file).map_err(|source| LeaseError::of_file("lock", path, source))? {
+            if try_lock(&file, mode).map_err(|source| LeaseError::of_file("lock", path, source))? {
                 if is_still(&file, path) {
-                    return Lock { file }.sign(path);
+                    return Lock { file, mode }.sign(path);
                 }
                 continue;
             }
-            let holder = read_holder(&file);
+            let holder = sharing(&file).unwrap_or_else(|| read_holder(&file));
             if start.elapsed() >= patience {
                 return Err(LeaseError::Held { holder });
             }
@@ -99,6 +110,9 @@ impl Lock {
     }
 
     fn sign(mut self, path: &Path) -> Result<Lock, LeaseError> {
+        if self.mode == Mode::Shared {
+            return Ok(self);
+        }
         let text = serde_json::to_string(&Holder::this_process()).unwrap_or_default();
         let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
         written.map_err(|source| LeaseError::of_file("write", path, source))?;
@@ -117,7 +131,9 @@ impl Lock {
 impl Drop for Lock {
     /// Closing the file is not enough: a process that was forked, and has not yet executed, has it too.
     fn drop(&mut self) {
-        let _ = self.file.set_len(0);
+        if self.mode == Mode::Exclusive {
+            let _ = self.file.set_len(0);
+        }
         // SAFETY: flock takes no pointers, and the descriptor is open.
         unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
     }
@@ -134,9 +150,10 @@ fn open(path: &Path) -> io::Result<File> {
     options.custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)
 }
 
-fn try_lock(file: &File) -> io::Result<bool> {
+fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
+    let kind = if mode == Mode::Exclusive { libc::LOCK_EX } else { libc::LOCK_SH };
     // SAFETY: flock takes no pointers, and the descriptor is open.
-    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+    match unsafe { libc::flock(file.as_raw_fd(), kind | libc::LOCK_NB) } {
         0 => Ok(true),
         _ => match io::Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::EWOULDBLOCK) => Ok(false),
@@ -149,6 +166,23 @@ fn try_lock(file: &File) -> io::Result<bool> {
 fn is_still(file: &File, path: &Path) -> bool {
     let (Ok(mine), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(path)) else { return false };
     (mine.dev(), mine.ino()) == (there.dev(), there.ino())
+}
+
+/// The one of those who share the lock that runs the longest, as the kernel knows them (proc_locks(5)); `None` where
+/// nobody shares it. What the file says is then of somebody who is gone.
+fn sharing(file: &File) -> Option<Holder> {
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let metadata = file.metadata().ok()?;
+    let (major, minor) = (libc::major(metadata.dev()), libc::minor(metadata.dev()));
+    let here = format!("{major:02x}:{minor:02x}:{}", metadata.ino());
+    let reader = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        matches!(words[..], [_, "FLOCK", _, "READ", _, place, ..] if place == here).then(|| words[4].parse().ok())?
+    };
+    let mut holders: Vec<Holder> = locks.lines().filter_map(reader).filter_map(Holder::of_process).collect();
+    holders.sort_by_key(|holder| holder.start_ticks);
+    let sharing = holders.len().checked_sub(1)?;
+    Some(Holder { sharing, ..holders.swap_remove(0) })
 }
 
 fn read_holder(mut file: &File) -> Holder {
@@ -201,12 +235,31 @@ mod tests {
     }
 
     #[test]
+    fn several_share_it_and_write_nothing_and_who_waits_hears_of_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = path_in(directory.path());
+        let take = |mode| Lock::take(&path, mode, Duration::ZERO, |_, _| true);
+        std::fs::write(&path, "of somebody who is gone").unwrap();
+        let two = [take(Mode::Shared).unwrap(), take(Mode::Shared).unwrap()];
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of somebody who is gone");
+        let error = take(Mode::Exclusive).unwrap_err().to_string();
+        let here = format!("by process {} (`", std::process::id());
+        assert!(error.contains(&here) && error.contains(", and one more"), "{error}");
+        drop(two);
+        let one = take(Mode::Exclusive).unwrap();
+        let error = take(Mode::Shared).unwrap_err().to_string();
+        assert!(error.contains(&here) && !error.contains("more"), "{error}");
+        drop(one);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+    }
+
+    #[test]
     fn a_lock_file_that_is_a_link_is_not_followed() {
         let directory = tempfile::tempdir().unwrap();
         let (target, path) = (directory.path().join("target"), path_in(directory.path()));
         std::fs::write(&target, "precious").unwrap();
         std::os::unix::fs::symlink(&target, &path).unwrap();
-        assert!(Lock::take(&path, Duration::ZERO, |_, _| true).is_err());
+        assert!(Lock::take(&path, Mode::Exclusive, Duration::ZERO, |_, _| true).is_err());
         assert_eq!(std::fs::read_to_string(target).unwrap(), "precious");
     }
 }

@@ -8,7 +8,9 @@
 //! recover() reads the journal            when both died
 //! ```
 //! One lease exists at a time on a machine. A lock file says who has it; the watchdog shares the lock, so
-//! that nobody gets the lease before the settings are back. Every value is in the journal, on the disk,
+//! that nobody gets the lease before the settings are back. Who changes nothing, and needs settings to stay as they are,
+//! has a [`Share`] of the same lock: then others can have that too, and nobody the lease. The kernel frees the lock of
+//! a process that is gone, however it went (flock(2)). Every value is in the journal, on the disk,
 //! and in the ledger before it is written to the setting.
 //!
 //! A setting is put back only while it has a value that the lease wrote (or fewer pages of a pool than
@@ -42,7 +44,7 @@ pub use report::{Fate, Report, SettingReport};
 
 use journal::{Journal, Record};
 use ledger::Ledger;
-use lock::Lock;
+use lock::{Lock, Mode};
 use setting::{Entry, File, Kind, Value};
 use watchdog::Watchdog;
 
@@ -92,6 +94,12 @@ pub enum Recovered {
     },
 }
 
+/// Settings stay as they are while it lives, for all who have one.
+#[derive(Debug)]
+pub struct Share {
+    _lock: Lock,
+}
+
 /// System settings on loan. Dropping it puts them back.
 pub struct Lease {
     site: Site,
@@ -122,7 +130,7 @@ impl Site {
         patience: Duration,
         on_wait: impl FnMut(&Holder, Duration) -> bool,
     ) -> Result<Lease, LeaseError> {
-        let lock = self.lock(patience, on_wait)?;
+        let lock = self.lock(Mode::Exclusive, patience, on_wait)?;
         let recovered = self.replay()?;
         if let Recovered::PutBack(report) = &recovered
             && report.has_failed()
@@ -143,16 +151,40 @@ impl Site {
     /// # Errors
     /// See [`recover`].
     pub fn recover(&self) -> Result<Recovered, LeaseError> {
-        let lock = self.lock(WATCHDOG_TIME, |_, _| true)?;
+        let lock = self.lock(Mode::Exclusive, WATCHDOG_TIME, |_, _| true)?;
         let recovered = self.replay();
         lock.release();
         recovered
     }
 
-    fn lock(&self, patience: Duration, on_wait: impl FnMut(&Holder, Duration) -> bool) -> Result<Lock, LeaseError> {
+    /// Keeps the settings of this site as they are, beside others who do the same; see [`Share::acquire`].
+    ///
+    /// # Errors
+    /// See [`Share::acquire`].
+    pub fn share(
+        &self,
+        patience: Duration,
+        mut on_wait: impl FnMut(&Holder, Duration) -> bool,
+    ) -> Result<Share, LeaseError> {
+        let lock = self.lock(Mode::Shared, patience, &mut on_wait)?;
+        if !journal::path_in(&self.state).exists() {
+            return Ok(Share { _lock: lock });
+        }
+        // Settings of a lease that died are still in force, and to put them back takes a lease.
+        lock.release();
+        self.acquire(patience, &mut on_wait)?.restore()?;
+        Ok(Share { _lock: self.lock(Mode::Shared, patience, &mut on_wait)? })
+    }
+
+    fn lock(
+        &self,
+        mode: Mode,
+        patience: Duration,
+        on_wait: impl FnMut(&Holder, Duration) -> bool,
+    ) -> Result<Lock, LeaseError> {
         lock::private_directory(&self.run)?;
         lock::private_directory(&self.state)?;
-        Lock::take(&lock::path_in(&self.run), patience, on_wait)
+        Lock::take(&lock::path_in(&self.run), mode, patience, on_wait)
     }
 
     /// With the lock held: puts back what the journal says, and removes it unless something failed.
@@ -217,6 +249,17 @@ impl Site {
     fn path_of(&self, entry: &Entry) -> String {
         let file = PathBuf::from(entry.file.lossy());
         file.strip_prefix(&self.root).map_or(entry.file.lossy(), |path| format!("/{}", path.display()))
+    }
+}
+
+impl Share {
+    /// Keeps the host's settings as they are, waiting for at most `patience` for whoever has the lease, as
+    /// [`Lease::acquire`] does. Nothing is written, but what an earlier lease left behind is put back first.
+    ///
+    /// # Errors
+    /// Those of [`Lease::acquire`].
+    pub fn acquire(patience: Duration, on_wait: impl FnMut(&Holder, Duration) -> bool) -> Result<Share, LeaseError> {
+        Site::host().share(patience, on_wait)
     }
 }
 

@@ -8,7 +8,7 @@ use study::policy::{Granularity, Policy};
 use super::PlatformError;
 use crate::admit::{self, Privilege, Terms};
 use crate::host::Host;
-use crate::lease::{Holder, Lease, LeaseError, Taken};
+use crate::lease::{Holder, Lease, LeaseError, Share, Taken};
 use crate::signals;
 
 /// Memory of the pool beyond what a program was seen to need.
@@ -22,6 +22,7 @@ pub struct Session {
     host: Host,
     terms: Terms,
     lease: Option<Lease>,
+    share: Option<Share>,
     hugetlb_pool_bytes: Option<u64>,
     seen_need_bytes: u64,
     patience: Duration,
@@ -35,6 +36,7 @@ impl Session {
             terms: Terms::of_this_process(&host),
             host,
             lease: None,
+            share: None,
             hugetlb_pool_bytes: None,
             seen_need_bytes: 0,
             patience: Duration::ZERO,
@@ -110,6 +112,31 @@ impl Session {
         })
     }
 
+    /// As [`Session::apply`], for a program that is not measured: where the policy needs no setting to be changed, others of
+    /// that kind may run at the same time, and nothing is written.
+    ///
+    /// # Errors
+    /// As [`Session::apply`].
+    pub fn apply_beside_others(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
+        if self.terms.privilege != Privilege::Root {
+            return self.apply(policy);
+        }
+        let share = match wait(&self.on_wait, |on_wait| Share::acquire(self.patience, on_wait)) {
+            Err(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. })) => return Err(error.into()),
+            // Where there can be no lease there is no other one either; a policy that needs it will say why.
+            share => share.ok(),
+        };
+        let terms = self.terms.clone().with_pool(self.pool_bytes());
+        let lowering =
+            admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
+        if !lowering.settings.is_empty() {
+            drop(share);
+            return self.apply(policy);
+        }
+        self.share = share;
+        Ok(None)
+    }
+
     /// Whatever settings hold now may be those of another pagelab, which puts them back some time. So every
     /// policy waits for the lease even where nothing needs to be changed; base too, whose trials are rejected
     /// when a setting changes under them. Without root nobody can be kept out; then only the rejection is left.
@@ -131,6 +158,7 @@ impl Session {
     /// # Errors
     /// A setting could not be put back, or the journal not be removed.
     pub fn finish(&mut self) -> Result<(), PlatformError> {
+        self.share = None;
         let Some(lease) = self.lease.take() else { return Ok(()) };
         let report = lease.restore()?;
         if report.has_failed() { Err(PlatformError::NotRestored(report.to_string())) } else { Ok(()) }
@@ -152,8 +180,13 @@ impl Session {
 /// # Errors
 /// Somebody else has it all that time, or it cannot be had.
 pub fn wait_for_lease(patience: Duration, on_wait: impl Fn(&str)) -> Result<Lease, LeaseError> {
+    wait(on_wait, |on_wait| Lease::acquire(patience, on_wait))
+}
+
+/// Takes something that others may have, until a signal arrives; `on_wait` hears once who has it.
+fn wait<T>(on_wait: impl Fn(&str), take: impl FnOnce(&mut dyn FnMut(&Holder, Duration) -> bool) -> T) -> T {
     let mut said = false;
-    Lease::acquire(patience, |holder: &Holder, _| {
+    take(&mut |holder: &Holder, _| {
         if !said {
             on_wait(&holder.to_string());
             said = true;
