@@ -110,6 +110,7 @@ fn traced(command: &[OsString], policy: &str, witness: bool) -> Result<f64, Box<
         stdout,
         stderr: None,
         disable_thp: false,
+        limit: None,
     };
     let mut blind = Blind;
     let witness = witness.then_some(&mut blind as &mut dyn Witness);

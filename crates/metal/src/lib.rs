@@ -13,6 +13,7 @@ pub mod jit;
 pub mod kvm;
 pub mod lease;
 pub mod memory;
+mod minder;
 pub mod platform;
 pub mod signals;
 pub mod tracer;

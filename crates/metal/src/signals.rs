@@ -1,60 +1,114 @@
 //! SIGINT, SIGTERM and SIGHUP of pagelab itself, and the measured program on its leash.
 //!
-//! wait4(2) cannot wait for a flag. So the handler itself passes the signal on to the leashed program,
-//! whose end then wakes the tracer: nothing is lost between looking at a flag and waiting.
+//! wait4(2) cannot wait for a flag. So the handler itself passes the signal on, to the leashed program or to the minder of
+//! its tree ([`crate::minder`]), whose end then wakes the tracer: nothing is lost between looking at a flag and waiting.
 
 use std::io;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
+use crate::minder;
+
 /// The signals that tell pagelab to stop.
 pub const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// The last signal that arrived; 0: none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
-/// The program on the leash; 0: none.
-static LEASHED: AtomicI32 = AtomicI32::new(0);
-/// The same program as a file descriptor, which never comes to mean another one; -1: none.
-static LEASH: AtomicI32 = AtomicI32::new(-1);
+/// The program that is run.
+static PROGRAM: Leash = Leash::empty();
+/// The minder of its tree.
+static MINDER: Leash = Leash::empty();
 /// The signal that the program gets; 0: the one that arrived.
 static PASSED_ON: AtomicI32 = AtomicI32::new(0);
 
 /// What a leashed program gets when pagelab is told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassOn {
-    /// The signal that arrived, unless the terminal sent it: the program then has it already.
+    /// The signal that arrived, unless the terminal sent it: the program then has it already. What the program has left
+    /// behind when it ended is killed.
     Same,
-    /// SIGKILL: the trial is lost anyway.
+    /// SIGKILL, with its whole tree: the trial is lost anyway.
     Kill,
+}
+
+/// A process that signals can be sent to from a handler.
+struct Leash {
+    /// Its id; 0: none.
+    process: AtomicI32,
+    /// The same process as a file descriptor, which never comes to mean another one; -1: none.
+    descriptor: AtomicI32,
+}
+
+impl Leash {
+    const fn empty() -> Leash {
+        Leash { process: AtomicI32::new(0), descriptor: AtomicI32::new(-1) }
+    }
+
+    fn put(&self, process: libc::pid_t) {
+        // SAFETY: a plain system call. Before Linux 5.3 it fails, and the id alone is the leash.
+        let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as i32;
+        self.descriptor.store(descriptor, Ordering::SeqCst);
+        self.process.store(process, Ordering::SeqCst);
+    }
+
+    fn take_off(&self) {
+        self.process.store(0, Ordering::SeqCst);
+        let descriptor = self.descriptor.swap(-1, Ordering::SeqCst);
+        if descriptor >= 0 {
+            // SAFETY: the descriptor is this module's own and was just taken out of it.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+
+    fn process(&self) -> Option<libc::pid_t> {
+        Some(self.process.load(Ordering::SeqCst)).filter(|process| *process != 0)
+    }
+
+    fn send(&self, signal: i32) {
+        let (descriptor, process) = (self.descriptor.load(Ordering::SeqCst), self.process.load(Ordering::SeqCst));
+        // SAFETY: plain system calls, which signal handlers may make; a descriptor that was closed meanwhile is
+        // refused.
+        unsafe {
+            if descriptor >= 0 {
+                libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, 0, 0);
+            } else if process > 0 {
+                libc::kill(process, signal);
+            }
+        }
+    }
 }
 
 extern "C" fn handle(signal: libc::c_int, info: *const libc::siginfo_t, _context: *const libc::c_void) {
     /// The kernel itself sent the signal: for the keys of a terminal, to its whole foreground group.
     const SI_KERNEL: i32 = 0x80;
     ARRIVED.store(signal, Ordering::SeqCst);
-    let passed_on = PASSED_ON.load(Ordering::SeqCst);
     // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo.
     let from_terminal = unsafe { (*info).si_code } == SI_KERNEL;
-    if passed_on != 0 {
-        send(passed_on);
-    } else if !from_terminal {
-        send(signal);
+    pass_on(signal, from_terminal);
+}
+
+/// Passes on a signal that arrived. Only what a signal handler may do.
+fn pass_on(signal: i32, program_has_it: bool) {
+    match PASSED_ON.load(Ordering::SeqCst) {
+        0 if PROGRAM.process().is_none() => end_tree(),
+        0 if program_has_it => {}
+        0 => PROGRAM.send(signal),
+        kill => {
+            PROGRAM.send(kill);
+            end_tree();
+        }
     }
+}
+
+fn end_tree() {
+    MINDER.send(minder::END);
+    MINDER.send(libc::SIGCONT); // somebody may have stopped it
 }
 
 /// Sends the leashed program a signal; nothing happens where none is on the leash.
 pub fn send(signal: i32) {
-    let (leash, program) = (LEASH.load(Ordering::SeqCst), LEASHED.load(Ordering::SeqCst));
-    // SAFETY: plain system calls, which signal handlers may make; a descriptor that was closed meanwhile is
-    // refused.
-    unsafe {
-        if leash >= 0 {
-            libc::syscall(libc::SYS_pidfd_send_signal, leash, signal, 0, 0);
-        } else if program > 0 {
-            libc::kill(program, signal);
-        }
-    }
+    PROGRAM.send(signal);
 }
 
 /// Catches SIGINT, SIGTERM and SIGHUP from now on; those that are ignored (nohup) stay so.
@@ -122,31 +176,37 @@ pub fn arrived() -> Option<i32> {
 
 /// Puts a program, which was not waited for yet, on the leash. A signal that came before reaches it now.
 pub fn leash(program: libc::pid_t) {
-    // SAFETY: a plain system call. Before Linux 5.3 it fails, and the id alone is the leash.
-    let leash = unsafe { libc::syscall(libc::SYS_pidfd_open, program, 0) } as i32;
-    LEASH.store(leash, Ordering::SeqCst);
-    LEASHED.store(program, Ordering::SeqCst);
+    PROGRAM.put(program);
     if let Some(signal) = arrived() {
-        let passed_on = PASSED_ON.load(Ordering::SeqCst);
-        send(if passed_on == 0 { signal } else { passed_on });
+        pass_on(signal, false);
     }
+}
+
+/// Puts the minder of a program's tree on the leash; to be done before the program is.
+pub fn leash_minder(minder: libc::pid_t) {
+    MINDER.put(minder);
 }
 
 /// Takes the program off the leash.
 pub fn unleash() {
-    LEASHED.store(0, Ordering::SeqCst);
-    let leash = LEASH.swap(-1, Ordering::SeqCst);
-    if leash >= 0 {
-        // SAFETY: the descriptor is this module's own and was just taken out of it.
-        unsafe { libc::close(leash) };
-    }
+    PROGRAM.take_off();
+}
+
+/// Takes the minder off the leash.
+pub fn unleash_minder() {
+    MINDER.take_off();
 }
 
 /// The program on the leash, for whoever asks from another thread whether it lives. It is for messages
 /// and for /proc: to send it a signal there is [`send`].
 pub fn leashed() -> Option<libc::pid_t> {
-    match LEASHED.load(Ordering::SeqCst) {
-        0 => None,
-        program => Some(program),
+    PROGRAM.process()
+}
+
+/// Lets SIGINT, SIGTERM and SIGHUP end pagelab again as they end any program: what is on loan has been given back.
+pub fn release() {
+    for signal in CAUGHT.into_iter().filter(|signal| !is_ignored(*signal)) {
+        // SAFETY: no handler is named but the system's own.
+        unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }

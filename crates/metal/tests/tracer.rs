@@ -148,6 +148,7 @@ fn launch(command: &[&str], stdout: &File) -> Launch {
         stdout: Some(OwnedFd::from(stdout.try_clone().unwrap())),
         stderr: Some(OwnedFd::from(stdout.try_clone().unwrap())),
         disable_thp: false,
+        limit: None,
     }
 }
 

@@ -139,8 +139,15 @@ pub fn publish(merged: &Merged, output: &Output) -> Result<(), Failure> {
     if let Some(file) = &output.html {
         write_page(file, &results::html::boots::report(merged))?;
     }
-    match merged.arms.iter().any(|arm| matches!(arm.outcome, Outcome::WrongAnswer { .. })) {
-        true => Err(Failure::Command("boots do not agree in the answer of the command; see the table".to_string())),
-        false => Ok(()),
+    let has = |which: fn(&Outcome) -> bool| merged.arms.iter().any(|arm| which(&arm.outcome));
+    let failed = |what: &str| Err(Failure::Command(format!("{what}; see the table")));
+    match () {
+        () if has(|outcome| matches!(outcome, Outcome::WrongAnswer { .. })) => {
+            failed("boots do not agree in the answer of the command")
+        }
+        () if has(|outcome| matches!(outcome, Outcome::TooSlow { .. })) => {
+            failed("in a boot the command took longer than --trial-time")
+        }
+        () => Ok(()),
     }
 }

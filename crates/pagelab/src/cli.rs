@@ -13,7 +13,9 @@ use crate::sim::SimArguments;
 use crate::table::TableArguments;
 use crate::tcg::listing::TcgRegions;
 use crate::trace_file::TraceArguments;
-use crate::words::{parse_duration, parse_metric, parse_percent, parse_policy, parse_regex, parse_size};
+use crate::words::{
+    TrialTime, parse_duration, parse_metric, parse_percent, parse_policy, parse_regex, parse_size, parse_trial_time,
+};
 use crate::workload::WorkloadArguments;
 
 /// Which page size should this memory be mapped with, what does it gain, what does it cost, and why?
@@ -116,9 +118,15 @@ pub struct Stopping {
     /// Do not stop before this many blocks
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub min_blocks: u32,
-    /// Begin no block after this long: 90s, 10m, 1h
+    /// Begin no block after this long, counted from the first trial: 90s, 10m, 1h. Without one complete block there is no
+    /// result (exit code 4)
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub max_time: f64,
+    /// End a trial that takes longer, with all that it started: its policy is a row `too slow` and is not run again; without
+    /// the baseline there is no result (exit code 4). The same for what --prepare runs, which fails. `none`: no limit.
+    /// Default: none where standard input or error is a terminal, else 1h, or --max-time where that is more
+    #[arg(long, value_name = "TIME", value_parser = parse_trial_time)]
+    pub trial_time: Option<TrialTime>,
     /// Seed of the order of trials; default: from the clock, and reported
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -161,7 +169,7 @@ pub struct Measuring {
     /// taken off the wall time where nothing else of the tree ran, and a warning names arms whose wall time contains it
     #[arg(long)]
     pub prove_all: bool,
-    /// Give the command this file as standard input, every time anew
+    /// Give the command this file as standard input, every time anew; no pipe, which can be read once
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
     /// Run the command as this user; default under sudo: the one who called it

@@ -1,12 +1,15 @@
 //! `pagelab compare`: from the command line to a design, from the run to the store and the reports.
 
 use std::ffi::OsString;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metal::host::Host;
-use metal::platform::{Awake, HostPlatform, Server, Session, Work};
+use metal::platform::{Awake, Blame, HostPlatform, Server, Session, Work};
 use metal::signals::{self, PassOn};
+use metal::tracer;
 use results::store::Store;
 use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
 use study::metric::names;
@@ -16,7 +19,7 @@ use study::stats::boots::Part;
 use study::trial::Arm;
 
 use crate::boots;
-use crate::cli::{Compare, Measuring, Output};
+use crate::cli::{Compare, Measuring, Output, Stopping};
 use crate::failure::{Failure, say};
 use crate::keeper::Keeper;
 use crate::output::{
@@ -25,6 +28,7 @@ use crate::output::{
 use crate::pattern;
 use crate::progress::Progress;
 use crate::user;
+use crate::words::TrialTime;
 
 /// Runs `pagelab compare`.
 pub fn run(arguments: Compare) -> Result<(), Failure> {
@@ -35,10 +39,15 @@ pub fn run(arguments: Compare) -> Result<(), Failure> {
         return boots::merge(&arguments);
     }
     let host = Host::open("/").map_err(Failure::input)?;
-    let work = work(&arguments.measuring, arguments.command.clone())?;
     let design = design(&arguments, &host)?;
+    let work = work(&arguments.measuring, arguments.command.clone(), design.trial_time_s)?;
     let store = open_store(arguments.output.store.as_deref())?;
     check_writable(&arguments.output)?;
+    if let (None, Some(limit_s)) = (arguments.stopping.trial_time, design.trial_time_s) {
+        say(format_args!(
+            "pagelab: no terminal, so a trial that takes longer than {limit_s} s will be ended (--trial-time TIME or none)"
+        ));
+    }
     let runner = if arguments.arm_of_boot { runner::arm_of_boot } else { runner::compare };
     let measured = measure(host, work, design, &store, &arguments.measuring, runner)?;
     let comparison = &measured.comparison;
@@ -46,7 +55,7 @@ pub fn run(arguments: Compare) -> Result<(), Failure> {
         true => boots::publish_with(&store, comparison, &arguments.output),
         false => publish(comparison, &arguments.output),
     };
-    let failures = [verdict(comparison, measured.system_failed), published].into_iter().filter_map(Result::err);
+    let failures = [verdict(comparison, measured.blame), published].into_iter().filter_map(Result::err);
     first_of(failures.chain(measured.troubles))
 }
 
@@ -60,8 +69,8 @@ fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failure> 
 /// A comparison that was run.
 struct Measured {
     comparison: Comparison,
-    /// Whether it failed for what the system did, and not the command.
-    system_failed: bool,
+    /// What is to blame where it failed.
+    blame: Blame,
     /// What could not be put back or kept.
     troubles: Vec<Failure>,
 }
@@ -110,8 +119,10 @@ fn measure(
     }
     let lost = keeper.finish(run);
     let rejected = comparison.trials.last().is_some_and(|record| !record.rejected.is_empty());
-    let system_failed = platform.system_failed() || rejected;
-    Ok(Measured { comparison, system_failed, troubles: restored.err().into_iter().chain(lost).collect() })
+    let blame = if rejected { Blame::System } else { platform.blame() };
+    // Everything is given back and kept: whoever cannot wait for the reports need not.
+    signals::release();
+    Ok(Measured { comparison, blame, troubles: restored.err().into_iter().chain(lost).collect() })
 }
 
 /// Tells the user whom pagelab waits for.
@@ -147,6 +158,7 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     design.min_blocks = stopping.min_blocks.min(stopping.blocks);
     design.max_blocks = stopping.blocks;
     design.max_time_s = Some(stopping.max_time);
+    design.trial_time_s = trial_time_s(stopping);
     design.precision_ratio = stopping.precision;
     design.band_ratio = stopping.band;
     for metric in arguments.measuring.metrics.iter().map(pattern::MetricPattern::metric) {
@@ -164,6 +176,20 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     design.prove_all = arguments.measuring.prove_all;
     design.primary = primary(&stopping.primary, &design)?;
     Ok(design)
+}
+
+/// How long a trial may take at least before it is ended unasked, in seconds.
+const UNATTENDED_S: f64 = 3600.0;
+
+/// How long a trial may take. Where nobody sits at a terminal, nobody would end one that hangs, and with it the loan of
+/// the host's settings.
+fn trial_time_s(stopping: &Stopping) -> Option<f64> {
+    match stopping.trial_time {
+        Some(TrialTime::Limited(limit_s)) => Some(limit_s),
+        Some(TrialTime::Unlimited) => None,
+        None if std::io::stdin().is_terminal() || std::io::stderr().is_terminal() => None,
+        None => Some(stopping.max_time.max(UNATTENDED_S)),
+    }
 }
 
 /// Without -p: what the kernel does by itself, base pages, and each larger size that this kernel offers
@@ -212,8 +238,8 @@ fn seed_of_clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs())
 }
 
-/// What is run, and what is read off its output.
-pub fn work(measuring: &Measuring, command: Vec<OsString>) -> Result<Work, Failure> {
+/// What is run, for how long at most, and what is read off its output.
+pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<f64>) -> Result<Work, Failure> {
     let server = match (&measuring.server, &measuring.ready) {
         (Some(server), Some(ready)) => Some(Server {
             command: split("--server", server)?,
@@ -237,18 +263,36 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>) -> Result<Work, Failu
         Ok(observations)
     };
     if let Some(input) = &measuring.input {
-        std::fs::File::open(input).map_err(|error| Failure::Input(format!("--input {}: {error}", input.display())))?;
+        check_input(input)?;
+    }
+    let user = user::to_run_as(measuring.user.as_deref())?;
+    let programs = server.iter().flat_map(|server| [&server.command, &server.ready]).chain(&prepare).chain([&command]);
+    // Another user may find what this one does not, and the other way round: then the first trial tells.
+    for program in programs.filter_map(|words| words.first()).filter(|_| user.is_none()) {
+        tracer::resolve(program).map_err(|error| Failure::launch(&error))?;
     }
     Ok(Work {
         command,
         server,
         prepare,
-        user: user::to_run_as(measuring.user.as_deref())?,
+        user,
+        trial_time: trial_time_s.and_then(|limit_s| Duration::try_from_secs_f64(limit_s).ok()),
         input: measuring.input.clone(),
         check_output: measuring.check_output,
         prove_all: measuring.prove_all,
         extract: reads.then(|| Box::new(extract) as metal::platform::Extract),
     })
+}
+
+/// A file that can be opened for every trial anew. Opening a pipe waits for whoever writes into it.
+fn check_input(input: &Path) -> Result<(), Failure> {
+    let refused = |what: &dyn std::fmt::Display| Failure::Input(format!("--input {}: {what}", input.display()));
+    let kind = std::fs::metadata(input).map_err(|error| refused(&error))?.file_type();
+    if kind.is_fifo() || kind.is_dir() {
+        let found = if kind.is_dir() { "a directory" } else { "a pipe, which can be read once" };
+        return Err(refused(&format_args!("expected a file that every trial can read, found {found}; make it one")));
+    }
+    std::fs::File::open(input).map(drop).map_err(|error| refused(&error))
 }
 
 fn split(option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
@@ -298,10 +342,18 @@ pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> 
 }
 
 /// The exit code says how the comparison ended.
-fn verdict(comparison: &Comparison, system_failed: bool) -> Result<(), Failure> {
+fn verdict(comparison: &Comparison, blame: Blame) -> Result<(), Failure> {
     match &comparison.ended {
-        Ended::Failed { message } if system_failed => Err(Failure::Input(message.clone())),
-        Ended::Failed { message } => Err(Failure::Command(message.clone())),
+        Ended::Failed { message } => Err(match blame {
+            Blame::System => Failure::Input(message.clone()),
+            Blame::Unrunnable { exit_code } => Failure::Unrunnable { message: message.clone(), code: exit_code },
+            Blame::Command => Failure::Command(message.clone()),
+        }),
+        Ended::TooSlow { message } => Err(Failure::NoResult(message.clone())),
+        Ended::Time if comparison.analysis.is_none() && Part::of(comparison).is_none() => Err(Failure::NoResult(
+            "there is no result: the time was up before the first block that counts was complete; give more with --max-time"
+                .into(),
+        )),
         Ended::Interrupted => Err(Failure::Interrupted(signals::arrived().unwrap_or(signals::CAUGHT[0]))),
         Ended::NothingAdmitted => {
             let reasons: Vec<String> = comparison
@@ -321,6 +373,9 @@ fn verdict(comparison: &Comparison, system_failed: bool) -> Result<(), Failure> 
         }
         _ if comparison.analysis.as_ref().is_some_and(has_wrong_answer) => {
             Err(Failure::Command("a policy changed the answer of the command; see the table".to_string()))
+        }
+        _ if comparison.trials.iter().any(|record| record.answer.too_slow && record.rejected.is_empty()) => {
+            Err(Failure::Command("under a policy the command took longer than --trial-time; see the table".to_string()))
         }
         _ => Ok(()),
     }

@@ -26,10 +26,11 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
         stdout: None,
         stderr: None,
         disable_thp: policy.granularity == Granularity::Base,
+        limit: None,
     };
     if policy == Policy::DEFAULT || policy == Policy::plain(Granularity::Base) {
         // Nothing has to be traced or leased, so pagelab does not stay.
-        return Err(Failure::input(tracer::replace_self(&launch)));
+        return Err(Failure::launch(&tracer::replace_self(&launch)));
     }
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&policy, host.geometry());
@@ -41,13 +42,20 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
         return Err(Failure::NothingAdmitted(format!("{policy}: {why}")));
     }
     signals::catch(PassOn::Same).map_err(Failure::input)?;
-    if let Some(why) = session.apply(&policy).map_err(Failure::input)? {
+    let applied = session.apply_beside_others(&policy).map_err(|error| match signals::arrived() {
+        Some(signal) => Failure::Stopped(signal, "nothing was run"),
+        None => Failure::input(error),
+    });
+    if let Some(why) = applied? {
         session.finish().map_err(Failure::input)?;
         return Err(Failure::NothingAdmitted(format!("{policy}: {why}")));
     }
     let ended = tracer::run(&launch, &rewriting, None, Leftovers::Follow);
     session.finish().map_err(Failure::input)?;
-    let ended = ended.map_err(Failure::input)?;
+    let ended = ended.map_err(|error| match signals::arrived() {
+        Some(signal) => Failure::Stopped(signal, "the command with it"),
+        None => Failure::launch(&error),
+    })?;
     say_what_stood_out(&policy, &ended);
     match ended.exit {
         Exit::Code(code) => std::process::exit(code),

@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use metal::tracer::LaunchError;
+
 /// Why a verb did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -13,6 +15,17 @@ pub enum Failure {
     /// Bad arguments or input, or a system that does not let pagelab work.
     #[error("{0}")]
     Input(String),
+    /// A command cannot be run.
+    #[error("{message}")]
+    Unrunnable {
+        /// Why.
+        message: String,
+        /// What a shell ends with: 127 where there is no such command, 126 where it cannot be executed.
+        code: u8,
+    },
+    /// There is no result in the time that was given.
+    #[error("{0}")]
+    NoResult(String),
     /// Nothing could be admitted.
     #[error("{0}")]
     NothingAdmitted(String),
@@ -22,9 +35,9 @@ pub enum Failure {
     /// pagelab was told to stop by a signal.
     #[error("stopped by signal {0}; what was measured until then is stored, and system settings are restored")]
     Interrupted(i32),
-    /// A signal stopped what cannot be undone; its state was printed.
-    #[error("stopped by signal {0}; the state it was left in is printed above")]
-    Stopped(i32),
+    /// A signal stopped what leaves nothing in a store; the words say what it has left.
+    #[error("stopped by signal {0}; {1}")]
+    Stopped(i32, &'static str),
 }
 
 impl Failure {
@@ -33,13 +46,23 @@ impl Failure {
         Failure::Input(error.to_string())
     }
 
-    /// The exit code: 1, 2 or 3, or 128 and the signal.
+    /// A command that could not be started.
+    pub fn launch(error: &LaunchError) -> Failure {
+        match error.exit_code() {
+            Some(code) => Failure::Unrunnable { message: error.to_string(), code },
+            None => Failure::input(error),
+        }
+    }
+
+    /// The exit code: 1 to 4, what a shell has for commands that it cannot run, or 128 and the signal.
     pub fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Failure::Command(_) | Failure::Faults(_) => 1,
             Failure::Input(_) => 2,
             Failure::NothingAdmitted(_) => 3,
-            Failure::Interrupted(signal) | Failure::Stopped(signal) => {
+            Failure::NoResult(_) => 4,
+            Failure::Unrunnable { code, .. } => *code,
+            Failure::Interrupted(signal) | Failure::Stopped(signal, _) => {
                 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0))
             }
         })

@@ -168,6 +168,7 @@ fn ended(ended: &Ended) -> &'static str {
         Ended::Blocks => "all blocks",
         Ended::Time => "time was up",
         Ended::Interrupted => "interrupted",
+        Ended::TooSlow { .. } => "a trial was too slow",
         Ended::Failed { .. } => "failed",
         Ended::NothingAdmitted => "nothing admitted",
     }

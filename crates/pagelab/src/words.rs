@@ -48,6 +48,23 @@ pub fn parse_duration(text: &str) -> Result<f64, String> {
     }
 }
 
+/// How long a trial may take, as it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrialTime {
+    /// As long as it likes.
+    Unlimited,
+    /// This long, in seconds.
+    Limited(f64),
+}
+
+/// A time, or `none`.
+pub fn parse_trial_time(text: &str) -> Result<TrialTime, String> {
+    match text {
+        "none" => Ok(TrialTime::Unlimited),
+        _ => parse_duration(text).map(TrialTime::Limited).map_err(|error| format!("{error}; or none")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +74,9 @@ mod tests {
         assert_eq!(parse_duration("90s"), Ok(90.0));
         assert_eq!(parse_duration("500ms"), Ok(0.5));
         assert!(parse_duration("90").is_err() && parse_duration("-1s").is_err());
+        assert_eq!(parse_trial_time("none"), Ok(TrialTime::Unlimited));
+        assert_eq!(parse_trial_time("2m"), Ok(TrialTime::Limited(120.0)));
+        assert!(parse_trial_time("never").unwrap_err().ends_with("found \"never\"; or none"));
         assert_eq!(parse_percent("0.5%"), Ok(0.005));
         assert!(parse_percent("0").is_err() && parse_percent("x").is_err());
     }

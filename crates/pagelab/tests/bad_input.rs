@@ -85,7 +85,7 @@ fn nothing_is_stored_of_what_never_began() {
 }
 
 #[test]
-fn a_command_that_cannot_run_ends_with_1_and_its_name() {
+fn a_command_that_cannot_run_ends_as_in_a_shell_and_with_its_name() {
     let bench = Bench::new();
     let plain = bench.word("plain");
     fs::write(&plain, "text").unwrap();
@@ -93,19 +93,32 @@ fn a_command_that_cannot_run_ends_with_1_and_its_name() {
     let broken = bench.word("broken");
     fs::write(&broken, "#!/no/such/interpreter\n").unwrap();
     fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
-    for (command, parts) in [
-        ("no-such-command", &["\"no-such-command\" was not found", "PATH"][..]),
-        ("/nonexistent/command", &["\"/nonexistent/command\" was not found"]),
-        (&plain, &["is not executable", "chmod +x"]),
-        (&broken, &["its interpreter \"/no/such/interpreter\" does not exist", "correct the #! line"]),
-        ("/tmp", &["\"/tmp\" is not executable", "it is a directory; name a program in it"]),
-        ("", &["not"]),
+    for (command, code, parts) in [
+        ("no-such-command", 127, &["\"no-such-command\" was not found", "PATH"][..]),
+        ("/nonexistent/command", 127, &["\"/nonexistent/command\" was not found"]),
+        (&plain, 126, &["is not executable", "chmod +x"]),
+        (&broken, 126, &["its interpreter \"/no/such/interpreter\" does not exist", "correct the #! line"]),
+        ("/tmp", 126, &["\"/tmp\" is not executable", "it is a directory; name a program in it"]),
+        ("", 127, &["not"]),
     ] {
         let ran = compare(&[], &[command]);
-        ran.says(1, parts);
+        ran.says(code, parts);
         assert_eq!(ran.stderr.contains("chmod"), command == plain, "a wrong remedy: {ran}");
-        let bare = bench.pagelab(&["exec", "-p", "default", "--", command]).ran();
-        bare.says(2, parts);
+        for policy in ["default", "default+no-huge"] {
+            bench.pagelab(&["exec", "-p", policy, "--", command]).ran().says(code, parts);
+        }
+        if command.starts_with('/') {
+            let shell = std::process::Command::new("sh").args(["-c", "\"$0\"", command]).output().unwrap();
+            // That a script's interpreter is missing some shells say with the one, some with the other.
+            assert!(shell.status.code() == Some(code) || command == broken, "{command}: {shell:?}");
+        }
+    }
+    // Another user's rights are known when the command is started.
+    if needs(&[("root", is_root())]) {
+        let private = bench.script("private", ":");
+        fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
+        compare(&["--user", "nobody"], &[&private]).says(126, &["private"]);
+        bench.pagelab(&["exec", "-p", "default", "--user", "nobody", "--", &private]).ran().says(126, &["private"]);
     }
 }
 

@@ -109,12 +109,12 @@ fn what_the_tracer_did_and_what_it_prevents_is_said_at_the_end() {
 }
 
 #[test]
-fn what_cannot_be_run_ends_with_2_and_what_cannot_be_had_with_3() {
+fn what_cannot_be_run_ends_as_in_a_shell_and_what_cannot_be_had_with_3() {
     let bench = Bench::new();
     let exec = |policy: &str, command: &str| bench.pagelab(&["exec", "-p", policy, "--", command]).ran();
-    for policy in ["default", "base"] {
-        exec(policy, "no-such-command").says(2, &["\"no-such-command\" was not found", "PATH"]);
-        exec(policy, "/tmp").says(2, &["\"/tmp\" is not executable", "directory"]);
+    for policy in ["default", "base", "thp+no-huge"] {
+        exec(policy, "no-such-command").says(127, &["\"no-such-command\" was not found", "PATH"]);
+        exec(policy, "/tmp").says(126, &["\"/tmp\" is not executable", "directory"]);
     }
     exec("thq", "true").says(2, &["nearest is \"thp\""]);
     exec("mthp-2k", "true").says(3, &["mthp-2k", "no folios of 2K"]);

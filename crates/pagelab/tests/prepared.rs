@@ -88,7 +88,7 @@ fn its_failure_ends_the_comparison_and_loses_nothing() {
     let document = bench.stored(1);
     assert_eq!((document["trials"].as_array().unwrap().len(), &document["ended"]["reason"]), (3, &"failed".into()));
     for (prepare, code, parts) in [
-        ("no-such-program", 1, &["no-such-program", "could not be run"][..]),
+        ("no-such-program", 127, &["\"no-such-program\" was not found"][..]),
         ("false", 1, &["\"false\" failed (exit status 1); it printed nothing"]),
         ("", 2, &["--prepare", "expected a command line"]),
         ("unclosed 'quote", 2, &["--prepare", "expected a command line"]),

@@ -28,6 +28,56 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
     assert_eq!(verdict, "held", "it waited for its own settings");
 }
 
+/// Under `thp` nothing needs to be changed where the kernel advises at all.
+#[test]
+fn execs_that_change_nothing_run_together_and_beside_no_comparison() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let _alone = Alone::wait();
+    let bench = Bench::new();
+    let before = settings_at_rest();
+    let wait = bench.script("wait", "echo started; read -r _");
+    let exec = || {
+        let mut exec = bench.pagelab(&["exec", "-p", "default+no-huge", "--wait", "60s", "--", &wait]);
+        let mut child = exec.stdin(Stdio::piped()).stdout(Stdio::piped()).begin();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout()), &mut line).unwrap();
+        assert_eq!(line, "started\n");
+        child
+    };
+    let (first, mut second) = (exec(), exec());
+    assert_eq!((leaseholder(), settings()), (None, before.clone()), "nothing is written");
+    let hasty = bench.compare(&["-p", "base,default", "--wait", "300ms"], &words_of(&["true"])).ran();
+    let who = [first.id(), second.id()].map(|id| format!("by process {id}"));
+    hasty.says(2, &["exec -p default+no-huge", ", and one more", "are leased"]);
+    assert!(who.iter().any(|who| hasty.stderr.contains(who)), "{hasty}");
+    // One is killed, and the kernel takes its part of the lock away. The other one ends by itself.
+    first.kill();
+    let mut patient = bench.compare(&[&["-p", "base,default"][..], &QUICK].concat(), &words_of(&["true"]));
+    let patient = patient.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
+    std::thread::sleep(Duration::from_millis(300));
+    drop(second.stdin());
+    second.wait();
+    let ran = patient.ran();
+    ran.says(0, &["waiting for the lease on system settings", &who[1]]);
+    assert!(!ran.stderr.contains(&who[0]) && !ran.stderr.contains("more"), "{ran}");
+
+    let options = ["-p", "base,default", "--blocks", "1000", "--min-blocks", "1000"];
+    let mut compare = bench.compare(&options, &words_of(&["sleep", "0.02"]));
+    let compare = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
+    await_lease(&compare);
+    let late = bench.pagelab(&["exec", "-p", "default+no-huge", "--wait", "300ms", "--", "true"]).ran();
+    late.says(2, &[&format!("by process {}", compare.id()), "are leased"]);
+    let mut waits = bench.pagelab(&["exec", "-p", "default+no-huge", "--", "true"]);
+    let waits = waits.stdin(Stdio::null()).stderr(Stdio::piped()).begin();
+    std::thread::sleep(Duration::from_millis(300));
+    send("INT", waits.id());
+    waits.ran().says(130, &["waiting for the lease", "stopped by signal 2; nothing was run"]);
+    send("INT", compare.id());
+    compare.ran().says(130, &[]);
+}
+
 #[test]
 fn who_waits_can_be_stopped() {
     if !needs(&[root()]) {

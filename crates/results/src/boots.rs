@@ -62,6 +62,7 @@ pub(crate) fn notes(merged: &Merged) -> Vec<String> {
     let arms = merged.design.arms.iter().zip(&merged.arms);
     let wrong = arms.filter_map(|(arm, of_boots)| match &of_boots.outcome {
         Outcome::WrongAnswer { message } => Some(format!("{} gave a wrong answer: {message}", arm.label)),
+        Outcome::TooSlow { message } => Some(format!("{} {message}", arm.label)),
         _ => None,
     });
     wrong.chain(sentences(&merged.limits, &merged.design.arms)).collect()
@@ -138,6 +139,7 @@ fn word(merged: &Merged, arm: usize, outcome: &Outcome) -> String {
         Outcome::NotHeld => not_held(merged, arm).into(),
         Outcome::Unsupported => "unsupported".into(),
         Outcome::WrongAnswer { .. } => "wrong answer".into(),
+        Outcome::TooSlow { .. } => "too slow".into(),
         Outcome::NotMeasured => "not measured".into(),
     }
 }

@@ -92,6 +92,7 @@ fn outcome(record: &TrialRecord) -> [String; 3] {
         holding(record.verdict.holding).to_string(),
         record.verdict.coverage_ratio().map_or_else(String::new, |ratio| ratio.to_string()),
         match record.answer.exit {
+            _ if record.answer.too_slow => "too slow".to_string(),
             Exit::Code(code) => code.to_string(),
             Exit::Signal(signal) => format!("signal {signal}"),
         },

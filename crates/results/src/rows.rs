@@ -25,6 +25,8 @@ pub(crate) struct Row<'a> {
     pub counted: Vec<&'a TrialRecord>,
     /// The verdict that speaks for these trials (`stats::deciding`); absent without any.
     pub deciding: Option<&'a Verdict>,
+    /// What is said of its last trial, where that was ended because it took too long.
+    pub too_slow: Option<String>,
 }
 
 /// The rows of a comparison, in the order of its arms.
@@ -42,6 +44,11 @@ pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
             admission: comparison.admissions.get(index),
             analysis: comparison.analysis.as_ref().and_then(|analysis| analysis.arms.get(index)),
             deciding: stats::deciding(counted.iter().map(|record| &record.verdict)),
+            too_slow: comparison
+                .trials
+                .iter()
+                .find(|record| record.trial.arm == index && accepted(record) && record.answer.too_slow)
+                .map(|record| stats::too_slow(&comparison.design, record)),
             counted,
         }
     };
@@ -59,7 +66,7 @@ pub(crate) fn accepted(record: &TrialRecord) -> bool {
 fn complete_blocks(comparison: &Comparison) -> BTreeSet<u32> {
     let outcome = |arm: usize| Some(&comparison.analysis.as_ref()?.arms.get(arm)?.outcome);
     let admitted = |arm: &usize| matches!(comparison.admissions.get(*arm), Some(Admission::Admitted { .. }));
-    let right = |arm: &usize| !matches!(outcome(*arm), Some(Outcome::WrongAnswer { .. }));
+    let right = |arm: &usize| !matches!(outcome(*arm), Some(Outcome::WrongAnswer { .. } | Outcome::TooSlow { .. }));
     let race: Vec<usize> = (0..comparison.design.arms.len()).filter(admitted).filter(right).collect();
     let mut arms_of: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     for record in comparison.trials.iter().filter(|record| accepted(record) && record.trial.block > 0) {
@@ -244,7 +251,9 @@ impl Row<'_> {
         if self.unsupported().is_some() {
             return "unsupported".to_string();
         }
-        let Some(analysis) = self.analysis else { return "not measured".to_string() };
+        let Some(analysis) = self.analysis else {
+            return if self.too_slow.is_some() { "too slow" } else { "not measured" }.to_string();
+        };
         match &analysis.outcome {
             Outcome::Baseline => "baseline",
             Outcome::Better { best: true } if analysis.tied.is_empty() => "best",
@@ -260,6 +269,7 @@ impl Row<'_> {
             },
             Outcome::Unsupported => "unsupported",
             Outcome::WrongAnswer { .. } => "wrong answer",
+            Outcome::TooSlow { .. } => "too slow",
             Outcome::NotMeasured => "not measured",
         }
         .to_string()

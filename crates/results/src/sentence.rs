@@ -220,6 +220,7 @@ impl Page<'_> {
             Ended::NotEnded => "it is still running, or was killed",
             Ended::Interrupted => "it was interrupted",
             Ended::Time => "the time was up (--max-time)",
+            Ended::TooSlow { message } => return format!("no result: {}", printable(message)),
             _ => "it ended",
         };
         format!("no result: {why} before the first block that counts was complete")
@@ -229,19 +230,23 @@ impl Page<'_> {
     fn reservations(&self) -> Vec<String> {
         let mut clauses = Vec::new();
         if self.comparison.analysis.is_some() {
-            match self.comparison.ended {
+            match &self.comparison.ended {
                 Ended::NotEnded => clauses.push("the comparison has not ended".to_string()),
                 Ended::Interrupted => clauses.push("it was interrupted".to_string()),
+                Ended::TooSlow { message } => clauses.push(format!("it ended because {}", printable(message))),
                 _ => {}
             }
         }
-        // Why it failed says whose answer was wrong, where that is why.
-        if matches!(self.comparison.ended, Ended::Failed { .. }) {
+        // Why it failed says whose answer was wrong or late, where that is why.
+        if matches!(self.comparison.ended, Ended::Failed { .. } | Ended::TooSlow { .. }) {
             return clauses;
         }
         for row in &self.rows {
             if let Some(Outcome::WrongAnswer { message }) = row.analysis.map(|analysis| &analysis.outcome) {
                 clauses.push(format!("{} gave a wrong answer ({})", row.label(), printable(message)));
+            }
+            if let Some(message) = &row.too_slow {
+                clauses.push(format!("{} {message}", row.label()));
             }
         }
         clauses
@@ -295,7 +300,11 @@ impl Page<'_> {
         let void = |outcome: &Outcome| {
             matches!(
                 outcome,
-                Outcome::NotHeld | Outcome::Unsupported | Outcome::WrongAnswer { .. } | Outcome::NotMeasured
+                Outcome::NotHeld
+                    | Outcome::Unsupported
+                    | Outcome::WrongAnswer { .. }
+                    | Outcome::TooSlow { .. }
+                    | Outcome::NotMeasured
             )
         };
         1 + self.with(|outcome| !void(outcome)).len()

@@ -189,6 +189,9 @@ fn row_notes(row: &Row<'_>) -> Vec<String> {
     if let Some(Outcome::WrongAnswer { message }) = row.analysis.map(|analysis| &analysis.outcome) {
         notes.push(format!("{label} gave a wrong answer: {}", printable(message)));
     }
+    if let Some(message) = &row.too_slow {
+        notes.push(format!("{label} {message}; it was not run again, because it would be again"));
+    }
     let short = matches!(row.holding(), Some(Holding::NotHeld | Holding::Partly | Holding::Unknown));
     if short {
         let spread = row.spread().map(|spread| format!(" {spread}")).unwrap_or_default();

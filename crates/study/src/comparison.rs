@@ -22,8 +22,11 @@ pub struct Design {
     pub min_blocks: u32,
     /// Blocks that count, at most.
     pub max_blocks: u32,
-    /// No block begins after this long; absent: no limit.
+    /// No block begins after this long, counted from the start of the first trial; absent: no limit.
     pub max_time_s: Option<f64>,
+    /// A trial that takes longer is ended, and with it its arm; absent: no limit.
+    #[serde(default)]
+    pub trial_time_s: Option<f64>,
     /// Half width of the interval at which an arm is measured well enough, as a ratio (0.01 = 1 %).
     pub precision_ratio: f64,
     /// Changes smaller than this do not matter to anybody, as a ratio (0.01 = 1 %).
@@ -125,6 +128,11 @@ pub enum Ended {
     Time,
     /// The user interrupted it.
     Interrupted,
+    /// A trial took longer than a trial may, and without its arm there is nothing to compare.
+    TooSlow {
+        /// Which.
+        message: String,
+    },
     /// A trial failed; the message says how.
     Failed {
         /// What happened.

@@ -41,6 +41,7 @@ impl Design {
             min_blocks: Design::MIN_BLOCKS,
             max_blocks: Design::MAX_BLOCKS,
             max_time_s: None,
+            trial_time_s: None,
             precision_ratio: Design::PRECISION_RATIO,
             band_ratio: Design::BAND_RATIO,
             confidence: Design::CONFIDENCE,
@@ -132,12 +133,13 @@ pub fn check(design: &Design) -> Result<(), DesignError> {
         return Err(DesignError::Blocks { min: design.min_blocks, max: design.max_blocks });
     }
     let positive = |value: f64| value.is_finite() && value > 0.0;
-    let max_time_s = design.max_time_s.unwrap_or(1.0);
+    let (max_time_s, trial_time_s) = (design.max_time_s.unwrap_or(1.0), design.trial_time_s.unwrap_or(1.0));
     let ranges = [
         (positive(design.precision_ratio), "the precision", "a ratio above 0", design.precision_ratio),
         (positive(design.band_ratio), "the practical band", "a ratio above 0", design.band_ratio),
         ((0.5..1.0).contains(&design.confidence), "the confidence", "from 0.5 to below 1", design.confidence),
         (positive(max_time_s), "the longest time in seconds", "above 0", max_time_s),
+        (positive(trial_time_s), "the longest time of a trial in seconds", "above 0", trial_time_s),
     ];
     match ranges.into_iter().find(|range| !range.0) {
         Some((_, name, expected, found)) => Err(DesignError::Range { name, expected, found }),

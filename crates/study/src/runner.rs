@@ -63,7 +63,8 @@ pub struct Run {
 /// Runs a comparison and tells `listener` what happens.
 ///
 /// Block 0 is run and discarded. An arm whose answer differs from the baseline's is run in block 1 once
-/// more, so that the baseline can confirm its own answer, and then no longer. The comparison fails
+/// more, so that the baseline can confirm its own answer, and then no longer. An arm of which a trial took too long is not
+/// run again; where the baseline or the last other arm is the one, the comparison ends ([`Ended::TooSlow`]). It fails
 /// ([`Ended::Failed`]) when the platform cannot prepare or run a trial, when the command fails under the baseline,
 /// when the baseline's answer changes from one trial to another, when no other arm has its answer, when
 /// the primary metric has no positive value, and when a trial was rejected [`MAX_ATTEMPTS`] times. What
@@ -175,7 +176,11 @@ impl<'a, P: Platform> Comparing<'a, P> {
     }
 
     fn block(&mut self, block: u32) -> Result<(), Ended> {
-        if self.design.max_time_s.is_some_and(|limit_s| self.platform.elapsed_s() >= limit_s) {
+        // Before the first trial somebody else's may have to be waited for.
+        let began_s = self.trials.first().map(|record| record.started_s);
+        if let (Some(began_s), Some(limit_s)) = (began_s, self.design.max_time_s)
+            && self.platform.elapsed_s() - began_s >= limit_s
+        {
             return Err(Ended::Time);
         }
         let order = plan::order(self.design.seed, block, self.design.arms.len());
@@ -204,8 +209,11 @@ impl<'a, P: Platform> Comparing<'a, P> {
             record.trial = trial;
             (self.listener)(Event::Finished(&record));
             let rejected = record.rejected.first().cloned();
+            let too_slow = record.answer.too_slow.then(|| answers::too_slow(self.design, &record));
             self.trials.push(record);
-            let Some(change) = rejected else { return Ok(()) };
+            let Some(change) = rejected else {
+                return too_slow.map_or(Ok(()), |message| self.leave_race(trial.arm, &message));
+            };
             trial.attempt += 1;
             if trial.attempt == MAX_ATTEMPTS {
                 let value = |value: Option<String>| value.unwrap_or_else(|| "absent".to_string());
@@ -220,6 +228,22 @@ impl<'a, P: Platform> Comparing<'a, P> {
                 )));
             }
         }
+    }
+
+    /// An arm that once took too long would do so again. Without it there may be nothing left to compare.
+    fn leave_race(&mut self, arm: usize, message: &str) -> Result<(), Ended> {
+        self.in_race[arm] = false;
+        let why = match () {
+            () if arm == self.design.baseline => "",
+            () if self.compared() == 0 => ", and no other arm is left",
+            () => return Ok(()),
+        };
+        let label = &self.design.arms[arm].label;
+        let message = format!(
+            "the trial of {label} {message} with all that it had started{why}; look at what it waits for, or give it more \
+             time"
+        );
+        Err(Ended::TooSlow { message })
     }
 
     fn check_answers(&mut self, block: u32) -> Result<(), Ended> {
@@ -239,17 +263,18 @@ impl<'a, P: Platform> Comparing<'a, P> {
                 self.what_being_measured_prevents().unwrap_or_else(|| "run it by itself to see why; ".to_string())
             )));
         }
-        if let Some(message) = &deviations[self.design.baseline] {
+        if let Some(deviation) = &deviations[self.design.baseline] {
             return Err(failed(format!(
-                "under the baseline {baseline} the answer changes from one trial to another ({message}), so no answer can \
-                 be checked; make the command deterministic, or leave its output unchecked if only that differs"
+                "under the baseline {baseline} the answer changes from one trial to another ({}), so no answer can be \
+                 checked; make the command deterministic, or leave its output unchecked if only that differs",
+                deviation.message()
             )));
         }
         if block > 0 {
             let wrong: Vec<usize> = arms().filter(deviates).collect();
             wrong.iter().for_each(|arm| self.in_race[*arm] = false);
             if let (0, Some(arm)) = (self.compared(), wrong.first()) {
-                let message = deviations[*arm].clone().unwrap_or_default();
+                let message = deviations[*arm].as_ref().map_or("", |deviation| deviation.message());
                 let label = &self.design.arms[*arm].label;
                 return Err(failed(format!(
                     "no arm besides the baseline gave the baseline's answer; {label}: {message}"

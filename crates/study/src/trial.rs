@@ -47,6 +47,10 @@ pub struct Answer {
     pub exit: Exit,
     /// SHA-256 of what it wrote to standard output, in hexadecimal; absent unless asked for.
     pub stdout_sha256: Option<String>,
+    /// Whether it was killed because it took longer than a trial may ([`crate::comparison::Design::trial_time_s`]); `exit`
+    /// then says nothing of the command.
+    #[serde(default)]
+    pub too_slow: bool,
 }
 
 /// Everything that is kept of one trial.
@@ -75,7 +79,7 @@ pub struct TrialRecord {
 impl Answer {
     /// Whether the command says of itself that it succeeded.
     pub fn succeeded(&self) -> bool {
-        self.exit == Exit::Code(0)
+        !self.too_slow && self.exit == Exit::Code(0)
     }
 }
 

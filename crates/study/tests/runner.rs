@@ -104,6 +104,62 @@ fn no_block_begins_after_the_time_is_up() {
     assert_eq!(run.analysis.unwrap().blocks, 5);
 }
 
+/// Whoever waited for the lease has measured nothing yet.
+#[test]
+fn the_time_counts_from_the_first_trial() {
+    let mut design = design(&["default", "thp"], 1);
+    design.max_time_s = Some(5.2);
+    let mut fake = quiet(&design, &[1.0, 1.0]);
+    fake.waits_s = 600.0;
+    let run = run(&design, &mut fake);
+    assert_eq!((run.ended, run.trials.len()), (Ended::Time, 12));
+}
+
+#[test]
+fn an_arm_that_takes_too_long_is_not_run_again_and_the_rest_goes_on() {
+    let mut design = design(&["default", "base", "thp"], 1);
+    design.trial_time_s = Some(30.0);
+    for block in [0, 3] {
+        let mut fake = quiet(&design, &[1.0, 0.5, 0.9]);
+        fake.slow = Box::new(move |arm, of| (arm, of) == (1, block));
+        let run = run(&design, &mut fake);
+        assert_eq!(run.ended, Ended::Precise);
+        assert_eq!(run.trials.iter().filter(|record| record.trial.arm == 1).count(), block as usize + 1);
+        let analysis = run.analysis.unwrap();
+        let message = format!("took longer than 30 s (--trial-time) in block {block}, and was ended");
+        assert_eq!(analysis.arms[1].outcome, Outcome::TooSlow { message });
+        assert!(analysis.arms[1].effects.is_empty());
+        assert_eq!((analysis.blocks, analysis.winner()), (8, Some(2)));
+    }
+}
+
+#[test]
+fn without_the_baseline_or_the_last_other_arm_there_is_nothing_to_compare() {
+    let mut design = design(&["default", "thp"], 1);
+    design.trial_time_s = Some(0.5);
+    for (slow, words) in [(0, "trial of default took longer than 0.5 s"), (1, "no other arm is left")] {
+        let mut fake = quiet(&design, &[1.0, 0.9]);
+        fake.slow = Box::new(move |arm, block| (arm, block) == (slow, 2));
+        let run = run(&design, &mut fake);
+        let Ended::TooSlow { message } = &run.ended else { panic!("{:?}", run.ended) };
+        assert!(message.contains(words) && message.contains("in block 2"), "{message}");
+        assert_eq!(run.trials.last().unwrap().trial.arm, slow);
+        let outcome = run.analysis.map(|analysis| analysis.arms[1].outcome.clone());
+        assert_eq!(slow == 1, matches!(outcome, Some(Outcome::TooSlow { .. })), "block 1 is complete");
+    }
+}
+
+/// The setting that changed may be why.
+#[test]
+fn a_rejected_trial_that_took_too_long_is_repeated() {
+    let design = design(&["default", "thp"], 1);
+    let mut fake = quiet(&design, &[1.0, 0.9]);
+    fake.rejected = Box::new(|number| number == 2);
+    fake.slow = Box::new(|_, block| block == 1);
+    let run = run(&design, &mut fake);
+    assert_eq!(run.trials[3].trial, Trial { attempt: 1, ..run.trials[2].trial });
+}
+
 #[test]
 fn an_interruption_keeps_what_was_finished() {
     let design = design(&["default", "thp"], 1);

@@ -1,15 +1,15 @@
 //! A program beside the measured one: a client, a probe, a preparation. Not traced, and it outlives nobody.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command};
 
 use study::trial::Exit;
 
-use super::minder;
-use crate::tracer::{Usage, User, environment};
+use crate::minder;
+use crate::tracer::{self, User, environment};
 
 /// How often it is looked whether there still is a reason to wait for it. Its end is seen at once.
 const LOOK_AGAIN_MS: libc::c_int = 100;
@@ -33,46 +33,59 @@ pub fn command(words: &[OsString], user: &Option<User>) -> Command {
     command
 }
 
-/// Returns when the child has ended, which is seen at once, or kills it when there is no more reason to
-/// wait. Before Linux 5.3, which has no pidfd_open(2), it returns immediately and the child may take its
-/// time.
-pub fn kill_if(child: &Child, pointless: impl Fn() -> bool) {
+/// Returns when the child has ended, which is seen at once, or tells its minder to kill it when there is no more reason
+/// to wait. Before Linux 5.3, which has no pidfd_open(2), the end is seen when it is looked for.
+pub fn kill_if(child: &Child, mut pointless: impl FnMut() -> bool) {
     // SAFETY: a plain system call; the child was not waited for, so the id is its own.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) } as i32;
-    if descriptor < 0 {
-        return;
-    }
     // SAFETY: the descriptor is new and nobody else's.
-    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
-    let mut end = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let descriptor = (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) });
+    // poll(2) ignores a negative descriptor.
+    let number = descriptor.as_ref().map_or(-1, AsRawFd::as_raw_fd);
+    let mut end = libc::pollfd { fd: number, events: libc::POLLIN, revents: 0 };
     // SAFETY: one live structure.
-    while unsafe { libc::poll(&raw mut end, 1, LOOK_AGAIN_MS) } != 1 {
+    while unsafe { libc::poll(&raw mut end, 1, LOOK_AGAIN_MS) } != 1 && !has_ended(child) {
         if pointless() {
-            // SAFETY: a plain system call.
-            unsafe { libc::kill(child.id() as libc::pid_t, minder::END) };
+            let minder = child.id() as libc::pid_t;
+            // SAFETY: plain system calls. Somebody may have stopped it.
+            unsafe {
+                libc::kill(minder, minder::END);
+                libc::kill(minder, libc::SIGCONT);
+            }
             return;
         }
     }
 }
 
-/// Waits for a child and adds what it used.
-pub fn wait(child: Child, usage: &mut Usage) -> io::Result<Exit> {
-    let mut status = 0;
-    // SAFETY: the status and the usage are live plain data; the child is this thread's own and is waited
-    // for here only.
-    let raw = unsafe {
-        let mut raw: libc::rusage = std::mem::zeroed();
-        while libc::wait4(child.id() as libc::pid_t, &mut status, 0, &raw mut raw) == -1 {
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
-        raw
-    };
-    *usage = usage.plus(&Usage::from(raw));
-    Ok(match libc::WIFEXITED(status) {
-        true => Exit::Code(libc::WEXITSTATUS(status)),
-        false => Exit::Signal(libc::WTERMSIG(status)),
+/// Whether a child has ended; it is not waited for.
+fn has_ended(child: &Child) -> bool {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: siginfo is plain data, and the pointer is live; the child's id is its own.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_PID, child.id(), &raw mut info, flags) == 0 && info.si_pid() != 0
+    }
+}
+
+/// Waits for a child, whose end is near.
+pub fn wait(mut child: Child) -> io::Result<Exit> {
+    let status = child.wait()?;
+    Ok(match status.code() {
+        Some(code) => Exit::Code(code),
+        None => Exit::Signal(status.signal().unwrap_or(0)),
     })
+}
+
+/// What a shell says of a program that cannot be started for this reason: 127 where it is not there, 126 where it is;
+/// `None` where the system lacks resources.
+pub fn exit_code(program: &OsStr, error: &io::Error) -> Option<u8> {
+    match error.raw_os_error()? {
+        // It may be the interpreter that is missing.
+        libc::ENOENT => Some(tracer::resolve(program).err().and_then(|error| error.exit_code()).unwrap_or(126)),
+        libc::ENOTDIR => Some(127),
+        libc::EACCES | libc::EPERM | libc::ENOEXEC | libc::EISDIR | libc::ELOOP | libc::ETXTBSY | libc::E2BIG => {
+            Some(126)
+        }
+        _ => None,
+    }
 }

@@ -3,7 +3,6 @@
 mod awake;
 mod helper;
 mod kernel_proof;
-mod minder;
 mod output;
 mod preparation;
 mod proof;
@@ -60,6 +59,9 @@ pub struct Work {
     pub input: Option<PathBuf>,
     /// Whether the hash of standard output is part of the answer.
     pub check_output: bool,
+    /// How long a trial may take, and what is run before it; then it is ended with all that it started. `None`: as long as
+    /// it likes.
+    pub trial_time: Option<Duration>,
     /// Whether every large range is looked at before it goes ([`study::comparison::Design::prove_all`]).
     pub prove_all: bool,
     /// Reads figures off standard output; `None`: nothing is read.
@@ -120,6 +122,14 @@ pub enum PlatformError {
         /// What it last wrote to standard error, as a part of a sentence.
         last_words: String,
     },
+    /// What is to be run before each trial took too long.
+    #[error("--prepare: {command:?} took longer than {limit_s} s (--trial-time), and was ended")]
+    PreparationTooSlow {
+        /// The command line.
+        command: String,
+        /// How long it had.
+        limit_s: f64,
+    },
     /// A client, a probe or a preparation could not be run.
     #[error("{program:?} could not be run: {error}")]
     Helper {
@@ -130,11 +140,31 @@ pub enum PlatformError {
     },
 }
 
+/// What is to blame for a trial that could not be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// The command, its server or its preparation: it failed.
+    Command,
+    /// Settings and files of the system.
+    System,
+    /// One of the commands cannot be run at all.
+    Unrunnable {
+        /// What a shell says then: 127 where it is not there, 126 where it is.
+        exit_code: u8,
+    },
+}
+
 impl PlatformError {
-    /// Whether no command is to blame, but settings and files of the system.
-    fn is_of_the_system(&self) -> bool {
-        use PlatformError::{Host, Io, Lease, NotRestored, Unsupported};
-        matches!(self, Lease(_) | Host(_) | Io(_) | Unsupported(..) | NotRestored(_))
+    /// What is to blame.
+    pub fn blame(&self) -> Blame {
+        use PlatformError::{Helper, Host, Io, Launch, Lease, NotRestored, Unsupported};
+        let exit_code = match self {
+            Lease(_) | Host(_) | Io(_) | Unsupported(..) | NotRestored(_) => return Blame::System,
+            Launch(error) => error.exit_code(),
+            Helper { program, error } => helper::exit_code(program, error),
+            _ => None,
+        };
+        exit_code.map_or(Blame::Command, |exit_code| Blame::Unrunnable { exit_code })
     }
 }
 
@@ -159,7 +189,7 @@ pub struct HostPlatform {
     work: Work,
     began: Instant,
     last_words: String,
-    system_failed: bool,
+    blame: Blame,
 }
 
 /// What a trial gave, before it is a record.
@@ -179,7 +209,7 @@ impl HostPlatform {
             work,
             began: Instant::now(),
             last_words: String::new(),
-            system_failed: false,
+            blame: Blame::Command,
         }
     }
 
@@ -196,9 +226,14 @@ impl HostPlatform {
         &self.last_words
     }
 
-    /// Whether the last trial could not be run for what the system did, and not the command.
-    pub fn system_failed(&self) -> bool {
-        self.system_failed
+    /// What is to blame where the last trial could not be run.
+    pub fn blame(&self) -> Blame {
+        self.blame
+    }
+
+    fn blamed<T>(&mut self, result: Result<T, PlatformError>) -> Result<T, PlatformError> {
+        self.blame = result.as_ref().err().map_or(Blame::Command, PlatformError::blame);
+        result
     }
 
     fn trial(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
@@ -225,7 +260,8 @@ impl HostPlatform {
         if !answer.succeeded() {
             self.last_words = run.errors.tail_text();
         }
-        let mut observations = observations(&run, &mut proof);
+        // How long it would have taken is not known.
+        let mut observations = if answer.too_slow { Vec::new() } else { observations(&run, &mut proof) };
         if let (Some(extract), true) = (&self.work.extract, answer.succeeded()) {
             observations.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
         }
@@ -270,15 +306,13 @@ impl Platform for HostPlatform {
     fn prepare(&mut self) -> Result<(), PlatformError> {
         let Some(command) = &self.work.prepare else { return Ok(()) };
         let rested = self.session.rest();
-        let prepared = rested.and_then(|()| preparation::run(command, &self.work.user));
-        self.system_failed = prepared.as_ref().is_err_and(PlatformError::is_of_the_system);
-        prepared
+        let prepared = rested.and_then(|()| preparation::run(command, &self.work.user, self.work.trial_time));
+        self.blamed(prepared)
     }
 
     fn run(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
         let ran = self.trial(arm, trial);
-        self.system_failed = ran.as_ref().is_err_and(PlatformError::is_of_the_system);
-        ran
+        self.blamed(ran)
     }
 
     fn elapsed_s(&self) -> f64 {
@@ -302,6 +336,7 @@ fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool
         stdout: None,
         stderr: None,
         disable_thp: rewriting.disable_thp,
+        limit: work.trial_time,
     };
     let Some(server) = &work.server else {
         (launch.stdout, launch.stderr) = (Some(stdout), Some(stderr));
@@ -322,6 +357,9 @@ fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool
     })?;
     drop(launch);
     let (ended, server_errors) = (ended?, server_errors.finish());
+    if ended.time_was_up {
+        return Ok(Run { ended, driven: None, output: output.finish(), errors: server_errors });
+    }
     let driven = driven.map_err(|error| match error {
         PlatformError::ServerEnded => {
             PlatformError::ServerDied { exit: ended.exit, printed: server_errors.tail_text() }
@@ -353,16 +391,12 @@ fn answer(work: &Work, run: &Run) -> Answer {
     Answer {
         exit: run.driven.map_or(run.ended.exit, |driven| driven.exit),
         stdout_sha256: work.check_output.then(|| run.output.sha256.clone()),
+        too_slow: run.ended.time_was_up,
     }
 }
 
 fn observations(run: &Run, proof: &mut Proof) -> Vec<Observation> {
-    let usage = match run.driven {
-        // The client and its probes are children of this process too.
-        Some(driven) => run.ended.usage.since(&driven.usage),
-        None => run.ended.usage,
-    };
-    let Usage { user_s, system_s, minor_faults, major_faults } = usage;
+    let Usage { user_s, system_s, minor_faults, major_faults } = run.ended.usage;
     let Looks { apart_s, within_s, after_s } = run.ended.looks;
     // A client waits for its server however still that stands.
     let (wall_s, looks_s, untimed_s) = match run.driven {

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread::JoinHandle;
 
 use sha2::{Digest, Sha256};
@@ -15,6 +15,8 @@ const TAIL_BYTES: usize = 2048;
 /// A pipe that is read by a thread of its own, so that the program never waits for pagelab.
 pub struct Capture {
     reader: JoinHandle<Captured>,
+    /// Says by its end that the program has ended.
+    running: OwnedFd,
 }
 
 /// What came through the pipe.
@@ -34,12 +36,16 @@ impl Capture {
     /// A pipe and its reader. The program gets the returned end; pagelab must not keep it open.
     pub fn start() -> io::Result<(OwnedFd, Capture)> {
         let (read, write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
-        let reader = std::thread::Builder::new().name("output".into()).spawn(move || drain(File::from(read)))?;
-        Ok((write, Capture { reader }))
+        let (over, running) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        let drain = move || drain(File::from(read), &over);
+        let reader = std::thread::Builder::new().name("output".into()).spawn(drain)?;
+        Ok((write, Capture { reader, running }))
     }
 
-    /// Waits for the end of the output.
+    /// What the program printed, which has ended: the output ends with what is in the pipe now, even where somebody
+    /// still has it open.
     pub fn finish(self) -> Captured {
+        drop(self.running);
         self.reader.join().expect("the reader of a pipe does not panic")
     }
 }
@@ -51,17 +57,23 @@ impl Captured {
     }
 }
 
-fn drain(mut pipe: File) -> Captured {
+fn drain(mut pipe: File, over: &OwnedFd) -> Captured {
     let mut hash = Sha256::new();
     let (mut start, mut tail, mut cut) = (Vec::new(), Vec::new(), false);
     let mut buffer = vec![0u8; 64 << 10];
+    let mut left = None;
     loop {
-        let part = match pipe.read(&mut buffer) {
+        if left.is_none() && wait(&pipe, over) == Awaited::End {
+            left = Some(waiting_bytes(&pipe));
+        }
+        let most = left.map_or(buffer.len(), |left: usize| left.min(buffer.len()));
+        let part = match pipe.read(&mut buffer[..most]) {
             Ok(0) => break,
             Ok(count) => &buffer[..count],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(_) => break,
         };
+        left = left.map(|left| left - part.len());
         hash.update(part);
         let kept = part.len().min(KEPT_BYTES - start.len());
         start.extend_from_slice(&part[..kept]);
@@ -73,10 +85,47 @@ fn drain(mut pipe: File) -> Captured {
     Captured { sha256, start, cut, tail }
 }
 
+/// What was waited for.
+#[derive(PartialEq, Eq)]
+enum Awaited {
+    /// More output, or its end.
+    Output,
+    /// The end of the program.
+    End,
+}
+
+fn wait(pipe: &File, over: &OwnedFd) -> Awaited {
+    let entry = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+    let mut ends = [entry(over.as_raw_fd()), entry(pipe.as_raw_fd())];
+    // SAFETY: two live structures, and the count says so.
+    while unsafe { libc::poll(ends.as_mut_ptr(), 2, -1) } < 1 {}
+    if ends[0].revents == 0 { Awaited::Output } else { Awaited::End }
+}
+
+/// Bytes that a pipe holds.
+fn waiting_bytes(pipe: &File) -> usize {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the integer is live; the kernel writes one.
+    let result = unsafe { libc::ioctl(pipe.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+    if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::io::Write;
+
+    #[test]
+    fn who_keeps_the_output_open_holds_nobody() {
+        let (write, capture) = Capture::start().unwrap();
+        let mut write = File::from(write);
+        let text = vec![b'x'; 50_000];
+        write.write_all(&text).unwrap();
+        let captured = capture.finish();
+        assert_eq!((captured.start, captured.cut), (text, false), "all that was there, though it has no end");
+        let (write, capture) = Capture::start().unwrap();
+        assert_eq!((capture.finish().start.len(), drop(write)), (0, ()));
+    }
 
     #[test]
     fn output_is_hashed_whole_and_kept_in_part() {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use study::trial::Exit;
 
@@ -9,28 +10,37 @@ use super::helper::{command, kill_if, wait};
 use super::output::Capture;
 use super::{PlatformError, last_words};
 use crate::signals;
-use crate::tracer::{Usage, User};
+use crate::tracer::User;
 
-/// Runs the command to its end, or until pagelab is told to stop. Its input is empty, its output goes nowhere.
+/// Runs the command to its end, until pagelab is told to stop, or for as long as it may take. Its input is empty, its output
+/// goes nowhere.
 ///
 /// # Errors
-/// It cannot be run, or it fails: [`PlatformError::Unprepared`] has the end of what it wrote to standard error.
-pub fn run(words: &[OsString], user: &Option<User>) -> Result<(), PlatformError> {
+/// It cannot be run, takes too long, or fails: [`PlatformError::Unprepared`] has the end of what it wrote to standard error.
+pub fn run(words: &[OsString], user: &Option<User>, limit: Option<Duration>) -> Result<(), PlatformError> {
     let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
     let (stderr, errors) = Capture::start()?;
     let mut program = command(words, user);
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's end that it holds would keep the output open
-    kill_if(&child, || signals::arrived().is_some());
-    let exit = wait(child, &mut Usage::default()).map_err(failed)?;
+    let start = Instant::now();
+    let mut too_slow = None;
+    kill_if(&child, || {
+        too_slow = limit.filter(|limit| start.elapsed() >= *limit);
+        too_slow.is_some() || signals::arrived().is_some()
+    });
+    let exit = wait(child).map_err(failed)?;
     let printed = errors.finish().tail_text();
-    match (signals::arrived(), exit) {
-        (Some(_), _) => Err(PlatformError::Interrupted),
-        (None, Exit::Code(0)) => Ok(()),
-        (None, exit) => {
-            let command = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
-            Err(PlatformError::Unprepared { command, exit, last_words: last_words(&printed) })
+    let command = || words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    match (signals::arrived(), too_slow, exit) {
+        (Some(_), _, _) => Err(PlatformError::Interrupted),
+        (None, Some(limit), _) => {
+            Err(PlatformError::PreparationTooSlow { command: command(), limit_s: limit.as_secs_f64() })
+        }
+        (None, None, Exit::Code(0)) => Ok(()),
+        (None, None, exit) => {
+            Err(PlatformError::Unprepared { command: command(), exit, last_words: last_words(&printed) })
         }
     }
 }

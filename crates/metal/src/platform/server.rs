@@ -2,7 +2,7 @@
 //!
 //! The tracer keeps the first thread busy for as long as the server lives. A second thread waits until
 //! the server is ready, runs the client, and ends the server. A killed pagelab leaves nothing of a client
-//! behind ([`super::minder`]); the server is the tracer's affair.
+//! behind ([`crate::minder`]); the server is the tracer's affair.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -15,7 +15,7 @@ use study::trial::Exit;
 use super::PlatformError;
 use super::helper::{command, kill_if, wait};
 use crate::signals;
-use crate::tracer::{Usage, User};
+use crate::tracer::User;
 
 /// A server, and how to know that it is ready.
 #[derive(Clone, Debug)]
@@ -47,8 +47,6 @@ pub struct Driven {
     pub exit: Exit,
     /// How long it ran.
     pub wall_s: f64,
-    /// What it and the probes used.
-    pub usage: Usage,
     /// Whether the server was still there when it ended.
     pub server_survived: bool,
 }
@@ -60,17 +58,16 @@ const POLL: Duration = Duration::from_millis(10);
 /// server, which sets `over` when the server has ended or could not be started. Sets `timed` while the client
 /// runs.
 pub fn drive(server: &Server, client: Client, over: &AtomicBool, timed: &AtomicBool) -> Result<Driven, PlatformError> {
-    let mut usage = Usage::default();
     wait_for(server.patience, || signals::leashed().is_some() || over.load(Ordering::SeqCst));
     let result = match signals::leashed() {
-        Some(_) => wait_until_ready(server, &client.user, &mut usage).and_then(|()| run(client, usage, timed)),
+        Some(_) => wait_until_ready(server, &client.user).and_then(|()| run(client, timed)),
         None => Err(PlatformError::ServerEnded),
     };
     end(server.patience);
     result
 }
 
-fn wait_until_ready(server: &Server, user: &Option<User>, usage: &mut Usage) -> Result<(), PlatformError> {
+fn wait_until_ready(server: &Server, user: &Option<User>) -> Result<(), PlatformError> {
     let failed = |error| PlatformError::Helper { program: server.ready[0].clone(), error };
     let deadline = Instant::now() + server.patience;
     loop {
@@ -81,7 +78,7 @@ fn wait_until_ready(server: &Server, user: &Option<User>, usage: &mut Usage) -> 
         probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let probe = probe.spawn().map_err(failed)?;
         kill_if(&probe, || is_in_vain() || Instant::now() > deadline);
-        if wait(probe, usage).map_err(failed)? == Exit::Code(0) {
+        if wait(probe).map_err(failed)? == Exit::Code(0) {
             return Ok(());
         }
         if Instant::now() > deadline {
@@ -91,7 +88,7 @@ fn wait_until_ready(server: &Server, user: &Option<User>, usage: &mut Usage) -> 
     }
 }
 
-fn run(client: Client, mut usage: Usage, timed: &AtomicBool) -> Result<Driven, PlatformError> {
+fn run(client: Client, timed: &AtomicBool) -> Result<Driven, PlatformError> {
     let failed = |error| PlatformError::Helper { program: client.command[0].clone(), error };
     let mut program = command(&client.command, &client.user);
     program.stdin(Stdio::null()).stdout(client.stdout).stderr(client.stderr);
@@ -100,10 +97,10 @@ fn run(client: Client, mut usage: Usage, timed: &AtomicBool) -> Result<Driven, P
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's ends that it holds would keep the output open
     kill_if(&child, is_in_vain);
-    let exit = wait(child, &mut usage).map_err(failed)?;
+    let exit = wait(child).map_err(failed)?;
     let wall_s = start.elapsed().as_secs_f64();
     timed.store(false, Ordering::SeqCst);
-    Ok(Driven { exit, wall_s, usage, server_survived: signals::leashed().is_some() })
+    Ok(Driven { exit, wall_s, server_survived: signals::leashed().is_some() })
 }
 
 /// Whether a client need not go on: the server is gone, or pagelab was told to stop.

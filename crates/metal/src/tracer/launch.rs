@@ -7,12 +7,14 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use libc::sock_filter;
 
 use super::obstacle::Obstacle;
 use super::ptrace::{self, Tid};
 use super::rewriting::Rewriting;
+use crate::minder::Minder;
 use crate::signals;
 
 /// The user that the program runs as.
@@ -64,6 +66,8 @@ pub struct Launch {
     /// Whether transparent huge pages are disabled for the program and all that it starts
     /// (PR_SET_THP_DISABLE, kept over fork and exec).
     pub disable_thp: bool,
+    /// How long the program may take; then it is killed with its tree. `None`: as long as it likes.
+    pub limit: Option<Duration>,
 }
 
 /// Why a program could not be started.
@@ -99,9 +103,27 @@ pub enum LaunchError {
         "the kernel refused the tracer a request on the running command ({0}), which was killed; try without the policy, or report this"
     )]
     GivenUp(io::Error),
+    /// Processes of the tree that do not die.
+    #[error(
+        "the command was killed, and of its processes {0:?} do not die; the kernel does not let them hear signals while they          wait for a device or a file server (state D), or their cgroup is frozen: look at /proc/PID/stack, or thaw it"
+    )]
+    Immortal(Vec<Tid>),
     /// The kernel has no resources.
     #[error("the command could not be started: {0}")]
     Resources(#[from] io::Error),
+}
+
+impl LaunchError {
+    /// The exit status that a shell has for a command that it cannot run: 127 where it is not there, 126 where it is
+    /// and cannot be executed. `None` where that is not the reason.
+    pub fn exit_code(&self) -> Option<u8> {
+        match self {
+            LaunchError::NotFound(_) => Some(127),
+            LaunchError::NotExecutable(..) => Some(126),
+            LaunchError::Prepare { step, .. } if *step == STEPS[EXECUTE].0 => Some(126),
+            _ => None,
+        }
+    }
 }
 
 /// Steps of the preparation, numbered for the pipe through which the new process reports.
@@ -161,19 +183,24 @@ pub struct Started {
 }
 
 /// Starts a program under the filter, attached to the calling thread, up to just before its exec.
-pub fn start(launch: &Launch, filter: Vec<sock_filter>, thp: Option<ThpSetting>) -> Result<Started, LaunchError> {
+/// The minder says when its tree has ended.
+pub fn start(
+    launch: &Launch,
+    filter: Vec<sock_filter>,
+    thp: Option<ThpSetting>,
+) -> Result<(Minder, Started), LaunchError> {
     let (go_read, go_write) = pipe()?;
     let (report_read, report_write) = pipe()?;
     let foreign = [go_write.as_raw_fd(), report_read.as_raw_fd()];
     let prepared = Prepared { thp, ..prepare(launch, filter, go_read.as_raw_fd(), foreign, report_write.as_raw_fd())? };
-    let tid = fork_into(&prepared)?;
+    let (minder, tid) = fork_into(&prepared, launch.limit)?;
     drop((go_read, report_write));
     let started = Started { tid, go: go_write.into(), report: report_read.into() };
     match ptrace::seize(tid) {
-        Ok(()) => Ok(started),
+        Ok(()) => Ok((minder, started)),
         Err(error) => {
             drop(started); // end of file on `go`: the process ends by itself
-            reap(tid);
+            minder.wait();
             Err(LaunchError::PtraceForbidden(error, ptrace_remedy()))
         }
     }
@@ -214,12 +241,16 @@ pub fn resolve(program: &OsStr) -> Result<PathBuf, LaunchError> {
     if program.as_bytes().contains(&b'/') {
         return executable(Path::new(program));
     }
+    if program.is_empty() {
+        return Err(LaunchError::NotFound(OsString::new()));
+    }
     let path = std::env::var_os("PATH").unwrap_or_else(|| OsString::from("/usr/local/bin:/usr/bin:/bin"));
     let candidates = std::env::split_paths(&path).map(|folder| folder.join(program));
     let mut refused = None;
     for candidate in candidates {
         match executable(&candidate) {
             Ok(found) => return Ok(found),
+            Err(LaunchError::NotExecutable(_, Obstacle::Directory)) => {}
             Err(error @ LaunchError::NotExecutable(..)) => refused = refused.or(Some(error)),
             Err(_) => {}
         }
@@ -292,18 +323,14 @@ fn may_filter_with_privileges() -> bool {
         .is_some_and(|capabilities| capabilities >> CAP_SYS_ADMIN & 1 == 1)
 }
 
-fn fork_into(prepared: &Prepared) -> io::Result<Tid> {
+fn fork_into(prepared: &Prepared, limit: Option<Duration>) -> io::Result<(Minder, Tid)> {
     let pointers = |texts: &[CString]| {
         texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect::<Vec<*const libc::c_char>>()
     };
     let (arguments, environment) = (pointers(&prepared.arguments), pointers(&prepared.environment));
     // SAFETY: the child only makes system calls on memory that was prepared above, until it executes
     // another program or exits; it allocates nothing and takes no lock.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => become_program(prepared, &arguments, &environment),
-        tid => Ok(tid),
-    }
+    unsafe { Minder::start(limit, || become_program(prepared, &arguments, &environment)) }
 }
 
 /// What the new process does. Only system calls from here on.
@@ -426,14 +453,6 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
 }
 
-fn reap(tid: Tid) {
-    while let Err(error) = ptrace::wait(tid) {
-        if error.kind() != io::ErrorKind::Interrupted {
-            return;
-        }
-    }
-}
-
 fn ptrace_remedy() -> String {
     if let Some(tracer) = ptrace::outer_tracer() {
         return format!(
@@ -450,7 +469,6 @@ fn ptrace_remedy() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
 
     #[test]
     fn a_new_process_ends_when_pagelab_is_gone_before_it_is_traced() {
@@ -461,22 +479,15 @@ mod tests {
             stdout: None,
             stderr: None,
             disable_thp: false,
+            limit: None,
         };
         let ((go_read, go_write), (report_read, report_write)) = (pipe().unwrap(), pipe().unwrap());
         let foreign = [go_write.as_raw_fd(), report_read.as_raw_fd()];
         let prepared = prepare(&launch, Vec::new(), go_read.as_raw_fd(), foreign, report_write.as_raw_fd()).unwrap();
-        let tid = fork_into(&prepared).unwrap();
+        // It waits for nobody else, and the minder for it.
+        let (minder, tid) = fork_into(&prepared, Some(Duration::from_secs(20))).unwrap();
         drop((go_read, go_write));
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let mut status = 0;
-        // SAFETY: the status is live; the process was not waited for yet, so the id is its own.
-        while unsafe { libc::waitpid(tid, &raw mut status, libc::WNOHANG) } == 0 {
-            if Instant::now() > deadline {
-                ptrace::kill(tid);
-                panic!("it still waits for a byte that nobody can send");
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 127, "status {status:#x}");
+        minder.wait();
+        assert!(tid > 0 && !minder.time_is_up(), "it still waits for a byte that nobody can send");
     }
 }

@@ -4,6 +4,7 @@ use std::io;
 
 use super::ptrace::{self, Stop, Tid};
 use super::registers::{NATIVE, Registers};
+use crate::minder;
 
 /// Why an operation on a paused task could not be completed.
 #[derive(Debug)]
@@ -210,7 +211,7 @@ impl Paused {
     ///
     /// The first task of a process that is killed can become a zombie without a stop, and cannot be waited
     /// for until its other threads have ended, which wait for the tracer. So every event of the tree is a
-    /// reason to look whether the task still lives.
+    /// reason to look whether the task still lives. Where the tree is to end, the deaths of others are such events.
     fn wait(&self) -> Result<Stop, Lost> {
         let mut others_came = false;
         loop {
@@ -219,6 +220,9 @@ impl Paused {
             }
             if others_came && ptrace::is_zombie(self.tid) {
                 return Err(Lost::Gone);
+            }
+            if minder::is_ending() {
+                ptrace::kill(self.tid);
             }
             ptrace::wait_for_any_event()?;
             others_came = true;

@@ -18,6 +18,7 @@ use super::registers::NATIVE;
 use super::rewriting::Rewriting;
 use super::scene::{Findings, Scene};
 use super::tasks::{Kinship, Task, Tasks};
+use crate::minder::{self, Minder};
 use crate::signals;
 
 /// Sees the memory of the tree's processes while it is still there.
@@ -47,7 +48,8 @@ pub struct Ended {
     pub exit: Exit,
     /// From the root's first instruction to the end of its teardown, less [`Looks::apart_s`].
     pub wall_s: f64,
-    /// User and system time and faults of the tree, as its ended processes accumulate them.
+    /// User and system time and faults of the tree, as its ended processes accumulate them. What nobody waits for (a
+    /// program that ignores SIGCHLD) the kernel does not count.
     pub usage: Usage,
     /// Time for which stopped tasks were in the tracer's hands, summed, looks included.
     pub tracer_s: f64,
@@ -59,6 +61,8 @@ pub struct Ended {
     pub causes: BTreeMap<Cause, u64>,
     /// Processes that outlived the root and were killed.
     pub killed_leftovers: usize,
+    /// Whether the root was killed because it had had its time ([`Launch::limit`]).
+    pub time_was_up: bool,
 }
 
 /// What a witness took, by what it did to the wall time of the root.
@@ -85,7 +89,7 @@ pub struct Usage {
     pub major_faults: i64,
 }
 
-/// How often the tasks that outlive the root are looked at.
+/// How often the tasks that outlive the minder are looked at.
 const DOUBT: Duration = Duration::from_millis(5);
 
 struct Tree<'a> {
@@ -100,14 +104,19 @@ struct Tree<'a> {
     looks: Looks,
     in_hand: Duration,
     findings: Findings,
+    /// Says when the tree has ended: wait then gives no child of it (ECHILD).
+    minder: Minder,
+    /// Whether the minder, and so the tree, is still there.
+    minded: bool,
     /// From now on every process of the tree is killed on sight.
     killing: bool,
+    /// The trial is lost, and no memory needs to be looked at any more.
+    lost: bool,
     /// Why the tree was given up.
     refused: Option<io::Error>,
 }
 
-/// Runs a program under the tracer until its tree has ended. To be called from one thread at a time and
-/// from the thread whose children the program's orphans become (the first one).
+/// Runs a program under the tracer until its tree has ended. To be called from one thread at a time.
 pub fn run<'a>(
     launch: &Launch,
     rewriting: &'a Rewriting,
@@ -116,24 +125,24 @@ pub fn run<'a>(
 ) -> Result<Ended, LaunchError> {
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
     let watches = rewriting.watches(witness.is_some());
-    adopt_orphans()?;
-    let before = Usage::of_children();
     let thp = ThpSetting::of(launch, rewriting);
-    let mut started = launch::start(launch, filter::program(NATIVE.audit_arch, &watches), thp)?;
+    let (minder, mut started) = launch::start(launch, filter::program(NATIVE.audit_arch, &watches), thp)?;
     if let Some(witness) = &mut witness {
         witness.begins(started.tid);
     }
-    let mut tree = Tree::new(started.tid, rewriting, witness);
+    signals::leash_minder(minder.process());
     signals::leash(started.tid);
+    let mut tree = Tree::new(started.tid, minder, rewriting, witness);
     let followed =
         started.release().map_err(LaunchError::from).and_then(|()| tree.follow(leftovers, &mut started, &path));
     signals::unleash();
+    signals::unleash_minder();
     let killed_leftovers = followed?;
-    tree.ended(killed_leftovers, Usage::of_children().since(&before)).ok_or(LaunchError::Interrupted)
+    tree.ended(killed_leftovers).ok_or(LaunchError::Interrupted)
 }
 
 impl<'a> Tree<'a> {
-    fn new(root: Tid, rewriting: &'a Rewriting, witness: Option<&'a mut dyn Witness>) -> Tree<'a> {
+    fn new(root: Tid, minder: Minder, rewriting: &'a Rewriting, witness: Option<&'a mut dyn Witness>) -> Tree<'a> {
         let mut tasks = Tasks::default();
         tasks.insert(root, Task::first(root));
         Tree {
@@ -147,14 +156,18 @@ impl<'a> Tree<'a> {
             looks: Looks::default(),
             in_hand: Duration::ZERO,
             findings: Findings::default(),
+            minder,
+            minded: true,
             killing: false,
+            lost: false,
             refused: None,
         }
     }
 
     /// How it all ended; `None` where the root ended before its program began.
-    fn ended(self, killed_leftovers: usize, usage: Usage) -> Option<Ended> {
+    fn ended(self, killed_leftovers: usize) -> Option<Ended> {
         let ((exit, end), start) = (self.root_ended?, self.root_started?);
+        let usage = Usage::from(self.minder.used()?);
         Some(Ended {
             exit,
             wall_s: ((end - start).as_secs_f64() - self.looks.apart_s).max(0.0),
@@ -164,44 +177,58 @@ impl<'a> Tree<'a> {
             answered: self.findings.answered,
             causes: self.findings.causes,
             killed_leftovers,
+            time_was_up: self.minder.time_is_up(),
         })
     }
 
     /// Follows the tree to its end. Returns how many processes had to be killed.
     fn follow(&mut self, leftovers: Leftovers, started: &mut Started, path: &Path) -> Result<usize, LaunchError> {
         let mut killed = 0;
-        while !self.tasks.is_empty() {
+        while self.minded {
             if let (Some(_), Leftovers::KillAfter(grace), false) = (self.root_ended, leftovers, self.killing) {
                 self.wait_for_leftovers(grace);
-                killed = self.kill_all();
+                if self.minded && !self.killing {
+                    killed = self.kill_all();
+                }
+                continue;
             }
-            let waited = if self.killing { ptrace::try_wait(-1) } else { ptrace::wait(-1).map(Some) };
-            match waited {
-                Ok(Some((tid, stop))) => self.handle(tid, stop),
-                Ok(None) => self.doubt(),
+            match ptrace::wait(-1) {
+                Ok((tid, stop)) => self.handle(tid, stop),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
-                Err(error) if error.raw_os_error() == Some(libc::ECHILD) => break,
                 Err(error) => return Err(error.into()),
             }
         }
+        if self.minder.used().is_none() {
+            self.go_on_unminded();
+        }
         match self.refused.take() {
             Some(error) => Err(LaunchError::GivenUp(error)),
+            None if self.minder.is_stuck() => Err(LaunchError::Immortal(self.tasks.processes())),
             None if self.root_started.is_none() => started.failure(path).map_or(Ok(killed), Err),
             None => Ok(killed),
         }
     }
 
-    /// Once everything is killed, nothing else tells the end of the tree than its last task's. So those that
-    /// are left are also looked at while waiting.
-    fn doubt(&mut self) {
-        std::thread::sleep(DOUBT);
-        self.tasks.retain(ptrace::is_traced_here);
+    /// Somebody killed the minder, and then nothing tells the end of the tree but its tasks' own.
+    fn go_on_unminded(&mut self) {
+        self.refused.get_or_insert_with(|| io::Error::other("somebody killed the process that minds it"));
+        self.kill_all();
+        while !self.tasks.is_empty() {
+            match ptrace::try_wait(-1) {
+                Ok(Some((tid, stop))) => self.handle(tid, stop),
+                Ok(None) => {
+                    std::thread::sleep(DOUBT);
+                    self.tasks.retain(ptrace::is_traced_here);
+                }
+                Err(_) => return,
+            }
+        }
     }
 
     /// Gives processes that outlive the root their time.
     fn wait_for_leftovers(&mut self, grace: Duration) {
         let deadline = Instant::now() + grace;
-        while !self.tasks.is_empty() && Instant::now() < deadline {
+        while self.minded && !minder::is_ending() && Instant::now() < deadline {
             match ptrace::try_wait(-1) {
                 Ok(Some((tid, stop))) => self.handle(tid, stop),
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
@@ -215,13 +242,44 @@ impl<'a> Tree<'a> {
         self.killing = true;
         let left = self.tasks.processes();
         left.iter().for_each(|process| ptrace::kill(*process));
+        // What has escaped the tracer is the minder's.
+        if self.minded {
+            self.minder.end();
+        }
         left.len()
     }
 
     fn handle(&mut self, tid: Tid, stop: Stop) {
+        if tid == self.minder.process() {
+            self.minded = false;
+            return;
+        }
         let since = Instant::now();
-        self.settle(tid, stop);
+        if !self.killing && minder::is_ending() {
+            self.lost = true;
+            self.kill_all();
+        }
+        match self.killing {
+            true => self.put_down(tid, stop),
+            false => self.settle(tid, stop),
+        }
         self.in_hand += since.elapsed();
+    }
+
+    /// Lets a task go nowhere but to its end.
+    fn put_down(&mut self, tid: Tid, stop: Stop) {
+        let gone_on = match stop {
+            Stop::Exited(code) => return self.gone(tid, Exit::Code(code)),
+            Stop::Killed(signal) => return self.gone(tid, Exit::Signal(signal)),
+            // What only outlived the root is a part of the trial.
+            Stop::Exit => self.ending(tid),
+            _ => {
+                ptrace::kill(tid);
+                ptrace::resume(tid, 0).map_err(Lost::from)
+            }
+        };
+        // It is already gone.
+        drop(gone_on);
     }
 
     /// Reacts to a stop, and to the stop in which a task was found while reacting.
@@ -280,7 +338,9 @@ impl<'a> Tree<'a> {
         }
         self.tasks.remove(tid);
         self.unannounced.remove(&tid);
-        self.adopt_abandoned();
+        if !self.killing {
+            self.adopt_abandoned();
+        }
     }
 
     fn watched_call(&mut self, tid: Tid) -> Result<(), Lost> {
@@ -324,9 +384,6 @@ impl<'a> Tree<'a> {
         }
         let kinship = kinship(parent, child, stop);
         self.tasks.born(parent, child, kinship);
-        if self.killing && kinship != Kinship::Thread {
-            ptrace::kill(child);
-        }
         let stands = self.unannounced.remove(&child);
         if kinship == Kinship::Copy && self.rewriting.hugetlb {
             self.copy_of_pool_pages(child, stands);
@@ -376,9 +433,6 @@ impl<'a> Tree<'a> {
         for tid in abandoned {
             self.unannounced.remove(&tid);
             self.tasks.insert(tid, Task::first(process_of(tid).unwrap_or(tid)));
-            if self.killing {
-                ptrace::kill(tid);
-            }
             let _ = ptrace::resume(tid, 0);
         }
     }
@@ -443,7 +497,9 @@ impl<'a> Tree<'a> {
     /// Lets the witness look. What that takes is no part of the program's time when nothing else of the
     /// tree could run meanwhile, or when the root is doing its last or has ended.
     fn bear_witness(&mut self, root_is_done: bool, look: impl FnOnce(&mut dyn Witness)) {
-        let Some(witness) = &mut self.witness else { return };
+        let Some(witness) = self.witness.as_mut().filter(|_| !self.lost && signals::arrived().is_none()) else {
+            return;
+        };
         let since = Instant::now();
         look(*witness);
         let took = match () {
@@ -452,39 +508,6 @@ impl<'a> Tree<'a> {
             () => &mut self.looks.within_s,
         };
         *took += since.elapsed().as_secs_f64();
-    }
-}
-
-impl Usage {
-    /// Of the children of this process that have ended and were waited for.
-    pub fn of_children() -> Usage {
-        // SAFETY: rusage is plain data, and the pointer is live.
-        let raw = unsafe {
-            let mut raw: libc::rusage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut raw);
-            raw
-        };
-        Usage::from(raw)
-    }
-
-    /// Both together.
-    pub fn plus(&self, other: &Usage) -> Usage {
-        Usage {
-            user_s: self.user_s + other.user_s,
-            system_s: self.system_s + other.system_s,
-            minor_faults: self.minor_faults + other.minor_faults,
-            major_faults: self.major_faults + other.major_faults,
-        }
-    }
-
-    /// What was added since an earlier reading.
-    pub fn since(&self, earlier: &Usage) -> Usage {
-        Usage {
-            user_s: self.user_s - earlier.user_s,
-            system_s: self.system_s - earlier.system_s,
-            minor_faults: self.minor_faults - earlier.minor_faults,
-            major_faults: self.major_faults - earlier.major_faults,
-        }
     }
 }
 
@@ -497,15 +520,6 @@ impl From<libc::rusage> for Usage {
             minor_faults: raw.ru_minflt,
             major_faults: raw.ru_majflt,
         }
-    }
-}
-
-/// Makes orphans of the tree children of this process, so that their resources are counted too.
-fn adopt_orphans() -> io::Result<()> {
-    // SAFETY: prctl with plain numbers.
-    match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
     }
 }
 

@@ -109,7 +109,7 @@ fn ended(stopped: &Stopped) -> Result<(), Failure> {
         Stopped::Goal | Stopped::Limit => Ok(()),
         Stopped::Interrupted { signal } => {
             say(format_args!("pagelab: {}", stopped.describe()));
-            Err(Failure::Stopped(*signal))
+            Err(Failure::Stopped(*signal, "the state it was left in is printed above"))
         }
         Stopped::NoneLarger | Stopped::InUse { .. } | Stopped::NoneFound | Stopped::Refused { .. } => {
             Err(Failure::Command(format!("the goal was not reached: {}", stopped.describe())))

@@ -112,6 +112,10 @@ pub(super) fn invocation(comparison: &Comparison) -> String {
         ("ended", ended(&comparison.ended)),
         ("metric that decides", design.primary.clone()),
         ("blocks", format!("{} to {}, and one that is discarded", design.min_blocks, design.max_blocks)),
+        (
+            "time limit of a trial",
+            design.trial_time_s.map_or("none".to_string(), |max| format!("{} s", figure::plain(max))),
+        ),
         ("time limit", design.max_time_s.map_or("none".to_string(), |max| format!("{} s", figure::plain(max)))),
         ("precision asked for", format!("± {}", percent(design.precision_ratio))),
         ("band of changes that do not matter", format!("± {}", percent(design.band_ratio))),

@@ -124,6 +124,7 @@ fn ended(ended: &Ended) -> String {
         Ended::Blocks => "ended at the greatest number of blocks".to_string(),
         Ended::Time => "ended when the time was up".to_string(),
         Ended::Interrupted => "interrupted".to_string(),
+        Ended::TooSlow { message } => format!("ended because {message}"),
         Ended::Failed { message } => format!("failed: {message}"),
         Ended::NothingAdmitted => "ended because there was nothing to compare".to_string(),
     }

@@ -69,8 +69,9 @@ fn verdict(row: &Row<'_>) -> String {
 fn outcome(row: &Row<'_>) -> String {
     let class = match row.analysis.map(|analysis| &analysis.outcome) {
         _ if row.unsupported().is_some() => "void",
+        _ if row.too_slow.is_some() => "bad",
         Some(Outcome::Better { .. }) => "good",
-        Some(Outcome::Worse | Outcome::WrongAnswer { .. }) => "bad",
+        Some(Outcome::Worse | Outcome::WrongAnswer { .. } | Outcome::TooSlow { .. }) => "bad",
         Some(Outcome::Undecided { .. }) => "open",
         Some(Outcome::NotHeld | Outcome::NotMeasured | Outcome::Unsupported) | None => "void",
         Some(Outcome::Baseline | Outcome::Equivalent) => "plain",
@@ -115,6 +116,9 @@ fn reasons(row: &Row<'_>) -> String {
     }
     if let Some(Outcome::WrongAnswer { message }) = row.analysis.map(|analysis| &analysis.outcome) {
         items.push(reason(&format!("wrong answer: {message}"), None, None));
+    }
+    if let Some(message) = &row.too_slow {
+        items.push(reason(message, None, None));
     }
     for share in row.causes() {
         items.push(reason(&share.cause.describe(), share.bytes, share.cause.remedy().as_deref()));

@@ -41,7 +41,7 @@ use bound::Bound;
 use place::Prepared;
 
 /// The latest version of the schema; the file's `user_version`.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 /// The file's `application_id`: `pglb` in ASCII.
 const APPLICATION: i64 = 0x7067_6c62;
 const SCHEMA: &str = include_str!("schema.sql");
@@ -328,6 +328,12 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     }
     if found < 3 {
         transaction.execute_batch("ALTER TABLE comparisons ADD COLUMN prepare TEXT")?;
+    }
+    if found < 4 {
+        transaction.execute_batch(
+            "ALTER TABLE comparisons ADD COLUMN trial_time_s REAL;
+             ALTER TABLE trials ADD COLUMN too_slow INTEGER NOT NULL DEFAULT 0",
+        )?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     Ok(())

@@ -33,12 +33,13 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
     let machine = content(transaction, "INSERT OR IGNORE INTO machines VALUES (?1, ?2)", &comparison.machine)?;
     let (ended, message) = ended_columns(&comparison.ended)?;
     let max_time_s = design.max_time_s.map(|max| finite("the time limit", max)).transpose()?;
+    let trial_time_s = design.trial_time_s.map(|max| finite("the time limit of a trial", max)).transpose()?;
     transaction
         .prepare_cached(
             "INSERT INTO comparisons (started_unix_s, command, client, pagelab, version, machine, baseline,
                  primary_metric, min_blocks, max_blocks, max_time_s, precision_ratio, band_ratio, confidence, seed,
-                 prove_all, prepare, ended, ended_message, analysis)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
+                 prove_all, prepare, trial_time_s, ended, ended_message, analysis)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
         )?
         .execute(params![
             comparison.started_unix_s,
@@ -58,6 +59,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
             design.seed.to_string(),
             design.prove_all,
             invocation.prepare.as_ref().map(json).transpose()?,
+            trial_time_s,
             ended,
             message,
             comparison.analysis.as_ref().map(json).transpose()?,
@@ -117,8 +119,8 @@ pub(super) fn trial(transaction: &Transaction<'_>, comparison: i64, record: &Tri
     transaction
         .prepare_cached(
             "INSERT INTO trials (comparison, arm, block, position, attempt, started_s, exit_code, exit_signal,
-                 stdout_sha256, state_before, state_after)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                 stdout_sha256, state_before, state_after, too_slow)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
         .execute(params![
             comparison,
@@ -132,6 +134,7 @@ pub(super) fn trial(transaction: &Transaction<'_>, comparison: i64, record: &Tri
             record.answer.stdout_sha256,
             states[0],
             states[1],
+            record.answer.too_slow,
         ])?;
     let id = transaction.last_insert_rowid();
     observations(transaction, id, record)?;

@@ -117,8 +117,8 @@ fn outcome(
         Some(Admission::Unsupported(_)) => return Outcome::Unsupported,
         None => return Outcome::NotMeasured,
     }
-    if let Some(message) = &blocks.deviations[arm] {
-        return Outcome::WrongAnswer { message: message.clone() };
+    if let Some(deviation) = &blocks.deviations[arm] {
+        return deviation.outcome();
     }
     if !held(blocks, arm) {
         return Outcome::NotHeld;

@@ -1,7 +1,34 @@
-//! Answers: what the workload says must be the same under every policy.
+//! Answers: what the workload says must be the same under every policy, and in time.
 
+use super::Outcome;
 use crate::comparison::Design;
 use crate::trial::{Answer, TrialRecord};
+
+/// How an arm's answer is not the expected one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Deviation {
+    /// It is another one.
+    Other(String),
+    /// It did not come in time.
+    TooSlow(String),
+}
+
+impl Deviation {
+    /// In words.
+    pub fn message(&self) -> &str {
+        match self {
+            Deviation::Other(message) | Deviation::TooSlow(message) => message,
+        }
+    }
+
+    /// What follows for the arm.
+    pub fn outcome(&self) -> Outcome {
+        match self.clone() {
+            Deviation::Other(message) => Outcome::WrongAnswer { message },
+            Deviation::TooSlow(message) => Outcome::TooSlow { message },
+        }
+    }
+}
 
 /// The answer that every trial must give: that of the baseline's first trial, the discarded block
 /// included.
@@ -11,18 +38,27 @@ pub(crate) fn expected<'a>(design: &Design, trials: &'a [TrialRecord]) -> Option
 
 /// For each arm, how its first deviating answer differs from the expected one; `None` for an arm that
 /// never deviated. A deviation of the baseline is one from its own first answer.
-pub(crate) fn deviations(design: &Design, trials: &[TrialRecord]) -> Vec<Option<String>> {
+pub(crate) fn deviations(design: &Design, trials: &[TrialRecord]) -> Vec<Option<Deviation>> {
     let mut deviations = vec![None; design.arms.len()];
-    let Some(expected) = expected(design, trials) else { return deviations };
+    let expected = expected(design, trials);
     for record in accepted(trials) {
         if let Some(deviation) = deviations.get_mut(record.trial.arm)
             && deviation.is_none()
-            && record.answer != *expected
         {
-            *deviation = Some(difference(expected, record));
+            *deviation = match expected {
+                _ if record.answer.too_slow => Some(Deviation::TooSlow(too_slow(design, record))),
+                Some(expected) if record.answer != *expected => Some(Deviation::Other(difference(expected, record))),
+                _ => None,
+            };
         }
     }
     deviations
+}
+
+/// What became of an arm of which this trial took too long: `took longer than 30 s (--trial-time) in block 2, and was ended`.
+pub fn too_slow(design: &Design, record: &TrialRecord) -> String {
+    let limit = design.trial_time_s.map_or("a trial may".to_string(), |limit_s| format!("{limit_s} s"));
+    format!("took longer than {limit} (--trial-time) in block {}, and was ended", record.trial.block)
 }
 
 /// The trials that were not rejected.

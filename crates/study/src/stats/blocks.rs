@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::answers;
+use super::answers::{self, Deviation};
 use crate::comparison::{Admission, Design};
 use crate::trial::TrialRecord;
 
@@ -15,7 +15,7 @@ pub(crate) struct Blocks<'a> {
     /// Numbers of the blocks that count, rising.
     pub numbers: Vec<u32>,
     /// How an arm's answer deviated, for each arm.
-    pub deviations: Vec<Option<String>>,
+    pub deviations: Vec<Option<Deviation>>,
     /// For each arm, one entry for each block that counts.
     records: Vec<Vec<Option<&'a TrialRecord>>>,
 }

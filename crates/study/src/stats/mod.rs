@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use analysis::{analyse, is_precise};
+pub use answers::too_slow;
 pub use holding::{deciding, holding};
 pub use paired::{PairedRatio, paired_ratio};
 
@@ -117,6 +118,11 @@ pub enum Outcome {
     /// The command failed or gave another answer under this policy.
     WrongAnswer {
         /// What differed.
+        message: String,
+    },
+    /// A trial of it took longer than a trial may and was ended.
+    TooSlow {
+        /// Which, and how long it may take.
         message: String,
     },
     /// No trial of it counted.

@@ -68,6 +68,10 @@ pub struct Fake {
     pub rejected: Box<dyn Fn(u32) -> bool>,
     /// The trial, by its number in the run, before which the user interrupts.
     pub interrupt_before: u32,
+    /// The trials, by their arm and block, that take too long.
+    pub slow: Box<dyn Fn(usize, u32) -> bool>,
+    /// How long the first trial has to wait for another pagelab.
+    pub waits_s: f64,
     /// The trial, by its number in the run, that cannot be run.
     pub broken: Option<u32>,
     /// The preparation, by its number in the run, that fails.
@@ -90,6 +94,8 @@ impl Fake {
             noise,
             wall_s: 0.5,
             rejected: Box::new(|_| false),
+            slow: Box::new(|_, _| false),
+            waits_s: 0.0,
             interrupt_before: u32::MAX,
             broken: None,
             unprepared: None,
@@ -130,6 +136,7 @@ impl Platform for Fake {
 
     fn prepare(&mut self) -> Result<(), String> {
         self.asked.push(None);
+        self.clock_s += std::mem::take(&mut self.waits_s);
         match self.unprepared == Some(self.runs) {
             true => Err("there is no wood".into()),
             false => Ok(()),
@@ -151,6 +158,10 @@ impl Platform for Fake {
         let mut record = record(trial, fake.holding, &[(names::WALL_S, wall_s)]);
         record.started_s = started_s;
         record.answer.exit = Exit::Code(exit);
+        if (self.slow)(trial.arm, trial.block) {
+            record.answer = Answer { exit: Exit::Signal(9), stdout_sha256: None, too_slow: true };
+            record.observations.clear();
+        }
         record.verdict.causes.extend(self.cause.clone().map(|cause| CauseShare { cause, bytes: None }));
         if (self.rejected)(number) {
             record.rejected = vec![SettingChange {
@@ -192,7 +203,7 @@ pub fn record(trial: Trial, holding: Holding, values: &[(&str, f64)]) -> TrialRe
         observations: values.iter().map(|(metric, value)| Observation::measured(*metric, *value)).collect(),
         census: Census::default(),
         verdict: Verdict { holding, concerned_bytes: 1, covered_bytes: 1, causes: vec![], answered: vec![] },
-        answer: Answer { exit: Exit::Code(0), stdout_sha256: None },
+        answer: Answer { exit: Exit::Code(0), stdout_sha256: None, too_slow: false },
         state_before: State::default(),
         state_after: State::default(),
         rejected: vec![],

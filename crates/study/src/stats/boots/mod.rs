@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 
 pub use limits::{Limit, boots as count_of_boots, sentences};
 
+use super::answers::{self, Deviation};
 use super::rank_sum::{self, Stratum};
-use super::{Effect, Outcome, answers, holding, median, outcome};
+use super::{Effect, Outcome, holding, median, outcome};
 use crate::comparison::{Comparison, Design, Invocation};
 use crate::size::{PageSize, format_bytes};
 use crate::trial::{Answer, TrialRecord};
@@ -42,7 +43,7 @@ pub struct Boot {
     pub medians: BTreeMap<String, f64>,
     /// Whether the policy held.
     pub holding: Option<Holding>,
-    /// The answer of its first trial.
+    /// The answer of its first trial, or of the one that took too long.
     pub answer: Answer,
 }
 
@@ -220,6 +221,7 @@ fn boots_of(comparison: &Comparison) -> Vec<Boot> {
     let of_arm = |arm: usize| {
         let trials: Vec<&TrialRecord> = counted(comparison).filter(|record| record.trial.arm == arm).collect();
         let first = trials.first()?;
+        let telling = trials.iter().find(|record| record.answer.too_slow).unwrap_or(first);
         let states = trials.iter().flat_map(|record| [&record.state_before, &record.state_after]);
         Some(Boot {
             host: host(comparison),
@@ -232,7 +234,7 @@ fn boots_of(comparison: &Comparison) -> Vec<Boot> {
             trials: trials.len() as u32,
             medians: medians_of(trials.iter().copied(), &comparison.design),
             holding: holding(trials.iter().map(|record| &record.verdict).collect::<Vec<&Verdict>>()),
-            answer: first.answer.clone(),
+            answer: telling.answer.clone(),
         })
     };
     (0..comparison.design.arms.len()).filter_map(of_arm).collect()
@@ -319,8 +321,8 @@ fn conclude(design: &Design, boots: &[Boot], arm: usize, effect: Option<&Effect>
     if arm == design.baseline {
         return Outcome::Baseline;
     }
-    if let Some(message) = deviation(design, boots, arm) {
-        return Outcome::WrongAnswer { message };
+    if let Some(deviation) = deviation(design, boots, arm) {
+        return deviation.outcome();
     }
     match effect {
         _ if !holding_of(arm) || !holding_of(design.baseline) => Outcome::NotHeld,
@@ -329,10 +331,14 @@ fn conclude(design: &Design, boots: &[Boot], arm: usize, effect: Option<&Effect>
     }
 }
 
-fn deviation(design: &Design, boots: &[Boot], arm: usize) -> Option<String> {
-    let expected = &of_arm(boots, design.baseline).next()?.answer;
+fn deviation(design: &Design, boots: &[Boot], arm: usize) -> Option<Deviation> {
+    let expected = &of_arm(boots, design.baseline).find(|boot| !boot.answer.too_slow)?.answer;
     let other = of_arm(boots, arm).find(|boot| boot.answer != *expected)?;
-    Some(format!("its answer in boot {} is another one than the baseline's", other.boot_id))
+    let boot = &other.boot_id;
+    Some(match other.answer.too_slow {
+        true => Deviation::TooSlow(format!("took longer than a trial may (--trial-time) in boot {boot}")),
+        false => Deviation::Other(format!("its answer in boot {boot} is another one than the baseline's")),
+    })
 }
 
 /// An arm is best when the test between the two rejects against every other measured arm, or none beats it.
