@@ -415,7 +415,7 @@ fn memory_is_huge_when_asked_for_whatever_the_program_says() {
         let outcome = under(policy, &[text(&program), how]);
         (outcome.seen.bytes("AnonHugePages") >= 12 << 20, outcome)
     };
-    for how in ["disable", "advise", "populate", "huge", "zeroed", "grown", "piecewise"] {
+    for how in ["disable", "advise", "vector", "populate", "huge", "zeroed", "grown", "piecewise"] {
         let (is_huge, outcome) = huge("thp", how);
         assert!(is_huge, "{how}: {:?}", outcome.seen.bytes);
         let told = if how == "disable" { "again: 0 1, resident 1" } else { &format!("{how}: 0 0, resident 1") };
@@ -426,6 +426,12 @@ fn memory_is_huge_when_asked_for_whatever_the_program_says() {
             assert!(!huge(policy, how).0, "{policy} {how}");
         }
         assert_eq!(huge("default", how).0, how == "huge", "default {how}");
+    }
+    for how in ["except", "enable"] {
+        let (is_huge, outcome) = huge("base", how);
+        assert!(!is_huge && outcome.output == bare(&[text(&program), how]), "{how}: {}", outcome.output);
+        let excepts = outcome.output.starts_with("except: 0");
+        assert_eq!(outcome.answered("prctl(PR_SET_THP_DISABLE"), how == "enable" || excepts, "{how}");
     }
 }
 
@@ -531,11 +537,17 @@ fn a_32_bit_program_runs_untouched() {
     let Some(program) = compile("gcc", "abi32", &options) else { return skip("gcc") };
     let expected = bare(&[text(&program)]);
     assert_eq!(expected, "00002048");
-    for policy in ["thp", "default+no-huge", "hugetlb-2m", "thp+no-guards"] {
+    for policy in ["base", "thp", "default+no-huge", "hugetlb-2m", "thp+no-guards"] {
         let outcome = under(policy, &[text(&program)]);
         assert_eq!(outcome.output, expected, "{policy}");
         assert!(outcome.has(&Cause::ForeignAbi));
     }
+    // It enables THP for itself, which nobody stops; the filter answers.
+    let Some(mut settings) = Settings::lease() else { return skip("root") };
+    settings.set(&format!("{THP}/enabled"), "always");
+    let huge = |policy: &str| under(policy, &[text(&program)]).seen.bytes("AnonHugePages");
+    assert!(huge("default") >= 4 << 20);
+    assert_eq!(huge("base"), 0);
 }
 
 #[test]

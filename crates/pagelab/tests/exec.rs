@@ -4,7 +4,7 @@ mod common;
 
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::*;
 
@@ -80,6 +80,35 @@ fn the_program_has_the_pages_that_were_asked_for() {
         ran.says(0, &[]);
         let seen: Vec<u32> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
         assert!(thp_mib.contains(&seen[0]) && hugetlb_mib.contains(&seen[1]), "{policy}: {seen:?} MiB");
+    }
+}
+
+/// The program's own prctl would end it. Nobody stands by: the kernel answers for pagelab.
+#[test]
+fn base_holds_against_the_program_itself() {
+    if !needs(&[program("python3")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let script = "import ctypes,mmap,re\nlibc = ctypes.CDLL(None)\n\
+                  call = lambda *a: libc.prctl(*(ctypes.c_ulong(n) for n in a))\n\
+                  set, get = 41, 42\n\
+                  print(call(set, 0, 0, 0, 0), call(set, 0, 0, 1, 0), call(set, 0, 2, 0, 0), call(set, 1, 99, 0, 0))\n\
+                  excepts = call(set, 1, 2, 0, 0)\n\
+                  m = mmap.mmap(-1, 64 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  m.madvise(mmap.MADV_HUGEPAGE)\n\
+                  for at in range(0, len(m), 4096): m[at] = 1\n\
+                  text = open('/proc/self/smaps').read()\n\
+                  print(sum(map(int, re.findall(r'AnonHugePages:\\s+(\\d+)', text))), call(get, 0, 0, 0, 0))\n\
+                  print(re.findall(r'THP_enabled:\\s+(\\d+)', open('/proc/self/status').read()))";
+    let answers = |exec: &mut Command| {
+        let ran = exec.ran();
+        ran.says(0, &[]);
+        assert_eq!(ran.stdout, "0 -1 -1 -1\n0 1\n['0']\n", "{ran}");
+    };
+    answers(&mut bench.pagelab(&["exec", "-p", "base", "--", "python3", "-c", script]));
+    if needs(&[root(), program("setpriv")]) {
+        answers(&mut bench.pagelab(&["exec", "-p", "base", "--", "python3", "-c", script]).as_nobody());
     }
 }
 

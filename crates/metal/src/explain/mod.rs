@@ -24,7 +24,8 @@
 //! PR_SET_THP_DISABLE is in force from the first instruction on and the tracer answers what would end it; that
 //! it still is (`THP_enabled: 0` in /proc/PID/status) proves base pages, for the kernel then gives no
 //! anonymous folio of any other size (`vma_thp_disabled` in include/linux/huge_mm.h, which
-//! `__thp_vma_allowable_orders` asks for faults, khugepaged, MADV_COLLAPSE and swap alike).
+//! `__thp_vma_allowable_orders` asks for faults, khugepaged, MADV_COLLAPSE and swap alike). Where a larger
+//! anonymous page is seen anywhere in the tree all the same, somebody has undone it, and it proves nothing.
 
 mod eligible;
 mod slots;
@@ -74,6 +75,10 @@ pub struct Examination {
     counters: BTreeMap<String, u64>,
     /// Whether the policy asks for anything.
     asked: bool,
+    /// Those covered bytes that are taken to be so because PR_SET_THP_DISABLE was in force.
+    proven_bytes: u64,
+    /// Whether larger anonymous pages were seen although it was to be in force: then it proves nothing.
+    undone: bool,
     /// Concerned bytes of processes that could not be looked at.
     unseen_in_processes: u64,
     /// Whether there is a process of which not even the size is known.
@@ -255,6 +260,8 @@ impl Question<'_> {
         };
         let bytes = |wanted: Standing| seen.census.bytes_where(|mapping| standing(mapping) == wanted);
         examination.covered_bytes = bytes(Standing::Covered);
+        examination.undone = self.policy.granularity == Granularity::Base
+            && seen.census.bytes_where(|m| m.backing == Backing::Anonymous && standing(m) == Standing::Larger) > 0;
         for (wanted, cause) in [
             (Standing::Larger, Cause::LargerThanAsked),
             (Standing::Cut, Cause::FolioPartlyMapped),
@@ -281,7 +288,7 @@ impl Question<'_> {
         let rules = Rules { state: self.state, disabled_for_process: thp_disabled(seen.pid) };
         if self.policy.granularity == Granularity::Base && rules.disabled_for_process {
             examination.covered_bytes += unseen;
-            examination.note(Cause::ProvenByThpDisable, 0);
+            examination.proven_bytes += unseen;
             return;
         }
         let worth = missing + unseen >= WORTH_SMAPS_BYTES && !matches!(aim, Aim::Hugetlb(_) | Aim::Unavailable);
@@ -369,6 +376,8 @@ impl Examination {
         self.target = self.target.or(other.target);
         self.count_fallbacks(&other.counters);
         self.asked |= other.asked;
+        self.proven_bytes += other.proven_bytes;
+        self.undone |= other.undone;
         self.unseen_in_processes += other.unseen_in_processes;
         self.unsized_process |= other.unsized_process;
     }
@@ -398,6 +407,8 @@ impl Examination {
             answered: Vec::new(),
         };
         if self.asked {
+            self.settle_proof();
+            verdict.covered_bytes = self.covered_bytes;
             self.settle_slots();
             verdict.holding = self.holding();
         }
@@ -463,6 +474,18 @@ impl Examination {
         let known = self.covered_bytes + self.unseen_bytes + self.full.bytes + self.partial.bytes;
         let explained: u64 = self.causes.values().sum();
         self.add(Cause::Unexplained, self.concerned_bytes.saturating_sub(known + explained));
+    }
+
+    /// Where larger pages are seen after all, what cannot be seen is unknown.
+    fn settle_proof(&mut self) {
+        match (self.undone, self.proven_bytes) {
+            (_, 0) => {}
+            (true, bytes) => {
+                self.covered_bytes -= bytes;
+                self.unseen_bytes += bytes;
+            }
+            (false, _) => self.note(Cause::ProvenByThpDisable, 0),
+        }
     }
 
     /// Divides the permitted slots between allocations that fell back and other causes. The kernel counts

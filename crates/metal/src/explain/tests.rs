@@ -220,13 +220,23 @@ fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
     assert_eq!(verdict("base", &on, &without_places).holding, Holding::Held);
     // Where it was the program that disabled it, folios of an earlier time may be left.
     assert_eq!(verdict("thp+no-huge", &on, &seen).holding, Holding::Unknown);
-    // A larger page that is seen is there all the same.
+    // A larger page that is seen is there all the same, and then the rest need not be base pages either.
     seen = ProcessCensus {
         pid: seen.pid,
         ..process(4 * MIB, &[(hidden, 2 * MIB), (anonymous(M2, Folio::Whole(M2)), 2 * MIB)])
     };
-    let partly = verdict("base", &on, &seen);
-    assert_eq!((partly.holding, partly.covered_bytes), (Holding::Partly, 2 * MIB));
+    let undone = verdict("base", &on, &seen);
+    assert_eq!((undone.holding, undone.covered_bytes), (Holding::Unknown, 0));
+    assert_eq!(causes(&undone), [(Cause::LargerThanAsked, 2 * MIB), (Cause::FoliosInvisible, 2 * MIB)]);
+    // Pages of a pool are the program's own wish.
+    seen = ProcessCensus {
+        pid: seen.pid,
+        ..process(
+            4 * MIB,
+            &[(hidden, 2 * MIB), (Mapping { backing: Backing::Hugetlb, ..anonymous(M2, Folio::Whole(M2)) }, 2 * MIB)],
+        )
+    };
+    assert_eq!(verdict("base", &on, &seen).covered_bytes, 2 * MIB);
 }
 
 #[test]

@@ -13,9 +13,10 @@ use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
-use super::rewriting::{Rewriting, SET_THP_DISABLE, WITNESSED_BYTES, WITNESSED_DROP_BYTES, advice};
+use super::rewriting::{Rewriting, WITNESSED_BYTES, WITNESSED_DROP_BYTES, advice};
 use super::scene::Scene;
 use super::tasks::Space;
+use super::thp_disable;
 
 /// Serves a watched call and sends its task on.
 pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(), Lost> {
@@ -24,9 +25,9 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
             scene.findings.cause(Cause::Debugger, 0);
             paused.pass()
         }
-        libc::SYS_prctl if paused.arguments()[0] == libc::PR_SET_SECCOMP as u64 => own_filter(scene, paused),
+        libc::SYS_prctl if paused.arguments()[0] as i32 == libc::PR_SET_SECCOMP => own_filter(scene, paused),
         libc::SYS_seccomp => own_filter(scene, paused),
-        libc::SYS_prctl => thp_disable(scene, space, paused),
+        libc::SYS_prctl if thp_disable::is_asked(paused.arguments()[0]) => thp_disable::serve(scene, space, paused),
         _ if scene.rewriting.hugetlb => super::hugetlb::serve(scene, space, paused),
         libc::SYS_mmap if scene.rewriting.no_guards && guards::maps_over(paused.arguments()) => {
             mmap_over(scene, paused)
@@ -36,6 +37,7 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
         libc::SYS_brk => brk(scene, space, paused),
         libc::SYS_mprotect => mprotect(scene, paused),
         libc::SYS_madvise => contrary_advice(scene, paused),
+        libc::SYS_process_madvise => contrary_advice_by_descriptor(scene, paused),
         _ => paused.pass(),
     }
 }
@@ -207,35 +209,39 @@ fn strict_mode(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     paused.finish(result)
 }
 
-/// PR_SET_THP_DISABLE and its question, under a policy that holds against the program itself. The program
-/// is told what it would be told without the policy.
-fn thp_disable(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(), Lost> {
-    let [option, value, flags, fourth, fifth, _] = paused.arguments();
-    let question = option != SET_THP_DISABLE;
-    if fourth | fifth != 0 || question && value | flags != 0 || flags != 0 && value == 0 {
-        return paused.pass(); // the kernel refuses it (kernel/sys.c)
-    }
-    if question {
-        return paused.finish(space.thp_disable as i64);
-    }
-    space.thp_disable = if value == 0 { 0 } else { 1 | flags };
-    match (scene.rewriting.wants_large(), value != 0) {
-        (true, true) => scene.findings.answer("prctl(PR_SET_THP_DISABLE, 1)"),
-        (false, false) => scene.findings.answer("prctl(PR_SET_THP_DISABLE, 0)"),
-        _ => {}
-    }
-    paused.finish(0)
-}
-
-/// madvise calls of the program that contradict the policy are answered and not passed on.
-fn contrary_advice(scene: &mut Scene, paused: Paused) -> Result<(), Lost> {
-    scene.findings.answer(match paused.arguments()[2] {
+/// madvise calls of the program that contradict the policy are answered and not passed on: as the kernel would,
+/// whether there is memory.
+fn contrary_advice(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+    let [start, bytes, how, ..] = paused.arguments();
+    let call = match how {
         advice::HUGE => "madvise(MADV_HUGEPAGE)",
         advice::NO_HUGE => "madvise(MADV_NOHUGEPAGE)",
         advice::GUARD_INSTALL => "madvise(MADV_GUARD_INSTALL)",
         _ => return paused.pass(),
-    });
-    paused.finish(0)
+    };
+    // Of all calls on a range this one does nothing else than to look whether there is one (mm/msync.c).
+    let look = [start, bytes, libc::MS_ASYNC as u64, 0, 0, 0];
+    let missing = if scene.allows(&paused, libc::SYS_msync, look) { paused.call(libc::SYS_msync, look)? } else { 0 };
+    if missing == 0 {
+        scene.findings.answer(call);
+    }
+    paused.finish(missing)
+}
+
+/// The same by process_madvise, with which a process can advise itself so since Linux 6.13: the policy's advice takes
+/// its place.
+fn contrary_advice_by_descriptor(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+    let [descriptor, vector, parts, _, flags, _] = paused.arguments();
+    let Some(advice) = scene.rewriting.advice else { return paused.pass() };
+    let arguments = [descriptor, vector, parts, advice, flags, 0];
+    if !scene.allows(&paused, libc::SYS_process_madvise, arguments) {
+        return paused.pass();
+    }
+    let result = paused.call(libc::SYS_process_madvise, arguments)?;
+    if !is_error(result) {
+        scene.findings.answer("process_madvise of itself, against the policy");
+    }
+    paused.finish(result)
 }
 
 fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {

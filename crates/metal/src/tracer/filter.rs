@@ -1,16 +1,20 @@
 //! The seccomp filter: which system calls of the traced program stop, and which run at full speed.
 //!
 //! A classic BPF program over `struct seccomp_data` (include/uapi/linux/seccomp.h). Calls of another
-//! ABI (32-bit programs) are never stopped. Crates that assemble such filters kill on a foreign
+//! ABI (32-bit programs) are never stopped; where they are watched, the filter answers them. Crates that assemble such filters kill on a foreign
 //! architecture, which a measured program must not suffer, so the few instructions are made here.
 
 use libc::sock_filter;
+
+use super::registers::NATIVE;
 
 /// A condition on an argument (0 to 5) of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The argument, as 64 unsigned bits, is at least this.
     AtLeast(u8, u64),
+    /// The argument, as 64 bits, is this.
+    Is(u8, u64),
     /// The argument's lower 32 bits equal this.
     Equals(u8, u32),
     /// The argument's lower 32 bits have all of these bits.
@@ -19,19 +23,37 @@ pub enum Condition {
     Lacks(u8, u32),
 }
 
-/// A call that stops when all conditions hold. Several of one number are alternatives.
+/// A call that is not simply made when all conditions hold. Several of one number are alternatives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// The system call number of the native ABI.
+    /// `AUDIT_ARCH_*` of the call's ABI.
+    pub audit_arch: u32,
+    /// The system call number of that ABI.
     pub number: i64,
     /// All of them must hold.
     pub conditions: Vec<Condition>,
+    /// What happens then.
+    pub then: Then,
+}
+
+/// What happens to a watched call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It stops, for the tracer to serve it.
+    Stop,
+    /// It is not made, and returns 0. That takes no tracer.
+    Succeed,
 }
 
 impl Watch {
-    /// A call that stops under the given conditions.
+    /// A call of the native ABI that stops under the given conditions.
     pub fn new(number: i64, conditions: impl Into<Vec<Condition>>) -> Watch {
-        Watch { number, conditions: conditions.into() }
+        Watch { audit_arch: NATIVE.audit_arch, number, conditions: conditions.into(), then: Then::Stop }
+    }
+
+    /// A call of the native ABI that is answered with success under the given conditions.
+    pub fn succeeding(number: i64, conditions: impl Into<Vec<Condition>>) -> Watch {
+        Watch { then: Then::Succeed, ..Watch::new(number, conditions) }
     }
 }
 
@@ -52,6 +74,7 @@ const fn high_word(argument: u8) -> u32 {
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const AND: u16 = (libc::BPF_ALU | libc::BPF_AND | libc::BPF_K) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+const JUMP: u16 = (libc::BPF_JMP | libc::BPF_JA) as u16;
 const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
 const JUMP_GREATER: u16 = (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16;
 const JUMP_AT_LEAST: u16 = (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16;
@@ -64,15 +87,28 @@ fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// The filter program: `SECCOMP_RET_TRACE` for watched calls, `SECCOMP_RET_ALLOW` for all others.
-pub fn program(audit_arch: u32, watches: &[Watch]) -> Vec<sock_filter> {
-    let mut code =
-        vec![op(LOAD, ARCH), jump(JUMP_EQUAL, audit_arch, 1, 0), op(RETURN, libc::SECCOMP_RET_ALLOW), op(LOAD, NUMBER)];
-    for watch in watches {
-        let body = body(watch);
-        let skip = u8::try_from(body.len()).expect("a watch is shorter than 256 instructions");
-        code.push(jump(JUMP_EQUAL, watch.number as u32, 0, skip));
-        code.extend(body);
+/// The filter program: what their `then` says for watched calls, `SECCOMP_RET_ALLOW` for all others.
+pub fn program(watches: &[Watch]) -> Vec<sock_filter> {
+    let mut abis: Vec<u32> = watches.iter().map(|watch| watch.audit_arch).collect();
+    abis.sort_unstable();
+    abis.dedup();
+    let of_abi = |abi: u32| {
+        let mut code = vec![op(LOAD, NUMBER)];
+        for watch in watches.iter().filter(|watch| watch.audit_arch == abi) {
+            let body = body(watch);
+            let skip = u8::try_from(body.len()).expect("a watch is shorter than 256 instructions");
+            code.push(jump(JUMP_EQUAL, watch.number as u32, 0, skip));
+            code.extend(body);
+        }
+        code.push(op(RETURN, libc::SECCOMP_RET_ALLOW));
+        code
+    };
+    let mut code = vec![op(LOAD, ARCH)];
+    for abi in abis {
+        let calls = of_abi(abi);
+        // A conditional jump goes 255 instructions far at most, an unconditional one anywhere.
+        code.extend([jump(JUMP_EQUAL, abi, 1, 0), op(JUMP, calls.len() as u32)]);
+        code.extend(calls);
     }
     code.push(op(RETURN, libc::SECCOMP_RET_ALLOW));
     code
@@ -80,8 +116,12 @@ pub fn program(audit_arch: u32, watches: &[Watch]) -> Vec<sock_filter> {
 
 /// The instructions of one watch behind the test of its number. Falls through with the number loaded.
 fn body(watch: &Watch) -> Vec<sock_filter> {
+    let action = match watch.then {
+        Then::Stop => libc::SECCOMP_RET_TRACE | MARK as u32,
+        Then::Succeed => libc::SECCOMP_RET_ERRNO,
+    };
     // Built from the end, so that each test knows how far away the exit is.
-    let mut tail = vec![op(RETURN, libc::SECCOMP_RET_TRACE | MARK as u32), op(LOAD, NUMBER)];
+    let mut tail = vec![op(RETURN, action), op(LOAD, NUMBER)];
     for condition in watch.conditions.iter().rev() {
         let exit = u8::try_from(tail.len() - 1).expect("a watch is shorter than 256 instructions");
         let mut test = test(*condition, exit);
@@ -94,6 +134,15 @@ fn body(watch: &Watch) -> Vec<sock_filter> {
 /// Instructions that fall through when the condition holds and else jump `exit` instructions further.
 fn test(condition: Condition, exit: u8) -> Vec<sock_filter> {
     match condition {
+        Condition::Is(argument, value) => {
+            let (high, low) = ((value >> 32) as u32, value as u32);
+            vec![
+                op(LOAD, high_word(argument)),
+                jump(JUMP_EQUAL, high, 0, exit + 2),
+                op(LOAD, low_word(argument)),
+                jump(JUMP_EQUAL, low, 0, exit),
+            ]
+        }
         Condition::Equals(argument, value) => {
             vec![op(LOAD, low_word(argument)), jump(JUMP_EQUAL, value, 0, exit)]
         }
@@ -121,7 +170,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const ARCH_HERE: u32 = 0xc000_003e;
+    const OTHER_ARCH: u32 = 0x1234;
 
     /// A slow, obvious interpreter of the instructions that the filter uses.
     fn interpret(code: &[sock_filter], arch: u32, number: u32, arguments: [u64; 6]) -> u32 {
@@ -143,6 +192,7 @@ mod tests {
                     accumulator = u32::from_le_bytes(data[from..from + 4].try_into().unwrap());
                 }
                 AND => accumulator &= instruction.k,
+                JUMP => at += instruction.k as usize,
                 JUMP_EQUAL => at += take(accumulator == instruction.k),
                 JUMP_GREATER => at += take(accumulator > instruction.k),
                 JUMP_AT_LEAST => at += take(accumulator >= instruction.k),
@@ -155,6 +205,7 @@ mod tests {
     fn holds(condition: Condition, arguments: [u64; 6]) -> bool {
         match condition {
             Condition::AtLeast(at, value) => arguments[at as usize] >= value,
+            Condition::Is(at, value) => arguments[at as usize] == value,
             Condition::Equals(at, value) => arguments[at as usize] as u32 == value,
             Condition::Has(at, bits) => arguments[at as usize] as u32 & bits == bits,
             Condition::Lacks(at, bits) => arguments[at as usize] as u32 & bits == 0,
@@ -163,10 +214,11 @@ mod tests {
 
     fn condition() -> impl Strategy<Value = Condition> {
         let value = prop_oneof![0..8u64, (0..8u64).prop_map(|v| v << 31), any::<u64>()];
-        (0..6u8, value, 0..4u8).prop_map(|(at, value, kind)| match kind {
+        (0..6u8, value, 0..5u8).prop_map(|(at, value, kind)| match kind {
             0 => Condition::AtLeast(at, value),
             1 => Condition::Equals(at, value as u32),
-            2 => Condition::Has(at, value as u32),
+            2 => Condition::Is(at, value),
+            3 => Condition::Has(at, value as u32),
             _ => Condition::Lacks(at, value as u32),
         })
     }
@@ -174,18 +226,30 @@ mod tests {
     proptest! {
         #[test]
         fn the_program_agrees_with_its_conditions(
-            watches in prop::collection::vec((0..4i64, prop::collection::vec(condition(), 0..4)), 0..6),
+            watches in prop::collection::vec(
+                (0..4i64, prop::collection::vec(condition(), 0..4), any::<bool>(), any::<bool>()), 0..6,
+            ),
             number in 0..5u32,
             raw in prop::array::uniform6(prop_oneof![0..8u64, (0..8u64).prop_map(|v| v << 31), any::<u64>()]),
         ) {
-            let watches: Vec<Watch> = watches.into_iter().map(|(n, c)| Watch::new(n, c)).collect();
-            let expected = watches
-                .iter()
-                .any(|w| w.number == i64::from(number) && w.conditions.iter().all(|c| holds(*c, raw)));
-            let code = program(ARCH_HERE, &watches);
-            let traced = interpret(&code, ARCH_HERE, number, raw) == libc::SECCOMP_RET_TRACE | u32::from(MARK);
-            prop_assert_eq!(traced, expected);
-            prop_assert_eq!(interpret(&code, 0x4000_0003, number, raw), libc::SECCOMP_RET_ALLOW);
+            let watch = |(number, conditions, native, stops): (i64, Vec<Condition>, bool, bool)| Watch {
+                audit_arch: if native { NATIVE.audit_arch } else { OTHER_ARCH },
+                number,
+                conditions,
+                then: if stops { Then::Stop } else { Then::Succeed },
+            };
+            let watches: Vec<Watch> = watches.into_iter().map(watch).collect();
+            let code = program(&watches);
+            for abi in [NATIVE.audit_arch, OTHER_ARCH, 0x5678] {
+                let concerned = |w: &&Watch| w.audit_arch == abi && w.number == i64::from(number);
+                let first = watches.iter().filter(concerned).find(|w| w.conditions.iter().all(|c| holds(*c, raw)));
+                let expected = match first.map(|watch| watch.then) {
+                    Some(Then::Stop) => libc::SECCOMP_RET_TRACE | u32::from(MARK),
+                    Some(Then::Succeed) => libc::SECCOMP_RET_ERRNO,
+                    None => libc::SECCOMP_RET_ALLOW,
+                };
+                prop_assert_eq!(interpret(&code, abi, number, raw), expected);
+            }
         }
     }
 }

@@ -11,10 +11,12 @@ use std::time::Duration;
 
 use libc::sock_filter;
 
+use super::filter;
 use super::obstacle::Obstacle;
 use super::ptrace::{self, Tid};
 use super::rewriting::Rewriting;
 use crate::minder::Minder;
+use super::thp_disable;
 use crate::signals;
 
 /// The user that the program runs as.
@@ -424,7 +426,9 @@ unsafe fn restore_signals() {
     }
 }
 
-/// Replaces pagelab itself by the program, without a tracer. Returns only when that fails.
+/// Replaces pagelab itself by the program, without a tracer. Returns only when that fails. Where it disables
+/// transparent huge pages, a filter answers the program's own PR_SET_THP_DISABLE; without CAP_SYS_ADMIN that means that
+/// the program gains no privilege by exec.
 pub fn replace_self(launch: &Launch) -> LaunchError {
     use std::os::unix::process::CommandExt;
     let Some(program) = launch.command.first() else { return LaunchError::NotFound(OsString::new()) };
@@ -432,9 +436,10 @@ pub fn replace_self(launch: &Launch) -> LaunchError {
         Ok(path) => path,
         Err(error) => return error,
     };
-    // SAFETY: prctl with plain numbers.
-    if launch.disable_thp && unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) } == -1 {
-        return unprepared(1, io::Error::last_os_error());
+    if launch.disable_thp
+        && let Err(refused) = disable_thp_for_good()
+    {
+        return refused;
     }
     let mut command = std::process::Command::new(&path);
     command.arg0(program).args(&launch.command[1..]);
@@ -447,6 +452,26 @@ pub fn replace_self(launch: &Launch) -> LaunchError {
         command.uid(user.uid).gid(user.gid);
     }
     not_executed(&path, command.exec())
+}
+
+/// Disables transparent huge pages for this process and all that it will be, and lets nobody enable them again.
+fn disable_thp_for_good() -> Result<(), LaunchError> {
+    let watches = thp_disable::watches_without_tracer();
+    let step = |number: usize, result: libc::c_int| match result {
+        -1 => Err(unprepared(number, io::Error::last_os_error())),
+        _ => Ok(()),
+    };
+    let filter = filter::program(&watches);
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
+    // SAFETY: prctl with plain numbers, and with a filter that lives until the kernel has copied it.
+    unsafe {
+        step(1, libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0))?;
+        if !may_filter_with_privileges() {
+            step(2, libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        }
+        step(3, libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program))
+    }
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {

@@ -3,7 +3,8 @@
 //!
 //! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure functions;
 //! `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what its refusals mean;
-//! `tasks` and `tree` know who is who; `calls`, `heap` and `hugetlb` serve the calls, with what `scene` holds.
+//! `tasks` and `tree` know who is who; `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `scene`
+//! holds.
 
 mod calls;
 mod filter;
@@ -21,6 +22,7 @@ mod registers;
 mod rewriting;
 mod scene;
 mod tasks;
+mod thp_disable;
 mod tree;
 
 pub(crate) use launch::environment;

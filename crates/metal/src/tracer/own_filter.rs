@@ -140,16 +140,18 @@ fn compare(code: u16, a: u32, b: u32) -> Option<bool> {
 mod tests {
     use super::*;
     use crate::tracer::filter::{self, Condition, Watch};
+    use crate::tracer::registers::NATIVE;
 
     #[test]
     fn a_filter_of_known_meaning_is_understood() {
+        let here = NATIVE.audit_arch;
         let watches = [Watch::new(28, [Condition::AtLeast(1, 1 << 33), Condition::Equals(2, 14)])];
-        let code = filter::program(7, &watches);
+        let code = filter::program(&watches);
         let own = OwnFilter(code.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect());
-        assert!(!own.allows(7, 28, 0, [0, 1 << 33, 14, 0, 0, 0]), "TRACE is not untouched");
-        assert!(own.allows(7, 28, 0, [0, 1 << 32, 14, 0, 0, 0]));
-        assert!(own.allows(7, 9, 0, [0; 6]));
-        assert!(own.allows(8, 28, 0, [0, 1 << 33, 14, 0, 0, 0]));
+        assert!(!own.allows(here, 28, 0, [0, 1 << 33, 14, 0, 0, 0]), "TRACE is not untouched");
+        assert!(own.allows(here, 28, 0, [0, 1 << 32, 14, 0, 0, 0]));
+        assert!(own.allows(here, 9, 0, [0; 6]));
+        assert!(own.allows(here + 1, 28, 0, [0, 1 << 33, 14, 0, 0, 0]));
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub struct Layout {
     pub first_argument_at_entry: bool,
     /// `AUDIT_ARCH_*` of the 64-bit system calls (include/uapi/linux/audit.h).
     pub audit_arch: u32,
+    /// prctl of the other ABIs that a kernel of this architecture has: their `AUDIT_ARCH_*`, and its number there.
+    pub other_prctls: &'static [(u32, i64)],
 }
 
 /// arch/x86/include/asm/user_64.h, `struct user_regs_struct`.
@@ -39,6 +41,8 @@ pub const X86_64: Layout = Layout {
     instruction_bytes: 2,
     first_argument_at_entry: true,
     audit_arch: 0xc000_003e,
+    // i386, and x32: arch/x86/entry/syscalls, `__X32_SYSCALL_BIT`.
+    other_prctls: &[(0x4000_0003, 172), (0xc000_003e, 0x4000_0000 | 157)],
 };
 
 /// arch/arm64/include/uapi/asm/ptrace.h, `struct user_pt_regs`.
@@ -53,6 +57,8 @@ pub const AARCH64: Layout = Layout {
     instruction_bytes: 4,
     first_argument_at_entry: true,
     audit_arch: 0xc000_00b7,
+    // arm: arch/arm64/tools/syscall_32.tbl.
+    other_prctls: &[(0x4000_0028, 172)],
 };
 
 /// arch/riscv/include/uapi/asm/ptrace.h, `struct user_regs_struct`.
@@ -67,6 +73,8 @@ pub const RISCV64: Layout = Layout {
     instruction_bytes: 4,
     first_argument_at_entry: false,
     audit_arch: 0xc000_00f3,
+    // rv32: include/uapi/asm-generic/unistd.h.
+    other_prctls: &[(0x4000_00f3, 167)],
 };
 
 /// The layout of the running kernel.

@@ -33,11 +33,6 @@ pub mod advice {
     pub const GUARD_REMOVE: u64 = 103;
 }
 
-/// PR_SET_THP_DISABLE and PR_GET_THP_DISABLE (include/uapi/linux/prctl.h).
-pub const SET_THP_DISABLE: u64 = libc::PR_SET_THP_DISABLE as u64;
-/// Asks what PR_SET_THP_DISABLE set.
-pub const GET_THP_DISABLE: u64 = libc::PR_GET_THP_DISABLE as u64;
-
 /// How the memory calls of a program are changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewriting {
@@ -122,15 +117,16 @@ impl Rewriting {
             watches.push(Watch::new(libc::SYS_mremap, [Condition::AtLeast(2, large)]));
         }
         if self.wants_large() || self.disable_thp {
-            for option in [SET_THP_DISABLE, GET_THP_DISABLE] {
-                watches.push(Watch::new(libc::SYS_prctl, [Condition::Equals(0, option as u32)]));
-            }
+            watches.extend(super::thp_disable::watches());
         }
-        if self.wants_large() {
-            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::NO_HUGE as u32)]));
-        }
-        if self.advice == Some(advice::NO_HUGE) {
-            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::HUGE as u32)]));
+        let contrary = match self.advice {
+            Some(advice::HUGE) => Some(advice::NO_HUGE),
+            Some(advice::NO_HUGE) => Some(advice::HUGE),
+            _ => None,
+        };
+        if let Some(contrary) = contrary {
+            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, contrary as u32)]));
+            watches.push(Watch::new(libc::SYS_process_madvise, [Condition::Equals(3, contrary as u32)]));
         }
         if self.no_guards {
             let over = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);

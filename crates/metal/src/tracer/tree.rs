@@ -126,7 +126,7 @@ pub fn run<'a>(
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
     let watches = rewriting.watches(witness.is_some());
     let thp = ThpSetting::of(launch, rewriting);
-    let (minder, mut started) = launch::start(launch, filter::program(NATIVE.audit_arch, &watches), thp)?;
+    let (minder, mut started) = launch::start(launch, filter::program(&watches), thp)?;
     if let Some(witness) = &mut witness {
         witness.begins(started.tid);
     }

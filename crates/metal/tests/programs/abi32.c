@@ -18,6 +18,7 @@ static int call(int number, int first, int second, int third)
 
 void _start(void)
 {
+    call(172, 41, 0, 0); // PR_SET_THP_DISABLE: enable
     struct mapping asked = { 0, PAGES * 4096, 3, 0x22, -1, 0 };
     volatile char *memory = (volatile char *)call(90, (int)&asked, 0, 0);
     for (int page = 0; page < PAGES; page++)

@@ -1,11 +1,13 @@
 // Works against large pages, as redis and MariaDB do: prints what the kernel says to that, then uses memory.
-//   against disable | advise | populate | huge | zeroed | grown | piecewise
+//   against disable | except | enable | advise | vector | populate | huge | zeroed | grown | piecewise
 #define _GNU_SOURCE
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { BYTES = 16 << 20, MIB = 1 << 20 };
@@ -20,6 +22,8 @@ int main(int argc, char **argv) {
         if (prctl(PR_GET_THP_DISABLE, 1, 0, 0, 0) != -1) asked = -1;
         execl("/proc/self/exe", argv[0], asked == 1 ? "again" : "wrong", (char *)0);
     }
+    if (!strcmp(how, "except")) result = prctl(PR_SET_THP_DISABLE, 1, 2, 0, 0);
+    if (!strcmp(how, "enable")) result = prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
     if (!strcmp(how, "again")) asked = prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0);
     int flags = MAP_PRIVATE | MAP_ANONYMOUS | (strcmp(how, "populate") ? 0 : MAP_POPULATE);
     char *p;
@@ -36,7 +40,13 @@ int main(int argc, char **argv) {
         p = mmap(0, BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
     }
     if (!strcmp(how, "advise")) result = madvise(p, BYTES, MADV_NOHUGEPAGE);
-    if (!strcmp(how, "huge")) result = madvise(p, BYTES, MADV_HUGEPAGE);
+    if (!strcmp(how, "huge") || !strcmp(how, "except") || !strcmp(how, "enable")) result = madvise(p, BYTES, MADV_HUGEPAGE);
+    if (!strcmp(how, "vector")) {
+        int self = syscall(SYS_pidfd_open, getpid(), 0);
+        struct iovec all = {p, BYTES};
+        syscall(SYS_process_madvise, self, &all, 1, MADV_NOHUGEPAGE, 0); // an error before Linux 6.13
+        close(self);
+    }
     size_t used = p > zeroed && p < zeroed + BYTES ? BYTES - 65536 : BYTES;
     if (strcmp(how, "populate")) memset(p, 1, used);
     unsigned char present[BYTES / 4096];
