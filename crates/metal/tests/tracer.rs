@@ -381,6 +381,52 @@ fn hugetlb_backs_what_it_can_and_says_what_it_cannot() {
 }
 
 #[test]
+fn what_asks_for_base_pages_is_answered_as_without_a_policy() {
+    let _alone = alone();
+    let (Some(parts), Some(watched)) = (c("parts"), c("watched")) else { return };
+    let expected = [bare(&[text(&parts)]), bare(&[text(&watched)])];
+    if expected[1].starts_with("no userfaultfd") {
+        skip("userfaultfd");
+    }
+    let same = |outcome: &Outcome, expected: &str, under: &str| {
+        let differs = outcome.output.lines().zip(expected.lines()).find(|(line, expected)| line != expected);
+        assert!(differs.is_none() && outcome.output == expected, "{under}: {differs:?}");
+    };
+    for policy in ["default", "base", "thp", "default+no-huge"] {
+        same(&under(policy, &[text(&parts)]), &expected[0], policy);
+    }
+    same(&under("base", &[text(&watched)]), &expected[1], "base");
+    let Some(mut settings) = Settings::lease() else { return skip("root") };
+    for pages in ["60", "0"] {
+        if !settings.set(&pool_file(), pages) {
+            return skip(&format!("{pages} hugetlb pages of 2M"));
+        }
+        for (program, expected) in [&parts, &watched].into_iter().zip(&expected) {
+            let outcome = under("hugetlb-2m", &[text(program)]);
+            same(&outcome, expected, &format!("pool of {pages}"));
+            assert_eq!(outcome.has(&Cause::Demoted), pages != "0" && !expected.starts_with("no userfaultfd"));
+            assert!(!outcome.has(&Cause::NotGivenBack));
+        }
+    }
+}
+
+#[test]
+fn pool_pages_that_cannot_be_given_back_are_said() {
+    let _alone = alone();
+    let Some(program) = c("watched") else { return };
+    let Some(mut settings) = Settings::lease() else { return skip("root") };
+    if !settings.set(&pool_file(), "20") {
+        return skip("20 hugetlb pages of 2M");
+    }
+    // It limits its addresses first: there is no room for the base pages.
+    let command = [text(&program), "limited"];
+    assert_eq!(bare(&command), "limited: error 0");
+    let outcome = under("hugetlb-2m", &command);
+    assert_eq!(outcome.output, format!("limited: error {}", libc::ENOMEM));
+    assert!(outcome.has(&Cause::NotGivenBack));
+}
+
+#[test]
 fn folios_of_64k_come_from_sysfs_and_advice() {
     let _alone = alone();
     let Some(program) = c("mix") else { return };

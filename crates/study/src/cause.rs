@@ -59,6 +59,9 @@ pub enum Cause {
     /// The program asked for something that only smaller pages can give (a guard page or another
     /// protection inside a large page), and the range was given back to smaller pages.
     Demoted,
+    /// The program asked for something that only smaller pages can give, and its pages of the pool could not be
+    /// replaced by them: its call failed.
+    NotGivenBack,
     /// Larger pages than the policy asks for.
     LargerThanAsked,
     /// The program runs under a seccomp filter of its own that does not let the advice through.
@@ -139,6 +142,7 @@ impl Cause {
             Cause::Stack => "stacks, which the policy leaves alone".into(),
             Cause::PrivateFileCopy => "private copies of file pages".into(),
             Cause::Demoted => "given back to smaller pages because the program needs their granularity".into(),
+            Cause::NotGivenBack => "a call that needs smaller pages failed: the pool's could not be replaced".into(),
             Cause::LargerThanAsked => "larger pages than asked for".into(),
             Cause::FilteredByProgram => "the program's own seccomp filter refuses the advice".into(),
             Cause::AdviceRefused { errno } => format!("the kernel refused the advice (errno {errno})"),
@@ -192,6 +196,7 @@ impl Cause {
             }
             Cause::ChargeFellBack => "raise memory.max of the control group",
             Cause::PoolExhausted { .. } => "a larger pool: --hugetlb-pool, or vm.nr_hugepages",
+            Cause::NotGivenBack => "free memory, and raise vm.max_map_count",
             Cause::DirectMapOtherwise => "pagelab direct-map status says why, and which boot would give them",
             Cause::FoliosInvisible => "run as root to see them",
             Cause::FilteredByProgram => "run the program without its sandbox",

@@ -38,6 +38,8 @@ pub struct HugeMap {
     virgin: Ranges<()>,
     /// Where memory was ever moved from pool pages to base pages while the program ran.
     moved: Ranges<()>,
+    /// What the program has locked of the backed ranges. The kernel does not note it: pool pages are never reclaimed.
+    locked: Ranges<()>,
     /// Pages that the pool must still give because this memory is a copy made by fork.
     pub promised_pages: u64,
     /// The heap.
@@ -142,11 +144,32 @@ impl HugeMap {
         self.clone().unmap(start, end, size).into_iter().filter_map(range).collect()
     }
 
+    /// Whether a part of the backed pages in a range is not mapped to the program.
+    pub fn has_hole(&self, start: u64, end: u64) -> bool {
+        self.backed_parts(start, end).into_iter().any(|(s, e)| !self.visible.covers(s, e))
+    }
+
+    /// Notes that the program has locked a range (mlock), as far as it is backed.
+    pub fn lock(&mut self, start: u64, end: u64) {
+        self.backed_parts(start, end).into_iter().for_each(|(s, e)| self.locked.set(s, e, ()));
+    }
+
+    /// Notes that the program has unlocked a range.
+    pub fn unlock(&mut self, start: u64, end: u64) {
+        self.locked.clear(start, end);
+    }
+
+    /// The parts of a range that the program has locked.
+    pub fn locked_parts(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.locked.within(start, end).into_iter().map(|(s, e, ())| (s, e)).collect()
+    }
+
     /// Takes a range out of the program's view. Returns the whole pages that nobody sees any more; they
     /// are no longer counted as backed.
     pub fn hide(&mut self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
         let touched = self.backed_parts(start, end);
         self.visible.clear(start, end);
+        self.locked.clear(start, end);
         let mut free = Ranges::default();
         for (s, e) in touched {
             for page in pages(s, e, size).filter(|page| !self.visible.overlaps(page.0, page.1)) {
@@ -253,6 +276,7 @@ impl HugeMap {
     pub fn demote(&mut self, pages: (u64, u64)) {
         self.backed.clear(pages.0, pages.1);
         self.visible.clear(pages.0, pages.1);
+        self.locked.clear(pages.0, pages.1);
     }
 
     /// The protection of each backed page in a range, as the kernel has it.
@@ -430,6 +454,26 @@ mod tests {
         assert_eq!(map.convertible(0, u64::MAX - 4095, SIZE), [(at(512), at(1024))]);
         assert!(map.misfits(0, u64::MAX - 4095, NONE, SIZE).is_empty());
         assert!(map.hide(0, u64::MAX - 4095, SIZE).is_empty());
+    }
+
+    #[test]
+    fn holes_and_locks_are_those_of_the_program() {
+        let mut map = HugeMap::default();
+        map.back((0, at(1024)), (0, at(700)), RW);
+        assert!(!map.has_hole(0, at(700)) && map.has_hole(0, at(701)), "the rest of the last page");
+        assert!(!map.has_hole(at(1024), at(2048)), "not the pool's");
+        map.lock(at(100), at(2048));
+        assert_eq!(map.locked_parts(0, u64::MAX), [(at(100), at(1024))]);
+        map.unlock(at(200), at(300));
+        map.hide(at(650), at(700), SIZE);
+        assert_eq!(map.locked_parts(0, at(700)), [(at(100), at(200)), (at(300), at(650))]);
+        assert!(map.has_hole(at(640), at(660)));
+        map.demote((0, at(512)));
+        assert_eq!(
+            map.locked_parts(0, at(600)),
+            [(at(512), at(600))],
+            "what is no longer backed is the kernel's to lock"
+        );
     }
 
     #[test]

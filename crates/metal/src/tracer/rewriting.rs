@@ -150,6 +150,7 @@ fn hugetlb_watches(large: u64) -> Vec<Watch> {
     let mut watches = vec![
         Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, large), anonymous]),
         Watch::new(libc::SYS_mmap, [fixed]),
+        Watch::new(libc::SYS_mmap, [Condition::Has(3, libc::MAP_FIXED_NOREPLACE as u32)]),
     ];
     let ranges = [
         libc::SYS_munmap,
@@ -161,6 +162,7 @@ fn hugetlb_watches(large: u64) -> Vec<Watch> {
         libc::SYS_brk,
     ];
     watches.extend(ranges.map(|number| Watch::new(number, [])));
+    watches.extend(super::hugetlb::parts_watches());
     watches
 }
 

@@ -100,6 +100,7 @@ impl Tasks {
         if kinship == Kinship::Copy {
             let mut copy = task.space.borrow().clone();
             copy.huge.promised_pages = 0;
+            copy.huge.unlock(0, u64::MAX); // fork does not inherit locks
             task.space = Rc::new(RefCell::new(copy));
         }
         self.tasks.insert(tid, task);

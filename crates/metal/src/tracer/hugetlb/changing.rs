@@ -1,4 +1,4 @@
-//! Calls that change memory that is there: mprotect, madvise, mbind.
+//! Calls that change memory that is there: mprotect, madvise, memory policies.
 
 use study::cause::Cause;
 
@@ -7,7 +7,7 @@ use crate::tracer::huge_map::{Action, Dropped, NONE, Protection, outline};
 use crate::tracer::registers::is_error;
 use crate::tracer::rewriting::advice;
 
-use super::{Call, DONT_NEED, Halt, Served, WRITE};
+use super::{Call, DONT_NEED, EINVAL, Halt, Served, WRITE};
 
 const DONT_FORK: u64 = libc::MADV_DONTFORK as u64;
 const DO_FORK: u64 = libc::MADV_DOFORK as u64;
@@ -15,7 +15,10 @@ const DONT_DUMP: u64 = libc::MADV_DONTDUMP as u64;
 const DO_DUMP: u64 = libc::MADV_DODUMP as u64;
 const WIPE_ON_FORK: u64 = libc::MADV_WIPEONFORK as u64;
 const KEEP_ON_FORK: u64 = libc::MADV_KEEPONFORK as u64;
-const HINTS: [u64; 12] = [
+const REMOVE: u64 = libc::MADV_REMOVE as u64;
+/// Advice that the kernel refuses for locked memory.
+const NOT_LOCKED: [u64; 3] = [DONT_NEED, libc::MADV_COLD as u64, libc::MADV_PAGEOUT as u64];
+const HINTS: [u64; 13] = [
     libc::MADV_NORMAL as u64,
     libc::MADV_RANDOM as u64,
     libc::MADV_SEQUENTIAL as u64,
@@ -28,6 +31,7 @@ const HINTS: [u64; 12] = [
     libc::MADV_COLD as u64,
     libc::MADV_PAGEOUT as u64,
     libc::MADV_COLLAPSE as u64,
+    advice::GUARD_REMOVE,
 ];
 
 impl Call<'_, '_> {
@@ -63,7 +67,7 @@ impl Call<'_, '_> {
             self.scene.findings.cause(Cause::ProtectionWidened, end - start);
         }
         self.carry_out(&actions)?;
-        Ok(Some(result))
+        Ok(Some(self.unless_hole(start, end, result)))
     }
 
     /// Whether closing a range makes a guard inside a page of which more is accessible, and guards are left open.
@@ -83,14 +87,15 @@ impl Call<'_, '_> {
         Ok(None)
     }
 
-    /// A memory policy holds for whole pages: what shares a page with the range gets it too.
-    pub(super) fn mbind(&mut self, [start, bytes, mode, nodes, most, flags]: [u64; 6]) -> Served {
+    /// A memory policy (mbind, set_mempolicy_home_node) holds for whole pages: what shares a page with the range
+    /// gets it too.
+    pub(super) fn on_whole_pages(&mut self, number: i64, [start, bytes, rest @ ..]: [u64; 6]) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
         let mut result = 0;
         let whole = self.map.backed_parts(start, end).into_iter().map(|(s, e)| outline(s, e, self.size));
         let parts: Vec<(u64, u64)> = whole.chain(self.map.ordinary(start, end)).collect();
         for (s, e) in parts {
-            let here = self.call(libc::SYS_mbind, [s, e - s, mode, nodes, most, flags])?;
+            let here = self.call(number, [s, e - s, rest[0], rest[1], rest[2], rest[3]])?;
             result = if result == 0 { here } else { result };
         }
         Ok(Some(result))
@@ -101,7 +106,11 @@ impl Call<'_, '_> {
         if !self.map.concerns(start, end) {
             return Ok(None);
         }
-        match how {
+        // What is locked is not reclaimed (`can_madv_lru_vma` in mm/madvise.c); to the kernel pool pages are not locked.
+        if NOT_LOCKED.contains(&how) && !self.map.locked_parts(start, end).is_empty() {
+            return Ok(Some(EINVAL));
+        }
+        let served = match how {
             DONT_NEED | advice::DONTNEED_LOCKED => self.drop_content(start, end, how),
             DONT_FORK | DO_FORK => {
                 for page in self.map.shared_ends(start, end, self.size) {
@@ -110,18 +119,23 @@ impl Call<'_, '_> {
                 self.advise_pages(start, end, how)
             }
             DONT_DUMP | DO_DUMP | advice::POPULATE_READ | advice::POPULATE_WRITE => self.advise_pages(start, end, how),
-            WIPE_ON_FORK | KEEP_ON_FORK | advice::GUARD_INSTALL | advice::GUARD_REMOVE => {
+            WIPE_ON_FORK | KEEP_ON_FORK | advice::GUARD_INSTALL => {
                 self.demote_range(start, end)?;
                 Ok(None)
             }
+            // To the kernel they have a file, to the program they have none.
+            REMOVE => Ok(Some(EINVAL)),
             // Hints, which the kernel may ignore, and so may we: pool pages are neither merged, reclaimed
-            // nor of another size.
+            // nor of another size. Guards are never among them.
             _ if HINTS.contains(&how) => {
+                // The kernel says for no bytes whether it has that advice.
+                self.must(libc::SYS_madvise, [start, 0, how, 0, 0, 0])?;
                 let result = self.advise_ordinary(start, end, how)?;
                 Ok(Some(result))
             }
             _ => Ok(None),
-        }
+        };
+        Ok(served?.map(|result| self.unless_hole(start, end, result)))
     }
 
     /// The first error that an advice meets on memory that is not the pool's; all of it is advised.

@@ -20,8 +20,11 @@ impl Call<'_, '_> {
     pub(super) fn mmap(&mut self, [address, bytes, protection, flags, ..]: [u64; 6]) -> Served {
         let anonymous = flags & ANONYMOUS != 0 && flags & MAP_TYPE == PRIVATE && flags & LEFT_ALONE == 0;
         let Some(bytes) = self.base_up(bytes).filter(|bytes| *bytes > 0) else { return Ok(None) };
-        if flags & FIXED != 0 {
-            return self.mmap_over(address, bytes, protection, anonymous);
+        // To the kernel nothing is free there.
+        let fills = flags & FIXED_NOREPLACE != 0
+            && self.end_of(address, bytes).is_some_and(|end| self.map.is_slack(address, end));
+        if flags & FIXED != 0 || fills {
+            return self.mmap_over(address, bytes, protection, anonymous, fills);
         }
         if !anonymous || bytes < self.size.bytes() {
             return Ok(None);
@@ -47,10 +50,12 @@ impl Call<'_, '_> {
         Ok(Some(start as i64))
     }
 
-    /// mmap with MAP_FIXED.
-    fn mmap_over(&mut self, start: u64, bytes: u64, protection: Protection, anonymous: bool) -> Served {
+    /// mmap with MAP_FIXED; or into a hole inside a page of the pool, which it fills.
+    fn mmap_over(&mut self, start: u64, bytes: u64, protection: Protection, anonymous: bool, fills: bool) -> Served {
         let [_, _, _, flags, descriptor, offset] = self.paused.arguments();
-        let Some(end) = self.end_of(start, bytes).filter(|_| flags & FIXED_NOREPLACE == 0) else { return Ok(None) };
+        let Some(end) = self.end_of(start, bytes).filter(|_| fills || flags & FIXED_NOREPLACE == 0) else {
+            return Ok(None);
+        };
         if self.is_given_up(start, end, protection) && guards::maps_over(self.paused.arguments()) {
             self.carry_out(&[Action::Zero(start, end)])?;
             self.scene.findings.answer(guards::MAPPED_OVER);
@@ -74,7 +79,7 @@ impl Call<'_, '_> {
             return Ok(Some(start as i64));
         }
         // What the kernel refuses must leave everything as it was, so it is made elsewhere first.
-        let flags = flags & !FIXED;
+        let flags = flags & !(FIXED | FIXED_NOREPLACE);
         let made = self.must(libc::SYS_mmap, [0, to - from, protection, flags, descriptor, offset + (from - start)])?;
         self.move_onto((made, to - from), from, to)?;
         self.renewed(from, to, protection, anonymous)?;

@@ -6,13 +6,16 @@
 //! the program holds is ever unmapped before something else stands in its place: the kernel could give the
 //! hole to another thread. New memory is made elsewhere and moved into place (mremap with MREMAP_FIXED).
 //!
-//! `mapping`, `moving` and `changing` each serve some of the calls; `pages` puts pool pages and base pages in
+//! `mapping`, `moving`, `changing` and `parts` each serve some of the calls; `pages` puts pool pages and base pages in
 //! each other's place for all of them.
 
 mod changing;
 mod mapping;
 mod moving;
 mod pages;
+mod parts;
+
+pub use parts::watches as parts_watches;
 
 use study::cause::Cause;
 use study::size::PageSize;
@@ -31,6 +34,7 @@ const DONT_NEED: u64 = libc::MADV_DONTNEED as u64;
 /// mremap to a place of the caller's choice.
 const MOVE_TO: u64 = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
 const ENOMEM: i64 = -(libc::ENOMEM as i64);
+const EINVAL: i64 = -(libc::EINVAL as i64);
 const EPERM: i64 = -(libc::EPERM as i64);
 
 /// One call, with all that serving it needs.
@@ -71,9 +75,9 @@ pub fn serve(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result
         libc::SYS_pkey_mprotect => call.on_base_pages(arguments),
         libc::SYS_mremap => call.mremap(arguments),
         libc::SYS_madvise => call.madvise(arguments),
-        libc::SYS_mbind => call.mbind(arguments),
+        libc::SYS_mbind => call.on_whole_pages(number, arguments),
         libc::SYS_brk => call.brk(arguments[0]),
-        _ => Ok(None),
+        _ => call.of_parts(arguments),
     };
     match served {
         Ok(Some(result)) | Err(Halt::Error(result)) => paused.finish(result),
@@ -136,6 +140,11 @@ impl Call<'_, '_> {
 
     fn base_up(&self, address: u64) -> Option<u64> {
         self.scene.rewriting.base.align_up(address)
+    }
+
+    /// What the kernel answers where memory is missing, in place of a success.
+    fn unless_hole(&self, start: u64, end: u64, result: i64) -> i64 {
+        if result == 0 && self.map.has_hole(start, end) { ENOMEM } else { result }
     }
 
     /// The end of a range as the kernel rounds it; `None` for what it refuses.

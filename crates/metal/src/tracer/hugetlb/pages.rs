@@ -59,10 +59,31 @@ impl Call<'_, '_> {
     /// Gives whole pages back to base pages, with their content. Another thread that writes to them in the
     /// same instant faults, and is sent back until they are there (`Tree::tries_again`). Only the kernel, when
     /// it writes for a system call of another thread in this instant, reports EFAULT.
+    ///
+    /// What held nothing but zeros is fresh memory afterwards: who waits for first touches there (userfaultfd) sees
+    /// them, as where the program never wrote.
     pub(super) fn demote(&mut self, pages: (u64, u64)) -> Result<(), Halt> {
+        let (seen, locked) = (self.map.seen_in(pages), self.map.locked_parts(pages.0, pages.1));
+        match self.replace_by_base_pages(pages, &seen) {
+            Err(Halt::Error(error)) => {
+                self.scene.findings.cause(Cause::NotGivenBack, pages.1 - pages.0);
+                return Err(Halt::Error(error));
+            }
+            replaced => replaced?,
+        }
+        self.map.demote(pages);
+        self.scene.findings.cause(Cause::Demoted, pages.1 - pages.0);
+        self.shape(pages, &seen)?;
+        for (s, e) in locked {
+            // Beyond RLIMIT_MEMLOCK, which does not count pool pages, it stays unlocked.
+            self.call(libc::SYS_mlock, [s, e - s, 0, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    fn replace_by_base_pages(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> Result<(), Halt> {
         let (start, bytes) = (pages.0, pages.1 - pages.0);
         let copy = self.must(libc::SYS_mmap, [0, bytes, READ_WRITE, PRIVATE_ANONYMOUS, u64::MAX, 0])?;
-        let seen = self.map.seen_in(pages);
         self.map.moves(pages);
         let frozen = self.call(libc::SYS_mprotect, [start, bytes, READ, 0, 0, 0])?;
         let copied = !is_error(frozen) && seen.iter().all(|(s, e, _)| self.copy_present(*s, copy + (s - start), e - s));
@@ -73,9 +94,7 @@ impl Call<'_, '_> {
             self.call(libc::SYS_munmap, [copy, bytes, 0, 0, 0, 0])?;
             return Err(Halt::Error(ENOMEM));
         }
-        self.map.demote(pages);
-        self.scene.findings.cause(Cause::Demoted, bytes);
-        self.shape(pages, &seen)
+        Ok(())
     }
 
     /// Gives ordinary memory in the place of pages the shape that the program sees.
@@ -127,10 +146,18 @@ impl Call<'_, '_> {
         Ok(())
     }
 
-    /// Copies what a range holds; holes stay holes.
+    /// Copies what a range holds, base pages of zeros excepted; holes stay holes.
     fn copy_present(&mut self, from: u64, to: u64, bytes: u64) -> bool {
-        let parts = self.present_parts(from, from + bytes);
-        parts.into_iter().all(|(at, bytes)| self.copy(at, to + (at - from), bytes).is_ok())
+        let base = self.scene.rewriting.base.bytes() as usize;
+        let tid = self.paused.tid();
+        let mut buffer = vec![0u8; COPY_BYTES.min(bytes) as usize];
+        self.present_parts(from, from + bytes).into_iter().all(|(at, bytes)| {
+            let part = &mut buffer[..bytes as usize];
+            ptrace::read_memory(tid, at, part).is_ok()
+                && filled_runs(part, base).into_iter().all(|(first, end)| {
+                    ptrace::write_memory(tid, to + (at - from) + first as u64, &part[first..end]).is_ok()
+                })
+        })
     }
 
     /// The parts of a backed range whose pages hold something, as (address, bytes) of at most `COPY_BYTES`.
@@ -159,5 +186,34 @@ impl Call<'_, '_> {
             done += part.len() as u64;
         }
         Ok(())
+    }
+}
+
+/// The runs of pages that hold something else than zeros, as offsets.
+fn filled_runs(memory: &[u8], page_bytes: usize) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (number, page) in memory.chunks(page_bytes).enumerate() {
+        let first = number * page_bytes;
+        match runs.last_mut() {
+            _ if page.iter().all(|byte| *byte == 0) => {}
+            Some((_, end)) if *end == first => *end += page.len(),
+            _ => runs.push((first, first + page.len())),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_leave_out_pages_of_zeros() {
+        let mut memory = vec![0u8; 22];
+        assert!(filled_runs(&memory, 4).is_empty() && filled_runs(&[], 4).is_empty());
+        for at in [0, 7, 13, 21] {
+            memory[at] = 1;
+        }
+        assert_eq!(filled_runs(&memory, 4), [(0, 8), (12, 16), (20, 22)]);
     }
 }
