@@ -482,6 +482,30 @@ fn memory_is_huge_when_asked_for_whatever_the_program_says() {
 }
 
 #[test]
+fn pieces_that_the_kernel_joins_are_huge_together() {
+    let _alone = alone();
+    let Some(program) = c("pieces") else { return };
+    let Some(_settings) = advised_only() else { return skip("root, and THP on 4K pages") };
+    let huge_mib = |policy: &str, mappings: &[&str]| {
+        let command = [&[text(&program)], mappings].concat();
+        let outcome = under(policy, &command);
+        assert_eq!(outcome.output, bare(&command), "{policy} {mappings:?}");
+        outcome.seen.bytes("AnonHugePages") >> 20
+    };
+    // (count, KiB): as if it advised them all itself, but for the ends.
+    assert!(huge_mib("default", &["advise", "200", "1028"]) >= 196);
+    assert_eq!(huge_mib("default", &["touch", "200", "1028"]), 0);
+    assert!(huge_mib("thp", &["touch", "200", "1028"]) >= 196);
+    assert!(huge_mib("thp", &["touch", "300", "128"]) >= 32);
+    // Those below the least are advised with the next one that is not.
+    assert!(huge_mib("thp", &["touch", "1", "16", "200", "64", "1", "128"]) >= 8);
+    // And are not where none comes: a stop for each would cost more than it brings.
+    assert_eq!(huge_mib("thp", &["touch", "200", "64"]), 0);
+    // What grows out of being too small.
+    assert!(huge_mib("thp", &["grow", "1", "64", "1", "16384"]) >= 14);
+}
+
+#[test]
 fn prefaulted_memory_is_resident_at_once() {
     let _alone = alone();
     let Some(program) = c("churn") else { return };

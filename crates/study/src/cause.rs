@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::size::PageSize;
+use crate::size::{PageSize, format_bytes};
 
 /// A reason that the kernel, the program or the tracer gave.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -17,6 +17,11 @@ pub enum Cause {
     AdvisedAgainst,
     /// The kernel gives the size only to advised memory, and the mapping is not advised (no `hg`).
     NotAdvised,
+    /// The memory was mapped in pieces so small that none of them is advised, and the kernel joined them.
+    MappedInPieces {
+        /// The size from which on pieces are advised.
+        advised_bytes: u64,
+    },
     /// The size is switched off in sysfs.
     SizeDisabled {
         /// The file that says so.
@@ -126,6 +131,12 @@ impl Cause {
             Cause::NoAlignedSlot => "no aligned slot of that size inside the mapping".into(),
             Cause::AdvisedAgainst => "advised against (MADV_NOHUGEPAGE or MAP_STACK)".into(),
             Cause::NotAdvised => "not advised, and the kernel gives the size to advised memory only".into(),
+            Cause::MappedInPieces { advised_bytes } => {
+                format!(
+                    "mapped in pieces of less than {}, which are not advised one by one",
+                    format_bytes(*advised_bytes)
+                )
+            }
             Cause::SizeDisabled { path } => format!("the size is switched off in {path}"),
             Cause::DisabledForProcess => "the process disabled THP for itself (PR_SET_THP_DISABLE)".into(),
             Cause::TouchedBeforeEligible => "touched while the mapping was too small or not yet advised".into(),
@@ -179,6 +190,12 @@ impl Cause {
             }
             Cause::AdvisedAgainst => "remove the program's MADV_NOHUGEPAGE (mappings with MAP_STACK have it by design)",
             Cause::NotAdvised => "advise the mapping (MADV_HUGEPAGE) or set the size to `always`",
+            Cause::MappedInPieces { advised_bytes } => {
+                return Some(format!(
+                    "map {} or more at a time, or set the size to `always` in /sys/kernel/mm/transparent_hugepage",
+                    format_bytes(*advised_bytes)
+                ));
+            }
             Cause::SizeDisabled { path } => return Some(format!("as root: echo madvise > {path}")),
             Cause::DisabledForProcess => {
                 "redis: `disable-thp no`; systemd: no MemoryTHP=disable; else remove the prctl"

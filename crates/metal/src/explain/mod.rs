@@ -79,6 +79,8 @@ pub struct Examination {
     proven_bytes: u64,
     /// Whether larger anonymous pages were seen although it was to be in force: then it proves nothing.
     undone: bool,
+    /// The smallest mapping that was advised as it was made, where that is known.
+    advised_bytes: Option<u64>,
     /// Concerned bytes of processes that could not be looked at.
     unseen_in_processes: u64,
     /// Whether there is a process of which not even the size is known.
@@ -375,6 +377,7 @@ impl Examination {
         self.partial.add(other.partial);
         self.target = self.target.or(other.target);
         self.count_fallbacks(&other.counters);
+        self.advised_bytes = self.advised_bytes.or(other.advised_bytes);
         self.asked |= other.asked;
         self.proven_bytes += other.proven_bytes;
         self.undone |= other.undone;
@@ -397,6 +400,12 @@ impl Examination {
         *self.notes.entry(cause).or_default() += bytes;
     }
 
+    /// Says from which length on mappings were advised as they were made: what carries no advice was mapped in smaller
+    /// pieces.
+    pub fn mappings_are_advised_from(&mut self, bytes: u64) {
+        self.advised_bytes = Some(bytes);
+    }
+
     /// The verdict over everything that was merged.
     pub fn into_verdict(mut self) -> Verdict {
         let mut verdict = Verdict {
@@ -410,6 +419,7 @@ impl Examination {
             self.settle_proof();
             verdict.covered_bytes = self.covered_bytes;
             self.settle_slots();
+            self.settle_pieces();
             verdict.holding = self.holding();
         }
         self.settle_notes();
@@ -501,6 +511,19 @@ impl Examination {
         let (full, partial) = (std::mem::take(&mut self.full), std::mem::take(&mut self.partial));
         self.add(Cause::TouchedBeforeEligible, full.bytes);
         self.add(Cause::SlotPartlyPresent, partial.bytes);
+    }
+
+    /// Memory without advice was mapped in pieces that are too small for it, unless advice was refused somewhere, or
+    /// a program's calls were not seen.
+    fn settle_pieces(&mut self) {
+        let is_refusal =
+            |cause: &Cause| matches!(cause, Cause::FilteredByProgram | Cause::AdviceRefused { .. } | Cause::ForeignAbi);
+        if let Some(advised_bytes) = self.advised_bytes
+            && !self.notes.keys().any(is_refusal)
+        {
+            let bytes = self.causes.remove(&Cause::NotAdvised).unwrap_or(0);
+            self.add(Cause::MappedInPieces { advised_bytes }, bytes);
+        }
     }
 
     /// Takes up to `count` slots away, full ones first; returns their bytes.

@@ -301,3 +301,23 @@ fn a_census_of_sums_has_causes_without_places() {
     assert_eq!(causes(&verdict("thp", &state("always", "never"), &seen)), [(Cause::Unexplained, 8 * MIB)]);
     assert_eq!(causes(&verdict("hugetlb-2m", &state("always", "never"), &seen)), [(Cause::Unexplained, 8 * MIB)]);
 }
+
+#[test]
+fn memory_without_advice_was_mapped_in_small_pieces_unless_advice_was_refused() {
+    let because = |notes: &[Cause]| {
+        let mut examination = Examination { asked: true, concerned_bytes: 8 * MIB, ..Examination::default() };
+        examination.add(Cause::NotAdvised, 8 * MIB);
+        notes.iter().for_each(|cause| examination.note(cause.clone(), 0));
+        examination.mappings_are_advised_from(128 << 10);
+        let mut other = Examination::default();
+        other.merge(examination);
+        causes(&other.into_verdict()).remove(0)
+    };
+    let pieces = Cause::MappedInPieces { advised_bytes: 128 << 10 };
+    assert_eq!(pieces.describe(), "mapped in pieces of less than 128K, which are not advised one by one");
+    assert_eq!(because(&[]), (pieces.clone(), 8 * MIB));
+    assert_eq!(because(&[Cause::Debugger]), (pieces, 8 * MIB));
+    for refused in [Cause::FilteredByProgram, Cause::ForeignAbi, Cause::AdviceRefused { errno: 22 }] {
+        assert_eq!(because(&[refused]), (Cause::NotAdvised, 8 * MIB));
+    }
+}

@@ -249,7 +249,8 @@ impl HostPlatform {
         if self.work.server.is_some() {
             proof = proof.timed_while(&timed);
         }
-        let run = run(&self.work, &Rewriting::of(&arm.policy, &geometry), &mut proof, &timed)?;
+        let rewriting = Rewriting::of(&arm.policy, &geometry);
+        let run = run(&self.work, &rewriting, &mut proof, &timed)?;
         if signals::arrived().is_some() {
             // A terminal tells every process of its group: any of them may have ended early, with any exit.
             return Err(PlatformError::Interrupted);
@@ -275,6 +276,9 @@ impl HostPlatform {
             && !run.ended.answered.keys().any(|call| call.to_ascii_lowercase().contains("guard"))
         {
             examination.note(Cause::NoGuardSeen, 0);
+        }
+        if rewriting.wants_large() {
+            examination.mappings_are_advised_from(rewriting.advised_bytes());
         }
         examination.count_fallbacks(&moved);
         let census = examination.census.clone();

@@ -74,6 +74,7 @@ fn mmap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     }
     let range = (address as u64, bytes);
     if let Some(how) = advised {
+        let range = with_joined(scene, &paused, range);
         add_madvise(scene, &mut paused, range, how)?;
     }
     if prefault || wishes {
@@ -106,23 +107,35 @@ fn zero(tid: Tid, start: u64, end: u64, base: PageSize) -> bool {
     present.all(|page| ptrace::write_memory(tid, page, &zeros).is_ok())
 }
 
+/// A fresh mapping `(address, bytes)` with those that the kernel has joined it with. They are as little advised as it
+/// is by now, for mappings that differ in that are not joined (`can_vma_merge_left`, mm/vma.c).
+fn with_joined(scene: &Scene, paused: &Paused, range: (u64, u64)) -> (u64, u64) {
+    let (start, bytes) = range;
+    let joined = || maps::at(paused.tid(), start).filter(|vma| vma.kind() == VmaKind::Anonymous && !vma.shared);
+    match scene.rewriting.wants_large().then(joined).flatten() {
+        Some(vma) if vma.end - start >= bytes => (vma.start, vma.length_bytes()),
+        _ => range,
+    }
+}
+
 /// Large mappings are advised, and pieces of large reservations.
 fn is_worth_advice(rewriting: &Rewriting, bytes: u64, flags: u64) -> bool {
-    bytes >= rewriting.large.bytes() || flags & libc::MAP_FIXED as u64 != 0 && bytes >= rewriting.piece_bytes()
+    bytes >= rewriting.advised_bytes() || flags & libc::MAP_FIXED as u64 != 0 && bytes >= rewriting.piece_bytes()
 }
 
 /// A mapping keeps its advice when it grows; one that was too small for it gets it when it has outgrown that.
 fn mremap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     let [_, old_bytes, new_bytes, ..] = paused.arguments();
-    let large = scene.rewriting.large.bytes();
-    if old_bytes >= large || new_bytes < large {
+    let from = scene.rewriting.advised_bytes();
+    if old_bytes >= from || new_bytes < from {
         return paused.pass();
     }
     let address = paused.own_call()?;
     if !is_error(address) {
         let start = address as u64;
         if maps::at(paused.tid(), start).is_some_and(|vma| vma.kind() == VmaKind::Anonymous) {
-            advise(scene, &mut paused, (start, new_bytes))?;
+            let range = with_joined(scene, &paused, (start, new_bytes));
+            advise(scene, &mut paused, range)?;
         }
     }
     paused.finish(address)

@@ -36,9 +36,10 @@ pub mod advice {
 /// How the memory calls of a program are changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rewriting {
-    /// Anonymous mappings of at least `large` bytes, and the heap, are given this advice.
+    /// Anonymous mappings from [`Rewriting::advised_bytes`] on, what they are joined with, and the heap are given this
+    /// advice.
     pub advice: Option<u64>,
-    /// The smallest mapping that can hold a page of the policy's size; the step of the heap.
+    /// The smallest mapping that can hold a page of the policy's size by itself; the step of the heap.
     pub large: PageSize,
     /// Large anonymous mappings come from the hugetlb pool of pages of `large` bytes.
     pub hugetlb: bool,
@@ -89,6 +90,14 @@ impl Rewriting {
         self.wants_large()
     }
 
+    /// The smallest anonymous mapping that stops to be advised. The kernel joins mappings that touch and are alike, and
+    /// then a page of the policy's size fits where none of them could hold one. A sixteenth of that size is 128K for 2M,
+    /// from which on glibc's malloc maps what it is asked for by itself; below it stops would cost more than they bring.
+    /// What is smaller is advised with the next mapping that it is joined with.
+    pub fn advised_bytes(&self) -> u64 {
+        (self.large.bytes() / 16).max(self.piece_bytes()).min(self.large.bytes())
+    }
+
     /// The smallest piece of a reservation that is advised when it is opened by mmap: smaller ones are the
     /// ends of a program's own segments, which its loader maps this way.
     pub fn piece_bytes(&self) -> u64 {
@@ -99,14 +108,13 @@ impl Rewriting {
     pub fn watches(&self, witness: bool) -> Vec<Watch> {
         let mut watches = vec![Watch::new(libc::SYS_ptrace, [])];
         watches.extend(filter_watches());
-        let large = self.large.bytes();
         if self.hugetlb {
-            return [watches, hugetlb_watches(large)].concat();
+            return [watches, hugetlb_watches(self.large.bytes())].concat();
         }
         if self.advice.is_some() || self.prefault {
             let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
             let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
-            let from = if self.prefault { self.base.bytes() } else { large };
+            let from = if self.prefault { self.base.bytes() } else { self.advised_bytes() };
             watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, from), anonymous, stack]));
             watches.push(Watch::new(libc::SYS_brk, []));
         }
@@ -114,7 +122,7 @@ impl Rewriting {
             let piece = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
             let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
             watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.piece_bytes()), piece, stack]));
-            watches.push(Watch::new(libc::SYS_mremap, [Condition::AtLeast(2, large)]));
+            watches.push(Watch::new(libc::SYS_mremap, [Condition::AtLeast(2, self.advised_bytes())]));
         }
         if self.wants_large() || self.disable_thp {
             watches.extend(super::thp_disable::watches());
@@ -173,4 +181,21 @@ fn filter_watches() -> [Watch; 2] {
     // Operations 0 and 1 install something, the others ask.
     let installs = Condition::Lacks(0, !1);
     [Watch::new(libc::SYS_seccomp, [installs]), Watch::new(libc::SYS_prctl, [prctl])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stops_begin_at_a_sixteenth_of_the_size_but_not_below_a_piece() {
+        let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
+        let mthp = [14, 16, 19, 20].map(|order| PageSize::new(1 << order).unwrap()).to_vec();
+        let geometry = Geometry { base, pmd, mthp, hugetlb: vec![] };
+        let from = |policy: &str| Rewriting::of(&policy.parse().unwrap(), &geometry).advised_bytes() >> 10;
+        let expected = [("thp", 128), ("mthp-1m", 64), ("mthp-512k", 64), ("mthp-64k", 64), ("mthp-16k", 16)];
+        for (policy, kib) in expected {
+            assert_eq!(from(policy), kib, "{policy}");
+        }
+    }
 }

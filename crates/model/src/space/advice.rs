@@ -1,9 +1,9 @@
 //! Which memory large folios are asked for.
 //!
 //! The kernel is told `madvise`, and `pagelab` advises (MADV_HUGEPAGE) what its tracer stops at anyway
-//! (crates/metal/src/tracer/calls.rs, rewriting.rs): mappings that can hold a folio of the policy's size, larger pieces of
-//! reservations, the heap, and zeroed data that is as large. The rest has base pages, also where it lies beside advised memory:
-//! VMAs that differ in their advice are not joined.
+//! (crates/metal/src/tracer/calls.rs, rewriting.rs): mappings from a sixteenth of the policy's size on with all that they are
+//! joined with, larger pieces of reservations, the heap, and zeroed data in which a folio fits. The rest has base pages, also
+//! where it lies beside advised memory: VMAs that differ in their advice are not joined.
 
 use paging::Format;
 
@@ -19,12 +19,24 @@ const MAP_HUGETLB: u64 = 0x4_0000;
 const PIECE_PAGES: u64 = 16;
 
 impl<F: Format> Paged<F> {
-    /// The smallest mapping that is advised: one that can hold a folio.
-    fn advised_bytes(&self) -> Option<u64> {
+    /// The smallest mapping that can hold a folio by itself.
+    fn large_bytes(&self) -> Option<u64> {
         match self.granule {
             Granule::Mthp(bytes) => self.kernel.smaller_folios.iter().copied().chain([bytes]).min(),
             Granule::Thp(bytes) => Some(bytes),
             Granule::Base | Granule::Contig64k | Granule::Hugetlb(_) | Granule::Direct(_) => None,
+        }
+    }
+
+    /// The smallest mapping that is advised (`Rewriting::advised_bytes`).
+    fn advised_bytes(&self) -> Option<u64> {
+        self.large_bytes().map(|large| (large / 16).max(PIECE_PAGES * self.base).min(large))
+    }
+
+    /// Gives the advice to a mapping that was just made, and to all that it was joined with: that has none yet.
+    pub(super) fn advise_joined(&mut self, begin: u64) {
+        if let Some((first, joined)) = self.own.vmas.find(begin) {
+            self.own.vmas.change(first, joined.end, |vma| vma.advice = Advice::Huge);
         }
     }
 
@@ -37,7 +49,7 @@ impl<F: Format> Paged<F> {
         let may = flags & MAP_ANONYMOUS != 0 && flags & (MAP_GROWSDOWN | MAP_HUGETLB) == 0;
         let is_piece = flags & MAP_FIXED != 0 && bytes >= PIECE_PAGES * self.base;
         match self.advised_bytes() {
-            Some(large) if may && (bytes >= large || is_piece) => Advice::Huge,
+            Some(from) if may && (bytes >= from || is_piece) => Advice::Huge,
             _ => Advice::None,
         }
     }
@@ -45,7 +57,7 @@ impl<F: Format> Paged<F> {
     /// That for memory that a program has when it begins.
     pub(super) fn advice_for_early(&self, bytes: u64, protection: u64, backing: Backing) -> Advice {
         let is_writable = backing == Backing::Anonymous && protection & PROT_WRITE != 0;
-        match self.advised_bytes() {
+        match self.large_bytes() {
             Some(large) if is_writable && bytes >= large => Advice::Huge,
             _ => Advice::None,
         }
@@ -57,11 +69,11 @@ impl<F: Format> Paged<F> {
     }
 
     /// Gives the advice to what has outgrown the size in `mremap`; before, it was too small.
-    pub(super) fn advise_grown(&mut self, (begin, end): (u64, u64), old_bytes: u64, new_bytes: u64) {
-        let has_outgrown = self.advised_bytes().is_some_and(|large| old_bytes < large && new_bytes >= large);
+    pub(super) fn advise_grown(&mut self, begin: u64, old_bytes: u64, new_bytes: u64) {
+        let has_outgrown = self.advised_bytes().is_some_and(|from| old_bytes < from && new_bytes >= from);
         let is_anonymous = || self.own.vmas.find(begin).is_some_and(|(_, vma)| vma.backing == Backing::Anonymous);
         if has_outgrown && is_anonymous() {
-            self.own.vmas.change(begin, end, |vma| vma.advice = Advice::Huge);
+            self.advise_joined(begin);
         }
     }
 

@@ -75,22 +75,44 @@ fn a_call_of_no_bytes_that_a_kernel_allows_is_not_refused() {
 }
 
 #[test]
-fn what_is_too_small_to_be_advised_has_base_pages_even_beside_what_is() {
+fn what_is_too_small_to_be_advised_is_advised_with_what_it_is_joined_with() {
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
     // Half a window each: joined they would be one.
     for half in 0..4 {
         mmap(&mut *space, PLACE + half * (K64 / 2), K64 / 2);
     }
+    write_all(&mut *space, PLACE, K64);
+    assert_eq!(space.costs().anonymous_faults, 16);
     mmap(&mut *space, PLACE + 2 * K64, 2 * K64);
     write_all(&mut *space, PLACE, 4 * K64);
-    assert_eq!(space.costs().anonymous_faults, 32 + 2);
+    assert_eq!(space.costs().anonymous_faults, 16 + 3);
+    // What lies behind what is advised is not joined with it.
+    mmap(&mut *space, PLACE + 4 * K64, K64 / 2);
+    mmap(&mut *space, PLACE + 4 * K64 + K64 / 2, K64 / 2);
+    write_all(&mut *space, PLACE + 4 * K64, K64);
+    assert_eq!(space.costs().anonymous_faults, 19 + 16);
     // What grows out of being too small is advised.
     let small = PLACE + 16 * K64;
     mmap(&mut *space, small, K64 / 2);
     let grow = Call::Mremap { address: small, old_bytes: K64 / 2, new_bytes: 2 * K64, flags: 1, new_address: 0 };
     space.event(&event(grow, small)).unwrap();
     write_all(&mut *space, small, 2 * K64);
-    assert_eq!(space.costs().anonymous_faults, 34 + 2);
+    assert_eq!(space.costs().anonymous_faults, 35 + 2);
+}
+
+#[test]
+fn pieces_of_a_folio_are_advised_as_one() {
+    let mut space = space("cascade-lake", "thp", Physical::default());
+    for piece in 0..16 {
+        mmap(&mut *space, PLACE + piece * (M2 / 16), M2 / 16);
+    }
+    write_all(&mut *space, PLACE, M2);
+    assert_eq!(space.costs().anonymous_faults, 1);
+    for piece in 0..32 {
+        mmap(&mut *space, PLACE + 2 * M2 + piece * (M2 / 32), M2 / 32);
+    }
+    write_all(&mut *space, PLACE + 2 * M2, M2);
+    assert_eq!(space.costs().anonymous_faults, 1 + 512);
 }
 
 #[test]

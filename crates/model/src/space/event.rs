@@ -75,7 +75,7 @@ impl<F: Format> Paged<F> {
                     Some((old, old_end)) if begin == old || end <= old || old_end <= begin => {
                         let keeps = flags & MREMAP_DONTUNMAP != 0;
                         self.remap(old, if *old_bytes == 0 { old } else { old_end }, begin, end, keeps)?;
-                        self.advise_grown((begin, end), *old_bytes, *new_bytes);
+                        self.advise_grown(begin, *old_bytes, *new_bytes);
                         Ok(())
                     }
                     _ => self.refuse(),
@@ -103,7 +103,13 @@ impl<F: Format> Paged<F> {
 
     fn mmap(&mut self, begin: u64, vma: Vma, flags: u64) -> Result<(), SpaceError> {
         self.unmap_range(begin, vma.end)?;
-        self.own.vmas.insert(begin, vma);
+        match vma {
+            Vma { advice: Advice::Huge, backing: Backing::Anonymous, .. } => {
+                self.own.vmas.insert(begin, Vma { advice: Advice::None, ..vma });
+                self.advise_joined(begin);
+            }
+            _ => self.own.vmas.insert(begin, vma),
+        }
         let populate = flags & MAP_POPULATE != 0 || self.prefault && vma.backing == Backing::Anonymous;
         if populate && vma.protection & (PROT_READ | PROT_WRITE) != 0 {
             self.populate(begin, vma.end, vma.protection & PROT_WRITE != 0)?;
