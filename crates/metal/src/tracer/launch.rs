@@ -15,8 +15,8 @@ use super::filter;
 use super::obstacle::Obstacle;
 use super::ptrace::{self, Tid};
 use super::rewriting::Rewriting;
-use crate::minder::Minder;
 use super::thp_disable;
+use crate::minder::Minder;
 use crate::signals;
 
 /// The user that the program runs as.
