@@ -17,7 +17,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use metal::census::{CensusError, Observer, Source};
-use metal::explain::{Examination, examine, examine_range};
+use metal::explain::{Examination, Question, examine};
 use metal::host::{Host, THP};
 use study::cause::Cause;
 use study::census::{Backing, Census, Folio};
@@ -106,9 +106,9 @@ impl Map {
         let state = host.state().unwrap();
         let (start, end) = (self.start as u64, self.end() as u64);
         let observer = Observer::open();
-        examine_range(&observer, std::process::id(), start, end, &policy, host.geometry(), &state)
-            .unwrap()
-            .into_verdict()
+        let seen = observer.range_with_places(std::process::id(), start, end).unwrap();
+        let (geometry, after_fork) = (host.geometry(), false);
+        Question { policy: &policy, geometry, state: &state, smaps: None, after_fork }.answer(&seen).into_verdict()
     }
 }
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 
 use metal::host::Host;
-use metal::tracer::{Ended, Launch, LaunchError, Leftovers, Obstacle, Rewriting, User, Witness, run};
+use metal::tracer::{Ended, Extent, Launch, LaunchError, Leftovers, Obstacle, Rewriting, User, Witness, run};
 use study::cause::Cause;
 use study::policy::Policy;
 use study::size::PageSize;
@@ -706,6 +706,64 @@ impl Witness for Slow {
     }
 
     fn unmaps(&mut self, _: libc::pid_t, _: u64, _: u64) {}
+}
+
+/// Wants to see all that goes, and counts it.
+#[derive(Default)]
+struct Everything {
+    gone_bytes: u64,
+    replaced: usize,
+}
+
+impl Witness for Everything {
+    fn begins(&mut self, _: libc::pid_t) {}
+    fn ends(&mut self, _: libc::pid_t) {}
+
+    fn unmaps(&mut self, _: libc::pid_t, start: u64, end: u64) {
+        self.gone_bytes += end - start;
+    }
+
+    fn extent(&self) -> Extent {
+        Extent::All
+    }
+
+    fn replaces(&mut self, _: libc::pid_t) {
+        self.replaced += 1;
+    }
+}
+
+#[test]
+fn programs_do_not_notice_that_all_is_looked_at() {
+    let _alone = alone();
+    let (Some(mix), Some(pieces)) = (c("mix"), c("given_back")) else { return };
+    let looked = |policy: &str, command: &[&str]| {
+        let rewriting = Rewriting::of(&policy.parse().unwrap(), host().geometry());
+        let mut file = tempfile::tempfile().unwrap();
+        let mut everything = Everything::default();
+        let leftovers = Leftovers::KillAfter(Duration::from_millis(200));
+        let mut launch = launch(command, &file);
+        launch.disable_thp = rewriting.disable_thp;
+        let ended = run(&launch, &rewriting, Some(&mut everything), leftovers).unwrap();
+        let mut output = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut output).unwrap();
+        (ended.exit, output.trim_end().to_string(), everything)
+    };
+    let expected = bare(&[text(&mix)]);
+    for policy in ["default", "base", "thp", "thp+prefault", "default+no-guards", "default+no-huge", "hugetlb-2m"] {
+        let (exit, output, _) = looked(policy, &[text(&mix)]);
+        assert_eq!((exit, &output), (Exit::Code(0), &expected), "{policy}");
+        for how in ["unmap", "heap", "shrink", "drop", "free", "over"] {
+            let (exit, _, seen) = looked(policy, &[text(&pieces), "524288", "16777216", how]);
+            // Under hugetlb a page of the pool goes with its last piece.
+            let all_but = if policy == "hugetlb-2m" && how == "free" { 16 << 20 } else { 2 << 20 };
+            assert!(exit == Exit::Code(0) && seen.gone_bytes >= (16 << 20) - all_but, "{policy} {how}: {exit:?}");
+        }
+        // Failed attempts along PATH are told too, and the start of the program itself is not.
+        let (exit, _, seen) = looked(policy, &[text(&pieces), "524288", "1048576", "exec"]);
+        assert!(exit == Exit::Code(0) && seen.replaced >= 1, "{policy}: {exit:?}");
+        assert_eq!(looked(policy, &[text(&pieces), "524288", "1048576", "keep"]).2.replaced, 0, "{policy}");
+    }
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn a_comparison_is_shown_exported_and_kept() {
     assert_eq!(trials.len(), 15, "three blocks of five arms, the first one discarded");
     assert_eq!(trials.iter().filter(|trial| trial["counted"] == true).count(), 10);
     for trial in trials {
-        for metric in ["wall_s", "cpu_s", "minor_faults", "peak_resident_bytes", "page_table_bytes"] {
+        for metric in ["wall_s", "cpu_s", "minor_faults", "peak_resident_bytes", "page_table_seen_bytes"] {
             assert!(observed(trial, metric).is_some_and(|value| value > 0.0), "{metric} in {trial:#}");
         }
         assert_eq!((&trial["answer"]["exit_code"], &trial["rejected"]), (&0.into(), &Value::Array(Vec::new())));

@@ -145,12 +145,12 @@ fn agrees_in(environment: Environment, bench: &Bench, command: &[String], allowa
         let (native, simulated) = both.faults(policy);
         let stray_faults = STRAY_FAULTS + windows * (WINDOW_PAGES - 1.0);
         off.extend(near(&format!("{policy}, faults"), native - launch, simulated, stray_faults));
-        let (native, simulated) = (observed(trial, "page_table_bytes").unwrap(), &simulation["process_table_bytes"]);
+        let (native, simulated) =
+            (observed(trial, "page_table_seen_bytes").unwrap(), &simulation["process_table_bytes"]);
         off.extend(near(&format!("{policy}, bytes of tables"), native, simulated.as_f64().unwrap(), tables));
         for key in ["covered_bytes", "concerned_bytes"] {
             let native = trial["verdict"][key].as_f64().unwrap();
-            let simulated = |of: &str| simulation[of][key].as_f64().unwrap();
-            let simulated = simulated("verdict") - simulated("left_out");
+            let simulated = simulation["verdict"][key].as_f64().unwrap();
             off.extend(near(&format!("{policy}, {key}"), native, simulated, windows * WINDOW_BYTES));
         }
     }

@@ -52,7 +52,10 @@ fn memory_that_goes_unseen_is_seen_with_prove_all() {
     assert_eq!(bench.stored(2), with, "the design is stored");
     assert!(bench.stored(1)["design"]["prove_all"] == false);
     let html = std::fs::read_to_string(html).unwrap();
-    assert!(html.contains("every large range is looked at") && html.contains("--min-blocks 1 --prove-all"), "{html}");
+    assert!(
+        html.contains("all memory is looked at before it goes") && html.contains("--min-blocks 1 --prove-all"),
+        "{html}"
+    );
 }
 
 #[test]

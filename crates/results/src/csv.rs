@@ -7,12 +7,12 @@ use std::io::{self, Write};
 use study::comparison::Comparison;
 use study::metric::{Direction, Provenance, Unit};
 use study::trial::{Exit, TrialRecord};
-use study::verdict::Holding;
+use study::verdict::{Holding, Peak};
 
 use crate::{figure, rows};
 
 /// The names of the columns, in their order.
-pub const COLUMNS: [&str; 19] = [
+pub const COLUMNS: [&str; 22] = [
     "comparison",
     "started_unix_s",
     "arm",
@@ -32,6 +32,9 @@ pub const COLUMNS: [&str; 19] = [
     "holding",
     "coverage_ratio",
     "exit",
+    "peak_seen_bytes",
+    "peak_least_bytes",
+    "peak_most_bytes",
 ];
 
 /// Writes the header, and a row for each trial and metric, in the order of the runs. A trial that
@@ -87,7 +90,8 @@ fn about(comparison: &Comparison, record: &TrialRecord, counted: bool) -> [Strin
     ]
 }
 
-fn outcome(record: &TrialRecord) -> [String; 3] {
+fn outcome(record: &TrialRecord) -> [String; 6] {
+    let of_peak = |bytes: fn(Peak) -> u64| record.verdict.peak.map_or_else(String::new, |peak| bytes(peak).to_string());
     [
         holding(record.verdict.holding).to_string(),
         record.verdict.coverage_ratio().map_or_else(String::new, |ratio| ratio.to_string()),
@@ -96,6 +100,9 @@ fn outcome(record: &TrialRecord) -> [String; 3] {
             Exit::Code(code) => code.to_string(),
             Exit::Signal(signal) => format!("signal {signal}"),
         },
+        of_peak(|peak| peak.seen_bytes),
+        of_peak(|peak| peak.least_bytes),
+        of_peak(|peak| peak.most_bytes),
     ]
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn title(metric: &str) -> String {
         names::MINOR_FAULTS => "minor faults",
         names::MAJOR_FAULTS => "major faults",
         names::PEAK_RESIDENT_BYTES => "peak memory",
-        names::PAGE_TABLE_BYTES => "page tables",
+        names::PAGE_TABLE_SEEN_BYTES => "page tables seen",
         names::TRACER_S => "time in stops of the tracer",
         names::LOOKS_S => "looks within the wall time",
         names::DTLB_WALKS => "page walks for data",
@@ -42,7 +42,9 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
 /// How long a design looks at memory that goes.
 pub(crate) fn proof(design: &Design) -> String {
     let proof = match design.prove_all {
-        true => "every large range is looked at; wall times contain that where other tasks ran meanwhile (--prove-all)",
+        true => {
+            "all memory is looked at before it goes; wall times contain that where other tasks ran meanwhile (--prove-all)"
+        }
         false => "large ranges are looked at as long as that takes a small share of the time",
     };
     proof.to_owned()

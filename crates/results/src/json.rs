@@ -13,7 +13,7 @@ use study::machine::{Machine, State};
 use study::metric::Metric;
 use study::stats::{ArmAnalysis, Effect};
 use study::trial::{Exit, TrialRecord};
-use study::verdict::{AnsweredCall, Verdict};
+use study::verdict::{AnsweredCall, Peak, Verdict};
 
 use crate::rows::{self, Row};
 use crate::sentence;
@@ -120,6 +120,7 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
             "holding": row.holding().map(|holding| plain(&holding)),
             "coverage_ratio": row.coverage_ratio(),
             "mean_coverage_ratio": row.mean_coverage_ratio(),
+            "peak": row.peak().map(peak),
             "causes": row.causes().iter().map(cause).collect::<Vec<_>>(),
             "answered_calls": answered(&row.answered()),
         },
@@ -180,6 +181,7 @@ fn trial<'a>(comparison: &'a Comparison, record: &'a TrialRecord, counted: bool,
             "holding": plain(&record.verdict.holding),
             "concerned_bytes": record.verdict.concerned_bytes,
             "covered_bytes": record.verdict.covered_bytes,
+            "peak": record.verdict.peak.map(peak),
             "causes": record.verdict.causes.iter().map(cause).collect::<Vec<_>>(),
             "answered_calls": answered(&record.verdict.answered),
         },
@@ -222,6 +224,10 @@ pub fn verdict(verdict: &Verdict) -> Value {
         "covered_bytes": verdict.covered_bytes,
         "causes": verdict.causes.iter().map(cause).collect::<Vec<_>>(),
     })
+}
+
+fn peak(peak: Peak) -> Value {
+    json!({ "seen_bytes": peak.seen_bytes, "least_bytes": peak.least_bytes, "most_bytes": peak.most_bytes })
 }
 
 fn cause(share: &CauseShare) -> Value {
@@ -290,6 +296,10 @@ mod tests {
         assert!(effect["low_ratio"].as_f64() < effect["ratio"].as_f64());
         assert_eq!(document["arms"][1]["admission"]["supported"], false);
         assert_eq!(document["arms"][2]["verdict"]["holding"], "not_held");
+        let peak = &document["arms"][2]["verdict"]["peak"];
+        assert!(
+            peak["seen_bytes"] == peak["least_bytes"] && peak["most_bytes"].as_u64() > peak["least_bytes"].as_u64()
+        );
         assert_eq!(document["arms"][2]["verdict"]["causes"][0]["code"], "not_advised");
         let trials = document["trials"].as_array().unwrap();
         assert_eq!(trials.len(), comparison.trials.len());

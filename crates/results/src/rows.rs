@@ -9,7 +9,7 @@ use study::comparison::{Admission, Comparison, Unsupported};
 use study::metric::{Metric, Provenance, names};
 use study::stats::{self, ArmAnalysis, Effect, Outcome, Warning};
 use study::trial::{Arm, TrialRecord};
-use study::verdict::{AnsweredCall, Holding, Verdict};
+use study::verdict::{AnsweredCall, Holding, Peak, Verdict};
 
 use crate::{figure, text};
 
@@ -176,6 +176,19 @@ impl Row<'_> {
         let sum = |bytes: fn(&TrialRecord) -> u64| self.counted.iter().map(|record| bytes(record) as f64).sum::<f64>();
         let concerned = sum(|record| record.verdict.concerned_bytes);
         (concerned > 0.0).then(|| sum(|record| record.verdict.covered_bytes) / concerned)
+    }
+
+    /// The memory at its peak and how much of it was looked at, in the trial of which the verdict speaks.
+    pub fn peak(&self) -> Option<Peak> {
+        self.deciding?.peak
+    }
+
+    /// `12M of 493M`; of a peak that is not known well, both bounds: `12M of 40M to 493M`.
+    pub fn peak_seen(&self) -> Option<String> {
+        let Peak { seen_bytes, least_bytes, most_bytes } = self.peak()?;
+        let [seen, least, most] = [seen_bytes, least_bytes, most_bytes].map(study::size::format_bytes);
+        let known = Peak { seen_bytes, least_bytes, most_bytes }.is_unseen() || least == most;
+        Some(if known { format!("{seen} of {least}") } else { format!("{seen} of {least} to {most}") })
     }
 
     /// `held` and `97 %`, with what stands between them.

@@ -10,7 +10,7 @@ use study::policy::Geometry;
 use study::size::PageSize;
 use study::stats;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
-use study::verdict::{AnsweredCall, Holding, Verdict};
+use study::verdict::{AnsweredCall, Holding, Peak, Verdict};
 
 pub(crate) const MIB: u64 = 1 << 20;
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -259,7 +259,7 @@ fn record(trial: Trial, started_s: f64, drift: f64, noise: &mut Noise) -> TrialR
             Observation::measured(names::MINOR_FAULTS, (character.minor_faults + 9.0 * noise.normal()).round()),
             Observation::measured(names::MAJOR_FAULTS, 0.0),
             Observation::measured(names::PEAK_RESIDENT_BYTES, character.resident_bytes as f64),
-            Observation::measured(names::PAGE_TABLE_BYTES, character.page_table_bytes as f64),
+            Observation::measured(names::PAGE_TABLE_SEEN_BYTES, character.page_table_bytes as f64),
             Observation::measured(names::TRACER_S, 0.0021),
         ],
         census: census(character),
@@ -305,7 +305,10 @@ fn verdict(character: &Character) -> Verdict {
         "thp" => vec![AnsweredCall { call: "prctl(PR_SET_THP_DISABLE)".to_string(), times: 1 }],
         _ => Vec::new(),
     };
-    Verdict { holding: character.holding, concerned_bytes: character.resident_bytes, covered_bytes, causes, answered }
+    let (holding, concerned_bytes) = (character.holding, character.resident_bytes);
+    let peak =
+        Peak { seen_bytes: concerned_bytes, least_bytes: concerned_bytes, most_bytes: concerned_bytes + 9 * MIB };
+    Verdict { holding, concerned_bytes, covered_bytes, peak: Some(peak), causes, answered }
 }
 
 /// The sample with throughput and latency, which the user asked for without letting them decide.

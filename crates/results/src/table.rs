@@ -76,9 +76,9 @@ impl Layout {
         let interval = if self.wide { format!("{confidence} interval") } else { format!("{confidence}\ninterval") };
         let change = if self.wide { "change" } else { "change\n%" };
         let memory: &[&str] = if self.wide {
-            &["minor faults", "page tables", "peak memory"]
+            &["minor faults", "tables seen", "peak memory"]
         } else {
-            &["minor\nfaults", "peak,\ntables"]
+            &["minor\nfaults", "peak,\ntables\nseen"]
         };
         let left = ["policy", "", "median", change].map(String::from);
         let mut header: Vec<String> = left.into_iter().chain([interval, "verdict".to_string()]).collect();
@@ -107,7 +107,7 @@ impl Layout {
             Cell::new(row.verdict(if self.wide { " " } else { "\n" })),
             Cell::new(short(names::MINOR_FAULTS)),
         ];
-        let (tables, peak) = (short(names::PAGE_TABLE_BYTES), short(names::PEAK_RESIDENT_BYTES));
+        let (tables, peak) = (short(names::PAGE_TABLE_SEEN_BYTES), short(names::PEAK_RESIDENT_BYTES));
         if self.wide {
             cells.extend([Cell::new(tables), Cell::new(peak)]);
         } else {
@@ -199,7 +199,10 @@ fn row_notes(row: &Row<'_>) -> Vec<String> {
     }
     for share in row.causes() {
         // Where the policy held, only what concerns the whole run is news.
-        if short {
+        if matches!(share.cause, Cause::PeakUnseen | Cause::PeakUncertain) {
+            let lead = if short { "  - ".to_string() } else { format!("{label}: ") };
+            notes.push(format!("{lead}{}", peak_clause(row, &share.cause)));
+        } else if short {
             notes.push(format!("  - {}", cause_clause(&share, A_RUN)));
         } else if share.bytes.is_none() || matches!(share.cause, Cause::ProcessUnseen { .. }) {
             notes.push(format!("{label}: {}", cause_clause(&share, A_RUN)));
@@ -213,8 +216,18 @@ fn row_notes(row: &Row<'_>) -> Vec<String> {
     notes
 }
 
+/// A cause that is about the peak, with how much of it was looked at.
+fn peak_clause(row: &Row<'_>, cause: &Cause) -> String {
+    let seen = row.peak_seen().map(|seen| format!(" ({seen} at the peak)")).unwrap_or_default();
+    let remedy = cause.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    format!("{}{seen}{remedy}", cause.describe())
+}
+
 #[cfg(test)]
 mod tests {
+    use study::cause::CauseShare;
+    use study::verdict::Peak;
+
     use super::*;
     use crate::sample;
 
@@ -318,6 +331,22 @@ mod tests {
         let note = "thp was not shown to be in force: partly 50 % in the worst tenth of the runs, 91 % on average";
         assert!(text.contains(note), "{text}");
         assert!(text.lines().any(|line| line.starts_with("thp ") && line.contains("partly 50 %")), "{text}");
+    }
+
+    #[test]
+    fn a_peak_that_was_not_looked_at_is_said_with_its_bytes() {
+        let mut comparison = sample::comparison();
+        let thp = comparison.design.arms.iter().position(|arm| arm.label == "thp").unwrap();
+        for record in comparison.trials.iter_mut().filter(|record| record.trial.arm == thp) {
+            let verdict = &mut record.verdict;
+            (verdict.holding, verdict.causes) = (Holding::Unknown, Vec::new());
+            verdict.causes.push(CauseShare { cause: Cause::PeakUnseen, bytes: Some(481 << 20) });
+            verdict.peak = Some(Peak { seen_bytes: 12 << 20, least_bytes: 493 << 20, most_bytes: 520 << 20 });
+        }
+        let text = render(&comparison, 200).split_whitespace().collect::<Vec<_>>().join(" ");
+        let note = "thp was not shown to be in force: unknown - most of the memory was gone before it could be looked at (12M of 493M \
+                    at the peak); --prove-all looks at all memory before it goes";
+        assert!(text.contains(note), "{text}");
     }
 
     #[test]

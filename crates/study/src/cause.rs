@@ -32,14 +32,22 @@ pub enum Cause {
     /// The slot is eligible but holds base pages: it was touched while the mapping was still too
     /// small, or before it was advised.
     TouchedBeforeEligible,
+    /// The slot held larger pages. Part of their content was dropped (MADV_DONTNEED, MADV_FREE) or unmapped, and what was touched
+    /// again got base pages.
+    RefilledAfterDrop,
+    /// The slot held a larger page, whose leaf was split. Why cannot be seen, because folios cannot.
+    SplitMeanwhile,
+    /// Larger pages of a process that forked, or was forked, are mapped in part or as base pages: the kernel copies a shared page
+    /// in base pages when one side writes.
+    SplitAfterFork,
     /// The slot was read before it was written: the shared zero page stands in it.
     ZeroPageInSlot,
     /// The slot has holes: part of it was never touched, or was given back (MADV_DONTNEED, MADV_FREE).
     SlotPartlyPresent,
-    /// A folio of a larger size is mapped only in part: munmap, mprotect, mremap or a write after fork.
+    /// A folio of a larger size is mapped only in part, or out of place: munmap, MADV_DONTNEED or mremap.
     FolioPartlyMapped,
     /// A folio of the target size is there, but base-page entries map it: its PMD leaf was split by
-    /// mprotect, madvise or mremap of a part, a write after fork, or migration.
+    /// mprotect, madvise or mremap of a part, or by migration.
     LeafSplit,
     /// The kernel fell back to a smaller size: no free block was large enough.
     AllocationFellBack {
@@ -103,6 +111,10 @@ pub enum Cause {
     NothingToSee,
     /// The memory had been given back before the process ended, and was not seen.
     FreedBeforeExit,
+    /// Most of what was there at the peak had been given back before it could be looked at. The verdict is unknown.
+    PeakUnseen,
+    /// Files and shared memory were so large that most of the peak may, or may not, have been given back unseen.
+    PeakUncertain,
     /// A process of the tree could not be looked at.
     ProcessUnseen {
         /// Why.
@@ -140,6 +152,14 @@ impl Cause {
             Cause::SizeDisabled { path } => format!("the size is switched off in {path}"),
             Cause::DisabledForProcess => "the process disabled THP for itself (PR_SET_THP_DISABLE)".into(),
             Cause::TouchedBeforeEligible => "touched while the mapping was too small or not yet advised".into(),
+            Cause::RefilledAfterDrop => {
+                "a larger page was split and filled again with base pages (a part of it was dropped by MADV_DONTNEED or MADV_FREE)"
+                    .into()
+            }
+            Cause::SplitMeanwhile => "a larger page was there and was split into base pages meanwhile".into(),
+            Cause::SplitAfterFork => {
+                "larger pages were split in a process that forked or was forked: a write copies base pages".into()
+            }
             Cause::ZeroPageInSlot => "read before it was written: the zero page is mapped".into(),
             Cause::SlotPartlyPresent => "part of the slot was never touched or was given back".into(),
             Cause::LeafSplit => "the folio is large enough, but its leaf was split to base pages".into(),
@@ -174,6 +194,10 @@ impl Cause {
             }
             Cause::NothingToSee => "no memory was present at exit".into(),
             Cause::FreedBeforeExit => "memory was given back before the process ended, and not seen".into(),
+            Cause::PeakUnseen => "most of the memory was gone before it could be looked at".into(),
+            Cause::PeakUncertain => {
+                "whether most of the memory was looked at is not known: files and shared memory hide its peak".into()
+            }
             Cause::ProcessUnseen { reason } => format!("a process could not be looked at: {reason}"),
             Cause::Unexplained => "I do not know why".into(),
             Cause::OfAnotherVersion => {
@@ -205,8 +229,14 @@ impl Cause {
                 "write before reading, or echo 0 > /sys/kernel/mm/transparent_hugepage/use_zero_page"
             }
             Cause::SlotPartlyPresent => "a larger working set, or khugepaged with max_ptes_none and more time",
-            Cause::FolioPartlyMapped | Cause::LeafSplit => {
-                "do not cut mappings inside a large page; do not fork before writing"
+            Cause::FolioPartlyMapped | Cause::LeafSplit | Cause::SplitMeanwhile => {
+                "unmap, protect, drop and move (mremap) memory in multiples of that page size, at multiples of it"
+            }
+            Cause::RefilledAfterDrop => {
+                "drop memory in multiples of that page size, at multiples of it; allocators: a longer decay, or none"
+            }
+            Cause::SplitAfterFork => {
+                "fork before the memory is filled, or start other programs by posix_spawn, which copies nothing"
             }
             Cause::AllocationFellBack { .. } => {
                 "free memory or compact it (echo 1 > /proc/sys/vm/compact_memory), or set defrag to `madvise`"
@@ -219,9 +249,9 @@ impl Cause {
             Cause::FilteredByProgram => "run the program without its sandbox",
             Cause::PrivilegeNotGained => "run pagelab as root",
             Cause::Debugger => "run it without the debugger",
-            Cause::FreedBeforeExit => {
-                "--prove-all looks at all memory that goes in large ranges, whatever time it takes; or measure a part of the \
-                 program's life in which less goes"
+            Cause::FreedBeforeExit | Cause::PeakUnseen | Cause::PeakUncertain => {
+                "--prove-all looks at all memory before it goes, whatever time it takes; or measure a part of the program's life \
+                 in which less goes"
             }
             Cause::NothingToSee => "measure a longer part of the program's life",
             Cause::Stack

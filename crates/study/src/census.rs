@@ -51,6 +51,11 @@ pub struct Census {
 }
 
 impl Mapping {
+    /// Whether policies concern it: anonymous memory, and pages of a hugetlb pool.
+    pub fn is_concerned(&self) -> bool {
+        matches!(self.backing, Backing::Anonymous | Backing::Hugetlb)
+    }
+
     /// The size at which the memory management unit and the kernel can treat this memory as one: the
     /// leaf, or a larger folio behind it that is mapped whole.
     pub fn effective(&self) -> PageSize {
@@ -62,6 +67,11 @@ impl Mapping {
 }
 
 impl Census {
+    /// Anonymous and hugetlb bytes: those that policies concern.
+    pub fn concerned_bytes(&self) -> u64 {
+        self.bytes_where(Mapping::is_concerned)
+    }
+
     /// Adds `bytes` of a mapping.
     pub fn add(&mut self, mapping: Mapping, bytes: u64) {
         if bytes == 0 {

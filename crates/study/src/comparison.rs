@@ -35,7 +35,7 @@ pub struct Design {
     pub confidence: f64,
     /// Seed of the order of trials and of the resampling.
     pub seed: u64,
-    /// Whether every large range is looked at before it goes, whatever time that takes; otherwise as long as looking takes a
+    /// Whether all memory is looked at before it goes, whatever time that takes; otherwise large ranges, as long as looking takes a
     /// small share of a trial's time. What is not looked at is missing from the census and the verdict.
     #[serde(default)]
     pub prove_all: bool,

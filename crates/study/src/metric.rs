@@ -73,7 +73,7 @@ impl Metric {
     pub fn of_every_trial() -> Vec<Metric> {
         let seconds = [names::WALL_S, names::CPU_S, names::USER_S, names::SYSTEM_S];
         let counts = [names::MINOR_FAULTS, names::MAJOR_FAULTS];
-        let bytes = [names::PEAK_RESIDENT_BYTES, names::PAGE_TABLE_BYTES];
+        let bytes = [names::PEAK_RESIDENT_BYTES, names::PAGE_TABLE_SEEN_BYTES];
         let tracer = Metric::new(names::TRACER_S, Unit::Seconds, Direction::Lower);
         let pmu = [names::DTLB_WALKS, names::ITLB_WALKS];
         let lower = |name: &str, unit| Metric::new(name, unit, Direction::Lower);
@@ -116,8 +116,9 @@ pub mod names {
     pub const MAJOR_FAULTS: &str = "major_faults";
     /// The largest resident set of a process of the tree, hugetlb pages included.
     pub const PEAK_RESIDENT_BYTES: &str = "peak_resident_bytes";
-    /// Page tables of the tree's processes, each as large as it was seen when memory went, summed.
-    pub const PAGE_TABLE_BYTES: &str = "page_table_bytes";
+    /// Page tables of the tree's processes, each as large as it was seen when memory was looked at, summed. The kernel keeps no
+    /// peak of them: there were at least so many.
+    pub const PAGE_TABLE_SEEN_BYTES: &str = "page_table_seen_bytes";
     /// Time for which tasks of the tree stood still in stops of the tracer, summed.
     pub const TRACER_S: &str = "tracer_s";
     /// Time of looks at memory, for the census, that the wall time may contain: other tasks of the tree ran meanwhile, or the

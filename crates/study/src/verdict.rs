@@ -29,11 +29,26 @@ pub struct Verdict {
     pub concerned_bytes: u64,
     /// Those of them that are mapped as asked.
     pub covered_bytes: u64,
+    /// How much of the peak was looked at; absent where the platform needs no looks, or did not count.
+    #[serde(default)]
+    pub peak: Option<Peak>,
     /// Why the rest is not, largest first; and what else should be known.
     pub causes: Vec<CauseShare>,
     /// Calls of the program that were answered and not passed on, for example
     /// `prctl(PR_SET_THP_DISABLE)`, with their number.
     pub answered: Vec<AnsweredCall>,
+}
+
+/// Anonymous and hugetlb memory at its peak, and how much of it was looked at: each process, or image of one, at its own
+/// peak, summed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peak {
+    /// What was looked at after the peak, no address twice; at most `least_bytes`.
+    pub seen_bytes: u64,
+    /// What was there at least.
+    pub least_bytes: u64,
+    /// What was there at most.
+    pub most_bytes: u64,
 }
 
 /// A call that the tracer answered in the kernel's place.
@@ -43,6 +58,29 @@ pub struct AnsweredCall {
     pub call: String,
     /// How often.
     pub times: u64,
+}
+
+impl Peak {
+    /// The share of the peak from which on what was seen speaks for the rest: more was seen than not.
+    pub const SEEN: f64 = 0.5;
+
+    /// Whether too little was seen, however large the peak was.
+    pub fn is_unseen(&self) -> bool {
+        (self.seen_bytes as f64) < Peak::SEEN * self.least_bytes as f64
+    }
+
+    /// Whether enough was seen, however large the peak was.
+    pub fn is_seen(&self) -> bool {
+        self.seen_bytes as f64 >= Peak::SEEN * self.most_bytes as f64
+    }
+}
+
+impl std::ops::AddAssign for Peak {
+    fn add_assign(&mut self, other: Peak) {
+        self.seen_bytes += other.seen_bytes;
+        self.least_bytes += other.least_bytes;
+        self.most_bytes += other.most_bytes;
+    }
 }
 
 impl Verdict {
@@ -78,5 +116,22 @@ impl std::fmt::Display for Holding {
             Holding::Unknown => "unknown",
             Holding::NotAsked => "-",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_peak_speaks_for_the_rest() {
+        let judged = |seen_bytes, least_bytes, most_bytes| {
+            let peak = Peak { seen_bytes, least_bytes, most_bytes };
+            (peak.is_unseen(), peak.is_seen())
+        };
+        assert_eq!(judged(49, 100, 100), (true, false));
+        assert_eq!(judged(50, 100, 100), (false, true));
+        assert_eq!(judged(50, 100, 101), (false, false));
+        assert_eq!(judged(0, 0, 0), (false, true));
     }
 }

@@ -9,11 +9,16 @@
 //!    outside every aligned slot of its mapping.
 //! 3. *Permission*: PR_SET_THP_DISABLE, MADV_NOHUGEPAGE, sysfs, missing advice, as the kernel would ask
 //!    for them now.
-//! 4. *History*: a zero page in the slot, holes in the slot, and for a slot that is permitted and fully
-//!    present: touched before it was permitted, or an allocation that fell back.
+//! 4. *History*: a zero page in the slot, holes in the slot, base pages beside a part of a larger folio in the slot, and for
+//!    a slot that is permitted and full of base pages: an allocation that fell back, a larger page that was split, or touched
+//!    before it was permitted.
 //!
-//! The kernel counts allocations that fell back for the whole system only, one for each slot. So they
-//! explain at most as many slots as they count, full ones first, and the rest was touched too early.
+//! The kernel counts allocations that fell back, folios that lost a part of their content, and leaves that were split, for the whole
+//! system only, one for each slot. So they explain at most as many slots as they count, full ones first, and the rest was touched
+//! too early.
+//!
+//! What is mapped in part, or was split, in a process that forked or was forked may be so because of a write after that, or because
+//! memory was cut; which of the two cannot be seen.
 //!
 //! # What is not known is said
 //! Where folios cannot be seen, memory that may be as asked or not is neither covered nor missing. The
@@ -38,7 +43,7 @@ use study::census::{Backing, Census, Folio, Mapping};
 use study::machine::State;
 use study::policy::{Geometry, Granularity, Modifier, Policy};
 use study::size::PageSize;
-use study::verdict::{Holding, Verdict};
+use study::verdict::{Holding, Peak, Verdict};
 
 use crate::census::{Area, CensusError, Observer, ProcessCensus, SmapsEntry};
 use crate::host;
@@ -48,6 +53,12 @@ use slots::{Piece, Shape, Standing};
 
 /// Uncovered memory from which on the flags of mappings are read: smaps walks every page of a process.
 const WORTH_SMAPS_BYTES: u64 = 1 << 20;
+
+/// How far apart the bounds of a peak must be for that to be said.
+const WORTH_A_NOTE_BYTES: u64 = 64 << 20;
+
+/// The counter of PMD leaves that were split into base pages (/proc/vmstat).
+const LEAVES_SPLIT: &str = "thp_split_pmd";
 
 /// What the census of a process, or of many, says about a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,6 +78,8 @@ pub struct Examination {
     notes: BTreeMap<Cause, u64>,
     /// Permitted slots that are present from end to end.
     full: Slots,
+    /// The same, of processes that forked or were forked.
+    full_after_fork: Slots,
     /// Permitted slots of which a part is present.
     partial: Slots,
     /// The size asked for, where it is a transparent one; the size of a slot.
@@ -85,6 +98,10 @@ pub struct Examination {
     unseen_in_processes: u64,
     /// Whether there is a process of which not even the size is known.
     unsized_process: bool,
+    /// Whether what is added now is of a process that forked or was forked.
+    after_fork: bool,
+    /// How much of the peak was looked at.
+    peak: Option<Peak>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,54 +142,25 @@ pub fn examine(
     counters_delta: &BTreeMap<String, u64>,
 ) -> Result<Examination, CensusError> {
     let seen = observer.process(pid)?;
-    let question = Question { policy, geometry, state, smaps: Some(observer) };
+    let question = Question { policy, geometry, state, smaps: Some(observer), after_fork: false };
     let mut examination = question.answer(&seen);
     examination.count_fallbacks(counters_delta);
     Ok(examination)
 }
 
-/// Examines a traced process. The flags of its mappings are read, or else what only they could explain is unexplained.
-///
-/// # Errors
-/// Those of [`Observer::process`].
-pub fn examine_traced(
-    observer: &Observer,
-    pid: u32,
-    flags: bool,
-    policy: &Policy,
-    geometry: &Geometry,
-    state: &State,
-) -> Result<Examination, CensusError> {
-    let seen = observer.process(pid)?;
-    Ok(Question { policy, geometry, state, smaps: flags.then_some(observer) }.answer(&seen))
-}
-
-/// Examines the addresses `start..end` of a process that are about to be unmapped. The flags of mappings
-/// are not read, since that costs a walk over the whole process: what only they could explain is
-/// unexplained.
-///
-/// # Errors
-/// Those of [`Observer::range`].
-pub fn examine_range(
-    observer: &Observer,
-    pid: u32,
-    start: u64,
-    end: u64,
-    policy: &Policy,
-    geometry: &Geometry,
-    state: &State,
-) -> Result<Examination, CensusError> {
-    let seen = observer.range_with_places(pid, start, end)?;
-    Ok(Question { policy, geometry, state, smaps: None }.answer(&seen))
-}
-
 /// What is asked about a census that is there.
-struct Question<'a> {
-    policy: &'a Policy,
-    geometry: &'a Geometry,
-    state: &'a State,
-    /// Who may read smaps.
-    smaps: Option<&'a Observer>,
+pub struct Question<'a> {
+    /// What the memory was to be mapped with.
+    pub policy: &'a Policy,
+    /// The sizes of the kernel.
+    pub geometry: &'a Geometry,
+    /// The settings that were in force.
+    pub state: &'a State,
+    /// Who may read smaps, which costs a walk over the whole process: without it, what only the flags of mappings could explain
+    /// is unexplained.
+    pub smaps: Option<&'a Observer>,
+    /// Whether the process was forked, or has forked, since it loaded its program.
+    pub after_fork: bool,
 }
 
 impl Aim {
@@ -192,7 +180,7 @@ impl Aim {
 
     /// How memory that is mapped in this way stands to the aim.
     fn standing(self, mapping: &Mapping) -> Standing {
-        if !matches!(mapping.backing, Backing::Anonymous | Backing::Hugetlb) {
+        if !mapping.is_concerned() {
             return Standing::Unconcerned;
         }
         match self {
@@ -240,13 +228,14 @@ fn standing_of_pmd(mapping: &Mapping, target: PageSize) -> Standing {
 }
 
 impl Question<'_> {
-    fn answer(&self, seen: &ProcessCensus) -> Examination {
+    /// What the census says about the policy.
+    pub fn answer(&self, seen: &ProcessCensus) -> Examination {
         let aim = Aim::of(self.policy, self.geometry);
-        let concerned = |mapping: &Mapping| matches!(mapping.backing, Backing::Anonymous | Backing::Hugetlb);
         let mut examination = Examination {
             census: seen.census.clone(),
-            concerned_bytes: seen.census.bytes_where(concerned),
+            concerned_bytes: seen.census.concerned_bytes(),
             asked: aim != Aim::Nothing,
+            after_fork: self.after_fork,
             ..Examination::default()
         };
         if aim == Aim::Nothing {
@@ -269,7 +258,8 @@ impl Question<'_> {
             (Standing::Cut, Cause::FolioPartlyMapped),
             (Standing::Split, Cause::LeafSplit),
         ] {
-            examination.add(cause, bytes(wanted));
+            let forked = self.after_fork && wanted != Standing::Larger;
+            examination.add(if forked { Cause::SplitAfterFork } else { cause }, bytes(wanted));
         }
         let (missing, unseen) = (bytes(Standing::Missing), bytes(Standing::Unseen));
         if missing + unseen > 0 {
@@ -374,6 +364,7 @@ impl Examination {
         other.causes.into_iter().for_each(|(cause, bytes)| self.add(cause, bytes));
         other.notes.into_iter().for_each(|(cause, bytes)| self.note(cause, bytes));
         self.full.add(other.full);
+        self.full_after_fork.add(other.full_after_fork);
         self.partial.add(other.partial);
         self.target = self.target.or(other.target);
         self.count_fallbacks(&other.counters);
@@ -406,12 +397,28 @@ impl Examination {
         self.advised_bytes = Some(bytes);
     }
 
+    /// Says how much of the peak was looked at, and whether everything was that was given back since. Less than half proves
+    /// nothing; where the bounds of the peak leave that open it is said.
+    pub fn set_against(&mut self, peak: Peak, all_was_seen: bool) {
+        self.peak = Some(peak);
+        if !self.asked {
+            return;
+        }
+        if peak.is_unseen() {
+            self.notes.remove(&Cause::FreedBeforeExit);
+            self.add(Cause::PeakUnseen, peak.least_bytes - peak.seen_bytes);
+        } else if !peak.is_seen() && !all_was_seen && peak.most_bytes - peak.least_bytes >= WORTH_A_NOTE_BYTES {
+            self.note(Cause::PeakUncertain, 0);
+        }
+    }
+
     /// The verdict over everything that was merged.
     pub fn into_verdict(mut self) -> Verdict {
         let mut verdict = Verdict {
             holding: Holding::NotAsked,
             concerned_bytes: self.concerned_bytes,
             covered_bytes: self.covered_bytes,
+            peak: self.peak,
             causes: Vec::new(),
             answered: Vec::new(),
         };
@@ -456,6 +463,8 @@ impl Examination {
         let (missing, both) = (piece.missing_bytes, piece.missing_bytes + piece.unseen_bytes);
         match piece.shape {
             Shape::ZeroInSlot => self.add(Cause::ZeroPageInSlot, both),
+            Shape::Refilled if self.after_fork => self.add(Cause::SplitAfterFork, both),
+            Shape::Refilled => self.add(Cause::RefilledAfterDrop, both),
             Shape::Holes => self.partial.add(Slots { count: piece.slots, bytes: both }),
             _ if *eligibility == Eligibility::Unknown => {
                 self.add(Cause::Unexplained, missing);
@@ -463,7 +472,8 @@ impl Examination {
             }
             _ => {
                 let count = if missing > 0 { piece.slots } else { 0 };
-                self.full.add(Slots { count, bytes: missing });
+                let full = if self.after_fork { &mut self.full_after_fork } else { &mut self.full };
+                full.add(Slots { count, bytes: missing });
                 self.unseen_bytes += piece.unseen_bytes;
             }
         }
@@ -481,7 +491,8 @@ impl Examination {
 
     /// What no place accounts for: a census of sums has no places.
     fn add_what_is_left(&mut self) {
-        let known = self.covered_bytes + self.unseen_bytes + self.full.bytes + self.partial.bytes;
+        let slots = self.full.bytes + self.full_after_fork.bytes + self.partial.bytes;
+        let known = self.covered_bytes + self.unseen_bytes + slots;
         let explained: u64 = self.causes.values().sum();
         self.add(Cause::Unexplained, self.concerned_bytes.saturating_sub(known + explained));
     }
@@ -498,8 +509,8 @@ impl Examination {
         }
     }
 
-    /// Divides the permitted slots between allocations that fell back and other causes. The kernel counts
-    /// a failed charge to the control group as a fallback too.
+    /// Divides the permitted slots between allocations that fell back, larger pages that were split, and other causes. The kernel
+    /// counts a failed charge to the control group as a fallback too.
     fn settle_slots(&mut self) {
         if let Some((counter, all, charges)) = self.target.and_then(|size| self.fallbacks(size)) {
             let charged = self.take_slots(charges);
@@ -508,6 +519,19 @@ impl Examination {
             let fell_back = self.take_slots(times);
             self.add(Cause::AllocationFellBack { counter, times }, fell_back);
         }
+        let dropped = self.target.map_or(0, |size| self.dropped_in_part(size));
+        let refilled = self.full.take(dropped);
+        self.add(Cause::RefilledAfterDrop, refilled);
+        let splits = self.counters.get(LEAVES_SPLIT).copied().unwrap_or(0);
+        let after_fork = self.full_after_fork.take(splits);
+        self.add(Cause::SplitAfterFork, after_fork);
+        if self.census.bytes_where(|mapping| mapping.folio == Folio::Unknown && mapping.backing == Backing::Anonymous)
+            > 0
+        {
+            let split = self.full.take(splits.saturating_sub(dropped));
+            self.add(Cause::SplitMeanwhile, split);
+        }
+        self.full.add(std::mem::take(&mut self.full_after_fork));
         let (full, partial) = (std::mem::take(&mut self.full), std::mem::take(&mut self.partial));
         self.add(Cause::TouchedBeforeEligible, full.bytes);
         self.add(Cause::SlotPartlyPresent, partial.bytes);
@@ -529,7 +553,20 @@ impl Examination {
     /// Takes up to `count` slots away, full ones first; returns their bytes.
     fn take_slots(&mut self, count: u64) -> u64 {
         let left = count.saturating_sub(self.full.count);
-        self.full.take(count) + self.partial.take(left)
+        let last = left.saturating_sub(self.full_after_fork.count);
+        self.full.take(count) + self.full_after_fork.take(left) + self.partial.take(last)
+    }
+
+    /// How many folios of a size lost a part of their content: those that the kernel noted to be mapped in part (`split_deferred`),
+    /// as after MADV_DONTNEED, and those that it split at once (`split`), as for MADV_FREE. The size's own counters exist since
+    /// Linux 6.10; before that /proc/vmstat counts for PMD size.
+    fn dropped_in_part(&self, size: PageSize) -> u64 {
+        let moved = |name: &str| self.counters.get(name).copied().unwrap_or(0);
+        let own = |name: &str| moved(&format!("hugepages-{}kB/{name}", size.bytes() >> 10));
+        match self.counters.keys().any(|name| name.starts_with("hugepages-")) {
+            true => own("split_deferred") + own("split"),
+            false => moved("thp_deferred_split_page") + moved("thp_split_page"),
+        }
     }
 
     /// The counter of fallbacks for a size, by how much it moved, and how much of that were charges to the
@@ -559,6 +596,9 @@ impl Examination {
     }
 
     fn holding(&self) -> Holding {
+        if self.peak.is_some_and(|peak| peak.is_unseen()) {
+            return Holding::Unknown;
+        }
         let unseen = self.unseen_bytes + self.unseen_in_processes;
         let least = Verdict::holding_of(self.concerned_bytes, self.covered_bytes);
         let most = Verdict::holding_of(self.concerned_bytes, self.covered_bytes + unseen);
@@ -607,7 +647,7 @@ fn certain_cause(shape: Shape) -> Option<Cause> {
         Shape::FileCopy => Some(Cause::PrivateFileCopy),
         Shape::TooSmall => Some(Cause::MappingTooSmall),
         Shape::NoSlot => Some(Cause::NoAlignedSlot),
-        Shape::ZeroInSlot | Shape::Holes | Shape::Full => None,
+        Shape::ZeroInSlot | Shape::Holes | Shape::Refilled | Shape::Full => None,
     }
 }
 

@@ -43,7 +43,9 @@ pub enum Shape {
     ZeroInSlot,
     /// In a slot of which a part is not present.
     Holes,
-    /// In a slot that is present from end to end.
+    /// In a slot that is present from end to end, beside a part of a larger folio: the slot held one.
+    Refilled,
+    /// In any other slot that is present from end to end.
     Full,
 }
 
@@ -85,6 +87,7 @@ struct Slots {
     count: u64,
     present_bytes: u64,
     zero: bool,
+    cut: bool,
     missing_bytes: u64,
     unseen_bytes: u64,
 }
@@ -109,11 +112,13 @@ fn by_slot(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Standin
                 count: (to - start).div_ceil(target.bytes()),
                 present_bytes: 0,
                 zero: false,
+                cut: false,
                 missing_bytes: 0,
                 unseen_bytes: 0,
             });
             slots.present_bytes += to - from;
             slots.zero |= region.mapping.backing == Backing::Zero;
+            slots.cut |= standing == Standing::Cut;
             match standing {
                 Standing::Missing => slots.missing_bytes += to - from,
                 Standing::Unseen => slots.unseen_bytes += to - from,
@@ -154,6 +159,8 @@ impl Pieces {
             Shape::ZeroInSlot
         } else if slots.present_bytes < slots.count * target.bytes() {
             Shape::Holes
+        } else if slots.cut {
+            Shape::Refilled
         } else {
             Shape::Full
         };

@@ -47,7 +47,7 @@ fn process(length_bytes: u64, runs: &[(Mapping, u64)]) -> ProcessCensus {
 
 fn examined(policy: &str, state: &State, seen: &ProcessCensus) -> Examination {
     let (policy, geometry) = (policy.parse().unwrap(), geometry());
-    Question { policy: &policy, geometry: &geometry, state, smaps: None }.answer(seen)
+    Question { policy: &policy, geometry: &geometry, state, smaps: None, after_fork: false }.answer(seen)
 }
 
 fn verdict(policy: &str, state: &State, seen: &ProcessCensus) -> Verdict {
@@ -268,6 +268,75 @@ fn fallbacks_explain_as_many_slots_as_they_count() {
         settled(&[(own, 10), ("hugepages-2048kB/anon_fault_fallback_charge", 2), ("thp_fault_fallback", 99)]),
         [(fell_back(own, 8), 13 * MIB), (Cause::ChargeFellBack, 4 * MIB), (Cause::SlotPartlyPresent, 3 * MIB)]
     );
+}
+
+/// A slot that held a larger page says so by the part of it that is left, or by the kernel's counters; the rest was touched early.
+#[test]
+fn slots_that_were_split_and_filled_again_are_not_called_touched_early() {
+    let (part, small) = (anonymous(K4, Folio::Part(M2)), anonymous(K4, Folio::Whole(K4)));
+    let seen = process(8 * MIB, &[(part, MIB), (small, 7 * MIB)]);
+    let state = state("always", "never");
+    let split = |after_fork: bool, counters: &[(&str, u64)]| {
+        let (policy, geometry) = ("thp".parse().unwrap(), geometry());
+        let question = Question { policy: &policy, geometry: &geometry, state: &state, smaps: None, after_fork };
+        let mut examination = question.answer(&seen);
+        // Whether the kernel may give large pages stands in smaps, of which there is none here.
+        let unexplained = examination.causes.remove(&Cause::Unexplained).unwrap();
+        let count = unexplained / M2.bytes();
+        let full = if after_fork { &mut examination.full_after_fork } else { &mut examination.full };
+        full.add(Slots { count, bytes: unexplained });
+        examination.count_fallbacks(&counters.iter().map(|(name, times)| (name.to_string(), *times)).collect());
+        causes(&examination.into_verdict())
+    };
+    let (early, refilled) = (Cause::TouchedBeforeEligible, Cause::RefilledAfterDrop);
+    let cut = (Cause::FolioPartlyMapped, MIB);
+    assert_eq!(split(false, &[]), [(early.clone(), 6 * MIB), (refilled.clone(), MIB), cut.clone()]);
+    for counters in [
+        &[("hugepages-2048kB/split_deferred", 1), ("hugepages-2048kB/split", 1), ("thp_split_pmd", 9)][..],
+        &[("thp_deferred_split_page", 2), ("thp_split_pmd", 9)],
+    ] {
+        let expected = [(refilled.clone(), 5 * MIB), (early.clone(), 2 * MIB), cut.clone()];
+        assert_eq!(split(false, counters), expected, "{counters:?}");
+    }
+    let forked = |bytes| (Cause::SplitAfterFork, bytes);
+    assert_eq!(split(true, &[("thp_split_pmd", 9)]), [forked(8 * MIB)]);
+    assert_eq!(split(true, &[("thp_split_pmd", 1)]), [(early, 4 * MIB), forked(4 * MIB)]);
+}
+
+/// Without folios only the leaves that were split are counted.
+#[test]
+fn what_was_split_is_said_without_folios() {
+    let examination = |counters: &[(&str, u64)]| {
+        let mut one =
+            examined("thp", &state("always", "never"), &process(8 * MIB, &[(anonymous(K4, Folio::Unknown), 8 * MIB)]));
+        let unexplained = one.causes.remove(&Cause::Unexplained).unwrap();
+        one.full.add(Slots { count: 4, bytes: unexplained });
+        one.count_fallbacks(&counters.iter().map(|(name, times)| (name.to_string(), *times)).collect());
+        causes(&one.into_verdict())
+    };
+    let expected = [(Cause::SplitMeanwhile, 6 * MIB), (Cause::TouchedBeforeEligible, 2 * MIB)];
+    assert_eq!(examination(&[("thp_split_pmd", 3)]), expected);
+}
+
+/// What was seen must be half of what was there.
+#[test]
+fn a_peak_that_was_not_looked_at_proves_nothing() {
+    let huge = anonymous(M2, Folio::Whole(M2));
+    let against = |seen_bytes, least_bytes, most_bytes, all_was_seen| {
+        let mut examination = examined("thp", &state("always", "never"), &process(64 * MIB, &[(huge, 64 * MIB)]));
+        examination.note(Cause::FreedBeforeExit, 0);
+        let [seen_bytes, least_bytes, most_bytes] = [seen_bytes, least_bytes, most_bytes].map(|size: u64| size * MIB);
+        examination.set_against(Peak { seen_bytes, least_bytes, most_bytes }, all_was_seen);
+        let verdict = examination.into_verdict();
+        (verdict.holding, causes(&verdict))
+    };
+    let freed = (Cause::FreedBeforeExit, 0);
+    assert_eq!(against(64, 128, 140, false), (Holding::Held, vec![freed.clone()]));
+    assert_eq!(against(64, 129, 140, false), (Holding::Unknown, vec![(Cause::PeakUnseen, 65 * MIB)]));
+    let uncertain = (Cause::PeakUncertain, 0);
+    assert_eq!(against(64, 80, 144, false), (Holding::Held, vec![freed.clone(), uncertain]));
+    assert_eq!(against(64, 80, 143, false), (Holding::Held, vec![freed.clone()]), "too little to say");
+    assert_eq!(against(64, 80, 144, true), (Holding::Held, vec![freed]));
 }
 
 #[test]

@@ -26,6 +26,7 @@ impl KernelProof {
     }
 
     fn judge(self, after: Result<Leaves, Unsupported>, verdict: &mut Verdict) {
+        verdict.peak = None; // the program's memory is not what is judged
         match self.before.and_then(|before| Ok((before, after?))) {
             Ok((before, after)) => {
                 verdict.concerned_bytes = before.total_bytes();
@@ -64,6 +65,7 @@ mod tests {
             holding: Holding::NotAsked,
             concerned_bytes: 5,
             covered_bytes: 5,
+            peak: None,
             causes: Vec::new(),
             answered: Vec::new(),
         };

@@ -3,6 +3,7 @@
 mod awake;
 mod helper;
 mod kernel_proof;
+mod memory;
 mod output;
 mod preparation;
 mod proof;
@@ -62,7 +63,7 @@ pub struct Work {
     /// How long a trial may take, and what is run before it; then it is ended with all that it started. `None`: as long as
     /// it likes.
     pub trial_time: Option<Duration>,
-    /// Whether every large range is looked at before it goes ([`study::comparison::Design::prove_all`]).
+    /// Whether all memory is looked at before it goes ([`study::comparison::Design::prove_all`]).
     pub prove_all: bool,
     /// Reads figures off standard output; `None`: nothing is read.
     pub extract: Option<Extract>,
@@ -267,10 +268,12 @@ impl HostPlatform {
             observations.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
         }
         let need_bytes = proof.needed_bytes();
+        let peak = proof.peak();
         let Proof { mut examination, unseen_unmapped_bytes, .. } = proof;
         if unseen_unmapped_bytes > examination.concerned_bytes {
             examination.note(Cause::FreedBeforeExit, unseen_unmapped_bytes);
         }
+        examination.set_against(peak, self.work.prove_all);
         run.ended.causes.iter().for_each(|(cause, bytes)| examination.note(cause.clone(), *bytes));
         if arm.policy.has(Modifier::NoGuards)
             && !run.ended.answered.keys().any(|call| call.to_ascii_lowercase().contains("guard"))

@@ -1,7 +1,7 @@
 //! The proof of a trial: what the tree's processes had in memory when they ended, and before it was
 //! unmapped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,14 @@ use study::cause::Cause;
 use study::machine::State;
 use study::metric::{Observation, names};
 use study::policy::{Geometry, Policy};
+use study::verdict::Peak;
 
-use crate::census::{CensusError, Observer};
+use crate::census::{CensusError, Observer, ProcessCensus};
 use crate::counters::Counters;
-use crate::explain::{self, Examination};
-use crate::tracer::Witness;
+use crate::explain::{Examination, Question};
+use crate::tracer::{Extent, Witness};
+
+use super::memory::{Memory, Status};
 
 /// Looking at what is unmapped may take this share of a trial's time so far; then only ends are seen. It
 /// may take its time while nothing is timed, and where all is to be seen.
@@ -42,8 +45,14 @@ pub struct Proof<'a> {
     pub examination: Examination,
     /// Bytes that were unmapped unseen, to stay within the share of time.
     pub unseen_unmapped_bytes: u64,
-    /// What was seen of each process, as large as it was seen.
+    /// What was seen of each process that lives.
     memories: BTreeMap<libc::pid_t, Memory>,
+    /// What was seen of processes that ended, and of images that were replaced.
+    ended: Vec<Memory>,
+    /// Processes that forked, or were forked, since they loaded their program.
+    forked: BTreeSet<libc::pid_t>,
+    /// What processes had that are about to load another program, if they do.
+    leaving: BTreeMap<libc::pid_t, (Examination, Memory)>,
     counters: Option<Counters>,
 }
 
@@ -65,6 +74,9 @@ impl<'a> Proof<'a> {
             examination: Examination::begun(policy, geometry),
             unseen_unmapped_bytes: 0,
             memories: BTreeMap::new(),
+            ended: Vec::new(),
+            forked: BTreeSet::new(),
+            leaving: BTreeMap::new(),
             counters: None,
         }
     }
@@ -93,10 +105,10 @@ impl<'a> Proof<'a> {
     /// What was observed besides the census.
     pub fn observations(&mut self) -> Vec<Observation> {
         let mut observations = Vec::new();
-        if let Some(peak_bytes) = self.memories.values().map(|memory| memory.peak_bytes).max() {
-            let page_table_bytes: u64 = self.memories.values().map(|memory| memory.page_table_bytes).sum();
+        if let Some(peak_bytes) = self.all().map(|memory| memory.most_resident_bytes).max() {
+            let page_table_bytes: u64 = self.all().map(|memory| memory.page_table_bytes).sum();
             observations.push(Observation::measured(names::PEAK_RESIDENT_BYTES, peak_bytes as f64));
-            observations.push(Observation::measured(names::PAGE_TABLE_BYTES, page_table_bytes as f64));
+            observations.push(Observation::measured(names::PAGE_TABLE_SEEN_BYTES, page_table_bytes as f64));
         }
         observations.extend(self.counters.as_mut().and_then(|counters| counters.read().ok()).unwrap_or_default());
         observations
@@ -105,16 +117,42 @@ impl<'a> Proof<'a> {
     /// What all processes had resident at their peak, or had mapped to write to, whichever is more. A pool
     /// that is to serve them is reserved when memory is mapped, not when it is touched.
     pub fn needed_bytes(&self) -> u64 {
-        self.memories.values().map(|memory| memory.peak_bytes.max(memory.mapped_bytes)).sum()
+        self.all().map(|memory| memory.most_resident_bytes.max(memory.mapped_bytes)).sum()
     }
 
-    /// Hugetlb pages and page tables have no peak in the kernel: they are read whenever memory goes.
-    fn measure(&mut self, task: libc::pid_t) {
-        let (process, memory) = Memory::of(task);
-        let known = self.memories.entry(process.unwrap_or(task)).or_default();
-        known.peak_bytes = known.peak_bytes.max(memory.peak_bytes);
-        known.mapped_bytes = known.mapped_bytes.max(memory.mapped_bytes);
-        known.page_table_bytes = known.page_table_bytes.max(memory.page_table_bytes);
+    /// How much of the memory concerned was looked at, of what was there when each process, or image of one, had most of it.
+    /// Processes whose end nobody saw are not counted: their memory is another's (vfork), they were killed, or could not be looked
+    /// at.
+    pub fn peak(&self) -> Peak {
+        let mut peak = Peak::default();
+        self.ended.iter().filter(|memory| !memory.is_hidden).for_each(|memory| peak += memory.peak());
+        peak
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Memory> {
+        self.ended.iter().chain(self.memories.values())
+    }
+
+    /// Hugetlb pages and page tables have no peak in the kernel: they are read whenever memory goes. Returns the process.
+    fn measure(&mut self, task: libc::pid_t) -> libc::pid_t {
+        let (process, now) = Status::of(task);
+        let process = process.unwrap_or(task);
+        self.memories.entry(process).or_default().measure(now);
+        process
+    }
+
+    /// A memory has gone.
+    fn close(&mut self, process: libc::pid_t) {
+        self.ended.extend(self.memories.remove(&process).map(Memory::ended));
+        self.leaving.remove(&process);
+        self.forked.remove(&process);
+    }
+
+    /// What a look at a task found, of the whole process or of a range, as the policy has it.
+    fn examine(&self, process: libc::pid_t, flags: bool, found: &ProcessCensus) -> Examination {
+        let (policy, geometry, state) = (self.policy, self.geometry, self.state);
+        let after_fork = self.forked.contains(&process);
+        Question { policy, geometry, state, smaps: flags.then_some(self.observer), after_fork }.answer(found)
     }
 
     /// Charges a look to its kind, unless it cost nothing that is measured.
@@ -145,76 +183,88 @@ impl Witness for Proof<'_> {
         self.began = Instant::now();
     }
 
-    fn ends(&mut self, process: libc::pid_t) {
-        self.measure(process);
+    fn extent(&self) -> Extent {
+        if self.all { Extent::All } else { Extent::Large }
+    }
+
+    fn ends(&mut self, task: libc::pid_t) {
+        let process = self.measure(task);
         // What the root's end takes is no part of the measured time, what a child's takes is: once the
         // children have had their share of it, their causes are found without reading smaps.
         let since = Instant::now();
         let is_root = process == self.root;
-        let (observer, policy, pid) = (self.observer, self.policy, process as u32);
         let flags = is_root || self.may_look(self.looking_at_children);
-        let seen = explain::examine_traced(observer, pid, flags, policy, self.geometry, self.state);
-        match seen {
-            Ok(examination) => self.examination.merge(examination),
-            Err(error) => self.examination.miss_process(reason(process, &error), Memory::concerned_bytes(process)),
+        match self.observer.process(task as u32) {
+            Ok(found) => {
+                self.examination.merge(self.examine(process, flags, &found));
+                self.memories.entry(process).or_default().look(&found, None);
+            }
+            Err(error) => {
+                self.examination.miss_process(reason(task, &error), Status::concerned_bytes(task));
+                self.memories.entry(process).or_default().is_hidden = true;
+            }
         }
+        self.close(process);
         // The root of a server ends when its client is no longer timed.
         if !is_root || !self.is_timed() {
             self.looked(since, |proof| &mut proof.looking_at_children);
         }
     }
 
-    fn unmaps(&mut self, process: libc::pid_t, start: u64, end: u64) {
+    fn unmaps(&mut self, task: libc::pid_t, start: u64, end: u64) {
         if !self.may_look(self.looking_at_unmaps) {
             self.unseen_unmapped_bytes += end - start;
             return;
         }
         let since = Instant::now();
-        self.measure(process);
-        let (observer, policy) = (self.observer, self.policy);
-        let seen = explain::examine_range(observer, process as u32, start, end, policy, self.geometry, self.state);
-        match seen {
-            Ok(examination) => self.examination.merge(examination),
-            Err(error) => {
-                self.examination.note(Cause::ProcessUnseen { reason: reason(process, &error) }, 0);
-                self.unseen_unmapped_bytes += end - start;
+        let process = self.measure(task);
+        // What is cut inside a large page is looked at with the rest of it, which is no large page any more afterwards.
+        let large = self.policy.target(self.geometry).unwrap_or(self.geometry.base);
+        let (low, high) = (large.align_down(start), large.align_up(end).unwrap_or(end));
+        for (from, to) in self.memories.entry(process).or_default().not_ahead(low, high) {
+            match self.observer.range_with_places(task as u32, from, to) {
+                Ok(found) => {
+                    self.examination.merge(self.examine(process, false, &found));
+                    self.memories.entry(process).or_default().look_ahead(&found, (from, to));
+                }
+                Err(error) => {
+                    self.examination.note(Cause::ProcessUnseen { reason: reason(task, &error) }, 0);
+                    self.unseen_unmapped_bytes += to - from;
+                }
             }
+        }
+        self.memories.entry(process).or_default().goes(start, end);
+        self.looked(since, |proof| &mut proof.looking_at_unmaps);
+    }
+
+    fn shrinks(&mut self, task: libc::pid_t, process: libc::pid_t, pool_bytes: u64) {
+        let known_bytes = self.memories.get(&process).map_or(0, |memory| memory.most_hugetlb_bytes);
+        if known_bytes < pool_bytes {
+            self.measure(task);
+        }
+    }
+
+    fn forked(&mut self, parent: libc::pid_t, child: libc::pid_t) {
+        self.forked.extend([parent, child]);
+    }
+
+    fn replaces(&mut self, task: libc::pid_t) {
+        let since = Instant::now();
+        let process = self.measure(task);
+        if let Ok(found) = self.observer.process(task as u32) {
+            let mut memory = self.memories.get(&process).cloned().unwrap_or_default();
+            memory.look(&found, None);
+            self.leaving.insert(process, (self.examine(process, false, &found), memory));
         }
         self.looked(since, |proof| &mut proof.looking_at_unmaps);
     }
-}
 
-/// What /proc/PID/status says of a process's memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Memory {
-    /// Largest resident set, and the hugetlb pages, which are not in it (Documentation/filesystems/proc.rst).
-    peak_bytes: u64,
-    /// VmData: private writable memory that is mapped.
-    mapped_bytes: u64,
-    /// VmPTE: page tables of all levels.
-    page_table_bytes: u64,
-}
-
-impl Memory {
-    /// Of the process of a task, and which process that is.
-    fn of(task: libc::pid_t) -> (Option<libc::pid_t>, Memory) {
-        let status = std::fs::read_to_string(format!("/proc/{task}/status")).unwrap_or_default();
-        (field(&status, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok()), Memory::parse(&status))
-    }
-
-    /// Anonymous and hugetlb memory of a task; `None` where /proc does not say.
-    fn concerned_bytes(task: libc::pid_t) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{task}/status")).ok()?;
-        Some((field(&status, "RssAnon:")? + field(&status, "HugetlbPages:").unwrap_or(0)) << 10)
-    }
-
-    fn parse(status: &str) -> Memory {
-        let bytes = |name: &str| field(status, name).unwrap_or(0) << 10;
-        Memory {
-            peak_bytes: bytes("VmHWM:") + bytes("HugetlbPages:"),
-            mapped_bytes: bytes("VmData:"),
-            page_table_bytes: bytes("VmPTE:"),
+    fn replaced(&mut self, process: libc::pid_t) {
+        if let Some((examination, memory)) = self.leaving.remove(&process) {
+            self.examination.merge(examination);
+            self.memories.insert(process, memory);
         }
+        self.close(process);
     }
 }
 
@@ -222,21 +272,4 @@ impl Memory {
 fn reason(task: libc::pid_t, error: &CensusError) -> String {
     let name = std::fs::read_to_string(format!("/proc/{task}/comm")).unwrap_or_default();
     format!("{}: {}", name.trim_end(), error.of_any_process())
-}
-
-fn field(status: &str, name: &str) -> Option<u64> {
-    status.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hugetlb_pages_count_as_resident() {
-        let status = "VmHWM:\t    1000 kB\nVmRSS:\t 900 kB\nVmData:\t 5000 kB\nVmPTE:\t      44 kB\nHugetlbPages:\t    2048 kB\n";
-        let memory = Memory { peak_bytes: 3048 << 10, mapped_bytes: 5000 << 10, page_table_bytes: 44 << 10 };
-        assert_eq!(Memory::parse(status), memory);
-        assert_eq!(Memory::parse(""), Memory::default());
-    }
 }

@@ -13,7 +13,7 @@ use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
-use super::rewriting::{Rewriting, WITNESSED_BYTES, WITNESSED_DROP_BYTES, advice};
+use super::rewriting::{Rewriting, advice};
 use super::scene::Scene;
 use super::tasks::Space;
 use super::thp_disable;
@@ -39,22 +39,6 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
         libc::SYS_madvise => contrary_advice(scene, paused),
         libc::SYS_process_madvise => contrary_advice_by_descriptor(scene, paused),
         _ => paused.pass(),
-    }
-}
-
-/// The ranges whose memory a watched call is about to give back, when it is large enough to be witnessed. Pages of a pool
-/// go whole, with the last part that the program has of them.
-pub fn given_back(paused: &Paused, space: &Space, rewriting: &Rewriting) -> Vec<(u64, u64)> {
-    let [start, bytes, how, ..] = paused.arguments();
-    let unmaps = paused.number() == libc::SYS_munmap && bytes >= WITNESSED_BYTES;
-    let drops = paused.number() == libc::SYS_madvise && how == advice::DONTNEED && bytes >= WITNESSED_DROP_BYTES;
-    match start.checked_add(bytes).and_then(|end| rewriting.base.align_up(end)).filter(|_| unmaps || drops) {
-        None => Vec::new(),
-        Some(end) if !rewriting.hugetlb => vec![(start, end)],
-        Some(end) if unmaps => space.huge.unmapped_with(start, end, rewriting.large),
-        Some(end) => {
-            [space.huge.drop_content(start, end, rewriting.large).whole, space.huge.ordinary(start, end)].concat()
-        }
     }
 }
 

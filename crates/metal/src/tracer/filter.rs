@@ -55,6 +55,26 @@ impl Watch {
     pub fn succeeding(number: i64, conditions: impl Into<Vec<Condition>>) -> Watch {
         Watch { then: Then::Succeed, ..Watch::new(number, conditions) }
     }
+
+    /// Whether a call stops for the sake of this watch.
+    pub fn stops(&self, number: i64, arguments: &[u64; 6]) -> bool {
+        self.then == Then::Stop
+            && self.audit_arch == NATIVE.audit_arch
+            && self.number == number
+            && self.conditions.iter().all(|condition| condition.holds(arguments))
+    }
+}
+
+impl Condition {
+    fn holds(self, arguments: &[u64; 6]) -> bool {
+        match self {
+            Condition::AtLeast(at, value) => arguments[at as usize] >= value,
+            Condition::Is(at, value) => arguments[at as usize] == value,
+            Condition::Equals(at, value) => arguments[at as usize] as u32 == value,
+            Condition::Has(at, bits) => arguments[at as usize] as u32 & bits == bits,
+            Condition::Lacks(at, bits) => arguments[at as usize] as u32 & bits == 0,
+        }
+    }
 }
 
 /// What the event of a watched call carries, so that it is told from those of the program's own filters.
@@ -202,16 +222,6 @@ mod tests {
         }
     }
 
-    fn holds(condition: Condition, arguments: [u64; 6]) -> bool {
-        match condition {
-            Condition::AtLeast(at, value) => arguments[at as usize] >= value,
-            Condition::Is(at, value) => arguments[at as usize] == value,
-            Condition::Equals(at, value) => arguments[at as usize] as u32 == value,
-            Condition::Has(at, bits) => arguments[at as usize] as u32 & bits == bits,
-            Condition::Lacks(at, bits) => arguments[at as usize] as u32 & bits == 0,
-        }
-    }
-
     fn condition() -> impl Strategy<Value = Condition> {
         let value = prop_oneof![0..8u64, (0..8u64).prop_map(|v| v << 31), any::<u64>()];
         (0..6u8, value, 0..5u8).prop_map(|(at, value, kind)| match kind {
@@ -242,7 +252,7 @@ mod tests {
             let code = program(&watches);
             for abi in [NATIVE.audit_arch, OTHER_ARCH, 0x5678] {
                 let concerned = |w: &&Watch| w.audit_arch == abi && w.number == i64::from(number);
-                let first = watches.iter().filter(concerned).find(|w| w.conditions.iter().all(|c| holds(*c, raw)));
+                let first = watches.iter().filter(concerned).find(|w| w.conditions.iter().all(|c| c.holds(&raw)));
                 let expected = match first.map(|watch| watch.then) {
                     Some(Then::Stop) => libc::SECCOMP_RET_TRACE | u32::from(MARK),
                     Some(Then::Succeed) => libc::SECCOMP_RET_ERRNO,

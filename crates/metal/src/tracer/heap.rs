@@ -61,6 +61,16 @@ impl Heap {
         }
     }
 
+    /// Whether its ends are known.
+    pub fn is_known(&self) -> bool {
+        self.start != 0
+    }
+
+    /// What the kernel unmaps when the heap is to end at `asked`; `None` where it does not shrink.
+    pub fn cut_at(&self, asked: u64) -> Option<(u64, u64)> {
+        (self.start..self.program_end).contains(&asked).then_some((asked, self.kernel_end))
+    }
+
     fn step(&self, asked: u64, step: PageSize) -> Step {
         match asked {
             _ if self.start == 0 => Step::Pass,
@@ -86,5 +96,7 @@ mod tests {
         assert_eq!(grown.step(0x44000, PageSize::M2), Step::Answer { end: 0x44000 });
         assert_eq!(grown.step(0x21000, PageSize::M2), Step::Pass);
         assert_eq!(grown.step(0, PageSize::M2), Step::Answer { end: 0x22000 });
+        assert_eq!((grown.cut_at(0x21000), grown.cut_at(0x22000)), (Some((0x21000, 0x200000)), None));
+        assert_eq!((grown.cut_at(0), Heap::default().cut_at(0x21000)), (None, None));
     }
 }

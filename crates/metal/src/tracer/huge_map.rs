@@ -116,6 +116,11 @@ impl HugeMap {
         self.backed_parts(0, u64::MAX)
     }
 
+    /// How much is backed by the pool, whether it is touched or not.
+    pub fn backed_bytes(&self) -> u64 {
+        self.all_backed().iter().map(|(start, end)| end - start).sum()
+    }
+
     /// Whether an address lies where memory was moved to other pages.
     pub fn was_moved(&self, address: u64) -> bool {
         self.moved.overlaps(address, address.saturating_add(1))

@@ -1,7 +1,8 @@
 //! Running unmodified programs under a policy: a seccomp filter stops the few calls that matter, and the
 //! tracer changes them there. Between such calls the program runs at its own speed.
 //!
-//! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure functions;
+//! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure functions; `leaving` knows
+//! which memory a call gives back;
 //! `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what its refusals mean;
 //! `tasks` and `tree` know who is who; `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `scene`
 //! holds.
@@ -13,6 +14,7 @@ mod heap;
 mod huge_map;
 mod hugetlb;
 mod launch;
+mod leaving;
 mod obstacle;
 mod own_filter;
 mod paused;
@@ -27,7 +29,9 @@ mod tree;
 
 pub(crate) use launch::environment;
 pub use launch::{Launch, LaunchError, User, replace_self, resolve};
+pub use leaving::Extent;
 pub use obstacle::Obstacle;
 pub(crate) use ptrace::outer_tracer;
+pub(crate) use ranges::Ranges;
 pub use rewriting::Rewriting;
 pub use tree::{Ended, Leftovers, Looks, Usage, Witness, run};

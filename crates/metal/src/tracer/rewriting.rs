@@ -6,13 +6,6 @@ use study::size::PageSize;
 
 use super::filter::{Condition, Watch};
 
-/// Bytes of an unmapped range from which on a witness looks at it before it goes.
-pub const WITNESSED_BYTES: u64 = 1 << 20;
-
-/// Bytes of a range whose content is dropped (MADV_DONTNEED) from which on a witness looks at it. It is more
-/// than a thread's stack, whose content glibc drops when the thread ends.
-pub const WITNESSED_DROP_BYTES: u64 = 16 << 20;
-
 /// MADV_* of the kernel (include/uapi/asm-generic/mman-common.h) that older C libraries lack.
 pub mod advice {
     /// Large pages wanted.
@@ -25,6 +18,8 @@ pub mod advice {
     pub const POPULATE_WRITE: u64 = 23;
     /// Drop the content.
     pub const DONTNEED: u64 = libc::MADV_DONTNEED as u64;
+    /// Let the kernel take the content when it needs the memory.
+    pub const FREE: u64 = libc::MADV_FREE as u64;
     /// Drop the content, also of locked memory, since Linux 5.18.
     pub const DONTNEED_LOCKED: u64 = 24;
     /// Guard pages without a mapping of their own, since Linux 6.13.
@@ -104,8 +99,8 @@ impl Rewriting {
         16 * self.base.bytes()
     }
 
-    /// The calls that stop. With a witness, large unmapped ranges stop too.
-    pub fn watches(&self, witness: bool) -> Vec<Watch> {
+    /// The calls that stop for the sake of the policy. A witness has more of them stop (`leaving`).
+    pub fn watches(&self) -> Vec<Watch> {
         let mut watches = vec![Watch::new(libc::SYS_ptrace, [])];
         watches.extend(filter_watches());
         if self.hugetlb {
@@ -141,11 +136,6 @@ impl Rewriting {
             watches.push(Watch::new(libc::SYS_mmap, [Condition::Equals(2, libc::PROT_NONE as u32), over]));
             watches.push(Watch::new(libc::SYS_mprotect, []));
             watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::GUARD_INSTALL as u32)]));
-        }
-        if witness {
-            let drops = Condition::Equals(2, advice::DONTNEED as u32);
-            watches.push(Watch::new(libc::SYS_munmap, [Condition::AtLeast(1, WITNESSED_BYTES)]));
-            watches.push(Watch::new(libc::SYS_madvise, [Condition::AtLeast(1, WITNESSED_DROP_BYTES), drops]));
         }
         watches
     }

@@ -132,6 +132,13 @@ impl Tasks {
         self.tasks.iter().filter(|(id, _)| **id != tid).all(|(_, other)| !same(&other))
     }
 
+    /// Whether no other process borrows the memory of `tid`.
+    pub fn is_memory_of_one_process(&self, tid: Tid) -> bool {
+        let Some(task) = self.tasks.get(&tid) else { return false };
+        let borrows = |other: &Task| Rc::ptr_eq(&other.space, &task.space) && other.process != task.process;
+        !self.tasks.values().any(borrows)
+    }
+
     /// Keeps the tasks of which the condition holds.
     pub fn retain(&mut self, condition: impl Fn(Tid) -> bool) {
         self.tasks.retain(|tid, _| condition(*tid));

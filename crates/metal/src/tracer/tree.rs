@@ -9,15 +9,16 @@ use study::cause::Cause;
 use study::trial::Exit;
 
 use super::calls;
-use super::filter;
+use super::filter::{self, Watch};
 use super::hugetlb;
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
+use super::leaving::{self, Extent};
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Stop, Tid};
 use super::registers::NATIVE;
 use super::rewriting::Rewriting;
 use super::scene::{Findings, Scene};
-use super::tasks::{Kinship, Task, Tasks};
+use super::tasks::{Kinship, Space, Task, Tasks};
 use crate::minder::{self, Minder};
 use crate::signals;
 
@@ -28,8 +29,22 @@ pub trait Witness {
     /// The last task that uses a memory is about to end. It need not be the first task of its process:
     /// that one can have ended, and have no memory any more. `/proc/TASK` shows the memory all the same.
     fn ends(&mut self, task: Tid);
-    /// A task is about to unmap a large range, or to drop its content.
+    /// A task is about to unmap a range, or to drop its content.
     fn unmaps(&mut self, task: Tid, start: u64, end: u64);
+    /// How much of the memory that goes it wants to see.
+    fn extent(&self) -> Extent {
+        Extent::Large
+    }
+    /// A task is about to make a call that may give back pages of a pool, of which its process has at most so many bytes. The
+    /// kernel keeps no peak of them.
+    fn shrinks(&mut self, _task: Tid, _process: Tid, _pool_bytes: u64) {}
+    /// A process was made with a copy of another's memory.
+    fn forked(&mut self, _parent: Tid, _child: Tid) {}
+    /// A task is about to have its memory, which no other process has, replaced by that of a new image ([`Extent::All`] only); it
+    /// can still fail.
+    fn replaces(&mut self, _task: Tid) {}
+    /// A process has the memory of a new image.
+    fn replaced(&mut self, _process: Tid) {}
 }
 
 /// What becomes of processes that outlive the root.
@@ -94,6 +109,8 @@ const DOUBT: Duration = Duration::from_millis(5);
 
 struct Tree<'a> {
     rewriting: &'a Rewriting,
+    /// The calls that stop for the sake of the policy.
+    changed: Vec<Watch>,
     witness: Option<&'a mut dyn Witness>,
     tasks: Tasks,
     /// Tasks that stopped before the event that announces them.
@@ -124,7 +141,9 @@ pub fn run<'a>(
     leftovers: Leftovers,
 ) -> Result<Ended, LaunchError> {
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
-    let watches = rewriting.watches(witness.is_some());
+    let changed = rewriting.watches();
+    let witnessed = witness.as_ref().map(|witness| leaving::watches(witness.extent(), &changed)).unwrap_or_default();
+    let watches = [changed.clone(), witnessed].concat();
     let thp = ThpSetting::of(launch, rewriting);
     let (minder, mut started) = launch::start(launch, filter::program(&watches), thp)?;
     if let Some(witness) = &mut witness {
@@ -132,7 +151,7 @@ pub fn run<'a>(
     }
     signals::leash_minder(minder.process());
     signals::leash(started.tid);
-    let mut tree = Tree::new(started.tid, minder, rewriting, witness);
+    let mut tree = Tree::new(started.tid, minder, rewriting, changed, witness);
     let followed =
         started.release().map_err(LaunchError::from).and_then(|()| tree.follow(leftovers, &mut started, &path));
     signals::unleash();
@@ -142,11 +161,18 @@ pub fn run<'a>(
 }
 
 impl<'a> Tree<'a> {
-    fn new(root: Tid, minder: Minder, rewriting: &'a Rewriting, witness: Option<&'a mut dyn Witness>) -> Tree<'a> {
+    fn new(
+        root: Tid,
+        minder: Minder,
+        rewriting: &'a Rewriting,
+        changed: Vec<Watch>,
+        witness: Option<&'a mut dyn Witness>,
+    ) -> Tree<'a> {
         let mut tasks = Tasks::default();
         tasks.insert(root, Task::first(root));
         Tree {
             rewriting,
+            changed,
             witness,
             tasks,
             unannounced: HashSet::new(),
@@ -352,10 +378,30 @@ impl<'a> Tree<'a> {
             // (`__seccomp_filter` in kernel/seccomp.c).
             return paused.finish(-i64::from(libc::ENOSYS));
         }
-        for (start, end) in calls::given_back(&paused, &space.borrow(), self.rewriting) {
-            self.bear_witness(false, |witness| witness.unmaps(tid, start, end));
+        self.witness_call(&paused, &space.borrow());
+        if !self.changed.iter().any(|watch| watch.stops(paused.number(), &paused.arguments())) {
+            return paused.pass();
         }
         calls::serve(&mut self.scene(), &mut space.borrow_mut(), paused)
+    }
+
+    /// Has the witness look at what a call is about to give back. What the root has before its program is pagelab's.
+    fn witness_call(&mut self, paused: &Paused, space: &Space) {
+        let begun = self.witness.as_ref().filter(|_| self.root_started.is_some());
+        let Some(extent) = begun.map(|witness| witness.extent()) else { return };
+        let tid = paused.tid();
+        if self.rewriting.hugetlb && leaving::may_shrink_pool(paused) {
+            let (process, pool_bytes) =
+                (self.tasks.get(tid).map_or(tid, |task| task.process), space.huge.backed_bytes());
+            self.bear_witness(false, |witness| witness.shrinks(tid, process, pool_bytes));
+        }
+        for (start, end) in leaving::ranges(paused, space, self.rewriting, extent) {
+            self.bear_witness(false, |witness| witness.unmaps(tid, start, end));
+        }
+        let executes = matches!(paused.number(), libc::SYS_execve | libc::SYS_execveat);
+        if executes && self.tasks.is_memory_of_one_process(tid) {
+            self.bear_witness(false, |witness| witness.replaces(tid));
+        }
     }
 
     fn scene(&mut self) -> Scene<'_> {
@@ -384,6 +430,9 @@ impl<'a> Tree<'a> {
         }
         let kinship = kinship(parent, child, stop);
         self.tasks.born(parent, child, kinship);
+        if let (Kinship::Copy, Some(witness)) = (kinship, &mut self.witness) {
+            witness.forked(self.tasks.get(parent).map_or(parent, |task| task.process), child);
+        }
         let stands = self.unannounced.remove(&child);
         if kinship == Kinship::Copy && self.rewriting.hugetlb {
             self.copy_of_pool_pages(child, stands);
@@ -444,6 +493,9 @@ impl<'a> Tree<'a> {
     fn executed(&mut self, tid: Tid) -> Result<(), Lost> {
         let former = ptrace::event_message(tid)? as Tid;
         self.tasks.executed(tid, former);
+        if let Some(witness) = &mut self.witness {
+            witness.replaced(tid);
+        }
         let native = calls::is_native(tid);
         if !native {
             self.findings.cause(Cause::ForeignAbi, 0);

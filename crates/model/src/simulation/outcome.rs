@@ -222,6 +222,7 @@ fn not_known() -> Verdict {
         holding: Holding::Unknown,
         concerned_bytes: 0,
         covered_bytes: 0,
+        peak: None,
         causes: Vec::new(),
         answered: Vec::new(),
     }

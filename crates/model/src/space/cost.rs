@@ -34,7 +34,7 @@ pub struct Costs {
     /// Tables that the kernel keeps for each leaf of THP, to be able to split it (`pgtable_trans_huge_deposit`).
     pub deposited_table_bytes: u64,
     /// Page tables as `VmPTE` of `/proc/PID/status` counts them: without the root, with those kept for splits; of each
-    /// process at its largest, summed. What `pagelab compare` calls `page_table_bytes`.
+    /// process at its largest, summed. What `pagelab compare` calls `page_table_seen_bytes`.
     pub process_table_bytes: u64,
     /// Large pages that could not be had because memory was too fragmented or too small.
     pub allocation_fallbacks: u64,

@@ -17,9 +17,9 @@ use trace::Call;
 use super::{Advice, Backing, Paged, Part, Process, Vma, ZERO_PA, is_file};
 use crate::policy::Granule;
 
-/// `WITNESSED_BYTES` of crates/metal/src/tracer/rewriting.rs.
+/// `LARGE_BYTES` of crates/metal/src/tracer/leaving.rs.
 const LOOKED_AT_BYTES: u64 = 1 << 20;
-/// `WITNESSED_DROP_BYTES` there.
+/// `LARGE_DROP_BYTES` there.
 const LOOKED_AT_DROP_BYTES: u64 = 16 << 20;
 
 /// What was seen of the memory that a policy concerns.
@@ -35,7 +35,7 @@ pub(super) struct Seen {
     pub(super) is_looked_at: bool,
 }
 
-/// What a verdict counts before it goes and `pagelab compare` does not look at.
+/// What a verdict counts before it goes and `pagelab compare` does not look at without `--prove-all`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// Bytes that the policy concerns.
@@ -116,14 +116,16 @@ impl Seen {
             holding: Verdict::holding_of(self.concerned_bytes, self.covered_bytes),
             concerned_bytes: self.concerned_bytes,
             covered_bytes: self.covered_bytes,
+            peak: None,
             causes,
             answered: Vec::new(),
         }
     }
 }
 
-/// Whether the tracer of `pagelab compare` looks at memory before a call takes it away (crates/metal/src/tracer/calls.rs):
-/// where it is large, since each look takes time. It does not look at what heaps give back, what mappings replace, or `exec`.
+/// Whether the tracer of `pagelab compare` looks at memory before a call takes it away (crates/metal/src/tracer/leaving.rs):
+/// where it is large, since each look takes time. Without `--prove-all` it does not look at what
+/// heaps give back, what mappings replace, or `exec`.
 pub(super) fn is_looked_at(call: &Call) -> bool {
     match call {
         Call::Munmap { bytes, .. } => *bytes >= LOOKED_AT_BYTES,
@@ -146,7 +148,7 @@ impl<F: Format> Paged<F> {
         looked
     }
 
-    /// What `pagelab compare` would have left out of the verdict.
+    /// What `pagelab compare` would have left out of the verdict without `--prove-all`.
     pub(super) fn unwitnessed(&self) -> LeftOut {
         self.seen.left_out
     }

@@ -20,7 +20,7 @@ pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
         let title = escape(&figure::title(&metric.name)).replace('_', "_<wbr>");
         head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
     }
-    for title in ["minor faults", "page tables", "peak memory"] {
+    for title in ["minor faults", "page tables seen", "peak memory"] {
         head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
     }
     let body: String = rows.iter().map(|row| result_row(row, &headline)).collect();
@@ -45,7 +45,7 @@ fn result_row(row: &Row<'_>, headline: &[Metric]) -> String {
         let change = change(row, &metric.name);
         cells.push_str(&format!("<td class=\"n\">{}{change}</td>", escape(&median)));
     }
-    for name in [names::MINOR_FAULTS, names::PAGE_TABLE_BYTES, names::PEAK_RESIDENT_BYTES] {
+    for name in [names::MINOR_FAULTS, names::PAGE_TABLE_SEEN_BYTES, names::PEAK_RESIDENT_BYTES] {
         let unit = figure::metric(&[], name).unit;
         let value = row.median(name).map(|value| figure::long(value, unit)).unwrap_or_default();
         cells.push_str(&format!("<td class=\"n\">{}</td>", escape(&value)));
@@ -88,7 +88,7 @@ fn change(row: &Row<'_>, metric: &str) -> String {
 
 /// The verdict of each arm, how its policy was applied, and why it did not hold.
 pub(super) fn verdicts(rows: &[Row<'_>]) -> String {
-    let head = ["policy", "verdict", "how it was applied", "what is not as asked, and why"]
+    let head = ["policy", "verdict", "of the peak looked at", "how it was applied", "what is not as asked, and why"]
         .map(|title| format!("<th scope=\"col\">{title}</th>"))
         .concat();
     let body: String = rows.iter().map(verdict_row).collect();
@@ -106,7 +106,9 @@ fn verdict_row(row: &Row<'_>) -> String {
         Some(Admission::Unsupported(_)) => ("unsupported".to_string(), String::new()),
         None => (String::new(), String::new()),
     };
-    format!("<tr>{}<td>{}</td><td>{how}</td><td>{}</td></tr>\n", name(row), escape(&verdict), reasons(row))
+    let peak = escape(&row.peak_seen().unwrap_or_default());
+    let (name, verdict, reasons) = (name(row), escape(&verdict), reasons(row));
+    format!("<tr>{name}<td>{verdict}</td><td>{peak}</td><td>{how}</td><td>{reasons}</td></tr>\n")
 }
 
 fn reasons(row: &Row<'_>) -> String {

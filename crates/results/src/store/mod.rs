@@ -323,17 +323,10 @@ impl Store {
 /// Makes an earlier version the latest one. Only a new comparison does so: a file that is merely read stays as it is.
 fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    if found < 2 {
-        transaction.execute_batch("ALTER TABLE comparisons ADD COLUMN prove_all INTEGER NOT NULL DEFAULT 0")?;
-    }
-    if found < 3 {
-        transaction.execute_batch("ALTER TABLE comparisons ADD COLUMN prepare TEXT")?;
-    }
-    if found < 4 {
-        transaction.execute_batch(
-            "ALTER TABLE comparisons ADD COLUMN trial_time_s REAL;
-             ALTER TABLE trials ADD COLUMN too_slow INTEGER NOT NULL DEFAULT 0",
-        )?;
+    if found < VERSION {
+        for (_, table, column) in schema::LATER.iter().filter(|(since, ..)| *since > found) {
+            transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column}"))?;
+        }
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     Ok(())

@@ -10,12 +10,16 @@ use study::cause::CauseShare;
 use study::census::{Census, Folio, Mapping};
 use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
 use study::machine::{SettingChange, State};
-use study::metric::{Metric, Observation};
+use study::metric::{Metric, Observation, names};
 use study::size::PageSize;
+use study::stats::Analysis;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
-use study::verdict::{AnsweredCall, Verdict};
+use study::verdict::{AnsweredCall, Peak, Verdict};
 
 use super::Summary;
+
+/// What [`names::PAGE_TABLE_SEEN_BYTES`] was called before version 4, as though it were a peak.
+const FORMER_PAGE_TABLES: &str = "page_table_bytes";
 
 type Read<T> = rusqlite::Result<T>;
 
@@ -45,7 +49,9 @@ pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<
         transaction,
         "SELECT name, unit, direction FROM metrics WHERE comparison = ?1 ORDER BY position",
         [id],
-        |row| Ok(Metric { name: row.get("name")?, unit: word(row, "unit")?, direction: word(row, "direction")? }),
+        |row| {
+            Ok(Metric { name: metric_name(row, "name")?, unit: word(row, "unit")?, direction: word(row, "direction")? })
+        },
     )?;
     comparison.trials = trials(transaction, id)?;
     Ok(Some(comparison))
@@ -92,7 +98,7 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
             arms: Vec::new(),
             baseline: unsigned(row, "baseline")?,
             metrics: Vec::new(),
-            primary: row.get("primary_metric")?,
+            primary: metric_name(row, "primary_metric")?,
             min_blocks: row.get("min_blocks")?,
             max_blocks: row.get("max_blocks")?,
             max_time_s: row.get("max_time_s")?,
@@ -106,9 +112,18 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
         machine: document(row, "machine_json")?,
         admissions: Vec::new(),
         trials: Vec::new(),
-        analysis: optional_document(row, "analysis")?,
+        analysis: analysis(row)?,
         adoptions: Vec::new(),
         ended: ended(row)?,
+    })
+}
+
+/// What follows from the trials, with the names that metrics have today.
+fn analysis(row: &Row<'_>) -> Read<Option<Analysis>> {
+    let (former, today) = (FORMER_PAGE_TABLES, names::PAGE_TABLE_SEEN_BYTES);
+    parsed(row, "analysis", |json: Option<String>| {
+        json.map(|json| serde_json::from_str(&json.replace(&format!("\"{former}\""), &format!("\"{today}\""))))
+            .transpose()
     })
 }
 
@@ -164,6 +179,7 @@ fn bare_trial(row: &Row<'_>) -> Read<TrialRecord> {
             holding: study::verdict::Holding::Unknown,
             concerned_bytes: 0,
             covered_bytes: 0,
+            peak: None,
             causes: Vec::new(),
             answered: Vec::new(),
         },
@@ -181,7 +197,11 @@ fn bare_trial(row: &Row<'_>) -> Read<TrialRecord> {
 fn observations(transaction: &Transaction<'_>, trial: i64) -> Read<Vec<Observation>> {
     let query = "SELECT metric, value, provenance FROM observations WHERE trial = ?1 ORDER BY position";
     rows(transaction, query, [trial], |row| {
-        Ok(Observation { metric: row.get("metric")?, value: row.get("value")?, provenance: word(row, "provenance")? })
+        Ok(Observation {
+            metric: metric_name(row, "metric")?,
+            value: row.get("value")?,
+            provenance: word(row, "provenance")?,
+        })
     })
 }
 
@@ -212,6 +232,7 @@ fn verdict(transaction: &Transaction<'_>, trial: i64) -> Read<Verdict> {
             holding: word(row, "holding")?,
             concerned_bytes: unsigned(row, "concerned_bytes")?,
             covered_bytes: unsigned(row, "covered_bytes")?,
+            peak: peak(row)?,
             causes: Vec::new(),
             answered: Vec::new(),
         })
@@ -226,6 +247,22 @@ fn verdict(transaction: &Transaction<'_>, trial: i64) -> Read<Verdict> {
         Ok(AnsweredCall { call: row.get("call")?, times: unsigned(row, "times")? })
     })?;
     Ok(verdict)
+}
+
+/// The peak, which files before version 4 do not have.
+fn peak(row: &Row<'_>) -> Read<Option<Peak>> {
+    if if_there(row.get::<_, Option<i64>>("peak_seen_bytes"), None)?.is_none() {
+        return Ok(None);
+    }
+    let [seen_bytes, least_bytes, most_bytes] =
+        ["peak_seen_bytes", "peak_least_bytes", "peak_most_bytes"].map(|column| unsigned(row, column));
+    Ok(Some(Peak { seen_bytes: seen_bytes?, least_bytes: least_bytes?, most_bytes: most_bytes? }))
+}
+
+/// The name that a metric has today.
+fn metric_name(row: &Row<'_>, column: &'static str) -> Read<String> {
+    let name: String = row.get(column)?;
+    Ok(if name == FORMER_PAGE_TABLES { names::PAGE_TABLE_SEEN_BYTES.to_string() } else { name })
 }
 
 fn rejections(transaction: &Transaction<'_>, trial: i64) -> Read<Vec<SettingChange>> {

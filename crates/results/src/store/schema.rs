@@ -13,8 +13,16 @@ const OF_SQLITE: [(&str, &str); 3] = [
     ("sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
     ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
 ];
-/// Columns that came later, with the version that brought them. They are the last ones of their table.
-const LATER: [(i64, &str); 2] = [(2, "prove_all INTEGER NOT NULL DEFAULT 0"), (3, "prepare TEXT")];
+/// Columns that came later, with the version that brought them and their table. They are the last ones of it, in this order.
+pub(super) const LATER: &[(i64, &str, &str)] = &[
+    (2, "comparisons", "prove_all INTEGER NOT NULL DEFAULT 0"),
+    (3, "comparisons", "prepare TEXT"),
+    (4, "comparisons", "trial_time_s REAL"),
+    (4, "trials", "too_slow INTEGER NOT NULL DEFAULT 0"),
+    (4, "verdicts", "peak_seen_bytes INTEGER"),
+    (4, "verdicts", "peak_least_bytes INTEGER"),
+    (4, "verdicts", "peak_most_bytes INTEGER"),
+];
 
 /// What there is in a store: kind and name, and the words of the statement that made it.
 type Objects = BTreeMap<(String, String), Vec<String>>;
@@ -60,13 +68,14 @@ fn expected(version: i64) -> Objects {
     let mut objects = Objects::new();
     for statement in all.split(|word| word == ";").filter(|statement| statement.len() > 2) {
         let mut words = statement.to_vec();
-        for (since, column) in LATER.iter().filter(|(since, _)| *since > version) {
+        let table = words[2].clone();
+        for (.., column) in LATER.iter().filter(|(since, of, _)| *since > version && *of == table) {
             let column = self::words(&format!(", {column}"));
-            let at = words.windows(column.len()).position(|some| some == column).filter(|_| words[2] == "comparisons");
+            let at = words.windows(column.len()).position(|some| some == column);
+            debug_assert!(at.is_some(), "{column:?}");
             if let Some(at) = at {
                 words.drain(at..at + column.len());
             }
-            debug_assert!(at.is_some() || words[2] != "comparisons", "version {since}");
         }
         objects.insert((words[1].to_lowercase(), words[2].clone()), words);
     }

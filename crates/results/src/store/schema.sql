@@ -114,7 +114,10 @@ CREATE TABLE verdicts (
     trial           INTEGER PRIMARY KEY REFERENCES trials (id) ON DELETE CASCADE,
     holding         TEXT NOT NULL,
     concerned_bytes INTEGER NOT NULL,
-    covered_bytes   INTEGER NOT NULL
+    covered_bytes   INTEGER NOT NULL,
+    peak_seen_bytes INTEGER,                -- the last three since version 4; NULL where the peak is not known
+    peak_least_bytes INTEGER,
+    peak_most_bytes INTEGER
 ) STRICT;
 
 CREATE TABLE causes (

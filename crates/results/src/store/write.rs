@@ -9,6 +9,7 @@ use study::comparison::{Admission, Comparison, Ended};
 use study::machine::State;
 use study::stats::Analysis;
 use study::trial::{Arm, Exit, Trial, TrialRecord};
+use study::verdict::Peak;
 
 /// Why nothing was written.
 pub(super) enum Failure {
@@ -205,11 +206,16 @@ fn census(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Writt
 
 fn verdict(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Written {
     let verdict = &record.verdict;
-    transaction.prepare_cached("INSERT INTO verdicts VALUES (?1, ?2, ?3, ?4)")?.execute(params![
+    let of_peak =
+        |bytes: fn(Peak) -> u64| verdict.peak.map(|peak| integer("the bytes of the peak", bytes(peak))).transpose();
+    transaction.prepare_cached("INSERT INTO verdicts VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
         id,
         word(verdict.holding)?,
         integer("the concerned bytes", verdict.concerned_bytes)?,
         integer("the covered bytes", verdict.covered_bytes)?,
+        of_peak(|peak| peak.seen_bytes)?,
+        of_peak(|peak| peak.least_bytes)?,
+        of_peak(|peak| peak.most_bytes)?,
     ])?;
     for (position, share) in verdict.causes.iter().enumerate() {
         let cause = value(&share.cause)?;

@@ -37,8 +37,14 @@ mod tests {
     use super::*;
 
     fn of(words: &[(Holding, usize)]) -> Option<Holding> {
-        let verdict =
-            |holding| Verdict { holding, concerned_bytes: 1, covered_bytes: 1, causes: vec![], answered: vec![] };
+        let verdict = |holding| Verdict {
+            holding,
+            concerned_bytes: 1,
+            covered_bytes: 1,
+            peak: None,
+            causes: vec![],
+            answered: vec![],
+        };
         let verdicts: Vec<Verdict> =
             words.iter().flat_map(|(word, times)| std::iter::repeat_n(verdict(*word), *times)).collect();
         holding(&verdicts)
@@ -51,6 +57,7 @@ mod tests {
                 holding: Verdict::holding_of(100, *percent),
                 concerned_bytes: 100,
                 covered_bytes: *percent,
+                peak: None,
                 causes: vec![],
                 answered: vec![],
             };

@@ -12,6 +12,7 @@ fn cost(page_bytes: u64, misses: u64) -> Cost {
             holding: Holding::Partly,
             concerned_bytes: 100 << 20,
             covered_bytes: 40 << 20,
+            peak: None,
             causes: vec![CauseShare { cause: Cause::MappingTooSmall, bytes: Some(60 << 20) }],
             answered: Vec::new(),
         },
