@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use metal::admit;
 use metal::host::Host;
 use metal::platform::{Awake, HostPlatform, Server, Session, Work};
 use metal::signals::{self, PassOn};
@@ -16,7 +17,7 @@ use study::stats::boots::Part;
 use study::trial::Arm;
 
 use crate::boots;
-use crate::cli::{Compare, Measuring, Output};
+use crate::cli::{Adopt, Compare, Measuring, Output};
 use crate::failure::{Failure, say};
 use crate::output::{
     can_be_written, find_store, folded, ignore_closed_pipe, open_store, terminal_width, write, write_page,
@@ -78,12 +79,13 @@ fn measure(
     runner: Runner,
 ) -> Result<Measured, Failure> {
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
+    let invocation = invocation(&work);
     let mut comparison = Comparison {
         id: 0,
         started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64),
-        invocation: invocation(&work),
         machine: host.machine().map_err(Failure::input)?,
-        adoptions: design.arms.iter().map(|arm| metal::admit::adoption(&arm.policy, host.geometry())).collect(),
+        adoptions: design.arms.iter().map(|arm| admit::adoption(&arm.policy, &host, &invocation.command)).collect(),
+        invocation,
         admissions: Vec::new(),
         trials: Vec::new(),
         analysis: None,
@@ -317,7 +319,7 @@ pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> 
     } else {
         let table = results::table::render(comparison, terminal_width());
         let sentence = folded(results::sentence::conclude(comparison));
-        let adoption = results::sentence::adoption(comparison);
+        let adoption = results::sentence::adoption(comparison, output.adopt == Adopt::All);
         writeln!(out, "{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
     };
     // Each of them is written, whatever becomes of the others.
