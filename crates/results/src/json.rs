@@ -47,6 +47,7 @@ pub fn document(comparison: &Comparison) -> Value {
         "result": {
             "sentence": sentence::conclude(comparison),
             "best": sentence::best(comparison),
+            "primary": rows::primary(comparison),
             "blocks": comparison.analysis.as_ref().map(|analysis| analysis.blocks),
         },
         "arms": rows.iter().map(|row| arm(comparison, row)).collect::<Vec<_>>(),

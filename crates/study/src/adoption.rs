@@ -150,7 +150,10 @@ mod tests {
         let thp: Policy = "thp".parse().unwrap();
         assert_eq!(obstacle(&words("/usr/bin/redis-server --save x"), &thp, &off), None);
         assert!(obstacle(&words("./table"), &thp, &off).unwrap().contains("without changing the program"));
-        assert!(obstacle(&words("java -jar x"), &thp, &off).is_some(), "its switch asks, and does not prevent the call");
+        assert!(
+            obstacle(&words("java -jar x"), &thp, &off).is_some(),
+            "its switch asks, and does not prevent the call"
+        );
         assert!(obstacle(&words("redis-server"), &thp, &answered("madvise(MADV_NOHUGEPAGE)")).is_some());
         for policy in ["hugetlb-2m", "default", "thp+no-huge"] {
             assert_eq!(obstacle(&words("./table"), &policy.parse().unwrap(), &off), None, "{policy}");

@@ -97,6 +97,8 @@ impl<'a> Proof<'a> {
             let page_table_bytes: u64 = self.memories.values().map(|memory| memory.page_table_bytes).sum();
             observations.push(Observation::measured(names::PEAK_RESIDENT_BYTES, peak_bytes as f64));
             observations.push(Observation::measured(names::PAGE_TABLE_BYTES, page_table_bytes as f64));
+            let shared_bytes = self.memories.values().map(|memory| memory.shared_bytes).max().unwrap_or(0);
+            observations.push(Observation::measured(names::SHARED_BYTES, shared_bytes as f64));
         }
         observations.extend(self.counters.as_mut().and_then(|counters| counters.read().ok()).unwrap_or_default());
         observations
@@ -115,6 +117,7 @@ impl<'a> Proof<'a> {
         known.peak_bytes = known.peak_bytes.max(memory.peak_bytes);
         known.mapped_bytes = known.mapped_bytes.max(memory.mapped_bytes);
         known.page_table_bytes = known.page_table_bytes.max(memory.page_table_bytes);
+        known.shared_bytes = known.shared_bytes.max(memory.shared_bytes);
     }
 
     /// Charges a look to its kind, unless it cost nothing that is measured.
@@ -193,6 +196,8 @@ struct Memory {
     mapped_bytes: u64,
     /// VmPTE: page tables of all levels.
     page_table_bytes: u64,
+    /// RssShmem: shared memory that is present.
+    shared_bytes: u64,
 }
 
 impl Memory {
@@ -214,6 +219,7 @@ impl Memory {
             peak_bytes: bytes("VmHWM:") + bytes("HugetlbPages:"),
             mapped_bytes: bytes("VmData:"),
             page_table_bytes: bytes("VmPTE:"),
+            shared_bytes: bytes("RssShmem:"),
         }
     }
 }
@@ -234,8 +240,13 @@ mod tests {
 
     #[test]
     fn hugetlb_pages_count_as_resident() {
-        let status = "VmHWM:\t    1000 kB\nVmRSS:\t 900 kB\nVmData:\t 5000 kB\nVmPTE:\t      44 kB\nHugetlbPages:\t    2048 kB\n";
-        let memory = Memory { peak_bytes: 3048 << 10, mapped_bytes: 5000 << 10, page_table_bytes: 44 << 10 };
+        let status = "VmHWM:\t    1000 kB\nVmRSS:\t 900 kB\nRssShmem:\t      96 kB\nVmData:\t 5000 kB\nVmPTE:\t      44 kB\nHugetlbPages:\t    2048 kB\n";
+        let memory = Memory {
+            peak_bytes: 3048 << 10,
+            mapped_bytes: 5000 << 10,
+            page_table_bytes: 44 << 10,
+            shared_bytes: 96 << 10,
+        };
         assert_eq!(Memory::parse(status), memory);
         assert_eq!(Memory::parse(""), Memory::default());
     }

@@ -5,6 +5,7 @@
 //! `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what its refusals mean;
 //! `tasks` and `tree` know who is who; `calls`, `heap` and `hugetlb` serve the calls, with what `scene` holds.
 
+mod afterlife;
 mod calls;
 mod filter;
 mod guards;

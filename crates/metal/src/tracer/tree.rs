@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use study::cause::Cause;
 use study::trial::Exit;
 
+use super::afterlife::Afterlife;
 use super::calls;
 use super::filter;
 use super::hugetlb;
@@ -36,7 +37,7 @@ pub trait Witness {
 pub enum Leftovers {
     /// They run on, traced, and the tracer stays with them.
     Follow,
-    /// They get this long to end by themselves and are then killed.
+    /// They are killed once they have done nothing for this long, and after a minute at the latest.
     KillAfter(Duration),
 }
 
@@ -59,6 +60,12 @@ pub struct Ended {
     pub causes: BTreeMap<Cause, u64>,
     /// Processes that outlived the root and were killed.
     pub killed_leftovers: usize,
+    /// How long processes went on after the root's end, until they ended or were killed.
+    pub outlived_s: f64,
+    /// CPU time of these processes, as far as it was seen.
+    pub outlived_cpu_s: f64,
+    /// Whether processes that outlived the root were still at work when they were killed.
+    pub cut_short: bool,
 }
 
 /// What a witness took, by what it did to the wall time of the root.
@@ -85,6 +92,14 @@ pub struct Usage {
     pub major_faults: i64,
 }
 
+/// What processes did that outlived the root.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outlived {
+    s: f64,
+    cpu_s: f64,
+    was_cut: bool,
+}
+
 /// How often the tasks that outlive the root are looked at.
 const DOUBT: Duration = Duration::from_millis(5);
 
@@ -100,6 +115,8 @@ struct Tree<'a> {
     looks: Looks,
     in_hand: Duration,
     findings: Findings,
+    /// What was seen after the root's end.
+    outlived: Outlived,
     /// From now on every process of the tree is killed on sight.
     killing: bool,
     /// Why the tree was given up.
@@ -147,6 +164,7 @@ impl<'a> Tree<'a> {
             looks: Looks::default(),
             in_hand: Duration::ZERO,
             findings: Findings::default(),
+            outlived: Outlived::default(),
             killing: false,
             refused: None,
         }
@@ -164,6 +182,9 @@ impl<'a> Tree<'a> {
             answered: self.findings.answered,
             causes: self.findings.causes,
             killed_leftovers,
+            outlived_s: self.outlived.s,
+            outlived_cpu_s: self.outlived.cpu_s,
+            cut_short: killed_leftovers > 0 && self.outlived.was_cut,
         })
     }
 
@@ -200,14 +221,16 @@ impl<'a> Tree<'a> {
 
     /// Gives processes that outlive the root their time.
     fn wait_for_leftovers(&mut self, grace: Duration) {
-        let deadline = Instant::now() + grace;
-        while !self.tasks.is_empty() && Instant::now() < deadline {
+        let mut after = Afterlife::new();
+        while !self.tasks.is_empty() && signals::arrived().is_none() && after.goes_on(grace) {
+            after.look(|| self.tasks.ids(), || self.tasks.processes());
             match ptrace::try_wait(-1) {
                 Ok(Some((tid, stop))) => self.handle(tid, stop),
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-                Err(_) => return,
+                Err(_) => break,
             }
         }
+        self.outlived = Outlived { s: after.lasted_s(), cpu_s: after.cpu_s(), was_cut: after.was_cut() };
     }
 
     /// Kills what is left, and from now on what it has just made. Returns how many processes it killed.
