@@ -1,7 +1,6 @@
 //! `pagelab compare`: from the command line to a design, from the run to the store and the reports.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use metal::admit;
@@ -13,15 +12,14 @@ use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
 use study::metric::names;
 use study::policy::{Granularity, Policy};
 use study::runner::{self, Event};
+use study::stats::Warning;
 use study::stats::boots::Part;
 use study::trial::Arm;
 
 use crate::boots;
 use crate::cli::{Adopt, Compare, Measuring, Output};
 use crate::failure::{Failure, say};
-use crate::output::{
-    can_be_written, find_store, folded, ignore_closed_pipe, open_store, terminal_width, write, write_page,
-};
+use crate::output::{can_be_written, find_store, folded, open_store, print, terminal_width, write, write_page};
 use crate::pattern;
 use crate::progress::Progress;
 use crate::user;
@@ -114,12 +112,25 @@ fn measure(
     comparison.trials = run.trials;
     comparison.analysis = run.analysis;
     comparison.ended = run.ended;
+    say_reporting_once(store, &mut comparison);
     let finished = store.finish(comparison.id, comparison.analysis.as_ref(), &comparison.ended);
     let lost = lost.or(finished.err().filter(|_| comparison.id != 0));
     let lost = lost.map(|error| Failure::Input(format!("this comparison is not wholly stored: {error}")));
     let rejected = comparison.trials.last().is_some_and(|record| !record.rejected.is_empty());
     let system_failed = platform.system_failed() || rejected;
     Ok(Measured { comparison, system_failed, troubles: restored.err().into_iter().chain(lost).collect() })
+}
+
+/// What a host's free page reporting means is said in full by the first comparison that the store has of the host.
+fn say_reporting_once(store: &Store, comparison: &mut Comparison) {
+    let warnings = comparison.analysis.iter_mut().flat_map(|analysis| &mut analysis.warnings);
+    for warning in warnings {
+        if let Warning::FreeMemoryReported { said_by, .. } = warning {
+            // Where the store cannot tell, it is said in full.
+            *said_by =
+                store.first_warned_of_reporting(comparison.machine.host_id.as_deref(), comparison.id).ok().flatten();
+        }
+    }
 }
 
 /// Tells the user whom pagelab waits for.
@@ -311,21 +322,23 @@ pub fn check_writable(output: &Output) -> Result<(), Failure> {
 
 /// Prints and writes a comparison in the forms that were asked for.
 pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    let printed = if output.json {
-        serde_json::to_writer_pretty(&mut out, &results::json::document(comparison))
-            .map_err(std::io::Error::from)
-            .and_then(|()| writeln!(out))
+    let text = if output.json {
+        format!("{:#}", results::json::document(comparison))
     } else {
         let table = results::table::render(comparison, terminal_width());
         let sentence = folded(results::sentence::conclude(comparison));
         let adoption = results::sentence::adoption(comparison, output.adopt == Adopt::All);
-        writeln!(out, "{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
+        // Commands stay whole, to be copied.
+        let folded_unless_command =
+            |line: &str| if line.starts_with(' ') { line.to_owned() } else { folded(line.to_owned()) };
+        let adoption = adoption.lines().map(folded_unless_command).collect::<Vec<_>>().join("\n");
+        format!("{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
     };
+    let printed = print(&text, output.json);
     // Each of them is written, whatever becomes of the others.
     let csv = output.csv.as_ref().map(|file| write(file, &|to| results::csv::write(comparison, to)));
     let html = output.html.as_ref().map(|file| write_page(file, &results::html::report(comparison)));
-    first_of([Some(ignore_closed_pipe(printed)), csv, html].into_iter().flatten().filter_map(Result::err))
+    first_of([Some(printed), csv, html].into_iter().flatten().filter_map(Result::err))
 }
 
 /// The exit code says how the comparison ended.

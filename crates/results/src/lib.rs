@@ -26,7 +26,7 @@ mod rows;
 mod text;
 
 pub use rows::cause_clause;
-pub use text::{fold, printable, times};
+pub use text::{ascii, fold, printable, times};
 
 #[cfg(test)]
 mod sample;
