@@ -177,7 +177,7 @@ fn every_command_to_adopt_a_policy_names_a_file_of_the_host() {
     for name in FIXTURES {
         let host = fixture(name);
         for granularity in Policy::granularities(host.geometry()) {
-            let ways = admit::adoption(&Policy::plain(granularity), host.geometry());
+            let ways = admit::adoption(&Policy::plain(granularity), &host, &[]);
             let needs_none = granularity == Granularity::Default || host.geometry().pmd.is_none();
             let is_hugetlb = matches!(granularity, Granularity::Hugetlb(_));
             assert!(!ways.is_empty() || (needs_none && !is_hugetlb), "{name}: {granularity}");
@@ -190,11 +190,39 @@ fn every_command_to_adopt_a_policy_names_a_file_of_the_host() {
         }
     }
     let arm = fixture("aarch64-64k-6.12");
-    let boot = |policy: &str| admit::adoption(&policy.parse().unwrap(), arm.geometry()).pop().unwrap().commands;
+    let boot = |policy: &str| admit::adoption(&policy.parse().unwrap(), &arm, &[]).pop().unwrap().commands;
     assert_eq!(boot("mthp-2m"), ["thp_anon=2M:always"]);
     assert_eq!(boot("hugetlb-512m"), ["hugepagesz=512M hugepages=N"]);
     assert_eq!(boot("default+no-huge"), ["madvise(address, length, MADV_NOHUGEPAGE);"]);
-    assert!(admit::adoption(&"mthp-64k".parse().unwrap(), arm.geometry()).is_empty(), "not on this kernel");
+    assert!(admit::adoption(&"mthp-64k".parse().unwrap(), &arm, &[]).is_empty(), "not on this kernel");
+}
+
+/// The least intrusive way stands first and is complete, settings and switch together.
+#[test]
+fn the_first_way_to_adopt_a_policy_suffices() {
+    let first = |host: &str, policy: &str, command: &[&str]| {
+        let command: Vec<String> = command.iter().map(ToString::to_string).collect();
+        let host = fixture(host);
+        let ways = admit::adoption(&policy.parse().unwrap(), &host, &command);
+        (host.value(&format!("{THP}/enabled")).unwrap_or_default(), ways[0].commands.join("; "))
+    };
+    for host in ["x86_64-6.18", "x86_64-5.10", "riscv64-6.12", "aarch64-64k-6.12"] {
+        let (enabled, thp) = first(host, "thp", &["./table"]);
+        match enabled.as_str() {
+            "madvise" => assert_eq!(thp, "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 COMMAND", "{host}"),
+            "always" => assert_eq!(thp, "madvise(address, length, MADV_HUGEPAGE);", "{host}: malloc does not ask then"),
+            _ => assert!(thp.contains("echo madvise > ") && thp.ends_with("COMMAND"), "{host}: {thp}"),
+        }
+        let (_, redis) = first(host, "thp", &["taskset", "1", "/usr/bin/redis-server", "--port", "0"]);
+        assert!(redis.ends_with("redis-server --disable-thp no"), "{host}: {redis}");
+        assert_eq!(redis.contains("echo always"), enabled != "always", "{host}: Redis does not ask");
+        let (_, java) = first(host, "thp", &["java", "-jar", "x.jar"]);
+        assert!(java.ends_with("java -XX:+UseTransparentHugePages") && !java.contains("always"), "{host}: {java}");
+        let (_, prefault) = first(host, "base+prefault", &["./table"]);
+        assert!(prefault.contains("exec -p base") && prefault.contains("MADV_POPULATE_WRITE"), "{host}: {prefault}");
+    }
+    let (_, pool) = first("x86_64-6.18", "hugetlb-2m", &["./table"]);
+    assert!(pool.contains("nr_hugepages") && pool.ends_with("glibc.malloc.hugetlb=2097152 COMMAND"), "{pool}");
 }
 
 // ── On this host ──────────────────────────────────────────────────────────────────────────────────

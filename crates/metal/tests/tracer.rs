@@ -695,6 +695,24 @@ fn what_outlives_the_root_is_killed() {
     assert!(outcome.ended.killed_leftovers >= 2 && since.elapsed() < Duration::from_secs(5));
 }
 
+/// A daemon at work is waited for, as a program in the foreground is; one that waits is not.
+#[test]
+fn what_outlives_the_root_and_works_is_let_finish() {
+    let _alone = alone();
+    let work = "i=0; while [ $i -lt 400000 ]; do i=$((i + 1)); done; echo done";
+    let outcome = under("thp", &["sh", "-c", &format!("({work}) &")]);
+    assert_eq!((outcome.output.as_str(), outcome.ended.killed_leftovers), ("done", 0));
+    let Ended { outlived_s, outlived_cpu_s, usage, wall_s, cut_short, .. } = outcome.ended;
+    let cpu_s = usage.user_s + usage.system_s;
+    assert!(
+        outlived_s > wall_s && outlived_cpu_s > cpu_s / 2.0 && outlived_cpu_s <= cpu_s,
+        "{outlived_cpu_s} of {cpu_s} s"
+    );
+    assert!(!cut_short);
+    let alone = under("thp", &["sh", "-c", "exit 0"]).ended;
+    assert_eq!((alone.outlived_s, alone.outlived_cpu_s), (0.0, 0.0));
+}
+
 /// Takes so long for every look.
 struct Slow(Duration);
 

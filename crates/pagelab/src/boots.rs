@@ -1,6 +1,6 @@
 //! Arms over boots: the one arm that this boot has, and what several boots say together.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 
 use metal::host::Host;
@@ -14,7 +14,7 @@ use study::stats::boots::{self, Merged, Part, same_design};
 use crate::cli::{Compare, Output};
 use crate::compare::check_writable;
 use crate::failure::{Failure, say};
-use crate::output::{ignore_closed_pipe, open, terminal_width, write, write_page};
+use crate::output::{open, print, terminal_width, write, write_page};
 
 /// How a file of SQLite begins (<https://sqlite.org/fileformat.html>).
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -132,7 +132,7 @@ pub fn publish(merged: &Merged, output: &Output) -> Result<(), Failure> {
         true => format!("{:#}", results::boots::document(merged)),
         false => results::boots::render(merged, terminal_width()),
     };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
+    print(&text, output.json)?;
     if let Some(file) = &output.csv {
         write(file, &|to| results::boots::csv::write(merged, to))?;
     }

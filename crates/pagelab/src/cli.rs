@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use study::policy::Policy;
 
 use crate::direct_map::DirectMapArguments;
@@ -187,10 +187,22 @@ pub struct Measuring {
     pub wait: f64,
 }
 
+/// Which ways to adopt the best policy are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Adopt {
+    /// The least intrusive one
+    One,
+    /// Every one, the least intrusive first
+    All,
+}
+
 /// Where results go.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct Output {
+    /// How many ways to have the best policy for good are printed below the table
+    #[arg(long, value_name = "WAYS", value_enum, default_value_t = Adopt::One)]
+    pub adopt: Adopt,
     /// Print one JSON document instead of the table
     #[arg(long)]
     pub json: bool,

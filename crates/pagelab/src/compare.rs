@@ -1,11 +1,12 @@
 //! `pagelab compare`: from the command line to a design, from the run to the store and the reports.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use metal::admit;
 use metal::host::Host;
 use metal::platform::{Awake, Blame, HostPlatform, Server, Session, Work};
 use metal::signals::{self, PassOn};
@@ -19,12 +20,10 @@ use study::stats::boots::Part;
 use study::trial::Arm;
 
 use crate::boots;
-use crate::cli::{Compare, Measuring, Output, Stopping};
+use crate::cli::{Adopt, Compare, Measuring, Output, Stopping};
 use crate::failure::{Failure, say};
 use crate::keeper::Keeper;
-use crate::output::{
-    can_be_written, find_store, folded, ignore_closed_pipe, open_store, terminal_width, write, write_page,
-};
+use crate::output::{can_be_written, find_store, folded, open_store, print, terminal_width, write, write_page};
 use crate::pattern;
 use crate::progress::Progress;
 use crate::user;
@@ -88,12 +87,13 @@ fn measure(
     runner: Runner,
 ) -> Result<Measured, Failure> {
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
+    let invocation = invocation(&work);
     let mut comparison = Comparison {
         id: 0,
         started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64),
-        invocation: invocation(&work),
         machine: host.machine().map_err(Failure::input)?,
-        adoptions: design.arms.iter().map(|arm| metal::admit::adoption(&arm.policy, host.geometry())).collect(),
+        adoptions: design.arms.iter().map(|arm| admit::adoption(&arm.policy, &host, &invocation.command)).collect(),
+        invocation,
         admissions: Vec::new(),
         trials: Vec::new(),
         analysis: None,
@@ -324,21 +324,23 @@ pub fn check_writable(output: &Output) -> Result<(), Failure> {
 
 /// Prints and writes a comparison in the forms that were asked for.
 pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    let printed = if output.json {
-        serde_json::to_writer_pretty(&mut out, &results::json::document(comparison))
-            .map_err(std::io::Error::from)
-            .and_then(|()| writeln!(out))
+    let text = if output.json {
+        format!("{:#}", results::json::document(comparison))
     } else {
         let table = results::table::render(comparison, terminal_width());
         let sentence = folded(results::sentence::conclude(comparison));
-        let adoption = results::sentence::adoption(comparison);
-        writeln!(out, "{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
+        let adoption = results::sentence::adoption(comparison, output.adopt == Adopt::All);
+        // Commands stay whole, to be copied.
+        let folded_unless_command =
+            |line: &str| if line.starts_with(' ') { line.to_owned() } else { folded(line.to_owned()) };
+        let adoption = adoption.lines().map(folded_unless_command).collect::<Vec<_>>().join("\n");
+        format!("{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
     };
+    let printed = print(&text, output.json);
     // Each of them is written, whatever becomes of the others.
     let csv = output.csv.as_ref().map(|file| write(file, &|to| results::csv::write(comparison, to)));
     let html = output.html.as_ref().map(|file| write_page(file, &results::html::report(comparison)));
-    first_of([Some(ignore_closed_pipe(printed)), csv, html].into_iter().flatten().filter_map(Result::err))
+    first_of([Some(printed), csv, html].into_iter().flatten().filter_map(Result::err))
 }
 
 /// The exit code says how the comparison ended.

@@ -1,14 +1,12 @@
 //! `pagelab doctor`: what this machine allows, what it does not, and how to get it.
 
-use std::io::Write;
-
 use metal::admit::{self, DoctorLine, Fact, Standing, Terms};
 use metal::host::Host;
 use serde_json::json;
 
 use crate::cli::Doctor;
 use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, terminal_width};
+use crate::output::{print, terminal_width};
 use results::grid::plain;
 
 /// Runs `pagelab doctor`.
@@ -18,7 +16,7 @@ pub fn run(arguments: &Doctor) -> Result<(), Failure> {
     let (lines, mut facts) = (admit::doctor_lines(&host, &terms), admit::facts(&host, &terms));
     facts.push(model_machine());
     let text = if arguments.json { format!("{:#}", document(&lines, &facts)) } else { text(&lines, &facts) };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+    print(&text, arguments.json)
 }
 
 /// The model machine that describes this processor.

@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::output::as_the_locale_has_it;
+use crate::progress;
 use metal::tracer::LaunchError;
 
 /// Why a verb did not succeed.
@@ -72,5 +74,7 @@ impl Failure {
 /// Writes a line to standard error. Where nobody reads it any more (`2>&1 | head`) it is lost, and nothing
 /// else: `eprintln!` would end the program, with settings to put back.
 pub fn say(line: impl Display) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let line = line.to_string();
+    let line = as_the_locale_has_it(&line);
+    progress::apart(|| drop(writeln!(std::io::stderr(), "{line}")));
 }

@@ -3,6 +3,7 @@
 use results::store::{Error, Store};
 use study::comparison::{Comparison, Ended};
 use study::runner::{Event, Run};
+use study::stats::Warning;
 
 use crate::failure::{Failure, say};
 
@@ -49,6 +50,7 @@ impl<'a> Keeper<'a> {
         self.comparison.trials = run.trials;
         self.comparison.analysis = run.analysis;
         self.comparison.ended = run.ended;
+        say_reporting_once(self.aside.as_ref().unwrap_or(self.store), self.comparison);
         if self.is_lost && self.trouble.as_ref().is_some_and(is_of_the_store) {
             // Perhaps there is a place for it by now.
             self.set_aside();
@@ -102,6 +104,18 @@ impl<'a> Keeper<'a> {
                 results::printable(&error.to_string())
             )),
             Err(_) => {}
+        }
+    }
+}
+
+/// What a host's free page reporting means is said in full by the first comparison that the store has of the host.
+fn say_reporting_once(store: &Store, comparison: &mut Comparison) {
+    let warnings = comparison.analysis.iter_mut().flat_map(|analysis| &mut analysis.warnings);
+    for warning in warnings {
+        if let Warning::FreeMemoryReported { said_by, .. } = warning {
+            // Where the store cannot tell, it is said in full.
+            *said_by =
+                store.first_warned_of_reporting(comparison.machine.host_id.as_deref(), comparison.id).ok().flatten();
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `pagelab list`: policies, machines, workloads, page-table formats, stored comparisons and TCG regions.
 
-use std::io::Write;
 use std::path::Path;
 
 use metal::admit::{self, Terms};
@@ -13,7 +12,7 @@ use study::size::format_bytes;
 
 use crate::cli::{List, Listed};
 use crate::failure::Failure;
-use crate::output::{find_store, ignore_closed_pipe, terminal_width};
+use crate::output::{find_store, print, terminal_width};
 use crate::{sim, table, tcg, workload};
 use results::grid::plain;
 
@@ -29,7 +28,7 @@ pub fn run(arguments: &List) -> Result<(), Failure> {
         Listed::TcgRegions(regions) => tcg::listing::list(regions, terminal_width())?,
     };
     let text = if arguments.json { format!("{document:#}") } else { text };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+    print(&text, arguments.json)
 }
 
 fn policies() -> Result<(String, Value), Failure> {

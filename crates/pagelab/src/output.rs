@@ -1,5 +1,6 @@
 //! Where results go: the terminal, files, the store.
 
+use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
@@ -77,6 +78,43 @@ pub fn ignore_closed_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
     }
 }
 
+/// Prints a text for people, or a document (`json`), which is UTF-8 whatever the terminal shows.
+pub fn print(text: &str, json: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    ignore_closed_pipe(match json {
+        true => writeln!(out, "{text}"),
+        false => writeln!(out, "{}", as_the_locale_has_it(&fitted(text))),
+    })
+}
+
+/// The text with the lines folded that are longer than the terminal is wide. Lines that are indented by four are commands,
+/// to be copied, or have been folded.
+fn fitted(text: &str) -> Cow<'_, str> {
+    let width = terminal_width();
+    let is_long = |line: &str| line.chars().count() > width && !line.starts_with("    ");
+    if !std::io::stdout().is_terminal() || !text.lines().any(is_long) {
+        return text.into();
+    }
+    let lines =
+        text.lines().map(|line| if is_long(line) { results::fold(line, width, 4).into() } else { Cow::from(line) });
+    lines.collect::<Vec<_>>().join("\n").into()
+}
+
+/// The text, in ASCII where the locale has no other characters (`LC_ALL=C`).
+pub fn as_the_locale_has_it(text: &str) -> Cow<'_, str> {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+    if is_utf8(locale.as_deref()) { Cow::Borrowed(text) } else { results::ascii(text) }
+}
+
+/// Whether a locale has all characters. Where none is set a terminal of today has them, as systemd assumes too.
+fn is_utf8(locale: Option<&str>) -> bool {
+    locale.is_none_or(|name| {
+        let name = name.to_ascii_lowercase();
+        name.contains("utf-8") || name.contains("utf8")
+    })
+}
+
 /// A sentence as it is printed: folded between words on a terminal, one line elsewhere.
 pub fn folded(sentence: String) -> String {
     match std::io::stdout().is_terminal() {
@@ -91,4 +129,15 @@ pub fn terminal_width() -> usize {
         return 100;
     }
     usize::from(console::Term::stdout().size().1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_utf8;
+
+    #[test]
+    fn only_a_locale_that_says_so_has_less_than_utf8() {
+        assert!([None, Some("C.UTF-8"), Some("de_DE.utf8"), Some("en_US.UTF-8@euro")].into_iter().all(is_utf8));
+        assert!(!["C", "POSIX", "de_DE", "en_US.ISO-8859-1"].into_iter().any(|name| is_utf8(Some(name))));
+    }
 }

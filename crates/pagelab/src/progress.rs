@@ -1,67 +1,230 @@
-//! What is shown while a comparison runs: a bar on a terminal, nothing elsewhere.
+//! What is shown while a comparison runs: a line on a terminal, nothing elsewhere.
 
+use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
-use study::comparison::Design;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use study::comparison::{Admission, Design};
+use study::plan;
 use study::runner::Event;
 use study::stats::Analysis;
 
-/// Listens to a comparison and draws its progress on standard error.
+use crate::failure::say;
+use crate::output::as_the_locale_has_it;
+
+/// Listens to a comparison and shows its progress on standard error: what runs, the how manieth trial of about how many,
+/// and the time that is left.
 pub struct Progress {
-    bar: ProgressBar,
+    way: Way,
     arms: Vec<String>,
-    primary: String,
+    forecast: RefCell<Forecast>,
+    /// The last block that was said, on a terminal that cannot overwrite.
+    said: Cell<Option<u32>>,
+}
+
+enum Way {
+    /// A line that is overwritten.
+    Line(ProgressBar),
+    /// A line a block: the terminal cannot overwrite (`TERM=dumb`).
+    Lines,
+    /// Nobody looks.
+    Hidden,
+}
+
+/// The line that is on the terminal.
+static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Writes to standard error with the line taken away meanwhile.
+pub fn apart(write: impl FnOnce()) {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match shown {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
 }
 
 impl Progress {
-    /// A bar for a design; hidden where standard error is no terminal.
+    /// For a design; hidden where standard error is no terminal.
     pub fn new(design: &Design) -> Progress {
-        let bar = if std::io::stderr().is_terminal() {
-            ProgressBar::new(u64::from(design.max_blocks) + 1)
-        } else {
-            ProgressBar::hidden()
+        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+        let way = match (std::io::stderr().is_terminal(), is_dumb) {
+            (false, _) => Way::Hidden,
+            (true, true) => Way::Lines,
+            (true, false) => Way::Line(line()),
         };
-        let style = ProgressStyle::with_template("{elapsed:>5} block {pos}/{len} {bar:24} {wide_msg}");
-        bar.set_style(style.expect("the template is well formed"));
-        bar.enable_steady_tick(Duration::from_millis(250));
         Progress {
-            bar,
+            way,
             arms: design.arms.iter().map(|arm| arm.label.clone()).collect(),
-            primary: design.primary.clone(),
+            forecast: RefCell::new(Forecast::new(design)),
+            said: Cell::new(None),
         }
     }
 
     /// Takes note of what happened.
     pub fn hear(&self, event: &Event) {
+        let mut forecast = self.forecast.borrow_mut();
         match event {
-            Event::Started(trial) => {
-                self.bar.set_position(u64::from(trial.block));
-                if trial.block == 0 {
-                    self.bar.set_message(format!("{} (first block, discarded)", self.arms[trial.arm]));
+            Event::Admitted(admissions) => forecast.admitted(admissions),
+            Event::Started(trial) => self.show(trial.block, &forecast.line(&self.arms[trial.arm], trial.block)),
+            Event::Finished(record) => forecast.finished(record.rejected.is_empty()),
+            Event::Block(analysis) => forecast.block(analysis),
+            Event::Ended(_) => {
+                if let Way::Line(bar) = &self.way {
+                    bar.finish_and_clear();
+                    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
                 }
             }
-            Event::Block(analysis) => self.bar.set_message(self.widest(analysis)),
-            Event::Ended(_) => self.bar.finish_and_clear(),
-            Event::Admitted(_) | Event::Finished(_) => {}
         }
     }
 
-    /// The arm whose interval is widest: what the run still waits for.
-    fn widest(&self, analysis: &Analysis) -> String {
-        let half_width = |arm: usize| {
-            let effect = analysis.arms[arm].effects.get(&self.primary)?;
-            Some(((effect.high? / effect.low?).ln() / 2.0, effect.ratio))
-        };
-        let widest = (0..analysis.arms.len())
-            .filter_map(|arm| half_width(arm).map(|(width, ratio)| (arm, width, ratio)))
-            .max_by(|a, b| a.1.total_cmp(&b.1));
-        match widest {
-            Some((arm, width, ratio)) => {
-                format!("widest: {} {:+.1} % ±{:.1} %", self.arms[arm], (ratio - 1.0) * 100.0, width * 100.0)
-            }
-            None => "too few blocks for an interval".to_string(),
+    fn show(&self, block: u32, text: &str) {
+        let text = as_the_locale_has_it(text);
+        match &self.way {
+            Way::Line(bar) => bar.set_message(text.into_owned()),
+            Way::Lines if self.said.replace(Some(block)) != Some(block) => say(&text),
+            Way::Lines | Way::Hidden => {}
         }
+    }
+}
+
+fn line() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    // Cut to the width of the terminal.
+    bar.set_style(ProgressStyle::with_template("{elapsed:>3} {wide_msg}").expect("the template is well formed"));
+    bar.enable_steady_tick(Duration::from_secs(1));
+    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+    bar
+}
+
+/// How long a comparison will probably go on.
+struct Forecast {
+    design: Design,
+    began: Instant,
+    first_trial: Option<Instant>,
+    /// Arms in the race.
+    arms: usize,
+    /// Trials that were finished and not rejected.
+    done: u64,
+    /// Blocks after which the intervals will be as narrow as asked, block 0 not counted.
+    blocks: Option<u32>,
+}
+
+impl Forecast {
+    fn new(design: &Design) -> Forecast {
+        Forecast {
+            arms: design.arms.len(),
+            design: design.clone(),
+            began: Instant::now(),
+            first_trial: None,
+            done: 0,
+            blocks: None,
+        }
+    }
+
+    fn admitted(&mut self, admissions: &[Admission]) {
+        self.arms = admissions.iter().filter(|one| matches!(one, Admission::Admitted { .. })).count();
+        self.first_trial = Some(Instant::now());
+    }
+
+    fn finished(&mut self, counts: bool) {
+        self.done += u64::from(counts);
+    }
+
+    /// The widest interval says how many blocks it takes: intervals narrow with the square root of their number.
+    fn block(&mut self, analysis: &Analysis) {
+        let asked = self.design.precision_ratio.ln_1p();
+        let needed = |arm: &study::stats::ArmAnalysis| {
+            let effect = arm.effects.get(&analysis.primary)?;
+            let half = (effect.high? / effect.low?).ln() / 2.0;
+            Some((f64::from(effect.blocks) * (half / asked).powi(2)).ceil() as u32)
+        };
+        self.blocks = analysis.arms.iter().filter_map(needed).max();
+    }
+
+    /// Blocks that will probably count.
+    fn expected_blocks(&self) -> u32 {
+        let least = plan::least_blocks(&self.design, self.arms.saturating_sub(1));
+        self.blocks.unwrap_or(self.design.max_blocks).max(least).min(self.design.max_blocks)
+    }
+
+    /// Trials in all, and seconds that are left, after `elapsed_s` since the beginning of which `trials_s` went to trials.
+    fn of(&self, elapsed_s: f64, trials_s: f64) -> (u64, Option<f64>) {
+        let arms = self.arms.max(1) as u64;
+        let planned = (u64::from(self.expected_blocks()) + 1) * arms;
+        if self.done == 0 {
+            return (planned, None);
+        }
+        let trial_s = trials_s / self.done as f64;
+        // A block that began in time is completed.
+        let in_time = self.design.max_time_s.map_or(u64::MAX, |limit_s| {
+            let more = ((limit_s - elapsed_s).max(0.0) / trial_s / arms as f64).min(1e15) as u64;
+            (self.done / arms + more + 1).saturating_mul(arms)
+        });
+        let all = planned.min(in_time).max(self.done);
+        (all, Some((all - self.done) as f64 * trial_s))
+    }
+
+    fn line(&self, arm: &str, block: u32) -> String {
+        let since = |at: Instant| at.elapsed().as_secs_f64();
+        let (all, left_s) = self.of(since(self.began), self.first_trial.map_or(0.0, since));
+        let arm = results::printable(arm);
+        let discarded = if block == 0 { " (the first block is discarded)" } else { "" };
+        let left = left_s.map(|left_s| format!(", {} left", time(left_s))).unwrap_or_default();
+        format!("trial {} of about {all}{left}: {arm}{discarded}", self.done + 1)
+    }
+}
+
+/// A time to read: `40 s`, `12 min`, `3 h 20 min`.
+fn time(seconds: f64) -> String {
+    let seconds = seconds.round() as u64;
+    match (seconds / 3600, seconds / 60 % 60) {
+        (0, 0..=1) => format!("{seconds} s"),
+        (0, minutes) => format!("{minutes} min"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use study::trial::Arm;
+
+    fn forecast(arms: usize, max_blocks: u32, max_time_s: f64) -> Forecast {
+        let arm = |name: &str| Arm { label: name.into(), policy: "thp".parse().unwrap() };
+        let mut design = Design::new(["a", "b", "c"][..arms].iter().map(|name| arm(name)).collect(), 0, 1);
+        (design.max_blocks, design.max_time_s) = (max_blocks, Some(max_time_s));
+        Forecast::new(&design)
+    }
+
+    #[test]
+    fn the_first_limit_ends_it() {
+        let mut of_blocks = forecast(2, 9, 600.0);
+        assert_eq!(of_blocks.of(0.0, 0.0), (20, None), "nothing is known of a trial yet");
+        (0..4).for_each(|_| of_blocks.finished(true));
+        of_blocks.finished(false);
+        assert_eq!(of_blocks.of(4.0, 4.0), (20, Some(16.0)));
+        of_blocks.blocks = Some(1);
+        assert_eq!(of_blocks.of(4.0, 4.0).0, 2 * (u64::from(of_blocks.expected_blocks()) + 1));
+        assert!(of_blocks.expected_blocks() >= 5, "no fewer than the design asks for");
+        let mut of_time = forecast(2, 1000, 10.0);
+        (0..4).for_each(|_| of_time.finished(true));
+        assert_eq!(of_time.of(4.0, 4.0), (12, Some(8.0)), "three more blocks and the one that begins in time");
+        assert_eq!(of_time.of(40.0, 40.0).0, 6);
+    }
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!([12.4, 119.0, 600.0, 12_000.0].map(time), ["12 s", "119 s", "10 min", "3 h 20 min"]);
+    }
+
+    #[test]
+    fn the_line_names_what_runs() {
+        let mut forecast = forecast(2, 9, 600.0);
+        assert_eq!(forecast.line("thp", 0), "trial 1 of about 20: thp (the first block is discarded)");
+        forecast.finished(true);
+        let line = forecast.line("th\x1bp", 1);
+        assert!(line.starts_with("trial 2 of about ") && line.ends_with(" left: th\\x1bp"), "{line}");
     }
 }

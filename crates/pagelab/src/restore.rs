@@ -1,19 +1,17 @@
 //! `pagelab restore`: put back what a killed run left.
 
-use std::io::Write;
-
 use metal::lease::{self, Fate, Recovered};
 use serde_json::json;
 
 use crate::cli::Restore;
 use crate::failure::Failure;
-use crate::output::ignore_closed_pipe;
+use crate::output::print;
 
 /// Runs `pagelab restore`.
 pub fn run(arguments: &Restore) -> Result<(), Failure> {
     let recovered = lease::recover().map_err(Failure::input)?;
     let text = if arguments.json { format!("{:#}", document(&recovered)) } else { text(&recovered) };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
+    print(&text, arguments.json)?;
     match recovered {
         Recovered::PutBack(report) if report.has_failed() => {
             Err(Failure::Input("not every setting could be put back; the journal stays, so run it again".into()))

@@ -18,6 +18,9 @@ pub(crate) fn title(metric: &str) -> String {
         names::PAGE_TABLE_SEEN_BYTES => "page tables seen",
         names::TRACER_S => "time in stops of the tracer",
         names::LOOKS_S => "looks within the wall time",
+        names::OUTLIVED_S => "time for which others outlived the first process",
+        names::OUTLIVED_CPU_S => "CPU time of processes that outlived the first",
+        names::SHARED_BYTES => "shared memory",
         names::DTLB_WALKS => "page walks for data",
         names::ITLB_WALKS => "page walks for instructions",
         names::WALK_CYCLES_RATIO => "cycles with a page walk",
@@ -34,7 +37,11 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
     let found = metrics.iter().chain(&known).find(|metric| metric.name == name).cloned();
     // The program's own times are added to a design only when they are asked for.
     found.unwrap_or_else(|| {
-        let unit = if name.ends_with("_s") { Unit::Seconds } else { Unit::Custom };
+        let unit = match name {
+            names::SHARED_BYTES => Unit::Bytes,
+            _ if name.ends_with("_s") => Unit::Seconds,
+            _ => Unit::Custom,
+        };
         Metric::new(name, unit, Direction::Lower)
     })
 }
@@ -48,6 +55,16 @@ pub(crate) fn proof(design: &Design) -> String {
         false => "large ranges are looked at as long as that takes a small share of the time",
     };
     proof.to_owned()
+}
+
+/// A precision as `--precision` takes it, `0.47%`: two digits, rounded down, because more would not do.
+pub(crate) fn precision(ratio: f64) -> String {
+    let percent = ratio * 100.0;
+    if !(percent.is_finite() && percent > 0.0) {
+        return "0.01%".to_owned();
+    }
+    let step = 10f64.powi(percent.log10().floor() as i32 - 1);
+    format!("{}%", plain((percent / step).floor() * step))
 }
 
 /// A value in at most seven characters and its unit: `1.234 s`, `12.3k`, `1.34G`.
@@ -205,6 +222,15 @@ pub(crate) fn share(ratio: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_precision_is_rounded_down_and_can_be_typed() {
+        for (ratio, text) in
+            [(0.004_79, "0.47%"), (0.01, "1%"), (0.0123, "1.2%"), (0.000_312, "0.031%"), (0.0, "0.01%")]
+        {
+            assert_eq!(super::precision(ratio), text);
+        }
+    }
+
     use super::*;
 
     #[test]

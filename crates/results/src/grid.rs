@@ -3,11 +3,19 @@
 use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 
 use crate::table::STYLE;
-use crate::text::printable;
+use crate::text::{fold, printable};
+
+/// The least width of a table whose cells are folded.
+const LEAST_FOLDED: usize = 60;
+/// From this width on a table is a table, whatever becomes of its words.
+const LEAST_TABLE: usize = 80;
 
 /// A table in lines of at most `width` columns; cells are folded, and control characters in them escaped.
+///
+/// Where the columns have no room beside one another each row is a paragraph instead: its first cell, and below it the
+/// others behind their headings.
 pub fn plain<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>, width: usize) -> String {
-    table(header, rows, width).trim_fmt()
+    laid_out(header, rows, width, |_| {})
 }
 
 /// The same, but only cells of the last column are folded: names and figures stay whole.
@@ -16,19 +24,55 @@ pub fn last_folded<const N: usize>(
     rows: impl IntoIterator<Item = [String; N]>,
     width: usize,
 ) -> String {
-    let mut table = table(header, rows, width);
-    table.column_iter_mut().take(N - 1).for_each(|column| {
-        column.set_constraint(ColumnConstraint::ContentWidth);
-    });
-    table.trim_fmt()
+    laid_out(header, rows, width, |table| {
+        table.column_iter_mut().take(N - 1).for_each(|column| {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        });
+    })
 }
 
-fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [String; N]>, width: usize) -> Table {
+fn laid_out<const N: usize>(
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+    width: usize,
+    arrange: impl FnOnce(&mut Table),
+) -> String {
+    let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|cell| printable(&cell))).collect();
+    let mut table = table(header, &rows, width);
+    arrange(&mut table);
+    let text = table.trim_fmt();
+    if is_readable(&rows, &text, width) { text } else { paragraphs(header, &rows, width) }
+}
+
+/// Whether a table can be read: on a narrow terminal no cell may be folded, on one that is not wide no word be broken.
+fn is_readable<const N: usize>(rows: &[[String; N]], text: &str, width: usize) -> bool {
+    let cells = || rows.iter().flatten();
+    match width {
+        LEAST_TABLE.. => true,
+        LEAST_FOLDED.. => cells().flat_map(|cell| cell.split_whitespace()).all(|word| text.contains(word)),
+        _ => cells().all(|cell| text.contains(cell.as_str())) && text.lines().all(|line| line.chars().count() <= width),
+    }
+}
+
+fn paragraphs<const N: usize>(header: [&str; N], rows: &[[String; N]], width: usize) -> String {
+    let titled = |(title, cell): (&&str, &String)| {
+        let separator = if title.is_empty() { "" } else { ": " };
+        (!cell.is_empty()).then(|| fold(&format!("  {title}{separator}{cell}"), width, 4))
+    };
+    let paragraph = |row: &[String; N]| {
+        let first = row.first().map(|cell| fold(cell, width, 4));
+        let others = header.iter().zip(row).skip(1).filter_map(titled);
+        first.into_iter().chain(others).collect::<Vec<_>>().join("\n")
+    };
+    rows.iter().map(paragraph).collect::<Vec<_>>().join("\n")
+}
+
+fn table<const N: usize>(header: [&str; N], rows: &[[String; N]], width: usize) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).set_header(header);
     for row in rows {
-        table.add_row(row.map(|cell| printable(&cell)));
+        table.add_row(row.each_ref());
     }
     table
 }
@@ -36,6 +80,24 @@ fn table<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_narrow_terminal_has_paragraphs_with_whole_words() {
+        let rows = || [["hugetlb-2m".into(), "available".into(), "anonymous mmap rewritten to MAP_HUGETLB".into()]];
+        let header = ["policy", "here", "how"];
+        let narrow = plain(header, rows(), 40);
+        assert_eq!(narrow, "hugetlb-2m\n  here: available\n  how: anonymous mmap rewritten to\n    MAP_HUGETLB");
+        for width in 40..=120 {
+            for text in [plain(header, rows(), width), last_folded(header, rows(), width)] {
+                assert!(text.lines().all(|line| line.chars().count() <= width), "{width}: {text}");
+                for word in rows()[0].iter().flat_map(|cell| cell.split_whitespace()) {
+                    assert!(text.contains(word), "{width}: {word} in\n{text}");
+                }
+            }
+        }
+        assert!(plain(header, rows(), 80).contains("──"));
+        assert!(plain(["a", "b"], [["1".into(), "2".into()]], 40).contains("──"), "what fits is a table");
+    }
 
     #[test]
     fn cells_are_folded_and_escaped() {

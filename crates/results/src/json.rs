@@ -16,7 +16,7 @@ use study::trial::{Exit, TrialRecord};
 use study::verdict::{AnsweredCall, Peak, Verdict};
 
 use crate::rows::{self, Row};
-use crate::sentence;
+use crate::sentence::{self, Adopting};
 
 /// The name and version of the document.
 pub const SCHEMA: &str = "pagelab.compare/1";
@@ -47,6 +47,7 @@ pub fn document(comparison: &Comparison) -> Value {
         "result": {
             "sentence": sentence::conclude(comparison),
             "best": sentence::best(comparison),
+            "primary": rows::primary(comparison),
             "blocks": comparison.analysis.as_ref().map(|analysis| analysis.blocks),
         },
         "arms": rows.iter().map(|row| arm(comparison, row)).collect::<Vec<_>>(),
@@ -106,7 +107,7 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
         }
         None => Value::Null,
     };
-    let adoptions = comparison.adoptions.get(row.index).into_iter().flatten();
+    let Adopting { obstacle, recommended, others } = Adopting::of(comparison, row.index);
     json!({
         "arm": row.index,
         "label": row.arm.label,
@@ -125,7 +126,10 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
             "answered_calls": answered(&row.answered()),
         },
         "census": census(&row.census()),
-        "adoptions": adoptions
+        "adoption_obstacle": obstacle,
+        "adoptions": recommended
+            .into_iter()
+            .chain(others)
             .map(|adoption| json!({ "scope": adoption.scope, "commands": adoption.commands }))
             .collect::<Vec<_>>(),
     })

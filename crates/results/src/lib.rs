@@ -28,7 +28,7 @@ mod rows;
 mod text;
 
 pub use rows::cause_clause;
-pub use text::{fold, printable, times};
+pub use text::{ascii, fold, printable, times};
 
 #[cfg(test)]
 mod sample;
@@ -106,7 +106,7 @@ mod tests {
         comparison.trials[4].observations[0].value = -f64::MAX;
         comparison.trials[5].started_s = f64::NAN;
         sentence::conclude(&comparison);
-        sentence::adoption(&comparison);
+        sentence::adoption(&comparison, true);
         assert!(table::render(&comparison, 200).contains("thp+no-guards"));
         assert_eq!(json::document(&comparison)["arms"].as_array().unwrap().len(), 3);
         csv::write(&comparison, std::io::sink()).unwrap();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::sentence::MOST_BLOCKS;
 use study::cause::{Cause, CauseShare};
 use study::census::Census;
-use study::comparison::{Admission, Comparison, Unsupported};
+use study::comparison::{Admission, Comparison, Ended, Unsupported};
 use study::metric::{Metric, Provenance, names};
 use study::stats::{self, ArmAnalysis, Effect, Outcome, Warning};
 use study::trial::{Arm, TrialRecord};
@@ -27,6 +27,7 @@ pub(crate) struct Row<'a> {
     pub deciding: Option<&'a Verdict>,
     /// What is said of its last trial, where that was ended because it took too long.
     pub too_slow: Option<String>,
+    comparison: &'a Comparison,
 }
 
 /// The rows of a comparison, in the order of its arms.
@@ -50,6 +51,7 @@ pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
                 .find(|record| record.trial.arm == index && accepted(record) && record.answer.too_slow)
                 .map(|record| stats::too_slow(&comparison.design, record)),
             counted,
+            comparison,
         }
     };
     comparison.design.arms.iter().enumerate().map(row).collect()
@@ -76,6 +78,11 @@ fn complete_blocks(comparison: &Comparison) -> BTreeSet<u32> {
     arms_of.iter().filter(complete).map(|(block, _)| *block).collect()
 }
 
+/// The name of the metric that decides: the analysis's, which need not be the design's.
+pub(crate) fn primary(comparison: &Comparison) -> &str {
+    comparison.analysis.as_ref().map_or(&comparison.design.primary, |analysis| &analysis.primary)
+}
+
 /// The metrics whose changes are shown side by side: the primary one, then those that were asked for
 /// beside what every trial has, then wall and CPU time.
 pub(crate) fn headline_metrics(comparison: &Comparison) -> Vec<Metric> {
@@ -84,7 +91,7 @@ pub(crate) fn headline_metrics(comparison: &Comparison) -> Vec<Metric> {
     let asked_for = comparison.design.metrics.iter().map(|metric| metric.name.as_str());
     let asked_for = asked_for.filter(|name| of_every_trial.iter().all(|known| known.name != *name));
     let times = [names::WALL_S, names::CPU_S];
-    for name in std::iter::once(comparison.design.primary.as_str()).chain(asked_for).chain(times) {
+    for name in std::iter::once(primary(comparison)).chain(asked_for).chain(times) {
         if headline.iter().all(|metric| metric.name != name) {
             headline.push(figure::metric(&comparison.design.metrics, name));
         }
@@ -248,15 +255,32 @@ impl Row<'_> {
         mean
     }
 
-    /// How many blocks would settle what is undecided, as far as that is known: `~40 blocks`.
-    pub fn blocks_needed(&self) -> Option<String> {
+    /// What would settle what is undecided, as far as that is known: `~40 blocks`; where the comparison ended because it
+    /// was as precise as asked, the precision (`to 0.5 %`).
+    pub fn what_would_settle_it(&self) -> Option<String> {
+        let blocks = self.blocks_needed()?;
+        Some(match self.precision_needed() {
+            _ if blocks > MOST_BLOCKS => format!(">{MOST_BLOCKS} blocks"),
+            Some(ratio) => format!("to {}", figure::precision(ratio)),
+            None => format!("~{blocks} blocks"),
+        })
+    }
+
+    /// Blocks after which an undecided row would be decided, estimated.
+    pub fn blocks_needed(&self) -> Option<u32> {
         match self.analysis?.outcome {
-            Outcome::Undecided { blocks_needed } => blocks_needed.map(|blocks| match blocks {
-                0..=MOST_BLOCKS => format!("~{blocks} blocks"),
-                _ => format!(">{MOST_BLOCKS} blocks"),
-            }),
+            Outcome::Undecided { blocks_needed } => blocks_needed,
             _ => None,
         }
+    }
+
+    /// The precision to which an undecided row would be known by then, where it was the one asked for that ended the
+    /// comparison.
+    pub fn precision_needed(&self) -> Option<f64> {
+        if self.comparison.ended != Ended::Precise {
+            return None;
+        }
+        self.effect(primary(self.comparison))?.half_width_after(self.blocks_needed()?)
     }
 
     /// The outcome in a word or two.

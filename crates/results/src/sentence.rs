@@ -1,6 +1,6 @@
 //! The result in one sentence, and how to adopt it.
 
-use study::comparison::{Comparison, Ended};
+use study::comparison::{Adoption, Comparison, Ended};
 use study::metric::names;
 use study::stats::{Effect, Outcome};
 use study::verdict::Holding;
@@ -26,17 +26,58 @@ pub fn conclude(comparison: &Comparison) -> String {
 
 /// How to have the best policy permanently, ready to be printed and copied; empty where no arm is best
 /// or nothing needs to be done. Of policies that are tied best it is the one with the greatest gain.
-pub fn adoption(comparison: &Comparison) -> String {
+///
+/// It is one way, the least intrusive; with `all` the others too. Where the program itself stands against the policy
+/// that is said instead.
+pub fn adoption(comparison: &Comparison, all: bool) -> String {
+    let Some(arm) = best(comparison).first().copied() else { return String::new() };
+    let label = comparison.design.arms.get(arm).map_or_else(String::new, |arm| printable(&arm.label));
+    let Adopting { obstacle, recommended, others } = Adopting::of(comparison, arm);
     let mut text = String::new();
-    let Some(arm) = best(comparison).first().copied() else { return text };
-    let label = comparison.design.arms.get(arm).map_or("", |arm| arm.label.as_str());
-    for adoption in comparison.adoptions.get(arm).into_iter().flatten() {
-        text.push_str(&format!("To adopt {}, {}:\n", printable(label), printable(&adoption.scope)));
+    if let Some(obstacle) = &obstacle {
+        text.push_str(&format!("To adopt {label}: {}.\n", printable(obstacle)));
+    }
+    let shown = recommended.into_iter().chain(if all { others } else { &[] });
+    let once = if obstacle.is_some() { ", once the program no longer does that" } else { "" };
+    for adoption in shown {
+        text.push_str(&format!("To adopt {label}{once}, {}:\n", printable(&adoption.scope)));
         for line in adoption.commands.iter().flat_map(|command| command.lines()) {
             text.push_str(&format!("    {}\n", printable(line)));
         }
     }
+    if !all && !others.is_empty() {
+        let (count, more) = (others.len(), if recommended.is_some() { "other " } else { "" });
+        let ways = if count == 1 { "way" } else { "ways" };
+        let stored =
+            if comparison.id > 0 { format!("pagelab compare --stored {} ", comparison.id) } else { String::new() };
+        text.push_str(&format!("{count} {more}{ways}: {stored}--adopt all\n"));
+    }
     text
+}
+
+/// How a policy that was in force can be had for good.
+pub(crate) struct Adopting<'a> {
+    /// What the program itself does against it.
+    pub obstacle: Option<String>,
+    /// The least intrusive way; none where there is an obstacle.
+    pub recommended: Option<&'a Adoption>,
+    /// The others, the less intrusive first.
+    pub others: &'a [Adoption],
+}
+
+impl Adopting<'_> {
+    /// That of an arm; nothing for one that was not shown to be in force.
+    pub fn of(comparison: &Comparison, arm: usize) -> Adopting<'_> {
+        let rows = rows::rows(comparison);
+        let row = rows.get(arm).filter(|row| row.holding() == Some(Holding::Held));
+        let ways = comparison.adoptions.get(arm).map_or(&[][..], Vec::as_slice);
+        let Some(row) = row else { return Adopting { obstacle: None, recommended: None, others: &[] } };
+        let command = &comparison.invocation.command;
+        match (study::adoption::obstacle(command, &row.arm.policy, &row.answered()), ways) {
+            (None, [first, others @ ..]) => Adopting { obstacle: None, recommended: Some(first), others },
+            (obstacle, ways) => Adopting { obstacle, recommended: None, others: ways },
+        }
+    }
 }
 
 /// The arms that may be called best, the greatest gain first.
@@ -135,7 +176,7 @@ impl Page<'_> {
             if rows.len() == 1 { "is" } else { "are" },
             baseline_label(self.comparison),
             detail.unwrap_or_default(),
-            blocks_needed(rows)
+            self.what_would_settle(rows)
         )
     }
 
@@ -186,7 +227,7 @@ impl Page<'_> {
                 "more than chance explains, so differences of this size mean nothing here".to_string()
             }
             Some(Outcome::Undecided { .. }) => {
-                format!("and the noise hides smaller ones; {}", blocks_needed(&[row]))
+                format!("and the noise hides smaller ones; {}", self.what_would_settle(&[row]))
             }
             _ => format!("as it should be, within {} %", figure::plain(self.comparison.design.band_ratio * 100.0)),
         };
@@ -197,9 +238,9 @@ impl Page<'_> {
         let baseline = &self.rows.get(self.comparison.design.baseline);
         let label = baseline_label(self.comparison);
         let figure = baseline
-            .and_then(|row| row.median(&self.comparison.design.primary))
+            .and_then(|row| row.median(rows::primary(self.comparison)))
             .map(|median| {
-                let metric = figure::metric(&self.comparison.design.metrics, &self.comparison.design.primary);
+                let metric = figure::metric(&self.comparison.design.metrics, rows::primary(self.comparison));
                 format!(" ({} {})", figure::title(&metric.name), figure::short(median, metric.unit))
             })
             .unwrap_or_default();
@@ -254,7 +295,7 @@ impl Page<'_> {
 
     /// `wall time 12.3 % less than default (95 % interval 11.0 to 13.5 %, 14 blocks)`
     fn change(&self, row: &Row<'_>) -> Option<String> {
-        let primary = &self.comparison.design.primary;
+        let primary = rows::primary(self.comparison);
         let effect = row.effect(primary)?;
         let change = Change::of(effect);
         let blocks = if effect.blocks == 1 { "1 block".to_string() } else { format!("{} blocks", effect.blocks) };
@@ -270,6 +311,28 @@ impl Page<'_> {
             change.in_words(),
             baseline_label(self.comparison)
         ))
+    }
+
+    /// How these undecided rows would be decided. What ended the comparison is what must change.
+    fn what_would_settle(&self, rows: &[&Row<'_>]) -> String {
+        let needed: Option<Vec<u32>> = rows.iter().map(|row| row.blocks_needed()).collect();
+        let Some(blocks) = needed.and_then(|needed| needed.into_iter().max()) else {
+            return "how many blocks would settle it is not known yet: let more run (--blocks)".to_string();
+        };
+        if blocks > MOST_BLOCKS {
+            return format!("it would take more than {MOST_BLOCKS} blocks: the noise is too large for the difference");
+        }
+        let precisions = rows.iter().filter_map(|row| row.precision_needed());
+        let Some(precision) = precisions.min_by(f64::total_cmp) else {
+            return format!("about {blocks} blocks would settle it: --blocks {blocks}");
+        };
+        let design = &self.comparison.design;
+        let limit = if blocks > design.max_blocks { format!(" --blocks {blocks}") } else { String::new() };
+        format!(
+            "it ended because it was as precise as asked (--precision {}); a smaller one would settle it: --precision {}{limit}",
+            figure::precision(design.precision_ratio),
+            figure::precision(precision)
+        )
     }
 
     fn others(&self) -> impl Iterator<Item = &Row<'_>> {
@@ -292,7 +355,7 @@ impl Page<'_> {
     }
 
     fn distance(&self, row: &Row<'_>) -> f64 {
-        row.effect(&self.comparison.design.primary).map_or(0.0, |effect: &Effect| effect.ratio.ln().abs())
+        row.effect(rows::primary(self.comparison)).map_or(0.0, |effect: &Effect| effect.ratio.ln().abs())
     }
 
     /// Policies with figures of their own, the baseline among them, the A/A arm not.
@@ -317,20 +380,6 @@ fn labels(rows: &[&Row<'_>]) -> String {
 
 /// Nobody runs more blocks than this.
 pub(crate) const MOST_BLOCKS: u32 = 1000;
-
-fn blocks_needed(rows: &[&Row<'_>]) -> String {
-    let needed = rows.iter().map(|row| match row.analysis.map(|analysis| &analysis.outcome) {
-        Some(Outcome::Undecided { blocks_needed }) => *blocks_needed,
-        _ => None,
-    });
-    match needed.collect::<Option<Vec<u32>>>().and_then(|needed| needed.into_iter().max()) {
-        Some(blocks) if blocks > MOST_BLOCKS => {
-            format!("it would take more than {MOST_BLOCKS} blocks: the noise is too large for the difference")
-        }
-        Some(blocks) => format!("about {blocks} blocks would settle it: --blocks {blocks}"),
-        None => "how many blocks would settle it is not known yet: let more run (--blocks)".to_string(),
-    }
-}
 
 /// `, for 1.2 times the peak memory`
 fn cost(row: &Row<'_>) -> String {
@@ -378,7 +427,7 @@ mod tests {
         let end = "%, 15 blocks), for 1.2 times the peak memory; held on 97 % of the memory.";
         assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
         assert!(sentence.contains(" % less than default (95 % interval 11."), "{sentence}");
-        assert!(adoption(&sample::comparison()).starts_with("To adopt thp, for this program"));
+        assert!(adoption(&sample::comparison(), false).starts_with("To adopt thp, for this program"));
     }
 
     #[test]
@@ -414,8 +463,56 @@ mod tests {
         ] {
             let sentence = conclude(&concluded(outcome, ratio, low, high));
             assert!(sentence.ends_with(words), "{sentence}");
-            assert_eq!(adoption(&concluded(Outcome::Worse, ratio, low, high)), "");
+            assert_eq!(adoption(&concluded(Outcome::Worse, ratio, low, high), true), "");
         }
+    }
+
+    /// Blocks would not help: it ended before the blocks did.
+    #[test]
+    fn what_ended_for_its_precision_needs_a_smaller_one() {
+        let mut comparison = concluded(Outcome::Undecided { blocks_needed: Some(15) }, 0.994, 0.979, 1.009);
+        comparison.ended = Ended::Precise;
+        let sentence = conclude(&comparison);
+        assert!(
+            sentence.ends_with(
+                "it ended because it was as precise as asked (--precision 1%); a smaller one would settle it: --precision 1.4%."
+            ),
+            "{sentence}"
+        );
+        let table = crate::table::render(&comparison, 120);
+        assert!(table.contains("to 1.4%") && !table.contains("~15 blocks"), "{table}");
+        comparison.design.max_blocks = 14;
+        assert!(conclude(&comparison).ends_with("--precision 1.4% --blocks 15."), "{}", conclude(&comparison));
+    }
+
+    #[test]
+    fn one_way_is_recommended_and_the_others_are_asked_for() {
+        let mut comparison = sample::comparison();
+        comparison.adoptions[3].push(study::comparison::Adoption {
+            scope: "at boot".into(),
+            commands: vec!["transparent_hugepage=always".into()],
+        });
+        for record in comparison.trials.iter_mut().filter(|record| record.trial.arm == 3) {
+            let call = "prctl(PR_SET_THP_DISABLE, 1)".to_string();
+            record.verdict.answered = vec![study::verdict::AnsweredCall { call, times: 1 }];
+        }
+        let obstacle = adoption(&comparison, false);
+        assert!(
+            obstacle.contains("cannot be had without changing the program") && !obstacle.contains("GLIBC"),
+            "{obstacle}"
+        );
+        for record in &mut comparison.trials {
+            record.verdict.answered.clear();
+        }
+        let one = adoption(&comparison, false);
+        assert_eq!(one.matches("To adopt ").count(), 1, "{one}");
+        assert!(one.ends_with("2 other ways: --adopt all\n") && one.contains("GLIBC_TUNABLES"), "{one}");
+        let all = adoption(&comparison, true);
+        assert!(all.matches("To adopt ").count() == 3 && !all.contains("--adopt"), "{all}");
+        for record in comparison.trials.iter_mut().filter(|record| record.trial.arm == 3) {
+            record.verdict.holding = Holding::Partly;
+        }
+        assert!(Adopting::of(&comparison, 3).recommended.is_none(), "not held");
     }
 
     #[test]

@@ -14,7 +14,9 @@ use crate::rows::{self, Row, cause_clause};
 use crate::text::{fold, printable, times};
 
 /// The least width that is laid out for; a narrower terminal wraps the lines itself.
-const LEAST_WIDTH: usize = 80;
+const LEAST_WIDTH: usize = 40;
+/// The least width of the table; on a narrower terminal each policy is a paragraph.
+const LEAST_TABLE: usize = 80;
 /// The greatest width of a line; longer ones are hard to read.
 const GREATEST_WIDTH: usize = 200;
 
@@ -27,7 +29,7 @@ pub(crate) const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none())
     .content_lines(ContentLineStyle::none());
 
-/// The table, one row a policy, in lines of at most `width` columns (80 to 200); below it the reasons of
+/// The table, one row a policy, in lines of at most `width` columns (40 to 200; below 80 a paragraph a policy); below it the reasons of
 /// unsupported rows, the causes of policies that were not held, and the warnings, with their remedies.
 ///
 /// A row has a line for each of the primary metric, the metrics that were asked for (`--metric`,
@@ -36,17 +38,47 @@ pub(crate) const STYLE: TableStyle = TableStyle::new()
 pub fn render(comparison: &Comparison, width: usize) -> String {
     let width = width.clamp(LEAST_WIDTH, GREATEST_WIDTH);
     let rows = rows::rows(comparison);
-    let headline = rows::headline_metrics(comparison);
-    let [wide, narrow, mut narrowest] = [(true, false), (false, false), (false, true)]
-        .map(|(wide, short_names)| Layout { wide, short_names, headline: headline.clone() }.table(comparison, &rows));
-    narrowest.set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
-    let fits = |table: &Table| table.lines().all(|line| line.trim_end().chars().count() <= width);
-    let table = [wide, narrow].into_iter().find(fits).unwrap_or(narrowest);
-    let mut text = table.trim_fmt();
-    text.push('\n');
+    let mut text =
+        if width < LEAST_TABLE { paragraphs(comparison, &rows, width) } else { table(comparison, &rows, width) };
     for note in notes(comparison, &rows) {
         text.push_str(&fold(&note, width, 4));
         text.push('\n');
+    }
+    text
+}
+
+/// The widest layout that fits.
+fn table(comparison: &Comparison, rows: &[Row<'_>], width: usize) -> String {
+    let headline = rows::headline_metrics(comparison);
+    let [wide, narrow, mut narrowest] = [(true, false), (false, false), (false, true)]
+        .map(|(wide, short_names)| Layout { wide, short_names, headline: headline.clone() }.table(comparison, rows));
+    narrowest.set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
+    let fits = |table: &Table| table.lines().all(|line| line.trim_end().chars().count() <= width);
+    let table = [wide, narrow].into_iter().find(fits).unwrap_or(narrowest);
+    table.trim_fmt() + "\n"
+}
+
+/// What the table has, a paragraph a policy: the outcome, a line for each metric, the rest.
+fn paragraphs(comparison: &Comparison, rows: &[Row<'_>], width: usize) -> String {
+    let layout = Layout { wide: false, short_names: true, headline: rows::headline_metrics(comparison) };
+    let interval = format!("{} interval", figure::confidence(comparison.design.confidence));
+    let mut text = fold(&format!("median; change in % and its {interval}"), width, 0) + "\n";
+    let lines: Vec<Vec<[String; 4]>> = rows.iter().map(|row| layout.metric_lines(row)).collect();
+    let columns: [usize; 4] =
+        std::array::from_fn(|at| lines.iter().flatten().map(|line| line[at].chars().count()).max().unwrap_or(0));
+    for (row, lines) in rows.iter().zip(&lines) {
+        let needed = row.what_would_settle_it().map(|what| format!(", {what}")).unwrap_or_default();
+        text.push_str(&format!("\n{}\n", fold(&format!("{}: {}{needed}", row.label(), row.outcome()), width, 4)));
+        for [name, median, change, range] in lines {
+            let [w0, w1, w2, w3] = columns;
+            let line = format!("  {name:w0$} {median:>w1$} {change:>w2$} {range:>w3$}");
+            match line.trim_end().chars().count() <= width {
+                true => text.push_str(line.trim_end()),
+                false => text.push_str(&format!("  {name:w0$} {median:>w1$}\n    {change:>w2$} {range:>w3$}")),
+            }
+            text.push('\n');
+        }
+        text.push_str(&layout.rest(row).map_or(String::new(), |rest| fold(&format!("  {rest}"), width, 2) + "\n"));
     }
     text
 }
@@ -113,9 +145,37 @@ impl Layout {
         } else {
             cells.push(Cell::new(format!("{peak}\n{tables}").trim_end()));
         }
-        let needed = row.blocks_needed().map(|blocks| format!("\n{blocks}")).unwrap_or_default();
+        let needed = row.what_would_settle_it().map(|what| format!("\n{what}")).unwrap_or_default();
         cells.push(Cell::new(format!("{}{needed}", row.outcome())));
         cells
+    }
+
+    /// Name, median, change and interval of each metric that was observed.
+    fn metric_lines(&self, row: &Row<'_>) -> Vec<[String; 4]> {
+        let line = |metric: &Metric| {
+            let median = figure::short(row.median(&metric.name)?, metric.unit);
+            let change = row.effect(&metric.name).map(Change::of);
+            let estimate = change.map(|change| self.estimate(change)).unwrap_or_default();
+            let range = change.and_then(|change| self.range(change)).unwrap_or_default();
+            Some([self.line_name(metric), median, estimate, range])
+        };
+        self.headline.iter().filter_map(line).collect()
+    }
+
+    /// Verdict, faults and memory, in one clause.
+    fn rest(&self, row: &Row<'_>) -> Option<String> {
+        let figure = |name: &str, title: &str| {
+            let unit = figure::metric(&[], name).unit;
+            row.median(name).map(|value| format!("{title} {}", figure::short(value, unit)))
+        };
+        let verdict = Some(row.verdict(" ")).filter(|verdict| !verdict.is_empty() && verdict != "-");
+        let figures = [
+            figure(names::MINOR_FAULTS, "minor faults"),
+            figure(names::PEAK_RESIDENT_BYTES, "peak"),
+            figure(names::PAGE_TABLE_SEEN_BYTES, "tables"),
+        ];
+        let parts: Vec<String> = std::iter::once(verdict).chain(figures).flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
     }
 
     /// Where space is short, the parts of a long label stand below each other.
@@ -249,7 +309,7 @@ mod tests {
 
     #[test]
     fn figures_are_not_broken() {
-        for width in [80, 100, 123, 140] {
+        for width in [40, 60, 80, 100, 123, 140] {
             let text = render(&sample::comparison(), width);
             for figure in ["3.274 s", "-11.8", "1.29G", "130K", "2,141", "282k", "unsupported", "equivalent"] {
                 assert!(text.contains(figure), "{width}: {figure} is not in\n{text}");
@@ -351,7 +411,7 @@ mod tests {
 
     #[test]
     fn nothing_from_outside_reaches_the_terminal_raw() {
-        for width in [80, 200] {
+        for width in [40, 80, 200] {
             let text = render(&sample::hostile(), width);
             assert!(!text.chars().any(|c| c != '\n' && c.is_control()), "{text:?}");
             assert!(!text.contains('\u{202e}'));

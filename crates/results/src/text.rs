@@ -24,6 +24,38 @@ pub fn printable(text: &str) -> String {
     safe
 }
 
+/// The text in ASCII, for terminals that have no other characters: what tables and figures are drawn with gets a
+/// stand-in of the same width, so that columns stay; any other character is named (`\\u00e9`).
+pub fn ascii(text: &str) -> std::borrow::Cow<'_, str> {
+    if text.is_ascii() {
+        return text.into();
+    }
+    let mut plain = String::with_capacity(text.len());
+    for c in text.chars() {
+        let stand_in = match c {
+            c if c.is_ascii() => c,
+            '─' | '–' | '−' => '-',
+            '│' => '|',
+            '├' => '+',
+            '└' => '`',
+            '…' => '~',
+            'µ' => 'u',
+            '→' => '>',
+            '·' | '░' => '.',
+            '▒' => ':',
+            '▓' => '+',
+            '█' => '#',
+            '±' => '~',
+            other => {
+                plain.push_str(&format!("\\u{:04x}", other as u32));
+                continue;
+            }
+        };
+        plain.push(stand_in);
+    }
+    plain.into()
+}
+
 /// The text for HTML and SVG, in elements and in quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -58,13 +90,14 @@ fn quote(word: &str) -> String {
 }
 
 /// Folds words into lines of at most `width` characters, continuation lines indented. A word that is
-/// longer than a line stands alone and whole, so that paths and commands can be copied.
+/// longer than a line stands alone and whole, so that paths and commands can be copied. A percent sign stays with its number.
 pub fn fold(text: &str, width: usize, indent: usize) -> String {
     let body = text.trim_start_matches(' ');
     let margin = text.len() - body.len();
     let mut lines = vec![" ".repeat(margin)];
     let mut length = margin;
-    for (at, word) in body.split(' ').enumerate() {
+    let bound = body.replace(" %", "\u{a0}%");
+    for (at, word) in bound.split(' ').enumerate() {
         let wide = word.chars().count();
         if at > 0 && length + 1 + wide > width {
             lines.push(" ".repeat(indent));
@@ -76,7 +109,8 @@ pub fn fold(text: &str, width: usize, indent: usize) -> String {
         lines.last_mut().expect("never empty").push_str(word);
         length += wide;
     }
-    lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+    let unbound = lines.iter().map(|line| line.replace("\u{a0}%", " %"));
+    unbound.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 /// `once`, `3 times`.
@@ -121,6 +155,16 @@ mod tests {
     }
 
     #[test]
+    fn text_in_ascii_keeps_its_columns() {
+        let table = "policy  median\n───────────────\nthp     1.2 µs  p99…y_ms ±3 ██▒";
+        let plain = ascii(table);
+        assert!(plain.is_ascii() && plain.contains("---------------") && plain.contains("1.2 us  p99~y_ms"), "{plain}");
+        let columns = |text: &str| text.lines().map(|line| line.chars().count()).collect::<Vec<_>>();
+        assert_eq!(columns(&plain), columns(table));
+        assert_eq!(ascii("größe"), "gr\\u00f6\\u00dfe");
+    }
+
+    #[test]
     fn markup_is_text() {
         assert_eq!(escape("<b a='\"'>&\0"), "&lt;b a=&#39;&quot;&#39;&gt;&amp;\\x00");
     }
@@ -143,6 +187,7 @@ mod tests {
         let long = |line: &&str| line.chars().count() > 30 && line.trim().contains(' ');
         assert_eq!(folded.lines().find(long), None);
         assert_eq!(fold("  - one two", 8, 4), "  - one\n    two");
+        assert_eq!(fold("held on 100 % of it", 12, 0), "held on\n100 % of it");
     }
 
     #[test]

@@ -17,6 +17,7 @@
 //! * **block**: one trial of every arm, in random order; comparisons are made within blocks.
 #![forbid(unsafe_code)]
 
+pub mod adoption;
 pub mod cause;
 pub mod census;
 pub mod comparison;

@@ -124,6 +124,13 @@ pub mod names {
     /// Time of looks at memory, for the census, that the wall time may contain: other tasks of the tree ran meanwhile, or the
     /// client of a server. No metric of a design: nothing is better for having less of it.
     pub const LOOKS_S: &str = "looks_s";
+    /// How long other processes went on when the first one had ended. No metric of a design.
+    pub const OUTLIVED_S: &str = "outlived_s";
+    /// CPU time of processes that outlived the first one, from their beginning on, as far as it was seen. No metric of a design.
+    pub const OUTLIVED_CPU_S: &str = "outlived_cpu_s";
+    /// The largest shared memory (shmem: shared anonymous memory, tmpfs, memfd) that a process of the tree had resident when
+    /// memory went. No policy concerns it. No metric of a design.
+    pub const SHARED_BYTES: &str = "shared_bytes";
     /// Completed page walks for data.
     pub const DTLB_WALKS: &str = "dtlb_walks";
     /// Completed page walks for instructions.

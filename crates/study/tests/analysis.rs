@@ -343,13 +343,70 @@ mod warnings {
     }
 
     #[test]
+    fn where_the_first_process_ends_cpu_time_decides() {
+        use study::metric::Observation;
+        let with = |cpu_s: f64, outlived_cpu_s: f64, outlived_s: f64, design: &study::comparison::Design| {
+            let mut all = trials(2, 8, |_, _| 0.002);
+            for record in &mut all {
+                let faster = if record.trial.arm == 1 { 0.5 } else { 1.0 };
+                record.observations.extend([
+                    Observation::measured(names::CPU_S, cpu_s * faster),
+                    Observation::measured(names::OUTLIVED_S, outlived_s),
+                    Observation::measured(names::OUTLIVED_CPU_S, outlived_cpu_s * faster),
+                ]);
+            }
+            analysis(design, &all)
+        };
+        let plain = design(&["default", "thp"], 1);
+        let daemon = with(1.0, 0.9, 1.0, &plain);
+        assert_eq!(daemon.primary, names::CPU_S);
+        assert_eq!(daemon.warnings, [Warning::FirstProcessEnds { ratio: 0.9, cpu_decides: true }]);
+        assert_eq!(daemon.arms[1].outcome, Outcome::Better { best: true }, "halved, though its wall time is the same");
+        let idle = with(1.0, 0.02, 0.2, &plain);
+        assert_eq!(idle.warnings, [Warning::FirstProcessEnds { ratio: 0.02, cpu_decides: true }]);
+        for (outlived_cpu_s, outlived_s) in [(0.05, 0.05), (0.0, 0.0)] {
+            let usual = with(1.0, outlived_cpu_s, outlived_s, &plain);
+            assert_eq!(
+                (usual.primary.as_str(), &usual.warnings[..]),
+                (names::WALL_S, &[Warning::ShortRuns { wall_s: 0.002 }][..])
+            );
+        }
+        let chosen = study::comparison::Design { primary: names::CPU_S.into(), ..plain };
+        let warned = with(1.0, 0.9, 1.0, &chosen).warnings;
+        assert_eq!(warned, [Warning::FirstProcessEnds { ratio: 0.9, cpu_decides: false }]);
+        assert!(!warned[0].describe(&chosen.arms).contains("decides"));
+    }
+
+    #[test]
+    fn shared_memory_is_named_where_it_is_much() {
+        let design = design(&["default", "thp"], 1);
+        let with = |shared_bytes: u64, concerned_bytes: u64| {
+            let mut all = trials(2, 8, |_, _| 1.0);
+            for record in &mut all {
+                let observation = study::metric::Observation::measured(names::SHARED_BYTES, shared_bytes as f64);
+                record.observations.push(observation);
+                record.verdict.concerned_bytes = concerned_bytes;
+            }
+            analysis(&design, &all).warnings
+        };
+        let postgres = with(390 << 20, 38 << 20);
+        assert_eq!(postgres, [Warning::SharedMemory { bytes: 390 << 20, concerned_bytes: 38 << 20 }]);
+        assert_eq!(
+            postgres[0].describe(&design.arms),
+            "390M of shared memory is no policy's concern, beside 38M that is"
+        );
+        assert_eq!((with(1 << 19, 0), with(2 << 20, 38 << 20)), (vec![], vec![]));
+        assert_eq!(with(2 << 20, 0).len(), 1);
+    }
+
+    #[test]
     fn a_guest_whose_free_memory_is_taken_is_warned() {
         let design = design(&["default", "thp"], 1);
         let mut all = trials(2, 8, |_, _| 1.0);
         assert_eq!(analysis(&design, &all).warnings, []);
         all[3].state_before.reported_block = Some(PageSize::M2);
         let warnings = analysis(&design, &all).warnings;
-        assert_eq!(warnings, [Warning::FreeMemoryReported { block: PageSize::M2 }]);
+        assert_eq!(warnings, [Warning::FreeMemoryReported { block: PageSize::M2, said_by: None }]);
         assert!(warnings[0].describe(&design.arms).contains("blocks of 2M and more"));
     }
 

@@ -16,6 +16,7 @@ use study::policy::{Granularity, Modifier, Policy};
 use study::size::PageSize;
 
 use crate::host::{Host, KernelVersion};
+use crate::lease;
 
 pub use adoption::adoption;
 pub use doctor::{DoctorLine, Fact, Standing, doctor_lines, facts};
@@ -127,6 +128,16 @@ fn settable(settings: &[Setting], host: &Host, terms: &Terms) -> Result<(), Unsu
     }
     if terms.privilege != Privilege::Root {
         let now = host.value(&first.path).unwrap_or_default();
+        if let Some(holder) = host.is_live().then(lease::leaseholder).flatten() {
+            return Err(Unsupported {
+                reason: format!(
+                    "{} is {now:?} and must be {:?}; but system settings are on loan to {holder}, which puts them back when it \
+                     ends",
+                    first.path, first.value
+                ),
+                remedy: "try again when it has ended; as root pagelab waits for it".into(),
+            });
+        }
         return Err(Unsupported {
             reason: format!("needs root: {} is {now:?} and must be {:?}", first.path, first.value),
             remedy: format!("run pagelab as root, which puts it back afterwards; or, as root: {commands}"),

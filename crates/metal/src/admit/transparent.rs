@@ -60,9 +60,20 @@ fn only(wanted: PageSize, host: &Host) -> Vec<Setting> {
 
 /// Whether advised memory can have folios of `size` now.
 fn is_on(size: PageSize, host: &Host) -> bool {
+    matches!(in_force(size, host).as_str(), "always" | "madvise")
+}
+
+/// Whether advised memory, or with `for_all` all memory, has folios of `size` now, and none of a larger one instead.
+pub(super) fn is_had(size: PageSize, for_all: bool, host: &Host) -> bool {
+    let geometry = host.geometry();
+    let larger = geometry.mthp.iter().copied().chain(geometry.pmd).filter(|other| *other > size);
+    let wanted = in_force(size, host);
+    (wanted == "always" || (wanted == "madvise" && !for_all)) && !larger.into_iter().any(|other| is_on(other, host))
+}
+
+fn in_force(size: PageSize, host: &Host) -> String {
     let own = host.value(&thp_size_enabled(size)).unwrap_or_else(|| "inherit".into());
-    let value = if own == "inherit" { host.value(&format!("{THP}/enabled")).unwrap_or_default() } else { own };
-    matches!(value.as_str(), "always" | "madvise")
+    if own == "inherit" { host.value(&format!("{THP}/enabled")).unwrap_or_default() } else { own }
 }
 
 fn mechanism(size: PageSize, settings: &[Setting]) -> String {

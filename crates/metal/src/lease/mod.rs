@@ -448,6 +448,12 @@ pub fn recover() -> Result<Recovered, LeaseError> {
     Site::host().recover()
 }
 
+/// Who has the host's settings on loan now, as any user can see it: `process 7 (COMMAND)`. `None` where nobody has, or
+/// where it cannot be seen.
+pub fn leaseholder() -> Option<String> {
+    holder::seen_in(&Site::host().run)
+}
+
 fn kind_of(path: &str) -> Kind {
     let is_pool = path.ends_with("/nr_hugepages") || path.ends_with("/nr_hugepages_mempolicy");
     if is_pool { Kind::Pages } else { Kind::Value }

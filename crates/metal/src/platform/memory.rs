@@ -18,6 +18,8 @@ pub struct Status {
     anonymous_bytes: u64,
     /// RssFile and RssShmem.
     other_bytes: u64,
+    /// RssShmem: shared memory that is present.
+    shared_bytes: u64,
     /// HugetlbPages. The kernel keeps no peak of them.
     hugetlb_bytes: u64,
     /// VmData: private writable memory that is mapped.
@@ -39,6 +41,8 @@ pub struct Memory {
     pub mapped_bytes: u64,
     /// The most page tables at a look.
     pub page_table_bytes: u64,
+    /// The most shared memory at a look.
+    pub shared_bytes: u64,
     /// What anonymous and hugetlb memory was at its peak at least.
     least_bytes: u64,
     /// What of that was looked at since.
@@ -71,6 +75,7 @@ impl Status {
             most_resident_bytes: bytes("VmHWM:"),
             anonymous_bytes: bytes("RssAnon:"),
             other_bytes: bytes("RssFile:") + bytes("RssShmem:"),
+            shared_bytes: bytes("RssShmem:"),
             hugetlb_bytes: bytes("HugetlbPages:"),
             mapped_bytes: bytes("VmData:"),
             page_table_bytes: bytes("VmPTE:"),
@@ -88,6 +93,7 @@ impl Memory {
         self.most_hugetlb_bytes = self.most_hugetlb_bytes.max(now.hugetlb_bytes);
         self.mapped_bytes = self.mapped_bytes.max(now.mapped_bytes);
         self.page_table_bytes = self.page_table_bytes.max(now.page_table_bytes);
+        self.shared_bytes = self.shared_bytes.max(now.shared_bytes);
         let mut least_bytes = now.anonymous_bytes + now.hugetlb_bytes;
         if now.most_resident_bytes > self.last.most_resident_bytes {
             let others = now.other_bytes.max(self.last.other_bytes);

@@ -40,7 +40,7 @@ pub use awake::{Awake, AwakeError};
 pub use server::Server;
 pub use session::{Session, wait_for_lease};
 
-/// How long processes that outlive the command have to end by themselves.
+/// How long processes that outlive the command may do nothing before they are killed.
 const GRACE: Duration = Duration::from_millis(200);
 
 /// Reads figures off what a command printed; the error is a sentence.
@@ -90,6 +90,12 @@ pub enum PlatformError {
     /// pagelab was told to stop meanwhile, and perhaps the command too: whatever it answered does not count.
     #[error("the trial was cut short because pagelab was told to stop")]
     Interrupted,
+    /// The command's first process ended and others went on for too long.
+    #[error(
+        "the command's first process ended, and others were still at work a minute later, when they were killed; run it in \
+         the foreground, or as a server with a client that drives it (--server, --ready)"
+    )]
+    CutShort,
     /// Settings that have another value than before.
     #[error("not every setting could be put back: {0}")]
     NotRestored(String),
@@ -256,6 +262,9 @@ impl HostPlatform {
             // A terminal tells every process of its group: any of them may have ended early, with any exit.
             return Err(PlatformError::Interrupted);
         }
+        if run.driven.is_none() && run.ended.cut_short {
+            return Err(PlatformError::CutShort);
+        }
         let state_after = self.session.host().state()?;
         let moved = counters.delta(&self.session.host().counters()?);
         let answer = answer(&self.work, &run);
@@ -420,6 +429,10 @@ fn observations(run: &Run, proof: &mut Proof) -> Vec<Observation> {
         Observation::measured(names::TRACER_S, (run.ended.tracer_s - untimed_s).max(0.0)),
         Observation::measured(names::LOOKS_S, looks_s),
     ];
+    if run.driven.is_none() {
+        observations.push(Observation::measured(names::OUTLIVED_S, run.ended.outlived_s));
+        observations.push(Observation::measured(names::OUTLIVED_CPU_S, run.ended.outlived_cpu_s));
+    }
     observations.extend(proof.observations());
     observations
 }

@@ -109,6 +109,8 @@ impl<'a> Proof<'a> {
             let page_table_bytes: u64 = self.all().map(|memory| memory.page_table_bytes).sum();
             observations.push(Observation::measured(names::PEAK_RESIDENT_BYTES, peak_bytes as f64));
             observations.push(Observation::measured(names::PAGE_TABLE_SEEN_BYTES, page_table_bytes as f64));
+            let shared_bytes = self.all().map(|memory| memory.shared_bytes).max().unwrap_or(0);
+            observations.push(Observation::measured(names::SHARED_BYTES, shared_bytes as f64));
         }
         observations.extend(self.counters.as_mut().and_then(|counters| counters.read().ok()).unwrap_or_default());
         observations

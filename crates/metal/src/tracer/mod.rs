@@ -7,6 +7,7 @@
 //! `tasks` and `tree` know who is who; `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `scene`
 //! holds.
 
+mod afterlife;
 mod calls;
 mod filter;
 mod guards;

@@ -154,6 +154,11 @@ impl Tasks {
         self.tasks.is_empty()
     }
 
+    /// The tasks that are left.
+    pub fn ids(&self) -> Vec<Tid> {
+        self.tasks.keys().copied().collect()
+    }
+
     /// The processes that are left.
     pub fn processes(&self) -> Vec<Tid> {
         let mut all: Vec<Tid> = self.tasks.values().map(|task| task.process).collect();

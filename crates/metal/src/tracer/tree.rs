@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use study::cause::Cause;
 use study::trial::Exit;
 
+use super::afterlife::Afterlife;
 use super::calls;
 use super::filter::{self, Watch};
 use super::hugetlb;
@@ -52,7 +53,7 @@ pub trait Witness {
 pub enum Leftovers {
     /// They run on, traced, and the tracer stays with them.
     Follow,
-    /// They get this long to end by themselves and are then killed.
+    /// They are killed once they have done nothing for this long, and after a minute at the latest.
     KillAfter(Duration),
 }
 
@@ -78,6 +79,12 @@ pub struct Ended {
     pub killed_leftovers: usize,
     /// Whether the root was killed because it had had its time ([`Launch::limit`]).
     pub time_was_up: bool,
+    /// How long processes went on after the root's end, until they ended or were killed.
+    pub outlived_s: f64,
+    /// CPU time of these processes, as far as it was seen.
+    pub outlived_cpu_s: f64,
+    /// Whether processes that outlived the root were still at work when they were killed.
+    pub cut_short: bool,
 }
 
 /// What a witness took, by what it did to the wall time of the root.
@@ -105,6 +112,15 @@ pub struct Usage {
 }
 
 /// How often the tasks that outlive the minder are looked at.
+/// What processes did that outlived the root.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outlived {
+    s: f64,
+    cpu_s: f64,
+    was_cut: bool,
+}
+
+/// How often the tasks that outlive the root are looked at.
 const DOUBT: Duration = Duration::from_millis(5);
 
 struct Tree<'a> {
@@ -125,6 +141,8 @@ struct Tree<'a> {
     minder: Minder,
     /// Whether the minder, and so the tree, is still there.
     minded: bool,
+    /// What was seen after the root's end.
+    outlived: Outlived,
     /// From now on every process of the tree is killed on sight.
     killing: bool,
     /// The trial is lost, and no memory needs to be looked at any more.
@@ -184,6 +202,7 @@ impl<'a> Tree<'a> {
             findings: Findings::default(),
             minder,
             minded: true,
+            outlived: Outlived::default(),
             killing: false,
             lost: false,
             refused: None,
@@ -204,6 +223,9 @@ impl<'a> Tree<'a> {
             causes: self.findings.causes,
             killed_leftovers,
             time_was_up: self.minder.time_is_up(),
+            outlived_s: self.outlived.s,
+            outlived_cpu_s: self.outlived.cpu_s,
+            cut_short: killed_leftovers > 0 && self.outlived.was_cut,
         })
     }
 
@@ -253,14 +275,16 @@ impl<'a> Tree<'a> {
 
     /// Gives processes that outlive the root their time.
     fn wait_for_leftovers(&mut self, grace: Duration) {
-        let deadline = Instant::now() + grace;
-        while self.minded && !minder::is_ending() && Instant::now() < deadline {
+        let mut after = Afterlife::new();
+        while self.minded && !minder::is_ending() && after.goes_on(grace) {
+            after.look(|| self.tasks.ids(), || self.tasks.processes());
             match ptrace::try_wait(-1) {
                 Ok(Some((tid, stop))) => self.handle(tid, stop),
                 Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-                Err(_) => return,
+                Err(_) => break,
             }
         }
+        self.outlived = Outlived { s: after.lasted_s(), cpu_s: after.cpu_s(), was_cut: after.was_cut() };
     }
 
     /// Kills what is left, and from now on what it has just made. Returns how many processes it killed.

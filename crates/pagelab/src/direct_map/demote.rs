@@ -1,6 +1,6 @@
 //! `pagelab direct-map demote`: split the leaves of this host's direct map until it is rebooted.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
@@ -16,7 +16,7 @@ use study::size::{PageSize, format_bytes};
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
 use crate::compare::say_who_holds_the_lease;
 use crate::failure::{Failure, say};
-use crate::output::{ignore_closed_pipe, terminal_width};
+use crate::output::{print, terminal_width};
 use crate::words::{parse_duration, parse_size};
 
 /// Enough of the direct map in base pages: whole leaves in memory that is in use cannot be reached.
@@ -65,7 +65,7 @@ pub fn run(arguments: &DemoteArguments) -> Result<(), Failure> {
     let demotion = done.map_err(Failure::input)?;
     demotion.warnings.iter().for_each(|warning| say(format_args!("pagelab: {}", results::printable(warning))));
     let text = if arguments.json { format!("{:#}", document(goal, &demotion)) } else { text(goal, &demotion) };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
+    print(&text, arguments.json)?;
     ended(&demotion.stopped)
 }
 

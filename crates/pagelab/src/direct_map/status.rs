@@ -1,6 +1,5 @@
 //! `pagelab direct-map status`: what maps memory for the kernel, why, and what this boot can still give.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -13,7 +12,7 @@ use study::policy::{Granularity, Policy};
 use study::size::{PageSize, format_bytes};
 
 use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, terminal_width};
+use crate::output::{print, terminal_width};
 
 /// Arguments of `pagelab direct-map status`.
 #[derive(Debug, Args)]
@@ -31,7 +30,7 @@ pub fn run(arguments: &StatusArguments) -> Result<(), Failure> {
     let host = Host::open(&arguments.root).map_err(Failure::input)?;
     let status = direct_map::status(&host).map_err(Failure::input)?;
     let text = if arguments.json { format!("{:#}", document(&status)) } else { text(&status) };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+    print(&text, arguments.json)
 }
 
 fn text(status: &Status) -> String {

@@ -1,6 +1,5 @@
 //! `pagelab sim --chase`: the reach of TLBs as knees, measured on this processor beside the model of it.
 
-use std::io::Write;
 use std::process::{Command, Stdio};
 
 use model::chase::{Lost, lost};
@@ -13,7 +12,7 @@ use study::size::format_bytes;
 
 use super::{SimArguments, document, machines};
 use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, terminal_width, write_page};
+use crate::output::{print, terminal_width, write_page};
 
 /// Policies: of base pages, and of leaves of PMD size.
 const POLICIES: [&str; 2] = ["base", "thp"];
@@ -55,7 +54,7 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
         true => format!("{:#}", json_document(&machine, &points, &notes, arguments.seed)),
         false => text(&machine, &points, &notes),
     };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
+    print(&text, arguments.json)?;
     match &arguments.html {
         Some(file) => {
             write_page(file, &results::html::simulation::knees(&shown(&machine, &points, notes, arguments.seed)))

@@ -9,7 +9,7 @@ mod report;
 mod sweep;
 
 use std::fs::File;
-use std::io::{BufReader, IsTerminal, Write};
+use std::io::{BufReader, IsTerminal};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -27,7 +27,7 @@ pub use machines::{
 };
 
 use crate::failure::{Failure, say};
-use crate::output::{can_be_written, ignore_closed_pipe, terminal_width, write_page};
+use crate::output::{can_be_written, print, terminal_width, write_page};
 use sweep::Swept;
 
 /// What became of one trace.
@@ -128,7 +128,7 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     } else {
         all.iter().map(|simulated| report::text(simulated, terminal_width())).collect::<Vec<_>>().join("\n\n")
     };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
+    print(&text, arguments.json)?;
     if let Some(file) = &arguments.html {
         write_page(file, &results::html::simulation::report(&document::document(&all, &used, arguments)))?;
     }
@@ -182,7 +182,7 @@ fn every_geometry(arguments: &SimArguments) -> Result<(), Failure> {
     } else {
         each.map(|(file, swept)| sweep::text(file, swept, terminal_width())).collect::<Vec<_>>().join("\n\n")
     };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))?;
+    print(&text, arguments.json)?;
     match &arguments.html {
         Some(file) => write_page(file, &results::html::simulation::report(&document::document(&all, &[], arguments))),
         None => Ok(()),

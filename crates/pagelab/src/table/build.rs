@@ -1,7 +1,6 @@
 //! `pagelab table build`: tables for mappings, as an image of physical memory.
 
 use std::fs;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -18,7 +17,7 @@ use super::number::parse_number;
 use super::request::{self, Request, parse_request};
 use super::tree::Tree;
 use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, terminal_width, write};
+use crate::output::{print, terminal_width, write};
 
 /// Arguments of `pagelab table build`.
 #[derive(Debug, Args)]
@@ -72,7 +71,7 @@ fn run_in<F: Format>(format: F, named: Named, arguments: &Build) -> Result<(), F
     } else {
         text(&tables, named, arguments, &census, tree.as_ref(), image)
     };
-    ignore_closed_pipe(writeln!(io::stdout(), "{text}"))
+    print(&text, arguments.json)
 }
 
 fn built<F: Format>(format: F, arguments: &Build) -> Result<Tables<F>, Failure> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -19,7 +19,7 @@ use super::level::label;
 use super::number::parse_number;
 use super::tree::Tree;
 use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, terminal_width};
+use crate::output::{print, terminal_width};
 
 /// Arguments of `pagelab table check`.
 #[derive(Debug, Args)]
@@ -94,7 +94,7 @@ fn run_in<F: Format>(
         });
         text(&format, arguments, &checked, drawn)
     };
-    ignore_closed_pipe(writeln!(io::stdout(), "{text}"))?;
+    print(&text, arguments.json)?;
     if checked.report.is_legal() { Ok(()) } else { Err(Failure::Faults(verdict(arguments, &checked.report))) }
 }
 

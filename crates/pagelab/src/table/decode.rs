@@ -1,7 +1,5 @@
 //! `pagelab table decode`: entries field by field, and how an address is looked up.
 
-use std::io::Write;
-
 use clap::Args;
 use paging::format::named::Named;
 use paging::format::{Field, Kind};
@@ -16,7 +14,7 @@ use super::index;
 use super::level::{self, label, linux_name};
 use super::number::parse_hexadecimal;
 use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, terminal_width};
+use crate::output::{print, terminal_width};
 
 /// Arguments of `pagelab table decode`.
 #[derive(Debug, Args)]
@@ -62,7 +60,7 @@ pub fn run(arguments: &Decode) -> Result<(), Failure> {
     } else {
         with_format!(named, format => text(&format, named, arguments, &asked))
     };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+    print(&text, arguments.json)
 }
 
 /// Reads the words after the options: entries, each perhaps with its level.

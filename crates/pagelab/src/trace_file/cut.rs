@@ -11,7 +11,7 @@ use trace::{Block, Call, Chunk, Event, Filter, Header, Holds, MostRecent, Part, 
 use super::filter::{Filtered, Place};
 use super::{Cut, damage_text, named, open, refuse_same};
 use crate::failure::{Failure, say};
-use crate::output::ignore_closed_pipe;
+use crate::output::print;
 use crate::table::describe::count;
 
 /// Where the first block of a thread that is kept begins.
@@ -263,5 +263,5 @@ fn report(arguments: &Cut, runs: u64, blocks: u64, left_out: u64) -> Result<(), 
         let filtered = if arguments.most_recent { &filtered } else { "" };
         format!("{} in {}{filtered}", count(kept, "run"), count(blocks, "block"))
     };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+    print(&text, arguments.json)
 }

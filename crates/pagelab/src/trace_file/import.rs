@@ -1,7 +1,7 @@
 //! `pagelab trace import`.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{BufRead, BufReader, BufWriter};
 use std::path::Path;
 
 use serde_json::json;
@@ -12,7 +12,7 @@ use results::output::Output;
 
 use super::{Import, ImportTool, named, refuse_same};
 use crate::failure::Failure;
-use crate::output::ignore_closed_pipe;
+use crate::output::print;
 
 /// Runs `pagelab trace import`.
 pub fn run(arguments: &Import) -> Result<(), Failure> {
@@ -34,7 +34,7 @@ pub fn run(arguments: &Import) -> Result<(), Failure> {
     } else {
         format!("{}: {}", results::printable(&arguments.output.display().to_string()), format_bytes(bytes))
     };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+    print(&text, arguments.json)
 }
 
 const fn tool(tool: ImportTool) -> Tool {

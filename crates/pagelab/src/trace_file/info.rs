@@ -1,7 +1,6 @@
 //! `pagelab trace info`.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 
 use serde_json::{Value, json};
 use study::size::format_bytes;
@@ -9,7 +8,7 @@ use trace::{Block, Call, Event, Footprint, Header, Kind, Recorded, SHIFTS};
 
 use super::{Damages, Shown, named, open};
 use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, terminal_width};
+use crate::output::{print, terminal_width};
 use crate::table::describe::{count, grouped};
 use results::grid::plain;
 
@@ -67,7 +66,7 @@ struct Region {
 pub fn run(arguments: &Shown) -> Result<(), Failure> {
     let content = read(arguments)?;
     let text = if arguments.json { format!("{:#}", document(&content)) } else { text(&content) };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+    print(&text, arguments.json)
 }
 
 fn read(arguments: &Shown) -> Result<Content, Failure> {

@@ -110,7 +110,7 @@ pub(super) fn invocation(comparison: &Comparison) -> String {
         ("version", invocation.version.clone()),
         ("begun", date_time(comparison.started_unix_s)),
         ("ended", ended(&comparison.ended)),
-        ("metric that decides", design.primary.clone()),
+        ("metric that decides", crate::rows::primary(comparison).to_owned()),
         ("blocks", format!("{} to {}, and one that is discarded", design.min_blocks, design.max_blocks)),
         (
             "time limit of a trial",

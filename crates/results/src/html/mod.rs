@@ -16,7 +16,7 @@ mod tables;
 use study::comparison::{Comparison, Ended};
 
 use crate::rows::{self, Row};
-use crate::sentence;
+use crate::sentence::{self, Adopting};
 use crate::text::{command_line, date_time, escape, printable};
 
 const STYLE: &str = include_str!("style.css");
@@ -130,18 +130,28 @@ fn ended(ended: &Ended) -> String {
     }
 }
 
-/// How to have each of the best policies permanently: the first one open, those tied with it folded.
+/// How to have each of the best policies permanently: of the first the least intrusive way open, everything else folded.
 fn adoption(comparison: &Comparison) -> String {
-    let of_arm = |arm: usize| {
-        let adoptions = comparison.adoptions.get(arm).filter(|adoptions| !adoptions.is_empty())?;
-        let label = comparison.design.arms.get(arm).map_or("", |arm| arm.label.as_str());
-        Some((label, adoptions.iter().map(way).collect::<String>()))
-    };
     let mut html = String::new();
-    for (label, ways) in sentence::best(comparison).into_iter().filter_map(of_arm) {
+    for arm in sentence::best(comparison) {
+        let Adopting { obstacle, recommended, others } = Adopting::of(comparison, arm);
+        if obstacle.is_none() && recommended.is_none() {
+            continue;
+        }
+        let label = escape(&comparison.design.arms.get(arm).map_or_else(String::new, |arm| printable(&arm.label)));
+        let obstacle = obstacle.map(|why| format!("<p>{}.</p>\n", escape(&capitalised_first(&printable(&why)))));
+        let first = obstacle.or(recommended.map(way)).unwrap_or_default();
+        let others = match others {
+            [] => String::new(),
+            others => format!(
+                "<details class=\"adopt\">\n<summary>{label}: other ways</summary>\n{}</details>\n",
+                others.iter().map(way).collect::<String>()
+            ),
+        };
         let open = if html.is_empty() { " open" } else { "" };
-        let label = escape(&printable(label));
-        html.push_str(&format!("<details class=\"adopt\"{open}>\n<summary>{label}</summary>\n{ways}</details>\n"));
+        html.push_str(&format!(
+            "<details class=\"adopt\"{open}>\n<summary>{label}</summary>\n{first}{others}</details>\n"
+        ));
     }
     html
 }

@@ -76,7 +76,7 @@ fn outcome(row: &Row<'_>) -> String {
         Some(Outcome::NotHeld | Outcome::NotMeasured | Outcome::Unsupported) | None => "void",
         Some(Outcome::Baseline | Outcome::Equivalent) => "plain",
     };
-    let needed = row.blocks_needed().map(|blocks| format!("<br><small>{blocks}</small>")).unwrap_or_default();
+    let needed = row.what_would_settle_it().map(|what| format!("<br><small>{what}</small>")).unwrap_or_default();
     format!("<span class=\"tag {class}\">{}</span>{needed}", escape(&row.outcome()))
 }
 

@@ -117,6 +117,17 @@ fn commands_to_adopt_a_policy_are_lines_that_can_be_copied() {
 }
 
 #[test]
+fn one_way_to_adopt_is_open_and_the_others_are_folded() {
+    let mut comparison = sample::comparison();
+    comparison.trials.iter_mut().for_each(|record| record.verdict.answered.clear());
+    let html = report(&comparison);
+    let (_, adoption) = html.split_once("To adopt the best policy").unwrap();
+    let (open, folded) = adoption.split_once("<details class=\"adopt\">").expect("a folded part");
+    assert!(open.contains("<details class=\"adopt\" open>") && open.matches("<pre>").count() == 1, "{open}");
+    assert!(folded.starts_with("\n<summary>thp: other ways</summary>") && folded.contains("echo always"), "{folded}");
+}
+
+#[test]
 fn figures_and_tables_can_be_heard() {
     let html = report(&sample::comparison());
     for svg in html.split("<svg ").skip(1) {

@@ -169,6 +169,15 @@ impl Store {
         .map(|comparison| comparison.map(analysed))
     }
 
+    /// The first comparison before number `before` that warned of free page reporting on this host
+    /// ([`study::machine::Machine::host_id`]).
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn first_warned_of_reporting(&self, host_id: Option<&str>, before: i64) -> Result<Option<i64>, Error> {
+        self.read(|transaction| read::first_warned_of_reporting(transaction, host_id, before))
+    }
+
     fn check_or_create(&self) -> Result<(), Error> {
         match self.pragma("user_version")? {
             0 => self.create()?,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use rusqlite::types::{FromSql, Type};
-use rusqlite::{OptionalExtension, Params, Row, Transaction};
+use rusqlite::{OptionalExtension, Params, Row, Transaction, params};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use study::cause::CauseShare;
@@ -125,6 +125,19 @@ fn analysis(row: &Row<'_>) -> Read<Option<Analysis>> {
         json.map(|json| serde_json::from_str(&json.replace(&format!("\"{former}\""), &format!("\"{today}\""))))
             .transpose()
     })
+}
+
+/// See [`super::Store::first_warned_of_reporting`].
+pub(super) fn first_warned_of_reporting(
+    transaction: &Transaction<'_>,
+    host_id: Option<&str>,
+    before: i64,
+) -> Read<Option<i64>> {
+    let query = "SELECT min(comparisons.id) FROM comparisons JOIN machines ON machines.hash = comparisons.machine
+                 WHERE comparisons.id < ?1 AND json_extract(machines.machine, '$.host_id') IS ?2
+                 AND EXISTS (SELECT 1 FROM json_each(comparisons.analysis, '$.warnings')
+                             WHERE json_extract(value, '$.warning') = 'free_memory_reported')";
+    transaction.query_row(query, params![before, host_id], |row| row.get(0))
 }
 
 fn ended(row: &Row<'_>) -> Read<Ended> {

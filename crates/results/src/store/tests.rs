@@ -49,6 +49,23 @@ fn a_comparison_comes_back_as_it_was() {
 }
 
 #[test]
+fn the_first_warning_of_free_page_reporting_is_found_by_its_host() {
+    let (_directory, store) = store();
+    let stored = |host: Option<&str>, warned: bool| {
+        let mut comparison = sample::comparison();
+        comparison.machine.host_id = host.map(String::from);
+        let reported = study::stats::Warning::FreeMemoryReported { block: study::size::PageSize::M2, said_by: None };
+        comparison.analysis.as_mut().unwrap().warnings.extend(warned.then_some(reported));
+        store.begin(&comparison).unwrap()
+    };
+    let ids = [stored(Some("one"), false), stored(Some("one"), true), stored(None, true), stored(Some("one"), true)];
+    let first = |host: Option<&str>, before: i64| store.first_warned_of_reporting(host, before).unwrap();
+    assert_eq!(first(Some("one"), ids[1]), None, "not its own");
+    assert_eq!(first(Some("one"), ids[3]), Some(ids[1]));
+    assert_eq!((first(None, ids[3]), first(Some("two"), ids[3])), (Some(ids[2]), None));
+}
+
+#[test]
 fn a_comparison_that_has_trials_is_stored_with_them() {
     let (_directory, store) = store();
     let comparison = sample::comparison();

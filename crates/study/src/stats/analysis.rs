@@ -8,12 +8,16 @@ use super::max_t::{self, Flips};
 use super::signed_rank::{Centre, SignedRank};
 use super::{Analysis, ArmAnalysis, Effect, Outcome, best, median, outcome, warnings};
 use crate::comparison::{Admission, Design};
+use crate::metric::names;
 use crate::plan;
 use crate::trial::TrialRecord;
 use crate::verdict::Holding;
 
 /// What the trials say, as far as they go; `None` before the first block that counts is complete, or
 /// where the design is not one that [`plan::check`] accepts.
+///
+/// The metric that decides is the design's, unless that is wall time and the command's first process ends while others
+/// go on: then it is CPU time, with a warning.
 ///
 /// The same design and trials give the same analysis on every machine, up to the last digits of its
 /// logarithms.
@@ -23,6 +27,8 @@ pub fn analyse(design: &Design, trials: &[TrialRecord], admissions: &[Admission]
     if blocks.numbers.is_empty() {
         return None;
     }
+    let wanted_wall = design.primary == names::WALL_S;
+    let design = &Design { primary: warnings::deciding_metric(design, &blocks), ..design.clone() };
     let mut signed_rank = SignedRank::default();
     let effects = effects(design, &blocks, admissions, &mut signed_rank);
     let compared = effects.iter().filter(|effects| effects.contains_key(&design.primary)).count();
@@ -37,7 +43,7 @@ pub fn analyse(design: &Design, trials: &[TrialRecord], admissions: &[Admission]
     if held(&blocks, design.baseline) {
         best::mark(design, &blocks, &mut arms, &mut signed_rank);
     }
-    let warnings = warnings::warnings(design, trials, &blocks, &arms);
+    let warnings = warnings::warnings(design, trials, &blocks, &arms, wanted_wall);
     let blocks = blocks.numbers.len() as u32;
     Some(Analysis { primary: design.primary.clone(), baseline: design.baseline, blocks, arms, warnings })
 }

@@ -194,6 +194,23 @@ pub enum Warning {
     FreeMemoryReported {
         /// The smallest block that it may take.
         block: PageSize,
+        /// The number of the stored comparison that first said so of this host: this one need not say it all again.
+        #[serde(default)]
+        said_by: Option<i64>,
+    },
+    /// The command's first process ends while others go on, as a daemon's does.
+    FirstProcessEnds {
+        /// CPU time of the processes that outlive the first, against that of the tree.
+        ratio: f64,
+        /// Whether CPU time decides because of that, and not the wall time that was to.
+        cpu_decides: bool,
+    },
+    /// Processes share memory that no policy concerns.
+    SharedMemory {
+        /// The largest shared memory of a process.
+        bytes: u64,
+        /// Memory of the tree that policies concern.
+        concerned_bytes: u64,
     },
     /// Runs are so short that starting the process dominates.
     ShortRuns {

@@ -44,6 +44,15 @@ fn matters(design: &Design, effect: &Effect) -> bool {
     effect.ratio.ln().abs() > design.band_ratio.ln_1p()
 }
 
+impl Effect {
+    /// Half the width that the interval will have after this many blocks, as a ratio: it narrows with the square root of
+    /// their number. Absent without an interval.
+    pub fn half_width_after(&self, blocks: u32) -> Option<f64> {
+        let half = half_width(self)? * (f64::from(self.blocks) / f64::from(blocks.max(1))).sqrt();
+        Some(half.exp_m1())
+    }
+}
+
 /// Half the width of the interval, as a logarithm.
 fn half_width(effect: &Effect) -> Option<f64> {
     Some((effect.high? / effect.low?).ln() / 2.0)

@@ -5,6 +5,7 @@ use super::holding::holding;
 use super::{ArmAnalysis, Outcome, Warning, median, normal};
 use crate::comparison::Design;
 use crate::metric::names;
+use crate::size::format_bytes;
 use crate::trial::{Arm, TrialRecord};
 use crate::verdict::Holding;
 
@@ -31,18 +32,31 @@ const NORMAL_MAD: f64 = 0.674_489_750_196_081_7;
 const TRACER_SHARE: f64 = 0.01;
 /// Share of the wall time in looks from which on they are warned of, where they have no limit.
 const LOOKS_SHARE: f64 = 0.001;
+/// Share of the CPU time in processes that outlive the first one, from which on wall time is not the program's.
+const OUTLIVED_SHARE: f64 = 0.1;
+/// Time for which others outlive the first process, from which on it is said where the first lived shorter.
+const OUTLIVED_S: f64 = 0.1;
+/// Shared memory that is named, as a share of the memory that policies concern.
+const SHARED_SHARE: f64 = 0.1;
+/// Shared memory that is named.
+const SHARED_BYTES: u64 = 1 << 20;
 /// Wall time below which starting the process dominates.
 const SHORT_RUN_S: f64 = 0.02;
 
-/// Every warning that the trials give rise to; `arms` holds what was concluded of each arm.
+/// Every warning that the trials give rise to; `arms` holds what was concluded of each arm, and `wanted_wall` says
+/// whether the design as it was asked for decides on wall time.
 pub(crate) fn warnings(
     design: &Design,
     trials: &[TrialRecord],
     blocks: &Blocks<'_>,
     arms: &[ArmAnalysis],
+    wanted_wall: bool,
 ) -> Vec<Warning> {
     let each = || 0..design.arms.len();
     let mut warnings = Vec::new();
+    let outlived = outlived_share(blocks, each());
+    let cpu_decides = wanted_wall && design.primary == names::CPU_S;
+    warnings.extend(outlived.map(|ratio| Warning::FirstProcessEnds { ratio, cpu_decides }));
     warnings.extend(baseline_not_held(design, blocks));
     warnings.extend(each().filter_map(|arm| aa_differs(design, &arms[arm].outcome, arm)));
     warnings.extend(drift(design, blocks));
@@ -53,7 +67,10 @@ pub(crate) fn warnings(
     warnings.extend(each().filter(|_| design.prove_all).filter_map(|arm| looks(blocks, arm)));
     warnings.extend(demoted(trials));
     warnings.extend(reported(trials));
-    warnings.extend(short_runs(design, blocks));
+    warnings.extend(shared_memory(blocks, each()));
+    if outlived.is_none() {
+        warnings.extend(short_runs(design, blocks));
+    }
     warnings
 }
 
@@ -159,7 +176,7 @@ fn demoted(trials: &[TrialRecord]) -> Option<Warning> {
 
 fn reported(trials: &[TrialRecord]) -> Option<Warning> {
     let blocks = trials.iter().filter_map(|record| record.state_before.reported_block);
-    blocks.min().map(|block| Warning::FreeMemoryReported { block })
+    blocks.min().map(|block| Warning::FreeMemoryReported { block, said_by: None })
 }
 
 fn tracer_load(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
@@ -177,6 +194,43 @@ fn share_of_wall(blocks: &Blocks<'_>, arm: usize, name: &str) -> Option<f64> {
     let share = |record: &TrialRecord| Some(record.value(name)? / record.value(names::WALL_S)?);
     let mut shares: Vec<f64> = blocks.trials(arm).filter_map(share).filter(|share| share.is_finite()).collect();
     median(&mut shares)
+}
+
+/// The metric that decides: where the first process ends while others go on, wall time is not the program's.
+pub(crate) fn deciding_metric(design: &Design, blocks: &Blocks<'_>) -> String {
+    let is_wall = design.primary == names::WALL_S && design.metrics.iter().any(|metric| metric.name == names::CPU_S);
+    match is_wall && outlived_share(blocks, 0..design.arms.len()).is_some() {
+        true => names::CPU_S.to_owned(),
+        false => design.primary.clone(),
+    }
+}
+
+/// The share of the CPU time in processes that outlive the first one, in the arm where it is largest; `None` where it
+/// is small in each, and they do not outlive it for longer than it lived.
+fn outlived_share(blocks: &Blocks<'_>, arms: impl Iterator<Item = usize>) -> Option<f64> {
+    let median_of = |arm, share: &dyn Fn(&TrialRecord) -> Option<f64>| {
+        let shares = blocks.trials(arm).filter_map(share).filter(|share| share.is_finite());
+        median(&mut shares.collect::<Vec<_>>())
+    };
+    let of_arm = |arm| {
+        let outlived_s = median_of(arm, &|record| record.value(names::OUTLIVED_S))?;
+        let wall_s = median_of(arm, &|record| record.value(names::WALL_S))?;
+        let share = median_of(arm, &|record| Some(record.value(names::OUTLIVED_CPU_S)? / record.value(names::CPU_S)?))?;
+        let outlives = outlived_s >= OUTLIVED_S && outlived_s > wall_s;
+        (share >= OUTLIVED_SHARE || outlives).then_some(share.min(1.0))
+    };
+    arms.filter_map(of_arm).max_by(f64::total_cmp)
+}
+
+fn shared_memory(blocks: &Blocks<'_>, arms: impl Iterator<Item = usize>) -> Option<Warning> {
+    let trials: Vec<&TrialRecord> = arms.flat_map(|arm| blocks.trials(arm)).collect();
+    let median_of = |value: &dyn Fn(&TrialRecord) -> Option<f64>| {
+        median(&mut trials.iter().filter_map(|record| value(record)).collect::<Vec<_>>())
+    };
+    let bytes = median_of(&|record| record.value(names::SHARED_BYTES))? as u64;
+    let concerned_bytes = median_of(&|record| Some(record.verdict.concerned_bytes as f64))? as u64;
+    let is_large = bytes >= SHARED_BYTES && bytes as f64 >= SHARED_SHARE * concerned_bytes as f64;
+    is_large.then_some(Warning::SharedMemory { bytes, concerned_bytes })
 }
 
 fn short_runs(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
@@ -231,9 +285,26 @@ impl Warning {
             Warning::DirectMapDemoted { leaf } => {
                 format!("the kernel's direct map was demoted to {leaf} in this boot (pagelab direct-map demote)")
             }
-            Warning::FreeMemoryReported { block } => {
-                format!("this guest tells its hypervisor of free blocks of {block} and more, which may take their memory")
+            Warning::FreeMemoryReported { block, said_by: None } => format!(
+                "this guest gives its hypervisor free blocks of {block} and more, so the first touch of a large page can fault \
+                 there too"
+            ),
+            Warning::FreeMemoryReported { block, said_by: Some(_) } => {
+                format!("free page reporting is on here (blocks of {block})")
             }
+            Warning::FirstProcessEnds { ratio, cpu_decides } => {
+                let decides = if *cpu_decides { ", so CPU time decides" } else { "" };
+                format!(
+                    "the command's first process ends while others go on ({:.0} % of the CPU time is theirs): the wall time is \
+                     not the program's{decides}",
+                    ratio * 100.0
+                )
+            }
+            Warning::SharedMemory { bytes, concerned_bytes } => format!(
+                "{} of shared memory is no policy's concern, beside {} that is",
+                format_bytes(*bytes),
+                format_bytes(*concerned_bytes)
+            ),
             Warning::ShortRuns { wall_s } => {
                 format!("the runs take only {:.1} ms, so starting the process weighs heavily", wall_s * 1e3)
             }
@@ -277,12 +348,20 @@ impl Warning {
                 "the figures are not those of the machine as it boots: kernel work is slower and 2M pages are scarce; \
                  reboot to undo it"
             }
-            Warning::FreeMemoryReported { .. } => {
-                "the first touch of a large page can contain page faults of the hypervisor that base pages are spared; \
-                 have more memory used right before each trial than the command will use \
-                 (--prepare 'pagelab workload page-touch --bytes SIZE'; METHOD.md, Limits, says how much), switch free page reporting off (QEMU: \
-                 free-page-reporting=off of virtio-balloon), or compare what the program does when its memory is \
-                 there (--repeat-inside)"
+            Warning::FreeMemoryReported { said_by: Some(number), .. } => {
+                return format!("comparison {number} says what to do");
+            }
+            Warning::FreeMemoryReported { said_by: None, .. } => {
+                "bring memory before each trial (--prepare 'pagelab workload page-touch --bytes SIZE'), or switch it off \
+                 (QEMU: free-page-reporting=off); METHOD.md, Limits"
+            }
+            Warning::FirstProcessEnds { .. } => {
+                "run it in the foreground (as redis-server --daemonize no), or as a server with a client that drives it \
+                 (--server, --ready)"
+            }
+            Warning::SharedMemory { .. } => {
+                "its page size is that of /sys/kernel/mm/transparent_hugepage/shmem_enabled, or of a hugetlb pool where the \
+                 program asks for one (as PostgreSQL with huge_pages = on)"
             }
             Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
         };

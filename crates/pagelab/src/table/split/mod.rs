@@ -3,7 +3,7 @@
 pub(crate) mod experiment;
 pub(crate) mod report;
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -17,7 +17,7 @@ use super::describe::size;
 use super::format_name::{FormatName, parse_format};
 use super::number::parse_number;
 use crate::failure::Failure;
-use crate::output::{ignore_closed_pipe, terminal_width};
+use crate::output::{print, terminal_width};
 use experiment::{Case, Measured, measure};
 
 /// Arguments of `pagelab table split`.
@@ -132,7 +132,7 @@ pub fn run(arguments: &Split) -> Result<(), Failure> {
     } else {
         report::text(arguments.bytes, arguments.rounds, &measured, terminal_width())
     };
-    ignore_closed_pipe(writeln!(std::io::stdout(), "{text}"))
+    print(&text, arguments.json)
 }
 
 fn progress(cases: usize) -> ProgressBar {
