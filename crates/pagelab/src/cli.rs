@@ -85,7 +85,8 @@ pub struct Compare {
     #[command(flatten)]
     pub output: Output,
     /// Measure the one arm that this boot has, of policies that a boot has or has not (direct-map-*), and
-    /// show what the boots in the store say together; --min-blocks says how many runs a boot makes
+    /// show what the boots in the store say together; --min-blocks says how many runs a boot makes. An arm that -p names
+    /// alone joins those of other boots
     #[arg(long, conflicts_with_all = ["aa", "stored", "merge"])]
     pub arm_of_boot: bool,
     /// Join arms of several boots and hosts, from stores or from what --arm-of-boot --json printed; with a

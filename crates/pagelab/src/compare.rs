@@ -165,7 +165,8 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     if arguments.aa {
         arms.insert(at + 1, Arm { label: format!("{baseline} (again)"), policy: baseline });
     }
-    if arms.len() < 2 {
+    // What an arm of a boot is compared with, other boots have.
+    if arms.len() < 2 && !arguments.arm_of_boot {
         return Err(Failure::Input(format!(
             "one policy alone ({}) is no comparison; name another one with -p, or add --aa",
             arms[at].label
