@@ -24,6 +24,7 @@ use study::census::{Backing, Census, Folio};
 use study::policy::Policy;
 use study::size::PageSize;
 use study::verdict::{Holding, Verdict};
+use testing::skip;
 
 const MIB: usize = 1 << 20;
 
@@ -125,10 +126,6 @@ fn page() -> usize {
 
 fn pmd() -> usize {
     Observer::open().pmd_leaf().map_or(2 * MIB, |size| size.bytes() as usize)
-}
-
-fn skip(needs: &str) {
-    println!("skipped: needs {needs}");
 }
 
 /// Settings that are changed for a test, one test at a time, and put back.
@@ -524,7 +521,7 @@ fn the_memory_is_there_at_the_exit_stop() {
     if let Err(error) = ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEEXIT) {
         drop(child.stdin.take());
         child.wait().unwrap();
-        return skip(&format!("ptrace ({error})"));
+        return skip(format!("ptrace ({error})"));
     }
     drop(child.stdin.take());
     let stopped = waitpid(pid, None).unwrap();

@@ -319,7 +319,7 @@ fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
 #[test]
 fn a_jump_in_the_programs_text_is_said_and_not_counted() {
     if !cfg!(target_arch = "x86_64") {
-        return println!("skipped: needs x86-64");
+        return testing::skip("x86-64");
     }
     if !needs(&[root(), program("setarch")]) {
         return;

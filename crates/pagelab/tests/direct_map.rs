@@ -180,7 +180,7 @@ fn a_demotion_of_two_megabytes_splits_marks_and_gives_its_memory_back() {
     let after = this_boot();
     assert_eq!(marks(&after), marks(&before) + 1, "{after:#}");
     if done["stopped"] == "none_found" {
-        eprintln!("skipped: needs free memory that is mapped by large leaves");
+        testing::skip("free memory that is mapped by large leaves");
         return;
     }
     ran.says(0, &[]);

@@ -218,7 +218,7 @@ fn an_analysis_survives_json() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(testing::properties(40))]
 
     #[test]
     fn the_unit_of_the_metric_does_not_matter(seed in 0u64..1000, scale in 1e-6..1e6f64) {

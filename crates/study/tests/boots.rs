@@ -265,6 +265,7 @@ fn boots_that_differ_by_chance_are_seldom_told_apart() {
 }
 
 proptest! {
+    #![proptest_config(testing::properties(256))]
     #[test]
     fn a_part_with_any_arm_index_and_value_is_merged_or_refused(
         arms in prop::collection::vec((0usize..6, -1.0..3.0f64), 1..12)

@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_large_leaf_is_told_from_base_pages() {
         let own = std::process::id() as libc::pid_t;
-        let Some(pmd) = geometry::pmd_leaf() else { return println!("skipped: needs THP") };
+        let Some(pmd) = geometry::pmd_leaf() else { return testing::skip("THP") };
         let (access, flags) = (ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_PRIVATE);
         for advice in [MmapAdvise::MADV_NOHUGEPAGE, MmapAdvise::MADV_HUGEPAGE] {
             let memory = Mapping::aligned(2 * pmd.bytes() as usize, pmd, access, flags).unwrap();
@@ -218,7 +218,7 @@ mod tests {
             let huge = entry.pmd_mapped_bytes() >= 2 * pmd.bytes();
             match is_in_large_leaf(own, start + 0x1234, base_page()) {
                 Some(found) => assert_eq!(found, huge, "as smaps has it"),
-                None => return println!("skipped: needs PAGEMAP_SCAN (Linux 6.7)"),
+                None => return testing::skip("PAGEMAP_SCAN (Linux 6.7)"),
             }
         }
     }

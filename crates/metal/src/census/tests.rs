@@ -83,7 +83,7 @@ fn protect(memory: &Mapping, part: Range<usize>, access: ProtFlags) {
 fn observer() -> Option<Observer> {
     let observer = Observer::open().with_kernel_memory();
     if !observer.sees_folios() {
-        println!("skipped: needs root, for folios");
+        testing::skip("root, for folios");
         return None;
     }
     match observer.tables() {
@@ -92,7 +92,7 @@ fn observer() -> Option<Observer> {
             panic!("{reason}")
         }
         Err(reason) => {
-            println!("skipped: needs {reason}");
+            testing::skip(reason);
             None
         }
     }
@@ -239,7 +239,7 @@ fn what_is_read_from_the_wrong_place_is_not_believed() {
     let pagemap = look(&Observer::open().without_kernel_memory(), own(), memory.addresses());
     let folios = |mapping: &study::census::Mapping| matches!(mapping.folio, Folio::Part(_));
     if pagemap.census.bytes_where(folios) == 0 {
-        return println!("skipped: needs THP, and free memory in blocks of PMD size");
+        return testing::skip("THP, and free memory in blocks of PMD size");
     }
     let seen = assert_equal(&misled, own(), memory.addresses());
     assert!(

@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn the_running_kernel_describes_itself() {
         let Ok(bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else {
-            return println!("skipped: needs a kernel with BTF");
+            return testing::skip("a kernel with BTF");
         };
         let btf = Btf::parse(&bytes).unwrap();
         assert_eq!(btf.offset("list_head", "prev"), Ok(size_of::<usize>() as u64));

@@ -119,10 +119,10 @@ mod tests {
         match Copier::new() {
             Ok(copier) => return Some(copier),
             Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)) => {
-                println!("skipped: needs CAP_BPF and CAP_PERFMON, and a kernel without lockdown ({error})");
+                testing::skip(format!("CAP_BPF and CAP_PERFMON, and a kernel without lockdown ({error})"));
             }
             Err(error) if std::path::Path::new("/sys/kernel/btf/vmlinux").exists() => panic!("{error}"),
-            Err(error) => println!("skipped: needs a kernel with BTF, Linux 5.17 or later ({error})"),
+            Err(error) => testing::skip(format!("a kernel with BTF, Linux 5.17 or later ({error})")),
         }
         None
     }

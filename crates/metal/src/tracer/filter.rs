@@ -179,6 +179,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn the_program_agrees_with_its_conditions(
             watches in prop::collection::vec((0..4i64, prop::collection::vec(condition(), 0..4)), 0..6),

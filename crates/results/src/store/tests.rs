@@ -192,7 +192,7 @@ fn a_full_file_system_is_said_to_be_full() {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "size=256k", "pagelab-test"]).arg(directory.path()).stderr(Stdio::null());
     if !mount.status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs the right to mount a tmpfs");
+        testing::skip("the right to mount a tmpfs");
         return;
     }
     let fill = || -> Result<(), Error> {
@@ -244,7 +244,7 @@ fn a_file_without_the_right_to_write_can_be_read_and_not_written() {
 #[test]
 fn root_does_not_follow_the_links_of_others() {
     if !place::is_root() {
-        eprintln!("skipped: needs root");
+        testing::skip("root");
         return;
     }
     let directory = tempfile::tempdir().unwrap();

@@ -255,6 +255,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn each_frame_has_its_place(frame in 0u64..2000, pages in 1u64..600, order in 0u32..12, far in any::<bool>()) {
             let shift = if far { NO_FOLIOS } else { order };
