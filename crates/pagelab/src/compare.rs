@@ -18,6 +18,7 @@ use study::trial::Arm;
 use crate::boots;
 use crate::cli::{Compare, Measuring, Output};
 use crate::failure::{Failure, say};
+use crate::khugepaged;
 use crate::output::{
     can_be_written, find_store, folded, ignore_closed_pipe, open_store, terminal_width, write, write_page,
 };
@@ -96,6 +97,7 @@ fn measure(
     let session = Session::new(host)
         .with_hugetlb_pool(measuring.hugetlb_pool)
         .with_patience(Duration::from_secs_f64(measuring.wait), say_who_holds_the_lease);
+    let session = khugepaged::held(session, design.khugepaged)?;
     let mut platform = HostPlatform::new(session, work);
     let mut keeper = Keeper { store, comparison: &mut comparison, lost: None };
     let run = runner(&design, &mut platform, &mut |event| {
@@ -192,6 +194,7 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
         design.metrics.extend(pattern::iteration_metrics());
     }
     design.prove_all = arguments.measuring.prove_all;
+    design.khugepaged = arguments.measuring.khugepaged.into();
     design.primary = primary(&stopping.primary, &design)?;
     Ok(design)
 }

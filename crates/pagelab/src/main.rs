@@ -9,6 +9,7 @@ mod direct_map;
 mod doctor;
 mod exec;
 mod failure;
+mod khugepaged;
 mod list;
 mod output;
 mod pattern;

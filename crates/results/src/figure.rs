@@ -1,6 +1,6 @@
 //! Figures for reading: values in their units, and changes in percent.
 
-use study::comparison::Design;
+use study::comparison::{Design, Khugepaged};
 use study::metric::{Direction, Metric, Unit, names};
 use study::size::format_bytes;
 use study::stats::Effect;
@@ -18,6 +18,8 @@ pub(crate) fn title(metric: &str) -> String {
         names::PAGE_TABLE_BYTES => "page tables",
         names::TRACER_S => "time in stops of the tracer",
         names::LOOKS_S => "looks within the wall time",
+        names::HOST_COLLAPSES => "large pages by khugepaged, on the host",
+        names::HOST_COLLAPSE_ALLOCATIONS => "large pages allocated for collapses, on the host",
         names::DTLB_WALKS => "page walks for data",
         names::ITLB_WALKS => "page walks for instructions",
         names::WALK_CYCLES_RATIO => "cycles with a page walk",
@@ -34,7 +36,11 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
     let found = metrics.iter().chain(&known).find(|metric| metric.name == name).cloned();
     // The program's own times are added to a design only when they are asked for.
     found.unwrap_or_else(|| {
-        let unit = if name.ends_with("_s") { Unit::Seconds } else { Unit::Custom };
+        let unit = match name {
+            names::HOST_COLLAPSES | names::HOST_COLLAPSE_ALLOCATIONS => Unit::Count,
+            name if name.ends_with("_s") => Unit::Seconds,
+            _ => Unit::Custom,
+        };
         Metric::new(name, unit, Direction::Lower)
     })
 }
@@ -46,6 +52,14 @@ pub(crate) fn proof(design: &Design) -> String {
         false => "large ranges are looked at as long as that takes a small share of the time",
     };
     proof.to_owned()
+}
+
+/// What khugepaged did meanwhile.
+pub(crate) fn khugepaged(design: &Design) -> &'static str {
+    match design.khugepaged {
+        Khugepaged::AsIs => "as it is: it makes large pages when it wakes up, in some trials and not in others",
+        Khugepaged::Off => "held still (--khugepaged off)",
+    }
 }
 
 /// A value in at most seven characters and its unit: `1.234 s`, `12.3k`, `1.34G`.

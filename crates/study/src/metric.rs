@@ -123,6 +123,12 @@ pub mod names {
     /// Time of looks at memory, for the census, that the wall time may contain: other tasks of the tree ran meanwhile, or the
     /// client of a server. No metric of a design: nothing is better for having less of it.
     pub const LOOKS_S: &str = "looks_s";
+    /// Windows that khugepaged made into large pages meanwhile, of whatever process: a counter of the host. No metric of a
+    /// design: it says which of two states a trial was in.
+    pub const HOST_COLLAPSES: &str = "host_khugepaged_collapses";
+    /// Large pages that were allocated for such windows meanwhile, by khugepaged or for madvise(MADV_COLLAPSE), of whatever
+    /// process: a counter of the host.
+    pub const HOST_COLLAPSE_ALLOCATIONS: &str = "host_collapse_allocations";
     /// Completed page walks for data.
     pub const DTLB_WALKS: &str = "dtlb_walks";
     /// Completed page walks for instructions.

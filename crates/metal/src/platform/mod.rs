@@ -3,6 +3,7 @@
 mod awake;
 mod helper;
 mod kernel_proof;
+mod khugepaged;
 mod minder;
 mod output;
 mod preparation;
@@ -26,7 +27,7 @@ use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::AnsweredCall;
 
 use crate::census::Observer;
-use crate::host::HostError;
+use crate::host::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters, HostError};
 use crate::lease::LeaseError;
 use crate::signals;
 use crate::tracer::{self, Ended, Launch, LaunchError, Leftovers, Looks, Rewriting, Usage, User};
@@ -104,6 +105,15 @@ pub enum PlatformError {
     /// The server was gone before it was ready.
     #[error("the server ended before it was ready")]
     ServerEnded,
+    /// khugepaged does not sleep.
+    #[error(
+        "khugepaged was still at work after {patience_s} s; see /sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan, \
+         or leave --khugepaged off out"
+    )]
+    Restless {
+        /// How long it had.
+        patience_s: f64,
+    },
     /// The server did not become ready.
     #[error("the server was not ready after {patience_s} s; see --ready and --ready-time")]
     NotReady {
@@ -133,8 +143,8 @@ pub enum PlatformError {
 impl PlatformError {
     /// Whether no command is to blame, but settings and files of the system.
     fn is_of_the_system(&self) -> bool {
-        use PlatformError::{Host, Io, Lease, NotRestored, Unsupported};
-        matches!(self, Lease(_) | Host(_) | Io(_) | Unsupported(..) | NotRestored(_))
+        use PlatformError::{Host, Io, Lease, NotRestored, Restless, Unsupported};
+        matches!(self, Lease(_) | Host(_) | Io(_) | Unsupported(..) | NotRestored(_) | Restless { .. })
     }
 }
 
@@ -220,12 +230,14 @@ impl HostPlatform {
             return Err(PlatformError::Interrupted);
         }
         let state_after = self.session.host().state()?;
-        let moved = counters.delta(&self.session.host().counters()?);
+        let counters_after = self.session.host().counters()?;
+        let moved = counters.delta(&counters_after);
         let answer = answer(&self.work, &run);
         if !answer.succeeded() {
             self.last_words = run.errors.tail_text();
         }
         let mut observations = observations(&run, &mut proof);
+        observations.extend(of_the_host(&counters, &counters_after));
         if let (Some(extract), true) = (&self.work.extract, answer.succeeded()) {
             observations.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
         }
@@ -354,6 +366,13 @@ fn answer(work: &Work, run: &Run) -> Answer {
         exit: run.driven.map_or(run.ended.exit, |driven| driven.exit),
         stdout_sha256: work.check_output.then(|| run.output.sha256.clone()),
     }
+}
+
+/// What khugepaged did on the host during a trial, as far as the kernel counts it.
+fn of_the_host(before: &Counters, after: &Counters) -> impl Iterator<Item = Observation> {
+    let counts = [(names::HOST_COLLAPSES, COLLAPSED), (names::HOST_COLLAPSE_ALLOCATIONS, COLLAPSE_ALLOCATIONS)];
+    let moved = |(metric, counter)| Some(Observation::measured(metric, before.moved(after, counter)? as f64));
+    counts.into_iter().filter_map(moved)
 }
 
 fn observations(run: &Run, proof: &mut Proof) -> Vec<Observation> {

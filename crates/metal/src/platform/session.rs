@@ -6,6 +6,7 @@ use study::comparison::{Admission, Unsupported};
 use study::policy::{Granularity, Policy};
 
 use super::PlatformError;
+use super::khugepaged::Stillness;
 use crate::admit::{self, Privilege, Terms};
 use crate::host::Host;
 use crate::lease::{Holder, Lease, LeaseError, Taken};
@@ -22,6 +23,7 @@ pub struct Session {
     host: Host,
     terms: Terms,
     lease: Option<Lease>,
+    stillness: Option<Stillness>,
     hugetlb_pool_bytes: Option<u64>,
     seen_need_bytes: u64,
     patience: Duration,
@@ -35,6 +37,7 @@ impl Session {
             terms: Terms::of_this_process(&host),
             host,
             lease: None,
+            stillness: None,
             hugetlb_pool_bytes: None,
             seen_need_bytes: 0,
             patience: Duration::ZERO,
@@ -46,6 +49,15 @@ impl Session {
     pub fn with_hugetlb_pool(mut self, bytes: Option<u64>) -> Session {
         self.hugetlb_pool_bytes = bytes;
         self
+    }
+
+    /// Holds khugepaged still, once the lease is there.
+    ///
+    /// # Errors
+    /// It cannot be held here.
+    pub fn with_khugepaged_still(mut self) -> Result<Session, Unsupported> {
+        self.stillness = Some(Stillness::of(&self.host, &self.terms)?);
+        Ok(self)
     }
 
     /// How long to wait for another pagelab's lease, and who hears of it.
@@ -70,13 +82,14 @@ impl Session {
         self.seen_need_bytes = self.seen_need_bytes.max(bytes);
     }
 
-    /// Gives every setting its old value and keeps the lease: no policy is in force, and nobody else's either.
+    /// Gives every setting its old value and keeps the lease: no policy is in force, and nobody else's either. khugepaged
+    /// stays as it is held.
     ///
     /// # Errors
     /// Somebody else has the lease, the kernel does not take a value.
     pub fn rest(&mut self) -> Result<(), PlatformError> {
         match &mut self.lease {
-            Some(lease) => lease.apply([]).map(drop).map_err(PlatformError::from),
+            Some(lease) => Ok(lease.apply(self.stillness.iter().flat_map(Stillness::pairs)).map(drop)?),
             None => self.keep_others_out(),
         }
     }
@@ -94,13 +107,15 @@ impl Session {
         let lowering =
             admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
         if lowering.settings.is_empty() {
-            return Ok(None);
+            return self.settle().map(|()| None);
         }
         let lease = match &mut self.lease {
             Some(lease) => lease,
             none => none.insert(wait_for_lease(self.patience, &self.on_wait)?),
         };
-        let taken = lease.apply(lowering.pairs())?;
+        let still: Vec<(&str, &str)> = self.stillness.iter().flat_map(Stillness::pairs).collect();
+        let taken = lease.apply(still.into_iter().chain(lowering.pairs()))?;
+        self.settle()?;
         Ok(match (policy.granularity, taken.into_iter().find(|taken| *taken != Taken::Whole)) {
             // A pool that is too small is used as it is: the verdict says what the program did not get.
             (Granularity::Hugetlb(size), Some(Taken::Granted { asked, got: 0 })) => {
@@ -108,6 +123,11 @@ impl Session {
             }
             _ => None,
         })
+    }
+
+    /// Waits until khugepaged sleeps, where it is held.
+    fn settle(&self) -> Result<(), PlatformError> {
+        self.stillness.as_ref().map_or(Ok(()), Stillness::settle)
     }
 
     /// Whatever settings hold now may be those of another pagelab, which puts them back some time. So every
@@ -118,7 +138,11 @@ impl Session {
             return Ok(());
         }
         match wait_for_lease(self.patience, &self.on_wait) {
-            Ok(lease) => self.lease = Some(lease),
+            Ok(lease) => {
+                let lease = self.lease.insert(lease);
+                return self.stillness.iter().try_for_each(|stillness| stillness.begin(lease));
+            }
+            Err(error) if self.stillness.is_some() => return Err(error.into()),
             Err(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. })) => return Err(error.into()),
             // Where there can be no lease there is no other one either; a policy that needs it will say why.
             Err(_) => {}

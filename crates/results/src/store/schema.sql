@@ -1,4 +1,4 @@
--- The store, version 3. FORMATS.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
+-- The store, version 4. FORMATS.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
 -- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
 
 CREATE TABLE machines (
@@ -27,7 +27,8 @@ CREATE TABLE comparisons (
     ended_message   TEXT,
     analysis        TEXT,                   -- JSON object, derived from the rest
     prove_all       INTEGER NOT NULL DEFAULT 0, -- since version 2
-    prepare         TEXT                    -- JSON list; since version 3
+    prepare         TEXT,                   -- JSON list; since version 3
+    khugepaged      TEXT NOT NULL DEFAULT 'as_is' -- since version 4
 ) STRICT;
 
 CREATE TABLE arms (

@@ -14,7 +14,7 @@ pub use limits::{Limit, boots as count_of_boots, sentences};
 
 use super::rank_sum::{self, Stratum};
 use super::{Effect, Outcome, answers, holding, median, outcome};
-use crate::comparison::{Comparison, Design, Invocation};
+use crate::comparison::{Comparison, Design, Invocation, Khugepaged};
 use crate::size::{PageSize, format_bytes};
 use crate::trial::{Answer, Arm, TrialRecord};
 use crate::verdict::{Holding, Verdict};
@@ -144,13 +144,18 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
         Some(words) => words.join(" "),
         None => "nothing".to_owned(),
     };
-    let parts: [Described; 6] = [
+    let khugepaged = |part: &Part| match part.design.khugepaged {
+        Khugepaged::AsIs => "as it is".to_owned(),
+        Khugepaged::Off => "held still, with --khugepaged off".to_owned(),
+    };
+    let parts: [Described; 7] = [
         ("the command", &Part::command),
         ("what is run before each trial (--prepare)", &prepare),
         (ARMS, &labels),
         ("the list of metrics", &metrics),
         ("what counts as a difference", &levels),
         ("whether memory is looked at before it goes", &proofs),
+        ("what khugepaged does meanwhile", &khugepaged),
     ];
     let joins = |what: &str| what == ARMS && (is_alone(one) || is_alone(other));
     match parts.into_iter().find(|(what, part)| part(one) != part(other) && !joins(what)) {
