@@ -83,13 +83,16 @@ impl Session {
     }
 
     /// Gives every setting its old value and keeps the lease: no policy is in force, and nobody else's either. khugepaged
-    /// stays as it is held.
+    /// stays as it is held, and is at rest where it is.
     ///
     /// # Errors
     /// Somebody else has the lease, the kernel does not take a value.
     pub fn rest(&mut self) -> Result<(), PlatformError> {
         match &mut self.lease {
-            Some(lease) => Ok(lease.apply(self.stillness.iter().flat_map(Stillness::pairs)).map(drop)?),
+            Some(lease) => {
+                lease.apply(self.stillness.iter().flat_map(Stillness::pairs))?;
+                self.settle()
+            }
             None => self.keep_others_out(),
         }
     }
