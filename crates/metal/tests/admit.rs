@@ -9,6 +9,7 @@ use metal::lease::{Lease, Taken};
 use study::comparison::Unsupported;
 use study::policy::{Granularity, Policy};
 use study::size::PageSize;
+use testing::skip;
 
 const FIXTURES: [&str; 5] = ["x86_64-6.18", "aarch64-64k-6.12", "x86_64-5.10", "x86_64-6.1-rt", "riscv64-6.12"];
 const THP: &str = "/sys/kernel/mm/transparent_hugepage";
@@ -246,7 +247,7 @@ fn what_is_leased_is_what_a_user_would_need() {
     let terms = Terms::of_this_process(&host);
     let writable = std::fs::OpenOptions::new().write(true).open(format!("{THP}/enabled")).is_ok();
     if terms.privilege == Privilege::User || !writable || host.geometry().mthp.is_empty() {
-        println!("not tested: needs root, a writable sysfs and mTHP");
+        skip("root, a writable sysfs and mTHP");
         return;
     }
     let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
@@ -280,7 +281,7 @@ fn pages_made_on_demand_are_not_a_change_of_settings() {
     let path = format!("{HUGETLB}/hugepages-2048kB/nr_overcommit_hugepages");
     let writable = std::fs::OpenOptions::new().write(true).open(&path).is_ok();
     if terms.privilege == Privilege::User || !writable {
-        println!("not tested: needs root and a writable {path}");
+        skip(format!("root and a writable {path}"));
         return;
     }
     let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();

@@ -19,11 +19,13 @@ use nix::unistd::Pid;
 use metal::census::{CensusError, Observer, Source};
 use metal::explain::{Examination, Question, examine};
 use metal::host::{Host, THP};
+use metal::platform::Session;
 use study::cause::Cause;
 use study::census::{Backing, Census, Folio};
 use study::policy::Policy;
 use study::size::PageSize;
 use study::verdict::{Holding, Verdict};
+use testing::skip;
 
 const MIB: usize = 1 << 20;
 
@@ -127,13 +129,14 @@ fn pmd() -> usize {
     Observer::open().pmd_leaf().map_or(2 * MIB, |size| size.bytes() as usize)
 }
 
-fn skip(needs: &str) {
-    println!("skipped: needs {needs}");
-}
+/// How long a test may wait for the tests and comparisons before it.
+const TURN: std::time::Duration = std::time::Duration::from_secs(900);
 
-/// Settings that are changed for a test, one test at a time, and put back.
+/// Settings that are changed for a test, one test at a time, and put back; khugepaged, which would change memory between two
+/// looks at it, is held still. No comparison runs meanwhile: the lease is this test's.
 struct Knobs {
     saved: Vec<(String, String)>,
+    session: Session,
     _lock: Flock<File>,
 }
 
@@ -142,13 +145,17 @@ impl Knobs {
     fn set(settings: &[(String, &str)]) -> Option<Knobs> {
         let lock = File::options().create(true).append(true).open("/run/pagelab-test.lock").ok()?;
         let lock = Flock::lock(lock, FlockArg::LockExclusive).ok()?;
-        let mut knobs = Knobs { saved: Vec::new(), _lock: lock };
+        let session = Session::new(Host::open("/").ok()?).with_patience(TURN, |_| {});
+        let mut knobs = Knobs { saved: Vec::new(), session: session.with_khugepaged_still().ok()?, _lock: lock };
+        knobs.session.rest().expect("the lease, and khugepaged at rest");
         for (path, value) in settings {
             let text = fs::read_to_string(path).ok()?;
             let chosen = text.split(['[', ']']).nth(1).unwrap_or(text.trim()).to_string();
             fs::write(path, value).ok()?;
             knobs.saved.push((path.clone(), chosen));
         }
+        // It begins anew where a size was switched on.
+        knobs.session.rest().expect("khugepaged at rest");
         Some(knobs)
     }
 
@@ -166,6 +173,7 @@ impl Drop for Knobs {
         for (path, value) in self.saved.iter().rev() {
             fs::write(path, value).unwrap_or_else(|error| panic!("{path} could not be set back to {value}: {error}"));
         }
+        self.session.finish().expect("khugepaged as before");
     }
 }
 
@@ -523,7 +531,7 @@ fn the_memory_is_there_at_the_exit_stop() {
     if let Err(error) = ptrace::seize(pid, ptrace::Options::PTRACE_O_TRACEEXIT) {
         drop(child.stdin.take());
         child.wait().unwrap();
-        return skip(&format!("ptrace ({error})"));
+        return skip(format!("ptrace ({error})"));
     }
     drop(child.stdin.take());
     let stopped = waitpid(pid, None).unwrap();

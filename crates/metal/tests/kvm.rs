@@ -26,7 +26,7 @@ fn request(clearing: Clearing) -> Request {
 fn machine(request: &Request) -> Option<Machine> {
     match Machine::new(request) {
         Err(KvmError::NoDevice { .. }) => {
-            println!("skipped: needs /dev/kvm");
+            testing::skip("/dev/kvm");
             None
         }
         made => Some(made.unwrap()),
@@ -87,7 +87,7 @@ fn a_log_that_is_cleared_by_hand_begins_with_every_page() {
 fn leaves_are_counted_when_the_guest_has_touched_its_pages() {
     let Some(mut machine) = machine(&request(Clearing::ByGet)) else { return };
     let Some((before, _)) = mapped_by_base_pages(&machine) else {
-        println!("skipped: needs a KVM that counts 4K leaves");
+        testing::skip("a KVM that counts 4K leaves");
         return;
     };
     assert_eq!(before.bytes(), 0, "nothing is mapped before the guest runs");

@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use metal::lease::{Fate, Lease, LeaseError, Recovered, Site, Taken};
+use testing::{Random, skip};
 
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 const TOP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -366,10 +367,11 @@ fn many_processes_take_turns() {
 fn fifty_kills_at_any_moment_leave_nothing_behind() {
     let tree = Tree::new();
     let (mut leased, mut slowest) = (0, Duration::ZERO);
+    let mut random = Random::new();
     for round in 0..50u64 {
         let mut helper = helper(tree.root(), "churn");
         // From before the lease is taken to well inside the loop, and never twice at the same point.
-        std::thread::sleep(Duration::from_micros(round * 900 + u64::from(std::process::id()) % 700));
+        std::thread::sleep(Duration::from_micros(round * 900 + random.below(700)));
         leased += u32::from(tree.journal().exists());
         helper.kill().unwrap();
         assert_eq!(helper.wait().unwrap().signal(), Some(libc::SIGKILL));
@@ -385,7 +387,7 @@ fn fifty_kills_at_any_moment_leave_nothing_behind() {
 fn fifty_kills_leave_the_hosts_own_settings_alone() {
     let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root() || !Path::new(NONE).exists() || fs::OpenOptions::new().write(true).open(NONE).is_err() {
-        println!("not tested: needs root and a writable {NONE}");
+        skip(format!("root and a writable {NONE}"));
         return;
     }
     let guard = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
@@ -548,7 +550,7 @@ fn only_settings_of_memory_management_are_lent() {
 fn the_kernel_refuses_and_nothing_changes() {
     let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root() || fs::OpenOptions::new().write(true).open(TOP).is_err() {
-        println!("not tested: needs root and a writable {TOP}");
+        skip(format!("root and a writable {TOP}"));
         return;
     }
     let before = fs::read_to_string(TOP).unwrap();
@@ -565,7 +567,7 @@ fn the_kernel_refuses_and_nothing_changes() {
 fn the_hosts_pools_and_watermarks_are_as_before() {
     let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root() || fs::OpenOptions::new().write(true).open(POOL).is_err() {
-        println!("not tested: needs root and a writable {POOL}");
+        skip(format!("root and a writable {POOL}"));
         return;
     }
     let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
@@ -615,7 +617,7 @@ fn program_with_pool_pages(pages: usize) -> i32 {
 fn a_pool_that_shrinks_under_a_dying_program_keeps_no_page() {
     let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root() || fs::OpenOptions::new().write(true).open(POOL).is_err() {
-        println!("not tested: needs root and a writable {POOL}");
+        skip(format!("root and a writable {POOL}"));
         return;
     }
     for round in 0..150u64 {
@@ -623,7 +625,7 @@ fn a_pool_that_shrinks_under_a_dying_program_keeps_no_page() {
         let before = fs::read_to_string(POOL).unwrap();
         let pages = before.trim().parse::<u64>().unwrap() + 24;
         if lease.set(POOL, &pages.to_string()).unwrap() != Taken::Whole {
-            println!("not tested: no contiguous memory for {pages} pages");
+            skip(format!("contiguous memory for {pages} pages of the pool"));
             return;
         }
         let program = program_with_pool_pages(16);
@@ -641,7 +643,7 @@ fn a_pool_that_shrinks_under_a_dying_program_keeps_no_page() {
 #[test]
 fn a_read_only_sysfs_is_told_with_its_remedy() {
     if !is_root() {
-        println!("not tested: needs root to mount");
+        skip("root, to mount");
         return;
     }
     let tree = Tree::new();

@@ -24,6 +24,7 @@ use study::cause::Cause;
 use study::policy::Policy;
 use study::size::PageSize;
 use study::trial::Exit;
+use testing::skip;
 
 // ---- what the tests stand on ----
 
@@ -32,10 +33,6 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn skip(needs: &str) {
-    println!("skipped: needs {needs}");
 }
 
 fn is_root() -> bool {
@@ -262,7 +259,7 @@ fn static_programs_give_their_answer() {
                     assert_eq!(under(policy, &[text(&program)]).output, expected, "{compiler} {options:?} {policy}");
                 }
             }
-            None => skip(&format!("{compiler} {options:?}")),
+            None => skip(format!("{compiler} {options:?}")),
         }
     }
 }
@@ -350,7 +347,7 @@ fn random_memory_calls_on_pools_that_are_full_scarce_and_empty() {
     let Some(mut settings) = Settings::lease() else { return skip("root") };
     for pages in ["0", "12", "40", "300"] {
         if !settings.set(&pool_file(), pages) {
-            return skip(&format!("{pages} hugetlb pages of 2M"));
+            return skip(format!("{pages} hugetlb pages of 2M"));
         }
         torture(&["hugetlb-2m", "hugetlb-2m+no-guards"], 10..13, false);
     }
@@ -364,7 +361,7 @@ fn hugetlb_backs_what_it_can_and_says_what_it_cannot() {
     let expected = bare(&[text(&program)]);
     for pages in [0, 20, 400u64] {
         if !settings.set(&pool_file(), &pages.to_string()) {
-            return skip(&format!("{pages} hugetlb pages of 2M"));
+            return skip(format!("{pages} hugetlb pages of 2M"));
         }
         let outcome = under("hugetlb-2m", &[text(&program)]);
         assert_eq!(outcome.output, expected, "pool of {pages}");
@@ -689,10 +686,9 @@ fn nobody_gains_no_privilege() {
 fn what_outlives_the_root_is_killed() {
     let _alone = alone();
     let line = "sleep 600 & (trap '' TERM HUP; while :; do sleep 0.01; done) & echo done";
-    let since = Instant::now();
     let outcome = under("thp", &["sh", "-c", line]);
     assert_eq!(outcome.output, "done");
-    assert!(outcome.ended.killed_leftovers >= 2 && since.elapsed() < Duration::from_secs(5));
+    assert!(outcome.ended.killed_leftovers >= 2);
 }
 
 /// A daemon at work is waited for, as a program in the foreground is; one that waits is not.
@@ -798,14 +794,17 @@ fn looks_are_told_by_what_they_do_to_the_wall_time() {
     for (line, apart, within, after) in
         [("exit 0", 1.0, 0.0, 0.0), ("(exit 0); exit 0", 1.0, 1.0, 0.0), ("sleep 600 & sleep 0.1", 1.0, 1.0, 1.0)]
     {
+        let since = Instant::now();
         let Ended { wall_s, tracer_s, looks, .. } = looked(line);
+        let all_s = since.elapsed().as_secs_f64();
         for (took_s, looks) in [(looks.apart_s, apart), (looks.within_s, within), (looks.after_s, after)] {
-            assert!(
-                (look_s * looks..look_s * (looks + 0.5)).contains(&took_s) || took_s == look_s * looks,
-                "{line}: {took_s}"
-            );
+            assert!(took_s >= look_s * looks && (looks > 0.0 || took_s == 0.0), "{line}: {took_s}");
         }
-        assert!((look_s * within..look_s * (within + 0.9)).contains(&wall_s), "{line}: {wall_s} s");
+        // However slow the machine is: what is apart or after is not in the wall time, and what is within is.
+        assert!(
+            wall_s >= looks.within_s && wall_s <= all_s - looks.apart_s - looks.after_s,
+            "{line}: {wall_s} of {all_s} s"
+        );
         assert!(wall_s > 0.0 && tracer_s >= look_s * (apart + within + after), "{line}: {wall_s} {tracer_s}");
     }
 }

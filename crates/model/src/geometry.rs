@@ -335,7 +335,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(8))]
+        #![proptest_config(testing::properties(8))]
 
         #[test]
         fn every_geometry_is_that_of_a_tlb_alone(

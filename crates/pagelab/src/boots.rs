@@ -48,7 +48,10 @@ pub fn publish_with(store: &Store, comparison: &Comparison, output: &Output) -> 
         Vec::new()
     });
     let others = stored.into_iter().filter(|part| same_design(&own, part).is_ok());
-    let parts: Vec<Part> = others.chain([own.clone()]).collect();
+    let mut parts: Vec<Part> = others.chain([own.clone()]).collect();
+    // What joins a part of one arm need not agree among itself.
+    let fullest = boots::fullest(&parts).unwrap_or(&own).clone();
+    parts.retain(|part| same_design(&fullest, part).is_ok());
     publish(&boots::merge(&parts).map_err(Failure::input)?, output)
 }
 

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use study::policy::Policy;
 
 use crate::direct_map::DirectMapArguments;
+use crate::khugepaged::Khugepaged;
 use crate::pattern::MetricPattern;
 use crate::record::RecordArguments;
 use crate::sim::SimArguments;
@@ -87,7 +88,8 @@ pub struct Compare {
     #[command(flatten)]
     pub output: Output,
     /// Measure the one arm that this boot has, of policies that a boot has or has not (direct-map-*), and
-    /// show what the boots in the store say together; --min-blocks says how many runs a boot makes
+    /// show what the boots in the store say together; --min-blocks says how many runs a boot makes. An arm that -p names
+    /// alone joins those of other boots
     #[arg(long, conflicts_with_all = ["aa", "stored", "merge"])]
     pub arm_of_boot: bool,
     /// Join arms of several boots and hosts, from stores or from what --arm-of-boot --json printed; with a
@@ -182,6 +184,10 @@ pub struct Measuring {
     /// share a core or a power budget with idle ones are slower. The state of every trial records it
     #[arg(long)]
     pub awake: bool,
+    /// What the kernel's khugepaged does meanwhile. By itself it wakes up in some trials and makes large pages in them, and in
+    /// others not; `off` (root) lets it sleep in all of them, and puts its times back afterwards
+    #[arg(long, value_enum, value_name = "HOW", default_value = "as-is")]
+    pub khugepaged: Khugepaged,
     /// How long to wait for another pagelab that has changed system settings
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub wait: f64,

@@ -23,6 +23,7 @@ use crate::boots;
 use crate::cli::{Adopt, Compare, Measuring, Output, Stopping};
 use crate::failure::{Failure, say};
 use crate::keeper::Keeper;
+use crate::khugepaged;
 use crate::output::{can_be_written, find_store, folded, open_store, print, terminal_width, write, write_page};
 use crate::pattern;
 use crate::progress::Progress;
@@ -106,6 +107,7 @@ fn measure(
     let session = Session::new(host)
         .with_hugetlb_pool(measuring.hugetlb_pool)
         .with_patience(Duration::from_secs_f64(measuring.wait), say_who_holds_the_lease);
+    let session = khugepaged::held(session, design.khugepaged)?;
     let mut platform = HostPlatform::new(session, work);
     let mut keeper = Keeper::new(store, &mut comparison);
     let run = runner(&design, &mut platform, &mut |event| {
@@ -147,7 +149,8 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     if arguments.aa {
         arms.insert(at + 1, Arm { label: format!("{baseline} (again)"), policy: baseline });
     }
-    if arms.len() < 2 {
+    // What an arm of a boot is compared with, other boots have.
+    if arms.len() < 2 && !arguments.arm_of_boot {
         return Err(Failure::Input(format!(
             "one policy alone ({}) is no comparison; name another one with -p, or add --aa",
             arms[at].label
@@ -174,6 +177,7 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
         design.metrics.extend(pattern::iteration_metrics());
     }
     design.prove_all = arguments.measuring.prove_all;
+    design.khugepaged = arguments.measuring.khugepaged.into();
     design.primary = primary(&stopping.primary, &design)?;
     Ok(design)
 }

@@ -10,6 +10,7 @@ mod doctor;
 mod exec;
 mod failure;
 mod keeper;
+mod khugepaged;
 mod list;
 mod output;
 mod pattern;

@@ -206,6 +206,9 @@ fn what_a_boot_needs_and_lacks_is_said() {
     };
     boot(&[]).says(2, &[".cache/pagelab/tcg-guest/linux", "cargo xtask tcg-guest", "--guest"]);
     boot(&["--smp", "0"]).says(2, &["--smp", "1..=512"]);
+    boot(&["--tb-size", "32", "--populate-code", "33M"])
+        .says(2, &["--populate-code", "at most 32M", "--tb-size", "found 33M"]);
+    boot(&["--tb-size", "32", "--populate-code", "32M"]).says(2, &["cargo xtask tcg-guest"]);
     std::fs::create_dir(bench.path("guest")).unwrap();
     empty_guest(&bench.path("guest"));
     let guest = ["--guest", &bench.word("guest")];

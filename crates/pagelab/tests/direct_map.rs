@@ -180,7 +180,7 @@ fn a_demotion_of_two_megabytes_splits_marks_and_gives_its_memory_back() {
     let after = this_boot();
     assert_eq!(marks(&after), marks(&before) + 1, "{after:#}");
     if done["stopped"] == "none_found" {
-        eprintln!("skipped: needs free memory that is mapped by large leaves");
+        testing::skip("free memory that is mapped by large leaves");
         return;
     }
     ran.says(0, &[]);
@@ -271,11 +271,21 @@ fn the_arm_of_a_boot_is_measured_or_there_is_none() {
             assert_eq!(document["boots"][0]["trials"], 2);
             let again = bench.pagelab(&["compare", "--merge", &bench.store()]).ran();
             again.says(0, &[]).prints(&["was measured in one boot only"]);
+            // The arm alone, which joins those that were asked for together.
+            let alone = bench.compare(&["--arm-of-boot", "-p", policy, "--min-blocks", "3"], &bench.touch()).ran();
+            alone.says(0, &[]).prints(&[policy, "was measured in one boot only", "measured in no boot"]);
+            let document = &bench.stored(2);
+            assert_eq!((document["boots"][0]["trials"].as_u64(), &document["boots"][1]), (Some(3), &Value::Null));
         }
         None => {
             ran.says(3, &["nothing to compare", "direct-map"]);
         }
     };
+    for row in policies.iter().filter(|row| row["standing"] != "now") {
+        let policy = row["policy"].as_str().unwrap();
+        let refused = bench.compare(&["--arm-of-boot", "-p", policy], &bench.touch()).ran();
+        refused.says(3, &["there is nothing to compare", policy]);
+    }
     bench.compare(&["--arm-of-boot", "-p", "thp"], &bench.touch()).ran().says(2, &["thp does not depend on the boot"]);
 }
 

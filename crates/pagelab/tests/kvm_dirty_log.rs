@@ -22,7 +22,7 @@ fn run(arguments: &str) -> Output {
 fn has_kvm() -> bool {
     let opened = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
     if opened.is_err() {
-        println!("skipped: needs /dev/kvm");
+        testing::skip("/dev/kvm");
     }
     opened.is_ok()
 }
@@ -140,7 +140,7 @@ fn the_answer_is_decided_by_the_arguments() {
 fn has_thp() -> bool {
     let given = run(&format!("--bytes {} --backing thp --answer-only", 8 << 20)).status.success();
     if !given {
-        println!("skipped: needs THP for advised memory");
+        testing::skip("THP for advised memory");
     }
     given
 }
@@ -159,7 +159,7 @@ fn large_leaves_are_split_and_come_back() {
         };
         let host_is_large = document["host_mapping"].as_array().unwrap().iter().all(|row| row["leaf_bytes"] == 2 << 20);
         let (Some(before), true) = (large("populate"), host_is_large) else {
-            println!("skipped: needs a KVM that counts leaves, and free memory for THP");
+            testing::skip("a KVM that counts leaves, and free memory for THP");
             return;
         };
         assert_eq!(before, 8);
@@ -204,7 +204,7 @@ fn leaves_of_the_guest_of_either_size_have_the_counts_that_they_must() {
             assert_eq!(base["figures"]["dirty_pages"], (BYTES / metal::memory::base_page().bytes()) as f64);
             match leaves(&base) {
                 Some(counts) => assert!(counts.iter().all(|count| all_of_4k(*count, BYTES)), "{own}: {counts:?}"),
-                None => println!("skipped: needs a KVM that counts leaves"),
+                None => testing::skip("a KVM that counts leaves"),
             }
         }
     }
@@ -216,7 +216,7 @@ fn leaves_of_the_guest_of_either_size_have_the_counts_that_they_must() {
         let shadows = document["kvm"]["tdp_mmu"] == false && document["kvm"]["nested_page_tables"] != true;
         let host_is_large = document["host_mapping"].as_array().unwrap().iter().all(|row| row["leaf_bytes"] == 2 << 20);
         let (Some([populated, written, repopulated]), true) = (leaves(&document), host_is_large) else {
-            println!("skipped: needs a KVM that counts leaves, and free memory for THP");
+            testing::skip("a KVM that counts leaves, and free memory for THP");
             return;
         };
         assert!(all_of_4k(written, BYTES), "{own}: {written:?}");
@@ -296,7 +296,7 @@ fn without_the_device_or_the_right_to_open_it_the_message_has_the_remedy() {
             let message = String::from_utf8_lossy(&output.stderr);
             assert!(message.contains("cannot open /dev/kvm") && message.contains("modprobe"), "{message}");
         }
-        _ => println!("skipped: needs the right to mount a tmpfs"),
+        _ => testing::skip("the right to mount a tmpfs"),
     }
     let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", PROGRAM, "workload", "kvm-dirty-log"];
     match Command::new("setpriv").args(nobody).args(["--bytes", "1M"]).output() {
@@ -304,7 +304,7 @@ fn without_the_device_or_the_right_to_open_it_the_message_has_the_remedy() {
             let message = String::from_utf8_lossy(&output.stderr);
             assert!(message.contains("cannot open /dev/kvm") && message.contains("group"), "{message}");
         }
-        _ => println!("skipped: needs root, and a /dev/kvm that not everybody may open"),
+        _ => testing::skip("root, and a /dev/kvm that not everybody may open"),
     }
 }
 

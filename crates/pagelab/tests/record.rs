@@ -841,6 +841,31 @@ fn a_machine_is_recorded_with_physical_addresses() {
     bench.pagelab(&["trace", "info", "trace"]).ran().prints(&["physical, of a whole machine", "1 data access "]);
 }
 
+/// It loops for ever, on the first processor; the second is off.
+#[test]
+fn a_machine_ends_when_as_much_is_recorded_as_was_asked_for() {
+    if !needs(&[recording("qemu-system-aarch64")]) {
+        return;
+    }
+    let bench = Bench::new();
+    // b .+4, and back
+    let code: Vec<u8> = [0x1400_0001u32, 0x1400_0000 | 0x3ff_ffff].iter().flat_map(|word| word.to_le_bytes()).collect();
+    let loader = format!("loader,file={},addr=0x40200000,cpu-num=0,force-raw=on", bench.word("code"));
+    let machine = ["-M", "virt", "-cpu", "cortex-a57", "-smp", "2", "-device", &loader];
+    for (options, recorded) in [
+        (&["--max", "5000"][..], 5000),
+        (&["--max", "5000", "--lossless"], 5000),
+        (&["--max", "2500", "--skip", "10000", "--window", "1000"], 2500),
+    ] {
+        let ran = record_machine(&bench, options, "qemu-system-aarch64", &machine, &code);
+        ran.says(0, &["instructions of each processor are recorded (--max), so the machine was ended"]);
+        sound(&bench, "trace");
+        let fetches = info(&bench, "trace")["total"]["fetches"].as_u64().unwrap();
+        // A block is recorded whole.
+        assert!((recorded..recorded + 20).contains(&fetches), "{options:?}: {fetches}");
+    }
+}
+
 #[test]
 fn a_machine_is_simulated_under_its_direct_map() {
     if !needs(&[recording("qemu-system-aarch64")]) {
@@ -1133,21 +1158,26 @@ fn a_machine_that_is_killed_loses_nothing() {
         return;
     }
     let bench = Bench::new();
-    // It stores to one page after the other, and waits for ever.
-    const CODE: [u32; 7] = [
+    // It stores to one page after the other, says that it has, and waits for ever.
+    const CODE: [u32; 10] = [
         0xd2a0_0000 | 0x4030 << 5,         // movz x0, #0x4030, lsl #16
         0xd280_0001 | 64 << 5,             // movz x1, #64
         0xf900_0001,                       // str x1, [x0]
         0x9140_0400,                       // add x0, x0, #1, lsl #12
         0xf100_0421,                       // subs x1, x1, #1
         0x5400_0001 | (0x7_ffff - 2) << 5, // b.ne -3
+        0xd2a0_0002 | 0x0900 << 5,         // movz x2, #0x0900, lsl #16
+        0xd280_0003 | 0x78 << 5,           // movz x3, #'x'
+        0x3900_0043,                       // strb w3, [x2]
         0x1400_0000,                       // b .
     ];
     let code: Vec<u8> = CODE.iter().flat_map(|word| word.to_le_bytes()).collect();
     std::fs::write(bench.path("code"), code).unwrap();
     let loader = format!("loader,file={},addr=0x40200000,cpu-num=0,force-raw=on", bench.word("code"));
     let machine = ["qemu-system-aarch64", "-nodefaults", "-no-user-config", "-display", "none", "-m", "64M"];
-    let machine = [&machine[..], &["-M", "virt", "-cpu", "cortex-a57", "-device", &loader]].concat();
+    let serial = format!("file:{}", bench.word("serial"));
+    let machine =
+        [&machine[..], &["-M", "virt", "-cpu", "cortex-a57", "-device", &loader, "-serial", &serial]].concat();
     let mut command = record(&bench, &["--system"], &machine);
     command
         .stdin(std::process::Stdio::null())
@@ -1162,8 +1192,8 @@ fn a_machine_that_is_killed_loses_nothing() {
         words.contains("-qmp")
     };
     assert!(common::within(std::time::Duration::from_secs(60), || is_machine(children().trim())));
-    // It loops in a moment.
-    std::thread::sleep(std::time::Duration::from_secs(3));
+    let has_stored = || std::fs::read_to_string(bench.path("serial")).is_ok_and(|said| said == "x");
+    assert!(common::within(std::time::Duration::from_secs(60), has_stored));
     assert!(Command::new("kill").args(["-KILL", children().trim()]).status().unwrap().success());
     running.ran().says(137, &[]);
     sound(&bench, "trace");

@@ -94,11 +94,63 @@ fn qemu_maps_its_code_as_the_rule_says() {
             })
             .collect();
         assert_eq!(found, expected, "tb-size {tb_size_mib}, {cpus} vCPUs");
-        let free = |(start, end): &(u64, u64)| (end / PMD_BYTES).saturating_sub(start.div_ceil(PMD_BYTES));
         if base.is_multiple_of(PMD_BYTES) {
-            assert_eq!(found.iter().map(free).sum::<u64>(), number(buffer, "free_windows"), "{buffer}");
+            assert_eq!(free_windows(&found), number(buffer, "free_windows"), "{buffer}");
         }
     }
+}
+
+/// Aligned windows of mappings.
+fn free_windows(mappings: &[(u64, u64)]) -> u64 {
+    let free = |(start, end): &(u64, u64)| (end / PMD_BYTES).saturating_sub(start.div_ceil(PMD_BYTES));
+    mappings.iter().map(free).sum()
+}
+
+/// Since Linux 6.12 only sizes that are a multiple of 2M begin at one.
+#[test]
+fn a_buffer_of_an_odd_size_lies_where_the_kernel_places_it() {
+    if !needs(&[program("qemu-system-aarch64"), program("setpriv")]) {
+        return;
+    }
+    let bench = Bench::new();
+    for (options, starts) in [(["--tb-size", "777", "--smp", "5"], 4), (["--tb-size", "33", "--smp", "7,16"], 12)] {
+        for buffer in listed(&bench, &[&options[..], &["--pmd", "2M"]].concat()) {
+            let [least, most] = ["least_free_windows", "most_free_windows"].map(|name| number(&buffer, name));
+            let (tb_size_mib, cpus) = (number(&buffer, "tb_size_bytes") >> 20, number(&buffer, "smp"));
+            for _ in 0..starts {
+                let found = Paused::start(tb_size_mib, cpus).code();
+                let is_aligned = found[0].0.is_multiple_of(PMD_BYTES);
+                assert!(is_aligned || buffer["placement"] == "any_page", "{:#x} in {buffer}", found[0].0);
+                let free = free_windows(&found);
+                assert!((least..=most).contains(&free), "{free} free windows from {:#x} on, {buffer}", found[0].0);
+            }
+        }
+    }
+}
+
+#[test]
+fn another_kernel_places_a_buffer_otherwise() {
+    let bench = Bench::new();
+    let of = |size: &str, kernel: &str| {
+        let options = ["--tb-size", size, "--smp", "5", "--pmd", "2M", "--page", "4K", "--kernel", kernel];
+        listed(&bench, &options).remove(0)
+    };
+    for (size, kernel, placement) in [
+        ("777", "6.6", "any_page"),
+        ("777", "6.8", "aligned"),
+        ("777", "6.12.1-amd64", "any_page"),
+        ("776", "6.6", "any_page"),
+        ("776", "6.12", "aligned"),
+    ] {
+        let buffer = of(size, kernel);
+        assert_eq!(buffer["placement"], placement, "{buffer}");
+        let known = buffer["least_free_windows"] == buffer["most_free_windows"];
+        assert_eq!(buffer["free_windows"].is_u64(), known, "{buffer}");
+        assert!(known || placement == "any_page", "{buffer}");
+    }
+    let options = ["--tb-size", "33", "--smp", "7", "--pmd", "2M", "--page", "4K", "--kernel", "6.18"];
+    let listed = bench.pagelab(&[&["list", "tcg-regions"], &options[..]].concat()).ran();
+    listed.prints(&["0 to 1 of 15 to 16", "at another base page in each run"]);
 }
 
 #[test]
@@ -124,6 +176,7 @@ fn what_makes_no_sense_is_refused() {
         (&["--smp", "0"], &["--smp", "1..=4096"]),
         (&["--smp", "8", "--max-cpus", "4"], &["--max-cpus", "at least --smp (8), found 4"]),
         (&["--rule", "9"], &["--rule", "2.11", "6.1"]),
+        (&["--kernel", "six"], &["--kernel", "such as 6.6"]),
         (&["--page", "3K"], &["--page", "power of two"]),
         (&["--page", "2M", "--pmd", "2M"], &["--pmd", "more than a base page"]),
         (&["--svg", "/nonexistent/map.svg"], &["/nonexistent/map.svg cannot be written"]),

@@ -2,11 +2,25 @@
 
 mod common;
 
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::*;
 use serde_json::Value;
+
+/// Starts a comparison, and waits until it says that it waits for the lease.
+fn waiting(bench: &Bench, compare: &mut Command) -> Running {
+    let errors = std::fs::File::create(bench.path("said")).unwrap();
+    let running = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).begin();
+    let waits = || said(bench).contains("waiting for the lease on system settings");
+    assert!(within(Duration::from_secs(60), waits), "it does not wait: {}", said(bench));
+    running
+}
+
+/// What it has said.
+fn said(bench: &Bench) -> String {
+    std::fs::read_to_string(bench.path("said")).unwrap_or_default()
+}
 
 #[test]
 fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
@@ -14,15 +28,20 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
         return;
     }
     let bench = Bench::new();
-    let mut holder = bench.pagelab(&["exec", "-p", "mthp-64k", "--", "sleep", "2"]).stdin(Stdio::null()).begin();
+    let go = bench.word("go");
+    let holds = bench.script("holds", &format!("while [ ! -e {go} ]; do sleep 0.01; done"));
+    let mut holder = bench.pagelab(&["exec", "-p", "mthp-64k", "--", &holds]).stdin(Stdio::null()).begin();
     let has_it = within(Duration::from_secs(120), || leaseholder() == Some(holder.id()));
     assert!(has_it, "another comparison keeps the lease");
     let who = format!("by process {}", holder.id());
 
     let hasty = bench.compare(&["-p", "base,mthp-64k", "--wait", "300ms"], &words_of(&["true"])).ran();
     hasty.says(2, &["waiting for the lease on system settings", &who, "exec -p mthp-64k", "are leased"]);
-    let patient = bench.compare(&[&["-p", "base,mthp-64k"][..], &QUICK].concat(), &bench.touch()).ran();
-    patient.says(0, &["waiting for the lease on system settings", &who, "exec -p mthp-64k"]);
+    let mut patient = bench.compare(&[&["-p", "base,mthp-64k"][..], &QUICK].concat(), &bench.touch());
+    let mut patient = waiting(&bench, &mut patient);
+    assert!(said(&bench).contains(&who) && said(&bench).contains("exec -p mthp-64k"), "{}", said(&bench));
+    std::fs::write(&go, "").unwrap();
+    assert_eq!(patient.wait().code(), Some(0), "{}", said(&bench));
     assert_eq!(holder.wait().code(), Some(0));
     let verdict = &bench.stored(2)["arms"][1]["verdict"]["holding"];
     assert_eq!(verdict, "held", "it waited for its own settings");
@@ -86,10 +105,10 @@ fn who_waits_can_be_stopped() {
     let _still = Still::wait();
     let bench = Bench::new();
     let mut compare = bench.compare(&["-p", "base,mthp-64k"], &words_of(&["true"]));
-    let child = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
-    std::thread::sleep(Duration::from_millis(500));
+    let mut child = waiting(&bench, &mut compare);
     send("INT", child.id());
-    child.ran().says(130, &["waiting for the lease", "stopped by signal 2"]);
+    assert_eq!(child.wait().code(), Some(130), "{}", said(&bench));
+    assert!(said(&bench).contains("stopped by signal 2"), "{}", said(&bench));
 }
 
 /// Base needs no setting to be changed, but its trials depend on what the settings are.

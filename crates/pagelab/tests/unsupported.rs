@@ -61,7 +61,7 @@ fn a_pool_that_the_kernel_does_not_give_is_a_row_and_the_others_run() {
     }
     let _alone = Alone::wait();
     let Some((size, asked)) = pool_that_cannot_be_had() else {
-        return println!("skipped: needs memory that is too fragmented for a page of some hugetlb pool");
+        return testing::skip("memory that is too fragmented for a page of some hugetlb pool");
     };
     let before = settings_at_rest();
     let bench = Bench::new();
@@ -134,7 +134,7 @@ fn what_needs_root_says_so_and_how() {
     for label in ["mthp-64k", "hugetlb-2m"] {
         let admission = &arm(&document, label)["admission"];
         if admission["supported"] == true {
-            println!("skipped: {label} needs a host where it is not there without root");
+            testing::skip(format!("a host where {label} is not there without root"));
             continue;
         }
         assert!(admission["reason"].as_str().unwrap().contains("root"), "{admission}");

@@ -86,6 +86,32 @@ fn a_process_of_one_thread_moves_its_break_and_forks() {
     }
 }
 
+/// Minor faults of a run without transparent huge pages, as the kernel counts them of it and of nothing else.
+fn minor_faults_under_base(arguments: &str) -> f64 {
+    let directory = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_pagelab"))
+        .args(["compare", "-p", "base", "--aa", "--json", "--blocks", "1", "--min-blocks", "1", "--store"])
+        .arg(directory.path().join("results.sqlite"))
+        .args(["--", env!("CARGO_BIN_EXE_pagelab"), "workload"])
+        .args(arguments.split_whitespace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let faults = &document["arms"][0]["medians"]["minor_faults"];
+    faults.as_f64().unwrap_or_else(|| panic!("no faults in {:#}", document["arms"][0]))
+}
+
+#[test]
+fn each_page_faults_once() {
+    let arguments = |seconds: f64| format!("page-faults --seconds {seconds} --answer-only");
+    // So many seconds are two rounds, and the shortest time is one: the difference is a round of 64M.
+    let base_pages = f64::from(64 << 20) / figure(&line("page-touch --bytes 64K"), "page_bytes");
+    let (one, two) = (minor_faults_under_base(&arguments(0.01)), minor_faults_under_base(&arguments(0.05)));
+    assert!((two - one - base_pages).abs() < 0.01 * base_pages, "{base_pages} pages: {one} faults, then {two}");
+    assert!((base_pages..1.1 * base_pages).contains(&one), "{base_pages} pages: {one} faults");
+}
+
 #[test]
 fn a_program_that_cannot_be_executed_is_named() {
     let output = workload("fork-exec --seconds 0.002 --program ./no-such-program");

@@ -8,6 +8,7 @@ use trace::{Call, PAGE_SHIFT};
 
 use crate::callbacks::{api, recorder};
 use crate::known::{Program, Step};
+use crate::processors;
 use crate::recorder::EVENTS;
 use crate::streams::{Transfer, page_of};
 use crate::vcpu::{Attention, Vcpu};
@@ -126,7 +127,12 @@ fn attend(state: &mut Vcpu) {
     while state.needs_attention() {
         match state.attend() {
             Attention::Opened => recorder.note(state, Call::Window { instructions: state.instructions() }, 0),
+            Attention::Begun => processors::begins(),
             Attention::Closed => recorder.write(state),
+            Attention::Complete => {
+                recorder.write(state);
+                processors::is_complete(recorder);
+            }
             Attention::Empty => recorder.empty(state),
         }
     }

@@ -30,6 +30,7 @@ mod file;
 mod known;
 mod memory;
 mod own;
+mod processors;
 mod program;
 mod recorder;
 mod regions;

@@ -144,6 +144,15 @@ impl Recorder {
         });
     }
 
+    /// Tells pagelab that nothing will be recorded any more, by a file beside that of the header.
+    pub fn say_complete(&self) {
+        let file = self.header_file.with_file_name("complete");
+        if let Err(error) = std::fs::write(&file, "") {
+            let file = file.display();
+            self.complaints.say(&format!("{file}: {error}; the machine goes on, and nothing more of it is recorded"));
+        }
+    }
+
     /// The trace of a process that was forked off, which has this memory: the first process's file with the process's
     /// number behind.
     ///

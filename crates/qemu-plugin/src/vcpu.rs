@@ -49,16 +49,25 @@ impl Schedule {
 
     /// Ends a window after `instructions`; where the next begins.
     fn close(&self, instructions: u64) -> u64 {
-        if self.left == 0 { u64::MAX } else { instructions.saturating_add(self.skip) }
+        if self.is_over() { u64::MAX } else { instructions.saturating_add(self.skip) }
+    }
+
+    /// Whether as many instructions were recorded as may be.
+    fn is_over(&self) -> bool {
+        self.left == 0
     }
 }
 
 /// What a block should do before it goes on.
 pub enum Attention {
+    /// A processor of a machine is about to execute its first instruction.
+    Begun,
     /// A window begins: say so.
     Opened,
     /// A window has ended: write what there is.
     Closed,
+    /// The last one has, of as many instructions as may be recorded: as above.
+    Complete,
     /// The buffer must be emptied.
     Empty,
 }
@@ -90,6 +99,8 @@ pub struct Vcpu {
     /// Where the window ends or begins.
     boundary: u64,
     schedule: Schedule,
+    /// It is a machine's processor that has executed nothing.
+    is_still: bool,
     /// The chunk so far; none where there are many threads, whose runs stay in their logs until a chunk is made of them.
     builder: Option<Builder>,
     /// Runs that went into chunks.
@@ -119,6 +130,7 @@ impl Vcpu {
             words: Words::default(),
             boundary: schedule.skip,
             schedule,
+            is_still: header.system,
             builder: Some(Builder::new(header.columns)),
             taken: 0,
             taken_at: 0,
@@ -224,6 +236,7 @@ impl Vcpu {
     /// What is to be done after so many instructions.
     pub fn attend(&mut self) -> Attention {
         let attention = match (self.instructions() >= self.boundary, self.recording) {
+            _ if std::mem::take(&mut self.is_still) => Attention::Begun,
             (false, _) => Attention::Empty,
             (true, false) => {
                 self.boundary = self.schedule.open(self.instructions());
@@ -233,7 +246,7 @@ impl Vcpu {
             (true, true) => {
                 self.boundary = self.schedule.close(self.instructions());
                 self.record(false);
-                Attention::Closed
+                if self.schedule.is_over() { Attention::Complete } else { Attention::Closed }
             }
         };
         self.set_attention();
@@ -241,7 +254,8 @@ impl Vcpu {
     }
 
     fn set_attention(&mut self) {
-        self.streams.set_attention(self.boundary.min(self.instructions().saturating_add(INSTRUCTIONS)));
+        let full = self.instructions().saturating_add(INSTRUCTIONS);
+        self.streams.set_attention(if self.is_still { 0 } else { self.boundary.min(full) });
     }
 
     /// Empties the buffers and ends the current runs, so that no run lies on both sides of this place. Whether the chunk
@@ -557,13 +571,42 @@ mod tests {
             while vcpu.needs_attention() {
                 match vcpu.attend() {
                     Attention::Opened => changes.push((true, vcpu.instructions())),
-                    Attention::Closed => changes.push((false, vcpu.instructions())),
-                    Attention::Empty => unreachable!(),
+                    Attention::Closed | Attention::Complete => changes.push((false, vcpu.instructions())),
+                    Attention::Empty | Attention::Begun => unreachable!(),
                 }
             }
             vcpu.count(1);
         }
         assert_eq!(changes, [(true, 100), (false, 110), (true, 210), (false, 215)]);
+    }
+
+    #[test]
+    fn a_processor_says_when_it_begins_and_when_it_has_all() {
+        for (window, expected) in [
+            (None, &["begun 0", "complete 15"][..]),
+            (
+                Some(Window { skip_instructions: 100, record_instructions: Some(10) }),
+                &["begun 0", "opened 100", "closed 110", "opened 210", "complete 215"],
+            ),
+        ] {
+            let header = Header { system: true, ..header(false, window) };
+            let mut vcpu = begun(&header, Some(15));
+            let mut said = Vec::new();
+            for _ in 0..400 {
+                while vcpu.needs_attention() {
+                    let what = match vcpu.attend() {
+                        Attention::Begun => "begun",
+                        Attention::Opened => "opened",
+                        Attention::Closed => "closed",
+                        Attention::Complete => "complete",
+                        Attention::Empty => unreachable!(),
+                    };
+                    said.push(format!("{what} {}", vcpu.instructions()));
+                }
+                vcpu.count(1);
+            }
+            assert_eq!(said, expected);
+        }
     }
 
     #[test]

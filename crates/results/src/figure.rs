@@ -1,6 +1,6 @@
 //! Figures for reading: values in their units, and changes in percent.
 
-use study::comparison::Design;
+use study::comparison::{Design, Khugepaged};
 use study::metric::{Direction, Metric, Unit, names};
 use study::size::format_bytes;
 use study::stats::Effect;
@@ -21,6 +21,8 @@ pub(crate) fn title(metric: &str) -> String {
         names::OUTLIVED_S => "time for which others outlived the first process",
         names::OUTLIVED_CPU_S => "CPU time of processes that outlived the first",
         names::SHARED_BYTES => "shared memory",
+        names::HOST_COLLAPSES => "large pages by khugepaged, on the host",
+        names::HOST_COLLAPSE_ALLOCATIONS => "large pages allocated for collapses, on the host",
         names::DTLB_WALKS => "page walks for data",
         names::ITLB_WALKS => "page walks for instructions",
         names::WALK_CYCLES_RATIO => "cycles with a page walk",
@@ -40,6 +42,7 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
         let unit = match name {
             names::SHARED_BYTES => Unit::Bytes,
             _ if name.ends_with("_s") => Unit::Seconds,
+            names::HOST_COLLAPSES | names::HOST_COLLAPSE_ALLOCATIONS => Unit::Count,
             _ => Unit::Custom,
         };
         Metric::new(name, unit, Direction::Lower)
@@ -65,6 +68,14 @@ pub(crate) fn precision(ratio: f64) -> String {
     }
     let step = 10f64.powi(percent.log10().floor() as i32 - 1);
     format!("{}%", plain((percent / step).floor() * step))
+}
+
+/// What khugepaged did meanwhile.
+pub(crate) fn khugepaged(design: &Design) -> &'static str {
+    match design.khugepaged {
+        Khugepaged::AsIs => "as it is: it makes large pages when it wakes up, in some trials and not in others",
+        Khugepaged::Off => "held still (--khugepaged off)",
+    }
 }
 
 /// A value in at most seven characters and its unit: `1.234 s`, `12.3k`, `1.34G`.

@@ -15,7 +15,7 @@ use study::stats::{ArmAnalysis, Effect};
 use study::trial::{Exit, TrialRecord};
 use study::verdict::{AnsweredCall, Peak, Verdict};
 
-use crate::rows::{self, Row};
+use crate::rows::{self, Collapses, Row};
 use crate::sentence::{self, Adopting};
 
 /// The name and version of the document.
@@ -72,6 +72,7 @@ fn design(design: &Design) -> Value {
         // Readers whose numbers are all floating-point cannot hold 64 bits.
         "seed": design.seed.to_string(),
         "prove_all": design.prove_all,
+        "khugepaged": plain(&design.khugepaged),
     })
 }
 
@@ -125,6 +126,7 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
             "causes": row.causes().iter().map(cause).collect::<Vec<_>>(),
             "answered_calls": answered(&row.answered()),
         },
+        "khugepaged": row.collapses().map(collapses),
         "census": census(&row.census()),
         "adoption_obstacle": obstacle,
         "adoptions": recommended
@@ -133,6 +135,11 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
             .map(|adoption| json!({ "scope": adoption.scope, "commands": adoption.commands }))
             .collect::<Vec<_>>(),
     })
+}
+
+fn collapses(collapses: Collapses) -> Value {
+    let Collapses { of_trials, trials, least, most } = collapses;
+    json!({ "of_trials": of_trials, "trials": trials, "least_collapses": least, "most_collapses": most })
 }
 
 fn effects(analysis: &ArmAnalysis) -> Map<String, Value> {

@@ -30,6 +30,35 @@ pub(crate) struct Row<'a> {
     comparison: &'a Comparison,
 }
 
+/// What khugepaged did on the host during the trials of an arm that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Collapses {
+    /// Trials during which the host counted it.
+    pub of_trials: usize,
+    /// Those during which it made large pages.
+    pub trials: usize,
+    /// The fewest that it made in one of these; 0 where there is none.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+}
+
+impl Collapses {
+    /// `khugepaged made 1 to 3 large pages in 2 of the 8 trials, ...`; nothing where it made none.
+    pub fn describe(&self) -> Option<String> {
+        let Collapses { of_trials, trials, least, most } = *self;
+        let pages = match (least, most) {
+            (_, 0) => return None,
+            (1, 1) => "1 large page".to_string(),
+            (least, most) if least == most => format!("{most} large pages"),
+            (least, most) => format!("{least} to {most} large pages"),
+        };
+        Some(format!(
+            "khugepaged made {pages} in {trials} of the {of_trials} trials (a counter of the host, whoever's memory it was)"
+        ))
+    }
+}
+
 /// The rows of a comparison, in the order of its arms.
 pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
     let blocks = complete_blocks(comparison);
@@ -243,6 +272,23 @@ impl Row<'_> {
             *times = answered.times.max(*times);
         }
         times_of.into_iter().map(|(call, times)| AnsweredCall { call: call.to_string(), times }).collect()
+    }
+
+    /// What khugepaged did on the host meanwhile; absent where no trial knows.
+    pub fn collapses(&self) -> Option<Collapses> {
+        let counts: Vec<u64> = self
+            .counted
+            .iter()
+            .filter_map(|record| record.value(names::HOST_COLLAPSES))
+            .map(|count| count as u64)
+            .collect();
+        let some = || counts.iter().copied().filter(|count| *count > 0);
+        (!counts.is_empty()).then(|| Collapses {
+            of_trials: counts.len(),
+            trials: some().count(),
+            least: some().min().unwrap_or(0),
+            most: some().max().unwrap_or(0),
+        })
     }
 
     /// What mapped the memory in a trial, averaged over those that count.

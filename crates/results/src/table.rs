@@ -4,7 +4,7 @@ use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
 };
 use study::cause::Cause;
-use study::comparison::Comparison;
+use study::comparison::{Comparison, Khugepaged};
 use study::metric::{Metric, names};
 use study::stats::Outcome;
 use study::verdict::Holding;
@@ -229,6 +229,7 @@ fn cut(name: &str) -> String {
 /// What a reader must know beside the figures, one line each; an empty one sets them off.
 fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = rows.iter().flat_map(row_notes).collect();
+    notes.extend(of_khugepaged(comparison, rows));
     for (warning, remedy) in rows::warnings(comparison) {
         let sentence = printable(&warning.describe(&comparison.design.arms));
         let remedy = remedy.map(|remedy| format!("; {}", printable(&remedy))).unwrap_or_default();
@@ -238,6 +239,18 @@ fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
         notes.insert(0, String::new());
     }
     notes
+}
+
+/// How khugepaged was held, or how it can be where it was at work.
+fn of_khugepaged(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
+    let was_at_work = rows.iter().any(|row| row.collapses().is_some_and(|collapses| collapses.trials > 0));
+    match comparison.design.khugepaged {
+        Khugepaged::Off => Some(format!("khugepaged was {}", figure::khugepaged(&comparison.design))),
+        Khugepaged::AsIs if was_at_work => {
+            Some("khugepaged wakes up in some trials and not in others: --khugepaged off holds it still".to_owned())
+        }
+        Khugepaged::AsIs => None,
+    }
 }
 
 fn row_notes(row: &Row<'_>) -> Vec<String> {
@@ -273,6 +286,7 @@ fn row_notes(row: &Row<'_>) -> Vec<String> {
         notes
             .push(format!("{label}: answered by the tracer, not the kernel: {call} ({} a run)", times(answered.times)));
     }
+    notes.extend(row.collapses().and_then(|collapses| collapses.describe()).map(|what| format!("{label}: {what}")));
     notes
 }
 
@@ -286,6 +300,7 @@ fn peak_clause(row: &Row<'_>, cause: &Cause) -> String {
 #[cfg(test)]
 mod tests {
     use study::cause::CauseShare;
+    use study::metric::Observation;
     use study::verdict::Peak;
 
     use super::*;
@@ -305,6 +320,39 @@ mod tests {
                 assert!(columns(line) <= width || single_word, "{width}: {line:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_khugepaged_did_is_said_of_each_row_and_how_it_was_held_once() {
+        let mut comparison = sample::comparison();
+        assert!(!render(&comparison, 140).contains("khugepaged made"), "no trial knows");
+        for record in &mut comparison.trials {
+            let collapses = match (record.trial.arm, record.trial.block) {
+                (3, 2) => 1.0,
+                (3, 4 | 5) => 3.0,
+                _ => 0.0,
+            };
+            record.observations.push(Observation::measured(names::HOST_COLLAPSES, collapses));
+        }
+        let text = render(&comparison, 140);
+        assert!(
+            text.contains("thp: khugepaged made 1 to 3 large pages in 3 of the 15 trials (a counter of the host"),
+            "{text}"
+        );
+        assert_eq!(
+            (text.matches("khugepaged made").count(), text.matches("--khugepaged off holds it still").count()),
+            (1, 1),
+            "{text}"
+        );
+        let document = crate::json::document(&comparison);
+        let of_arm = |arm: usize, key: &str| document["arms"][arm]["khugepaged"][key].as_u64();
+        let keys = ["of_trials", "trials", "least_collapses", "most_collapses"];
+        assert_eq!(keys.map(|key| of_arm(3, key)), [Some(15), Some(3), Some(1), Some(3)]);
+        assert_eq!(keys.map(|key| of_arm(0, key)), [Some(15), Some(0), Some(0), Some(0)]);
+        assert_eq!(document["design"]["khugepaged"], "as_is");
+        comparison.design.khugepaged = Khugepaged::Off;
+        assert!(render(&comparison, 140).contains("khugepaged was held still (--khugepaged off)"));
+        assert!(crate::html::report(&comparison).contains("khugepaged made 1 to 3 large pages in 3 of the 15 trials"));
     }
 
     #[test]

@@ -39,6 +39,20 @@ pub struct Design {
     /// small share of a trial's time. What is not looked at is missing from the census and the verdict.
     #[serde(default)]
     pub prove_all: bool,
+    /// What the kernel's khugepaged does meanwhile.
+    #[serde(default)]
+    pub khugepaged: Khugepaged,
+}
+
+/// What khugepaged does during the trials: the kernel's thread that makes large pages of small ones, when it wakes up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Khugepaged {
+    /// What it does by itself: in some trials it wakes up, in others not.
+    #[default]
+    AsIs,
+    /// It sleeps in all of them.
+    Off,
 }
 
 /// Whether an arm can be measured here.

@@ -131,6 +131,12 @@ pub mod names {
     /// The largest shared memory (shmem: shared anonymous memory, tmpfs, memfd) that a process of the tree had resident when
     /// memory went. No policy concerns it. No metric of a design.
     pub const SHARED_BYTES: &str = "shared_bytes";
+    /// Windows that khugepaged made into large pages meanwhile, of whatever process: a counter of the host. No metric of a
+    /// design: it says which of two states a trial was in.
+    pub const HOST_COLLAPSES: &str = "host_khugepaged_collapses";
+    /// Large pages that were allocated for such windows meanwhile, by khugepaged or for madvise(MADV_COLLAPSE), of whatever
+    /// process: a counter of the host.
+    pub const HOST_COLLAPSE_ALLOCATIONS: &str = "host_collapse_allocations";
     /// Completed page walks for data.
     pub const DTLB_WALKS: &str = "dtlb_walks";
     /// Completed page walks for instructions.

@@ -3,7 +3,7 @@
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
-use crate::comparison::Design;
+use crate::comparison::{Design, Khugepaged};
 use crate::metric::{Metric, names};
 use crate::trial::Arm;
 
@@ -47,6 +47,7 @@ impl Design {
             confidence: Design::CONFIDENCE,
             seed,
             prove_all: false,
+            khugepaged: Khugepaged::AsIs,
         }
     }
 }

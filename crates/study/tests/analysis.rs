@@ -218,7 +218,7 @@ fn an_analysis_survives_json() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(testing::properties(40))]
 
     #[test]
     fn the_unit_of_the_metric_does_not_matter(seed in 0u64..1000, scale in 1e-6..1e6f64) {
@@ -357,7 +357,8 @@ mod warnings {
             }
             analysis(design, &all)
         };
-        let plain = design(&["default", "thp"], 1);
+        let metrics = study::metric::Metric::of_every_trial();
+        let plain = study::comparison::Design { metrics, ..design(&["default", "thp"], 1) };
         let daemon = with(1.0, 0.9, 1.0, &plain);
         assert_eq!(daemon.primary, names::CPU_S);
         assert_eq!(daemon.warnings, [Warning::FirstProcessEnds { ratio: 0.9, cpu_decides: true }]);

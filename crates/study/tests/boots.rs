@@ -201,6 +201,32 @@ fn the_same_boot_twice_is_one_observation() {
     assert_eq!((merged.boots.len(), merged.boots[0].trials), (1, 5));
 }
 
+/// As `compare --arm-of-boot -p direct-map-2m` measures it.
+#[test]
+fn an_arm_that_was_measured_alone_joins_the_others() {
+    let part = |arms: &[&str], arm, number, wall_s| {
+        Part::of(&boot(&design(arms, 1), machine(0, number), arm, wall_s, 3)).unwrap()
+    };
+    let alone = [part(&ARMS[2..], 0, 0, 3.0), part(&ARMS[..1], 0, 1, 1.0), part(&ARMS[1..2], 0, 2, 2.0)];
+    let both = part(&ARMS[1..], 1, 3, 3.0);
+    for (parts, labels, walls_s) in [
+        (&alone[..], &ARMS[..], &[1.0, 2.0, 3.0][..]),
+        (&alone[..1], &ARMS[2..], &[3.0]),
+        (&[alone[2].clone(), both.clone()], &ARMS[1..], &[2.0, 3.0]),
+        (&[alone[1].clone(), both.clone()], &[ARMS[1], ARMS[2], ARMS[0]], &[f64::NAN, 3.0, 1.0]),
+    ] {
+        let merged = merge(parts).unwrap();
+        let found: Vec<&str> = merged.design.arms.iter().map(|arm| arm.label.as_str()).collect();
+        assert_eq!((found.as_slice(), merged.design.baseline), (labels, 0));
+        for (arm, wall_s) in merged.arms.iter().zip(walls_s) {
+            let median = arm.medians.get(names::WALL_S).copied().unwrap_or(f64::NAN);
+            assert!((median.is_nan() && wall_s.is_nan()) || (median / wall_s - 1.0).abs() < 0.01, "{merged:?}");
+        }
+    }
+    let message = merge(&[both, part(&ARMS[..2], 0, 4, 1.0)]).unwrap_err().to_string();
+    assert!(message.contains("the list of arms differs"), "{message}");
+}
+
 #[test]
 fn other_designs_and_nothing_are_refused() {
     assert_eq!(merge(&[]).unwrap_err(), MergeError::Nothing);
@@ -239,6 +265,7 @@ fn boots_that_differ_by_chance_are_seldom_told_apart() {
 }
 
 proptest! {
+    #![proptest_config(testing::properties(256))]
     #[test]
     fn a_part_with_any_arm_index_and_value_is_merged_or_refused(
         arms in prop::collection::vec((0usize..6, -1.0..3.0f64), 1..12)

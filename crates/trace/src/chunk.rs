@@ -288,6 +288,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn what_is_encoded_is_decoded(runs in runs()) {
             let mut builder = Builder::new(ALL);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(24))]
+        #![proptest_config(testing::properties(24))]
 
         #[test]
         fn every_admitted_tlb_misses_as_without_the_filter(

@@ -119,7 +119,7 @@ fn block_of(bytes: &[u8], at: usize) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(testing::properties(300))]
 
     #[test]
     fn a_damaged_byte_costs_its_own_block_and_is_told(at in any::<prop::sample::Index>(), bits in 1u8..) {

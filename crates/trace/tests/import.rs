@@ -121,7 +121,7 @@ fn the_line_that_is_wrong_is_named() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(testing::properties(200))]
 
     #[test]
     fn any_bytes_are_refused_or_imported(bytes in proptest::collection::vec(any::<u8>(), 0..400), text in "[ILSM]?[ a-f0-9x,:@<>\n]{0,80}") {

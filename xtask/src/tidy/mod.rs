@@ -2,6 +2,7 @@
 
 mod crates;
 mod links;
+mod skips;
 mod source;
 mod text;
 mod tree;
@@ -50,6 +51,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let mut findings = crates::check(&workspace, &tree);
     findings.extend(unsafety::check(&workspace, &tree));
     findings.extend(source::check(&tree));
+    findings.extend(skips::check(&tree));
     findings.extend(text::check(&tree));
     findings.extend(links::check(&tree));
     findings.sort();

@@ -7,6 +7,7 @@
 mod adoption;
 mod direct_map;
 mod doctor;
+mod khugepaged;
 mod pool;
 mod terms;
 mod transparent;
@@ -20,6 +21,7 @@ use crate::lease;
 
 pub use adoption::adoption;
 pub use doctor::{DoctorLine, Fact, Standing, doctor_lines, facts};
+pub use khugepaged::still;
 pub use pool::not_granted;
 pub use terms::{Privilege, Terms};
 

@@ -220,6 +220,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn runs_are_resolved_as_page_by_page(
             orders in proptest::collection::vec(0u32..6, 1..40),

@@ -55,6 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn parts_cover_the_range_once_and_are_cut_at_alignments(
             start in 0u64..1 << 40, pages in 0u64..1 << 24, threads in 1u64..64,

@@ -245,6 +245,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn shapes_agree_with_a_look_at_every_page(
             start in 0u64..64, runs in proptest::collection::vec((0u64..40, 1u64..50, 0u8..8), 0..12), tail in 0u64..20,

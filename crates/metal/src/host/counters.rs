@@ -10,6 +10,11 @@ use super::{Host, THP};
 /// `vmstat_text`).
 const VMSTAT: [&str; 5] = ["thp_", "compact_", "htlb_", "direct_map_level", "pgmigrate_"];
 
+/// Windows that khugepaged has made into large pages (mm/khugepaged.c, `khugepaged_pages_collapsed`).
+pub const COLLAPSED: &str = "khugepaged/pages_collapsed";
+/// Large pages that were allocated for such windows, and for those of MADV_COLLAPSE (mm/khugepaged.c, `alloc_charge_folio`).
+pub const COLLAPSE_ALLOCATIONS: &str = "thp_collapse_alloc";
+
 /// A file that holds one counter.
 #[derive(Clone, Debug)]
 pub struct CounterFile {
@@ -19,8 +24,8 @@ pub struct CounterFile {
 
 /// Event counters of the whole system, since it was booted.
 ///
-/// Names are those of /proc/vmstat (`thp_fault_fallback`), and `hugepages-64kB/anon_fault_fallback` for
-/// the counters that a folio size has of its own.
+/// Names are those of /proc/vmstat (`thp_fault_fallback`), `hugepages-64kB/anon_fault_fallback` for
+/// the counters that a folio size has of its own, and `khugepaged/pages_collapsed`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     values: BTreeMap<String, u64>,
@@ -30,6 +35,11 @@ impl Counters {
     /// One counter; `None` where this kernel has none of that name.
     pub fn get(&self, name: &str) -> Option<u64> {
         self.values.get(name).copied()
+    }
+
+    /// By how much one moved from `self` to `later`; `None` where it is not known.
+    pub fn moved(&self, later: &Counters, name: &str) -> Option<u64> {
+        later.get(name)?.checked_sub(self.get(name)?)
     }
 
     /// All of them, by name.
@@ -51,6 +61,8 @@ impl Counters {
 /// The counter files of the host; gauges (`nr_anon`) are none.
 pub fn list(root: &Path) -> Vec<CounterFile> {
     let sizes = read::entries(root, THP).into_iter().filter(|name| name.starts_with("hugepages-"));
+    let collapsed = CounterFile { name: COLLAPSED.to_string(), file: read::under(root, &format!("{THP}/{COLLAPSED}")) };
+    let collapsed = Some(collapsed).filter(|counter| counter.file.is_file());
     sizes
         .flat_map(|size| {
             let folder = format!("{THP}/{size}/stats");
@@ -62,6 +74,7 @@ pub fn list(root: &Path) -> Vec<CounterFile> {
                 })
                 .collect::<Vec<CounterFile>>()
         })
+        .chain(collapsed)
         .collect()
 }
 

@@ -40,7 +40,8 @@ impl fmt::Display for KernelVersion {
 }
 
 impl KernelVersion {
-    fn parse(release: &str) -> Option<KernelVersion> {
+    /// That of a release, such as `6.18.44-fc`; `None` where it does not begin with two numbers.
+    pub fn parse(release: &str) -> Option<KernelVersion> {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().ok());
         Some(KernelVersion(numbers.next()??, numbers.next()??))
     }

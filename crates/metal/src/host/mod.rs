@@ -19,13 +19,15 @@ use study::machine::{Machine, State};
 use study::policy::Geometry;
 use study::size::PageSize;
 
-pub use counters::Counters;
+pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters};
 pub use facts::{KernelVersion, Mount, PtraceLimit};
 pub use read::{HostError, chosen_word};
 pub use settings::IDLE_LATENCY;
 
 /// Where transparent huge pages are controlled (Documentation/admin-guide/mm/transhuge.rst).
 pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+/// Where khugepaged is controlled (the same document).
+pub const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
 /// Where the hugetlb pools are (Documentation/admin-guide/mm/hugetlbpage.rst).
 pub const HUGETLB: &str = "/sys/kernel/mm/hugepages";
 

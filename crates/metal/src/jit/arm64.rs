@@ -55,12 +55,12 @@ mod tests {
             .args([path("caller"), path("caller.c"), path("piece.s")])
             .output();
         let Ok(compiled) = compiler else {
-            println!("skipped: needs aarch64-linux-gnu-gcc (gcc-aarch64-linux-gnu)");
+            testing::skip("aarch64-linux-gnu-gcc (gcc-aarch64-linux-gnu)");
             return;
         };
         assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
         let Ok(ran) = Command::new("qemu-aarch64").arg(path("caller")).output() else {
-            println!("skipped: needs qemu-aarch64 (qemu-user)");
+            testing::skip("qemu-aarch64 (qemu-user)");
             return;
         };
         let expected = compute(constants, 0x0123_4567_89ab_cdef).to_string();

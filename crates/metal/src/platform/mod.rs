@@ -3,6 +3,7 @@
 mod awake;
 mod helper;
 mod kernel_proof;
+mod khugepaged;
 mod memory;
 mod output;
 mod preparation;
@@ -26,7 +27,7 @@ use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::AnsweredCall;
 
 use crate::census::Observer;
-use crate::host::HostError;
+use crate::host::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters, HostError};
 use crate::lease::LeaseError;
 use crate::signals;
 use crate::tracer::{self, Ended, Launch, LaunchError, Leftovers, Looks, Rewriting, Usage, User};
@@ -113,6 +114,15 @@ pub enum PlatformError {
     /// The server was gone before it was ready.
     #[error("the server ended before it was ready")]
     ServerEnded,
+    /// khugepaged does not sleep.
+    #[error(
+        "khugepaged was still at work after {patience_s} s; see /sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan, \
+         or leave --khugepaged off out"
+    )]
+    Restless {
+        /// How long it had.
+        patience_s: f64,
+    },
     /// The server did not become ready.
     #[error("the server was not ready after {patience_s} s; see --ready and --ready-time")]
     NotReady {
@@ -164,9 +174,9 @@ pub enum Blame {
 impl PlatformError {
     /// What is to blame.
     pub fn blame(&self) -> Blame {
-        use PlatformError::{Helper, Host, Io, Launch, Lease, NotRestored, Unsupported};
+        use PlatformError::{Helper, Host, Io, Launch, Lease, NotRestored, Restless, Unsupported};
         let exit_code = match self {
-            Lease(_) | Host(_) | Io(_) | Unsupported(..) | NotRestored(_) => return Blame::System,
+            Lease(_) | Host(_) | Io(_) | Unsupported(..) | NotRestored(_) | Restless { .. } => return Blame::System,
             Launch(error) => error.exit_code(),
             Helper { program, error } => helper::exit_code(program, error),
             _ => None,
@@ -266,13 +276,15 @@ impl HostPlatform {
             return Err(PlatformError::CutShort);
         }
         let state_after = self.session.host().state()?;
-        let moved = counters.delta(&self.session.host().counters()?);
+        let counters_after = self.session.host().counters()?;
+        let moved = counters.delta(&counters_after);
         let answer = answer(&self.work, &run);
         if !answer.succeeded() {
             self.last_words = run.errors.tail_text();
         }
         // How long it would have taken is not known.
         let mut observations = if answer.too_slow { Vec::new() } else { observations(&run, &mut proof) };
+        observations.extend(of_the_host(&counters, &counters_after));
         if let (Some(extract), true) = (&self.work.extract, answer.succeeded()) {
             observations.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
         }
@@ -409,6 +421,13 @@ fn answer(work: &Work, run: &Run) -> Answer {
         stdout_sha256: work.check_output.then(|| run.output.sha256.clone()),
         too_slow: run.ended.time_was_up,
     }
+}
+
+/// What khugepaged did on the host during a trial, as far as the kernel counts it.
+fn of_the_host(before: &Counters, after: &Counters) -> impl Iterator<Item = Observation> {
+    let counts = [(names::HOST_COLLAPSES, COLLAPSED), (names::HOST_COLLAPSE_ALLOCATIONS, COLLAPSE_ALLOCATIONS)];
+    let moved = |(metric, counter)| Some(Observation::measured(metric, before.moved(after, counter)? as f64));
+    counts.into_iter().filter_map(moved)
 }
 
 fn observations(run: &Run, proof: &mut Proof) -> Vec<Observation> {

@@ -6,6 +6,7 @@ use study::comparison::{Admission, Unsupported};
 use study::policy::{Granularity, Policy};
 
 use super::PlatformError;
+use super::khugepaged::Stillness;
 use crate::admit::{self, Privilege, Terms};
 use crate::host::Host;
 use crate::lease::{Holder, Lease, LeaseError, Share, Taken};
@@ -23,6 +24,7 @@ pub struct Session {
     terms: Terms,
     lease: Option<Lease>,
     share: Option<Share>,
+    stillness: Option<Stillness>,
     hugetlb_pool_bytes: Option<u64>,
     seen_need_bytes: u64,
     patience: Duration,
@@ -37,6 +39,7 @@ impl Session {
             host,
             lease: None,
             share: None,
+            stillness: None,
             hugetlb_pool_bytes: None,
             seen_need_bytes: 0,
             patience: Duration::ZERO,
@@ -48,6 +51,15 @@ impl Session {
     pub fn with_hugetlb_pool(mut self, bytes: Option<u64>) -> Session {
         self.hugetlb_pool_bytes = bytes;
         self
+    }
+
+    /// Holds khugepaged still, once the lease is there.
+    ///
+    /// # Errors
+    /// It cannot be held here.
+    pub fn with_khugepaged_still(mut self) -> Result<Session, Unsupported> {
+        self.stillness = Some(Stillness::of(&self.host, &self.terms)?);
+        Ok(self)
     }
 
     /// How long to wait for another pagelab's lease, and who hears of it.
@@ -72,13 +84,17 @@ impl Session {
         self.seen_need_bytes = self.seen_need_bytes.max(bytes);
     }
 
-    /// Gives every setting its old value and keeps the lease: no policy is in force, and nobody else's either.
+    /// Gives every setting its old value and keeps the lease: no policy is in force, and nobody else's either. khugepaged
+    /// stays as it is held, and is at rest where it is.
     ///
     /// # Errors
     /// Somebody else has the lease, the kernel does not take a value.
     pub fn rest(&mut self) -> Result<(), PlatformError> {
         match &mut self.lease {
-            Some(lease) => lease.apply([]).map(drop).map_err(PlatformError::from),
+            Some(lease) => {
+                lease.apply(self.stillness.iter().flat_map(Stillness::pairs))?;
+                self.settle()
+            }
             None => self.keep_others_out(),
         }
     }
@@ -96,13 +112,15 @@ impl Session {
         let lowering =
             admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
         if lowering.settings.is_empty() {
-            return Ok(None);
+            return self.settle().map(|()| None);
         }
         let lease = match &mut self.lease {
             Some(lease) => lease,
             none => none.insert(wait_for_lease(self.patience, &self.on_wait)?),
         };
-        let taken = lease.apply(lowering.pairs())?;
+        let still: Vec<(&str, &str)> = self.stillness.iter().flat_map(Stillness::pairs).collect();
+        let taken = lease.apply(still.into_iter().chain(lowering.pairs()))?;
+        self.settle()?;
         Ok(match (policy.granularity, taken.into_iter().find(|taken| *taken != Taken::Whole)) {
             // A pool that is too small is used as it is: the verdict says what the program did not get.
             (Granularity::Hugetlb(size), Some(Taken::Granted { asked, got: 0 })) => {
@@ -137,6 +155,11 @@ impl Session {
         Ok(None)
     }
 
+    /// Waits until khugepaged sleeps, where it is held.
+    fn settle(&self) -> Result<(), PlatformError> {
+        self.stillness.as_ref().map_or(Ok(()), Stillness::settle)
+    }
+
     /// Whatever settings hold now may be those of another pagelab, which puts them back some time. So every
     /// policy waits for the lease even where nothing needs to be changed; base too, whose trials are rejected
     /// when a setting changes under them. Without root nobody can be kept out; then only the rejection is left.
@@ -145,7 +168,11 @@ impl Session {
             return Ok(());
         }
         match wait_for_lease(self.patience, &self.on_wait) {
-            Ok(lease) => self.lease = Some(lease),
+            Ok(lease) => {
+                let lease = self.lease.insert(lease);
+                return self.stillness.iter().try_for_each(|stillness| stillness.begin(lease));
+            }
+            Err(error) if self.stillness.is_some() => return Err(error.into()),
             Err(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. })) => return Err(error.into()),
             // Where there can be no lease there is no other one either; a policy that needs it will say why.
             Err(_) => {}

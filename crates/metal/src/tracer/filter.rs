@@ -234,6 +234,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn the_program_agrees_with_its_conditions(
             watches in prop::collection::vec(

@@ -403,6 +403,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn the_program_keeps_what_it_asked_for(
             steps in prop::collection::vec((0..2u8, 0..PAGES, 0..PAGES, prop_oneof![Just(0u64), Just(1), Just(3)]), 1..30),

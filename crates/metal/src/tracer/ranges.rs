@@ -94,6 +94,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn ranges_agree_with_a_plain_array(
             steps in prop::collection::vec((0..64u64, 0..64u64, prop::option::of(0..3u8)), 0..40),

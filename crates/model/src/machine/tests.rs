@@ -148,7 +148,7 @@ fn half_of_the_second_level_of_golden_cove_holds_2m() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(testing::properties(64))]
 
     /// Whatever number or word stands anywhere: a machine, or a message that names the file.
     #[test]

@@ -109,7 +109,7 @@ fn agree(sets: u32, ways: u32, replacement: Replacement, stream: &[(u32, bool)])
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(testing::properties(16))]
 
     #[test]
     fn every_kind_agrees_with_the_slow_one(

@@ -1,7 +1,7 @@
 //! What pagelab and the recorder hand each other: files in a directory of their own.
 //!
-//! The header lies there until the recorder takes it, which is when the program, or the machine, begins. Beside it lie logs:
-//! `rescue` knows them.
+//! The header lies there until the recorder takes it, which is when the program, or the machine, begins. Beside it lie logs,
+//! which `rescue` knows; and of a machine, where all is recorded that was to be, a file that says so.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,6 +39,11 @@ impl Exchange {
     /// The file of the header.
     pub fn header(&self) -> PathBuf {
         self.path().join("header")
+    }
+
+    /// Whether the recorder says that it has all that it was to record of a machine.
+    pub fn is_complete(&self) -> bool {
+        self.path().join("complete").exists()
     }
 
     /// Whether the recorder has taken the header: the trace has begun, and is no more what was there before.

@@ -21,7 +21,7 @@ use clap::Args;
 use metal::signals::{self, PassOn};
 use trace::{Columns, Header, Window};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, say};
 use elf::Architecture;
 use error::RecordError;
 use exchange::Exchange;
@@ -43,7 +43,8 @@ pub struct RecordArguments {
     /// Record nothing of a thread's first instructions; with --window, nothing between windows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub skip: Option<u64>,
-    /// Record at most this many instructions of a thread
+    /// Record at most this many instructions of a thread; a machine is ended when there are so many of each processor that is
+    /// at work
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max: Option<u64>,
     /// Keep the address, size and kind of every access, not only runs of accesses to a page
@@ -155,13 +156,20 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     let mut command = plugged_in(&emulator, plugged);
     command.args(rest).arg("-S").arg("-qmp").arg(called);
     let mut started = start(&mut command, &emulator)?;
-    let line = system::begin(&board, &mut started, system::stays_stopped(rest));
-    if !matches!(line, Ok(Begun::Runs { .. } | Begun::Ended)) {
+    let mut begun = system::begin(&board, &mut started, system::stays_stopped(rest));
+    if !matches!(begun, Ok(Begun::Runs { .. } | Begun::Ended)) {
         let _ = started.kill();
     }
     let process = started.id();
+    if let (Some(max), Ok(Begun::Runs { line })) = (arguments.max, &mut begun)
+        && system::end_when_complete(line, &mut started, &exchange).map_err(monitor)?
+    {
+        say(format_args!(
+            "pagelab: {max} instructions of each processor are recorded (--max), so the machine was ended"
+        ));
+    }
     let ended = wait(started, &emulator)?;
-    match line {
+    match begun {
         Ok(Begun::Runs { .. } | Begun::Ended) => finish(&exchange, output, process, &emulator, ended, ""),
         Ok(Begun::Accelerated) => Err(RecordError::Accelerated("KVM is on".to_owned())),
         Err(error) => Err(monitor(error)),

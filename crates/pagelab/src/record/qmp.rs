@@ -83,7 +83,20 @@ impl Monitor {
     /// # Errors
     /// Those of the socket, and QEMU's.
     pub fn go_on(&mut self) -> io::Result<()> {
-        match self.execute(&json!({ "execute": "cont" })) {
+        self.last(&json!({ "execute": "cont" }))
+    }
+
+    /// Ends QEMU, whatever the machine does. It may have ended before it could answer.
+    ///
+    /// # Errors
+    /// Those of the socket, and QEMU's.
+    pub fn quit(&mut self) -> io::Result<()> {
+        self.last(&json!({ "execute": "quit" }))
+    }
+
+    /// Says something that QEMU may end with.
+    fn last(&mut self, command: &Value) -> io::Result<()> {
+        match self.execute(command) {
             Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => Ok(()),
             done => done.map(drop),
         }

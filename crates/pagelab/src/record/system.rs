@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::io;
 use std::path::Path;
 use std::process::Child;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use super::elf::Architecture;
 use super::error::RecordError;
+use super::exchange::Exchange;
 use super::qmp::{Monitor, Switchboard};
 
 /// The emulator of a command and what it emulates.
@@ -68,7 +70,7 @@ pub enum Begun {
     /// It runs; QEMU is on the line as long as this lives.
     Runs {
         /// The line.
-        _line: Monitor,
+        line: Monitor,
     },
     /// QEMU has ended before.
     Ended,
@@ -99,7 +101,22 @@ pub fn begin(board: &Switchboard, qemu: &mut Child, stays: bool) -> io::Result<B
     if !stays {
         monitor.go_on()?;
     }
-    Ok(Begun::Runs { _line: monitor })
+    Ok(Begun::Runs { line: monitor })
+}
+
+/// How often it is looked whether all is recorded.
+const INTERVAL: Duration = Duration::from_millis(20);
+
+/// Waits until a machine has ended, or until all is recorded that was to be: then it ends the machine, which nobody asked to
+/// do anything else. Whether it did.
+pub fn end_when_complete(line: &mut Monitor, qemu: &mut Child, exchange: &Exchange) -> io::Result<bool> {
+    while qemu.try_wait()?.is_none() {
+        if exchange.is_complete() {
+            return line.quit().map(|()| true);
+        }
+        std::thread::sleep(INTERVAL);
+    }
+    Ok(false)
 }
 
 /// A stretch of a machine's memory.

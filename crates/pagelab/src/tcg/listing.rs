@@ -4,13 +4,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use metal::host::Host;
+use metal::host::{Host, KernelVersion};
 use results::grid::plain;
 use results::shading::{self, Cell, Shading};
 use serde_json::{Value, json};
 use study::size::{PageSize, format_bytes, parse_bytes};
 
-use super::rule::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, Rule};
+use super::rule::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, Placement, Rule, Windows};
 use crate::failure::Failure;
 use crate::output::write;
 
@@ -40,6 +40,9 @@ pub struct TcgRegions {
     /// What a PMD leaf maps; default: this machine's
     #[arg(long, value_name = "SIZE", value_parser = parse_page)]
     pub pmd: Option<PageSize>,
+    /// The Linux that places the buffer, such as 6.6; default: this machine's
+    #[arg(long, value_name = "VERSION", value_parser = parse_kernel)]
+    pub kernel: Option<KernelVersion>,
     /// Write the map as a picture
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
@@ -54,21 +57,51 @@ struct Row {
     smp: u32,
     max_cpus: u32,
     /// Or why QEMU aborts.
-    layout: Result<Layout, String>,
+    placed: Result<Placed, String>,
+}
+
+/// A divided buffer, and what that leaves of PMD leaves where the kernel places it.
+struct Placed {
+    layout: Layout,
+    placement: Placement,
+    windows: Windows,
+    free_windows: Windows,
+    /// That PMD leaves can map in any case.
+    free_share: f64,
+}
+
+impl Placed {
+    fn of(layout: Layout, target: &Target) -> Placed {
+        let placement = Placement::of(layout.buffer_bytes, target.pmd, target.kernel);
+        Placed {
+            windows: layout.windows(target.pmd, placement),
+            free_windows: layout.free_windows(target.pmd, placement),
+            free_share: layout.free_share(target.pmd, placement),
+            layout,
+            placement,
+        }
+    }
+}
+
+/// The machine that QEMU runs on.
+struct Target {
+    page: PageSize,
+    pmd: PageSize,
+    kernel: KernelVersion,
 }
 
 /// The regions as text and as a document; writes the pictures that were asked for.
 pub fn list(arguments: &TcgRegions, width: usize) -> Result<(String, Value), Failure> {
     check(arguments)?;
-    let (page, pmd) = leaves(arguments)?;
-    let rows = rows(arguments, page);
-    let map = map(arguments, &rows, pmd);
+    let target = target(arguments)?;
+    let rows = rows(arguments, &target);
+    let map = map(arguments, &rows, target.pmd);
     for (file, content) in [(&arguments.svg, shading::svg(&map)), (&arguments.html, shading::html(&map))] {
         if let Some(file) = file {
             write(file, &|to| to.write_all(content.as_bytes()))?;
         }
     }
-    Ok((text(&rows, &map, pmd, width), document(arguments.rule, &rows, page, pmd)))
+    Ok((text(&rows, &map, &target, width), document(arguments.rule, &rows, &target)))
 }
 
 fn check(arguments: &TcgRegions) -> Result<(), Failure> {
@@ -81,8 +114,8 @@ fn check(arguments: &TcgRegions) -> Result<(), Failure> {
     }
 }
 
-/// The base page and the PMD leaf: those that were named, or this machine's.
-fn leaves(arguments: &TcgRegions) -> Result<(PageSize, PageSize), Failure> {
+/// What was named, and of this machine what was not.
+fn target(arguments: &TcgRegions) -> Result<Target, Failure> {
     let here = Host::open("/").map_err(Failure::input)?;
     let page = arguments.page.unwrap_or(here.geometry().base);
     let Some(pmd) = arguments.pmd.or(here.geometry().pmd) else {
@@ -91,32 +124,45 @@ fn leaves(arguments: &TcgRegions) -> Result<(PageSize, PageSize), Failure> {
     if pmd <= page {
         return Err(Failure::Input(format!("--pmd: expected more than a base page ({page}), found {pmd}")));
     }
-    Ok((page, pmd))
+    let Some(kernel) = arguments.kernel.or(here.kernel_version()) else {
+        return Err(Failure::Input(
+            "/proc/sys/kernel/osrelease names no version of Linux; name one with --kernel".into(),
+        ));
+    };
+    Ok(Target { page, pmd, kernel })
 }
 
-fn rows(arguments: &TcgRegions, page: PageSize) -> Vec<Row> {
+fn rows(arguments: &TcgRegions, target: &Target) -> Vec<Row> {
     let mut rows = Vec::new();
     for tb_size_bytes in &arguments.tb_size {
         for smp in &arguments.smp {
             let max_cpus = arguments.max_cpus.unwrap_or(*smp);
-            let layout = Layout::of(arguments.rule, *tb_size_bytes, max_cpus, page).map_err(|error| error.to_string());
-            rows.push(Row { tb_size_bytes: *tb_size_bytes, smp: *smp, max_cpus, layout });
+            let layout = Layout::of(arguments.rule, *tb_size_bytes, max_cpus, target.page);
+            let placed = layout.map(|layout| Placed::of(layout, target)).map_err(|error| error.to_string());
+            rows.push(Row { tb_size_bytes: *tb_size_bytes, smp: *smp, max_cpus, placed });
         }
     }
     rows
 }
 
-fn text(rows: &[Row], map: &Shading, pmd: PageSize, width: usize) -> String {
+fn text(rows: &[Row], map: &Shading, target: &Target, width: usize) -> String {
+    let Target { pmd, kernel, .. } = target;
     let free = format!("free {pmd} windows");
     let header = ["tb-size", "smp", "regions", "stride", "usable", "capacity", &free];
-    let table = plain(header, rows.iter().map(|row| cells(row, pmd)), width);
-    let aborts: Vec<&str> = rows.iter().filter_map(|row| Some(row.layout.as_ref().err()?.as_str())).collect();
+    let table = plain(header, rows.iter().map(|row| cells(row, *pmd)), width);
+    let aborts: Vec<&str> = rows.iter().filter_map(|row| Some(row.placed.as_ref().err()?.as_str())).collect();
     let first = aborts.first().map(|why| format!("\n-: {why}")).unwrap_or_default();
+    let is_anywhere = |row: &Row| row.placed.as_ref().is_ok_and(|placed| placed.placement == Placement::AnyPage);
+    let anywhere = match rows.iter().any(is_anywhere) {
+        true => format!(
+            "\nA to B: at the worst and at the best place; Linux {kernel} begins such a buffer at another base page in each run"
+        ),
+        false => String::new(),
+    };
     format!(
         "{table}\n\nusable: a region without its guard page, in bytes; the last region has what was left over, too\n\
          capacity: code before a flush, in bytes: a region is full {HIGHWATER_BYTES} bytes before its end\n\
-         free windows: aligned {pmd} of the buffer without a guard, where the buffer begins at a multiple of {pmd} \
-         (so it does since Linux 6.7){first}\n\n{}",
+         free windows: aligned {pmd} of the buffer without a guard{anywhere}{first}\n\n{}",
         shading::text(map, width)
     )
 }
@@ -125,18 +171,19 @@ fn cells(row: &Row, pmd: PageSize) -> [String; 7] {
     let cpus =
         if row.smp == row.max_cpus { row.smp.to_string() } else { format!("{},maxcpus={}", row.smp, row.max_cpus) };
     let size = format_bytes(row.tb_size_bytes);
-    match &row.layout {
+    match &row.placed {
         Err(_) => [size, cpus, "-".into(), "-".into(), "-".into(), "-".into(), "-".into()],
-        Ok(layout) => [
+        Ok(Placed { layout, windows, free_windows, free_share, .. }) => [
             size,
             cpus,
             layout.regions.to_string(),
             format_bytes(layout.stride_bytes),
             layout.usable_bytes().to_string(),
             layout.capacity_bytes().to_string(),
-            match layout.windows(pmd) {
-                0 => format!("smaller than {pmd}"),
-                windows => format!("{} of {windows} ({})", layout.free_windows(pmd), percent(layout.free_share(pmd))),
+            match (windows.most, windows.known().and(free_windows.known())) {
+                (0, _) => format!("smaller than {pmd}"),
+                (_, Some(_)) => format!("{free_windows} of {windows} ({})", percent(*free_share)),
+                (_, None) => format!("{free_windows} of {windows}"),
             },
         ],
     }
@@ -163,13 +210,12 @@ fn map(arguments: &TcgRegions, rows: &[Row], pmd: PageSize) -> Shading {
 }
 
 fn cell(row: &Row, pmd: PageSize) -> Option<Cell> {
-    let layout = row.layout.as_ref().ok()?;
-    let (free, windows) = (layout.free_windows(pmd), layout.windows(pmd));
+    let Placed { layout, windows, free_windows, free_share, .. } = row.placed.as_ref().ok()?;
     Some(Cell {
-        share: layout.free_share(pmd),
+        share: *free_share,
         text: format!("{}x{}", layout.regions, format_bytes(layout.stride_bytes)),
         hover: format!(
-            "tb-size {}, smp {}: {} regions of {} bytes with a guard; {free} of {windows} windows of {pmd} are free",
+            "tb-size {}, smp {}: {} regions of {} bytes with a guard; {free_windows} of {windows} windows of {pmd} are free",
             format_bytes(row.tb_size_bytes),
             row.smp,
             layout.regions,
@@ -178,12 +224,12 @@ fn cell(row: &Row, pmd: PageSize) -> Option<Cell> {
     })
 }
 
-fn document(rule: Rule, rows: &[Row], page: PageSize, pmd: PageSize) -> Value {
+fn document(rule: Rule, rows: &[Row], target: &Target) -> Value {
     let row = |row: &Row| {
         let mut document = json!({ "tb_size_bytes": row.tb_size_bytes, "smp": row.smp, "max_cpus": row.max_cpus });
-        match &row.layout {
+        match &row.placed {
             Err(why) => document["aborts"] = json!(why),
-            Ok(layout) => {
+            Ok(Placed { layout, placement, windows, free_windows, .. }) => {
                 document["buffer_bytes"] = json!(layout.buffer_bytes);
                 document["regions"] = json!(layout.regions);
                 document["stride_bytes"] = json!(layout.stride_bytes);
@@ -191,8 +237,13 @@ fn document(rule: Rule, rows: &[Row], page: PageSize, pmd: PageSize) -> Value {
                 let last = layout.region(layout.regions - 1);
                 document["last_usable_bytes"] = json!(last.end - last.start);
                 document["capacity_bytes"] = json!(layout.capacity_bytes());
-                document["windows"] = json!(layout.windows(pmd));
-                document["free_windows"] = json!(layout.free_windows(pmd));
+                document["placement"] = json!(placement.to_string());
+                document["windows"] = json!(windows.known());
+                document["least_windows"] = json!(windows.least);
+                document["most_windows"] = json!(windows.most);
+                document["free_windows"] = json!(free_windows.known());
+                document["least_free_windows"] = json!(free_windows.least);
+                document["most_free_windows"] = json!(free_windows.most);
             }
         }
         document
@@ -200,8 +251,9 @@ fn document(rule: Rule, rows: &[Row], page: PageSize, pmd: PageSize) -> Value {
     json!({
         "schema": "pagelab.list-tcg-regions/1",
         "rule": rule.to_string(),
-        "page_bytes": page.bytes(),
-        "pmd_bytes": pmd.bytes(),
+        "page_bytes": target.page.bytes(),
+        "pmd_bytes": target.pmd.bytes(),
+        "kernel": target.kernel.to_string(),
         "highwater_bytes": HIGHWATER_BYTES,
         "buffers": rows.iter().map(row).collect::<Vec<_>>(),
     })
@@ -229,6 +281,10 @@ pub fn parse_tb_size(text: &str) -> Result<u64, String> {
         ));
     }
     Ok(bytes)
+}
+
+fn parse_kernel(text: &str) -> Result<KernelVersion, String> {
+    KernelVersion::parse(text).ok_or_else(|| format!("expected a version of Linux, such as 6.6, found {text:?}"))
 }
 
 fn parse_page(text: &str) -> Result<PageSize, String> {

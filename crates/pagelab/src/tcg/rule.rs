@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Range;
 
 use clap::ValueEnum;
+use metal::host::KernelVersion;
 use study::size::{PageSize, format_bytes};
 
 /// A region is meant to have at least this (2 MiB, whatever the host's pages are).
@@ -101,6 +102,73 @@ pub struct TooManyRegions {
     page: PageSize,
 }
 
+/// Where the kernel puts the first byte of a buffer (mmap(2) of anonymous memory without an address).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// At a multiple of the PMD leaf.
+    Aligned,
+    /// At any base page: which one it is depends on what else is mapped and, in each run anew, on chance
+    /// (`randomize_va_space`).
+    AnyPage,
+}
+
+impl Placement {
+    /// Since when mappings of at least a PMD leaf are aligned (`__mmap_region` of mm/mmap.c, commit efa7df3e3bb5).
+    const LARGE: KernelVersion = KernelVersion(6, 7);
+    /// Since when only those are whose length is a multiple of it (commit d4148aeab412).
+    const MULTIPLES: KernelVersion = KernelVersion(6, 12);
+
+    /// That of a buffer under a version of Linux.
+    pub fn of(buffer_bytes: u64, pmd: PageSize, kernel: KernelVersion) -> Placement {
+        let is_large = buffer_bytes >= pmd.bytes();
+        let is_multiple = buffer_bytes.is_multiple_of(pmd.bytes());
+        match (kernel >= Placement::LARGE, kernel >= Placement::MULTIPLES) {
+            (true, false) if is_large => Placement::Aligned,
+            (true, true) if is_multiple => Placement::Aligned,
+            _ => Placement::AnyPage,
+        }
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Placement::Aligned => "aligned",
+            Placement::AnyPage => "any_page",
+        })
+    }
+}
+
+/// A number of windows that may depend on where a buffer lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// The least, over all places.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+}
+
+impl Windows {
+    /// The number, where it is the same in all places.
+    pub fn known(self) -> Option<u64> {
+        (self.least == self.most).then_some(self.least)
+    }
+
+    fn or(self, other: Windows) -> Windows {
+        Windows { least: self.least.min(other.least), most: self.most.max(other.most) }
+    }
+}
+
+/// `448`, or `380 to 389`.
+impl fmt::Display for Windows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.known() {
+            Some(windows) => write!(f, "{windows}"),
+            None => write!(f, "{} to {}", self.least, self.most),
+        }
+    }
+}
+
 /// A divided buffer. Addresses are offsets from its first byte, which is page aligned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -151,19 +219,36 @@ impl Layout {
         self.buffer_bytes - self.regions * (self.page.bytes() + HIGHWATER_BYTES)
     }
 
-    /// Aligned windows of a PMD leaf in the whole buffer, guards or not, when its first byte is aligned.
-    pub fn windows(&self, pmd: PageSize) -> u64 {
-        self.buffer_bytes / pmd.bytes()
+    /// Aligned windows of a PMD leaf in the whole buffer, guards or not, wherever it may lie.
+    pub fn windows(&self, pmd: PageSize, placement: Placement) -> Windows {
+        self.wherever(pmd, placement, |offset_bytes| windows_in(&(offset_bytes..offset_bytes + self.buffer_bytes), pmd))
     }
 
     /// Those of them that are free of guards, so that one leaf can map them.
-    pub fn free_windows(&self, pmd: PageSize) -> u64 {
-        self.ranges().map(|range| windows_in(&range, pmd)).sum()
+    pub fn free_windows(&self, pmd: PageSize, placement: Placement) -> Windows {
+        let moved = |range: Range<u64>, offset_bytes| range.start + offset_bytes..range.end + offset_bytes;
+        self.wherever(pmd, placement, |offset_bytes| {
+            self.ranges().map(|range| windows_in(&moved(range, offset_bytes), pmd)).sum()
+        })
     }
 
-    /// The share of the buffer that PMD leaves can map; 0 where it has no window.
-    pub fn free_share(&self, pmd: PageSize) -> f64 {
-        self.free_windows(pmd) as f64 / self.windows(pmd).max(1) as f64
+    /// The share of the buffer that PMD leaves can map in any case; 0 where it may have no window.
+    pub fn free_share(&self, pmd: PageSize, placement: Placement) -> f64 {
+        self.free_windows(pmd, placement).least as f64 / self.windows(pmd, placement).most.max(1) as f64
+    }
+
+    /// The least and the most that `count` gives over every distance of the first byte from an aligned address.
+    fn wherever(&self, pmd: PageSize, placement: Placement, count: impl Fn(u64) -> u64) -> Windows {
+        let last_bytes = match placement {
+            Placement::Aligned => 0,
+            Placement::AnyPage => pmd.bytes() - self.page.bytes(),
+        };
+        let of = |offset_bytes| {
+            let windows = count(offset_bytes);
+            Windows { least: windows, most: windows }
+        };
+        let offsets = (self.page.bytes()..=last_bytes).step_by(self.page.bytes() as usize);
+        offsets.map(of).fold(of(0), Windows::or)
     }
 
     /// Which bytes `code_bytes` of translations touch when one vCPU makes them all: regions are filled in order,
@@ -273,20 +358,54 @@ mod tests {
 
     #[test]
     fn a_guard_costs_its_window() {
-        let free = |tb_mib, cpus, pmd| layout(Rule::From6_1, tb_mib, cpus).free_windows(pmd);
-        assert_eq!((free(1024, 1, PageSize::M2), layout(Rule::From6_1, 1024, 1).windows(PageSize::M2)), (511, 512));
-        assert_eq!(free(1024, 8, PageSize::M2), 448);
-        assert_eq!(free(1024, 64, PageSize::M2), 0);
-        assert_eq!(free(256, 8, PageSize::M2), 64);
-        // Regions that are no multiples of the leaf, against every window looked at by itself.
-        let odd = Layout { buffer_bytes: 341 * MIB, regions: 8, stride_bytes: 10912 * 4096, page: PageSize::K4 };
-        let slow = (0..odd.windows(PageSize::M2)).filter(|window| {
-            let (start, end) = (window * 2 * MIB, (window + 1) * 2 * MIB);
-            odd.ranges().any(|range| range.start <= start && end <= range.end)
-        });
-        assert_eq!(odd.free_windows(PageSize::M2), slow.count() as u64);
+        let windows = |layout: &Layout, pmd| layout.windows(pmd, Placement::Aligned).known().unwrap();
+        let free = |layout: &Layout, pmd| layout.free_windows(pmd, Placement::Aligned).known().unwrap();
+        let of = |tb_mib, cpus| free(&layout(Rule::From6_1, tb_mib, cpus), PageSize::M2);
+        assert_eq!((of(1024, 1), windows(&layout(Rule::From6_1, 1024, 1), PageSize::M2)), (511, 512));
+        assert_eq!((of(1024, 8), of(1024, 64), of(256, 8)), (448, 0, 64));
         let large_pages = Layout::of(Rule::From6_1, 1024 * MIB, 64, PageSize::K64).unwrap();
-        assert_eq!(large_pages.free_windows(PageSize::new(512 * MIB).unwrap()), 0);
+        assert_eq!(free(&large_pages, PageSize::new(512 * MIB).unwrap()), 0);
+    }
+
+    /// Every window at every place, looked at by itself.
+    fn looked_at(layout: &Layout, offset_bytes: u64) -> (u64, u64) {
+        let inside = |range: Range<u64>, window: u64| {
+            range.start + offset_bytes <= window && window + 2 * MIB <= range.end + offset_bytes
+        };
+        let windows = (0..layout.buffer_bytes + 2 * MIB).step_by(2 << 20);
+        let windows: Vec<u64> = windows.filter(|window| inside(0..layout.buffer_bytes, *window)).collect();
+        let free = windows.iter().filter(|window| layout.ranges().any(|range| inside(range, **window)));
+        (windows.len() as u64, free.count() as u64)
+    }
+
+    #[test]
+    fn a_buffer_that_lies_anywhere_has_a_range_of_windows() {
+        for (tb_mib, cpus) in [(33, 7), (33, 16), (341, 8), (777, 5), (1, 1), (32, 4)] {
+            let layout = layout(Rule::From6_1, tb_mib, cpus);
+            let places = || (0..512).map(|page| looked_at(&layout, page * 4096));
+            let ends = |of: fn((u64, u64)) -> u64| Windows {
+                least: places().map(of).min().unwrap(),
+                most: places().map(of).max().unwrap(),
+            };
+            assert_eq!(layout.windows(PageSize::M2, Placement::AnyPage), ends(|(windows, _)| windows), "{tb_mib}");
+            assert_eq!(layout.free_windows(PageSize::M2, Placement::AnyPage), ends(|(_, free)| free), "{tb_mib}");
+            let aligned = layout.free_windows(PageSize::M2, Placement::Aligned);
+            assert_eq!(aligned.known(), Some(looked_at(&layout, 0).1), "{tb_mib}");
+        }
+    }
+
+    #[test]
+    fn kernels_align_more_and_then_less() {
+        let of = |mib: u64, minor| Placement::of(mib * MIB, PageSize::M2, KernelVersion(6, minor));
+        assert_eq!(
+            [6, 7, 11, 12, 18].map(|minor| of(32, minor) == Placement::Aligned),
+            [false, true, true, true, true]
+        );
+        assert_eq!(
+            [6, 7, 11, 12, 18].map(|minor| of(33, minor) == Placement::Aligned),
+            [false, true, true, false, false]
+        );
+        assert_eq!([7, 12].map(|minor| of(1, minor)), [Placement::AnyPage; 2]);
     }
 
     #[test]

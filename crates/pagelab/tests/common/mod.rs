@@ -317,7 +317,7 @@ pub fn has(program: &str) -> bool {
 pub fn needs(needed: &[(&str, bool)]) -> bool {
     let missing: Vec<&str> = needed.iter().filter(|(_, here)| !here).map(|(what, _)| *what).collect();
     if !missing.is_empty() {
-        println!("skipped: needs {}", missing.join(" and "));
+        testing::skip(missing.join(" and "));
     }
     missing.is_empty()
 }

@@ -1,7 +1,5 @@
 //! Arbitrary memory, small: what the fuzz targets do for longer.
 
-use std::time::{Duration, Instant};
-
 use paging::check::check;
 use paging::{Action, Arena, Attributes, Error, Flags, Format, Mapping, Node, Sizes, Tables, Visitor};
 use proptest::prelude::*;
@@ -16,7 +14,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(testing::properties(256))]
 
     #[test]
     fn arbitrary_entries_are_decoded(data in bytes()) {
@@ -25,16 +23,12 @@ proptest! {
 
     #[test]
     fn arbitrary_memory_and_steps_are_checked(data in bytes()) {
-        let start = Instant::now();
         bodies::check(&data);
-        prop_assert!(start.elapsed() < Duration::from_secs(20));
     }
 
     #[test]
     fn arbitrary_memory_is_walked(data in bytes()) {
-        let start = Instant::now();
         bodies::walk(&data);
-        prop_assert!(start.elapsed() < Duration::from_secs(20));
     }
 }
 

@@ -25,7 +25,7 @@ impl Program {
     pub fn is_here(self) -> bool {
         let here = is_in_path(self.name);
         if !here {
-            println!("skipped: needs {} ({})", self.name, self.package);
+            testing::skip(format!("{} ({})", self.name, self.package));
         }
         here
     }

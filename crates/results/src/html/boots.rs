@@ -67,6 +67,7 @@ fn invocation(merged: &Merged) -> String {
         ("band of changes that do not matter", format!("± {}", percent(design.band_ratio))),
         ("confidence", percent(design.confidence)),
         ("memory that goes before the exit", figure::proof(design)),
+        ("khugepaged", figure::khugepaged(design).to_owned()),
     ]);
     list(&facts)
 }

@@ -122,6 +122,7 @@ pub(super) fn invocation(comparison: &Comparison) -> String {
         ("confidence", percent(design.confidence)),
         ("seed", design.seed.to_string()),
         ("memory that goes before the exit", figure::proof(design)),
+        ("khugepaged", figure::khugepaged(design).to_owned()),
     ]);
     list(&facts)
 }

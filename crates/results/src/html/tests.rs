@@ -145,10 +145,9 @@ fn figures_and_tables_can_be_heard() {
 /// What a real browser makes of the page: it shows the figures, at the width of a telephone too.
 #[test]
 fn a_browser_shows_the_page() {
-    let name = "html::tests::a_browser_shows_the_page";
     let Some(browser) = ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|program| runs(program))
     else {
-        eprintln!("{name}: skipped: needs chromium");
+        testing::skip("chromium");
         return;
     };
     let directory = tempfile::tempdir().unwrap();

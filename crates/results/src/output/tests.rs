@@ -32,7 +32,7 @@ fn why(result: Result<(), Error>) -> Why {
 fn is_root() -> bool {
     let is_root = me().user == 0;
     if !is_root {
-        eprintln!("skipped: needs root");
+        testing::skip("root");
     }
     is_root
 }
@@ -305,8 +305,7 @@ fn a_full_file_system_loses_neither_the_old_file_nor_space() {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "size=64k", "pagelab-test"]).arg(directory.path());
     if !mount.stderr(std::process::Stdio::null()).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs the right to mount a tmpfs");
-        return;
+        return testing::skip("the right to mount a tmpfs");
     }
     let path = directory.path().join("report");
     write(&path, "old").unwrap();

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use study::cause::CauseShare;
 use study::census::{Census, Folio, Mapping};
-use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
+use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Khugepaged, Unsupported};
 use study::machine::{SettingChange, State};
 use study::metric::{Metric, Observation, names};
 use study::size::PageSize;
@@ -108,6 +108,7 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
             confidence: row.get("confidence")?,
             seed: parsed(row, "seed", |seed: String| seed.parse::<u64>())?,
             prove_all: if_there(row.get("prove_all"), false)?,
+            khugepaged: if_there(word(row, "khugepaged"), Khugepaged::AsIs)?,
         },
         machine: document(row, "machine_json")?,
         admissions: Vec::new(),

@@ -28,7 +28,8 @@ CREATE TABLE comparisons (
     analysis        TEXT,                   -- JSON object, derived from the rest
     prove_all       INTEGER NOT NULL DEFAULT 0, -- since version 2
     prepare         TEXT,                   -- JSON list; since version 3
-    trial_time_s    REAL                    -- since version 4
+    trial_time_s    REAL,                   -- since version 4
+    khugepaged      TEXT NOT NULL DEFAULT 'as_is' -- since version 4
 ) STRICT;
 
 CREATE TABLE arms (

@@ -1,6 +1,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
+use study::comparison::Khugepaged;
+
 use super::*;
 use crate::place::{self, Error as Misplaced};
 use crate::sample;
@@ -165,6 +167,7 @@ fn becomes_the_latest(version: i64) {
     let mut new = old.clone();
     new.design.prove_all = true;
     new.design.trial_time_s = Some(30.0);
+    new.design.khugepaged = Khugepaged::Off;
     new.invocation.prepare = Some(vec!["true".into()]);
     new.id = store.begin(&new).unwrap();
     assert_eq!(store.pragma("user_version").unwrap(), VERSION);
@@ -229,7 +232,7 @@ fn a_full_file_system_is_said_to_be_full() {
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "size=256k", "pagelab-test"]).arg(directory.path()).stderr(Stdio::null());
     if !mount.status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: needs the right to mount a tmpfs");
+        testing::skip("the right to mount a tmpfs");
         return;
     }
     let fill = || -> Result<(), Error> {
@@ -281,7 +284,7 @@ fn a_file_without_the_right_to_write_can_be_read_and_not_written() {
 #[test]
 fn root_does_not_follow_the_links_of_others() {
     if !is_root() {
-        eprintln!("skipped: needs root");
+        testing::skip("root");
         return;
     }
     let directory = tempfile::tempdir().unwrap();

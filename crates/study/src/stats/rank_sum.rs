@@ -157,6 +157,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn the_interval_holds_zero_exactly_when_the_test_does_not_reject(
             one in prop::collection::vec(-0.5..1.0f64, 4..9), other in prop::collection::vec(-1.0..0.5f64, 4..9)

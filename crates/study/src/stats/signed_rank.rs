@@ -174,6 +174,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn the_estimate_is_the_median_of_all_pair_means(differences in prop::collection::vec(-1.0..1.0f64, 1..40)) {
             prop_assert_eq!(test(&differences).estimate, brute_force_estimate(&differences));

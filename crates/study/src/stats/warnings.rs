@@ -321,7 +321,8 @@ impl Warning {
             Warning::Bimodal { .. } => {
                 "look at the samples by block: something switches between two states; usual causes are placement on NUMA \
                  nodes (numactl --cpunodebind=0 --membind=0), a processor shared with others (taskset), frequency boost, \
-                 and large pages that are granted only at times"
+                 and large pages that are granted only at times, or that khugepaged makes in some of the runs \
+                 (--khugepaged off)"
             }
             Warning::Outliers { .. } => {
                 "the estimate tolerates some; if there are many, look for periodic jobs (cron, timers, khugepaged) and for \

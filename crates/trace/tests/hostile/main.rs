@@ -22,6 +22,7 @@ fn sound() -> Vec<u8> {
 }
 
 proptest! {
+    #![proptest_config(testing::properties(256))]
     #[test]
     fn a_trace_with_bytes_changed_left_out_or_put_in(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8)

@@ -19,10 +19,13 @@ pub fn run(work: &Work) -> Result<Report, WorkloadError> {
         let mut sum = 0u64;
         for _ in 0..rounds {
             let mut memory = Anonymous::map(BYTES)?;
-            for (word, page) in memory.slice_mut::<u64>().iter_mut().step_by(page_words).zip(1u64..) {
-                // Fresh memory is zero: what was there before would show in the sum.
-                *word = word.wrapping_add(value.wrapping_mul(page));
-                sum = sum.wrapping_add(*word);
+            for (words, page) in memory.slice_mut::<u64>().chunks_exact_mut(page_words).zip(1u64..) {
+                // The first access is a write: a read would map the kernel's page of zeros first, and fault twice.
+                words[0] = value.wrapping_mul(page);
+            }
+            for words in memory.slice::<u64>().chunks_exact(page_words) {
+                // The second word is zero in fresh memory: what was there before would show in the sum.
+                sum = sum.wrapping_add(words[0]).wrapping_add(words[1]);
             }
             memory.unmap().map_err(WorkloadError::Unmap)?;
         }

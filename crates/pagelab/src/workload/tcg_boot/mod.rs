@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use metal::child::ChildrenUsage;
 use metal::memory::base_page;
-use study::size::PageSize;
+use study::size::{PageSize, format_bytes};
 
 pub use error::BootError;
 
@@ -50,7 +50,7 @@ pub struct Arguments {
     /// What the guest's memory is in QEMU
     #[arg(long, value_name = "KIND", default_value = "memfd")]
     memory_kind: MemoryKind,
-    /// Have so much of the code buffer in memory before the guest goes, from its beginning on. Then no first touch of it is
+    /// Have so much of the code buffer (at most all of it) in memory before the guest goes, from its beginning on. Then no first touch of it is
     /// in the boot's time: on a virtual machine these may wait for the hypervisor, and longer for large pages
     #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
     populate_code: Option<u64>,
@@ -178,7 +178,11 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
     if (mib as u64) < least {
         return Err(wrong("memory", format!("at least {least} bytes, which the kernel needs"), mib.to_string()));
     }
-    let populated = arguments.populate_code.unwrap_or(0).min(arguments.tb_size);
+    let populated = arguments.populate_code.unwrap_or(0);
+    if populated > arguments.tb_size {
+        let expected = format!("at most {}, which is all of the buffer (--tb-size)", format_bytes(arguments.tb_size));
+        return Err(wrong("populate-code", expected, format_bytes(populated)));
+    }
     // QEMU's own memory beside the guest's and the code: measured 120M, without its libraries.
     arguments::room("memory", u128::from(arguments.memory) + (256 << 20) + u128::from(populated))?;
     // Where there are more vCPUs than the buffer has room for, every rule gives each of them one region.

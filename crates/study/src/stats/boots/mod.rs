@@ -15,9 +15,9 @@ pub use limits::{Limit, boots as count_of_boots, sentences};
 use super::answers::{self, Deviation};
 use super::rank_sum::{self, Stratum};
 use super::{Effect, Outcome, holding, median, outcome};
-use crate::comparison::{Comparison, Design, Invocation};
+use crate::comparison::{Comparison, Design, Invocation, Khugepaged};
 use crate::size::{PageSize, format_bytes};
-use crate::trial::{Answer, TrialRecord};
+use crate::trial::{Answer, Arm, TrialRecord};
 use crate::verdict::{Holding, Verdict};
 
 /// What one boot says about one arm.
@@ -116,10 +116,14 @@ impl Design {
     }
 }
 
+/// What differs between designs with other arms.
+const ARMS: &str = "the list of arms";
+
 /// A part of a design by name, and how to put it in words.
 type Described<'a> = (&'static str, &'a dyn Fn(&Part) -> String);
 
-/// Whether two parts measure the same thing under the same arms.
+/// Whether two parts measure the same thing under the same arms. A part that was asked for one arm alone says nothing of
+/// the others: it joins any list of arms.
 ///
 /// # Errors
 /// What differs.
@@ -141,18 +145,29 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
         Some(words) => words.join(" "),
         None => "nothing".to_owned(),
     };
-    let parts: [Described; 6] = [
+    let khugepaged = |part: &Part| match part.design.khugepaged {
+        Khugepaged::AsIs => "as it is".to_owned(),
+        Khugepaged::Off => "held still, with --khugepaged off".to_owned(),
+    };
+    let parts: [Described; 7] = [
         ("the command", &Part::command),
         ("what is run before each trial (--prepare)", &prepare),
-        ("the list of arms", &labels),
+        (ARMS, &labels),
         ("the list of metrics", &metrics),
         ("what counts as a difference", &levels),
         ("whether memory is looked at before it goes", &proofs),
+        ("what khugepaged does meanwhile", &khugepaged),
     ];
-    match parts.into_iter().find(|(_, part)| part(one) != part(other)) {
+    let joins = |what: &str| what == ARMS && (is_alone(one) || is_alone(other));
+    match parts.into_iter().find(|(what, part)| part(one) != part(other) && !joins(what)) {
         Some((what, part)) => Err(MergeError::Designs { what, one: part(one), other: part(other) }),
         None => Ok(()),
     }
+}
+
+/// Whether it was asked for one arm alone.
+fn is_alone(part: &Part) -> bool {
+    part.design.arms.len() == 1
 }
 
 impl Part {
@@ -177,15 +192,47 @@ impl Part {
 /// [`MergeError`].
 pub fn merge(parts: &[Part]) -> Result<Merged, MergeError> {
     let first = parts.first().ok_or(MergeError::Nothing)?;
-    parts.iter().try_for_each(|part| same_design(first, part))?;
-    let design = first.design.clone();
-    let boots = distinct(parts.iter().flat_map(|part| &part.boots).filter(|boot| boot.arm < design.arms.len()));
+    let fullest = fullest(parts).unwrap_or(first);
+    parts.iter().try_for_each(|part| same_design(fullest, part))?;
+    let baseline = if is_alone(fullest) { 0 } else { fullest.design.baseline };
+    let design = Design { arms: all_arms(fullest, parts), baseline, ..fullest.design.clone() };
+    let boots: Vec<Boot> = parts.iter().flat_map(|part| renumbered(part, &design)).collect();
+    let boots = distinct(boots.iter());
     if boots.is_empty() {
         return Err(MergeError::Nothing);
     }
     let limits = limits::limits(&design, &boots);
     let arms = arms(&design, &boots);
     Ok(Merged { design, invocation: first.invocation.clone(), boots, arms, limits })
+}
+
+/// The part with most arms, the first of several: whose baseline is that of them all.
+pub fn fullest(parts: &[Part]) -> Option<&Part> {
+    parts.iter().rev().max_by_key(|part| part.design.arms.len())
+}
+
+/// The arms of the fullest part, and those that others have alone. Where each has one alone the largest leaf comes first, and
+/// is the baseline.
+fn all_arms(fullest: &Part, parts: &[Part]) -> Vec<Arm> {
+    let mut arms = fullest.design.arms.clone();
+    for arm in parts.iter().flat_map(|part| &part.design.arms) {
+        if !arms.contains(arm) {
+            arms.push(arm.clone());
+        }
+    }
+    if is_alone(fullest) {
+        arms.sort_by_key(|arm| std::cmp::Reverse(arm.policy.direct_map()));
+    }
+    arms
+}
+
+/// A part's boots, with the numbers that their arms have in a design.
+fn renumbered<'a>(part: &'a Part, design: &'a Design) -> impl Iterator<Item = Boot> + 'a {
+    part.boots.iter().filter_map(|boot| {
+        let own = part.design.arms.get(boot.arm)?;
+        let arm = design.arms.iter().position(|arm| arm == own)?;
+        Some(Boot { arm, ..boot.clone() })
+    })
 }
 
 fn distinct<'a>(boots: impl Iterator<Item = &'a Boot>) -> Vec<Boot> {
