@@ -1,0 +1,132 @@
+//! The torture set: small programs that do what is hard for an instrument, under every policy, against what they print when they are
+//! left alone. Their sources are in `torture`, one idea each.
+//!
+//! The small size runs with all tests; `PAGELAB_TORTURE=full cargo test -p pagelab --test torture` runs the large one: 60,000
+//! mappings and 41 children, 50,000 signals, chains of 10,000 forks.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::{Bench, Runs, arm, is_root, needs, program};
+
+/// What a program is given as its size: the small one takes a fraction of a second left alone.
+fn size() -> &'static str {
+    if std::env::var_os("PAGELAB_TORTURE").is_some_and(|size| size == "full") { "100" } else { "2" }
+}
+
+/// The policies that every kind of action of the tracer is in; the ones that this machine cannot give are left out, and named.
+fn policies(bench: &Bench) -> Vec<String> {
+    let wanted = [
+        "default",
+        "base",
+        "default+no-huge",
+        "mthp-64k",
+        "thp",
+        "thp+no-guards",
+        "thp+prefault",
+        "default+no-guards",
+        "hugetlb-2m",
+        "hugetlb-2m+no-guards",
+    ];
+    let listed = bench.pagelab(&["list", "policies", "--json"]).ran().json();
+    let here = |policy: &str| {
+        let granularity = policy.split('+').next().unwrap_or_default();
+        let rows = listed["policies"].as_array().unwrap();
+        rows.iter().any(|row| row["policy"] == granularity && row["here"] == "available")
+    };
+    let (here, missing): (Vec<&str>, Vec<&str>) = wanted.into_iter().partition(|policy| here(policy));
+    if !missing.is_empty() {
+        println!(
+            "skipped: needs {} for {}",
+            if is_root() { "a kernel with these sizes" } else { "root" },
+            missing.join(", ")
+        );
+    }
+    here.into_iter().map(str::to_string).collect()
+}
+
+/// Compiles a program of the set.
+fn compiled(bench: &Bench, name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torture").join(name).with_extension("c");
+    let program = bench.path(name);
+    let status = Command::new("gcc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).status().unwrap();
+    assert!(status.success(), "gcc could not compile {}", source.display());
+    program
+}
+
+/// Runs a program under every policy, by `exec` and by `compare`: its exit code and all that it prints are what they are without
+/// pagelab.
+fn torture(name: &str) {
+    if !needs(&[program("gcc")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let program = compiled(&bench, name);
+    let mut bare = Command::new(&program);
+    bare.arg(size());
+    let expected = bare.ran();
+    assert!(expected.code == Some(0) && !expected.stdout.contains("WRONG"), "{expected}");
+    let policies = policies(&bench);
+    let command = [program.display().to_string(), size().to_string()];
+    for policy in &policies {
+        let words = ["exec", "-p", policy, "--", &command[0], &command[1]];
+        let ran = bench.pagelab(&words).ran();
+        assert_eq!((ran.code, &ran.stdout), (expected.code, &expected.stdout), "{name} under {policy}: {ran}");
+    }
+    let chosen = policies.join(",");
+    let options = ["-p", &chosen, "--blocks", "1", "--min-blocks", "1", "--check-output"];
+    let ran = bench.compare(&options, &command).ran();
+    assert_eq!(ran.code, Some(0), "{name}: {ran}");
+    let document = bench.stored(1);
+    for policy in &policies {
+        let outcome = &arm(&document, policy)["outcome"];
+        assert!(outcome != "wrong_answer" && outcome != "unsupported", "{name} under {policy}: {outcome}; {ran}");
+    }
+}
+
+#[test]
+fn a_chain_of_forks_whose_first_process_ends_first() {
+    torture("fork_chain");
+}
+
+#[test]
+fn forks_threads_and_execs_all_at_once() {
+    torture("storm");
+}
+
+#[test]
+fn sessions_a_terminal_and_job_control() {
+    torture("session");
+}
+
+#[test]
+fn filters_of_the_programs_own() {
+    torture("filters");
+}
+
+#[test]
+fn userfaultfd_brings_base_pages() {
+    torture("faults_of_its_own");
+}
+
+#[test]
+fn very_many_mappings_and_children() {
+    torture("mappings");
+}
+
+#[test]
+fn signals_while_memory_is_mapped() {
+    torture("signals");
+}
+
+#[test]
+fn next_to_no_stack_left() {
+    torture("small_stack");
+}
+
+#[test]
+fn a_program_that_hooks_its_own_calls() {
+    torture("hooks");
+}
