@@ -160,10 +160,10 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     if !policies.contains(&baseline) {
         policies.insert(0, baseline.clone());
     }
-    let mut arms: Vec<Arm> = policies.into_iter().map(|policy| Arm { label: policy.to_string(), policy }).collect();
+    let mut arms: Vec<Arm> = policies.into_iter().map(|policy| Arm::of_policy(policy.to_string(), policy)).collect();
     let at = arms.iter().position(|arm| arm.policy == baseline).expect("the baseline is among the arms");
     if arguments.aa {
-        arms.insert(at + 1, Arm { label: format!("{baseline} (again)"), policy: baseline });
+        arms.insert(at + 1, Arm::of_policy(format!("{baseline} (again)"), baseline));
     }
     if arms.len() < 2 {
         return Err(Failure::Input(format!(

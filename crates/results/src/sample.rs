@@ -136,10 +136,8 @@ pub(crate) fn analyse(comparison: &mut Comparison) {
 /// The comparison before its first trial.
 pub(crate) fn empty() -> Comparison {
     let characters = characters();
-    let arms: Vec<Arm> = characters
-        .iter()
-        .map(|character| Arm { label: character.label.to_string(), policy: character.policy.parse().unwrap() })
-        .collect();
+    let arms: Vec<Arm> =
+        characters.iter().map(|character| Arm::of_policy(character.label, character.policy.parse().unwrap())).collect();
     let words = |line: &str| line.split(' ').map(String::from).collect::<Vec<_>>();
     Comparison {
         id: 0,
