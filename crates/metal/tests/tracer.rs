@@ -485,7 +485,7 @@ fn filters_of_the_programs_own() {
             let outcome = under(policy, &[text(&program), how]);
             assert_eq!(outcome.output, output, "{policy}");
             let filtered = outcome.has(&Cause::FilteredByProgram);
-            let advises = policy.starts_with("thp") || policy.ends_with("no-huge");
+            let advises = policy.starts_with("thp");
             assert_eq!(filtered, advises && matches!(how, "kill" | "threads"), "{policy} {how}");
         }
     }

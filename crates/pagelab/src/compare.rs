@@ -7,8 +7,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use metal::host::Host;
 use metal::platform::{Awake, HostPlatform, Server, Session, Work};
 use metal::signals::{self, PassOn};
+use metal::tracer::Rewriting;
 use results::store::{self, Store};
 use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
+use study::control::Role;
 use study::metric::names;
 use study::policy::{Granularity, Policy};
 use study::runner::{self, Event};
@@ -192,7 +194,8 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     }
     design.prove_all = arguments.measuring.prove_all;
     design.primary = primary(&stopping.primary, &design)?;
-    Ok(design)
+    let geometry = host.geometry();
+    Ok(design.with_controls(|policy| !Rewriting::of(policy, geometry).needs_no_tracer()))
 }
 
 /// Without -p: what the kernel does by itself, base pages, and each larger size that this kernel offers
@@ -337,6 +340,7 @@ fn verdict(comparison: &Comparison, system_failed: bool) -> Result<(), Failure> 
                 .admissions
                 .iter()
                 .zip(&comparison.design.arms)
+                .filter(|(_, arm)| arm.role == Role::Policy)
                 .filter_map(|(admission, arm)| match admission {
                     Admission::Unsupported(why) => Some(format!("{}: {why}", arm.label)),
                     Admission::Admitted { .. } => None,

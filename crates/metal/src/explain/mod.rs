@@ -20,7 +20,7 @@
 //! verdict is [`Holding::Unknown`] where that memory could change the word, with
 //! [`Cause::FoliosInvisible`]. Memory can be ruled in or out without seeing folios: by the counters of
 //! the system's anonymous folios (a size of which there is none), by shape (a hole or a zero page in the
-//! slot), and where base pages are asked for by the rules of `Rules::only_base_pages`. Under `base` itself
+//! slot), and where base pages are asked for by the rules of `Rules::only_base_pages`. Under `base` and `+no-huge` themselves
 //! PR_SET_THP_DISABLE is in force from the first instruction on and the tracer answers what would end it; that
 //! it still is (`THP_enabled: 0` in /proc/PID/status) proves base pages, for the kernel then gives no
 //! anonymous folio of any other size (`vma_thp_disabled` in include/linux/huge_mm.h, which
@@ -279,7 +279,8 @@ impl Question<'_> {
         examination: &mut Examination,
     ) {
         let rules = Rules { state: self.state, disabled_for_process: thp_disabled(seen.pid) };
-        if self.policy.granularity == Granularity::Base && rules.disabled_for_process {
+        let disabled_from_the_start = self.policy.granularity == Granularity::Base || self.policy.has(Modifier::NoHuge);
+        if disabled_from_the_start && rules.disabled_for_process {
             examination.covered_bytes += unseen;
             examination.note(Cause::ProvenByThpDisable, 0);
             return;

@@ -15,6 +15,7 @@ use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
 use super::rewriting::{Rewriting, SET_THP_DISABLE, WITNESSED_BYTES, WITNESSED_DROP_BYTES, advice};
 use super::scene::Scene;
+use super::sham;
 use super::tasks::Space;
 
 /// Serves a watched call and sends its task on.
@@ -26,7 +27,8 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
         }
         libc::SYS_prctl if paused.arguments()[0] == libc::PR_SET_SECCOMP as u64 => own_filter(scene, paused),
         libc::SYS_seccomp => own_filter(scene, paused),
-        libc::SYS_prctl => thp_disable(scene, space, paused),
+        libc::SYS_prctl if scene.rewriting.answers_thp_disable() => thp_disable(scene, space, paused),
+        _ if scene.rewriting.sham.is_some() => sham::serve(scene, paused),
         _ if scene.rewriting.hugetlb => super::hugetlb::serve(scene, space, paused),
         libc::SYS_mmap if scene.rewriting.no_guards && guards::maps_over(paused.arguments()) => {
             mmap_over(scene, paused)
@@ -153,6 +155,8 @@ fn populate(scene: &mut Scene, paused: &mut Paused, range: (u64, u64)) -> Result
 
 /// Adds a madvise, unless the program's own filters would refuse it.
 fn add_madvise(scene: &mut Scene, paused: &mut Paused, (address, bytes): (u64, u64), how: u64) -> Result<(), Lost> {
+    // Advice on no bytes changes nothing.
+    let bytes = if scene.rewriting.sham.is_some() { 0 } else { bytes };
     let arguments = [address, bytes, how, 0, 0, 0];
     if !scene.allows(paused, libc::SYS_madvise, arguments) {
         scene.findings.cause(Cause::FilteredByProgram, bytes);
@@ -230,7 +234,6 @@ fn thp_disable(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(
 /// madvise calls of the program that contradict the policy are answered and not passed on.
 fn contrary_advice(scene: &mut Scene, paused: Paused) -> Result<(), Lost> {
     scene.findings.answer(match paused.arguments()[2] {
-        advice::HUGE => "madvise(MADV_HUGEPAGE)",
         advice::NO_HUGE => "madvise(MADV_NOHUGEPAGE)",
         advice::GUARD_INSTALL => "madvise(MADV_GUARD_INSTALL)",
         _ => return paused.pass(),

@@ -3,8 +3,10 @@
 //!
 //! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure functions;
 //! `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what its refusals mean;
-//! `tasks` and `tree` know who is who; `calls`, `heap` and `hugetlb` serve the calls, with what `scene` holds.
+//! `tasks` and `tree` know who is who; `calls`, `heap` and `hugetlb` serve the calls, with what `scene` holds;
+//! `sham` serves them without doing anything, and `bare` runs a program that has no tracer.
 
+mod bare;
 mod calls;
 mod filter;
 mod guards;
@@ -20,12 +22,15 @@ mod ranges;
 mod registers;
 mod rewriting;
 mod scene;
+mod sham;
 mod tasks;
 mod tree;
 
+pub use bare::run_bare;
 pub(crate) use launch::environment;
 pub use launch::{Launch, LaunchError, User, replace_self, resolve};
 pub use obstacle::Obstacle;
 pub(crate) use ptrace::outer_tracer;
 pub use rewriting::Rewriting;
+pub use sham::Pace;
 pub use tree::{Ended, Leftovers, Looks, Usage, Witness, run};

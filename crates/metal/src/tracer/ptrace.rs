@@ -3,6 +3,7 @@
 //! `nix` lacks the register sets, the signal mask and system call information, so all of them are
 //! made here, in one place and in one way.
 
+use std::cell::Cell;
 use std::io;
 use std::os::unix::fs::FileExt;
 
@@ -47,6 +48,23 @@ pub enum Stop {
     Signal(i32),
 }
 
+thread_local! {
+    static STOPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many stops this thread has waited for, since it began.
+pub fn stops() -> u64 {
+    STOPS.get()
+}
+
+/// Counts a stop.
+fn counted(stop: Stop) -> Stop {
+    if !matches!(stop, Stop::Exited(_) | Stop::Killed(_)) {
+        STOPS.set(STOPS.get() + 1);
+    }
+    stop
+}
+
 /// Reads a wait status.
 pub fn decode(status: i32) -> Stop {
     if libc::WIFEXITED(status) {
@@ -88,6 +106,11 @@ pub fn seize(tid: Tid) -> io::Result<()> {
         | libc::PTRACE_O_TRACEEXIT
         | libc::PTRACE_O_EXITKILL;
     request(libc::PTRACE_SEIZE, tid, 0, options as usize)
+}
+
+/// Lets a task run on without a tracer.
+pub fn detach(tid: Tid) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, tid, 0, 0)
 }
 
 /// Lets a task run on, with a signal or with none (0).
@@ -172,7 +195,7 @@ pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
     let mut status = 0;
     // SAFETY: the status is a live integer; no resource usage is asked for.
     let waited = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::__WNOTHREAD, std::ptr::null_mut()) };
-    if waited == -1 { Err(io::Error::last_os_error()) } else { Ok((waited, decode(status))) }
+    if waited == -1 { Err(io::Error::last_os_error()) } else { Ok((waited, counted(decode(status)))) }
 }
 
 /// Like [`wait`], without waiting: `None` where nothing happened yet.
@@ -183,7 +206,7 @@ pub fn try_wait(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
     match unsafe { libc::wait4(tid, &mut status, flags, std::ptr::null_mut()) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
-        tid => Ok(Some((tid, decode(status)))),
+        tid => Ok(Some((tid, counted(decode(status))))),
     }
 }
 

@@ -5,6 +5,7 @@ use study::policy::{Geometry, Granularity, Modifier, Policy};
 use study::size::PageSize;
 
 use super::filter::{Condition, Watch};
+use super::sham::Pace;
 
 /// Bytes of an unmapped range from which on a witness looks at it before it goes.
 pub const WITNESSED_BYTES: u64 = 1 << 20;
@@ -39,7 +40,7 @@ pub const SET_THP_DISABLE: u64 = libc::PR_SET_THP_DISABLE as u64;
 pub const GET_THP_DISABLE: u64 = libc::PR_GET_THP_DISABLE as u64;
 
 /// How the memory calls of a program are changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rewriting {
     /// Anonymous mappings of at least `large` bytes, and the heap, are given this advice.
     pub advice: Option<u64>,
@@ -55,6 +56,8 @@ pub struct Rewriting {
     pub disable_thp: bool,
     /// The base page of the kernel.
     pub base: PageSize,
+    /// Where the calls only stop, and nothing is done: how often the policy was seen to do something there.
+    pub sham: Option<Pace>,
 }
 
 impl Rewriting {
@@ -62,7 +65,7 @@ impl Rewriting {
     pub fn of(policy: &Policy, geometry: &Geometry) -> Rewriting {
         let smallest_large = geometry.mthp.first().copied().or(geometry.pmd).unwrap_or(geometry.base);
         let (advice, large) = match policy.granularity {
-            _ if policy.has(Modifier::NoHuge) => (Some(advice::NO_HUGE), smallest_large),
+            _ if policy.has(Modifier::NoHuge) => (None, smallest_large),
             Granularity::Thp => (Some(advice::HUGE), geometry.pmd.unwrap_or(geometry.base)),
             Granularity::Mthp(size) => (Some(advice::HUGE), size),
             Granularity::Hugetlb(size) => (None, size),
@@ -74,14 +77,30 @@ impl Rewriting {
             hugetlb: matches!(policy.granularity, Granularity::Hugetlb(_)),
             no_guards: policy.has(Modifier::NoGuards),
             prefault: policy.has(Modifier::Prefault),
-            disable_thp: policy.granularity == Granularity::Base,
+            disable_thp: policy.granularity == Granularity::Base || policy.has(Modifier::NoHuge),
             base: geometry.base,
+            sham: None,
         }
+    }
+
+    /// The stops of a policy, with nothing done at them, for a program with the memory of another one, which needs none.
+    pub fn sham(stops: &Policy, ground: &Policy, geometry: &Geometry, pace: Pace) -> Rewriting {
+        let disable_thp = Rewriting::of(ground, geometry).disable_thp;
+        Rewriting { disable_thp, sham: Some(pace), ..Rewriting::of(stops, geometry) }
     }
 
     /// Whether the program's own calls that turn large pages off are answered and not passed on.
     pub fn wants_large(&self) -> bool {
+        self.advises_large() && self.sham.is_none()
+    }
+
+    fn advises_large(&self) -> bool {
         self.advice == Some(advice::HUGE)
+    }
+
+    /// Whether PR_SET_THP_DISABLE and the question for it are answered and not passed on.
+    pub fn answers_thp_disable(&self) -> bool {
+        self.wants_large() || self.disable_thp
     }
 
     /// Whether the policy holds without a tracer: nothing is done to the program's calls.
@@ -121,16 +140,13 @@ impl Rewriting {
             watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.piece_bytes()), piece, stack]));
             watches.push(Watch::new(libc::SYS_mremap, [Condition::AtLeast(2, large)]));
         }
-        if self.wants_large() || self.disable_thp {
+        if self.advises_large() || self.disable_thp {
             for option in [SET_THP_DISABLE, GET_THP_DISABLE] {
                 watches.push(Watch::new(libc::SYS_prctl, [Condition::Equals(0, option as u32)]));
             }
         }
-        if self.wants_large() {
+        if self.advises_large() {
             watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::NO_HUGE as u32)]));
-        }
-        if self.advice == Some(advice::NO_HUGE) {
-            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::HUGE as u32)]));
         }
         if self.no_guards {
             let over = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);

@@ -17,6 +17,7 @@ use super::ptrace::{self, Stop, Tid};
 use super::registers::NATIVE;
 use super::rewriting::Rewriting;
 use super::scene::{Findings, Scene};
+use super::sham::{Pace, Served};
 use super::tasks::{Kinship, Task, Tasks};
 use crate::signals;
 
@@ -49,8 +50,13 @@ pub struct Ended {
     pub wall_s: f64,
     /// User and system time and faults of the tree, as its ended processes accumulate them.
     pub usage: Usage,
-    /// Time for which stopped tasks were in the tracer's hands, summed, looks included.
+    /// Time for which stopped tasks were in the tracer's hands, summed, looks included. What switches and wake-ups cost is
+    /// not in it.
     pub tracer_s: f64,
+    /// Stops of the tree's tasks, of every kind.
+    pub stops: u64,
+    /// How the calls that stopped were served.
+    pub pace: Pace,
     /// What the witness took.
     pub looks: Looks,
     /// Calls of the program that were answered and not passed on, and how often.
@@ -99,6 +105,7 @@ struct Tree<'a> {
     root_ended: Option<(Exit, Instant)>,
     looks: Looks,
     in_hand: Duration,
+    served: Served,
     findings: Findings,
     /// From now on every process of the tree is killed on sight.
     killing: bool,
@@ -117,7 +124,7 @@ pub fn run<'a>(
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
     let watches = rewriting.watches(witness.is_some());
     adopt_orphans()?;
-    let before = Usage::of_children();
+    let (before, stops) = (Usage::of_children(), ptrace::stops());
     let thp = ThpSetting::of(launch, rewriting);
     let mut started = launch::start(launch, filter::program(NATIVE.audit_arch, &watches), thp)?;
     if let Some(witness) = &mut witness {
@@ -129,7 +136,8 @@ pub fn run<'a>(
         started.release().map_err(LaunchError::from).and_then(|()| tree.follow(leftovers, &mut started, &path));
     signals::unleash();
     let killed_leftovers = followed?;
-    tree.ended(killed_leftovers, Usage::of_children().since(&before)).ok_or(LaunchError::Interrupted)
+    let stops = ptrace::stops() - stops;
+    tree.ended(killed_leftovers, stops, Usage::of_children().since(&before)).ok_or(LaunchError::Interrupted)
 }
 
 impl<'a> Tree<'a> {
@@ -146,6 +154,7 @@ impl<'a> Tree<'a> {
             root_ended: None,
             looks: Looks::default(),
             in_hand: Duration::ZERO,
+            served: Served::default(),
             findings: Findings::default(),
             killing: false,
             refused: None,
@@ -153,13 +162,15 @@ impl<'a> Tree<'a> {
     }
 
     /// How it all ended; `None` where the root ended before its program began.
-    fn ended(self, killed_leftovers: usize, usage: Usage) -> Option<Ended> {
+    fn ended(self, killed_leftovers: usize, stops: u64, usage: Usage) -> Option<Ended> {
         let ((exit, end), start) = (self.root_ended?, self.root_started?);
         Some(Ended {
             exit,
             wall_s: ((end - start).as_secs_f64() - self.looks.apart_s).max(0.0),
             usage,
             tracer_s: self.in_hand.as_secs_f64(),
+            stops,
+            pace: self.served.pace(),
             looks: self.looks,
             answered: self.findings.answered,
             causes: self.findings.causes,
@@ -295,7 +306,10 @@ impl<'a> Tree<'a> {
         for (start, end) in calls::given_back(&paused, &space.borrow(), self.rewriting) {
             self.bear_witness(false, |witness| witness.unmaps(tid, start, end));
         }
-        calls::serve(&mut self.scene(), &mut space.borrow_mut(), paused)
+        let before = ptrace::stops();
+        let sent = calls::serve(&mut self.scene(), &mut space.borrow_mut(), paused);
+        self.served.count(ptrace::stops() - before);
+        sent
     }
 
     fn scene(&mut self) -> Scene<'_> {
@@ -455,6 +469,24 @@ impl<'a> Tree<'a> {
     }
 }
 
+impl Ended {
+    /// How a tree ended that nobody traced, as far as `exit` says it.
+    pub fn of_nothing_traced(exit: Exit) -> Ended {
+        Ended {
+            exit,
+            wall_s: 0.0,
+            usage: Usage::default(),
+            tracer_s: 0.0,
+            stops: 0,
+            pace: Pace::default(),
+            looks: Looks::default(),
+            answered: BTreeMap::new(),
+            causes: BTreeMap::new(),
+            killed_leftovers: 0,
+        }
+    }
+}
+
 impl Usage {
     /// Of the children of this process that have ended and were waited for.
     pub fn of_children() -> Usage {
@@ -501,7 +533,7 @@ impl From<libc::rusage> for Usage {
 }
 
 /// Makes orphans of the tree children of this process, so that their resources are counted too.
-fn adopt_orphans() -> io::Result<()> {
+pub fn adopt_orphans() -> io::Result<()> {
     // SAFETY: prctl with plain numbers.
     match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) } {
         -1 => Err(io::Error::last_os_error()),

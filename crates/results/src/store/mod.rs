@@ -26,7 +26,7 @@ pub use place::default_path;
 use error::PATIENCE_S;
 
 /// The latest version of the schema; the file's `user_version`.
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 /// The file's `application_id`: `pglb` in ASCII.
 const APPLICATION: i64 = 0x7067_6c62;
 const SCHEMA: &str = include_str!("schema.sql");
@@ -227,6 +227,9 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     }
     if found < 3 {
         transaction.execute_batch("ALTER TABLE comparisons ADD COLUMN prepare TEXT")?;
+    }
+    if found < 4 {
+        transaction.execute_batch("ALTER TABLE arms ADD COLUMN role TEXT")?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     Ok(())

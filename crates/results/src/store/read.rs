@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use study::cause::CauseShare;
 use study::census::{Census, Folio, Mapping};
 use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
+use study::control::Role;
 use study::machine::{SettingChange, State};
 use study::metric::{Metric, Observation};
 use study::size::PageSize;
@@ -71,8 +72,9 @@ pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
         },
     )?;
     for summary in &mut summaries {
-        let arms = "SELECT label FROM arms WHERE comparison = ?1 ORDER BY arm";
-        summary.arms = rows(transaction, arms, [summary.id], |row| row.get(0))?;
+        let arms = rows(transaction, "SELECT * FROM arms WHERE comparison = ?1 ORDER BY arm", [summary.id], arm)?;
+        let compared = arms.into_iter().map(|(arm, _)| arm).filter(|arm| arm.role == Role::Policy);
+        summary.arms = compared.map(|arm| arm.label).collect();
     }
     Ok(summaries)
 }
@@ -117,7 +119,11 @@ fn ended(row: &Row<'_>) -> Read<Ended> {
 }
 
 fn arm(row: &Row<'_>) -> Read<(Arm, Option<Admission>)> {
-    let arm = Arm { label: row.get("label")?, policy: parsed(row, "policy", |policy: String| policy.parse())? };
+    let arm = Arm {
+        label: row.get("label")?,
+        policy: parsed(row, "policy", |policy: String| policy.parse())?,
+        role: if_there(optional_document(row, "role"), None)?.unwrap_or_default(),
+    };
     let unsupported = row.get::<_, Option<String>>("reason")?.zip(row.get("remedy")?);
     let admitted = row.get::<_, Option<String>>("mechanism")?.map(|mechanism| Admission::Admitted { mechanism });
     let unsupported = unsupported.map(|(reason, remedy)| Admission::Unsupported(Unsupported { reason, remedy }));

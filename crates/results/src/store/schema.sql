@@ -1,4 +1,4 @@
--- The store, version 3. FORMATS.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
+-- The store, version 4. FORMATS.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
 -- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
 
 CREATE TABLE machines (
@@ -38,6 +38,7 @@ CREATE TABLE arms (
     mechanism   TEXT,                       -- where it was admitted
     reason      TEXT,                       -- where it was not
     remedy      TEXT,
+    role        TEXT,                       -- JSON object, of control arms; since version 4
     PRIMARY KEY (comparison, arm)
 ) STRICT, WITHOUT ROWID;
 

@@ -21,7 +21,7 @@ fn count(store: &Store, table: &str) -> i64 {
 #[test]
 fn a_comparison_comes_back_as_it_was() {
     let (_directory, store) = store();
-    for mut comparison in [sample::comparison(), sample::hostile(), sample::empty()] {
+    for mut comparison in [sample::comparison(), sample::hostile(), sample::empty(), sample::with_controls()] {
         let id = store.begin(&Comparison { trials: Vec::new(), analysis: None, ..comparison.clone() }).unwrap();
         comparison.trials.iter().for_each(|record| store.append(id, record).unwrap());
         store.finish(id, comparison.analysis.as_ref(), &comparison.ended).unwrap();
@@ -30,7 +30,7 @@ fn a_comparison_comes_back_as_it_was() {
         assert!(store.latest().unwrap().unwrap() == comparison, "{id}");
     }
     let again = Store::open(store.path()).unwrap();
-    assert_eq!(again.list().unwrap().iter().map(|summary| summary.trials).collect::<Vec<_>>(), [81, 81, 0]);
+    assert_eq!(again.list().unwrap().iter().map(|summary| summary.trials).collect::<Vec<_>>(), [81, 81, 0, 113]);
     assert_eq!(count(&store, "machines"), 2, "a machine is kept once");
     assert_eq!(count(&store, "settings"), 4, "settings are kept once: usual, changed, and both again hostile");
     assert_eq!(count(&store, "effects WHERE metric = 'wall_s' AND outcome = 'better'"), 1);
@@ -113,6 +113,7 @@ fn what_is_not_a_store_is_left_alone() {
 fn an_earlier_version_is_read_as_it_is_and_becomes_the_latest_when_written() {
     becomes_the_latest(1, &["prepare", "prove_all"]);
     becomes_the_latest(2, &["prepare"]);
+    becomes_the_latest(3, &[]);
 }
 
 /// Takes away the columns that the version does not have.
@@ -123,17 +124,19 @@ fn becomes_the_latest(version: i64, lacking: &[&str]) {
     for column in lacking {
         store.connection.execute_batch(&format!("ALTER TABLE comparisons DROP COLUMN {column}")).unwrap();
     }
+    store.connection.execute_batch("ALTER TABLE arms DROP COLUMN role").unwrap();
     store.connection.pragma_update(None, "user_version", version).unwrap();
     let store = Store::open(store.path()).unwrap();
     assert!(store.load(old.id).unwrap() == old);
     assert_eq!(store.pragma("user_version").unwrap(), version, "it was read only");
-    let mut new = old.clone();
+    let mut new = sample::with_controls();
     new.design.prove_all = true;
     new.invocation.prepare = Some(vec!["true".into()]);
     new.id = store.begin(&new).unwrap();
     assert_eq!(store.pragma("user_version").unwrap(), VERSION);
     assert!(store.load(old.id).unwrap() == old && store.load(new.id).unwrap() == new);
-    let columns = "SELECT group_concat(name) FROM pragma_table_info('comparisons')";
+    let columns = "SELECT group_concat(tables.name || '.' || columns.name) FROM sqlite_schema AS tables,
+         pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'";
     let columns = |store: &Store| store.connection.query_row(columns, [], |row| row.get::<_, String>(0)).unwrap();
     let (_directory, fresh) = self::store();
     assert_eq!(columns(&store), columns(&fresh), "an upgrade and a new file differ");
@@ -144,7 +147,7 @@ fn a_later_version_is_refused() {
     let (_directory, store) = store();
     store.connection.pragma_update(None, "user_version", VERSION + 1).unwrap();
     let error = Store::open(store.path()).unwrap_err();
-    assert!(matches!(error, Error::Newer { found: 4, known: 3, .. }), "{error:?}");
+    assert!(matches!(error, Error::Newer { found: 5, known: 4, .. }), "{error:?}");
 }
 
 #[test]
