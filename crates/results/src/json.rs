@@ -29,8 +29,11 @@ pub fn document(comparison: &Comparison) -> Value {
     let counted = |record: &TrialRecord| {
         rows.get(record.trial.arm).is_some_and(|row| row.counted.iter().any(|one| std::ptr::eq(*one, record)))
     };
-    let trials: Vec<Value> =
-        comparison.trials.iter().map(|record| trial(comparison, record, counted(record), &mut settings)).collect();
+    let (mut trials, mut control_trials) = (Vec::new(), Vec::new());
+    for record in &comparison.trials {
+        let of = if comparison.design.is_compared(record.trial.arm) { &mut trials } else { &mut control_trials };
+        of.push(trial(comparison, record, counted(record), &mut settings));
+    }
     json!({
         "schema": SCHEMA,
         "id": comparison.id,
@@ -55,6 +58,7 @@ pub fn document(comparison: &Comparison) -> Value {
         "warnings": warnings(comparison),
         "settings": settings.distinct.iter().map(plain).collect::<Vec<_>>(),
         "trials": trials,
+        "control_trials": control_trials,
     })
 }
 
@@ -329,7 +333,7 @@ mod tests {
         assert!(bound["ratio"].as_f64() < thp["tracer_cost"]["wall_s"]["of_bare"]["ratio"].as_f64());
         assert_eq!(document["arms"][0]["tracer_cost"]["wall_s"]["bound"], Value::Null);
         let counted = document["trials"].as_array().unwrap().iter().filter(|trial| trial["counted"] == true).count();
-        assert_eq!(counted, 75, "controls are not counted");
+        assert_eq!((counted, document["control_trials"].as_array().unwrap().len()), (75, 32));
     }
 
     /// Units stand in the names, and names are in snake case.

@@ -569,7 +569,7 @@ fn certain_cause(shape: Shape) -> Option<Cause> {
 /// Whether PR_SET_THP_DISABLE is in force: `THP_enabled: 0` in /proc/PID/status (Linux 5.0). The mode
 /// that excepts advised memory (Linux 6.18) does not show there.
 fn thp_disabled(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = host::content(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0"))
 }
 

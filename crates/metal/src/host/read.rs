@@ -40,7 +40,7 @@ pub fn text(root: &Path, path: &str) -> io::Result<String> {
 }
 
 /// As [`text`], of a file whose name is put together already.
-pub fn content(file: &Path) -> io::Result<String> {
+pub fn content(file: impl AsRef<Path>) -> io::Result<String> {
     let mut bytes = Vec::with_capacity(256);
     let mut file = File::open(file)?;
     let mut piece = [0u8; 4096];

@@ -14,6 +14,7 @@ use study::policy::{Geometry, Policy};
 use crate::census::{CensusError, Observer};
 use crate::counters::Counters;
 use crate::explain::{self, Examination};
+use crate::host;
 use crate::tracer::Witness;
 
 /// Looking at what is unmapped may take this share of a trial's time so far; then only ends are seen. It
@@ -198,13 +199,13 @@ struct Memory {
 impl Memory {
     /// Of the process of a task, and which process that is.
     fn of(task: libc::pid_t) -> (Option<libc::pid_t>, Memory) {
-        let status = std::fs::read_to_string(format!("/proc/{task}/status")).unwrap_or_default();
+        let status = host::content(format!("/proc/{task}/status")).unwrap_or_default();
         (field(&status, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok()), Memory::parse(&status))
     }
 
     /// Anonymous and hugetlb memory of a task; `None` where /proc does not say.
     fn concerned_bytes(task: libc::pid_t) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{task}/status")).ok()?;
+        let status = host::content(format!("/proc/{task}/status")).ok()?;
         Some((field(&status, "RssAnon:")? + field(&status, "HugetlbPages:").unwrap_or(0)) << 10)
     }
 

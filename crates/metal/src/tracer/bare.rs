@@ -9,7 +9,7 @@ use study::trial::Exit;
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
 use super::ptrace::{self, Stop, Tid};
 use super::tree::{Ended, Usage, adopt_orphans};
-use crate::signals;
+use crate::{host, signals};
 
 /// How often it is looked whether what outlives the root has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -86,7 +86,7 @@ fn end_leftovers(others: &[Tid], grace: Duration) -> usize {
             return killed.len();
         }
         for child in left {
-            let lives = matches!(ptrace::try_wait(child), Ok(None));
+            let lives = !ptrace::has_ended(child);
             if lives && Instant::now() > deadline && !killed.contains(&child) {
                 ptrace::kill(child);
                 killed.push(child);
@@ -96,10 +96,12 @@ fn end_leftovers(others: &[Tid], grace: Duration) -> usize {
     }
 }
 
-/// The children of this thread; none on kernels without CONFIG_PROC_CHILDREN.
+/// The children of this thread, and of the process's first one, which orphans come to; none on kernels without
+/// CONFIG_PROC_CHILDREN.
 fn children() -> Vec<Tid> {
-    let list = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-    list.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
+    let first = format!("/proc/self/task/{}/children", std::process::id());
+    let lists = [first, "/proc/thread-self/children".into()].map(|list| host::content(list).unwrap_or_default());
+    lists.iter().flat_map(|list| list.split_ascii_whitespace()).filter_map(|child| child.parse().ok()).collect()
 }
 
 /// Repeats what a signal interrupts: the signal itself has reached the program on its leash.

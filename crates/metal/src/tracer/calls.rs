@@ -7,6 +7,7 @@ use study::cause::Cause;
 use study::size::PageSize;
 
 use crate::census::{VmaKind, maps};
+use crate::host;
 
 use super::guards;
 use super::own_filter::OwnFilter;
@@ -307,7 +308,10 @@ pub fn is_native(tid: Tid) -> bool {
 /// Whether the task has just executed a setuid or setgid program without getting its privilege.
 pub fn lost_privilege(tid: Tid) -> bool {
     let Ok(program) = std::fs::metadata(format!("/proc/{tid}/exe")) else { return false };
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    if program.mode() & (libc::S_ISUID | libc::S_ISGID) == 0 {
+        return false;
+    }
+    let status = host::content(format!("/proc/{tid}/status")).unwrap_or_default();
     let effective = |name: &str| -> Option<u32> {
         status.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().nth(1)?.parse().ok()
     };

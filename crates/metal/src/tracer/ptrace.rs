@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use study::size::PageSize;
 
 use super::registers::{Layout, NATIVE, Registers};
+use crate::host;
 
 /// A task (thread) by its kernel id.
 pub type Tid = libc::pid_t;
@@ -210,6 +211,12 @@ pub fn try_wait(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
     }
 }
 
+/// Whether a child of any thread of this process has ended; it is waited for then.
+pub fn has_ended(child: Tid) -> bool {
+    // SAFETY: a null pointer says that the status is not wanted.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) != 0 }
+}
+
 /// Waits until there is something to wait for, and leaves it there. A signal also ends it.
 pub fn wait_for_any_event() -> io::Result<()> {
     let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
@@ -226,7 +233,7 @@ pub fn wait_for_any_event() -> io::Result<()> {
 
 /// Whether a task has ended and only its status is left, or not even that.
 pub fn is_zombie(tid: Tid) -> bool {
-    let stat = std::fs::read(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let stat = host::content(format!("/proc/{tid}/stat")).unwrap_or_default().into_bytes();
     // The name in parentheses can hold anything, parentheses too (proc_pid_stat(5)).
     let behind_name = stat.iter().rposition(|byte| *byte == b')').map_or(&[][..], |at| &stat[at + 1..]);
     matches!(behind_name.get(1), None | Some(b'Z' | b'X'))
@@ -249,7 +256,7 @@ pub fn outer_tracer() -> Option<String> {
 
 /// TracerPid of a file such as /proc/PID/status; 0 where the task is not traced.
 fn tracer_of(status: &str) -> Option<Tid> {
-    let status = std::fs::read_to_string(status).ok()?;
+    let status = host::content(status).ok()?;
     status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()
 }
 

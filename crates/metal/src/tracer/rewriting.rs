@@ -127,14 +127,20 @@ impl Rewriting {
         if self.hugetlb {
             return [watches, hugetlb_watches(large)].concat();
         }
+        let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
+        let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
         if self.advice.is_some() || self.prefault {
-            let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
-            let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
-            let from = if self.prefault { self.base.bytes() } else { large };
-            watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, from), anonymous, stack]));
             watches.push(Watch::new(libc::SYS_brk, []));
         }
+        if self.prefault {
+            // Reservations, whether without access or without a promise of memory, are not populated.
+            let writable = Condition::Has(2, libc::PROT_WRITE as u32);
+            let promised = Condition::Lacks(3, libc::MAP_NORESERVE as u32);
+            watches.push(Watch::new(libc::SYS_mmap, [anonymous, stack, writable, promised]));
+        }
         if self.advice.is_some() {
+            // Reservations without access are advised too: what is opened of them later keeps the advice.
+            watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, large), anonymous, stack]));
             let piece = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
             let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
             watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.piece_bytes()), piece, stack]));
@@ -191,4 +197,67 @@ fn filter_watches() -> [Watch; 2] {
     // Operations 0 and 1 install something, the others ask.
     let installs = Condition::Lacks(0, !1);
     [Watch::new(libc::SYS_seccomp, [installs]), Watch::new(libc::SYS_prctl, [prctl])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    const FILE: u64 = libc::MAP_PRIVATE as u64;
+    const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+
+    fn stops(policy: &str, number: i64, arguments: [u64; 6]) -> bool {
+        let geometry = Geometry {
+            base: PageSize::K4,
+            pmd: Some(PageSize::M2),
+            mthp: vec![PageSize::K64],
+            hugetlb: vec![PageSize::M2],
+        };
+        let holds = |condition: &Condition| match *condition {
+            Condition::AtLeast(at, value) => arguments[usize::from(at)] >= value,
+            Condition::Equals(at, value) => arguments[usize::from(at)] as u32 == value,
+            Condition::Has(at, bits) => arguments[usize::from(at)] as u32 & bits == bits,
+            Condition::Lacks(at, bits) => arguments[usize::from(at)] as u32 & bits == 0,
+        };
+        let watches = Rewriting::of(&policy.parse().unwrap(), &geometry).watches(false);
+        watches.iter().any(|watch| watch.number == number && watch.conditions.iter().all(holds))
+    }
+
+    fn maps(policy: &str, bytes: u64, protection: u64, flags: u64) -> bool {
+        stops(policy, libc::SYS_mmap, [0, bytes, protection, flags, u64::MAX, 0])
+    }
+
+    #[test]
+    fn what_the_policy_does_not_concern_does_not_stop() {
+        for policy in ["thp", "mthp-64k", "default+prefault", "thp+prefault"] {
+            assert!(!maps(policy, 64 << 20, READ_WRITE, FILE), "{policy}: a file");
+            assert!(maps(policy, 64 << 20, READ_WRITE, ANONYMOUS), "{policy}");
+        }
+        // A reservation is populated by nobody, and what is opened of an advised one keeps the advice.
+        assert!(!maps("default+prefault", 64 << 20, 0, ANONYMOUS));
+        assert!(!maps("default+prefault", 64 << 20, READ_WRITE, ANONYMOUS | libc::MAP_NORESERVE as u64));
+        assert!(!maps("default+prefault", 64 << 20, libc::PROT_READ as u64, ANONYMOUS));
+        assert!(maps("thp", 64 << 20, 0, ANONYMOUS));
+        assert!(maps("default+prefault", 4096, READ_WRITE, ANONYMOUS));
+    }
+
+    #[test]
+    fn policies_that_prctl_gives_stop_at_prctl_alone() {
+        for policy in ["base", "default+no-huge", "thp+no-huge", "base+no-huge"] {
+            assert!(!maps(policy, 64 << 20, READ_WRITE, ANONYMOUS), "{policy}");
+            for call in [libc::SYS_brk, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_munmap] {
+                assert!(!stops(policy, call, [0, 64 << 20, 64 << 20, 0, 0, 0]), "{policy} {call}");
+            }
+            for option in [SET_THP_DISABLE, GET_THP_DISABLE] {
+                // With and without PR_THP_DISABLE_EXCEPT_ADVISED.
+                for flags in [0, 2] {
+                    assert!(stops(policy, libc::SYS_prctl, [option, 1, flags, 0, 0, 0]), "{policy}");
+                }
+            }
+            let geometry = Geometry { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![], hugetlb: vec![] };
+            let made = Rewriting::of(&policy.parse().unwrap(), &geometry);
+            assert!(made.disable_thp && made.needs_no_tracer(), "{policy}");
+        }
+    }
 }

@@ -19,7 +19,7 @@ use super::rewriting::Rewriting;
 use super::scene::{Findings, Scene};
 use super::sham::{Pace, Served};
 use super::tasks::{Kinship, Task, Tasks};
-use crate::signals;
+use crate::{host, signals};
 
 /// Sees the memory of the tree's processes while it is still there.
 pub trait Witness {
@@ -100,6 +100,8 @@ struct Tree<'a> {
     tasks: Tasks,
     /// Tasks that stopped before the event that announces them.
     unannounced: HashSet<Tid>,
+    /// Tasks that ended before it.
+    gone_unannounced: HashSet<Tid>,
     root: Tid,
     root_started: Option<Instant>,
     root_ended: Option<(Exit, Instant)>,
@@ -149,6 +151,7 @@ impl<'a> Tree<'a> {
             witness,
             tasks,
             unannounced: HashSet::new(),
+            gone_unannounced: HashSet::new(),
             root,
             root_started: None,
             root_ended: None,
@@ -289,7 +292,9 @@ impl<'a> Tree<'a> {
             self.root_ended = Some((exit, Instant::now()));
             signals::unleash();
         }
-        self.tasks.remove(tid);
+        if self.tasks.remove(tid).is_none() {
+            self.gone_unannounced.insert(tid);
+        }
         self.unannounced.remove(&tid);
         self.adopt_abandoned();
     }
@@ -332,8 +337,8 @@ impl<'a> Tree<'a> {
     fn birth(&mut self, parent: Tid, stop: Stop) -> Result<(), Lost> {
         let child = ptrace::event_message(parent)? as Tid;
         // One that was killed and waited for before this announcement has no tracer any more. It may still be
-        // there as a zombie of its parent's.
-        if !ptrace::is_traced_here(child) {
+        // there as a zombie of its parent's, or its id be another's by now.
+        if self.gone_unannounced.remove(&child) && !ptrace::is_traced_here(child) {
             return Ok(ptrace::resume(parent, 0)?);
         }
         let kinship = kinship(parent, child, stop);
@@ -379,6 +384,7 @@ impl<'a> Tree<'a> {
 
     /// A task that stopped before its announcement waits for it.
     fn early(&mut self, tid: Tid) {
+        self.gone_unannounced.remove(&tid); // it was another one
         self.unannounced.insert(tid);
         self.adopt_abandoned();
     }
@@ -567,6 +573,6 @@ fn maker_of(tid: Tid) -> Option<Tid> {
 }
 
 fn status_field(tid: Tid, name: &str) -> Option<Tid> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let status = host::content(format!("/proc/{tid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }

@@ -56,9 +56,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<
 pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
     let mut summaries = rows(
         transaction,
-        "SELECT id, started_unix_s, command, ended, ended_message,
-             (SELECT count(*) FROM trials WHERE trials.comparison = comparisons.id) AS trials
-         FROM comparisons ORDER BY id",
+        "SELECT id, started_unix_s, command, ended, ended_message FROM comparisons ORDER BY id",
         [],
         |row| {
             Ok(Summary {
@@ -66,15 +64,22 @@ pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
                 started_unix_s: row.get("started_unix_s")?,
                 command: document(row, "command")?,
                 arms: Vec::new(),
-                trials: unsigned(row, "trials")?,
+                trials: 0,
                 ended: ended(row)?,
             })
         },
     )?;
     for summary in &mut summaries {
         let arms = rows(transaction, "SELECT * FROM arms WHERE comparison = ?1 ORDER BY arm", [summary.id], arm)?;
-        let compared = arms.into_iter().map(|(arm, _)| arm).filter(|arm| arm.role == Role::Policy);
-        summary.arms = compared.map(|arm| arm.label).collect();
+        let query = "SELECT arm, count(*) AS trials FROM trials WHERE comparison = ?1 GROUP BY arm";
+        let trials =
+            rows(transaction, query, [summary.id], |row| Ok((unsigned(row, "arm")?, unsigned(row, "trials")?)))?;
+        let of_arm: HashMap<usize, u64> = trials.into_iter().collect();
+        let compared = arms.into_iter().enumerate().filter(|(_, (arm, _))| arm.role == Role::Policy);
+        for (index, (arm, _)) in compared {
+            summary.trials += of_arm.get(&index).copied().unwrap_or(0);
+            summary.arms.push(arm.label);
+        }
     }
     Ok(summaries)
 }
