@@ -150,7 +150,8 @@ fn what_the_noise_hides_is_undecided_and_takes_more_blocks() {
     // busy machine adds.
     let noisy = bench.script(
         "noisy",
-        "n=$(cat count 2>/dev/null || echo 0); echo $((n + 1)) >count
+        "grep -q '^TracerPid:.0$' /proc/self/status && exec sleep 0.01 # the bare arm is not counted
+         n=$(cat count 2>/dev/null || echo 0); echo $((n + 1)) >count
          set -- 40 08 25 12 05 30 18 06 35 10 22 14 07 28 09 20
          shift $((n % 16)); sleep 0.0$1",
     );

@@ -36,7 +36,7 @@ pub fn under(root: &Path, path: &str) -> PathBuf {
 
 /// The whole content of a file. One `open`, as few `read` as the content needs, no `stat`.
 pub fn text(root: &Path, path: &str) -> io::Result<String> {
-    content(&under(root, path))
+    content(under(root, path))
 }
 
 /// As [`text`], of a file whose name is put together already.
