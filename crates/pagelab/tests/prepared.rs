@@ -73,7 +73,7 @@ fn it_runs_as_the_user_of_the_command() {
     let options = [&["-p", "default,base", "--user", "nobody", "--prepare", &prepare][..], &QUICK].concat();
     bench.compare(&options, &words_of(&[&measured])).env("LOGNAME", "root").ran().says(0, &[]);
     let seen: Vec<String> = log(&bench).iter().map(|line| line.split_once(' ').unwrap().1.to_string()).collect();
-    assert!(seen.len() == 12 && seen.iter().all(|one| *one == seen[0] && one.ends_with("nobody")), "{seen:?}");
+    assert!(seen.len() == 18 && seen.iter().all(|one| *one == seen[0] && one.ends_with("nobody")), "{seen:?}");
 }
 
 #[test]

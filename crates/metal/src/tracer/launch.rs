@@ -341,6 +341,10 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
         if let Some(user) = &prepared.user {
             check(if user.assume().is_ok() { 0 } else { -1 }, 4, prepared.report);
         }
+        if prepared.filter.is_empty() {
+            // No tracer's end will kill it. Changing the user would have taken this back.
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        }
         restore_signals();
         libc::execve(prepared.path.as_ptr(), arguments.as_ptr(), environment.as_ptr());
         check(-1, 5, prepared.report);
