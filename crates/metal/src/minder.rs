@@ -30,7 +30,7 @@
 use std::cell::Cell;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What tells a minder to kill everything and end.
@@ -44,6 +44,11 @@ const KILL_AGAIN: Duration = Duration::from_millis(20);
 
 /// Bytes that are read at a time of the list of children.
 const LIST_BYTES: usize = 4096;
+
+/// On the board: the root has ended by itself.
+const ROOT_ENDED: u32 = 1;
+/// On the board: the minder has killed the root, or never had one.
+const ROOT_KILLED: u32 = 2;
 
 /// What a minder of a tree is doing, as the board says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +73,12 @@ struct Board {
     stuck: AtomicU32,
     /// What all processes of the tree used that somebody waited for.
     used: libc::rusage,
+    /// When the minder saw the root's end, in nanoseconds of CLOCK_MONOTONIC.
+    root_end_ns: AtomicU64,
+    /// How it ended, as wait(2) has it.
+    root_status: AtomicI32,
+    /// [`ROOT_ENDED`] once these two are written, [`ROOT_KILLED`] where they never will be; a futex.
+    root_ended: AtomicU32,
 }
 
 thread_local! {
@@ -160,6 +171,33 @@ impl Minder {
         while unsafe { libc::waitpid(self.process, std::ptr::null_mut(), libc::__WALL) } == -1
             && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
         {}
+    }
+
+    /// Waits until the root or the minder has ended, for at most so long: how the root ended, as wait(2) has it, and when, in
+    /// nanoseconds of [`monotonic_ns`]; `None` where it was killed by the minder, or lives. For a root that nobody traces.
+    pub fn wait_for_root(&self, patience: Duration) -> Option<(libc::c_int, u64)> {
+        let board = self.board();
+        let seen = || board.root_ended.load(Ordering::SeqCst);
+        if seen() == 0 {
+            let left = libc::timespec {
+                tv_sec: libc::time_t::try_from(patience.as_secs()).unwrap_or(libc::time_t::MAX),
+                tv_nsec: patience.subsec_nanos().into(),
+            };
+            // SAFETY: the word lies on the board, which lives as long as `self`.
+            unsafe { libc::syscall(libc::SYS_futex, board.root_ended.as_ptr(), libc::FUTEX_WAIT, 0, &raw const left) };
+        }
+        (seen() == ROOT_ENDED)
+            .then(|| (board.root_status.load(Ordering::SeqCst), board.root_end_ns.load(Ordering::SeqCst)))
+    }
+
+    /// Whether the tree has ended, and the minder with it, or the minder was killed.
+    pub fn is_over(&self) -> bool {
+        // SAFETY: the structure is live; the minder is this thread's child and is not waited for by this.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+            libc::waitid(libc::P_PID, self.process as libc::id_t, &raw mut info, flags) == -1 || info.si_pid() != 0
+        }
     }
 
     /// Whether it killed the tree because the root had had its time.
@@ -280,8 +318,11 @@ unsafe fn mind_tree(root: libc::pid_t, deadline: Option<Instant>, board: NonNull
         let mut deadline = deadline;
         loop {
             match reap(|ended| ended == root) {
-                Reaped::Watched(_) => {
+                Reaped::Watched(status) => {
                     deadline = None;
+                    (*board).root_status.store(status, Ordering::SeqCst);
+                    (*board).root_end_ns.store(monotonic_ns(), Ordering::SeqCst);
+                    tell_of_root(board, ROOT_ENDED);
                     continue;
                 }
                 Reaped::Others => {}
@@ -299,7 +340,30 @@ unsafe fn mind_tree(root: libc::pid_t, deadline: Option<Instant>, board: NonNull
         }
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut (*board).used);
         (*board).ended.store(1, Ordering::SeqCst);
+        if (*board).root_ended.load(Ordering::SeqCst) == 0 {
+            tell_of_root(board, ROOT_KILLED);
+        }
         libc::_exit(libc::EXIT_SUCCESS)
+    }
+}
+
+/// CLOCK_MONOTONIC in nanoseconds, the same in every process.
+pub fn monotonic_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is live.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Writes what became of the root, and wakes who waits for that.
+///
+/// # Safety
+/// The board is mapped.
+unsafe fn tell_of_root(board: *mut Board, what: u32) {
+    // SAFETY: as promised.
+    unsafe {
+        (*board).root_ended.store(what, Ordering::SeqCst);
+        libc::syscall(libc::SYS_futex, (*board).root_ended.as_ptr(), libc::FUTEX_WAKE, libc::c_int::MAX);
     }
 }
 

@@ -10,9 +10,10 @@ use metal::admit;
 use metal::host::Host;
 use metal::platform::{Awake, Blame, HostPlatform, Server, Session, Work};
 use metal::signals::{self, PassOn};
-use metal::tracer;
+use metal::tracer::{self, Rewriting};
 use results::store::Store;
 use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
+use study::control::Role;
 use study::metric::names;
 use study::policy::{Granularity, Policy};
 use study::runner::{self, Event};
@@ -144,10 +145,10 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     if !policies.contains(&baseline) {
         policies.insert(0, baseline.clone());
     }
-    let mut arms: Vec<Arm> = policies.into_iter().map(|policy| Arm { label: policy.to_string(), policy }).collect();
+    let mut arms: Vec<Arm> = policies.into_iter().map(|policy| Arm::of_policy(policy.to_string(), policy)).collect();
     let at = arms.iter().position(|arm| arm.policy == baseline).expect("the baseline is among the arms");
     if arguments.aa {
-        arms.insert(at + 1, Arm { label: format!("{baseline} (again)"), policy: baseline });
+        arms.insert(at + 1, Arm::of_policy(format!("{baseline} (again)"), baseline));
     }
     // What an arm of a boot is compared with, other boots have.
     if arms.len() < 2 && !arguments.arm_of_boot {
@@ -179,7 +180,8 @@ fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     design.prove_all = arguments.measuring.prove_all;
     design.khugepaged = arguments.measuring.khugepaged.into();
     design.primary = primary(&stopping.primary, &design)?;
-    Ok(design)
+    let geometry = host.geometry();
+    Ok(design.with_controls(|policy| !Rewriting::of(policy, geometry).needs_no_tracer()))
 }
 
 /// How long a trial may take at least before it is ended unasked, in seconds.
@@ -366,6 +368,7 @@ fn verdict(comparison: &Comparison, blame: Blame) -> Result<(), Failure> {
                 .admissions
                 .iter()
                 .zip(&comparison.design.arms)
+                .filter(|(_, arm)| arm.role == Role::Policy)
                 .filter_map(|(admission, arm)| match admission {
                     Admission::Unsupported(why) => Some(format!("{}: {why}", arm.label)),
                     Admission::Admitted { .. } => None,

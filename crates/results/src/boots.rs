@@ -10,6 +10,7 @@ use study::verdict::Holding;
 
 use crate::figure::{self, Change};
 use crate::grid::last_folded;
+use crate::rows::WITHIN_TRACER_COST;
 use crate::sentence::MOST_BLOCKS;
 use crate::text::{fold, printable};
 
@@ -140,7 +141,8 @@ fn word(merged: &Merged, arm: usize, outcome: &Outcome) -> String {
         Outcome::Unsupported => "unsupported".into(),
         Outcome::WrongAnswer { .. } => "wrong answer".into(),
         Outcome::TooSlow { .. } => "too slow".into(),
-        Outcome::NotMeasured => "not measured".into(),
+        Outcome::WithinTracerCost => WITHIN_TRACER_COST.into(),
+        Outcome::NotMeasured | Outcome::Control => "not measured".into(),
     }
 }
 

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, json};
 use study::cause::CauseShare;
 use study::census::{Census, Folio};
 use study::comparison::{Admission, Comparison, Design};
+use study::control::Role;
 use study::machine::{Machine, State};
 use study::metric::Metric;
-use study::stats::{ArmAnalysis, Effect};
+use study::stats::{ArmAnalysis, Effect, TracerCost};
 use study::trial::{Exit, TrialRecord};
 use study::verdict::{AnsweredCall, Peak, Verdict};
 
@@ -28,8 +29,11 @@ pub fn document(comparison: &Comparison) -> Value {
     let counted = |record: &TrialRecord| {
         rows.get(record.trial.arm).is_some_and(|row| row.counted.iter().any(|one| std::ptr::eq(*one, record)))
     };
-    let trials: Vec<Value> =
-        comparison.trials.iter().map(|record| trial(comparison, record, counted(record), &mut settings)).collect();
+    let (mut trials, mut control_trials) = (Vec::new(), Vec::new());
+    for record in &comparison.trials {
+        let of = if comparison.design.is_compared(record.trial.arm) { &mut trials } else { &mut control_trials };
+        of.push(trial(comparison, record, counted(record), &mut settings));
+    }
     json!({
         "schema": SCHEMA,
         "id": comparison.id,
@@ -50,10 +54,12 @@ pub fn document(comparison: &Comparison) -> Value {
             "primary": rows::primary(comparison),
             "blocks": comparison.analysis.as_ref().map(|analysis| analysis.blocks),
         },
+        "controls": controls(comparison),
         "arms": rows.iter().map(|row| arm(comparison, row)).collect::<Vec<_>>(),
         "warnings": warnings(comparison),
         "settings": settings.distinct.iter().map(plain).collect::<Vec<_>>(),
         "trials": trials,
+        "control_trials": control_trials,
     })
 }
 
@@ -118,6 +124,7 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
         "tied": row.analysis.map(|analysis| &analysis.tied),
         "medians": row.analysis.map(|analysis| &analysis.medians),
         "effects": row.analysis.map(effects),
+        "tracer_cost": row.analysis.map(tracer_cost),
         "verdict": {
             "holding": row.holding().map(|holding| plain(&holding)),
             "coverage_ratio": row.coverage_ratio(),
@@ -143,16 +150,33 @@ fn collapses(collapses: Collapses) -> Value {
 }
 
 fn effects(analysis: &ArmAnalysis) -> Map<String, Value> {
-    let effect = |effect: &Effect| {
-        json!({
-            "ratio": effect.ratio,
-            "low_ratio": effect.low,
-            "high_ratio": effect.high,
-            "p_adjusted": effect.p_adjusted,
-            "blocks": effect.blocks,
-        })
-    };
+    let effect = |effect: &Effect| with(interval(effect), [("p_adjusted", effect.p_adjusted.into())]);
     analysis.effects.iter().map(|(metric, one)| (metric.clone(), effect(one))).collect()
+}
+
+/// What the tracer's stops cost an arm: against the bare arm, and against the baseline's.
+fn tracer_cost(analysis: &ArmAnalysis) -> Map<String, Value> {
+    let cost =
+        |cost: &TracerCost| json!({ "of_bare": interval(&cost.of_bare), "bound": cost.bound.as_ref().map(interval) });
+    analysis.tracer_cost.iter().map(|(metric, one)| (metric.clone(), cost(one))).collect()
+}
+
+fn interval(effect: &Effect) -> Value {
+    json!({ "ratio": effect.ratio, "low_ratio": effect.low, "high_ratio": effect.high, "blocks": effect.blocks })
+}
+
+/// The arms that are no policies.
+fn controls(comparison: &Comparison) -> Vec<Value> {
+    let arms = comparison.design.arms.iter().enumerate().filter(|(_, arm)| arm.role != Role::Policy);
+    let medians = |arm: usize| Some(&comparison.analysis.as_ref()?.arms.get(arm)?.medians);
+    arms.map(|(index, arm)| {
+        let of = match &arm.role {
+            Role::Sham { of, .. } => Some(*of),
+            Role::Policy | Role::Bare => None,
+        };
+        json!({ "arm": index, "label": arm.label, "policy": arm.policy.to_string(), "sham_of": of, "medians": medians(index) })
+    })
+    .collect()
 }
 
 fn warnings(comparison: &Comparison) -> Vec<Value> {
@@ -320,6 +344,23 @@ mod tests {
             assert_eq!(trial["observations"][0]["value"].as_f64(), record.value("wall_s"));
         }
         assert_eq!(document["settings"].as_array().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn the_tracers_cost_of_each_arm_is_there_with_its_interval() {
+        let document = document(&sample::with_controls());
+        assert_eq!(document["controls"].as_array().unwrap().len(), 5);
+        assert_eq!(document["controls"][0]["label"], "bare");
+        assert_eq!(document["controls"][3]["sham_of"], 3);
+        assert_eq!(document["arms"].as_array().unwrap().len(), 6, "controls are no arms");
+        let thp = &document["arms"][3];
+        assert_eq!(thp["outcome"], json!({ "outcome": "within_tracer_cost" }));
+        let bound = &thp["tracer_cost"]["wall_s"]["bound"];
+        assert!(bound["low_ratio"].as_f64() <= bound["ratio"].as_f64() && bound["ratio"].as_f64().unwrap() > 1.3);
+        assert!(bound["ratio"].as_f64() < thp["tracer_cost"]["wall_s"]["of_bare"]["ratio"].as_f64());
+        assert_eq!(document["arms"][0]["tracer_cost"]["wall_s"]["bound"], Value::Null);
+        let counted = document["trials"].as_array().unwrap().iter().filter(|trial| trial["counted"] == true).count();
+        assert_eq!((counted, document["control_trials"].as_array().unwrap().len()), (75, 32));
     }
 
     /// Units stand in the names, and names are in snake case.

@@ -64,7 +64,7 @@ mod tests {
     fn every_column_and_key_of_the_exports_is_documented() {
         fn keys(value: &serde_json::Value, found: &mut Vec<String>) {
             // Keys below these are data: metrics, paths, sizes.
-            const DATA: [&str; 4] = ["medians", "effects", "settings", "direct_map_bytes"];
+            const DATA: [&str; 5] = ["medians", "effects", "tracer_cost", "settings", "direct_map_bytes"];
             match value {
                 serde_json::Value::Object(fields) => {
                     for (name, value) in fields {
@@ -79,7 +79,7 @@ mod tests {
             }
         }
         let mut names = Vec::new();
-        keys(&json::document(&sample::comparison()), &mut names);
+        keys(&json::document(&sample::with_controls()), &mut names);
         names.extend(csv::COLUMNS.map(String::from));
         names.extend(boots::csv::COLUMNS.map(String::from));
         // Details of causes and warnings, which carry a text for readers.

@@ -11,7 +11,8 @@ use study::stats::{self, ArmAnalysis, Effect, Outcome, Warning};
 use study::trial::{Arm, TrialRecord};
 use study::verdict::{AnsweredCall, Holding, Peak, Verdict};
 
-use crate::{figure, text};
+use crate::figure::{self, Change};
+use crate::text;
 
 /// An arm and everything that is shown of it.
 pub(crate) struct Row<'a> {
@@ -59,10 +60,10 @@ impl Collapses {
     }
 }
 
-/// The rows of a comparison, in the order of its arms.
+/// The rows of a comparison, in the order of its arms. Control arms have none: they stand behind the others.
 pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
     let blocks = complete_blocks(comparison);
-    let row = |(index, arm)| {
+    let row = |index| {
         let counted: Vec<&TrialRecord> = comparison
             .trials
             .iter()
@@ -70,7 +71,7 @@ pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
             .collect();
         Row {
             index,
-            arm,
+            arm: &comparison.design.arms[index],
             admission: comparison.admissions.get(index),
             analysis: comparison.analysis.as_ref().and_then(|analysis| analysis.arms.get(index)),
             deciding: stats::deciding(counted.iter().map(|record| &record.verdict)),
@@ -83,7 +84,7 @@ pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
             comparison,
         }
     };
-    comparison.design.arms.iter().enumerate().map(row).collect()
+    comparison.design.compared().map(row).collect()
 }
 
 /// Whether no setting changed under the trial.
@@ -98,7 +99,7 @@ fn complete_blocks(comparison: &Comparison) -> BTreeSet<u32> {
     let outcome = |arm: usize| Some(&comparison.analysis.as_ref()?.arms.get(arm)?.outcome);
     let admitted = |arm: &usize| matches!(comparison.admissions.get(*arm), Some(Admission::Admitted { .. }));
     let right = |arm: &usize| !matches!(outcome(*arm), Some(Outcome::WrongAnswer { .. } | Outcome::TooSlow { .. }));
-    let race: Vec<usize> = (0..comparison.design.arms.len()).filter(admitted).filter(right).collect();
+    let race: Vec<usize> = comparison.design.compared().filter(admitted).filter(right).collect();
     let mut arms_of: BTreeMap<u32, BTreeSet<usize>> = BTreeMap::new();
     for record in comparison.trials.iter().filter(|record| accepted(record) && record.trial.block > 0) {
         arms_of.entry(record.trial.block).or_default().insert(record.trial.arm);
@@ -115,17 +116,7 @@ pub(crate) fn primary(comparison: &Comparison) -> &str {
 /// The metrics whose changes are shown side by side: the primary one, then those that were asked for
 /// beside what every trial has, then wall and CPU time.
 pub(crate) fn headline_metrics(comparison: &Comparison) -> Vec<Metric> {
-    let mut headline: Vec<Metric> = Vec::new();
-    let of_every_trial = Metric::of_every_trial();
-    let asked_for = comparison.design.metrics.iter().map(|metric| metric.name.as_str());
-    let asked_for = asked_for.filter(|name| of_every_trial.iter().all(|known| known.name != *name));
-    let times = [names::WALL_S, names::CPU_S];
-    for name in std::iter::once(primary(comparison)).chain(asked_for).chain(times) {
-        if headline.iter().all(|metric| metric.name != name) {
-            headline.push(figure::metric(&comparison.design.metrics, name));
-        }
-    }
-    headline
+    comparison.design.headline_metrics()
 }
 
 /// Every metric that a trial observed, those of the design first and in its order.
@@ -152,7 +143,8 @@ pub(crate) fn baseline_label(comparison: &Comparison) -> String {
 pub(crate) fn is_aa(comparison: &Comparison, arm: usize) -> bool {
     let arms = &comparison.design.arms;
     let baseline = comparison.design.baseline;
-    arm != baseline && arms.get(arm).map(|arm| &arm.policy) == arms.get(baseline).map(|arm| &arm.policy)
+    let compared = comparison.design.is_compared(arm) && arm != baseline;
+    compared && arms.get(arm).map(|arm| &arm.policy) == arms.get(baseline).map(|arm| &arm.policy)
 }
 
 impl Row<'_> {
@@ -177,6 +169,15 @@ impl Row<'_> {
     /// The change of a metric against the baseline.
     pub fn effect(&self, metric: &str) -> Option<&Effect> {
         self.analysis?.effects.get(metric)
+    }
+
+    /// What the tracer's stops alone make of a metric: of the baseline's against a bare run, of another arm's against the
+    /// baseline's. Absent where it was not measured, or the arm stops as the baseline does.
+    pub fn cost(&self, metric: &str) -> Option<Change> {
+        let analysis = self.analysis?;
+        let cost = analysis.tracer_cost.get(metric)?;
+        let of_bare = (analysis.outcome == Outcome::Baseline).then_some(&cost.of_bare);
+        of_bare.or(cost.bound.as_ref()).map(Change::of)
     }
 
     /// Where the arm's values of a metric come from; several where they are mixed.
@@ -353,11 +354,15 @@ impl Row<'_> {
             Outcome::Unsupported => "unsupported",
             Outcome::WrongAnswer { .. } => "wrong answer",
             Outcome::TooSlow { .. } => "too slow",
-            Outcome::NotMeasured => "not measured",
+            Outcome::WithinTracerCost => WITHIN_TRACER_COST,
+            Outcome::NotMeasured | Outcome::Control => "not measured",
         }
         .to_string()
     }
 }
+
+/// What a change is called that the tracer's own stops could have made.
+pub(crate) const WITHIN_TRACER_COST: &str = "unproven: the tracer's cost";
 
 /// Whether the two are one cause; if so, `sum` takes the other's count.
 fn add_times(sum: &mut Cause, other: &Cause) -> bool {

@@ -6,11 +6,13 @@ use study::census::{Backing, Census, Folio, Mapping};
 use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
 use study::machine::{Machine, SettingChange, State};
 use study::metric::{Direction, Metric, Observation, Unit, names};
-use study::policy::Geometry;
+use study::policy::{Geometry, Granularity, Policy};
 use study::size::PageSize;
 use study::stats;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::{AnsweredCall, Holding, Peak, Verdict};
+
+use crate::rows::accepted;
 
 pub(crate) const MIB: u64 = 1 << 20;
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -136,10 +138,8 @@ pub(crate) fn analyse(comparison: &mut Comparison) {
 /// The comparison before its first trial.
 pub(crate) fn empty() -> Comparison {
     let characters = characters();
-    let arms: Vec<Arm> = characters
-        .iter()
-        .map(|character| Arm { label: character.label.to_string(), policy: character.policy.parse().unwrap() })
-        .collect();
+    let arms: Vec<Arm> =
+        characters.iter().map(|character| Arm::of_policy(character.label, character.policy.parse().unwrap())).collect();
     let words = |line: &str| line.split(' ').map(String::from).collect::<Vec<_>>();
     Comparison {
         id: 0,
@@ -309,6 +309,36 @@ fn verdict(character: &Character) -> Verdict {
     let peak =
         Peak { seen_bytes: concerned_bytes, least_bytes: concerned_bytes, most_bytes: concerned_bytes + 9 * MIB };
     Verdict { holding, concerned_bytes, covered_bytes, peak: Some(peak), causes, answered }
+}
+
+/// The sample with a bare arm and a sham arm of `thp`, which lost by its stops alone.
+pub(crate) fn with_controls() -> Comparison {
+    let mut comparison = comparison();
+    let needs_stops = |policy: &Policy| !matches!(policy.granularity, Granularity::Default);
+    comparison.design = comparison.design.with_controls(needs_stops);
+    let (bare, thp) = (comparison.design.bare().unwrap(), 3);
+    let sham = comparison.design.sham_of(thp).unwrap();
+    comparison.admissions.resize(comparison.design.arms.len(), comparison.admissions[0].clone());
+    comparison.adoptions.resize(comparison.design.arms.len(), Vec::new());
+    let of_default = comparison.trials.clone().into_iter().filter(|record| record.trial.arm == 0 && accepted(record));
+    for (at, record) in of_default.enumerate() {
+        for (arm, ratio) in [(bare, 0.992), (sham, 1.31), (thp, 1.30)] {
+            let ratio = ratio * (1.0 + 0.001 * f64::from(at as u32 % 3));
+            let mut record = TrialRecord { trial: Trial { arm, ..record.trial }, ..record.clone() };
+            record.observations.iter_mut().filter(|one| one.metric == names::WALL_S).for_each(|one| one.value *= ratio);
+            let same = |other: &&mut TrialRecord| (other.trial.arm, other.trial.block) == (arm, record.trial.block);
+            match comparison.trials.iter_mut().find(same) {
+                Some(own) => own.observations = record.observations,
+                None => comparison.trials.push(record),
+            }
+        }
+    }
+    for record in &mut comparison.trials {
+        let stops = if [thp, sham].contains(&record.trial.arm) { 90_000.0 } else { 12.0 };
+        record.observations.push(Observation::measured(names::TRACER_STOPS, stops));
+    }
+    analyse(&mut comparison);
+    comparison
 }
 
 /// The sample with throughput and latency, which the user asked for without letting them decide.

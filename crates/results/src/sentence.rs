@@ -134,7 +134,7 @@ impl Page<'_> {
                 format!("{}, and the others are worse", self.equivalent(&equivalent, nearest))
             }
             (None, Some(nearest)) => self.worse(&worse, nearest),
-            (None, None) => self.nothing_held(),
+            (None, None) => self.within_cost().unwrap_or_else(|| self.nothing_held()),
         }
     }
 
@@ -201,6 +201,26 @@ impl Page<'_> {
             nearest.label(),
             self.change(nearest).unwrap_or_default()
         )
+    }
+
+    /// What there is to see could be the tracer's own doing.
+    fn within_cost(&self) -> Option<String> {
+        let rows = self.with(|outcome| *outcome == Outcome::WithinTracerCost);
+        let far = self.farthest(&rows)?;
+        let which = if rows.len() == 1 { String::new() } else { format!("{}: ", far.label()) };
+        let change = self.change(far).map(|change| format!(" ({which}{change})")).unwrap_or_default();
+        Some(format!(
+            "nothing is claimed of {}: the tracer's own stops could have made what differs{change}{}",
+            labels(&rows),
+            self.cost(far)
+        ))
+    }
+
+    /// `; the stops alone make +3.1 % (+2.2 to +4.0)`
+    fn cost(&self, row: &Row<'_>) -> String {
+        let Some(cost) = row.cost(&self.comparison.design.primary) else { return String::new() };
+        let range = cost.range().map(|range| format!(" ({range})")).unwrap_or_default();
+        format!("; the stops alone make {}{range}", cost.estimate())
     }
 
     fn nothing_held(&self) -> String {
@@ -368,6 +388,8 @@ impl Page<'_> {
                     | Outcome::WrongAnswer { .. }
                     | Outcome::TooSlow { .. }
                     | Outcome::NotMeasured
+                    | Outcome::WithinTracerCost
+                    | Outcome::Control
             )
         };
         1 + self.with(|outcome| !void(outcome)).len()
@@ -555,6 +577,23 @@ mod tests {
         assert!(sentence.ends_with("as it should be, within 1 %."), "{sentence}");
         comparison.analysis.as_mut().unwrap().arms[1].outcome = Outcome::Worse;
         assert!(conclude(&comparison).contains("differences of this size mean nothing here"));
+    }
+
+    #[test]
+    fn nothing_is_claimed_that_the_tracers_stops_could_have_made() {
+        let comparison = sample::with_controls();
+        let mut only = comparison.clone();
+        for (arm, analysis) in only.analysis.as_mut().unwrap().arms.iter_mut().enumerate() {
+            if ![0, 3].contains(&arm) {
+                analysis.outcome = Outcome::Unsupported;
+            }
+        }
+        let sentence = conclude(&only);
+        let claim = "nothing is claimed of thp: the tracer's own stops could have made what differs (wall time 30.";
+        assert!(sentence.starts_with(claim), "{sentence}");
+        assert!(sentence.contains("; the stops alone make +31."), "{sentence}");
+        assert!(!conclude(&comparison).contains("thp is"), "{}", conclude(&comparison));
+        assert_eq!(adoption(&comparison), "");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use study::verdict::Holding;
 
 use crate::figure::{self, Change};
 use crate::rows::{self, Row, cause_clause};
-use crate::text::{fold, printable, times};
+use crate::text::{enumerate, fold, printable, times};
 
 /// The least width that is laid out for; a narrower terminal wraps the lines itself.
 const LEAST_WIDTH: usize = 40;
@@ -23,6 +23,9 @@ const GREATEST_WIDTH: usize = 200;
 /// Bytes of a cause are means.
 const A_RUN: &str = " a run";
 
+/// The name of a row's line that stands for the tracer's cost.
+const COST: &str = "cost";
+
 /// A rule below the header and nothing else.
 pub(crate) const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
@@ -33,7 +36,7 @@ pub(crate) const STYLE: TableStyle = TableStyle::new()
 /// unsupported rows, the causes of policies that were not held, and the warnings, with their remedies.
 ///
 /// A row has a line for each of the primary metric, the metrics that were asked for (`--metric`,
-/// `--repeat-inside`), wall time and CPU time. Only a single word of a note that is longer than a line, such
+/// `--repeat-inside`), wall time and CPU time, and one for what the tracer's stops make of the primary metric. Only a single word of a note that is longer than a line, such
 /// as a path, stands out.
 pub fn render(comparison: &Comparison, width: usize) -> String {
     let width = width.clamp(LEAST_WIDTH, GREATEST_WIDTH);
@@ -120,8 +123,10 @@ impl Layout {
     }
 
     fn cells(&self, row: &Row<'_>) -> Vec<Cell> {
-        let lines = |of: &dyn Fn(&Metric) -> String| {
-            self.headline.iter().map(of).collect::<Vec<_>>().join("\n").trim_end().to_string()
+        let cost = self.headline.first().and_then(|primary| row.cost(&primary.name));
+        let lines = |of: &dyn Fn(&Metric) -> String, of_cost: &dyn Fn(Change) -> String| {
+            let lines = self.headline.iter().map(of).chain(cost.map(of_cost));
+            lines.collect::<Vec<_>>().join("\n").trim_end().to_string()
         };
         let median = |metric: &Metric| row.median(&metric.name).map(|value| figure::short(value, metric.unit));
         let change = |metric: &Metric| row.effect(&metric.name).map(Change::of);
@@ -132,10 +137,16 @@ impl Layout {
         let shown = |metric: &Metric| median(metric).map(|_| self.line_name(metric)).unwrap_or_default();
         let mut cells = vec![
             Cell::new(self.policy(row)),
-            Cell::new(lines(&shown)),
-            Cell::new(lines(&|metric| median(metric).unwrap_or_default())),
-            Cell::new(lines(&|metric| change(metric).map(|change| self.estimate(change)).unwrap_or_default())),
-            Cell::new(lines(&|metric| change(metric).and_then(|change| self.range(change)).unwrap_or_default())),
+            Cell::new(lines(&shown, &|_| COST.to_string())),
+            Cell::new(lines(&|metric| median(metric).unwrap_or_default(), &|_| String::new())),
+            Cell::new(lines(
+                &|metric| change(metric).map(|change| self.estimate(change)).unwrap_or_default(),
+                &|cost| self.estimate(cost),
+            )),
+            Cell::new(lines(
+                &|metric| change(metric).and_then(|change| self.range(change)).unwrap_or_default(),
+                &|cost| self.range(cost).unwrap_or_default(),
+            )),
             Cell::new(row.verdict(if self.wide { " " } else { "\n" })),
             Cell::new(short(names::MINOR_FAULTS)),
         ];
@@ -146,7 +157,10 @@ impl Layout {
             cells.push(Cell::new(format!("{peak}\n{tables}").trim_end()));
         }
         let needed = row.what_would_settle_it().map(|what| format!("\n{what}")).unwrap_or_default();
-        cells.push(Cell::new(format!("{}{needed}", row.outcome())));
+        let outcome = row.outcome();
+        // In two lines it is hardly longer than other words.
+        let outcome = outcome.replace(": the ", ": the\n");
+        cells.push(Cell::new(format!("{outcome}{needed}")));
         cells
     }
 
@@ -228,7 +242,8 @@ fn cut(name: &str) -> String {
 
 /// What a reader must know beside the figures, one line each; an empty one sets them off.
 fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
-    let mut notes: Vec<String> = rows.iter().flat_map(row_notes).collect();
+    let mut notes: Vec<String> = cost_note(comparison, rows).into_iter().collect();
+    notes.extend(rows.iter().flat_map(|row| row_notes(row, &comparison.design.primary)));
     notes.extend(of_khugepaged(comparison, rows));
     for (warning, remedy) in rows::warnings(comparison) {
         let sentence = printable(&warning.describe(&comparison.design.arms));
@@ -253,7 +268,35 @@ fn of_khugepaged(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
     }
 }
 
-fn row_notes(row: &Row<'_>) -> Vec<String> {
+/// What the lines of the tracer's cost are.
+fn cost_note(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
+    let primary = &comparison.design.primary;
+    let bare = comparison.analysis.as_ref()?.arms.get(comparison.design.bare()?)?.medians.get(primary)?;
+    let baseline = rows.iter().find(|row| row.index == comparison.design.baseline)?;
+    baseline.cost(primary)?;
+    let metric = figure::metric(&comparison.design.metrics, primary);
+    let others = rows.iter().filter(|row| row.index != baseline.index && row.unsupported().is_none());
+    let (own, same): (Vec<&Row<'_>>, Vec<&Row<'_>>) = others.partition(|row| row.cost(primary).is_some());
+    let names = |rows: &[&Row<'_>]| enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>());
+    let own = match own.is_empty() {
+        true => String::new(),
+        false => format!("; of {} against {}, by runs with the same stops (sham)", names(&own), baseline.label()),
+    };
+    let same = match &same[..] {
+        [] => String::new(),
+        [one] => format!("; {} stops about as often as {}", one.label(), baseline.label()),
+        same => format!("; {} stop about as often as {}", names(same), baseline.label()),
+    };
+    Some(format!(
+        "{COST}: what the tracer's stops alone make of {}: of {} against a run without a tracer (bare, {}){own}{same}. No \
+         change within it is claimed",
+        figure::title(primary),
+        baseline.label(),
+        figure::short(*bare, metric.unit)
+    ))
+}
+
+fn row_notes(row: &Row<'_>, primary: &str) -> Vec<String> {
     let label = row.label();
     if let Some(unsupported) = row.unsupported() {
         return vec![format!("{label} is unsupported: {}", printable(&unsupported.to_string()))];
@@ -264,6 +307,10 @@ fn row_notes(row: &Row<'_>) -> Vec<String> {
     }
     if let Some(message) = &row.too_slow {
         notes.push(format!("{label} {message}; it was not run again, because it would be again"));
+    }
+    if row.analysis.is_some_and(|analysis| analysis.outcome == Outcome::WithinTracerCost) {
+        let cost = row.cost(primary).map(|cost| format!(" ({})", cost.estimate())).unwrap_or_default();
+        notes.push(format!("{label}: {}{cost} could have made or hidden its change", row.outcome()));
     }
     let short = matches!(row.holding(), Some(Holding::NotHeld | Holding::Partly | Holding::Unknown));
     if short {
@@ -420,6 +467,29 @@ mod tests {
                     assert!(line.contains(part), "{width}: no {part} in {line:?}");
                 }
             }
+        }
+    }
+
+    /// The tree of 90 subshells: what its stops made stands below the change, and the row claims nothing.
+    #[test]
+    fn the_tracers_cost_stands_below_the_change_and_is_no_claim() {
+        let comparison = sample::with_controls();
+        for width in [80, 100, 140] {
+            let text = render(&comparison, width);
+            assert!(text.lines().all(|line| columns(line) <= width), "{width}: {text}");
+            let lines: Vec<&str> = text.lines().collect();
+            // The first one is that of thp+no-guards where space is short.
+            let thp = &lines[lines.iter().rposition(|line| line.starts_with("thp ")).unwrap()..];
+            assert!(thp[0].contains("wall") && thp[0].contains("+30.1"), "{width}: {text}");
+            assert!(thp[2].contains("cost") && thp[2].contains("+31.1"), "{width}: {text}");
+            assert!(thp[0].contains("unproven:"), "{width}: {text}");
+            let default: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("default ")).take(3).collect();
+            assert!(default[2].contains("cost") && default[2].contains("+0.7"), "{width}: {text}");
+            let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(words.contains("of default against a run without a tracer (bare, 3."), "{width}: {text}");
+            assert!(words.contains("thp: unproven: the tracer's cost (+31.1"), "{width}: {text}");
+            assert!(words.contains("of thp against default, by runs with the same stops (sham)"), "{width}: {text}");
+            assert!(!text.lines().any(|line| line.starts_with("bare") || line.starts_with("sham")), "{width}: {text}");
         }
     }
 

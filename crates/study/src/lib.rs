@@ -15,12 +15,14 @@
 //! * **census**: what really mapped the memory, read from the kernel.
 //! * **verdict**: whether the census agrees with the policy and, where it does not, why.
 //! * **block**: one trial of every arm, in random order; comparisons are made within blocks.
+//! * **control arm**: an arm that is no policy and shows what the tracer's stops cost ([`control`]).
 #![forbid(unsafe_code)]
 
 pub mod adoption;
 pub mod cause;
 pub mod census;
 pub mod comparison;
+pub mod control;
 pub mod machine;
 pub mod metric;
 pub mod plan;

@@ -121,6 +121,9 @@ pub mod names {
     pub const PAGE_TABLE_SEEN_BYTES: &str = "page_table_seen_bytes";
     /// Time for which tasks of the tree stood still in stops of the tracer, summed.
     pub const TRACER_S: &str = "tracer_s";
+    /// Stops of the tree's tasks for the tracer, of every kind. No metric of a design: what they cost is measured
+    /// ([`crate::control`]).
+    pub const TRACER_STOPS: &str = "tracer_stops";
     /// Time of looks at memory, for the census, that the wall time may contain: other tasks of the tree ran meanwhile, or the
     /// client of a server. No metric of a design: nothing is better for having less of it.
     pub const LOOKS_S: &str = "looks_s";

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn design() -> Design {
-        let arm = |name: &str| Arm { label: name.into(), policy: name.parse().unwrap() };
+        let arm = |name: &str| Arm::of_policy(name, name.parse().unwrap());
         Design::new(vec![arm("default"), arm("thp")], 0, 1)
     }
 

@@ -56,7 +56,7 @@ pub enum Granularity {
 pub enum Modifier {
     /// Guard pages inside a larger anonymous mapping are left accessible.
     NoGuards,
-    /// What would be huge is advised not to be (MADV_NOHUGEPAGE).
+    /// What would be huge is not: transparent pages are disabled for the program.
     NoHuge,
     /// Memory is populated when it is mapped, not when it is first touched.
     Prefault,
@@ -113,7 +113,7 @@ impl Modifier {
     pub fn describe(self) -> &'static str {
         match self {
             Modifier::NoGuards => "guard pages inside a larger anonymous mapping are left accessible",
-            Modifier::NoHuge => "what would be huge is advised not to be (MADV_NOHUGEPAGE)",
+            Modifier::NoHuge => "what would be huge is not (PR_SET_THP_DISABLE)",
             Modifier::Prefault => "memory is populated when it is mapped, not when it is first touched",
         }
     }

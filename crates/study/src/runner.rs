@@ -1,7 +1,8 @@
 //! The loop: admits the arms, runs block after block, and says what happens as events.
 
 use crate::cause::Cause;
-use crate::comparison::{Admission, Design, Ended};
+use crate::comparison::{Admission, Design, Ended, Unsupported};
+use crate::control::Role;
 use crate::plan;
 use crate::stats::{self, Analysis, answers};
 use crate::trial::{Arm, Trial, TrialRecord};
@@ -164,15 +165,44 @@ impl<'a, P: Platform> Comparing<'a, P> {
     }
 
     fn admit(&mut self) {
-        self.admissions = self.design.arms.iter().map(|arm| self.platform.admit(arm)).collect();
+        self.admissions = Vec::with_capacity(self.design.arms.len());
+        for arm in &self.design.arms {
+            let admission = match &arm.role {
+                Role::Policy => self.platform.admit(arm),
+                Role::Bare => self.with(self.design.baseline),
+                Role::Sham { of, .. } => self.with(*of),
+            };
+            self.admissions.push(admission);
+        }
         self.in_race =
             self.admissions.iter().map(|admission| matches!(admission, Admission::Admitted { .. })).collect();
         (self.listener)(Event::Admitted(&self.admissions));
     }
 
-    /// Arms in the race besides the baseline.
+    /// The admission of a control arm: where the arm is admitted that it stands beside.
+    fn with(&self, arm: usize) -> Admission {
+        match self.admissions.get(arm) {
+            Some(Admission::Unsupported(why)) => Admission::Unsupported(why.clone()),
+            Some(Admission::Admitted { .. }) => Admission::Admitted { mechanism: "the tracer's cost".into() },
+            None => Admission::Unsupported(Unsupported {
+                reason: "the arm that it stands beside comes after it".into(),
+                remedy: "put control arms behind the others".into(),
+            }),
+        }
+    }
+
+    /// Policies in the race besides the baseline.
     fn compared(&self) -> usize {
-        self.in_race.iter().filter(|in_race| **in_race).count().saturating_sub(1)
+        self.design.compared().filter(|arm| self.in_race[*arm]).count().saturating_sub(1)
+    }
+
+    /// Takes sham arms out of the race that would show nothing: their arms stop hardly more often than the baseline.
+    fn drop_shams(&mut self) {
+        for (index, arm) in self.design.arms.iter().enumerate() {
+            if let Role::Sham { of, .. } = arm.role {
+                self.in_race[index] &= self.design.is_worth_its_trials(of, &self.trials);
+            }
+        }
     }
 
     fn block(&mut self, block: u32) -> Result<(), Ended> {
@@ -190,7 +220,11 @@ impl<'a, P: Platform> Comparing<'a, P> {
         }
         self.check_answers(block)?;
         self.check_primary(block)?;
-        if block > 0 { self.conclude() } else { Ok(()) }
+        if block > 0 {
+            return self.conclude();
+        }
+        self.drop_shams();
+        Ok(())
     }
 
     /// Runs a trial until it is not rejected.
@@ -252,7 +286,7 @@ impl<'a, P: Platform> Comparing<'a, P> {
         let deviates = |arm: &usize| deviations[*arm].is_some();
         let arms = || (0..deviations.len()).filter(|arm| self.in_race[*arm]);
         if let Some(expected) = answers::expected(self.design, &self.trials).filter(|answer| !answer.succeeded()) {
-            let whom = match arms().any(|arm| deviates(&arm)) {
+            let whom = match arms().any(|arm| self.design.is_compared(arm) && deviates(&arm)) {
                 true => format!("under the baseline {baseline}"),
                 false => "under every policy".to_string(),
             };
@@ -273,7 +307,8 @@ impl<'a, P: Platform> Comparing<'a, P> {
         if block > 0 {
             let wrong: Vec<usize> = arms().filter(deviates).collect();
             wrong.iter().for_each(|arm| self.in_race[*arm] = false);
-            if let (0, Some(arm)) = (self.compared(), wrong.first()) {
+            let first_wrong = wrong.iter().find(|arm| self.design.is_compared(**arm));
+            if let (0, Some(arm)) = (self.compared(), first_wrong) {
                 let message = deviations[*arm].as_ref().map_or("", |deviation| deviation.message());
                 let label = &self.design.arms[*arm].label;
                 return Err(failed(format!(
@@ -289,16 +324,23 @@ impl<'a, P: Platform> Comparing<'a, P> {
     fn what_being_measured_prevents(&self) -> Option<String> {
         let failing = answers::accepted(&self.trials).find(|record| !record.answer.succeeded())?;
         let mut causes = failing.verdict.causes.iter().map(|share| &share.cause);
-        let cause = causes.find(|cause| matches!(cause, Cause::Debugger | Cause::PrivilegeNotGained))?;
-        Some(format!("{}, which may be why; {}; ", cause.describe(), cause.remedy()?))
+        let cause = causes.find(|cause| matches!(cause, Cause::Debugger | Cause::PrivilegeNotGained));
+        if let Some((cause, remedy)) = cause.and_then(|cause| Some((cause, cause.remedy()?))) {
+            return Some(format!("{}, which may be why; {remedy}; ", cause.describe()));
+        }
+        let of_bare = |record: &&TrialRecord| Some(record.trial.arm) == self.design.bare();
+        let succeeded = answers::accepted(&self.trials).find(of_bare)?.answer.succeeded();
+        succeeded.then(|| "without a tracer it succeeds, so that being traced is why; ".to_string())
     }
 
     /// Every right answer must come with a figure that a ratio can be formed of.
     fn check_primary(&self, block: u32) -> Result<(), Ended> {
         let primary = &self.design.primary;
         let deviations = answers::deviations(self.design, &self.trials);
-        let of_block = answers::accepted(&self.trials)
-            .filter(|record| record.trial.block == block && deviations[record.trial.arm].is_none());
+        let of_block = answers::accepted(&self.trials).filter(|record| {
+            let Trial { arm, block: its, .. } = record.trial;
+            its == block && self.design.is_compared(arm) && deviations[arm].is_none()
+        });
         for record in of_block {
             let label = &self.design.arms[record.trial.arm].label;
             let found = match record.value(primary) {

@@ -3,18 +3,29 @@
 use serde::{Deserialize, Serialize};
 
 use crate::census::Census;
+use crate::control::Role;
 use crate::machine::{SettingChange, State};
 use crate::metric::Observation;
 use crate::policy::Policy;
 use crate::verdict::Verdict;
 
-/// One arm of a comparison: a policy and its label. Two arms may have the same policy (A/A).
+/// One arm of a comparison: a policy and its label. Two arms may have the same policy (A/A), and some arms are controls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
-    /// Unique in its comparison: the policy's name, or `NAME (again)` for the A/A arm.
+    /// Unique in its comparison: the policy's name, or `NAME (again)` for the A/A arm; `bare`, and `sham of NAME`.
     pub label: String,
-    /// The policy.
+    /// The policy whose memory the program gets.
     pub policy: Policy,
+    /// What the arm is for.
+    #[serde(default)]
+    pub role: Role,
+}
+
+impl Arm {
+    /// A policy that is compared.
+    pub fn of_policy(label: impl Into<String>, policy: Policy) -> Arm {
+        Arm { label: label.into(), policy, role: Role::Policy }
+    }
 }
 
 /// A place in the schedule.

@@ -70,10 +70,11 @@ pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Un
     };
     let is_advised = matches!(policy.granularity, Granularity::Mthp(_) | Granularity::Thp);
     let advice = is_advised && !policy.has(Modifier::NoHuge);
+    let disables = |modifier: &&Modifier| **modifier == Modifier::NoHuge && policy.granularity == Granularity::Base;
     let mut means: Vec<String> =
         advice.then(|| "madvise(MADV_HUGEPAGE) injected after mmap and brk".into()).into_iter().collect();
     means.extend((!lowering.mechanism.is_empty()).then_some(lowering.mechanism));
-    for modifier in policy.modifiers() {
+    for modifier in policy.modifiers().iter().filter(|modifier| !disables(modifier)) {
         means.push(modifier_means(*modifier, host)?.into());
     }
     if policy.touches_program() {
@@ -92,21 +93,20 @@ pub fn admit(policy: &Policy, host: &Host, terms: &Terms) -> Admission {
     }
 }
 
+/// How `base` and `+no-huge` are had.
+const DISABLED: &str = "prctl(PR_SET_THP_DISABLE) before the program starts";
+
 /// PR_SET_THP_DISABLE (Linux 3.15) turns off every size: `vma_thp_disabled` is asked before any order is
 /// looked at (`__thp_vma_allowable_orders`, mm/huge_memory.c; `shmem_allowable_huge_orders`, mm/shmem.c).
 fn base() -> Lowering {
     let note = "large folios of the page cache are the file system's choice and are not turned off";
-    Lowering {
-        mechanism: "prctl(PR_SET_THP_DISABLE) before the program starts".into(),
-        settings: Vec::new(),
-        notes: vec![note.into()],
-    }
+    Lowering { mechanism: DISABLED.into(), settings: Vec::new(), notes: vec![note.into()] }
 }
 
 fn modifier_means(modifier: Modifier, host: &Host) -> Result<&'static str, Unsupported> {
     match modifier {
         Modifier::NoGuards => Ok("guard pages are left accessible at mprotect and mmap"),
-        Modifier::NoHuge => Ok("madvise(MADV_NOHUGEPAGE) injected after mmap and brk"),
+        Modifier::NoHuge => Ok(DISABLED),
         Modifier::Prefault => match host.kernel_version() {
             Some(version) if version < POPULATE_WRITE => Err(Unsupported {
                 reason: format!("MADV_POPULATE_WRITE came with Linux {POPULATE_WRITE}, this is {version}"),

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 use super::{CensusError, scan};
+use crate::host;
 
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,8 +78,7 @@ impl Vma {
 
 /// The mappings of a process at this moment, in order of address; empty where it is gone or not visible.
 pub fn of_process(process: libc::pid_t) -> Vec<Vma> {
-    let text = std::fs::read(format!("/proc/{process}/maps")).unwrap_or_default();
-    String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect()
+    host::content(format!("/proc/{process}/maps")).unwrap_or_default().lines().filter_map(parse_line).collect()
 }
 
 /// The mapping of a process that holds an address; `None` where none does, or where the process is gone or not

@@ -32,7 +32,7 @@ mod scan;
 mod shmem;
 pub mod smaps;
 
-use std::fs::{self, File};
+use std::fs::File;
 
 use study::census::Census;
 use study::size::PageSize;
@@ -42,6 +42,8 @@ pub use geometry::AnonymousFolios;
 pub use maps::{Vma, VmaKind};
 pub use region::{Area, Region};
 pub use smaps::SmapsEntry;
+
+use crate::host;
 
 use geometry::FolioCounters;
 use looking::Looking;
@@ -217,8 +219,7 @@ impl Observer {
 }
 
 fn read_text(pid: u32, path: &str) -> Result<String, CensusError> {
-    let bytes = fs::read(path).map_err(|error| CensusError::io(pid, path, error))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    host::content(path).map_err(|error| CensusError::io(pid, path, error))
 }
 
 /// Whether pagemap shows frame numbers: it hides them as 0 from those without CAP_SYS_ADMIN.

@@ -25,7 +25,7 @@
 //! verdict is [`Holding::Unknown`] where that memory could change the word, with
 //! [`Cause::FoliosInvisible`]. Memory can be ruled in or out without seeing folios: by the counters of
 //! the system's anonymous folios (a size of which there is none), by shape (a hole or a zero page in the
-//! slot), and where base pages are asked for by the rules of `Rules::only_base_pages`. Under `base` itself
+//! slot), and where base pages are asked for by the rules of `Rules::only_base_pages`. Under `base` and `+no-huge` themselves
 //! PR_SET_THP_DISABLE is in force from the first instruction on and the tracer answers what would end it; that
 //! it still is (`THP_enabled: 0` in /proc/PID/status) proves base pages, for the kernel then gives no
 //! anonymous folio of any other size (`vma_thp_disabled` in include/linux/huge_mm.h, which
@@ -251,7 +251,7 @@ impl Question<'_> {
         };
         let bytes = |wanted: Standing| seen.census.bytes_where(|mapping| standing(mapping) == wanted);
         examination.covered_bytes = bytes(Standing::Covered);
-        examination.undone = self.policy.granularity == Granularity::Base
+        examination.undone = self.disabled_from_the_start()
             && seen.census.bytes_where(|m| m.backing == Backing::Anonymous && standing(m) == Standing::Larger) > 0;
         for (wanted, cause) in [
             (Standing::Larger, Cause::LargerThanAsked),
@@ -268,6 +268,11 @@ impl Question<'_> {
         examination
     }
 
+    /// Whether the policy is had by PR_SET_THP_DISABLE, before the program's first instruction.
+    fn disabled_from_the_start(&self) -> bool {
+        self.policy.granularity == Granularity::Base || self.policy.has(Modifier::NoHuge)
+    }
+
     fn explain(
         &self,
         seen: &ProcessCensus,
@@ -278,7 +283,7 @@ impl Question<'_> {
         examination: &mut Examination,
     ) {
         let rules = Rules { state: self.state, disabled_for_process: thp_disabled(seen.pid) };
-        if self.policy.granularity == Granularity::Base && rules.disabled_for_process {
+        if self.disabled_from_the_start() && rules.disabled_for_process {
             examination.covered_bytes += unseen;
             examination.proven_bytes += unseen;
             return;
@@ -654,7 +659,7 @@ fn certain_cause(shape: Shape) -> Option<Cause> {
 /// Whether PR_SET_THP_DISABLE is in force: `THP_enabled: 0` in /proc/PID/status (Linux 5.0). The mode
 /// that excepts advised memory (Linux 6.18) does not show there.
 fn thp_disabled(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = host::content(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0"))
 }
 

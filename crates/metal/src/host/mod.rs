@@ -21,6 +21,7 @@ use study::size::PageSize;
 
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters};
 pub use facts::{KernelVersion, Mount, PtraceLimit};
+pub(crate) use read::content;
 pub use read::{HostError, chosen_word};
 pub use settings::IDLE_LATENCY;
 

@@ -36,11 +36,11 @@ pub fn under(root: &Path, path: &str) -> PathBuf {
 
 /// The whole content of a file. One `open`, as few `read` as the content needs, no `stat`.
 pub fn text(root: &Path, path: &str) -> io::Result<String> {
-    content(&under(root, path))
+    content(under(root, path))
 }
 
 /// As [`text`], of a file whose name is put together already.
-pub fn content(file: &Path) -> io::Result<String> {
+pub fn content(file: impl AsRef<Path>) -> io::Result<String> {
     let mut bytes = Vec::with_capacity(256);
     let mut file = File::open(file)?;
     let mut piece = [0u8; 4096];

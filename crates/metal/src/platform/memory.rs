@@ -3,6 +3,7 @@
 use study::verdict::Peak;
 
 use crate::census::ProcessCensus;
+use crate::host;
 use crate::tracer::Ranges;
 
 /// Differences of a process that are not counted. The kernel sums its counters loosely (some pages for each processor), and
@@ -59,13 +60,13 @@ pub struct Memory {
 impl Status {
     /// Of the process of a task, and which process that is; nothing where /proc does not say.
     pub fn of(task: libc::pid_t) -> (Option<libc::pid_t>, Status) {
-        let text = std::fs::read_to_string(format!("/proc/{task}/status")).unwrap_or_default();
+        let text = host::content(format!("/proc/{task}/status")).unwrap_or_default();
         (field(&text, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok()), Status::parse(&text))
     }
 
     /// Anonymous and hugetlb memory of a task; `None` where /proc does not say.
     pub fn concerned_bytes(task: libc::pid_t) -> Option<u64> {
-        let text = std::fs::read_to_string(format!("/proc/{task}/status")).ok()?;
+        let text = host::content(format!("/proc/{task}/status")).ok()?;
         Some((field(&text, "RssAnon:")? + field(&text, "HugetlbPages:").unwrap_or(0)) << 10)
     }
 

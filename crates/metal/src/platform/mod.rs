@@ -11,6 +11,7 @@ mod proof;
 mod server;
 mod session;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -19,18 +20,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use study::cause::Cause;
+use study::census::Census;
 use study::comparison::{Admission, Unsupported};
+use study::control::Role;
+use study::machine::State;
 use study::metric::{Observation, names};
 use study::policy::{Granularity, Modifier, Policy};
 use study::runner::Platform;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
-use study::verdict::AnsweredCall;
+use study::verdict::{AnsweredCall, Holding, Verdict};
 
 use crate::census::Observer;
 use crate::host::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters, HostError};
 use crate::lease::LeaseError;
 use crate::signals;
-use crate::tracer::{self, Ended, Launch, LaunchError, Leftovers, Looks, Rewriting, Usage, User};
+use crate::tracer::{self, Ended, Launch, LaunchError, Leftovers, Looks, Pace, Rewriting, Usage, User};
 
 use kernel_proof::KernelProof;
 use output::{Capture, Captured};
@@ -207,6 +211,8 @@ pub struct HostPlatform {
     began: Instant,
     last_words: String,
     blame: Blame,
+    /// How the calls that stopped were last served under each policy.
+    paces: BTreeMap<Policy, Pace>,
 }
 
 /// What a trial gave, before it is a record.
@@ -214,6 +220,17 @@ struct Run {
     ended: Ended,
     driven: Option<Driven>,
     output: Captured,
+    errors: Captured,
+}
+
+/// What a trial showed.
+struct Shown {
+    observations: Vec<Observation>,
+    census: Census,
+    verdict: Verdict,
+    answer: Answer,
+    state_after: State,
+    /// The end of what the command wrote to standard error.
     errors: Captured,
 }
 
@@ -227,6 +244,7 @@ impl HostPlatform {
             began: Instant::now(),
             last_words: String::new(),
             blame: Blame::Command,
+            paces: BTreeMap::new(),
         }
     }
 
@@ -256,38 +274,38 @@ impl HostPlatform {
     fn trial(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
         // A pool that the kernel gave when the arm was admitted and does not give now is the verdict's to name.
         let _ = self.session.apply(&arm.policy)?;
-        let geometry = self.session.host().geometry().clone();
         let started_s = self.elapsed_s();
-        let counters = self.session.host().counters()?;
         let state_before = self.session.host().state()?;
-        let direct_map = arm.policy.direct_map().map(|leaf| KernelProof::before(leaf, self.session.host()));
-        let mut proof = Proof::new(&self.observer, &arm.policy, &geometry, &state_before).of_all(self.work.prove_all);
+        let shown = match &arm.role {
+            Role::Policy => self.under_policy(&arm.policy, &state_before)?,
+            Role::Bare => self.bare(&arm.policy)?,
+            Role::Sham { stops, .. } => self.sham(stops, &arm.policy, &state_before)?,
+        };
+        let Shown { observations, census, verdict, answer, state_after, errors } = shown;
+        if !answer.succeeded() {
+            self.last_words = errors.tail_text();
+        }
+        let rejected = state_before.changes(&state_after);
+        Ok(TrialRecord { trial, started_s, observations, census, verdict, answer, state_before, state_after, rejected })
+    }
+
+    /// A trial under a policy, with its proof.
+    fn under_policy(&mut self, policy: &Policy, state: &State) -> Result<Shown, PlatformError> {
+        let geometry = self.session.host().geometry().clone();
+        let counters = self.session.host().counters()?;
+        let direct_map = policy.direct_map().map(|leaf| KernelProof::before(leaf, self.session.host()));
+        let mut proof = Proof::new(&self.observer, policy, &geometry, state).of_all(self.work.prove_all);
         let timed = AtomicBool::new(false);
         if self.work.server.is_some() {
             proof = proof.timed_while(&timed);
         }
-        let rewriting = Rewriting::of(&arm.policy, &geometry);
-        let run = run(&self.work, &rewriting, &mut proof, &timed)?;
-        if signals::arrived().is_some() {
-            // A terminal tells every process of its group: any of them may have ended early, with any exit.
-            return Err(PlatformError::Interrupted);
-        }
-        if run.driven.is_none() && run.ended.cut_short {
-            return Err(PlatformError::CutShort);
-        }
-        let state_after = self.session.host().state()?;
+        let rewriting = Rewriting::of(policy, &geometry);
+        let run = run_traced(&self.work, &rewriting, &mut proof, &timed)?;
+        let (state_after, answer) = self.after(&run)?;
         let counters_after = self.session.host().counters()?;
         let moved = counters.delta(&counters_after);
-        let answer = answer(&self.work, &run);
-        if !answer.succeeded() {
-            self.last_words = run.errors.tail_text();
-        }
-        // How long it would have taken is not known.
-        let mut observations = if answer.too_slow { Vec::new() } else { observations(&run, &mut proof) };
+        let mut observations = observed(&self.work, &run, &answer, Some(&mut proof))?;
         observations.extend(of_the_host(&counters, &counters_after));
-        if let (Some(extract), true) = (&self.work.extract, answer.succeeded()) {
-            observations.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
-        }
         let need_bytes = proof.needed_bytes();
         let peak = proof.peak();
         let Proof { mut examination, unseen_unmapped_bytes, .. } = proof;
@@ -296,7 +314,7 @@ impl HostPlatform {
         }
         examination.set_against(peak, self.work.prove_all);
         run.ended.causes.iter().for_each(|(cause, bytes)| examination.note(cause.clone(), *bytes));
-        if arm.policy.has(Modifier::NoGuards)
+        if policy.has(Modifier::NoGuards)
             && !run.ended.answered.keys().any(|call| call.to_ascii_lowercase().contains("guard"))
         {
             examination.note(Cause::NoGuardSeen, 0);
@@ -311,9 +329,60 @@ impl HostPlatform {
         if let Some(direct_map) = direct_map {
             direct_map.conclude(self.session.host(), &mut verdict);
         }
-        let rejected = state_before.changes(&state_after);
         self.session.note_need(need_bytes);
-        Ok(TrialRecord { trial, started_s, observations, census, verdict, answer, state_before, state_after, rejected })
+        self.paces.insert(policy.clone(), run.ended.pace);
+        Ok(Shown { observations, census, verdict, answer, state_after, errors: run.errors })
+    }
+
+    /// A trial without filter, tracer and census.
+    fn bare(&mut self, ground: &Policy) -> Result<Shown, PlatformError> {
+        let disable_thp = Rewriting::of(ground, self.session.host().geometry()).disable_thp;
+        let timed = AtomicBool::new(false);
+        let run = run(&self.work, disable_thp, &timed, |launch| tracer::run_bare(launch, GRACE))?;
+        let (state_after, answer) = self.after(&run)?;
+        let observations = observed(&self.work, &run, &answer, None)?;
+        Ok(Shown {
+            observations,
+            census: Census::default(),
+            verdict: unasked(),
+            answer,
+            state_after,
+            errors: run.errors,
+        })
+    }
+
+    /// A trial with the stops of a policy and nothing of what it does. The looks are those of the policy too.
+    fn sham(&mut self, stops: &Policy, ground: &Policy, state: &State) -> Result<Shown, PlatformError> {
+        let geometry = self.session.host().geometry().clone();
+        let pace = self.paces.get(stops).copied().unwrap_or_default();
+        let mut proof = Proof::new(&self.observer, stops, &geometry, state).of_all(self.work.prove_all);
+        let timed = AtomicBool::new(false);
+        if self.work.server.is_some() {
+            proof = proof.timed_while(&timed);
+        }
+        let run = run_traced(&self.work, &Rewriting::sham(stops, ground, &geometry, pace), &mut proof, &timed)?;
+        let (state_after, answer) = self.after(&run)?;
+        let observations = observed(&self.work, &run, &answer, Some(&mut proof))?;
+        Ok(Shown {
+            observations,
+            census: proof.examination.census,
+            verdict: unasked(),
+            answer,
+            state_after,
+            errors: run.errors,
+        })
+    }
+
+    /// What is there to be seen when a run is over.
+    fn after(&self, run: &Run) -> Result<(State, Answer), PlatformError> {
+        if signals::arrived().is_some() {
+            // A terminal tells every process of its group: any of them may have ended early, with any exit.
+            return Err(PlatformError::Interrupted);
+        }
+        if run.driven.is_none() && run.ended.cut_short {
+            return Err(PlatformError::CutShort);
+        }
+        Ok((self.session.host().state()?, answer(&self.work, run)))
     }
 }
 
@@ -352,8 +421,19 @@ impl Platform for HostPlatform {
     }
 }
 
-/// Runs the command, or the server with its client, under the tracer. `timed` is set while the client runs.
-fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool) -> Result<Run, PlatformError> {
+/// Runs the command, or the server with its client, under the tracer.
+fn run_traced(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool) -> Result<Run, PlatformError> {
+    let traced = |launch: &Launch| tracer::run(launch, rewriting, Some(proof), Leftovers::KillAfter(GRACE));
+    run(work, rewriting.disable_thp, timed, traced)
+}
+
+/// Runs the command, or the server with its client, by `start`. `timed` is set while the client runs.
+fn run(
+    work: &Work,
+    disable_thp: bool,
+    timed: &AtomicBool,
+    start: impl FnOnce(&Launch) -> Result<Ended, LaunchError>,
+) -> Result<Run, PlatformError> {
     let (stdout, output) = stdout(work)?;
     let (stderr, errors) = Capture::start()?;
     let traced = work.server.as_ref().map_or(&work.command, |server| &server.command);
@@ -363,12 +443,12 @@ fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool
         stdin: Some(stdin(work)?),
         stdout: None,
         stderr: None,
-        disable_thp: rewriting.disable_thp,
+        disable_thp,
         limit: work.trial_time,
     };
     let Some(server) = &work.server else {
         (launch.stdout, launch.stderr) = (Some(stdout), Some(stderr));
-        let ended = tracer::run(&launch, rewriting, Some(proof), Leftovers::KillAfter(GRACE));
+        let ended = start(&launch);
         drop(launch); // our ends of the pipes, so that the readers come to an end
         return Ok(Run { ended: ended?, driven: None, output: output.finish(), errors: errors.finish() });
     };
@@ -379,7 +459,7 @@ fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool
     let (ended, driven) = std::thread::scope(|threads| {
         let driver = std::thread::Builder::new().name("client".into());
         let driver = driver.spawn_scoped(threads, || server::drive(server, client, &over, timed))?;
-        let ended = tracer::run(&launch, rewriting, Some(proof), Leftovers::KillAfter(GRACE));
+        let ended = start(&launch);
         over.store(true, Ordering::SeqCst);
         Ok::<_, PlatformError>((ended, driver.join().expect("the driver of a server does not panic")))
     })?;
@@ -430,28 +510,60 @@ fn of_the_host(before: &Counters, after: &Counters) -> impl Iterator<Item = Obse
     counts.into_iter().filter_map(moved)
 }
 
-fn observations(run: &Run, proof: &mut Proof) -> Vec<Observation> {
+/// The verdict on a trial that was asked nothing.
+fn unasked() -> Verdict {
+    Verdict {
+        holding: Holding::NotAsked,
+        concerned_bytes: 0,
+        covered_bytes: 0,
+        peak: None,
+        causes: vec![],
+        answered: vec![],
+    }
+}
+
+/// What was observed, and what was read off what the command printed. Of a trial that was ended for its time there is nothing: how
+/// long it would have taken is not known.
+fn observed(
+    work: &Work,
+    run: &Run,
+    answer: &Answer,
+    proof: Option<&mut Proof>,
+) -> Result<Vec<Observation>, PlatformError> {
+    let mut observed = if answer.too_slow { Vec::new() } else { observations(run, proof) };
+    if let (Some(extract), true) = (&work.extract, answer.succeeded()) {
+        observed.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
+    }
+    Ok(observed)
+}
+
+/// A run without a proof had no tracer either.
+fn observations(run: &Run, proof: Option<&mut Proof>) -> Vec<Observation> {
     let Usage { user_s, system_s, minor_faults, major_faults } = run.ended.usage;
-    let Looks { apart_s, within_s, after_s } = run.ended.looks;
-    // A client waits for its server however still that stands.
-    let (wall_s, looks_s, untimed_s) = match run.driven {
-        Some(driven) => (driven.wall_s, proof.timed_s(), proof.untimed_s()),
-        None => (run.ended.wall_s, within_s, apart_s + after_s),
-    };
     let mut observations = vec![
-        Observation::measured(names::WALL_S, wall_s),
+        Observation::measured(names::WALL_S, run.driven.map_or(run.ended.wall_s, |driven| driven.wall_s)),
         Observation::measured(names::CPU_S, user_s + system_s),
         Observation::measured(names::USER_S, user_s),
         Observation::measured(names::SYSTEM_S, system_s),
         Observation::measured(names::MINOR_FAULTS, minor_faults as f64),
         Observation::measured(names::MAJOR_FAULTS, major_faults as f64),
-        Observation::measured(names::TRACER_S, (run.ended.tracer_s - untimed_s).max(0.0)),
-        Observation::measured(names::LOOKS_S, looks_s),
     ];
     if run.driven.is_none() {
         observations.push(Observation::measured(names::OUTLIVED_S, run.ended.outlived_s));
         observations.push(Observation::measured(names::OUTLIVED_CPU_S, run.ended.outlived_cpu_s));
     }
+    let Some(proof) = proof else { return observations };
+    let Looks { apart_s, within_s, after_s } = run.ended.looks;
+    // A client waits for its server however still that stands.
+    let (looks_s, untimed_s) = match run.driven {
+        Some(_) => (proof.timed_s(), proof.untimed_s()),
+        None => (within_s, apart_s + after_s),
+    };
+    observations.extend([
+        Observation::measured(names::TRACER_S, (run.ended.tracer_s - untimed_s).max(0.0)),
+        Observation::measured(names::TRACER_STOPS, run.ended.stops as f64),
+        Observation::measured(names::LOOKS_S, looks_s),
+    ]);
     observations.extend(proof.observations());
     observations
 }

@@ -7,6 +7,7 @@ use study::cause::Cause;
 use study::size::PageSize;
 
 use crate::census::{VmaKind, maps};
+use crate::host;
 
 use super::guards;
 use super::own_filter::OwnFilter;
@@ -15,6 +16,7 @@ use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
 use super::rewriting::{Rewriting, advice};
 use super::scene::Scene;
+use super::sham;
 use super::tasks::Space;
 use super::thp_disable;
 
@@ -27,7 +29,10 @@ pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(),
         }
         libc::SYS_prctl if paused.arguments()[0] as i32 == libc::PR_SET_SECCOMP => own_filter(scene, paused),
         libc::SYS_seccomp => own_filter(scene, paused),
-        libc::SYS_prctl if thp_disable::is_asked(paused.arguments()[0]) => thp_disable::serve(scene, space, paused),
+        libc::SYS_prctl if scene.rewriting.answers_thp_disable() && thp_disable::is_asked(paused.arguments()[0]) => {
+            thp_disable::serve(scene, space, paused)
+        }
+        _ if scene.rewriting.sham.is_some() => sham::serve(scene, paused),
         _ if scene.rewriting.hugetlb => super::hugetlb::serve(scene, space, paused),
         libc::SYS_mmap if scene.rewriting.no_guards && guards::maps_over(paused.arguments()) => {
             mmap_over(scene, paused)
@@ -152,6 +157,8 @@ fn populate(scene: &mut Scene, paused: &mut Paused, range: (u64, u64)) -> Result
 
 /// Adds a madvise, unless the program's own filters would refuse it.
 fn add_madvise(scene: &mut Scene, paused: &mut Paused, (address, bytes): (u64, u64), how: u64) -> Result<(), Lost> {
+    // Advice on no bytes changes nothing.
+    let bytes = if scene.rewriting.sham.is_some() { 0 } else { bytes };
     let arguments = [address, bytes, how, 0, 0, 0];
     if !scene.allows(paused, libc::SYS_madvise, arguments) {
         scene.findings.cause(Cause::FilteredByProgram, bytes);
@@ -211,7 +218,6 @@ fn strict_mode(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
 fn contrary_advice(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     let [start, bytes, how, ..] = paused.arguments();
     let call = match how {
-        advice::HUGE => "madvise(MADV_HUGEPAGE)",
         advice::NO_HUGE => "madvise(MADV_NOHUGEPAGE)",
         advice::GUARD_INSTALL => "madvise(MADV_GUARD_INSTALL)",
         _ => return paused.pass(),
@@ -307,7 +313,10 @@ pub fn is_native(tid: Tid) -> bool {
 /// Whether the task has just executed a setuid or setgid program without getting its privilege.
 pub fn lost_privilege(tid: Tid) -> bool {
     let Ok(program) = std::fs::metadata(format!("/proc/{tid}/exe")) else { return false };
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    if program.mode() & (libc::S_ISUID | libc::S_ISGID) == 0 {
+        return false;
+    }
+    let status = host::content(format!("/proc/{tid}/status")).unwrap_or_default();
     let effective = |name: &str| -> Option<u32> {
         status.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().nth(1)?.parse().ok()
     };

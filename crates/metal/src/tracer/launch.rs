@@ -358,7 +358,7 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
             let disabled = libc::c_ulong::from(setting == ThpSetting::Disabled);
             check(libc::prctl(libc::PR_SET_THP_DISABLE, disabled, 0, 0, 0), 1, prepared.report);
         }
-        if !prepared.keep_privileges && !prepared.filter.is_empty() {
+        if !prepared.keep_privileges {
             check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 2, prepared.report);
         }
         if !prepared.filter.is_empty() {

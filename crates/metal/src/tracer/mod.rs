@@ -5,9 +5,10 @@
 //! which memory a call gives back;
 //! `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what its refusals mean;
 //! `tasks` and `tree` know who is who; `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `scene`
-//! holds.
+//! holds; `sham` serves them without doing anything, and `bare` runs a program that has no tracer.
 
 mod afterlife;
+mod bare;
 mod calls;
 mod filter;
 mod guards;
@@ -24,10 +25,12 @@ mod ranges;
 mod registers;
 mod rewriting;
 mod scene;
+mod sham;
 mod tasks;
 mod thp_disable;
 mod tree;
 
+pub use bare::run_bare;
 pub(crate) use launch::environment;
 pub use launch::{Launch, LaunchError, User, replace_self, resolve};
 pub use leaving::Extent;
@@ -35,4 +38,5 @@ pub use obstacle::Obstacle;
 pub(crate) use ptrace::outer_tracer;
 pub(crate) use ranges::Ranges;
 pub use rewriting::Rewriting;
+pub use sham::Pace;
 pub use tree::{Ended, Leftovers, Looks, Usage, Witness, run};

@@ -3,12 +3,14 @@
 //! `nix` lacks the register sets, the signal mask and system call information, so all of them are
 //! made here, in one place and in one way.
 
+use std::cell::Cell;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 use study::size::PageSize;
 
 use super::registers::{Layout, NATIVE, Registers};
+use crate::host;
 
 /// A task (thread) by its kernel id.
 pub type Tid = libc::pid_t;
@@ -45,6 +47,23 @@ pub enum Stop {
     Syscall,
     /// A signal is about to be delivered.
     Signal(i32),
+}
+
+thread_local! {
+    static STOPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many stops this thread has waited for, since it began.
+pub fn stops() -> u64 {
+    STOPS.get()
+}
+
+/// Counts a stop.
+fn counted(stop: Stop) -> Stop {
+    if !matches!(stop, Stop::Exited(_) | Stop::Killed(_)) {
+        STOPS.set(STOPS.get() + 1);
+    }
+    stop
 }
 
 /// Reads a wait status.
@@ -88,6 +107,11 @@ pub fn seize(tid: Tid) -> io::Result<()> {
         | libc::PTRACE_O_TRACEEXIT
         | libc::PTRACE_O_EXITKILL;
     request(libc::PTRACE_SEIZE, tid, 0, options as usize)
+}
+
+/// Lets a task run on without a tracer.
+pub fn detach(tid: Tid) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, tid, 0, 0)
 }
 
 /// Lets a task run on, with a signal or with none (0).
@@ -172,7 +196,7 @@ pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
     let mut status = 0;
     // SAFETY: the status is a live integer; no resource usage is asked for.
     let waited = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::__WNOTHREAD, std::ptr::null_mut()) };
-    if waited == -1 { Err(io::Error::last_os_error()) } else { Ok((waited, decode(status))) }
+    if waited == -1 { Err(io::Error::last_os_error()) } else { Ok((waited, counted(decode(status)))) }
 }
 
 /// Like [`wait`], without waiting: `None` where nothing happened yet.
@@ -183,7 +207,7 @@ pub fn try_wait(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
     match unsafe { libc::wait4(tid, &mut status, flags, std::ptr::null_mut()) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
-        tid => Ok(Some((tid, decode(status)))),
+        tid => Ok(Some((tid, counted(decode(status))))),
     }
 }
 
@@ -203,7 +227,7 @@ pub fn wait_for_any_event() -> io::Result<()> {
 
 /// Whether a task has ended and only its status is left, or not even that.
 pub fn is_zombie(tid: Tid) -> bool {
-    let stat = std::fs::read(format!("/proc/{tid}/stat")).unwrap_or_default();
+    let stat = host::content(format!("/proc/{tid}/stat")).unwrap_or_default().into_bytes();
     // The name in parentheses can hold anything, parentheses too (proc_pid_stat(5)).
     let behind_name = stat.iter().rposition(|byte| *byte == b')').map_or(&[][..], |at| &stat[at + 1..]);
     matches!(behind_name.get(1), None | Some(b'Z' | b'X'))
@@ -226,7 +250,7 @@ pub fn outer_tracer() -> Option<String> {
 
 /// TracerPid of a file such as /proc/PID/status; 0 where the task is not traced.
 fn tracer_of(status: &str) -> Option<Tid> {
-    let status = std::fs::read_to_string(status).ok()?;
+    let status = host::content(status).ok()?;
     status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()
 }
 

@@ -5,6 +5,7 @@ use study::policy::{Geometry, Granularity, Modifier, Policy};
 use study::size::PageSize;
 
 use super::filter::{Condition, Watch};
+use super::sham::Pace;
 
 /// MADV_* of the kernel (include/uapi/asm-generic/mman-common.h) that older C libraries lack.
 pub mod advice {
@@ -29,7 +30,7 @@ pub mod advice {
 }
 
 /// How the memory calls of a program are changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rewriting {
     /// Anonymous mappings from [`Rewriting::advised_bytes`] on, what they are joined with, and the heap are given this
     /// advice.
@@ -46,6 +47,8 @@ pub struct Rewriting {
     pub disable_thp: bool,
     /// The base page of the kernel.
     pub base: PageSize,
+    /// Where the calls only stop, and nothing is done: how often the policy was seen to do something there.
+    pub sham: Option<Pace>,
 }
 
 impl Rewriting {
@@ -53,7 +56,7 @@ impl Rewriting {
     pub fn of(policy: &Policy, geometry: &Geometry) -> Rewriting {
         let smallest_large = geometry.mthp.first().copied().or(geometry.pmd).unwrap_or(geometry.base);
         let (advice, large) = match policy.granularity {
-            _ if policy.has(Modifier::NoHuge) => (Some(advice::NO_HUGE), smallest_large),
+            _ if policy.has(Modifier::NoHuge) => (None, smallest_large),
             Granularity::Thp => (Some(advice::HUGE), geometry.pmd.unwrap_or(geometry.base)),
             Granularity::Mthp(size) => (Some(advice::HUGE), size),
             Granularity::Hugetlb(size) => (None, size),
@@ -65,14 +68,30 @@ impl Rewriting {
             hugetlb: matches!(policy.granularity, Granularity::Hugetlb(_)),
             no_guards: policy.has(Modifier::NoGuards),
             prefault: policy.has(Modifier::Prefault),
-            disable_thp: policy.granularity == Granularity::Base,
+            disable_thp: policy.granularity == Granularity::Base || policy.has(Modifier::NoHuge),
             base: geometry.base,
+            sham: None,
         }
+    }
+
+    /// The stops of a policy, with nothing done at them, for a program with the memory of another one, which needs none.
+    pub fn sham(stops: &Policy, ground: &Policy, geometry: &Geometry, pace: Pace) -> Rewriting {
+        let disable_thp = Rewriting::of(ground, geometry).disable_thp;
+        Rewriting { disable_thp, sham: Some(pace), ..Rewriting::of(stops, geometry) }
     }
 
     /// Whether the program's own calls that turn large pages off are answered and not passed on.
     pub fn wants_large(&self) -> bool {
+        self.advises_large() && self.sham.is_none()
+    }
+
+    fn advises_large(&self) -> bool {
         self.advice == Some(advice::HUGE)
+    }
+
+    /// Whether PR_SET_THP_DISABLE and the question for it are answered and not passed on.
+    pub fn answers_thp_disable(&self) -> bool {
+        self.wants_large() || self.disable_thp
     }
 
     /// Whether the policy holds without a tracer: nothing is done to the program's calls.
@@ -106,30 +125,31 @@ impl Rewriting {
         if self.hugetlb {
             return [watches, hugetlb_watches(self.large.bytes())].concat();
         }
+        let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
+        let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
         if self.advice.is_some() || self.prefault {
-            let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
-            let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
-            let from = if self.prefault { self.base.bytes() } else { self.advised_bytes() };
-            watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, from), anonymous, stack]));
             watches.push(Watch::new(libc::SYS_brk, []));
         }
+        if self.prefault {
+            // Reservations, whether without access or without a promise of memory, are not populated.
+            let writable = Condition::Has(2, libc::PROT_WRITE as u32);
+            let promised = Condition::Lacks(3, libc::MAP_NORESERVE as u32);
+            watches.push(Watch::new(libc::SYS_mmap, [anonymous, stack, writable, promised]));
+        }
         if self.advice.is_some() {
+            // Reservations without access are advised too: what is opened of them later keeps the advice.
+            watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.advised_bytes()), anonymous, stack]));
             let piece = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
             let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
             watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.piece_bytes()), piece, stack]));
             watches.push(Watch::new(libc::SYS_mremap, [Condition::AtLeast(2, self.advised_bytes())]));
         }
-        if self.wants_large() || self.disable_thp {
+        if self.advises_large() || self.disable_thp {
             watches.extend(super::thp_disable::watches());
         }
-        let contrary = match self.advice {
-            Some(advice::HUGE) => Some(advice::NO_HUGE),
-            Some(advice::NO_HUGE) => Some(advice::HUGE),
-            _ => None,
-        };
-        if let Some(contrary) = contrary {
-            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, contrary as u32)]));
-            watches.push(Watch::new(libc::SYS_process_madvise, [Condition::Equals(3, contrary as u32)]));
+        if self.advises_large() {
+            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, advice::NO_HUGE as u32)]));
+            watches.push(Watch::new(libc::SYS_process_madvise, [Condition::Equals(3, advice::NO_HUGE as u32)]));
         }
         if self.no_guards {
             let over = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
@@ -186,6 +206,58 @@ mod tests {
         let expected = [("thp", 128), ("mthp-1m", 64), ("mthp-512k", 64), ("mthp-64k", 64), ("mthp-16k", 16)];
         for (policy, kib) in expected {
             assert_eq!(from(policy), kib, "{policy}");
+        }
+    }
+
+    const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+    const FILE: u64 = libc::MAP_PRIVATE as u64;
+    const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+
+    fn stops(policy: &str, number: i64, arguments: [u64; 6]) -> bool {
+        let geometry = Geometry {
+            base: PageSize::K4,
+            pmd: Some(PageSize::M2),
+            mthp: vec![PageSize::K64],
+            hugetlb: vec![PageSize::M2],
+        };
+        let watches = Rewriting::of(&policy.parse().unwrap(), &geometry).watches();
+        watches.iter().any(|watch| watch.stops(number, &arguments))
+    }
+
+    fn maps(policy: &str, bytes: u64, protection: u64, flags: u64) -> bool {
+        stops(policy, libc::SYS_mmap, [0, bytes, protection, flags, u64::MAX, 0])
+    }
+
+    #[test]
+    fn what_the_policy_does_not_concern_does_not_stop() {
+        for policy in ["thp", "mthp-64k", "default+prefault", "thp+prefault"] {
+            assert!(!maps(policy, 64 << 20, READ_WRITE, FILE), "{policy}: a file");
+            assert!(maps(policy, 64 << 20, READ_WRITE, ANONYMOUS), "{policy}");
+        }
+        // A reservation is populated by nobody, and what is opened of an advised one keeps the advice.
+        assert!(!maps("default+prefault", 64 << 20, 0, ANONYMOUS));
+        assert!(!maps("default+prefault", 64 << 20, READ_WRITE, ANONYMOUS | libc::MAP_NORESERVE as u64));
+        assert!(!maps("default+prefault", 64 << 20, libc::PROT_READ as u64, ANONYMOUS));
+        assert!(maps("thp", 64 << 20, 0, ANONYMOUS));
+        assert!(maps("default+prefault", 4096, READ_WRITE, ANONYMOUS));
+    }
+
+    #[test]
+    fn policies_that_prctl_gives_stop_at_prctl_alone() {
+        for policy in ["base", "default+no-huge", "thp+no-huge", "base+no-huge"] {
+            assert!(!maps(policy, 64 << 20, READ_WRITE, ANONYMOUS), "{policy}");
+            for call in [libc::SYS_brk, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_munmap] {
+                assert!(!stops(policy, call, [0, 64 << 20, 64 << 20, 0, 0, 0]), "{policy} {call}");
+            }
+            for option in [libc::PR_SET_THP_DISABLE as u64, libc::PR_GET_THP_DISABLE as u64] {
+                // With and without PR_THP_DISABLE_EXCEPT_ADVISED.
+                for flags in [0, 2] {
+                    assert!(stops(policy, libc::SYS_prctl, [option, 1, flags, 0, 0, 0]), "{policy}");
+                }
+            }
+            let geometry = Geometry { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![], hugetlb: vec![] };
+            let made = Rewriting::of(&policy.parse().unwrap(), &geometry);
+            assert!(made.disable_thp && made.needs_no_tracer(), "{policy}");
         }
     }
 }

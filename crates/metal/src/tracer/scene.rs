@@ -9,6 +9,7 @@ use super::own_filter::OwnFilter;
 use super::paused::Paused;
 use super::registers::NATIVE;
 use super::rewriting::Rewriting;
+use super::sham::Debt;
 use super::tasks::Tasks;
 
 /// What a call is served with, besides its address space.
@@ -37,6 +38,8 @@ pub struct Findings {
     pub answered: BTreeMap<String, u64>,
     /// Causes with bytes.
     pub causes: BTreeMap<Cause, u64>,
+    /// What a sham trial still owes.
+    pub debt: Debt,
 }
 
 impl Findings {

@@ -19,9 +19,10 @@ use super::ptrace::{self, Stop, Tid};
 use super::registers::NATIVE;
 use super::rewriting::Rewriting;
 use super::scene::{Findings, Scene};
+use super::sham::{Pace, Served};
 use super::tasks::{Kinship, Space, Task, Tasks};
 use crate::minder::{self, Minder};
-use crate::signals;
+use crate::{host, signals};
 
 /// Sees the memory of the tree's processes while it is still there.
 pub trait Witness {
@@ -67,8 +68,13 @@ pub struct Ended {
     /// User and system time and faults of the tree, as its ended processes accumulate them. What nobody waits for (a
     /// program that ignores SIGCHLD) the kernel does not count.
     pub usage: Usage,
-    /// Time for which stopped tasks were in the tracer's hands, summed, looks included.
+    /// Time for which stopped tasks were in the tracer's hands, summed, looks included. What switches and wake-ups cost is
+    /// not in it.
     pub tracer_s: f64,
+    /// Stops of the tree's tasks, of every kind.
+    pub stops: u64,
+    /// How the calls that stopped were served.
+    pub pace: Pace,
     /// What the witness took.
     pub looks: Looks,
     /// Calls of the program that were answered and not passed on, and how often.
@@ -131,11 +137,14 @@ struct Tree<'a> {
     tasks: Tasks,
     /// Tasks that stopped before the event that announces them.
     unannounced: HashSet<Tid>,
+    /// Tasks that ended before it.
+    gone_unannounced: HashSet<Tid>,
     root: Tid,
     root_started: Option<Instant>,
     root_ended: Option<(Exit, Instant)>,
     looks: Looks,
     in_hand: Duration,
+    served: Served,
     findings: Findings,
     /// Says when the tree has ended: wait then gives no child of it (ECHILD).
     minder: Minder,
@@ -162,7 +171,7 @@ pub fn run<'a>(
     let changed = rewriting.watches();
     let witnessed = witness.as_ref().map(|witness| leaving::watches(witness.extent(), &changed)).unwrap_or_default();
     let watches = [changed.clone(), witnessed].concat();
-    let thp = ThpSetting::of(launch, rewriting);
+    let (stops, thp) = (ptrace::stops(), ThpSetting::of(launch, rewriting));
     let (minder, mut started) = launch::start(launch, filter::program(&watches), thp)?;
     if let Some(witness) = &mut witness {
         witness.begins(started.tid);
@@ -175,7 +184,7 @@ pub fn run<'a>(
     signals::unleash();
     signals::unleash_minder();
     let killed_leftovers = followed?;
-    tree.ended(killed_leftovers).ok_or(LaunchError::Interrupted)
+    tree.ended(killed_leftovers, ptrace::stops() - stops).ok_or(LaunchError::Interrupted)
 }
 
 impl<'a> Tree<'a> {
@@ -194,11 +203,13 @@ impl<'a> Tree<'a> {
             witness,
             tasks,
             unannounced: HashSet::new(),
+            gone_unannounced: HashSet::new(),
             root,
             root_started: None,
             root_ended: None,
             looks: Looks::default(),
             in_hand: Duration::ZERO,
+            served: Served::default(),
             findings: Findings::default(),
             minder,
             minded: true,
@@ -210,7 +221,7 @@ impl<'a> Tree<'a> {
     }
 
     /// How it all ended; `None` where the root ended before its program began.
-    fn ended(self, killed_leftovers: usize) -> Option<Ended> {
+    fn ended(self, killed_leftovers: usize, stops: u64) -> Option<Ended> {
         let ((exit, end), start) = (self.root_ended?, self.root_started?);
         let usage = Usage::from(self.minder.used()?);
         Some(Ended {
@@ -218,6 +229,8 @@ impl<'a> Tree<'a> {
             wall_s: ((end - start).as_secs_f64() - self.looks.apart_s).max(0.0),
             usage,
             tracer_s: self.in_hand.as_secs_f64(),
+            stops,
+            pace: self.served.pace(),
             looks: self.looks,
             answered: self.findings.answered,
             causes: self.findings.causes,
@@ -386,7 +399,9 @@ impl<'a> Tree<'a> {
             self.root_ended = Some((exit, Instant::now()));
             signals::unleash();
         }
-        self.tasks.remove(tid);
+        if self.tasks.remove(tid).is_none() {
+            self.gone_unannounced.insert(tid);
+        }
         self.unannounced.remove(&tid);
         if !self.killing {
             self.adopt_abandoned();
@@ -406,7 +421,10 @@ impl<'a> Tree<'a> {
         if !self.changed.iter().any(|watch| watch.stops(paused.number(), &paused.arguments())) {
             return paused.pass();
         }
-        calls::serve(&mut self.scene(), &mut space.borrow_mut(), paused)
+        let before = ptrace::stops();
+        let sent = calls::serve(&mut self.scene(), &mut space.borrow_mut(), paused);
+        self.served.count(ptrace::stops() - before);
+        sent
     }
 
     /// Has the witness look at what a call is about to give back. What the root has before its program is pagelab's.
@@ -448,8 +466,8 @@ impl<'a> Tree<'a> {
     fn birth(&mut self, parent: Tid, stop: Stop) -> Result<(), Lost> {
         let child = ptrace::event_message(parent)? as Tid;
         // One that was killed and waited for before this announcement has no tracer any more. It may still be
-        // there as a zombie of its parent's.
-        if !ptrace::is_traced_here(child) {
+        // there as a zombie of its parent's, or its id be another's by now.
+        if self.gone_unannounced.remove(&child) && !ptrace::is_traced_here(child) {
             return Ok(ptrace::resume(parent, 0)?);
         }
         let kinship = kinship(parent, child, stop);
@@ -495,6 +513,7 @@ impl<'a> Tree<'a> {
 
     /// A task that stopped before its announcement waits for it.
     fn early(&mut self, tid: Tid) {
+        self.gone_unannounced.remove(&tid); // it was another one
         self.unannounced.insert(tid);
         self.adopt_abandoned();
     }
@@ -587,6 +606,28 @@ impl<'a> Tree<'a> {
     }
 }
 
+impl Ended {
+    /// How a tree ended that nobody traced, as far as `exit` says it.
+    pub fn of_nothing_traced(exit: Exit) -> Ended {
+        Ended {
+            exit,
+            wall_s: 0.0,
+            usage: Usage::default(),
+            tracer_s: 0.0,
+            stops: 0,
+            pace: Pace::default(),
+            looks: Looks::default(),
+            answered: BTreeMap::new(),
+            causes: BTreeMap::new(),
+            killed_leftovers: 0,
+            time_was_up: false,
+            outlived_s: 0.0,
+            outlived_cpu_s: 0.0,
+            cut_short: false,
+        }
+    }
+}
+
 impl From<libc::rusage> for Usage {
     fn from(raw: libc::rusage) -> Usage {
         let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 * 1e-6;
@@ -625,6 +666,6 @@ fn maker_of(tid: Tid) -> Option<Tid> {
 }
 
 fn status_field(tid: Tid, name: &str) -> Option<Tid> {
-    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let status = host::content(format!("/proc/{tid}/status")).ok()?;
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }

@@ -75,7 +75,8 @@ fn signed(tick: f64) -> String {
 
 fn draw(figure: &mut Figure, comparison: &Comparison, row: &Row<'_>, change: &Change, scale: &Scale, y: f64) {
     let look = Look::of(row.index, comparison.design.baseline);
-    let void = matches!(row.analysis.map(|analysis| &analysis.outcome), Some(Outcome::NotHeld));
+    let void =
+        matches!(row.analysis.map(|analysis| &analysis.outcome), Some(Outcome::NotHeld | Outcome::WithinTracerCost));
     let class = if void { "void" } else { "" };
     if let Some((low, high)) = change.interval {
         let whisker = format!("whisker {} {class}", look.class());

@@ -201,8 +201,8 @@ fn changes(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     }
     format!(
         "<p>Marks are Hodges–Lehmann estimates over the ratios within blocks, whiskers {} signed-rank intervals. \
-         In the shaded band a change does not matter. * hollow and dashed: the policy was not shown to be in force, so \
-         the figure says nothing about it.</p>\n<div class=\"figures\">\n{}</div>\n",
+         In the shaded band a change does not matter. * hollow and dashed: the policy was not shown to be in force, or \
+         the tracer's stops could have made the change, so the figure says nothing about it.</p>\n<div class=\"figures\">\n{}</div>\n",
         crate::figure::confidence(comparison.design.confidence),
         figures.concat()
     )
@@ -225,7 +225,8 @@ fn samples(comparison: &Comparison) -> String {
         format!("<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">{mark}</svg>{}</li>", escape(&of.label))
     };
     let sampled = |(arm, _): &(usize, &study::trial::Arm)| comparison.trials.iter().any(|one| one.trial.arm == *arm);
-    let arms = comparison.design.arms.iter().enumerate().filter(sampled);
+    let compared = comparison.design.compared().map(|arm| (arm, &comparison.design.arms[arm]));
+    let arms = compared.filter(sampled);
     format!(
         "<p>Each mark is one run. Block 0 (hatched) is discarded; a crossed mark is a rejected trial, which was \
          repeated. The vertical axis does not begin at zero.</p>\n<ul class=\"legend\">{}</ul>\n\

@@ -27,6 +27,7 @@ pub(super) fn figure(comparison: &Comparison, metric: &Metric, id: &str) -> Opti
     let samples: Vec<Sample<'_>> = comparison
         .trials
         .iter()
+        .filter(|record| comparison.design.is_compared(record.trial.arm))
         .filter_map(|record| Some(Sample { record, value: record.value(&metric.name)? }))
         .filter(|sample| sample.value.is_finite())
         .collect();
@@ -50,7 +51,7 @@ pub(super) fn figure(comparison: &Comparison, metric: &Metric, id: &str) -> Opti
     let mut figure = Figure::new(id, &title, &description, BOTTOM + 46.0);
     blocks(&mut figure, comparison, &x);
     axes(&mut figure, &x, &y, metric);
-    for arm in 0..comparison.design.arms.len() {
+    for arm in comparison.design.compared() {
         draw(&mut figure, comparison, &samples, arm, (&x, &y), metric);
     }
     Some(figure.finish())

@@ -20,23 +20,35 @@ pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
         let title = escape(&figure::title(&metric.name)).replace('_', "_<wbr>");
         head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
     }
+    let has_cost = rows.iter().any(|row| row.cost(&comparison.design.primary).is_some());
+    if has_cost {
+        head.push_str("<th scope=\"col\" class=\"n\">tracer's cost</th>");
+    }
     for title in ["minor faults", "page tables seen", "peak memory"] {
         head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
     }
-    let body: String = rows.iter().map(|row| result_row(row, &headline)).collect();
+    let body: String = rows.iter().map(|row| result_row(row, &headline, has_cost)).collect();
     let caption = format!(
         "Medians over the blocks that count; below them changes against {} with {} intervals",
         rows::baseline_label(comparison),
         figure::confidence(comparison.design.confidence)
     );
-    wide(&caption, &head, &body)
+    wide(&caption, &head, &body) + if has_cost { COST } else { "" }
 }
 
-fn result_row(row: &Row<'_>, headline: &[Metric]) -> String {
+/// What the column of the tracer's cost is.
+const COST: &str = "<p class=\"note\">The tracer's cost is what its stops alone make of the first figure: the baseline's against \
+    runs without a tracer, the others' against the baseline's, by runs that stop at the same calls and do nothing there. A \
+    change within it is not claimed; an empty cell stops as the baseline does.</p>\n";
+
+fn result_row(row: &Row<'_>, headline: &[Metric], has_cost: bool) -> String {
     let mut cells = format!("{}<td>{}</td>", name(row), outcome(row));
     if let Some(unsupported) = row.unsupported() {
         let text = format!("{}. {}", escape(&unsupported.reason), marked(&remedy(&unsupported.remedy)));
-        cells.push_str(&format!("<td colspan=\"{}\" class=\"note\">{text}</td>", 4 + headline.len()));
+        cells.push_str(&format!(
+            "<td colspan=\"{}\" class=\"note\">{text}</td>",
+            4 + headline.len() + usize::from(has_cost)
+        ));
         return format!("<tr>{cells}</tr>\n");
     }
     cells.push_str(&format!("<td>{}</td>", escape(&verdict(row))));
@@ -44,6 +56,10 @@ fn result_row(row: &Row<'_>, headline: &[Metric]) -> String {
         let median = row.median(&metric.name).map(|value| figure::short(value, metric.unit)).unwrap_or_default();
         let change = change(row, &metric.name);
         cells.push_str(&format!("<td class=\"n\">{}{change}</td>", escape(&median)));
+    }
+    if has_cost {
+        let cost = headline.first().and_then(|primary| row.cost(&primary.name)).map(estimate).unwrap_or_default();
+        cells.push_str(&format!("<td class=\"n\">{cost}</td>"));
     }
     for name in [names::MINOR_FAULTS, names::PAGE_TABLE_SEEN_BYTES, names::PEAK_RESIDENT_BYTES] {
         let unit = figure::metric(&[], name).unit;
@@ -73,7 +89,14 @@ fn outcome(row: &Row<'_>) -> String {
         Some(Outcome::Better { .. }) => "good",
         Some(Outcome::Worse | Outcome::WrongAnswer { .. } | Outcome::TooSlow { .. }) => "bad",
         Some(Outcome::Undecided { .. }) => "open",
-        Some(Outcome::NotHeld | Outcome::NotMeasured | Outcome::Unsupported) | None => "void",
+        Some(
+            Outcome::NotHeld
+            | Outcome::WithinTracerCost
+            | Outcome::NotMeasured
+            | Outcome::Unsupported
+            | Outcome::Control,
+        )
+        | None => "void",
         Some(Outcome::Baseline | Outcome::Equivalent) => "plain",
     };
     let needed = row.what_would_settle_it().map(|what| format!("<br><small>{what}</small>")).unwrap_or_default();
@@ -81,7 +104,10 @@ fn outcome(row: &Row<'_>) -> String {
 }
 
 fn change(row: &Row<'_>, metric: &str) -> String {
-    let Some(change) = row.effect(metric).map(Change::of) else { return String::new() };
+    row.effect(metric).map(Change::of).map(estimate).unwrap_or_default()
+}
+
+fn estimate(change: Change) -> String {
     let range = change.range().map(|range| format!("<small>{}</small>", escape(&typeset(&range)))).unwrap_or_default();
     format!("<b class=\"change\">{}</b>{range}", escape(&typeset(&change.estimate())))
 }

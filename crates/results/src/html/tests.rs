@@ -28,6 +28,16 @@ fn elements(html: &str) -> Vec<String> {
 }
 
 #[test]
+fn the_tracers_cost_stands_beside_the_change() {
+    let page = report(&sample::with_controls());
+    assert!(page.contains("tracer's cost</th>"));
+    let row =
+        page.split("<tr").find(|row| row.contains(">thp</th>") && row.contains("unproven")).expect("the row of thp");
+    assert!(row.contains("+30.13") && row.contains("+31.13"), "{row}");
+    assert!(!report(&sample::comparison()).contains("tracer's cost</th>"), "there is no bare arm");
+}
+
+#[test]
 fn every_report_is_well_formed() {
     for comparison in [sample::comparison(), sample::hostile(), sample::empty()] {
         let elements = elements(&report(&comparison));

@@ -72,7 +72,7 @@ pub struct Summary {
     pub command: Vec<String>,
     /// The labels of its arms.
     pub arms: Vec<String>,
-    /// Trials that it has so far, rejected and discarded ones included.
+    /// Trials of policies that it has so far, rejected and discarded ones included.
     pub trials: u64,
     /// Why it ended.
     pub ended: Ended,

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use study::cause::CauseShare;
 use study::census::{Census, Folio, Mapping};
 use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Khugepaged, Unsupported};
+use study::control::Role;
 use study::machine::{SettingChange, State};
 use study::metric::{Metric, Observation, names};
 use study::size::PageSize;
@@ -61,9 +62,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<
 pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
     let mut summaries = rows(
         transaction,
-        "SELECT id, started_unix_s, command, ended, ended_message,
-             (SELECT count(*) FROM trials WHERE trials.comparison = comparisons.id) AS trials
-         FROM comparisons ORDER BY id",
+        "SELECT id, started_unix_s, command, ended, ended_message FROM comparisons ORDER BY id",
         [],
         |row| {
             Ok(Summary {
@@ -71,14 +70,22 @@ pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
                 started_unix_s: row.get("started_unix_s")?,
                 command: document(row, "command")?,
                 arms: Vec::new(),
-                trials: unsigned(row, "trials")?,
+                trials: 0,
                 ended: ended(row)?,
             })
         },
     )?;
     for summary in &mut summaries {
-        let arms = "SELECT label FROM arms WHERE comparison = ?1 ORDER BY arm";
-        summary.arms = rows(transaction, arms, [summary.id], |row| row.get(0))?;
+        let arms = rows(transaction, "SELECT * FROM arms WHERE comparison = ?1 ORDER BY arm", [summary.id], arm)?;
+        let query = "SELECT arm, count(*) AS trials FROM trials WHERE comparison = ?1 GROUP BY arm";
+        let trials =
+            rows(transaction, query, [summary.id], |row| Ok((unsigned(row, "arm")?, unsigned(row, "trials")?)))?;
+        let of_arm: HashMap<usize, u64> = trials.into_iter().collect();
+        let compared = arms.into_iter().enumerate().filter(|(_, (arm, _))| arm.role == Role::Policy);
+        for (index, (arm, _)) in compared {
+            summary.trials += of_arm.get(&index).copied().unwrap_or(0);
+            summary.arms.push(arm.label);
+        }
     }
     Ok(summaries)
 }
@@ -147,7 +154,11 @@ fn ended(row: &Row<'_>) -> Read<Ended> {
 }
 
 fn arm(row: &Row<'_>) -> Read<(Arm, Option<Admission>)> {
-    let arm = Arm { label: row.get("label")?, policy: parsed(row, "policy", |policy: String| policy.parse())? };
+    let arm = Arm {
+        label: row.get("label")?,
+        policy: parsed(row, "policy", |policy: String| policy.parse())?,
+        role: if_there(optional_document(row, "role"), None)?.unwrap_or_default(),
+    };
     let unsupported = row.get::<_, Option<String>>("reason")?.zip(row.get("remedy")?);
     let admitted = row.get::<_, Option<String>>("mechanism")?.map(|mechanism| Admission::Admitted { mechanism });
     let unsupported = unsupported.map(|(reason, remedy)| Admission::Unsupported(Unsupported { reason, remedy }));

@@ -19,6 +19,7 @@ pub(super) const LATER: &[(i64, &str, &str)] = &[
     (3, "comparisons", "prepare TEXT"),
     (4, "comparisons", "trial_time_s REAL"),
     (4, "comparisons", "khugepaged TEXT NOT NULL DEFAULT 'as_is'"),
+    (4, "arms", "role TEXT"),
     (4, "trials", "too_slow INTEGER NOT NULL DEFAULT 0"),
     (4, "verdicts", "peak_seen_bytes INTEGER"),
     (4, "verdicts", "peak_least_bytes INTEGER"),

@@ -40,6 +40,7 @@ CREATE TABLE arms (
     mechanism   TEXT,                       -- where it was admitted
     reason      TEXT,                       -- where it was not
     remedy      TEXT,
+    role        TEXT,                       -- JSON object, of control arms; since version 4
     PRIMARY KEY (comparison, arm)
 ) STRICT, WITHOUT ROWID;
 

@@ -33,7 +33,7 @@ fn count(store: &Store, table: &str) -> i64 {
 #[test]
 fn a_comparison_comes_back_as_it_was() {
     let (_directory, store) = store();
-    for mut comparison in [sample::comparison(), sample::hostile(), sample::empty()] {
+    for mut comparison in [sample::comparison(), sample::hostile(), sample::empty(), sample::with_controls()] {
         let id = store.begin(&Comparison { trials: Vec::new(), analysis: None, ..comparison.clone() }).unwrap();
         comparison.trials.iter().for_each(|record| store.append(id, record).unwrap());
         store.finish(id, comparison.analysis.as_ref(), &comparison.ended).unwrap();
@@ -42,7 +42,7 @@ fn a_comparison_comes_back_as_it_was() {
         assert!(store.latest().unwrap().unwrap() == comparison, "{id}");
     }
     let again = Store::open(store.path()).unwrap();
-    assert_eq!(again.list().unwrap().iter().map(|summary| summary.trials).collect::<Vec<_>>(), [81, 81, 0]);
+    assert_eq!(again.list().unwrap().iter().map(|summary| summary.trials).collect::<Vec<_>>(), [81, 81, 0, 81]);
     assert_eq!(count(&store, "machines"), 2, "a machine is kept once");
     assert_eq!(count(&store, "settings"), 4, "settings are kept once: usual, changed, and both again hostile");
     // For other tools: pagelab itself asks no view.
@@ -164,7 +164,7 @@ fn becomes_the_latest(version: i64) {
     let store = Store::open(store.path()).unwrap();
     assert!(store.load(old.id).unwrap() == old);
     assert_eq!(store.pragma("user_version").unwrap(), version, "it was read only");
-    let mut new = old.clone();
+    let mut new = sample::with_controls();
     new.design.prove_all = true;
     new.design.trial_time_s = Some(30.0);
     new.design.khugepaged = Khugepaged::Off;
@@ -172,8 +172,8 @@ fn becomes_the_latest(version: i64) {
     new.id = store.begin(&new).unwrap();
     assert_eq!(store.pragma("user_version").unwrap(), VERSION);
     assert!(store.load(old.id).unwrap() == old && store.load(new.id).unwrap() == new);
-    let columns = "SELECT group_concat(name) FROM (SELECT name FROM pragma_table_info('comparisons') UNION ALL
-                   SELECT name FROM pragma_table_info('verdicts'))";
+    let columns = "SELECT group_concat(tables.name || '.' || columns.name) FROM sqlite_schema AS tables,
+         pragma_table_info(tables.name) AS columns WHERE tables.type = 'table'";
     let columns = |store: &Store| store.connection.query_row(columns, [], |row| row.get::<_, String>(0)).unwrap();
     let (_directory, fresh) = self::store();
     assert_eq!(columns(&store), columns(&fresh), "an upgrade and a new file differ");

@@ -6,6 +6,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use study::census::Folio;
 use study::comparison::{Admission, Comparison, Ended};
+use study::control::Role;
 use study::machine::State;
 use study::stats::Analysis;
 use study::trial::{Arm, Exit, Trial, TrialRecord};
@@ -86,16 +87,18 @@ fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, ar
         Some(Admission::Unsupported(why)) => (None, Some(&why.reason), Some(&why.remedy)),
         None => (None, None, None),
     };
-    let Arm { label, policy } = &comparison.design.arms[arm];
+    let Arm { label, policy, role } = &comparison.design.arms[arm];
+    let role = (*role != Role::Policy).then(|| json(role)).transpose()?;
     let number = integer("an arm", arm)?;
-    transaction.prepare_cached("INSERT INTO arms VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(params![
+    transaction.prepare_cached("INSERT INTO arms VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(params![
         id,
         number,
         label,
         policy.to_string(),
         mechanism,
         reason,
-        remedy
+        remedy,
+        role
     ])?;
     for (position, adoption) in comparison.adoptions.get(arm).into_iter().flatten().enumerate() {
         transaction.prepare_cached("INSERT INTO adoptions VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![

@@ -6,6 +6,7 @@ use super::blocks::Blocks;
 use super::holding::holding;
 use super::max_t::{self, Flips};
 use super::signed_rank::{Centre, SignedRank};
+use super::tracer_cost::{self, StandIns};
 use super::{Analysis, ArmAnalysis, Effect, Outcome, best, median, outcome, warnings};
 use crate::comparison::{Admission, Design};
 use crate::metric::names;
@@ -32,16 +33,28 @@ pub fn analyse(design: &Design, trials: &[TrialRecord], admissions: &[Admission]
     let mut signed_rank = SignedRank::default();
     let effects = effects(design, &blocks, admissions, &mut signed_rank);
     let compared = effects.iter().filter(|effects| effects.contains_key(&design.primary)).count();
-    let outcome = |arm: usize| outcome(design, &blocks, admissions, arm, &effects[arm], compared);
-    let outcomes: Vec<Outcome> = (0..design.arms.len()).map(outcome).collect();
+    let stand_ins = StandIns::new(design, &blocks);
+    let mut outcome = |arm: usize| {
+        let outcome = outcome(design, &blocks, admissions, arm, &effects[arm], compared);
+        beside_stops(design, &stand_ins, outcome, arm, effects[arm].get(&design.primary), &mut signed_rank)
+    };
+    let outcomes: Vec<Outcome> = (0..design.arms.len()).map(&mut outcome).collect();
+    let costs: Vec<_> = (0..design.arms.len()).map(|arm| stand_ins.costs(arm, &mut signed_rank)).collect();
     let medians = (0..design.arms.len()).map(|arm| medians(design, &blocks, arm));
     let mut arms: Vec<ArmAnalysis> = medians
         .zip(effects)
         .zip(outcomes)
-        .map(|((medians, effects), outcome)| ArmAnalysis { medians, effects, outcome, tied: Vec::new() })
+        .zip(costs)
+        .map(|(((medians, effects), outcome), tracer_cost)| ArmAnalysis {
+            medians,
+            effects,
+            outcome,
+            tracer_cost,
+            tied: Vec::new(),
+        })
         .collect();
     if held(&blocks, design.baseline) {
-        best::mark(design, &blocks, &mut arms, &mut signed_rank);
+        best::mark(design, &blocks, &stand_ins, &mut arms, &mut signed_rank);
     }
     let warnings = warnings::warnings(design, trials, &blocks, &arms, wanted_wall);
     let blocks = blocks.numbers.len() as u32;
@@ -64,6 +77,7 @@ fn effects(
 ) -> Vec<BTreeMap<String, Effect>> {
     let in_race = |arm: &usize| {
         *arm != design.baseline
+            && design.is_compared(*arm)
             && blocks.deviations[*arm].is_none()
             && matches!(admissions.get(*arm), Some(Admission::Admitted { .. }))
     };
@@ -98,13 +112,26 @@ fn adjusted_p(design: &Design, family: &[(usize, Vec<Option<f64>>)], flips: &mut
 
 /// The corrected p value is never below the exact one of the arm alone, which the interval inverts.
 fn effect(blocks: usize, centre: &Centre, adjusted_p: f64) -> Effect {
-    Effect {
-        blocks: blocks as u32,
-        ratio: centre.estimate.exp(),
-        low: centre.interval.map(|(low, _)| low.exp()),
-        high: centre.interval.map(|(_, high)| high.exp()),
-        p_adjusted: Some(adjusted_p.max(centre.p)),
-    }
+    Effect { p_adjusted: Some(adjusted_p.max(centre.p)), ..Effect::of(blocks, centre) }
+}
+
+/// What is left of an outcome beside what the tracer's stops alone can make.
+fn beside_stops(
+    design: &Design,
+    stand_ins: &StandIns<'_>,
+    outcome: Outcome,
+    arm: usize,
+    effect: Option<&Effect>,
+    signed_rank: &mut SignedRank,
+) -> Outcome {
+    let claims = matches!(outcome, Outcome::Better { .. } | Outcome::Worse | Outcome::Equivalent);
+    let Some(effect) = effect.filter(|_| claims) else { return outcome };
+    let Some(bound) = stand_ins.between((arm, design.baseline), &design.primary, signed_rank) else { return outcome };
+    let open = match outcome {
+        Outcome::Equivalent => tracer_cost::hides(design, &bound),
+        _ => tracer_cost::explains(design, &bound, effect),
+    };
+    if open { Outcome::WithinTracerCost } else { outcome }
 }
 
 fn outcome(
@@ -117,6 +144,9 @@ fn outcome(
 ) -> Outcome {
     if arm == design.baseline {
         return Outcome::Baseline;
+    }
+    if !design.is_compared(arm) {
+        return Outcome::Control;
     }
     match admissions.get(arm) {
         Some(Admission::Admitted { .. }) => {}

@@ -4,21 +4,28 @@
 //! force, and not the A/A arm. One of them beats another when the signed-rank test between the two, block
 //! by block, rejects at the design's level divided by the number of rivals. The arm that is truly best
 //! has that many rivals, so it is called beaten, and another arm the winner, with at most the design's
-//! probability of error.
+//! probability of error. A difference that the tracer's stops could have made is none.
 
 use super::blocks::Blocks;
 use super::signed_rank::SignedRank;
-use super::{ArmAnalysis, Outcome, is_aa, outcome};
+use super::tracer_cost::{self, StandIns};
+use super::{ArmAnalysis, Effect, Outcome, is_aa, outcome};
 use crate::comparison::Design;
 
 /// Marks the arms that nobody in the running beats, and says with whom they are tied.
-pub(crate) fn mark(design: &Design, blocks: &Blocks<'_>, arms: &mut [ArmAnalysis], signed_rank: &mut SignedRank) {
+pub(crate) fn mark(
+    design: &Design,
+    blocks: &Blocks<'_>,
+    stand_ins: &StandIns<'_>,
+    arms: &mut [ArmAnalysis],
+    signed_rank: &mut SignedRank,
+) {
     let running: Vec<usize> = (0..arms.len()).filter(|arm| !is_aa(design, *arm) && has_claim(&arms[*arm])).collect();
     let better = |arm: &usize| matches!(arms[*arm].outcome, Outcome::Better { .. });
     let candidates: Vec<usize> = running.iter().copied().filter(better).collect();
     for candidate in candidates {
         let rivals: Vec<usize> = running.iter().copied().filter(|arm| *arm != candidate).collect();
-        let mut duel = |rival: &usize| duel(design, blocks, signed_rank, (candidate, *rival), rivals.len());
+        let mut duel = |rival: &usize| duel(design, blocks, stand_ins, signed_rank, (candidate, *rival), rivals.len());
         let results: Vec<Duel> = rivals.iter().map(&mut duel).collect();
         if !results.contains(&Duel::Lost) {
             let tied = rivals.iter().zip(&results).filter(|(_, result)| **result == Duel::Tied);
@@ -42,6 +49,7 @@ enum Duel {
 fn duel(
     design: &Design,
     blocks: &Blocks<'_>,
+    stand_ins: &StandIns<'_>,
     signed_rank: &mut SignedRank,
     (one, two): (usize, usize),
     rivals: usize,
@@ -50,7 +58,13 @@ fn duel(
         blocks.log_ratios(one, two, &design.primary).unwrap_or_default().into_iter().flatten().collect();
     match signed_rank.test(&ratios, design.level()) {
         Some(centre) if centre.p * rivals as f64 <= design.level() => {
-            if outcome::improves(design, centre.estimate.exp()) { Duel::Won } else { Duel::Lost }
+            let change = Effect::of(ratios.len(), &centre);
+            let bound = stand_ins.between((one, two), &design.primary, signed_rank);
+            match outcome::improves(design, change.ratio) {
+                _ if bound.is_some_and(|bound| tracer_cost::explains(design, &bound, &change)) => Duel::Tied,
+                true => Duel::Won,
+                false => Duel::Lost,
+            }
         }
         _ => Duel::Tied,
     }

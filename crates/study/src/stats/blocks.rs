@@ -9,7 +9,7 @@ use crate::trial::TrialRecord;
 /// The trials of the blocks that count, by arm and block.
 ///
 /// A block counts when it is not block 0 and every arm in the race has a trial in it that was not
-/// rejected. In the race are the admitted arms that never gave a wrong answer; the baseline always is,
+/// rejected; control arms, some of which are not always run, need none. In the race are the admitted arms that never gave a wrong answer; the baseline always is,
 /// and a block in which its answer is not the expected one does not count.
 pub(crate) struct Blocks<'a> {
     /// Numbers of the blocks that count, rising.
@@ -25,7 +25,8 @@ impl<'a> Blocks<'a> {
     pub fn new(design: &Design, trials: &'a [TrialRecord], admissions: &[Admission]) -> Blocks<'a> {
         let deviations = answers::deviations(design, trials);
         let admitted = |arm: usize| matches!(admissions.get(arm), Some(Admission::Admitted { .. }));
-        let required: Vec<usize> = (0..design.arms.len())
+        let required: Vec<usize> = design
+            .compared()
             .filter(|arm| *arm == design.baseline || (admitted(*arm) && deviations[*arm].is_none()))
             .collect();
         let rows = rows(design, trials);
@@ -44,6 +45,11 @@ impl<'a> Blocks<'a> {
     /// The arm's trials in the blocks that count.
     pub fn trials(&self, arm: usize) -> impl Iterator<Item = &'a TrialRecord> {
         self.records[arm].iter().flatten().copied()
+    }
+
+    /// Whether the arm has a trial in a block that counts and no answer of it deviated.
+    pub fn is_right(&self, arm: usize) -> bool {
+        self.deviations[arm].is_none() && self.trials(arm).next().is_some()
     }
 
     /// The arm's values of a metric, where it was observed.

@@ -13,6 +13,7 @@ mod outcome;
 mod paired;
 mod rank_sum;
 mod signed_rank;
+mod tracer_cost;
 mod warnings;
 
 use std::collections::BTreeMap;
@@ -65,6 +66,9 @@ pub struct ArmAnalysis {
     pub effects: BTreeMap<String, Effect>,
     /// What follows.
     pub outcome: Outcome,
+    /// What the tracer's stops cost it, for the metrics of [`Design::headline_metrics`]; empty where no bare arm shows it.
+    #[serde(default)]
+    pub tracer_cost: BTreeMap<String, TracerCost>,
     /// Filled where the outcome is `Better { best: true }`: the other arms that are in the running and
     /// that this arm does not beat. The best arm without ties is the winner.
     #[serde(default)]
@@ -86,6 +90,29 @@ pub struct Effect {
     /// p value corrected for all arms together (max-T over sign flips of blocks); a claim needs at most
     /// [`Design::level`].
     pub p_adjusted: Option<f64>,
+}
+
+impl Effect {
+    /// From the logarithms of the ratios of so many blocks, without a p value.
+    fn of(blocks: usize, centre: &signed_rank::Centre) -> Effect {
+        Effect {
+            blocks: blocks as u32,
+            ratio: centre.estimate.exp(),
+            low: centre.interval.map(|(low, _)| low.exp()),
+            high: centre.interval.map(|(_, high)| high.exp()),
+            p_adjusted: None,
+        }
+    }
+}
+
+/// What the tracer's stops cost an arm, as ratios of a metric's values: 1.02 means 2 % more for them.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TracerCost {
+    /// Against the bare arm, which has no tracer.
+    pub of_bare: Effect,
+    /// Against what the stops cost the baseline: the change that this arm would show if its policy did nothing. Absent where
+    /// it stops as the baseline does, and so for the baseline itself.
+    pub bound: Option<Effect>,
 }
 
 /// What is concluded about an arm.
@@ -113,6 +140,8 @@ pub enum Outcome {
     /// The figures are there, but the policy was not shown to be in force, so they say nothing about
     /// it. The verdicts say which: not held, held only partly, or not to be known.
     NotHeld,
+    /// The figures are there, but the tracer's own stops could have made the change, or hidden one.
+    WithinTracerCost,
     /// The policy could not be given here.
     Unsupported,
     /// The command failed or gave another answer under this policy.
@@ -127,6 +156,8 @@ pub enum Outcome {
     },
     /// No trial of it counted.
     NotMeasured,
+    /// It is no policy, but shows what the tracer costs ([`crate::control`]).
+    Control,
 }
 
 /// Something that a careful reader would object to.
@@ -171,7 +202,14 @@ pub enum Warning {
         /// One of the settings.
         path: String,
     },
-    /// The tracer held tasks of the tree up for a noticeable share of their time.
+    /// The tracer's stops cost a noticeable share of the arm's time, as its bare arm shows.
+    TracerCost {
+        /// Index of the arm.
+        arm: usize,
+        /// Its time with the stops against its time without them, as a ratio.
+        ratio: f64,
+    },
+    /// The tracer held tasks of the tree up for a noticeable share of their time. Of comparisons that have no bare arm.
     TracerLoad {
         /// Index of the arm.
         arm: usize,
@@ -221,7 +259,7 @@ pub enum Warning {
 
 /// Whether the arm is the baseline once more.
 fn is_aa(design: &Design, arm: usize) -> bool {
-    arm != design.baseline && design.arms[arm].policy == design.arms[design.baseline].policy
+    arm != design.baseline && design.is_compared(arm) && design.arms[arm].policy == design.arms[design.baseline].policy
 }
 
 /// The median, the mean of the two middle values where their number is even; `None` without values.

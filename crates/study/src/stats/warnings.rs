@@ -28,7 +28,7 @@ const OUTLIER_SAMPLES: usize = 8;
 const OUTLIER_DEVIATIONS: f64 = 5.0;
 /// Median absolute deviation of a normal distribution with standard deviation 1: its upper quartile.
 const NORMAL_MAD: f64 = 0.674_489_750_196_081_7;
-/// Share of the wall time in tracer stops from which on the tracer is warned of.
+/// Share of the time that the tracer costs from which on it is warned of.
 const TRACER_SHARE: f64 = 0.01;
 /// Share of the wall time in looks from which on they are warned of, where they have no limit.
 const LOOKS_SHARE: f64 = 0.001;
@@ -52,7 +52,7 @@ pub(crate) fn warnings(
     arms: &[ArmAnalysis],
     wanted_wall: bool,
 ) -> Vec<Warning> {
-    let each = || 0..design.arms.len();
+    let each = || design.compared();
     let mut warnings = Vec::new();
     let outlived = outlived_share(blocks, each());
     let cpu_decides = wanted_wall && design.primary == names::CPU_S;
@@ -63,7 +63,10 @@ pub(crate) fn warnings(
     warnings.extend(each().filter_map(|arm| bimodal(design, blocks, arm)));
     warnings.extend(each().filter_map(|arm| outliers(design, blocks, arm)));
     warnings.extend(rejected(trials));
-    warnings.extend(each().filter_map(|arm| tracer_load(blocks, arm)));
+    warnings.extend(each().filter_map(|arm| match design.bare() {
+        Some(_) => tracer_cost(design, &arms[arm], arm),
+        None => tracer_load(blocks, arm),
+    }));
     warnings.extend(each().filter(|_| design.prove_all).filter_map(|arm| looks(blocks, arm)));
     warnings.extend(demoted(trials));
     warnings.extend(reported(trials));
@@ -179,6 +182,15 @@ fn reported(trials: &[TrialRecord]) -> Option<Warning> {
     blocks.min().map(|block| Warning::FreeMemoryReported { block, said_by: None })
 }
 
+/// What the stops cost for certain, where it is noticeable.
+fn tracer_cost(design: &Design, analysis: &ArmAnalysis, arm: usize) -> Option<Warning> {
+    let cost = analysis.tracer_cost.get(&design.primary)?;
+    let own = arm == design.baseline || cost.bound.is_some();
+    let certain = cost.of_bare.low.is_some_and(|low| low > 1.0) || cost.of_bare.high.is_some_and(|high| high < 1.0);
+    let ratio = cost.of_bare.ratio;
+    (own && certain && ratio.ln().abs() > TRACER_SHARE).then_some(Warning::TracerCost { arm, ratio })
+}
+
 fn tracer_load(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
     let ratio = share_of_wall(blocks, arm, names::TRACER_S)?;
     (ratio > TRACER_SHARE).then_some(Warning::TracerLoad { arm, ratio })
@@ -268,6 +280,11 @@ impl Warning {
                 let trials = if *count == 1 { "trial was" } else { "trials were" };
                 format!("{count} {trials} rejected and repeated because a setting changed meanwhile: {path}")
             }
+            Warning::TracerCost { arm, ratio } => format!(
+                "the tracer's stops change what {} takes by {} against the same without a tracer",
+                label(arm),
+                percent(ratio - 1.0)
+            ),
             Warning::TracerLoad { arm, ratio } => {
                 format!(
                     "under {} the tracer's stops, the census of children included, take {:.1} % of the wall time",
@@ -337,6 +354,10 @@ impl Warning {
             }
             Warning::Rejected { .. } => {
                 "find what writes the setting (a tuning daemon such as tuned, another user) and stop it"
+            }
+            Warning::TracerCost { .. } => {
+                "what stops make of a change stands below it (cost), and nothing is claimed within that; a longer run of the \
+                 program after its memory is mapped makes it smaller"
             }
             Warning::TracerLoad { .. } => {
                 "the change contains that share as a cost that a permanent setting would not have; a longer run of the \

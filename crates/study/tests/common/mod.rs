@@ -6,8 +6,10 @@ use rand_pcg::Pcg64;
 use study::cause::{Cause, CauseShare};
 use study::census::Census;
 use study::comparison::{Admission, Design, Unsupported};
+use study::control::Role;
 use study::machine::{SettingChange, State};
 use study::metric::{Direction, Metric, Observation, Unit, names};
+use study::policy::{Granularity, Modifier, Policy};
 use study::runner::Platform;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::{Holding, Verdict};
@@ -44,6 +46,8 @@ impl Noise {
 pub struct FakeArm {
     /// Its time against that of an arm without effect.
     pub ratio: f64,
+    /// How often the tracer stops it; `None` where there is no tracer.
+    pub stops: Option<f64>,
     /// Its verdict.
     pub holding: Holding,
     /// Why it is not supported.
@@ -54,7 +58,7 @@ pub struct FakeArm {
 
 impl FakeArm {
     pub fn of(ratio: f64) -> FakeArm {
-        FakeArm { ratio, holding: Holding::Held, unsupported: None, exits: vec![0] }
+        FakeArm { ratio, stops: Some(0.0), holding: Holding::Held, unsupported: None, exits: vec![0] }
     }
 }
 
@@ -108,6 +112,20 @@ impl Fake {
         }
     }
 
+    /// A machine for a design with control arms: of each policy, what it makes of the time by itself, what the tracer's
+    /// stops make of it, and how many stops that are.
+    pub fn traced(design: &Design, policies: &[(f64, f64, f64)], noise: Noise, seed: u64) -> Fake {
+        let mut fake = Fake::new(design, &vec![1.0; design.arms.len()], noise, seed);
+        for (at, arm) in design.arms.iter().enumerate() {
+            (fake.arms[at].ratio, fake.arms[at].stops) = match &arm.role {
+                Role::Policy => (policies[at].0 * policies[at].1, Some(policies[at].2)),
+                Role::Bare => (1.0, None),
+                Role::Sham { of, .. } => (policies[*of].1, Some(policies[*of].2)),
+            };
+        }
+        fake
+    }
+
     fn index(&self, arm: &Arm) -> usize {
         self.labels.iter().position(|label| *label == arm.label).expect("an arm of the design")
     }
@@ -156,6 +174,7 @@ impl Platform for Fake {
         self.clock_s += wall_s;
         let exit = fake.exits[(trial.block as usize).min(fake.exits.len() - 1)];
         let mut record = record(trial, fake.holding, &[(names::WALL_S, wall_s)]);
+        record.observations.extend(fake.stops.map(|stops| Observation::measured(names::TRACER_STOPS, stops)));
         record.started_s = started_s;
         record.answer.exit = Exit::Code(exit);
         if (self.slow)(trial.arm, trial.block) {
@@ -188,11 +207,21 @@ pub fn design(policies: &[&str], seed: u64) -> Design {
     for policy in policies {
         let again = arms.iter().filter(|arm| arm.policy.to_string() == *policy).count();
         let label = if again == 0 { policy.to_string() } else { format!("{policy} (again {again})") };
-        arms.push(Arm { label, policy: policy.parse().expect("a policy") });
+        arms.push(Arm::of_policy(label, policy.parse().expect("a policy")));
     }
     let mut design = Design::new(arms, 0, seed);
     design.metrics = vec![Metric::new(names::WALL_S, Unit::Seconds, Direction::Lower)];
     design
+}
+
+/// A default design with its control arms: policies of large pages, `+no-guards` and `+prefault` stop the program.
+pub fn controlled(policies: &[&str], seed: u64) -> Design {
+    design(policies, seed).with_controls(stops_program)
+}
+
+fn stops_program(policy: &Policy) -> bool {
+    let granularity = matches!(policy.granularity, Granularity::Mthp(_) | Granularity::Thp | Granularity::Hugetlb(_));
+    granularity || policy.has(Modifier::NoGuards) || policy.has(Modifier::Prefault)
 }
 
 /// A record with these values, exit status 0 and no rejection.

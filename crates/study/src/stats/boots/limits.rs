@@ -226,7 +226,7 @@ mod tests {
     use crate::policy::Policy;
 
     fn arms() -> Vec<Arm> {
-        let arm = |label: &str| Arm { label: label.into(), policy: label.parse::<Policy>().unwrap() };
+        let arm = |label: &str| Arm::of_policy(label, label.parse::<Policy>().unwrap());
         ["direct-map-1g", "direct-map-2m", "direct-map-4k"].map(arm).into()
     }
 

@@ -1,0 +1,122 @@
+//! Control arms: what the tracer's own stops cost, measured beside the policies and like them.
+//!
+//! A traced program stops at some of its calls, and that takes time which the policy itself does not. How much cannot be
+//! read off a clock of the tracer's: switches and wake-ups are not in it. So the blocks contain arms in which nothing but
+//! the stops differs:
+//!
+//! * the *bare arm* has no filter, no tracer and no census;
+//! * a *sham arm* stands beside an arm that stops more often than the baseline, or less: it stops at the same calls, and
+//!   as many calls are added there, but they change nothing.
+//!
+//! Both have the memory of one policy, the *ground*: the baseline's, where that needs no stops, and `default` otherwise.
+//! Control arms are no policies: they never win and enter no correction for many arms.
+
+use serde::{Deserialize, Serialize};
+
+use crate::comparison::Design;
+use crate::metric::{Metric, names};
+use crate::policy::Policy;
+use crate::trial::{Arm, TrialRecord};
+
+/// What an arm is in a design for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "role")]
+pub enum Role {
+    /// It is a policy that is compared.
+    #[default]
+    Policy,
+    /// The ground, without filter, tracer and census.
+    Bare,
+    /// The ground, with the stops of another arm.
+    Sham {
+        /// Index of that arm.
+        of: usize,
+        /// Its policy: it says which calls stop.
+        stops: Policy,
+    },
+}
+
+/// Time that a stop is taken to cost at most, to decide whether a sham arm is worth its trials: some five times what it
+/// was seen to cost on a virtual machine, wake-ups of tracer and program on two processors included.
+const STOP_S: f64 = 50e-6;
+
+/// Share of the practical band that the stops which an arm has more than the baseline, or fewer, must be able to fill
+/// before a sham arm measures them.
+const SHARE_OF_BAND: f64 = 0.25;
+
+impl Design {
+    /// This design with its control arms behind the others. `is_stopped` says whether a program is stopped at calls for a
+    /// policy's sake. Arms over boots have none: they all have the same stops.
+    pub fn with_controls(mut self, is_stopped: impl Fn(&Policy) -> bool) -> Design {
+        if self.arms.iter().any(|arm| arm.policy.direct_map().is_some()) {
+            return self;
+        }
+        let baseline = self.arms[self.baseline].policy.clone();
+        let ground = if is_stopped(&baseline) { Policy::DEFAULT } else { baseline.clone() };
+        let is_worth = |(index, arm): &(usize, &Arm)| {
+            let again = *index != self.baseline && arm.policy == baseline;
+            !again && arm.policy != ground && (is_stopped(&arm.policy) || is_stopped(&baseline))
+        };
+        let sham = |(of, arm): (usize, &Arm)| Arm {
+            label: format!("sham of {}", arm.label),
+            policy: ground.clone(),
+            role: Role::Sham { of, stops: arm.policy.clone() },
+        };
+        let shams: Vec<Arm> = self.arms.iter().enumerate().filter(is_worth).map(sham).collect();
+        self.arms.push(Arm { label: "bare".into(), policy: ground, role: Role::Bare });
+        self.arms.extend(shams);
+        self
+    }
+
+    /// The metrics whose changes matter first: the primary one, then those that were asked for beside what every trial
+    /// has, then wall and CPU time.
+    pub fn headline_metrics(&self) -> Vec<Metric> {
+        let of_every_trial = Metric::of_every_trial();
+        let known = |name: &str| of_every_trial.iter().find(|metric| metric.name == name);
+        let asked_for = self.metrics.iter().map(|metric| metric.name.as_str()).filter(|name| known(name).is_none());
+        let times = [names::WALL_S, names::CPU_S];
+        let mut headline: Vec<Metric> = Vec::new();
+        for name in std::iter::once(self.primary.as_str()).chain(asked_for).chain(times) {
+            let metric = self.metrics.iter().find(|metric| metric.name == name).or_else(|| known(name));
+            if let Some(metric) = metric.filter(|metric| !headline.contains(metric)) {
+                headline.push(metric.clone());
+            }
+        }
+        headline
+    }
+
+    /// Indices of the arms that are compared: those that are no controls.
+    pub fn compared(&self) -> impl Iterator<Item = usize> {
+        (0..self.arms.len()).filter(|arm| self.is_compared(*arm))
+    }
+
+    /// Whether the arm of that index is compared, and no control.
+    pub fn is_compared(&self, arm: usize) -> bool {
+        self.arms.get(arm).is_some_and(|arm| arm.role == Role::Policy)
+    }
+
+    /// The bare arm, if there is one.
+    pub fn bare(&self) -> Option<usize> {
+        self.arms.iter().position(|arm| arm.role == Role::Bare)
+    }
+
+    /// The sham arm that stands beside an arm, if there is one.
+    pub fn sham_of(&self, arm: usize) -> Option<usize> {
+        self.arms.iter().position(|other| matches!(other.role, Role::Sham { of, .. } if of == arm))
+    }
+
+    /// Whether a sham arm is to be run, as far as the trials say: that of the baseline always, because nothing else has its
+    /// stops; another one where the stops that it has more than the baseline, or fewer, could fill a noticeable part of the
+    /// practical band. Where the stops are not known it is to be run.
+    pub(crate) fn is_worth_its_trials(&self, of: usize, trials: &[TrialRecord]) -> bool {
+        let of_arm =
+            |arm: usize| trials.iter().find(move |record| record.trial.arm == arm && record.rejected.is_empty());
+        let (Some(arm), Some(baseline)) = (of_arm(of), of_arm(self.baseline)) else { return true };
+        let stops = |record: &TrialRecord| record.value(names::TRACER_STOPS);
+        let (Some(own), Some(others), Some(wall_s)) = (stops(arm), stops(baseline), baseline.value(names::WALL_S))
+        else {
+            return true;
+        };
+        of == self.baseline || (own - others).abs() * STOP_S >= SHARE_OF_BAND * self.band_ratio * wall_s
+    }
+}
