@@ -192,7 +192,7 @@ mod tests {
     use study::trial::Arm;
 
     fn forecast(arms: usize, max_blocks: u32, max_time_s: f64) -> Forecast {
-        let arm = |name: &str| Arm { label: name.into(), policy: "thp".parse().unwrap() };
+        let arm = |name: &str| Arm::of_policy(name, "thp".parse().unwrap());
         let mut design = Design::new(["a", "b", "c"][..arms].iter().map(|name| arm(name)).collect(), 0, 1);
         (design.max_blocks, design.max_time_s) = (max_blocks, Some(max_time_s));
         Forecast::new(&design)

@@ -21,6 +21,8 @@ const TOLERANCE: f64 = 0.02;
 /// processor, and the few by which one launch differs from another.
 const STRAY_FAULTS: f64 = 5.0;
 const TABLE_BYTES: f64 = 4096.0;
+/// The size that `thp` asks for.
+const LARGE_BYTES: f64 = 2097152.0;
 /// The size that `mthp-64k` asks for.
 const WINDOW_BYTES: f64 = 65536.0;
 /// Base pages of it.
@@ -154,7 +156,9 @@ fn agrees_in(environment: Environment, bench: &Bench, command: &[String], allowa
         for key in ["covered_bytes", "concerned_bytes"] {
             let native = trial["verdict"][key].as_f64().unwrap();
             let simulated = simulation["verdict"][key].as_f64().unwrap();
-            off.extend(near(&format!("{policy}, {key}"), native, simulated, windows * WINDOW_BYTES));
+            // A heap that has a table more ends a large page further, and gives that back again.
+            let further = if policy == "thp" { allowance.tables * (LARGE_BYTES + WINDOW_BYTES) } else { 0.0 };
+            off.extend(near(&format!("{policy}, {key}"), native, simulated, windows * WINDOW_BYTES + further));
         }
     }
     assert!(off.is_empty(), "{}", off.join("\n"));

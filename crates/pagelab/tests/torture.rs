@@ -38,11 +38,8 @@ fn policies(bench: &Bench) -> Vec<String> {
     };
     let (here, missing): (Vec<&str>, Vec<&str>) = wanted.into_iter().partition(|policy| here(policy));
     if !missing.is_empty() {
-        println!(
-            "skipped: needs {} for {}",
-            if is_root() { "a kernel with these sizes" } else { "root" },
-            missing.join(", ")
-        );
+        let needed = if is_root() { "a kernel with these sizes" } else { "root" };
+        testing::skip(format!("{needed} for {}", missing.join(", ")));
     }
     here.into_iter().map(str::to_string).collect()
 }

@@ -593,7 +593,7 @@ mod tests {
         assert!(sentence.starts_with(claim), "{sentence}");
         assert!(sentence.contains("; the stops alone make +31."), "{sentence}");
         assert!(!conclude(&comparison).contains("thp is"), "{}", conclude(&comparison));
-        assert_eq!(adoption(&comparison), "");
+        assert_eq!(adoption(&comparison, false), "");
     }
 
     #[test]

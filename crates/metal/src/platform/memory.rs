@@ -1,8 +1,10 @@
 //! What is known of a process's memory from /proc/PID/status at each look: its peaks, and how much of the peak was looked at.
 
+use study::census::{Census, Mapping};
+use study::size::PageSize;
 use study::verdict::Peak;
 
-use crate::census::ProcessCensus;
+use crate::census::{Area, ProcessCensus, Region, Source, Vma};
 use crate::host;
 use crate::tracer::Ranges;
 
@@ -50,9 +52,8 @@ pub struct Memory {
     seen_bytes: u64,
     /// Where it was.
     seen: Ranges<()>,
-    /// What is still there of the large pages of which a part has gone. It was looked at with that part, and is not again when
-    /// it goes.
-    ahead: Ranges<()>,
+    /// What is left of large pages of which a part has gone, as it was mapped before.
+    cut: Ranges<Mapping>,
     /// Whether its end could not be looked at, which is a cause of its own.
     pub is_hidden: bool,
 }
@@ -102,13 +103,13 @@ impl Memory {
         }
         if least_bytes > self.least_bytes {
             (self.least_bytes, self.seen_bytes) = (least_bytes, 0);
-            (self.seen, self.ahead) = Default::default();
+            self.seen = Ranges::default();
         }
         self.last = now;
     }
 
     /// Counts what a look found at addresses at which nothing was found since the peak.
-    pub fn look(&mut self, found: &ProcessCensus, range: Option<(u64, u64)>) {
+    pub fn look(&mut self, found: &ProcessCensus) {
         let regions = found.areas.iter().flat_map(|area| &area.regions);
         let concerned = regions.filter(|region| region.mapping.is_concerned());
         let fresh = concerned.flat_map(|region| self.seen.gaps(region.start, region.end));
@@ -116,32 +117,44 @@ impl Memory {
             true => found.census.concerned_bytes(), // sums only
             false => fresh.map(|(start, end)| end - start).sum(),
         };
-        if let Some((start, end)) = range {
-            self.seen.set(start, end, ());
-        }
     }
 
-    /// The parts of a range that were not looked at ahead.
-    pub fn not_ahead(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        self.ahead.gaps(start, end)
+    /// Notes what is left of large pages that are about to be cut.
+    pub fn note_cut(&mut self, left: &ProcessCensus, large: PageSize) {
+        let regions = left.areas.iter().flat_map(|area| &area.regions);
+        let was_large = regions.filter(|region| region.mapping.is_concerned() && region.mapping.effective() >= large);
+        was_large.for_each(|region| self.cut.set(region.start, region.end, region.mapping));
     }
 
-    /// As [`Memory::look`], at a range of which a part is about to go.
-    pub fn look_ahead(&mut self, found: &ProcessCensus, range: (u64, u64)) {
-        self.look(found, Some(range));
-        let regions = found.areas.iter().flat_map(|area| &area.regions);
-        let concerned = regions.filter(|region| region.mapping.is_concerned());
-        concerned.for_each(|region| self.ahead.set(region.start, region.end, ()));
+    /// What a range was that is left of large pages, before they were cut.
+    pub fn before_the_cut(&self, start: u64, end: u64) -> ProcessCensus {
+        let areas = self.cut.within(start, end).into_iter().map(|(start, end, mapping)| Area {
+            vma: Vma { start, end, protection: 0, shared: false, device: (0, 0), inode: 0, name: String::new() },
+            regions: vec![Region { start, end, mapping }],
+        });
+        let areas: Vec<Area> = areas.collect();
+        let mut census = Census::default();
+        areas
+            .iter()
+            .flat_map(|area| &area.regions)
+            .for_each(|region| census.add(region.mapping, region.length_bytes()));
+        ProcessCensus { pid: 0, census, source: Source::PagemapScan, folios_of_system: None, areas }
+    }
+
+    /// The other parts of a range.
+    pub fn not_cut(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.cut.gaps(start, end)
     }
 
     /// A range goes. What comes there will be something else.
     pub fn goes(&mut self, start: u64, end: u64) {
-        self.ahead.clear(start, end);
+        self.cut.clear(start, end);
+        self.seen.set(start, end, ());
     }
 
     /// The same when nothing more will be looked at: where it was does not matter any more.
     pub fn ended(self) -> Memory {
-        Memory { seen: Ranges::default(), ahead: Ranges::default(), ..self }
+        Memory { seen: Ranges::default(), cut: Ranges::default(), ..self }
     }
 
     /// How much of the peak was looked at. Hugetlb pages and anonymous memory may have had their peaks together or not.
@@ -161,11 +174,9 @@ fn field(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use study::census::{Backing, Census, Folio, Mapping};
-    use study::size::PageSize;
+    use study::census::{Backing, Folio};
 
     use super::*;
-    use crate::census::{Area, Region, Source, Vma};
 
     const MIB: u64 = 1 << 20;
 
@@ -200,7 +211,7 @@ mod tests {
     fn what_went_before_the_end_is_missing_from_the_peak() {
         let mut memory = Memory::default();
         memory.measure(status(400, 12, 8, 0));
-        memory.look(&found(0, 12), None);
+        memory.look(&found(0, 12));
         assert_eq!(peak(&memory), (12, 392, 400));
     }
 
@@ -209,35 +220,39 @@ mod tests {
         let mut memory = Memory::default();
         for _ in 0..200 {
             memory.measure(status(400, 4, 8, 0));
-            memory.look(&found(0, 4), Some((0, 4 * MIB)));
+            memory.look(&found(0, 4));
+            memory.goes(0, 4 * MIB);
         }
-        memory.look(&found(2, 6), None);
+        memory.look(&found(2, 6));
         assert_eq!(peak(&memory), (6, 392, 400));
     }
 
-    /// The rest of a large page is looked at when its first part goes, and again only when it is something else.
+    /// What is left of a large page counts as it was before, until something else is there.
     #[test]
-    fn what_was_looked_at_ahead_is_not_looked_at_when_it_goes() {
+    fn what_is_left_of_a_large_page_counts_as_it_was() {
         let mut memory = Memory::default();
-        memory.measure(status(10, 2, 8, 0));
-        memory.look_ahead(&found(0, 2), (0, 2 * MIB));
-        memory.goes(MIB, 2 * MIB);
-        assert_eq!(memory.not_ahead(0, 2 * MIB), [(MIB, 2 * MIB)]);
-        memory.goes(0, MIB);
-        assert_eq!(memory.not_ahead(0, 2 * MIB), [(0, 2 * MIB)]);
-        memory.look_ahead(&found(0, 2), (0, 2 * MIB));
-        memory.measure(status(20, 12, 8, 0));
-        assert_eq!(memory.not_ahead(0, 2 * MIB), [(0, 2 * MIB)], "a new peak");
+        let mut left = found(0, 1);
+        memory.note_cut(&left, PageSize::M2);
+        assert_eq!(memory.not_cut(0, 2 * MIB), [(0, 2 * MIB)], "base pages are what they were");
+        left.areas[0].regions[0].mapping.leaf = PageSize::M2;
+        memory.note_cut(&left, PageSize::M2);
+        assert_eq!(memory.not_cut(MIB / 2, 2 * MIB), [(MIB, 2 * MIB)]);
+        let before = memory.before_the_cut(MIB / 2, 2 * MIB);
+        assert_eq!(before.census.bytes_by_leaf(), [(PageSize::M2, MIB / 2)]);
+        memory.goes(MIB / 2, 2 * MIB);
+        assert_eq!(memory.not_cut(0, MIB), [(MIB / 2, MIB)]);
+        assert!(memory.before_the_cut(MIB / 2, MIB).census.is_empty());
     }
 
     #[test]
     fn what_was_looked_at_before_the_peak_is_no_part_of_it() {
         let mut memory = Memory::default();
         memory.measure(status(108, 100, 8, 0));
-        memory.look(&found(0, 100), Some((0, 100 * MIB)));
+        memory.look(&found(0, 100));
+        memory.goes(0, 100 * MIB);
         assert_eq!(peak(&memory), (100, 100, 108));
         memory.measure(status(308, 10, 8, 0));
-        memory.look(&found(0, 10), None);
+        memory.look(&found(0, 10));
         assert_eq!(peak(&memory), (10, 300, 308));
     }
 
@@ -248,7 +263,7 @@ mod tests {
         memory.measure(status(320, 20, 300, 0));
         memory.measure(status(321, 20, 1, 0));
         memory.measure(status(321, 20, 1, 0));
-        memory.look(&found(0, 20), None);
+        memory.look(&found(0, 20));
         assert_eq!(peak(&memory), (20, 21, 321));
         assert!(!memory.peak().is_unseen() && !memory.peak().is_seen());
     }
@@ -258,7 +273,7 @@ mod tests {
         let mut memory = Memory::default();
         memory.measure(status(8, 4, 4, 650));
         memory.measure(status(8, 4, 4, 325));
-        memory.look(&found(0, 329), None);
+        memory.look(&found(0, 329));
         assert_eq!(peak(&memory), (329, 654, 658));
         assert_eq!((memory.most_resident_bytes, memory.most_hugetlb_bytes), (658 * MIB, 650 * MIB));
     }
@@ -267,7 +282,7 @@ mod tests {
     fn small_differences_are_not_counted_and_nothing_is_known_of_nothing() {
         let mut memory = Memory::default();
         memory.measure(status(3, 1, 1, 0));
-        memory.look(&found(0, 1), None);
+        memory.look(&found(0, 1));
         assert_eq!(memory.peak().seen_bytes, memory.peak().least_bytes - MIB);
         memory.seen_bytes += 1;
         assert_eq!(memory.peak().seen_bytes, memory.peak().least_bytes);

@@ -157,6 +157,23 @@ impl<'a> Proof<'a> {
         Question { policy, geometry, state, smaps: flags.then_some(self.observer), after_fork }.answer(found)
     }
 
+    /// Counts what was found in a range that goes.
+    fn found(&mut self, process: libc::pid_t, found: &ProcessCensus) {
+        self.examination.merge(self.examine(process, false, found));
+        self.memories.entry(process).or_default().look(found);
+    }
+
+    /// Where a range that goes cuts large pages, notes what is left of them: it is mapped by base pages from then on.
+    fn note_what_is_cut(&mut self, task: libc::pid_t, process: libc::pid_t, start: u64, end: u64) {
+        let large = self.policy.target(self.geometry).unwrap_or(self.geometry.base);
+        let (low, high) = (large.align_down(start), large.align_up(end).unwrap_or(end));
+        for (from, to) in [(low, start), (end, high)].into_iter().filter(|(from, to)| from < to) {
+            if let Ok(left) = self.observer.range_with_places(task as u32, from, to) {
+                self.memories.entry(process).or_default().note_cut(&left, large);
+            }
+        }
+    }
+
     /// Charges a look to its kind, unless it cost nothing that is measured.
     fn looked(&mut self, since: Instant, kind: impl FnOnce(&mut Self) -> &mut Duration) {
         match self.is_timed() {
@@ -199,7 +216,7 @@ impl Witness for Proof<'_> {
         match self.observer.process(task as u32) {
             Ok(found) => {
                 self.examination.merge(self.examine(process, flags, &found));
-                self.memories.entry(process).or_default().look(&found, None);
+                self.memories.entry(process).or_default().look(&found);
             }
             Err(error) => {
                 self.examination.miss_process(reason(task, &error), Status::concerned_bytes(task));
@@ -220,15 +237,13 @@ impl Witness for Proof<'_> {
         }
         let since = Instant::now();
         let process = self.measure(task);
-        // What is cut inside a large page is looked at with the rest of it, which is no large page any more afterwards.
-        let large = self.policy.target(self.geometry).unwrap_or(self.geometry.base);
-        let (low, high) = (large.align_down(start), large.align_up(end).unwrap_or(end));
-        for (from, to) in self.memories.entry(process).or_default().not_ahead(low, high) {
+        self.note_what_is_cut(task, process, start, end);
+        let memory = self.memories.entry(process).or_default();
+        let (as_it_was, rest) = (memory.before_the_cut(start, end), memory.not_cut(start, end));
+        self.found(process, &as_it_was);
+        for (from, to) in rest {
             match self.observer.range_with_places(task as u32, from, to) {
-                Ok(found) => {
-                    self.examination.merge(self.examine(process, false, &found));
-                    self.memories.entry(process).or_default().look_ahead(&found, (from, to));
-                }
+                Ok(found) => self.found(process, &found),
                 Err(error) => {
                     self.examination.note(Cause::ProcessUnseen { reason: reason(task, &error) }, 0);
                     self.unseen_unmapped_bytes += to - from;
@@ -255,7 +270,7 @@ impl Witness for Proof<'_> {
         let process = self.measure(task);
         if let Ok(found) = self.observer.process(task as u32) {
             let mut memory = self.memories.get(&process).cloned().unwrap_or_default();
-            memory.look(&found, None);
+            memory.look(&found);
             self.leaving.insert(process, (self.examine(process, false, &found), memory));
         }
         self.looked(since, |proof| &mut proof.looking_at_unmaps);
