@@ -106,6 +106,7 @@ fn traced(command: &[OsString], policy: &str, witness: bool) -> Result<f64, Box<
     let launch = Launch {
         command: command.to_vec(),
         user: None,
+        variables: Vec::new(),
         stdin: Some(File::open("/dev/null")?.into()),
         stdout,
         stderr: None,

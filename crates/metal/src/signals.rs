@@ -4,7 +4,7 @@
 //! whose end then wakes the tracer: nothing is lost between looking at a flag and waiting.
 
 use std::io;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
@@ -20,10 +20,27 @@ static LEASH: AtomicI32 = AtomicI32::new(-1);
 /// The signal that the program gets; 0: the one that arrived.
 static PASSED_ON: AtomicI32 = AtomicI32::new(0);
 
+/// Whether the program has a session of its own: then pagelab's terminal does not signal it.
+static IS_APART: AtomicBool = AtomicBool::new(false);
+/// Whether pagelab is to stop as soon as the program does.
+static IS_STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// Who tells the leashed program what is typed at pagelab's terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Session {
+    /// The kernel: it is in pagelab's session.
+    Shared,
+    /// pagelab: it has a session of its own, without a terminal.
+    Own,
+    /// It has a terminal of its own, to which keys are relayed; pagelab passes on what is meant for itself.
+    OnTerminal,
+}
+
 /// What a leashed program gets when pagelab is told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassOn {
-    /// The signal that arrived, unless the terminal sent it: the program then has it already.
+    /// The signal that arrived, unless the terminal sent it: the program then has it already, or, in a session of its
+    /// own, its whole process group gets it.
     Same,
     /// SIGKILL: the trial is lost anyway.
     Kill,
@@ -40,6 +57,23 @@ extern "C" fn handle(signal: libc::c_int, info: *const libc::siginfo_t, _context
         send(passed_on);
     } else if !from_terminal {
         send(signal);
+    } else if IS_APART.load(Ordering::SeqCst) {
+        send_to_group(signal);
+    }
+}
+
+/// The key that stops a job: pagelab's terminal does not stop a program in another session.
+extern "C" fn handle_stop(_signal: libc::c_int) {
+    IS_STOPPING.store(true, Ordering::SeqCst);
+    send_to_group(libc::SIGSTOP);
+}
+
+/// Sends the process group of the leashed program, which leads it, a signal.
+fn send_to_group(signal: i32) {
+    let program = LEASHED.load(Ordering::SeqCst);
+    if program > 0 {
+        // SAFETY: a plain system call, which signal handlers may make.
+        unsafe { libc::kill(-program, signal) };
     }
 }
 
@@ -67,11 +101,16 @@ fn catch_one(signal: i32) -> io::Result<()> {
     if is_ignored(signal) {
         return Ok(());
     }
-    // SAFETY: the handler only uses atomics and a system call.
+    set_action(signal, handle as *const () as usize, libc::SA_SIGINFO)
+}
+
+/// Sets what a signal does: a handler of this module, or SIG_DFL.
+fn set_action(signal: i32, handler: libc::sighandler_t, flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: the handlers only use atomics and system calls.
     let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handle as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO;
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
         libc::sigaction(signal, &raw const action, std::ptr::null_mut())
     };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -120,21 +159,54 @@ pub fn arrived() -> Option<i32> {
     }
 }
 
-/// Puts a program, which was not waited for yet, on the leash. A signal that came before reaches it now.
+/// Puts a program of pagelab's session, which was not waited for yet, on the leash. A signal that came before reaches it
+/// now.
 pub fn leash(program: libc::pid_t) {
+    leash_in(program, Session::Shared);
+}
+
+/// The same for a program in this session. With one of its own it leads its process group.
+pub fn leash_in(program: libc::pid_t, session: Session) {
+    IS_APART.store(session != Session::Shared, Ordering::SeqCst);
     // SAFETY: a plain system call. Before Linux 5.3 it fails, and the id alone is the leash.
     let leash = unsafe { libc::syscall(libc::SYS_pidfd_open, program, 0) } as i32;
     LEASH.store(leash, Ordering::SeqCst);
     LEASHED.store(program, Ordering::SeqCst);
+    if session == Session::Own && !is_ignored(libc::SIGTSTP) {
+        // It is a signal that has an action, so it is not refused.
+        let _ = set_action(libc::SIGTSTP, handle_stop as *const () as usize, 0);
+    }
     if let Some(signal) = arrived() {
         let passed_on = PASSED_ON.load(Ordering::SeqCst);
         send(if passed_on == 0 { signal } else { passed_on });
     }
 }
 
+/// To be called when the leashed program is seen to have stopped: where that was for pagelab's sake, pagelab stops too,
+/// and when it goes on, so does the program.
+pub fn program_stopped() {
+    if IS_STOPPING.swap(false, Ordering::SeqCst) {
+        stop_self();
+        let _ = set_action(libc::SIGTSTP, handle_stop as *const () as usize, 0);
+        send_to_group(libc::SIGCONT);
+    }
+}
+
+/// Stops as without a handler: not at all where nobody could wake pagelab up (an orphaned process group).
+fn stop_self() {
+    let _ = set_action(libc::SIGTSTP, libc::SIG_DFL, 0);
+    let _ = nix::sys::signal::raise(Signal::SIGTSTP);
+}
+
 /// Takes the program off the leash.
 pub fn unleash() {
-    LEASHED.store(0, Ordering::SeqCst);
+    let was_leashed = LEASHED.swap(0, Ordering::SeqCst) != 0;
+    if was_leashed && !is_ignored(libc::SIGTSTP) {
+        let _ = set_action(libc::SIGTSTP, libc::SIG_DFL, 0);
+    }
+    if IS_STOPPING.swap(false, Ordering::SeqCst) {
+        stop_self(); // the program ended before it could stop
+    }
     let leash = LEASH.swap(-1, Ordering::SeqCst);
     if leash >= 0 {
         // SAFETY: the descriptor is this module's own and was just taken out of it.

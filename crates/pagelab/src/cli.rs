@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use study::policy::Policy;
 
@@ -13,7 +14,9 @@ use crate::sim::SimArguments;
 use crate::table::TableArguments;
 use crate::tcg::listing::TcgRegions;
 use crate::trace_file::TraceArguments;
-use crate::words::{parse_duration, parse_metric, parse_percent, parse_policy, parse_regex, parse_size};
+use crate::words::{
+    Variable, parse_duration, parse_metric, parse_percent, parse_policy, parse_regex, parse_size, parse_variable,
+};
 use crate::workload::WorkloadArguments;
 
 /// Which page size should this memory be mapped with, what does it gain, what does it cost, and why?
@@ -164,9 +167,15 @@ pub struct Measuring {
     /// Give the command this file as standard input, every time anew
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
-    /// Run the command as this user; default under sudo: the one who called it
+    /// Run the command, its server, --ready and --prepare as this user; default under sudo: the one who called it. Another
+    /// user's have a session without pagelab's terminal, the environment of a login (HOME, USER, LOGNAME, SHELL, PATH,
+    /// XDG_RUNTIME_DIR; TERM, LANG, LC_* and TZ are kept), and, unless the user is root, gain no privilege by exec (sudo, su)
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// Give them this environment variable too; without a value: pagelab's own, which is then not stored with the
+    /// command line. Repeat it
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(parse_variable))]
+    pub env: Vec<Variable>,
     /// Memory for the hugetlb pool while a hugetlb policy is measured
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub hugetlb_pool: Option<u64>,
@@ -203,9 +212,14 @@ pub struct Exec {
     /// The policy
     #[arg(short, long, value_name = "POLICY", value_parser = parse_policy)]
     pub policy: Policy,
-    /// Run the command as this user; default under sudo: the one who called it
+    /// Run the command as this user; default under sudo: the one who called it. Another user's has a terminal of its own that
+    /// is relayed to this one, the environment of a login (HOME, USER, LOGNAME, SHELL, PATH, XDG_RUNTIME_DIR; TERM, LANG,
+    /// LC_* and TZ are kept), and, unless the user is root, gains no privilege by exec (sudo, su)
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// Give it this environment variable too; without a value: pagelab's own. Repeat it
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(parse_variable))]
+    pub env: Vec<Variable>,
     /// Memory for the hugetlb pool
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub hugetlb_pool: Option<u64>,

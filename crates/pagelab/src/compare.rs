@@ -273,6 +273,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>) -> Result<Work, Failu
         server,
         prepare,
         user: user::to_run_as(measuring.user.as_deref())?,
+        variables: user::variables(&measuring.env)?,
         input: measuring.input.clone(),
         check_output: measuring.check_output,
         prove_all: measuring.prove_all,

@@ -22,14 +22,16 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
     let mut launch = Launch {
         command: arguments.command,
         user: user::to_run_as(arguments.user.as_deref())?,
+        variables: user::variables(&arguments.env)?,
         stdin: None,
         stdout: None,
         stderr: None,
         disable_thp: policy.granularity == Granularity::Base,
     };
     if policy == Policy::DEFAULT || policy == Policy::plain(Granularity::Base) {
-        // Nothing has to be traced or leased, so pagelab does not stay.
-        return Err(Failure::input(tracer::replace_self(&launch)));
+        // Nothing has to be traced or leased, so pagelab does not stay, but for another user's session.
+        signals::catch(PassOn::Same).map_err(Failure::input)?;
+        end_as(tracer::run_bare(&launch).map_err(Failure::input)?);
     }
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&policy, host.geometry());
@@ -49,7 +51,12 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
     session.finish().map_err(Failure::input)?;
     let ended = ended.map_err(Failure::input)?;
     say_what_stood_out(&policy, &ended);
-    match ended.exit {
+    end_as(ended.exit)
+}
+
+/// Ends as the command did.
+fn end_as(exit: Exit) -> ! {
+    match exit {
         Exit::Code(code) => std::process::exit(code),
         Exit::Signal(signal) => std::process::exit(128 + signal),
     }

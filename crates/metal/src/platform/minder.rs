@@ -11,6 +11,8 @@
 
 use std::io;
 
+use crate::child;
+
 /// What tells a minder to kill everything and end.
 pub const END: libc::c_int = libc::SIGTERM;
 
@@ -60,7 +62,7 @@ fn done(result: libc::c_int) -> io::Result<()> {
 unsafe fn mind(client: libc::pid_t) -> ! {
     // SAFETY: plain system calls on memory of this function.
     unsafe {
-        close_all();
+        child::close_from(0);
         let mut wanted: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&raw mut wanted);
         libc::sigaddset(&raw mut wanted, libc::SIGCHLD);
@@ -68,13 +70,13 @@ unsafe fn mind(client: libc::pid_t) -> ! {
         loop {
             if let Some(status) = reap_until(client) {
                 kill_all();
-                end_as(status);
+                child::end_as(status);
             }
             if libc::sigwaitinfo(&raw const wanted, std::ptr::null_mut()) == END {
                 if !kill_all() {
                     libc::kill(client, libc::SIGKILL);
                 }
-                end_as(libc::SIGKILL);
+                child::end_as(libc::SIGKILL);
             }
         }
     }
@@ -142,45 +144,6 @@ unsafe fn for_each_child(mut each: impl FnMut(libc::pid_t)) -> bool {
                 libc::close(list);
                 return true;
             }
-        }
-    }
-}
-
-/// Ends this process as a status of wait(2) says, without a core of its own.
-///
-/// # Safety
-/// Called in the minder only, a process of one thread that shares nothing with its parent.
-unsafe fn end_as(status: libc::c_int) -> ! {
-    // SAFETY: plain system calls on memory of this function.
-    unsafe {
-        if libc::WIFSIGNALED(status) {
-            let signal = libc::WTERMSIG(status);
-            libc::prctl(libc::PR_SET_DUMPABLE, 0);
-            libc::signal(signal, libc::SIG_DFL);
-            let mut one: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut one);
-            libc::sigaddset(&raw mut one, signal);
-            libc::kill(libc::getpid(), signal);
-            libc::sigprocmask(libc::SIG_UNBLOCK, &raw const one, std::ptr::null_mut());
-        }
-        libc::_exit(libc::WEXITSTATUS(status))
-    }
-}
-
-/// Closes every descriptor; one by one on kernels before 5.9, which have no close_range(2).
-///
-/// # Safety
-/// Called in the minder only, a process of one thread that shares nothing with its parent.
-unsafe fn close_all() {
-    // SAFETY: the process uses none of them any more; the structure is live.
-    unsafe {
-        if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) == 0 {
-            return;
-        }
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        for descriptor in 0..libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX) {
-            libc::close(descriptor);
         }
     }
 }

@@ -26,6 +26,7 @@ use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::AnsweredCall;
 
 use crate::census::Observer;
+use crate::environment::Variables;
 use crate::host::HostError;
 use crate::lease::LeaseError;
 use crate::signals;
@@ -56,6 +57,8 @@ pub struct Work {
     pub prepare: Option<Vec<OsString>>,
     /// The user to run as; `None`: the one who runs pagelab.
     pub user: Option<User>,
+    /// Variables on top of what the environment of each of these commands is ([`environment::of`](crate::environment::of)).
+    pub variables: Variables,
     /// Standard input, opened anew for every trial; `None`: /dev/null.
     pub input: Option<PathBuf>,
     /// Whether the hash of standard output is part of the answer.
@@ -270,7 +273,7 @@ impl Platform for HostPlatform {
     fn prepare(&mut self) -> Result<(), PlatformError> {
         let Some(command) = &self.work.prepare else { return Ok(()) };
         let rested = self.session.rest();
-        let prepared = rested.and_then(|()| preparation::run(command, &self.work.user));
+        let prepared = rested.and_then(|()| preparation::run(command, &self.work.user, &self.work.variables));
         self.system_failed = prepared.as_ref().is_err_and(PlatformError::is_of_the_system);
         prepared
     }
@@ -298,6 +301,7 @@ fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool
     let mut launch = Launch {
         command: traced.clone(),
         user: work.user.clone(),
+        variables: work.variables.clone(),
         stdin: Some(stdin(work)?),
         stdout: None,
         stderr: None,
@@ -311,7 +315,8 @@ fn run(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool
     };
     let (server_stderr, server_errors) = Capture::start()?;
     (launch.stdout, launch.stderr) = (Some(server_stderr.try_clone()?), Some(server_stderr));
-    let client = Client { command: work.command.clone(), user: work.user.clone(), stdout, stderr };
+    let (user, variables) = (work.user.clone(), work.variables.clone());
+    let client = Client { command: work.command.clone(), user, variables, stdout, stderr };
     let over = AtomicBool::new(false);
     let (ended, driven) = std::thread::scope(|threads| {
         let driver = std::thread::Builder::new().name("client".into());

@@ -8,6 +8,7 @@ use study::trial::Exit;
 use super::helper::{command, kill_if, wait};
 use super::output::Capture;
 use super::{PlatformError, last_words};
+use crate::environment::Variables;
 use crate::signals;
 use crate::tracer::{Usage, User};
 
@@ -15,10 +16,10 @@ use crate::tracer::{Usage, User};
 ///
 /// # Errors
 /// It cannot be run, or it fails: [`PlatformError::Unprepared`] has the end of what it wrote to standard error.
-pub fn run(words: &[OsString], user: &Option<User>) -> Result<(), PlatformError> {
+pub fn run(words: &[OsString], user: &Option<User>, variables: &Variables) -> Result<(), PlatformError> {
     let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
     let (stderr, errors) = Capture::start()?;
-    let mut program = command(words, user);
+    let mut program = command(words, user, variables);
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's end that it holds would keep the output open

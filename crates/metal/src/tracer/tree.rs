@@ -136,11 +136,12 @@ pub fn run<'a>(
         witness.begins(started.tid);
     }
     let mut tree = Tree::new(started.tid, rewriting, witness);
-    signals::leash(started.tid);
+    signals::leash_in(started.tid, started.session);
     let followed =
         started.release().map_err(LaunchError::from).and_then(|()| tree.follow(leftovers, &mut started, &path));
     signals::unleash();
     let killed_leftovers = followed?;
+    started.finish();
     tree.ended(killed_leftovers, Usage::of_children().since(&before)).ok_or(LaunchError::Interrupted)
 }
 
@@ -271,13 +272,22 @@ impl<'a> Tree<'a> {
             Stop::Exit => return self.ending(tid),
             Stop::Trap if self.tasks.get(tid).is_none() => self.early(tid),
             Stop::Trap => return self.send_on(tid, 0),
-            Stop::Group => return Ok(ptrace::listen(tid)?),
+            Stop::Group => return self.stopped(tid),
             Stop::Syscall => return self.first_calls(tid),
             Stop::Signal(libc::SIGSEGV) if self.tries_again(tid) || self.lost_advisor(tid) => {
                 return self.send_on(tid, 0);
             }
             Stop::Signal(libc::SIGTRAP) if self.reached_site(tid) => return self.send_on(tid, 0),
             Stop::Signal(signal) => return self.send_on(tid, signal),
+        }
+        Ok(())
+    }
+
+    /// A task takes part in a stop of its process. Where it is the root's, pagelab may be about to stop with it.
+    fn stopped(&mut self, tid: Tid) -> Result<(), Lost> {
+        ptrace::listen(tid)?;
+        if tid == self.root {
+            signals::program_stopped();
         }
         Ok(())
     }
