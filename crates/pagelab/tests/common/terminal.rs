@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use nix::pty::{Winsize, openpty};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 
-use super::{Running, Runs};
+use crate::common::{Running, Runs, wrap};
 
 /// How long an answer may take, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A terminal at which one command runs, as the leader of its session.
 pub struct Typist {
@@ -30,7 +30,7 @@ impl Typist {
         let terminal = || Stdio::from(pair.slave.try_clone().unwrap());
         let mut session = Command::new("setsid");
         session.arg("--ctty");
-        super::wrap(&mut session, command);
+        wrap(&mut session, command);
         let command = session.stdin(terminal()).stdout(terminal()).stderr(terminal()).begin();
         drop(session); // with the terminal's end that it has open
         let screen = File::from(pair.master);
@@ -66,12 +66,13 @@ impl Typist {
         }
     }
 
-    /// Waits for the end of the command; what it showed until then.
+    /// Waits for the end of the command; what it showed until then, but for whom pagelab waited.
     pub fn sees_the_end(&mut self) -> String {
         while let Ok(bytes) = self.shown.recv_timeout(PATIENCE) {
             self.unread.push_str(&String::from_utf8_lossy(&bytes));
         }
-        std::mem::take(&mut self.unread)
+        let lines = self.unread.split_inclusive('\n');
+        lines.filter(|line| !line.starts_with("pagelab: waiting for the lease")).collect()
     }
 
     /// Gives the terminal another size.

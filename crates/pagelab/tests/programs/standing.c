@@ -19,8 +19,8 @@ int main(int count, char **words) {
     FILE *out = count > 2 ? fopen(words[2], "a") : stdout;
     if (!out)
         return 1;
-    fprintf(out, "%s user=%d for=%d gains-nothing=%d apart=%d terminal=%s streams=%d%d%d\n", words[1], (int)geteuid(),
-            (int)getuid(), prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), getsid(getppid()) != getsid(0) || getsid(0) == getpid(),
-            terminal(), isatty(0), isatty(1), isatty(2));
+    fprintf(out, "%s user=%d for=%d gains-nothing=%d terminal=%s streams=%d%d%d session=%d\n", words[1], (int)geteuid(),
+            (int)getuid(), prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0), terminal(),
+            isatty(0), isatty(1), isatty(2), (int)getsid(0));
     return fclose(out) != 0;
 }
