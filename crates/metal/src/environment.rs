@@ -88,7 +88,7 @@ mod tests {
             uid: 4_000_000_000,
             gid: 1,
             groups: vec![1],
-            home: "/home/ann".into(),
+            home: "/people/ann".into(),
             shell: PathBuf::new(),
         }
     }
@@ -100,19 +100,19 @@ mod tests {
     #[test]
     fn another_user_has_what_a_login_has_and_no_more() {
         let own = pairs(&[
-            ("HOME", "/root"),
+            ("HOME", "/superuser"),
             ("USER", "root"),
-            ("PATH", "/root/bin"),
+            ("PATH", "/superuser/bin"),
             ("XDG_RUNTIME_DIR", "/run/user/0"),
             ("SSH_AUTH_SOCK", "/run/agent"),
-            ("LD_PRELOAD", "/root/a.so"),
+            ("LD_PRELOAD", "/superuser/a.so"),
             ("TERM", "xterm"),
             ("LC_TIME", "C"),
             ("LANG", "../x/%n"),
             ("TZ", "Europe/Berlin"),
         ]);
         let expected = pairs(&[
-            ("HOME", "/home/ann"),
+            ("HOME", "/people/ann"),
             ("USER", "ann"),
             ("LOGNAME", "ann"),
             ("SHELL", SHELL),
