@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use common::{Bench, QUICK, Runs, needs, program, root, send, shell, within, words_of};
-use terminal::Typist;
+use terminal::{PATIENCE, Typist};
 
 /// One that is traced, one that is not.
 const POLICIES: [&str; 2] = ["base", "default+no-huge"];
@@ -207,9 +207,7 @@ fn a_key_reaches_a_command_without_a_terminal_once() {
     for policy in POLICIES {
         let mut typist = interactive(&bench);
         let (pagelab, file) = (bench.word("pagelab"), bench.path(&format!("said-{policy}")));
-        let said = |text: &str| {
-            within(Duration::from_secs(120), || fs::read_to_string(&file).is_ok_and(|all| all.contains(text)))
-        };
+        let said = |text: &str| within(PATIENCE, || fs::read_to_string(&file).is_ok_and(|all| all.contains(text)));
         let line =
             format!("{pagelab} exec -p {policy} --user nobody -- {keys} wait </dev/null >{} 2>&1\n", file.display());
         typist.types(&line);
@@ -307,8 +305,9 @@ fn a_shell_stops_and_resumes_it() {
         typist.sees("Stopped");
         typist.types("fg\n");
         typist.sees("cat\r\n");
-        typist.types("typed\n\x04");
+        typist.types("typed\n");
         typist.sees("typed\r\ntyped\r\n");
+        typist.types("\x04"); // before it is in front this key would mean the end to pagelab's terminal
         typist.sees("NEXT> ");
     }
 }

@@ -11,8 +11,8 @@ use nix::sys::termios::{LocalFlags, tcgetattr};
 
 use crate::common::{Running, Runs, wrap};
 
-/// How long an answer may take, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How long an answer may take, on the slowest machine, after somebody else's lease.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A terminal at which one command runs, as the leader of its session.
 pub struct Typist {
