@@ -46,6 +46,7 @@ fn interactive(bench: &Bench) -> Typist {
     bash.args(["--norc", "--noprofile", "-i"]).current_dir(bench.path("")).env("HOME", bench.path(""));
     bash.env("PS1", "NEXT> ").env("HISTFILE", "/dev/null").env_remove("SUDO_UID");
     let mut typist = Typist::at(&bash);
+    typist.sees("NEXT> ");
     typist.types("bind 'set enable-bracketed-paste off'\n");
     typist.sees("off'");
     typist.sees("NEXT> ");

@@ -51,7 +51,7 @@ impl Terminal {
         let is_replaced = streams.map(is_terminal);
         let Some(outer) = Outer::of(streams, is_replaced)? else { return Ok(None) };
         let pty = Pty::open(user.uid)?;
-        pty.resemble(&outer);
+        outer.give_size_to(pty.ours.as_raw_fd());
         let (ours, monitors) = Channel::pair()?;
         Ok(Some(Terminal { pty, outer, is_replaced, ours, monitors }))
     }

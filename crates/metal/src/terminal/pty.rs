@@ -5,8 +5,6 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::unistd::{Uid, fchown};
 
-use super::outer::Outer;
-
 /// Both ends of a pseudo-terminal.
 pub struct Pty {
     /// pagelab's end, which never blocks.
@@ -33,15 +31,6 @@ impl Pty {
             fchown(&command, Some(Uid::from_raw(uid)), None)?;
             Ok(Pty { ours, command })
         }
-    }
-
-    /// Gives it the modes and the size of another terminal.
-    pub fn resemble(&self, outer: &Outer) {
-        if let Some(modes) = outer.modes() {
-            // SAFETY: the modes are live.
-            unsafe { libc::tcsetattr(self.command.as_raw_fd(), libc::TCSANOW, &raw const modes) };
-        }
-        outer.give_size_to(self.ours.as_raw_fd());
     }
 }
 

@@ -75,12 +75,17 @@ fn spawn(attended: Attended, heard: SigSet) -> io::Result<(JoinHandle<()>, Owned
         signals,
         stopped,
         in_front,
+        resembles: false,
         raw: None,
         keys: Vec::new(),
         output: Vec::new(),
         has_keys: true,
         ended: false,
     };
+    relaying.resemble();
+    if in_front {
+        relaying.step_forward(); // before the command begins; the monitor undoes it where there is no thread
+    }
     let thread = std::thread::Builder::new().name("terminal".into()).spawn(move || relaying.run())?;
     Ok((thread, stop))
 }
@@ -94,6 +99,8 @@ struct Relaying {
     stopped: OwnedFd,
     /// Whether the command may read: pagelab's terminal is raw then, and keys go to the command.
     in_front: bool,
+    /// Whether the command's terminal has got the modes of pagelab's.
+    resembles: bool,
     /// The modes that were changed.
     raw: Option<Modes>,
     /// Typed, and not yet taken by the command's terminal.
@@ -118,9 +125,6 @@ enum Awaited {
 
 impl Relaying {
     fn run(&mut self) {
-        if self.in_front {
-            self.step_forward();
-        }
         while !self.ended && !self.serve() {}
         if self.ended {
             self.drain();
@@ -251,10 +255,24 @@ impl Relaying {
 
     // ---- in front and in the background ----
 
+    /// Gives the command's terminal the modes of pagelab's, once: while that is a shell's, they are those in which the
+    /// shell edits its lines.
+    fn resemble(&mut self) {
+        if !self.resembles
+            && self.outer.is_ours()
+            && let Some(modes) = self.outer.modes()
+        {
+            // SAFETY: the modes are live. Set at pagelab's end, they are the command's terminal's.
+            unsafe { libc::tcsetattr(self.pty.as_raw_fd(), libc::TCSANOW, &raw const modes) };
+            self.resembles = true;
+        }
+    }
+
     /// Gives the command the keys, untouched. The monitor knows of it first, so that no end of pagelab leaves the terminal
     /// so.
     fn step_forward(&mut self) {
         self.in_front = true;
+        self.resemble();
         self.outer.give_size_to(self.pty.as_raw_fd());
         if let (None, Some(before)) = (self.raw, self.outer.modes()) {
             let wanted = Modes { before, raw: outer::raw(&before) };
