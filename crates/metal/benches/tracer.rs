@@ -123,6 +123,7 @@ fn programs(arguments: &Arguments, folder: &Path) -> Result<(), Box<dyn Error>> 
     for program in all_programs(arguments.full, folder)? {
         let work = Work {
             trial_time: None,
+            variables: Vec::new(),
             command: program.command.clone(),
             server: None,
             prepare: None,
@@ -265,6 +266,7 @@ fn traced(command: &[OsString], policy: &str, witness: bool) -> Result<f64, Box<
     let launch = Launch {
         command: command.to_vec(),
         user: None,
+        variables: Vec::new(),
         stdin: Some(File::open("/dev/null")?.into()),
         stdout,
         stderr: None,

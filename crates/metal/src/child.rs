@@ -74,6 +74,45 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(leash) }
 }
 
+/// Ends this process as a status of wait(2) says, without a core of its own.
+///
+/// # Safety
+/// Only in a process that fork has made and that has one thread.
+pub(crate) unsafe fn end_as(status: libc::c_int) -> ! {
+    // SAFETY: plain system calls on memory of this function.
+    unsafe {
+        if libc::WIFSIGNALED(status) {
+            let signal = libc::WTERMSIG(status);
+            libc::prctl(libc::PR_SET_DUMPABLE, 0);
+            libc::signal(signal, libc::SIG_DFL);
+            let mut one: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut one);
+            libc::sigaddset(&raw mut one, signal);
+            libc::kill(libc::getpid(), signal);
+            libc::sigprocmask(libc::SIG_UNBLOCK, &raw const one, std::ptr::null_mut());
+        }
+        libc::_exit(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Closes every descriptor from this one on; one by one on kernels before 5.9, which have no close_range(2).
+///
+/// # Safety
+/// Only in a process that fork has made, and that uses none of them any more.
+pub(crate) unsafe fn close_from(first: libc::c_uint) {
+    // SAFETY: the process uses none of them any more; the structure is live.
+    unsafe {
+        if libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) == 0 {
+            return;
+        }
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
+        for descriptor in first as libc::c_int..libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX) {
+            libc::close(descriptor);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -101,7 +101,7 @@ pub struct Minder {
 
 impl Minder {
     /// Forks a minder, and by it the process that becomes the root of the tree by `root`. After `limit` the minder kills the
-    /// tree, if the root still lives.
+    /// tree, if the root still lives. A root that restores a terminal when pagelab is gone gets a moment for that before.
     ///
     /// # Errors
     /// No process, no memory, no descriptor.
@@ -109,7 +109,11 @@ impl Minder {
     /// # Safety
     /// `root` runs in a process that fork has just made of one that may have other threads: it may make
     /// system calls only.
-    pub unsafe fn start(limit: Option<Duration>, root: impl FnOnce()) -> io::Result<(Minder, libc::pid_t)> {
+    pub unsafe fn start(
+        limit: Option<Duration>,
+        restores_terminal: bool,
+        root: impl FnOnce(),
+    ) -> io::Result<(Minder, libc::pid_t)> {
         let board = map_board()?;
         let mut minder = Minder { process: 0, board };
         let (answer, answers) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
@@ -126,7 +130,7 @@ impl Minder {
                     }
                     Ok(Some(root)) => {
                         tell(&answers, root);
-                        mind_tree(root, deadline, board)
+                        mind_tree(root, deadline, restores_terminal, board)
                     }
                     Err(error) => {
                         tell(&answers, -error.raw_os_error().unwrap_or(libc::EIO));
@@ -310,7 +314,7 @@ unsafe fn tell(answers: &std::os::fd::OwnedFd, number: libc::pid_t) {
 ///
 /// # Safety
 /// As for [`step_between`]; the board is mapped.
-unsafe fn mind_tree(root: libc::pid_t, deadline: Option<Instant>, board: NonNull<Board>) -> ! {
+unsafe fn mind_tree(root: libc::pid_t, deadline: Option<Instant>, restores_terminal: bool, board: NonNull<Board>) -> ! {
     // SAFETY: plain system calls on memory of this function and on the board, of which this process alone writes.
     unsafe {
         close_all();
@@ -335,6 +339,12 @@ unsafe fn mind_tree(root: libc::pid_t, deadline: Option<Instant>, board: NonNull
             };
             // The tracer must know it before the first of them is dead.
             (*board).doing.store(doing as u32, Ordering::SeqCst);
+            let until = Instant::now().checked_add(KILL_AGAIN * 10).filter(|_| restores_terminal);
+            while until.is_some_and(|until| Instant::now() < until)
+                && matches!(reap(|ended| ended == root), Reaped::Others)
+            {
+                wait_for_signal(until);
+            }
             (*board).stuck.store(u32::from(!kill_all()), Ordering::SeqCst);
             break;
         }

@@ -4,7 +4,7 @@
 //! its tree ([`crate::minder`]), whose end then wakes the tracer: nothing is lost between looking at a flag and waiting.
 
 use std::io;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
@@ -22,11 +22,27 @@ static MINDER: Leash = Leash::empty();
 /// The signal that the program gets; 0: the one that arrived.
 static PASSED_ON: AtomicI32 = AtomicI32::new(0);
 
+/// Whether the program has a session of its own: then pagelab's terminal does not signal it.
+static IS_APART: AtomicBool = AtomicBool::new(false);
+/// Whether pagelab is to stop as soon as the program does.
+static IS_STOPPING: AtomicBool = AtomicBool::new(false);
+
+/// Who tells the leashed program what is typed at pagelab's terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Session {
+    /// The kernel: it is in pagelab's session.
+    Shared,
+    /// pagelab: it has a session of its own, without a terminal.
+    Own,
+    /// It has a terminal of its own, to which keys are relayed; pagelab passes on what is meant for itself.
+    OnTerminal,
+}
+
 /// What a leashed program gets when pagelab is told to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassOn {
-    /// The signal that arrived, unless the terminal sent it: the program then has it already. What the program has left
-    /// behind when it ended is killed.
+    /// The signal that arrived, unless the terminal sent it: the program then has it already, or, in a session of its
+    /// own, its whole process group gets it. What the program has left behind when it ended is killed.
     Same,
     /// SIGKILL, with its whole tree: the trial is lost anyway.
     Kill,
@@ -89,15 +105,30 @@ extern "C" fn handle(signal: libc::c_int, info: *const libc::siginfo_t, _context
 }
 
 /// Passes on a signal that arrived. Only what a signal handler may do.
-fn pass_on(signal: i32, program_has_it: bool) {
+fn pass_on(signal: i32, from_terminal: bool) {
     match PASSED_ON.load(Ordering::SeqCst) {
         0 if PROGRAM.process().is_none() => end_tree(),
-        0 if program_has_it => {}
+        0 if from_terminal && IS_APART.load(Ordering::SeqCst) => send_to_group(signal),
+        0 if from_terminal => {}
         0 => PROGRAM.send(signal),
         kill => {
             PROGRAM.send(kill);
             end_tree();
         }
+    }
+}
+
+/// The key that stops a job: pagelab's terminal does not stop a program in another session.
+extern "C" fn handle_stop(_signal: libc::c_int) {
+    IS_STOPPING.store(true, Ordering::SeqCst);
+    send_to_group(libc::SIGSTOP);
+}
+
+/// Sends the process group of the leashed program, which leads it, a signal.
+fn send_to_group(signal: i32) {
+    if let Some(program) = PROGRAM.process() {
+        // SAFETY: a plain system call, which signal handlers may make.
+        unsafe { libc::kill(-program, signal) };
     }
 }
 
@@ -121,11 +152,16 @@ fn catch_one(signal: i32) -> io::Result<()> {
     if is_ignored(signal) {
         return Ok(());
     }
-    // SAFETY: the handler only uses atomics and a system call.
+    set_action(signal, handle as *const () as usize, libc::SA_SIGINFO)
+}
+
+/// Sets what a signal does: a handler of this module, or SIG_DFL.
+fn set_action(signal: i32, handler: libc::sighandler_t, flags: libc::c_int) -> io::Result<()> {
+    // SAFETY: the handlers only use atomics and system calls.
     let result = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handle as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO;
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
         libc::sigaction(signal, &raw const action, std::ptr::null_mut())
     };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
@@ -174,9 +210,20 @@ pub fn arrived() -> Option<i32> {
     }
 }
 
-/// Puts a program, which was not waited for yet, on the leash. A signal that came before reaches it now.
+/// Puts a program of pagelab's session, which was not waited for yet, on the leash. A signal that came before reaches it
+/// now.
 pub fn leash(program: libc::pid_t) {
+    leash_in(program, Session::Shared);
+}
+
+/// The same for a program in this session. With one of its own it leads its process group.
+pub fn leash_in(program: libc::pid_t, session: Session) {
+    IS_APART.store(session != Session::Shared, Ordering::SeqCst);
     PROGRAM.put(program);
+    if session == Session::Own && !is_ignored(libc::SIGTSTP) {
+        // It is a signal that has an action, so it is not refused.
+        let _ = set_action(libc::SIGTSTP, handle_stop as *const () as usize, 0);
+    }
     if let Some(signal) = arrived() {
         pass_on(signal, false);
     }
@@ -187,9 +234,32 @@ pub fn leash_minder(minder: libc::pid_t) {
     MINDER.put(minder);
 }
 
+/// To be called when the leashed program is seen to have stopped: where that was for pagelab's sake, pagelab stops too,
+/// and when it goes on, so does the program.
+pub fn program_stopped() {
+    if IS_STOPPING.swap(false, Ordering::SeqCst) {
+        stop_self();
+        let _ = set_action(libc::SIGTSTP, handle_stop as *const () as usize, 0);
+        send_to_group(libc::SIGCONT);
+    }
+}
+
+/// Stops as without a handler: not at all where nobody could wake pagelab up (an orphaned process group).
+fn stop_self() {
+    let _ = set_action(libc::SIGTSTP, libc::SIG_DFL, 0);
+    let _ = nix::sys::signal::raise(Signal::SIGTSTP);
+}
+
 /// Takes the program off the leash.
 pub fn unleash() {
+    let was_leashed = PROGRAM.process().is_some();
     PROGRAM.take_off();
+    if was_leashed && !is_ignored(libc::SIGTSTP) {
+        let _ = set_action(libc::SIGTSTP, libc::SIG_DFL, 0);
+    }
+    if IS_STOPPING.swap(false, Ordering::SeqCst) {
+        stop_self(); // the program ended before it could stop
+    }
 }
 
 /// Takes the minder off the leash.

@@ -1,13 +1,63 @@
 //! Users of the host, as far as pagelab runs commands as them.
 
-use nix::unistd::{Gid, Uid, geteuid, getgrouplist};
 use std::ffi::CString;
+use std::io;
+use std::path::PathBuf;
 
-use crate::tracer::User;
+use nix::unistd::{Gid, Uid, geteuid, getgrouplist};
+
+/// The user that a command runs as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The name, for messages and for the environment.
+    pub name: String,
+    /// The user id.
+    pub uid: u32,
+    /// The primary group id.
+    pub gid: u32,
+    /// All group ids.
+    pub groups: Vec<u32>,
+    /// The home directory.
+    pub home: PathBuf,
+    /// The login shell; empty: the user database names none.
+    pub shell: PathBuf,
+}
+
+impl User {
+    /// Whether this is somebody else than the one who runs pagelab: nothing of his may be the command's then, neither
+    /// terminal nor environment.
+    pub fn is_another(&self) -> bool {
+        self.uid != effective_id()
+    }
+
+    /// Makes the calling process this user's.
+    ///
+    /// # Errors
+    /// Those of setgroups(2), setgid(2), setuid(2), which are errno too.
+    ///
+    /// # Safety
+    /// Only in a process that fork has just made and that has one thread.
+    pub(crate) unsafe fn assume(&self) -> io::Result<()> {
+        // The bare calls: the C library's would signal all threads, of which only this one is left.
+        // SAFETY: plain system calls; the groups are live.
+        let refused = unsafe {
+            libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr()) == -1
+                || libc::syscall(libc::SYS_setgid, self.gid) == -1
+                || libc::syscall(libc::SYS_setuid, self.uid) == -1
+        };
+        if refused { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
 
 /// The effective user id of pagelab.
 pub fn effective_id() -> u32 {
     geteuid().as_raw()
+}
+
+/// Whether a command of this user (`None`: of the one who runs pagelab) gains no privilege by exec: everybody's but
+/// root's, who has it all.
+pub(crate) fn gains_no_privilege(user: Option<&User>) -> bool {
+    user.map_or_else(effective_id, |user| user.uid) != 0
 }
 
 /// A user by name.
@@ -17,7 +67,14 @@ pub fn effective_id() -> u32 {
 pub fn by_name(name: &str) -> Result<User, String> {
     let found = nix::unistd::User::from_name(name).map_err(|error| format!("looking up the user {name:?}: {error}"))?;
     let user = found.ok_or_else(|| format!("there is no user {name:?}; `getent passwd` lists those that there are"))?;
-    Ok(User { groups: groups(&user.name, user.gid), name: user.name, uid: user.uid.as_raw(), gid: user.gid.as_raw() })
+    Ok(User {
+        groups: groups(&user.name, user.gid),
+        name: user.name,
+        uid: user.uid.as_raw(),
+        gid: user.gid.as_raw(),
+        home: user.dir,
+        shell: user.shell,
+    })
 }
 
 /// Under sudo, the user who called it; `None` otherwise.
@@ -49,6 +106,7 @@ mod tests {
     fn users_are_found_by_name() {
         let root = by_name("root").unwrap();
         assert_eq!((root.uid, root.gid), (0, 0));
+        assert!(root.home.is_absolute());
         assert!(by_name("no-such-user").unwrap_err().contains("no-such-user"));
     }
 }

@@ -46,7 +46,11 @@ fn host() -> Host {
 }
 
 fn nobody() -> User {
-    User { name: "nobody".into(), uid: 65534, gid: 65534, groups: vec![65534] }
+    user("nobody", 65534)
+}
+
+fn user(name: &str, id: u32) -> User {
+    User { name: name.into(), uid: id, gid: id, groups: vec![id], home: "/".into(), shell: "/bin/sh".into() }
 }
 
 /// Where the programs are compiled to.
@@ -143,6 +147,7 @@ fn launch(command: &[&str], stdout: &File) -> Launch {
     Launch {
         command: command.iter().map(OsString::from).collect(),
         user: None,
+        variables: Vec::new(),
         stdin: Some(OwnedFd::from(File::open("/dev/null").unwrap())),
         stdout: Some(OwnedFd::from(stdout.try_clone().unwrap())),
         stderr: Some(OwnedFd::from(stdout.try_clone().unwrap())),
@@ -623,7 +628,7 @@ fn a_32_bit_program_runs_untouched() {
 }
 
 #[test]
-fn setuid_programs_keep_their_privilege_under_root() {
+fn roots_programs_change_their_user_by_exec_and_other_users_do_not() {
     let _alone = alone();
     let Some(program) = c("identity") else { return };
     if !is_root() {
@@ -632,7 +637,12 @@ fn setuid_programs_keep_their_privilege_under_root() {
     let folder = public_folder();
     let program = public_copy(&folder, &program, 0o4755);
     let outcome = try_under("thp", &[text(&program)], |launch| launch.user = Some(nobody())).unwrap();
-    assert_eq!(outcome.output, "user 0 for 65534", "unless {folder:?} is mounted nosuid");
+    assert_eq!(outcome.output, "user 65534 for 65534");
+    assert!(outcome.has(&Cause::PrivilegeNotGained));
+    std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
+    let outcome = under("thp", &[text(&program)]);
+    assert_eq!(outcome.output, "user 65534 for 0", "unless {folder:?} is mounted nosuid");
     assert!(!outcome.has(&Cause::PrivilegeNotGained));
 }
 
@@ -673,7 +683,7 @@ fn nobody_traces() {
 }
 
 fn nobody_else() -> User {
-    User { name: "daemon".into(), uid: 1, gid: 1, groups: vec![1] }
+    user("daemon", 1)
 }
 
 #[test]

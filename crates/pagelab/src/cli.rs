@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use study::policy::Policy;
 
@@ -15,7 +16,8 @@ use crate::table::TableArguments;
 use crate::tcg::listing::TcgRegions;
 use crate::trace_file::TraceArguments;
 use crate::words::{
-    TrialTime, parse_duration, parse_metric, parse_percent, parse_policy, parse_regex, parse_size, parse_trial_time,
+    TrialTime, Variable, parse_duration, parse_metric, parse_percent, parse_policy, parse_regex, parse_size,
+    parse_trial_time, parse_variable,
 };
 use crate::workload::WorkloadArguments;
 
@@ -174,9 +176,15 @@ pub struct Measuring {
     /// Give the command this file as standard input, every time anew; no pipe, which can be read once
     #[arg(long, value_name = "FILE")]
     pub input: Option<PathBuf>,
-    /// Run the command as this user; default under sudo: the one who called it
+    /// Run the command, its server, --ready and --prepare as this user; default under sudo: the one who called it. Another
+    /// user's have a session without pagelab's terminal, the environment of a login (HOME, USER, LOGNAME, SHELL, PATH,
+    /// XDG_RUNTIME_DIR; TERM, LANG, LC_* and TZ are kept), and, unless the user is root, gain no privilege by exec (sudo, su)
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// Give them this environment variable too; without a value: pagelab's own, which is then not stored with the
+    /// command line. Repeat it
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(parse_variable))]
+    pub env: Vec<Variable>,
     /// Memory for the hugetlb pool while a hugetlb policy is measured
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub hugetlb_pool: Option<u64>,
@@ -229,9 +237,14 @@ pub struct Exec {
     /// The policy
     #[arg(short, long, value_name = "POLICY", value_parser = parse_policy)]
     pub policy: Policy,
-    /// Run the command as this user; default under sudo: the one who called it
+    /// Run the command as this user; default under sudo: the one who called it. Another user's has a terminal of its own that
+    /// is relayed to this one, the environment of a login (HOME, USER, LOGNAME, SHELL, PATH, XDG_RUNTIME_DIR; TERM, LANG,
+    /// LC_* and TZ are kept), and, unless the user is root, gains no privilege by exec (sudo, su)
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
+    /// Give it this environment variable too; without a value: pagelab's own. Repeat it
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(parse_variable))]
+    pub env: Vec<Variable>,
     /// Memory for the hugetlb pool
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub hugetlb_pool: Option<u64>,

@@ -282,6 +282,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
         server,
         prepare,
         user,
+        variables: user::variables(&measuring.env)?,
         trial_time: trial_time_s.and_then(|limit_s| Duration::try_from_secs_f64(limit_s).ok()),
         input: measuring.input.clone(),
         check_output: measuring.check_output,

@@ -22,6 +22,7 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
     let mut launch = Launch {
         command: arguments.command,
         user: user::to_run_as(arguments.user.as_deref())?,
+        variables: user::variables(&arguments.env)?,
         stdin: None,
         stdout: None,
         stderr: None,
@@ -29,8 +30,9 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
         limit: None,
     };
     if policy == Policy::DEFAULT || policy == Policy::plain(Granularity::Base) {
-        // Nothing has to be traced or leased, so pagelab does not stay.
-        return Err(Failure::launch(&tracer::replace_self(&launch)));
+        // Nothing has to be traced or leased, so pagelab does not stay, but for another user's session.
+        signals::catch(PassOn::Same).map_err(Failure::input)?;
+        end_as(tracer::run_untraced(&launch).map_err(|error| Failure::launch(&error))?);
     }
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&policy, host.geometry());
@@ -57,7 +59,12 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
         None => Failure::launch(&error),
     })?;
     say_what_stood_out(&policy, &ended);
-    match ended.exit {
+    end_as(ended.exit)
+}
+
+/// Ends as the command did.
+fn end_as(exit: Exit) -> ! {
+    match exit {
         Exit::Code(code) => std::process::exit(code),
         Exit::Signal(signal) => std::process::exit(128 + signal),
     }

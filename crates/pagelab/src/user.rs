@@ -1,8 +1,12 @@
-//! Whom the measured command runs as.
+//! Whom the measured command runs as, and with which variables.
 
+use std::ffi::OsString;
+
+use metal::environment::Variables;
 use metal::tracer::User;
 
 use crate::failure::Failure;
+use crate::words::Variable;
 
 /// The user named with --user, or under sudo the one who called it. Only root can become another user.
 pub fn to_run_as(named: Option<&str>) -> Result<Option<User>, Failure> {
@@ -12,5 +16,34 @@ pub fn to_run_as(named: Option<&str>) -> Result<Option<User>, Failure> {
         Some(name) => metal::user::by_name(name).map(Some).map_err(Failure::Input),
         None if is_root => metal::user::of_sudo().map_err(Failure::Input),
         None => Ok(None),
+    }
+}
+
+/// The variables of `--env`; one that is named alone has the value that it has for pagelab.
+pub fn variables(options: &[Variable]) -> Result<Variables, Failure> {
+    options.iter().map(|option| option.resolve(std::env::var_os(&option.name))).collect()
+}
+
+impl Variable {
+    fn resolve(&self, own: Option<OsString>) -> Result<(OsString, OsString), Failure> {
+        let name = &self.name;
+        let unset =
+            || Failure::Input(format!("--env {name}: pagelab has no such variable; give its value, {name}=VALUE"));
+        let value = self.value.clone().or(own).ok_or_else(unset)?;
+        Ok((name.into(), value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_alone_is_the_variable_of_pagelab() {
+        let named = Variable { name: "A".into(), value: None };
+        assert_eq!(named.resolve(Some("1".into())).unwrap(), ("A".into(), "1".into()));
+        assert!(named.resolve(None).unwrap_err().to_string().contains("A=VALUE"));
+        let valued = Variable { name: "A".into(), value: Some("".into()) };
+        assert_eq!(valued.resolve(Some("1".into())).unwrap(), ("A".into(), "".into()));
     }
 }

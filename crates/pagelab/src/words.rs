@@ -1,5 +1,8 @@
 //! What words of the command line mean: policies, sizes, metrics, percentages, times.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
 use study::policy::Policy;
 use study::size::parse_bytes;
 
@@ -65,9 +68,53 @@ pub fn parse_trial_time(text: &str) -> Result<TrialTime, String> {
     }
 }
 
+/// An environment variable as `--env` names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Its name.
+    pub name: String,
+    /// Its value; `None`: the one that it has for pagelab.
+    pub value: Option<OsString>,
+}
+
+/// `NAME=VALUE` or `NAME`. Names are those that a shell can set (POSIX); a value can be anything.
+pub fn parse_variable(text: OsString) -> Result<Variable, String> {
+    let bytes = text.as_bytes();
+    let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
+        Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),
+        None => (bytes, None),
+    };
+    let is_name = |name: &&str| {
+        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && name.chars().all(|each| each.is_ascii_alphanumeric() || each == '_')
+    };
+    match std::str::from_utf8(name).ok().filter(is_name) {
+        Some(name) => Ok(Variable { name: name.into(), value }),
+        None => Err(format!(
+            "expected NAME or NAME=VALUE with a name of letters, digits and _ that begins with no digit, found the name {:?}",
+            OsStr::from_bytes(name)
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_variable_has_a_name_that_a_shell_can_set_and_any_value() {
+        let parsed = |bytes: &[u8]| parse_variable(OsString::from_vec(bytes.to_vec()));
+        let variable = |name: &str, value: Option<&[u8]>| {
+            Ok(Variable { name: name.into(), value: value.map(|value| OsString::from_vec(value.to_vec())) })
+        };
+        assert_eq!(parsed(b"A_1"), variable("A_1", None));
+        assert_eq!(parsed(b"_a=b=c"), variable("_a", Some(b"b=c")));
+        assert_eq!(parsed(b"A=\xff"), variable("A", Some(b"\xff")));
+        assert_eq!(parsed(b"A="), variable("A", Some(b"")));
+        for bad in [&b""[..], b"=", b"=a", b"1A=b", b"a-b=c", b"a b", b"\xff=a"] {
+            assert!(parsed(bad).unwrap_err().contains("expected NAME"), "{bad:?}");
+        }
+    }
 
     #[test]
     fn times_and_percentages_are_read() {

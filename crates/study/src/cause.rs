@@ -92,8 +92,8 @@ pub enum Cause {
     NoGuardSeen,
     /// A 32-bit program: its calls are not traced.
     ForeignAbi,
-    /// A setuid or setgid program was executed without its privilege, because a traced program does
-    /// not gain any.
+    /// A setuid or setgid program was executed without its privilege, because a measured command gains none
+    /// unless it is root's.
     PrivilegeNotGained,
     /// The kernel's direct map has leaves of other sizes there.
     DirectMapOtherwise,
@@ -183,7 +183,9 @@ impl Cause {
             Cause::ProtectionWidened => "protections inside a large page could not be enforced".into(),
             Cause::NoGuardSeen => "the program made no guard page that could be left open".into(),
             Cause::ForeignAbi => "a 32-bit program, whose calls are not traced".into(),
-            Cause::PrivilegeNotGained => "a setuid program ran without its privilege because it was traced".into(),
+            Cause::PrivilegeNotGained => {
+                "a setuid program ran without its privilege, which measured commands do not gain".into()
+            }
             Cause::DirectMapOtherwise => "there the kernel's direct map has leaves of other sizes".into(),
             Cause::DirectMapUnseen { reason } => format!("the direct map could not be seen: {reason}"),
             Cause::FoliosInvisible => "folio sizes are visible to root only".into(),
@@ -247,7 +249,7 @@ impl Cause {
             Cause::DirectMapOtherwise => "pagelab direct-map status says why, and which boot would give them",
             Cause::FoliosInvisible => "run as root to see them",
             Cause::FilteredByProgram => "run the program without its sandbox",
-            Cause::PrivilegeNotGained => "run pagelab as root",
+            Cause::PrivilegeNotGained => "run pagelab as root, with --user root",
             Cause::Debugger => "run it without the debugger",
             Cause::FreedBeforeExit | Cause::PeakUnseen | Cause::PeakUncertain => {
                 "--prove-all looks at all memory before it goes, whatever time it takes; or measure a part of the program's life \

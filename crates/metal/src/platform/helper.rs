@@ -4,26 +4,42 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
 use std::process::{Child, Command};
 
 use study::trial::Exit;
 
-use crate::minder;
-use crate::tracer::{self, User, environment};
+use crate::environment::{self, Variables};
+use crate::terminal;
+use crate::tracer::{self, User};
+use crate::{minder, user};
 
 /// How often it is looked whether there still is a reason to wait for it. Its end is seen at once.
 const LOOK_AGAIN_MS: libc::c_int = 100;
 
-/// A command line that is to be run as a user, under a minder ([`minder`]).
-pub fn command(words: &[OsString], user: &Option<User>) -> Command {
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]);
-    command.env_clear().envs(environment(user.as_ref()));
+/// A command line that is to be run as a user, with these variables on top of the environment, under a minder
+/// ([`minder`]). Another user's has a session of its own, without a terminal.
+pub fn command(words: &[OsString], user: &Option<User>, variables: &Variables) -> Command {
+    // Found as the measured command is, and not in the PATH that it gets.
+    let program = tracer::resolve(&words[0]).map_or_else(|_| words[0].clone(), PathBuf::into_os_string);
+    let mut command = Command::new(program);
+    command.arg0(&words[0]).args(&words[1..]);
+    command.env_clear().envs(environment::of(user.as_ref(), variables));
     let pagelab = std::process::id() as libc::pid_t;
     let user = user.clone();
+    let is_apart = user.as_ref().is_some_and(User::is_another);
+    let gains_nothing = user::gains_no_privilege(user.as_ref());
+    if is_apart {
+        terminal::keep_from_commands();
+    }
     let prepare = move || {
         // SAFETY: this is a process that fork has just made, of one thread.
         unsafe {
+            if is_apart && libc::setsid() == -1
+                || gains_nothing && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1
+            {
+                return Err(io::Error::last_os_error());
+            }
             user.as_ref().map_or(Ok(()), |user| user.assume())?;
             minder::step_between(pagelab)
         }

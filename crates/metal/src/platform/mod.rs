@@ -31,6 +31,7 @@ use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::{AnsweredCall, Holding, Verdict};
 
 use crate::census::Observer;
+use crate::environment::Variables;
 use crate::host::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters, HostError};
 use crate::lease::LeaseError;
 use crate::signals;
@@ -61,6 +62,8 @@ pub struct Work {
     pub prepare: Option<Vec<OsString>>,
     /// The user to run as; `None`: the one who runs pagelab.
     pub user: Option<User>,
+    /// Variables on top of what the environment of each of these commands is ([`environment::of`](crate::environment::of)).
+    pub variables: Variables,
     /// Standard input, opened anew for every trial; `None`: /dev/null.
     pub input: Option<PathBuf>,
     /// Whether the hash of standard output is part of the answer.
@@ -403,7 +406,8 @@ impl Platform for HostPlatform {
     fn prepare(&mut self) -> Result<(), PlatformError> {
         let Some(command) = &self.work.prepare else { return Ok(()) };
         let rested = self.session.rest();
-        let prepared = rested.and_then(|()| preparation::run(command, &self.work.user, self.work.trial_time));
+        let Work { user, variables, trial_time, .. } = &self.work;
+        let prepared = rested.and_then(|()| preparation::run(command, user, variables, *trial_time));
         self.blamed(prepared)
     }
 
@@ -440,6 +444,7 @@ fn run(
     let mut launch = Launch {
         command: traced.clone(),
         user: work.user.clone(),
+        variables: work.variables.clone(),
         stdin: Some(stdin(work)?),
         stdout: None,
         stderr: None,
@@ -454,7 +459,8 @@ fn run(
     };
     let (server_stderr, server_errors) = Capture::start()?;
     (launch.stdout, launch.stderr) = (Some(server_stderr.try_clone()?), Some(server_stderr));
-    let client = Client { command: work.command.clone(), user: work.user.clone(), stdout, stderr };
+    let (user, variables) = (work.user.clone(), work.variables.clone());
+    let client = Client { command: work.command.clone(), user, variables, stdout, stderr };
     let over = AtomicBool::new(false);
     let (ended, driven) = std::thread::scope(|threads| {
         let driver = std::thread::Builder::new().name("client".into());

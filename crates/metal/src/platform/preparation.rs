@@ -9,6 +9,7 @@ use study::trial::Exit;
 use super::helper::{command, kill_if, wait};
 use super::output::Capture;
 use super::{PlatformError, last_words};
+use crate::environment::Variables;
 use crate::signals;
 use crate::tracer::User;
 
@@ -17,10 +18,15 @@ use crate::tracer::User;
 ///
 /// # Errors
 /// It cannot be run, takes too long, or fails: [`PlatformError::Unprepared`] has the end of what it wrote to standard error.
-pub fn run(words: &[OsString], user: &Option<User>, limit: Option<Duration>) -> Result<(), PlatformError> {
+pub fn run(
+    words: &[OsString],
+    user: &Option<User>,
+    variables: &Variables,
+    limit: Option<Duration>,
+) -> Result<(), PlatformError> {
     let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
     let (stderr, errors) = Capture::start()?;
-    let mut program = command(words, user);
+    let mut program = command(words, user, variables);
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's end that it holds would keep the output open

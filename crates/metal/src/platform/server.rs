@@ -14,6 +14,7 @@ use study::trial::Exit;
 
 use super::PlatformError;
 use super::helper::{command, kill_if, wait};
+use crate::environment::Variables;
 use crate::signals;
 use crate::tracer::User;
 
@@ -34,6 +35,8 @@ pub struct Client {
     pub command: Vec<OsString>,
     /// The user to run it as.
     pub user: Option<User>,
+    /// Variables on top of what its environment is, and that of the probes.
+    pub variables: Variables,
     /// Its standard output.
     pub stdout: OwnedFd,
     /// Its standard error.
@@ -60,21 +63,21 @@ const POLL: Duration = Duration::from_millis(10);
 pub fn drive(server: &Server, client: Client, over: &AtomicBool, timed: &AtomicBool) -> Result<Driven, PlatformError> {
     wait_for(server.patience, || signals::leashed().is_some() || over.load(Ordering::SeqCst));
     let result = match signals::leashed() {
-        Some(_) => wait_until_ready(server, &client.user).and_then(|()| run(client, timed)),
+        Some(_) => wait_until_ready(server, &client).and_then(|()| run(client, timed)),
         None => Err(PlatformError::ServerEnded),
     };
     end(server.patience);
     result
 }
 
-fn wait_until_ready(server: &Server, user: &Option<User>) -> Result<(), PlatformError> {
+fn wait_until_ready(server: &Server, client: &Client) -> Result<(), PlatformError> {
     let failed = |error| PlatformError::Helper { program: server.ready[0].clone(), error };
     let deadline = Instant::now() + server.patience;
     loop {
         if signals::leashed().is_none() {
             return Err(PlatformError::ServerEnded);
         }
-        let mut probe = command(&server.ready, user);
+        let mut probe = command(&server.ready, &client.user, &client.variables);
         probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let probe = probe.spawn().map_err(failed)?;
         kill_if(&probe, || is_in_vain() || Instant::now() > deadline);
@@ -90,7 +93,7 @@ fn wait_until_ready(server: &Server, user: &Option<User>) -> Result<(), Platform
 
 fn run(client: Client, timed: &AtomicBool) -> Result<Driven, PlatformError> {
     let failed = |error| PlatformError::Helper { program: client.command[0].clone(), error };
-    let mut program = command(&client.command, &client.user);
+    let mut program = command(&client.command, &client.user, &client.variables);
     program.stdin(Stdio::null()).stdout(client.stdout).stderr(client.stderr);
     timed.store(true, Ordering::SeqCst);
     let start = Instant::now();

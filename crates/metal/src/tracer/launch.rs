@@ -10,55 +10,28 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use libc::sock_filter;
+use study::trial::Exit;
 
-use super::filter;
 use super::obstacle::Obstacle;
 use super::ptrace::{self, Tid};
 use super::rewriting::Rewriting;
-use super::thp_disable;
+use super::{filter, thp_disable};
+use crate::environment;
 use crate::minder::Minder;
-use crate::signals;
-
-/// The user that the program runs as.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
-    /// The name, for messages.
-    pub name: String,
-    /// The user id.
-    pub uid: u32,
-    /// The primary group id.
-    pub gid: u32,
-    /// All group ids.
-    pub groups: Vec<u32>,
-}
-
-impl User {
-    /// Makes the calling process this user's.
-    ///
-    /// # Errors
-    /// Those of setgroups(2), setgid(2), setuid(2), which are errno too.
-    ///
-    /// # Safety
-    /// Only in a process that fork has just made and that has one thread.
-    pub(crate) unsafe fn assume(&self) -> io::Result<()> {
-        // The bare calls: the C library's would signal all threads, of which only this one is left.
-        // SAFETY: plain system calls; the groups are live.
-        let refused = unsafe {
-            libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr()) == -1
-                || libc::syscall(libc::SYS_setgid, self.gid) == -1
-                || libc::syscall(libc::SYS_setuid, self.uid) == -1
-        };
-        if refused { Err(io::Error::last_os_error()) } else { Ok(()) }
-    }
-}
+use crate::signals::{self, Session};
+use crate::terminal::{self, Relay, Terminal, Wiring};
+use crate::user::{self, User};
 
 /// A program to start and how.
 #[derive(Debug)]
 pub struct Launch {
     /// The program as the user wrote it, and its arguments.
     pub command: Vec<OsString>,
-    /// The user to become; `None`: the one who runs pagelab.
+    /// The user to become; `None`: the one who runs pagelab. Another one's program has a session of its own, and what of
+    /// its standard streams is a terminal is a relayed one.
     pub user: Option<User>,
+    /// Variables on top of what its environment is ([`environment::of`]).
+    pub variables: environment::Variables,
     /// Standard input; `None`: pagelab's own.
     pub stdin: Option<OwnedFd>,
     /// Standard output; `None`: pagelab's own.
@@ -129,12 +102,13 @@ impl LaunchError {
 }
 
 /// Steps of the preparation, numbered for the pipe through which the new process reports.
-const STEPS: [(&str, &str); 6] = [
+const STEPS: [(&str, &str); 7] = [
     ("redirecting its input and output", "this is a fault of pagelab's"),
     ("prctl(PR_SET_THP_DISABLE)", "it needs Linux 3.15 with CONFIG_TRANSPARENT_HUGEPAGE"),
     ("prctl(PR_SET_NO_NEW_PRIVS)", "it needs Linux 3.5"),
     ("installing the seccomp filter", "it needs CONFIG_SECCOMP_FILTER and no sandbox that forbids seccomp"),
     ("becoming the user", "only root can run a command as another user"),
+    ("giving it a session of its own", "this is a fault of pagelab's"),
     ("executing it", "execve(2) says what this error means"),
 ];
 /// The number of the last one.
@@ -147,13 +121,26 @@ struct Prepared {
     environment: Vec<CString>,
     stdio: [Option<RawFd>; 3],
     filter: Vec<sock_filter>,
-    keep_privileges: bool,
+    session: OwnSession,
+    no_new_privileges: bool,
+    dies_with_parent: bool,
     thp: Option<ThpSetting>,
     user: Option<User>,
     go: RawFd,
     /// pagelab's ends of the two pipes, which the new process has too until it closes them.
     foreign: [RawFd; 2],
     report: RawFd,
+}
+
+/// The session of the new process.
+#[derive(Clone, Copy)]
+enum OwnSession {
+    /// pagelab's.
+    None,
+    /// Its own, without a terminal.
+    Bare,
+    /// Its own, on a terminal, led by a monitor.
+    OnTerminal(Wiring),
 }
 
 /// What PR_SET_THP_DISABLE is set to before the program starts.
@@ -176,10 +163,17 @@ impl ThpSetting {
     }
 }
 
-/// A program that is attached to and waits to be let go.
+/// A program that waits to be let go.
 pub struct Started {
     /// Its process id.
     pub tid: Tid,
+    /// How keys of pagelab's terminal reach it.
+    pub session: Session,
+    /// The program, or the monitor of its terminal.
+    child: Tid,
+    /// Whether that is a child of pagelab's, and not of a minder.
+    is_own_child: bool,
+    relay: Option<Relay>,
     go: File,
     report: File,
 }
@@ -191,21 +185,94 @@ pub fn start(
     filter: Vec<sock_filter>,
     thp: Option<ThpSetting>,
 ) -> Result<(Minder, Started), LaunchError> {
+    let mut minder = None;
+    let fork = |prepared: &Prepared| {
+        let (its_minder, child) = fork_minded(prepared, launch.limit)?;
+        minder = Some(its_minder);
+        Ok(child)
+    };
+    let begun = begin(launch, |prepared| Prepared { filter, thp, ..prepared }, fork);
+    let begun = begun.and_then(|started| match ptrace::seize(started.tid) {
+        Ok(()) => Ok(started),
+        Err(error) => {
+            drop(started); // end of file on `go`: the process ends by itself
+            Err(LaunchError::PtraceForbidden(error, ptrace_remedy()))
+        }
+    });
+    match (begun, minder) {
+        (Ok(started), Some(minder)) => Ok((minder, started)),
+        (Ok(_), None) => Err(LaunchError::Interrupted),
+        (Err(error), minder) => {
+            minder.iter().for_each(Minder::wait);
+            Err(error)
+        }
+    }
+}
+
+/// Starts a program that nothing is asked of but to end no later than pagelab, up to just before its exec.
+/// Where it disables transparent huge pages, a filter answers the program's own PR_SET_THP_DISABLE.
+pub fn start_untraced(launch: &Launch) -> Result<Started, LaunchError> {
+    let (thp, filter) = match launch.disable_thp {
+        true => (Some(ThpSetting::Disabled), filter::program(&thp_disable::watches_without_tracer())),
+        false => (None, Vec::new()),
+    };
+    let complete = |prepared| Prepared { dies_with_parent: true, thp, filter, ..prepared };
+    let mut started = begin(launch, complete, fork_child)?;
+    started.is_own_child = true;
+    Ok(started)
+}
+
+fn begin(
+    launch: &Launch,
+    complete: impl FnOnce(Prepared) -> Prepared,
+    fork: impl FnOnce(&Prepared) -> io::Result<Tid>,
+) -> Result<Started, LaunchError> {
     let (go_read, go_write) = pipe()?;
     let (report_read, report_write) = pipe()?;
     let foreign = [go_write.as_raw_fd(), report_read.as_raw_fd()];
-    let prepared = Prepared { thp, ..prepare(launch, filter, go_read.as_raw_fd(), foreign, report_write.as_raw_fd())? };
-    let (minder, tid) = fork_into(&prepared, launch.limit)?;
-    drop((go_read, report_write));
-    let started = Started { tid, go: go_write.into(), report: report_read.into() };
-    match ptrace::seize(tid) {
-        Ok(()) => Ok((minder, started)),
-        Err(error) => {
-            drop(started); // end of file on `go`: the process ends by itself
-            minder.wait();
-            Err(LaunchError::PtraceForbidden(error, ptrace_remedy()))
-        }
+    let is_apart = launch.user.as_ref().is_some_and(User::is_another);
+    let terminal = terminal(launch)?;
+    let session = match &terminal {
+        Some(terminal) => OwnSession::OnTerminal(terminal.wiring()),
+        None if is_apart => OwnSession::Bare,
+        None => OwnSession::None,
+    };
+    let mut prepared =
+        complete(Prepared { session, ..prepare(launch, go_read.as_raw_fd(), foreign, report_write.as_raw_fd())? });
+    // Without CAP_SYS_ADMIN the kernel takes no filter of a process that could gain a privilege.
+    prepared.no_new_privileges |= !prepared.filter.is_empty() && !may_filter_with_privileges();
+    if let Some(terminal) = &terminal {
+        terminal.streams().iter().zip(&mut prepared.stdio).for_each(|(new, stream)| *stream = new.or(*stream));
     }
+    if is_apart {
+        terminal::keep_from_commands();
+    }
+    let child = fork(&prepared)?;
+    drop((go_read, report_write));
+    let (go, mut report) = (File::from(go_write), File::from(report_read));
+    let Some(terminal) = terminal else {
+        let session = if is_apart { Session::Own } else { Session::Shared };
+        return Ok(Started { tid: child, session, child, is_own_child: false, relay: None, go, report });
+    };
+    let attended = terminal.started().map_err(|error| {
+        let failure = reported(&mut report);
+        failure.map_or(LaunchError::Resources(error), |(step, error)| unprepared(step, error))
+    })?;
+    let tid = attended.command;
+    let relay = Relay::start(attended)?;
+    Ok(Started { tid, session: Session::OnTerminal, child, is_own_child: false, relay: Some(relay), go, report })
+}
+
+/// A terminal for a program of another user, where one of its streams is a terminal.
+fn terminal(launch: &Launch) -> Result<Option<Terminal>, LaunchError> {
+    let Some(user) = launch.user.as_ref().filter(|user| user.is_another()) else { return Ok(None) };
+    let stream = |fd: &Option<OwnedFd>, own| fd.as_ref().map_or(own, AsRawFd::as_raw_fd);
+    let streams = [
+        stream(&launch.stdin, libc::STDIN_FILENO),
+        stream(&launch.stdout, libc::STDOUT_FILENO),
+        stream(&launch.stderr, libc::STDERR_FILENO),
+    ];
+    Ok(Terminal::in_place_of(streams, user)?)
 }
 
 impl Started {
@@ -216,22 +283,70 @@ impl Started {
 
     /// Why the process ended before its exec; `None` where it did execute the program.
     pub fn failure(&mut self, path: &Path) -> Option<LaunchError> {
-        let mut report = [0u8; 8];
-        self.report.read_exact(&mut report).ok()?;
-        let error = io::Error::from_raw_os_error(i32::from_le_bytes(report[4..].try_into().expect("4 bytes")));
-        Some(match usize::from(report[0]) {
-            step if step < EXECUTE => unprepared(step, error),
-            _ => not_executed(path, error),
+        Some(match reported(&mut self.report)? {
+            (step, error) if step < EXECUTE => unprepared(step, error),
+            (_, error) => not_executed(path, error),
         })
+    }
+
+    /// Waits for the end of an untraced program, and stops with it.
+    pub fn wait(&mut self) -> io::Result<Exit> {
+        loop {
+            let mut status = 0;
+            // SAFETY: the status is live.
+            if unsafe { libc::waitpid(self.child, &raw mut status, libc::WUNTRACED) } == -1 {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            } else if libc::WIFSTOPPED(status) {
+                signals::program_stopped();
+            } else if libc::WIFEXITED(status) {
+                return Ok(Exit::Code(libc::WEXITSTATUS(status)));
+            } else {
+                return Ok(Exit::Signal(libc::WTERMSIG(status)));
+            }
+        }
+    }
+
+    fn reap(&self) {
+        if self.is_own_child {
+            reap(self.child);
+        }
+    }
+
+    /// After the program's end: until its terminal has shown everything, and is pagelab's again.
+    pub fn finish(&mut self) {
+        if let Some(relay) = self.relay.take() {
+            relay.finish();
+            self.reap();
+        }
     }
 }
 
-fn unprepared(step: usize, error: io::Error) -> LaunchError {
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(relay) = self.relay.take() {
+            drop(relay); // the monitor kills what still runs
+            self.reap();
+        }
+    }
+}
+
+/// The step at which the process failed before its exec, and the kernel's answer.
+fn reported(report: &mut File) -> Option<(usize, io::Error)> {
+    let mut message = [0u8; 8];
+    report.read_exact(&mut message).ok()?;
+    let error = i32::from_le_bytes(message[4..].try_into().expect("4 bytes"));
+    Some((usize::from(message[0]), io::Error::from_raw_os_error(error)))
+}
+
+pub(super) fn unprepared(step: usize, error: io::Error) -> LaunchError {
     let (step, remedy) = STEPS[step];
     LaunchError::Prepare { step, error, remedy }
 }
 
-fn not_executed(path: &Path, error: io::Error) -> LaunchError {
+pub(super) fn not_executed(path: &Path, error: io::Error) -> LaunchError {
     match Obstacle::of(path, &error) {
         Some(obstacle) => LaunchError::NotExecutable(path.to_path_buf(), obstacle),
         None => unprepared(EXECUTE, error),
@@ -271,19 +386,14 @@ fn executable(path: &Path) -> Result<PathBuf, LaunchError> {
     }
 }
 
-fn prepare(
-    launch: &Launch,
-    filter: Vec<sock_filter>,
-    go: RawFd,
-    foreign: [RawFd; 2],
-    report: RawFd,
-) -> Result<Prepared, LaunchError> {
+fn prepare(launch: &Launch, go: RawFd, foreign: [RawFd; 2], report: RawFd) -> Result<Prepared, LaunchError> {
     let text = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
     let program = launch.command.first().ok_or_else(|| LaunchError::NotFound(OsString::new()))?;
     let path = text(resolve(program)?.into_os_string().into_vec())?;
     let arguments =
         launch.command.iter().map(|argument| text(argument.clone().into_vec())).collect::<Result<_, _>>()?;
-    let environment = environment(launch.user.as_ref())
+    let environment = environment::of(launch.user.as_ref(), &launch.variables)
+        .into_iter()
         .map(|(mut name, value)| {
             name.push("=");
             name.push(value);
@@ -296,8 +406,10 @@ fn prepare(
         arguments,
         environment,
         stdio: [raw(&launch.stdin), raw(&launch.stdout), raw(&launch.stderr)],
-        filter,
-        keep_privileges: may_filter_with_privileges(),
+        filter: Vec::new(),
+        session: OwnSession::None,
+        no_new_privileges: user::gains_no_privilege(launch.user.as_ref()),
+        dies_with_parent: false,
         thp: None,
         user: launch.user.clone(),
         go,
@@ -306,13 +418,33 @@ fn prepare(
     })
 }
 
-/// pagelab's environment, as it is or as a login of the user would name it.
-pub(crate) fn environment(user: Option<&User>) -> impl Iterator<Item = (OsString, OsString)> {
-    let name = user.map(|user| OsString::from(&user.name));
-    std::env::vars_os().map(move |(key, value)| match &name {
-        Some(name) if key == "USER" || key == "LOGNAME" => (key, name.clone()),
-        _ => (key, value),
-    })
+/// Makes this process and all that it will be gain no privilege by exec.
+pub(super) fn gain_no_privilege() -> Result<(), LaunchError> {
+    // SAFETY: prctl with plain numbers.
+    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
+        -1 => Err(unprepared(2, io::Error::last_os_error())),
+        _ => Ok(()),
+    }
+}
+
+/// Disables transparent huge pages for this process and all that it will be, and lets nobody enable them again. Without
+/// CAP_SYS_ADMIN that means that the program gains no privilege by exec.
+pub(super) fn disable_thp_for_good() -> Result<(), LaunchError> {
+    let filter = filter::program(&thp_disable::watches_without_tracer());
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
+    let step = |number: usize, result: libc::c_int| match result {
+        -1 => Err(unprepared(number, io::Error::last_os_error())),
+        _ => Ok(()),
+    };
+    // SAFETY: prctl with plain numbers, and with a filter that lives until the kernel has copied it.
+    unsafe {
+        step(1, libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0))?;
+        if !may_filter_with_privileges() {
+            gain_no_privilege()?;
+        }
+        step(3, libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program))
+    }
 }
 
 /// With CAP_SYS_ADMIN a filter needs no PR_SET_NO_NEW_PRIVS, and setuid programs keep working.
@@ -325,14 +457,36 @@ fn may_filter_with_privileges() -> bool {
         .is_some_and(|capabilities| capabilities >> CAP_SYS_ADMIN & 1 == 1)
 }
 
-fn fork_into(prepared: &Prepared, limit: Option<Duration>) -> io::Result<(Minder, Tid)> {
-    let pointers = |texts: &[CString]| {
-        texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect::<Vec<*const libc::c_char>>()
-    };
+fn pointers(texts: &[CString]) -> Vec<*const libc::c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// A process under a minder.
+fn fork_minded(prepared: &Prepared, limit: Option<Duration>) -> io::Result<(Minder, Tid)> {
     let (arguments, environment) = (pointers(&prepared.arguments), pointers(&prepared.environment));
+    let restores_terminal = matches!(prepared.session, OwnSession::OnTerminal(_));
     // SAFETY: the child only makes system calls on memory that was prepared above, until it executes
     // another program or exits; it allocates nothing and takes no lock.
-    unsafe { Minder::start(limit, || become_program(prepared, &arguments, &environment)) }
+    unsafe { Minder::start(limit, restores_terminal, || become_program(prepared, &arguments, &environment)) }
+}
+
+/// A child of pagelab's.
+fn fork_child(prepared: &Prepared) -> io::Result<Tid> {
+    let (arguments, environment) = (pointers(&prepared.arguments), pointers(&prepared.environment));
+    // SAFETY: as above.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => become_program(prepared, &arguments, &environment),
+        tid => Ok(tid),
+    }
+}
+
+fn reap(tid: Tid) {
+    while let Err(error) = ptrace::wait(tid) {
+        if error.kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
 }
 
 /// What the new process does. Only system calls from here on.
@@ -340,11 +494,19 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
     // SAFETY: plain system calls on prepared memory; `_exit` runs no handlers of the parent's.
     unsafe {
         forget_handlers();
+        match &prepared.session {
+            OwnSession::None => {}
+            OwnSession::Bare => check(libc::setsid(), 5, prepared.report),
+            OwnSession::OnTerminal(wiring) => {
+                check(if terminal::step_between(wiring).is_ok() { 0 } else { -1 }, 5, prepared.report);
+            }
+        }
         // With its own copy of the other end it would never read that pagelab is gone, and wait for ever: not
         // traced yet, so that nobody kills it, and with the lock of the lease, which it has inherited.
         for end in prepared.foreign {
             libc::close(end);
         }
+        let parent = libc::getppid();
         let mut byte = 0u8;
         if libc::read(prepared.go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127);
@@ -358,7 +520,7 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
             let disabled = libc::c_ulong::from(setting == ThpSetting::Disabled);
             check(libc::prctl(libc::PR_SET_THP_DISABLE, disabled, 0, 0, 0), 1, prepared.report);
         }
-        if !prepared.keep_privileges {
+        if prepared.no_new_privileges {
             check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 2, prepared.report);
         }
         if !prepared.filter.is_empty() {
@@ -370,9 +532,15 @@ fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], enviro
         if let Some(user) = &prepared.user {
             check(if user.assume().is_ok() { 0 } else { -1 }, 4, prepared.report);
         }
+        if prepared.dies_with_parent {
+            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL); // a change of the user takes it back, so not before that
+            if libc::getppid() != parent {
+                libc::_exit(127); // it died before the line above
+            }
+        }
         restore_signals();
         libc::execve(prepared.path.as_ptr(), arguments.as_ptr(), environment.as_ptr());
-        check(-1, 5, prepared.report);
+        check(-1, EXECUTE as u8, prepared.report);
         libc::_exit(127)
     }
 }
@@ -426,54 +594,6 @@ unsafe fn restore_signals() {
     }
 }
 
-/// Replaces pagelab itself by the program, without a tracer. Returns only when that fails. Where it disables
-/// transparent huge pages, a filter answers the program's own PR_SET_THP_DISABLE; without CAP_SYS_ADMIN that means that
-/// the program gains no privilege by exec.
-pub fn replace_self(launch: &Launch) -> LaunchError {
-    use std::os::unix::process::CommandExt;
-    let Some(program) = launch.command.first() else { return LaunchError::NotFound(OsString::new()) };
-    let path = match resolve(program) {
-        Ok(path) => path,
-        Err(error) => return error,
-    };
-    if launch.disable_thp
-        && let Err(refused) = disable_thp_for_good()
-    {
-        return refused;
-    }
-    let mut command = std::process::Command::new(&path);
-    command.arg0(program).args(&launch.command[1..]);
-    command.env_clear().envs(environment(launch.user.as_ref()));
-    if let Some(user) = &launch.user {
-        let groups: Vec<_> = user.groups.iter().map(|group| nix::unistd::Gid::from_raw(*group)).collect();
-        if let Err(error) = nix::unistd::setgroups(&groups) {
-            return unprepared(4, error.into());
-        }
-        command.uid(user.uid).gid(user.gid);
-    }
-    not_executed(&path, command.exec())
-}
-
-/// Disables transparent huge pages for this process and all that it will be, and lets nobody enable them again.
-fn disable_thp_for_good() -> Result<(), LaunchError> {
-    let watches = thp_disable::watches_without_tracer();
-    let step = |number: usize, result: libc::c_int| match result {
-        -1 => Err(unprepared(number, io::Error::last_os_error())),
-        _ => Ok(()),
-    };
-    let filter = filter::program(&watches);
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
-    // SAFETY: prctl with plain numbers, and with a filter that lives until the kernel has copied it.
-    unsafe {
-        step(1, libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0))?;
-        if !may_filter_with_privileges() {
-            step(2, libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-        }
-        step(3, libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program))
-    }
-}
-
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?)
 }
@@ -500,6 +620,7 @@ mod tests {
         let launch = Launch {
             command: vec!["true".into()],
             user: None,
+            variables: Vec::new(),
             stdin: None,
             stdout: None,
             stderr: None,
@@ -508,9 +629,9 @@ mod tests {
         };
         let ((go_read, go_write), (report_read, report_write)) = (pipe().unwrap(), pipe().unwrap());
         let foreign = [go_write.as_raw_fd(), report_read.as_raw_fd()];
-        let prepared = prepare(&launch, Vec::new(), go_read.as_raw_fd(), foreign, report_write.as_raw_fd()).unwrap();
+        let prepared = prepare(&launch, go_read.as_raw_fd(), foreign, report_write.as_raw_fd()).unwrap();
         // It waits for nobody else, and the minder for it.
-        let (minder, tid) = fork_into(&prepared, Some(Duration::from_secs(20))).unwrap();
+        let (minder, tid) = fork_minded(&prepared, Some(Duration::from_secs(20))).unwrap();
         drop((go_read, go_write));
         minder.wait();
         assert!(tid > 0 && !minder.time_is_up(), "it still waits for a byte that nobody can send");

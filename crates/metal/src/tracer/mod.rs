@@ -5,7 +5,8 @@
 //! which memory a call gives back;
 //! `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what its refusals mean;
 //! `tasks` and `tree` know who is who; `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `scene`
-//! holds; `sham` serves them without doing anything, and `bare` runs a program that has no tracer.
+//! holds; `sham` serves them without doing anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that
+//! needs none.
 
 mod afterlife;
 mod bare;
@@ -29,10 +30,10 @@ mod sham;
 mod tasks;
 mod thp_disable;
 mod tree;
+mod untraced;
 
 pub use bare::run_bare;
-pub(crate) use launch::environment;
-pub use launch::{Launch, LaunchError, User, replace_self, resolve};
+pub use launch::{Launch, LaunchError, resolve};
 pub use leaving::Extent;
 pub use obstacle::Obstacle;
 pub(crate) use ptrace::outer_tracer;
@@ -40,3 +41,6 @@ pub(crate) use ranges::Ranges;
 pub use rewriting::Rewriting;
 pub use sham::Pace;
 pub use tree::{Ended, Leftovers, Looks, Usage, Witness, run};
+pub use untraced::run_untraced;
+
+pub use crate::user::User;

@@ -177,13 +177,14 @@ pub fn run<'a>(
         witness.begins(started.tid);
     }
     signals::leash_minder(minder.process());
-    signals::leash(started.tid);
     let mut tree = Tree::new(started.tid, minder, rewriting, changed, witness);
+    signals::leash_in(started.tid, started.session);
     let followed =
         started.release().map_err(LaunchError::from).and_then(|()| tree.follow(leftovers, &mut started, &path));
     signals::unleash();
     signals::unleash_minder();
     let killed_leftovers = followed?;
+    started.finish();
     tree.ended(killed_leftovers, ptrace::stops() - stops).ok_or(LaunchError::Interrupted)
 }
 
@@ -246,6 +247,10 @@ impl<'a> Tree<'a> {
     fn follow(&mut self, leftovers: Leftovers, started: &mut Started, path: &Path) -> Result<usize, LaunchError> {
         let mut killed = 0;
         while self.minded {
+            if self.root_ended.is_some() && self.tasks.is_empty() {
+                // The monitor of its terminal is the last of the tree.
+                started.finish();
+            }
             if let (Some(_), Leftovers::KillAfter(grace), false) = (self.root_ended, leftovers, self.killing) {
                 self.wait_for_leftovers(grace);
                 if self.minded && !self.killing {
@@ -379,10 +384,19 @@ impl<'a> Tree<'a> {
             Stop::Exit => return self.ending(tid),
             Stop::Trap if self.tasks.get(tid).is_none() => self.early(tid),
             Stop::Trap => return self.send_on(tid, 0),
-            Stop::Group => return Ok(ptrace::listen(tid)?),
+            Stop::Group => return self.stopped(tid),
             Stop::Syscall => return self.first_calls(tid),
             Stop::Signal(libc::SIGSEGV) if self.tries_again(tid) => return self.send_on(tid, 0),
             Stop::Signal(signal) => return self.send_on(tid, signal),
+        }
+        Ok(())
+    }
+
+    /// A task takes part in a stop of its process. Where it is the root's, pagelab may be about to stop with it.
+    fn stopped(&mut self, tid: Tid) -> Result<(), Lost> {
+        ptrace::listen(tid)?;
+        if tid == self.root {
+            signals::program_stopped();
         }
         Ok(())
     }

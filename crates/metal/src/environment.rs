@@ -1,0 +1,147 @@
+//! What is in the environment of the commands that pagelab runs.
+//!
+//! As the one who runs pagelab: his own. As another user: what a login of that user has, and what sudo(8) lets
+//! through of the terminal, the language and the time zone.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::user::User;
+
+/// Where another user's command finds programs: what systemd gives its services and sudo's `secure_path` is.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// The shell of a user for whom the user database names none (passwd(5)).
+const SHELL: &str = "/bin/sh";
+/// Beside `LC_*` and TZ, what passes where its value is harmless (sudo's `env_check`, sudoers(5)).
+const CHECKED: [&str; 4] = ["COLORTERM", "LANG", "LANGUAGE", "TERM"];
+/// Where the time zones are that TZ may name by a path.
+const ZONES: &str = "/usr/share/zoneinfo/";
+/// Where systemd makes a user's XDG_RUNTIME_DIR.
+const RUNTIME_DIRECTORIES: &str = "/run/user";
+
+/// Variables with their values.
+pub type Variables = Vec<(OsString, OsString)>;
+
+/// The environment of a command of this user (`None`: of the one who runs pagelab), with `more` on top.
+pub fn of(user: Option<&User>, more: &[(OsString, OsString)]) -> Variables {
+    let mut variables = match user.filter(|user| user.is_another()) {
+        Some(user) => login(user, std::env::vars_os()),
+        None => std::env::vars_os().collect(),
+    };
+    for (name, value) in more {
+        variables.retain(|(other, _)| other != name);
+        variables.push((name.clone(), value.clone()));
+    }
+    variables
+}
+
+fn login(user: &User, own: impl Iterator<Item = (OsString, OsString)>) -> Variables {
+    let shell = if user.shell.as_os_str().is_empty() { Path::new(SHELL) } else { &user.shell };
+    let mut variables: Variables = vec![
+        ("HOME".into(), user.home.clone().into()),
+        ("USER".into(), user.name.clone().into()),
+        ("LOGNAME".into(), user.name.clone().into()),
+        ("SHELL".into(), shell.into()),
+        ("PATH".into(), PATH.into()),
+    ];
+    variables.extend(runtime_directory(user).map(|path| ("XDG_RUNTIME_DIR".into(), path.into())));
+    variables.extend(own.filter(|(name, value)| passes(name.as_bytes(), value)));
+    variables
+}
+
+/// The user's own, where it is there.
+fn runtime_directory(user: &User) -> Option<PathBuf> {
+    let path = Path::new(RUNTIME_DIRECTORIES).join(user.uid.to_string());
+    let found = std::fs::symlink_metadata(&path).ok()?;
+    (found.is_dir() && found.uid() == user.uid).then_some(path)
+}
+
+fn passes(name: &[u8], value: &OsStr) -> bool {
+    match name {
+        b"TZ" => is_time_zone(value.as_bytes()),
+        name if name.starts_with(b"LC_") || CHECKED.iter().any(|checked| checked.as_bytes() == name) => {
+            !value.as_bytes().iter().any(|byte| matches!(byte, b'/' | b'%'))
+        }
+        _ => false,
+    }
+}
+
+/// What sudo takes for one: no path but below the time zones, nothing that leads out of there, nothing unprintable.
+fn is_time_zone(value: &[u8]) -> bool {
+    let name = value.strip_prefix(b":").unwrap_or(value);
+    let leads_out = name.split(|byte| *byte == b'/').any(|part| part == b"..");
+    (!name.starts_with(b"/") || name.starts_with(ZONES.as_bytes()))
+        && !leads_out
+        && name.len() < libc::PATH_MAX as usize
+        && name.iter().all(u8::is_ascii_graphic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ann() -> User {
+        User {
+            name: "ann".into(),
+            uid: 4_000_000_000,
+            gid: 1,
+            groups: vec![1],
+            home: "/people/ann".into(),
+            shell: PathBuf::new(),
+        }
+    }
+
+    fn pairs(texts: &[(&str, &str)]) -> Variables {
+        texts.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn another_user_has_what_a_login_has_and_no_more() {
+        let own = pairs(&[
+            ("HOME", "/superuser"),
+            ("USER", "root"),
+            ("PATH", "/superuser/bin"),
+            ("XDG_RUNTIME_DIR", "/run/user/0"),
+            ("SSH_AUTH_SOCK", "/run/agent"),
+            ("LD_PRELOAD", "/superuser/a.so"),
+            ("TERM", "xterm"),
+            ("LC_TIME", "C"),
+            ("LANG", "../x/%n"),
+            ("TZ", "Europe/Berlin"),
+        ]);
+        let expected = pairs(&[
+            ("HOME", "/people/ann"),
+            ("USER", "ann"),
+            ("LOGNAME", "ann"),
+            ("SHELL", SHELL),
+            ("PATH", PATH),
+            ("TERM", "xterm"),
+            ("LC_TIME", "C"),
+            ("TZ", "Europe/Berlin"),
+        ]);
+        assert_eq!(login(&ann(), own.into_iter()), expected);
+    }
+
+    #[test]
+    fn a_time_zone_is_no_way_to_a_file() {
+        for good in ["UTC", "CET-1CEST", ":Europe/Rome", ":/usr/share/zoneinfo/UTC", "<-03>3"] {
+            assert!(is_time_zone(good.as_bytes()), "{good}");
+        }
+        for bad in ["/etc/passwd", ":/etc/passwd", "/usr/share/zoneinfo/../x", "../x", "a b", "a\n"] {
+            assert!(!is_time_zone(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_named_comes_on_top() {
+        let path = std::env::var_os("PATH").unwrap();
+        let same = of(None, &pairs(&[("PAGELAB_X", "1"), ("PAGELAB_X", "2")]));
+        assert!(same.contains(&("PATH".into(), path)) && same.ends_with(&pairs(&[("PAGELAB_X", "2")])), "{same:?}");
+        assert_eq!(same.iter().filter(|(name, _)| name == "PAGELAB_X").count(), 1);
+        let another = of(Some(&ann()), &pairs(&[("PATH", "/opt/bin")]));
+        assert_eq!(another.iter().filter(|(name, _)| name == "PATH").count(), 1);
+        assert!(another.contains(&("PATH".into(), "/opt/bin".into())), "{another:?}");
+    }
+}

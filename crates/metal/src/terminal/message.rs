@@ -1,0 +1,116 @@
+//! What pagelab and the monitor tell one another: whole messages over a pair of sockets.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+/// The modes of a terminal as pagelab found them, and as it set them.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Modes {
+    /// To be given back.
+    pub before: libc::termios,
+    /// While keys are passed on untouched.
+    pub raw: libc::termios,
+}
+
+/// A message.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub enum Message {
+    /// From the monitor: the command has this process.
+    Started(libc::pid_t),
+    /// From the monitor: the command was stopped by this signal.
+    Stopped(libc::c_int),
+    /// From the monitor: the command has ended.
+    Ended,
+    /// From pagelab: the command goes on, in front (it may read) or not.
+    Continue {
+        /// Whether it is in front.
+        in_front: bool,
+    },
+    /// From pagelab: the command is to stop, as by a key.
+    Stop,
+    /// From pagelab: the terminal is about to get other modes.
+    Raw(Modes),
+    /// From pagelab: it has its modes again.
+    Restored,
+}
+
+/// One end of the pair.
+pub struct Channel(OwnedFd);
+
+impl Channel {
+    /// Both ends.
+    ///
+    /// # Errors
+    /// Those of socketpair(2).
+    pub fn pair() -> io::Result<(Channel, Channel)> {
+        use std::os::fd::FromRawFd;
+        let mut ends = [-1; 2];
+        // SAFETY: the two numbers are live, and new where the call succeeds.
+        unsafe {
+            let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+            if libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok((Channel(OwnedFd::from_raw_fd(ends[0])), Channel(OwnedFd::from_raw_fd(ends[1]))))
+        }
+    }
+
+    /// The descriptor.
+    pub fn raw(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Sends a message; nothing happens where nobody is there any more.
+    pub fn send(&self, message: Message) {
+        // SAFETY: the descriptor is this end's own.
+        unsafe { send(self.raw(), message) }
+    }
+
+    /// The next message; `None` where the other end is gone.
+    pub fn receive(&self) -> Option<Message> {
+        // SAFETY: the descriptor is this end's own.
+        unsafe { receive(self.raw()) }
+    }
+
+    /// The first message of a monitor: the command's process.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn receive_start(&self) -> io::Result<libc::pid_t> {
+        match self.receive() {
+            Some(Message::Started(command)) => Ok(command),
+            _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),
+        }
+    }
+}
+
+/// Sends a message, with system calls only.
+///
+/// # Safety
+/// The descriptor is an end of a [`Channel`].
+pub unsafe fn send(channel: RawFd, message: Message) {
+    // SAFETY: the message is live; without a reader there is an error and no signal.
+    unsafe { libc::send(channel, (&raw const message).cast(), size_of::<Message>(), libc::MSG_NOSIGNAL) };
+}
+
+/// Receives a message, with system calls only; `None` where the other end is gone.
+///
+/// # Safety
+/// The descriptor is an end of a [`Channel`].
+pub unsafe fn receive(channel: RawFd) -> Option<Message> {
+    let mut message = std::mem::MaybeUninit::<Message>::uninit();
+    loop {
+        // SAFETY: there is room for a whole message, and only this module sends any, of this type and whole.
+        unsafe {
+            let count = libc::recv(channel, message.as_mut_ptr().cast(), size_of::<Message>(), 0);
+            if count == size_of::<Message>() as isize {
+                return Some(message.assume_init());
+            }
+            if count != -1 || *libc::__errno_location() != libc::EINTR {
+                return None;
+            }
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! pagelab's own terminal: what the standard streams are, its modes, its size, and whose it is just now.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::{SFlag, fstat};
+use nix::unistd::{getpgrp, tcgetpgrp};
+
+/// The terminal that a relay is between.
+pub struct Outer {
+    /// What keys come from; where nothing can be read, only its modes and its size are looked at.
+    input: OwnedFd,
+    can_read: bool,
+    /// Where output goes; `None`: no stream can be written to.
+    output: Option<OwnedFd>,
+    is_for_command: bool,
+}
+
+impl Outer {
+    /// The one behind these standard streams; `None` where none of them is a terminal.
+    ///
+    /// # Errors
+    /// There are no more descriptors.
+    pub fn of(streams: [RawFd; 3], is_terminal: [bool; 3]) -> io::Result<Option<Outer>> {
+        let terminals = |order: [usize; 3]| order.into_iter().filter(|at| is_terminal[*at]).map(|at| streams[at]);
+        let Some(first) = terminals([0, 1, 2]).next() else { return Ok(None) };
+        let output = terminals([1, 2, 0]).find(|stream| mode(*stream) != OFlag::O_RDONLY);
+        let output = output.map(duplicate).transpose()?;
+        // A command whose input is no terminal may still ask there, for a password.
+        let (input, can_read) = match is_terminal[0] {
+            true => (duplicate(streams[0])?, mode(streams[0]) != OFlag::O_WRONLY),
+            false => match controlling() {
+                Some(terminal) => (terminal, true),
+                None => (duplicate(first)?, false),
+            },
+        };
+        // In a pipe the keys may be for somebody else: then it is in front as soon as it reads, as under sudo.
+        let in_pipe = is_pipe(streams[0]) || is_pipe(streams[1]);
+        Ok(Some(Outer { input, can_read, output, is_for_command: is_terminal[0] && !in_pipe }))
+    }
+
+    /// The descriptor whose modes are set.
+    pub fn device(&self) -> RawFd {
+        self.input.as_raw_fd()
+    }
+
+    /// What keys are read from.
+    pub fn input(&self) -> Option<RawFd> {
+        self.can_read.then(|| self.device())
+    }
+
+    /// Where output is written to.
+    pub fn output(&self) -> Option<RawFd> {
+        self.output.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Whether the command may read without having asked.
+    pub fn is_commands(&self) -> bool {
+        self.is_for_command && self.is_ours()
+    }
+
+    /// Whether pagelab may read it and set its modes: its process group is in front, or it controls nobody here.
+    pub fn is_ours(&self) -> bool {
+        match tcgetpgrp(&self.input) {
+            Ok(group) => group == getpgrp(),
+            Err(error) => error == Errno::ENOTTY,
+        }
+    }
+
+    /// Its modes; `None` where it is gone.
+    pub fn modes(&self) -> Option<libc::termios> {
+        // SAFETY: the descriptor is this structure's own.
+        unsafe { modes(self.device()) }
+    }
+
+    /// Sets its modes at once.
+    pub fn set_modes(&self, modes: &libc::termios) {
+        // SAFETY: the modes are live.
+        unsafe { libc::tcsetattr(self.device(), libc::TCSANOW, modes) };
+    }
+
+    /// Gives another terminal its size.
+    pub fn give_size_to(&self, other: RawFd) {
+        // SAFETY: the structure is live, and plain data.
+        unsafe {
+            let mut size: libc::winsize = std::mem::zeroed();
+            if libc::ioctl(self.device(), libc::TIOCGWINSZ, &raw mut size) == 0 {
+                libc::ioctl(other, libc::TIOCSWINSZ, &raw const size);
+            }
+        }
+    }
+}
+
+/// The modes of a terminal, by a system call; `None` where there is none.
+///
+/// # Safety
+/// None of its own: the descriptor is only asked.
+pub unsafe fn modes(terminal: RawFd) -> Option<libc::termios> {
+    // SAFETY: the structure is live, and plain data.
+    unsafe {
+        let mut modes: libc::termios = std::mem::zeroed();
+        (libc::tcgetattr(terminal, &raw mut modes) == 0).then_some(modes)
+    }
+}
+
+/// The modes in which keys pass untouched.
+pub fn raw(modes: &libc::termios) -> libc::termios {
+    let mut raw = *modes;
+    // SAFETY: the modes are live.
+    unsafe { libc::cfmakeraw(&raw mut raw) };
+    raw
+}
+
+/// Whether two terminals have the same modes.
+pub fn are_same(one: &libc::termios, other: &libc::termios) -> bool {
+    let flags = |modes: &libc::termios| (modes.c_iflag, modes.c_oflag, modes.c_cflag, modes.c_lflag);
+    flags(one) == flags(other) && one.c_cc == other.c_cc
+}
+
+fn controlling() -> Option<OwnedFd> {
+    let opened = File::options().read(true).write(true).custom_flags(libc::O_NOCTTY).open("/dev/tty");
+    opened.ok().map(OwnedFd::from)
+}
+
+fn duplicate(stream: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: the stream is open as long as this function runs: it belongs to pagelab or to the launch.
+    unsafe { BorrowedFd::borrow_raw(stream) }.try_clone_to_owned()
+}
+
+fn mode(stream: RawFd) -> OFlag {
+    // SAFETY: as above.
+    let flags = fcntl(unsafe { BorrowedFd::borrow_raw(stream) }, FcntlArg::F_GETFL).unwrap_or(0);
+    OFlag::from_bits_truncate(flags) & OFlag::O_ACCMODE
+}
+
+fn is_pipe(stream: RawFd) -> bool {
+    // SAFETY: as above.
+    let status = fstat(unsafe { BorrowedFd::borrow_raw(stream) });
+    status.is_ok_and(|status| SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT == SFlag::S_IFIFO)
+}

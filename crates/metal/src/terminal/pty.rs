@@ -1,0 +1,47 @@
+//! A pseudo-terminal (pty(7)).
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::unistd::{Uid, fchown};
+
+/// Both ends of a pseudo-terminal.
+pub struct Pty {
+    /// pagelab's end, which never blocks.
+    pub ours: OwnedFd,
+    /// The command's end, a terminal.
+    pub command: OwnedFd,
+}
+
+impl Pty {
+    /// A new one, whose terminal belongs to the user.
+    ///
+    /// # Errors
+    /// Those of open(2) on /dev/ptmx, and of fchown(2). TIOCGPTPEER needs Linux 4.13.
+    pub fn open(uid: u32) -> io::Result<Pty> {
+        let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+        // SAFETY: plain system calls; the number is live while the kernel reads it.
+        unsafe {
+            let ours = owned(libc::open(c"/dev/ptmx".as_ptr(), flags | libc::O_NONBLOCK))?;
+            let unlocked: libc::c_int = 0;
+            if libc::ioctl(ours.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked) == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            let command = owned(libc::ioctl(ours.as_raw_fd(), libc::TIOCGPTPEER, flags))?;
+            fchown(&command, Some(Uid::from_raw(uid)), None)?;
+            Ok(Pty { ours, command })
+        }
+    }
+}
+
+/// A new descriptor, or what the kernel refused it for.
+///
+/// # Safety
+/// The descriptor is new, or -1.
+unsafe fn owned(descriptor: RawFd) -> io::Result<OwnedFd> {
+    match descriptor {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the caller says that it is new, so it is nobody else's.
+        new => Ok(unsafe { OwnedFd::from_raw_fd(new) }),
+    }
+}

@@ -1,0 +1,369 @@
+//! Copies between a command's terminal and pagelab's, in a thread of its own, so that the tracer's waiting is not
+//! disturbed; and does for the command what the shell does for pagelab: stops and goes on with it.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::thread::JoinHandle;
+
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use super::Attended;
+use super::message::{Channel, Message, Modes};
+use super::outer::{self, Outer};
+
+/// Bytes that are copied at a time, and that may wait in each direction.
+const CHUNK_BYTES: usize = 4096;
+
+/// What a relay hears of instead of pagelab's other threads: what the terminal and the shell have to say.
+const HEARD: [Signal; 5] = [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+
+/// A command's terminal at work. Where it is dropped before the command has ended, the command is killed.
+pub struct Relay {
+    thread: Option<JoinHandle<()>>,
+    /// Closed to end the thread.
+    stop: Option<OwnedFd>,
+    /// The calling thread's mask of signals.
+    before: SigSet,
+}
+
+impl Relay {
+    /// Starts to relay. To be called from the thread that waits for the command.
+    ///
+    /// # Errors
+    /// The kernel has no descriptors or threads left.
+    pub fn start(attended: Attended) -> io::Result<Relay> {
+        let heard = SigSet::from_iter(HEARD);
+        let before = heard.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let started = spawn(attended, heard);
+        if started.is_err() {
+            before.thread_set_mask()?;
+        }
+        let (thread, stop) = started?;
+        Ok(Relay { thread: Some(thread), stop: Some(stop), before })
+    }
+
+    /// Waits until the command has ended and everything that it has written is relayed.
+    pub fn finish(mut self) {
+        self.join();
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the relay of a terminal does not panic");
+            let _ = self.before.thread_set_mask();
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop.take();
+        self.join();
+    }
+}
+
+fn spawn(attended: Attended, heard: SigSet) -> io::Result<(JoinHandle<()>, OwnedFd)> {
+    let (stopped, stop) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+    let signals = SignalFd::with_flags(&heard, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let Attended { ours, pty, outer, .. } = attended;
+    let in_front = outer.is_commands();
+    let mut relaying = Relaying {
+        channel: ours,
+        pty,
+        outer,
+        signals,
+        stopped,
+        in_front,
+        resembles: false,
+        raw: None,
+        keys: Vec::new(),
+        output: Vec::new(),
+        has_keys: true,
+        ended: false,
+    };
+    relaying.resemble();
+    if in_front {
+        relaying.step_forward(); // before the command begins; the monitor undoes it where there is no thread
+    }
+    let thread = std::thread::Builder::new().name("terminal".into()).spawn(move || relaying.run())?;
+    Ok((thread, stop))
+}
+
+/// What the thread has.
+struct Relaying {
+    channel: Channel,
+    pty: OwnedFd,
+    outer: Outer,
+    signals: SignalFd,
+    stopped: OwnedFd,
+    /// Whether the command may read: pagelab's terminal is raw then, and keys go to the command.
+    in_front: bool,
+    /// Whether the command's terminal has got the modes of pagelab's.
+    resembles: bool,
+    /// The modes that were changed.
+    raw: Option<Modes>,
+    /// Typed, and not yet taken by the command's terminal.
+    keys: Vec<u8>,
+    /// Written by the command, and not yet by pagelab.
+    output: Vec<u8>,
+    /// Whether there can be more keys.
+    has_keys: bool,
+    ended: bool,
+}
+
+/// What the thread waits for, by its place in the list that is polled.
+#[derive(Clone, Copy)]
+enum Awaited {
+    Channel,
+    Signals,
+    Stopped,
+    Pty,
+    Input,
+    Output,
+}
+
+impl Relaying {
+    fn run(&mut self) {
+        while !self.ended && !self.serve() {}
+        if self.ended {
+            self.drain();
+        }
+        self.step_back();
+    }
+
+    /// Waits for something to do, and does it; whether it is told to end.
+    fn serve(&mut self) -> bool {
+        let polled = self.poll();
+        let ready = |at: Awaited, events: libc::c_short| polled[at as usize].revents & events != 0;
+        let any = libc::POLLIN | libc::POLLHUP | libc::POLLERR;
+        if ready(Awaited::Stopped, any) {
+            return true;
+        }
+        if ready(Awaited::Output, libc::POLLOUT | libc::POLLHUP | libc::POLLERR) {
+            self.write_output();
+        }
+        if ready(Awaited::Pty, libc::POLLIN) {
+            self.read_output();
+        }
+        if ready(Awaited::Pty, libc::POLLOUT) {
+            self.write_keys();
+        }
+        if ready(Awaited::Input, any) {
+            self.read_keys();
+        }
+        if ready(Awaited::Signals, libc::POLLIN)
+            && let Ok(Some(signal)) = self.signals.read_signal()
+        {
+            self.heard(signal.ssi_signo.cast_signed());
+        }
+        if ready(Awaited::Channel, any) {
+            match self.channel.receive() {
+                Some(Message::Stopped(signal)) => self.command_stopped(signal),
+                Some(Message::Ended) | None => self.ended = true,
+                Some(_) => {}
+            }
+        }
+        false
+    }
+
+    fn poll(&self) -> [libc::pollfd; 6] {
+        const NOTHING: RawFd = -1;
+        let awaited = |fd, events| libc::pollfd { fd, events, revents: 0 };
+        let wants_keys = self.in_front && self.has_keys && self.keys.is_empty();
+        let wants_output = self.output.is_empty();
+        let pty = if wants_output { libc::POLLIN } else { 0 } | if self.keys.is_empty() { 0 } else { libc::POLLOUT };
+        let input = self.outer.input().filter(|_| wants_keys).unwrap_or(NOTHING);
+        let output = self.outer.output().filter(|_| !wants_output).unwrap_or(NOTHING);
+        let mut polled = [
+            awaited(self.channel.raw(), libc::POLLIN),
+            awaited(self.signals.as_raw_fd(), libc::POLLIN),
+            awaited(self.stopped.as_raw_fd(), libc::POLLIN),
+            awaited(if pty == 0 { NOTHING } else { self.pty.as_raw_fd() }, pty),
+            awaited(input, libc::POLLIN),
+            awaited(output, libc::POLLOUT),
+        ];
+        // SAFETY: the list is live. An interruption leaves it without events.
+        unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, -1) };
+        polled
+    }
+
+    // ---- what is copied ----
+
+    fn read_output(&mut self) {
+        let mut buffer = [0; CHUNK_BYTES];
+        let count = read(self.pty.as_raw_fd(), &mut buffer).unwrap_or(0);
+        self.output.extend_from_slice(&buffer[..count]);
+        if self.outer.output().is_none() {
+            self.output.clear();
+        }
+    }
+
+    fn write_output(&mut self) {
+        let Some(output) = self.outer.output() else { return };
+        match write(output, &self.output) {
+            Ok(count) => drop(self.output.drain(..count)),
+            Err(error) if is_for_later(&error) => {}
+            Err(_) => self.output.clear(), // pagelab's terminal is gone; the command need not wait for it
+        }
+    }
+
+    fn read_keys(&mut self) {
+        let Some(input) = self.outer.input() else { return };
+        let mut buffer = [0; CHUNK_BYTES];
+        match read(input, &mut buffer) {
+            Ok(count) => {
+                self.keys.extend_from_slice(&buffer[..count]);
+                self.has_keys = count > 0;
+            }
+            Err(error) if is_for_later(&error) => {}
+            // The kernel says the same of a terminal that is gone and of one that is somebody else's just now.
+            Err(_) if !self.outer.is_ours() => self.in_front = false,
+            Err(_) => self.has_keys = false,
+        }
+        self.write_keys();
+    }
+
+    fn write_keys(&mut self) {
+        match write(self.pty.as_raw_fd(), &self.keys) {
+            Ok(count) => drop(self.keys.drain(..count)),
+            Err(error) if is_for_later(&error) => {}
+            Err(_) => self.keys.clear(),
+        }
+    }
+
+    /// What the command wrote last: its terminal still has it.
+    fn drain(&mut self) {
+        loop {
+            while !self.output.is_empty() {
+                self.wait_for_room();
+                self.write_output();
+            }
+            self.read_output();
+            if self.output.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn wait_for_room(&self) {
+        let output = self.outer.output().unwrap_or(-1);
+        let mut polled = libc::pollfd { fd: output, events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one live structure.
+        unsafe { libc::poll(&raw mut polled, 1, -1) };
+    }
+
+    // ---- in front and in the background ----
+
+    /// Gives the command's terminal the modes of pagelab's, once: while that is a shell's, they are those in which the
+    /// shell edits its lines.
+    fn resemble(&mut self) {
+        if !self.resembles
+            && self.outer.is_ours()
+            && let Some(modes) = self.outer.modes()
+        {
+            // SAFETY: the modes are live. Set at pagelab's end, they are the command's terminal's.
+            unsafe { libc::tcsetattr(self.pty.as_raw_fd(), libc::TCSANOW, &raw const modes) };
+            self.resembles = true;
+        }
+    }
+
+    /// Gives the command the keys, untouched. The monitor knows of it first, so that no end of pagelab leaves the terminal
+    /// so.
+    fn step_forward(&mut self) {
+        self.in_front = true;
+        self.resemble();
+        self.outer.give_size_to(self.pty.as_raw_fd());
+        if let (None, Some(before)) = (self.raw, self.outer.modes()) {
+            let wanted = Modes { before, raw: outer::raw(&before) };
+            self.channel.send(Message::Raw(wanted));
+            self.outer.set_modes(&wanted.raw);
+            // A terminal need not take all of them.
+            let modes = Modes { before, raw: self.outer.modes().unwrap_or(wanted.raw) };
+            self.channel.send(Message::Raw(modes));
+            self.raw = Some(modes);
+        }
+    }
+
+    /// Gives the terminal its modes back. Where it is somebody else's by now, he has set his own.
+    fn step_back(&mut self) {
+        if let Some(modes) = self.raw.take() {
+            if self.outer.is_ours() {
+                self.outer.set_modes(&modes.before);
+            }
+            self.channel.send(Message::Restored);
+        }
+    }
+
+    fn heard(&mut self, signal: libc::c_int) {
+        match signal {
+            libc::SIGWINCH => self.outer.give_size_to(self.pty.as_raw_fd()),
+            // pagelab is to stop. So the command is told, and where it does, pagelab follows.
+            libc::SIGTSTP => self.channel.send(Message::Stop),
+            libc::SIGCONT => self.resumed(),
+            _ => {}
+        }
+    }
+
+    /// The command has stopped: it wants to read from the background, which it now may, or pagelab stops with it.
+    fn command_stopped(&mut self, signal: libc::c_int) {
+        let wants_terminal = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
+        if wants_terminal && self.outer.is_ours() {
+            self.step_forward();
+        } else {
+            let was_in_front = self.in_front;
+            self.step_back();
+            stop_with(if wants_terminal { signal } else { libc::SIGTSTP });
+            self.in_front = false;
+            if (was_in_front || wants_terminal) && self.outer.is_ours() {
+                self.step_forward();
+            }
+        }
+        self.channel.send(Message::Continue { in_front: self.in_front });
+    }
+
+    /// pagelab goes on, perhaps after a stop that it did not see coming (SIGSTOP), and perhaps where it was not before: in
+    /// front, or in the background. Meanwhile the shell has set its own modes.
+    fn resumed(&mut self) {
+        let is_raw = |modes: &Modes| self.outer.modes().is_some_and(|now| outer::are_same(&now, &modes.raw));
+        let was_in_front = self.in_front;
+        if !self.outer.is_ours() {
+            (self.in_front, self.raw) = (false, None);
+            self.channel.send(Message::Restored);
+        } else if self.in_front || self.outer.is_commands() {
+            self.raw = self.raw.filter(is_raw);
+            self.step_forward();
+        }
+        if self.in_front != was_in_front {
+            self.channel.send(Message::Continue { in_front: self.in_front });
+        }
+    }
+}
+
+/// Stops pagelab, and what the shell has started with it, until it is told to go on. A process group that nobody could
+/// wake up is not stopped.
+fn stop_with(signal: libc::c_int) {
+    let Ok(signal) = Signal::try_from(signal) else { return };
+    let only = SigSet::from(signal);
+    // Every other thread that could take it has it blocked, so this one stops before the call returns.
+    let _ = only.thread_unblock();
+    // SAFETY: a plain system call.
+    unsafe { libc::kill(0, signal as libc::c_int) };
+    let _ = only.thread_block();
+}
+
+fn is_for_later(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+fn read(from: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer is live and its length is given; the descriptor is the caller's.
+    let count = unsafe { libc::read(from, buffer.as_mut_ptr().cast(), buffer.len()) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+fn write(to: RawFd, bytes: &[u8]) -> io::Result<usize> {
+    // SAFETY: the bytes are live and their length is given; the descriptor is the caller's.
+    let count = unsafe { libc::write(to, bytes.as_ptr().cast(), bytes.len()) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}

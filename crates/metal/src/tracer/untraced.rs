@@ -1,0 +1,56 @@
+//! Programs that need no tracer.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use study::trial::Exit;
+
+use super::launch::{self, Launch, LaunchError};
+use crate::environment;
+use crate::signals;
+use crate::user::{self, User};
+
+/// Runs a program without a tracer: in the place of pagelab itself, which does not return then, or where it is another
+/// user's as a child to its end. To be called after [`signals::catch`].
+///
+/// # Errors
+/// The program could not be started.
+pub fn run_untraced(launch: &Launch) -> Result<Exit, LaunchError> {
+    let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(OsString::new()))?)?;
+    match launch.user.as_ref().is_some_and(User::is_another) {
+        true => run_beside(launch, &path),
+        false => Err(replace_self(launch, &path)),
+    }
+}
+
+fn run_beside(launch: &Launch, path: &Path) -> Result<Exit, LaunchError> {
+    let mut started = launch::start_untraced(launch)?;
+    signals::leash_in(started.tid, started.session);
+    started.release()?;
+    let exit = started.wait();
+    signals::unleash();
+    started.finish();
+    started.failure(path).map_or(Ok(exit?), Err)
+}
+
+fn replace_self(launch: &Launch, path: &Path) -> LaunchError {
+    let thp = if launch.disable_thp { launch::disable_thp_for_good() } else { Ok(()) };
+    let gains_nothing = user::gains_no_privilege(launch.user.as_ref());
+    let switched = thp.and_then(|()| if gains_nothing { launch::gain_no_privilege() } else { Ok(()) });
+    if let Err(error) = switched {
+        return error;
+    }
+    let mut command = Command::new(path);
+    command.arg0(&launch.command[0]).args(&launch.command[1..]);
+    command.env_clear().envs(environment::of(launch.user.as_ref(), &launch.variables));
+    if let Some(user) = &launch.user {
+        let groups: Vec<_> = user.groups.iter().map(|group| nix::unistd::Gid::from_raw(*group)).collect();
+        if let Err(error) = nix::unistd::setgroups(&groups) {
+            return launch::unprepared(4, error.into());
+        }
+        command.uid(user.uid).gid(user.gid);
+    }
+    launch::not_executed(path, command.exec())
+}
