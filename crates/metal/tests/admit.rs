@@ -194,7 +194,7 @@ fn every_command_to_adopt_a_policy_names_a_file_of_the_host() {
     let boot = |policy: &str| admit::adoption(&policy.parse().unwrap(), &arm, &[]).pop().unwrap().commands;
     assert_eq!(boot("mthp-2m"), ["thp_anon=2M:always"]);
     assert_eq!(boot("hugetlb-512m"), ["hugepagesz=512M hugepages=N"]);
-    assert_eq!(boot("default+no-huge"), ["madvise(address, length, MADV_NOHUGEPAGE);"]);
+    assert_eq!(boot("default+no-huge"), ["prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);"]);
     assert!(admit::adoption(&"mthp-64k".parse().unwrap(), &arm, &[]).is_empty(), "not on this kernel");
 }
 

@@ -195,9 +195,10 @@ fn of_modifier(modifier: Modifier) -> Adoption {
              splitting the mapping",
             ["madvise(guard, length, MADV_GUARD_INSTALL);"],
         ),
-        Modifier::NoHuge => {
-            way("not huge: in the program's code, after mmap", ["madvise(address, length, MADV_NOHUGEPAGE);"])
-        }
+        Modifier::NoHuge => way(
+            "not huge: in the program's code, at its beginning (kept over fork and exec)",
+            ["prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);"],
+        ),
         Modifier::Prefault => way(
             "populated when mapped: in the program's code, after mmap (Linux 5.14)",
             ["madvise(address, length, MADV_POPULATE_WRITE);"],

@@ -308,7 +308,9 @@ impl HostPlatform {
         let counters_after = self.session.host().counters()?;
         let moved = counters.delta(&counters_after);
         let mut observations = observed(&self.work, &run, &answer, Some(&mut proof))?;
-        observations.extend(of_the_host(&counters, &counters_after));
+        if !answer.too_slow {
+            observations.extend(of_the_host(&counters, &counters_after));
+        }
         let need_bytes = proof.needed_bytes();
         let peak = proof.peak();
         let Proof { mut examination, unseen_unmapped_bytes, .. } = proof;

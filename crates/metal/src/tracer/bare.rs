@@ -92,7 +92,8 @@ fn end_of_root(minder: &Minder) -> Option<(libc::c_int, u64)> {
 
 /// What processes did that outlived the root.
 struct Leftovers {
-    after: Afterlife,
+    /// `None`: nothing outlived it.
+    after: Option<Afterlife>,
     killed: usize,
 }
 
@@ -100,9 +101,9 @@ impl Leftovers {
     fn of(&self, exit: Exit) -> Ended {
         Ended {
             killed_leftovers: self.killed,
-            outlived_s: self.after.lasted_s(),
-            outlived_cpu_s: self.after.cpu_s(),
-            cut_short: self.killed > 0 && self.after.was_cut(),
+            outlived_s: self.after.as_ref().map_or(0.0, Afterlife::lasted_s),
+            outlived_cpu_s: self.after.as_ref().map_or(0.0, Afterlife::cpu_s),
+            cut_short: self.killed > 0 && self.after.as_ref().is_some_and(Afterlife::was_cut),
             ..Ended::of_nothing_traced(exit)
         }
     }
@@ -110,17 +111,20 @@ impl Leftovers {
 
 /// Gives what outlives the root its time, and has the minder kill what is left.
 fn end_of_tree(minder: &Minder, grace: Duration) -> Leftovers {
+    if descendants(minder.process()).is_empty() {
+        return Leftovers { after: None, killed: 0 };
+    }
     let mut after = Afterlife::new();
     while !minder.is_over() {
         if minder::is_ending() || !after.goes_on(grace) {
             let killed = descendants(minder.process()).len();
             minder.end();
-            return Leftovers { after, killed };
+            return Leftovers { after: Some(after), killed };
         }
         after.look(|| descendants(minder.process()), || descendants(minder.process()));
         std::thread::sleep(LOOK_AGAIN);
     }
-    Leftovers { after, killed: 0 }
+    Leftovers { after: Some(after), killed: 0 }
 }
 
 /// What a process has started and is still there, and what that has; none on kernels without CONFIG_PROC_CHILDREN.

@@ -293,6 +293,7 @@ impl<'a> Tree<'a> {
 
     /// Gives processes that outlive the root their time.
     fn wait_for_leftovers(&mut self, grace: Duration) {
+        let outlives = !self.tasks.is_empty();
         let mut after = Afterlife::new();
         while self.minded && !minder::is_ending() && after.goes_on(grace) {
             after.look(|| self.tasks.ids(), || self.tasks.processes());
@@ -302,7 +303,9 @@ impl<'a> Tree<'a> {
                 Err(_) => break,
             }
         }
-        self.outlived = Outlived { s: after.lasted_s(), cpu_s: after.cpu_s(), was_cut: after.was_cut() };
+        if outlives {
+            self.outlived = Outlived { s: after.lasted_s(), cpu_s: after.cpu_s(), was_cut: after.was_cut() };
+        }
     }
 
     /// Kills what is left, and from now on what it has just made. Returns how many processes it killed.

@@ -456,8 +456,16 @@ pub fn stop(pid: u32) {
 
 /// Waits until none of a process's threads does anything any more, because it was stopped or stands at its end.
 pub fn await_stop(pid: u32) {
-    let stands = within(LEASED, || threads(pid).iter().all(|state| matches!(state, 'T' | 't' | 'Z' | 'X')));
-    assert!(stands, "process {pid} should have stopped {LEASED:?} ago; its threads: {:?}", threads(pid));
+    assert!(
+        within(LEASED, || stands(pid)),
+        "process {pid} should have stopped {LEASED:?} ago; its threads: {:?}",
+        threads(pid)
+    );
+}
+
+/// Whether none of a process's threads does anything any more.
+pub fn stands(pid: u32) -> bool {
+    threads(pid).iter().all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }
 
 /// The states of a process's threads (proc(5), /proc/PID/stat).

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{Winsize, openpty};
 use nix::sys::termios::{LocalFlags, tcgetattr};
 
@@ -27,6 +28,10 @@ impl Typist {
     pub fn at(command: &Command) -> Typist {
         let size = Winsize { ws_row: 30, ws_col: 90, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(Some(&size), None).expect("a pseudo-terminal");
+        for end in [&pair.master, &pair.slave] {
+            // A program that had this end open too would never see that the typist has gone.
+            fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a flag of a descriptor");
+        }
         let terminal = || Stdio::from(pair.slave.try_clone().unwrap());
         let mut session = Command::new("setsid");
         session.arg("--ctty");
