@@ -117,8 +117,10 @@ fn everything_that_a_comparison_runs_is_apart_and_gains_nothing() {
     fs::write(&file, "").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
     let said = |name: &str| format!("{standing} {name} {file}");
-    let server = format!("sh -c '{}; sleep 600'", said("server"));
-    let (ready, prepare) = (said("ready"), said("prepare"));
+    let up = bench.word("up");
+    let server = format!("sh -c '{}; touch {up}; sleep 600'", said("server"));
+    let ready = format!("sh -c '{}; test -e {up}'", said("ready"));
+    let prepare = format!("sh -c '{}; rm -f {up}'", said("prepare"));
     let options = ["-p", "default,base", "--server", &server, "--ready", &ready, "--prepare", &prepare];
     let client = words_of(&[&standing, "client", &file]);
     let mut typist = Typist::at(&bench.compare(&[&options[..], &NOBODY, &QUICK].concat(), &client));
@@ -167,7 +169,7 @@ fn keys_sizes_and_ends_are_relayed_once() {
     for policy in POLICIES {
         let mut typist = Typist::at(&exec(&bench, policy, &[&keys]));
         typist.sees("size 30x90");
-        typist.sees("ready");
+        typist.sees("ready\r");
         typist.types("\x03");
         typist.sees("interrupt 1");
         typist.types("words\n");
@@ -189,7 +191,7 @@ fn as_the_same_user_the_terminal_is_the_same_and_a_key_arrives_once() {
     let (bench, keys) = bench_with("keys", 0o755);
     for policy in POLICIES {
         let mut typist = Typist::at(&bench.pagelab(&["exec", "-p", policy, "--", &keys]));
-        typist.sees("ready");
+        typist.sees("ready\r");
         typist.types("\x03");
         typist.sees("interrupt 1");
         typist.types("\x04");
@@ -289,7 +291,7 @@ fn a_shell_stops_and_resumes_it() {
         let mut typist = interactive(&bench);
         let line = format!("{} exec -p {policy} --user nobody --", bench.word("pagelab"));
         typist.types(&format!("{line} {keys}\n"));
-        typist.sees("ready");
+        typist.sees("ready\r");
         for word in ["once", "again"] {
             typist.types("\x1a");
             typist.sees("Stopped");
@@ -329,7 +331,7 @@ fn every_end_gives_the_terminal_its_modes_back_and_leaves_nothing() {
         let mut sh = Command::new("sh");
         sh.args(["-c", &line]).current_dir(bench.path("")).env_remove("SUDO_UID");
         let mut typist = Typist::at(&sh);
-        typist.sees("ready");
+        typist.sees("ready\r");
         assert!(!typist.is_cooked(), "{policy} {signal}: keys are passed on untouched");
         let ours = common::processes_with(&format!("--user nobody -- {keys}"));
         let is_pagelab = |line: &str| line.starts_with(&bench.word("pagelab"));

@@ -222,7 +222,7 @@ fn nothing_is_demoted_while_something_is_measured() {
     let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let bench = Bench::new();
     let before = this_boot();
-    let mut measuring = bench.pagelab(&["exec", "-p", "thp", "--", "sleep", "60"]).begin();
+    let mut measuring = bench.pagelab(&["exec", "-p", "mthp-64k", "--", "sleep", "60"]).begin();
     await_lease(&measuring);
     let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "2M", "--wait", "1s", YES]).ran();
     ran.says(2, &["the system settings are leased", &measuring.id().to_string()]);
