@@ -75,11 +75,19 @@ fn copied(bench: &Bench, path: &str) -> String {
     copy
 }
 
+/// Gives a command these variables, and of others only what it needs: the environment is a part of what is compared. (With all
+/// that cargo sets the model is off by one folio of 64K for xz under `mthp-64k`; why is not known yet.)
+fn in_environment<'a>(command: &'a mut Command, bench: &Bench, environment: Environment) -> &'a mut Command {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    command.env_clear().env("PATH", path).env("HOME", bench.path("")).envs(environment.iter().copied())
+}
+
 /// Runs a program under the policies, records it and simulates the trace.
 fn compared(bench: &Bench, policies: &[&str], command: &[String], environment: Environment) -> Compared {
     let (policies, trace) = (policies.join(","), bench.word("trace"));
     let mut record = bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin(), "--"]);
-    record.args(command).envs(environment.iter().copied()).ran().says(0, &[]);
+    record.args(command);
+    in_environment(&mut record, bench, environment).ran().says(0, &[]);
     // Which trials it wakes up in is chance, and the model's khugepaged has another clock.
     let still = ["--khugepaged", "off"];
     let options = ["--json", "--prove-all", "--blocks", "2", "--min-blocks", "1", "-p", &policies];
@@ -88,7 +96,7 @@ fn compared(bench: &Bench, policies: &[&str], command: &[String], environment: E
     let mut still = Command::new("setarch");
     still.arg("--addr-no-randomize");
     common::wrap(&mut still, &bench.compare(&options, command));
-    let native: Ran = still.envs(environment.iter().copied()).ran();
+    let native: Ran = in_environment(&mut still, bench, environment).ran();
     assert_eq!(native.code, Some(0), "{native}");
     let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &policies, "--json"]).ran();
     assert_eq!(simulated.code, Some(0), "{simulated}");

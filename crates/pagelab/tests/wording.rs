@@ -281,9 +281,9 @@ fn the_progress_line_says_what_runs_and_what_is_left() {
         format!("compare --store {store} -p default,base --blocks 4 --min-blocks 4 -- {command}")
     };
     let shown = on_terminal(&bench, 60, "TERM=xterm", &words(&bench.store()));
-    assert!(shown.contains("trial 1 of about 10: ") && shown.contains(" left: "), "{shown}");
+    assert!(shown.contains("trial 1 of about 15: ") && shown.contains(" left: "), "{shown}");
     let dumb = on_terminal(&bench, 60, "TERM=dumb", &words(&bench.store()));
-    assert!(dumb.contains("trial 1 of about 10: ") && !dumb.contains('\u{1b}'), "{dumb}");
+    assert!(dumb.contains("trial 1 of about 15: ") && !dumb.contains('\u{1b}'), "{dumb}");
     assert_eq!(
         dumb.matches("trial ").filter(|_| true).count(),
         5 + dumb.matches("1 trial").count(),

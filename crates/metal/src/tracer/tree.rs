@@ -259,7 +259,7 @@ impl<'a> Tree<'a> {
                 continue;
             }
             match ptrace::wait(-1) {
-                Ok((tid, stop)) => self.handle(tid, stop),
+                Ok(first) => self.handle_all(first),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -318,6 +318,16 @@ impl<'a> Tree<'a> {
             self.minder.end();
         }
         left.len()
+    }
+
+    /// Takes all stops that there are before it sends any task on: wait tells of the same tasks first, so those that stop often
+    /// would keep the others waiting for ever.
+    fn handle_all(&mut self, first: (Tid, Stop)) {
+        let mut ready = vec![first];
+        while let Ok(Some(next)) = ptrace::try_wait(-1) {
+            ready.push(next);
+        }
+        ready.into_iter().for_each(|(tid, stop)| self.handle(tid, stop));
     }
 
     fn handle(&mut self, tid: Tid, stop: Stop) {
