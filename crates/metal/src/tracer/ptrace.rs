@@ -3,7 +3,8 @@
 //! `nix` lacks the register sets, the signal mask and system call information, so all of them are
 //! made here, in one place and in one way.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
 
@@ -50,6 +51,8 @@ pub enum Stop {
 }
 
 thread_local! {
+    /// What the kernel told and nobody has taken yet.
+    static READY: RefCell<VecDeque<(Tid, Stop)>> = const { RefCell::new(VecDeque::new()) };
     static STOPS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -192,15 +195,46 @@ pub fn set_signal_mask(tid: Tid, mask: u64) -> io::Result<()> {
 
 /// Waits for a task, or for any child or tracee of this thread where `tid` is -1. `EINTR` comes back
 /// as an error, so that the caller can look at what interrupted it.
+///
+/// Where any of them will do, all that has stopped is taken before one is told: the kernel tells of the same tasks first, and
+/// those that stop often would keep the others waiting for ever.
 pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
+    if let Some(ready) = take_ready(tid) {
+        return Ok(ready);
+    }
     let mut status = 0;
     // SAFETY: the status is a live integer; no resource usage is asked for.
     let waited = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::__WNOTHREAD, std::ptr::null_mut()) };
-    if waited == -1 { Err(io::Error::last_os_error()) } else { Ok((waited, counted(decode(status)))) }
+    if waited == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    if tid == -1 {
+        while let Ok(Some(next)) = try_wait_kernel(-1) {
+            READY.with_borrow_mut(|ready| ready.push_back(next));
+        }
+    }
+    Ok((waited, counted(decode(status))))
+}
+
+/// Takes what was already told of a task, or of any.
+fn take_ready(tid: Tid) -> Option<(Tid, Stop)> {
+    READY.with_borrow_mut(|ready| {
+        let at = ready.iter().position(|(of, _)| tid == -1 || *of == tid)?;
+        ready.remove(at)
+    })
+}
+
+/// Forgets what was told of an earlier tree.
+pub fn forget_ready() {
+    READY.with_borrow_mut(VecDeque::clear);
 }
 
 /// Like [`wait`], without waiting: `None` where nothing happened yet.
 pub fn try_wait(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
+    take_ready(tid).map_or_else(|| try_wait_kernel(tid), |ready| Ok(Some(ready)))
+}
+
+fn try_wait_kernel(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
     let mut status = 0;
     let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
     // SAFETY: the status is a live integer; no resource usage is asked for.

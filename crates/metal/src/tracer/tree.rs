@@ -171,6 +171,7 @@ pub fn run<'a>(
     let changed = rewriting.watches();
     let witnessed = witness.as_ref().map(|witness| leaving::watches(witness.extent(), &changed)).unwrap_or_default();
     let watches = [changed.clone(), witnessed].concat();
+    ptrace::forget_ready();
     let (stops, thp) = (ptrace::stops(), ThpSetting::of(launch, rewriting));
     let (minder, mut started) = launch::start(launch, filter::program(&watches), thp)?;
     if let Some(witness) = &mut witness {
@@ -259,7 +260,7 @@ impl<'a> Tree<'a> {
                 continue;
             }
             match ptrace::wait(-1) {
-                Ok(first) => self.handle_all(first),
+                Ok((tid, stop)) => self.handle(tid, stop),
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -318,16 +319,6 @@ impl<'a> Tree<'a> {
             self.minder.end();
         }
         left.len()
-    }
-
-    /// Takes all stops that there are before it sends any task on: wait tells of the same tasks first, so those that stop often
-    /// would keep the others waiting for ever.
-    fn handle_all(&mut self, first: (Tid, Stop)) {
-        let mut ready = vec![first];
-        while let Ok(Some(next)) = ptrace::try_wait(-1) {
-            ready.push(next);
-        }
-        ready.into_iter().for_each(|(tid, stop)| self.handle(tid, stop));
     }
 
     fn handle(&mut self, tid: Tid, stop: Stop) {
