@@ -33,6 +33,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::child;
+
 /// What tells a minder to kill everything and end.
 pub const END: libc::c_int = libc::SIGTERM;
 
@@ -317,7 +319,7 @@ unsafe fn tell(answers: &std::os::fd::OwnedFd, number: libc::pid_t) {
 unsafe fn mind_tree(root: libc::pid_t, deadline: Option<Instant>, restores_terminal: bool, board: NonNull<Board>) -> ! {
     // SAFETY: plain system calls on memory of this function and on the board, of which this process alone writes.
     unsafe {
-        close_all();
+        child::close_from(0);
         let board = board.as_ptr();
         let mut deadline = deadline;
         loop {
@@ -384,7 +386,7 @@ unsafe fn tell_of_root(board: *mut Board, what: u32) {
 unsafe fn mind_helper(helper: libc::pid_t) -> ! {
     // SAFETY: plain system calls on memory of this function.
     unsafe {
-        close_all();
+        child::close_from(0);
         loop {
             // A group that has lost its leader keeps its number from being given again only while it has members.
             let before = |ended| {
@@ -395,13 +397,13 @@ unsafe fn mind_helper(helper: libc::pid_t) -> ! {
             };
             if let Reaped::Watched(status) = reap(before) {
                 kill_all();
-                end_as(status);
+                child::end_as(status);
             }
             if wait_for_signal(None) == Some(END) {
                 libc::kill(-helper, libc::SIGKILL);
                 libc::kill(helper, libc::SIGKILL);
                 kill_all();
-                end_as(libc::SIGKILL);
+                child::end_as(libc::SIGKILL);
             }
         }
     }
@@ -527,45 +529,6 @@ unsafe fn for_each_child(mut each: impl FnMut(libc::pid_t)) {
                 libc::close(list);
                 return;
             }
-        }
-    }
-}
-
-/// Ends this process as a status of wait(2) says, without a core of its own.
-///
-/// # Safety
-/// Called in the minder only, a process of one thread that shares nothing with its parent but the board.
-unsafe fn end_as(status: libc::c_int) -> ! {
-    // SAFETY: plain system calls on memory of this function.
-    unsafe {
-        if libc::WIFSIGNALED(status) {
-            let signal = libc::WTERMSIG(status);
-            libc::prctl(libc::PR_SET_DUMPABLE, 0);
-            libc::signal(signal, libc::SIG_DFL);
-            let mut one: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut one);
-            libc::sigaddset(&raw mut one, signal);
-            libc::kill(libc::getpid(), signal);
-            libc::sigprocmask(libc::SIG_UNBLOCK, &raw const one, std::ptr::null_mut());
-        }
-        libc::_exit(libc::WEXITSTATUS(status))
-    }
-}
-
-/// Closes every descriptor; one by one on kernels before 5.9, which have no close_range(2).
-///
-/// # Safety
-/// Called in the minder only, a process of one thread that shares nothing with its parent but the board.
-unsafe fn close_all() {
-    // SAFETY: the process uses none of them any more; the structure is live.
-    unsafe {
-        if libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) == 0 {
-            return;
-        }
-        let mut limit: libc::rlimit = std::mem::zeroed();
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        for descriptor in 0..libc::c_int::try_from(limit.rlim_cur).unwrap_or(libc::c_int::MAX) {
-            libc::close(descriptor);
         }
     }
 }
