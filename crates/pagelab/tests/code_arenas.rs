@@ -143,6 +143,7 @@ fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
     assert!(((faults[2] - faults[0]) / saved).abs() < 0.1, "{faults:?}: guards of 2M regions are as bad as no-huge");
 
     // Regions of 4M: one window of two is free of guards.
+    let _settings = is_root().then(lease);
     let program = bench.word("pagelab");
     let ran = std::process::Command::new(program).arg("workload").args(boot).args(["--max-cpus", "32", "--json"]).ran();
     let figures = &ran.json()["figures"];
@@ -157,7 +158,7 @@ fn a_boot_until_the_devices_are_there_generates_more_code() {
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), is_there, thp_of_2m()]) {
         return;
     }
-    let _still = Alone::wait();
+    let (_still, _settings) = (Alone::wait(), is_root().then(lease));
     let guest = guest().display().to_string();
     let boot = ["workload", "tcg-boot", "--guest", &guest, "--max-cpus", "32", "--until", "devices", "--json"];
     let ran = Bench::new().pagelab(&boot).ran();
@@ -177,7 +178,7 @@ fn code_that_is_there_before_is_no_fault_of_the_boot() {
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), thp_of_2m()]) {
         return;
     }
-    let _still = Alone::wait();
+    let (_still, _settings) = (Alone::wait(), is_root().then(lease));
     let (bench, guest) = (Bench::new(), guest().display().to_string());
     let faults = |populated: u64| {
         let bytes = populated.to_string();

@@ -368,8 +368,8 @@ impl Still {
     }
 }
 
-/// The lease, taken by the test itself.
-fn lease() -> File {
+/// The lease, taken by the test itself: no pagelab changes a setting while it lives. Needs root.
+pub fn lease() -> File {
     let _ = fs::DirBuilder::new().mode(0o700).create(LEASE);
     locked(&Path::new(LEASE).join("lease.lock"), LEASED)
 }
