@@ -14,7 +14,7 @@ use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
-use super::rewriting::{Rewriting, advice};
+use super::rewriting::{LEFT_ALONE, Rewriting, advice};
 use super::scene::Scene;
 use super::sham;
 use super::tasks::Space;
@@ -109,7 +109,9 @@ fn with_joined(scene: &Scene, paused: &Paused, range: (u64, u64)) -> (u64, u64) 
 
 /// Large mappings are advised, and pieces of large reservations.
 fn is_worth_advice(rewriting: &Rewriting, bytes: u64, flags: u64) -> bool {
-    bytes >= rewriting.advised_bytes() || flags & libc::MAP_FIXED as u64 != 0 && bytes >= rewriting.piece_bytes()
+    let is_long = bytes >= rewriting.advised_bytes();
+    let is_piece = flags & libc::MAP_FIXED as u64 != 0 && bytes >= rewriting.piece_bytes();
+    flags & LEFT_ALONE == 0 && (is_long || is_piece)
 }
 
 /// A mapping keeps its advice when it grows; one that was too small for it gets it when it has outgrown that.

@@ -7,6 +7,9 @@ use study::size::PageSize;
 use super::filter::{Condition, Watch};
 use super::sham::Pace;
 
+/// Flags of mappings that no advice and no population concerns: stacks, the program's own pages of a pool, shared memory.
+pub const LEFT_ALONE: u64 = (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | libc::MAP_SHARED) as u64;
+
 /// MADV_* of the kernel (include/uapi/asm-generic/mman-common.h) that older C libraries lack.
 pub mod advice {
     /// Large pages wanted.
@@ -126,7 +129,7 @@ impl Rewriting {
             return [watches, hugetlb_watches(self.large.bytes())].concat();
         }
         let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
-        let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
+        let not_left_alone = Condition::Lacks(3, LEFT_ALONE as u32);
         if self.advice.is_some() || self.prefault {
             watches.push(Watch::new(libc::SYS_brk, []));
         }
@@ -134,14 +137,17 @@ impl Rewriting {
             // Reservations, whether without access or without a promise of memory, are not populated.
             let writable = Condition::Has(2, libc::PROT_WRITE as u32);
             let promised = Condition::Lacks(3, libc::MAP_NORESERVE as u32);
-            watches.push(Watch::new(libc::SYS_mmap, [anonymous, stack, writable, promised]));
+            watches.push(Watch::new(libc::SYS_mmap, [anonymous, not_left_alone, writable, promised]));
         }
         if self.advice.is_some() {
             // Reservations without access are advised too: what is opened of them later keeps the advice.
-            watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.advised_bytes()), anonymous, stack]));
+            watches.push(Watch::new(
+                libc::SYS_mmap,
+                [Condition::AtLeast(1, self.advised_bytes()), anonymous, not_left_alone],
+            ));
             let piece = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
-            let stack = Condition::Lacks(3, (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u32);
-            watches.push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.piece_bytes()), piece, stack]));
+            watches
+                .push(Watch::new(libc::SYS_mmap, [Condition::AtLeast(1, self.piece_bytes()), piece, not_left_alone]));
             watches.push(Watch::new(libc::SYS_mremap, [Condition::AtLeast(2, self.advised_bytes())]));
         }
         if self.advises_large() || self.disable_thp {
@@ -232,6 +238,8 @@ mod tests {
     fn what_the_policy_does_not_concern_does_not_stop() {
         for policy in ["thp", "mthp-64k", "default+prefault", "thp+prefault"] {
             assert!(!maps(policy, 64 << 20, READ_WRITE, FILE), "{policy}: a file");
+            let shared = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64;
+            assert!(!maps(policy, 64 << 20, READ_WRITE, shared), "{policy}: shared memory");
             assert!(maps(policy, 64 << 20, READ_WRITE, ANONYMOUS), "{policy}");
         }
         // A reservation is populated by nobody, and what is opened of an advised one keeps the advice.
