@@ -13,6 +13,9 @@ use crate::minder;
 /// The signals that tell pagelab to stop.
 pub const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
+/// Seconds after which a comparison that was told to stop ends whatever it is doing: more than the minder goes on killing.
+const LAST_RESORT_S: libc::c_uint = minder::PATIENCE.as_secs() as libc::c_uint + 5;
+
 /// The last signal that arrived; 0: none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
 /// The program that is run.
@@ -114,8 +117,17 @@ fn pass_on(signal: i32, from_terminal: bool) {
         kill => {
             PROGRAM.send(kill);
             end_tree();
+            // SAFETY: a plain system call, which signal handlers may make.
+            unsafe { libc::alarm(LAST_RESORT_S) };
         }
     }
+}
+
+/// pagelab has not ended in all that time: it writes to a terminal that takes nothing (Ctrl-S), or waits for a disk. The watchdog
+/// puts back what is on loan, the minder ends what still runs, and each trial that was over is stored.
+extern "C" fn give_up(_signal: libc::c_int) {
+    // SAFETY: a plain system call, which signal handlers may make.
+    unsafe { libc::_exit(128 + ARRIVED.load(Ordering::SeqCst)) };
 }
 
 /// The key that stops a job: pagelab's terminal does not stop a program in another session.
@@ -145,7 +157,8 @@ pub fn send(signal: i32) {
 /// Catches SIGINT, SIGTERM and SIGHUP from now on; those that are ignored (nohup) stay so.
 pub fn catch(pass_on: PassOn) -> io::Result<()> {
     PASSED_ON.store(if pass_on == PassOn::Kill { libc::SIGKILL } else { 0 }, Ordering::SeqCst);
-    CAUGHT.into_iter().try_for_each(catch_one)
+    CAUGHT.into_iter().try_for_each(catch_one)?;
+    set_action(libc::SIGALRM, give_up as *const () as usize, 0)
 }
 
 fn catch_one(signal: i32) -> io::Result<()> {

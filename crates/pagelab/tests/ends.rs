@@ -2,11 +2,14 @@
 //! codes of what gave no result.
 
 mod common;
+#[path = "common/terminal.rs"]
+mod terminal;
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::*;
+use terminal::{PATIENCE, Typist};
 
 /// How soon a comparison that is told to stop must be gone.
 const SOON: Duration = Duration::from_secs(2);
@@ -221,4 +224,25 @@ fn an_input_that_can_be_read_once_is_refused() {
     let fifo = bench.word("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     bench.compare(&["--input", &fifo], &words_of(&["cat"])).ran().says(2, &["--input", "found a pipe"]);
+}
+
+/// A terminal that shows nothing any more (Ctrl-S) does not make a comparison deaf.
+#[test]
+fn a_terminal_that_takes_nothing_holds_no_comparison() {
+    if !needs(&[program("setsid")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let store = bench.store();
+    let words = ["compare", "--store", &store, "-p", "default,base", "--blocks", "1000", "--", "sleep", "0.01"];
+    let mut typist = Typist::at(&bench.pagelab(&words));
+    typist.sees("trial 3 of");
+    typist.types("\x13");
+    // It fills what the terminal still takes, and then stands.
+    let pid = typist.command.id();
+    let stands = || std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("wait_woken"));
+    assert!(within(PATIENCE, stands), "it goes on writing");
+    send("TERM", pid);
+    assert_eq!(typist.command.wait().code(), Some(128 + 15));
+    assert!(!bench.listed().is_empty(), "its trials are stored");
 }

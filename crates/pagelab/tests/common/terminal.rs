@@ -1,4 +1,5 @@
 //! A terminal with somebody who types and reads: the other end of a pseudo-terminal.
+#![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::fs::File;
 use std::io::{Read, Write};
