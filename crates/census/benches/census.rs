@@ -1,7 +1,7 @@
 //! What a census costs, and how it compares with `tools/mm/thpmaps` of the kernel's sources.
 //!
 //! ```text
-//! cargo bench -p metal --bench census -- [--bytes SIZE] [--thpmaps FILE] [--runs N] [--only KIND]
+//! cargo bench -p census --bench census -- [--bytes SIZE] [--thpmaps FILE] [--runs N] [--only KIND]
 //! ```
 //! For processes that map `SIZE` (default 8G) in base pages and in THP, in 64K folios where root can
 //! switch them on, in base pages while another process has THP (`base+thp`), and for a small process: milliseconds of a census without and with root, the best
@@ -16,9 +16,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use metal::census::Observer;
-use metal::explain::examine;
-use metal::host::Host;
+use census::Observer;
+use census::explain::examine;
+use host::Host;
 use study::census::{Backing, Census, Folio};
 use study::policy::Policy;
 use study::size::{PageSize, format_bytes, parse_bytes};

@@ -3,6 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use host::maps::MalformedLine;
+
 /// What cannot be read, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 pub enum CensusError {
@@ -43,13 +45,8 @@ pub enum CensusError {
         error: io::Error,
     },
     /// A file does not look as it should.
-    #[error("{path}: expected a line as in proc(5), found {line:?}; the kernel may be newer than this program")]
-    Malformed {
-        /// The file.
-        path: String,
-        /// The line.
-        line: String,
-    },
+    #[error(transparent)]
+    Malformed(#[from] MalformedLine),
     /// A part of a mapping cannot be told from the rest without PAGEMAP_SCAN.
     #[error("a part of a mapping can be looked at since Linux 6.7 (PAGEMAP_SCAN); this kernel has only smaps")]
     NeedsPagemapScan,
@@ -67,10 +64,6 @@ impl CensusError {
         let text = self.to_string();
         let text = text.replace(&format!("/proc/{number}/"), "/proc/PID/");
         text.replace(&format!("process {number}"), "the process")
-    }
-
-    pub(crate) fn malformed(path: &str, line: &str) -> CensusError {
-        CensusError::Malformed { path: path.to_string(), line: line.to_string() }
     }
 
     pub(super) fn io(pid: u32, path: &str, error: io::Error) -> CensusError {

@@ -21,11 +21,11 @@
 //! memory of the process and are left out; swapped pages are not present.
 
 mod error;
+pub mod explain;
 mod folio;
 mod frames;
 pub mod geometry;
 mod looking;
-pub mod maps;
 mod parallel;
 mod region;
 mod scan;
@@ -39,11 +39,8 @@ use study::size::PageSize;
 
 pub use error::CensusError;
 pub use geometry::AnonymousFolios;
-pub use maps::{Vma, VmaKind};
 pub use region::{Area, Region};
 pub use smaps::SmapsEntry;
-
-use crate::host;
 
 use geometry::FolioCounters;
 use looking::Looking;
@@ -156,7 +153,7 @@ impl Observer {
         }
         let path = format!("/proc/{pid}/maps");
         let text = read_text(pid, &path)?;
-        let vmas = maps::parse(&text, &path)?;
+        let vmas = host::maps::parse(&text, &path)?;
         if vmas.is_empty() {
             return Err(CensusError::NoAddressSpace { pid });
         }

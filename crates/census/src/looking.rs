@@ -4,12 +4,12 @@ use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 
+use host::maps::{self, Vma, VmaKind};
 use study::census::{Backing, Folio, Mapping};
 use study::size::PageSize;
 
 use super::folio::{self, Orders};
 use super::geometry::AnonymousFolios;
-use super::maps::{self, Vma, VmaKind};
 use super::region::{self, Area, Region, Surroundings};
 use super::scan::{self, Scanner};
 use super::smaps::SmapsEntry;
@@ -59,7 +59,7 @@ impl<'a> Looking<'a> {
         let mut vmas = Vec::new();
         let mut at = start;
         while at < end {
-            match scan::query_vma(&self.maps, at) {
+            match maps::query(&self.maps, at) {
                 Ok(Some((vma, _))) if vma.start < end => {
                     at = vma.end;
                     vmas.push(vma);
@@ -160,7 +160,7 @@ impl<'a> Looking<'a> {
         if vma.inode == 0 || inside.iter().all(|part| part.categories & scan::HUGE == 0) {
             return Ok(None);
         }
-        match scan::query_vma(&self.maps, vma.start) {
+        match maps::query(&self.maps, vma.start) {
             Ok(found) => {
                 let size = found.filter(|(other, _)| other.start == vma.start).map(|(_, bytes)| bytes);
                 Ok(size.filter(|bytes| *bytes > self.observer.base.bytes()).and_then(|bytes| PageSize::new(bytes).ok()))

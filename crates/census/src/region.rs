@@ -1,9 +1,9 @@
 //! From what the kernel says of pages to rows of a census: pure, and tested on captured processes.
 
+use host::maps::{Vma, VmaKind};
 use study::census::{Backing, Census, Folio, Mapping};
 use study::size::PageSize;
 
-use super::maps::{Vma, VmaKind};
 use super::scan::{self, PageRegion};
 
 /// A run of present memory that is mapped in one way.
@@ -187,9 +187,9 @@ mod tests {
     /// The captured regions, through everything between the ioctl and the census.
     #[test]
     fn a_captured_process_has_its_census() {
-        let vmas = crate::census::maps::parse(include_str!("../../../../fixtures/census/maps"), "maps").unwrap();
+        let vmas = host::maps::parse(include_str!("../../../fixtures/census/maps"), "maps").unwrap();
         let hexadecimal = |text: &str| u64::from_str_radix(text, 16).unwrap();
-        let scanned: Vec<PageRegion> = include_str!("../../../../fixtures/census/scan")
+        let scanned: Vec<PageRegion> = include_str!("../../../fixtures/census/scan")
             .lines()
             .map(|line| {
                 let (range, categories) = line.split_once(' ').unwrap();

@@ -5,9 +5,8 @@ use std::fs;
 use std::os::fd::AsFd;
 use std::sync::Mutex;
 
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::stat::{fstat, major, minor};
-
-use crate::memory::memory_file;
 
 /// Knows the file systems that were seen. A device number that is given to another file system while
 /// this lives is not noticed.
@@ -19,7 +18,7 @@ impl ShmemDevices {
     /// Knows the kernel's own tmpfs, which holds memfds, shared anonymous and System V shared memory and
     /// is mounted nowhere (`shm_mnt`, mm/shmem.c): a memfd of its own tells its device number.
     pub fn new() -> ShmemDevices {
-        let own = memory_file(0).ok();
+        let own = memfd_create(c"pagelab", MFdFlags::MFD_CLOEXEC).ok();
         let device = own.and_then(|file| fstat(file.as_fd()).ok()).map(|status| status.st_dev);
         let known = device.map(|device| ((major(device) as u32, minor(device) as u32), true));
         ShmemDevices { known: Mutex::new(known.into_iter().collect()) }

@@ -1,11 +1,11 @@
 //! `/proc/PID/smaps`: the flags of mappings (`VmFlags`), which no other file has, and the sums that
 //! stand in for a scan on kernels before 6.7.
 
+use host::maps::{self, MalformedLine, Vma, VmaKind};
 use study::census::{Backing, Census, Folio, Mapping};
 use study::size::PageSize;
 
 use super::CensusError;
-use super::maps::{self, Vma, VmaKind};
 
 /// One mapping with the sums and flags that smaps prints of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl SmapsEntry {
 pub fn parse(text: &str, path: &str) -> Result<Vec<SmapsEntry>, CensusError> {
     let mut entries: Vec<SmapsEntry> = Vec::new();
     for line in text.lines() {
-        let malformed = || CensusError::malformed(path, line);
+        let malformed = || MalformedLine::new(path, line);
         match line.split_once(':').filter(|(name, _)| !name.contains('-')) {
             None => {
                 let vma = maps::parse_line(line).ok_or_else(malformed)?;
@@ -122,7 +122,7 @@ pub fn parse(text: &str, path: &str) -> Result<Vec<SmapsEntry>, CensusError> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = include_str!("../../../../fixtures/census/smaps");
+    const TEXT: &str = include_str!("../../../fixtures/census/smaps");
 
     #[test]
     fn a_captured_process_has_the_census_that_was_set_up() {
@@ -155,7 +155,7 @@ mod tests {
         for text in
             ["Rss: 4 kB\n", "rubbish\n", "1000-2000 rw-p 0 0:0 0\nRss: 4 MB\n", "1000-2000 rw-p 0 0:0 0\nRss: -1 kB\n"]
         {
-            assert!(matches!(parse(text, "smaps"), Err(CensusError::Malformed { .. })), "{text:?}");
+            assert!(matches!(parse(text, "smaps"), Err(CensusError::Malformed(_))), "{text:?}");
         }
     }
 }

@@ -4,11 +4,16 @@
 //! /proc and /sys of another one. A captured tree answers the same questions, apart from those that
 //! only a running kernel can answer ([`Host::is_live`]).
 
+pub mod admit;
 mod counters;
+pub mod direct_map;
 mod facts;
 mod geometry;
+mod leaseholder;
 mod machine;
-pub(crate) mod read;
+pub mod maps;
+mod outer_tracer;
+pub mod read;
 mod reporting;
 mod settings;
 mod state;
@@ -21,8 +26,9 @@ use study::size::PageSize;
 
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters};
 pub use facts::{KernelVersion, Mount, PtraceLimit};
-pub(crate) use read::content;
-pub use read::{HostError, chosen_word};
+pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
+pub use outer_tracer::{outer_tracer, tracer_of};
+pub use read::{HostError, chosen_word, content};
 pub use settings::IDLE_LATENCY;
 
 /// Where transparent huge pages are controlled (Documentation/admin-guide/mm/transhuge.rst).

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use metal::direct_map::Marker;
-use metal::host::{Host, HostError, KernelVersion, PtraceLimit};
+use host::direct_map::{MARKER_FILE, Marker};
+use host::{Host, HostError, KernelVersion, PtraceLimit};
 use study::size::PageSize;
 
 fn fixture(name: &str) -> Host {
@@ -129,8 +129,15 @@ fn a_demotion_between_two_states_is_a_change() {
     let root = directory.path().join("tree");
     let host = copy("x86_64-6.18", &root);
     let boot_id = host.machine().unwrap().boot_id;
-    let demote = || Marker::mark(&root, &boot_id, PageSize::M2, 1).unwrap();
-    let states = [host.state().unwrap(), (demote(), host.state().unwrap()).1, (demote(), host.state().unwrap()).1];
+    let demoted = |times| {
+        let mut marker = Marker::new(&boot_id, PageSize::M2, 1);
+        marker.demotions = times;
+        let file = root.join(MARKER_FILE.trim_start_matches('/'));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, serde_json::to_string(&marker).unwrap()).unwrap();
+        host.state().unwrap()
+    };
+    let states = [host.state().unwrap(), demoted(1), demoted(2)];
     assert_eq!(states.each_ref().map(|state| state.demoted_to), [None, Some(PageSize::M2), Some(PageSize::M2)]);
     for [before, after] in [[&states[0], &states[1]], [&states[1], &states[2]]] {
         let changes = before.changes(after);

@@ -85,7 +85,7 @@ impl Drop for Ledger {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lease::setting::{File, Kind, Value};
+    use crate::setting::{File, Kind, Value};
 
     #[test]
     fn a_ledger_keeps_what_is_pushed_until_it_is_full() {

@@ -113,7 +113,7 @@ pub struct Lease {
 impl Site {
     /// The running host.
     pub fn host() -> Site {
-        Site { root: "/".into(), run: "/run/pagelab".into(), state: "/var/lib/pagelab".into() }
+        Site { root: "/".into(), run: host::LEASE_DIRECTORY.into(), state: "/var/lib/pagelab".into() }
     }
 
     /// A tree below `root`, for tests: settings, lock and journal all lie in it.
@@ -446,12 +446,6 @@ const WATCHDOG_TIME: Duration = Duration::from_secs(3);
 /// read.
 pub fn recover() -> Result<Recovered, LeaseError> {
     Site::host().recover()
-}
-
-/// Who has the host's settings on loan now, as any user can see it: `process 7 (COMMAND)`. `None` where nobody has, or
-/// where it cannot be seen.
-pub fn leaseholder() -> Option<String> {
-    holder::seen_in(&Site::host().run)
 }
 
 fn kind_of(path: &str) -> Kind {

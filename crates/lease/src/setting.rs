@@ -246,7 +246,7 @@ fn retry(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
     }
 }
 
-/// As [`crate::host::chosen_word`], on bytes.
+/// As [`host::chosen_word`], on bytes.
 fn chosen_word(bytes: &[u8]) -> &[u8] {
     let open = bytes.iter().position(|byte| *byte == b'[');
     let after = open.and_then(|open| bytes.get(open.saturating_add(1)..));
@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn bytes_have_the_same_chosen_word_as_text() {
         for text in ["always [madvise] never\n", "4096\n", "[broken\n", "] odd [\n", "", "[]", "  a b  \n"] {
-            assert_eq!(chosen_word(text.as_bytes()), crate::host::chosen_word(text).as_bytes(), "{text:?}");
+            assert_eq!(chosen_word(text.as_bytes()), host::chosen_word(text).as_bytes(), "{text:?}");
         }
     }
 }

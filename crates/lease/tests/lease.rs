@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use metal::lease::{Fate, Lease, LeaseError, Recovered, Site, Taken};
+use lease::{Fate, Lease, LeaseError, Recovered, Site, Taken};
 use testing::{Random, skip};
 
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
@@ -100,7 +100,7 @@ impl Tree {
 }
 
 fn chosen(text: &str) -> String {
-    metal::host::chosen_word(text.lines().next().unwrap_or_default()).to_string()
+    host::chosen_word(text.lines().next().unwrap_or_default()).to_string()
 }
 
 fn processes() -> Vec<i32> {

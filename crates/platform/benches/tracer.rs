@@ -1,7 +1,7 @@
 //! What the tracer costs: whole programs beside the same without a tracer, and single calls.
 //!
 //! ```text
-//! cargo bench -p metal --bench tracer -- [--full] [--rounds N] [--times N] [--work-us N] [--witness]
+//! cargo bench -p platform --bench tracer -- [--full] [--rounds N] [--times N] [--work-us N] [--witness]
 //! ```
 //! The first table is of whole programs, run as trials of a comparison are, with their census: `true`; a program that
 //! forks; one that sends itself signals; a musl program that grows its heap by single pages; one that maps 2M and
@@ -10,8 +10,8 @@
 //! settings are leased, so another pagelab is waited for.
 //!
 //! The second table is of calls.
-//! `tests/programs/churn.c` maps and unmaps with 1 ms of work between, 2 MiB each time (every call is
-//! advised), and sizes from 128K to 4M. `tests/programs/regions.c` opens regions of 2 MiB under `default+no-guards`,
+//! `churn.c` of the tracer's tests maps and unmaps with 1 ms of work between, 2 MiB each time (every call is
+//! advised), and sizes from 128K to 4M. `regions.c` opens regions of 2 MiB under `default+no-guards`,
 //! where every mprotect stops, among some hundred other mappings. Bare and traced runs alternate; printed are the median of the
 //! ratios of neighbours, and the cost of one call. With `--witness` large unmappings stop too, as they
 //! do when a trial is measured. Without arguments it is short, so that tests can run it.
@@ -22,9 +22,8 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use metal::host::Host;
-use metal::platform::{HostPlatform, Session, Work};
-use metal::tracer::{Launch, Leftovers, Rewriting, Witness, run};
+use host::Host;
+use platform::{HostPlatform, Session, Work};
 use study::comparison::Admission;
 use study::control::Role;
 use study::metric::names;
@@ -33,6 +32,7 @@ use study::policy::Policy;
 use study::runner::Platform;
 use study::stats::paired_ratio;
 use study::trial::{Arm, Trial};
+use tracer::{Launch, Leftovers, Rewriting, Witness, run};
 
 /// How long another pagelab is waited for.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);
@@ -245,7 +245,7 @@ fn compile(folder: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
 
 fn compile_by(compiler: &str, options: &[&str], folder: &Path, name: &str) -> Result<PathBuf, Box<dyn Error>> {
     let program = folder.join(name);
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name).with_extension("c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tracer/tests/programs").join(name).with_extension("c");
     let status = Command::new(compiler).args(options).arg("-O1").arg("-o").arg(&program).arg(&source).status();
     match status.map_err(|error| format!("{compiler}: {error}"))?.success() {
         true => Ok(program),

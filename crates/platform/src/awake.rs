@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 
-use crate::host::IDLE_LATENCY;
+use host::IDLE_LATENCY;
 
 /// A request to the kernel that no idle processor sleeps: as long as it is held, they poll.
 ///

@@ -8,11 +8,8 @@ use std::path::PathBuf;
 use std::process::{Child, Command};
 
 use study::trial::Exit;
-
-use crate::environment::{self, Variables};
-use crate::terminal;
-use crate::tracer::{self, User};
-use crate::{minder, user};
+use tracer::environment::{self, Variables};
+use tracer::{User, minder, terminal, user};
 
 /// How often it is looked whether there still is a reason to wait for it. Its end is seen at once.
 const LOOK_AGAIN_MS: libc::c_int = 100;

@@ -1,12 +1,11 @@
 //! The proof that the kernel's direct map was as its policy says: read before and after a trial.
 
+use host::Host;
+use host::direct_map::{Leaves, leaves};
 use study::cause::{Cause, CauseShare};
 use study::comparison::Unsupported;
 use study::size::PageSize;
 use study::verdict::{Holding, Verdict};
-
-use crate::direct_map::{Leaves, leaves};
-use crate::host::Host;
 
 /// What was read before the trial.
 pub struct KernelProof {
@@ -52,7 +51,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::direct_map::Source;
+    use host::direct_map::Source;
 
     fn of(gigabytes: u64, of_2m: u64) -> Leaves {
         let bytes = BTreeMap::from([(PageSize::G1, gigabytes << 30), (PageSize::M2, of_2m << 30)]);

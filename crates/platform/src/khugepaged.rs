@@ -1,19 +1,16 @@
 //! khugepaged held still while something is measured.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags};
+use host::Host;
+use host::admit::{self, Setting, Terms};
+use lease::Lease;
 use study::comparison::Unsupported;
-use study::size::PageSize;
+use tracer::signals;
 
 use super::PlatformError;
-use crate::admit::{self, Setting, Terms};
-use crate::host::Host;
-use crate::lease::Lease;
-use crate::memory::Mapping;
-use crate::signals;
+use super::registrable::Registrable;
 
 /// How long a scan may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,7 +26,7 @@ const KTHREADD: &str = "2";
 pub struct Stillness {
     stages: Vec<Vec<Setting>>,
     /// Absent where the kernel has no THP.
-    advised: Option<Mapping>,
+    advised: Option<Registrable>,
 }
 
 impl Stillness {
@@ -48,7 +45,7 @@ impl Stillness {
         }
         let geometry = host.geometry();
         let advised = geometry.pmd.map(|pmd| {
-            registrable(pmd, geometry.base).map_err(|error| Unsupported {
+            Registrable::map(pmd, geometry.base).map_err(|error| Unsupported {
                 reason: format!("{pmd} of memory cannot be mapped: {error}"),
                 remedy: "a higher `ulimit -v`".into(),
             })
@@ -96,25 +93,13 @@ impl Stillness {
     /// Where no size is switched on now, that is refused or without effect, and khugepaged has nothing to do.
     fn ask_for_thp(&self) {
         if let Some(advised) = &self.advised {
-            let _ = advised.advise(MmapAdvise::MADV_HUGEPAGE);
+            advised.ask_for_huge_pages();
         }
     }
 }
 
 fn pairs(settings: &[Setting]) -> impl Iterator<Item = (&str, &str)> {
     settings.iter().map(|setting| (setting.path.as_str(), setting.value.as_str()))
-}
-
-/// Memory that khugepaged takes note of when it is advised, and that has nothing for it: an aligned window, which stays empty,
-/// and a page behind it. Without a page that was written to the kernel takes no note (`__thp_vma_allowable_orders`,
-/// mm/huge_memory.c, asks for the `anon_vma`).
-fn registrable(pmd: PageSize, base: PageSize) -> io::Result<Mapping> {
-    let (window_bytes, page_bytes) = (pmd.bytes() as usize, base.bytes() as usize);
-    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    let mapping = Mapping::aligned(window_bytes + page_bytes, pmd, access, MapFlags::MAP_PRIVATE)?;
-    // SAFETY: the byte is inside of the mapping, which was made just now.
-    unsafe { mapping.start().as_ptr().add(window_bytes).write_volatile(1) };
-    Ok(mapping)
 }
 
 /// Whether THP is off for this process, advised memory included (prctl(2), PR_GET_THP_DISABLE).

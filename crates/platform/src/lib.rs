@@ -1,6 +1,8 @@
 //! The running host as a platform: one trial after the other, each with its proof.
 
 mod awake;
+pub mod counters;
+pub mod direct_map;
 mod helper;
 mod kernel_proof;
 mod khugepaged;
@@ -8,6 +10,7 @@ mod memory;
 mod output;
 mod preparation;
 mod proof;
+mod registrable;
 mod server;
 mod session;
 
@@ -19,6 +22,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use census::Observer;
+use host::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters, HostError};
+use lease::LeaseError;
 use study::cause::Cause;
 use study::census::Census;
 use study::comparison::{Admission, Unsupported};
@@ -29,13 +35,8 @@ use study::policy::{Granularity, Modifier, Policy};
 use study::runner::Platform;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::{AnsweredCall, Holding, Verdict};
-
-use crate::census::Observer;
-use crate::environment::Variables;
-use crate::host::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters, HostError};
-use crate::lease::LeaseError;
-use crate::signals;
-use crate::tracer::{self, Ended, Launch, LaunchError, Leftovers, Looks, Pace, Rewriting, Usage, User};
+use tracer::environment::Variables;
+use tracer::{Ended, Launch, LaunchError, Leftovers, Looks, Pace, Rewriting, Usage, User, signals};
 
 use kernel_proof::KernelProof;
 use output::{Capture, Captured};
@@ -62,7 +63,7 @@ pub struct Work {
     pub prepare: Option<Vec<OsString>>,
     /// The user to run as; `None`: the one who runs pagelab.
     pub user: Option<User>,
-    /// Variables on top of what the environment of each of these commands is ([`environment::of`](crate::environment::of)).
+    /// Variables on top of what the environment of each of these commands is ([`environment::of`](tracer::environment::of)).
     pub variables: Variables,
     /// Standard input, opened anew for every trial; `None`: /dev/null.
     pub input: Option<PathBuf>,

@@ -1,12 +1,11 @@
 //! What is known of a process's memory from /proc/PID/status at each look: its peaks, and how much of the peak was looked at.
 
+use census::{Area, ProcessCensus, Region, Source};
+use host::maps::Vma;
 use study::census::{Census, Mapping};
 use study::size::PageSize;
 use study::verdict::Peak;
-
-use crate::census::{Area, ProcessCensus, Region, Source, Vma};
-use crate::host;
-use crate::tracer::Ranges;
+use tracer::Ranges;
 
 /// Differences of a process that are not counted. The kernel sums its counters loosely (some pages for each processor), and
 /// small mappings of files come and go between looks.

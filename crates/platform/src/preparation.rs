@@ -5,13 +5,12 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use study::trial::Exit;
+use tracer::environment::Variables;
+use tracer::{User, signals};
 
 use super::helper::{command, kill_if, wait};
 use super::output::Capture;
 use super::{PlatformError, last_words};
-use crate::environment::Variables;
-use crate::signals;
-use crate::tracer::User;
 
 /// Runs the command to its end, until pagelab is told to stop, or for as long as it may take. Its input is empty, its output
 /// goes nowhere.

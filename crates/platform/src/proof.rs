@@ -5,17 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use census::explain::{Examination, Question};
+use census::{CensusError, Observer, ProcessCensus};
 use nix::unistd::Pid;
 use study::cause::Cause;
 use study::machine::State;
 use study::metric::{Observation, names};
 use study::policy::{Geometry, Policy};
 use study::verdict::Peak;
+use tracer::{Extent, Witness};
 
-use crate::census::{CensusError, Observer, ProcessCensus};
 use crate::counters::Counters;
-use crate::explain::{Examination, Question};
-use crate::tracer::{Extent, Witness};
 
 use super::memory::{Memory, Status};
 

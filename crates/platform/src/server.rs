@@ -11,12 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use study::trial::Exit;
+use tracer::environment::Variables;
+use tracer::{User, signals};
 
 use super::PlatformError;
 use super::helper::{command, kill_if, wait};
-use crate::environment::Variables;
-use crate::signals;
-use crate::tracer::User;
 
 /// A server, and how to know that it is ready.
 #[derive(Clone, Debug)]

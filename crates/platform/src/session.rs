@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use host::Host;
+use host::admit::{self, Privilege, Terms};
+use lease::{Holder, Lease, LeaseError, Share, Taken};
 use study::comparison::{Admission, Unsupported};
 use study::policy::{Granularity, Policy};
+use tracer::signals;
 
 use super::PlatformError;
 use super::khugepaged::Stillness;
-use crate::admit::{self, Privilege, Terms};
-use crate::host::Host;
-use crate::lease::{Holder, Lease, LeaseError, Share, Taken};
-use crate::signals;
 
 /// Memory of the pool beyond what a program was seen to need.
 const SPARE_BYTES: u64 = 64 << 20;
@@ -35,7 +35,7 @@ impl Session {
     /// A session on a host. Nothing is changed yet.
     pub fn new(host: Host) -> Session {
         Session {
-            terms: Terms::of_this_process(&host),
+            terms: Terms::of_this_process(&host, tracer::try_tracing),
             host,
             lease: None,
             share: None,

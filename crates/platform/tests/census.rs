@@ -16,10 +16,10 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use metal::census::{CensusError, Observer, Source};
-use metal::explain::{Examination, Question, examine};
-use metal::host::{Host, THP};
-use metal::platform::Session;
+use census::explain::{Examination, Question, examine};
+use census::{CensusError, Observer, Source};
+use host::{Host, THP};
+use platform::Session;
 use study::cause::Cause;
 use study::census::{Backing, Census, Folio};
 use study::policy::Policy;

@@ -11,7 +11,7 @@ use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
 use super::ptrace::{self, Stop, Tid};
 use super::tree::{Ended, Usage};
 use crate::minder::{self, Minder};
-use crate::{host, signals};
+use crate::signals;
 
 /// How often it is looked whether what outlives the root has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);

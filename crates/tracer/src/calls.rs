@@ -3,11 +3,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
+use host::maps::{self, VmaKind};
 use study::cause::Cause;
 use study::size::PageSize;
-
-use crate::census::{VmaKind, maps};
-use crate::host;
 
 use super::guards;
 use super::own_filter::OwnFilter;

@@ -4,9 +4,8 @@
 //! mapped over it (mmap with PROT_NONE and MAP_FIXED); or a PROT_NONE reservation is opened in parts that
 //! leave a page between them closed (QEMU's code regions since 6.1, thread stacks of glibc).
 
+use host::maps::{Vma, VmaKind};
 use study::size::PageSize;
-
-use crate::census::{Vma, VmaKind};
 
 /// The largest closed gap that counts as a guard, in base pages. Reservations that a program means to
 /// open later are larger.

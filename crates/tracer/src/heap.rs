@@ -5,7 +5,7 @@
 //! the policy's page size, ahead of the program's. What lies between the two ends has never been
 //! touched, so it reads as zero when the program gets there, as brk promises.
 
-use crate::tracer::paused::{Lost, Paused};
+use crate::paused::{Lost, Paused};
 use study::size::PageSize;
 
 /// The two ends of a heap. Unknown until the first call of brk.

@@ -599,7 +599,7 @@ fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 fn ptrace_remedy() -> String {
-    if let Some(tracer) = ptrace::outer_tracer() {
+    if let Some(tracer) = host::outer_tracer() {
         return format!(
             "{tracer} already traces pagelab and what it starts, and a process has one tracer at most: run pagelab without it"
         );

@@ -1,7 +1,7 @@
 //! Memory that a call is about to give back, and so must be looked at now or never: which calls stop for it, and which
 //! addresses they name.
 
-use crate::census::maps;
+use host::maps;
 
 use super::filter::{Condition, Watch};
 use super::paused::Paused;

@@ -139,8 +139,8 @@ fn compare(code: u16, a: u32, b: u32) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tracer::filter::{self, Condition, Watch};
-    use crate::tracer::registers::NATIVE;
+    use crate::filter::{self, Condition, Watch};
+    use crate::registers::NATIVE;
 
     #[test]
     fn a_filter_of_known_meaning_is_understood() {

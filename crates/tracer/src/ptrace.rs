@@ -11,7 +11,6 @@ use std::os::unix::fs::FileExt;
 use study::size::PageSize;
 
 use super::registers::{Layout, NATIVE, Registers};
-use crate::host;
 
 /// A task (thread) by its kernel id.
 pub type Tid = libc::pid_t;
@@ -271,21 +270,7 @@ pub fn is_zombie(tid: Tid) -> bool {
 pub fn is_traced_here(tid: Tid) -> bool {
     // SAFETY: gettid has no arguments and no effects.
     let here = unsafe { libc::gettid() };
-    tracer_of(&format!("/proc/{tid}/status")) == Some(here)
-}
-
-/// Who traces this thread, and so what it forks too (strace -f, gdb with follow-fork-mode): `strace
-/// (process 17)`. `None` where nobody does, or somebody outside of this PID namespace.
-pub fn outer_tracer() -> Option<String> {
-    let tracer = tracer_of("/proc/thread-self/status").filter(|tracer| *tracer != 0)?;
-    let name = std::fs::read_to_string(format!("/proc/{tracer}/comm")).unwrap_or_else(|_| "a tracer".into());
-    Some(format!("{} (process {tracer})", name.trim_end()))
-}
-
-/// TracerPid of a file such as /proc/PID/status; 0 where the task is not traced.
-fn tracer_of(status: &str) -> Option<Tid> {
-    let status = host::content(status).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("TracerPid:"))?.trim().parse().ok()
+    host::tracer_of(&format!("/proc/{tid}/status")) == Some(here)
 }
 
 /// Kills a process.

@@ -3,11 +3,12 @@
 //! The same calls stop, by the same filter, and at as many of them as the policy was seen to need calls of its own the task
 //! makes as many, in the same way. They change nothing: advice on a range of no bytes.
 
+use host::maps;
+
 use super::paused::{Lost, Paused};
 use super::ptrace;
 use super::rewriting::advice;
 use super::scene::Scene;
-use crate::census::maps;
 
 /// How a policy was seen to serve the calls that stop, on average.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -22,7 +22,7 @@ use super::scene::{Findings, Scene};
 use super::sham::{Pace, Served};
 use super::tasks::{Kinship, Space, Task, Tasks};
 use crate::minder::{self, Minder};
-use crate::{host, signals};
+use crate::signals;
 
 /// Sees the memory of the tree's processes while it is still there.
 pub trait Witness {

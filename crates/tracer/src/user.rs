@@ -37,7 +37,7 @@ impl User {
     ///
     /// # Safety
     /// Only in a process that fork has just made and that has one thread.
-    pub(crate) unsafe fn assume(&self) -> io::Result<()> {
+    pub unsafe fn assume(&self) -> io::Result<()> {
         // The bare calls: the C library's would signal all threads, of which only this one is left.
         // SAFETY: plain system calls; the groups are live.
         let refused = unsafe {
@@ -56,7 +56,7 @@ pub fn effective_id() -> u32 {
 
 /// Whether a command of this user (`None`: of the one who runs pagelab) gains no privilege by exec: everybody's but
 /// root's, who has it all.
-pub(crate) fn gains_no_privilege(user: Option<&User>) -> bool {
+pub fn gains_no_privilege(user: Option<&User>) -> bool {
     user.map_or_else(effective_id, |user| user.uid) != 0
 }
 

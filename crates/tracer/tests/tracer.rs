@@ -18,15 +18,13 @@ use std::time::{Duration, Instant};
 
 use nix::fcntl::{Flock, FlockArg};
 
-use metal::host::Host;
-use metal::tracer::{
-    Ended, Extent, Launch, LaunchError, Leftovers, Obstacle, Pace, Rewriting, User, Witness, run, run_bare,
-};
+use host::Host;
 use study::cause::Cause;
 use study::policy::Policy;
 use study::size::PageSize;
 use study::trial::Exit;
 use testing::skip;
+use tracer::{Ended, Extent, Launch, LaunchError, Leftovers, Obstacle, Pace, Rewriting, User, Witness, run, run_bare};
 
 // ---- what the tests stand on ----
 

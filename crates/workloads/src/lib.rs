@@ -1,22 +1,7 @@
-//! The running Linux host as a platform: applying, tracing, verifying and explaining page sizes.
+//! What the built-in workloads are made of: guests on /dev/kvm, generated code, memory and fork.
 //!
-//! Beside `qemu-plugin` the only crate with unsafe code; every unsafe block says why it is sound.
+//! A workload is a program like any other: it knows neither the tracer nor the census, and nothing here asks who runs it.
 
-pub mod admit;
-pub mod census;
-pub mod child;
-pub mod counters;
-pub mod direct_map;
-pub mod environment;
-pub mod explain;
-pub mod host;
 pub mod jit;
 pub mod kvm;
-pub mod lease;
 pub mod memory;
-mod minder;
-pub mod platform;
-pub mod signals;
-mod terminal;
-pub mod tracer;
-pub mod user;

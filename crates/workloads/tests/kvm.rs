@@ -1,9 +1,9 @@
 //! Guests on the real /dev/kvm. Where there is none, or none that this user may open, each test says
 //! `skipped: needs /dev/kvm`.
 
-use metal::kvm::{Access, Clearing, Draw, HostBacking, KvmError, Leaves, Machine, Request, SplitChunk};
-use metal::memory::base_page;
 use study::size::PageSize;
+use workloads::kvm::{Access, Clearing, Draw, HostBacking, KvmError, Leaves, Machine, Request, SplitChunk};
+use workloads::memory::base_page;
 
 /// Not a multiple of a word of the log times the slots, so that the last words are partly used.
 const PAGES: u64 = 1000;

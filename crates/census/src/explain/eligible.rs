@@ -6,8 +6,7 @@ use study::machine::State;
 use study::policy::Geometry;
 use study::size::PageSize;
 
-use crate::census::SmapsEntry;
-use crate::host;
+use crate::SmapsEntry;
 
 /// What can be said of a mapping and a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,7 +102,7 @@ impl Rules<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::census::smaps;
+    use crate::smaps;
 
     fn state(pairs: &[(&str, &str)]) -> State {
         let settings = pairs.iter().map(|(path, word)| (format!("{}/{path}", host::THP), word.to_string())).collect();

@@ -45,8 +45,7 @@ use study::policy::{Geometry, Granularity, Modifier, Policy};
 use study::size::PageSize;
 use study::verdict::{Holding, Peak, Verdict};
 
-use crate::census::{Area, CensusError, Observer, ProcessCensus, SmapsEntry};
-use crate::host;
+use crate::{Area, CensusError, Observer, ProcessCensus, SmapsEntry};
 
 use eligible::{Eligibility, Rules};
 use slots::{Piece, Shape, Standing};
@@ -124,7 +123,7 @@ enum Aim {
 
 /// Examines a process: its census, and what it says about the policy. `counters_delta` says how the
 /// system's counters moved since the trial began (`thp_fault_fallback`,
-/// `hugepages-64kB/anon_fault_fallback`, ...; [`crate::host::Counters::delta`]); it may be empty here and
+/// `hugepages-64kB/anon_fault_fallback`, ...; [`host::Counters::delta`]); it may be empty here and
 /// be given to [`Examination::count_fallbacks`] once at the end.
 ///
 /// At a ptrace exit stop give the id of the stopped thread. A small process that is mapped as asked costs

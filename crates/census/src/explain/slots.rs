@@ -4,10 +4,11 @@
 //! only there can the kernel map a page of that size (`thp_vma_suitable_order`,
 //! include/linux/huge_mm.h).
 
+use host::maps::VmaKind;
 use study::census::{Backing, Mapping};
 use study::size::PageSize;
 
-use crate::census::{Area, Region, VmaKind};
+use crate::{Area, Region};
 
 /// How a piece of memory stands to what a policy asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,7 +184,7 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::census::Vma;
+    use host::maps::Vma;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use study::census::Folio;

@@ -1,7 +1,9 @@
 //! The verdict on made-up censuses: no kernel is asked.
 
+use host::maps::Vma;
+
 use super::*;
-use crate::census::{Region, Source, Vma};
+use crate::{Region, Source};
 
 const K4: PageSize = PageSize::K4;
 const K64: PageSize = PageSize::K64;

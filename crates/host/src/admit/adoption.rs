@@ -6,7 +6,7 @@ use study::policy::{Geometry, Granularity, Modifier, Policy};
 use study::size::PageSize;
 
 use super::transparent;
-use crate::host::{Host, THP, hugetlb_file, thp_size_enabled};
+use crate::{Host, THP, hugetlb_file, thp_size_enabled};
 
 /// Ways to have `policy` permanently for a command on a host, the least intrusive first: the program's own switch,
 /// something for the program alone, settings for programs that ask, settings for every program, the boot. The first

@@ -4,8 +4,8 @@ use study::comparison::Unsupported;
 use study::size::PageSize;
 
 use super::Lowering;
+use crate::Host;
 use crate::direct_map::{self, cost_of_leaves, leaves};
-use crate::host::Host;
 
 /// What it takes: nothing where this boot has such leaves.
 ///

@@ -7,7 +7,7 @@ use study::machine::State;
 use study::policy::{Modifier, Policy};
 use study::size::{PageSize, format_bytes};
 
-use crate::host::{Host, KernelVersion, PtraceLimit, THP, hugetlb_file};
+use crate::{Host, KernelVersion, PtraceLimit, THP, hugetlb_file};
 
 use super::{Privilege, Terms, lower};
 

@@ -7,7 +7,7 @@
 use study::comparison::Unsupported;
 
 use super::{Privilege, Setting, Terms};
-use crate::host::{Host, KHUGEPAGED};
+use crate::{Host, KHUGEPAGED};
 
 /// Longer than any comparison: a week, in milliseconds.
 const LONG_MS: u64 = 7 * 24 * 3600 * 1000;

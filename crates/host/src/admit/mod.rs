@@ -16,8 +16,7 @@ use study::comparison::{Admission, Unsupported};
 use study::policy::{Granularity, Modifier, Policy};
 use study::size::PageSize;
 
-use crate::host::{Host, KernelVersion};
-use crate::lease;
+use crate::{Host, KernelVersion, leaseholder};
 
 pub use adoption::adoption;
 pub use doctor::{DoctorLine, Fact, Standing, doctor_lines, facts};
@@ -49,7 +48,7 @@ pub struct Lowering {
 }
 
 impl Lowering {
-    /// The settings, as [`crate::lease::Lease::apply`] takes them.
+    /// The settings, as a lease takes them.
     pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
         self.settings.iter().map(|setting| (setting.path.as_str(), setting.value.as_str()))
     }
@@ -130,7 +129,7 @@ fn settable(settings: &[Setting], host: &Host, terms: &Terms) -> Result<(), Unsu
     }
     if terms.privilege != Privilege::Root {
         let now = host.value(&first.path).unwrap_or_default();
-        if let Some(holder) = host.is_live().then(lease::leaseholder).flatten() {
+        if let Some(holder) = host.is_live().then(leaseholder).flatten() {
             return Err(Unsupported {
                 reason: format!(
                     "{} is {now:?} and must be {:?}; but system settings are on loan to {holder}, which puts them back when it \

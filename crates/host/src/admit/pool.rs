@@ -5,7 +5,7 @@ use std::fmt::Display;
 use study::comparison::Unsupported;
 use study::size::PageSize;
 
-use crate::host::{Host, hugetlb_file};
+use crate::{Host, hugetlb_file};
 
 use super::{Lowering, Privilege, Setting, Terms, list};
 
@@ -65,8 +65,7 @@ pub fn hugetlb(size: PageSize, host: &Host, terms: &Terms) -> Result<Lowering, U
     }
 }
 
-/// The refusal when the kernel found `got` of `asked` pages for the pool of `size`
-/// ([`crate::lease::Taken::Granted`]).
+/// The refusal when the kernel found `got` of `asked` pages for the pool of `size`.
 pub fn not_granted(size: PageSize, asked: u64, got: u64) -> Unsupported {
     Unsupported {
         reason: format!("the kernel found contiguous memory for {got} of {asked} pages of {size}"),

@@ -4,8 +4,7 @@ use std::io;
 
 use study::comparison::Unsupported;
 
-use crate::host::{Host, PtraceLimit};
-use crate::tracer::outer_tracer;
+use crate::{Host, PtraceLimit};
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +34,9 @@ impl Privilege {
 }
 
 impl Terms {
-    /// Those of this process. Whether tracing works is tried: a child asks to be traced, and ends.
-    pub fn of_this_process(host: &Host) -> Terms {
+    /// Those of this process. Whether tracing works is tried by `try_tracing`, where the files of the host say nothing
+    /// against it.
+    pub fn of_this_process(host: &Host, try_tracing: impl FnOnce() -> io::Result<()>) -> Terms {
         let mut terms = Terms::assumed(host, Privilege::of_this_process());
         if terms.tracing.is_ok() && host.is_live() {
             terms.tracing = try_tracing().map_err(forbidden);
@@ -74,7 +74,7 @@ fn yama(limit: PtraceLimit, privilege: Privilege) -> Result<(), Unsupported> {
 
 /// Why a child could not be traced.
 fn forbidden(error: io::Error) -> Unsupported {
-    match outer_tracer() {
+    match crate::outer_tracer() {
         Some(tracer) => Unsupported {
             reason: format!(
                 "{tracer} already traces pagelab and what it starts, and a process has one tracer at most (ptrace: {error})"
@@ -88,37 +88,6 @@ fn forbidden(error: io::Error) -> Unsupported {
     }
 }
 
-/// Forks a child that asks to be traced.
-fn try_tracing() -> io::Result<()> {
-    // SAFETY: the child calls only ptrace and _exit, which are async-signal-safe.
-    let child = match unsafe { libc::fork() } {
-        // SAFETY: as above; the request takes no pointers.
-        0 => unsafe {
-            let asked = libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
-            let errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EPERM);
-            libc::_exit(if asked == 0 { 0 } else { errno })
-        },
-        -1 => return Err(io::Error::last_os_error()),
-        child => child,
-    };
-    let mut status = 0;
-    loop {
-        // SAFETY: the pointer is that of a local variable.
-        if unsafe { libc::waitpid(child, &raw mut status, 0) } == child {
-            break;
-        }
-        let error = io::Error::last_os_error();
-        if error.kind() != io::ErrorKind::Interrupted {
-            return Err(error);
-        }
-    }
-    match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
-        (true, 0) => Ok(()),
-        (true, errno) => Err(io::Error::from_raw_os_error(errno)),
-        (false, _) => Err(io::Error::other("the child that asked to be traced was killed")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -129,14 +98,5 @@ mod tests {
         assert!(yama(PtraceLimit::Privileged, Privilege::Root).is_ok());
         assert!(yama(PtraceLimit::Privileged, Privilege::User).unwrap_err().remedy.contains("ptrace_scope=1"));
         assert!(yama(PtraceLimit::Nobody, Privilege::Root).unwrap_err().remedy.contains("reboot"));
-    }
-
-    #[test]
-    fn trying_to_trace_leaves_no_child_behind() {
-        let count =
-            || std::fs::read_to_string("/proc/thread-self/children").map(|text| text.split_whitespace().count());
-        let before = count().ok();
-        try_tracing().expect("tests trace their own children");
-        assert_eq!(count().ok(), before);
     }
 }

@@ -8,7 +8,7 @@
 use study::comparison::Unsupported;
 use study::size::PageSize;
 
-use crate::host::{Host, KernelVersion, THP, thp_size_enabled};
+use crate::{Host, KernelVersion, THP, thp_size_enabled};
 
 use super::{Lowering, Setting, list};
 

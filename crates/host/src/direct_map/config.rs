@@ -7,8 +7,8 @@ use std::path::Path;
 use flate2::read::GzDecoder;
 use study::size::format_bytes;
 
-use crate::host::Host;
-use crate::host::read::under;
+use crate::Host;
+use crate::read::under;
 
 /// A configuration is some hundred kilobytes; what is longer is none.
 const GREATEST_BYTES: u64 = 8 << 20;

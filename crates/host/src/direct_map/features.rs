@@ -6,7 +6,7 @@
 use std::fs;
 
 use super::KernelConfig;
-use crate::host::{Host, KernelVersion};
+use crate::{Host, KernelVersion};
 
 /// Since when large leaves are rebuilt after set_memory_rox (arch/x86/mm/pat/set_memory.c).
 const COLLAPSES: KernelVersion = KernelVersion(6, 15);

@@ -17,8 +17,8 @@ use study::size::{PageSize, format_bytes, parse_bytes};
 use super::Marker;
 use super::ptdump;
 use super::status::{Changes, changes};
-use crate::host::Host;
-use crate::host::read::required;
+use crate::Host;
+use crate::read::required;
 
 /// Page tables of the kernel as text, where it is built with CONFIG_PTDUMP_DEBUGFS (arm64, RISC-V).
 const PTDUMP: &str = "/sys/kernel/debug/kernel_page_tables";

@@ -1,33 +1,24 @@
 //! The kernel's direct map: its own mapping of all memory, in leaves as large as boot and later changes
 //! leave them.
 //!
-//! [`leaves`] reads what is there, [`Status`] says why and what this boot can still give, [`demote`] splits
-//! leaves of the running host. Nothing joins them again: set_direct_map_default leaves split leaves split,
-//! and the kernel rebuilds large ones only after set_memory_rox (Linux 6.15, arch/x86/mm/pat/set_memory.c).
+//! [`leaves`] reads what is there, [`Status`] says why and what this boot can still give. Nothing joins leaves again that
+//! were split: set_direct_map_default leaves split leaves split, and the kernel rebuilds large ones only after
+//! set_memory_rox (Linux 6.15, arch/x86/mm/pat/set_memory.c).
 
-mod available;
 mod config;
-mod demote;
 mod features;
-mod frames;
 mod leaves;
 mod marker;
-mod pace;
-mod plug;
 mod ptdump;
 mod remainder;
-mod reserve;
-mod secret;
-mod splitting;
 mod standing;
 mod status;
 
 pub use config::KernelConfig;
-pub use demote::{Demotion, DemotionError, Goal, Progress, Stopped, demote};
 pub(crate) use features::cost_of_leaves;
 pub use features::{Feature, features};
 pub use leaves::{Leaves, Source, leaves};
-pub use marker::{Marker, MarkerError, mark_of};
+pub use marker::{MARKER_FILE, Marker, MarkerError, mark_of};
 pub use remainder::Remainder;
 pub use standing::{Standing, standing, standings};
-pub use status::{Changes, Status, status};
+pub use status::{Changes, Status, changes, status};

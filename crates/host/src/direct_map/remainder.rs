@@ -8,7 +8,7 @@ use std::path::Path;
 
 use study::size::format_bytes;
 
-use crate::host::read::under;
+use crate::read::under;
 
 /// One word a page frame (Documentation/admin-guide/mm/pagemap.rst; bits in include/uapi/linux/kernel-page-flags.h).
 const FLAGS: &str = "/proc/kpageflags";
@@ -39,7 +39,7 @@ impl Remainder {
     ///
     /// # Errors
     /// Flags of pages cannot be read.
-    pub(super) fn of(root: &Path, page_bytes: u64, memory: impl Iterator<Item = Range<u64>>) -> io::Result<Remainder> {
+    pub fn of(root: &Path, page_bytes: u64, memory: impl Iterator<Item = Range<u64>>) -> io::Result<Remainder> {
         let file = File::open(under(root, FLAGS))?;
         let mut remainder = Remainder::default();
         for range in memory {

@@ -6,7 +6,7 @@ use study::verdict::Verdict;
 
 use super::features::{Boot, has_gigabyte_leaves, secretmem_by_files};
 use super::{Leaves, leaves};
-use crate::host::Host;
+use crate::Host;
 
 /// Whether a boot has direct-map leaves of one size.
 #[derive(Clone, Debug, PartialEq, Eq)]

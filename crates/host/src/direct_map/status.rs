@@ -4,7 +4,7 @@ use study::comparison::Unsupported;
 use study::size::PageSize;
 
 use super::{Feature, Leaves, Marker, MarkerError, Standing, features, leaves, standings};
-use crate::host::{Host, HostError};
+use crate::{Host, HostError};
 
 /// How often leaves of one level were split and joined since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,7 @@ pub fn status(host: &Host) -> Result<Status, HostError> {
 }
 
 /// Level 2 is the PMD, level 3 the PUD (mm/vmstat.c, arch/x86/mm/pat/set_memory.c: PG_LEVEL_2M, PG_LEVEL_1G).
-pub(super) fn changes(host: &Host) -> Result<Vec<Changes>, HostError> {
+pub fn changes(host: &Host) -> Result<Vec<Changes>, HostError> {
     let counters = host.counters()?;
     let of_level = |(at, leaf): (usize, &PageSize)| {
         let count = |what: &str| counters.get(&format!("direct_map_level{}_{what}", at + 1));

@@ -98,7 +98,7 @@ impl Processor {
                 "the numbers of the page-walk events of {processor} (PMU {}) are not known to pagelab",
                 pmu.name
             ),
-            remedy: "`perf list` may know them; add them to crates/metal/src/counters/encoding.rs with their source"
+            remedy: "`perf list` may know them; add them to crates/platform/src/counters/encoding.rs with their source"
                 .into(),
         }
     }

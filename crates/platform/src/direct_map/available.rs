@@ -2,8 +2,9 @@
 
 use std::time::Instant;
 
+use host::HostError;
+
 use super::splitting::LOOK_INTERVAL;
-use crate::host::HostError;
 
 /// Memory that is available: as the host said last, less what was taken since. Asked again when that is old, or
 /// when an eighth of what may be taken is.

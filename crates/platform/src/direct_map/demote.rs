@@ -8,16 +8,17 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use host::admit::Privilege;
+use host::direct_map::{Changes, Leaves, Marker, Remainder, Standing, changes, leaves, standing};
+use host::{Host, HostError};
+use lease::{Lease, LeaseError};
 use study::comparison::Unsupported;
 use study::size::{PageSize, format_bytes};
 
+use super::mark::{self, MarkError};
+use super::reserve;
 use super::secret::SecretError;
 use super::splitting::{BeginError, LIMITED_HELD_BYTES, Splitting};
-use super::status::changes;
-use super::{Changes, Leaves, Marker, MarkerError, Remainder, Standing, leaves, reserve, standing};
-use crate::admit::Privilege;
-use crate::host::{Host, HostError};
-use crate::lease::{Lease, LeaseError};
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -113,7 +114,7 @@ pub enum DemotionError {
     Lease(#[from] LeaseError),
     /// The mark could not be made.
     #[error(transparent)]
-    Marker(#[from] MarkerError),
+    Mark(#[from] MarkError),
     /// The host could not be read.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -165,10 +166,10 @@ pub fn demote(
     spent.warnings.extend(reserve::put_back(lease));
     // What a limited one splits is too little to count.
     if let Some(marker) = marker.as_mut().filter(|_| goal.limit_bytes.is_none()) {
-        let told = marker.tell_split(host.root(), larger, spent.split_bytes);
+        let told = mark::tell_split(marker, host.root(), larger, spent.split_bytes);
         spent.warnings.extend(told.err().map(|error| error.to_string()));
     }
-    spent.warnings.extend(marker.as_ref().and_then(|_| Marker::unseen_elsewhere()));
+    spent.warnings.extend(marker.as_ref().and_then(|_| mark::unseen_elsewhere()));
     let mut known = |what: &str, error: String| spent.warnings.push(format!("{what} is not known: {error}"));
     let after = leaves(host).map_err(|why| known("what became of the leaves", why.to_string())).ok();
     let changes = changes(host).map_err(|error| known("how many leaves were split", error.to_string())).ok();
@@ -189,7 +190,7 @@ pub fn demote(
 
 fn mark(host: &Host, leaf: PageSize) -> Result<Marker, DemotionError> {
     let now_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    Ok(Marker::mark(host.root(), &host.machine()?.boot_id, leaf, now_unix_s)?)
+    Ok(mark::mark(host.root(), &host.machine()?.boot_id, leaf, now_unix_s)?)
 }
 
 /// The leaves, where splitting them can lead to the goal.

@@ -1,13 +1,13 @@
 //! Frames of a large leaf in which a secret page was: none of their memory lies in such a leaf any more.
 //!
-//! This needs no counter, and so it holds where those of /proc/meminfo began too high ([`super::leaves`]).
+//! This needs no counter, and so it holds where those of /proc/meminfo began too high ([`host::direct_map::leaves`]).
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::{fs, io};
 
-use crate::host::Host;
-use crate::host::read::under;
+use host::Host;
+use host::read::under;
 
 /// Resources of the machine; addresses are all zero without CAP_SYS_ADMIN (kernel/resource.c, `r_show`).
 const RESOURCES: &str = "/proc/iomem";

@@ -4,8 +4,8 @@
 //! `set_recommended_min_free_kbytes`): 66M on any machine with three zones, and the watermarks go with it. What the
 //! kernel takes without them is enough for those that must not wait for memory.
 
-use crate::host::Host;
-use crate::lease::{Lease, Report};
+use host::Host;
+use lease::{Lease, Report};
 
 const FILE: &str = "/proc/sys/vm/min_free_kbytes";
 
@@ -35,7 +35,7 @@ fn needed_kilobytes(memory_kilobytes: u64) -> u64 {
 }
 
 fn memory_kilobytes(host: &Host) -> Option<u64> {
-    let text = crate::host::read::required(host.root(), "/proc/meminfo").ok()?;
+    let text = host::read::required(host.root(), "/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.split_whitespace().next()?.parse().ok()
 }

@@ -3,18 +3,17 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use host::direct_map::{Leaves, Remainder, Source, leaves};
+use host::{Host, HostError};
 use study::size::{PageSize, format_bytes};
+use tracer::signals;
 
 use super::available::Available;
 use super::demote::{Goal, Progress, Stopped};
 use super::frames::{self, Frames};
 use super::pace::Pace;
 use super::plug::Plug;
-use super::remainder::Remainder;
 use super::secret::{Secret, SecretError};
-use super::{Leaves, Source, leaves};
-use crate::host::{Host, HostError};
-use crate::signals;
 
 /// Memory that is left to others, beyond what the kernel keeps free for itself (MemAvailable has that taken
 /// off, mm/show_mem.c `si_mem_available`): this share of all, and never less than [`LEAST_LEFT_BYTES`].

@@ -2,10 +2,10 @@
 
 use study::cause::Cause;
 
-use crate::tracer::guards;
-use crate::tracer::huge_map::{Action, Dropped, NONE, Protection, outline};
-use crate::tracer::registers::is_error;
-use crate::tracer::rewriting::advice;
+use crate::guards;
+use crate::huge_map::{Action, Dropped, NONE, Protection, outline};
+use crate::registers::is_error;
+use crate::rewriting::advice;
 
 use super::{Call, DONT_NEED, EINVAL, Halt, Served, WRITE};
 

@@ -1,8 +1,8 @@
 //! Calls that make memory and take it away: mmap, munmap, brk.
 
-use crate::tracer::guards;
-use crate::tracer::huge_map::{Action, NONE, Protection, interior, outline};
-use crate::tracer::registers::is_error;
+use crate::guards;
+use crate::huge_map::{Action, NONE, Protection, interior, outline};
+use crate::registers::is_error;
 
 use super::{Call, DONT_NEED, Halt, MOVE_TO, NO_RESERVE, PRIVATE_ANONYMOUS, READ_WRITE, Served, WRITE};
 

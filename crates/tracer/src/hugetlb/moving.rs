@@ -1,8 +1,9 @@
 //! mremap: memory that grows, shrinks and moves.
 
-use crate::census::{VmaKind, maps};
-use crate::tracer::huge_map::{Action, NONE, Protection, outline};
-use crate::tracer::registers::is_error;
+use host::maps::{self, VmaKind};
+
+use crate::huge_map::{Action, NONE, Protection, outline};
+use crate::registers::is_error;
 
 use super::{Call, ENOMEM, Halt, MOVE_TO, NO_RESERVE, PRIVATE_ANONYMOUS, READ_WRITE, Served, WRITE};
 

@@ -3,9 +3,9 @@
 
 use study::cause::Cause;
 
-use crate::tracer::huge_map::{Action, Protection, outline};
-use crate::tracer::ptrace;
-use crate::tracer::registers::is_error;
+use crate::huge_map::{Action, Protection, outline};
+use crate::ptrace;
+use crate::registers::is_error;
 
 use super::{Call, ENOMEM, Halt, MOVE_TO, PRIVATE_ANONYMOUS, READ_WRITE};
 

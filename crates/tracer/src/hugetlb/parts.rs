@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::tracer::filter::{Condition, Watch};
-use crate::tracer::ptrace;
-use crate::tracer::registers::is_error;
+use crate::filter::{Condition, Watch};
+use crate::ptrace;
+use crate::registers::is_error;
 
 use super::{Call, Halt, Served};
 

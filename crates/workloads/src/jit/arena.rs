@@ -155,9 +155,9 @@ impl Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::census::{Observer, SmapsEntry};
     use crate::jit::compute;
     use crate::memory::base_page;
+    use host::maps::{self, Vma};
 
     fn shape(dual: bool, guards: bool) -> Shape {
         let page = base_page().bytes() as usize;
@@ -171,10 +171,10 @@ mod tests {
         }
     }
 
-    fn mappings(addresses: &Range<u64>) -> Vec<SmapsEntry> {
-        let mut entries = Observer::open().smaps(std::process::id()).unwrap();
-        entries.retain(|entry| entry.vma.start >= addresses.start && entry.vma.end <= addresses.end);
-        entries
+    fn mappings(addresses: &Range<u64>) -> Vec<Vma> {
+        let mut vmas = maps::of_process(std::process::id() as libc::pid_t);
+        vmas.retain(|vma| vma.start >= addresses.start && vma.end <= addresses.end);
+        vmas
     }
 
     #[test]
@@ -205,10 +205,8 @@ mod tests {
             let arena = Arena::map(shape(dual, guards)).unwrap();
             let addresses = arena.written().unwrap_or(arena.executed());
             assert!(addresses.start.is_multiple_of(2 << 20) && arena.executed().start.is_multiple_of(2 << 20));
-            let entries = mappings(&addresses);
-            let open: Vec<u64> =
-                entries.iter().filter(|e| e.vma.is_writable()).map(|e| e.vma.length_bytes() / page).collect();
-            open
+            let open = mappings(&addresses).into_iter().filter(Vma::is_writable);
+            open.map(|vma| vma.length_bytes() / page).collect::<Vec<u64>>()
         };
         assert_eq!(accessible(false, true), [3, 3, 3]);
         assert_eq!(accessible(true, true), [3, 3, 3]);
@@ -217,7 +215,7 @@ mod tests {
         let arena = Arena::map(shape(true, true)).unwrap();
         let executed = mappings(&arena.executed());
         assert_eq!(executed.len(), 1, "the executable view has no guards");
-        assert!(executed[0].vma.is_executable() && !executed[0].vma.is_writable());
+        assert!(executed[0].is_executable() && !executed[0].is_writable());
     }
 
     #[test]

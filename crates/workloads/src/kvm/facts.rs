@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::host::read;
+use host::read;
 
 /// KVM's module parameters, as far as dirty logging depends on them. `None`: not offered by this kernel, or not
 /// readable.

@@ -1,100 +1,26 @@
-//! The mappings (VMAs) of a process, as `/proc/PID/maps` prints them (`show_map_vma` in
-//! fs/proc/task_mmu.c).
+//! The text of `/proc/PID/maps`.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::BufRead;
 
-use super::{CensusError, scan};
-use crate::host;
+use super::vma::Vma;
 
-/// One mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Vma {
-    /// The first address.
-    pub start: u64,
-    /// The address after the last.
-    pub end: u64,
-    /// PROT_READ, PROT_WRITE and PROT_EXEC, as mmap takes them; 0 (PROT_NONE): no access.
-    pub protection: u64,
-    /// Whether stores go to the object behind it (`s`) and not to a private copy (`p`).
-    pub shared: bool,
-    /// Major and minor number of the file system that holds the file; 0:0 without a file.
-    pub device: (u32, u32),
-    /// The file's inode; 0 without a file.
-    pub inode: u64,
-    /// The path, or the kernel's name in brackets; empty where there is none.
-    pub name: String,
+/// A line that does not look as it should.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: expected a line as in proc(5), found {line:?}; the kernel may be newer than this program")]
+pub struct MalformedLine {
+    path: String,
+    line: String,
 }
 
-/// What a mapping can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VmaKind {
-    /// Private memory without a file: heap, malloc arenas, thread stacks.
-    Anonymous,
-    /// The main thread's stack.
-    Stack,
-    /// A private mapping of a file; what was written to is a private copy.
-    PrivateFile,
-    /// A shared mapping: a file, shared anonymous memory, memfd, System V shared memory.
-    Shared,
-    /// No memory of the process: vdso, vvar, uprobes, device DAX.
-    Special,
-}
-
-impl Vma {
-    /// Bytes of addresses.
-    pub fn length_bytes(&self) -> u64 {
-        self.end - self.start
-    }
-
-    /// Whether it can be written.
-    pub fn is_writable(&self) -> bool {
-        self.protection & libc::PROT_WRITE as u64 != 0
-    }
-
-    /// Whether what it holds can be executed.
-    pub fn is_executable(&self) -> bool {
-        self.protection & libc::PROT_EXEC as u64 != 0
-    }
-
-    /// What the mapping can hold. A private mapping of `/dev/zero` is anonymous memory to the kernel
-    /// (`mmap_zero` in drivers/char/mem.c), whatever its name says.
-    pub fn kind(&self) -> VmaKind {
-        if self.name.starts_with("/dev/dax") {
-            VmaKind::Special
-        } else if self.inode != 0 && self.shared {
-            VmaKind::Shared
-        } else if self.inode != 0 && self.name != "/dev/zero" {
-            VmaKind::PrivateFile
-        } else if self.name.starts_with("[stack") {
-            VmaKind::Stack
-        } else if self.name.starts_with('[') && self.name != "[heap]" && !self.name.starts_with("[anon") {
-            VmaKind::Special
-        } else {
-            VmaKind::Anonymous
-        }
-    }
-}
-
-/// The mappings of a process at this moment, in order of address; empty where it is gone or not visible.
-pub fn of_process(process: libc::pid_t) -> Vec<Vma> {
-    host::content(format!("/proc/{process}/maps")).unwrap_or_default().lines().filter_map(parse_line).collect()
-}
-
-/// The mapping of a process that holds an address; `None` where none does, or where the process is gone or not
-/// visible. PROCMAP_QUERY finds it in the kernel's tree (Linux 6.11); on older kernels the text is read, as far as
-/// the address.
-pub fn at(process: libc::pid_t, address: u64) -> Option<Vma> {
-    let mut maps = File::open(format!("/proc/{process}/maps")).ok()?;
-    let holds = |vma: &Vma| vma.start <= address;
-    match scan::query_vma(&maps, address) {
-        Ok(found) => found.map(|(vma, _)| vma).filter(holds),
-        Err(_) => first_ending_above(&mut BufReader::new(&mut maps), address).filter(holds),
+impl MalformedLine {
+    /// A line of this file.
+    pub fn new(path: &str, line: &str) -> MalformedLine {
+        MalformedLine { path: path.to_string(), line: line.to_string() }
     }
 }
 
 /// Reads lines of `/proc/PID/maps` up to the first mapping that ends above an address.
-fn first_ending_above(text: &mut impl BufRead, address: u64) -> Option<Vma> {
+pub fn first_ending_above(text: &mut impl BufRead, address: u64) -> Option<Vma> {
     let lines = text.split(b'\n').map_while(Result::ok);
     lines.filter_map(|line| parse_line(&String::from_utf8_lossy(&line))).find(|vma| vma.end > address)
 }
@@ -103,10 +29,10 @@ fn first_ending_above(text: &mut impl BufRead, address: u64) -> Option<Vma> {
 ///
 /// The kernel hands the text out in pieces; where a running process changes a mapping in between, two
 /// lines may overlap. Then the first keeps its addresses and the second has the rest.
-pub fn parse(text: &str, path: &str) -> Result<Vec<Vma>, CensusError> {
+pub fn parse(text: &str, path: &str) -> Result<Vec<Vma>, MalformedLine> {
     let mut vmas: Vec<Vma> = Vec::new();
     for line in text.lines() {
-        let mut vma = parse_line(line).ok_or_else(|| CensusError::malformed(path, line))?;
+        let mut vma = parse_line(line).ok_or_else(|| MalformedLine::new(path, line))?;
         vma.start = vma.start.max(vmas.last().map_or(0, |last| last.end));
         if vma.start < vma.end {
             vmas.push(vma);
@@ -151,6 +77,7 @@ fn hexadecimal(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::maps::VmaKind;
 
     const TEXT: &str = include_str!("../../../../fixtures/census/maps");
 
@@ -184,19 +111,6 @@ mod tests {
             }
         }
         assert_eq!(first_ending_above(&mut TEXT.as_bytes(), vmas.last().unwrap().end), None);
-    }
-
-    #[test]
-    fn the_kernel_names_the_mapping_that_holds_an_address() {
-        let own = std::process::id() as libc::pid_t;
-        let (code, data) = (at as *const () as u64, TEXT.as_ptr() as u64);
-        for address in [code, data] {
-            let vma = at(own, address).expect("it is mapped");
-            let mut text = BufReader::new(File::open("/proc/self/maps").unwrap());
-            assert_eq!(first_ending_above(&mut text, address), Some(vma.clone()), "the ioctl and the text agree");
-            assert!(vma.start <= address && address < vma.end && vma.kind() == VmaKind::PrivateFile, "{vma:?}");
-        }
-        assert_eq!(at(own, 0), None, "nothing is mapped at address 0, and the next mapping does not hold it");
     }
 
     #[test]

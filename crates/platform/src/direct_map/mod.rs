@@ -1,0 +1,15 @@
+//! Splitting leaves of the running host's direct map ([`demote`]), and the mark that tells later results of it. What
+//! there is to split, [`host::direct_map`] reads.
+
+mod available;
+mod demote;
+mod frames;
+mod mark;
+mod pace;
+mod plug;
+mod reserve;
+mod secret;
+mod splitting;
+
+pub use demote::{Demotion, DemotionError, Goal, Progress, Stopped, demote};
+pub use mark::{MarkError, mark};
