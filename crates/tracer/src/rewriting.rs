@@ -5,7 +5,7 @@ use study::policy::{Geometry, Granularity, Modifier, Policy};
 use study::size::PageSize;
 
 use super::filter::{Condition, Watch};
-use super::sham::Pace;
+use super::pace::Pace;
 
 /// Flags of mappings that no advice and no population concerns: stacks, the program's own pages of a pool, shared memory.
 pub const LEFT_ALONE: u64 = (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB | libc::MAP_SHARED) as u64;

@@ -6,10 +6,10 @@ use std::rc::Rc;
 use study::cause::Cause;
 
 use super::own_filter::OwnFilter;
+use super::pace::Debt;
 use super::paused::Paused;
 use super::registers::NATIVE;
 use super::rewriting::Rewriting;
-use super::sham::Debt;
 use super::tasks::Tasks;
 
 /// What a call is served with, besides its address space.

@@ -5,20 +5,24 @@
 //! were split: set_direct_map_default leaves split leaves split, and the kernel rebuilds large ones only after
 //! set_memory_rox (Linux 6.15, arch/x86/mm/pat/set_memory.c).
 
+mod changes;
 mod config;
 mod features;
 mod leaves;
 mod marker;
 mod ptdump;
+mod reading;
 mod remainder;
 mod standing;
 mod status;
 
+pub use changes::{Changes, changes};
 pub use config::KernelConfig;
 pub(crate) use features::cost_of_leaves;
 pub use features::{Feature, features};
-pub use leaves::{Leaves, Source, leaves};
+pub use leaves::{Leaves, Source};
 pub use marker::{MARKER_FILE, Marker, MarkerError, mark_of};
+pub use reading::leaves;
 pub use remainder::Remainder;
 pub use standing::{Standing, standing, standings};
-pub use status::{Changes, Status, changes, status};
+pub use status::{Status, status};

@@ -3,19 +3,8 @@
 use study::comparison::Unsupported;
 use study::size::PageSize;
 
-use super::{Feature, Leaves, Marker, MarkerError, Standing, features, leaves, standings};
+use super::{Changes, Feature, Leaves, Marker, MarkerError, Standing, changes, features, leaves, standings};
 use crate::{Host, HostError};
-
-/// How often leaves of one level were split and joined since boot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changes {
-    /// The leaf.
-    pub leaf: PageSize,
-    /// `direct_map_levelN_splits` of /proc/vmstat; absent where the kernel does not count them.
-    pub splits: Option<u64>,
-    /// `direct_map_levelN_collapses` (Linux 6.15); absent where the kernel does not count them.
-    pub collapses: Option<u64>,
-}
 
 /// Everything that is known of the direct map.
 #[derive(Debug)]
@@ -51,14 +40,4 @@ pub fn status(host: &Host) -> Result<Status, HostError> {
         kernel_command_line: machine.kernel_command_line,
         boot_id: machine.boot_id,
     })
-}
-
-/// Level 2 is the PMD, level 3 the PUD (mm/vmstat.c, arch/x86/mm/pat/set_memory.c: PG_LEVEL_2M, PG_LEVEL_1G).
-pub fn changes(host: &Host) -> Result<Vec<Changes>, HostError> {
-    let counters = host.counters()?;
-    let of_level = |(at, leaf): (usize, &PageSize)| {
-        let count = |what: &str| counters.get(&format!("direct_map_level{}_{what}", at + 1));
-        Changes { leaf: *leaf, splits: count("splits"), collapses: count("collapses") }
-    };
-    Ok(host.geometry().direct_map_leaves().iter().enumerate().skip(1).map(of_level).collect())
 }

@@ -32,6 +32,17 @@ pub enum Quantity {
     Instructions,
 }
 
+/// An event as the kernel takes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What it counts.
+    pub quantity: Quantity,
+    /// The PMU's number (`type` in its sysfs directory).
+    pub pmu_type: u32,
+    /// The event's number.
+    pub config: u64,
+}
+
 /// A quantity and the number that stands for it in `perf_event_attr.config`.
 pub type Encoding = (Quantity, u64);
 

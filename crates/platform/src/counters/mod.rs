@@ -27,7 +27,8 @@ use nix::unistd::Pid;
 use perf_event::events::Software;
 use perf_event::{Builder, Counter};
 
-use processor::{Event, Processor};
+use encoding::Event;
+use processor::Processor;
 
 /// Counters on a process tree.
 #[derive(Debug)]

@@ -2,19 +2,8 @@
 
 use std::path::Path;
 
-use super::encoding::{ARM64, Encoding, Quantity, amd_zen, intel};
+use super::encoding::{ARM64, Encoding, Event, Quantity, amd_zen, intel};
 use super::unavailable::Unavailable;
-
-/// An event as the kernel takes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// What it counts.
-    pub quantity: Quantity,
-    /// The PMU's number (`type` in its sysfs directory).
-    pub pmu_type: u32,
-    /// The event's number.
-    pub config: u64,
-}
 
 /// A core PMU in /sys/bus/event_source/devices.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::io;
 
 use nix::errno::Errno;
 
-use super::processor::Event;
+use super::encoding::Event;
 
 /// Hardware counters cannot be had here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,10 +1,11 @@
 //! How much memory a demotion may still take, asked for seldom: that costs as much as dozens of pages.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use host::HostError;
 
-use super::splitting::LOOK_INTERVAL;
+/// How often files of /proc are read: that costs as much as dozens of pages.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Memory that is available: as the host said last, less what was taken since. Asked again when that is old, or
 /// when an eighth of what may be taken is.

@@ -4,6 +4,7 @@
 mod available;
 mod demote;
 mod frames;
+mod goal;
 mod mark;
 mod pace;
 mod plug;
@@ -11,5 +12,6 @@ mod reserve;
 mod secret;
 mod splitting;
 
-pub use demote::{Demotion, DemotionError, Goal, Progress, Stopped, demote};
+pub use demote::{Demotion, DemotionError, demote};
+pub use goal::{Goal, Progress, Stopped};
 pub use mark::{MarkError, mark};

@@ -8,9 +8,9 @@ use host::{Host, HostError};
 use study::size::{PageSize, format_bytes};
 use tracer::signals;
 
-use super::available::Available;
-use super::demote::{Goal, Progress, Stopped};
+use super::available::{Available, LOOK_INTERVAL};
 use super::frames::{self, Frames};
+use super::goal::{Goal, Progress, Stopped};
 use super::pace::Pace;
 use super::plug::Plug;
 use super::secret::{Secret, SecretError};
@@ -26,8 +26,6 @@ pub(super) const LIMITED_HELD_BYTES: u64 = 256 << 20;
 const MOST_ROUNDS: u32 = 4;
 /// A round that adds less than this share of the direct map is the last one.
 const LEAST_ROUND_RATIO: f64 = 0.005;
-/// How often files of /proc are read: that costs as much as dozens of pages.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// The same where all page tables must be dumped for it.
 const DUMP_INTERVAL: Duration = Duration::from_secs(2);
 /// How often held memory is let go for one page that the kernel has none for: what does not help then is no shortage

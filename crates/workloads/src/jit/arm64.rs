@@ -3,7 +3,7 @@
 use dynasmrt::aarch64::Aarch64Relocation;
 use dynasmrt::{DynasmApi, VecAssembler, dynasm};
 
-use super::code::ROTATION;
+use super::ROTATION;
 
 pub(super) fn encode(constants: &[u64]) -> Vec<u8> {
     let mut ops = VecAssembler::<Aarch64Relocation>::new(0);

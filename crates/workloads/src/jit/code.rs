@@ -2,10 +2,7 @@
 
 use std::fmt;
 
-use super::{arm64, x86_64};
-
-/// How far a step rotates.
-pub(super) const ROTATION: u32 = 23;
+use super::{ROTATION, arm64, x86_64};
 
 /// An instruction set for which code can be generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,3 +12,6 @@ mod x86_64;
 pub use arena::{Arena, Shape};
 pub use code::{Isa, compute};
 pub use mapping::{Advice, JitError};
+
+/// How far a step of generated code rotates its number.
+const ROTATION: u32 = 23;

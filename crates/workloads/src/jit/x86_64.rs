@@ -3,7 +3,7 @@
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{DynasmApi, VecAssembler, dynasm};
 
-use super::code::ROTATION;
+use super::ROTATION;
 
 pub(super) fn encode(constants: &[u64]) -> Vec<u8> {
     let mut ops = VecAssembler::<X64Relocation>::new(0);

@@ -22,6 +22,7 @@ mod machine;
 // One of its two guests is that of another architecture; both are tested here.
 #[allow(dead_code)]
 mod program;
+mod request;
 mod statistics;
 mod vcpu;
 
@@ -34,7 +35,8 @@ pub use backing::{GuestMemory, HostBacking};
 pub use draw::Draw;
 pub use error::KvmError;
 pub use facts::{EagerSplit, Facts};
-pub use machine::{Clearing, Machine, Request, SplitChunk};
+pub use machine::Machine;
 pub use processor::{ARCHITECTURE, GUEST, GUEST_LEAVES};
+pub use request::{Clearing, Request, SplitChunk};
 pub use statistics::Leaves;
 pub use vcpu::Access;
