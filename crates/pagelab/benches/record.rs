@@ -11,8 +11,8 @@ use std::error::Error;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use metal::child::ChildrenUsage;
 use trace::{Block, Reader};
+use tracer::child::ChildrenUsage;
 
 /// Lines of the file that is sorted where no command is given.
 const LINES: u32 = 20_000;

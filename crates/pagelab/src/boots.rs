@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 
-use metal::host::Host;
+use host::Host;
 use results::store::Store;
 use serde_json::Value;
 use study::comparison::Comparison;

@@ -6,11 +6,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use metal::admit;
-use metal::host::Host;
-use metal::platform::{Awake, Blame, HostPlatform, Server, Session, Work};
-use metal::signals::{self, PassOn};
-use metal::tracer::{self, Rewriting};
+use host::{Host, admit};
+use platform::{Awake, Blame, HostPlatform, Server, Session, Work};
 use results::store::Store;
 use study::comparison::{Admission, Comparison, Design, Ended, Invocation};
 use study::control::Role;
@@ -19,6 +16,8 @@ use study::policy::{Granularity, Policy};
 use study::runner::{self, Event};
 use study::stats::boots::Part;
 use study::trial::Arm;
+use tracer::Rewriting;
+use tracer::signals::{self, PassOn};
 
 use crate::boots;
 use crate::cli::{Adopt, Compare, Measuring, Output, Stopping};
@@ -287,7 +286,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
         input: measuring.input.clone(),
         check_output: measuring.check_output,
         prove_all: measuring.prove_all,
-        extract: reads.then(|| Box::new(extract) as metal::platform::Extract),
+        extract: reads.then(|| Box::new(extract) as platform::Extract),
     })
 }
 

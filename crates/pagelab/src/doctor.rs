@@ -1,7 +1,7 @@
 //! `pagelab doctor`: what this machine allows, what it does not, and how to get it.
 
-use metal::admit::{self, DoctorLine, Fact, Standing, Terms};
-use metal::host::Host;
+use host::Host;
+use host::admit::{self, DoctorLine, Fact, Standing, Terms};
 use serde_json::json;
 
 use crate::cli::Doctor;
@@ -12,7 +12,7 @@ use results::grid::plain;
 /// Runs `pagelab doctor`.
 pub fn run(arguments: &Doctor) -> Result<(), Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
-    let terms = Terms::of_this_process(&host);
+    let terms = Terms::of_this_process(&host, tracer::try_tracing);
     let (lines, mut facts) = (admit::doctor_lines(&host, &terms), admit::facts(&host, &terms));
     facts.push(model_machine());
     let text = if arguments.json { format!("{:#}", document(&lines, &facts)) } else { text(&lines, &facts) };

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use metal::host::Host;
-use metal::platform::Session;
-use metal::signals::{self, PassOn};
-use metal::tracer::{self, Ended, Launch, Leftovers, Rewriting};
+use host::Host;
+use platform::Session;
 use study::cause::CauseShare;
 use study::comparison::Admission;
 use study::policy::{Granularity, Policy};
 use study::trial::Exit;
+use tracer::signals::{self, PassOn};
+use tracer::{Ended, Launch, Leftovers, Rewriting};
 
 use crate::cli::Exec;
 use crate::compare;

@@ -4,9 +4,10 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use tracer::LaunchError;
+
 use crate::output::as_the_locale_has_it;
 use crate::progress;
-use metal::tracer::LaunchError;
 
 /// Why a verb did not succeed.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! `--khugepaged`: what the kernel's khugepaged does during a comparison.
 
 use clap::ValueEnum;
-use metal::platform::Session;
+use platform::Session;
 use study::comparison;
 
 use crate::failure::Failure;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use metal::admit::{self, Terms};
-use metal::host::Host;
+use host::Host;
+use host::admit::{self, Terms};
 use results::store::Summary;
 use serde_json::{Value, json};
 use study::comparison::{Admission, Ended};
@@ -33,7 +33,7 @@ pub fn run(arguments: &List) -> Result<(), Failure> {
 
 fn policies() -> Result<(String, Value), Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
-    let terms = Terms::of_this_process(&host);
+    let terms = Terms::of_this_process(&host, tracer::try_tracing);
     let mut rows = Vec::new();
     let mut documents = Vec::new();
     for granularity in Policy::granularities(host.geometry()) {

@@ -29,7 +29,7 @@ pub fn find_store(path: Option<&Path>) -> Result<Result<Store, PathBuf>, Failure
 /// # Errors
 /// As [`Store::open`].
 pub fn open(path: &Path) -> Result<Store, Failure> {
-    Store::open_until(path, || metal::signals::arrived().is_some()).map_err(Failure::input)
+    Store::open_until(path, || tracer::signals::arrived().is_some()).map_err(Failure::input)
 }
 
 fn store_path(path: Option<&Path>) -> Result<PathBuf, Failure> {

@@ -1,6 +1,6 @@
 //! `pagelab restore`: put back what a killed run left.
 
-use metal::lease::{self, Fate, Recovered};
+use lease::{Fate, Recovered};
 use serde_json::json;
 
 use crate::cli::Restore;

@@ -188,14 +188,14 @@ fn code_that_is_there_before_is_no_fault_of_the_boot() {
         let of = |name: &str| document["figures"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {ran}"));
         assert_eq!((of("code_huge_bytes"), of("code_huge_expected_bytes")), (0.0, 0.0), "guards of 2M regions: {ran}");
         let guards = populated as f64 / document["arguments"]["region_bytes"].as_f64().unwrap()
-            * metal::memory::base_page().bytes() as f64;
+            * workloads::memory::base_page().bytes() as f64;
         assert!(of("code_resident_bytes") >= (populated as f64 - guards).max(of("code_bytes") - 1e6), "{ran}");
         assert_eq!(document["arguments"]["populate_code_bytes"], populated);
         (of("qemu_minor_faults"), of("code_bytes"))
     };
     let (without, code_bytes) = faults(0);
     let (with, _) = faults(BYTES);
-    let saved = code_bytes / metal::memory::base_page().bytes() as f64;
+    let saved = code_bytes / workloads::memory::base_page().bytes() as f64;
     assert!(((without - with) / saved - 1.0).abs() < 0.1, "{without} and {with}, expected {saved} fewer");
 }
 

@@ -38,7 +38,7 @@ fn names(document: &Value) -> Vec<&str> {
 }
 
 fn bytes() -> u64 {
-    PAGES * metal::memory::base_page().bytes()
+    PAGES * workloads::memory::base_page().bytes()
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn leaves_of_the_guest_of_either_size_have_the_counts_that_they_must() {
         for mode in ["clear", "enable"] {
             let base = document(&format!("--bytes {BYTES} --backing base --mode {mode} --guest-leaves {own}"));
             assert_eq!(base["arguments"]["guest_leaf_bytes"], guest_bytes);
-            assert_eq!(base["figures"]["dirty_pages"], (BYTES / metal::memory::base_page().bytes()) as f64);
+            assert_eq!(base["figures"]["dirty_pages"], (BYTES / workloads::memory::base_page().bytes()) as f64);
             match leaves(&base) {
                 Some(counts) => assert!(counts.iter().all(|count| all_of_4k(*count, BYTES)), "{own}: {counts:?}"),
                 None => testing::skip("a KVM that counts leaves"),

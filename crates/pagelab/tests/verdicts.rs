@@ -14,7 +14,7 @@ const LITTLE_BYTES: u64 = 4 << 20;
 
 /// A C program of the tracer's tests.
 fn compiled(bench: &Bench, name: &str) -> String {
-    let source = format!("{}/../metal/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let source = format!("{}/../tracer/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let output = bench.word(name);
     let status = Command::new("gcc").args(["-O1", "-o", &output, &source]).status().unwrap();
     assert!(status.success(), "{name}.c does not compile");

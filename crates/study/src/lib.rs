@@ -1,7 +1,7 @@
 //! The nouns of pagelab and the statistics over them.
 //!
 //! Everything here is plain data and pure functions: no files, no processes, no clocks. A platform
-//! (the running host in the crate `metal`) turns a [`trial::Trial`] into a [`trial::TrialRecord`];
+//! (the running host in the crate `platform`) turns a [`trial::Trial`] into a [`trial::TrialRecord`];
 //! the [`runner`] decides which trial comes next; [`stats`] turns the records into an answer.
 //!
 //! # Glossary

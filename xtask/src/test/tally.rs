@@ -226,9 +226,9 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     #[test]
     fn a_program_that_is_killed_is_a_failure() {
         let output =
-            "     Running unittests src/lib.rs (target/debug/deps/metal-89)\n\nrunning 1 test\nerror: test failed\n";
+            "     Running unittests src/lib.rs (target/debug/deps/tracer-89)\n\nrunning 1 test\nerror: test failed\n";
         let (tally, _) = tally(output, false);
-        assert_eq!(tally.failed_tests, ["metal did not end as a test program does, see above"]);
+        assert_eq!(tally.failed_tests, ["tracer did not end as a test program does, see above"]);
     }
 
     #[test]

@@ -10,16 +10,37 @@ use super::tree::Tree;
 
 /// What each crate of the workspace may use of the others, tests included. A crate is made for a
 /// prohibition, so a new one must be named here.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("testing", &[]),
     ("paging", &["testing"]),
     ("trace", &["testing"]),
     ("study", &["testing"]),
-    ("metal", &["study", "paging", "testing"]),
+    ("host", &["study", "paging", "testing"]),
+    ("lease", &["host", "study", "testing"]),
+    ("census", &["host", "study", "testing"]),
+    ("tracer", &["host", "study", "testing"]),
+    ("platform", &["census", "host", "lease", "tracer", "study", "testing"]),
+    ("workloads", &["host", "study", "paging", "testing"]),
     ("model", &["study", "paging", "trace", "testing"]),
     ("results", &["study", "testing"]),
     ("qemu-plugin", &["trace"]),
-    ("pagelab", &["study", "metal", "model", "results", "paging", "trace", "testing"]),
+    (
+        "pagelab",
+        &[
+            "study",
+            "host",
+            "lease",
+            "census",
+            "tracer",
+            "platform",
+            "workloads",
+            "model",
+            "results",
+            "paging",
+            "trace",
+            "testing",
+        ],
+    ),
     ("xtask", &[]),
 ];
 
@@ -248,14 +269,20 @@ mod tests {
     #[test]
     fn every_forbidden_edge_is_found_and_no_allowed_one() {
         for (from, to) in [
-            ("metal", "model"),
-            ("model", "metal"),
-            ("results", "metal"),
+            ("platform", "model"),
+            ("model", "host"),
+            ("results", "platform"),
+            ("host", "lease"),
+            ("lease", "tracer"),
+            ("census", "tracer"),
+            ("tracer", "census"),
+            ("workloads", "tracer"),
+            ("workloads", "census"),
             ("results", "model"),
             ("paging", "study"),
-            ("study", "metal"),
+            ("study", "host"),
             ("study", "paging"),
-            ("metal", "trace"),
+            ("platform", "trace"),
         ] {
             let workspace = Workspace { members: vec![member(from, &[(to, to)]), member(to, &[])] };
             let found = messages(&prohibitions(&workspace));
@@ -263,7 +290,7 @@ mod tests {
             assert!(found.contains(&format!("{from} must not depend on {to}")), "{found}");
         }
         let workspace =
-            Workspace { members: vec![member("metal", &[("study", "study"), ("libc", "libc")]), member("study", &[])] };
+            Workspace { members: vec![member("host", &[("study", "study"), ("libc", "libc")]), member("study", &[])] };
         assert_eq!(prohibitions(&workspace), []);
     }
 
@@ -285,8 +312,8 @@ mod tests {
 
     #[test]
     fn a_dependency_counts_as_used_by_its_name_in_code_only() {
-        let workspace = Workspace { members: vec![member("metal", &[("perf-event2", "perf_event")])] };
-        let used = |source| unused(&workspace, &Tree::of(&[("crates/metal/src/lib.rs", source)])).is_empty();
+        let workspace = Workspace { members: vec![member("platform", &[("perf-event2", "perf_event")])] };
+        let used = |source| unused(&workspace, &Tree::of(&[("crates/platform/src/lib.rs", source)])).is_empty();
         assert!(used("use perf_event::Builder;"));
         assert!(!used("// perf_event\nuse my_perf_event2::Builder; const A: &str = \"perf_event\";"));
     }
@@ -295,7 +322,7 @@ mod tests {
     fn an_entry_of_the_workspace_that_no_crate_takes_is_found() {
         let manifest = "[workspace.dependencies]\nlibc = \"0.2\"\n# a comment = 1\nrand = { version = \"1\" }\n\n[profile.release]\nlto = 1\n";
         let tree = Tree::of(&[("Cargo.toml", manifest)]);
-        let workspace = Workspace { members: vec![member("metal", &[("libc", "libc")])] };
+        let workspace = Workspace { members: vec![member("host", &[("libc", "libc")])] };
         assert_eq!(
             messages(&unused_in_workspace(&workspace, &tree)),
             "Cargo.toml:4: no crate uses the workspace's rand; remove it\n"
@@ -306,22 +333,22 @@ mod tests {
     fn metadata_becomes_members_with_the_names_that_source_uses() {
         let metadata = serde_json::json!({
             "packages": [
-                {"id": "m", "name": "metal", "manifest_path": "/w/crates/metal/Cargo.toml",
-                 "targets": [{"kind": ["lib"], "src_path": "/w/crates/metal/src/lib.rs"},
-                             {"kind": ["test"], "src_path": "/w/crates/metal/tests/a.rs"}]},
+                {"id": "m", "name": "platform", "manifest_path": "/w/crates/platform/Cargo.toml",
+                 "targets": [{"kind": ["lib"], "src_path": "/w/crates/platform/src/lib.rs"},
+                             {"kind": ["test"], "src_path": "/w/crates/platform/tests/a.rs"}]},
                 {"id": "p", "name": "perf-event2", "manifest_path": "/r/Cargo.toml", "targets": []},
             ],
             "workspace_members": ["m"], "workspace_root": "/w",
             "resolve": {"nodes": [{"id": "m", "deps": [{"name": "perf_event", "pkg": "p"}]}, {"id": "p", "deps": []}]},
         });
         let workspace = Workspace::of(&serde_json::from_value(metadata).unwrap());
-        let [metal] = workspace.members.as_slice() else { panic!("{workspace:?}") };
+        let [platform] = workspace.members.as_slice() else { panic!("{workspace:?}") };
         assert_eq!(
-            (metal.directory.as_str(), metal.roots.as_slice()),
-            ("crates/metal", &["crates/metal/src/lib.rs".to_string()][..])
+            (platform.directory.as_str(), platform.roots.as_slice()),
+            ("crates/platform", &["crates/platform/src/lib.rs".to_string()][..])
         );
         assert_eq!(
-            (metal.dependencies[0].package.as_str(), metal.dependencies[0].extern_name.as_str()),
+            (platform.dependencies[0].package.as_str(), platform.dependencies[0].extern_name.as_str()),
             ("perf-event2", "perf_event")
         );
     }

@@ -1,5 +1,6 @@
 //! The rules of the workspace that no compiler checks, as functions from a tree of files to findings.
 
+mod calls;
 mod crates;
 mod links;
 mod skips;
@@ -50,6 +51,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let workspace = Workspace::read(root)?;
     let mut findings = crates::check(&workspace, &tree);
     findings.extend(unsafety::check(&workspace, &tree));
+    findings.extend(calls::check(&tree));
     findings.extend(source::check(&tree));
     findings.extend(skips::check(&tree));
     findings.extend(text::check(&tree));

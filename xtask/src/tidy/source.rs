@@ -108,7 +108,7 @@ mod tests {
             "use std::net::TcpStream;",
         ] {
             assert_eq!(found("crates/study/src/a.rs", source).len(), 1, "{source}");
-            assert_eq!(found("crates/metal/src/a.rs", source), [""; 0]);
+            assert_eq!(found("crates/host/src/a.rs", source), [""; 0]);
         }
         assert_eq!(
             found("crates/study/src/a.rs", "use std::fmt; // std::fs\nuse std::{collections::{fs_like}, io};"),

@@ -1,6 +1,6 @@
 //! Memory that comes from a pool of huge pages: `pagelab compare` makes whole pages of it, and the program does not notice.
 //!
-//! What it does to a program's calls (`metal::tracer::hugetlb`) is done here to recorded ones: private anonymous mappings of at
+//! What it does to a program's calls (`tracer::hugetlb`) is done here to recorded ones: private anonymous mappings of at
 //! least a page, and the heap, begin and end at pages of the pool. A page goes when the program has unmapped all of it.
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Which memory large folios are asked for.
 //!
 //! The kernel is told `madvise`, and `pagelab` advises (MADV_HUGEPAGE) what its tracer stops at anyway
-//! (crates/metal/src/tracer/calls.rs, rewriting.rs): mappings from a sixteenth of the policy's size on with all that they are
+//! (crates/tracer/src/calls.rs, rewriting.rs): mappings from a sixteenth of the policy's size on with all that they are
 //! joined with, larger pieces of reservations, the heap, and zeroed data in which a folio fits. The rest has base pages, also
 //! where it lies beside advised memory: VMAs that differ in their advice are not joined.
 

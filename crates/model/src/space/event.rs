@@ -270,7 +270,7 @@ impl<F: Format> Paged<F> {
     }
 
     /// The heap's end, as the kernel has it: under policies of large pages it grows in whole ones, as `pagelab` makes it
-    /// do on a running kernel (crates/metal/src/tracer/heap.rs), if nothing is in the way. It shrinks as the program says,
+    /// do on a running kernel (crates/tracer/src/heap.rs), if nothing is in the way. It shrinks as the program says,
     /// unless it is made of pages of a pool.
     fn heap_end(&self, heap: Heap, asked: u64) -> u64 {
         let step = match self.granule {
@@ -318,7 +318,7 @@ impl<F: Format> Paged<F> {
     }
 
     /// The end of the page of a pool that goes on at `va`, or `va`: what is dropped of such a page in part is filled with
-    /// zeros and stays, as `pagelab compare` does it (crates/metal/src/tracer/hugetlb/changing.rs).
+    /// zeros and stays, as `pagelab compare` does it (crates/tracer/src/hugetlb/changing.rs).
     fn behind_pool_page(&self, va: u64) -> Result<u64, Error> {
         Ok(self.pool_page_inside(va)?.map_or(va, |(begin, bytes)| begin + bytes))
     }

@@ -1,4 +1,4 @@
-//! Whether a policy held, and for the memory on which it did not, why: the rules that `metal` applies to a running
+//! Whether a policy held, and for the memory on which it did not, why: the rules that `census` applies to a running
 //! process, applied to the model's tables.
 //!
 //! Memory is looked at when it goes (munmap, MADV_DONTNEED, what a new mapping replaces, exec) and at the end. Every byte
@@ -17,7 +17,7 @@ use trace::Call;
 use super::{Advice, Backing, Paged, Part, Process, Vma, ZERO_PA, is_file};
 use crate::policy::Granule;
 
-/// `LARGE_BYTES` of crates/metal/src/tracer/leaving.rs.
+/// `LARGE_BYTES` of crates/tracer/src/leaving.rs.
 const LOOKED_AT_BYTES: u64 = 1 << 20;
 /// `LARGE_DROP_BYTES` there.
 const LOOKED_AT_DROP_BYTES: u64 = 16 << 20;
@@ -123,7 +123,7 @@ impl Seen {
     }
 }
 
-/// Whether the tracer of `pagelab compare` looks at memory before a call takes it away (crates/metal/src/tracer/leaving.rs):
+/// Whether the tracer of `pagelab compare` looks at memory before a call takes it away (crates/tracer/src/leaving.rs):
 /// where it is large, since each look takes time. Without `--prove-all` it does not look at what
 /// heaps give back, what mappings replace, or `exec`.
 pub(super) fn is_looked_at(call: &Call) -> bool {

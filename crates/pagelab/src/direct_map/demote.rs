@@ -4,14 +4,15 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
+use host::Host;
+use host::direct_map::Remainder;
 use indicatif::{ProgressBar, ProgressStyle};
-use metal::direct_map::{self, Demotion, Goal, Progress, Remainder, Stopped};
-use metal::host::Host;
-use metal::platform::wait_for_lease;
-use metal::signals::{self, PassOn};
+use platform::direct_map::{self, Demotion, Goal, Progress, Stopped};
+use platform::wait_for_lease;
 use results::grid::plain;
 use serde_json::{Value, json};
 use study::size::{PageSize, format_bytes};
+use tracer::signals::{self, PassOn};
 
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
 use crate::compare::say_who_holds_the_lease;

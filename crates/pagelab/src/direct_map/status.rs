@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use metal::direct_map::{self, Changes, Feature, Leaves, Marker, Standing, Status};
-use metal::host::Host;
+use host::Host;
+use host::direct_map::{self, Changes, Feature, Leaves, Marker, Standing, Status};
 use results::grid::plain;
 use serde_json::{Value, json};
 use study::comparison::Unsupported;

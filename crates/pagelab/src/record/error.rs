@@ -10,7 +10,7 @@ use super::elf::Architecture;
 pub enum RecordError {
     /// The command is not there, or may not be executed.
     #[error("{0}")]
-    Command(#[from] metal::tracer::LaunchError),
+    Command(#[from] tracer::LaunchError),
     /// A file cannot be read.
     #[error("{}: cannot be read: {error}", path.display())]
     Unreadable {

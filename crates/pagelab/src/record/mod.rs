@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 use clap::Args;
-use metal::signals::{self, PassOn};
 use trace::{Columns, Header, Window};
+use tracer::signals::{self, PassOn};
 
 use crate::failure::{Failure, say};
 use elf::Architecture;
@@ -140,7 +140,7 @@ fn newer(emulator: &Emulator) -> String {
 
 fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError> {
     let (name, rest) = arguments.command.split_first().expect("the command is required");
-    let path = metal::tracer::resolve(name)?;
+    let path = tracer::resolve(name)?;
     let architecture = system::architecture(&path)?;
     system::refuse_acceleration(rest)?;
     let emulator = Emulator::at(path)?;

@@ -41,7 +41,7 @@ impl Program {
     /// The program that a command runs.
     pub fn of(command: &[OsString]) -> Result<Program, RecordError> {
         let name = command.first().cloned().unwrap_or_default();
-        let mut path = metal::tracer::resolve(&name)?;
+        let mut path = tracer::resolve(&name)?;
         let mut called = name;
         let mut arguments = command.get(1..).unwrap_or_default().to_vec();
         for _ in 0..=MAX_SCRIPTS {
@@ -55,7 +55,7 @@ impl Program {
                         arguments.insert(0, OsString::from_vec(argument));
                     }
                     called = OsString::from_vec(interpreter);
-                    path = metal::tracer::resolve(&called)?;
+                    path = tracer::resolve(&called)?;
                 }
             }
         }
@@ -85,7 +85,7 @@ impl Emulator {
     /// Finds the one that a program needs.
     pub fn for_program(program: &Program) -> Result<Emulator, RecordError> {
         let name = format!("qemu-{}", program.architecture);
-        let Ok(path) = metal::tracer::resolve(OsStr::new(&name)) else {
+        let Ok(path) = tracer::resolve(OsStr::new(&name)) else {
             return Err(RecordError::NoEmulator { program: name, path: program.path.clone() });
         };
         Emulator::at(path)

@@ -38,9 +38,7 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     if !is_host {
         notes.push(format!("{} does not describe this processor ({})", machine.name, machines::host_cpu()));
     }
-    if let Ok(Some(hypervisor)) =
-        metal::host::Host::open("/").and_then(|host| host.machine()).map(|host| host.hypervisor)
-    {
+    if let Ok(Some(hypervisor)) = host::Host::open("/").and_then(|host| host.machine()).map(|host| host.hypervisor) {
         notes.push(format!(
             "measured under {hypervisor}: walks are nested there, and an entry covers no more than either stage maps"
         ));

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use metal::host::{Host, KernelVersion};
+use host::{Host, KernelVersion};
 use results::grid::plain;
 use results::shading::{self, Cell, Shading};
 use serde_json::{Value, json};

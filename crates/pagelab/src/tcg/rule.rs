@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::Range;
 
 use clap::ValueEnum;
-use metal::host::KernelVersion;
+use host::KernelVersion;
 use study::size::{PageSize, format_bytes};
 
 /// A region is meant to have at least this (2 MiB, whatever the host's pages are).

@@ -1,7 +1,7 @@
 //! What all workloads ask of their arguments: sizes that fit the machine, counts and shares.
 
-use metal::memory::{base_page, obtainable_bytes};
 use study::size::format_bytes;
+use workloads::memory::{base_page, obtainable_bytes};
 
 use super::WorkloadError;
 pub use crate::words::parse_size as size;

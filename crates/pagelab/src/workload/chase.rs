@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use metal::memory::{Anonymous, base_page};
+use workloads::memory::{Anonymous, base_page};
 
 use super::random::{below, mix};
 use super::report::Report;

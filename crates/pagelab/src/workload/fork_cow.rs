@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use metal::memory::{Anonymous, base_page, fork};
+use workloads::memory::{Anonymous, base_page, fork};
 
 use super::latency::Latencies;
 use super::random::mix;

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use metal::memory::Anonymous;
+use workloads::memory::Anonymous;
 
 use super::random::{below, stream};
 use super::report::Report;

@@ -6,10 +6,10 @@
 
 use std::time::{Duration, Instant};
 
+use census::{Observer, SmapsEntry};
 use clap::ValueEnum;
-use metal::census::{Observer, SmapsEntry};
-use metal::jit::{self, Arena, Isa, JitError, Shape};
-use metal::memory::base_page;
+use workloads::jit::{self, Arena, Isa, JitError, Shape};
+use workloads::memory::base_page;
 
 use super::random::{below, mix};
 use super::report::Report;
@@ -204,7 +204,7 @@ fn shape(arguments: &Arguments, program: &Program) -> Result<Shape, WorkloadErro
     let regions = program.pieces.div_ceil(in_region as u64);
     arguments::room("bytes", u128::from(regions) * stride_bytes as u128)?;
     // A kernel without THP has no PMD leaf to align to.
-    let alignment = metal::host::Host::open("/").ok().and_then(|host| host.geometry().pmd).unwrap_or(base_page());
+    let alignment = host::Host::open("/").ok().and_then(|host| host.geometry().pmd).unwrap_or(base_page());
     let advice = match arguments.advice {
         Advice::Huge => jit::Advice::Huge,
         Advice::NoHuge => jit::Advice::NoHuge,
@@ -246,7 +246,7 @@ fn work(arena: &mut Arena, program: &Program, rate: Option<u64>) -> (Work, u64) 
     (work, number)
 }
 
-fn mappings(addresses: std::ops::Range<u64>) -> Result<Vec<SmapsEntry>, metal::census::CensusError> {
+fn mappings(addresses: std::ops::Range<u64>) -> Result<Vec<SmapsEntry>, census::CensusError> {
     let mut entries = Observer::open().smaps(std::process::id())?;
     entries.retain(|entry| entry.vma.start < addresses.end && addresses.start < entry.vma.end);
     Ok(entries)

@@ -1,6 +1,6 @@
 //! `mmap-churn`: map, touch every base page, unmap; again and again, as allocators do.
 
-use metal::memory::{Anonymous, base_page};
+use workloads::memory::{Anonymous, base_page};
 
 use super::latency::Latencies;
 use super::random::mix;

@@ -21,11 +21,11 @@ mod tcg_boot;
 
 pub use report::Report;
 
+use census::CensusError;
 use clap::CommandFactory;
-use metal::census::CensusError;
-use metal::jit::JitError;
-use metal::kvm::KvmError;
-use metal::memory::{ForkError, HeapError, MapError};
+use workloads::jit::JitError;
+use workloads::kvm::KvmError;
+use workloads::memory::{ForkError, HeapError, MapError};
 
 /// `pagelab workload NAME [ARGS]`.
 #[derive(Clone, Debug, clap::Args)]

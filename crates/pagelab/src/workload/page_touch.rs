@@ -1,6 +1,6 @@
 //! `page-touch`: the latency of the first touch of every page, one clock reading for each.
 
-use metal::memory::{Anonymous, base_page};
+use workloads::memory::{Anonymous, base_page};
 
 use super::latency::Latencies;
 use super::random::{below, mix, shuffle};

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use metal::memory::Anonymous;
+use workloads::memory::Anonymous;
 
 use super::random::mix;
 use super::report::Report;

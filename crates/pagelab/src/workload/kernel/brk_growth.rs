@@ -1,6 +1,6 @@
 //! `brk-growth`: the heap grows by the program break, is written to, and shrinks.
 
-use metal::memory::{base_page, grow_and_shrink_heap};
+use workloads::memory::{base_page, grow_and_shrink_heap};
 
 use super::super::WorkloadError;
 use super::super::report::Report;

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use metal::memory::{Anonymous, ForkError, base_page, fork};
+use workloads::memory::{Anonymous, ForkError, base_page, fork};
 
 use super::super::report::Report;
 use super::super::{WorkloadError, arguments as common};

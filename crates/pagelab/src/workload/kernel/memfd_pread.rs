@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use metal::memory::memory_file;
+use workloads::memory::memory_file;
 
 use super::super::random::{below, mix, stream};
 use super::super::report::Report;

@@ -1,6 +1,6 @@
 //! `page-faults`: fresh memory touched for the first time, a fault for each page that the policy maps.
 
-use metal::memory::{Anonymous, base_page};
+use workloads::memory::{Anonymous, base_page};
 
 use super::super::WorkloadError;
 use super::super::report::Report;

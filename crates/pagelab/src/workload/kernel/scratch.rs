@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use metal::signals::{self, PassOn};
 use tempfile::TempDir;
+use tracer::signals::{self, PassOn};
 
 use super::super::WorkloadError;
 use super::refused;

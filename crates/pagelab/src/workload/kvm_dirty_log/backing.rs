@@ -1,8 +1,8 @@
 //! Names of backings, and whether this host can give them now.
 
-use metal::host::{Host, THP, thp_size_enabled};
-use metal::kvm::{HostBacking, KvmError};
+use host::{Host, THP, thp_size_enabled};
 use study::size::{PageSize, format_bytes};
+use workloads::kvm::{HostBacking, KvmError};
 
 use crate::workload::{WorkloadError, arguments};
 

@@ -11,10 +11,10 @@ mod report;
 
 use std::sync::{Mutex, Once};
 
-use metal::host::Host;
-use metal::kvm::{ARCHITECTURE, Clearing, EagerSplit, Facts, GUEST_LEAVES, Machine, Request, SplitChunk};
-use metal::memory::base_page;
+use host::Host;
 use study::size::PageSize;
+use workloads::kvm::{ARCHITECTURE, Clearing, EagerSplit, Facts, GUEST_LEAVES, Machine, Request, SplitChunk};
+use workloads::memory::base_page;
 
 use super::report::Report;
 use super::{WorkloadError, arguments};
@@ -205,7 +205,7 @@ fn announce_end() -> Result<(), WorkloadError> {
     static ONCE: Once = Once::new();
     let mut announced = Ok(());
     ONCE.call_once(|| {
-        announced = metal::signals::announce(|signal| {
+        announced = tracer::signals::announce(|signal| {
             let doing = DOING.lock().map_or_else(|_| String::new(), |doing| doing.clone());
             let doing = if doing.is_empty() { "before the first phase" } else { &doing };
             say(format_args!(

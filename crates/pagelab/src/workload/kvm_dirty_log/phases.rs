@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use metal::census::Observer;
-use metal::kvm::{Access, Draw, Leaves, Machine};
+use census::Observer;
 use study::census::Census;
+use workloads::kvm::{Access, Draw, Leaves, Machine};
 
 use super::{Arguments, DOING, Mode, Populate};
 use crate::table::split::report::median;

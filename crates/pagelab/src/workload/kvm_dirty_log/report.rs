@@ -1,12 +1,12 @@
 //! What the phases come to: a table and sentences for people, keys for programs.
 
-use metal::kvm::{ARCHITECTURE, EagerSplit, Facts, GUEST};
-use metal::memory::base_page;
 use results::fold;
 use results::grid::plain;
 use serde_json::{Map, Value, json};
 use study::census::{Census, Mapping};
 use study::size::{PageSize, format_bytes};
+use workloads::kvm::{ARCHITECTURE, EagerSplit, Facts, GUEST};
+use workloads::memory::base_page;
 
 use super::model::Model;
 use super::phases::{Phase, Phases};
@@ -294,7 +294,7 @@ fn model_document(model: &Model) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use metal::kvm::Leaves;
+    use workloads::kvm::Leaves;
 
     use super::*;
 

@@ -5,8 +5,9 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use metal::census::smaps::SmapsEntry;
-use metal::census::{Observer, VmaKind};
+use census::Observer;
+use census::smaps::SmapsEntry;
+use host::maps::VmaKind;
 use study::size::PageSize;
 
 use super::error::BootError;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use metal::child::die_with_parent;
-use metal::signals::{self, PassOn};
 use serde_json::{Value, json};
+use tracer::child::die_with_parent;
+use tracer::signals::{self, PassOn};
 
 use super::error::BootError;
 use super::guest::{Guest, SAYS};
@@ -53,8 +53,7 @@ pub struct Boot {
 impl Emulator {
     /// Starts QEMU; the guest stands still until it is told to go.
     pub fn start(arguments: &Arguments, max_cpus: u32, guest: &Guest) -> Result<Emulator, BootError> {
-        let program =
-            metal::tracer::resolve(arguments.qemu.as_os_str()).map_err(|error| BootError::NoEmulator { error })?;
+        let program = tracer::resolve(arguments.qemu.as_os_str()).map_err(|error| BootError::NoEmulator { error })?;
         let not_run = |error| BootError::NotRun { program: program.clone(), error };
         let mut command = Command::new(&program);
         command.args(words(arguments, max_cpus)).arg("-kernel").arg(&guest.kernel).arg("-initrd").arg(&guest.initrd);
@@ -106,7 +105,7 @@ impl Emulator {
     }
 
     fn cpu_s(&self) -> Result<f64, BootError> {
-        metal::child::cpu_s(self.pid()).map_err(BootError::Usage)
+        tracer::child::cpu_s(self.pid()).map_err(BootError::Usage)
     }
 
     /// The guest must have said its line, and have powered off rather than panicked.

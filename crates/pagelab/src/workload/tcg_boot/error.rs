@@ -4,8 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
-use metal::census::CensusError;
-use metal::tracer::LaunchError;
+use census::CensusError;
+use tracer::LaunchError;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]

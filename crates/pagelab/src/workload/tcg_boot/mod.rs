@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use metal::child::ChildrenUsage;
-use metal::memory::base_page;
 use study::size::{PageSize, format_bytes};
+use tracer::child::ChildrenUsage;
+use workloads::memory::base_page;
 
 pub use error::BootError;
 
@@ -194,7 +194,7 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
 /// What PMD leaves should map of the code, by the shape of the buffer and by how much of it was touched. Known
 /// where one vCPU translated everything and nothing was flushed.
 fn expected(arguments: &Arguments, layout: &Layout, jit: &jit::Jit, buffer: &CodeBuffer) -> Option<u64> {
-    let pmd: PageSize = metal::host::Host::open("/").ok()?.geometry().pmd?;
+    let pmd: PageSize = host::Host::open("/").ok()?.geometry().pmd?;
     let known = arguments.smp == 1 && jit.flushes == 0;
     let mut touched = layout.touched(jit.code_bytes);
     touched.extend(arguments.populate_code.map(|bytes| 0..bytes));

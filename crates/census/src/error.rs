@@ -1,0 +1,79 @@
+//! What can keep a census from being made.
+
+use std::io;
+use std::path::Path;
+
+use host::maps::MalformedLine;
+
+/// What cannot be read, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum CensusError {
+    /// There is no such process any more, or none that this user sees.
+    #[error("there is no process {pid} any more, or /proc hides it (mount option hidepid): {path} is not there")]
+    Gone {
+        /// The process.
+        pid: u32,
+        /// The file that was to be read.
+        path: String,
+    },
+    /// The process may not be looked at.
+    #[error(
+        "{path}: {error}; process {pid} may be looked at by root and by a user who may trace it (same user, \
+         a program that this user may read, not setuid, /proc/sys/kernel/yama/ptrace_scope)"
+    )]
+    Forbidden {
+        /// The process.
+        pid: u32,
+        /// The file that was to be read.
+        path: String,
+        /// What the kernel answered.
+        error: io::Error,
+    },
+    /// The process has no memory: a kernel thread, or a thread that has already ended. Another thread of
+    /// the same process may still have it.
+    #[error("process {pid} has no address space: it is a kernel thread, or has ended (ask for a thread that lives)")]
+    NoAddressSpace {
+        /// The process or thread.
+        pid: u32,
+    },
+    /// A file could not be read.
+    #[error("{path}: {error}")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the kernel answered.
+        error: io::Error,
+    },
+    /// A file does not look as it should.
+    #[error(transparent)]
+    Malformed(#[from] MalformedLine),
+    /// A part of a mapping cannot be told from the rest without PAGEMAP_SCAN.
+    #[error("a part of a mapping can be looked at since Linux 6.7 (PAGEMAP_SCAN); this kernel has only smaps")]
+    NeedsPagemapScan,
+}
+
+impl CensusError {
+    /// The error without the number of its process, for a reader who sees many runs of one program.
+    pub fn of_any_process(&self) -> String {
+        let number = match self {
+            CensusError::Gone { pid, .. }
+            | CensusError::Forbidden { pid, .. }
+            | CensusError::NoAddressSpace { pid } => pid,
+            _ => return self.to_string(),
+        };
+        let text = self.to_string();
+        let text = text.replace(&format!("/proc/{number}/"), "/proc/PID/");
+        text.replace(&format!("process {number}"), "the process")
+    }
+
+    pub(super) fn io(pid: u32, path: &str, error: io::Error) -> CensusError {
+        let gone = || !Path::new(&format!("/proc/{pid}")).exists();
+        let path = path.to_string();
+        match error.raw_os_error() {
+            Some(libc::ESRCH) => CensusError::Gone { pid, path },
+            Some(libc::ENOENT) if gone() => CensusError::Gone { pid, path },
+            Some(libc::EACCES | libc::EPERM) => CensusError::Forbidden { pid, path, error },
+            _ => CensusError::Io { path, error },
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Whether the kernel may give a mapping folios of a size: what `thp_vma_allowable_orders`
+//! (include/linux/huge_mm.h) asks, asked from outside.
+
+use study::cause::Cause;
+use study::machine::State;
+use study::policy::Geometry;
+use study::size::PageSize;
+
+use crate::SmapsEntry;
+
+/// What can be said of a mapping and a size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Eligibility {
+    /// The kernel may not give it, because of this.
+    Refused(Cause),
+    /// The kernel may give it.
+    Eligible,
+    /// The mapping's flags were not read.
+    Unknown,
+}
+
+/// What holds for every mapping of a process.
+pub struct Rules<'a> {
+    /// The settings.
+    pub state: &'a State,
+    /// Whether PR_SET_THP_DISABLE is in force (`THP_enabled: 0` in /proc/PID/status).
+    pub disabled_for_process: bool,
+}
+
+/// What sysfs says of a size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Mode {
+    Always,
+    Advised,
+    /// Never; the file that says so.
+    Never(String),
+    /// The state does not have the setting.
+    Unknown,
+}
+
+impl Rules<'_> {
+    /// Whether the mapping may have folios of this size; `flags` are its flags in smaps, where they were
+    /// read. Geometry is not asked here.
+    pub fn eligibility(&self, size: PageSize, flags: Option<&SmapsEntry>) -> Eligibility {
+        if self.disabled_for_process {
+            return Eligibility::Refused(Cause::DisabledForProcess);
+        }
+        if flags.is_some_and(|flags| flags.has_flag("nh")) {
+            return Eligibility::Refused(Cause::AdvisedAgainst);
+        }
+        match (self.mode(size), flags) {
+            (Mode::Never(path), _) => Eligibility::Refused(Cause::SizeDisabled { path }),
+            (Mode::Advised, Some(flags)) if !flags.has_flag("hg") => Eligibility::Refused(Cause::NotAdvised),
+            (Mode::Unknown, _) | (_, None) => Eligibility::Unknown,
+            (Mode::Always | Mode::Advised, Some(_)) => Eligibility::Eligible,
+        }
+    }
+
+    /// The setting that switches a size off.
+    pub fn switched_off(&self, size: PageSize) -> Option<String> {
+        match self.mode(size) {
+            Mode::Never(path) => Some(path),
+            Mode::Always | Mode::Advised | Mode::Unknown => None,
+        }
+    }
+
+    /// Whether no anonymous folio above the base page can stand behind base pages of a mapping of
+    /// `length_bytes`, although folios cannot be seen.
+    ///
+    /// Folios below PMD size are ruled out by sysfs (the settings are compared around every trial) or by
+    /// the mapping's length alone. Those of PMD size would show as PMD leaves, unless their leaf was
+    /// split; they are ruled out by PR_SET_THP_DISABLE and MADV_NOHUGEPAGE too. What remains is a folio
+    /// that was made before the prctl or the advice and whose leaf was split afterwards: the program may
+    /// have called prctl itself, and late. That pagelab did so before the first instruction is more than
+    /// is asked here, and proves more.
+    pub fn only_base_pages(&self, geometry: &Geometry, length_bytes: u64, flags: Option<&SmapsEntry>) -> bool {
+        let ruled_out = |size: &PageSize| self.switched_off(*size).is_some() || length_bytes < size.bytes();
+        let advised_against = flags.is_some_and(|flags| flags.has_flag("nh"));
+        geometry.mthp.iter().all(ruled_out)
+            && geometry.pmd.is_none_or(|pmd| self.disabled_for_process || advised_against || ruled_out(&pmd))
+    }
+
+    /// The size's own file first; where it says `inherit`, or on kernels before 6.8 that have none, the
+    /// file for all sizes.
+    fn mode(&self, size: PageSize) -> Mode {
+        let common = format!("{}/enabled", host::THP);
+        let own = host::thp_size_enabled(size);
+        let word = |path: &str| self.state.settings.get(path).map(String::as_str);
+        let (path, word) = match word(&own) {
+            Some("inherit") | None => (common.clone(), word(&common)),
+            Some(other) => (own, Some(other)),
+        };
+        match word {
+            Some("always") => Mode::Always,
+            Some("madvise") => Mode::Advised,
+            Some("never") => Mode::Never(path),
+            _ => Mode::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::smaps;
+
+    fn state(pairs: &[(&str, &str)]) -> State {
+        let settings = pairs.iter().map(|(path, word)| (format!("{}/{path}", host::THP), word.to_string())).collect();
+        State { settings, ..State::default() }
+    }
+
+    fn flags(flags: &str) -> SmapsEntry {
+        smaps::parse(&format!("200000-600000 rw-p 0 0:0 0\nVmFlags: rd wr {flags}\n"), "smaps").unwrap().remove(0)
+    }
+
+    fn never(path: &str) -> Eligibility {
+        Eligibility::Refused(Cause::SizeDisabled { path: format!("{}/{path}", host::THP) })
+    }
+
+    #[test]
+    fn settings_and_flags_decide_as_in_the_kernel() {
+        use Eligibility::{Eligible, Refused, Unknown};
+        let refused = |cause: Cause| Refused(cause);
+        for (enabled, own, vma, expected) in [
+            ("always", Some("inherit"), "", Eligible),
+            ("madvise", Some("inherit"), "", refused(Cause::NotAdvised)),
+            ("madvise", Some("inherit"), "hg", Eligible),
+            ("always", Some("inherit"), "nh", refused(Cause::AdvisedAgainst)),
+            ("never", Some("inherit"), "hg", never("enabled")),
+            ("never", Some("always"), "", Eligible),
+            ("always", Some("never"), "hg", never("hugepages-2048kB/enabled")),
+            ("madvise", None, "hg", Eligible),
+            ("rubbish", None, "hg", Unknown),
+        ] {
+            let mut state = state(&[("enabled", enabled)]);
+            if let Some(own) = own {
+                state.settings.insert(host::thp_size_enabled(PageSize::M2), own.into());
+            }
+            let rules = Rules { state: &state, disabled_for_process: false };
+            assert_eq!(rules.eligibility(PageSize::M2, Some(&flags(vma))), expected, "{enabled} {own:?} {vma}");
+            let disabled = Rules { disabled_for_process: true, ..rules };
+            assert_eq!(disabled.eligibility(PageSize::M2, None), refused(Cause::DisabledForProcess));
+        }
+        let empty = State::default();
+        let rules = Rules { state: &empty, disabled_for_process: false };
+        assert_eq!(rules.eligibility(PageSize::M2, Some(&flags("hg"))), Unknown);
+    }
+
+    #[test]
+    fn base_pages_are_proven_only_where_every_larger_size_is_ruled_out() {
+        let geometry =
+            Geometry { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![PageSize::K64], hugetlb: vec![] };
+        let off = state(&[("enabled", "madvise"), ("hugepages-64kB/enabled", "never")]);
+        let on = state(&[("enabled", "madvise"), ("hugepages-64kB/enabled", "inherit")]);
+        let proven = |state: &State, disabled_for_process: bool, length_bytes: u64, vma: &str| {
+            Rules { state, disabled_for_process }.only_base_pages(&geometry, length_bytes, Some(&flags(vma)))
+        };
+        assert!(proven(&off, true, 4 << 20, ""));
+        assert!(proven(&off, false, 4 << 20, "nh"));
+        assert!(!proven(&off, false, 4 << 20, ""));
+        assert!(proven(&off, false, 1 << 20, ""));
+        assert!(!proven(&on, true, 1 << 20, "nh"));
+        assert!(proven(&on, true, 32 << 10, ""));
+    }
+}

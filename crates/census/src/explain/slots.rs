@@ -1,0 +1,280 @@
+//! Slot by slot: what in the shape of a mapping keeps larger pages out.
+//!
+//! A slot is a naturally aligned stretch of addresses of the target size that lies inside one mapping:
+//! only there can the kernel map a page of that size (`thp_vma_suitable_order`,
+//! include/linux/huge_mm.h).
+
+use host::maps::VmaKind;
+use study::census::{Backing, Mapping};
+use study::size::PageSize;
+
+use crate::{Area, Region};
+
+/// How a piece of memory stands to what a policy asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Not concerned: files, shared memory, zero pages.
+    Unconcerned,
+    /// Mapped as asked.
+    Covered,
+    /// Larger pages than asked for.
+    Larger,
+    /// A folio at least as large as asked for stands behind it, but is mapped in part.
+    Cut,
+    /// The folio is as asked and whole, but its leaf was split.
+    Split,
+    /// Mapped smaller than asked, or otherwise not as asked.
+    Missing,
+    /// The folio that decides cannot be seen.
+    Unseen,
+}
+
+/// Why memory of one standing is where it is, as far as the shape of its mapping says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Shape {
+    /// The main thread's stack.
+    Stack,
+    /// A private copy of a file's page (`do_cow_fault`, mm/memory.c: single pages only).
+    FileCopy,
+    /// The mapping is smaller than a slot.
+    TooSmall,
+    /// Outside every slot of its mapping.
+    NoSlot,
+    /// In a slot in which a zero page stands.
+    ZeroInSlot,
+    /// In a slot of which a part is not present.
+    Holes,
+    /// In a slot that is present from end to end, beside a part of a larger folio: the slot held one.
+    Refilled,
+    /// In any other slot that is present from end to end.
+    Full,
+}
+
+/// Memory of one shape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The shape.
+    pub shape: Shape,
+    /// Bytes that are mapped otherwise than asked.
+    pub missing_bytes: u64,
+    /// Bytes of which that cannot be seen.
+    pub unseen_bytes: u64,
+    /// The number of slots, for the shapes that are in one.
+    pub slots: u64,
+}
+
+/// Divides the missing and unseen memory of a mapping by its shape.
+pub fn shapes(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Standing) -> Vec<Piece> {
+    let mut pieces = Pieces::default();
+    let kind = area.vma.kind();
+    let outside = match kind {
+        VmaKind::Stack => Some(Shape::Stack),
+        VmaKind::PrivateFile => Some(Shape::FileCopy),
+        _ if area.vma.length_bytes() < target.bytes() => Some(Shape::TooSmall),
+        _ => None,
+    };
+    match outside {
+        Some(shape) => area.regions.iter().for_each(|region| {
+            pieces.add(shape, region.length_bytes(), standing(&region.mapping), 0);
+        }),
+        None => by_slot(area, target, standing, &mut pieces),
+    }
+    pieces.0
+}
+
+/// Consecutive slots that all look the same, or one slot.
+struct Slots {
+    start: u64,
+    count: u64,
+    present_bytes: u64,
+    zero: bool,
+    cut: bool,
+    missing_bytes: u64,
+    unseen_bytes: u64,
+}
+
+fn by_slot(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Standing, pieces: &mut Pieces) {
+    let first = target.align_up(area.vma.start).unwrap_or(u64::MAX);
+    let end = target.align_down(area.vma.end);
+    let mut open: Option<Slots> = None;
+    for region in &area.regions {
+        let standing = standing(&region.mapping);
+        for (from, to) in cut_at_slots(region, target, first, end) {
+            if from < first || from >= end {
+                pieces.add(Shape::NoSlot, to - from, standing, 0);
+                continue;
+            }
+            let start = target.align_down(from);
+            if open.as_ref().is_some_and(|slots| slots.start != start) {
+                pieces.close(open.take(), target);
+            }
+            let slots = open.get_or_insert(Slots {
+                start,
+                count: (to - start).div_ceil(target.bytes()),
+                present_bytes: 0,
+                zero: false,
+                cut: false,
+                missing_bytes: 0,
+                unseen_bytes: 0,
+            });
+            slots.present_bytes += to - from;
+            slots.zero |= region.mapping.backing == Backing::Zero;
+            slots.cut |= standing == Standing::Cut;
+            match standing {
+                Standing::Missing => slots.missing_bytes += to - from,
+                Standing::Unseen => slots.unseen_bytes += to - from,
+                _ => {}
+            }
+        }
+    }
+    pieces.close(open, target);
+}
+
+/// The parts of a region: what lies below the first slot, in its first slot, in all slots that it fills,
+/// in its last slot, and above the last slot.
+fn cut_at_slots(region: &Region, target: PageSize, first: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let (start, stop) = (region.start, region.end);
+    let whole_from = target.align_up(start).unwrap_or(u64::MAX).clamp(first, end.max(first));
+    let whole_to = target.align_down(stop).clamp(first, end.max(first));
+    let mut cuts = [start, first, whole_from, whole_to, end, stop].map(|cut| cut.clamp(start, stop));
+    cuts.sort_unstable();
+    (0..cuts.len() - 1).map(move |at| (cuts[at], cuts[at + 1])).filter(|(from, to)| from < to)
+}
+
+#[derive(Default)]
+struct Pieces(Vec<Piece>);
+
+impl Pieces {
+    fn add(&mut self, shape: Shape, bytes: u64, standing: Standing, slots: u64) {
+        let (missing_bytes, unseen_bytes) = match standing {
+            Standing::Missing => (bytes, 0),
+            Standing::Unseen => (0, bytes),
+            _ => return,
+        };
+        self.push(Piece { shape, missing_bytes, unseen_bytes, slots });
+    }
+
+    fn close(&mut self, slots: Option<Slots>, target: PageSize) {
+        let Some(slots) = slots.filter(|slots| slots.missing_bytes + slots.unseen_bytes > 0) else { return };
+        let shape = if slots.zero {
+            Shape::ZeroInSlot
+        } else if slots.present_bytes < slots.count * target.bytes() {
+            Shape::Holes
+        } else if slots.cut {
+            Shape::Refilled
+        } else {
+            Shape::Full
+        };
+        let Slots { missing_bytes, unseen_bytes, count, .. } = slots;
+        self.push(Piece { shape, missing_bytes, unseen_bytes, slots: count });
+    }
+
+    fn push(&mut self, piece: Piece) {
+        match self.0.iter_mut().find(|other| other.shape == piece.shape) {
+            Some(other) => {
+                other.missing_bytes += piece.missing_bytes;
+                other.unseen_bytes += piece.unseen_bytes;
+                other.slots += piece.slots;
+            }
+            None => self.0.push(piece),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::maps::Vma;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use study::census::Folio;
+
+    const PAGE: u64 = 4096;
+    const TARGET: PageSize = PageSize::K64;
+
+    fn area(start: u64, end: u64, inode: u64, name: &str, pages: &[(u64, Backing)]) -> Area {
+        let vma = Vma { start, end, protection: 3, shared: false, device: (0, 0), inode, name: name.into() };
+        let mut regions: Vec<Region> = Vec::new();
+        for (address, backing) in pages {
+            let mapping = Mapping { backing: *backing, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K4) };
+            match regions.last_mut() {
+                Some(last) if last.end == *address && last.mapping == mapping => last.end += PAGE,
+                _ => regions.push(Region { start: *address, end: address + PAGE, mapping }),
+            }
+        }
+        Area { vma, regions }
+    }
+
+    fn missing(mapping: &Mapping) -> Standing {
+        if mapping.backing == Backing::Zero { Standing::Unconcerned } else { Standing::Missing }
+    }
+
+    fn by_shape(pieces: Vec<Piece>) -> BTreeMap<Shape, (u64, u64)> {
+        pieces.into_iter().map(|piece| (piece.shape, (piece.missing_bytes, piece.slots))).collect()
+    }
+
+    /// Every page looks at its own slot.
+    fn slow(area: &Area) -> BTreeMap<Shape, (u64, u64)> {
+        let pages: BTreeMap<u64, Backing> = area
+            .regions
+            .iter()
+            .flat_map(|region| {
+                (region.start..region.end).step_by(PAGE as usize).map(|address| (address, region.mapping.backing))
+            })
+            .collect();
+        let mut shapes: BTreeMap<Shape, (u64, std::collections::BTreeSet<u64>)> = BTreeMap::new();
+        for (address, _) in pages.iter().filter(|(_, backing)| **backing != Backing::Zero) {
+            let start = TARGET.align_down(*address);
+            let slot: Vec<Option<&Backing>> = (0..16).map(|page| pages.get(&(start + page * PAGE))).collect();
+            let shape = if area.vma.length_bytes() < TARGET.bytes() {
+                Shape::TooSmall
+            } else if start < area.vma.start || start + TARGET.bytes() > area.vma.end {
+                Shape::NoSlot
+            } else if slot.contains(&Some(&Backing::Zero)) {
+                Shape::ZeroInSlot
+            } else if slot.contains(&None) {
+                Shape::Holes
+            } else {
+                Shape::Full
+            };
+            let entry = shapes.entry(shape).or_default();
+            entry.0 += PAGE;
+            entry.1.insert(start);
+        }
+        let counted = |shape: Shape, slots: usize| if shape < Shape::ZeroInSlot { 0 } else { slots as u64 };
+        shapes.into_iter().map(|(shape, (bytes, slots))| (shape, (bytes, counted(shape, slots.len())))).collect()
+    }
+
+    proptest! {
+        #![proptest_config(testing::properties(256))]
+        #[test]
+        fn shapes_agree_with_a_look_at_every_page(
+            start in 0u64..64, runs in proptest::collection::vec((0u64..40, 1u64..50, 0u8..8), 0..12), tail in 0u64..20,
+        ) {
+            let start = start * PAGE;
+            let mut pages = Vec::new();
+            let mut at = start;
+            for (hole, length, kind) in runs {
+                at += if kind < 4 { 0 } else { hole * PAGE };
+                let backing = if kind == 7 { Backing::Zero } else { Backing::Anonymous };
+                for _ in 0..length {
+                    pages.push((at, backing));
+                    at += PAGE;
+                }
+            }
+            let area = area(start, at + (tail + u64::from(at == start)) * PAGE, 0, "", &pages);
+            prop_assert_eq!(by_shape(shapes(&area, TARGET, missing)), slow(&area));
+        }
+    }
+
+    #[test]
+    fn stacks_and_file_copies_are_told_by_their_mapping() {
+        let pages: Vec<(u64, Backing)> = (0..32).map(|page| (page * PAGE, Backing::Anonymous)).collect();
+        for (inode, name, shape) in [(0, "[stack]", Shape::Stack), (7, "/bin/a", Shape::FileCopy), (0, "", Shape::Full)]
+        {
+            let pieces = by_shape(shapes(&area(0, 32 * PAGE, inode, name, &pages), TARGET, missing));
+            assert_eq!(pieces.keys().collect::<Vec<_>>(), [&shape]);
+            assert_eq!(pieces[&shape].0, 32 * PAGE);
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The verdict on made-up censuses: no kernel is asked.
+
+use host::maps::Vma;
+
+use super::*;
+use crate::{Region, Source};
+
+const K4: PageSize = PageSize::K4;
+const K64: PageSize = PageSize::K64;
+const M2: PageSize = PageSize::M2;
+const MIB: u64 = 1 << 20;
+
+fn geometry() -> Geometry {
+    Geometry { base: K4, pmd: Some(M2), mthp: vec![K64], hugetlb: vec![M2] }
+}
+
+fn state(common: &str, k64: &str) -> State {
+    let settings = [(format!("{}/enabled", host::THP), common), (host::thp_size_enabled(K64), k64)];
+    State { settings: settings.map(|(path, word)| (path, word.to_string())).into(), ..State::default() }
+}
+
+fn anonymous(leaf: PageSize, folio: Folio) -> Mapping {
+    Mapping { backing: Backing::Anonymous, leaf, folio }
+}
+
+/// A process with one mapping from 0 on that holds these runs of memory without holes.
+fn process(length_bytes: u64, runs: &[(Mapping, u64)]) -> ProcessCensus {
+    let vma = Vma {
+        start: 0,
+        end: length_bytes,
+        protection: 3,
+        shared: false,
+        device: (0, 0),
+        inode: 0,
+        name: String::new(),
+    };
+    let mut at = 0;
+    let mut census = Census::default();
+    let mut regions = Vec::new();
+    for (mapping, bytes) in runs {
+        regions.push(Region { start: at, end: at + bytes, mapping: *mapping });
+        census.add(*mapping, *bytes);
+        at += bytes;
+    }
+    let areas = vec![Area { vma, regions }];
+    // No process has this number: nothing can be read of it.
+    ProcessCensus { pid: u32::MAX, census, source: Source::PagemapScan, folios_of_system: None, areas }
+}
+
+fn examined(policy: &str, state: &State, seen: &ProcessCensus) -> Examination {
+    let (policy, geometry) = (policy.parse().unwrap(), geometry());
+    Question { policy: &policy, geometry: &geometry, state, smaps: None, after_fork: false }.answer(seen)
+}
+
+fn verdict(policy: &str, state: &State, seen: &ProcessCensus) -> Verdict {
+    let verdict = examined(policy, state, seen).into_verdict();
+    let explained: u64 = verdict.causes.iter().filter_map(|share| share.bytes).sum();
+    if verdict.holding != Holding::NotAsked {
+        assert_eq!(verdict.covered_bytes + explained, verdict.concerned_bytes, "every byte has its place");
+    }
+    verdict
+}
+
+fn causes(verdict: &Verdict) -> Vec<(Cause, u64)> {
+    verdict.causes.iter().map(|share| (share.cause.clone(), share.bytes.unwrap_or(0))).collect()
+}
+
+#[test]
+fn each_policy_has_its_own_idea_of_covered() {
+    let whole = |leaf, size| anonymous(leaf, Folio::Whole(size));
+    let pool = Mapping { backing: Backing::Hugetlb, leaf: M2, folio: Folio::Whole(M2) };
+    let state = state("always", "always");
+    for (policy, mapping, holding, cause) in [
+        ("base", whole(K4, K4), Holding::Held, None),
+        ("base", whole(K4, K64), Holding::NotHeld, Some(Cause::LargerThanAsked)),
+        ("base", whole(M2, M2), Holding::NotHeld, Some(Cause::LargerThanAsked)),
+        ("base", pool, Holding::NotHeld, Some(Cause::LargerThanAsked)),
+        ("thp+no-huge", whole(K4, K4), Holding::Held, None),
+        ("mthp-64k", whole(K4, K64), Holding::Held, None),
+        ("mthp-64k", whole(K4, M2), Holding::NotHeld, Some(Cause::LargerThanAsked)),
+        ("mthp-64k", whole(M2, M2), Holding::NotHeld, Some(Cause::LargerThanAsked)),
+        ("mthp-64k", anonymous(K4, Folio::Part(K64)), Holding::NotHeld, Some(Cause::FolioPartlyMapped)),
+        ("thp", whole(M2, M2), Holding::Held, None),
+        ("thp", pool, Holding::Held, None),
+        ("thp", whole(K4, M2), Holding::NotHeld, Some(Cause::LeafSplit)),
+        ("thp", anonymous(K4, Folio::Part(M2)), Holding::NotHeld, Some(Cause::FolioPartlyMapped)),
+        ("hugetlb-2m", pool, Holding::Held, None),
+    ] {
+        let verdict = verdict(policy, &state, &process(8 * MIB, &[(mapping, 8 * MIB)]));
+        assert_eq!(verdict.holding, holding, "{policy} {mapping:?}");
+        assert_eq!(verdict.causes.first().map(|share| share.cause.clone()), cause, "{policy} {mapping:?}");
+    }
+}
+
+/// Nothing seen is no proof: neither of a trial in which nobody could be looked at, nor of the largest of its processes.
+#[test]
+fn a_process_that_could_not_be_looked_at_is_no_proof() {
+    let begun = |policy: &str| Examination::begun(&policy.parse().unwrap(), &geometry());
+    let word = |examination: Examination| examination.into_verdict().holding;
+    for policy in ["base", "thp", "mthp-64k", "hugetlb-2m", "default+no-huge"] {
+        assert_eq!(word(begun(policy)), Holding::Unknown, "{policy}");
+        let mut missed = begun(policy);
+        missed.miss_process("program: forbidden".into(), Some(MIB));
+        assert_eq!(word(missed), Holding::Unknown, "{policy}");
+    }
+    assert_eq!(word(begun("default")), Holding::NotAsked);
+
+    let huge = anonymous(M2, Folio::Whole(M2));
+    let beside = |missed_bytes: Option<u64>| {
+        let mut examination = begun("thp");
+        examination.merge(examined("thp", &state("always", "never"), &process(64 * MIB, &[(huge, 64 * MIB)])));
+        examination.miss_process("program: forbidden".into(), missed_bytes);
+        examination.into_verdict()
+    };
+    assert_eq!(beside(Some(MIB)).holding, Holding::Held, "too little to change the word");
+    assert_eq!(beside(Some(64 * MIB)).holding, Holding::Unknown);
+    assert_eq!(beside(None).holding, Holding::Unknown);
+    assert_eq!(causes(&beside(Some(MIB))), [(Cause::ProcessUnseen { reason: "program: forbidden".into() }, MIB)]);
+}
+
+#[test]
+fn files_and_zero_pages_are_not_concerned() {
+    let other = |backing| Mapping { backing, leaf: K4, folio: Folio::Whole(K4) };
+    let seen =
+        process(4 * MIB, &[(other(Backing::File), MIB), (other(Backing::Shmem), MIB), (other(Backing::Zero), MIB)]);
+    let verdict = verdict("thp", &state("always", "never"), &seen);
+    assert_eq!((verdict.holding, verdict.concerned_bytes), (Holding::Unknown, 0));
+    assert_eq!(causes(&verdict), [(Cause::NothingToSee, 0)]);
+}
+
+#[test]
+fn default_asks_for_nothing() {
+    let verdict = verdict("default", &State::default(), &process(MIB, &[(anonymous(K4, Folio::Unknown), MIB)]));
+    assert_eq!((verdict.holding, verdict.concerned_bytes, verdict.causes), (Holding::NotAsked, MIB, vec![]));
+}
+
+#[test]
+fn shape_comes_before_permission_and_permission_before_history() {
+    let small = anonymous(K4, Folio::Whole(K4));
+    let zero = Mapping { backing: Backing::Zero, ..small };
+    let never = Cause::SizeDisabled { path: format!("{}/enabled", host::THP) };
+    let (on, off) = (state("always", "never"), state("never", "never"));
+    for (state, length, runs, expected) in [
+        (&off, MIB, vec![(small, MIB)], vec![(Cause::MappingTooSmall, MIB)]),
+        (&off, 3 * MIB, vec![(small, 3 * MIB)], vec![(never.clone(), 2 * MIB), (Cause::NoAlignedSlot, MIB)]),
+        (&on, 2 * MIB, vec![(small, MIB)], vec![(Cause::SlotPartlyPresent, MIB)]),
+        (&on, 2 * MIB, vec![(zero, MIB), (small, MIB)], vec![(Cause::ZeroPageInSlot, MIB)]),
+        (&off, 2 * MIB, vec![(zero, MIB), (small, MIB)], vec![(never.clone(), MIB)]),
+        // The flags of the mapping were not read: it may be advised against.
+        (&on, 2 * MIB, vec![(small, 2 * MIB)], vec![(Cause::Unexplained, 2 * MIB)]),
+    ] {
+        let verdict = verdict("thp", state, &process(length, &runs));
+        assert_eq!(causes(&verdict), expected);
+        assert_eq!(verdict.holding, Holding::NotHeld);
+    }
+}
+
+#[test]
+fn what_cannot_be_seen_makes_the_word_unknown_only_where_it_could_change_it() {
+    let hidden = anonymous(K4, Folio::Unknown);
+    let huge = anonymous(M2, Folio::Whole(M2));
+    let on = state("always", "always");
+    let unknown = verdict("mthp-64k", &on, &process(4 * MIB, &[(hidden, 4 * MIB)]));
+    assert_eq!((unknown.holding, causes(&unknown)), (Holding::Unknown, vec![(Cause::FoliosInvisible, 4 * MIB)]));
+    // Nearly all of it is mapped by PMD leaves: the rest cannot save it.
+    let lost = verdict("base", &on, &process(64 * MIB, &[(huge, 62 * MIB), (hidden, 2 * MIB)]));
+    assert_eq!(lost.holding, Holding::NotHeld);
+    // A hole in the slot rules out a whole folio, seen or not.
+    let holes = verdict("mthp-64k", &on, &process(4 * MIB, &[(hidden, 32 << 10)]));
+    assert_eq!((holes.holding, causes(&holes)), (Holding::NotHeld, vec![(Cause::SlotPartlyPresent, 32 << 10)]));
+    // Under `thp` base pages are missing whatever folio stands behind them.
+    assert_eq!(verdict("thp", &on, &process(4 * MIB, &[(hidden, 4 * MIB)])).holding, Holding::NotHeld);
+}
+
+#[test]
+fn base_pages_without_root_are_held_where_sysfs_rules_out_everything_else() {
+    let seen = process(4 * MIB, &[(anonymous(K4, Folio::Unknown), 4 * MIB)]);
+    assert_eq!(verdict("base", &state("never", "never"), &seen).holding, Holding::Held);
+    assert_eq!(verdict("base", &state("never", "inherit"), &seen).holding, Holding::Held);
+    let open = verdict("base", &state("always", "never"), &seen);
+    assert_eq!((open.holding, causes(&open)), (Holding::Unknown, vec![(Cause::FoliosInvisible, 4 * MIB)]));
+    assert_eq!(verdict("base", &State::default(), &seen).holding, Holding::Unknown);
+}
+
+/// A process under PR_SET_THP_DISABLE that lives as long as the value.
+struct Disabled(std::process::Child);
+
+impl Disabled {
+    fn start() -> Disabled {
+        use std::os::unix::process::CommandExt;
+        let mut command = std::process::Command::new("sleep");
+        // SAFETY: prctl with plain numbers is async-signal-safe.
+        unsafe {
+            command.arg("60").pre_exec(|| match libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            });
+        }
+        Disabled(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Disabled {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
+    let child = Disabled::start();
+    let hidden = anonymous(K4, Folio::Unknown);
+    let on = state("always", "always");
+    let mut seen = process(4 * MIB, &[(hidden, 4 * MIB)]);
+    let unknown = verdict("base", &on, &seen);
+    assert_eq!((unknown.holding, causes(&unknown)), (Holding::Unknown, vec![(Cause::FoliosInvisible, 4 * MIB)]));
+    seen.pid = child.0.id();
+    let held = verdict("base", &on, &seen);
+    assert_eq!((held.holding, causes(&held)), (Holding::Held, vec![(Cause::ProvenByThpDisable, 0)]));
+    let without_places = ProcessCensus { areas: vec![], source: Source::Smaps, ..seen.clone() };
+    assert_eq!(verdict("base", &on, &without_places).holding, Holding::Held);
+    // +no-huge is had in the same way, with the same proof.
+    assert_eq!(verdict("thp+no-huge", &on, &seen).holding, Holding::Held);
+    // A larger page that is seen is there all the same, and then the rest need not be base pages either.
+    seen = ProcessCensus {
+        pid: seen.pid,
+        ..process(4 * MIB, &[(hidden, 2 * MIB), (anonymous(M2, Folio::Whole(M2)), 2 * MIB)])
+    };
+    let undone = verdict("base", &on, &seen);
+    assert_eq!((undone.holding, undone.covered_bytes), (Holding::Unknown, 0));
+    assert_eq!(causes(&undone), [(Cause::LargerThanAsked, 2 * MIB), (Cause::FoliosInvisible, 2 * MIB)]);
+    // Pages of a pool are the program's own wish.
+    seen = ProcessCensus {
+        pid: seen.pid,
+        ..process(
+            4 * MIB,
+            &[(hidden, 2 * MIB), (Mapping { backing: Backing::Hugetlb, ..anonymous(M2, Folio::Whole(M2)) }, 2 * MIB)],
+        )
+    };
+    assert_eq!(verdict("base", &on, &seen).covered_bytes, 2 * MIB);
+}
+
+#[test]
+fn fallbacks_explain_as_many_slots_as_they_count() {
+    let piece = |shape, slots, bytes| Piece { shape, missing_bytes: bytes, unseen_bytes: 0, slots };
+    let settled = |counters: &[(&str, u64)]| {
+        let mut one =
+            Examination { asked: true, target: Some(M2), concerned_bytes: 20 * MIB, ..Examination::default() };
+        one.add_transparent(&piece(Shape::Full, 4, 8 * MIB), &Eligibility::Eligible);
+        one.add_transparent(&piece(Shape::Holes, 6, 6 * MIB), &Eligibility::Eligible);
+        let mut other = Examination::default();
+        other.add_transparent(&piece(Shape::Full, 3, 6 * MIB), &Eligibility::Eligible);
+        one.merge(other);
+        one.count_fallbacks(&counters.iter().map(|(name, times)| (name.to_string(), *times)).collect());
+        causes(&one.into_verdict())
+    };
+    let fell_back = |counter: &str, times| Cause::AllocationFellBack { counter: counter.into(), times };
+    assert_eq!(settled(&[]), [(Cause::TouchedBeforeEligible, 14 * MIB), (Cause::SlotPartlyPresent, 6 * MIB)]);
+    assert_eq!(
+        settled(&[("thp_fault_fallback", 5)]),
+        [
+            (fell_back("thp_fault_fallback", 5), 10 * MIB),
+            (Cause::SlotPartlyPresent, 6 * MIB),
+            (Cause::TouchedBeforeEligible, 4 * MIB)
+        ]
+    );
+    let own = "hugepages-2048kB/anon_fault_fallback";
+    assert_eq!(
+        settled(&[(own, 10), ("hugepages-2048kB/anon_fault_fallback_charge", 2), ("thp_fault_fallback", 99)]),
+        [(fell_back(own, 8), 13 * MIB), (Cause::ChargeFellBack, 4 * MIB), (Cause::SlotPartlyPresent, 3 * MIB)]
+    );
+}
+
+/// A slot that held a larger page says so by the part of it that is left, or by the kernel's counters; the rest was touched early.
+#[test]
+fn slots_that_were_split_and_filled_again_are_not_called_touched_early() {
+    let (part, small) = (anonymous(K4, Folio::Part(M2)), anonymous(K4, Folio::Whole(K4)));
+    let seen = process(8 * MIB, &[(part, MIB), (small, 7 * MIB)]);
+    let state = state("always", "never");
+    let split = |after_fork: bool, counters: &[(&str, u64)]| {
+        let (policy, geometry) = ("thp".parse().unwrap(), geometry());
+        let question = Question { policy: &policy, geometry: &geometry, state: &state, smaps: None, after_fork };
+        let mut examination = question.answer(&seen);
+        // Whether the kernel may give large pages stands in smaps, of which there is none here.
+        let unexplained = examination.causes.remove(&Cause::Unexplained).unwrap();
+        let count = unexplained / M2.bytes();
+        let full = if after_fork { &mut examination.full_after_fork } else { &mut examination.full };
+        full.add(Slots { count, bytes: unexplained });
+        examination.count_fallbacks(&counters.iter().map(|(name, times)| (name.to_string(), *times)).collect());
+        causes(&examination.into_verdict())
+    };
+    let (early, refilled) = (Cause::TouchedBeforeEligible, Cause::RefilledAfterDrop);
+    let cut = (Cause::FolioPartlyMapped, MIB);
+    assert_eq!(split(false, &[]), [(early.clone(), 6 * MIB), (refilled.clone(), MIB), cut.clone()]);
+    for counters in [
+        &[("hugepages-2048kB/split_deferred", 1), ("hugepages-2048kB/split", 1), ("thp_split_pmd", 9)][..],
+        &[("thp_deferred_split_page", 2), ("thp_split_pmd", 9)],
+    ] {
+        let expected = [(refilled.clone(), 5 * MIB), (early.clone(), 2 * MIB), cut.clone()];
+        assert_eq!(split(false, counters), expected, "{counters:?}");
+    }
+    let forked = |bytes| (Cause::SplitAfterFork, bytes);
+    assert_eq!(split(true, &[("thp_split_pmd", 9)]), [forked(8 * MIB)]);
+    assert_eq!(split(true, &[("thp_split_pmd", 1)]), [(early, 4 * MIB), forked(4 * MIB)]);
+}
+
+/// Without folios only the leaves that were split are counted.
+#[test]
+fn what_was_split_is_said_without_folios() {
+    let examination = |counters: &[(&str, u64)]| {
+        let mut one =
+            examined("thp", &state("always", "never"), &process(8 * MIB, &[(anonymous(K4, Folio::Unknown), 8 * MIB)]));
+        let unexplained = one.causes.remove(&Cause::Unexplained).unwrap();
+        one.full.add(Slots { count: 4, bytes: unexplained });
+        one.count_fallbacks(&counters.iter().map(|(name, times)| (name.to_string(), *times)).collect());
+        causes(&one.into_verdict())
+    };
+    let expected = [(Cause::SplitMeanwhile, 6 * MIB), (Cause::TouchedBeforeEligible, 2 * MIB)];
+    assert_eq!(examination(&[("thp_split_pmd", 3)]), expected);
+}
+
+/// What was seen must be half of what was there.
+#[test]
+fn a_peak_that_was_not_looked_at_proves_nothing() {
+    let huge = anonymous(M2, Folio::Whole(M2));
+    let against = |seen_bytes, least_bytes, most_bytes, all_was_seen| {
+        let mut examination = examined("thp", &state("always", "never"), &process(64 * MIB, &[(huge, 64 * MIB)]));
+        examination.note(Cause::FreedBeforeExit, 0);
+        let [seen_bytes, least_bytes, most_bytes] = [seen_bytes, least_bytes, most_bytes].map(|size: u64| size * MIB);
+        examination.set_against(Peak { seen_bytes, least_bytes, most_bytes }, all_was_seen);
+        let verdict = examination.into_verdict();
+        (verdict.holding, causes(&verdict))
+    };
+    let freed = (Cause::FreedBeforeExit, 0);
+    assert_eq!(against(64, 128, 140, false), (Holding::Held, vec![freed.clone()]));
+    assert_eq!(against(64, 129, 140, false), (Holding::Unknown, vec![(Cause::PeakUnseen, 65 * MIB)]));
+    let uncertain = (Cause::PeakUncertain, 0);
+    assert_eq!(against(64, 80, 144, false), (Holding::Held, vec![freed.clone(), uncertain]));
+    assert_eq!(against(64, 80, 143, false), (Holding::Held, vec![freed.clone()]), "too little to say");
+    assert_eq!(against(64, 80, 144, true), (Holding::Held, vec![freed]));
+}
+
+#[test]
+fn counters_of_a_longer_time_replace_those_of_a_shorter() {
+    let mut examination = Examination::default();
+    for times in [3, 9, 5] {
+        examination.count_fallbacks(&[("thp_fault_fallback".to_string(), times)].into());
+    }
+    assert_eq!(examination.counters["thp_fault_fallback"], 9);
+}
+
+#[test]
+fn what_the_tracer_knows_takes_the_place_of_what_is_unexplained() {
+    let small = anonymous(K4, Folio::Whole(K4));
+    let mut examination = examined("thp", &state("always", "never"), &process(8 * MIB, &[(small, 8 * MIB)]));
+    examination.note(Cause::Demoted, 2 * MIB);
+    examination.note(Cause::ForeignAbi, 0);
+    let verdict = examination.into_verdict();
+    let expected = [(Cause::Unexplained, 6 * MIB), (Cause::Demoted, 2 * MIB), (Cause::ForeignAbi, 0)];
+    assert_eq!(causes(&verdict), expected);
+    assert_eq!(verdict.causes[2].bytes, None);
+}
+
+#[test]
+fn a_census_of_sums_has_causes_without_places() {
+    let mut seen = process(8 * MIB, &[(anonymous(K4, Folio::Unknown), 8 * MIB)]);
+    seen.areas.clear();
+    seen.source = Source::Smaps;
+    let never = Cause::SizeDisabled { path: format!("{}/enabled", host::THP) };
+    assert_eq!(causes(&verdict("thp", &state("never", "never"), &seen)), [(never, 8 * MIB)]);
+    assert_eq!(causes(&verdict("thp", &state("always", "never"), &seen)), [(Cause::Unexplained, 8 * MIB)]);
+    assert_eq!(causes(&verdict("hugetlb-2m", &state("always", "never"), &seen)), [(Cause::Unexplained, 8 * MIB)]);
+}
+
+#[test]
+fn memory_without_advice_was_mapped_in_small_pieces_unless_advice_was_refused() {
+    let because = |notes: &[Cause]| {
+        let mut examination = Examination { asked: true, concerned_bytes: 8 * MIB, ..Examination::default() };
+        examination.add(Cause::NotAdvised, 8 * MIB);
+        notes.iter().for_each(|cause| examination.note(cause.clone(), 0));
+        examination.mappings_are_advised_from(128 << 10);
+        let mut other = Examination::default();
+        other.merge(examination);
+        causes(&other.into_verdict()).remove(0)
+    };
+    let pieces = Cause::MappedInPieces { advised_bytes: 128 << 10 };
+    assert_eq!(pieces.describe(), "mapped in pieces of less than 128K, which are not advised one by one");
+    assert_eq!(because(&[]), (pieces.clone(), 8 * MIB));
+    assert_eq!(because(&[Cause::Debugger]), (pieces, 8 * MIB));
+    for refused in [Cause::FilteredByProgram, Cause::ForeignAbi, Cause::AdviceRefused { errno: 22 }] {
+        assert_eq!(because(&[refused]), (Cause::NotAdvised, 8 * MIB));
+    }
+}

@@ -1,0 +1,243 @@
+//! The census: what really maps the memory of a process, read from the kernel.
+//!
+//! # Where each fact comes from
+//! * The mappings: `/proc/PID/maps`, or PROCMAP_QUERY for a part of the address space.
+//! * Presence, leaf size, zero pages, file pages: ioctl PAGEMAP_SCAN (Linux 6.7), which any user may
+//!   call for processes that he may trace. PAGE_IS_HUGE says that a PMD leaf maps the memory, or a
+//!   hugetlb page of any size; the size of the latter is the mapping's page size (PROCMAP_QUERY, or
+//!   KernelPageSize in smaps before Linux 6.11), never guessed from its name.
+//! * Folios behind base-page entries: frame numbers from pagemap (CAP_SYS_ADMIN) and
+//!   `/proc/kpageflags` (root). They are not read where they cannot tell anything new: behind PMD
+//!   leaves, and for sizes of which the whole system has no anonymous folio
+//!   (`hugepages-*kB/stats/nr_anon`, Linux 6.12, readable by every user); nor behind file pages and
+//!   shared memory, which no policy concerns, unless [`Observer::with_file_folios`] asks for them.
+//! * On older kernels the sums of `/proc/PID/smaps` stand in ([`Source::Smaps`]): bytes by leaf size are
+//!   the same, but zero pages, folios and places inside a mapping are not visible.
+//!
+//! # What it is not
+//! A census of a running process is no snapshot: the kernel is asked about one stretch of addresses
+//! after the other. At a ptrace stop of all threads it is one, except for what the kernel does on its
+//! own (khugepaged, migration, reclaim). Mappings of devices (VM_PFNMAP), the vdso and its data are no
+//! memory of the process and are left out; swapped pages are not present.
+
+mod error;
+pub mod explain;
+mod folio;
+mod frames;
+pub mod geometry;
+mod looking;
+mod parallel;
+mod region;
+mod scan;
+mod shmem;
+pub mod smaps;
+
+use std::fs::File;
+
+use study::census::Census;
+use study::size::PageSize;
+
+pub use error::CensusError;
+pub use geometry::AnonymousFolios;
+pub use region::{Area, Region};
+pub use smaps::SmapsEntry;
+
+use geometry::FolioCounters;
+use looking::Looking;
+use scan::Scanner;
+
+/// Threads that walk one large process at most.
+const MOST_THREADS: usize = 8;
+
+/// How a census was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// PAGEMAP_SCAN; exact for every page.
+    PagemapScan,
+    /// The sums of smaps, on kernels before 6.7: no zero pages, no folios, no places.
+    Smaps,
+}
+
+/// Looks at processes. Opened once; every process is then opened for itself.
+pub struct Observer {
+    base: PageSize,
+    pmd: Option<PageSize>,
+    source: Source,
+    frame_flags: Option<File>,
+    file_folios: bool,
+    folio_counters: FolioCounters,
+    shmem: shmem::ShmemDevices,
+    threads: u64,
+}
+
+/// The census of one process, with its places.
+#[derive(Clone, Debug)]
+pub struct ProcessCensus {
+    /// The process.
+    pub pid: u32,
+    /// Bytes by mapping.
+    pub census: Census,
+    /// How it was made.
+    pub source: Source,
+    /// Which anonymous folios exist in the system, where that was read; it is read when base pages of
+    /// anonymous memory were found, and before a large process is looked at.
+    pub folios_of_system: Option<AnonymousFolios>,
+    /// The mappings with their present memory; empty where the source is [`Source::Smaps`].
+    pub areas: Vec<Area>,
+}
+
+impl Observer {
+    /// Opens what is needed, as far as it is permitted: without root folios stay unknown.
+    pub fn open() -> Observer {
+        let base = geometry::base_page();
+        let frame_flags = File::open("/proc/kpageflags").ok().filter(|_| frames_visible(base));
+        Observer {
+            base,
+            pmd: geometry::pmd_leaf(),
+            source: probe_source(base),
+            frame_flags,
+            file_folios: false,
+            folio_counters: FolioCounters::open(),
+            shmem: shmem::ShmemDevices::new(),
+            threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS) as u64),
+        }
+    }
+
+    /// The same, but without looking at folios, as if opened without root.
+    pub fn without_folios(mut self) -> Observer {
+        self.frame_flags = None;
+        self
+    }
+
+    /// The same, but looks at the folios of files and shared memory too. Page cache is scattered over
+    /// physical memory, so that a small process costs about twice as much.
+    pub fn with_file_folios(mut self) -> Observer {
+        self.file_folios = true;
+        self
+    }
+
+    /// The same, but with smaps only, as on a kernel before 6.7.
+    pub fn with_smaps_only(mut self) -> Observer {
+        self.source = Source::Smaps;
+        self
+    }
+
+    /// Whether the folios behind base pages can be seen (root in the initial user namespace).
+    pub fn sees_folios(&self) -> bool {
+        self.frame_flags.is_some() && self.source == Source::PagemapScan
+    }
+
+    /// How a census is made here.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// The base page of the running kernel.
+    pub fn base_page(&self) -> PageSize {
+        self.base
+    }
+
+    /// The size of a PMD leaf; `None` where the kernel has no THP.
+    pub fn pmd_leaf(&self) -> Option<PageSize> {
+        self.pmd
+    }
+
+    /// The census of a process, or of the process that a thread belongs to. At the exit stop of a thread
+    /// (PTRACE_EVENT_EXIT) give the thread's own id: its process may already have lost its first thread.
+    ///
+    /// # Errors
+    /// [`CensusError`]; the process may have ended, or may not be looked at.
+    pub fn process(&self, pid: u32) -> Result<ProcessCensus, CensusError> {
+        if self.source == Source::Smaps {
+            return self.by_smaps(pid, 0, u64::MAX);
+        }
+        let path = format!("/proc/{pid}/maps");
+        let text = read_text(pid, &path)?;
+        let vmas = host::maps::parse(&text, &path)?;
+        if vmas.is_empty() {
+            return Err(CensusError::NoAddressSpace { pid });
+        }
+        Looking::at(self, pid)?.census(vmas, 0, u64::MAX)
+    }
+
+    /// The census of the addresses `start..end` of a process, for memory that is about to be unmapped. A
+    /// folio that the range cuts counts as a part.
+    ///
+    /// # Errors
+    /// As [`Observer::process`]; and [`CensusError::NeedsPagemapScan`] on kernels before 6.7, where the
+    /// range cuts a mapping.
+    pub fn range(&self, pid: u32, start: u64, end: u64) -> Result<Census, CensusError> {
+        self.range_with_places(pid, start, end).map(|census| census.census)
+    }
+
+    /// The same, with places.
+    ///
+    /// # Errors
+    /// As [`Observer::range`].
+    pub fn range_with_places(&self, pid: u32, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
+        let (start, end) = (self.base.align_down(start), self.base.align_up(end).unwrap_or(u64::MAX));
+        if self.source == Source::Smaps {
+            return self.by_smaps(pid, start, end);
+        }
+        let looking = Looking::at(self, pid)?;
+        let vmas = looking.vmas(start, end)?;
+        looking.census(vmas, start, end)
+    }
+
+    /// Reads smaps: the flags of all mappings. Costs a walk over every page of the process.
+    ///
+    /// # Errors
+    /// As [`Observer::process`].
+    pub fn smaps(&self, pid: u32) -> Result<Vec<SmapsEntry>, CensusError> {
+        let path = format!("/proc/{pid}/smaps");
+        smaps::parse(&read_text(pid, &path)?, &path)
+    }
+
+    /// A folio that is mapped whole begins at a multiple of its size and is at most of PMD size: it never
+    /// reaches over a multiple of this.
+    fn chunk_alignment(&self) -> PageSize {
+        self.pmd.unwrap_or(self.base)
+    }
+
+    fn by_smaps(&self, pid: u32, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
+        let entries = self.smaps(pid)?;
+        if entries.is_empty() {
+            return Err(CensusError::NoAddressSpace { pid });
+        }
+        let mut census = Census::default();
+        for entry in entries.iter().filter(|entry| entry.vma.start < end && entry.vma.end > start) {
+            if entry.vma.start < start || entry.vma.end > end {
+                return Err(CensusError::NeedsPagemapScan);
+            }
+            entry.count(self.base, self.pmd, self.shmem.contain(pid, entry.vma.device), &mut census);
+        }
+        Ok(ProcessCensus { pid, census, source: Source::Smaps, folios_of_system: None, areas: Vec::new() })
+    }
+}
+
+fn read_text(pid: u32, path: &str) -> Result<String, CensusError> {
+    host::content(path).map_err(|error| CensusError::io(pid, path, error))
+}
+
+/// Whether pagemap shows frame numbers: it hides them as 0 from those without CAP_SYS_ADMIN.
+fn frames_visible(base: PageSize) -> bool {
+    let touched = Box::new(1u8);
+    let page = std::ptr::from_ref(touched.as_ref()) as u64 / base.bytes();
+    let mut seen = false;
+    let read = File::open("/proc/self/pagemap").and_then(|pagemap| {
+        frames::runs(&pagemap, page, page + 1, |run| {
+            seen = run.frame != 0;
+            Ok(())
+        })
+    });
+    read.is_ok() && seen
+}
+
+/// Tries PAGEMAP_SCAN on this process. Where `/proc` cannot be read at all, the census itself says so.
+fn probe_source(base: PageSize) -> Source {
+    let Ok(pagemap) = File::open("/proc/self/pagemap") else { return Source::PagemapScan };
+    match Scanner::new().scan(&pagemap, base.bytes(), 2 * base.bytes(), scan::HUGE, &mut Vec::new()) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => Source::Smaps,
+        _ => Source::PagemapScan,
+    }
+}

@@ -1,0 +1,233 @@
+//! One process, looked at by PAGEMAP_SCAN, pagemap and kpageflags.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io;
+
+use host::maps::{self, Vma, VmaKind};
+use study::census::{Backing, Folio, Mapping};
+use study::size::PageSize;
+
+use super::folio::{self, Orders};
+use super::geometry::AnonymousFolios;
+use super::region::{self, Area, Region, Surroundings};
+use super::scan::{self, Scanner};
+use super::smaps::SmapsEntry;
+use super::{CensusError, Observer, ProcessCensus, Source, frames, parallel, read_text};
+
+/// A process that is being looked at.
+pub struct Looking<'a> {
+    observer: &'a Observer,
+    pid: u32,
+    pagemap: File,
+    maps: File,
+    /// Read at the first need.
+    folios_of_system: OnceCell<Option<AnonymousFolios>>,
+    /// Read at the first need, on kernels without PROCMAP_QUERY.
+    smaps: OnceCell<Vec<SmapsEntry>>,
+}
+
+impl<'a> Looking<'a> {
+    /// Opens what is needed.
+    ///
+    /// # Errors
+    /// The process has ended, or may not be looked at.
+    pub fn at(observer: &'a Observer, pid: u32) -> Result<Looking<'a>, CensusError> {
+        let open = |name: &str| {
+            let path = format!("/proc/{pid}/{name}");
+            File::open(&path).map_err(|error| CensusError::io(pid, &path, error))
+        };
+        Ok(Looking {
+            observer,
+            pid,
+            pagemap: open("pagemap")?,
+            maps: open("maps")?,
+            folios_of_system: OnceCell::new(),
+            smaps: OnceCell::new(),
+        })
+    }
+
+    fn failed(&self, name: &str, error: io::Error) -> CensusError {
+        CensusError::io(self.pid, &format!("/proc/{}/{name}", self.pid), error)
+    }
+
+    /// The mappings that reach into `start..end`.
+    ///
+    /// # Errors
+    /// Those of reading them.
+    pub fn vmas(&self, start: u64, end: u64) -> Result<Vec<Vma>, CensusError> {
+        let mut vmas = Vec::new();
+        let mut at = start;
+        while at < end {
+            match maps::query(&self.maps, at) {
+                Ok(Some((vma, _))) if vma.start < end => {
+                    at = vma.end;
+                    vmas.push(vma);
+                }
+                Ok(_) => break,
+                Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => return self.vmas_from_text(start, end),
+                Err(error) => return Err(self.failed("maps", error)),
+            }
+        }
+        Ok(vmas)
+    }
+
+    fn vmas_from_text(&self, start: u64, end: u64) -> Result<Vec<Vma>, CensusError> {
+        let path = format!("/proc/{}/maps", self.pid);
+        let mut vmas = maps::parse(&read_text(self.pid, &path)?, &path)?;
+        vmas.retain(|vma| vma.start < end && vma.end > start);
+        Ok(vmas)
+    }
+
+    /// The census of these mappings between `start` and `end`.
+    ///
+    /// # Errors
+    /// Those of reading.
+    pub fn census(self, vmas: Vec<Vma>, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
+        let found = self.present(&vmas, start, end)?;
+        let areas: Vec<Area> = vmas.into_iter().zip(found).map(|(vma, regions)| Area { vma, regions }).collect();
+        Ok(ProcessCensus {
+            pid: self.pid,
+            census: region::count(&areas),
+            source: Source::PagemapScan,
+            folios_of_system: self.folios_of_system.into_inner().flatten(),
+            areas,
+        })
+    }
+
+    /// What is present in each of the mappings.
+    fn present(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<Vec<Region>>, CensusError> {
+        let scanned = self.scan(vmas, start, end)?;
+        let mut next = 0;
+        let regions = |vma: &Vma| self.regions(vma, &region::within(vma, &scanned, &mut next).collect::<Vec<_>>());
+        vmas.iter().map(regions).collect()
+    }
+
+    fn scan(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<scan::PageRegion>, CensusError> {
+        let user = vmas.split(|vma| vma.name == "[vsyscall]").next().unwrap_or_default();
+        let mut found = Vec::new();
+        for (from, to, file) in region::plan(user) {
+            for region in self.scan_range(from.max(start), to.min(end), file)? {
+                scan::push_region(&mut found, region);
+            }
+        }
+        Ok(found)
+    }
+
+    fn scan_range(&self, from: u64, to: u64, file: bool) -> Result<Vec<scan::PageRegion>, CensusError> {
+        let wanted = scan::HUGE | scan::ZERO | if file { scan::FILE } else { 0 };
+        let threads = if file { 1 } else { self.observer.threads };
+        let pagemap = &self.pagemap;
+        let parts = parallel::map(from, to, self.observer.chunk_alignment(), threads, |from, to| {
+            let mut part = Vec::new();
+            Scanner::new().scan(pagemap, from, to, wanted, &mut part).map(|()| part)
+        });
+        let mut found = Vec::new();
+        for region in parts.map_err(|error| self.failed("pagemap", error))?.into_iter().flatten() {
+            scan::push_region(&mut found, region);
+        }
+        Ok(found)
+    }
+
+    /// What stands behind the pages of a mapping, where that is known.
+    fn surroundings<'b>(&self, vma: &'b Vma, hugetlb: Option<PageSize>) -> Surroundings<'b> {
+        Surroundings {
+            vma,
+            hugetlb,
+            shmem: vma.inode != 0 && self.observer.shmem.contain(self.pid, vma.device),
+            base: self.observer.base,
+            pmd: self.observer.pmd,
+        }
+    }
+
+    fn regions(&self, vma: &Vma, inside: &[scan::PageRegion]) -> Result<Vec<Region>, CensusError> {
+        if inside.is_empty() || vma.kind() == VmaKind::Special {
+            return Ok(Vec::new());
+        }
+        let around = self.surroundings(vma, self.hugetlb(vma, inside)?);
+        let mut regions = Vec::new();
+        for part in inside {
+            if let Some(mapping) = region::classify(part.categories, &around) {
+                self.with_folios(Region { start: part.start, end: part.end, mapping }, &mut regions)?;
+            }
+        }
+        Ok(regions)
+    }
+
+    /// The page size of a hugetlb mapping. Only mappings with a file that show huge leaves are asked
+    /// for: hugetlb mappings, private anonymous ones included, always have a file.
+    fn hugetlb(&self, vma: &Vma, inside: &[scan::PageRegion]) -> Result<Option<PageSize>, CensusError> {
+        if vma.inode == 0 || inside.iter().all(|part| part.categories & scan::HUGE == 0) {
+            return Ok(None);
+        }
+        match maps::query(&self.maps, vma.start) {
+            Ok(found) => {
+                let size = found.filter(|(other, _)| other.start == vma.start).map(|(_, bytes)| bytes);
+                Ok(size.filter(|bytes| *bytes > self.observer.base.bytes()).and_then(|bytes| PageSize::new(bytes).ok()))
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => self.hugetlb_from_smaps(vma),
+            Err(error) => Err(self.failed("maps", error)),
+        }
+    }
+
+    fn hugetlb_from_smaps(&self, vma: &Vma) -> Result<Option<PageSize>, CensusError> {
+        if self.smaps.get().is_none() {
+            let entries = self.observer.smaps(self.pid)?;
+            self.smaps.get_or_init(|| entries);
+        }
+        let entries = self.smaps.get().into_iter().flatten();
+        Ok(entries.into_iter().find(|entry| entry.vma.start == vma.start).and_then(SmapsEntry::hugetlb))
+    }
+
+    /// Appends a region, cut by the folios behind it where they can be known.
+    fn with_folios(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
+        let Mapping { backing, folio: Folio::Unknown, .. } = region.mapping else {
+            region::push(regions, region);
+            return Ok(());
+        };
+        let system = if backing == Backing::Anonymous { self.folios_of_system() } else { None };
+        if system.is_some_and(AnonymousFolios::none) {
+            let mapping = Mapping { folio: Folio::Whole(self.observer.base), ..region.mapping };
+            region::push(regions, Region { mapping, ..region });
+            return Ok(());
+        }
+        let wanted = backing == Backing::Anonymous || self.observer.file_folios;
+        let Some(flags) = self.observer.frame_flags.as_ref().filter(|_| wanted) else {
+            region::push(regions, region);
+            return Ok(());
+        };
+        let orders = system.map_or(Orders::Any, |folios| folios.orders(self.observer.base));
+        let found = read_folios(self.observer, &self.pagemap, flags, region, &orders);
+        found.map_err(|error| self.failed("pagemap", error))?.into_iter().for_each(|part| region::push(regions, part));
+        Ok(())
+    }
+
+    /// Which anonymous folios exist, read once.
+    fn folios_of_system(&self) -> Option<&AnonymousFolios> {
+        self.folios_of_system.get_or_init(|| self.observer.folio_counters.read()).as_ref()
+    }
+}
+
+/// Cuts a region by the folios behind it.
+fn read_folios(
+    observer: &Observer,
+    pagemap: &File,
+    flags: &File,
+    region: Region,
+    orders: &Orders,
+) -> io::Result<Vec<Region>> {
+    let base = observer.base;
+    let parts = parallel::map(region.start, region.end, observer.chunk_alignment(), observer.threads, |from, to| {
+        let mut reader = frames::FlagsReader::new(flags);
+        let mut regions = Vec::new();
+        frames::runs(pagemap, from / base.bytes(), to / base.bytes(), |run| {
+            folio::resolve(run, orders, base, &mut reader, |page, pages, folio| {
+                let start = page * base.bytes();
+                let mapping = Mapping { folio, ..region.mapping };
+                region::push(&mut regions, Region { start, end: start + pages * base.bytes(), mapping });
+            })
+        })?;
+        Ok(regions)
+    })?;
+    Ok(parts.into_iter().flatten().collect())
+}

@@ -1,0 +1,161 @@
+//! `/proc/PID/smaps`: the flags of mappings (`VmFlags`), which no other file has, and the sums that
+//! stand in for a scan on kernels before 6.7.
+
+use host::maps::{self, MalformedLine, Vma, VmaKind};
+use study::census::{Backing, Census, Folio, Mapping};
+use study::size::PageSize;
+
+use super::CensusError;
+
+/// One mapping with the sums and flags that smaps prints of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmapsEntry {
+    /// The mapping.
+    pub vma: Vma,
+    /// Sums in bytes by the name that smaps gives them.
+    sums: Vec<(Sum, u64)>,
+    /// The two-letter mnemonics of `show_smap_vma_flags`, separated by spaces.
+    flags: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sum {
+    KernelPageSize,
+    Rss,
+    Anonymous,
+    AnonHugePages,
+    ShmemPmdMapped,
+    FilePmdMapped,
+    SharedHugetlb,
+    PrivateHugetlb,
+}
+
+const NAMES: [(&str, Sum); 8] = [
+    ("KernelPageSize", Sum::KernelPageSize),
+    ("Rss", Sum::Rss),
+    ("Anonymous", Sum::Anonymous),
+    ("AnonHugePages", Sum::AnonHugePages),
+    ("ShmemPmdMapped", Sum::ShmemPmdMapped),
+    ("FilePmdMapped", Sum::FilePmdMapped),
+    ("Shared_Hugetlb", Sum::SharedHugetlb),
+    ("Private_Hugetlb", Sum::PrivateHugetlb),
+];
+
+impl SmapsEntry {
+    /// Whether the mapping carries a flag, for example `nh` (MADV_NOHUGEPAGE) or `hg` (MADV_HUGEPAGE).
+    pub fn has_flag(&self, mnemonic: &str) -> bool {
+        self.flags.split_ascii_whitespace().any(|flag| flag == mnemonic)
+    }
+
+    /// The page size of the pool where the mapping is hugetlb (`ht`).
+    pub fn hugetlb(&self) -> Option<PageSize> {
+        let size = || PageSize::new(self.bytes(Sum::KernelPageSize)).ok();
+        self.has_flag("ht").then(size).flatten()
+    }
+
+    /// Bytes that are present.
+    pub fn resident_bytes(&self) -> u64 {
+        self.bytes(Sum::Rss)
+    }
+
+    /// Bytes that PMD leaves map: of anonymous memory, of shmem and of files.
+    pub fn pmd_mapped_bytes(&self) -> u64 {
+        [Sum::AnonHugePages, Sum::ShmemPmdMapped, Sum::FilePmdMapped].map(|sum| self.bytes(sum)).iter().sum()
+    }
+
+    fn bytes(&self, wanted: Sum) -> u64 {
+        self.sums.iter().find(|(sum, _)| *sum == wanted).map_or(0, |(_, bytes)| *bytes)
+    }
+
+    /// Adds the mapping's present memory to a census. The folios behind base pages stay unknown, and so
+    /// do zero pages, of which smaps says nothing at all.
+    pub fn count(&self, base: PageSize, pmd: Option<PageSize>, shmem: bool, census: &mut Census) {
+        if self.vma.kind() == VmaKind::Special || self.has_flag("pf") {
+            return;
+        }
+        if let Some(size) = self.hugetlb() {
+            let bytes = self.bytes(Sum::SharedHugetlb) + self.bytes(Sum::PrivateHugetlb);
+            census.add(Mapping { backing: Backing::Hugetlb, leaf: size, folio: Folio::Whole(size) }, bytes);
+            return;
+        }
+        let anonymous = self.bytes(Sum::Anonymous);
+        let file = self.bytes(Sum::Rss).saturating_sub(anonymous);
+        let file_pmd = self.bytes(Sum::ShmemPmdMapped) + self.bytes(Sum::FilePmdMapped);
+        let shared = if shmem { Backing::Shmem } else { Backing::File };
+        for (backing, all, by_pmd) in
+            [(Backing::Anonymous, anonymous, self.bytes(Sum::AnonHugePages)), (shared, file, file_pmd)]
+        {
+            if let Some(leaf) = pmd {
+                census.add(Mapping { backing, leaf, folio: Folio::Whole(leaf) }, by_pmd);
+            }
+            census.add(Mapping { backing, leaf: base, folio: Folio::Unknown }, all.saturating_sub(by_pmd));
+        }
+    }
+}
+
+/// Reads the text of `/proc/PID/smaps`. `path` is named in errors.
+pub fn parse(text: &str, path: &str) -> Result<Vec<SmapsEntry>, CensusError> {
+    let mut entries: Vec<SmapsEntry> = Vec::new();
+    for line in text.lines() {
+        let malformed = || MalformedLine::new(path, line);
+        match line.split_once(':').filter(|(name, _)| !name.contains('-')) {
+            None => {
+                let vma = maps::parse_line(line).ok_or_else(malformed)?;
+                entries.push(SmapsEntry { vma, sums: Vec::new(), flags: String::new() });
+            }
+            Some((name, value)) => {
+                let entry = entries.last_mut().ok_or_else(malformed)?;
+                if name == "VmFlags" {
+                    entry.flags = value.trim().to_string();
+                } else if let Some((_, sum)) = NAMES.iter().find(|(known, _)| *known == name) {
+                    let kilobytes = value.trim().strip_suffix(" kB").and_then(|number| number.parse::<u64>().ok());
+                    let bytes = kilobytes.and_then(|number| number.checked_mul(1024)).ok_or_else(malformed)?;
+                    entry.sums.push((*sum, bytes));
+                }
+            }
+        }
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = include_str!("../../../fixtures/census/smaps");
+
+    #[test]
+    fn a_captured_process_has_the_census_that_was_set_up() {
+        let entries = parse(TEXT, "smaps").unwrap();
+        let mut census = Census::default();
+        for entry in &entries {
+            entry.count(PageSize::K4, Some(PageSize::M2), entry.vma.device == (0, 1), &mut census);
+        }
+        let bytes = |backing: Backing, leaf: PageSize| {
+            census.bytes_where(|mapping| mapping.backing == backing && mapping.leaf == leaf)
+        };
+        assert_eq!(bytes(Backing::Hugetlb, PageSize::M2), 2 << 20);
+        assert_eq!(bytes(Backing::Anonymous, PageSize::M2), 4 << 20);
+        assert!(bytes(Backing::Anonymous, PageSize::K4) >= 3 << 20);
+        assert_eq!(bytes(Backing::Shmem, PageSize::K4), 128 << 10);
+        assert!(bytes(Backing::File, PageSize::K4) > 0);
+    }
+
+    #[test]
+    fn flags_are_whole_words() {
+        let entries = parse(TEXT, "smaps").unwrap();
+        assert!(entries.iter().any(|entry| entry.has_flag("nh")));
+        assert!(entries.iter().any(|entry| entry.has_flag("hg")));
+        assert!(entries.iter().any(|entry| entry.hugetlb() == Some(PageSize::M2)));
+        assert!(entries.iter().all(|entry| !entry.has_flag("r")));
+    }
+
+    #[test]
+    fn rubbish_is_refused() {
+        for text in
+            ["Rss: 4 kB\n", "rubbish\n", "1000-2000 rw-p 0 0:0 0\nRss: 4 MB\n", "1000-2000 rw-p 0 0:0 0\nRss: -1 kB\n"]
+        {
+            assert!(matches!(parse(text, "smaps"), Err(CensusError::Malformed(_))), "{text:?}");
+        }
+    }
+}

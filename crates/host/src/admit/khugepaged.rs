@@ -1,0 +1,52 @@
+//! khugepaged held still: the settings under which it sleeps.
+//!
+//! It scans when it begins, which is when a THP size is switched on; when its sleep is over; and when one of its sleeping
+//! times is written (`scan_sleep_millisecs_store`, mm/khugepaged.c), from when on the new one holds. It cannot be told to
+//! scan nothing: `pages_to_scan` of 0 is refused.
+
+use study::comparison::Unsupported;
+
+use super::{Privilege, Setting, Terms};
+use crate::{Host, KHUGEPAGED};
+
+/// Longer than any comparison: a week, in milliseconds.
+const LONG_MS: u64 = 7 * 24 * 3600 * 1000;
+
+/// The settings that hold khugepaged still. Each stage is to be leased while the one before holds and khugepaged sleeps; the
+/// last one is the one that lasts. Empty where the kernel has none.
+///
+/// There are two, because a time that is written while khugepaged begins to sleep for the old one is lost on it, and it then
+/// wakes up once more. In the other wait that it has, for memory after an allocation failed, it does not stay.
+///
+/// # Errors
+/// Not root, a read-only sysfs, kernel threads that cannot be seen.
+pub fn still(host: &Host, terms: &Terms) -> Result<Vec<Vec<Setting>>, Unsupported> {
+    let [scans, allocations] =
+        ["scan_sleep_millisecs", "alloc_sleep_millisecs"].map(|name| format!("{KHUGEPAGED}/{name}"));
+    if !host.has(&scans) {
+        return Ok(Vec::new());
+    }
+    let stage = |sleep_ms| vec![Setting::new(&allocations, 0), Setting::new(&scans, sleep_ms)];
+    let stages = vec![stage(LONG_MS - 1), stage(LONG_MS)];
+    if host.is_read_only(&scans) {
+        return Err(Unsupported {
+            reason: format!("{scans} must change, and is on a file system mounted read-only"),
+            remedy: "run pagelab outside the container, as root".into(),
+        });
+    }
+    if terms.privilege != Privilege::Root {
+        return Err(Unsupported {
+            reason: format!("needs root, to change {scans}"),
+            remedy: "run pagelab as root, which puts it back afterwards".into(),
+        });
+    }
+    if host.is_live() && host.value("/proc/2/comm").as_deref() != Some("kthreadd") {
+        return Err(Unsupported {
+            reason: "kernel threads cannot be seen here, so it is not known when khugepaged sleeps".into(),
+            remedy:
+                "run pagelab in the first namespace of process numbers (docker run --pid=host), or leave the option out"
+                    .into(),
+        });
+    }
+    Ok(stages)
+}

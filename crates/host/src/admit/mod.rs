@@ -1,0 +1,165 @@
+//! Whether a host can give a policy, what it takes, and how to have the policy for good.
+//!
+//! [`lower`] turns an intent into the system settings that must hold while a program runs under it (the
+//! tracer does the rest, to the program alone). It reads the settings as they are: call it before a
+//! lease changes them.
+
+mod adoption;
+mod direct_map;
+mod doctor;
+mod khugepaged;
+mod pool;
+mod terms;
+mod transparent;
+
+use study::comparison::{Admission, Unsupported};
+use study::policy::{Granularity, Modifier, Policy};
+use study::size::PageSize;
+
+use crate::{Host, KernelVersion, leaseholder};
+
+pub use adoption::adoption;
+pub use doctor::{DoctorLine, Fact, Standing, doctor_lines, facts};
+pub use khugepaged::still;
+pub use pool::not_granted;
+pub use terms::{Privilege, Terms};
+
+/// Since when madvise(MADV_POPULATE_WRITE) exists (mm/madvise.c).
+const POPULATE_WRITE: KernelVersion = KernelVersion(5, 14);
+
+/// A value that a system setting must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The file.
+    pub path: String,
+    /// The value.
+    pub value: String,
+}
+
+/// What a policy takes on a host.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lowering {
+    /// The mechanisms, in one clause, for `Admission::Admitted`.
+    pub mechanism: String,
+    /// The settings to lease, in this order; empty where the host is as the policy needs it.
+    pub settings: Vec<Setting>,
+    /// What to know about it, one sentence each: limits of what is proven, or of how much there is.
+    pub notes: Vec<String>,
+}
+
+impl Lowering {
+    /// The settings, as a lease takes them.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.settings.iter().map(|setting| (setting.path.as_str(), setting.value.as_str()))
+    }
+}
+
+/// What `policy` takes on `host`.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Unsupported> {
+    let lowering = match policy.granularity {
+        Granularity::Default => Lowering::default(),
+        Granularity::Base => base(),
+        Granularity::Mthp(size) => transparent::mthp(size, host)?,
+        Granularity::Thp => transparent::thp(host)?,
+        Granularity::Hugetlb(size) => pool::hugetlb(size, host, terms)?,
+        Granularity::DirectMap(leaf) => direct_map::lower(leaf, host)?,
+    };
+    let is_advised = matches!(policy.granularity, Granularity::Mthp(_) | Granularity::Thp);
+    let advice = is_advised && !policy.has(Modifier::NoHuge);
+    let disables = |modifier: &&Modifier| **modifier == Modifier::NoHuge && policy.granularity == Granularity::Base;
+    let mut means: Vec<String> =
+        advice.then(|| "madvise(MADV_HUGEPAGE) injected after mmap and brk".into()).into_iter().collect();
+    means.extend((!lowering.mechanism.is_empty()).then_some(lowering.mechanism));
+    for modifier in policy.modifiers().iter().filter(|modifier| !disables(modifier)) {
+        means.push(modifier_means(*modifier, host)?.into());
+    }
+    if policy.touches_program() {
+        terms.tracing.clone()?;
+    }
+    settable(&lowering.settings, host, terms)?;
+    let mechanism = if means.is_empty() { "nothing is touched".into() } else { means.join("; ") };
+    Ok(Lowering { mechanism, ..lowering })
+}
+
+/// [`lower`], as the row of a comparison.
+pub fn admit(policy: &Policy, host: &Host, terms: &Terms) -> Admission {
+    match lower(policy, host, terms) {
+        Ok(lowering) => Admission::Admitted { mechanism: lowering.mechanism },
+        Err(unsupported) => Admission::Unsupported(unsupported),
+    }
+}
+
+/// How `base` and `+no-huge` are had.
+const DISABLED: &str = "prctl(PR_SET_THP_DISABLE) before the program starts";
+
+/// PR_SET_THP_DISABLE (Linux 3.15) turns off every size: `vma_thp_disabled` is asked before any order is
+/// looked at (`__thp_vma_allowable_orders`, mm/huge_memory.c; `shmem_allowable_huge_orders`, mm/shmem.c).
+fn base() -> Lowering {
+    let note = "large folios of the page cache are the file system's choice and are not turned off";
+    Lowering { mechanism: DISABLED.into(), settings: Vec::new(), notes: vec![note.into()] }
+}
+
+fn modifier_means(modifier: Modifier, host: &Host) -> Result<&'static str, Unsupported> {
+    match modifier {
+        Modifier::NoGuards => Ok("guard pages are left accessible at mprotect and mmap"),
+        Modifier::NoHuge => Ok(DISABLED),
+        Modifier::Prefault => match host.kernel_version() {
+            Some(version) if version < POPULATE_WRITE => Err(Unsupported {
+                reason: format!("MADV_POPULATE_WRITE came with Linux {POPULATE_WRITE}, this is {version}"),
+                remedy: "a newer kernel, or the policy without +prefault".into(),
+            }),
+            _ => Ok("madvise(MADV_POPULATE_WRITE) injected after mmap and brk"),
+        },
+    }
+}
+
+/// Whether the settings can be written here.
+fn settable(settings: &[Setting], host: &Host, terms: &Terms) -> Result<(), Unsupported> {
+    let Some(first) = settings.first() else { return Ok(()) };
+    let commands: Vec<String> = settings.iter().map(Setting::command).collect();
+    let commands = commands.join(" && ");
+    if host.is_read_only(&first.path) {
+        return Err(Unsupported {
+            reason: format!("{} must change, and is on a file system mounted read-only", first.path),
+            remedy: format!("outside the container, as root: {commands}"),
+        });
+    }
+    if terms.privilege != Privilege::Root {
+        let now = host.value(&first.path).unwrap_or_default();
+        if let Some(holder) = host.is_live().then(leaseholder).flatten() {
+            return Err(Unsupported {
+                reason: format!(
+                    "{} is {now:?} and must be {:?}; but system settings are on loan to {holder}, which puts them back when it \
+                     ends",
+                    first.path, first.value
+                ),
+                remedy: "try again when it has ended; as root pagelab waits for it".into(),
+            });
+        }
+        return Err(Unsupported {
+            reason: format!("needs root: {} is {now:?} and must be {:?}", first.path, first.value),
+            remedy: format!("run pagelab as root, which puts it back afterwards; or, as root: {commands}"),
+        });
+    }
+    Ok(())
+}
+
+impl Setting {
+    fn new(path: impl Into<String>, value: impl ToString) -> Setting {
+        Setting { path: path.into(), value: value.to_string() }
+    }
+
+    /// The shell command that writes it.
+    pub fn command(&self) -> String {
+        format!("echo {} > {}", self.value, self.path)
+    }
+}
+
+/// Sizes for reading: `16K, 64K`.
+fn list(sizes: &[PageSize]) -> String {
+    let names: Vec<String> = sizes.iter().map(PageSize::to_string).collect();
+    names.join(", ")
+}

@@ -1,0 +1,102 @@
+//! On which terms a policy is asked for: who asks, and what this process may do.
+
+use std::io;
+
+use study::comparison::Unsupported;
+
+use crate::{Host, PtraceLimit};
+
+/// Who asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// May write system settings.
+    Root,
+    /// May not.
+    User,
+}
+
+/// On which terms policies are lowered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Who asks.
+    pub privilege: Privilege,
+    /// How much memory the program needs from a hugetlb pool, where the user said it.
+    pub pool_bytes: Option<u64>,
+    /// Whether a program can be traced, and if not, why.
+    pub tracing: Result<(), Unsupported>,
+}
+
+impl Privilege {
+    /// That of this process.
+    pub fn of_this_process() -> Privilege {
+        if nix::unistd::geteuid().is_root() { Privilege::Root } else { Privilege::User }
+    }
+}
+
+impl Terms {
+    /// Those of this process. Whether tracing works is tried by `try_tracing`, where the files of the host say nothing
+    /// against it.
+    pub fn of_this_process(host: &Host, try_tracing: impl FnOnce() -> io::Result<()>) -> Terms {
+        let mut terms = Terms::assumed(host, Privilege::of_this_process());
+        if terms.tracing.is_ok() && host.is_live() {
+            terms.tracing = try_tracing().map_err(forbidden);
+        }
+        terms
+    }
+
+    /// Those of somebody with this privilege, as far as the files of the host say.
+    pub fn assumed(host: &Host, privilege: Privilege) -> Terms {
+        Terms { privilege, pool_bytes: None, tracing: yama(host.ptrace_limit(), privilege) }
+    }
+
+    /// With a hugetlb pool of at least this size.
+    pub fn with_pool(self, bytes: Option<u64>) -> Terms {
+        Terms { pool_bytes: bytes, ..self }
+    }
+}
+
+/// Scope 1 is no hindrance, because a traced program is a descendant of pagelab; scope 2 also asks the
+/// tracer of a PTRACE_TRACEME for CAP_SYS_PTRACE (security/yama/yama_lsm.c).
+fn yama(limit: PtraceLimit, privilege: Privilege) -> Result<(), Unsupported> {
+    let forbidden = |reason: &str, remedy: &str| Err(Unsupported { reason: reason.into(), remedy: remedy.into() });
+    match (limit, privilege) {
+        (PtraceLimit::Nobody, _) => forbidden(
+            "Yama forbids all tracing (kernel.yama.ptrace_scope = 3), until the next boot",
+            "remove kernel.yama.ptrace_scope=3 from /etc/sysctl.d and reboot",
+        ),
+        (PtraceLimit::Privileged, Privilege::User) => forbidden(
+            "Yama lets only CAP_SYS_PTRACE trace (kernel.yama.ptrace_scope = 2)",
+            "run pagelab as root, or, as root: sysctl kernel.yama.ptrace_scope=1",
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Why a child could not be traced.
+fn forbidden(error: io::Error) -> Unsupported {
+    match crate::outer_tracer() {
+        Some(tracer) => Unsupported {
+            reason: format!(
+                "{tracer} already traces pagelab and what it starts, and a process has one tracer at most (ptrace: {error})"
+            ),
+            remedy: "run pagelab without it".into(),
+        },
+        None => Unsupported {
+            reason: format!("a program cannot be traced here (ptrace: {error}), as in a container with a filter"),
+            remedy: "docker run --cap-add=SYS_PTRACE --security-opt seccomp=unconfined, or outside it".into(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descendants_may_be_traced_below_scope_2() {
+        assert!(yama(PtraceLimit::Descendants, Privilege::User).is_ok());
+        assert!(yama(PtraceLimit::Privileged, Privilege::Root).is_ok());
+        assert!(yama(PtraceLimit::Privileged, Privilege::User).unwrap_err().remedy.contains("ptrace_scope=1"));
+        assert!(yama(PtraceLimit::Nobody, Privilege::Root).unwrap_err().remedy.contains("reboot"));
+    }
+}

@@ -1,0 +1,96 @@
+//! How the kernel was configured: /proc/config.gz, or the file that distributions keep in /boot.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use flate2::read::GzDecoder;
+use study::size::format_bytes;
+
+use crate::Host;
+use crate::read::under;
+
+/// A configuration is some hundred kilobytes; what is longer is none.
+const GREATEST_BYTES: u64 = 8 << 20;
+
+/// The kernel's configuration, where it can be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelConfig {
+    /// The file that it was read from; absent where there is none.
+    pub file: Option<String>,
+    /// Why a file that is there was not read.
+    pub problem: Option<String>,
+    text: String,
+}
+
+impl KernelConfig {
+    /// That of a host.
+    pub fn read(host: &Host) -> KernelConfig {
+        let release = host.value("/proc/sys/kernel/osrelease").unwrap_or_default();
+        let mut problem = None;
+        for path in ["/proc/config.gz".to_string(), format!("/boot/config-{release}")] {
+            match content(&under(host.root(), &path)) {
+                Ok(text) => return KernelConfig { file: Some(path), problem: None, text },
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => problem = problem.or(Some(format!("{path}: {error}"))),
+            }
+        }
+        KernelConfig { file: None, problem, text: String::new() }
+    }
+
+    /// The value of an option (`CONFIG_SECRETMEM`): `y`, `m`, a number; `n` where the file says that it is
+    /// not set or does not know it; `None` where there is no file.
+    pub fn value(&self, option: &str) -> Option<&str> {
+        self.file.as_ref()?;
+        let value = |line| str::strip_prefix(line, option)?.strip_prefix('=');
+        Some(self.text.lines().find_map(value).unwrap_or("n"))
+    }
+}
+
+/// All of a configuration, unpacked where it is packed: of a part, options that are set would seem not to be.
+fn content(path: &Path) -> io::Result<String> {
+    let file = File::open(path)?;
+    let is_packed = path.extension().is_some_and(|extension| extension == "gz");
+    let mut bytes = Vec::new();
+    match is_packed {
+        true => GzDecoder::new(file).take(GREATEST_BYTES + 1).read_to_end(&mut bytes)?,
+        false => file.take(GREATEST_BYTES + 1).read_to_end(&mut bytes)?,
+    };
+    if bytes.len() as u64 > GREATEST_BYTES {
+        let greatest = format_bytes(GREATEST_BYTES);
+        return Err(io::Error::other(format!("expected the configuration of a kernel, found more than {greatest}")));
+    }
+    String::from_utf8(bytes).map_err(io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use std::fs;
+    use std::io::Write;
+
+    fn packed(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn a_configuration_is_read_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let (plain, gz) = (directory.path().join("config-6.18"), directory.path().join("config.gz"));
+        let mut text = b"CONFIG_SECRETMEM=y\n".to_vec();
+        text.resize(GREATEST_BYTES as usize, b'\n');
+        for (path, of) in [(&plain, &(|text: &[u8]| text.to_vec()) as &dyn Fn(&[u8]) -> Vec<u8>), (&gz, &packed)] {
+            fs::write(path, of(&text)).unwrap();
+            assert_eq!(content(path).unwrap().len() as u64, GREATEST_BYTES);
+            fs::write(path, of(&[&text[..], b"\n"].concat())).unwrap();
+            assert!(content(path).unwrap_err().to_string().contains("found more than 8M"));
+        }
+        let half = packed(b"CONFIG_SECRETMEM=y\n");
+        fs::write(&gz, &half[..half.len() / 2]).unwrap();
+        assert!(content(&gz).is_err());
+        assert_eq!(content(&directory.path().join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,218 @@
+//! What boot options, processor and kernel say about the leaves of the direct map.
+//!
+//! Sources: `init_gbpages`, `probe_page_size_mask` (arch/x86/mm/init.c); `can_set_direct_map`
+//! (arch/arm64/mm/pageattr.c); Documentation/admin-guide/kernel-parameters.txt.
+
+use std::fs;
+
+use super::KernelConfig;
+use crate::{Host, KernelVersion};
+
+/// Since when large leaves are rebuilt after set_memory_rox (arch/x86/mm/pat/set_memory.c).
+const COLLAPSES: KernelVersion = KernelVersion(6, 15);
+
+/// One thing that decides how large the leaves are, or what can be done about them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feature {
+    /// What it is: a processor flag, a boot option, a configuration option.
+    pub name: &'static str,
+    /// How it is here.
+    pub value: String,
+    /// What follows.
+    pub meaning: String,
+}
+
+/// What was booted with, as far as it decides the direct map.
+pub(super) struct Boot {
+    arch: String,
+    words: Vec<String>,
+    config: KernelConfig,
+}
+
+impl Boot {
+    pub fn of(host: &Host) -> Boot {
+        let line = fs::read_to_string(host.root().join("proc/cmdline")).unwrap_or_default();
+        // What follows `--` is init's.
+        let words = line.split_whitespace().take_while(|word| *word != "--").map(String::from).collect();
+        let arch = host.value("/proc/sys/kernel/arch").unwrap_or_else(|| std::env::consts::ARCH.to_string());
+        Boot { arch, words, config: KernelConfig::read(host) }
+    }
+
+    pub fn is_x86(&self) -> bool {
+        self.arch == "x86_64"
+    }
+
+    pub fn is_arm(&self) -> bool {
+        self.arch == "aarch64"
+    }
+
+    pub fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|one| one == word)
+    }
+
+    /// The last value of an option.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.words.iter().rev().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// Whether freed pages are unmapped, for which every page needs an entry of its own.
+    pub fn debugs_page_allocation(&self) -> bool {
+        match self.option("debug_pagealloc") {
+            Some(value) => value == "on" || value == "1",
+            None => self.config.value("CONFIG_DEBUG_PAGEALLOC_ENABLE_DEFAULT") == Some("y"),
+        }
+    }
+
+    /// Whether the last of `gbpages` and `nogbpages` is the latter.
+    pub fn forbids_gigabytes(&self) -> bool {
+        self.words
+            .iter()
+            .rev()
+            .find(|word| *word == "gbpages" || *word == "nogbpages")
+            .is_some_and(|word| word == "nogbpages")
+    }
+}
+
+/// What decides the leaves of the direct map here, and what can be done to them.
+pub fn features(host: &Host) -> Vec<Feature> {
+    let boot = Boot::of(host);
+    let mut features = Vec::new();
+    if boot.is_x86() {
+        features.push(gigabyte_flag(host));
+        features.push(gigabyte_option(&boot));
+    }
+    features.push(debug_pagealloc(&boot));
+    if boot.is_arm() {
+        features.push(rodata(&boot));
+    }
+    features.push(kfence(host, &boot));
+    features.push(secretmem(host, &boot));
+    if boot.is_x86() {
+        features.extend(collapses(host));
+    }
+    features.push(configuration(&boot.config));
+    features
+}
+
+/// What the leaves cost of their own accord, beside what they are compared for; `None` where they cost nothing.
+pub(crate) fn cost_of_leaves(host: &Host) -> Option<String> {
+    let boot = Boot::of(host);
+    boot.debugs_page_allocation().then(|| format!("debug_pagealloc: {}", debug_pagealloc(&boot).meaning))
+}
+
+fn configuration(config: &KernelConfig) -> Feature {
+    let value = match (&config.file, &config.problem) {
+        (Some(file), _) => file.clone(),
+        (None, Some(problem)) => format!("unknown: {problem}"),
+        (None, None) => "not found".into(),
+    };
+    let meaning = "of the kernel: /proc/config.gz or /boot/config-RELEASE".into();
+    Feature { name: "configuration", value, meaning }
+}
+
+/// Whether the processor has 1G leaves; `None` where /proc/cpuinfo does not say.
+pub(super) fn has_gigabyte_leaves(host: &Host) -> Option<bool> {
+    let cpuinfo = fs::read_to_string(host.root().join("proc/cpuinfo")).ok()?;
+    let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")?.split_once(':'))?.1;
+    Some(flags.split_whitespace().any(|flag| flag == "pdpe1gb"))
+}
+
+fn gigabyte_flag(host: &Host) -> Feature {
+    let (value, meaning) = match has_gigabyte_leaves(host) {
+        Some(true) => ("yes", "the processor has 1G leaves"),
+        Some(false) => ("no", "the processor, or the hypervisor's idea of it, has no 1G leaves"),
+        None => ("unknown", "/proc/cpuinfo has no line flags"),
+    };
+    Feature { name: "pdpe1gb", value: value.into(), meaning: meaning.into() }
+}
+
+fn gigabyte_option(boot: &Boot) -> Feature {
+    const NAME: &str = "nogbpages";
+    let configured = boot.config.value("CONFIG_X86_DIRECT_GBPAGES");
+    let (value, meaning) = match (boot.forbids_gigabytes(), configured) {
+        (true, _) => ("on the kernel command line", "2M is the largest leaf"),
+        (false, Some("n")) if boot.has("gbpages") => ("gbpages instead", "1G leaves are used"),
+        (false, Some("n")) => {
+            ("not given", "but CONFIG_X86_DIRECT_GBPAGES is off: 2M is the largest leaf; boot with gbpages")
+        }
+        (false, _) => ("not given", "1G leaves are used where memory is aligned"),
+    };
+    Feature { name: NAME, value: value.into(), meaning: meaning.into() }
+}
+
+fn debug_pagealloc(boot: &Boot) -> Feature {
+    let value = match boot.option("debug_pagealloc") {
+        Some(value) => format!("{value} on the kernel command line"),
+        None => "not given".into(),
+    };
+    let meaning = match boot.debugs_page_allocation() {
+        true => "every page has an entry of its own, and each free page is unmapped, which costs time of its own",
+        false if boot.config.value("CONFIG_DEBUG_PAGEALLOC") == Some("n") => {
+            "the kernel cannot (CONFIG_DEBUG_PAGEALLOC is off)"
+        }
+        false => "it does not ask for 4K leaves",
+    };
+    Feature { name: "debug_pagealloc", value, meaning: meaning.into() }
+}
+
+fn rodata(boot: &Boot) -> Feature {
+    let by_default = boot.config.value("CONFIG_RODATA_FULL_DEFAULT_ENABLED");
+    let (value, is_full) = match (boot.option("rodata"), by_default) {
+        (Some(value), _) => (format!("{value} on the kernel command line"), Some(value == "full")),
+        (None, Some(default)) => ("not given".to_string(), Some(default == "y")),
+        (None, None) => ("not given".to_string(), None),
+    };
+    let meaning = match is_full {
+        Some(true) => "full: base pages only, unless the processors have BBML2 without aborts (Linux 6.18)",
+        Some(false) => "not full: blocks where memory is aligned",
+        None => "the default is not known without the kernel's configuration (CONFIG_RODATA_FULL_DEFAULT_ENABLED)",
+    };
+    Feature { name: "rodata", value, meaning: meaning.into() }
+}
+
+fn kfence(host: &Host, boot: &Boot) -> Feature {
+    let interval = host.value("/sys/module/kfence/parameters/sample_interval");
+    let meaning = match (&interval, boot.is_arm()) {
+        (None, _) => "none: it splits nothing",
+        (Some(value), _) if value == "0" => "off",
+        (Some(_), true) => "on: base pages only where its pool was not set apart at boot",
+        (Some(_), false) => "on: its pool, 2M by default, is mapped by base pages",
+    };
+    let value = interval.map_or("not in this kernel".into(), |value| format!("sample interval {value} ms"));
+    Feature { name: "kfence", value, meaning: meaning.into() }
+}
+
+/// Whether memfd_secret can be had, as far as files say: `Err` with the reason where not. `None` as its
+/// value where nothing says it.
+pub(super) fn secretmem_by_files(host: &Host, boot: &Boot) -> Result<Option<()>, String> {
+    if boot.config.value("CONFIG_SECRETMEM") == Some("n") {
+        return Err("the kernel is built without it (CONFIG_SECRETMEM)".into());
+    }
+    let parameter = host.value("/sys/module/secretmem/parameters/enable");
+    let option = boot.option("secretmem.enable").or_else(|| boot.option("secretmem_enable"));
+    match parameter.as_deref().or(option) {
+        Some("0" | "n" | "N" | "off") => Err("it is switched off at boot (secretmem.enable=0)".into()),
+        Some(_) => Ok(Some(())),
+        None => Ok(boot.config.value("CONFIG_SECRETMEM").map(|_| ())),
+    }
+}
+
+fn secretmem(host: &Host, boot: &Boot) -> Feature {
+    let (value, meaning) = match secretmem_by_files(host, boot) {
+        Ok(Some(())) => {
+            ("available".to_string(), "leaves can be split from user space (direct-map demote)".to_string())
+        }
+        Ok(None) => ("unknown".into(), "neither a parameter nor the configuration says it".into()),
+        Err(reason) => ("none".into(), format!("{reason}; leaves cannot be split from user space")),
+    };
+    Feature { name: "memfd_secret", value, meaning }
+}
+
+fn collapses(host: &Host) -> Option<Feature> {
+    let version = host.kernel_version()?;
+    let (value, meaning) = match version >= COLLAPSES {
+        true => ("yes", "large leaves are rebuilt where code is made read-only and executable; not after memfd_secret"),
+        false => ("no", "a split leaf stays split until reboot"),
+    };
+    Some(Feature { name: "collapses", value: value.into(), meaning: meaning.into() })
+}

@@ -1,0 +1,146 @@
+//! The mark that a demotion leaves: it lasts as long as the boot, and every later result tells of it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use study::size::PageSize;
+
+use crate::read::{required, under};
+
+const SCHEMA: &str = "pagelab.direct-map-demotion/1";
+/// Below the root directory of the host. /run does not outlive the boot, and everybody may read it, unlike
+/// the folder that holds the journal of leases: results of ordinary users must tell of the demotion too.
+pub const MARKER_FILE: &str = "/run/pagelab.direct-map.json";
+
+/// What pagelab did to the direct map of one boot. Written before the first leaf is split.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Marker {
+    schema: String,
+    /// The boot; a marker of another one is void.
+    pub boot_id: String,
+    /// The smallest leaf that was demoted to, in bytes.
+    pub leaf_bytes: PageSize,
+    /// Seconds since 1970 when the first demotion began.
+    pub began_unix_s: u64,
+    /// Demotions of this boot.
+    pub demotions: u32,
+    /// Memory that certainly lies in no leaf of this size any more, by this size ([`super::Leaves::split_bytes`]).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub split_bytes: BTreeMap<PageSize, u64>,
+}
+
+/// A marker that cannot be read or understood.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {what} the mark of demotions {}: {source}; {remedy}", path.display())]
+pub struct MarkerError {
+    what: &'static str,
+    path: PathBuf,
+    source: io::Error,
+    remedy: &'static str,
+}
+
+impl Marker {
+    /// The first mark of a boot.
+    pub fn new(boot_id: &str, leaf: PageSize, began_unix_s: u64) -> Marker {
+        let (schema, boot_id, split_bytes) = (SCHEMA.into(), boot_id.into(), BTreeMap::new());
+        Marker { schema, boot_id, leaf_bytes: leaf, began_unix_s, demotions: 1, split_bytes }
+    }
+
+    /// The mark of this boot below `root`; `None` where nothing was demoted since it began.
+    ///
+    /// # Errors
+    /// There is a mark that cannot be read or understood.
+    pub fn of_boot(root: &Path, boot_id: &str) -> Result<Option<Marker>, MarkerError> {
+        let path = under(root, MARKER_FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(source) => {
+                return Err(MarkerError { what: "read", path, source, remedy: "make it readable, or run as root" });
+            }
+        };
+        match serde_json::from_str::<Marker>(&text) {
+            Ok(marker) if marker.schema == SCHEMA => Ok(Some(marker).filter(|marker| marker.boot_id == boot_id)),
+            Ok(marker) => Err(not_understood(path, format!("expected {SCHEMA}, found {}", marker.schema))),
+            Err(error) => Err(not_understood(path, error.to_string())),
+        }
+    }
+}
+
+fn not_understood(path: PathBuf, what: String) -> MarkerError {
+    let remedy = "remove it if nothing was demoted since boot";
+    MarkerError { what: "understand", path, source: io::Error::new(io::ErrorKind::InvalidData, what), remedy }
+}
+
+/// What later results tell of a demotion.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The file, as on the running host.
+    pub file: &'static str,
+    /// The smallest leaf that pagelab demoted the direct map of this boot to. A mark that cannot be read counts as
+    /// one of base pages: it is there, and what it says is not known.
+    pub leaf: PageSize,
+    /// What it says, which another demotion changes.
+    pub text: String,
+}
+
+/// The mark of the boot of the host below `root`; `None` where nothing was demoted since it began.
+pub fn mark_of(root: &Path, base: PageSize) -> Option<Mark> {
+    let told = |leaf, text| Mark { file: MARKER_FILE, leaf, text };
+    let unknown = |why: String| told(base, format!("unknown: {why}"));
+    if under(root, MARKER_FILE).symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return None;
+    }
+    let boot_id = match required(root, "/proc/sys/kernel/random/boot_id") {
+        Ok(boot_id) => boot_id,
+        Err(error) => return Some(unknown(error.to_string())),
+    };
+    match Marker::of_boot(root, boot_id.trim()) {
+        Ok(marker) => {
+            marker.map(|marker| told(marker.leaf_bytes, format!("{}, {} times", marker.leaf_bytes, marker.demotions)))
+        }
+        Err(error) => Some(unknown(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(root: &Path, path: &str, text: &str) {
+        let file = under(root, path);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+
+    #[test]
+    fn a_mark_that_is_not_understood_is_no_mark_of_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let told = |root: &Path| mark_of(root, PageSize::K4).map(|mark| mark.text);
+        write(root.path(), "/proc/sys/kernel/random/boot_id", "x\n");
+        for text in ["", "{}", r#"{"schema":"other/1","boot_id":"x","leaf_bytes":4096,"began_unix_s":1,"demotions":1}"#]
+        {
+            write(root.path(), MARKER_FILE, text);
+            assert!(
+                Marker::of_boot(root.path(), "x").unwrap_err().to_string().contains("pagelab.direct-map.json"),
+                "{text}"
+            );
+            assert!(told(root.path()).unwrap().starts_with("unknown: cannot understand"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mark_of_a_boot_that_is_not_known_counts() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(mark_of(root.path(), PageSize::K4), None, "there is none");
+        let marker = serde_json::to_string(&Marker::new("one", PageSize::M2, 7)).unwrap();
+        write(root.path(), MARKER_FILE, &marker);
+        let mark = mark_of(root.path(), PageSize::K4).unwrap();
+        assert_eq!(mark.leaf, PageSize::K4);
+        assert!(mark.text.starts_with("unknown: cannot read"), "{}", mark.text);
+    }
+}

@@ -1,0 +1,174 @@
+//! Reading the leaves: the kernel's counters of them, or where it has none a dump of its page tables.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+
+use study::comparison::Unsupported;
+use study::size::{PageSize, parse_bytes};
+
+use super::{Changes, Leaves, Marker, Source, changes, ptdump};
+use crate::Host;
+use crate::read::required;
+
+/// Reads the leaves of the direct map.
+///
+/// # Errors
+/// What hides them, and how to see them.
+pub fn leaves(host: &Host) -> Result<Leaves, Unsupported> {
+    let meminfo = fs::read_to_string(host.root().join("proc/meminfo")).unwrap_or_default();
+    let bytes = of_meminfo(&meminfo);
+    if !bytes.is_empty() {
+        return Ok(counted(bytes, host));
+    }
+    let dump =
+        fs::read_to_string(host.root().join(Source::Ptdump.file().trim_start_matches('/'))).map_err(unreadable)?;
+    ptdump::parse(&dump, host.geometry()).ok_or_else(|| Unsupported {
+        reason: format!("{} has no section \"Linear Mapping\"", Source::Ptdump.file()),
+        remedy: "report it with the file's first lines".into(),
+    })
+}
+
+/// Leaves by the counters of /proc/meminfo, with what is known of how wrong they can be.
+fn counted(bytes: BTreeMap<PageSize, u64>, host: &Host) -> Leaves {
+    let changes = changes(host).unwrap_or_default();
+    let boot_bytes = at_boot(&bytes, &changes);
+    let zoneinfo = fs::read_to_string(host.root().join("proc/zoneinfo")).unwrap_or_default();
+    let memory_bytes = present_pages(&zoneinfo).map(|pages| pages * host.geometry().base.bytes());
+    let split_bytes = still_split(marked(host), &changes);
+    Leaves { bytes, contiguous_bytes: BTreeMap::new(), boot_bytes, split_bytes, memory_bytes, source: Source::Meminfo }
+}
+
+/// What the mark of demotions says was split; nothing where there is none, or where it is not understood.
+fn marked(host: &Host) -> BTreeMap<PageSize, u64> {
+    let boot_id = required(host.root(), "/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let marker = Marker::of_boot(host.root(), boot_id.trim()).ok().flatten();
+    marker.map(|marker| marker.split_bytes).unwrap_or_default()
+}
+
+/// Each collapse since boot may have joined what was split.
+fn still_split(split_bytes: BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTreeMap<PageSize, u64> {
+    let collapsed = |leaf: &PageSize| {
+        let changes = changes.iter().find(|changes| changes.leaf == *leaf);
+        changes.and_then(|changes| changes.collapses).unwrap_or(0).saturating_mul(leaf.bytes())
+    };
+    split_bytes.into_iter().map(|(leaf, bytes)| (leaf, bytes.saturating_sub(collapsed(&leaf)))).collect()
+}
+
+/// A split moves the bytes of one leaf from its counter to that of the next smaller leaf, a collapse back.
+fn at_boot(bytes: &BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTreeMap<PageSize, u64> {
+    let mut at_boot: BTreeMap<PageSize, i128> = bytes.iter().map(|(leaf, bytes)| (*leaf, i128::from(*bytes))).collect();
+    for change in changes {
+        let (Some(splits), Some(smaller)) = (change.splits, bytes.range(..change.leaf).next_back()) else { continue };
+        let leaves = i128::from(splits) - i128::from(change.collapses.unwrap_or(0));
+        let moved = leaves * i128::from(change.leaf.bytes());
+        *at_boot.entry(change.leaf).or_default() += moved;
+        *at_boot.entry(*smaller.0).or_default() -= moved;
+    }
+    at_boot.into_iter().map(|(leaf, bytes)| (leaf, u64::try_from(bytes).unwrap_or(0))).collect()
+}
+
+/// The sum of the lines `present` of all zones (mm/vmstat.c, `zoneinfo_show_print`).
+fn present_pages(zoneinfo: &str) -> Option<u64> {
+    let pages = |line: &str| line.trim().strip_prefix("present")?.trim().parse::<u64>().ok();
+    let pages: Vec<u64> = zoneinfo.lines().filter_map(pages).collect();
+    (!pages.is_empty()).then(|| pages.iter().sum())
+}
+
+/// Lines such as `DirectMap2M:     2080768 kB` (`arch_report_meminfo`, arch/x86/mm/pat/set_memory.c).
+fn of_meminfo(meminfo: &str) -> BTreeMap<PageSize, u64> {
+    let entry = |line: &str| {
+        let (leaf, kilobytes) = line.strip_prefix("DirectMap")?.split_once(':')?;
+        let leaf = PageSize::new(parse_bytes(&leaf.to_ascii_uppercase()).ok()?).ok()?;
+        let kilobytes: u64 = kilobytes.split_whitespace().next()?.parse().ok()?;
+        Some((leaf, kilobytes.checked_mul(1024)?))
+    };
+    meminfo.lines().filter_map(entry).collect()
+}
+
+fn unreadable(error: io::Error) -> Unsupported {
+    let missing = "/proc/meminfo has no lines DirectMap* on this architecture";
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => "run as root".into(),
+        _ => "as root: mount -t debugfs none /sys/kernel/debug; the kernel needs CONFIG_PTDUMP_DEBUGFS=y as well"
+            .to_string(),
+    };
+    Unsupported { reason: format!("{missing}, and {} cannot be read: {error}", Source::Ptdump.file()), remedy }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaves(bytes: BTreeMap<PageSize, u64>, changes: &[Changes], memory_bytes: Option<u64>) -> Leaves {
+        let boot_bytes = at_boot(&bytes, changes);
+        let (contiguous_bytes, split_bytes) = Default::default();
+        Leaves { bytes, contiguous_bytes, boot_bytes, split_bytes, memory_bytes, source: Source::Meminfo }
+    }
+
+    /// A machine of 24G whose counters said 26G at boot, before and after nearly all was split.
+    #[test]
+    fn what_is_counted_twice_is_in_no_share() {
+        let change = |leaf, splits| Changes { leaf, splits: Some(splits), collapses: Some(0) };
+        let of = |k4: u64, m2: u64, g1: u64, splits: [u64; 2]| {
+            let bytes = BTreeMap::from([(PageSize::K4, k4 << 20), (PageSize::M2, m2 << 20), (PageSize::G1, g1 << 30)]);
+            let changes = [change(PageSize::M2, splits[0]), change(PageSize::G1, splits[1])];
+            leaves(bytes, &changes, Some(24 << 30))
+        };
+        let booted = of(28, 2020, 24, [4, 0]);
+        assert_eq!(booted.certain(PageSize::G1), 22 << 30);
+        assert_eq!(booted.certain(PageSize::M2), 0, "all of it may be counted twice");
+        let shares = [PageSize::K4, PageSize::M2, PageSize::G1].map(|leaf| booted.share(leaf));
+        assert_eq!(shares, ["0.0 to 0.1 %", "0.0 to 8.2 %", "91.7 to 100.0 %"]);
+        assert_eq!(booted.counted_twice_bytes(), Some(2 << 30));
+        // 23 leaves of 1G split, and 11,264 of 2M.
+        let split = of(28 + 22_528, 2020 + 23 * 1024 - 22_528, 1, [4 + 11_264, 23]);
+        assert_eq!(split.boot_bytes[&PageSize::K4], 20 << 20);
+        assert_eq!(split.certain(PageSize::K4), (28 + 22_528 - 20) << 20);
+        assert!(split.ratio(PageSize::K4) > 0.9 && split.ratio(PageSize::G1) == 0.0);
+    }
+
+    /// A machine of 8G whose counters said 10G at boot: all its frames of 1G were split, but two leaves of them
+    /// are counted for ever.
+    #[test]
+    fn what_a_demotion_split_is_certain_whatever_is_counted() {
+        let bytes =
+            BTreeMap::from([(PageSize::K4, 64 << 20), (PageSize::M2, (8 << 30) - (64 << 20)), (PageSize::G1, 2 << 30)]);
+        let split = |splits| Changes { leaf: PageSize::G1, splits: Some(splits), collapses: Some(0) };
+        let mut leaves = leaves(bytes, &[split(4)], Some(8 << 30));
+        assert_eq!(leaves.certain(PageSize::M2), (6 << 30) - (64 << 20), "by counters");
+        assert_eq!(leaves.possible(PageSize::G1), 2 << 30);
+        leaves.split(PageSize::G1, 8 << 30);
+        leaves.split(PageSize::G1, 7 << 30);
+        assert_eq!(leaves.certain(PageSize::M2), (8 << 30) - (64 << 20));
+        assert_eq!(leaves.possible(PageSize::G1), 0);
+        assert_eq!(
+            (leaves.certain(PageSize::K4), leaves.possible(PageSize::K4)),
+            (0, 64 << 20),
+            "1G leaves say nothing"
+        );
+    }
+
+    #[test]
+    fn what_may_have_been_joined_again_is_not_certain() {
+        let collapses = |collapses| Changes { leaf: PageSize::G1, splits: Some(9), collapses };
+        let still = |changes| still_split(BTreeMap::from([(PageSize::G1, 8 << 30)]), &[changes])[&PageSize::G1] >> 30;
+        assert_eq!([Some(3), Some(0), Some(9), None].map(|count| still(collapses(count))), [5, 8, 0, 8]);
+    }
+
+    #[test]
+    fn present_pages_are_summed_over_zones() {
+        let text = "Node 0, zone DMA\n  pages free 1\n        present  3998\nNode 0, zone Normal\n        present  2\n";
+        assert_eq!((present_pages(text), present_pages("")), (Some(4000), None));
+    }
+
+    #[test]
+    fn lines_of_meminfo_are_told_by_leaf() {
+        let text = "MemFree: 1 kB\nDirectMap4k:      100 kB\nDirectMap2M:  2048 kB\nDirectMap1G:  0 kB\n";
+        let leaves = leaves(of_meminfo(text), &[], None);
+        assert_eq!((leaves.of(PageSize::K4), leaves.of(PageSize::M2)), (102_400, 2 << 20));
+        assert_eq!((leaves.above(PageSize::K4), leaves.below(PageSize::M2)), (2 << 20, 102_400));
+        assert!((leaves.ratio(PageSize::M2) - 0.9534).abs() < 1e-4);
+        assert!(of_meminfo("DirectMap: 3 kB\nDirectMapXX: 5 kB\nDirectMap4k: many\n").is_empty());
+    }
+}

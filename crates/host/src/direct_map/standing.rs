@@ -1,0 +1,129 @@
+//! Which leaf size this boot has, which it can still be given, and how to get the others.
+
+use study::comparison::Unsupported;
+use study::size::{PageSize, format_bytes};
+use study::verdict::Verdict;
+
+use super::features::{Boot, has_gigabyte_leaves, secretmem_by_files};
+use super::{Leaves, leaves};
+use crate::Host;
+
+/// Whether a boot has direct-map leaves of one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// At least nine tenths of the direct map ([`Verdict::HELD`]) lies in leaves of that size.
+    Now,
+    /// `pagelab direct-map demote` can split what is larger; it lasts until reboot.
+    ByDemotion(Unsupported),
+    /// Another boot is needed.
+    OtherBoot(Unsupported),
+    /// It cannot be known.
+    Unknown(Unsupported),
+}
+
+impl Standing {
+    /// `Ok` where the boot has it now, else why not, and the remedy.
+    pub fn admitted(self) -> Result<(), Unsupported> {
+        match self {
+            Standing::Now => Ok(()),
+            Standing::ByDemotion(why) | Standing::OtherBoot(why) | Standing::Unknown(why) => Err(why),
+        }
+    }
+}
+
+/// The standing of every leaf size that this kernel's direct map can have, smallest first.
+pub fn standings(host: &Host) -> Vec<(PageSize, Standing)> {
+    host.geometry().direct_map_leaves().into_iter().map(|leaf| (leaf, standing(leaf, host))).collect()
+}
+
+/// Whether this boot has direct-map leaves of this size.
+pub fn standing(leaf: PageSize, host: &Host) -> Standing {
+    let possible = host.geometry().direct_map_leaves();
+    if !possible.contains(&leaf) {
+        let names: Vec<String> = possible.iter().map(PageSize::to_string).collect();
+        return Standing::OtherBoot(Unsupported {
+            reason: format!("page tables of this kernel have no leaves of {leaf}"),
+            remedy: format!("one of {}", names.join(", ")),
+        });
+    }
+    let leaves = match leaves(host) {
+        Ok(leaves) => leaves,
+        Err(why) => return Standing::Unknown(why),
+    };
+    if leaves.ratio(leaf) >= Verdict::HELD {
+        return Standing::Now;
+    }
+    let boot = Boot::of(host);
+    let reason = reason(&leaves, leaf);
+    match demotable(&leaves, leaf, host, &boot) {
+        Ok(()) => Standing::ByDemotion(Unsupported { reason, remedy: demote_or_boot(leaf, host, &boot) }),
+        Err(but) => {
+            let reason = but.map_or(reason.clone(), |but| format!("{reason}; {but}"));
+            Standing::OtherBoot(Unsupported { reason, remedy: boot_remedy(leaf, host, &boot) })
+        }
+    }
+}
+
+fn reason(leaves: &Leaves, leaf: PageSize) -> String {
+    let bytes: Vec<String> =
+        leaves.bytes.iter().map(|(leaf, bytes)| format!("{} in {leaf}", format_bytes(*bytes))).collect();
+    let twice = leaves.counted_twice_bytes().map(|bytes| format!(", {} of that twice", format_bytes(bytes)));
+    format!(
+        "{} of the direct map of this boot lie in leaves of {leaf} ({} counted{}), and {:.0} % are needed",
+        leaves.share(leaf),
+        bytes.join(", "),
+        twice.unwrap_or_default(),
+        Verdict::HELD * 100.0
+    )
+}
+
+/// Whether larger leaves are there that can be split; the error says what forbids it, where something does.
+fn demotable(leaves: &Leaves, leaf: PageSize, host: &Host, boot: &Boot) -> Result<(), Option<String>> {
+    let smaller = leaves.below(leaf) as f64 / leaves.total_bytes().max(1) as f64;
+    if leaves.above(leaf) == 0 || smaller > 1.0 - Verdict::HELD {
+        return Err(None);
+    }
+    secretmem_by_files(host, boot).map(|_| ()).map_err(|no| Some(format!("memfd_secret: {no}")))
+}
+
+fn demote_or_boot(leaf: PageSize, host: &Host, boot: &Boot) -> String {
+    let name = leaf.to_string().to_ascii_lowercase();
+    let command = format!("as root: pagelab direct-map demote --to {name} (the whole host, until reboot)");
+    format!("{command}; or {}", boot_remedy(leaf, host, boot))
+}
+
+/// The boot that has leaves of this size.
+fn boot_remedy(leaf: PageSize, host: &Host, boot: &Boot) -> String {
+    let sizes = host.geometry().direct_map_leaves();
+    match sizes.iter().position(|size| *size == leaf) {
+        Some(0) if boot.is_arm() => {
+            "boot with rodata=full (processors with BBML2 keep blocks all the same: then debug_pagealloc=on)".into()
+        }
+        Some(0) => "boot with debug_pagealloc=on (CONFIG_DEBUG_PAGEALLOC), which has costs of its own".into(),
+        Some(1) if boot.is_x86() && boot.forbids_gigabytes() => format!("reboot{}", without(boot, false)),
+        Some(1) if boot.is_x86() => format!("boot with nogbpages{}", without(boot, false)),
+        Some(1) => format!("boot so that blocks are used{}", without(boot, false)),
+        _ if boot.is_x86() && has_gigabyte_leaves(host) == Some(false) => {
+            "another processor (or a virtual machine that is shown pdpe1gb): this one has no 1G leaves".into()
+        }
+        _ => format!(
+            "reboot{}; memory below 4G and at the ends of nodes never is, so it takes a large machine",
+            without(boot, true)
+        ),
+    }
+}
+
+/// The options of this boot that stand against large leaves.
+fn without(boot: &Boot, gigabytes: bool) -> String {
+    let mut against = Vec::new();
+    if boot.debugs_page_allocation() {
+        against.push("debug_pagealloc");
+    }
+    if boot.is_arm() && boot.option("rodata") == Some("full") {
+        against.push("rodata=full");
+    }
+    if gigabytes && boot.forbids_gigabytes() {
+        against.push("nogbpages");
+    }
+    if against.is_empty() { String::new() } else { format!(" without {}", against.join(" and without ")) }
+}

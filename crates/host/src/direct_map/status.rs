@@ -1,0 +1,43 @@
+//! The direct map of a boot, as `pagelab direct-map status` shows it.
+
+use study::comparison::Unsupported;
+use study::size::PageSize;
+
+use super::{Changes, Feature, Leaves, Marker, MarkerError, Standing, changes, features, leaves, standings};
+use crate::{Host, HostError};
+
+/// Everything that is known of the direct map.
+#[derive(Debug)]
+pub struct Status {
+    /// Bytes by leaf, or why they cannot be seen.
+    pub leaves: Result<Leaves, Unsupported>,
+    /// Splits and collapses of each large leaf, smallest first.
+    pub changes: Vec<Changes>,
+    /// What decides the leaves here.
+    pub features: Vec<Feature>,
+    /// What this boot can give.
+    pub standings: Vec<(PageSize, Standing)>,
+    /// What pagelab did to this boot.
+    pub marker: Result<Option<Marker>, MarkerError>,
+    /// The kernel's command line.
+    pub kernel_command_line: String,
+    /// Identifies the boot.
+    pub boot_id: String,
+}
+
+/// Reads the direct map of a host.
+///
+/// # Errors
+/// A file that every kernel has cannot be read.
+pub fn status(host: &Host) -> Result<Status, HostError> {
+    let machine = host.machine()?;
+    Ok(Status {
+        leaves: leaves(host),
+        changes: changes(host)?,
+        features: features(host),
+        standings: standings(host),
+        marker: Marker::of_boot(host.root(), &machine.boot_id),
+        kernel_command_line: machine.kernel_command_line,
+        boot_id: machine.boot_id,
+    })
+}

@@ -1,0 +1,139 @@
+//! What the host is and how it stands: its page sizes, its settings, its counters.
+//!
+//! Everything is read from a root directory: `/` on a running host, or a tree of files captured from
+//! /proc and /sys of another one. A captured tree answers the same questions, apart from those that
+//! only a running kernel can answer ([`Host::is_live`]).
+
+pub mod admit;
+mod counters;
+pub mod direct_map;
+mod facts;
+mod geometry;
+mod leaseholder;
+mod machine;
+pub mod maps;
+mod outer_tracer;
+pub mod read;
+mod reporting;
+mod settings;
+mod state;
+
+use std::path::{Path, PathBuf};
+
+use study::machine::{Machine, State};
+use study::policy::Geometry;
+use study::size::PageSize;
+
+pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters};
+pub use facts::{KernelVersion, Mount, PtraceLimit};
+pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
+pub use outer_tracer::{outer_tracer, tracer_of};
+pub use read::{HostError, chosen_word, content};
+pub use settings::IDLE_LATENCY;
+
+/// Where transparent huge pages are controlled (Documentation/admin-guide/mm/transhuge.rst).
+pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+/// Where khugepaged is controlled (the same document).
+pub const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
+/// Where the hugetlb pools are (Documentation/admin-guide/mm/hugetlbpage.rst).
+pub const HUGETLB: &str = "/sys/kernel/mm/hugepages";
+
+/// A host, running or captured.
+#[derive(Clone, Debug)]
+pub struct Host {
+    root: PathBuf,
+    geometry: Geometry,
+    settings: Vec<settings::Setting>,
+    counters: Vec<counters::CounterFile>,
+}
+
+impl Host {
+    /// The host whose /proc and /sys lie under `root`: `/`, or a captured tree.
+    ///
+    /// The page sizes and the names of the settings are read once, here; their values at each
+    /// [`Host::state`].
+    ///
+    /// # Errors
+    /// The base page size cannot be told, or a file says something that is not understood.
+    pub fn open(root: impl Into<PathBuf>) -> Result<Host, HostError> {
+        let root = root.into();
+        let geometry = geometry::read(&root)?;
+        let settings = settings::list(&root);
+        let counters = counters::list(&root);
+        Ok(Host { root, geometry, settings, counters })
+    }
+
+    /// The directory that stands for `/`.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Whether this is the kernel that this process runs on.
+    pub fn is_live(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// The page sizes that the kernel offers.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// The machine, as far as it does not change.
+    ///
+    /// # Errors
+    /// A file that every kernel has cannot be read (`/proc/meminfo`, the release, the boot id).
+    pub fn machine(&self) -> Result<Machine, HostError> {
+        machine::read(self)
+    }
+
+    /// The settings and the memory as they are now. Takes well under 2 ms, so that it can be called
+    /// around every trial.
+    ///
+    /// # Errors
+    /// `/proc/meminfo`, `/proc/buddyinfo` or `/proc/loadavg` cannot be read.
+    pub fn state(&self) -> Result<State, HostError> {
+        state::read(self)
+    }
+
+    /// Memory that new programs can have now (`MemAvailable`).
+    ///
+    /// # Errors
+    /// `/proc/meminfo` cannot be read, or does not say.
+    pub fn available_bytes(&self) -> Result<u64, HostError> {
+        state::available_bytes(self)
+    }
+
+    /// The kernel's event counters as they are now.
+    ///
+    /// # Errors
+    /// `/proc/vmstat` cannot be read.
+    pub fn counters(&self) -> Result<Counters, HostError> {
+        counters::read(self)
+    }
+
+    /// The value of a setting (the chosen word of a file with choices); `None` where there is no such
+    /// file or it cannot be read.
+    pub fn value(&self, path: &str) -> Option<String> {
+        read::text(&self.root, path).ok().map(|text| chosen_word(&text).to_string())
+    }
+
+    /// Whether there is such a file.
+    pub fn has(&self, path: &str) -> bool {
+        read::under(&self.root, path).exists()
+    }
+
+    /// A number in a file of its own; `None` where there is no such file or no number in it.
+    pub fn number(&self, path: &str) -> Option<u64> {
+        self.value(path)?.parse().ok()
+    }
+}
+
+/// The file that enables anonymous folios of `size`.
+pub fn thp_size_enabled(size: PageSize) -> String {
+    format!("{THP}/hugepages-{}kB/enabled", size.bytes() >> 10)
+}
+
+/// A file of the hugetlb pool of `size`.
+pub fn hugetlb_file(size: PageSize, file: &str) -> String {
+    format!("{HUGETLB}/hugepages-{}kB/{file}", size.bytes() >> 10)
+}

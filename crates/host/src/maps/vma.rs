@@ -1,0 +1,70 @@
+//! A mapping, and what it can hold.
+
+/// One mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vma {
+    /// The first address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// PROT_READ, PROT_WRITE and PROT_EXEC, as mmap takes them; 0 (PROT_NONE): no access.
+    pub protection: u64,
+    /// Whether stores go to the object behind it (`s`) and not to a private copy (`p`).
+    pub shared: bool,
+    /// Major and minor number of the file system that holds the file; 0:0 without a file.
+    pub device: (u32, u32),
+    /// The file's inode; 0 without a file.
+    pub inode: u64,
+    /// The path, or the kernel's name in brackets; empty where there is none.
+    pub name: String,
+}
+
+/// What a mapping can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VmaKind {
+    /// Private memory without a file: heap, malloc arenas, thread stacks.
+    Anonymous,
+    /// The main thread's stack.
+    Stack,
+    /// A private mapping of a file; what was written to is a private copy.
+    PrivateFile,
+    /// A shared mapping: a file, shared anonymous memory, memfd, System V shared memory.
+    Shared,
+    /// No memory of the process: vdso, vvar, uprobes, device DAX.
+    Special,
+}
+
+impl Vma {
+    /// Bytes of addresses.
+    pub fn length_bytes(&self) -> u64 {
+        self.end - self.start
+    }
+
+    /// Whether it can be written.
+    pub fn is_writable(&self) -> bool {
+        self.protection & libc::PROT_WRITE as u64 != 0
+    }
+
+    /// Whether what it holds can be executed.
+    pub fn is_executable(&self) -> bool {
+        self.protection & libc::PROT_EXEC as u64 != 0
+    }
+
+    /// What the mapping can hold. A private mapping of `/dev/zero` is anonymous memory to the kernel
+    /// (`mmap_zero` in drivers/char/mem.c), whatever its name says.
+    pub fn kind(&self) -> VmaKind {
+        if self.name.starts_with("/dev/dax") {
+            VmaKind::Special
+        } else if self.inode != 0 && self.shared {
+            VmaKind::Shared
+        } else if self.inode != 0 && self.name != "/dev/zero" {
+            VmaKind::PrivateFile
+        } else if self.name.starts_with("[stack") {
+            VmaKind::Stack
+        } else if self.name.starts_with('[') && self.name != "[heap]" && !self.name.starts_with("[anon") {
+            VmaKind::Special
+        } else {
+            VmaKind::Anonymous
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Reads captured hosts, and the host that the test runs on.
+
+use std::path::{Path, PathBuf};
+
+use host::direct_map::{MARKER_FILE, Marker};
+use host::{Host, HostError, KernelVersion, PtraceLimit};
+use study::size::PageSize;
+
+fn fixture(name: &str) -> Host {
+    Host::open(folder(name)).unwrap()
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/host").join(name)
+}
+
+fn names(sizes: &[PageSize]) -> Vec<String> {
+    sizes.iter().map(PageSize::to_string).collect()
+}
+
+#[test]
+fn a_4k_kernel_with_folio_sizes() {
+    let geometry = fixture("x86_64-6.18").geometry().clone();
+    assert_eq!((geometry.base, geometry.pmd), (PageSize::K4, Some(PageSize::M2)));
+    assert_eq!(names(&geometry.mthp), ["16K", "32K", "64K", "128K", "256K", "512K", "1M"]);
+    assert_eq!(names(&geometry.hugetlb), ["2M", "1G"]);
+}
+
+#[test]
+fn a_64k_kernel_has_neither_4k_nor_2m_assumptions() {
+    let host = fixture("aarch64-64k-6.12");
+    let geometry = host.geometry();
+    assert_eq!((geometry.base, geometry.pmd.unwrap().to_string().as_str()), (PageSize::K64, "512M"));
+    assert_eq!(names(&geometry.mthp).first().map(String::as_str), Some("256K"), "order 2, not order 1");
+    assert_eq!(names(&geometry.mthp).last().map(String::as_str), Some("256M"));
+    assert_eq!(names(&geometry.hugetlb), ["2M", "512M", "16G"]);
+    let machine = host.machine().unwrap();
+    assert_eq!((machine.arch.as_str(), machine.cpus), ("aarch64", 4));
+    assert_eq!(machine.cpu_model, "implementer 0x41 part 0xd0c variant 0x3 revision 1");
+    assert_eq!(host.state().unwrap().free_blocks_by_order.len(), 14);
+    assert_eq!(host.ptrace_limit(), PtraceLimit::Descendants);
+}
+
+#[test]
+fn an_old_kernel_has_thp_but_no_folio_sizes() {
+    let host = fixture("x86_64-5.10");
+    assert_eq!((host.geometry().pmd, host.geometry().mthp.len()), (Some(PageSize::M2), 0));
+    assert_eq!(host.kernel_version(), Some(KernelVersion(5, 10)));
+    let machine = host.machine().unwrap();
+    assert_eq!((machine.arch.as_str(), machine.hypervisor), ("x86_64", None));
+    assert!(machine.kernel.starts_with("5.10.0-30-amd64 #1 SMP Debian"));
+    let state = host.state().unwrap();
+    assert_eq!(state.direct_map_bytes["1G"], 8 << 30);
+    assert_eq!(state.settings["/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"], "64");
+}
+
+#[test]
+fn a_kernel_without_thp_in_a_container() {
+    let host = fixture("x86_64-6.1-rt");
+    assert_eq!((host.geometry().pmd, host.geometry().mthp.len()), (None, 0));
+    assert!(host.is_read_only("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"));
+    assert!(host.is_read_only("/proc/sys/vm/swappiness") && !host.is_read_only("/proc/self/status"));
+    assert_eq!(host.ptrace_limit(), PtraceLimit::Privileged);
+    assert_eq!(host.machine().unwrap().hypervisor.as_deref(), Some("QEMU Standard PC (Q35 + ICH9, 2009)"));
+}
+
+#[test]
+fn a_riscv_kernel_with_a_napot_pool() {
+    let host = fixture("riscv64-6.12");
+    assert_eq!(names(&host.geometry().hugetlb), ["64K", "2M", "1G"]);
+    assert_eq!(host.boot_option("transparent_hugepage").as_deref(), Some("never"));
+    assert_eq!(host.machine().unwrap().cpu_model, "sifive,p670");
+}
+
+#[test]
+fn settings_are_the_chosen_words_and_counters_are_not_settings() {
+    let settings = fixture("aarch64-64k-6.12").state().unwrap().settings;
+    let thp = "/sys/kernel/mm/transparent_hugepage";
+    assert_eq!(settings[&format!("{thp}/enabled")], "always");
+    assert_eq!(settings[&format!("{thp}/hugepages-524288kB/enabled")], "inherit");
+    assert_eq!(settings[&format!("{thp}/khugepaged/max_ptes_none")], "8191");
+    assert_eq!(settings["/proc/sys/vm/compaction_proactiveness"], "20");
+    assert_eq!(settings["/sys/devices/system/cpu/cpufreq/policy3/scaling_governor"], "schedutil");
+    for counter in ["khugepaged/pages_collapsed", "khugepaged/full_scans", "hpage_pmd_size"] {
+        assert!(!settings.contains_key(&format!("{thp}/{counter}")), "{counter}");
+    }
+    assert!(settings.keys().all(|path| !path.contains("/stats/")));
+}
+
+/// A copy of a captured host, to be changed.
+fn copy(name: &str, root: &Path) -> Host {
+    let copied = std::process::Command::new("cp").arg("-r").arg(folder(name)).arg(root).status().unwrap();
+    assert!(copied.success());
+    Host::open(root).unwrap()
+}
+
+#[test]
+fn free_memory_that_a_hypervisor_takes_is_part_of_the_state() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("tree");
+    let host = copy("x86_64-6.18", &root);
+    let reported = || host.state().unwrap().reported_block;
+    let write = |path: &str, text: &str| {
+        let file = root.join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    };
+    assert_eq!(reported(), None);
+    // A kernel before 5.14: a balloon, with the feature agreed on or not.
+    let device = |file: &str| format!("sys/bus/virtio/devices/virtio3/{file}");
+    write(&device("device"), "0x0005\n");
+    write(&device("features"), &format!("01100{}\n", "0".repeat(59)));
+    assert_eq!(reported(), None);
+    write(&device("features"), &format!("011001{}\n", "0".repeat(58)));
+    assert_eq!(reported(), Some(PageSize::M2));
+    write(&device("device"), "0x0001\n");
+    assert_eq!(reported(), None, "a network device has other features");
+    let order = "sys/module/page_reporting/parameters/page_reporting_order";
+    for (text, block) in [("4294967295\n", None), ("9\n", Some(PageSize::M2)), ("4\n", Some(PageSize::K64)), ("", None)]
+    {
+        write(order, text);
+        assert_eq!(reported(), block, "{text:?}");
+    }
+}
+
+#[test]
+fn a_demotion_between_two_states_is_a_change() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("tree");
+    let host = copy("x86_64-6.18", &root);
+    let boot_id = host.machine().unwrap().boot_id;
+    let demoted = |times| {
+        let mut marker = Marker::new(&boot_id, PageSize::M2, 1);
+        marker.demotions = times;
+        let file = root.join(MARKER_FILE.trim_start_matches('/'));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, serde_json::to_string(&marker).unwrap()).unwrap();
+        host.state().unwrap()
+    };
+    let states = [host.state().unwrap(), demoted(1), demoted(2)];
+    assert_eq!(states.each_ref().map(|state| state.demoted_to), [None, Some(PageSize::M2), Some(PageSize::M2)]);
+    for [before, after] in [[&states[0], &states[1]], [&states[1], &states[2]]] {
+        let changes = before.changes(after);
+        assert_eq!(changes.len(), 1, "{changes:?}");
+        assert_eq!(changes[0].path, "/run/pagelab.direct-map.json");
+    }
+    assert_eq!(states[1].changes(&host.state().unwrap()).first().unwrap().before.as_deref(), Some("2M, 1 times"));
+}
+
+#[test]
+fn counters_of_sizes_and_of_the_system() {
+    let counters = fixture("riscv64-6.12").counters().unwrap();
+    assert_eq!(counters.get("thp_fault_fallback"), Some(3));
+    assert_eq!(counters.get("hugepages-64kB/anon_fault_alloc"), Some(0));
+    assert_eq!(counters.get("hugepages-64kB/nr_anon"), None, "a gauge");
+    assert_eq!(counters.get("nr_free_pages"), None);
+}
+
+#[test]
+fn a_tree_that_lacks_a_file_is_an_error_that_names_it() {
+    let empty = tempfile::tempdir().unwrap();
+    let error = Host::open(empty.path()).unwrap_err();
+    assert!(matches!(&error, HostError::Unreadable { path, .. } if path.ends_with("proc/self/smaps")), "{error}");
+    std::fs::create_dir_all(empty.path().join("proc/self")).unwrap();
+    std::fs::write(empty.path().join("proc/self/smaps"), "KernelPageSize: 3 kB\n").unwrap();
+    assert!(matches!(Host::open(empty.path()), Err(HostError::Unexpected { .. })));
+    std::fs::write(empty.path().join("proc/self/smaps"), "KernelPageSize: 4 kB\n").unwrap();
+    let host = Host::open(empty.path()).unwrap();
+    assert!(host.machine().is_err() && host.state().is_err() && host.counters().is_err());
+}
+
+#[test]
+fn this_host_agrees_with_the_commands_that_everybody_uses() {
+    let host = Host::open("/").unwrap();
+    let machine = host.machine().unwrap();
+    let says = |program: &str, argument: &str| {
+        let output = std::process::Command::new(program).arg(argument).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_string()
+    };
+    assert_eq!(host.geometry().base.bytes().to_string(), says("getconf", "PAGESIZE"));
+    assert_eq!(machine.arch, says("uname", "-m"));
+    assert!(machine.kernel.starts_with(&says("uname", "-r")));
+    assert_eq!(machine.cpus.to_string(), says("getconf", "_NPROCESSORS_ONLN"));
+}
+
+#[test]
+fn a_state_reads_each_file_once() {
+    let host = Host::open("/").unwrap();
+    // Calls of this thread that read (proc(5), /proc/PID/io).
+    let reads = || {
+        let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+        io.lines().find_map(|line| line.strip_prefix("syscr: ")).unwrap().parse::<usize>().unwrap()
+    };
+    let before = reads();
+    let settings = host.state().unwrap().settings.len();
+    let read = reads() - before;
+    // A file is read to its end, which takes one call more; a pool has two, and some ten files are no settings.
+    println!("state: {read} reads for {settings} settings");
+    assert!(settings > 0 && read <= 3 * (settings + 16), "{read} reads for {settings} settings");
+}

@@ -1,0 +1,317 @@
+//! One setting: reading it, writing it, and putting its old value back.
+//!
+//! Nothing here allocates, locks or panics, because the watchdog runs it in the child of a fork of a
+//! program that may have other threads, where only async-signal-safe calls are allowed
+//! (signal-safety(7)).
+
+use std::ffi::CStr;
+use std::io;
+use std::time::Duration;
+
+use super::text::Text;
+
+/// Most bytes of a file's name.
+pub const FILE_BYTES: usize = 512;
+/// Most bytes of a value, a zero byte included.
+pub const VALUE_BYTES: usize = 128;
+
+/// How often something is tried that a program that is ending can disturb, and the pause in between: a
+/// second in all, which is less than ending takes.
+const TRIES: u32 = 200;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A file's name, with the root before it.
+pub type File = Text<FILE_BYTES>;
+/// A value of a setting.
+pub type Value = Text<VALUE_BYTES>;
+
+/// What the values of a setting mean when it is put back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A word or a number that stays as it was written.
+    Value,
+    /// The size of a hugetlb pool: the kernel may give fewer pages than asked for.
+    Pages,
+    /// A value that the kernel itself changes when another setting is written.
+    Kept,
+}
+
+/// A value that was, or is about to be, written to a setting; and the one before the lease.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Entry {
+    /// The file.
+    pub file: File,
+    /// What its values mean.
+    pub kind: Kind,
+    /// The value before the lease wrote to it for the first time.
+    pub before: Value,
+    /// The value that the lease writes; empty where the kind is `Kept`.
+    pub written: Value,
+}
+
+/// How putting back a setting went.
+#[derive(Clone, Copy)]
+pub enum PutBack {
+    /// It had its old value already.
+    Unchanged,
+    /// It has its old value again.
+    Restored,
+    /// It has a value that neither the lease wrote nor the setting had before; it was left alone.
+    Foreign(Value),
+    /// The kernel took the old value without complaint, and has another one.
+    NotTaken(Value),
+    /// The system said no; an `errno`.
+    Failed(i32),
+}
+
+/// Puts back every setting in `entries`, the last one first, and tells `report` of each.
+pub fn put_back_all(entries: &[Entry], mut report: impl FnMut(&Entry, PutBack)) {
+    for (index, entry) in entries.iter().enumerate().rev() {
+        let same = |other: &&Entry| other.file.as_bytes() == entry.file.as_bytes();
+        let is_first = !entries.iter().take(index).any(|other| same(&other));
+        if is_first {
+            let written = |value: &Value| entries.iter().filter(same).any(|entry| entry.could_have_made(value));
+            report(entry, put_back(entry, written));
+        }
+    }
+}
+
+impl Entry {
+    /// Whether `found` can come from this entry: it is what was written; or some of the pages that the
+    /// pool was asked for; or anything, where the kernel chooses.
+    pub fn could_have_made(&self, found: &Value) -> bool {
+        match self.kind {
+            Kind::Value => found.as_bytes() == self.written.as_bytes(),
+            Kind::Kept => true,
+            Kind::Pages => match (number(&self.before), number(&self.written), number(found)) {
+                (Some(before), Some(written), Some(found)) => {
+                    (before.min(written)..=before.max(written)).contains(&found)
+                }
+                _ => false,
+            },
+        }
+    }
+}
+
+/// Puts back one setting if its value is one that the lease `wrote`.
+pub fn put_back(entry: &Entry, wrote: impl Fn(&Value) -> bool) -> PutBack {
+    let found = match read(&entry.file, entry.kind) {
+        Ok(found) => found,
+        Err(errno) => return PutBack::Failed(errno),
+    };
+    if found.as_bytes() == entry.before.as_bytes() {
+        return PutBack::Unchanged;
+    }
+    if !wrote(&found) {
+        return PutBack::Foreign(found);
+    }
+    if let Err(errno) = give_back(entry) {
+        return PutBack::Failed(errno);
+    }
+    match read(&entry.file, entry.kind) {
+        Ok(now) if now.as_bytes() == entry.before.as_bytes() => PutBack::Restored,
+        Ok(now) => PutBack::NotTaken(now),
+        Err(errno) => PutBack::Failed(errno),
+    }
+}
+
+/// Writes the old value of a setting, and leaves no pages behind where it makes a pool smaller.
+fn give_back(entry: &Entry) -> Result<(), i32> {
+    let before = Pool::read(&entry.file).filter(|_| entry.kind == Kind::Pages);
+    write(&entry.file, &entry.before)?;
+    before.map_or(Ok(()), |before| free_idle_surplus(entry, before.surplus))
+}
+
+/// Frees pages that making a pool smaller has left free, unreserved and surplus, which nothing else frees.
+///
+/// The kernel (`set_max_huge_pages`, mm/hugetlb.c) counts the pages in use and reserved, frees the others
+/// without its lock, and only then makes the counted ones surplus, so that they are freed with their last
+/// use. What a program that is being killed gives back in between stays free, and is made surplus all the
+/// same. A pool that is raised to all its pages has no surplus, and is lowered once more.
+fn free_idle_surplus(entry: &Entry, surplus_before: u64) -> Result<(), i32> {
+    for _ in 0..TRIES {
+        let Some(pool) = Pool::read(&entry.file) else { return Ok(()) };
+        if pool.surplus <= surplus_before || pool.idle == 0 {
+            return Ok(());
+        }
+        write(&entry.file, &decimal(pool.pages).ok_or(libc::ERANGE)?)?;
+        write(&entry.file, &entry.before)?;
+        // The program may not be gone yet.
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// What the kernel says of a hugetlb pool, in pages.
+struct Pool {
+    /// All of them, which is what the file of the pool shows.
+    pages: u64,
+    /// Those above the size that was asked for.
+    surplus: u64,
+    /// Free ones that nobody has reserved.
+    idle: u64,
+}
+
+impl Pool {
+    /// `None` where the files beside that of the pool are not there.
+    fn read(file: &File) -> Option<Pool> {
+        // Pages and surplus shrink together while a program ends, so both must be of one moment.
+        let mut surplus = sibling_number(file, b"surplus_hugepages")?;
+        for _ in 0..TRIES {
+            let pages = number(&read_file(file).ok()?)?;
+            let after = sibling_number(file, b"surplus_hugepages")?;
+            if after == surplus {
+                // In this order a reservation that ends in between does not make pages look idle.
+                let reserved = sibling_number(file, b"resv_hugepages").unwrap_or(0);
+                let free = sibling_number(file, b"free_hugepages").unwrap_or(0);
+                return Some(Pool { pages, surplus, idle: free.saturating_sub(reserved) });
+            }
+            surplus = after;
+        }
+        None
+    }
+}
+
+/// The value of a setting, which is its first line: the chosen word of a file with choices; the persistent
+/// pages of a pool, which are those that are not surplus.
+///
+/// # Errors
+/// An `errno`.
+pub fn read(file: &File, kind: Kind) -> Result<Value, i32> {
+    match Pool::read(file).filter(|_| kind == Kind::Pages) {
+        Some(pool) => decimal(pool.pages.saturating_sub(pool.surplus)).ok_or(libc::ERANGE),
+        None => read_file(file),
+    }
+}
+
+/// Writes a value as one line in one call, as `echo` does: the kernel takes it whole or not at all. The
+/// file is not cut off first, because a process that is killed in between would leave it empty where it
+/// is a plain file.
+///
+/// # Errors
+/// An `errno`.
+pub fn write(file: &File, value: &Value) -> Result<(), i32> {
+    let mut line = Text::<{ VALUE_BYTES + 1 }>::EMPTY;
+    line.push(value.as_bytes()).and_then(|()| line.push(b"\n")).ok_or(libc::ERANGE)?;
+    let opened = open(file, libc::O_WRONLY)?;
+    let bytes = line.as_bytes();
+    // SAFETY: the pointer and the length are those of one slice.
+    let written = retry(|| unsafe { libc::write(opened.0, bytes.as_ptr().cast(), bytes.len()) });
+    match written {
+        Ok(length) if length == bytes.len() => Ok(()),
+        Ok(_) => Err(libc::EIO),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A descriptor that closes itself.
+struct Open(libc::c_int);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this value's own.
+        unsafe { libc::close(self.0) };
+    }
+}
+
+fn open(file: &File, flags: libc::c_int) -> Result<Open, i32> {
+    let name: &CStr = file.as_c_str().ok_or(libc::EINVAL)?;
+    let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    // SAFETY: the name is a C string that outlives the call.
+    let opened = retry(|| unsafe { libc::open(name.as_ptr(), flags) } as isize)?;
+    Ok(Open(opened as libc::c_int))
+}
+
+fn read_file(file: &File) -> Result<Value, i32> {
+    let opened = open(file, libc::O_RDONLY)?;
+    let mut buffer = [0u8; 1024];
+    // SAFETY: the pointer and the length are those of one buffer.
+    let length = retry(|| unsafe { libc::read(opened.0, buffer.as_mut_ptr().cast(), buffer.len()) })?;
+    let bytes = buffer.get(..length).unwrap_or_default();
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    Value::new(chosen_word(line)).ok_or(libc::ERANGE)
+}
+
+fn retry(mut call: impl FnMut() -> isize) -> Result<usize, i32> {
+    loop {
+        match usize::try_from(call()) {
+            Ok(result) => return Ok(result),
+            Err(_) => match io::Error::last_os_error().raw_os_error() {
+                Some(libc::EINTR) => {}
+                errno => return Err(errno.unwrap_or(libc::EIO)),
+            },
+        }
+    }
+}
+
+/// As [`host::chosen_word`], on bytes.
+fn chosen_word(bytes: &[u8]) -> &[u8] {
+    let open = bytes.iter().position(|byte| *byte == b'[');
+    let after = open.and_then(|open| bytes.get(open.saturating_add(1)..));
+    let word = after.and_then(|after| after.get(..after.iter().position(|byte| *byte == b']')?));
+    word.unwrap_or(bytes.trim_ascii())
+}
+
+fn number(value: &Value) -> Option<u64> {
+    std::str::from_utf8(value.as_bytes()).ok()?.parse().ok()
+}
+
+fn decimal(number: u64) -> Option<Value> {
+    let mut digits = [0u8; 20];
+    let mut start = digits.len();
+    let mut rest = number;
+    loop {
+        start = start.checked_sub(1)?;
+        *digits.get_mut(start)? = b'0'.saturating_add((rest % 10) as u8);
+        rest /= 10;
+        if rest == 0 {
+            return Value::new(digits.get(start..)?);
+        }
+    }
+}
+
+fn sibling_number(file: &File, name: &[u8]) -> Option<u64> {
+    number(&read_file(&sibling(file, name)?).ok()?)
+}
+
+fn sibling(file: &File, name: &[u8]) -> Option<File> {
+    let slash = file.as_bytes().iter().rposition(|byte| *byte == b'/')?;
+    let mut sibling = File::new(file.as_bytes().get(..=slash)?)?;
+    sibling.push(name)?;
+    Some(sibling)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kind: Kind, before: &str, written: &str) -> Entry {
+        let value = |text: &str| Value::new(text.as_bytes()).unwrap();
+        Entry { file: File::EMPTY, kind, before: value(before), written: value(written) }
+    }
+
+    #[test]
+    fn some_of_the_pages_asked_for_are_the_leases_own() {
+        let made = |kind, found: &str| entry(kind, "8", "64").could_have_made(&Value::new(found.as_bytes()).unwrap());
+        assert!(made(Kind::Pages, "64") && made(Kind::Pages, "8") && made(Kind::Pages, "31"));
+        assert!(!made(Kind::Pages, "65") && !made(Kind::Pages, "7") && !made(Kind::Pages, "x"));
+        assert!(made(Kind::Value, "64") && !made(Kind::Value, "31"));
+        assert!(made(Kind::Kept, "anything"));
+    }
+
+    #[test]
+    fn numbers_are_written_as_the_kernel_writes_them() {
+        for (value, text) in [(0, "0"), (9, "9"), (10, "10"), (u64::MAX, "18446744073709551615")] {
+            assert_eq!(decimal(value).unwrap().as_bytes(), text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn bytes_have_the_same_chosen_word_as_text() {
+        for text in ["always [madvise] never\n", "4096\n", "[broken\n", "] odd [\n", "", "[]", "  a b  \n"] {
+            assert_eq!(chosen_word(text.as_bytes()), host::chosen_word(text).as_bytes(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Processors that stay awake while something is measured.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+
+use host::IDLE_LATENCY;
+
+/// A request to the kernel that no idle processor sleeps: as long as it is held, they poll.
+///
+/// It goes with its file, however the process ends (PM QoS, the kernel's
+/// Documentation/power/pm_qos_interface.rst), so there is nothing to put back.
+#[derive(Debug)]
+pub struct Awake {
+    _request: File,
+}
+
+/// The kernel does not take the request.
+#[derive(Debug, thiserror::Error)]
+#[error("--awake: expected to open {IDLE_LATENCY} for writing, found: {source}; {remedy}")]
+pub struct AwakeError {
+    source: io::Error,
+    remedy: &'static str,
+}
+
+impl Awake {
+    /// Asks for wake-ups that take no time.
+    ///
+    /// # Errors
+    /// Not root, or a kernel without processor idling.
+    pub fn hold() -> Result<Awake, AwakeError> {
+        let mut request = OpenOptions::new().write(true).open(IDLE_LATENCY).map_err(|source| AwakeError {
+            remedy: match source.kind() {
+                io::ErrorKind::PermissionDenied => "run pagelab as root, or leave --awake out",
+                _ => "a kernel with CONFIG_CPU_IDLE has it; leave --awake out",
+            },
+            source,
+        })?;
+        // The limit in microseconds, as a binary number of 32 bits (kernel/power/qos.c, cpu_latency_qos_write).
+        let written = request.write_all(&0i32.to_ne_bytes());
+        written.map_err(|source| AwakeError { source, remedy: "leave --awake out" })?;
+        Ok(Awake { _request: request })
+    }
+}

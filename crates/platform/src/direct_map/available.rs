@@ -1,0 +1,74 @@
+//! How much memory a demotion may still take, asked for seldom: that costs as much as dozens of pages.
+
+use std::time::{Duration, Instant};
+
+use host::HostError;
+
+/// How often files of /proc are read: that costs as much as dozens of pages.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Memory that is available: as the host said last, less what was taken since. Asked again when that is old, or
+/// when an eighth of what may be taken is.
+pub(super) struct Available<Ask> {
+    ask: Ask,
+    said_bytes: u64,
+    taken_bytes: u64,
+    asked: Instant,
+}
+
+impl<Ask: FnMut() -> Result<u64, HostError>> Available<Ask> {
+    /// Asks for the first time.
+    pub fn new(mut ask: Ask) -> Result<Self, HostError> {
+        Ok(Available { said_bytes: ask()?, ask, taken_bytes: 0, asked: Instant::now() })
+    }
+
+    /// So much was taken since.
+    pub fn take(&mut self, bytes: u64) {
+        self.taken_bytes += bytes;
+    }
+
+    /// What is available now, of which `left_bytes` may not be taken.
+    pub fn bytes(&mut self, left_bytes: u64) -> Result<u64, HostError> {
+        let is_much = self.taken_bytes > self.said_bytes.saturating_sub(left_bytes) / 8;
+        if is_much || self.asked.elapsed() >= LOOK_INTERVAL {
+            (self.said_bytes, self.taken_bytes, self.asked) = ((self.ask)()?, 0, Instant::now());
+        }
+        Ok(self.said_bytes.saturating_sub(self.taken_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn what_is_available_is_asked_for_seldom_and_never_overestimated() {
+        let (asked, free) = (Cell::new(0), Cell::new(1000u64 << 20));
+        let ask = || {
+            asked.set(asked.get() + 1);
+            Ok(free.get())
+        };
+        let mut available = Available::new(ask).unwrap();
+        let begin = Instant::now();
+        let mut taken = 0u64;
+        while available.bytes(64 << 20).unwrap() > 64 << 20 {
+            available.take(64 << 10);
+            free.set(free.get() - (64 << 10));
+            taken += 64 << 10;
+        }
+        assert_eq!(taken, 936 << 20);
+        // An eighth each time of what is left, down to the last piece; more on a machine that is slow.
+        let by_age = begin.elapsed().as_millis() / 50;
+        assert!(asked.get() < 200 + by_age, "{} of {} pieces", asked.get(), taken >> 16);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_asked_for_is_an_error() {
+        let unreadable = || {
+            let (path, expected) = ("/proc/meminfo".into(), "a line MemAvailable");
+            Err(HostError::Unexpected { path, expected, found: "none".into() })
+        };
+        assert!(Available::new(unreadable).is_err());
+    }
+}

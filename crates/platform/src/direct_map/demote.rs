@@ -1,0 +1,217 @@
+//! Splitting the leaves of the running host's direct map.
+//!
+//! One secret page splits the leaf that maps it, so one page in every frame of the next larger leaf is
+//! enough: some dozen pages for 2M leaves, one page in 512 for 4K. They are spread by what is held between
+//! them ([`super::plug`]): after a page in a new frame less, after a page in a known frame more. Which frame a page
+//! is, /proc/self/pagemap tells; which leaves are left, /proc/meminfo. Everything that is held is given back
+//! at the end, and the leaves stay split.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use host::admit::Privilege;
+use host::direct_map::{Changes, Leaves, Marker, Remainder, Standing, changes, leaves, standing};
+use host::{Host, HostError};
+use lease::{Lease, LeaseError};
+use study::comparison::Unsupported;
+use study::size::{PageSize, format_bytes};
+
+use super::goal::{Goal, Progress, Stopped};
+use super::mark::{self, MarkError};
+use super::reserve;
+use super::secret::SecretError;
+use super::splitting::{BeginError, LIMITED_HELD_BYTES, Splitting};
+
+/// What a demotion did.
+#[derive(Debug)]
+pub struct Demotion {
+    /// The leaves before.
+    pub before: Leaves,
+    /// The leaves afterwards; absent where they can no longer be read, which a warning then tells.
+    pub after: Option<Leaves>,
+    /// Splits and collapses of the whole system meanwhile; absent as above.
+    pub changes: Option<Vec<Changes>>,
+    /// Secret memory at its peak; none is left.
+    pub secret_bytes: u64,
+    /// Held memory at its peak; none is left.
+    pub held_bytes: u64,
+    /// Rounds over memory.
+    pub rounds: u32,
+    /// What it took.
+    pub elapsed_s: f64,
+    /// Why it ended.
+    pub stopped: Stopped,
+    /// Whose the memory was in which no secret page was; absent where that is not known, and with a limit.
+    pub remainder: Option<Remainder>,
+    /// The mark that tells later results of it; absent where there was nothing to split, so that no page was taken
+    /// and nothing marked.
+    pub marker: Option<Marker>,
+    /// What did not go as it should, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// Why nothing was demoted.
+#[derive(Debug, thiserror::Error)]
+pub enum DemotionError {
+    /// It is not possible in this boot.
+    #[error("{0}")]
+    Unsupported(Unsupported),
+    /// No secret memory.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// Something is measured meanwhile, or the lease cannot be had.
+    #[error(transparent)]
+    Lease(#[from] LeaseError),
+    /// The mark could not be made.
+    #[error(transparent)]
+    Mark(#[from] MarkError),
+    /// The host could not be read.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+impl From<BeginError> for DemotionError {
+    fn from(error: BeginError) -> DemotionError {
+        match error {
+            BeginError::Secret(error) => error.into(),
+            BeginError::Host(error) => error.into(),
+        }
+    }
+}
+
+/// Splits leaves of the running host until the goal is reached or it goes no further. It has the `lease` on system
+/// settings for that time: no trial of root's runs meanwhile, and no other demotion.
+///
+/// # Errors
+/// [`DemotionError`]: nothing was changed then. What stops it later is in [`Demotion::stopped`].
+pub fn demote(
+    host: &Host,
+    goal: Goal,
+    lease: impl FnOnce() -> Result<Lease, LeaseError>,
+    listener: &mut dyn FnMut(&Progress),
+) -> Result<Demotion, DemotionError> {
+    // What cannot be is told before anybody waits, and asked again after another demotion was waited for.
+    possible(host, goal)?;
+    let mut lease = lease()?;
+    let before = possible(host, goal)?;
+    let changes_before = changes(host)?;
+    let began = Instant::now();
+    let larger = larger(host, goal.leaf).map_err(DemotionError::Unsupported)?;
+    // Whether there is secret memory is known before the boot is marked, and no page is taken before it is.
+    let mut splitting = Splitting::new(host, goal, larger, before.clone())?;
+    let mut warnings = Vec::new();
+    let (stopped, mut marker) = match splitting.stop() {
+        Some(stopped) => (stopped, None),
+        None => {
+            let marker = mark(host, goal.leaf)?;
+            // For large leaves a page in each of a few frames does.
+            if goal.limit_bytes.is_none() && goal.leaf == host.geometry().base {
+                warnings.extend(reserve::lower(host, &mut lease));
+            }
+            (splitting.run(listener), Some(marker))
+        }
+    };
+    let mut spent = splitting.finish();
+    spent.warnings.append(&mut warnings);
+    spent.warnings.extend(reserve::put_back(lease));
+    // What a limited one splits is too little to count.
+    if let Some(marker) = marker.as_mut().filter(|_| goal.limit_bytes.is_none()) {
+        let told = mark::tell_split(marker, host.root(), larger, spent.split_bytes);
+        spent.warnings.extend(told.err().map(|error| error.to_string()));
+    }
+    spent.warnings.extend(marker.as_ref().and_then(|_| mark::unseen_elsewhere()));
+    let mut known = |what: &str, error: String| spent.warnings.push(format!("{what} is not known: {error}"));
+    let after = leaves(host).map_err(|why| known("what became of the leaves", why.to_string())).ok();
+    let changes = changes(host).map_err(|error| known("how many leaves were split", error.to_string())).ok();
+    Ok(Demotion {
+        before,
+        after,
+        changes: changes.map(|after| since(&changes_before, &after)),
+        secret_bytes: spent.secret_bytes,
+        held_bytes: spent.held_bytes,
+        rounds: spent.rounds,
+        elapsed_s: began.elapsed().as_secs_f64(),
+        stopped,
+        remainder: spent.remainder,
+        marker,
+        warnings: spent.warnings,
+    })
+}
+
+fn mark(host: &Host, leaf: PageSize) -> Result<Marker, DemotionError> {
+    let now_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    Ok(mark::mark(host.root(), &host.machine()?.boot_id, leaf, now_unix_s)?)
+}
+
+/// The leaves, where splitting them can lead to the goal.
+fn possible(host: &Host, goal: Goal) -> Result<Leaves, DemotionError> {
+    let refuse =
+        |reason: String, remedy: &str| Err(DemotionError::Unsupported(Unsupported { reason, remedy: remedy.into() }));
+    if !host.is_live() {
+        return refuse("a captured tree has no direct map".into(), "run it on the host itself");
+    }
+    if Privilege::of_this_process() != Privilege::Root {
+        return refuse("the direct map is split by root only".into(), "run it as root");
+    }
+    let found = leaves(host).map_err(DemotionError::Unsupported)?;
+    larger(host, goal.leaf).map_err(DemotionError::Unsupported)?;
+    match standing(goal.leaf, host) {
+        Standing::Now if goal.limit_bytes.is_none() && found.ratio(goal.leaf) >= goal.ratio => {
+            let share = found.share(goal.leaf);
+            refuse(
+                format!("{share} of the direct map lie in leaves of {} already", goal.leaf),
+                "nothing needs to be done",
+            )
+        }
+        Standing::OtherBoot(why) | Standing::Unknown(why) => Err(DemotionError::Unsupported(why)),
+        Standing::Now | Standing::ByDemotion(_) => Ok(found),
+    }
+}
+
+/// The next larger leaf.
+fn larger(host: &Host, leaf: PageSize) -> Result<PageSize, Unsupported> {
+    let sizes = host.geometry().direct_map_leaves();
+    let smaller: Vec<String> = sizes.iter().rev().skip(1).rev().map(PageSize::to_string).collect();
+    let at = sizes.iter().position(|size| *size == leaf);
+    at.and_then(|at| sizes.get(at + 1)).copied().ok_or_else(|| Unsupported {
+        reason: format!("leaves cannot be split to {leaf}"),
+        remedy: format!("--to {}", smaller.join(" or ")),
+    })
+}
+
+fn since(before: &[Changes], after: &[Changes]) -> Vec<Changes> {
+    let less = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
+    let pairs = before.iter().zip(after);
+    pairs
+        .map(|(before, after)| Changes {
+            leaf: after.leaf,
+            splits: less(after.splits, before.splits),
+            collapses: less(after.collapses, before.collapses),
+        })
+        .collect()
+}
+
+impl Stopped {
+    /// Why it went no further, in one sentence.
+    pub fn describe(&self) -> String {
+        match self {
+            Stopped::Goal => "the goal is reached".into(),
+            Stopped::Limit => "the limit (--limit) is reached".into(),
+            Stopped::NoneLarger => "no larger leaves are left to be split: the rest of the direct map lies in smaller \
+                                    leaves, or is counted twice since boot"
+                .into(),
+            Stopped::InUse { available_bytes } => format!(
+                "the other large leaves lie in memory that is in use or kept free ({} left available), or are counted \
+                 twice since boot; stop programs and try again",
+                format_bytes(*available_bytes)
+            ),
+            Stopped::NoneFound => format!(
+                "no whole leaf came up in the {} that a limited demotion holds: the memory that is free now was split before",
+                format_bytes(LIMITED_HELD_BYTES)
+            ),
+            Stopped::Refused { reason } => reason.clone(),
+            Stopped::Interrupted { signal } => {
+                format!("interrupted by signal {signal}; what was split stays split until reboot")
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Leaving the mark of a demotion, before the first leaf is split. What it says and who reads it: [`Marker`].
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use host::direct_map::{MARKER_FILE, Marker, MarkerError};
+use host::read::under;
+use study::size::PageSize;
+
+/// The numbers of the first namespaces (`enum init_ns_ino`, include/uapi/linux/nsfs.h; that of mounts since Linux 6.18).
+const FIRST_PIDS: u64 = 0xEFFF_FFFC;
+/// As above.
+const FIRST_MOUNTS: u64 = 0xEFFF_FFF8;
+
+/// A boot that cannot be marked.
+#[derive(Debug, thiserror::Error)]
+pub enum MarkError {
+    /// It is marked already, and that mark cannot be read or understood.
+    #[error(transparent)]
+    Known(#[from] MarkerError),
+    /// The mark cannot be written.
+    #[error("cannot write the mark of demotions {}: {source}; {remedy}", path.display())]
+    Unwritable {
+        /// Where it is to lie.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+        /// What comes of it.
+        remedy: &'static str,
+    },
+}
+
+/// Marks a boot below `root`, besides what it is marked with already. Whoever calls this has the lease: two
+/// at the same time would count as one. Readers find the old mark or the new one, whole.
+///
+/// # Errors
+/// The file cannot be written, or is not understood.
+pub fn mark(root: &Path, boot_id: &str, leaf: PageSize, now_unix_s: u64) -> Result<Marker, MarkError> {
+    let marker = match Marker::of_boot(root, boot_id)? {
+        Some(mut known) => {
+            known.leaf_bytes = known.leaf_bytes.min(leaf);
+            known.demotions = known.demotions.saturating_add(1);
+            known
+        }
+        None => Marker::new(boot_id, leaf, now_unix_s),
+    };
+    let remedy = "without it later results would not tell of the demotion, so nothing was demoted";
+    write(&marker, root, remedy)?;
+    Ok(marker)
+}
+
+/// Adds to the mark below `root` how much memory was certainly taken out of leaves of a size; of several
+/// demotions the one that split most counts, as they may have split the same.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn tell_split(marker: &mut Marker, root: &Path, leaf: PageSize, bytes: u64) -> Result<(), MarkError> {
+    let known = marker.split_bytes.entry(leaf).or_default();
+    *known = bytes.max(*known);
+    write(marker, root, "shares of later results are bounds by counters alone, and may be too low to prove a policy")
+}
+
+/// What to know where results that are measured in other mount namespaces (containers) may not find the mark.
+pub fn unseen_elsewhere() -> Option<String> {
+    let number = |file: &str| fs::metadata(file).ok().map(|file| file.ino());
+    let mounts = number("/proc/self/ns/mnt");
+    let is_of_first = number("/proc/self/ns/pid") == Some(FIRST_PIDS) && mounts == number("/proc/1/ns/mnt");
+    let is_first = mounts.is_some_and(|mounts| mounts == FIRST_MOUNTS || is_of_first);
+    (!is_first).then(|| {
+        format!(
+            "this is not known to be the first mount namespace: results that are measured outside of this container \
+             tell of the demotion only if they find {MARKER_FILE} there"
+        )
+    })
+}
+
+fn write(marker: &Marker, root: &Path, remedy: &'static str) -> Result<(), MarkError> {
+    let path = under(root, MARKER_FILE);
+    replace(&path, marker).map_err(|source| MarkError::Unwritable { path, source, remedy })
+}
+
+/// Everybody may read it, whatever this process's umask.
+fn replace(path: &Path, marker: &Marker) -> io::Result<()> {
+    fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
+    let draft = path.with_extension("json.new");
+    let mut file = fs::File::create(&draft)?;
+    file.set_permissions(fs::Permissions::from_mode(0o644))?;
+    file.write_all(serde_json::to_string_pretty(marker).map_err(io::Error::other)?.as_bytes())?;
+    fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn a_mark_lasts_as_long_as_its_boot() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(Marker::of_boot(root.path(), "one").unwrap(), None);
+        mark(root.path(), "one", PageSize::M2, 7).unwrap();
+        let again = mark(root.path(), "one", PageSize::K4, 9).unwrap();
+        assert_eq!((again.leaf_bytes, again.began_unix_s, again.demotions), (PageSize::K4, 7, 2));
+        assert_eq!(mark(root.path(), "one", PageSize::M2, 11).unwrap().leaf_bytes, PageSize::K4);
+        assert_eq!(Marker::of_boot(root.path(), "two").unwrap(), None);
+        assert_eq!(mark(root.path(), "two", PageSize::M2, 13).unwrap().demotions, 1);
+    }
+
+    #[test]
+    fn a_mark_tells_what_was_split() {
+        let root = tempfile::tempdir().unwrap();
+        let mut marker = mark(root.path(), "one", PageSize::M2, 7).unwrap();
+        tell_split(&mut marker, root.path(), PageSize::G1, 5 << 30).unwrap();
+        let mut again = mark(root.path(), "one", PageSize::K4, 9).unwrap();
+        tell_split(&mut again, root.path(), PageSize::M2, 3 << 30).unwrap();
+        tell_split(&mut again, root.path(), PageSize::M2, 2 << 30).unwrap();
+        let found = Marker::of_boot(root.path(), "one").unwrap().unwrap();
+        assert_eq!(found.split_bytes, BTreeMap::from([(PageSize::M2, 3 << 30), (PageSize::G1, 5 << 30)]));
+        assert_eq!(found, again);
+        assert!(mark(root.path(), "two", PageSize::K4, 9).unwrap().split_bytes.is_empty(), "another boot");
+    }
+
+    #[test]
+    fn a_mark_that_is_not_understood_is_not_overwritten() {
+        let root = tempfile::tempdir().unwrap();
+        let file = under(root.path(), MARKER_FILE);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        for text in ["", "{}", r#"{"schema":"other/1","boot_id":"x","leaf_bytes":4096,"began_unix_s":1,"demotions":1}"#]
+        {
+            fs::write(&file, text).unwrap();
+            assert!(mark(root.path(), "x", PageSize::M2, 1).is_err());
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        }
+    }
+
+    fn boot(root: &Path, id: &str) {
+        let file = under(root, "/proc/sys/kernel/random/boot_id");
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, format!("{id}\n")).unwrap();
+    }
+
+    #[test]
+    fn every_demotion_changes_what_is_told() {
+        let root = tempfile::tempdir().unwrap();
+        boot(root.path(), "one");
+        let told = || host::direct_map::mark_of(root.path(), PageSize::K4).map(|mark| (mark.leaf, mark.text));
+        assert_eq!(told(), None);
+        mark(root.path(), "one", PageSize::M2, 7).unwrap();
+        assert_eq!(told(), Some((PageSize::M2, "2M, 1 times".into())));
+        mark(root.path(), "one", PageSize::M2, 7).unwrap();
+        assert_eq!(told(), Some((PageSize::M2, "2M, 2 times".into())));
+        boot(root.path(), "two");
+        assert_eq!(told(), None);
+    }
+
+    #[test]
+    fn everybody_may_read_a_mark() {
+        let root = tempfile::tempdir().unwrap();
+        let before = nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
+        let marked = mark(root.path(), "one", PageSize::M2, 7);
+        nix::sys::stat::umask(before);
+        marked.unwrap();
+        assert_eq!(under(root.path(), MARKER_FILE).metadata().unwrap().mode() & 0o777, 0o644);
+    }
+}

@@ -1,0 +1,54 @@
+//! What the kernel keeps free for itself, lowered while a demotion runs: in these frames no secret page can be.
+//!
+//! Transparent huge pages raise min_free_kbytes so that blocks stay free for compaction (mm/khugepaged.c,
+//! `set_recommended_min_free_kbytes`): 66M on any machine with three zones, and the watermarks go with it. What the
+//! kernel takes without them is enough for those that must not wait for memory.
+
+use host::Host;
+use lease::{Lease, Report};
+
+const FILE: &str = "/proc/sys/vm/min_free_kbytes";
+
+/// Lowers it for the time of the lease where it is higher than the kernel needs; says in a sentence what did not go.
+pub(super) fn lower(host: &Host, lease: &mut Lease) -> Option<String> {
+    let found: u64 = host.value(FILE)?.parse().ok()?;
+    let needed = needed_kilobytes(memory_kilobytes(host)?);
+    if found <= needed {
+        return None;
+    }
+    let set = lease.set(FILE, &needed.to_string());
+    set.err().map(|error| format!("what the kernel keeps free was not lowered: {error}"))
+}
+
+/// Puts it back, and says in a sentence what did not go.
+pub(super) fn put_back(lease: Lease) -> Option<String> {
+    let unlike = |report: &Report| report.has_failed() || report.foreign().next().is_some();
+    match lease.restore() {
+        Ok(report) => unlike(&report).then(|| report.to_string()),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// The root of 16 times low memory (mm/page_alloc.c, `calculate_min_free_kbytes`).
+fn needed_kilobytes(memory_kilobytes: u64) -> u64 {
+    (memory_kilobytes.saturating_mul(16)).isqrt().clamp(128, 262_144)
+}
+
+fn memory_kilobytes(host: &Host) -> Option<u64> {
+    let text = host::read::required(host.root(), "/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_needed_grows_with_the_root_of_memory() {
+        // The kernel's own table has 8M for 4G and 16M for 16G.
+        assert_eq!(needed_kilobytes(4 << 20), 8192);
+        assert_eq!(needed_kilobytes(16 << 20), 16384);
+        assert_eq!((needed_kilobytes(0), needed_kilobytes(u64::MAX)), (128, 262_144));
+    }
+}

@@ -1,0 +1,406 @@
+//! The loop of a demotion: a secret page, what is held until the next, a look at the leaves, and so on.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use host::direct_map::{Leaves, Remainder, Source, leaves};
+use host::{Host, HostError};
+use study::size::{PageSize, format_bytes};
+use tracer::signals;
+
+use super::available::{Available, LOOK_INTERVAL};
+use super::frames::{self, Frames};
+use super::goal::{Goal, Progress, Stopped};
+use super::pace::Pace;
+use super::plug::Plug;
+use super::secret::{Secret, SecretError};
+
+/// Memory that is left to others, beyond what the kernel keeps free for itself (MemAvailable has that taken
+/// off, mm/show_mem.c `si_mem_available`): this share of all, and never less than [`LEAST_LEFT_BYTES`].
+const LEFT_RATIO: f64 = 1.0 / 64.0;
+/// As above.
+const LEAST_LEFT_BYTES: u64 = 64 << 20;
+/// With a limit, what is held at most: the limit is for trying it out.
+pub(super) const LIMITED_HELD_BYTES: u64 = 256 << 20;
+/// Rounds over all memory; between them the kernel moves what is in use.
+const MOST_ROUNDS: u32 = 4;
+/// A round that adds less than this share of the direct map is the last one.
+const LEAST_ROUND_RATIO: f64 = 0.005;
+/// The same where all page tables must be dumped for it.
+const DUMP_INTERVAL: Duration = Duration::from_secs(2);
+/// How often held memory is let go for one page that the kernel has none for: what does not help then is no shortage
+/// of memory.
+const MOST_SHORTAGES: u32 = 8;
+
+/// Whether a limit may be reached, as far as the last look and the frames that were hit since can tell: a page
+/// splits one leaf at most.
+fn may_be_reached(limit_bytes: Option<u64>, split_bytes: u64, unseen_frames: u64, frame_bytes: u64) -> bool {
+    let most_bytes = unseen_frames.saturating_mul(frame_bytes).saturating_add(split_bytes);
+    limit_bytes.is_some_and(|limit| most_bytes >= limit)
+}
+
+/// Takes a page; where the kernel has none, lets something go, waits a little, and tries again.
+fn until_given<T>(
+    mut take: impl FnMut() -> Result<T, SecretError>,
+    mut let_go: impl FnMut() -> u64,
+) -> Result<T, String> {
+    let mut freed_bytes = 0;
+    for _ in 0..MOST_SHORTAGES {
+        match take() {
+            Ok(taken) => return Ok(taken),
+            Err(SecretError::NoPage { .. }) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        match let_go() {
+            0 => break,
+            freed => freed_bytes += freed,
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    let in_vain = |error| format!("{error}; letting go {} of what was held did not help", format_bytes(freed_bytes));
+    take().map_err(|error| if freed_bytes > 0 { in_vain(error) } else { error.to_string() })
+}
+
+/// How a demotion stands.
+struct Now {
+    split_bytes: u64,
+    secret_bytes: u64,
+    held_bytes: u64,
+    available_bytes: u64,
+    left_bytes: u64,
+}
+
+impl Now {
+    /// What of it ends the demotion.
+    fn stops(&self, goal: &Goal, leaves: &Leaves) -> Option<Stopped> {
+        if goal.limit_bytes.is_some_and(|limit| self.split_bytes.max(self.secret_bytes) >= limit) {
+            Some(Stopped::Limit)
+        } else if leaves.ratio(goal.leaf) >= goal.ratio {
+            Some(Stopped::Goal)
+        } else if leaves.above(goal.leaf) == 0 {
+            Some(Stopped::NoneLarger)
+        } else if goal.limit_bytes.is_some() && self.held_bytes >= LIMITED_HELD_BYTES {
+            Some(Stopped::NoneFound)
+        } else if self.available_bytes <= self.left_bytes {
+            Some(Stopped::InUse { available_bytes: self.available_bytes })
+        } else {
+            None
+        }
+    }
+}
+
+/// A demotion that is under way.
+pub(super) struct Splitting<'a> {
+    host: &'a Host,
+    goal: Goal,
+    /// The leaf to be split.
+    larger: PageSize,
+    first: Leaves,
+    leaves: Leaves,
+    looked: Instant,
+    /// Frames that were hit since the leaves were looked at.
+    unseen_frames: u64,
+    available: Available<Box<dyn FnMut() -> Result<u64, HostError> + 'a>>,
+    secret: Secret,
+    plug: Plug,
+    /// What was let go because the kernel had no page; it stays free, so that an end is reached.
+    short_bytes: u64,
+    /// Frames of the next larger leaf that a secret page was in.
+    frames: Frames,
+    pace: Pace,
+    round: u32,
+    held_peak_bytes: u64,
+    warnings: Vec<String>,
+}
+
+/// What a demotion took, when all of it is given back.
+pub(super) struct Spent {
+    pub secret_bytes: u64,
+    pub held_bytes: u64,
+    pub rounds: u32,
+    /// Memory in frames of the larger leaf in which a secret page was.
+    pub split_bytes: u64,
+    /// Whose the other memory was when all was held; absent where that is not known, which a warning then tells.
+    pub remainder: Option<Remainder>,
+    /// What did not go as it should, in sentences.
+    pub warnings: Vec<String>,
+}
+
+/// Why nothing could be begun.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BeginError {
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    #[error(transparent)]
+    Host(#[from] HostError),
+}
+
+impl<'a> Splitting<'a> {
+    /// Makes all ready; nothing is split yet. `first` are the leaves now, `larger` the leaf to be split.
+    pub fn new(host: &'a Host, goal: Goal, larger: PageSize, first: Leaves) -> Result<Splitting<'a>, BeginError> {
+        let base_bytes = host.geometry().base.bytes();
+        let mut warnings = Vec::new();
+        let memory = frames::memory(host).unwrap_or_else(|error| {
+            warnings.push(format!("where memory lies is not known: {error}; shares are bounds by counters alone"));
+            Vec::new()
+        });
+        let ask: Box<dyn FnMut() -> Result<u64, HostError> + 'a> = Box::new(|| host.available_bytes());
+        Ok(Splitting {
+            host,
+            goal,
+            larger,
+            leaves: first.clone(),
+            first,
+            looked: Instant::now(),
+            unseen_frames: 0,
+            available: Available::new(ask)?,
+            secret: Secret::new(base_bytes as usize)?,
+            plug: Plug::new(),
+            short_bytes: 0,
+            frames: Frames::new(larger.bytes(), memory),
+            pace: Pace::new(larger.bytes(), base_bytes),
+            round: 1,
+            held_peak_bytes: 0,
+            warnings,
+        })
+    }
+
+    /// Why there is nothing to do, or nothing more.
+    pub fn stop(&mut self) -> Option<Stopped> {
+        let left_bytes = self.left_bytes();
+        let available_bytes = match self.available.bytes(left_bytes) {
+            Ok(bytes) => bytes,
+            Err(error) => return Some(Stopped::Refused { reason: error.to_string() }),
+        };
+        let now = Now {
+            split_bytes: self.split_bytes(),
+            secret_bytes: self.secret.bytes(),
+            held_bytes: self.plug.bytes(),
+            available_bytes,
+            left_bytes,
+        };
+        let interrupted = signals::arrived().map(|signal| Stopped::Interrupted { signal });
+        let none_larger = || self.frames.are_all_hit().then_some(Stopped::NoneLarger);
+        interrupted.or_else(|| now.stops(&self.goal, &self.leaves)).or_else(none_larger)
+    }
+
+    /// Splits until something stops it.
+    pub fn run(&mut self, listener: &mut dyn FnMut(&Progress)) -> Stopped {
+        self.be_first_to_go();
+        loop {
+            let began_with = self.leaves.of(self.goal.leaf);
+            let stopped = self.round(listener);
+            let added = self.leaves.of(self.goal.leaf).saturating_sub(began_with) as f64;
+            let is_worth_it = added >= LEAST_ROUND_RATIO * self.leaves.total_bytes() as f64;
+            if !matches!(stopped, Stopped::InUse { .. }) || !is_worth_it || self.round == MOST_ROUNDS {
+                return stopped;
+            }
+            self.let_go();
+            self.round += 1;
+        }
+    }
+
+    /// Gives all memory back, after a look at whose the rest is.
+    pub fn finish(mut self) -> Spent {
+        let remainder = self.remainder();
+        if self.short_bytes > 0 {
+            let bytes = format_bytes(self.short_bytes);
+            self.warnings.push(format!(
+                "the kernel ran short of pages, so {bytes} of held memory was let go early and kept free: leaves there may \
+                 not be split"
+            ));
+        }
+        Spent {
+            secret_bytes: self.secret.bytes(),
+            held_bytes: self.held_peak_bytes.max(self.plug.bytes()),
+            rounds: self.round,
+            split_bytes: self.frames.split_bytes(),
+            remainder,
+            warnings: self.warnings,
+        }
+    }
+
+    /// Of a demotion that was to take all memory, knows where that lies, and was not interrupted: then nobody waits.
+    fn remainder(&mut self) -> Option<Remainder> {
+        let is_told = self.goal.limit_bytes.is_none() && self.frames.split_bytes() > 0;
+        if !is_told || signals::arrived().is_some() {
+            return None;
+        }
+        let page_bytes = self.host.geometry().base.bytes();
+        let read = Remainder::of(self.host.root(), page_bytes, self.frames.missed());
+        let unknown = |error| self.warnings.push(format!("whose the other memory is is not known: {error}"));
+        read.map_err(unknown).ok()
+    }
+
+    /// Should memory run out all the same, it is this process that is killed: held memory is nobody's resident
+    /// set, so others would go before it.
+    fn be_first_to_go(&mut self) {
+        self.write("/proc/self/oom_score_adj", "1000", "should memory run out, another process may be killed");
+    }
+
+    /// Gives back what is held, but not the secret pages, and lets the kernel move what is in use, so that other
+    /// frames become free.
+    fn let_go(&mut self) {
+        self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
+        self.plug = Plug::new();
+        self.write("/proc/sys/vm/compact_memory", "1", "what is in use was not moved between the rounds");
+    }
+
+    /// Writes what helps but is not needed.
+    fn write(&mut self, file: &str, value: &str, otherwise: &str) {
+        if let Err(error) = fs::write(file, value) {
+            self.warnings.push(format!("{file} does not take {value}: {error}; {otherwise}"));
+        }
+    }
+
+    /// Goes through the memory that is available, once.
+    fn round(&mut self, listener: &mut dyn FnMut(&Progress)) -> Stopped {
+        loop {
+            if let Some(stopped) = self.stop() {
+                return stopped;
+            }
+            if let Err(reason) = self.step().and_then(|()| self.look()) {
+                return Stopped::Refused { reason };
+            }
+            listener(&Progress {
+                leaves: &self.leaves,
+                secret_bytes: self.secret.bytes(),
+                held_bytes: self.plug.bytes(),
+                round: self.round,
+            });
+        }
+    }
+
+    /// One secret page, and what is held until the next.
+    fn step(&mut self) -> Result<(), String> {
+        let base_bytes = self.host.geometry().base.bytes();
+        let frame = self.take()?;
+        self.available.take(base_bytes);
+        let is_new = self.frames.hit(frame * base_bytes);
+        self.unseen_frames += u64::from(is_new);
+        self.leaves.split(self.larger, self.frames.split_bytes());
+        self.pace.tell(is_new);
+        let mut bytes = self.pace.bytes;
+        while bytes > 0 && signals::arrived().is_none() && self.may_hold_more()? {
+            let grown = self.plug.grow(bytes).map_err(|error| format!("no more memory can be held: {error}"))?;
+            self.available.take(grown);
+            bytes = bytes.saturating_sub(grown.max(1));
+        }
+        Ok(())
+    }
+
+    /// Takes a secret page, for which held memory goes where it must.
+    fn take(&mut self) -> Result<u64, String> {
+        self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
+        let (secret, plug, short_bytes) = (&mut self.secret, &mut self.plug, &mut self.short_bytes);
+        until_given(
+            || secret.take(),
+            || {
+                let freed = plug.shrink();
+                *short_bytes += freed;
+                freed
+            },
+        )
+    }
+
+    fn may_hold_more(&mut self) -> Result<bool, String> {
+        let left_bytes = self.left_bytes();
+        let is_limited = self.goal.limit_bytes.is_some() && self.plug.bytes() >= LIMITED_HELD_BYTES;
+        let available_bytes = self.available.bytes(left_bytes).map_err(|error| error.to_string())?;
+        Ok(!is_limited && available_bytes > left_bytes)
+    }
+
+    /// Looks at the leaves now and then, and whenever a limit may be reached.
+    fn look(&mut self) -> Result<(), String> {
+        let interval = match self.leaves.source {
+            Source::Ptdump => DUMP_INTERVAL,
+            Source::Meminfo => LOOK_INTERVAL,
+        };
+        let at_limit =
+            may_be_reached(self.goal.limit_bytes, self.split_bytes(), self.unseen_frames, self.larger.bytes());
+        if self.looked.elapsed() < interval && !at_limit {
+            return Ok(());
+        }
+        self.leaves = leaves(self.host).map_err(|why| format!("the leaves can no longer be read: {why}"))?;
+        self.leaves.split(self.larger, self.frames.split_bytes());
+        (self.looked, self.unseen_frames) = (Instant::now(), 0);
+        Ok(())
+    }
+
+    /// Bytes of larger leaves that were split, as far as was looked.
+    fn split_bytes(&self) -> u64 {
+        self.first.above(self.goal.leaf).saturating_sub(self.leaves.above(self.goal.leaf))
+    }
+
+    fn left_bytes(&self) -> u64 {
+        let all = self.leaves.total_bytes() as f64;
+        LEAST_LEFT_BYTES.max((all * LEFT_RATIO) as u64) + self.short_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::collections::BTreeMap;
+    use study::size::PageSize;
+
+    #[test]
+    fn a_page_that_is_short_is_tried_again_as_long_as_something_can_go() {
+        let no_page = || Err::<u64, _>(SecretError::NoPage { used_bytes: 8 << 20, limit_bytes: None });
+        let (tries, freed) = (Cell::new(0), Cell::new(0));
+        let count = |cell: &Cell<u64>| cell.replace(cell.get() + 1);
+        let third = || if count(&tries) < 2 { no_page() } else { Ok(7) };
+        assert_eq!(until_given(third, || count(&freed) + 1), Ok(7));
+        assert_eq!((tries.get(), freed.get()), (3, 2));
+        let alone = until_given(no_page, || 0).unwrap_err();
+        assert!(alone.contains("no free page") && !alone.contains("letting go"), "{alone}");
+        let in_vain = until_given(no_page, || 4 << 20).unwrap_err();
+        assert!(in_vain.ends_with("letting go 32M of what was held did not help"), "{in_vain}");
+        let other = || Err::<u64, _>(SecretError::Hidden);
+        let refused = until_given(other, || panic!("nothing goes for another error"));
+        assert!(refused.unwrap_err().contains("CAP_SYS_ADMIN"));
+    }
+
+    #[test]
+    fn a_limit_is_looked_for_before_it_can_be_passed() {
+        let (frame, limit) = (2 << 20, Some(6 << 20));
+        assert!(!may_be_reached(limit, 0, 2, frame), "two leaves are less");
+        assert!(may_be_reached(limit, 0, 3, frame));
+        assert!(!may_be_reached(limit, 2 << 20, 1, frame));
+        assert!(may_be_reached(limit, 2 << 20, 2, frame));
+        assert!(may_be_reached(Some(1), 0, 1, frame), "a limit is rounded up to a whole leaf");
+        assert!(!may_be_reached(None, u64::MAX, u64::MAX, frame));
+    }
+
+    #[test]
+    fn a_demotion_ends_for_what_it_says() {
+        let leaves = |k4: u64, m2: u64| Leaves {
+            bytes: BTreeMap::from([(PageSize::K4, k4 << 20), (PageSize::M2, m2 << 20)]),
+            contiguous_bytes: BTreeMap::new(),
+            boot_bytes: BTreeMap::new(),
+            split_bytes: BTreeMap::new(),
+            memory_bytes: Some(1000 << 20),
+            source: Source::Meminfo,
+        };
+        let goal = |limit_bytes| Goal { leaf: PageSize::K4, ratio: 0.9, limit_bytes };
+        let now = |split_bytes, held_bytes, available_bytes| Now {
+            split_bytes,
+            secret_bytes: 4096,
+            held_bytes,
+            available_bytes,
+            left_bytes: 64 << 20,
+        };
+        let begun = now(0, 0, 1 << 30);
+        let some = leaves(100, 900);
+        assert_eq!(begun.stops(&goal(None), &some), None);
+        assert_eq!(begun.stops(&goal(Some(0)), &some), Some(Stopped::Limit));
+        assert_eq!(now(2 << 20, 0, 1 << 30).stops(&goal(Some(2 << 20)), &some), Some(Stopped::Limit));
+        assert_eq!(begun.stops(&goal(Some(2 << 20)), &leaves(950, 50)), Some(Stopped::Goal), "also with a limit");
+        let larger = Goal { leaf: PageSize::M2, ..goal(None) };
+        assert_eq!(begun.stops(&larger, &leaves(200, 800)), Some(Stopped::NoneLarger), "a goal that is not reached");
+        assert_eq!(now(0, LIMITED_HELD_BYTES, 1 << 30).stops(&goal(Some(2 << 20)), &some), Some(Stopped::NoneFound));
+        assert_eq!(now(0, LIMITED_HELD_BYTES, 1 << 30).stops(&goal(None), &some), None);
+        assert_eq!(now(0, 0, 9).stops(&goal(None), &some), Some(Stopped::InUse { available_bytes: 9 }));
+    }
+}

@@ -1,0 +1,290 @@
+//! What is known of a process's memory from /proc/PID/status at each look: its peaks, and how much of the peak was looked at.
+
+use census::{Area, ProcessCensus, Region, Source};
+use host::maps::Vma;
+use study::census::{Census, Mapping};
+use study::size::PageSize;
+use study::verdict::Peak;
+use tracer::Ranges;
+
+/// Differences of a process that are not counted. The kernel sums its counters loosely (some pages for each processor), and
+/// small mappings of files come and go between looks.
+const SLACK_BYTES: u64 = 1 << 20;
+
+/// /proc/PID/status at one moment, in bytes (Documentation/filesystems/proc.rst).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// VmHWM: the largest resident set until now, without hugetlb pages.
+    most_resident_bytes: u64,
+    /// RssAnon.
+    anonymous_bytes: u64,
+    /// RssFile and RssShmem.
+    other_bytes: u64,
+    /// RssShmem: shared memory that is present.
+    shared_bytes: u64,
+    /// HugetlbPages. The kernel keeps no peak of them.
+    hugetlb_bytes: u64,
+    /// VmData: private writable memory that is mapped.
+    mapped_bytes: u64,
+    /// VmPTE: page tables of all levels. The kernel keeps no peak of them.
+    page_table_bytes: u64,
+}
+
+/// The memory of one process, from a program's start to its end or to the next exec, as looks saw it.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// The status at the last look.
+    last: Status,
+    /// The largest resident set and hugetlb pages.
+    pub most_resident_bytes: u64,
+    /// The most hugetlb pages at a look.
+    pub most_hugetlb_bytes: u64,
+    /// The most private writable memory at a look.
+    pub mapped_bytes: u64,
+    /// The most page tables at a look.
+    pub page_table_bytes: u64,
+    /// The most shared memory at a look.
+    pub shared_bytes: u64,
+    /// What anonymous and hugetlb memory was at its peak at least.
+    least_bytes: u64,
+    /// What of that was looked at since.
+    seen_bytes: u64,
+    /// Where it was.
+    seen: Ranges<()>,
+    /// What is left of large pages of which a part has gone, as it was mapped before.
+    cut: Ranges<Mapping>,
+    /// Whether its end could not be looked at, which is a cause of its own.
+    pub is_hidden: bool,
+}
+
+impl Status {
+    /// Of the process of a task, and which process that is; nothing where /proc does not say.
+    pub fn of(task: libc::pid_t) -> (Option<libc::pid_t>, Status) {
+        let text = host::content(format!("/proc/{task}/status")).unwrap_or_default();
+        (field(&text, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok()), Status::parse(&text))
+    }
+
+    /// Anonymous and hugetlb memory of a task; `None` where /proc does not say.
+    pub fn concerned_bytes(task: libc::pid_t) -> Option<u64> {
+        let text = host::content(format!("/proc/{task}/status")).ok()?;
+        Some((field(&text, "RssAnon:")? + field(&text, "HugetlbPages:").unwrap_or(0)) << 10)
+    }
+
+    fn parse(text: &str) -> Status {
+        let bytes = |name: &str| field(text, name).unwrap_or(0) << 10;
+        Status {
+            most_resident_bytes: bytes("VmHWM:"),
+            anonymous_bytes: bytes("RssAnon:"),
+            other_bytes: bytes("RssFile:") + bytes("RssShmem:"),
+            shared_bytes: bytes("RssShmem:"),
+            hugetlb_bytes: bytes("HugetlbPages:"),
+            mapped_bytes: bytes("VmData:"),
+            page_table_bytes: bytes("VmPTE:"),
+        }
+    }
+}
+
+impl Memory {
+    /// Takes in the status at a look. Where the peak has risen since the last one, nothing of it has been looked at yet.
+    ///
+    /// Of anonymous memory the kernel keeps no peak. At the peak of the resident set it was all but files and shared memory, of
+    /// which there were as many as at the look before or at this one.
+    pub fn measure(&mut self, now: Status) {
+        self.most_resident_bytes = self.most_resident_bytes.max(now.most_resident_bytes + now.hugetlb_bytes);
+        self.most_hugetlb_bytes = self.most_hugetlb_bytes.max(now.hugetlb_bytes);
+        self.mapped_bytes = self.mapped_bytes.max(now.mapped_bytes);
+        self.page_table_bytes = self.page_table_bytes.max(now.page_table_bytes);
+        self.shared_bytes = self.shared_bytes.max(now.shared_bytes);
+        let mut least_bytes = now.anonymous_bytes + now.hugetlb_bytes;
+        if now.most_resident_bytes > self.last.most_resident_bytes {
+            let others = now.other_bytes.max(self.last.other_bytes);
+            least_bytes = least_bytes.max(now.most_resident_bytes.saturating_sub(others));
+        }
+        if least_bytes > self.least_bytes {
+            (self.least_bytes, self.seen_bytes) = (least_bytes, 0);
+            self.seen = Ranges::default();
+        }
+        self.last = now;
+    }
+
+    /// Counts what a look found at addresses at which nothing was found since the peak.
+    pub fn look(&mut self, found: &ProcessCensus) {
+        let regions = found.areas.iter().flat_map(|area| &area.regions);
+        let concerned = regions.filter(|region| region.mapping.is_concerned());
+        let fresh = concerned.flat_map(|region| self.seen.gaps(region.start, region.end));
+        self.seen_bytes += match found.areas.is_empty() {
+            true => found.census.concerned_bytes(), // sums only
+            false => fresh.map(|(start, end)| end - start).sum(),
+        };
+    }
+
+    /// Notes what is left of large pages that are about to be cut.
+    pub fn note_cut(&mut self, left: &ProcessCensus, large: PageSize) {
+        let regions = left.areas.iter().flat_map(|area| &area.regions);
+        let was_large = regions.filter(|region| region.mapping.is_concerned() && region.mapping.effective() >= large);
+        was_large.for_each(|region| self.cut.set(region.start, region.end, region.mapping));
+    }
+
+    /// What a range was that is left of large pages, before they were cut.
+    pub fn before_the_cut(&self, start: u64, end: u64) -> ProcessCensus {
+        let areas = self.cut.within(start, end).into_iter().map(|(start, end, mapping)| Area {
+            vma: Vma { start, end, protection: 0, shared: false, device: (0, 0), inode: 0, name: String::new() },
+            regions: vec![Region { start, end, mapping }],
+        });
+        let areas: Vec<Area> = areas.collect();
+        let mut census = Census::default();
+        areas
+            .iter()
+            .flat_map(|area| &area.regions)
+            .for_each(|region| census.add(region.mapping, region.length_bytes()));
+        ProcessCensus { pid: 0, census, source: Source::PagemapScan, folios_of_system: None, areas }
+    }
+
+    /// The other parts of a range.
+    pub fn not_cut(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.cut.gaps(start, end)
+    }
+
+    /// A range goes. What comes there will be something else.
+    pub fn goes(&mut self, start: u64, end: u64) {
+        self.cut.clear(start, end);
+        self.seen.set(start, end, ());
+    }
+
+    /// The same when nothing more will be looked at: where it was does not matter any more.
+    pub fn ended(self) -> Memory {
+        Memory { seen: Ranges::default(), cut: Ranges::default(), ..self }
+    }
+
+    /// How much of the peak was looked at. Hugetlb pages and anonymous memory may have had their peaks together or not.
+    pub fn peak(&self) -> Peak {
+        let seen_bytes = match self.least_bytes.saturating_sub(self.seen_bytes) {
+            0..SLACK_BYTES => self.least_bytes,
+            _ => self.seen_bytes,
+        };
+        let most_bytes = self.last.most_resident_bytes + self.most_hugetlb_bytes;
+        Peak { seen_bytes, least_bytes: self.least_bytes, most_bytes: most_bytes.max(self.least_bytes) }
+    }
+}
+
+fn field(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use study::census::{Backing, Folio};
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// A look at `start..end` MiB, all of which is anonymous memory.
+    fn found(start: u64, end: u64) -> ProcessCensus {
+        let mapping = Mapping { backing: Backing::Anonymous, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K4) };
+        let (start, end) = (start * MIB, end * MIB);
+        let vma = Vma { start, end, protection: 3, shared: false, device: (0, 0), inode: 0, name: String::new() };
+        let mut census = Census::default();
+        census.add(mapping, end - start);
+        let areas = vec![Area { vma, regions: vec![Region { start, end, mapping }] }];
+        ProcessCensus { pid: 1, census, source: Source::PagemapScan, folios_of_system: None, areas }
+    }
+
+    fn status(most_resident: u64, anonymous: u64, other: u64, hugetlb: u64) -> Status {
+        let text = format!(
+            "VmHWM:\t{} kB\nRssAnon:\t{} kB\nRssFile:\t{} kB\nRssShmem: 0 kB\nHugetlbPages: {} kB\n",
+            most_resident << 10,
+            anonymous << 10,
+            other << 10,
+            hugetlb << 10
+        );
+        Status::parse(&text)
+    }
+
+    fn peak(memory: &Memory) -> (u64, u64, u64) {
+        let Peak { seen_bytes, least_bytes, most_bytes } = memory.peak();
+        (seen_bytes / MIB, least_bytes / MIB, most_bytes / MIB)
+    }
+
+    #[test]
+    fn what_went_before_the_end_is_missing_from_the_peak() {
+        let mut memory = Memory::default();
+        memory.measure(status(400, 12, 8, 0));
+        memory.look(&found(0, 12));
+        assert_eq!(peak(&memory), (12, 392, 400));
+    }
+
+    #[test]
+    fn what_is_looked_at_again_and_again_counts_once() {
+        let mut memory = Memory::default();
+        for _ in 0..200 {
+            memory.measure(status(400, 4, 8, 0));
+            memory.look(&found(0, 4));
+            memory.goes(0, 4 * MIB);
+        }
+        memory.look(&found(2, 6));
+        assert_eq!(peak(&memory), (6, 392, 400));
+    }
+
+    /// What is left of a large page counts as it was before, until something else is there.
+    #[test]
+    fn what_is_left_of_a_large_page_counts_as_it_was() {
+        let mut memory = Memory::default();
+        let mut left = found(0, 1);
+        memory.note_cut(&left, PageSize::M2);
+        assert_eq!(memory.not_cut(0, 2 * MIB), [(0, 2 * MIB)], "base pages are what they were");
+        left.areas[0].regions[0].mapping.leaf = PageSize::M2;
+        memory.note_cut(&left, PageSize::M2);
+        assert_eq!(memory.not_cut(MIB / 2, 2 * MIB), [(MIB, 2 * MIB)]);
+        let before = memory.before_the_cut(MIB / 2, 2 * MIB);
+        assert_eq!(before.census.bytes_by_leaf(), [(PageSize::M2, MIB / 2)]);
+        memory.goes(MIB / 2, 2 * MIB);
+        assert_eq!(memory.not_cut(0, MIB), [(MIB / 2, MIB)]);
+        assert!(memory.before_the_cut(MIB / 2, MIB).census.is_empty());
+    }
+
+    #[test]
+    fn what_was_looked_at_before_the_peak_is_no_part_of_it() {
+        let mut memory = Memory::default();
+        memory.measure(status(108, 100, 8, 0));
+        memory.look(&found(0, 100));
+        memory.goes(0, 100 * MIB);
+        assert_eq!(peak(&memory), (100, 100, 108));
+        memory.measure(status(308, 10, 8, 0));
+        memory.look(&found(0, 10));
+        assert_eq!(peak(&memory), (10, 300, 308));
+    }
+
+    /// Files that were unmapped since do not make anonymous memory larger than it was.
+    #[test]
+    fn files_are_no_part_of_the_peak() {
+        let mut memory = Memory::default();
+        memory.measure(status(320, 20, 300, 0));
+        memory.measure(status(321, 20, 1, 0));
+        memory.measure(status(321, 20, 1, 0));
+        memory.look(&found(0, 20));
+        assert_eq!(peak(&memory), (20, 21, 321));
+        assert!(!memory.peak().is_unseen() && !memory.peak().is_seen());
+    }
+
+    #[test]
+    fn hugetlb_pages_count_as_resident_at_their_peak() {
+        let mut memory = Memory::default();
+        memory.measure(status(8, 4, 4, 650));
+        memory.measure(status(8, 4, 4, 325));
+        memory.look(&found(0, 329));
+        assert_eq!(peak(&memory), (329, 654, 658));
+        assert_eq!((memory.most_resident_bytes, memory.most_hugetlb_bytes), (658 * MIB, 650 * MIB));
+    }
+
+    #[test]
+    fn small_differences_are_not_counted_and_nothing_is_known_of_nothing() {
+        let mut memory = Memory::default();
+        memory.measure(status(3, 1, 1, 0));
+        memory.look(&found(0, 1));
+        assert_eq!(memory.peak().seen_bytes, memory.peak().least_bytes - MIB);
+        memory.seen_bytes += 1;
+        assert_eq!(memory.peak().seen_bytes, memory.peak().least_bytes);
+        assert_eq!(Status::parse(""), Status::default());
+    }
+}

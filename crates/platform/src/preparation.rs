@@ -1,0 +1,51 @@
+//! What is run before each trial: untimed, unmeasured, and with no policy in force.
+
+use std::ffi::OsString;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use study::trial::Exit;
+use tracer::environment::Variables;
+use tracer::{User, signals};
+
+use super::helper::{command, kill_if, wait};
+use super::output::Capture;
+use super::{PlatformError, last_words};
+
+/// Runs the command to its end, until pagelab is told to stop, or for as long as it may take. Its input is empty, its output
+/// goes nowhere.
+///
+/// # Errors
+/// It cannot be run, takes too long, or fails: [`PlatformError::Unprepared`] has the end of what it wrote to standard error.
+pub fn run(
+    words: &[OsString],
+    user: &Option<User>,
+    variables: &Variables,
+    limit: Option<Duration>,
+) -> Result<(), PlatformError> {
+    let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
+    let (stderr, errors) = Capture::start()?;
+    let mut program = command(words, user, variables);
+    program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
+    let child = program.spawn().map_err(failed)?;
+    drop(program); // the pipe's end that it holds would keep the output open
+    let start = Instant::now();
+    let mut too_slow = None;
+    kill_if(&child, || {
+        too_slow = limit.filter(|limit| start.elapsed() >= *limit);
+        too_slow.is_some() || signals::arrived().is_some()
+    });
+    let exit = wait(child).map_err(failed)?;
+    let printed = errors.finish().tail_text();
+    let command = || words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    match (signals::arrived(), too_slow, exit) {
+        (Some(_), _, _) => Err(PlatformError::Interrupted),
+        (None, Some(limit), _) => {
+            Err(PlatformError::PreparationTooSlow { command: command(), limit_s: limit.as_secs_f64() })
+        }
+        (None, None, Exit::Code(0)) => Ok(()),
+        (None, None, exit) => {
+            Err(PlatformError::Unprepared { command: command(), exit, last_words: last_words(&printed) })
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A server under the policy, and the client that drives it.
+//!
+//! The tracer keeps the first thread busy for as long as the server lives. A second thread waits until
+//! the server is ready, runs the client, and ends the server. A killed pagelab leaves nothing of a client
+//! behind ([`crate::minder`]); the server is the tracer's affair.
+
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use study::trial::Exit;
+use tracer::environment::Variables;
+use tracer::{User, signals};
+
+use super::PlatformError;
+use super::helper::{command, kill_if, wait};
+
+/// A server, and how to know that it is ready.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Its command.
+    pub command: Vec<OsString>,
+    /// Succeeds as soon as the server is ready.
+    pub ready: Vec<OsString>,
+    /// How long it may take to become ready, and to end.
+    pub patience: Duration,
+}
+
+/// A client, ready to be run.
+pub struct Client {
+    /// Its command.
+    pub command: Vec<OsString>,
+    /// The user to run it as.
+    pub user: Option<User>,
+    /// Variables on top of what its environment is, and that of the probes.
+    pub variables: Variables,
+    /// Its standard output.
+    pub stdout: OwnedFd,
+    /// Its standard error.
+    pub stderr: OwnedFd,
+}
+
+/// How the client ended.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Driven {
+    /// Its exit.
+    pub exit: Exit,
+    /// How long it ran.
+    pub wall_s: f64,
+    /// Whether the server was still there when it ended.
+    pub server_survived: bool,
+}
+
+/// How often a server is asked whether it is ready, and whether it has ended.
+const POLL: Duration = Duration::from_millis(10);
+
+/// Waits for the server, runs the client, ends the server. To be called while another thread traces the
+/// server, which sets `over` when the server has ended or could not be started. Sets `timed` while the client
+/// runs.
+pub fn drive(server: &Server, client: Client, over: &AtomicBool, timed: &AtomicBool) -> Result<Driven, PlatformError> {
+    wait_for(server.patience, || signals::leashed().is_some() || over.load(Ordering::SeqCst));
+    let result = match signals::leashed() {
+        Some(_) => wait_until_ready(server, &client).and_then(|()| run(client, timed)),
+        None => Err(PlatformError::ServerEnded),
+    };
+    end(server.patience);
+    result
+}
+
+fn wait_until_ready(server: &Server, client: &Client) -> Result<(), PlatformError> {
+    let failed = |error| PlatformError::Helper { program: server.ready[0].clone(), error };
+    let deadline = Instant::now() + server.patience;
+    loop {
+        if signals::leashed().is_none() {
+            return Err(PlatformError::ServerEnded);
+        }
+        let mut probe = command(&server.ready, &client.user, &client.variables);
+        probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let probe = probe.spawn().map_err(failed)?;
+        kill_if(&probe, || is_in_vain() || Instant::now() > deadline);
+        if wait(probe).map_err(failed)? == Exit::Code(0) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(PlatformError::NotReady { patience_s: server.patience.as_secs_f64() });
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+fn run(client: Client, timed: &AtomicBool) -> Result<Driven, PlatformError> {
+    let failed = |error| PlatformError::Helper { program: client.command[0].clone(), error };
+    let mut program = command(&client.command, &client.user, &client.variables);
+    program.stdin(Stdio::null()).stdout(client.stdout).stderr(client.stderr);
+    timed.store(true, Ordering::SeqCst);
+    let start = Instant::now();
+    let child = program.spawn().map_err(failed)?;
+    drop(program); // the pipe's ends that it holds would keep the output open
+    kill_if(&child, is_in_vain);
+    let exit = wait(child).map_err(failed)?;
+    let wall_s = start.elapsed().as_secs_f64();
+    timed.store(false, Ordering::SeqCst);
+    Ok(Driven { exit, wall_s, server_survived: signals::leashed().is_some() })
+}
+
+/// Whether a client need not go on: the server is gone, or pagelab was told to stop.
+fn is_in_vain() -> bool {
+    signals::leashed().is_none() || signals::arrived().is_some()
+}
+
+/// Asks the server to end, and kills it if it does not.
+fn end(patience: Duration) {
+    signals::send(libc::SIGTERM);
+    if !wait_for(patience, || signals::leashed().is_none()) {
+        signals::send(libc::SIGKILL);
+    }
+}
+
+fn wait_for(patience: Duration, condition: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    while !condition() {
+        if Instant::now() > deadline {
+            return false;
+        }
+        std::thread::sleep(POLL);
+    }
+    true
+}

@@ -1,0 +1,223 @@
+//! The host's settings for the time of a run: which policy needs which, leased and put back.
+
+use std::time::Duration;
+
+use host::Host;
+use host::admit::{self, Privilege, Terms};
+use lease::{Holder, Lease, LeaseError, Share, Taken};
+use study::comparison::{Admission, Unsupported};
+use study::policy::{Granularity, Policy};
+use tracer::signals;
+
+use super::PlatformError;
+use super::khugepaged::Stillness;
+
+/// Memory of the pool beyond what a program was seen to need.
+const SPARE_BYTES: u64 = 64 << 20;
+
+/// Hears who holds the lease that this process waits for.
+type OnWait = Box<dyn Fn(&str)>;
+
+/// Applies policies to the host, one after the other.
+pub struct Session {
+    host: Host,
+    terms: Terms,
+    lease: Option<Lease>,
+    share: Option<Share>,
+    stillness: Option<Stillness>,
+    hugetlb_pool_bytes: Option<u64>,
+    seen_need_bytes: u64,
+    patience: Duration,
+    on_wait: OnWait,
+}
+
+impl Session {
+    /// A session on a host. Nothing is changed yet.
+    pub fn new(host: Host) -> Session {
+        Session {
+            terms: Terms::of_this_process(&host, tracer::try_tracing),
+            host,
+            lease: None,
+            share: None,
+            stillness: None,
+            hugetlb_pool_bytes: None,
+            seen_need_bytes: 0,
+            patience: Duration::ZERO,
+            on_wait: Box::new(|_| {}),
+        }
+    }
+
+    /// The size of the hugetlb pool, where the user decides it.
+    pub fn with_hugetlb_pool(mut self, bytes: Option<u64>) -> Session {
+        self.hugetlb_pool_bytes = bytes;
+        self
+    }
+
+    /// Holds khugepaged still, once the lease is there.
+    ///
+    /// # Errors
+    /// It cannot be held here.
+    pub fn with_khugepaged_still(mut self) -> Result<Session, Unsupported> {
+        self.stillness = Some(Stillness::of(&self.host, &self.terms)?);
+        Ok(self)
+    }
+
+    /// How long to wait for another pagelab's lease, and who hears of it.
+    pub fn with_patience(mut self, patience: Duration, on_wait: impl Fn(&str) + 'static) -> Session {
+        self.patience = patience;
+        self.on_wait = Box::new(on_wait);
+        self
+    }
+
+    /// The host.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// Whether the policy can be given here.
+    pub fn admit(&self, policy: &Policy) -> Admission {
+        admit::admit(policy, &self.host, &self.terms.clone().with_pool(self.hugetlb_pool_bytes))
+    }
+
+    /// Notes how much memory the program was seen to need, for the size of the pool.
+    pub fn note_need(&mut self, bytes: u64) {
+        self.seen_need_bytes = self.seen_need_bytes.max(bytes);
+    }
+
+    /// Gives every setting its old value and keeps the lease: no policy is in force, and nobody else's either. khugepaged
+    /// stays as it is held, and is at rest where it is.
+    ///
+    /// # Errors
+    /// Somebody else has the lease, the kernel does not take a value.
+    pub fn rest(&mut self) -> Result<(), PlatformError> {
+        match &mut self.lease {
+            Some(lease) => {
+                lease.apply(self.stillness.iter().flat_map(Stillness::pairs))?;
+                self.settle()
+            }
+            None => self.keep_others_out(),
+        }
+    }
+
+    /// Makes the host's settings those of the policy; every other setting gets its old value back. Where the kernel
+    /// gives a pool not one page of those that were asked for, that is returned: the settings are in force all the
+    /// same, and the program gets other memory.
+    ///
+    /// # Errors
+    /// The policy is not admitted, somebody else has the lease, the kernel does not take a value.
+    pub fn apply(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
+        // What a policy needs is decided on the settings as they were.
+        self.rest()?;
+        let terms = self.terms.clone().with_pool(self.pool_bytes());
+        let lowering =
+            admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
+        if lowering.settings.is_empty() {
+            return self.settle().map(|()| None);
+        }
+        let lease = match &mut self.lease {
+            Some(lease) => lease,
+            none => none.insert(wait_for_lease(self.patience, &self.on_wait)?),
+        };
+        let still: Vec<(&str, &str)> = self.stillness.iter().flat_map(Stillness::pairs).collect();
+        let taken = lease.apply(still.into_iter().chain(lowering.pairs()))?;
+        self.settle()?;
+        Ok(match (policy.granularity, taken.into_iter().find(|taken| *taken != Taken::Whole)) {
+            // A pool that is too small is used as it is: the verdict says what the program did not get.
+            (Granularity::Hugetlb(size), Some(Taken::Granted { asked, got: 0 })) => {
+                Some(admit::not_granted(size, asked, 0))
+            }
+            _ => None,
+        })
+    }
+
+    /// As [`Session::apply`], for a program that is not measured: where the policy needs no setting to be changed, others of
+    /// that kind may run at the same time, and nothing is written.
+    ///
+    /// # Errors
+    /// As [`Session::apply`].
+    pub fn apply_beside_others(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
+        if self.terms.privilege != Privilege::Root {
+            return self.apply(policy);
+        }
+        let share = match wait(&self.on_wait, |on_wait| Share::acquire(self.patience, on_wait)) {
+            Err(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. })) => return Err(error.into()),
+            // Where there can be no lease there is no other one either; a policy that needs it will say why.
+            share => share.ok(),
+        };
+        let terms = self.terms.clone().with_pool(self.pool_bytes());
+        let lowering =
+            admit::lower(policy, &self.host, &terms).map_err(|why| PlatformError::Unsupported(policy.clone(), why))?;
+        if !lowering.settings.is_empty() {
+            drop(share);
+            return self.apply(policy);
+        }
+        self.share = share;
+        Ok(None)
+    }
+
+    /// Waits until khugepaged sleeps, where it is held.
+    fn settle(&self) -> Result<(), PlatformError> {
+        self.stillness.as_ref().map_or(Ok(()), Stillness::settle)
+    }
+
+    /// Whatever settings hold now may be those of another pagelab, which puts them back some time. So every
+    /// policy waits for the lease even where nothing needs to be changed; base too, whose trials are rejected
+    /// when a setting changes under them. Without root nobody can be kept out; then only the rejection is left.
+    fn keep_others_out(&mut self) -> Result<(), PlatformError> {
+        if self.terms.privilege != Privilege::Root {
+            return Ok(());
+        }
+        match wait_for_lease(self.patience, &self.on_wait) {
+            Ok(lease) => {
+                let lease = self.lease.insert(lease);
+                return self.stillness.iter().try_for_each(|stillness| stillness.begin(lease));
+            }
+            Err(error) if self.stillness.is_some() => return Err(error.into()),
+            Err(error @ (LeaseError::Held { .. } | LeaseError::Interrupted { .. })) => return Err(error.into()),
+            // Where there can be no lease there is no other one either; a policy that needs it will say why.
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Puts every setting back. Says what could not be put back.
+    ///
+    /// # Errors
+    /// A setting could not be put back, or the journal not be removed.
+    pub fn finish(&mut self) -> Result<(), PlatformError> {
+        self.share = None;
+        let Some(lease) = self.lease.take() else { return Ok(()) };
+        let report = lease.restore()?;
+        if report.has_failed() { Err(PlatformError::NotRestored(report.to_string())) } else { Ok(()) }
+    }
+
+    /// The user's size of the pool, or half as much again as the program was seen to need and a little
+    /// more; `None` lets the lowering choose.
+    fn pool_bytes(&self) -> Option<u64> {
+        let seen = (self.seen_need_bytes > 0).then(|| self.seen_need_bytes + self.seen_need_bytes / 2 + SPARE_BYTES);
+        // Some programs map far more than there is.
+        let most = self.host.state().map(|state| state.available_bytes / 2).unwrap_or(u64::MAX);
+        self.hugetlb_pool_bytes.or(seen.map(|bytes| bytes.min(most)))
+    }
+}
+
+/// Waits for the lease on system settings for at most `patience`, until a signal arrives; `on_wait` hears once who has
+/// it.
+///
+/// # Errors
+/// Somebody else has it all that time, or it cannot be had.
+pub fn wait_for_lease(patience: Duration, on_wait: impl Fn(&str)) -> Result<Lease, LeaseError> {
+    wait(on_wait, |on_wait| Lease::acquire(patience, on_wait))
+}
+
+/// Takes something that others may have, until a signal arrives; `on_wait` hears once who has it.
+fn wait<T>(on_wait: impl Fn(&str), take: impl FnOnce(&mut dyn FnMut(&Holder, Duration) -> bool) -> T) -> T {
+    let mut said = false;
+    take(&mut |holder: &Holder, _| {
+        if !said {
+            on_wait(&holder.to_string());
+            said = true;
+        }
+        signals::arrived().is_none()
+    })
+}

@@ -1,0 +1,150 @@
+//! Bare trials: a program that is started as a traced one is, and then runs without filter and tracer.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use study::trial::Exit;
+
+use super::afterlife::Afterlife;
+use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
+use super::ptrace::{self, Stop, Tid};
+use super::tree::{Ended, Usage};
+use crate::minder::{self, Minder};
+use crate::signals;
+
+/// How often it is looked whether what outlives the root has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// How long the end of the root is waited for before it is asked again whether there is a minder to tell it.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Runs a program without filter and tracer until its tree has ended. Until its exec it is traced, so that its wall time begins
+/// at the same instruction as that of a traced one. Processes that outlive the root get their time as in [`super::run`], where they
+/// are killed once they have done nothing for `grace`. To be called as that.
+///
+/// # Errors
+/// Those of [`super::run`].
+pub fn run_bare(launch: &Launch, grace: Duration) -> Result<Ended, LaunchError> {
+    let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
+    let thp = launch.disable_thp.then_some(ThpSetting::Disabled);
+    let (minder, mut started) = launch::start(launch, Vec::new(), thp)?;
+    signals::leash_minder(minder.process());
+    signals::leash(started.tid);
+    let begun_ns = started.release().map_err(LaunchError::from).and_then(|()| let_go_at_exec(&mut started, &path));
+    let end = begun_ns.as_ref().ok().and_then(|_| end_of_root(&minder));
+    signals::unleash();
+    if begun_ns.is_err() {
+        minder.end();
+    }
+    let ended = end_of_tree(&minder, grace);
+    minder.wait();
+    signals::unleash_minder();
+    let (begun_ns, used) = (begun_ns?, minder.used().ok_or(LaunchError::Interrupted)?);
+    let (exit, end_ns) = match end {
+        Some((status, end_ns)) if libc::WIFSIGNALED(status) => (Exit::Signal(libc::WTERMSIG(status)), end_ns),
+        Some((status, end_ns)) => (Exit::Code(libc::WEXITSTATUS(status)), end_ns),
+        None => (Exit::Signal(libc::SIGKILL), minder::monotonic_ns()),
+    };
+    Ok(Ended {
+        wall_s: end_ns.saturating_sub(begun_ns) as f64 * 1e-9,
+        usage: Usage::from(used),
+        time_was_up: minder.time_is_up(),
+        ..ended.of(exit)
+    })
+}
+
+/// Follows a program to the end of its exec and lets it go there. Returns when that was ([`minder::monotonic_ns`]).
+fn let_go_at_exec(started: &mut Started, path: &Path) -> Result<u64, LaunchError> {
+    let tid = started.tid;
+    loop {
+        match interrupted(|| ptrace::wait(tid))?.1 {
+            Stop::Exec => {
+                let begun_ns = minder::monotonic_ns();
+                // A program that was killed meanwhile tells its end to the minder.
+                let _ = ptrace::detach(tid);
+                return Ok(begun_ns);
+            }
+            Stop::Exited(_) | Stop::Killed(_) => {
+                return Err(started.failure(path).unwrap_or(LaunchError::Interrupted));
+            }
+            Stop::Group => ptrace::listen(tid).or_else(gone)?,
+            Stop::Signal(signal) => ptrace::resume(tid, signal).or_else(gone)?,
+            _ => ptrace::resume(tid, 0).or_else(gone)?,
+        }
+    }
+}
+
+/// A task that was killed meanwhile has no stop to leave.
+fn gone(error: io::Error) -> io::Result<()> {
+    if error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) }
+}
+
+/// How and when the root ended; `None` where the minder killed it, or was killed.
+fn end_of_root(minder: &Minder) -> Option<(libc::c_int, u64)> {
+    loop {
+        match minder.wait_for_root(ASK_AGAIN) {
+            None if !minder.is_over() => {}
+            end => return end,
+        }
+    }
+}
+
+/// What processes did that outlived the root.
+struct Leftovers {
+    /// `None`: nothing outlived it.
+    after: Option<Afterlife>,
+    killed: usize,
+}
+
+impl Leftovers {
+    fn of(&self, exit: Exit) -> Ended {
+        Ended {
+            killed_leftovers: self.killed,
+            outlived_s: self.after.as_ref().map_or(0.0, Afterlife::lasted_s),
+            outlived_cpu_s: self.after.as_ref().map_or(0.0, Afterlife::cpu_s),
+            cut_short: self.killed > 0 && self.after.as_ref().is_some_and(Afterlife::was_cut),
+            ..Ended::of_nothing_traced(exit)
+        }
+    }
+}
+
+/// Gives what outlives the root its time, and has the minder kill what is left.
+fn end_of_tree(minder: &Minder, grace: Duration) -> Leftovers {
+    if descendants(minder.process()).is_empty() {
+        return Leftovers { after: None, killed: 0 };
+    }
+    let mut after = Afterlife::new();
+    while !minder.is_over() {
+        if minder::is_ending() || !after.goes_on(grace) {
+            let killed = descendants(minder.process()).len();
+            minder.end();
+            return Leftovers { after: Some(after), killed };
+        }
+        after.look(|| descendants(minder.process()), || descendants(minder.process()));
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    Leftovers { after: Some(after), killed: 0 }
+}
+
+/// What a process has started and is still there, and what that has; none on kernels without CONFIG_PROC_CHILDREN.
+fn descendants(process: Tid) -> Vec<Tid> {
+    let mut found = vec![process];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).copied() {
+        let list = host::content(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+        found.extend(list.split_ascii_whitespace().filter_map(|child| child.parse::<Tid>().ok()));
+        next += 1;
+    }
+    found.split_off(1)
+}
+
+/// Repeats what a signal interrupts: the signal itself has reached the program on its leash.
+fn interrupted<T>(mut body: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match body() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Guard pages, and how `+no-guards` finds them.
+//!
+//! They come in three shapes. A page inside an accessible mapping is made PROT_NONE later; or such a page is
+//! mapped over it (mmap with PROT_NONE and MAP_FIXED); or a PROT_NONE reservation is opened in parts that
+//! leave a page between them closed (QEMU's code regions since 6.1, thread stacks of glibc).
+
+use host::maps::{Vma, VmaKind};
+use study::size::PageSize;
+
+/// The largest closed gap that counts as a guard, in base pages. Reservations that a program means to
+/// open later are larger.
+const MOST_PAGES: u64 = 16;
+
+/// What is said of a page inside a mapping that mprotect was to close.
+pub const CLOSED: &str = "mprotect(PROT_NONE) of a guard page";
+/// What is said of one that mmap was to close.
+pub const MAPPED_OVER: &str = "mmap(PROT_NONE, MAP_FIXED) of a guard page";
+
+/// Whether the arguments of mmap are those that map a guard over something: inaccessible private anonymous
+/// memory at a place of the caller's choice, whatever is there.
+pub fn maps_over([_, _, protection, flags, ..]: [u64; 6]) -> bool {
+    const WANTED: u64 = (libc::MAP_FIXED | libc::MAP_ANONYMOUS) as u64;
+    const UNWANTED: u64 = (libc::MAP_FIXED_NOREPLACE | libc::MAP_HUGETLB) as u64;
+    let private = flags & libc::MAP_TYPE as u64 == libc::MAP_PRIVATE as u64;
+    protection == libc::PROT_NONE as u64 && private && flags & WANTED == WANTED && flags & UNWANTED == 0
+}
+
+/// Whether a range is small enough for a guard.
+pub fn is_small(start: u64, end: u64, base: PageSize) -> bool {
+    end - start <= MOST_PAGES * base.bytes()
+}
+
+/// Whether closing `[start, end)` makes a guard: it is small, and part of a larger accessible anonymous
+/// mapping. `at` is the mapping that holds `start`.
+pub fn closes_a_guard(at: Option<&Vma>, start: u64, end: u64, base: PageSize) -> bool {
+    is_small(start, end, base)
+        && at.is_some_and(|vma| {
+            end <= vma.end && is_anonymous(vma) && !is_closed(vma) && vma.length_bytes() > end - start
+        })
+}
+
+/// The range that opening `[start, end)` becomes when the guards beside it are opened too. `at` is the mapping that
+/// holds `start`.
+pub fn without_guards(at: Option<&Vma>, start: u64, end: u64, base: PageSize) -> (u64, u64) {
+    let most = MOST_PAGES * base.bytes();
+    let Some(vma) = at.filter(|vma| end <= vma.end && is_anonymous(vma) && is_closed(vma)) else {
+        return (start, end);
+    };
+    let low = if start - vma.start <= most { vma.start } else { start };
+    let high = if vma.end - end <= most { vma.end } else { end };
+    (low, high)
+}
+
+fn is_anonymous(vma: &Vma) -> bool {
+    vma.kind() == VmaKind::Anonymous
+}
+
+fn is_closed(vma: &Vma) -> bool {
+    vma.protection == libc::PROT_NONE as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = 4096;
+
+    fn vma(start: u64, end: u64, accessible: bool) -> Vma {
+        let (start, end) = (start * PAGE, end * PAGE);
+        let protection = if accessible { 3 } else { 0 };
+        Vma { start, end, protection, shared: false, device: (0, 0), inode: 0, name: String::new() }
+    }
+
+    #[test]
+    fn a_page_closed_inside_a_mapping_is_a_guard() {
+        let mapping = vma(0, 512, true);
+        let at = Some(&mapping);
+        assert!(closes_a_guard(at, 511 * PAGE, 512 * PAGE, PageSize::K4));
+        assert!(!closes_a_guard(at, 0, 512 * PAGE, PageSize::K4), "the whole mapping is no guard");
+        assert!(!closes_a_guard(at, 100 * PAGE, 200 * PAGE, PageSize::K4), "too large for a guard");
+        assert!(!closes_a_guard(at, 511 * PAGE, 513 * PAGE, PageSize::K4), "it reaches into another mapping");
+        assert!(!closes_a_guard(None, 511 * PAGE, 512 * PAGE, PageSize::K4), "nothing is mapped there");
+    }
+
+    #[test]
+    fn a_guard_is_mapped_over_something_and_nothing_else_is() {
+        let mmap = |protection: i32, flags: i32| maps_over([0, PAGE, protection as u64, flags as u64, u64::MAX, 0]);
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        assert!(mmap(libc::PROT_NONE, flags) && mmap(libc::PROT_NONE, flags | libc::MAP_NORESERVE));
+        assert!(!mmap(libc::PROT_READ, flags) && !mmap(libc::PROT_NONE, flags | libc::MAP_FIXED_NOREPLACE));
+        assert!(
+            !mmap(libc::PROT_NONE, flags & !libc::MAP_FIXED) && !mmap(libc::PROT_NONE, flags & !libc::MAP_ANONYMOUS)
+        );
+        assert!(!mmap(libc::PROT_NONE, flags & !libc::MAP_PRIVATE | libc::MAP_SHARED));
+    }
+
+    #[test]
+    fn regions_of_a_reservation_grow_over_the_gaps_between_them() {
+        // Three regions of 512 pages with a guard at the end of each, opened one after the other.
+        let opened = |reservation: Vma, start: u64, end: u64| {
+            let (low, high) = without_guards(Some(&reservation), start * PAGE, end * PAGE, PageSize::K4);
+            (low / PAGE, high / PAGE)
+        };
+        assert_eq!(opened(vma(0, 1536, false), 0, 511), (0, 511), "what follows may be another region");
+        let second = opened(vma(511, 1536, false), 512, 1023);
+        assert_eq!(second, (511, 1023), "the first guard is opened with the second region");
+        let third = opened(vma(1023, 1536, false), 1024, 1535);
+        assert_eq!(third, (1023, 1536), "the last guard ends the reservation");
+        assert_eq!(opened(vma(0, 512, true), 1, 511), (1, 511), "no reservation");
+    }
+}

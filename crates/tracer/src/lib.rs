@@ -1,0 +1,54 @@
+//! Running unmodified programs under a policy: a seccomp filter stops the few calls that matter, and the
+//! tracer changes them there. Between such calls the program runs at its own speed.
+//!
+//! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure functions; `leaving` knows
+//! which memory a call gives back;
+//! `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what its refusals mean;
+//! `tasks` and `tree` know who is who; `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `scene`
+//! holds; `sham` serves them without doing anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that
+//! needs none.
+
+mod afterlife;
+mod bare;
+mod calls;
+pub mod child;
+pub mod environment;
+mod filter;
+mod guards;
+mod heap;
+mod huge_map;
+mod hugetlb;
+mod launch;
+mod leaving;
+pub mod minder;
+mod obstacle;
+mod own_filter;
+mod pace;
+mod paused;
+mod permission;
+mod ptrace;
+mod ranges;
+mod registers;
+mod rewriting;
+mod scene;
+mod sham;
+pub mod signals;
+mod tasks;
+pub mod terminal;
+mod thp_disable;
+mod tree;
+mod untraced;
+pub mod user;
+
+pub use bare::run_bare;
+pub use launch::{Launch, LaunchError, resolve};
+pub use leaving::Extent;
+pub use obstacle::Obstacle;
+pub use pace::Pace;
+pub use permission::try_tracing;
+pub use ranges::Ranges;
+pub use rewriting::Rewriting;
+pub use tree::{Ended, Leftovers, Looks, Usage, Witness, run};
+pub use untraced::run_untraced;
+
+pub use crate::user::User;

@@ -1,0 +1,51 @@
+//! Whether a program can be traced here at all.
+
+use std::io;
+
+/// Forks a child that asks to be traced, and ends.
+///
+/// # Errors
+/// No process; or what the kernel said to the child.
+pub fn try_tracing() -> io::Result<()> {
+    // SAFETY: the child calls only ptrace and _exit, which are async-signal-safe.
+    let child = match unsafe { libc::fork() } {
+        // SAFETY: as above; the request takes no pointers.
+        0 => unsafe {
+            let asked = libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            let errno = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EPERM);
+            libc::_exit(if asked == 0 { 0 } else { errno })
+        },
+        -1 => return Err(io::Error::last_os_error()),
+        child => child,
+    };
+    let mut status = 0;
+    loop {
+        // SAFETY: the pointer is that of a local variable.
+        if unsafe { libc::waitpid(child, &raw mut status, 0) } == child {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
+        (true, 0) => Ok(()),
+        (true, errno) => Err(io::Error::from_raw_os_error(errno)),
+        (false, _) => Err(io::Error::other("the child that asked to be traced was killed")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trying_to_trace_leaves_no_child_behind() {
+        let count =
+            || std::fs::read_to_string("/proc/thread-self/children").map(|text| text.split_whitespace().count());
+        let before = count().ok();
+        try_tracing().expect("tests trace their own children");
+        assert_eq!(count().ok(), before);
+    }
+}

@@ -1,0 +1,341 @@
+//! The requests of ptrace(2) and wait4(2) that the tracer makes, each as a safe function.
+//!
+//! `nix` lacks the register sets, the signal mask and system call information, so all of them are
+//! made here, in one place and in one way.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use study::size::PageSize;
+
+use super::registers::{Layout, NATIVE, Registers};
+
+/// A task (thread) by its kernel id.
+pub type Tid = libc::pid_t;
+
+const NT_PRSTATUS: usize = 1;
+const NT_ARM_SYSTEM_CALL: usize = 0x404;
+/// The kernel's sigset is 8 bytes on every supported architecture.
+const SIGSET_BYTES: usize = 8;
+
+/// What a waited-for task did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It exited with this status.
+    Exited(i32),
+    /// It was killed by this signal.
+    Killed(i32),
+    /// A watched call is about to be made.
+    Seccomp,
+    /// A new task was made; its id is the event message.
+    Clone,
+    /// A new process with a copy of the memory; its id is the event message.
+    Fork,
+    /// A new process that borrows the memory; its id is the event message.
+    Vfork,
+    /// A new program was loaded; the message is the id that the task had before.
+    Exec,
+    /// It is about to end and still has its memory.
+    Exit,
+    /// The start of a traced task, or an interruption by the tracer.
+    Trap,
+    /// It takes part in a stop of its process (SIGSTOP and the like).
+    Group,
+    /// Before or behind a system call.
+    Syscall,
+    /// A signal is about to be delivered.
+    Signal(i32),
+}
+
+thread_local! {
+    /// What the kernel told and nobody has taken yet.
+    static READY: RefCell<VecDeque<(Tid, Stop)>> = const { RefCell::new(VecDeque::new()) };
+    static STOPS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many stops this thread has waited for, since it began.
+pub fn stops() -> u64 {
+    STOPS.get()
+}
+
+/// Counts a stop.
+fn counted(stop: Stop) -> Stop {
+    if !matches!(stop, Stop::Exited(_) | Stop::Killed(_)) {
+        STOPS.set(STOPS.get() + 1);
+    }
+    stop
+}
+
+/// Reads a wait status.
+pub fn decode(status: i32) -> Stop {
+    if libc::WIFEXITED(status) {
+        return Stop::Exited(libc::WEXITSTATUS(status));
+    }
+    if libc::WIFSIGNALED(status) {
+        return Stop::Killed(libc::WTERMSIG(status));
+    }
+    let signal = libc::WSTOPSIG(status);
+    match status >> 16 {
+        libc::PTRACE_EVENT_SECCOMP => Stop::Seccomp,
+        libc::PTRACE_EVENT_CLONE => Stop::Clone,
+        libc::PTRACE_EVENT_FORK => Stop::Fork,
+        libc::PTRACE_EVENT_VFORK => Stop::Vfork,
+        libc::PTRACE_EVENT_EXEC => Stop::Exec,
+        libc::PTRACE_EVENT_EXIT => Stop::Exit,
+        libc::PTRACE_EVENT_STOP if signal == libc::SIGTRAP => Stop::Trap,
+        libc::PTRACE_EVENT_STOP => Stop::Group,
+        _ if signal == libc::SIGTRAP | 0x80 => Stop::Syscall,
+        _ => Stop::Signal(signal),
+    }
+}
+
+fn request(kind: libc::c_uint, tid: Tid, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: every caller passes either plain numbers or pointers to live memory of the size that
+    // the request needs.
+    let result = unsafe { libc::ptrace(kind, tid, address, data) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Attaches to a task, without stopping it, with the tracer's options.
+pub fn seize(tid: Tid) -> io::Result<()> {
+    let options = libc::PTRACE_O_TRACESYSGOOD
+        | libc::PTRACE_O_TRACESECCOMP
+        | libc::PTRACE_O_TRACECLONE
+        | libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_TRACEEXIT
+        | libc::PTRACE_O_EXITKILL;
+    request(libc::PTRACE_SEIZE, tid, 0, options as usize)
+}
+
+/// Lets a task run on without a tracer.
+pub fn detach(tid: Tid) -> io::Result<()> {
+    request(libc::PTRACE_DETACH, tid, 0, 0)
+}
+
+/// Lets a task run on, with a signal or with none (0).
+pub fn resume(tid: Tid, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_CONT, tid, 0, signal as usize)
+}
+
+/// Lets a task run to its next system call stop, with a signal or with none (0).
+pub fn resume_to_syscall(tid: Tid, signal: i32) -> io::Result<()> {
+    request(libc::PTRACE_SYSCALL, tid, 0, signal as usize)
+}
+
+/// Makes a task stop as soon as it runs: for a stop of its process if one is in force, else for nothing.
+pub fn interrupt(tid: Tid) -> io::Result<()> {
+    request(libc::PTRACE_INTERRUPT, tid, 0, 0)
+}
+
+/// Leaves a task in its group stop until a SIGCONT.
+pub fn listen(tid: Tid) -> io::Result<()> {
+    request(libc::PTRACE_LISTEN, tid, 0, 0)
+}
+
+/// The message of the event that a task is stopped in.
+pub fn event_message(tid: Tid) -> io::Result<u64> {
+    let mut message: libc::c_ulong = 0;
+    request(libc::PTRACE_GETEVENTMSG, tid, 0, (&raw mut message) as usize)?;
+    Ok(message)
+}
+
+/// The general registers of a stopped task.
+pub fn registers(tid: Tid) -> io::Result<Registers> {
+    let mut registers = Registers::ZERO;
+    let mut vector = libc::iovec { iov_base: registers.words.as_mut_ptr().cast(), iov_len: NATIVE.words * 8 };
+    request(libc::PTRACE_GETREGSET, tid, NT_PRSTATUS, (&raw mut vector) as usize)?;
+    Ok(registers)
+}
+
+/// Sets the general registers of a stopped task.
+pub fn set_registers(tid: Tid, registers: &Registers) -> io::Result<()> {
+    let mut words = registers.words;
+    let mut vector = libc::iovec { iov_base: words.as_mut_ptr().cast(), iov_len: NATIVE.words * 8 };
+    request(libc::PTRACE_SETREGSET, tid, NT_PRSTATUS, (&raw mut vector) as usize)
+}
+
+/// Changes the call of a task at an entry stop.
+pub fn set_call(tid: Tid, layout: &Layout, registers: &Registers, number: i64, arguments: [u64; 6]) -> io::Result<()> {
+    set_registers(tid, &registers.entering(layout, number, arguments))?;
+    if layout.number_at_entry.is_some() {
+        return Ok(());
+    }
+    let mut number = number as i32;
+    let mut vector = libc::iovec { iov_base: (&raw mut number).cast(), iov_len: 4 };
+    request(libc::PTRACE_SETREGSET, tid, NT_ARM_SYSTEM_CALL, (&raw mut vector) as usize)
+}
+
+/// The number of the call that a task is stopped at.
+pub fn call_number(tid: Tid, layout: &Layout, registers: &Registers) -> io::Result<i64> {
+    if let Some(at) = layout.number_at_entry {
+        return Ok(registers.words[at] as i64);
+    }
+    let mut number: i32 = 0;
+    let mut vector = libc::iovec { iov_base: (&raw mut number).cast(), iov_len: 4 };
+    request(libc::PTRACE_GETREGSET, tid, NT_ARM_SYSTEM_CALL, (&raw mut vector) as usize)?;
+    Ok(i64::from(number))
+}
+
+/// The blocked signals of a stopped task.
+pub fn signal_mask(tid: Tid) -> io::Result<u64> {
+    let mut mask: u64 = 0;
+    request(libc::PTRACE_GETSIGMASK, tid, SIGSET_BYTES, (&raw mut mask) as usize)?;
+    Ok(mask)
+}
+
+/// Sets the blocked signals of a stopped task.
+pub fn set_signal_mask(tid: Tid, mask: u64) -> io::Result<()> {
+    request(libc::PTRACE_SETSIGMASK, tid, SIGSET_BYTES, (&raw const mask) as usize)
+}
+
+/// Waits for a task, or for any child or tracee of this thread where `tid` is -1. `EINTR` comes back
+/// as an error, so that the caller can look at what interrupted it.
+///
+/// Where any of them will do, all that has stopped is taken before one is told: the kernel tells of the same tasks first, and
+/// those that stop often would keep the others waiting for ever.
+pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
+    if let Some(ready) = take_ready(tid) {
+        return Ok(ready);
+    }
+    let mut status = 0;
+    // SAFETY: the status is a live integer; no resource usage is asked for.
+    let waited = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::__WNOTHREAD, std::ptr::null_mut()) };
+    if waited == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    if tid == -1 {
+        while let Ok(Some(next)) = try_wait_kernel(-1) {
+            READY.with_borrow_mut(|ready| ready.push_back(next));
+        }
+    }
+    Ok((waited, counted(decode(status))))
+}
+
+/// Takes what was already told of a task, or of any.
+fn take_ready(tid: Tid) -> Option<(Tid, Stop)> {
+    READY.with_borrow_mut(|ready| {
+        let at = ready.iter().position(|(of, _)| tid == -1 || *of == tid)?;
+        ready.remove(at)
+    })
+}
+
+/// Forgets what was told of an earlier tree.
+pub fn forget_ready() {
+    READY.with_borrow_mut(VecDeque::clear);
+}
+
+/// Like [`wait`], without waiting: `None` where nothing happened yet.
+pub fn try_wait(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
+    take_ready(tid).map_or_else(|| try_wait_kernel(tid), |ready| Ok(Some(ready)))
+}
+
+fn try_wait_kernel(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
+    let mut status = 0;
+    let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
+    // SAFETY: the status is a live integer; no resource usage is asked for.
+    match unsafe { libc::wait4(tid, &mut status, flags, std::ptr::null_mut()) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(None),
+        tid => Ok(Some((tid, counted(decode(status))))),
+    }
+}
+
+/// Waits until there is something to wait for, and leaves it there. A signal also ends it.
+pub fn wait_for_any_event() -> io::Result<()> {
+    let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | libc::__WNOTHREAD;
+    // SAFETY: siginfo is plain data, and the pointer is live.
+    let result = unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        libc::waitid(libc::P_ALL, 0, &raw mut info, flags)
+    };
+    match io::Error::last_os_error() {
+        error if result == -1 && error.raw_os_error() != Some(libc::EINTR) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a task has ended and only its status is left, or not even that.
+pub fn is_zombie(tid: Tid) -> bool {
+    let stat = host::content(format!("/proc/{tid}/stat")).unwrap_or_default().into_bytes();
+    // The name in parentheses can hold anything, parentheses too (proc_pid_stat(5)).
+    let behind_name = stat.iter().rposition(|byte| *byte == b')').map_or(&[][..], |at| &stat[at + 1..]);
+    matches!(behind_name.get(1), None | Some(b'Z' | b'X'))
+}
+
+/// Whether a task is there and traced by this thread, its unreported end included.
+pub fn is_traced_here(tid: Tid) -> bool {
+    // SAFETY: gettid has no arguments and no effects.
+    let here = unsafe { libc::gettid() };
+    host::tracer_of(&format!("/proc/{tid}/status")) == Some(here)
+}
+
+/// Kills a process.
+pub fn kill(process: Tid) {
+    // SAFETY: kill has no memory effects; the callers name tracees that were not waited for yet.
+    unsafe { libc::kill(process, libc::SIGKILL) };
+}
+
+/// Whether two tasks use the same memory; `None` on a kernel without kcmp(2).
+pub fn share_memory(one: Tid, other: Tid) -> Option<bool> {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: kcmp with plain numbers.
+    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) } {
+        -1 => None,
+        order => Some(order == 0),
+    }
+}
+
+/// Where a stopped task's memory fault happened; `None` where its signal is no fault.
+pub fn fault_address(tid: Tid) -> Option<u64> {
+    let info = signal_information(tid)?;
+    // SAFETY: a positive code of SIGSEGV is the kernel's own, which fills in the address.
+    (info.si_signo == libc::SIGSEGV && info.si_code > 0).then(|| unsafe { info.si_addr() } as u64)
+}
+
+fn signal_information(tid: Tid) -> Option<libc::siginfo_t> {
+    // SAFETY: siginfo is plain data.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    request(libc::PTRACE_GETSIGINFO, tid, 0, (&raw mut info) as usize).ok()?;
+    Some(info)
+}
+
+/// Copies bytes out of a task's memory; an error where not all of them are mapped and readable.
+pub fn read_memory(tid: Tid, address: u64, into: &mut [u8]) -> io::Result<()> {
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: into.len() };
+    // SAFETY: the local vector is the live slice; the remote one is checked by the kernel.
+    let read = unsafe { libc::process_vm_readv(tid, &raw const local, 1, &raw const remote, 1, 0) };
+    if read == into.len() as isize {
+        return Ok(());
+    }
+    // What its program may not read; and kernels without CONFIG_CROSS_MEMORY_ATTACH.
+    std::fs::File::open(format!("/proc/{tid}/mem"))?.read_exact_at(into, address)
+}
+
+/// Copies bytes into a task's memory. The kernel also writes where the program may not, but not to
+/// hugetlb pages (`check_vma_flags` in mm/gup.c) and not where it is configured otherwise
+/// (CONFIG_PROC_MEM_NO_FORCE).
+pub fn write_memory(tid: Tid, address: u64, bytes: &[u8]) -> io::Result<()> {
+    let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: bytes.len() };
+    // SAFETY: the local vector is the live slice and only read; the remote one is checked by the kernel.
+    let written = unsafe { libc::process_vm_writev(tid, &raw const local, 1, &raw const remote, 1, 0) };
+    if written == bytes.len() as isize {
+        return Ok(());
+    }
+    std::fs::OpenOptions::new().write(true).open(format!("/proc/{tid}/mem"))?.write_all_at(bytes, address)
+}
+
+/// Whether the page at an address holds anything (Documentation/admin-guide/mm/pagemap.rst); `true`
+/// where that cannot be seen.
+pub fn is_present(tid: Tid, address: u64, base: PageSize) -> bool {
+    const PRESENT_OR_SWAPPED: u64 = 3 << 62;
+    let mut entry = [0u8; 8];
+    let read = std::fs::File::open(format!("/proc/{tid}/pagemap"))
+        .and_then(|file| file.read_exact_at(&mut entry, address / base.bytes() * 8));
+    read.is_err() || u64::from_le_bytes(entry) & PRESENT_OR_SWAPPED != 0
+}

@@ -1,0 +1,73 @@
+//! PR_SET_THP_DISABLE in a program that runs under a policy: its calls are answered and not made, because they would
+//! undo the policy. The rules of the arguments are those of `prctl_set_thp_disable` in kernel/sys.c.
+
+mod serve;
+
+use std::sync::LazyLock;
+
+pub use serve::serve;
+
+use super::filter::{Condition, Watch};
+use super::registers::NATIVE;
+
+/// The call sets it.
+const SET: u32 = libc::PR_SET_THP_DISABLE as u32;
+/// The call asks what was set.
+const GET: u32 = libc::PR_GET_THP_DISABLE as u32;
+/// PR_THP_DISABLE_EXCEPT_ADVISED (include/uapi/linux/prctl.h), since Linux 6.18: advised memory stays as it is.
+const EXCEPT_ADVISED: u64 = 1 << 1;
+
+/// Whether prctl with this first argument, of which the kernel takes 32 bits, is one of these calls.
+pub fn is_asked(option: u64) -> bool {
+    matches!(option as u32, SET | GET)
+}
+
+/// The calls that stop under a tracer, and those of other ABIs, which the filter answers.
+pub fn watches() -> Vec<Watch> {
+    // Now, for what the asking costs shall not count as the program's.
+    LazyLock::force(&EXCEPTS_ADVISED);
+    let stops = [SET, GET].map(|option| Watch::new(libc::SYS_prctl, [Condition::Equals(0, option)]));
+    stops.into_iter().chain(of_other_abis()).collect()
+}
+
+/// The same without a tracer: the filter itself answers what would be done. What the kernel refuses it goes on
+/// refusing, and PR_GET_THP_DISABLE is told how things stand: 1.
+pub fn watches_without_tracer() -> Vec<Watch> {
+    let no_more = [Condition::Is(3, 0), Condition::Is(4, 0)];
+    let plain = [Condition::Equals(0, SET), Condition::Is(2, 0)];
+    let excepting = [Condition::Equals(0, SET), Condition::AtLeast(1, 1), Condition::Is(2, EXCEPT_ADVISED)];
+    let mut watches = vec![Watch::succeeding(libc::SYS_prctl, [plain, no_more].concat())];
+    if *EXCEPTS_ADVISED {
+        watches.push(Watch::succeeding(libc::SYS_prctl, [&excepting[..], &no_more].concat()));
+    }
+    watches.extend(of_other_abis());
+    watches
+}
+
+/// Programs of other ABIs are not traced. Theirs succeed, whatever else they say.
+fn of_other_abis() -> impl Iterator<Item = Watch> {
+    NATIVE.other_prctls.iter().map(|(audit_arch, number)| Watch {
+        audit_arch: *audit_arch,
+        ..Watch::succeeding(*number, [Condition::Equals(0, SET)])
+    })
+}
+
+/// Whether the kernel can except advised memory. It only says so by doing it: in a process made for that.
+static EXCEPTS_ADVISED: LazyLock<bool> = LazyLock::new(|| {
+    // SAFETY: the child makes plain system calls only, until it exits without running anything of its maker's.
+    unsafe {
+        match libc::fork() {
+            -1 => false,
+            0 => libc::_exit(libc::prctl(libc::PR_SET_THP_DISABLE, 1, EXCEPT_ADVISED, 0, 0)),
+            child => {
+                let mut status = 0;
+                while libc::waitpid(child, &raw mut status, 0) == -1 {
+                    if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+                        return false;
+                    }
+                }
+                libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
+            }
+        }
+    }
+});

@@ -1,0 +1,234 @@
+//! An arena: regions for code, filled in order, as TCG and other translators lay them out.
+
+use std::ops::Range;
+
+use nix::sys::mman::ProtFlags;
+use study::size::PageSize;
+
+use super::code::Isa;
+use super::mapping::{Advice, JitError, Reservation, memory_file};
+
+/// Functions begin at multiples of this, which suits both instruction sets.
+const ALIGNMENT: usize = 16;
+
+/// What an arena is like.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// The number of regions.
+    pub regions: usize,
+    /// From the start of a region to that of the next, in whole base pages.
+    pub stride_bytes: usize,
+    /// A guard at the end of every region; 0 for none. In whole base pages, and less than the stride.
+    pub guard_bytes: usize,
+    /// Two views of one memfd, one to write and one to execute, instead of one mapping for both. Guards are in
+    /// the first only, as in QEMU's split-wx.
+    pub dual: bool,
+    /// What is said about large pages, of all views.
+    pub advice: Advice,
+    /// Every view begins at a multiple of this.
+    pub alignment: PageSize,
+}
+
+/// Code and the memory that it is in.
+#[derive(Debug)]
+pub struct Arena {
+    shape: Shape,
+    isa: Isa,
+    /// What is written through; also executed where there is no other.
+    writable: Reservation,
+    executable: Option<Reservation>,
+    /// Where the next function goes.
+    next: usize,
+    /// Where functions begin.
+    functions: Vec<usize>,
+}
+
+impl Arena {
+    /// Maps the memory of an arena; nothing of it is present yet.
+    ///
+    /// # Errors
+    /// [`JitError`]: no generator for this machine, or the kernel refuses.
+    ///
+    /// # Panics
+    /// When the shape has no region, no stride, or a guard that is as large.
+    pub fn map(shape: Shape) -> Result<Arena, JitError> {
+        assert!(shape.regions > 0 && shape.guard_bytes < shape.stride_bytes, "no arena: {shape:?}");
+        let isa = Isa::native().ok_or(JitError::Architecture(std::env::consts::ARCH))?;
+        let bytes = shape.regions.saturating_mul(shape.stride_bytes);
+        let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let (writable, executable) = if shape.dual {
+            let file = memory_file(bytes)?;
+            let code = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
+            let writable = Reservation::of_file(&file, bytes, shape.alignment, both)?;
+            (writable, Some(Reservation::of_file(&file, bytes, shape.alignment, code)?))
+        } else {
+            (Reservation::new(bytes, shape.alignment)?, None)
+        };
+        let arena = Arena { shape, isa, writable, executable, next: 0, functions: Vec::new() };
+        arena.open()?;
+        Ok(arena)
+    }
+
+    /// Advises, and gives regions their access: guards are what stays, or becomes, inaccessible.
+    fn open(&self) -> Result<(), JitError> {
+        self.writable.advise(self.shape.advice)?;
+        let Shape { regions, stride_bytes, guard_bytes, .. } = self.shape;
+        let usable_bytes = stride_bytes - guard_bytes;
+        match &self.executable {
+            Some(executable) => {
+                executable.advise(self.shape.advice)?;
+                let guards =
+                    (0..regions).filter(|_| guard_bytes > 0).map(|region| region * stride_bytes + usable_bytes);
+                guards.into_iter().try_for_each(|at| self.writable.protect(at, guard_bytes, ProtFlags::PROT_NONE))
+            }
+            None => {
+                let all = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE | ProtFlags::PROT_EXEC;
+                if guard_bytes == 0 {
+                    return self.writable.protect(0, regions * stride_bytes, all);
+                }
+                (0..regions).try_for_each(|region| self.writable.protect(region * stride_bytes, usable_bytes, all))
+            }
+        }
+    }
+
+    /// Generates a function for these constants ([`super::compute`]) and puts it behind the last one. Returns its
+    /// number and the bytes of its code, or nothing when it does not fit any more.
+    pub fn generate(&mut self, constants: &[u64]) -> Option<(usize, usize)> {
+        let code = self.isa.encode(constants);
+        let at = self.place(code.len())?;
+        // SAFETY: `place` has found room that no function and no guard is in, and the view is writable there.
+        // No reference to these bytes exists.
+        unsafe { std::ptr::copy_nonoverlapping(code.as_ptr(), self.writable.start().add(at).as_ptr(), code.len()) };
+        // SAFETY: these bytes were just written and are not written again, so a shared slice of them is sound.
+        let executed = unsafe { std::slice::from_raw_parts(self.code_at(at), code.len()) };
+        dynasmrt::cache_control::synchronize_icache(executed);
+        self.next = at + code.len();
+        self.functions.push(at);
+        Some((self.functions.len() - 1, code.len()))
+    }
+
+    /// Where code of this length goes: a region holds it whole.
+    fn place(&self, bytes: usize) -> Option<usize> {
+        let Shape { regions, stride_bytes, guard_bytes, .. } = self.shape;
+        let usable_bytes = stride_bytes - guard_bytes;
+        let at = self.next.next_multiple_of(ALIGNMENT);
+        let fits = at % stride_bytes + bytes <= usable_bytes;
+        let at = if fits { at } else { at.next_multiple_of(stride_bytes) };
+        (bytes <= usable_bytes && at < regions * stride_bytes).then_some(at)
+    }
+
+    fn code_at(&self, offset: usize) -> *const u8 {
+        let start = self.executable.as_ref().unwrap_or(&self.writable).start();
+        start.as_ptr().wrapping_add(offset)
+    }
+
+    /// Runs a function on a number.
+    ///
+    /// # Panics
+    /// When there is no function of that number.
+    pub fn run(&self, function: usize, number: u64) -> u64 {
+        let code = self.code_at(self.functions[function]);
+        dynasmrt::cache_control::prepare_for_execution(&[]);
+        // SAFETY: at this address stands the whole of a function that `Isa::encode` made for this machine, which
+        // takes and returns one number by the C convention and touches no memory; it is executable, and nothing
+        // writes to it as long as the arena lives.
+        let function = unsafe { std::mem::transmute::<*const u8, extern "C" fn(u64) -> u64>(code) };
+        function(number)
+    }
+
+    /// The instruction set of its code.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// The addresses from which code is executed.
+    pub fn executed(&self) -> Range<u64> {
+        self.executable.as_ref().unwrap_or(&self.writable).addresses()
+    }
+
+    /// The addresses through which code is written, where these are others.
+    pub fn written(&self) -> Option<Range<u64>> {
+        self.executable.as_ref().map(|_| self.writable.addresses())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::jit::compute;
+    use crate::memory::base_page;
+    use host::maps::{self, Vma};
+
+    fn shape(dual: bool, guards: bool) -> Shape {
+        let page = base_page().bytes() as usize;
+        Shape {
+            regions: 3,
+            stride_bytes: 4 * page,
+            guard_bytes: if guards { page } else { 0 },
+            dual,
+            advice: Advice::None,
+            alignment: PageSize::M2,
+        }
+    }
+
+    fn mappings(addresses: &Range<u64>) -> Vec<Vma> {
+        let mut vmas = maps::of_process(std::process::id() as libc::pid_t);
+        vmas.retain(|vma| vma.start >= addresses.start && vma.end <= addresses.end);
+        vmas
+    }
+
+    #[test]
+    fn code_computes_what_it_should_wherever_it_is() {
+        for (dual, guards) in [(false, false), (false, true), (true, false), (true, true)] {
+            let mut arena = Arena::map(shape(dual, guards)).unwrap();
+            let mut pieces = Vec::new();
+            while let Some((function, bytes)) = {
+                let first = pieces.len() as u64;
+                let constants: Vec<u64> = (first..first + 40).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+                let made = arena.generate(&constants);
+                pieces.push(constants);
+                made
+            } {
+                assert_eq!((function, arena.isa().steps_in(bytes)), (pieces.len() - 1, 40));
+            }
+            assert!(pieces.len() > 30, "three regions hold more than {}", pieces.len());
+            for (function, constants) in pieces.iter().enumerate().take(pieces.len() - 1) {
+                assert_eq!(arena.run(function, 7), compute(constants.iter().copied(), 7), "{dual} {guards} {function}");
+            }
+        }
+    }
+
+    #[test]
+    fn regions_end_in_guards_and_views_are_aligned() {
+        let page = base_page().bytes();
+        let accessible = |dual, guards| {
+            let arena = Arena::map(shape(dual, guards)).unwrap();
+            let addresses = arena.written().unwrap_or(arena.executed());
+            assert!(addresses.start.is_multiple_of(2 << 20) && arena.executed().start.is_multiple_of(2 << 20));
+            let open = mappings(&addresses).into_iter().filter(Vma::is_writable);
+            open.map(|vma| vma.length_bytes() / page).collect::<Vec<u64>>()
+        };
+        assert_eq!(accessible(false, true), [3, 3, 3]);
+        assert_eq!(accessible(true, true), [3, 3, 3]);
+        assert_eq!(accessible(false, false).iter().sum::<u64>(), 12);
+        assert_eq!(accessible(true, false), [12]);
+        let arena = Arena::map(shape(true, true)).unwrap();
+        let executed = mappings(&arena.executed());
+        assert_eq!(executed.len(), 1, "the executable view has no guards");
+        assert!(executed[0].is_executable() && !executed[0].is_writable());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_not_generated() {
+        let mut arena = Arena::map(shape(false, true)).unwrap();
+        let too_large = vec![0; 3 * base_page().bytes() as usize / 16];
+        assert_eq!(arena.generate(&too_large), None);
+        assert!(arena.generate(&[1]).is_some(), "smaller ones still do");
+    }
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn a_function_that_is_not_there_is_not_run() {
+        Arena::map(shape(false, false)).unwrap().run(0, 0);
+    }
+}

@@ -1,0 +1,42 @@
+//! Guests on /dev/kvm, as far as dirty logging needs them: memory slots, vCPUs that touch pages, the log, and
+//! how many leaves map the slots.
+//!
+//! A guest has no kernel. It is a loop that touches one word of each page and then stores to an address where
+//! no memory is, its *doorbell*, which is how a pass ends. Everything that times a phase is here, around the
+//! calls alone, so that nothing else gets into a figure.
+//!
+//! A machine is file descriptors and mappings of this process: when the process ends, however it does, the
+//! kernel takes all of it back.
+//!
+//! Sources: Documentation/virt/kvm/api.rst for the calls, arch/x86/kvm/mmu/mmu.c and tdp_mmu.c for what
+//! they do to leaves, arch/arm64/kvm/mmu.c for arm64.
+
+mod backing;
+mod bitmap;
+mod calls;
+mod capabilities;
+mod draw;
+mod error;
+mod facts;
+mod machine;
+// One of its two guests is that of another architecture; both are tested here.
+#[allow(dead_code)]
+mod program;
+mod request;
+mod statistics;
+mod vcpu;
+
+#[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
+#[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "other.rs")]
+mod processor;
+
+pub use backing::{GuestMemory, HostBacking};
+pub use draw::Draw;
+pub use error::KvmError;
+pub use facts::{EagerSplit, Facts};
+pub use machine::Machine;
+pub use processor::{ARCHITECTURE, GUEST, GUEST_LEAVES};
+pub use request::{Clearing, Request, SplitChunk};
+pub use statistics::Leaves;
+pub use vcpu::Access;

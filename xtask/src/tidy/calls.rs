@@ -1,0 +1,127 @@
+//! Calls that only some crates may make: tracing, and writing what is the system's. Tests may make them.
+
+use super::Finding;
+use super::tree::{File, Tree};
+
+/// The crate that may name ptrace and seccomp.
+const TRACER: &str = "crates/tracer/";
+/// Beginnings of words that stand for these calls.
+const TRACING: [&str; 7] =
+    ["libc::ptrace", "sys::ptrace", "PTRACE_", "SECCOMP_", "SYS_ptrace", "SYS_seccomp", "PR_SET_SECCOMP"];
+
+/// The crates that only read.
+const READERS: [&str; 2] = ["crates/host/", "crates/census/"];
+/// The crate that may write system settings.
+const LEASE: &str = "crates/lease/";
+/// It asks the kernel to move memory, once. There is no value to put back, so it is no setting.
+const COMPACTION: &str = "crates/platform/src/direct_map/splitting.rs";
+/// Beginnings of words that stand for opening files to write them, or changing directories.
+const OPENING: [&str; 10] = [
+    "fs::write",
+    "fs::rename",
+    "fs::create_dir",
+    "fs::remove_",
+    "fs::copy",
+    "fs::set_permissions",
+    "File::create",
+    "File::options",
+    "OpenOptions",
+    "libc::unlink",
+];
+/// And for writing to what is open.
+const WRITING: [&str; 3] = ["write_all", "libc::write", "unistd::write"];
+/// Where system settings lie, as beginnings of literals.
+const SETTINGS: [&str; 2] = ["\"/sys/", "\"/proc/sys/"];
+
+/// Findings about such calls in the sources of the crates.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let sources = tree.rust_below("crates/").filter(|file| file.path.contains("/src/") && !is_of_tests(&file.path));
+    sources.flat_map(|file| tracing(file).into_iter().chain(writing(file))).collect()
+}
+
+fn is_of_tests(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+fn tracing(file: &File) -> Vec<Finding> {
+    if file.path.starts_with(TRACER) {
+        return Vec::new();
+    }
+    named(file, &TRACING, |call| format!("only tracer uses ptrace and seccomp, found {call}"))
+}
+
+fn writing(file: &File) -> Vec<Finding> {
+    if READERS.iter().any(|reader| file.path.starts_with(reader)) {
+        let words = [&OPENING[..], &WRITING[..]].concat();
+        return named(file, &words, |call| format!("this crate writes nothing, found {call}"));
+    }
+    let knows_settings = SETTINGS.iter().any(|place| without_tests(&file.text).contains(place));
+    if !knows_settings || file.path.starts_with(LEASE) || file.path == COMPACTION {
+        return Vec::new();
+    }
+    let found = |call: &str| format!("only lease writes system settings: this file names some, and has {call}");
+    named(file, &OPENING, found)
+}
+
+/// Findings where one of these words begins, outside of tests.
+fn named(file: &File, words: &[&str], message: impl Fn(&str) -> String) -> Vec<Finding> {
+    let found = |line: &str| words.iter().find(|word| begins_in(line, word)).copied();
+    let lines = without_tests(&file.code).lines().zip(1..);
+    lines.filter_map(|(line, number)| Some(Finding::new(&file.path, number, message(found(line)?)))).collect()
+}
+
+/// Whether a word of the line begins so.
+fn begins_in(line: &str, word: &str) -> bool {
+    let part_of_word = |character: char| character.is_alphanumeric() || character == '_';
+    line.match_indices(word).any(|(at, _)| !line[..at].chars().next_back().is_some_and(part_of_word))
+}
+
+/// What stands before the tests of a file.
+fn without_tests(source: &str) -> &str {
+    source.find("#[cfg(test)]\nmod ").map_or(source, |at| &source[..at])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(path: &str, source: &str) -> Vec<String> {
+        check(&Tree::of(&[(path, source)])).into_iter().map(|finding| finding.message).collect()
+    }
+
+    #[test]
+    fn tracing_outside_of_tracer_is_found_in_every_spelling() {
+        for source in [
+            "libc::ptrace(request);",
+            "use nix::sys::ptrace;",
+            "if event == libc::PTRACE_EVENT_EXIT {}",
+            "libc::syscall(libc::SYS_seccomp);",
+            "libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER);",
+        ] {
+            assert_eq!(found("crates/platform/src/a.rs", source).len(), 1, "{source}");
+            assert_eq!(found("crates/tracer/src/a.rs", source), [""; 0]);
+            assert_eq!(found("crates/platform/tests/a.rs", source), [""; 0]);
+            assert_eq!(found("crates/platform/src/a.rs", &format!("#[cfg(test)]\nmod tests {{ {source} }}")), [""; 0]);
+        }
+        let other = "// libc::ptrace\nhost.ptrace_limit(\"PTRACE_TRACEME\");";
+        assert_eq!(found("crates/platform/src/a.rs", other), [""; 0]);
+    }
+
+    #[test]
+    fn a_reader_that_writes_is_found() {
+        for source in ["std::fs::write(a, b)", "File::create(a)", "OpenOptions::new()", "file.write_all(b)"] {
+            assert_eq!(found("crates/host/src/a.rs", source).len(), 1, "{source}");
+            assert_eq!(found("crates/results/src/a.rs", source), [""; 0]);
+        }
+        assert_eq!(found("crates/census/src/a.rs", "fs::read(a); fmt::write(b); #[allow(x)]"), [""; 0]);
+    }
+
+    #[test]
+    fn a_file_that_names_settings_and_writes_is_found() {
+        let source = "const A: &str = \"/sys/kernel/mm/ksm/run\"; std::fs::write(A, b);";
+        assert_eq!(found("crates/platform/src/a.rs", source).len(), 1);
+        assert_eq!(found("crates/lease/src/a.rs", source), [""; 0]);
+        assert_eq!(found(COMPACTION, source), [""; 0]);
+        assert_eq!(found("crates/platform/src/a.rs", "const A: &str = \"/sys/kernel/mm/ksm/run\"; read(A);"), [""; 0]);
+    }
+}
