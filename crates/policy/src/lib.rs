@@ -8,6 +8,7 @@
 pub mod cause;
 pub mod census;
 pub mod intent;
+pub mod judge;
 pub mod size;
 pub mod verdict;
 

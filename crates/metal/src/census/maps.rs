@@ -4,6 +4,8 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
+pub use policy::census::VmaKind;
+
 use super::{CensusError, scan};
 use crate::host;
 
@@ -24,21 +26,6 @@ pub struct Vma {
     pub inode: u64,
     /// The path, or the kernel's name in brackets; empty where there is none.
     pub name: String,
-}
-
-/// What a mapping can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VmaKind {
-    /// Private memory without a file: heap, malloc arenas, thread stacks.
-    Anonymous,
-    /// The main thread's stack.
-    Stack,
-    /// A private mapping of a file; what was written to is a private copy.
-    PrivateFile,
-    /// A shared mapping: a file, shared anonymous memory, memfd, System V shared memory.
-    Shared,
-    /// No memory of the process: vdso, vvar, uprobes, device DAX.
-    Special,
 }
 
 impl Vma {

@@ -1,6 +1,9 @@
 //! What is known of a process's memory from /proc/PID/status at each look: its peaks, and how much of the peak was looked at.
 
+use std::collections::BTreeMap;
+
 use study::census::{Census, Mapping};
+use study::metric::{Observation, names};
 use study::size::PageSize;
 use study::verdict::Peak;
 
@@ -165,6 +168,71 @@ impl Memory {
         };
         let most_bytes = self.last.most_resident_bytes + self.most_hugetlb_bytes;
         Peak { seen_bytes, least_bytes: self.least_bytes, most_bytes: most_bytes.max(self.least_bytes) }
+    }
+}
+
+/// The memory of all processes of a trial.
+#[derive(Clone, Debug, Default)]
+pub struct PeakMemory {
+    /// What was seen of each process that lives.
+    living: BTreeMap<libc::pid_t, Memory>,
+    /// What was seen of processes that ended, and of images that were replaced.
+    ended: Vec<Memory>,
+}
+
+impl PeakMemory {
+    /// That of a process that lives.
+    pub fn of(&mut self, process: libc::pid_t) -> &mut Memory {
+        self.living.entry(process).or_default()
+    }
+
+    /// The most hugetlb pages of a process at a look.
+    pub fn most_hugetlb_bytes(&self, process: libc::pid_t) -> u64 {
+        self.living.get(&process).map_or(0, |memory| memory.most_hugetlb_bytes)
+    }
+
+    /// Hugetlb pages and page tables have no peak in the kernel: they are read whenever memory goes. Returns the process.
+    pub fn measure(&mut self, task: libc::pid_t) -> libc::pid_t {
+        let (process, now) = Status::of(task);
+        let process = process.unwrap_or(task);
+        self.of(process).measure(now);
+        process
+    }
+
+    /// A memory has gone.
+    pub fn close(&mut self, process: libc::pid_t) {
+        self.ended.extend(self.living.remove(&process).map(Memory::ended));
+    }
+
+    /// What was observed of it.
+    pub fn observations(&self) -> Vec<Observation> {
+        let Some(peak_bytes) = self.all().map(|memory| memory.most_resident_bytes).max() else { return Vec::new() };
+        let page_table_bytes: u64 = self.all().map(|memory| memory.page_table_bytes).sum();
+        let shared_bytes = self.all().map(|memory| memory.shared_bytes).max().unwrap_or(0);
+        vec![
+            Observation::measured(names::PEAK_RESIDENT_BYTES, peak_bytes as f64),
+            Observation::measured(names::PAGE_TABLE_SEEN_BYTES, page_table_bytes as f64),
+            Observation::measured(names::SHARED_BYTES, shared_bytes as f64),
+        ]
+    }
+
+    /// What all processes had resident at their peak, or had mapped to write to, whichever is more. A pool
+    /// that is to serve them is reserved when memory is mapped, not when it is touched.
+    pub fn needed_bytes(&self) -> u64 {
+        self.all().map(|memory| memory.most_resident_bytes.max(memory.mapped_bytes)).sum()
+    }
+
+    /// How much of the memory concerned was looked at, of what was there when each process, or image of one, had most of it.
+    /// Processes whose end nobody saw are not counted: their memory is another's (vfork), they were killed, or could not be looked
+    /// at.
+    pub fn peak(&self) -> Peak {
+        let mut peak = Peak::default();
+        self.ended.iter().filter(|memory| !memory.is_hidden).for_each(|memory| peak += memory.peak());
+        peak
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Memory> {
+        self.ended.iter().chain(self.living.values())
     }
 }
 
