@@ -9,6 +9,8 @@ pub mod cause;
 pub mod census;
 pub mod intent;
 pub mod judge;
+pub mod ranges;
+pub mod remains;
 pub mod size;
 pub mod verdict;
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use study::census::{Census, Mapping};
+use policy::ranges::Ranges;
+use policy::remains::Remains;
+use study::census::Census;
 use study::metric::{Observation, names};
-use study::size::PageSize;
 use study::verdict::Peak;
 
-use crate::census::{Area, ProcessCensus, Region, Source, Vma};
+use crate::census::{Area, ProcessCensus, Source, Vma};
 use crate::host;
-use crate::tracer::Ranges;
 
 /// Differences of a process that are not counted. The kernel sums its counters loosely (some pages for each processor), and
 /// small mappings of files come and go between looks.
@@ -56,7 +56,7 @@ pub struct Memory {
     /// Where it was.
     seen: Ranges<()>,
     /// What is left of large pages of which a part has gone, as it was mapped before.
-    cut: Ranges<Mapping>,
+    pub remains: Remains,
     /// Whether its end could not be looked at, which is a cause of its own.
     pub is_hidden: bool,
 }
@@ -122,18 +122,19 @@ impl Memory {
         };
     }
 
-    /// Notes what is left of large pages that are about to be cut.
-    pub fn note_cut(&mut self, left: &ProcessCensus, large: PageSize) {
-        let regions = left.areas.iter().flat_map(|area| &area.regions);
-        let was_large = regions.filter(|region| region.mapping.is_concerned() && region.mapping.effective() >= large);
-        was_large.for_each(|region| self.cut.set(region.start, region.end, region.mapping));
-    }
-
     /// What a range was that is left of large pages, before they were cut.
     pub fn before_the_cut(&self, start: u64, end: u64) -> ProcessCensus {
-        let areas = self.cut.within(start, end).into_iter().map(|(start, end, mapping)| Area {
-            vma: Vma { start, end, protection: 0, shared: false, device: (0, 0), inode: 0, name: String::new() },
-            regions: vec![Region { start, end, mapping }],
+        let areas = self.remains.within(start, end).into_iter().map(|region| Area {
+            vma: Vma {
+                start: region.start,
+                end: region.end,
+                protection: 0,
+                shared: false,
+                device: (0, 0),
+                inode: 0,
+                name: String::new(),
+            },
+            regions: vec![region],
         });
         let areas: Vec<Area> = areas.collect();
         let mut census = Census::default();
@@ -144,20 +145,15 @@ impl Memory {
         ProcessCensus { pid: 0, census, source: Source::PagemapScan, folios_of_system: None, areas }
     }
 
-    /// The other parts of a range.
-    pub fn not_cut(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        self.cut.gaps(start, end)
-    }
-
     /// A range goes. What comes there will be something else.
     pub fn goes(&mut self, start: u64, end: u64) {
-        self.cut.clear(start, end);
+        self.remains.goes(start, end);
         self.seen.set(start, end, ());
     }
 
     /// The same when nothing more will be looked at: where it was does not matter any more.
     pub fn ended(self) -> Memory {
-        Memory { seen: Ranges::default(), cut: Ranges::default(), ..self }
+        Memory { seen: Ranges::default(), remains: Remains::default(), ..self }
     }
 
     /// How much of the peak was looked at. Hugetlb pages and anonymous memory may have had their peaks together or not.
@@ -242,9 +238,11 @@ fn field(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use study::census::{Backing, Folio};
+    use study::census::{Backing, Folio, Mapping};
+    use study::size::PageSize;
 
     use super::*;
+    use crate::census::Region;
 
     const MIB: u64 = 1 << 20;
 
@@ -300,15 +298,15 @@ mod tests {
     fn what_is_left_of_a_large_page_counts_as_it_was() {
         let mut memory = Memory::default();
         let mut left = found(0, 1);
-        memory.note_cut(&left, PageSize::M2);
-        assert_eq!(memory.not_cut(0, 2 * MIB), [(0, 2 * MIB)], "base pages are what they were");
+        memory.remains.note(&left.areas[0].regions, PageSize::M2);
+        assert_eq!(memory.remains.others(0, 2 * MIB), [(0, 2 * MIB)], "base pages are what they were");
         left.areas[0].regions[0].mapping.leaf = PageSize::M2;
-        memory.note_cut(&left, PageSize::M2);
-        assert_eq!(memory.not_cut(MIB / 2, 2 * MIB), [(MIB, 2 * MIB)]);
+        memory.remains.note(&left.areas[0].regions, PageSize::M2);
+        assert_eq!(memory.remains.others(MIB / 2, 2 * MIB), [(MIB, 2 * MIB)]);
         let before = memory.before_the_cut(MIB / 2, 2 * MIB);
         assert_eq!(before.census.bytes_by_leaf(), [(PageSize::M2, MIB / 2)]);
         memory.goes(MIB / 2, 2 * MIB);
-        assert_eq!(memory.not_cut(0, MIB), [(MIB / 2, MIB)]);
+        assert_eq!(memory.remains.others(0, MIB), [(MIB / 2, MIB)]);
         assert!(memory.before_the_cut(MIB / 2, MIB).census.is_empty());
     }
 

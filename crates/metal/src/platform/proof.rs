@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use nix::unistd::Pid;
 use policy::judge::{Aim, Evidence, Examination};
+use policy::remains::Remains;
 use study::cause::Cause;
 use study::machine::State;
 use study::metric::Observation;
@@ -111,10 +112,9 @@ impl<'a> TrialWitness<'a> {
     /// Where a range that goes cuts large pages, notes what is left of them: it is mapped by base pages from then on.
     fn note_what_is_cut(&mut self, task: libc::pid_t, process: libc::pid_t, start: u64, end: u64) {
         let large = self.policy.target(self.geometry).unwrap_or(self.geometry.base);
-        let (low, high) = (large.align_down(start), large.align_up(end).unwrap_or(end));
-        for (from, to) in [(low, start), (end, high)].into_iter().filter(|(from, to)| from < to) {
+        for (from, to) in Remains::beside(start, end, large) {
             if let Ok(left) = self.observer.range_with_places(task as u32, from, to) {
-                self.memory.of(process).note_cut(&left, large);
+                self.memory.of(process).remains.note(left.areas.iter().flat_map(|area| &area.regions), large);
             }
         }
     }
@@ -164,7 +164,7 @@ impl Witness for TrialWitness<'_> {
         let process = self.measure(task);
         self.note_what_is_cut(task, process, start, end);
         let memory = self.memory.of(process);
-        let (as_it_was, rest) = (memory.before_the_cut(start, end), memory.not_cut(start, end));
+        let (as_it_was, rest) = (memory.before_the_cut(start, end), memory.remains.others(start, end));
         self.found(process, &as_it_was);
         for (from, to) in rest {
             match self.observer.range_with_places(task as u32, from, to) {

@@ -1,5 +1,6 @@
 //! What the memory of one process, or of many, says about a policy.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 use super::coverage::Aim;
@@ -62,6 +63,20 @@ impl Examination {
     pub(super) fn of(census: &Census, aim: Aim, after_fork: bool) -> Examination {
         let concerned_bytes = census.concerned_bytes();
         Examination { census: census.clone(), concerned_bytes, after_fork, ..Examination::begun(aim) }
+    }
+
+    /// A direct map by its leaves, of which only the ends of memory are smaller than asked.
+    pub fn of_leaves(asked: PageSize, leaves: impl IntoIterator<Item = (PageSize, u64)>) -> Examination {
+        let mut examination = Examination::begun(Aim::Leaf(asked));
+        for (leaf, bytes) in leaves {
+            examination.concerned_bytes += bytes;
+            match leaf.cmp(&asked) {
+                Ordering::Equal => examination.covered_bytes += bytes,
+                Ordering::Less => examination.add(Cause::NoAlignedSlot, bytes),
+                Ordering::Greater => examination.add(Cause::LargerThanAsked, bytes),
+            }
+        }
+        examination
     }
 
     /// Counts a process that could not be looked at, and why; `memory_bytes` is its anonymous and hugetlb memory,
@@ -144,9 +159,10 @@ impl Examination {
     }
 
     /// A piece under a policy that asks for hugetlb pages.
-    pub(super) fn add_hugetlb(&mut self, piece: &Piece, size: PageSize, exhausted: bool) {
+    pub(super) fn add_hugetlb(&mut self, piece: &Piece, size: PageSize, refused: bool, exhausted: bool) {
         let cause = match certain_cause(piece.shape) {
             Some(cause) => cause,
+            None if refused => Cause::AdvisedAgainst,
             None if exhausted => Cause::PoolExhausted { size },
             None => Cause::Unexplained,
         };

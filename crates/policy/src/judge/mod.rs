@@ -146,7 +146,7 @@ impl<'a> Question<'a> {
             return;
         }
         let advice = match self.aim {
-            Aim::Hugetlb(_) | Aim::Unavailable => Vec::new(),
+            Aim::Unavailable => Vec::new(),
             _ => process.advice(missing + unseen),
         };
         let advice_of = |area: &Area| {
@@ -176,8 +176,11 @@ impl<'a> Question<'a> {
             }
             Aim::Hugetlb(size) => {
                 let exhausted = process.is_pool_exhausted(size);
-                let pieces = seen.areas.iter().flat_map(|area| slots::shapes(area, size, &standing));
-                pieces.for_each(|piece| examination.add_hugetlb(&piece, size, exhausted));
+                for area in seen.areas {
+                    let refused = advice_of(area) == Some(Advice::NoHuge);
+                    let pieces = slots::shapes(area, size, &standing);
+                    pieces.iter().for_each(|piece| examination.add_hugetlb(piece, size, refused, exhausted));
+                }
             }
             Aim::Nothing | Aim::Unavailable => examination.add(Cause::Unexplained, missing),
         }
