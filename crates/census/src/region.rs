@@ -1,21 +1,11 @@
 //! From what the kernel says of pages to rows of a census: pure, and tested on captured processes.
 
 use host::maps::{Vma, VmaKind};
+pub use policy::census::Region;
 use study::census::{Backing, Census, Folio, Mapping};
 use study::size::PageSize;
 
 use super::scan::{self, PageRegion};
-
-/// A run of present memory that is mapped in one way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Region {
-    /// The first address.
-    pub start: u64,
-    /// The address after the last.
-    pub end: u64,
-    /// How it is mapped.
-    pub mapping: Mapping,
-}
 
 /// A mapping and the memory that is present in it, in the order of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,10 +30,11 @@ pub struct Surroundings<'a> {
     pub pmd: Option<PageSize>,
 }
 
-impl Region {
-    /// Bytes of memory.
-    pub fn length_bytes(&self) -> u64 {
-        self.end - self.start
+impl Area {
+    /// As the judge of policies sees it.
+    pub fn as_seen(&self) -> policy::census::Area<'_> {
+        let Vma { start, end, .. } = self.vma;
+        policy::census::Area { start, end, kind: self.vma.kind(), regions: &self.regions }
     }
 }
 

@@ -28,11 +28,10 @@ pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters};
 pub use facts::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};
+pub use policy::judge::{THP, thp_size_enabled};
 pub use read::{HostError, chosen_word, content};
 pub use settings::IDLE_LATENCY;
 
-/// Where transparent huge pages are controlled (Documentation/admin-guide/mm/transhuge.rst).
-pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// Where khugepaged is controlled (the same document).
 pub const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
 /// Where the hugetlb pools are (Documentation/admin-guide/mm/hugetlbpage.rst).
@@ -126,11 +125,6 @@ impl Host {
     pub fn number(&self, path: &str) -> Option<u64> {
         self.value(path)?.parse().ok()
     }
-}
-
-/// The file that enables anonymous folios of `size`.
-pub fn thp_size_enabled(size: PageSize) -> String {
-    format!("{THP}/hugepages-{}kB/enabled", size.bytes() >> 10)
 }
 
 /// A file of the hugetlb pool of `size`.

@@ -1,47 +1,36 @@
-//! The proof that the kernel's direct map was as its policy says: read before and after a trial.
+//! The kernel's direct map around a trial, as evidence of a policy about it.
 
 use host::Host;
 use host::direct_map::{Leaves, leaves};
-use study::cause::{Cause, CauseShare};
+use policy::judge::{DirectMap, MappedShare};
 use study::comparison::Unsupported;
 use study::size::PageSize;
-use study::verdict::{Holding, Verdict};
 
 /// What was read before the trial.
-pub struct KernelProof {
+pub struct DirectMapBefore {
     leaf: PageSize,
     before: Result<Leaves, Unsupported>,
 }
 
-impl KernelProof {
+impl DirectMapBefore {
     /// Reads the direct map before a trial.
-    pub fn before(leaf: PageSize, host: &Host) -> KernelProof {
-        KernelProof { leaf, before: leaves(host) }
+    pub fn read(leaf: PageSize, host: &Host) -> DirectMapBefore {
+        DirectMapBefore { leaf, before: leaves(host) }
     }
 
-    /// Reads it again, and makes the verdict one about the direct map.
-    pub fn conclude(self, host: &Host, verdict: &mut Verdict) {
-        self.judge(leaves(host), verdict);
+    /// Reads it again after the trial.
+    pub fn and_after(self, host: &Host) -> DirectMap {
+        self.beside(leaves(host))
     }
 
-    fn judge(self, after: Result<Leaves, Unsupported>, verdict: &mut Verdict) {
-        verdict.peak = None; // the program's memory is not what is judged
+    fn beside(self, after: Result<Leaves, Unsupported>) -> DirectMap {
+        let share = |leaves: &Leaves| MappedShare {
+            total_bytes: leaves.total_bytes(),
+            covered_bytes: leaves.certain(self.leaf),
+        };
         match self.before.and_then(|before| Ok((before, after?))) {
-            Ok((before, after)) => {
-                verdict.concerned_bytes = before.total_bytes();
-                verdict.covered_bytes = before.certain(self.leaf).min(after.certain(self.leaf));
-                verdict.holding = Verdict::holding_of(verdict.concerned_bytes, verdict.covered_bytes);
-                let bytes = verdict.concerned_bytes - verdict.covered_bytes;
-                let otherwise = CauseShare { cause: Cause::DirectMapOtherwise, bytes: Some(bytes) };
-                verdict.causes.insert(0, otherwise);
-                verdict.causes.retain(|share| share.bytes != Some(0));
-            }
-            Err(why) => {
-                let cause = Cause::DirectMapUnseen { reason: why.to_string() };
-                verdict.holding = Holding::Unknown;
-                (verdict.concerned_bytes, verdict.covered_bytes) = (0, 0);
-                verdict.causes.insert(0, CauseShare { cause, bytes: None });
-            }
+            Ok((before, after)) => DirectMap::Seen { before: share(&before), after: share(&after) },
+            Err(why) => DirectMap::Unseen { reason: why.to_string() },
         }
     }
 }
@@ -49,6 +38,10 @@ impl KernelProof {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use policy::judge::Evidence;
+    use study::cause::{Cause, CauseShare};
+    use study::verdict::{Holding, Verdict};
 
     use super::*;
     use host::direct_map::Source;
@@ -60,16 +53,8 @@ mod tests {
     }
 
     fn verdict(before: Result<Leaves, Unsupported>, after: Leaves) -> Verdict {
-        let mut verdict = Verdict {
-            holding: Holding::NotAsked,
-            concerned_bytes: 5,
-            covered_bytes: 5,
-            peak: None,
-            causes: Vec::new(),
-            answered: Vec::new(),
-        };
-        KernelProof { leaf: PageSize::G1, before }.judge(Ok(after), &mut verdict);
-        verdict
+        let direct_map = DirectMapBefore { leaf: PageSize::G1, before }.beside(Ok(after));
+        Evidence { direct_map: Some(direct_map), ..Evidence::default() }.verdict()
     }
 
     #[test]

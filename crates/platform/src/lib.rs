@@ -6,6 +6,7 @@ pub mod direct_map;
 mod helper;
 mod kernel_proof;
 mod khugepaged;
+mod look_budget;
 mod memory;
 mod output;
 mod preparation;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 use census::Observer;
 use host::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters, HostError};
 use lease::LeaseError;
-use study::cause::Cause;
+use policy::judge::{Evidence, SlotCounts};
 use study::census::Census;
 use study::comparison::{Admission, Unsupported};
 use study::control::Role;
@@ -34,13 +35,14 @@ use study::metric::{Observation, names};
 use study::policy::{Granularity, Modifier, Policy};
 use study::runner::Platform;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
-use study::verdict::{AnsweredCall, Holding, Verdict};
+use study::verdict::Verdict;
 use tracer::environment::Variables;
 use tracer::{Ended, Launch, LaunchError, Leftovers, Looks, Pace, Rewriting, Usage, User, signals};
 
-use kernel_proof::KernelProof;
+use kernel_proof::DirectMapBefore;
+use look_budget::LookBudget;
 use output::{Capture, Captured};
-use proof::Proof;
+use proof::TrialWitness;
 use server::{Client, Driven};
 
 pub use awake::{Awake, AwakeError};
@@ -293,48 +295,33 @@ impl HostPlatform {
         Ok(TrialRecord { trial, started_s, observations, census, verdict, answer, state_before, state_after, rejected })
     }
 
-    /// A trial under a policy, with its proof.
+    /// A trial under a policy, with its witness.
     fn under_policy(&mut self, policy: &Policy, state: &State) -> Result<Shown, PlatformError> {
         let geometry = self.session.host().geometry().clone();
         let counters = self.session.host().counters()?;
-        let direct_map = policy.direct_map().map(|leaf| KernelProof::before(leaf, self.session.host()));
-        let mut proof = Proof::new(&self.observer, policy, &geometry, state).of_all(self.work.prove_all);
+        let direct_map = policy.direct_map().map(|leaf| DirectMapBefore::read(leaf, self.session.host()));
         let timed = AtomicBool::new(false);
-        if self.work.server.is_some() {
-            proof = proof.timed_while(&timed);
-        }
+        let mut witness = TrialWitness::new(&self.observer, policy, &geometry, state, self.look_budget(&timed));
         let rewriting = Rewriting::of(policy, &geometry);
-        let run = run_traced(&self.work, &rewriting, &mut proof, &timed)?;
+        let run = run_traced(&self.work, &rewriting, &mut witness, &timed)?;
         let (state_after, answer) = self.after(&run)?;
         let counters_after = self.session.host().counters()?;
-        let moved = counters.delta(&counters_after);
-        let mut observations = observed(&self.work, &run, &answer, Some(&mut proof))?;
+        let mut observations = observed(&self.work, &run, &answer, Some(&mut witness))?;
         if !answer.too_slow {
             observations.extend(of_the_host(&counters, &counters_after));
         }
-        let need_bytes = proof.needed_bytes();
-        let peak = proof.peak();
-        let Proof { mut examination, unseen_unmapped_bytes, .. } = proof;
-        if unseen_unmapped_bytes > examination.concerned_bytes {
-            examination.note(Cause::FreedBeforeExit, unseen_unmapped_bytes);
-        }
-        examination.set_against(peak, self.work.prove_all);
-        run.ended.causes.iter().for_each(|(cause, bytes)| examination.note(cause.clone(), *bytes));
-        if policy.has(Modifier::NoGuards)
-            && !run.ended.answered.keys().any(|call| call.to_ascii_lowercase().contains("guard"))
-        {
-            examination.note(Cause::NoGuardSeen, 0);
-        }
-        if rewriting.wants_large() {
-            examination.mappings_are_advised_from(rewriting.advised_bytes());
-        }
-        examination.count_fallbacks(&moved);
-        let census = examination.census.clone();
-        let mut verdict = examination.into_verdict();
-        verdict.answered = run.ended.answered.into_iter().map(|(call, times)| AnsweredCall { call, times }).collect();
-        if let Some(direct_map) = direct_map {
-            direct_map.conclude(self.session.host(), &mut verdict);
-        }
+        let need_bytes = witness.memory.needed_bytes();
+        let evidence = Evidence {
+            slots: SlotCounts::of_kernel(&counters.delta(&counters_after), policy.target(&geometry)),
+            advised_bytes: rewriting.wants_large().then(|| rewriting.advised_bytes()),
+            noted: run.ended.causes,
+            answered: run.ended.answered,
+            is_without_guards: policy.has(Modifier::NoGuards),
+            direct_map: direct_map.map(|direct_map| direct_map.and_after(self.session.host())),
+            ..witness.evidence()
+        };
+        let census = evidence.examination.census.clone();
+        let verdict = evidence.verdict();
         self.session.note_need(need_bytes);
         self.paces.insert(policy.clone(), run.ended.pace);
         Ok(Shown { observations, census, verdict, answer, state_after, errors: run.errors })
@@ -350,7 +337,7 @@ impl HostPlatform {
         Ok(Shown {
             observations,
             census: Census::default(),
-            verdict: unasked(),
+            verdict: Evidence::default().verdict(),
             answer,
             state_after,
             errors: run.errors,
@@ -361,22 +348,24 @@ impl HostPlatform {
     fn sham(&mut self, stops: &Policy, ground: &Policy, state: &State) -> Result<Shown, PlatformError> {
         let geometry = self.session.host().geometry().clone();
         let pace = self.paces.get(stops).copied().unwrap_or_default();
-        let mut proof = Proof::new(&self.observer, stops, &geometry, state).of_all(self.work.prove_all);
         let timed = AtomicBool::new(false);
-        if self.work.server.is_some() {
-            proof = proof.timed_while(&timed);
-        }
-        let run = run_traced(&self.work, &Rewriting::sham(stops, ground, &geometry, pace), &mut proof, &timed)?;
+        let mut witness = TrialWitness::new(&self.observer, stops, &geometry, state, self.look_budget(&timed));
+        let run = run_traced(&self.work, &Rewriting::sham(stops, ground, &geometry, pace), &mut witness, &timed)?;
         let (state_after, answer) = self.after(&run)?;
-        let observations = observed(&self.work, &run, &answer, Some(&mut proof))?;
+        let observations = observed(&self.work, &run, &answer, Some(&mut witness))?;
         Ok(Shown {
             observations,
-            census: proof.examination.census,
-            verdict: unasked(),
+            census: witness.evidence().examination.census,
+            verdict: Evidence::default().verdict(),
             answer,
             state_after,
             errors: run.errors,
         })
+    }
+
+    /// The time of looks in a trial; the client of a server is timed only while the flag is set.
+    fn look_budget<'t>(&self, timed: &'t AtomicBool) -> LookBudget<'t> {
+        LookBudget::new(self.work.server.as_ref().map(|_| timed), self.work.prove_all)
     }
 
     /// What is there to be seen when a run is over.
@@ -429,8 +418,13 @@ impl Platform for HostPlatform {
 }
 
 /// Runs the command, or the server with its client, under the tracer.
-fn run_traced(work: &Work, rewriting: &Rewriting, proof: &mut Proof, timed: &AtomicBool) -> Result<Run, PlatformError> {
-    let traced = |launch: &Launch| tracer::run(launch, rewriting, Some(proof), Leftovers::KillAfter(GRACE));
+fn run_traced(
+    work: &Work,
+    rewriting: &Rewriting,
+    witness: &mut TrialWitness,
+    timed: &AtomicBool,
+) -> Result<Run, PlatformError> {
+    let traced = |launch: &Launch| tracer::run(launch, rewriting, Some(witness), Leftovers::KillAfter(GRACE));
     run(work, rewriting.disable_thp, timed, traced)
 }
 
@@ -519,35 +513,23 @@ fn of_the_host(before: &Counters, after: &Counters) -> impl Iterator<Item = Obse
     counts.into_iter().filter_map(moved)
 }
 
-/// The verdict on a trial that was asked nothing.
-fn unasked() -> Verdict {
-    Verdict {
-        holding: Holding::NotAsked,
-        concerned_bytes: 0,
-        covered_bytes: 0,
-        peak: None,
-        causes: vec![],
-        answered: vec![],
-    }
-}
-
 /// What was observed, and what was read off what the command printed. Of a trial that was ended for its time there is nothing: how
 /// long it would have taken is not known.
 fn observed(
     work: &Work,
     run: &Run,
     answer: &Answer,
-    proof: Option<&mut Proof>,
+    witness: Option<&mut TrialWitness>,
 ) -> Result<Vec<Observation>, PlatformError> {
-    let mut observed = if answer.too_slow { Vec::new() } else { observations(run, proof) };
+    let mut observed = if answer.too_slow { Vec::new() } else { observations(run, witness) };
     if let (Some(extract), true) = (&work.extract, answer.succeeded()) {
         observed.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
     }
     Ok(observed)
 }
 
-/// A run without a proof had no tracer either.
-fn observations(run: &Run, proof: Option<&mut Proof>) -> Vec<Observation> {
+/// A run without a witness had no tracer either.
+fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observation> {
     let Usage { user_s, system_s, minor_faults, major_faults } = run.ended.usage;
     let mut observations = vec![
         Observation::measured(names::WALL_S, run.driven.map_or(run.ended.wall_s, |driven| driven.wall_s)),
@@ -561,11 +543,11 @@ fn observations(run: &Run, proof: Option<&mut Proof>) -> Vec<Observation> {
         observations.push(Observation::measured(names::OUTLIVED_S, run.ended.outlived_s));
         observations.push(Observation::measured(names::OUTLIVED_CPU_S, run.ended.outlived_cpu_s));
     }
-    let Some(proof) = proof else { return observations };
+    let Some(witness) = witness else { return observations };
     let Looks { apart_s, within_s, after_s } = run.ended.looks;
     // A client waits for its server however still that stands.
     let (looks_s, untimed_s) = match run.driven {
-        Some(_) => (proof.timed_s(), proof.untimed_s()),
+        Some(_) => (witness.budget.timed_s(), witness.budget.untimed_s()),
         None => (within_s, apart_s + after_s),
     };
     observations.extend([
@@ -573,6 +555,6 @@ fn observations(run: &Run, proof: Option<&mut Proof>) -> Vec<Observation> {
         Observation::measured(names::TRACER_STOPS, run.ended.stops as f64),
         Observation::measured(names::LOOKS_S, looks_s),
     ]);
-    observations.extend(proof.observations());
+    observations.extend(witness.observations());
     observations
 }

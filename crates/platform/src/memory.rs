@@ -1,11 +1,14 @@
 //! What is known of a process's memory from /proc/PID/status at each look: its peaks, and how much of the peak was looked at.
 
-use census::{Area, ProcessCensus, Region, Source};
+use std::collections::BTreeMap;
+
+use census::{Area, ProcessCensus, Source};
 use host::maps::Vma;
-use study::census::{Census, Mapping};
-use study::size::PageSize;
+use policy::ranges::Ranges;
+use policy::remains::Remains;
+use study::census::Census;
+use study::metric::{Observation, names};
 use study::verdict::Peak;
-use tracer::Ranges;
 
 /// Differences of a process that are not counted. The kernel sums its counters loosely (some pages for each processor), and
 /// small mappings of files come and go between looks.
@@ -52,7 +55,7 @@ pub struct Memory {
     /// Where it was.
     seen: Ranges<()>,
     /// What is left of large pages of which a part has gone, as it was mapped before.
-    cut: Ranges<Mapping>,
+    pub remains: Remains,
     /// Whether its end could not be looked at, which is a cause of its own.
     pub is_hidden: bool,
 }
@@ -118,18 +121,19 @@ impl Memory {
         };
     }
 
-    /// Notes what is left of large pages that are about to be cut.
-    pub fn note_cut(&mut self, left: &ProcessCensus, large: PageSize) {
-        let regions = left.areas.iter().flat_map(|area| &area.regions);
-        let was_large = regions.filter(|region| region.mapping.is_concerned() && region.mapping.effective() >= large);
-        was_large.for_each(|region| self.cut.set(region.start, region.end, region.mapping));
-    }
-
     /// What a range was that is left of large pages, before they were cut.
     pub fn before_the_cut(&self, start: u64, end: u64) -> ProcessCensus {
-        let areas = self.cut.within(start, end).into_iter().map(|(start, end, mapping)| Area {
-            vma: Vma { start, end, protection: 0, shared: false, device: (0, 0), inode: 0, name: String::new() },
-            regions: vec![Region { start, end, mapping }],
+        let areas = self.remains.within(start, end).into_iter().map(|region| Area {
+            vma: Vma {
+                start: region.start,
+                end: region.end,
+                protection: 0,
+                shared: false,
+                device: (0, 0),
+                inode: 0,
+                name: String::new(),
+            },
+            regions: vec![region],
         });
         let areas: Vec<Area> = areas.collect();
         let mut census = Census::default();
@@ -140,20 +144,15 @@ impl Memory {
         ProcessCensus { pid: 0, census, source: Source::PagemapScan, folios_of_system: None, areas }
     }
 
-    /// The other parts of a range.
-    pub fn not_cut(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
-        self.cut.gaps(start, end)
-    }
-
     /// A range goes. What comes there will be something else.
     pub fn goes(&mut self, start: u64, end: u64) {
-        self.cut.clear(start, end);
+        self.remains.goes(start, end);
         self.seen.set(start, end, ());
     }
 
     /// The same when nothing more will be looked at: where it was does not matter any more.
     pub fn ended(self) -> Memory {
-        Memory { seen: Ranges::default(), cut: Ranges::default(), ..self }
+        Memory { seen: Ranges::default(), remains: Remains::default(), ..self }
     }
 
     /// How much of the peak was looked at. Hugetlb pages and anonymous memory may have had their peaks together or not.
@@ -167,15 +166,82 @@ impl Memory {
     }
 }
 
+/// The memory of all processes of a trial.
+#[derive(Clone, Debug, Default)]
+pub struct PeakMemory {
+    /// What was seen of each process that lives.
+    living: BTreeMap<libc::pid_t, Memory>,
+    /// What was seen of processes that ended, and of images that were replaced.
+    ended: Vec<Memory>,
+}
+
+impl PeakMemory {
+    /// That of a process that lives.
+    pub fn of(&mut self, process: libc::pid_t) -> &mut Memory {
+        self.living.entry(process).or_default()
+    }
+
+    /// The most hugetlb pages of a process at a look.
+    pub fn most_hugetlb_bytes(&self, process: libc::pid_t) -> u64 {
+        self.living.get(&process).map_or(0, |memory| memory.most_hugetlb_bytes)
+    }
+
+    /// Hugetlb pages and page tables have no peak in the kernel: they are read whenever memory goes. Returns the process.
+    pub fn measure(&mut self, task: libc::pid_t) -> libc::pid_t {
+        let (process, now) = Status::of(task);
+        let process = process.unwrap_or(task);
+        self.of(process).measure(now);
+        process
+    }
+
+    /// A memory has gone.
+    pub fn close(&mut self, process: libc::pid_t) {
+        self.ended.extend(self.living.remove(&process).map(Memory::ended));
+    }
+
+    /// What was observed of it.
+    pub fn observations(&self) -> Vec<Observation> {
+        let Some(peak_bytes) = self.all().map(|memory| memory.most_resident_bytes).max() else { return Vec::new() };
+        let page_table_bytes: u64 = self.all().map(|memory| memory.page_table_bytes).sum();
+        let shared_bytes = self.all().map(|memory| memory.shared_bytes).max().unwrap_or(0);
+        vec![
+            Observation::measured(names::PEAK_RESIDENT_BYTES, peak_bytes as f64),
+            Observation::measured(names::PAGE_TABLE_SEEN_BYTES, page_table_bytes as f64),
+            Observation::measured(names::SHARED_BYTES, shared_bytes as f64),
+        ]
+    }
+
+    /// What all processes had resident at their peak, or had mapped to write to, whichever is more. A pool
+    /// that is to serve them is reserved when memory is mapped, not when it is touched.
+    pub fn needed_bytes(&self) -> u64 {
+        self.all().map(|memory| memory.most_resident_bytes.max(memory.mapped_bytes)).sum()
+    }
+
+    /// How much of the memory concerned was looked at, of what was there when each process, or image of one, had most of it.
+    /// Processes whose end nobody saw are not counted: their memory is another's (vfork), they were killed, or could not be looked
+    /// at.
+    pub fn peak(&self) -> Peak {
+        let mut peak = Peak::default();
+        self.ended.iter().filter(|memory| !memory.is_hidden).for_each(|memory| peak += memory.peak());
+        peak
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Memory> {
+        self.ended.iter().chain(self.living.values())
+    }
+}
+
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use study::census::{Backing, Folio};
+    use study::census::{Backing, Folio, Mapping};
+    use study::size::PageSize;
 
     use super::*;
+    use crate::census::Region;
 
     const MIB: u64 = 1 << 20;
 
@@ -231,15 +297,15 @@ mod tests {
     fn what_is_left_of_a_large_page_counts_as_it_was() {
         let mut memory = Memory::default();
         let mut left = found(0, 1);
-        memory.note_cut(&left, PageSize::M2);
-        assert_eq!(memory.not_cut(0, 2 * MIB), [(0, 2 * MIB)], "base pages are what they were");
+        memory.remains.note(&left.areas[0].regions, PageSize::M2);
+        assert_eq!(memory.remains.others(0, 2 * MIB), [(0, 2 * MIB)], "base pages are what they were");
         left.areas[0].regions[0].mapping.leaf = PageSize::M2;
-        memory.note_cut(&left, PageSize::M2);
-        assert_eq!(memory.not_cut(MIB / 2, 2 * MIB), [(MIB, 2 * MIB)]);
+        memory.remains.note(&left.areas[0].regions, PageSize::M2);
+        assert_eq!(memory.remains.others(MIB / 2, 2 * MIB), [(MIB, 2 * MIB)]);
         let before = memory.before_the_cut(MIB / 2, 2 * MIB);
         assert_eq!(before.census.bytes_by_leaf(), [(PageSize::M2, MIB / 2)]);
         memory.goes(MIB / 2, 2 * MIB);
-        assert_eq!(memory.not_cut(0, MIB), [(MIB / 2, MIB)]);
+        assert_eq!(memory.remains.others(0, MIB), [(MIB / 2, MIB)]);
         assert!(memory.before_the_cut(MIB / 2, MIB).census.is_empty());
     }
 

@@ -16,10 +16,11 @@ use nix::sys::ptrace;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use census::explain::{Examination, Question, examine};
+use census::explain::{Question, examine};
 use census::{CensusError, Observer, Source};
 use host::{Host, THP};
 use platform::Session;
+use policy::judge::Evidence;
 use study::cause::Cause;
 use study::census::{Backing, Census, Folio};
 use study::policy::Policy;
@@ -110,7 +111,8 @@ impl Map {
         let observer = Observer::open();
         let seen = observer.range_with_places(std::process::id(), start, end).unwrap();
         let (geometry, after_fork) = (host.geometry(), false);
-        Question { policy: &policy, geometry, state: &state, smaps: None, after_fork }.answer(&seen).into_verdict()
+        let question = Question { policy: &policy, geometry, state: &state, smaps: None, after_fork };
+        Evidence::of(question.answer(&seen)).verdict()
     }
 }
 
@@ -439,10 +441,10 @@ fn the_causes_of_another_process_are_found() {
     let _output = lines_until_ready(&mut child);
     let host = Host::open("/").unwrap();
     let (state, thp) = (host.state().unwrap(), "thp".parse::<Policy>().unwrap());
-    let examination = examine(&Observer::open(), child.id(), &thp, host.geometry(), &state, &BTreeMap::new());
+    let examination = examine(&Observer::open(), child.id(), &thp, host.geometry(), &state);
     drop(child.stdin.take());
     child.wait().unwrap();
-    let verdict = examination.unwrap().into_verdict();
+    let verdict = Evidence::of(examination.unwrap()).verdict();
     let bytes = |cause: Cause| {
         let share = verdict.causes.iter().find(|share| share.cause == cause);
         share.and_then(|share| share.bytes).unwrap_or(0) as usize
@@ -540,12 +542,12 @@ fn the_memory_is_there_at_the_exit_stop() {
     let host = Host::open("/").unwrap();
     let policy: Policy = "base".parse().unwrap();
     let state = host.state().unwrap();
-    let seen = examine(&observer, child.id(), &policy, host.geometry(), &state, &BTreeMap::new()).unwrap();
+    let seen = examine(&observer, child.id(), &policy, host.geometry(), &state).unwrap();
     ptrace::cont(pid, None).unwrap();
     child.wait().unwrap();
     assert!(seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous) as usize >= 16 * MIB);
     if observer.sees_folios() {
-        assert_eq!(seen.into_verdict().holding, Holding::Held);
+        assert_eq!(Evidence::of(seen).verdict().holding, Holding::Held);
     }
     assert!(matches!(observer.process(child.id()), Err(CensusError::Gone { .. })));
 }
@@ -633,6 +635,6 @@ fn processes_without_memory_are_named() {
 
 #[test]
 fn an_examination_of_nothing_says_so() {
-    assert_eq!(Examination::default().into_verdict().holding, Holding::NotAsked);
+    assert_eq!(Evidence::default().verdict().holding, Holding::NotAsked);
     assert_eq!(PageSize::new(page() as u64).unwrap(), Observer::open().base_page());
 }

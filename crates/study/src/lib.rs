@@ -19,16 +19,13 @@
 #![forbid(unsafe_code)]
 
 pub mod adoption;
-pub mod cause;
-pub mod census;
 pub mod comparison;
 pub mod control;
 pub mod machine;
 pub mod metric;
 pub mod plan;
-pub mod policy;
 pub mod runner;
-pub mod size;
 pub mod stats;
 pub mod trial;
-pub mod verdict;
+
+pub use ::policy::{cause, census, intent as policy, size, verdict};

@@ -7,9 +7,8 @@
 //! protection is the union of what its parts ask for. Everything here is bookkeeping; the actions that
 //! come out are carried out by `hugetlb`.
 
+use policy::ranges::Ranges;
 use study::size::PageSize;
-
-use super::ranges::Ranges;
 
 /// Protection bits as mprotect takes them.
 pub type Protection = u64;

@@ -13,7 +13,8 @@ use text::first_ending_above;
 
 pub use query::query;
 pub use text::{MalformedLine, parse, parse_line};
-pub use vma::{Vma, VmaKind};
+pub use policy::census::VmaKind;
+pub use vma::Vma;
 
 /// The mappings of a process at this moment, in order of address; empty where it is gone or not visible.
 pub fn of_process(process: libc::pid_t) -> Vec<Vma> {

@@ -1,5 +1,7 @@
 //! A mapping, and what it can hold.
 
+use policy::census::VmaKind;
+
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vma {
@@ -17,21 +19,6 @@ pub struct Vma {
     pub inode: u64,
     /// The path, or the kernel's name in brackets; empty where there is none.
     pub name: String,
-}
-
-/// What a mapping can hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VmaKind {
-    /// Private memory without a file: heap, malloc arenas, thread stacks.
-    Anonymous,
-    /// The main thread's stack.
-    Stack,
-    /// A private mapping of a file; what was written to is a private copy.
-    PrivateFile,
-    /// A shared mapping: a file, shared anonymous memory, memfd, System V shared memory.
-    Shared,
-    /// No memory of the process: vdso, vvar, uprobes, device DAX.
-    Special,
 }
 
 impl Vma {

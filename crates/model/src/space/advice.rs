@@ -29,7 +29,7 @@ impl<F: Format> Paged<F> {
     }
 
     /// The smallest mapping that is advised (`Rewriting::advised_bytes`).
-    fn advised_bytes(&self) -> Option<u64> {
+    pub(super) fn advised_bytes(&self) -> Option<u64> {
         self.large_bytes().map(|large| (large / 16).max(PIECE_PAGES * self.base).min(large))
     }
 

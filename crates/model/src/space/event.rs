@@ -94,7 +94,8 @@ impl<F: Format> Paged<F> {
             }
             Call::Exec { .. } => {
                 self.unmap_everything()?;
-                (self.own.heap, self.own.thp_disabled) = (None, false);
+                // PR_SET_THP_DISABLE outlives it (`MMF_INIT_MASK`, include/linux/mm_types.h).
+                (self.own.heap, self.own.has_forked) = (None, false);
                 Ok(())
             }
             _ => Ok(()),
@@ -163,6 +164,12 @@ impl<F: Format> Paged<F> {
         if first < last {
             self.witness(first, last)?;
         }
+        self.remove_range(begin, end)
+    }
+
+    /// Unmaps what was looked at.
+    fn remove_range(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
+        let (first, last) = self.pages_within(begin, end);
         self.own.vmas.remove(begin, end);
         if first < last {
             self.drop_range(first, last)?;
@@ -172,8 +179,9 @@ impl<F: Format> Paged<F> {
 
     /// Unmaps all that the running process has, also what no VMA tells of.
     pub(super) fn unmap_everything(&mut self) -> Result<(), SpaceError> {
+        self.witness_end()?;
         for (begin, vma) in self.own.vmas.all().collect::<Vec<_>>() {
-            self.unmap_range(begin, vma.end)?;
+            self.remove_range(begin, vma.end)?;
         }
         for part in joined(self.own.all_parts()?) {
             self.drop_range(part.va, part.va + part.bytes)?;

@@ -13,6 +13,8 @@ pub struct Folios {
     folios: BTreeMap<u64, Folio>,
     /// Those with pages that nothing maps: what Linux queues to be split (`deferred_split_folio`).
     partial: BTreeSet<u64>,
+    /// How many there have been of those.
+    cut: u64,
     /// Blocks of the proposal of 2016 of which one page is mapped: by process and input address of the block.
     reserved: BTreeMap<(u32, u64), Reserved>,
 }
@@ -33,6 +35,17 @@ pub struct Folio {
     first: Place,
     /// Other processes' places, after a fork.
     others: Vec<Place>,
+}
+
+/// A folio, as a process maps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MappedFolio {
+    /// Bytes of the folio.
+    pub bytes: u64,
+    /// Whether the process maps all of it.
+    pub is_whole: bool,
+    /// Whether it belongs to a pool.
+    pub pinned: bool,
 }
 
 /// Where a process maps a folio.
@@ -96,7 +109,7 @@ impl Folio {
 impl Folios {
     /// No folios yet, of base pages of so many bytes.
     pub fn new(base: u64) -> Folios {
-        Folios { base, folios: BTreeMap::new(), partial: BTreeSet::new(), reserved: BTreeMap::new() }
+        Folios { base, folios: BTreeMap::new(), partial: BTreeSet::new(), cut: 0, reserved: BTreeMap::new() }
     }
 
     /// Takes note of a folio that a process maps as a whole. It was touched once.
@@ -126,9 +139,16 @@ impl Folios {
         (pa < begin + folio.bytes).then_some((*begin, folio))
     }
 
-    /// Bytes of the folio that holds an address, and whether all of it is mapped.
-    pub fn holding(&self, pa: u64) -> Option<(u64, bool)> {
-        self.find(pa).map(|(begin, folio)| (folio.bytes, !self.partial.contains(&begin)))
+    /// The folio that holds an address, as a process maps it.
+    pub fn holding(&self, pa: u64, process: u32) -> Option<MappedFolio> {
+        let (_, folio) = self.find(pa)?;
+        let mapped = folio.places().find(|place| place.process == process).map_or(0, |place| place.pages);
+        Some(MappedFolio { bytes: folio.bytes, is_whole: mapped * self.base == folio.bytes, pinned: folio.pinned })
+    }
+
+    /// How many folios have lost a part of what was mapped of them (`split_deferred`).
+    pub fn cut(&self) -> u64 {
+        self.cut
     }
 
     fn find_mut(&mut self, pa: u64) -> Option<(u64, &mut Folio)> {
@@ -221,7 +241,7 @@ impl Folios {
                 self.partial.remove(&begin);
                 buddy.release(begin, bytes);
             } else if folio.counts.all().contains(&0) {
-                self.partial.insert(begin);
+                self.cut += u64::from(self.partial.insert(begin));
             }
             pa = next;
         }

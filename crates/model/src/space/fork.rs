@@ -20,6 +20,7 @@ impl<F: Format> Paged<F> {
         child.swapped = self.own.swapped.clone();
         child.swapped.values().for_each(|slot| self.names.add_user(*slot));
         (child.thp_disabled, child.heap) = (self.own.thp_disabled, self.own.heap);
+        (child.has_forked, self.own.has_forked) = (true, true);
         self.others.insert(number, child);
         self.processes += 1;
         self.costs.processes += 1;

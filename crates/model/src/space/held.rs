@@ -1,21 +1,23 @@
-//! Whether a policy held, and for the memory on which it did not, why: the rules that `census` applies to a running
-//! process, applied to the model's tables.
+//! Whether a policy held, and for the memory on which it did not, why: what the judge of policies (`policy::judge`) says of the
+//! model's tables.
 //!
-//! Memory is looked at when it goes (munmap, MADV_DONTNEED, what a new mapping replaces, exec) and at the end. Every byte
-//! that the policy concerns and does not cover gets the first cause that applies: what is there instead; the shape of the
-//! mapping; what the program said about huge pages; what happened to the slot, an aligned stretch of the size asked for.
+//! Memory is looked at when it goes (munmap, MADV_DONTNEED, what a new mapping replaces, exec) and at the end.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use paging::{Census, Error, Format};
+use ::policy::census::{self, Mapping, Region, VmaKind};
+use ::policy::judge::{Aim, Evidence, Examination, Fallbacks, Look, Question, SlotCounts, THP};
+use ::policy::remains::Remains;
+use ::policy::size::PageSize;
+use ::policy::{Geometry, judge};
+use paging::{Error, Format};
 use serde::Serialize;
-use study::cause::{Cause, CauseShare};
 use study::verdict::Verdict;
 use trace::Call;
 
+use super::fault::CONTIG_BYTES;
 use super::{Advice, Backing, Paged, Part, Process, Vma, ZERO_PA, is_file};
-use crate::policy::Granule;
+use crate::policy::{Granule, Plan};
 
 /// `LARGE_BYTES` of crates/tracer/src/leaving.rs.
 const LOOKED_AT_BYTES: u64 = 1 << 20;
@@ -23,13 +25,12 @@ const LOOKED_AT_BYTES: u64 = 1 << 20;
 const LOOKED_AT_DROP_BYTES: u64 = 16 << 20;
 
 /// What was seen of the memory that a policy concerns.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Seen {
-    concerned_bytes: u64,
-    covered_bytes: u64,
-    causes: BTreeMap<Cause, u64>,
-    full: Slots,
-    partial: Slots,
+    aim: Aim,
+    geometry: Geometry,
+    settings: BTreeMap<String, String>,
+    examination: Examination,
     left_out: LeftOut,
     /// Whether `pagelab compare` would look at what is about to go.
     pub(super) is_looked_at: bool,
@@ -44,81 +45,75 @@ pub struct LeftOut {
     pub covered_bytes: u64,
 }
 
-/// Slots in which huge pages were allowed, and yet there are others.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slots {
-    count: u64,
-    bytes: u64,
+/// A VMA that was looked at.
+struct Place {
+    begin: u64,
+    end: u64,
+    kind: VmaKind,
+    advice: Advice,
+    regions: Vec<Region>,
 }
 
-impl Slots {
-    /// Takes up to `count` slots away and returns their bytes, at the average of these slots.
-    fn take(&mut self, count: u64) -> u64 {
-        let count = count.min(self.count);
-        let bytes = u128::from(self.bytes) * u128::from(count) / u128::from(self.count.max(1));
-        *self = Slots { count: self.count - count, bytes: self.bytes - bytes as u64 };
-        bytes as u64
+impl Place {
+    fn as_seen(&self) -> census::Area<'_> {
+        census::Area { start: self.begin, end: self.end, kind: self.kind, regions: &self.regions }
     }
 }
 
-/// A slot that is being looked at.
-struct Slot {
-    begin: u64,
-    present_bytes: u64,
-    missing_bytes: u64,
-    has_zeros: bool,
+/// What a judge may ask of a process of the model.
+struct Asked {
+    thp_disabled: bool,
+    advice: Vec<(u64, Advice)>,
+    pool_fell_back: bool,
+}
+
+impl judge::Process for Asked {
+    fn is_thp_disabled(&self) -> bool {
+        self.thp_disabled
+    }
+
+    fn advice(&self, _: u64) -> Vec<(u64, Advice)> {
+        self.advice.clone()
+    }
+
+    fn may_have_folios(&self, _: PageSize) -> bool {
+        true
+    }
+
+    fn is_pool_exhausted(&self, _: PageSize) -> bool {
+        self.pool_fell_back
+    }
+}
+
+fn size(bytes: u64) -> PageSize {
+    PageSize::new(bytes).expect("pages are powers of two")
+}
+
+fn aim(plan: &Plan) -> Aim {
+    match plan.granule {
+        _ if plan.no_huge => Aim::Base(size(plan.base_bytes)),
+        Granule::Base => Aim::Base(size(plan.base_bytes)),
+        Granule::Mthp(bytes) => Aim::Mthp(size(bytes)),
+        Granule::Hugetlb(bytes) => Aim::Hugetlb(size(bytes)),
+        Granule::Thp(bytes) | Granule::Direct(bytes) => Aim::Leaf(size(bytes)),
+        // A group that says it is one counts as a leaf.
+        Granule::Contig64k => Aim::Leaf(size(CONTIG_BYTES)),
+    }
 }
 
 impl Seen {
-    fn add(&mut self, cause: Cause, bytes: u64) {
-        if bytes > 0 {
-            *self.causes.entry(cause).or_default() += bytes;
-        }
-    }
-
-    /// A direct map has no VMAs; only the ends of memory are mapped smaller than asked.
-    fn direct(&mut self, census: &Census, leaf_bytes: u64) {
-        for (size, bytes) in &census.mapped_bytes {
-            self.concerned_bytes += bytes;
-            match size.leaf_bytes.cmp(&leaf_bytes) {
-                Ordering::Equal => self.covered_bytes += bytes,
-                Ordering::Less => self.add(Cause::NoAlignedSlot, *bytes),
-                Ordering::Greater => self.add(Cause::LargerThanAsked, *bytes),
-            }
-        }
-    }
-
-    fn close(&mut self, slot: Option<Slot>, slot_bytes: u64) {
-        let Some(slot) = slot.filter(|slot| slot.missing_bytes > 0) else { return };
-        let slots = match () {
-            () if slot.has_zeros => return self.add(Cause::ZeroPageInSlot, slot.missing_bytes),
-            () if slot.present_bytes < slot_bytes => &mut self.partial,
-            () => &mut self.full,
-        };
-        slots.count += 1;
-        slots.bytes += slot.missing_bytes;
-    }
-
-    /// The verdict. Allocations that fell back explain at most as many slots as they were, full ones first.
-    fn verdict(mut self, fallbacks: u64) -> Verdict {
-        let left = fallbacks.saturating_sub(self.full.count);
-        let fell_back = self.full.take(fallbacks) + self.partial.take(left);
-        self.add(Cause::AllocationFellBack { counter: "allocation_fallbacks".to_owned(), times: fallbacks }, fell_back);
-        self.add(Cause::TouchedBeforeEligible, self.full.bytes);
-        self.add(Cause::SlotPartlyPresent, self.partial.bytes);
-        let share = |(cause, bytes)| CauseShare { cause, bytes: Some(bytes) };
-        let mut causes: Vec<CauseShare> = self.causes.into_iter().map(share).collect();
-        if self.concerned_bytes == 0 {
-            causes.push(CauseShare { cause: Cause::NothingToSee, bytes: None });
-        }
-        causes.sort_by_key(|share| std::cmp::Reverse(share.bytes));
-        Verdict {
-            holding: Verdict::holding_of(self.concerned_bytes, self.covered_bytes),
-            concerned_bytes: self.concerned_bytes,
-            covered_bytes: self.covered_bytes,
-            peak: None,
-            causes,
-            answered: Vec::new(),
+    /// Nothing yet.
+    pub(super) fn new(plan: &Plan) -> Seen {
+        let aim = aim(plan);
+        let is_advised = matches!(plan.granule, Granule::Mthp(_) | Granule::Thp(_));
+        let enabled = if is_advised { "madvise" } else { "always" };
+        Seen {
+            aim,
+            geometry: Geometry { base: size(plan.base_bytes), pmd: None, mthp: Vec::new(), hugetlb: Vec::new() },
+            settings: [(format!("{THP}/enabled"), enabled.to_owned())].into(),
+            examination: Examination::begun(aim),
+            left_out: LeftOut::default(),
+            is_looked_at: false,
         }
     }
 }
@@ -137,15 +132,41 @@ pub(super) fn is_looked_at(call: &Call) -> bool {
 impl<F: Format> Paged<F> {
     /// Looks at whole base pages whose memory is about to go.
     pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
-        let mut seen = std::mem::take(&mut self.seen);
-        let (concerned_bytes, covered_bytes) = (seen.concerned_bytes, seen.covered_bytes);
-        let looked = self.look_into(&self.own, begin, end, &mut seen);
-        if !seen.is_looked_at {
-            seen.left_out.concerned_bytes += seen.concerned_bytes - concerned_bytes;
-            seen.left_out.covered_bytes += seen.covered_bytes - covered_bytes;
+        let large = size(self.slot_bytes());
+        for (from, to) in Remains::beside(begin, end, large) {
+            let left = self.places(self.number, &self.own, from, to)?;
+            self.own.remains.note(left.iter().flat_map(|place| &place.regions), large);
         }
-        self.seen = seen;
-        looked
+        let as_it_was = self.own.remains.within(begin, end).into_iter().map(|region| Place {
+            begin: region.start,
+            end: region.end,
+            kind: VmaKind::Anonymous,
+            advice: Advice::None,
+            regions: vec![region],
+        });
+        let mut found = self.answer(&self.own, &as_it_was.collect::<Vec<Place>>());
+        for (from, to) in self.own.remains.others(begin, end) {
+            found.merge(self.look_into(self.number, &self.own, from, to)?);
+        }
+        self.own.remains.goes(begin, end);
+        self.take_in(found);
+        Ok(())
+    }
+
+    /// Looks at all that the running process has, which ends or loads another program.
+    pub(super) fn witness_end(&mut self) -> Result<(), Error> {
+        let found = self.look_into(self.number, &self.own, 0, u64::MAX)?;
+        self.own.remains = Remains::default();
+        self.take_in(found);
+        Ok(())
+    }
+
+    fn take_in(&mut self, found: Examination) {
+        if !self.seen.is_looked_at {
+            self.seen.left_out.concerned_bytes += found.concerned_bytes;
+            self.seen.left_out.covered_bytes += found.covered_bytes;
+        }
+        self.seen.examination.merge(found);
     }
 
     /// What `pagelab compare` would have left out of the verdict without `--prove-all`.
@@ -155,60 +176,48 @@ impl<F: Format> Paged<F> {
 
     /// The verdict on everything that there was, in all processes.
     pub(super) fn judge(&self) -> Result<Verdict, Error> {
-        let mut seen = self.seen.clone();
+        let mut examination = self.seen.examination.clone();
         if let Granule::Direct(leaf_bytes) = self.granule {
-            seen.direct(&self.own.tables.census()?, leaf_bytes);
+            let leaves = self.own.tables.census()?.mapped_bytes;
+            let leaves = leaves.iter().map(|(shape, bytes)| (size(shape.leaf_bytes), *bytes));
+            examination.merge(Examination::of_leaves(size(leaf_bytes), leaves));
         }
-        for process in std::iter::once(&self.own).chain(self.others.values()) {
-            self.look_into(process, 0, u64::MAX, &mut seen)?;
+        let own = std::iter::once((self.number, &self.own));
+        for (number, process) in own.chain(self.others.iter().map(|(number, process)| (*number, process))) {
+            examination.merge(self.look_into(number, process, 0, u64::MAX)?);
         }
-        Ok(seen.verdict(self.costs.allocation_fallbacks))
+        let slots = SlotCounts {
+            fallbacks: Some(Fallbacks {
+                counter: "allocation_fallbacks".to_owned(),
+                times: self.costs.allocation_fallbacks,
+                charges: 0,
+            }),
+            cut_folios: self.folios.cut(),
+            split_leaves: self.costs.splits,
+        };
+        Ok(Evidence { slots, advised_bytes: self.advised_bytes(), ..Evidence::of(examination) }.verdict())
     }
 
-    fn look_into(&self, process: &Process<F>, begin: u64, end: u64, seen: &mut Seen) -> Result<(), Error> {
-        let slot_bytes = self.slot_bytes();
-        let (mut place, mut open): (Option<(u64, Vma)>, Option<Slot>) = (None, None);
-        for part in self.mapped_in(process, begin, end)? {
-            let known = place.filter(|(first, vma)| (*first..vma.end).contains(&part.va));
-            place = known.or_else(|| place_of(process, &part));
-            let (is_concerned, is_zero) = (self.is_concerned(&part, place), is_zero(&part));
-            let start = part.va & !(slot_bytes - 1);
-            if open.as_ref().is_some_and(|slot| slot.begin != start) {
-                seen.close(open.take(), slot_bytes);
-            }
-            if is_concerned {
-                seen.concerned_bytes += part.bytes;
-            }
-            let missing = is_concerned && !self.is_as_asked(process, &part, (begin, end), seen);
-            if missing && let Some(cause) = self.certain_cause(process, &part, place, slot_bytes) {
-                seen.add(cause, part.bytes);
-                continue;
-            }
-            if is_concerned || is_zero {
-                let empty = Slot { begin: start, present_bytes: 0, missing_bytes: 0, has_zeros: false };
-                let slot = open.get_or_insert(empty);
-                slot.present_bytes += part.bytes;
-                slot.missing_bytes += if missing { part.bytes } else { 0 };
-                slot.has_zeros |= is_zero;
-            }
-        }
-        seen.close(open, slot_bytes);
-        Ok(())
+    fn look_into(&self, number: u32, process: &Process<F>, begin: u64, end: u64) -> Result<Examination, Error> {
+        let places = self.places(number, process, begin, end)?;
+        Ok(self.answer(process, &places))
     }
 
-    /// What the VMAs of a range of whole base pages map; the range itself may be more than tables can hold.
-    fn mapped_in(&self, process: &Process<F>, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
-        let mut parts = Vec::new();
-        let mut at = begin;
-        for (first, vma) in process.vmas.within(begin, end) {
-            let (first, last) = (first & !(self.base - 1), vma.end.next_multiple_of(self.base));
-            let first = first.max(at);
-            if first < last {
-                parts.extend(process.parts(first, last)?);
-                at = last;
-            }
-        }
-        Ok(parts)
+    /// What the memory in these places says about the policy.
+    fn answer(&self, process: &Process<F>, places: &[Place]) -> Examination {
+        let areas: Vec<census::Area> = places.iter().map(Place::as_seen).collect();
+        let mut found = census::Census::default();
+        let regions = places.iter().flat_map(|place| &place.regions);
+        regions.for_each(|region| found.add(region.mapping, region.length_bytes()));
+        let Seen { aim, geometry, settings, .. } = &self.seen;
+        let (aim, after_fork) = (*aim, process.has_forked);
+        let question = Question { aim, by_thp_disable: false, geometry, settings, after_fork };
+        let asked = Asked {
+            thp_disabled: process.thp_disabled,
+            advice: places.iter().map(|place| (place.begin, place.advice)).collect(),
+            pool_fell_back: self.costs.allocation_fallbacks > 0,
+        };
+        question.answer(&Look { census: &found, areas: &areas }, &asked)
     }
 
     /// The size that the policy asks for.
@@ -216,108 +225,92 @@ impl<F: Format> Paged<F> {
         match self.granule {
             Granule::Base => self.base,
             Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) | Granule::Direct(bytes) => bytes,
-            Granule::Contig64k => super::fault::CONTIG_BYTES,
+            Granule::Contig64k => CONTIG_BYTES,
         }
     }
 
-    /// Private anonymous memory and pages of pools.
-    fn is_concerned(&self, part: &Part, place: Option<(u64, Vma)>) -> bool {
-        let is_shared = place.is_some_and(|(_, vma)| matches!(vma.backing, Backing::Shared(_)));
-        !is_file(part.pa) && !is_zero(part) && !is_shared
-    }
-
-    /// Whether a part is mapped as asked; where something else is there instead, its cause is noted. `true` means that no
-    /// other cause need be looked for.
-    fn is_as_asked(&self, process: &Process<F>, part: &Part, range: (u64, u64), seen: &mut Seen) -> bool {
-        let instead = self.instead(process, part, range);
-        match instead {
-            Instead::Nothing => seen.covered_bytes += part.bytes,
-            Instead::Because(cause) => seen.add(cause, part.bytes),
-            Instead::Smaller => return false,
-        }
-        true
-    }
-
-    fn instead(&self, process: &Process<F>, part: &Part, (begin, end): (u64, u64)) -> Instead {
-        let folio = self.folios.holding(part.pa);
-        let (folio_bytes, is_whole) = folio.unwrap_or((self.base, true));
-        let is_large = part.leaf_bytes > self.base;
-        // What `mremap` has moved may be misaligned, and what goes may be a part of a folio.
-        let (first, is_aligned) =
-            (part.va & !(folio_bytes - 1), part.va.wrapping_sub(part.pa) & (folio_bytes - 1) == 0);
-        let is_inside = begin <= first && folio_bytes <= end - first.min(end);
-        let is_whole = is_whole && (is_large || is_aligned && is_inside);
-        match self.granule {
-            _ if self.no_huge || self.granule == Granule::Base => {
-                if is_large || folio_bytes > self.base {
-                    Instead::Because(Cause::LargerThanAsked)
-                } else {
-                    Instead::Nothing
+    /// The VMAs of a range of whole base pages with what they map there; the range itself may be more than tables can hold.
+    fn places(&self, number: u32, process: &Process<F>, begin: u64, end: u64) -> Result<Vec<Place>, Error> {
+        let mut places = Vec::new();
+        let mut at = begin;
+        for (first, cut) in process.vmas.within(begin, end) {
+            let (first_page, last) = (first & !(self.base - 1), cut.end.next_multiple_of(self.base));
+            let from = first_page.max(at);
+            if from >= last {
+                continue;
+            }
+            at = last;
+            let (whole_begin, vma) = process.vmas.find(first).unwrap_or((first, cut));
+            let mut place = Place {
+                begin: whole_begin & !(self.base - 1),
+                end: vma.end.next_multiple_of(self.base),
+                kind: kind(vma.backing),
+                advice: if self.is_advised(vma) { Advice::Huge } else { vma.advice },
+                regions: Vec::new(),
+            };
+            for part in process.parts(from, last)? {
+                let mapping = self.mapping(number, process, &part, (begin, end), vma);
+                match place.regions.last_mut() {
+                    Some(before) if before.end == part.va && before.mapping == mapping => before.end += part.bytes,
+                    _ => place.regions.push(Region { start: part.va, end: part.va + part.bytes, mapping }),
                 }
             }
-            Granule::Contig64k if part.grouped => Instead::Nothing,
-            // The block is there, but its bit was taken away.
-            Granule::Contig64k if self.is_whole_block(process, part) => Instead::Because(Cause::LeafSplit),
-            Granule::Contig64k | Granule::Base | Granule::Direct(_) => Instead::Smaller,
-            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) => match folio_bytes {
-                found if found > bytes => Instead::Because(Cause::LargerThanAsked),
-                found if found < bytes => Instead::Smaller,
-                _ if !is_whole => Instead::Because(Cause::FolioPartlyMapped),
-                _ if matches!(self.granule, Granule::Thp(_)) && !is_large => Instead::Because(Cause::LeafSplit),
-                _ => Instead::Nothing,
-            },
+            places.push(place);
         }
+        Ok(places)
+    }
+
+    /// How a part is mapped, of which a range is looked at.
+    fn mapping(&self, number: u32, process: &Process<F>, part: &Part, range: (u64, u64), vma: Vma) -> Mapping {
+        let leaf = size(part.leaf_bytes.max(self.base));
+        let not_own = |backing| Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
+        match vma.backing {
+            _ if (ZERO_PA..super::FILES_PA).contains(&part.pa) => return not_own(census::Backing::Zero),
+            Backing::Shared(_) => return not_own(census::Backing::Shmem),
+            _ if is_file(part.pa) => return not_own(census::Backing::File),
+            _ => {}
+        }
+        let backing = census::Backing::Anonymous;
+        if self.granule == Granule::Contig64k {
+            let leaf = if part.grouped { size(CONTIG_BYTES) } else { leaf };
+            let is_block = part.grouped || self.is_whole_block(process, part);
+            return Mapping {
+                backing,
+                leaf,
+                folio: census::Folio::Whole(if is_block { size(CONTIG_BYTES) } else { leaf }),
+            };
+        }
+        let Some(folio) = self.folios.holding(part.pa, number) else {
+            return Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
+        };
+        if folio.pinned {
+            let leaf = size(folio.bytes);
+            return Mapping { backing: census::Backing::Hugetlb, leaf, folio: census::Folio::Whole(leaf) };
+        }
+        // What `mremap` has moved may be misaligned, and what goes may be a part of a folio.
+        let first = part.va & !(folio.bytes - 1);
+        let is_aligned = part.va.wrapping_sub(part.pa) & (folio.bytes - 1) == 0;
+        let is_inside = range.0 <= first && folio.bytes <= range.1 - first.min(range.1);
+        let is_whole = part.leaf_bytes > self.base || folio.is_whole && is_aligned && is_inside;
+        let bytes = size(folio.bytes);
+        let folio = if is_whole { census::Folio::Whole(bytes) } else { census::Folio::Part(bytes) };
+        Mapping { backing, leaf, folio }
     }
 
     /// Whether all of the block of the proposal around a part is mapped to one block of memory.
     fn is_whole_block(&self, process: &Process<F>, part: &Part) -> bool {
-        let offset = part.va & (super::fault::CONTIG_BYTES - 1);
+        let offset = part.va & (CONTIG_BYTES - 1);
         let (va, pa) = (part.va - offset, part.pa.wrapping_sub(offset));
-        let pages = (0..super::fault::CONTIG_BYTES).step_by(self.base as usize);
+        let pages = (0..CONTIG_BYTES).step_by(self.base as usize);
         pages.into_iter().all(|at| process.tables.translate(va + at).is_ok_and(|found| found.pa == pa.wrapping_add(at)))
     }
+}
 
-    /// The cause that follows from the mapping alone, or from what the program said.
-    fn certain_cause(
-        &self,
-        process: &Process<F>,
-        part: &Part,
-        place: Option<(u64, Vma)>,
-        slot_bytes: u64,
-    ) -> Option<Cause> {
-        let Some((begin, vma)) = place else { return Some(Cause::Unexplained) };
-        let (begin, end) = (begin & !(self.base - 1), vma.end.next_multiple_of(self.base));
-        let slot = part.va & !(slot_bytes - 1);
-        let asks_kernel = !matches!(self.granule, Granule::Hugetlb(_));
-        match vma.backing {
-            Backing::Stack => Some(Cause::Stack),
-            Backing::File | Backing::SharedFile => Some(Cause::PrivateFileCopy),
-            _ if end - begin < slot_bytes => Some(Cause::MappingTooSmall),
-            _ if slot < begin || slot + slot_bytes > end => Some(Cause::NoAlignedSlot),
-            _ if asks_kernel && process.thp_disabled => Some(Cause::DisabledForProcess),
-            _ if vma.advice == Advice::NoHuge => Some(Cause::AdvisedAgainst),
-            _ if asks_kernel && !self.is_advised(vma) => Some(Cause::NotAdvised),
-            _ => None,
-        }
+fn kind(backing: Backing) -> VmaKind {
+    match backing {
+        Backing::Anonymous | Backing::Inferred => VmaKind::Anonymous,
+        Backing::Stack => VmaKind::Stack,
+        Backing::File => VmaKind::PrivateFile,
+        Backing::Shared(_) | Backing::SharedFile => VmaKind::Shared,
     }
-}
-
-/// The VMA of a part: the first one in it, where base pages are larger than those of system calls and it begins inside.
-fn place_of<F: Format>(process: &Process<F>, part: &Part) -> Option<(u64, Vma)> {
-    let inside = || process.vmas.after(part.va).filter(|(begin, _)| *begin < part.va + part.bytes);
-    process.vmas.find(part.va).or_else(inside)
-}
-
-/// What stands where a policy asks for something.
-enum Instead {
-    /// What was asked for.
-    Nothing,
-    /// Something else, for this reason.
-    Because(Cause),
-    /// Smaller pages.
-    Smaller,
-}
-
-fn is_zero(part: &Part) -> bool {
-    (ZERO_PA..super::FILES_PA).contains(&part.pa)
 }

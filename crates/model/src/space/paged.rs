@@ -83,7 +83,7 @@ impl<F: Format> Paged<F> {
             next_file_page: FILES_PA,
             others_table_bytes: 0,
             costs: Costs { processes: 1, ..Costs::default() },
-            seen: held::Seen::default(),
+            seen: held::Seen::new(plan),
         };
         paged.note_tables();
         Ok(paged)

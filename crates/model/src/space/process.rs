@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ::policy::remains::Remains;
 use paging::{Action, Event as Change, Format, Log, Node, Tables, Visitor};
 
 use super::*;
@@ -26,7 +27,11 @@ pub(super) struct Process<F: Format> {
     pub(super) swapped: BTreeMap<u64, u64>,
     /// The process has switched THP off for itself.
     pub(super) thp_disabled: bool,
+    /// The process was forked, or has forked, since it loaded its program.
+    pub(super) has_forked: bool,
     pub(super) heap: Option<Heap>,
+    /// What is left of large pages that went in part.
+    pub(super) remains: Remains,
     /// Leaves of THP, each with a table that is kept for its split.
     pub(super) huge_leaves: u64,
     /// Its tables without the root, those kept for splits included, at most.
@@ -97,7 +102,9 @@ impl<F: Format> Process<F> {
             vmas: Vmas::default(),
             swapped: BTreeMap::new(),
             thp_disabled: false,
+            has_forked: false,
             heap: None,
+            remains: Remains::default(),
             huge_leaves: 0,
             peak_table_bytes: 0,
             forgotten: Vec::new(),

@@ -1,9 +1,10 @@
 //! Whether a policy holds, and why not.
 
 use study::cause::Cause;
+use study::size::PageSize;
 use trace::Call;
 
-use super::tests::{M2, PLACE, advise, event, mmap, space, touched, write_all};
+use super::tests::{M2, PLACE, advise, event, mmap, space, touched, write_all, written};
 use super::*;
 
 /// The holding, covered and concerned bytes, and the first cause with its bytes.
@@ -86,7 +87,7 @@ fn what_is_not_mapped_as_asked_has_a_cause() {
                 (PLACE, 64 << 10)
             },
             "not held",
-            Cause::NotAdvised,
+            Cause::MappedInPieces { advised_bytes: 64 << 10 },
             64 << 10,
         ),
         (
@@ -149,6 +150,55 @@ fn a_hole_cut_into_a_large_page_is_a_cause_and_so_is_memory_without_large_blocks
     let fallbacks = full.costs().allocation_fallbacks;
     let fell_back = Cause::AllocationFellBack { counter: "allocation_fallbacks".to_owned(), times: fallbacks };
     assert_eq!(judged(&*full).3, Some((fell_back, Some(2 * M2))));
+}
+
+/// What is left of a page counts as it was before, as `compare` counts it, until something else is there or the process ends.
+#[test]
+fn a_page_that_goes_in_parts_goes_as_it_was() {
+    for (policy, bytes) in [("thp", M2), ("mthp-64k", 64 << 10)] {
+        let mut space = written("cascade-lake", policy, bytes);
+        for half in [0, bytes / 2] {
+            space.event(&event(Call::Munmap { address: PLACE + half, bytes: bytes / 2 }, 0)).unwrap();
+        }
+        let (_, covered, concerned, cause) = judged(&*space);
+        // Of a folio that PTEs map a look at a part of it finds a part.
+        let is_leaf = policy == "thp";
+        let cut = (!is_leaf).then_some((Cause::FolioPartlyMapped, Some(bytes)));
+        assert_eq!((covered, concerned, cause), (if is_leaf { bytes } else { 0 }, bytes, cut), "{policy}");
+    }
+}
+
+/// A write after a fork copies base pages: on both sides that is the cause, and not that memory was cut.
+#[test]
+fn pages_that_a_fork_has_split_are_said_to_be() {
+    for policy in ["thp", "mthp-64k"] {
+        let mut space = written("cascade-lake", policy, 2 * M2);
+        let child = space.fork().unwrap();
+        assert!(space.enter(child));
+        space.access(PLACE, true).unwrap();
+        let (_, covered, concerned, cause) = judged(&*space);
+        let split = if policy == "thp" { M2 } else { 64 << 10 };
+        assert_eq!((covered, concerned), (4 * M2 - split, 4 * M2), "{policy}");
+        assert_eq!(cause, Some((Cause::SplitAfterFork, Some(split))), "{policy}");
+    }
+}
+
+/// Slots that held a page and were filled again are not called touched early; a pool without pages is named.
+#[test]
+fn the_causes_are_those_of_a_running_kernel() {
+    let mut refilled = written("cascade-lake", "thp", M2);
+    advise(&mut *refilled, PLACE, M2 / 2, 4);
+    write_all(&mut *refilled, PLACE, M2 / 2);
+    let verdict = refilled.verdict().unwrap();
+    let causes: Vec<(Cause, Option<u64>)> =
+        verdict.causes.into_iter().map(|share| (share.cause, share.bytes)).collect();
+    let half = Some(M2 / 2);
+    assert_eq!(causes, [(Cause::RefilledAfterDrop, half), (Cause::FolioPartlyMapped, half)]);
+
+    let mut empty = space("cascade-lake", "hugetlb-2m", Physical { fragmentation: 1.0, ..Physical::default() });
+    mmap(&mut *empty, PLACE, M2);
+    write_all(&mut *empty, PLACE, M2);
+    assert_eq!(judged(&*empty).3, Some((Cause::PoolExhausted { size: PageSize::M2 }, Some(M2))));
 }
 
 #[test]

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+pub use policy::census::Advice;
+
 /// What stands behind a VMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
@@ -27,18 +29,6 @@ pub struct Object {
     pub number: u64,
     /// The address at which it begins, or would begin.
     pub origin: u64,
-}
-
-/// What a program has said about huge pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Advice {
-    /// Nothing.
-    #[default]
-    None,
-    /// MADV_HUGEPAGE.
-    Huge,
-    /// MADV_NOHUGEPAGE.
-    NoHuge,
 }
 
 /// A stretch of addresses with the same properties.

@@ -1,9 +1,9 @@
 //! The verdict on made-up censuses: no kernel is asked.
 
-use host::maps::Vma;
-
+use super::slots::{Piece, Shape};
 use super::*;
-use crate::{Region, Source};
+use crate::census::{Folio, Region, VmaKind};
+use crate::verdict::{Holding, Peak, Verdict};
 
 const K4: PageSize = PageSize::K4;
 const K64: PageSize = PageSize::K64;
@@ -14,51 +14,81 @@ fn geometry() -> Geometry {
     Geometry { base: K4, pmd: Some(M2), mthp: vec![K64], hugetlb: vec![M2] }
 }
 
-fn state(common: &str, k64: &str) -> State {
-    let settings = [(format!("{}/enabled", host::THP), common), (host::thp_size_enabled(K64), k64)];
-    State { settings: settings.map(|(path, word)| (path, word.to_string())).into(), ..State::default() }
+type Settings = BTreeMap<String, String>;
+
+fn settings(common: &str, k64: &str) -> Settings {
+    let settings = [(format!("{THP}/enabled"), common), (thp_size_enabled(K64), k64)];
+    settings.map(|(path, word)| (path, word.to_string())).into()
 }
 
 fn anonymous(leaf: PageSize, folio: Folio) -> Mapping {
     Mapping { backing: Backing::Anonymous, leaf, folio }
 }
 
-/// A process with one mapping from 0 on that holds these runs of memory without holes.
-fn process(length_bytes: u64, runs: &[(Mapping, u64)]) -> ProcessCensus {
-    let vma = Vma {
-        start: 0,
-        end: length_bytes,
-        protection: 3,
-        shared: false,
-        device: (0, 0),
-        inode: 0,
-        name: String::new(),
-    };
+/// A process with one mapping from 0 on that holds runs of memory without holes.
+#[derive(Clone, Default)]
+struct Made {
+    length_bytes: u64,
+    census: Census,
+    regions: Vec<Region>,
+    is_thp_disabled: bool,
+    has_places: bool,
+    advice: Option<Advice>,
+}
+
+impl Process for Made {
+    fn is_thp_disabled(&self) -> bool {
+        self.is_thp_disabled
+    }
+
+    fn advice(&self, _: u64) -> Vec<(u64, Advice)> {
+        self.advice.map(|advice| (0, advice)).into_iter().collect()
+    }
+
+    fn may_have_folios(&self, _: PageSize) -> bool {
+        true
+    }
+
+    fn is_pool_exhausted(&self, _: PageSize) -> bool {
+        false
+    }
+}
+
+fn process(length_bytes: u64, runs: &[(Mapping, u64)]) -> Made {
+    let mut made = Made { length_bytes, has_places: true, ..Made::default() };
     let mut at = 0;
-    let mut census = Census::default();
-    let mut regions = Vec::new();
     for (mapping, bytes) in runs {
-        regions.push(Region { start: at, end: at + bytes, mapping: *mapping });
-        census.add(*mapping, *bytes);
+        made.regions.push(Region { start: at, end: at + bytes, mapping: *mapping });
+        made.census.add(*mapping, *bytes);
         at += bytes;
     }
-    let areas = vec![Area { vma, regions }];
-    // No process has this number: nothing can be read of it.
-    ProcessCensus { pid: u32::MAX, census, source: Source::PagemapScan, folios_of_system: None, areas }
+    made
 }
 
-fn examined(policy: &str, state: &State, seen: &ProcessCensus) -> Examination {
+fn asked(policy: &str, settings: &Settings, after_fork: bool, seen: &Made) -> Examination {
     let (policy, geometry) = (policy.parse().unwrap(), geometry());
-    Question { policy: &policy, geometry: &geometry, state, smaps: None, after_fork: false }.answer(seen)
+    let area = Area { start: 0, end: seen.length_bytes, kind: VmaKind::Anonymous, regions: &seen.regions };
+    let areas = if seen.has_places { vec![area] } else { vec![] };
+    let question = Question { after_fork, ..Question::of(&policy, &geometry, settings) };
+    question.answer(&Look { census: &seen.census, areas: &areas }, seen)
 }
 
-fn verdict(policy: &str, state: &State, seen: &ProcessCensus) -> Verdict {
-    let verdict = examined(policy, state, seen).into_verdict();
+fn examined(policy: &str, settings: &Settings, seen: &Made) -> Examination {
+    asked(policy, settings, false, seen)
+}
+
+fn verdict(policy: &str, settings: &Settings, seen: &Made) -> Verdict {
+    let verdict = Evidence::of(examined(policy, settings, seen)).verdict();
     let explained: u64 = verdict.causes.iter().filter_map(|share| share.bytes).sum();
     if verdict.holding != Holding::NotAsked {
         assert_eq!(verdict.covered_bytes + explained, verdict.concerned_bytes, "every byte has its place");
     }
     verdict
+}
+
+fn counted(counters: &[(&str, u64)]) -> SlotCounts {
+    let moved = counters.iter().map(|(name, times)| (name.to_string(), *times)).collect();
+    SlotCounts::of_kernel(&moved, Some(M2))
 }
 
 fn causes(verdict: &Verdict) -> Vec<(Cause, u64)> {
@@ -69,7 +99,7 @@ fn causes(verdict: &Verdict) -> Vec<(Cause, u64)> {
 fn each_policy_has_its_own_idea_of_covered() {
     let whole = |leaf, size| anonymous(leaf, Folio::Whole(size));
     let pool = Mapping { backing: Backing::Hugetlb, leaf: M2, folio: Folio::Whole(M2) };
-    let state = state("always", "always");
+    let settings = settings("always", "always");
     for (policy, mapping, holding, cause) in [
         ("base", whole(K4, K4), Holding::Held, None),
         ("base", whole(K4, K64), Holding::NotHeld, Some(Cause::LargerThanAsked)),
@@ -86,7 +116,7 @@ fn each_policy_has_its_own_idea_of_covered() {
         ("thp", anonymous(K4, Folio::Part(M2)), Holding::NotHeld, Some(Cause::FolioPartlyMapped)),
         ("hugetlb-2m", pool, Holding::Held, None),
     ] {
-        let verdict = verdict(policy, &state, &process(8 * MIB, &[(mapping, 8 * MIB)]));
+        let verdict = verdict(policy, &settings, &process(8 * MIB, &[(mapping, 8 * MIB)]));
         assert_eq!(verdict.holding, holding, "{policy} {mapping:?}");
         assert_eq!(verdict.causes.first().map(|share| share.cause.clone()), cause, "{policy} {mapping:?}");
     }
@@ -95,8 +125,8 @@ fn each_policy_has_its_own_idea_of_covered() {
 /// Nothing seen is no proof: neither of a trial in which nobody could be looked at, nor of the largest of its processes.
 #[test]
 fn a_process_that_could_not_be_looked_at_is_no_proof() {
-    let begun = |policy: &str| Examination::begun(&policy.parse().unwrap(), &geometry());
-    let word = |examination: Examination| examination.into_verdict().holding;
+    let begun = |policy: &str| Examination::begun(Aim::of(&policy.parse().unwrap(), &geometry()));
+    let word = |examination: Examination| Evidence::of(examination).verdict().holding;
     for policy in ["base", "thp", "mthp-64k", "hugetlb-2m", "default+no-huge"] {
         assert_eq!(word(begun(policy)), Holding::Unknown, "{policy}");
         let mut missed = begun(policy);
@@ -108,9 +138,9 @@ fn a_process_that_could_not_be_looked_at_is_no_proof() {
     let huge = anonymous(M2, Folio::Whole(M2));
     let beside = |missed_bytes: Option<u64>| {
         let mut examination = begun("thp");
-        examination.merge(examined("thp", &state("always", "never"), &process(64 * MIB, &[(huge, 64 * MIB)])));
+        examination.merge(examined("thp", &settings("always", "never"), &process(64 * MIB, &[(huge, 64 * MIB)])));
         examination.miss_process("program: forbidden".into(), missed_bytes);
-        examination.into_verdict()
+        Evidence::of(examination).verdict()
     };
     assert_eq!(beside(Some(MIB)).holding, Holding::Held, "too little to change the word");
     assert_eq!(beside(Some(64 * MIB)).holding, Holding::Unknown);
@@ -123,14 +153,14 @@ fn files_and_zero_pages_are_not_concerned() {
     let other = |backing| Mapping { backing, leaf: K4, folio: Folio::Whole(K4) };
     let seen =
         process(4 * MIB, &[(other(Backing::File), MIB), (other(Backing::Shmem), MIB), (other(Backing::Zero), MIB)]);
-    let verdict = verdict("thp", &state("always", "never"), &seen);
+    let verdict = verdict("thp", &settings("always", "never"), &seen);
     assert_eq!((verdict.holding, verdict.concerned_bytes), (Holding::Unknown, 0));
     assert_eq!(causes(&verdict), [(Cause::NothingToSee, 0)]);
 }
 
 #[test]
 fn default_asks_for_nothing() {
-    let verdict = verdict("default", &State::default(), &process(MIB, &[(anonymous(K4, Folio::Unknown), MIB)]));
+    let verdict = verdict("default", &Settings::new(), &process(MIB, &[(anonymous(K4, Folio::Unknown), MIB)]));
     assert_eq!((verdict.holding, verdict.concerned_bytes, verdict.causes), (Holding::NotAsked, MIB, vec![]));
 }
 
@@ -138,9 +168,9 @@ fn default_asks_for_nothing() {
 fn shape_comes_before_permission_and_permission_before_history() {
     let small = anonymous(K4, Folio::Whole(K4));
     let zero = Mapping { backing: Backing::Zero, ..small };
-    let never = Cause::SizeDisabled { path: format!("{}/enabled", host::THP) };
-    let (on, off) = (state("always", "never"), state("never", "never"));
-    for (state, length, runs, expected) in [
+    let never = Cause::SizeDisabled { path: format!("{THP}/enabled") };
+    let (on, off) = (settings("always", "never"), settings("never", "never"));
+    for (settings, length, runs, expected) in [
         (&off, MIB, vec![(small, MIB)], vec![(Cause::MappingTooSmall, MIB)]),
         (&off, 3 * MIB, vec![(small, 3 * MIB)], vec![(never.clone(), 2 * MIB), (Cause::NoAlignedSlot, MIB)]),
         (&on, 2 * MIB, vec![(small, MIB)], vec![(Cause::SlotPartlyPresent, MIB)]),
@@ -149,7 +179,7 @@ fn shape_comes_before_permission_and_permission_before_history() {
         // The flags of the mapping were not read: it may be advised against.
         (&on, 2 * MIB, vec![(small, 2 * MIB)], vec![(Cause::Unexplained, 2 * MIB)]),
     ] {
-        let verdict = verdict("thp", state, &process(length, &runs));
+        let verdict = verdict("thp", settings, &process(length, &runs));
         assert_eq!(causes(&verdict), expected);
         assert_eq!(verdict.holding, Holding::NotHeld);
     }
@@ -159,7 +189,7 @@ fn shape_comes_before_permission_and_permission_before_history() {
 fn what_cannot_be_seen_makes_the_word_unknown_only_where_it_could_change_it() {
     let hidden = anonymous(K4, Folio::Unknown);
     let huge = anonymous(M2, Folio::Whole(M2));
-    let on = state("always", "always");
+    let on = settings("always", "always");
     let unknown = verdict("mthp-64k", &on, &process(4 * MIB, &[(hidden, 4 * MIB)]));
     assert_eq!((unknown.holding, causes(&unknown)), (Holding::Unknown, vec![(Cause::FoliosInvisible, 4 * MIB)]));
     // Nearly all of it is mapped by PMD leaves: the rest cannot save it.
@@ -175,64 +205,38 @@ fn what_cannot_be_seen_makes_the_word_unknown_only_where_it_could_change_it() {
 #[test]
 fn base_pages_without_root_are_held_where_sysfs_rules_out_everything_else() {
     let seen = process(4 * MIB, &[(anonymous(K4, Folio::Unknown), 4 * MIB)]);
-    assert_eq!(verdict("base", &state("never", "never"), &seen).holding, Holding::Held);
-    assert_eq!(verdict("base", &state("never", "inherit"), &seen).holding, Holding::Held);
-    let open = verdict("base", &state("always", "never"), &seen);
+    assert_eq!(verdict("base", &settings("never", "never"), &seen).holding, Holding::Held);
+    assert_eq!(verdict("base", &settings("never", "inherit"), &seen).holding, Holding::Held);
+    let open = verdict("base", &settings("always", "never"), &seen);
     assert_eq!((open.holding, causes(&open)), (Holding::Unknown, vec![(Cause::FoliosInvisible, 4 * MIB)]));
-    assert_eq!(verdict("base", &State::default(), &seen).holding, Holding::Unknown);
-}
-
-/// A process under PR_SET_THP_DISABLE that lives as long as the value.
-struct Disabled(std::process::Child);
-
-impl Disabled {
-    fn start() -> Disabled {
-        use std::os::unix::process::CommandExt;
-        let mut command = std::process::Command::new("sleep");
-        // SAFETY: prctl with plain numbers is async-signal-safe.
-        unsafe {
-            command.arg("60").pre_exec(|| match libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            });
-        }
-        Disabled(command.spawn().unwrap())
-    }
-}
-
-impl Drop for Disabled {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
+    assert_eq!(verdict("base", &Settings::new(), &seen).holding, Holding::Unknown);
 }
 
 #[test]
 fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
-    let child = Disabled::start();
     let hidden = anonymous(K4, Folio::Unknown);
-    let on = state("always", "always");
+    let on = settings("always", "always");
     let mut seen = process(4 * MIB, &[(hidden, 4 * MIB)]);
     let unknown = verdict("base", &on, &seen);
     assert_eq!((unknown.holding, causes(&unknown)), (Holding::Unknown, vec![(Cause::FoliosInvisible, 4 * MIB)]));
-    seen.pid = child.0.id();
+    seen.is_thp_disabled = true;
     let held = verdict("base", &on, &seen);
     assert_eq!((held.holding, causes(&held)), (Holding::Held, vec![(Cause::ProvenByThpDisable, 0)]));
-    let without_places = ProcessCensus { areas: vec![], source: Source::Smaps, ..seen.clone() };
+    let without_places = Made { has_places: false, ..seen.clone() };
     assert_eq!(verdict("base", &on, &without_places).holding, Holding::Held);
     // +no-huge is had in the same way, with the same proof.
     assert_eq!(verdict("thp+no-huge", &on, &seen).holding, Holding::Held);
     // A larger page that is seen is there all the same, and then the rest need not be base pages either.
-    seen = ProcessCensus {
-        pid: seen.pid,
+    seen = Made {
+        is_thp_disabled: true,
         ..process(4 * MIB, &[(hidden, 2 * MIB), (anonymous(M2, Folio::Whole(M2)), 2 * MIB)])
     };
     let undone = verdict("base", &on, &seen);
     assert_eq!((undone.holding, undone.covered_bytes), (Holding::Unknown, 0));
     assert_eq!(causes(&undone), [(Cause::LargerThanAsked, 2 * MIB), (Cause::FoliosInvisible, 2 * MIB)]);
     // Pages of a pool are the program's own wish.
-    seen = ProcessCensus {
-        pid: seen.pid,
+    seen = Made {
+        is_thp_disabled: true,
         ..process(
             4 * MIB,
             &[(hidden, 2 * MIB), (Mapping { backing: Backing::Hugetlb, ..anonymous(M2, Folio::Whole(M2)) }, 2 * MIB)],
@@ -245,15 +249,14 @@ fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
 fn fallbacks_explain_as_many_slots_as_they_count() {
     let piece = |shape, slots, bytes| Piece { shape, missing_bytes: bytes, unseen_bytes: 0, slots };
     let settled = |counters: &[(&str, u64)]| {
-        let mut one =
-            Examination { asked: true, target: Some(M2), concerned_bytes: 20 * MIB, ..Examination::default() };
+        let mut one = Examination::begun(Aim::Leaf(M2));
+        one.concerned_bytes = 20 * MIB;
         one.add_transparent(&piece(Shape::Full, 4, 8 * MIB), &Eligibility::Eligible);
         one.add_transparent(&piece(Shape::Holes, 6, 6 * MIB), &Eligibility::Eligible);
         let mut other = Examination::default();
         other.add_transparent(&piece(Shape::Full, 3, 6 * MIB), &Eligibility::Eligible);
         one.merge(other);
-        one.count_fallbacks(&counters.iter().map(|(name, times)| (name.to_string(), *times)).collect());
-        causes(&one.into_verdict())
+        causes(&Evidence { slots: counted(counters), ..Evidence::of(one) }.verdict())
     };
     let fell_back = |counter: &str, times| Cause::AllocationFellBack { counter: counter.into(), times };
     assert_eq!(settled(&[]), [(Cause::TouchedBeforeEligible, 14 * MIB), (Cause::SlotPartlyPresent, 6 * MIB)]);
@@ -276,19 +279,10 @@ fn fallbacks_explain_as_many_slots_as_they_count() {
 #[test]
 fn slots_that_were_split_and_filled_again_are_not_called_touched_early() {
     let (part, small) = (anonymous(K4, Folio::Part(M2)), anonymous(K4, Folio::Whole(K4)));
-    let seen = process(8 * MIB, &[(part, MIB), (small, 7 * MIB)]);
-    let state = state("always", "never");
+    let seen = Made { advice: Some(Advice::Huge), ..process(8 * MIB, &[(part, MIB), (small, 7 * MIB)]) };
     let split = |after_fork: bool, counters: &[(&str, u64)]| {
-        let (policy, geometry) = ("thp".parse().unwrap(), geometry());
-        let question = Question { policy: &policy, geometry: &geometry, state: &state, smaps: None, after_fork };
-        let mut examination = question.answer(&seen);
-        // Whether the kernel may give large pages stands in smaps, of which there is none here.
-        let unexplained = examination.causes.remove(&Cause::Unexplained).unwrap();
-        let count = unexplained / M2.bytes();
-        let full = if after_fork { &mut examination.full_after_fork } else { &mut examination.full };
-        full.add(Slots { count, bytes: unexplained });
-        examination.count_fallbacks(&counters.iter().map(|(name, times)| (name.to_string(), *times)).collect());
-        causes(&examination.into_verdict())
+        let examination = asked("thp", &settings("always", "never"), after_fork, &seen);
+        causes(&Evidence { slots: counted(counters), ..Evidence::of(examination) }.verdict())
     };
     let (early, refilled) = (Cause::TouchedBeforeEligible, Cause::RefilledAfterDrop);
     let cut = (Cause::FolioPartlyMapped, MIB);
@@ -308,13 +302,10 @@ fn slots_that_were_split_and_filled_again_are_not_called_touched_early() {
 /// Without folios only the leaves that were split are counted.
 #[test]
 fn what_was_split_is_said_without_folios() {
+    let hidden = process(8 * MIB, &[(anonymous(K4, Folio::Unknown), 8 * MIB)]);
     let examination = |counters: &[(&str, u64)]| {
-        let mut one =
-            examined("thp", &state("always", "never"), &process(8 * MIB, &[(anonymous(K4, Folio::Unknown), 8 * MIB)]));
-        let unexplained = one.causes.remove(&Cause::Unexplained).unwrap();
-        one.full.add(Slots { count: 4, bytes: unexplained });
-        one.count_fallbacks(&counters.iter().map(|(name, times)| (name.to_string(), *times)).collect());
-        causes(&one.into_verdict())
+        let one = examined("thp", &settings("always", "never"), &Made { advice: Some(Advice::Huge), ..hidden.clone() });
+        causes(&Evidence { slots: counted(counters), ..Evidence::of(one) }.verdict())
     };
     let expected = [(Cause::SplitMeanwhile, 6 * MIB), (Cause::TouchedBeforeEligible, 2 * MIB)];
     assert_eq!(examination(&[("thp_split_pmd", 3)]), expected);
@@ -325,11 +316,11 @@ fn what_was_split_is_said_without_folios() {
 fn a_peak_that_was_not_looked_at_proves_nothing() {
     let huge = anonymous(M2, Folio::Whole(M2));
     let against = |seen_bytes, least_bytes, most_bytes, all_was_seen| {
-        let mut examination = examined("thp", &state("always", "never"), &process(64 * MIB, &[(huge, 64 * MIB)]));
+        let mut examination = examined("thp", &settings("always", "never"), &process(64 * MIB, &[(huge, 64 * MIB)]));
         examination.note(Cause::FreedBeforeExit, 0);
         let [seen_bytes, least_bytes, most_bytes] = [seen_bytes, least_bytes, most_bytes].map(|size: u64| size * MIB);
-        examination.set_against(Peak { seen_bytes, least_bytes, most_bytes }, all_was_seen);
-        let verdict = examination.into_verdict();
+        let peak = Some(Peak { seen_bytes, least_bytes, most_bytes });
+        let verdict = Evidence { peak, is_all_seen: all_was_seen, ..Evidence::of(examination) }.verdict();
         (verdict.holding, causes(&verdict))
     };
     let freed = (Cause::FreedBeforeExit, 0);
@@ -342,21 +333,11 @@ fn a_peak_that_was_not_looked_at_proves_nothing() {
 }
 
 #[test]
-fn counters_of_a_longer_time_replace_those_of_a_shorter() {
-    let mut examination = Examination::default();
-    for times in [3, 9, 5] {
-        examination.count_fallbacks(&[("thp_fault_fallback".to_string(), times)].into());
-    }
-    assert_eq!(examination.counters["thp_fault_fallback"], 9);
-}
-
-#[test]
 fn what_the_tracer_knows_takes_the_place_of_what_is_unexplained() {
     let small = anonymous(K4, Folio::Whole(K4));
-    let mut examination = examined("thp", &state("always", "never"), &process(8 * MIB, &[(small, 8 * MIB)]));
-    examination.note(Cause::Demoted, 2 * MIB);
-    examination.note(Cause::ForeignAbi, 0);
-    let verdict = examination.into_verdict();
+    let examination = examined("thp", &settings("always", "never"), &process(8 * MIB, &[(small, 8 * MIB)]));
+    let noted = [(Cause::Demoted, 2 * MIB), (Cause::ForeignAbi, 0)].into();
+    let verdict = Evidence { noted, ..Evidence::of(examination) }.verdict();
     let expected = [(Cause::Unexplained, 6 * MIB), (Cause::Demoted, 2 * MIB), (Cause::ForeignAbi, 0)];
     assert_eq!(causes(&verdict), expected);
     assert_eq!(verdict.causes[2].bytes, None);
@@ -365,24 +346,22 @@ fn what_the_tracer_knows_takes_the_place_of_what_is_unexplained() {
 #[test]
 fn a_census_of_sums_has_causes_without_places() {
     let mut seen = process(8 * MIB, &[(anonymous(K4, Folio::Unknown), 8 * MIB)]);
-    seen.areas.clear();
-    seen.source = Source::Smaps;
-    let never = Cause::SizeDisabled { path: format!("{}/enabled", host::THP) };
-    assert_eq!(causes(&verdict("thp", &state("never", "never"), &seen)), [(never, 8 * MIB)]);
-    assert_eq!(causes(&verdict("thp", &state("always", "never"), &seen)), [(Cause::Unexplained, 8 * MIB)]);
-    assert_eq!(causes(&verdict("hugetlb-2m", &state("always", "never"), &seen)), [(Cause::Unexplained, 8 * MIB)]);
+    seen.has_places = false;
+    let never = Cause::SizeDisabled { path: format!("{THP}/enabled") };
+    assert_eq!(causes(&verdict("thp", &settings("never", "never"), &seen)), [(never, 8 * MIB)]);
+    assert_eq!(causes(&verdict("thp", &settings("always", "never"), &seen)), [(Cause::Unexplained, 8 * MIB)]);
+    assert_eq!(causes(&verdict("hugetlb-2m", &settings("always", "never"), &seen)), [(Cause::Unexplained, 8 * MIB)]);
 }
 
 #[test]
 fn memory_without_advice_was_mapped_in_small_pieces_unless_advice_was_refused() {
     let because = |notes: &[Cause]| {
-        let mut examination = Examination { asked: true, concerned_bytes: 8 * MIB, ..Examination::default() };
+        let mut examination = Examination::begun(Aim::Leaf(M2));
+        examination.concerned_bytes = 8 * MIB;
         examination.add(Cause::NotAdvised, 8 * MIB);
-        notes.iter().for_each(|cause| examination.note(cause.clone(), 0));
-        examination.mappings_are_advised_from(128 << 10);
-        let mut other = Examination::default();
-        other.merge(examination);
-        causes(&other.into_verdict()).remove(0)
+        let noted = notes.iter().map(|cause| (cause.clone(), 0)).collect();
+        let advised_bytes = Some(128 << 10);
+        causes(&Evidence { noted, advised_bytes, ..Evidence::of(examination) }.verdict()).remove(0)
     };
     let pieces = Cause::MappedInPieces { advised_bytes: 128 << 10 };
     assert_eq!(pieces.describe(), "mapped in pieces of less than 128K, which are not advised one by one");

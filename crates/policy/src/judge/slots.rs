@@ -4,30 +4,9 @@
 //! only there can the kernel map a page of that size (`thp_vma_suitable_order`,
 //! include/linux/huge_mm.h).
 
-use host::maps::VmaKind;
-use study::census::{Backing, Mapping};
-use study::size::PageSize;
-
-use crate::{Area, Region};
-
-/// How a piece of memory stands to what a policy asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Not concerned: files, shared memory, zero pages.
-    Unconcerned,
-    /// Mapped as asked.
-    Covered,
-    /// Larger pages than asked for.
-    Larger,
-    /// A folio at least as large as asked for stands behind it, but is mapped in part.
-    Cut,
-    /// The folio is as asked and whole, but its leaf was split.
-    Split,
-    /// Mapped smaller than asked, or otherwise not as asked.
-    Missing,
-    /// The folio that decides cannot be seen.
-    Unseen,
-}
+use super::coverage::Standing;
+use crate::census::{Area, Backing, Mapping, Region, VmaKind};
+use crate::size::PageSize;
 
 /// Why memory of one standing is where it is, as far as the shape of its mapping says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,11 +45,10 @@ pub struct Piece {
 /// Divides the missing and unseen memory of a mapping by its shape.
 pub fn shapes(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Standing) -> Vec<Piece> {
     let mut pieces = Pieces::default();
-    let kind = area.vma.kind();
-    let outside = match kind {
+    let outside = match area.kind {
         VmaKind::Stack => Some(Shape::Stack),
         VmaKind::PrivateFile => Some(Shape::FileCopy),
-        _ if area.vma.length_bytes() < target.bytes() => Some(Shape::TooSmall),
+        _ if area.length_bytes() < target.bytes() => Some(Shape::TooSmall),
         _ => None,
     };
     match outside {
@@ -94,10 +72,10 @@ struct Slots {
 }
 
 fn by_slot(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Standing, pieces: &mut Pieces) {
-    let first = target.align_up(area.vma.start).unwrap_or(u64::MAX);
-    let end = target.align_down(area.vma.end);
+    let first = target.align_up(area.start).unwrap_or(u64::MAX);
+    let end = target.align_down(area.end);
     let mut open: Option<Slots> = None;
-    for region in &area.regions {
+    for region in area.regions {
         let standing = standing(&region.mapping);
         for (from, to) in cut_at_slots(region, target, first, end) {
             if from < first || from >= end {
@@ -184,16 +162,14 @@ impl Pieces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use host::maps::Vma;
+    use crate::census::Folio;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use study::census::Folio;
 
     const PAGE: u64 = 4096;
     const TARGET: PageSize = PageSize::K64;
 
-    fn area(start: u64, end: u64, inode: u64, name: &str, pages: &[(u64, Backing)]) -> Area {
-        let vma = Vma { start, end, protection: 3, shared: false, device: (0, 0), inode, name: name.into() };
+    fn regions(pages: &[(u64, Backing)]) -> Vec<Region> {
         let mut regions: Vec<Region> = Vec::new();
         for (address, backing) in pages {
             let mapping = Mapping { backing: *backing, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K4) };
@@ -202,7 +178,7 @@ mod tests {
                 _ => regions.push(Region { start: *address, end: address + PAGE, mapping }),
             }
         }
-        Area { vma, regions }
+        regions
     }
 
     fn missing(mapping: &Mapping) -> Standing {
@@ -226,9 +202,9 @@ mod tests {
         for (address, _) in pages.iter().filter(|(_, backing)| **backing != Backing::Zero) {
             let start = TARGET.align_down(*address);
             let slot: Vec<Option<&Backing>> = (0..16).map(|page| pages.get(&(start + page * PAGE))).collect();
-            let shape = if area.vma.length_bytes() < TARGET.bytes() {
+            let shape = if area.length_bytes() < TARGET.bytes() {
                 Shape::TooSmall
-            } else if start < area.vma.start || start + TARGET.bytes() > area.vma.end {
+            } else if start < area.start || start + TARGET.bytes() > area.end {
                 Shape::NoSlot
             } else if slot.contains(&Some(&Backing::Zero)) {
                 Shape::ZeroInSlot
@@ -262,7 +238,8 @@ mod tests {
                     at += PAGE;
                 }
             }
-            let area = area(start, at + (tail + u64::from(at == start)) * PAGE, 0, "", &pages);
+            let end = at + (tail + u64::from(at == start)) * PAGE;
+            let area = Area { start, end, kind: VmaKind::Anonymous, regions: &regions(&pages) };
             prop_assert_eq!(by_shape(shapes(&area, TARGET, missing)), slow(&area));
         }
     }
@@ -270,9 +247,12 @@ mod tests {
     #[test]
     fn stacks_and_file_copies_are_told_by_their_mapping() {
         let pages: Vec<(u64, Backing)> = (0..32).map(|page| (page * PAGE, Backing::Anonymous)).collect();
-        for (inode, name, shape) in [(0, "[stack]", Shape::Stack), (7, "/bin/a", Shape::FileCopy), (0, "", Shape::Full)]
+        let regions = regions(&pages);
+        for (kind, shape) in
+            [(VmaKind::Stack, Shape::Stack), (VmaKind::PrivateFile, Shape::FileCopy), (VmaKind::Anonymous, Shape::Full)]
         {
-            let pieces = by_shape(shapes(&area(0, 32 * PAGE, inode, name, &pages), TARGET, missing));
+            let area = Area { start: 0, end: 32 * PAGE, kind, regions: &regions };
+            let pieces = by_shape(shapes(&area, TARGET, missing));
             assert_eq!(pieces.keys().collect::<Vec<_>>(), [&shape]);
             assert_eq!(pieces[&shape].0, 32 * PAGE);
         }

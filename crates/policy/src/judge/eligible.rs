@@ -1,12 +1,20 @@
 //! Whether the kernel may give a mapping folios of a size: what `thp_vma_allowable_orders`
 //! (include/linux/huge_mm.h) asks, asked from outside.
 
-use study::cause::Cause;
-use study::machine::State;
-use study::policy::Geometry;
-use study::size::PageSize;
+use std::collections::BTreeMap;
 
-use crate::SmapsEntry;
+use crate::cause::Cause;
+use crate::census::Advice;
+use crate::intent::Geometry;
+use crate::size::PageSize;
+
+/// Where the kernel shows its transparent pages (Documentation/admin-guide/mm/transhuge.rst).
+pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
+
+/// The setting of a transparent folio size.
+pub fn thp_size_enabled(size: PageSize) -> String {
+    format!("{THP}/hugepages-{}kB/enabled", size.bytes() >> 10)
+}
 
 /// What can be said of a mapping and a size.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,14 +23,14 @@ pub enum Eligibility {
     Refused(Cause),
     /// The kernel may give it.
     Eligible,
-    /// The mapping's flags were not read.
+    /// What the mapping was advised is not known.
     Unknown,
 }
 
 /// What holds for every mapping of a process.
 pub struct Rules<'a> {
-    /// The settings.
-    pub state: &'a State,
+    /// The settings that were in force: path to value.
+    pub settings: &'a BTreeMap<String, String>,
     /// Whether PR_SET_THP_DISABLE is in force (`THP_enabled: 0` in /proc/PID/status).
     pub disabled_for_process: bool,
 }
@@ -39,18 +47,18 @@ enum Mode {
 }
 
 impl Rules<'_> {
-    /// Whether the mapping may have folios of this size; `flags` are its flags in smaps, where they were
-    /// read. Geometry is not asked here.
-    pub fn eligibility(&self, size: PageSize, flags: Option<&SmapsEntry>) -> Eligibility {
+    /// Whether the mapping may have folios of this size; `advice` is what it was advised, where that
+    /// is known. Geometry is not asked here.
+    pub fn eligibility(&self, size: PageSize, advice: Option<Advice>) -> Eligibility {
         if self.disabled_for_process {
             return Eligibility::Refused(Cause::DisabledForProcess);
         }
-        if flags.is_some_and(|flags| flags.has_flag("nh")) {
+        if advice == Some(Advice::NoHuge) {
             return Eligibility::Refused(Cause::AdvisedAgainst);
         }
-        match (self.mode(size), flags) {
+        match (self.mode(size), advice) {
             (Mode::Never(path), _) => Eligibility::Refused(Cause::SizeDisabled { path }),
-            (Mode::Advised, Some(flags)) if !flags.has_flag("hg") => Eligibility::Refused(Cause::NotAdvised),
+            (Mode::Advised, Some(Advice::None)) => Eligibility::Refused(Cause::NotAdvised),
             (Mode::Unknown, _) | (_, None) => Eligibility::Unknown,
             (Mode::Always | Mode::Advised, Some(_)) => Eligibility::Eligible,
         }
@@ -73,9 +81,9 @@ impl Rules<'_> {
     /// that was made before the prctl or the advice and whose leaf was split afterwards: the program may
     /// have called prctl itself, and late. That pagelab did so before the first instruction is more than
     /// is asked here, and proves more.
-    pub fn only_base_pages(&self, geometry: &Geometry, length_bytes: u64, flags: Option<&SmapsEntry>) -> bool {
+    pub fn only_base_pages(&self, geometry: &Geometry, length_bytes: u64, advice: Option<Advice>) -> bool {
         let ruled_out = |size: &PageSize| self.switched_off(*size).is_some() || length_bytes < size.bytes();
-        let advised_against = flags.is_some_and(|flags| flags.has_flag("nh"));
+        let advised_against = advice == Some(Advice::NoHuge);
         geometry.mthp.iter().all(ruled_out)
             && geometry.pmd.is_none_or(|pmd| self.disabled_for_process || advised_against || ruled_out(&pmd))
     }
@@ -83,9 +91,9 @@ impl Rules<'_> {
     /// The size's own file first; where it says `inherit`, or on kernels before 6.8 that have none, the
     /// file for all sizes.
     fn mode(&self, size: PageSize) -> Mode {
-        let common = format!("{}/enabled", host::THP);
-        let own = host::thp_size_enabled(size);
-        let word = |path: &str| self.state.settings.get(path).map(String::as_str);
+        let common = format!("{}/enabled", THP);
+        let own = thp_size_enabled(size);
+        let word = |path: &str| self.settings.get(path).map(String::as_str);
         let (path, word) = match word(&own) {
             Some("inherit") | None => (common.clone(), word(&common)),
             Some(other) => (own, Some(other)),
@@ -102,64 +110,60 @@ impl Rules<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::smaps;
+    use crate::census::Advice::{Huge, NoHuge, None as Silent};
 
-    fn state(pairs: &[(&str, &str)]) -> State {
-        let settings = pairs.iter().map(|(path, word)| (format!("{}/{path}", host::THP), word.to_string())).collect();
-        State { settings, ..State::default() }
-    }
-
-    fn flags(flags: &str) -> SmapsEntry {
-        smaps::parse(&format!("200000-600000 rw-p 0 0:0 0\nVmFlags: rd wr {flags}\n"), "smaps").unwrap().remove(0)
+    fn settings(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(path, word)| (format!("{THP}/{path}"), word.to_string())).collect()
     }
 
     fn never(path: &str) -> Eligibility {
-        Eligibility::Refused(Cause::SizeDisabled { path: format!("{}/{path}", host::THP) })
+        Eligibility::Refused(Cause::SizeDisabled { path: format!("{}/{path}", THP) })
     }
 
     #[test]
     fn settings_and_flags_decide_as_in_the_kernel() {
         use Eligibility::{Eligible, Refused, Unknown};
         let refused = |cause: Cause| Refused(cause);
-        for (enabled, own, vma, expected) in [
-            ("always", Some("inherit"), "", Eligible),
-            ("madvise", Some("inherit"), "", refused(Cause::NotAdvised)),
-            ("madvise", Some("inherit"), "hg", Eligible),
-            ("always", Some("inherit"), "nh", refused(Cause::AdvisedAgainst)),
-            ("never", Some("inherit"), "hg", never("enabled")),
-            ("never", Some("always"), "", Eligible),
-            ("always", Some("never"), "hg", never("hugepages-2048kB/enabled")),
-            ("madvise", None, "hg", Eligible),
-            ("rubbish", None, "hg", Unknown),
+        for (enabled, own, advice, expected) in [
+            ("always", Some("inherit"), Silent, Eligible),
+            ("madvise", Some("inherit"), Silent, refused(Cause::NotAdvised)),
+            ("madvise", Some("inherit"), Huge, Eligible),
+            ("always", Some("inherit"), NoHuge, refused(Cause::AdvisedAgainst)),
+            ("never", Some("inherit"), Huge, never("enabled")),
+            ("never", Some("always"), Silent, Eligible),
+            ("always", Some("never"), Huge, never("hugepages-2048kB/enabled")),
+            ("madvise", None, Huge, Eligible),
+            ("rubbish", None, Huge, Unknown),
         ] {
-            let mut state = state(&[("enabled", enabled)]);
+            let mut settings = settings(&[("enabled", enabled)]);
             if let Some(own) = own {
-                state.settings.insert(host::thp_size_enabled(PageSize::M2), own.into());
+                settings.insert(thp_size_enabled(PageSize::M2), own.into());
             }
-            let rules = Rules { state: &state, disabled_for_process: false };
-            assert_eq!(rules.eligibility(PageSize::M2, Some(&flags(vma))), expected, "{enabled} {own:?} {vma}");
+            let rules = Rules { settings: &settings, disabled_for_process: false };
+            assert_eq!(rules.eligibility(PageSize::M2, Some(advice)), expected, "{enabled} {own:?} {advice:?}");
             let disabled = Rules { disabled_for_process: true, ..rules };
             assert_eq!(disabled.eligibility(PageSize::M2, None), refused(Cause::DisabledForProcess));
         }
-        let empty = State::default();
-        let rules = Rules { state: &empty, disabled_for_process: false };
-        assert_eq!(rules.eligibility(PageSize::M2, Some(&flags("hg"))), Unknown);
+        let empty = BTreeMap::new();
+        let rules = Rules { settings: &empty, disabled_for_process: false };
+        assert_eq!(rules.eligibility(PageSize::M2, Some(Huge)), Unknown);
     }
 
     #[test]
     fn base_pages_are_proven_only_where_every_larger_size_is_ruled_out() {
         let geometry =
             Geometry { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![PageSize::K64], hugetlb: vec![] };
-        let off = state(&[("enabled", "madvise"), ("hugepages-64kB/enabled", "never")]);
-        let on = state(&[("enabled", "madvise"), ("hugepages-64kB/enabled", "inherit")]);
-        let proven = |state: &State, disabled_for_process: bool, length_bytes: u64, vma: &str| {
-            Rules { state, disabled_for_process }.only_base_pages(&geometry, length_bytes, Some(&flags(vma)))
-        };
-        assert!(proven(&off, true, 4 << 20, ""));
-        assert!(proven(&off, false, 4 << 20, "nh"));
-        assert!(!proven(&off, false, 4 << 20, ""));
-        assert!(proven(&off, false, 1 << 20, ""));
-        assert!(!proven(&on, true, 1 << 20, "nh"));
-        assert!(proven(&on, true, 32 << 10, ""));
+        let off = settings(&[("enabled", "madvise"), ("hugepages-64kB/enabled", "never")]);
+        let on = settings(&[("enabled", "madvise"), ("hugepages-64kB/enabled", "inherit")]);
+        let proven =
+            |settings: &BTreeMap<String, String>, disabled_for_process: bool, length_bytes: u64, advice: Advice| {
+                Rules { settings, disabled_for_process }.only_base_pages(&geometry, length_bytes, Some(advice))
+            };
+        assert!(proven(&off, true, 4 << 20, Silent));
+        assert!(proven(&off, false, 4 << 20, NoHuge));
+        assert!(!proven(&off, false, 4 << 20, Silent));
+        assert!(proven(&off, false, 1 << 20, Silent));
+        assert!(!proven(&on, true, 1 << 20, NoHuge));
+        assert!(proven(&on, true, 32 << 10, Silent));
     }
 }

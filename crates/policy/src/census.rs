@@ -43,11 +43,76 @@ pub struct Mapping {
     pub folio: Folio,
 }
 
+/// A run of present memory that is mapped in one way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The first address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// How it is mapped.
+    pub mapping: Mapping,
+}
+
+/// What a mapping (VMA) can hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VmaKind {
+    /// Private memory without a file: heap, malloc arenas, thread stacks.
+    Anonymous,
+    /// The main thread's stack.
+    Stack,
+    /// A private mapping of a file; what was written to is a private copy.
+    PrivateFile,
+    /// A shared mapping: a file, shared anonymous memory, memfd, System V shared memory.
+    Shared,
+    /// No memory of the process: vdso, vvar, uprobes, device DAX.
+    Special,
+}
+
+/// What a mapping was advised of large pages: the flags `hg` and `nh` in smaps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Advice {
+    /// Nothing.
+    #[default]
+    None,
+    /// MADV_HUGEPAGE.
+    Huge,
+    /// MADV_NOHUGEPAGE, or MAP_STACK.
+    NoHuge,
+}
+
+/// A mapping and the memory that is present in it, in the order of addresses; holes are left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Area<'a> {
+    /// The first address of the mapping.
+    pub start: u64,
+    /// The address after its last.
+    pub end: u64,
+    /// What it can hold.
+    pub kind: VmaKind,
+    /// What is present, as far as it was looked at.
+    pub regions: &'a [Region],
+}
+
 /// Present memory of one or more processes. Memory that is mapped but not present does not count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Census {
     /// Sorted by mapping; every mapping at most once.
     rows: Vec<(Mapping, u64)>,
+}
+
+impl Region {
+    /// Bytes of memory.
+    pub fn length_bytes(&self) -> u64 {
+        self.end - self.start
+    }
+}
+
+impl Area<'_> {
+    /// Bytes of addresses.
+    pub fn length_bytes(&self) -> u64 {
+        self.end - self.start
+    }
 }
 
 impl Mapping {

@@ -1,0 +1,298 @@
+//! The verdict, from all that a trial showed.
+
+use std::collections::BTreeMap;
+
+use super::examination::{Examination, Slots};
+use crate::cause::{Cause, CauseShare};
+use crate::census::{Backing, Folio};
+use crate::size::PageSize;
+use crate::verdict::{AnsweredCall, Holding, Peak, Verdict};
+
+/// How far apart the bounds of a peak must be for that to be said.
+const WORTH_A_NOTE_BYTES: u64 = 64 << 20;
+
+/// The counter of PMD leaves that were split into base pages (/proc/vmstat).
+const LEAVES_SPLIT: &str = "thp_split_pmd";
+
+/// All that a trial showed of what its policy concerns. The verdict is built from it, once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// What the looks found, merged.
+    pub examination: Examination,
+    /// How much of the peak was looked at; `None` where a platform needs no looks.
+    pub peak: Option<Peak>,
+    /// Whether all memory was looked at before it went.
+    pub is_all_seen: bool,
+    /// Bytes that went without a look.
+    pub unseen_unmapped_bytes: u64,
+    /// How often slots did not get a larger page, or lost it.
+    pub slots: SlotCounts,
+    /// From which length on mappings were advised as they were made: what carries no advice was mapped in smaller pieces.
+    /// `None` where the policy advises nothing.
+    pub advised_bytes: Option<u64>,
+    /// What is known from serving calls, with bytes where they are known.
+    pub noted: BTreeMap<Cause, u64>,
+    /// Calls that were answered in the kernel's place, and how often.
+    pub answered: BTreeMap<String, u64>,
+    /// Whether guard pages were to be left open.
+    pub is_without_guards: bool,
+    /// The kernel's direct map, where the policy is about that.
+    pub direct_map: Option<DirectMap>,
+}
+
+/// How often slots of the size asked for did not get a larger page, or lost it, one count for each slot. The kernel counts for the
+/// whole system.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SlotCounts {
+    /// Allocations that fell back to a smaller size.
+    pub fallbacks: Option<Fallbacks>,
+    /// Folios that lost a part of their content.
+    pub cut_folios: u64,
+    /// PMD leaves that were split.
+    pub split_leaves: u64,
+}
+
+/// Allocations that fell back to a smaller size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fallbacks {
+    /// The counter that says so.
+    pub counter: String,
+    /// By how much it moved.
+    pub times: u64,
+    /// How much of that were failed charges to the control group.
+    pub charges: u64,
+}
+
+/// The kernel's direct map around a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DirectMap {
+    /// It was read before and after.
+    Seen {
+        /// Before the trial.
+        before: MappedShare,
+        /// After it.
+        after: MappedShare,
+    },
+    /// It could not be read.
+    Unseen {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// How much of a map is as asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MappedShare {
+    /// All of it.
+    pub total_bytes: u64,
+    /// What leaves of the size asked for certainly map.
+    pub covered_bytes: u64,
+}
+
+impl SlotCounts {
+    /// Those of a size, from how far the kernel's counters moved (/proc/vmstat and, below their size, those of
+    /// /sys/kernel/mm/transparent_hugepage). A size's own counters exist since Linux 6.10; before that /proc/vmstat counts for
+    /// PMD size. The kernel counts a failed charge to the control group as a fallback too.
+    pub fn of_kernel(moved: &BTreeMap<String, u64>, size: Option<PageSize>) -> SlotCounts {
+        let split_leaves = moved.get(LEAVES_SPLIT).copied().unwrap_or(0);
+        let Some(size) = size else { return SlotCounts { split_leaves, ..SlotCounts::default() } };
+        SlotCounts { fallbacks: fallbacks(moved, size), cut_folios: cut_folios(moved, size), split_leaves }
+    }
+}
+
+/// Folios that lost a part of their content: those that the kernel noted to be mapped in part (`split_deferred`), as after
+/// MADV_DONTNEED, and those that it split at once (`split`), as for MADV_FREE.
+fn cut_folios(moved: &BTreeMap<String, u64>, size: PageSize) -> u64 {
+    let by = |name: &str| moved.get(name).copied().unwrap_or(0);
+    let own = |name: &str| by(&format!("hugepages-{}kB/{name}", size.bytes() >> 10));
+    match moved.keys().any(|name| name.starts_with("hugepages-")) {
+        true => own("split_deferred") + own("split"),
+        false => by("thp_deferred_split_page") + by("thp_split_page"),
+    }
+}
+
+fn fallbacks(moved: &BTreeMap<String, u64>, size: PageSize) -> Option<Fallbacks> {
+    let own = format!("hugepages-{}kB/anon_fault_fallback", size.bytes() >> 10);
+    let counter = [own, "thp_fault_fallback".to_string()].into_iter().find(|name| moved.contains_key(name))?;
+    let by = |name: &str| moved.get(name).copied().unwrap_or(0);
+    let (times, charges) = (by(&counter), by(&format!("{counter}_charge")));
+    Some(Fallbacks { counter, times, charges: charges.min(times) })
+}
+
+impl Evidence {
+    /// What the looks found, and nothing else.
+    pub fn of(examination: Examination) -> Evidence {
+        Evidence { examination, ..Evidence::default() }
+    }
+
+    /// The verdict.
+    pub fn verdict(mut self) -> Verdict {
+        self.note_what_is_known();
+        let answered = std::mem::take(&mut self.answered);
+        let verdict = match self.direct_map.take() {
+            Some(direct_map) => direct_map.verdict(self.examination),
+            None => self.verdict_on_memory(),
+        };
+        let answered = answered.into_iter().map(|(call, times)| AnsweredCall { call, times });
+        Verdict { answered: answered.collect(), ..verdict }
+    }
+
+    fn note_what_is_known(&mut self) {
+        if self.unseen_unmapped_bytes > self.examination.concerned_bytes {
+            self.examination.note(Cause::FreedBeforeExit, self.unseen_unmapped_bytes);
+        }
+        self.set_against_peak();
+        for (cause, bytes) in std::mem::take(&mut self.noted) {
+            self.examination.note(cause, bytes);
+        }
+        let is_of_guard = |call: &String| call.to_ascii_lowercase().contains("guard");
+        if self.is_without_guards && !self.answered.keys().any(is_of_guard) {
+            self.examination.note(Cause::NoGuardSeen, 0);
+        }
+    }
+
+    /// Less than half of the peak proves nothing; where its bounds leave that open it is said.
+    fn set_against_peak(&mut self) {
+        let Some(peak) = self.peak.filter(|_| self.examination.asked) else { return };
+        if peak.is_unseen() {
+            self.examination.notes.remove(&Cause::FreedBeforeExit);
+            self.examination.add(Cause::PeakUnseen, peak.least_bytes - peak.seen_bytes);
+        } else if !peak.is_seen() && !self.is_all_seen && peak.most_bytes - peak.least_bytes >= WORTH_A_NOTE_BYTES {
+            self.examination.note(Cause::PeakUncertain, 0);
+        }
+    }
+
+    fn verdict_on_memory(mut self) -> Verdict {
+        let mut holding = Holding::NotAsked;
+        if self.examination.asked {
+            self.examination.settle_proof();
+            self.examination.settle_slots(&self.slots);
+            self.examination.settle_pieces(self.advised_bytes);
+            holding = self.examination.holding(self.peak);
+        }
+        self.examination.settle_notes();
+        let Examination { concerned_bytes, covered_bytes, .. } = self.examination;
+        let causes = self.examination.shares();
+        Verdict { holding, concerned_bytes, covered_bytes, peak: self.peak, causes, answered: Vec::new() }
+    }
+}
+
+impl DirectMap {
+    /// A map that was split meanwhile was not as asked. The program's memory is not what is judged: what was noted of it is said.
+    fn verdict(self, mut program: Examination) -> Verdict {
+        program.settle_notes();
+        let noted = program.shares();
+        let (holding, concerned_bytes, covered_bytes, first) = match self {
+            DirectMap::Seen { before, after } => {
+                let (concerned, covered) = (before.total_bytes, before.covered_bytes.min(after.covered_bytes));
+                let otherwise = CauseShare { cause: Cause::DirectMapOtherwise, bytes: Some(concerned - covered) };
+                (Verdict::holding_of(concerned, covered), concerned, covered, otherwise)
+            }
+            DirectMap::Unseen { reason } => {
+                (Holding::Unknown, 0, 0, CauseShare { cause: Cause::DirectMapUnseen { reason }, bytes: None })
+            }
+        };
+        let causes = std::iter::once(first).chain(noted).filter(|share| share.bytes != Some(0)).collect();
+        Verdict { holding, concerned_bytes, covered_bytes, peak: None, causes, answered: Vec::new() }
+    }
+}
+
+impl Examination {
+    /// Where larger pages are seen after all, what cannot be seen is unknown.
+    fn settle_proof(&mut self) {
+        match (self.undone, self.proven_bytes) {
+            (_, 0) => {}
+            (true, bytes) => {
+                self.covered_bytes -= bytes;
+                self.unseen_bytes += bytes;
+            }
+            (false, _) => self.note(Cause::ProvenByThpDisable, 0),
+        }
+    }
+
+    /// Divides the permitted slots between allocations that fell back, larger pages that were split, and other causes.
+    fn settle_slots(&mut self, counts: &SlotCounts) {
+        if let Some(Fallbacks { counter, times, charges }) = counts.fallbacks.clone() {
+            let charged = self.take_slots(charges);
+            self.add(Cause::ChargeFellBack, charged);
+            let times = times - charges;
+            let fell_back = self.take_slots(times);
+            self.add(Cause::AllocationFellBack { counter, times }, fell_back);
+        }
+        let refilled = self.full.take(counts.cut_folios);
+        self.add(Cause::RefilledAfterDrop, refilled);
+        let after_fork = self.full_after_fork.take(counts.split_leaves);
+        self.add(Cause::SplitAfterFork, after_fork);
+        if self.census.bytes_where(|mapping| mapping.folio == Folio::Unknown && mapping.backing == Backing::Anonymous)
+            > 0
+        {
+            let split = self.full.take(counts.split_leaves.saturating_sub(counts.cut_folios));
+            self.add(Cause::SplitMeanwhile, split);
+        }
+        self.full.add(std::mem::take(&mut self.full_after_fork));
+        let (full, partial): (Slots, Slots) = (std::mem::take(&mut self.full), std::mem::take(&mut self.partial));
+        self.add(Cause::TouchedBeforeEligible, full.bytes);
+        self.add(Cause::SlotPartlyPresent, partial.bytes);
+    }
+
+    /// Memory without advice was mapped in pieces that are too small for it, unless advice was refused somewhere, or
+    /// a program's calls were not seen.
+    fn settle_pieces(&mut self, advised_bytes: Option<u64>) {
+        let is_refusal =
+            |cause: &Cause| matches!(cause, Cause::FilteredByProgram | Cause::AdviceRefused { .. } | Cause::ForeignAbi);
+        if let Some(advised_bytes) = advised_bytes
+            && !self.notes.keys().any(is_refusal)
+        {
+            let bytes = self.causes.remove(&Cause::NotAdvised).unwrap_or(0);
+            self.add(Cause::MappedInPieces { advised_bytes }, bytes);
+        }
+    }
+
+    /// Takes up to `count` slots away, full ones first; returns their bytes.
+    fn take_slots(&mut self, count: u64) -> u64 {
+        let left = count.saturating_sub(self.full.count);
+        let last = left.saturating_sub(self.full_after_fork.count);
+        self.full.take(count) + self.full_after_fork.take(left) + self.partial.take(last)
+    }
+
+    /// Lets what was noted take the place of what is unexplained.
+    fn settle_notes(&mut self) {
+        for (cause, bytes) in std::mem::take(&mut self.notes) {
+            let mut taken = 0;
+            for (other, left) in self.causes.iter_mut() {
+                if matches!(other, Cause::Unexplained | Cause::PoolExhausted { .. }) && *other != cause {
+                    let part = (*left).min(bytes - taken);
+                    *left -= part;
+                    taken += part;
+                }
+            }
+            *self.causes.entry(cause).or_default() += taken;
+        }
+    }
+
+    fn holding(&self, peak: Option<Peak>) -> Holding {
+        if peak.is_some_and(|peak| peak.is_unseen()) {
+            return Holding::Unknown;
+        }
+        let unseen = self.unseen_bytes + self.unseen_in_processes;
+        let least = Verdict::holding_of(self.concerned_bytes, self.covered_bytes);
+        let most = Verdict::holding_of(self.concerned_bytes, self.covered_bytes + unseen);
+        if least == most && !self.unsized_process { least } else { Holding::Unknown }
+    }
+
+    /// The causes, largest first; those without bytes last.
+    fn shares(self) -> Vec<CauseShare> {
+        let mut causes = self.causes;
+        causes.retain(|cause, bytes| *bytes > 0 || !matches!(cause, Cause::Unexplained | Cause::PoolExhausted { .. }));
+        if self.asked && self.concerned_bytes == 0 {
+            causes.entry(Cause::NothingToSee).or_default();
+        }
+        if self.unseen_bytes > 0 {
+            causes.insert(Cause::FoliosInvisible, self.unseen_bytes);
+        }
+        let share = |(cause, bytes)| CauseShare { cause, bytes: (bytes > 0).then_some(bytes) };
+        let mut shares: Vec<CauseShare> = causes.into_iter().map(share).collect();
+        shares.sort_by_key(|share| std::cmp::Reverse(share.bytes));
+        shares
+    }
+}

@@ -1,0 +1,208 @@
+//! What the memory of one process, or of many, says about a policy.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use super::coverage::Aim;
+use super::eligible::Eligibility;
+use super::slots::{Piece, Shape};
+use crate::cause::Cause;
+use crate::census::Census;
+use crate::size::PageSize;
+
+/// What the census of a process, or of many, says about a policy.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examination {
+    /// Everything that was present.
+    pub census: Census,
+    /// Anonymous and hugetlb bytes.
+    pub concerned_bytes: u64,
+    /// Those of them that are mapped as asked.
+    pub covered_bytes: u64,
+    /// Those of them of which it cannot be seen.
+    pub unseen_bytes: u64,
+    /// Why the others are not mapped as asked, in bytes. Slots that were permitted and are fully or
+    /// partly present are not among them: see [`super::Evidence`].
+    pub causes: BTreeMap<Cause, u64>,
+    /// What else was noted, with bytes where they are known.
+    pub(super) notes: BTreeMap<Cause, u64>,
+    /// Permitted slots that are present from end to end.
+    pub(super) full: Slots,
+    /// The same, of processes that forked or were forked.
+    pub(super) full_after_fork: Slots,
+    /// Permitted slots of which a part is present.
+    pub(super) partial: Slots,
+    /// Whether the policy asks for anything.
+    pub(super) asked: bool,
+    /// Those covered bytes that are taken to be so because PR_SET_THP_DISABLE was in force.
+    pub(super) proven_bytes: u64,
+    /// Whether larger anonymous pages were seen although it was to be in force: then it proves nothing.
+    pub(super) undone: bool,
+    /// Concerned bytes of processes that could not be looked at.
+    pub(super) unseen_in_processes: u64,
+    /// Whether there is a process of which not even the size is known.
+    pub(super) unsized_process: bool,
+    /// Whether what is added now is of a process that forked or was forked.
+    after_fork: bool,
+}
+
+/// Slots of the size asked for, in which it was permitted and is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Slots {
+    pub count: u64,
+    pub bytes: u64,
+}
+
+impl Examination {
+    /// Nothing seen yet. A policy that asks for something is not taken to be in force for want of a look.
+    pub fn begun(aim: Aim) -> Examination {
+        Examination { asked: aim != Aim::Nothing, ..Examination::default() }
+    }
+
+    /// Memory that was found, of which nothing is explained yet.
+    pub(super) fn of(census: &Census, aim: Aim, after_fork: bool) -> Examination {
+        let concerned_bytes = census.concerned_bytes();
+        Examination { census: census.clone(), concerned_bytes, after_fork, ..Examination::begun(aim) }
+    }
+
+    /// A direct map by its leaves, of which only the ends of memory are smaller than asked.
+    pub fn of_leaves(asked: PageSize, leaves: impl IntoIterator<Item = (PageSize, u64)>) -> Examination {
+        let mut examination = Examination::begun(Aim::Leaf(asked));
+        for (leaf, bytes) in leaves {
+            examination.concerned_bytes += bytes;
+            match leaf.cmp(&asked) {
+                Ordering::Equal => examination.covered_bytes += bytes,
+                Ordering::Less => examination.add(Cause::NoAlignedSlot, bytes),
+                Ordering::Greater => examination.add(Cause::LargerThanAsked, bytes),
+            }
+        }
+        examination
+    }
+
+    /// Counts a process that could not be looked at, and why; `memory_bytes` is its anonymous and hugetlb memory,
+    /// where that is known.
+    pub fn miss_process(&mut self, reason: String, memory_bytes: Option<u64>) {
+        let bytes = memory_bytes.unwrap_or(0);
+        self.unsized_process |= memory_bytes.is_none();
+        self.concerned_bytes += bytes;
+        self.unseen_in_processes += bytes;
+        *self.causes.entry(Cause::ProcessUnseen { reason }).or_default() += bytes;
+    }
+
+    /// Adds what was found in another process, or in another range.
+    pub fn merge(&mut self, other: Examination) {
+        self.census.merge(&other.census);
+        self.concerned_bytes += other.concerned_bytes;
+        self.covered_bytes += other.covered_bytes;
+        self.unseen_bytes += other.unseen_bytes;
+        other.causes.into_iter().for_each(|(cause, bytes)| self.add(cause, bytes));
+        other.notes.into_iter().for_each(|(cause, bytes)| self.note(cause, bytes));
+        self.full.add(other.full);
+        self.full_after_fork.add(other.full_after_fork);
+        self.partial.add(other.partial);
+        self.asked |= other.asked;
+        self.proven_bytes += other.proven_bytes;
+        self.undone |= other.undone;
+        self.unseen_in_processes += other.unseen_in_processes;
+        self.unsized_process |= other.unsized_process;
+    }
+
+    /// Notes a cause that is known from elsewhere, as from tracing: it takes the place of what would be
+    /// unexplained, or blamed on the pool, for up to `bytes`.
+    pub fn note(&mut self, cause: Cause, bytes: u64) {
+        *self.notes.entry(cause).or_default() += bytes;
+    }
+
+    pub(super) fn add(&mut self, cause: Cause, bytes: u64) {
+        if bytes > 0 {
+            *self.causes.entry(cause).or_default() += bytes;
+        }
+    }
+
+    /// A piece under a policy that asks for transparent folios.
+    pub(super) fn add_transparent(&mut self, piece: &Piece, eligibility: &Eligibility) {
+        if let Some(cause) = certain_cause(piece.shape) {
+            self.add(cause, piece.missing_bytes + piece.unseen_bytes);
+            return;
+        }
+        match eligibility {
+            // Sysfs is compared around every trial; a prctl or advice may have come late.
+            Eligibility::Refused(cause @ Cause::SizeDisabled { .. }) => {
+                self.add(cause.clone(), piece.missing_bytes + piece.unseen_bytes);
+            }
+            Eligibility::Refused(cause) => {
+                self.add(cause.clone(), piece.missing_bytes);
+                self.unseen_bytes += piece.unseen_bytes;
+            }
+            Eligibility::Eligible | Eligibility::Unknown => self.add_permitted(piece, eligibility),
+        }
+    }
+
+    fn add_permitted(&mut self, piece: &Piece, eligibility: &Eligibility) {
+        let (missing, both) = (piece.missing_bytes, piece.missing_bytes + piece.unseen_bytes);
+        match piece.shape {
+            Shape::ZeroInSlot => self.add(Cause::ZeroPageInSlot, both),
+            Shape::Refilled if self.after_fork => self.add(Cause::SplitAfterFork, both),
+            Shape::Refilled => self.add(Cause::RefilledAfterDrop, both),
+            Shape::Holes => self.partial.add(Slots { count: piece.slots, bytes: both }),
+            _ if *eligibility == Eligibility::Unknown => {
+                self.add(Cause::Unexplained, missing);
+                self.unseen_bytes += piece.unseen_bytes;
+            }
+            _ => {
+                let count = if missing > 0 { piece.slots } else { 0 };
+                let full = if self.after_fork { &mut self.full_after_fork } else { &mut self.full };
+                full.add(Slots { count, bytes: missing });
+                self.unseen_bytes += piece.unseen_bytes;
+            }
+        }
+    }
+
+    /// A piece under a policy that asks for hugetlb pages.
+    pub(super) fn add_hugetlb(&mut self, piece: &Piece, size: PageSize, refused: bool, exhausted: bool) {
+        let cause = match certain_cause(piece.shape) {
+            Some(cause) => cause,
+            None if refused => Cause::AdvisedAgainst,
+            None if exhausted => Cause::PoolExhausted { size },
+            None => Cause::Unexplained,
+        };
+        self.add(cause, piece.missing_bytes);
+    }
+
+    /// What no place accounts for: a census of sums has no places.
+    pub(super) fn add_what_is_left(&mut self) {
+        let slots = self.full.bytes + self.full_after_fork.bytes + self.partial.bytes;
+        let known = self.covered_bytes + self.unseen_bytes + slots;
+        let explained: u64 = self.causes.values().sum();
+        self.add(Cause::Unexplained, self.concerned_bytes.saturating_sub(known + explained));
+    }
+}
+
+impl Slots {
+    pub(super) fn add(&mut self, other: Slots) {
+        self.count += other.count;
+        self.bytes += other.bytes;
+    }
+
+    /// Takes up to `count` slots away and returns their bytes, at the average of these slots.
+    pub(super) fn take(&mut self, count: u64) -> u64 {
+        let count = count.min(self.count);
+        if count == 0 {
+            return 0;
+        }
+        let bytes = (u128::from(self.bytes) * u128::from(count) / u128::from(self.count)) as u64;
+        *self = Slots { count: self.count - count, bytes: self.bytes - bytes };
+        bytes
+    }
+}
+
+/// The cause that follows from the shape alone, whatever is permitted.
+fn certain_cause(shape: Shape) -> Option<Cause> {
+    match shape {
+        Shape::Stack => Some(Cause::Stack),
+        Shape::FileCopy => Some(Cause::PrivateFileCopy),
+        Shape::TooSmall => Some(Cause::MappingTooSmall),
+        Shape::NoSlot => Some(Cause::NoAlignedSlot),
+        Shape::ZeroInSlot | Shape::Holes | Shape::Refilled | Shape::Full => None,
+    }
+}

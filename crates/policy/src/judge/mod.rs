@@ -1,0 +1,209 @@
+//! Whether a policy took effect on a process, and for the memory on which it did not, why.
+//!
+//! # How a cause is found
+//! Every byte that the policy concerns and does not cover gets one cause: the first of this list that
+//! applies.
+//! 1. *What is there instead*: larger pages than asked for; a folio that is mapped in part; a folio that
+//!    is whole, but whose leaf was split.
+//! 2. *Shape*: the stack, private copies of file pages, a mapping smaller than the target, memory
+//!    outside every aligned slot of its mapping.
+//! 3. *Permission*: PR_SET_THP_DISABLE, MADV_NOHUGEPAGE, sysfs, missing advice, as the kernel would ask
+//!    for them now.
+//! 4. *History*: a zero page in the slot, holes in the slot, base pages beside a part of a larger folio in the slot, and for
+//!    a slot that is permitted and full of base pages: an allocation that fell back, a larger page that was split, or touched
+//!    before it was permitted.
+//!
+//! The kernel counts allocations that fell back, folios that lost a part of their content, and leaves that were split, for the whole
+//! system only, one for each slot. So they explain at most as many slots as they count, full ones first, and the rest was touched
+//! too early.
+//!
+//! What is mapped in part, or was split, in a process that forked or was forked may be so because of a write after that, or because
+//! memory was cut; which of the two cannot be seen.
+//!
+//! # What is not known is said
+//! Where folios cannot be seen, memory that may be as asked or not is neither covered nor missing. The
+//! verdict is [`Holding::Unknown`](crate::verdict::Holding::Unknown) where that memory could change the word, with
+//! [`Cause::FoliosInvisible`]. Memory can be ruled in or out without seeing folios: by the counters of
+//! the system's anonymous folios (a size of which there is none), by shape (a hole or a zero page in the
+//! slot), and where base pages are asked for by the rules of `Rules::only_base_pages`. Under `base` and `+no-huge` themselves
+//! PR_SET_THP_DISABLE is in force from the first instruction on and the tracer answers what would end it; that
+//! it still is (`THP_enabled: 0` in /proc/PID/status) proves base pages, for the kernel then gives no
+//! anonymous folio of any other size (`vma_thp_disabled` in include/linux/huge_mm.h, which
+//! `__thp_vma_allowable_orders` asks for faults, khugepaged, MADV_COLLAPSE and swap alike). Where a larger
+//! anonymous page is seen anywhere in the tree all the same, somebody has undone it, and it proves nothing.
+
+mod coverage;
+mod eligible;
+mod evidence;
+mod examination;
+mod slots;
+
+use std::collections::BTreeMap;
+
+use crate::cause::Cause;
+use crate::census::{Advice, Area, Backing, Census, Mapping};
+use crate::intent::{Geometry, Granularity, Modifier, Policy};
+use crate::size::PageSize;
+
+pub use coverage::Aim;
+pub use eligible::{THP, thp_size_enabled};
+pub use evidence::{DirectMap, Evidence, Fallbacks, MappedShare, SlotCounts};
+pub use examination::Examination;
+
+use coverage::Standing;
+use eligible::{Eligibility, Rules};
+
+/// What is asked about memory that was looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// What the memory was to be mapped with.
+    pub aim: Aim,
+    /// Whether that is had by PR_SET_THP_DISABLE, which is in force before the program's first instruction.
+    pub by_thp_disable: bool,
+    /// The sizes of the kernel.
+    pub geometry: &'a Geometry,
+    /// The settings that were in force: path to value.
+    pub settings: &'a BTreeMap<String, String>,
+    /// Whether the process was forked, or has forked, since it loaded its program.
+    pub after_fork: bool,
+}
+
+/// What a platform found of a process, or of a range of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// Bytes by mapping.
+    pub census: &'a Census,
+    /// The same with places; empty where there are sums only.
+    pub areas: &'a [Area<'a>],
+}
+
+/// What a judge may ask of a process beside what was found. It is asked only where the answer matters, for an answer can cost as
+/// much as the look.
+pub trait Process {
+    /// Whether PR_SET_THP_DISABLE is in force.
+    fn is_thp_disabled(&self) -> bool;
+
+    /// What its mappings were advised, by their first addresses, in order; those that are not there are not known. `bytes` of
+    /// memory may be explained by it.
+    fn advice(&self, bytes: u64) -> Vec<(u64, Advice)>;
+
+    /// Whether anonymous folios of a size may exist.
+    fn may_have_folios(&self, size: PageSize) -> bool;
+
+    /// Whether the pool of a size has no page to give.
+    fn is_pool_exhausted(&self, size: PageSize) -> bool;
+}
+
+impl<'a> Question<'a> {
+    /// Whether a policy took effect, asked of a process that was not forked.
+    pub fn of(policy: &Policy, geometry: &'a Geometry, settings: &'a BTreeMap<String, String>) -> Question<'a> {
+        let by_thp_disable = policy.granularity == Granularity::Base || policy.has(Modifier::NoHuge);
+        Question { aim: Aim::of(policy, geometry), by_thp_disable, geometry, settings, after_fork: false }
+    }
+
+    /// What the memory that was looked at says.
+    pub fn answer(&self, seen: &Look, process: &impl Process) -> Examination {
+        let mut examination = Examination::of(seen.census, self.aim, self.after_fork);
+        if self.aim == Aim::Nothing {
+            return examination;
+        }
+        let standing = |mapping: &Mapping| match (self.aim, self.aim.standing(mapping)) {
+            (Aim::Mthp(size), Standing::Unseen) if !process.may_have_folios(size) => Standing::Missing,
+            (_, standing) => standing,
+        };
+        let bytes = |wanted: Standing| seen.census.bytes_where(|mapping| standing(mapping) == wanted);
+        examination.covered_bytes = bytes(Standing::Covered);
+        let is_larger = |mapping: &Mapping| standing(mapping) == Standing::Larger;
+        examination.undone = self.by_thp_disable
+            && seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous && is_larger(mapping)) > 0;
+        for (wanted, cause) in [
+            (Standing::Larger, Cause::LargerThanAsked),
+            (Standing::Cut, Cause::FolioPartlyMapped),
+            (Standing::Split, Cause::LeafSplit),
+        ] {
+            let forked = self.after_fork && wanted != Standing::Larger;
+            examination.add(if forked { Cause::SplitAfterFork } else { cause }, bytes(wanted));
+        }
+        let (missing, unseen) = (bytes(Standing::Missing), bytes(Standing::Unseen));
+        if missing + unseen > 0 {
+            self.explain(seen, process, standing, (missing, unseen), &mut examination);
+        }
+        examination
+    }
+
+    fn explain(
+        &self,
+        seen: &Look,
+        process: &impl Process,
+        standing: impl Fn(&Mapping) -> Standing,
+        (missing, unseen): (u64, u64),
+        examination: &mut Examination,
+    ) {
+        let rules = Rules { settings: self.settings, disabled_for_process: process.is_thp_disabled() };
+        if self.by_thp_disable && rules.disabled_for_process {
+            examination.covered_bytes += unseen;
+            examination.proven_bytes += unseen;
+            return;
+        }
+        let advice = match self.aim {
+            Aim::Unavailable => Vec::new(),
+            _ => process.advice(missing + unseen),
+        };
+        let advice_of = |area: &Area| {
+            let at = advice.binary_search_by_key(&area.start, |(start, _)| *start);
+            at.ok().map(|at| advice[at].1)
+        };
+        match self.aim {
+            Aim::Base(_) => {
+                let proven = self.proven_base_bytes(seen, &rules, &standing, advice_of, unseen);
+                examination.covered_bytes += proven;
+                examination.unseen_bytes = unseen - proven;
+            }
+            Aim::Mthp(size) | Aim::Leaf(size) if !seen.areas.is_empty() => {
+                for area in seen.areas {
+                    let eligibility = rules.eligibility(size, advice_of(area));
+                    let pieces = slots::shapes(area, size, &standing);
+                    pieces.iter().for_each(|piece| examination.add_transparent(piece, &eligibility));
+                }
+            }
+            Aim::Mthp(size) | Aim::Leaf(size) => {
+                // Sums only: no places, and so no shapes.
+                examination.unseen_bytes = unseen;
+                match rules.eligibility(size, None) {
+                    Eligibility::Refused(cause) => examination.add(cause, missing),
+                    _ => examination.add(Cause::Unexplained, missing),
+                }
+            }
+            Aim::Hugetlb(size) => {
+                let exhausted = process.is_pool_exhausted(size);
+                for area in seen.areas {
+                    let refused = advice_of(area) == Some(Advice::NoHuge);
+                    let pieces = slots::shapes(area, size, &standing);
+                    pieces.iter().for_each(|piece| examination.add_hugetlb(piece, size, refused, exhausted));
+                }
+            }
+            Aim::Nothing | Aim::Unavailable => examination.add(Cause::Unexplained, missing),
+        }
+        examination.add_what_is_left();
+    }
+
+    fn proven_base_bytes(
+        &self,
+        seen: &Look,
+        rules: &Rules,
+        standing: &impl Fn(&Mapping) -> Standing,
+        advice_of: impl Fn(&Area) -> Option<Advice>,
+        unseen: u64,
+    ) -> u64 {
+        if seen.areas.is_empty() {
+            let proven = rules.only_base_pages(self.geometry, u64::MAX, None);
+            return if proven { unseen } else { 0 };
+        }
+        let proven = |area: &&Area| rules.only_base_pages(self.geometry, area.length_bytes(), advice_of(area));
+        let regions = seen.areas.iter().filter(proven).flat_map(|area| area.regions);
+        regions.filter(|region| standing(&region.mapping) == Standing::Unseen).map(|region| region.length_bytes()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests;

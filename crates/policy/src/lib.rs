@@ -1,0 +1,17 @@
+//! Policies: what page sizes they ask for, and whether memory has them.
+//!
+//! Everything here is plain data and pure functions: no files, no processes, no clocks, and nothing of the other
+//! crates. Two platforms interpret it: the tracer by the system calls of a stopped task, the model by its VMAs. Neither has
+//! a rule of its own.
+#![forbid(unsafe_code)]
+
+pub mod cause;
+pub mod census;
+pub mod intent;
+pub mod judge;
+pub mod ranges;
+pub mod remains;
+pub mod size;
+pub mod verdict;
+
+pub use intent::{Geometry, Granularity, Modifier, Policy, PolicyError};
