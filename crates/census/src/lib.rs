@@ -25,8 +25,8 @@ pub mod explain;
 mod folio;
 mod frames;
 pub mod geometry;
-mod looking;
 mod parallel;
+mod process_census;
 mod region;
 mod scan;
 mod shmem;
@@ -43,7 +43,7 @@ pub use region::{Area, Region};
 pub use smaps::SmapsEntry;
 
 use geometry::FolioCounters;
-use looking::Looking;
+use process_census::Process;
 use scan::Scanner;
 
 /// Threads that walk one large process at most.
@@ -157,7 +157,7 @@ impl Observer {
         if vmas.is_empty() {
             return Err(CensusError::NoAddressSpace { pid });
         }
-        Looking::at(self, pid)?.census(vmas, 0, u64::MAX)
+        Process::at(self, pid)?.census(vmas, 0, u64::MAX)
     }
 
     /// The census of the addresses `start..end` of a process, for memory that is about to be unmapped. A
@@ -179,9 +179,9 @@ impl Observer {
         if self.source == Source::Smaps {
             return self.by_smaps(pid, start, end);
         }
-        let looking = Looking::at(self, pid)?;
-        let vmas = looking.vmas(start, end)?;
-        looking.census(vmas, start, end)
+        let process = Process::at(self, pid)?;
+        let vmas = process.vmas(start, end)?;
+        process.census(vmas, start, end)
     }
 
     /// Reads smaps: the flags of all mappings. Costs a walk over every page of the process.

@@ -16,7 +16,7 @@ use super::smaps::SmapsEntry;
 use super::{CensusError, Observer, ProcessCensus, Source, frames, parallel, read_text};
 
 /// A process that is being looked at.
-pub struct Looking<'a> {
+pub struct Process<'a> {
     observer: &'a Observer,
     pid: u32,
     pagemap: File,
@@ -27,17 +27,17 @@ pub struct Looking<'a> {
     smaps: OnceCell<Vec<SmapsEntry>>,
 }
 
-impl<'a> Looking<'a> {
+impl<'a> Process<'a> {
     /// Opens what is needed.
     ///
     /// # Errors
     /// The process has ended, or may not be looked at.
-    pub fn at(observer: &'a Observer, pid: u32) -> Result<Looking<'a>, CensusError> {
+    pub fn at(observer: &'a Observer, pid: u32) -> Result<Process<'a>, CensusError> {
         let open = |name: &str| {
             let path = format!("/proc/{pid}/{name}");
             File::open(&path).map_err(|error| CensusError::io(pid, &path, error))
         };
-        Ok(Looking {
+        Ok(Process {
             observer,
             pid,
             pagemap: open("pagemap")?,

@@ -9,13 +9,13 @@ use std::process::{Child, Command};
 
 use study::trial::Exit;
 use tracer::environment::{self, Variables};
-use tracer::{User, minder, terminal, user};
+use tracer::{User, subreaper, terminal, user};
 
 /// How often it is looked whether there still is a reason to wait for it. Its end is seen at once.
 const LOOK_AGAIN_MS: libc::c_int = 100;
 
-/// A command line that is to be run as a user, with these variables on top of the environment, under a minder
-/// ([`minder`]). Another user's has a session of its own, without a terminal.
+/// A command line that is to be run as a user, with these variables on top of the environment, under a subreaper
+/// ([`subreaper`]). Another user's has a session of its own, without a terminal.
 pub fn command(words: &[OsString], user: &Option<User>, variables: &Variables) -> Command {
     // Found as the measured command is, and not in the PATH that it gets.
     let program = tracer::resolve(&words[0]).map_or_else(|_| words[0].clone(), PathBuf::into_os_string);
@@ -38,7 +38,7 @@ pub fn command(words: &[OsString], user: &Option<User>, variables: &Variables) -
                 return Err(io::Error::last_os_error());
             }
             user.as_ref().map_or(Ok(()), |user| user.assume())?;
-            minder::step_between(pagelab)
+            subreaper::step_between(pagelab)
         }
     };
     // SAFETY: the closure makes system calls only. The parent is the thread that waits for the child.
@@ -46,7 +46,7 @@ pub fn command(words: &[OsString], user: &Option<User>, variables: &Variables) -
     command
 }
 
-/// Returns when the child has ended, which is seen at once, or tells its minder to kill it when there is no more reason
+/// Returns when the child has ended, which is seen at once, or tells its subreaper to kill it when there is no more reason
 /// to wait. Before Linux 5.3, which has no pidfd_open(2), the end is seen when it is looked for.
 pub fn kill_if(child: &Child, mut pointless: impl FnMut() -> bool) {
     // SAFETY: a plain system call; the child was not waited for, so the id is its own.
@@ -59,11 +59,11 @@ pub fn kill_if(child: &Child, mut pointless: impl FnMut() -> bool) {
     // SAFETY: one live structure.
     while unsafe { libc::poll(&raw mut end, 1, LOOK_AGAIN_MS) } != 1 && !has_ended(child) {
         if pointless() {
-            let minder = child.id() as libc::pid_t;
+            let subreaper = child.id() as libc::pid_t;
             // SAFETY: plain system calls. Somebody may have stopped it.
             unsafe {
-                libc::kill(minder, minder::END);
-                libc::kill(minder, libc::SIGCONT);
+                libc::kill(subreaper, subreaper::END);
+                libc::kill(subreaper, libc::SIGCONT);
             }
             return;
         }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use census::explain::{Examination, Question};
+use census::explain::Question;
 use census::{CensusError, Observer, ProcessCensus};
 use nix::unistd::Pid;
 use policy::judge::{Aim, Evidence, Examination};

@@ -2,7 +2,7 @@
 //!
 //! The tracer keeps the first thread busy for as long as the server lives. A second thread waits until
 //! the server is ready, runs the client, and ends the server. A killed pagelab leaves nothing of a client
-//! behind ([`crate::minder`]); the server is the tracer's affair.
+//! behind ([`crate::subreaper`]); the server is the tracer's affair.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;

@@ -12,6 +12,15 @@ const BUSY: f64 = 0.5;
 /// The longest that a tree at work is waited for when its root has ended.
 const MOST: Duration = Duration::from_secs(60);
 
+/// What becomes of processes that outlive the root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leftovers {
+    /// They run on, traced, and the tracer stays with them.
+    Follow,
+    /// They are killed once they have done nothing for this long, and after a minute at the latest.
+    KillAfter(Duration),
+}
+
 /// The time after the root's end.
 pub struct Afterlife {
     began: Instant,

@@ -7,16 +7,16 @@ use std::time::Duration;
 use study::trial::Exit;
 
 use super::afterlife::Afterlife;
+use super::ended::{Ended, Usage};
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
 use super::ptrace::{self, Stop, Tid};
-use super::tree::{Ended, Usage};
-use crate::minder::{self, Minder};
 use crate::signals;
+use crate::subreaper::{self, Subreaper};
 
 /// How often it is looked whether what outlives the root has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
-/// How long the end of the root is waited for before it is asked again whether there is a minder to tell it.
+/// How long the end of the root is waited for before it is asked again whether there is a subreaper to tell it.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Runs a program without filter and tracer until its tree has ended. Until its exec it is traced, so that its wall time begins
@@ -28,40 +28,40 @@ const ASK_AGAIN: Duration = Duration::from_secs(1);
 pub fn run_bare(launch: &Launch, grace: Duration) -> Result<Ended, LaunchError> {
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
     let thp = launch.disable_thp.then_some(ThpSetting::Disabled);
-    let (minder, mut started) = launch::start(launch, Vec::new(), thp)?;
-    signals::leash_minder(minder.process());
+    let (subreaper, mut started) = launch::start(launch, Vec::new(), thp)?;
+    signals::leash_subreaper(subreaper.process());
     signals::leash(started.tid);
     let begun_ns = started.release().map_err(LaunchError::from).and_then(|()| let_go_at_exec(&mut started, &path));
-    let end = begun_ns.as_ref().ok().and_then(|_| end_of_root(&minder));
+    let end = begun_ns.as_ref().ok().and_then(|_| end_of_root(&subreaper));
     signals::unleash();
     if begun_ns.is_err() {
-        minder.end();
+        subreaper.end();
     }
-    let ended = end_of_tree(&minder, grace);
-    minder.wait();
-    signals::unleash_minder();
-    let (begun_ns, used) = (begun_ns?, minder.used().ok_or(LaunchError::Interrupted)?);
+    let ended = end_of_tree(&subreaper, grace);
+    subreaper.wait();
+    signals::unleash_subreaper();
+    let (begun_ns, used) = (begun_ns?, subreaper.used().ok_or(LaunchError::Interrupted)?);
     let (exit, end_ns) = match end {
         Some((status, end_ns)) if libc::WIFSIGNALED(status) => (Exit::Signal(libc::WTERMSIG(status)), end_ns),
         Some((status, end_ns)) => (Exit::Code(libc::WEXITSTATUS(status)), end_ns),
-        None => (Exit::Signal(libc::SIGKILL), minder::monotonic_ns()),
+        None => (Exit::Signal(libc::SIGKILL), subreaper::monotonic_ns()),
     };
     Ok(Ended {
         wall_s: end_ns.saturating_sub(begun_ns) as f64 * 1e-9,
         usage: Usage::from(used),
-        time_was_up: minder.time_is_up(),
+        time_was_up: subreaper.time_is_up(),
         ..ended.of(exit)
     })
 }
 
-/// Follows a program to the end of its exec and lets it go there. Returns when that was ([`minder::monotonic_ns`]).
+/// Follows a program to the end of its exec and lets it go there. Returns when that was ([`subreaper::monotonic_ns`]).
 fn let_go_at_exec(started: &mut Started, path: &Path) -> Result<u64, LaunchError> {
     let tid = started.tid;
     loop {
         match interrupted(|| ptrace::wait(tid))?.1 {
             Stop::Exec => {
-                let begun_ns = minder::monotonic_ns();
-                // A program that was killed meanwhile tells its end to the minder.
+                let begun_ns = subreaper::monotonic_ns();
+                // A program that was killed meanwhile tells its end to the subreaper.
                 let _ = ptrace::detach(tid);
                 return Ok(begun_ns);
             }
@@ -80,11 +80,11 @@ fn gone(error: io::Error) -> io::Result<()> {
     if error.raw_os_error() == Some(libc::ESRCH) { Ok(()) } else { Err(error) }
 }
 
-/// How and when the root ended; `None` where the minder killed it, or was killed.
-fn end_of_root(minder: &Minder) -> Option<(libc::c_int, u64)> {
+/// How and when the root ended; `None` where the subreaper killed it, or was killed.
+fn end_of_root(subreaper: &Subreaper) -> Option<(libc::c_int, u64)> {
     loop {
-        match minder.wait_for_root(ASK_AGAIN) {
-            None if !minder.is_over() => {}
+        match subreaper.wait_for_root(ASK_AGAIN) {
+            None if !subreaper.is_over() => {}
             end => return end,
         }
     }
@@ -109,19 +109,19 @@ impl Leftovers {
     }
 }
 
-/// Gives what outlives the root its time, and has the minder kill what is left.
-fn end_of_tree(minder: &Minder, grace: Duration) -> Leftovers {
-    if descendants(minder.process()).is_empty() {
+/// Gives what outlives the root its time, and has the subreaper kill what is left.
+fn end_of_tree(subreaper: &Subreaper, grace: Duration) -> Leftovers {
+    if descendants(subreaper.process()).is_empty() {
         return Leftovers { after: None, killed: 0 };
     }
     let mut after = Afterlife::new();
-    while !minder.is_over() {
-        if minder::is_ending() || !after.goes_on(grace) {
-            let killed = descendants(minder.process()).len();
-            minder.end();
+    while !subreaper.is_over() {
+        if subreaper::is_ending() || !after.goes_on(grace) {
+            let killed = descendants(subreaper.process()).len();
+            subreaper.end();
             return Leftovers { after: Some(after), killed };
         }
-        after.look(|| descendants(minder.process()), || descendants(minder.process()));
+        after.look(|| descendants(subreaper.process()), || descendants(subreaper.process()));
         std::thread::sleep(LOOK_AGAIN);
     }
     Leftovers { after: Some(after), killed: 0 }

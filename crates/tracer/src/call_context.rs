@@ -13,7 +13,7 @@ use super::rewriting::Rewriting;
 use super::tasks::Tasks;
 
 /// What a call is served with, besides its address space.
-pub struct Scene<'a> {
+pub struct CallContext<'a> {
     /// What the policy asks for.
     pub rewriting: &'a Rewriting,
     /// The tree.
@@ -22,7 +22,7 @@ pub struct Scene<'a> {
     pub findings: &'a mut Findings,
 }
 
-impl Scene<'_> {
+impl CallContext<'_> {
     /// Whether the filters that the program has installed for itself let a call through.
     pub fn allows(&self, paused: &Paused, number: i64, arguments: [u64; 6]) -> bool {
         let pointer = paused.instruction_pointer();

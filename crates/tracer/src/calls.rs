@@ -7,53 +7,53 @@ use host::maps::{self, VmaKind};
 use study::cause::Cause;
 use study::size::PageSize;
 
+use super::call_context::CallContext;
 use super::guards;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
 use super::rewriting::{LEFT_ALONE, Rewriting, advice};
-use super::scene::Scene;
 use super::sham;
 use super::tasks::Space;
 use super::thp_disable;
 
 /// Serves a watched call and sends its task on.
-pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(), Lost> {
+pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Result<(), Lost> {
     match paused.number() {
         libc::SYS_ptrace => {
-            scene.findings.cause(Cause::Debugger, 0);
+            context.findings.cause(Cause::Debugger, 0);
             paused.pass()
         }
-        libc::SYS_prctl if paused.arguments()[0] as i32 == libc::PR_SET_SECCOMP => own_filter(scene, paused),
-        libc::SYS_seccomp => own_filter(scene, paused),
-        libc::SYS_prctl if scene.rewriting.answers_thp_disable() && thp_disable::is_asked(paused.arguments()[0]) => {
-            thp_disable::serve(scene, space, paused)
+        libc::SYS_prctl if paused.arguments()[0] as i32 == libc::PR_SET_SECCOMP => own_filter(context, paused),
+        libc::SYS_seccomp => own_filter(context, paused),
+        libc::SYS_prctl if context.rewriting.answers_thp_disable() && thp_disable::is_asked(paused.arguments()[0]) => {
+            thp_disable::serve(context, space, paused)
         }
-        _ if scene.rewriting.sham.is_some() => sham::serve(scene, paused),
-        _ if scene.rewriting.hugetlb => super::hugetlb::serve(scene, space, paused),
-        libc::SYS_mmap if scene.rewriting.no_guards && guards::maps_over(paused.arguments()) => {
-            mmap_over(scene, paused)
+        _ if context.rewriting.sham.is_some() => sham::serve(context, paused),
+        _ if context.rewriting.hugetlb => super::hugetlb::serve(context, space, paused),
+        libc::SYS_mmap if context.rewriting.no_guards && guards::maps_over(paused.arguments()) => {
+            mmap_over(context, paused)
         }
-        libc::SYS_mmap => mmap(scene, paused),
-        libc::SYS_mremap => mremap(scene, paused),
-        libc::SYS_brk => brk(scene, space, paused),
-        libc::SYS_mprotect => mprotect(scene, paused),
-        libc::SYS_madvise => contrary_advice(scene, paused),
-        libc::SYS_process_madvise => contrary_advice_by_descriptor(scene, paused),
+        libc::SYS_mmap => mmap(context, paused),
+        libc::SYS_mremap => mremap(context, paused),
+        libc::SYS_brk => brk(context, space, paused),
+        libc::SYS_mprotect => mprotect(context, paused),
+        libc::SYS_madvise => contrary_advice(context, paused),
+        libc::SYS_process_madvise => contrary_advice_by_descriptor(context, paused),
         _ => paused.pass(),
     }
 }
 
-fn mmap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+fn mmap(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
     const POPULATE: u64 = libc::MAP_POPULATE as u64;
     const NON_BLOCKING: u64 = libc::MAP_NONBLOCK as u64;
     let [hint, bytes, protection, flags, descriptor, offset] = paused.arguments();
-    let advised = scene.rewriting.advice.filter(|_| is_worth_advice(scene.rewriting, bytes, flags));
+    let advised = context.rewriting.advice.filter(|_| is_worth_advice(context.rewriting, bytes, flags));
     // The program's own wish to populate comes after the advice, or else small pages are there first.
     let wishes = advised.is_some() && flags & (POPULATE | NON_BLOCKING) == POPULATE;
     let reserve_only = flags & libc::MAP_NORESERVE as u64 != 0 || protection & libc::PROT_WRITE as u64 == 0;
-    let prefault = scene.rewriting.prefault && !reserve_only;
+    let prefault = context.rewriting.prefault && !reserve_only;
     let flags = if wishes { flags & !POPULATE } else { flags };
     let address = paused.call(libc::SYS_mmap, [hint, bytes, protection, flags, descriptor, offset])?;
     if is_error(address) {
@@ -61,29 +61,29 @@ fn mmap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     }
     let range = (address as u64, bytes);
     if let Some(how) = advised {
-        let range = with_joined(scene, &paused, range);
-        add_madvise(scene, &mut paused, range, how)?;
+        let range = with_joined(context, &paused, range);
+        add_madvise(context, &mut paused, range, how)?;
     }
     if prefault || wishes {
         let writable = protection & libc::PROT_WRITE as u64 != 0;
         let how = if writable { advice::POPULATE_WRITE } else { advice::POPULATE_READ };
-        add_madvise(scene, &mut paused, range, how)?;
+        add_madvise(context, &mut paused, range, how)?;
     }
     paused.finish(address)
 }
 
 /// A guard page that is mapped over a part of an accessible mapping is not: what is there stays, and holds
 /// zeros as fresh memory does.
-fn mmap_over(scene: &mut Scene, paused: Paused) -> Result<(), Lost> {
+fn mmap_over(context: &mut CallContext, paused: Paused) -> Result<(), Lost> {
     let [start, bytes, ..] = paused.arguments();
-    let base = scene.rewriting.base;
+    let base = context.rewriting.base;
     let end = start.checked_add(bytes).and_then(|end| base.align_up(end)).filter(|end| *end > start);
-    let Some(end) = end.filter(|_| base.align_down(start) == start) else { return mmap(scene, paused) };
+    let Some(end) = end.filter(|_| base.align_down(start) == start) else { return mmap(context, paused) };
     let is_guard = guards::closes_a_guard(maps::at(paused.tid(), start).as_ref(), start, end, base);
     if !is_guard || !zero(paused.tid(), start, end, base) {
-        return mmap(scene, paused);
+        return mmap(context, paused);
     }
-    scene.findings.answer(guards::MAPPED_OVER);
+    context.findings.answer(guards::MAPPED_OVER);
     paused.finish(start as i64)
 }
 
@@ -96,10 +96,10 @@ fn zero(tid: Tid, start: u64, end: u64, base: PageSize) -> bool {
 
 /// A fresh mapping `(address, bytes)` with those that the kernel has joined it with. They are as little advised as it
 /// is by now, for mappings that differ in that are not joined (`can_vma_merge_left`, mm/vma.c).
-fn with_joined(scene: &Scene, paused: &Paused, range: (u64, u64)) -> (u64, u64) {
+fn with_joined(context: &CallContext, paused: &Paused, range: (u64, u64)) -> (u64, u64) {
     let (start, bytes) = range;
     let joined = || maps::at(paused.tid(), start).filter(|vma| vma.kind() == VmaKind::Anonymous && !vma.shared);
-    match scene.rewriting.wants_large().then(joined).flatten() {
+    match context.rewriting.wants_large().then(joined).flatten() {
         Some(vma) if vma.end - start >= bytes => (vma.start, vma.length_bytes()),
         _ => range,
     }
@@ -113,9 +113,9 @@ fn is_worth_advice(rewriting: &Rewriting, bytes: u64, flags: u64) -> bool {
 }
 
 /// A mapping keeps its advice when it grows; one that was too small for it gets it when it has outgrown that.
-fn mremap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+fn mremap(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
     let [_, old_bytes, new_bytes, ..] = paused.arguments();
-    let from = scene.rewriting.advised_bytes();
+    let from = context.rewriting.advised_bytes();
     if old_bytes >= from || new_bytes < from {
         return paused.pass();
     }
@@ -123,63 +123,68 @@ fn mremap(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     if !is_error(address) {
         let start = address as u64;
         if maps::at(paused.tid(), start).is_some_and(|vma| vma.kind() == VmaKind::Anonymous) {
-            let range = with_joined(scene, &paused, (start, new_bytes));
-            advise(scene, &mut paused, range)?;
+            let range = with_joined(context, &paused, (start, new_bytes));
+            advise(context, &mut paused, range)?;
         }
     }
     paused.finish(address)
 }
 
-fn brk(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
-    let step = if scene.rewriting.steps_heap() { scene.rewriting.large } else { scene.rewriting.base };
+fn brk(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
+    let step = if context.rewriting.steps_heap() { context.rewriting.large } else { context.rewriting.base };
     let (end, grown) = space.heap.brk(&mut paused, step)?;
     if let Some((from, to)) = grown {
-        let from = scene.rewriting.base.align_down(from);
-        advise(scene, &mut paused, (from, to - from))?;
-        if scene.rewriting.prefault {
-            populate(scene, &mut paused, (from, to - from))?;
+        let from = context.rewriting.base.align_down(from);
+        advise(context, &mut paused, (from, to - from))?;
+        if context.rewriting.prefault {
+            populate(context, &mut paused, (from, to - from))?;
         }
     }
     paused.finish(end as i64)
 }
 
 /// Gives the policy's advice to `(address, bytes)` in the task's name.
-fn advise(scene: &mut Scene, paused: &mut Paused, range: (u64, u64)) -> Result<(), Lost> {
-    match scene.rewriting.advice {
-        Some(advice) => add_madvise(scene, paused, range, advice),
+fn advise(context: &mut CallContext, paused: &mut Paused, range: (u64, u64)) -> Result<(), Lost> {
+    match context.rewriting.advice {
+        Some(advice) => add_madvise(context, paused, range, advice),
         None => Ok(()),
     }
 }
 
-fn populate(scene: &mut Scene, paused: &mut Paused, range: (u64, u64)) -> Result<(), Lost> {
-    add_madvise(scene, paused, range, advice::POPULATE_WRITE)
+fn populate(context: &mut CallContext, paused: &mut Paused, range: (u64, u64)) -> Result<(), Lost> {
+    add_madvise(context, paused, range, advice::POPULATE_WRITE)
 }
 
 /// Adds a madvise, unless the program's own filters would refuse it.
-fn add_madvise(scene: &mut Scene, paused: &mut Paused, (address, bytes): (u64, u64), how: u64) -> Result<(), Lost> {
+fn add_madvise(
+    context: &mut CallContext,
+    paused: &mut Paused,
+    (address, bytes): (u64, u64),
+    how: u64,
+) -> Result<(), Lost> {
     // Advice on no bytes changes nothing.
-    let bytes = if scene.rewriting.sham.is_some() { 0 } else { bytes };
+    let bytes = if context.rewriting.sham.is_some() { 0 } else { bytes };
     let arguments = [address, bytes, how, 0, 0, 0];
-    if !scene.allows(paused, libc::SYS_madvise, arguments) {
-        scene.findings.cause(Cause::FilteredByProgram, bytes);
+    if !context.allows(paused, libc::SYS_madvise, arguments) {
+        context.findings.cause(Cause::FilteredByProgram, bytes);
         return Ok(());
     }
     let result = paused.call(libc::SYS_madvise, arguments)?;
     if is_error(result) && result != -i64::from(libc::ENOMEM) {
-        scene.findings.cause(Cause::AdviceRefused { errno: -result as i32 }, bytes);
+        context.findings.cause(Cause::AdviceRefused { errno: -result as i32 }, bytes);
     }
     Ok(())
 }
 
 /// The program installs a filter of its own: it is copied once the kernel has accepted it.
-fn own_filter(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+fn own_filter(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
     let [operation, second, third, ..] = paused.arguments();
     let (mode_filter, strict, program, flags) = match paused.number() {
         libc::SYS_seccomp => (operation == u64::from(libc::SECCOMP_SET_MODE_FILTER), operation == 0, third, second),
         _ => (second == u64::from(libc::SECCOMP_MODE_FILTER), second == u64::from(libc::SECCOMP_MODE_STRICT), third, 0),
     };
     if strict {
-        return strict_mode(scene, paused);
+        return strict_mode(context, paused);
     }
     let copy = mode_filter.then(|| OwnFilter::read(paused.tid(), program)).flatten().map(Rc::new);
     let result = paused.own_call()?;
@@ -188,17 +193,17 @@ fn own_filter(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     if let Some(copy) = copy
         && (result == 0 || listener && !is_error(result))
     {
-        scene.tasks.filtered(paused.tid(), copy, flags & libc::SECCOMP_FILTER_FLAG_TSYNC != 0);
+        context.tasks.filtered(paused.tid(), copy, flags & libc::SECCOMP_FILTER_FLAG_TSYNC != 0);
     }
     paused.finish(result)
 }
 
 /// Strict mode: the kernel refuses it to a task with a filter, which all tasks of the tree have. A filter
 /// of the same meaning takes its place (`mode1_syscalls` in kernel/seccomp.c).
-fn strict_mode(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+fn strict_mode(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
     let code = OwnFilter::of_strict_mode(NATIVE.audit_arch);
     let (read_write, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    let bytes = scene.rewriting.base.bytes();
+    let bytes = context.rewriting.base.bytes();
     // The page stays: nothing but reading, writing and exiting is allowed any more.
     let page = paused.call(libc::SYS_mmap, [0, bytes, read_write as u64, flags as u64, u64::MAX, 0])?;
     if is_error(page) || ptrace::write_memory(paused.tid(), page as u64, &code.as_program_at(page as u64)).is_err() {
@@ -208,14 +213,14 @@ fn strict_mode(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     let mode = u64::from(libc::SECCOMP_MODE_FILTER);
     let result = paused.call(libc::SYS_prctl, [libc::PR_SET_SECCOMP as u64, mode, page as u64, 0, 0, 0])?;
     if result == 0 {
-        scene.tasks.filtered(paused.tid(), Rc::new(code), false);
+        context.tasks.filtered(paused.tid(), Rc::new(code), false);
     }
     paused.finish(result)
 }
 
 /// madvise calls of the program that contradict the policy are answered and not passed on: as the kernel would,
 /// whether there is memory.
-fn contrary_advice(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+fn contrary_advice(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
     let [start, bytes, how, ..] = paused.arguments();
     let call = match how {
         advice::NO_HUGE => "madvise(MADV_NOHUGEPAGE)",
@@ -224,32 +229,32 @@ fn contrary_advice(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     };
     // Of all calls on a range this one does nothing else than to look whether there is one (mm/msync.c).
     let look = [start, bytes, libc::MS_ASYNC as u64, 0, 0, 0];
-    let missing = if scene.allows(&paused, libc::SYS_msync, look) { paused.call(libc::SYS_msync, look)? } else { 0 };
+    let missing = if context.allows(&paused, libc::SYS_msync, look) { paused.call(libc::SYS_msync, look)? } else { 0 };
     if missing == 0 {
-        scene.findings.answer(call);
+        context.findings.answer(call);
     }
     paused.finish(missing)
 }
 
 /// The same by process_madvise, with which a process can advise itself so since Linux 6.13: the policy's advice takes
 /// its place.
-fn contrary_advice_by_descriptor(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+fn contrary_advice_by_descriptor(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
     let [descriptor, vector, parts, _, flags, _] = paused.arguments();
-    let Some(advice) = scene.rewriting.advice else { return paused.pass() };
+    let Some(advice) = context.rewriting.advice else { return paused.pass() };
     let arguments = [descriptor, vector, parts, advice, flags, 0];
-    if !scene.allows(&paused, libc::SYS_process_madvise, arguments) {
+    if !context.allows(&paused, libc::SYS_process_madvise, arguments) {
         return paused.pass();
     }
     let result = paused.call(libc::SYS_process_madvise, arguments)?;
     if !is_error(result) {
-        scene.findings.answer("process_madvise of itself, against the policy");
+        context.findings.answer("process_madvise of itself, against the policy");
     }
     paused.finish(result)
 }
 
-fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
+fn mprotect(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
     let [start, bytes, protection, ..] = paused.arguments();
-    let base = scene.rewriting.base;
+    let base = context.rewriting.base;
     let Some(end) = start.checked_add(bytes).and_then(|end| base.align_up(end)) else { return paused.pass() };
     if base.align_down(start) != start || start == end {
         return paused.pass();
@@ -259,7 +264,7 @@ fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
         if !guards::closes_a_guard(vma.as_ref(), start, end, base) {
             return paused.pass();
         }
-        scene.findings.answer(guards::CLOSED);
+        context.findings.answer(guards::CLOSED);
         return paused.finish(0);
     }
     let (low, high) = guards::without_guards(vma.as_ref(), start, end, base);
@@ -271,7 +276,7 @@ fn mprotect(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
         let result = paused.own_call()?;
         return paused.finish(result);
     }
-    scene.findings.answer("mprotect that left a guard page closed, widened over it");
+    context.findings.answer("mprotect that left a guard page closed, widened over it");
     paused.finish(widened)
 }
 
@@ -289,12 +294,12 @@ pub fn has_early_memory(tid: Tid, rewriting: &Rewriting) -> bool {
 
 /// Advises the early memory of a task that stands at the first call of its image, and sends it back to
 /// that call.
-pub fn advise_early_memory(scene: &mut Scene, tid: Tid) -> Result<(), Lost> {
+pub fn advise_early_memory(context: &mut CallContext, tid: Tid) -> Result<(), Lost> {
     let mut paused = Paused::at_entry(tid)?;
-    for range in early_memory(tid, scene.rewriting.large) {
-        advise(scene, &mut paused, range)?;
-        if scene.rewriting.prefault {
-            populate(scene, &mut paused, range)?;
+    for range in early_memory(tid, context.rewriting.large) {
+        advise(context, &mut paused, range)?;
+        if context.rewriting.prefault {
+            populate(context, &mut paused, range)?;
         }
     }
     paused.again()

@@ -3,50 +3,56 @@
 //!
 //! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure functions; `leaving` knows
 //! which memory a call gives back;
-//! `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what its refusals mean;
-//! `tasks` and `tree` know who is who; `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `scene`
+//! `ptrace`, `paused` and `launch` talk to the kernel, and `refusal` says what its refusals mean;
+//! `tasks` and `event_loop` know who is who; `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `call_context`
 //! holds; `sham` serves them without doing anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that
 //! needs none.
 
 mod afterlife;
 mod bare;
+mod call_context;
 mod calls;
 pub mod child;
+mod ended;
 pub mod environment;
+mod event_loop;
 mod filter;
 mod guards;
 mod heap;
 mod huge_map;
 mod hugetlb;
+mod kin;
 mod launch;
 mod leaving;
-pub mod minder;
-mod obstacle;
 mod own_filter;
 mod pace;
 mod paused;
 mod permission;
 mod ptrace;
+mod refusal;
 mod registers;
 mod rewriting;
-mod scene;
 mod sham;
 pub mod signals;
+pub mod subreaper;
 mod tasks;
 pub mod terminal;
 mod thp_disable;
-mod tree;
 mod untraced;
 pub mod user;
+mod witness;
 
+pub use afterlife::Leftovers;
 pub use bare::run_bare;
+pub use ended::{Ended, Looks, Usage};
+pub use event_loop::run;
 pub use launch::{Launch, LaunchError, resolve};
 pub use leaving::Extent;
-pub use obstacle::Obstacle;
 pub use pace::Pace;
 pub use permission::try_tracing;
+pub use refusal::Refusal;
 pub use rewriting::Rewriting;
-pub use tree::{Ended, Leftovers, Looks, Usage, Witness, run};
 pub use untraced::run_untraced;
+pub use witness::Witness;
 
 pub use crate::user::User;

@@ -4,7 +4,7 @@ use std::io;
 
 use super::ptrace::{self, Stop, Tid};
 use super::registers::{NATIVE, Registers};
-use crate::minder;
+use crate::subreaper;
 
 /// Why an operation on a paused task could not be completed.
 #[derive(Debug)]
@@ -221,7 +221,7 @@ impl Paused {
             if others_came && ptrace::is_zombie(self.tid) {
                 return Err(Lost::Gone);
             }
-            if minder::is_ending() {
+            if subreaper::is_ending() {
                 ptrace::kill(self.tid);
             }
             ptrace::wait_for_any_event()?;

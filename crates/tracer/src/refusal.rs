@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// What stands in the way of executing a file; each says what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Obstacle {
+pub enum Refusal {
     /// It is a directory.
     #[error("it is a directory; name a program in it")]
     Directory,
@@ -44,12 +44,12 @@ const MOST_INTERPRETERS: usize = 5;
 /// Of a #! line the kernel reads as much (BINPRM_BUF_SIZE, include/uapi/linux/binfmts.h).
 const FIRST_LINE_BYTES: u64 = 256;
 
-impl Obstacle {
+impl Refusal {
     /// What an error of execve(2) on a file that exists means; `None` where the error says enough.
-    pub fn of(path: &Path, error: &io::Error) -> Option<Obstacle> {
+    pub fn of(path: &Path, error: &io::Error) -> Option<Refusal> {
         match error.raw_os_error()? {
-            libc::ENOEXEC => Some(Obstacle::NoProgram),
-            libc::EACCES => Some(Obstacle::Forbidden),
+            libc::ENOEXEC => Some(Refusal::NoProgram),
+            libc::EACCES => Some(Refusal::Forbidden),
             libc::ENOENT => missing(path),
             _ => None,
         }
@@ -57,15 +57,15 @@ impl Obstacle {
 }
 
 /// The interpreter or the loader that a program needs and that is not there.
-fn missing(path: &Path) -> Option<Obstacle> {
+fn missing(path: &Path) -> Option<Refusal> {
     let mut program = path.to_path_buf();
     for _ in 0..=MOST_INTERPRETERS {
-        let (needed, obstacle): (_, fn(PathBuf, PathBuf) -> Obstacle) = match interpreter(&program) {
-            Some(interpreter) => (interpreter, Obstacle::NoInterpreter),
-            None => (loader(&program)?, Obstacle::NoLoader),
+        let (needed, refusal): (_, fn(PathBuf, PathBuf) -> Refusal) = match interpreter(&program) {
+            Some(interpreter) => (interpreter, Refusal::NoInterpreter),
+            None => (loader(&program)?, Refusal::NoLoader),
         };
         if !needed.exists() {
-            return Some(obstacle(needed, program));
+            return Some(refusal(needed, program));
         }
         program = needed;
     }
@@ -133,10 +133,10 @@ fn number(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn missing_in(folder: &Path, name: &str, content: &[u8]) -> Option<Obstacle> {
+    fn missing_in(folder: &Path, name: &str, content: &[u8]) -> Option<Refusal> {
         let path = folder.join(name);
         std::fs::write(&path, content).unwrap();
-        Obstacle::of(&path, &io::Error::from_raw_os_error(libc::ENOENT))
+        Refusal::of(&path, &io::Error::from_raw_os_error(libc::ENOENT))
     }
 
     /// A 32-bit and a 64-bit program whose only segment names a loader.
@@ -159,7 +159,7 @@ mod tests {
     fn what_is_missing_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let inner = Obstacle::NoInterpreter("/no/such".into(), at("inner"));
+        let inner = Refusal::NoInterpreter("/no/such".into(), at("inner"));
         assert_eq!(missing_in(folder.path(), "inner", b"#! /no/such -x\necho"), Some(inner.clone()));
         let outer = format!("#!{}\n", at("inner").display());
         assert_eq!(missing_in(folder.path(), "outer", outer.as_bytes()), Some(inner));
@@ -167,7 +167,7 @@ mod tests {
         assert!(windows.to_string().contains(r#""/bin/sh\r" does not exist"#), "{windows}");
         for (class, layout) in [(1, &CLASS_32), (2, &CLASS_64)] {
             let found = missing_in(folder.path(), "program", &elf(class, layout, "/lib/ld-none.so.2"));
-            assert_eq!(found, Some(Obstacle::NoLoader("/lib/ld-none.so.2".into(), at("program"))));
+            assert_eq!(found, Some(Refusal::NoLoader("/lib/ld-none.so.2".into(), at("program"))));
         }
         let itself = format!("#!{}\n", at("itself").display());
         assert_eq!(missing_in(folder.path(), "itself", itself.as_bytes()), None, "it is there");

@@ -5,22 +5,22 @@
 
 use host::maps;
 
+use super::call_context::CallContext;
 use super::paused::{Lost, Paused};
 use super::ptrace;
 use super::rewriting::advice;
-use super::scene::Scene;
 
 /// Serves a watched call at the pace of the policy, lets the task make it as it is, and sends it on.
-pub fn serve(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
-    let pace = scene.rewriting.sham.unwrap_or_default();
-    let mut debt = scene.findings.debt;
-    if scene.rewriting.no_guards && matches!(paused.number(), libc::SYS_mprotect | libc::SYS_mmap) {
+pub fn serve(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
+    let pace = context.rewriting.sham.unwrap_or_default();
+    let mut debt = context.findings.debt;
+    if context.rewriting.no_guards && matches!(paused.number(), libc::SYS_mprotect | libc::SYS_mmap) {
         // The policy looks at the mapping there.
         maps::at(paused.tid(), paused.arguments()[0]);
     }
     debt.served += pace.served_ratio;
     if debt.served < 1.0 {
-        scene.findings.debt = debt;
+        context.findings.debt = debt;
         return paused.pass();
     }
     debt.served -= 1.0;
@@ -28,11 +28,11 @@ pub fn serve(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     let result = paused.own_call()?;
     debt.stops += pace.further_stops - (ptrace::stops() - before) as f64;
     let nothing = [0, 0, advice::HUGE, 0, 0, 0];
-    while debt.stops >= 1.0 && scene.allows(&paused, libc::SYS_madvise, nothing) {
+    while debt.stops >= 1.0 && context.allows(&paused, libc::SYS_madvise, nothing) {
         let before = ptrace::stops();
         paused.call(libc::SYS_madvise, nothing)?;
         debt.stops -= (ptrace::stops() - before) as f64;
     }
-    scene.findings.debt = debt;
+    context.findings.debt = debt;
     paused.finish(result)
 }

@@ -1,27 +1,27 @@
 //! SIGINT, SIGTERM and SIGHUP of pagelab itself, and the measured program on its leash.
 //!
-//! wait4(2) cannot wait for a flag. So the handler itself passes the signal on, to the leashed program or to the minder of
-//! its tree ([`crate::minder`]), whose end then wakes the tracer: nothing is lost between looking at a flag and waiting.
+//! wait4(2) cannot wait for a flag. So the handler itself passes the signal on, to the leashed program or to the subreaper of
+//! its tree ([`crate::subreaper`]), whose end then wakes the tracer: nothing is lost between looking at a flag and waiting.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 
-use crate::minder;
+use crate::subreaper;
 
 /// The signals that tell pagelab to stop.
 pub const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Seconds after which a comparison that was told to stop ends whatever it is doing: more than the minder goes on killing.
-const LAST_RESORT_S: libc::c_uint = minder::PATIENCE.as_secs() as libc::c_uint + 5;
+/// Seconds after which a comparison that was told to stop ends whatever it is doing: more than the subreaper goes on killing.
+const LAST_RESORT_S: libc::c_uint = subreaper::PATIENCE.as_secs() as libc::c_uint + 5;
 
 /// The last signal that arrived; 0: none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
 /// The program that is run.
 static PROGRAM: Leash = Leash::empty();
-/// The minder of its tree.
-static MINDER: Leash = Leash::empty();
+/// The subreaper of its tree.
+static SUBREAPER: Leash = Leash::empty();
 /// The signal that the program gets; 0: the one that arrived.
 static PASSED_ON: AtomicI32 = AtomicI32::new(0);
 
@@ -124,7 +124,7 @@ fn pass_on(signal: i32, from_terminal: bool) {
 }
 
 /// pagelab has not ended in all that time: it writes to a terminal that takes nothing (Ctrl-S), or waits for a disk. The watchdog
-/// puts back what is on loan, the minder ends what still runs, and each trial that was over is stored.
+/// puts back what is on loan, the subreaper ends what still runs, and each trial that was over is stored.
 extern "C" fn give_up(_signal: libc::c_int) {
     // SAFETY: a plain system call, which signal handlers may make.
     unsafe { libc::_exit(128 + ARRIVED.load(Ordering::SeqCst)) };
@@ -145,8 +145,8 @@ fn send_to_group(signal: i32) {
 }
 
 fn end_tree() {
-    MINDER.send(minder::END);
-    MINDER.send(libc::SIGCONT); // somebody may have stopped it
+    SUBREAPER.send(subreaper::END);
+    SUBREAPER.send(libc::SIGCONT); // somebody may have stopped it
 }
 
 /// Sends the leashed program a signal; nothing happens where none is on the leash.
@@ -242,9 +242,9 @@ pub fn leash_in(program: libc::pid_t, session: Session) {
     }
 }
 
-/// Puts the minder of a program's tree on the leash; to be done before the program is.
-pub fn leash_minder(minder: libc::pid_t) {
-    MINDER.put(minder);
+/// Puts the subreaper of a program's tree on the leash; to be done before the program is.
+pub fn leash_subreaper(subreaper: libc::pid_t) {
+    SUBREAPER.put(subreaper);
 }
 
 /// To be called when the leashed program is seen to have stopped: where that was for pagelab's sake, pagelab stops too,
@@ -275,9 +275,9 @@ pub fn unleash() {
     }
 }
 
-/// Takes the minder off the leash.
-pub fn unleash_minder() {
-    MINDER.take_off();
+/// Takes the subreaper off the leash.
+pub fn unleash_subreaper() {
+    SUBREAPER.take_off();
 }
 
 /// The program on the leash, for whoever asks from another thread whether it lives. It is for messages

@@ -24,7 +24,7 @@ use study::policy::Policy;
 use study::size::PageSize;
 use study::trial::Exit;
 use testing::skip;
-use tracer::{Ended, Extent, Launch, LaunchError, Leftovers, Obstacle, Pace, Rewriting, User, Witness, run, run_bare};
+use tracer::{Ended, Extent, Launch, LaunchError, Leftovers, Pace, Refusal, Rewriting, User, Witness, run, run_bare};
 
 // ---- what the tests stand on ----
 
@@ -830,20 +830,20 @@ fn ends_and_failures_are_told_apart() {
     assert_eq!(exit("kill -SEGV $$"), Exit::Signal(libc::SIGSEGV));
     let fails = |command: &[&str]| try_under("thp", command, |_| {}).err().expect("a failure");
     assert!(matches!(fails(&["no-such-command-here"]), LaunchError::NotFound(_)));
-    let obstacle = |command: &str| match fails(&[command]) {
-        LaunchError::NotExecutable(_, obstacle) => obstacle,
+    let refusal = |command: &str| match fails(&[command]) {
+        LaunchError::NotExecutable(_, refusal) => refusal,
         other => panic!("{command}: {other}"),
     };
-    assert_eq!(obstacle("/etc/passwd"), Obstacle::NoPermission);
-    assert_eq!(obstacle("/"), Obstacle::Directory);
+    assert_eq!(refusal("/etc/passwd"), Refusal::NoPermission);
+    assert_eq!(refusal("/"), Refusal::Directory);
     let file = FOLDER.join(format!("nothing.{}", std::process::id()));
     fs::write(&file, "").unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(obstacle(text(&file)), Obstacle::NoProgram);
+    assert_eq!(refusal(text(&file)), Refusal::NoProgram);
     fs::write(&file, "#!/no/such\n").unwrap();
-    assert_eq!(obstacle(text(&file)), Obstacle::NoInterpreter("/no/such".into(), file.clone()));
+    assert_eq!(refusal(text(&file)), Refusal::NoInterpreter("/no/such".into(), file.clone()));
     fs::write(&file, "#!/etc/passwd\n").unwrap();
-    assert_eq!(obstacle(text(&file)), Obstacle::Forbidden);
+    assert_eq!(refusal(text(&file)), Refusal::Forbidden);
     fs::remove_file(file).unwrap();
 }
 
@@ -917,7 +917,7 @@ fn a_bare_run_ends_as_its_program_and_leaves_nothing_behind() {
     let (ended, _) = run_untraced(&["sh", "-c", busy]);
     let ended = ended.unwrap();
     assert!(ended.usage.user_s > 0.0 && ended.wall_s > 0.0 && ended.stops == 0, "{ended:?}");
-    assert!(matches!(run_untraced(&["/etc/passwd"]).0, Err(LaunchError::NotExecutable(_, Obstacle::NoPermission))));
+    assert!(matches!(run_untraced(&["/etc/passwd"]).0, Err(LaunchError::NotExecutable(_, Refusal::NoPermission))));
 }
 
 fn sham(policy: &str, pace: Pace, command: &[&str]) -> Outcome {

@@ -10,6 +10,7 @@ mod pace;
 mod plug;
 mod reserve;
 mod secret;
+mod shortage;
 mod splitting;
 
 pub use demote::{Demotion, DemotionError, demote};

@@ -14,6 +14,7 @@ use super::goal::{Goal, Progress, Stopped};
 use super::pace::Pace;
 use super::plug::Plug;
 use super::secret::{Secret, SecretError};
+use super::shortage::until_given;
 
 /// Memory that is left to others, beyond what the kernel keeps free for itself (MemAvailable has that taken
 /// off, mm/show_mem.c `si_mem_available`): this share of all, and never less than [`LEAST_LEFT_BYTES`].
@@ -28,37 +29,11 @@ const MOST_ROUNDS: u32 = 4;
 const LEAST_ROUND_RATIO: f64 = 0.005;
 /// The same where all page tables must be dumped for it.
 const DUMP_INTERVAL: Duration = Duration::from_secs(2);
-/// How often held memory is let go for one page that the kernel has none for: what does not help then is no shortage
-/// of memory.
-const MOST_SHORTAGES: u32 = 8;
-
 /// Whether a limit may be reached, as far as the last look and the frames that were hit since can tell: a page
 /// splits one leaf at most.
 fn may_be_reached(limit_bytes: Option<u64>, split_bytes: u64, unseen_frames: u64, frame_bytes: u64) -> bool {
     let most_bytes = unseen_frames.saturating_mul(frame_bytes).saturating_add(split_bytes);
     limit_bytes.is_some_and(|limit| most_bytes >= limit)
-}
-
-/// Takes a page; where the kernel has none, lets something go, waits a little, and tries again.
-fn until_given<T>(
-    mut take: impl FnMut() -> Result<T, SecretError>,
-    mut let_go: impl FnMut() -> u64,
-) -> Result<T, String> {
-    let mut freed_bytes = 0;
-    for _ in 0..MOST_SHORTAGES {
-        match take() {
-            Ok(taken) => return Ok(taken),
-            Err(SecretError::NoPage { .. }) => {}
-            Err(error) => return Err(error.to_string()),
-        }
-        match let_go() {
-            0 => break,
-            freed => freed_bytes += freed,
-        }
-        std::thread::sleep(LOOK_INTERVAL);
-    }
-    let in_vain = |error| format!("{error}; letting go {} of what was held did not help", format_bytes(freed_bytes));
-    take().map_err(|error| if freed_bytes > 0 { in_vain(error) } else { error.to_string() })
 }
 
 /// How a demotion stands.
@@ -341,26 +316,8 @@ impl<'a> Splitting<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
     use std::collections::BTreeMap;
     use study::size::PageSize;
-
-    #[test]
-    fn a_page_that_is_short_is_tried_again_as_long_as_something_can_go() {
-        let no_page = || Err::<u64, _>(SecretError::NoPage { used_bytes: 8 << 20, limit_bytes: None });
-        let (tries, freed) = (Cell::new(0), Cell::new(0));
-        let count = |cell: &Cell<u64>| cell.replace(cell.get() + 1);
-        let third = || if count(&tries) < 2 { no_page() } else { Ok(7) };
-        assert_eq!(until_given(third, || count(&freed) + 1), Ok(7));
-        assert_eq!((tries.get(), freed.get()), (3, 2));
-        let alone = until_given(no_page, || 0).unwrap_err();
-        assert!(alone.contains("no free page") && !alone.contains("letting go"), "{alone}");
-        let in_vain = until_given(no_page, || 4 << 20).unwrap_err();
-        assert!(in_vain.ends_with("letting go 32M of what was held did not help"), "{in_vain}");
-        let other = || Err::<u64, _>(SecretError::Hidden);
-        let refused = until_given(other, || panic!("nothing goes for another error"));
-        assert!(refused.unwrap_err().contains("CAP_SYS_ADMIN"));
-    }
 
     #[test]
     fn a_limit_is_looked_for_before_it_can_be_passed() {

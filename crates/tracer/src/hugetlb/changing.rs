@@ -50,7 +50,7 @@ impl Call<'_, '_> {
         }
         let misfits = self.map.misfits(start, end, protection, self.size);
         if self.is_given_up(start, end, protection) {
-            self.scene.findings.answer(guards::CLOSED);
+            self.context.findings.answer(guards::CLOSED);
             return Ok(Some(0));
         }
         for page in misfits {
@@ -64,7 +64,7 @@ impl Call<'_, '_> {
         }
         let (actions, widened) = self.map.protect(start, end, protection, self.size);
         if widened {
-            self.scene.findings.cause(Cause::ProtectionWidened, end - start);
+            self.context.findings.cause(Cause::ProtectionWidened, end - start);
         }
         self.carry_out(&actions)?;
         Ok(Some(self.unless_hole(start, end, result)))
@@ -72,8 +72,8 @@ impl Call<'_, '_> {
 
     /// Whether closing a range makes a guard inside a page of which more is accessible, and guards are left open.
     pub(super) fn is_given_up(&self, start: u64, end: u64, protection: Protection) -> bool {
-        let small = guards::is_small(start, end, self.scene.rewriting.base);
-        self.scene.rewriting.no_guards
+        let small = guards::is_small(start, end, self.context.rewriting.base);
+        self.context.rewriting.no_guards
             && protection == NONE
             && small
             && !self.map.misfits(start, end, NONE, self.size).is_empty()

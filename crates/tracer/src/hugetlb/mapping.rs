@@ -58,7 +58,7 @@ impl Call<'_, '_> {
         };
         if self.is_given_up(start, end, protection) && guards::maps_over(self.paused.arguments()) {
             self.carry_out(&[Action::Zero(start, end)])?;
-            self.scene.findings.answer(guards::MAPPED_OVER);
+            self.context.findings.answer(guards::MAPPED_OVER);
             return Ok(Some(start as i64));
         }
         if anonymous && protection & WRITE != 0 {

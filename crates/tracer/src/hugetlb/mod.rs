@@ -20,10 +20,10 @@ pub use parts::watches as parts_watches;
 use study::cause::Cause;
 use study::size::PageSize;
 
+use super::call_context::CallContext;
 use super::huge_map::{HugeMap, Protection};
 use super::paused::{Lost, Paused};
 use super::registers::is_error;
-use super::scene::Scene;
 use super::tasks::Space;
 
 const WRITE: Protection = libc::PROT_WRITE as u64;
@@ -39,7 +39,7 @@ const EPERM: i64 = -(libc::EPERM as i64);
 
 /// One call, with all that serving it needs.
 struct Call<'a, 'b> {
-    scene: &'a mut Scene<'b>,
+    context: &'a mut CallContext<'b>,
     map: &'a mut HugeMap,
     paused: &'a mut Paused,
     size: PageSize,
@@ -63,11 +63,11 @@ impl From<Lost> for Halt {
 type Served = Result<Option<i64>, Halt>;
 
 /// Serves a watched call under a hugetlb policy and sends its task on.
-pub fn serve(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
-    let size = scene.rewriting.large;
+pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
+    let size = context.rewriting.large;
     let arguments = paused.arguments();
     let number = paused.number();
-    let mut call = Call { scene, map: &mut space.huge, paused: &mut paused, size };
+    let mut call = Call { context, map: &mut space.huge, paused: &mut paused, size };
     let served = match number {
         libc::SYS_mmap => call.mmap(arguments),
         libc::SYS_munmap => call.munmap(arguments),
@@ -88,21 +88,21 @@ pub fn serve(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result
 
 /// Serves a process that fork has just made: where the pool may not suffice for the copies that writing
 /// will make, beside `promised` pages for other processes, it gets ordinary memory now.
-pub fn serve_copy(scene: &mut Scene, space: &mut Space, mut paused: Paused, promised: u64) -> Result<(), Lost> {
-    let size = scene.rewriting.large;
+pub fn serve_copy(context: &mut CallContext, space: &mut Space, mut paused: Paused, promised: u64) -> Result<(), Lost> {
+    let size = context.rewriting.large;
     let all = space.huge.all_backed();
     let needed: u64 = all.iter().map(|(start, end)| (end - start) / size.bytes()).sum();
     if needed == 0 || needed + promised <= unreserved_pages(size) {
         space.huge.promised_pages = needed;
     } else {
-        let mut call = Call { scene, map: &mut space.huge, paused: &mut paused, size };
+        let mut call = Call { context, map: &mut space.huge, paused: &mut paused, size };
         for pages in all {
             match call.demote(pages) {
                 Ok(()) | Err(Halt::Error(_)) => {}
                 Err(Halt::Lost(lost)) => return Err(lost),
             }
         }
-        scene.findings.cause(Cause::PoolExhausted { size }, needed * size.bytes());
+        context.findings.cause(Cause::PoolExhausted { size }, needed * size.bytes());
     }
     let returned = paused.returned();
     paused.finish(returned)
@@ -123,8 +123,8 @@ fn unreserved_pages(size: PageSize) -> u64 {
 impl Call<'_, '_> {
     /// Makes a call in the task's name, unless the program's own filters would refuse it. The raw result.
     fn call(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64, Halt> {
-        if !self.scene.allows(self.paused, number, arguments) {
-            self.scene.findings.cause(Cause::FilteredByProgram, 0);
+        if !self.context.allows(self.paused, number, arguments) {
+            self.context.findings.cause(Cause::FilteredByProgram, 0);
             return Ok(EPERM);
         }
         Ok(self.paused.call(number, arguments)?)
@@ -139,7 +139,7 @@ impl Call<'_, '_> {
     }
 
     fn base_up(&self, address: u64) -> Option<u64> {
-        self.scene.rewriting.base.align_up(address)
+        self.context.rewriting.base.align_up(address)
     }
 
     /// What the kernel answers where memory is missing, in place of a success.
@@ -149,7 +149,7 @@ impl Call<'_, '_> {
 
     /// The end of a range as the kernel rounds it; `None` for what it refuses.
     fn end_of(&self, start: u64, bytes: u64) -> Option<u64> {
-        let aligned = self.scene.rewriting.base.align_down(start) == start;
+        let aligned = self.context.rewriting.base.align_down(start) == start;
         let end = start.checked_add(self.base_up(bytes)?)?;
         (aligned && start < end).then_some(end)
     }

@@ -12,7 +12,7 @@ const EFAULT: i64 = -(libc::EFAULT as i64);
 
 impl Call<'_, '_> {
     pub(super) fn mremap(&mut self, [old, old_bytes, new_bytes, flags, target, _]: [u64; 6]) -> Served {
-        let base = self.scene.rewriting.base;
+        let base = self.context.rewriting.base;
         let (Some(old_bytes), Some(bytes)) = (self.base_up(old_bytes), self.base_up(new_bytes)) else {
             return Ok(None);
         };
@@ -100,7 +100,7 @@ impl Call<'_, '_> {
     /// mremap with MREMAP_FIXED: the memory is given back and moved as the program says.
     fn move_over(&mut self, old: (u64, u64), target: (u64, u64)) -> Served {
         let overlap = target.0 < old.1 && old.0 < target.1;
-        if overlap || self.scene.rewriting.base.align_down(target.0) != target.0 || target.0 == target.1 {
+        if overlap || self.context.rewriting.base.align_down(target.0) != target.0 || target.0 == target.1 {
             return Ok(None); // the kernel refuses it
         }
         self.demote_range(old.0, old.1)?;

@@ -28,7 +28,7 @@ impl Call<'_, '_> {
             }
             start = page.1;
         }
-        self.scene.findings.cause(Cause::PoolExhausted { size: self.size }, pages.1 - start);
+        self.context.findings.cause(Cause::PoolExhausted { size: self.size }, pages.1 - start);
         self.map.spoil(start, pages.1);
         Ok(())
     }
@@ -66,13 +66,13 @@ impl Call<'_, '_> {
         let (seen, locked) = (self.map.seen_in(pages), self.map.locked_parts(pages.0, pages.1));
         match self.replace_by_base_pages(pages, &seen) {
             Err(Halt::Error(error)) => {
-                self.scene.findings.cause(Cause::NotGivenBack, pages.1 - pages.0);
+                self.context.findings.cause(Cause::NotGivenBack, pages.1 - pages.0);
                 return Err(Halt::Error(error));
             }
             replaced => replaced?,
         }
         self.map.demote(pages);
-        self.scene.findings.cause(Cause::Demoted, pages.1 - pages.0);
+        self.context.findings.cause(Cause::Demoted, pages.1 - pages.0);
         self.shape(pages, &seen)?;
         for (s, e) in locked {
             // Beyond RLIMIT_MEMLOCK, which does not count pool pages, it stays unlocked.
@@ -120,7 +120,7 @@ impl Call<'_, '_> {
 
     pub(super) fn note_refusal(&mut self, error: i64, bytes: u64) {
         let cause = if error == ENOMEM { Cause::PoolExhausted { size: self.size } } else { Cause::NoAlignedSlot };
-        self.scene.findings.cause(cause, bytes);
+        self.context.findings.cause(cause, bytes);
     }
 
     /// Does what the bookkeeping asks for. The first failure (of a split of mappings, at
@@ -148,7 +148,7 @@ impl Call<'_, '_> {
 
     /// Copies what a range holds, base pages of zeros excepted; holes stay holes.
     fn copy_present(&mut self, from: u64, to: u64, bytes: u64) -> bool {
-        let base = self.scene.rewriting.base.bytes() as usize;
+        let base = self.context.rewriting.base.bytes() as usize;
         let tid = self.paused.tid();
         let mut buffer = vec![0u8; COPY_BYTES.min(bytes) as usize];
         self.present_parts(from, from + bytes).into_iter().all(|(at, bytes)| {
@@ -167,7 +167,7 @@ impl Call<'_, '_> {
         while at < end {
             let page = self.size.align_down(at);
             let stop = end.min(page + self.size.bytes());
-            if ptrace::is_present(self.paused.tid(), page, self.scene.rewriting.base) {
+            if ptrace::is_present(self.paused.tid(), page, self.context.rewriting.base) {
                 let starts = (at..stop).step_by(COPY_BYTES as usize);
                 parts.extend(starts.map(|at| (at, COPY_BYTES.min(stop - at))));
             }

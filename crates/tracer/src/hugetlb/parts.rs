@@ -85,7 +85,7 @@ impl Call<'_, '_> {
 
     /// The base pages that a range touches, where pool pages are among them.
     fn touched_by(&self, start: u64, bytes: u64) -> Option<(u64, u64)> {
-        let (start, end) = (self.scene.rewriting.base.align_down(start), self.base_up(start.checked_add(bytes)?)?);
+        let (start, end) = (self.context.rewriting.base.align_down(start), self.base_up(start.checked_add(bytes)?)?);
         (start < end && self.map.concerns(start, end)).then_some((start, end))
     }
 
@@ -122,7 +122,7 @@ impl Call<'_, '_> {
 
     fn is_own_process(&self, descriptor: i32) -> bool {
         let tid = self.paused.tid();
-        let process = self.scene.tasks.get(tid).map_or(tid, |task| task.process);
+        let process = self.context.tasks.get(tid).map_or(tid, |task| task.process);
         let about = fs::read_to_string(format!("/proc/{tid}/fdinfo/{descriptor}")).unwrap_or_default();
         let named = about.lines().find_map(|line| line.strip_prefix("Pid:")).and_then(|pid| pid.trim().parse().ok());
         SELF_DESCRIPTORS.contains(&descriptor) || named == Some(process)

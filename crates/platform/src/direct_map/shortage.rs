@@ -1,0 +1,55 @@
+//! Taking a page that the kernel may have none for just now.
+
+use study::size::format_bytes;
+
+use super::available::LOOK_INTERVAL;
+use super::secret::SecretError;
+
+/// How often held memory is let go for one page that the kernel has none for: what does not help then is no shortage
+/// of memory.
+const MOST_SHORTAGES: u32 = 8;
+
+/// Takes a page; where the kernel has none, lets something go, waits a little, and tries again.
+pub(super) fn until_given<T>(
+    mut take: impl FnMut() -> Result<T, SecretError>,
+    mut let_go: impl FnMut() -> u64,
+) -> Result<T, String> {
+    let mut freed_bytes = 0;
+    for _ in 0..MOST_SHORTAGES {
+        match take() {
+            Ok(taken) => return Ok(taken),
+            Err(SecretError::NoPage { .. }) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        match let_go() {
+            0 => break,
+            freed => freed_bytes += freed,
+        }
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    let in_vain = |error| format!("{error}; letting go {} of what was held did not help", format_bytes(freed_bytes));
+    take().map_err(|error| if freed_bytes > 0 { in_vain(error) } else { error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_page_that_is_short_is_tried_again_as_long_as_something_can_go() {
+        let no_page = || Err::<u64, _>(SecretError::NoPage { used_bytes: 8 << 20, limit_bytes: None });
+        let (tries, freed) = (Cell::new(0), Cell::new(0));
+        let count = |cell: &Cell<u64>| cell.replace(cell.get() + 1);
+        let third = || if count(&tries) < 2 { no_page() } else { Ok(7) };
+        assert_eq!(until_given(third, || count(&freed) + 1), Ok(7));
+        assert_eq!((tries.get(), freed.get()), (3, 2));
+        let alone = until_given(no_page, || 0).unwrap_err();
+        assert!(alone.contains("no free page") && !alone.contains("letting go"), "{alone}");
+        let in_vain = until_given(no_page, || 4 << 20).unwrap_err();
+        assert!(in_vain.ends_with("letting go 32M of what was held did not help"), "{in_vain}");
+        let other = || Err::<u64, _>(SecretError::Hidden);
+        let refused = until_given(other, || panic!("nothing goes for another error"));
+        assert!(refused.unwrap_err().contains("CAP_SYS_ADMIN"));
+    }
+}

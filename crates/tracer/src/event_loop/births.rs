@@ -1,0 +1,94 @@
+//! Tasks that are made: which event announces them, what they have of their maker, and who is never announced.
+
+use super::Tree;
+use crate::hugetlb;
+use crate::kin::{maker_of, process_of};
+use crate::paused::{Lost, Paused};
+use crate::ptrace::{self, Stop, Tid};
+use crate::tasks::{Kinship, Task};
+
+impl Tree<'_> {
+    /// A task was made.
+    pub(super) fn birth(&mut self, parent: Tid, stop: Stop) -> Result<(), Lost> {
+        let child = ptrace::event_message(parent)? as Tid;
+        // One that was killed and waited for before this announcement has no tracer any more. It may still be
+        // there as a zombie of its parent's, or its id be another's by now.
+        if self.gone_unannounced.remove(&child) && !ptrace::is_traced_here(child) {
+            return Ok(ptrace::resume(parent, 0)?);
+        }
+        let kinship = kinship(parent, child, stop);
+        self.tasks.born(parent, child, kinship);
+        if let (Kinship::Copy, Some(witness)) = (kinship, &mut self.witness) {
+            witness.forked(self.tasks.get(parent).map_or(parent, |task| task.process), child);
+        }
+        let stands = self.unannounced.remove(&child);
+        if kinship == Kinship::Copy && self.rewriting.hugetlb {
+            self.copy_of_pool_pages(child, stands);
+        } else if stands {
+            ptrace::resume(child, 0).ok();
+        }
+        Ok(ptrace::resume(parent, 0)?)
+    }
+
+    /// A copy made by fork shares its pool pages until one side writes. The kernel kills the copy when the
+    /// pool then is empty (`hugetlb_wp` in mm/hugetlb.c), so where it may not suffice the copy is given
+    /// ordinary memory before it runs. Its maker stands still meanwhile.
+    fn copy_of_pool_pages(&mut self, child: Tid, mut stands: bool) {
+        let Some(task) = self.tasks.get(child) else { return };
+        let space = task.space.clone();
+        while !stands {
+            match ptrace::wait(child) {
+                Ok((_, Stop::Trap)) => stands = true,
+                Ok((_, stop)) => return self.settle(child, stop),
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+                Err(_) => return,
+            }
+        }
+        let promised = self.tasks.promised_pages();
+        let served = Paused::at_birth(child)
+            .and_then(|paused| hugetlb::serve_copy(&mut self.context(), &mut space.borrow_mut(), paused, promised));
+        match served {
+            Ok(()) | Err(Lost::Gone) => {}
+            Err(Lost::Stopped(stop)) => self.settle(child, stop),
+            Err(Lost::Refused(error)) => {
+                self.refused.get_or_insert(error);
+                self.kill_all();
+            }
+        }
+    }
+
+    /// A task that stopped before its announcement waits for it.
+    pub(super) fn early(&mut self, tid: Tid) {
+        self.gone_unannounced.remove(&tid); // it was another one
+        self.unannounced.insert(tid);
+        self.adopt_abandoned();
+    }
+
+    /// The maker of a task can be killed between making and announcing it. Such tasks are let go here.
+    pub(super) fn adopt_abandoned(&mut self) {
+        let abandoned: Vec<Tid> =
+            self.unannounced.iter().copied().filter(|tid| !maker_of(*tid).is_some_and(|m| self.knows(m))).collect();
+        for tid in abandoned {
+            self.unannounced.remove(&tid);
+            self.tasks.insert(tid, Task::first(process_of(tid).unwrap_or(tid)));
+            let _ = ptrace::resume(tid, 0);
+        }
+    }
+
+    fn knows(&self, process: Tid) -> bool {
+        self.tasks.processes().contains(&process)
+    }
+}
+
+/// How a new task relates to its maker. The event alone does not tell: CLONE_VM comes with each of them.
+fn kinship(parent: Tid, child: Tid, stop: Stop) -> Kinship {
+    if stop == Stop::Clone && process_of(child).is_some_and(|process| process != child) {
+        return Kinship::Thread;
+    }
+    match ptrace::share_memory(parent, child) {
+        Some(true) => Kinship::Borrower,
+        Some(false) => Kinship::Copy,
+        None if stop == Stop::Vfork => Kinship::Borrower,
+        None => Kinship::Copy,
+    }
+}

@@ -1,0 +1,146 @@
+//! What a task is given where it stops: its call is served, its new image prepared, its memory looked at before it goes.
+
+use std::time::Instant;
+
+use study::cause::Cause;
+
+use super::Tree;
+use crate::call_context::CallContext;
+use crate::paused::{Lost, Paused};
+use crate::ptrace::{self, Tid};
+use crate::registers::NATIVE;
+use crate::tasks::Space;
+use crate::witness::Witness;
+use crate::{calls, filter, leaving, signals};
+
+impl Tree<'_> {
+    /// A task stands at a call that stops.
+    pub(super) fn watched_call(&mut self, tid: Tid) -> Result<(), Lost> {
+        let Some(task) = self.tasks.get(tid) else { return Ok(ptrace::resume(tid, 0)?) };
+        let space = task.space.clone();
+        let paused = Paused::at_entry(tid)?;
+        if ptrace::event_message(tid)? != u64::from(filter::MARK) {
+            // A filter of the program's own asks for a tracer. To the program there is none
+            // (`__seccomp_filter` in kernel/seccomp.c).
+            return paused.finish(-i64::from(libc::ENOSYS));
+        }
+        self.witness_call(&paused, &space.borrow());
+        if !self.changed.iter().any(|watch| watch.stops(paused.number(), &paused.arguments())) {
+            return paused.pass();
+        }
+        let before = ptrace::stops();
+        let sent = calls::serve(&mut self.context(), &mut space.borrow_mut(), paused);
+        self.served.count(ptrace::stops() - before);
+        sent
+    }
+
+    /// Has the witness look at what a call is about to give back. What the root has before its program is pagelab's.
+    fn witness_call(&mut self, paused: &Paused, space: &Space) {
+        let begun = self.witness.as_ref().filter(|_| self.root_started.is_some());
+        let Some(extent) = begun.map(|witness| witness.extent()) else { return };
+        let tid = paused.tid();
+        if self.rewriting.hugetlb && leaving::may_shrink_pool(paused) {
+            let (process, pool_bytes) =
+                (self.tasks.get(tid).map_or(tid, |task| task.process), space.huge.backed_bytes());
+            self.bear_witness(false, |witness| witness.shrinks(tid, process, pool_bytes));
+        }
+        for (start, end) in leaving::ranges(paused, space, self.rewriting, extent) {
+            self.bear_witness(false, |witness| witness.unmaps(tid, start, end));
+        }
+        let executes = matches!(paused.number(), libc::SYS_execve | libc::SYS_execveat);
+        if executes && self.tasks.is_memory_of_one_process(tid) {
+            self.bear_witness(false, |witness| witness.replaces(tid));
+        }
+    }
+
+    pub(super) fn context(&mut self) -> CallContext<'_> {
+        CallContext { rewriting: self.rewriting, tasks: &mut self.tasks, findings: &mut self.findings }
+    }
+
+    /// Whether a fault may come from memory that was being moved to other pages at that instant. Each such
+    /// fault is tried again once; where it was the program's own it comes back.
+    pub(super) fn tries_again(&mut self, tid: Tid) -> bool {
+        let Some(task) = self.tasks.get_mut(tid) else { return false };
+        let moved = |address: &u64| task.space.borrow().huge.was_moved(*address);
+        let Some(address) = ptrace::fault_address(tid).filter(moved) else { return false };
+        let Ok(registers) = ptrace::registers(tid) else { return false };
+        let fault = Some((address, registers.words[NATIVE.instruction]));
+        let again = task.retried != fault;
+        task.retried = if again { fault } else { None };
+        again
+    }
+
+    /// A task has the memory of a new image.
+    pub(super) fn executed(&mut self, tid: Tid) -> Result<(), Lost> {
+        let former = ptrace::event_message(tid)? as Tid;
+        self.tasks.executed(tid, former);
+        if let Some(witness) = &mut self.witness {
+            witness.replaced(tid);
+        }
+        let native = calls::is_native(tid);
+        if !native {
+            self.findings.cause(Cause::ForeignAbi, 0);
+        }
+        if calls::lost_privilege(tid) {
+            self.findings.cause(Cause::PrivilegeNotGained, 0);
+        }
+        if tid == self.root && self.root_started.is_none() {
+            self.root_started = Some(Instant::now());
+        }
+        if let Some(task) = self.tasks.get_mut(tid)
+            && native
+            && calls::has_early_memory(tid, self.rewriting)
+        {
+            // The next two stops are the end of execve and the first call of the new image.
+            task.stops_to_first_call = Some(2);
+        }
+        self.send_on(tid, 0)
+    }
+
+    /// On the way to the first call of a new image, whose zeroed data (bss) no call has mapped.
+    pub(super) fn first_calls(&mut self, tid: Tid) -> Result<(), Lost> {
+        let Some(task) = self.tasks.get_mut(tid) else { return Ok(ptrace::resume(tid, 0)?) };
+        let left = task.stops_to_first_call.take();
+        if left == Some(2) {
+            task.stops_to_first_call = Some(1);
+            return self.send_on(tid, 0);
+        }
+        match left {
+            Some(_) => calls::advise_early_memory(&mut self.context(), tid),
+            None => self.send_on(tid, 0),
+        }
+    }
+
+    /// A task is about to end.
+    pub(super) fn ending(&mut self, tid: Tid) -> Result<(), Lost> {
+        if let Some(task) = self.tasks.get_mut(tid) {
+            task.ending = true;
+            let process = task.process;
+            // The first task of a killed process can have ended without a stop.
+            let first_is_user = self.tasks.get(process).is_some_and(|first| !first.ending);
+            if process != tid && first_is_user && ptrace::is_zombie(process) {
+                self.was_killed(process);
+            }
+            if self.tasks.is_last_user_of_memory(tid) {
+                self.bear_witness(process == self.root, |witness| witness.ends(tid));
+            }
+        }
+        Ok(ptrace::resume(tid, 0)?)
+    }
+
+    /// Lets the witness look. What that takes is no part of the program's time when nothing else of the
+    /// tree could run meanwhile, or when the root is doing its last or has ended.
+    fn bear_witness(&mut self, root_is_done: bool, look: impl FnOnce(&mut dyn Witness)) {
+        let Some(witness) = self.witness.as_mut().filter(|_| !self.lost && signals::arrived().is_none()) else {
+            return;
+        };
+        let since = Instant::now();
+        look(*witness);
+        let took = match () {
+            () if self.root_ended.is_some() => &mut self.looks.after_s,
+            () if root_is_done || self.tasks.is_single() => &mut self.looks.apart_s,
+            () => &mut self.looks.within_s,
+        };
+        *took += since.elapsed().as_secs_f64();
+    }
+}

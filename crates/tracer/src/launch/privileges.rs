@@ -1,0 +1,45 @@
+//! What this process may still do once it has given something up for good.
+
+use std::io;
+
+use super::error::{LaunchError, unprepared};
+use crate::{filter, thp_disable};
+
+/// Makes this process and all that it will be gain no privilege by exec.
+pub fn gain_no_privilege() -> Result<(), LaunchError> {
+    // SAFETY: prctl with plain numbers.
+    match unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } {
+        -1 => Err(unprepared(2, io::Error::last_os_error())),
+        _ => Ok(()),
+    }
+}
+
+/// Disables transparent huge pages for this process and all that it will be, and lets nobody enable them again. Without
+/// CAP_SYS_ADMIN that means that the program gains no privilege by exec.
+pub fn disable_thp_for_good() -> Result<(), LaunchError> {
+    let filter = filter::program(&thp_disable::watches_without_tracer());
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+    let mode = libc::SECCOMP_MODE_FILTER as libc::c_ulong;
+    let step = |number: usize, result: libc::c_int| match result {
+        -1 => Err(unprepared(number, io::Error::last_os_error())),
+        _ => Ok(()),
+    };
+    // SAFETY: prctl with plain numbers, and with a filter that lives until the kernel has copied it.
+    unsafe {
+        step(1, libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0))?;
+        if !may_filter_with_privileges() {
+            gain_no_privilege()?;
+        }
+        step(3, libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program))
+    }
+}
+
+/// With CAP_SYS_ADMIN a filter needs no PR_SET_NO_NEW_PRIVS, and setuid programs keep working.
+pub(super) fn may_filter_with_privileges() -> bool {
+    const CAP_SYS_ADMIN: u32 = 21;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .is_some_and(|capabilities| capabilities >> CAP_SYS_ADMIN & 1 == 1)
+}

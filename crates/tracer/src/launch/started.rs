@@ -1,0 +1,101 @@
+//! A program between its fork and its end.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use study::trial::Exit;
+
+use super::error::{EXECUTE, LaunchError, not_executed, unprepared};
+use crate::ptrace::{self, Tid};
+use crate::signals::{self, Session};
+use crate::terminal::Relay;
+
+/// A program that waits to be let go.
+pub struct Started {
+    /// Its process id.
+    pub tid: Tid,
+    /// How keys of pagelab's terminal reach it.
+    pub session: Session,
+    /// The program, or the monitor of its terminal.
+    pub(super) child: Tid,
+    /// Whether that is a child of pagelab's, and not of a subreaper.
+    pub(super) is_own_child: bool,
+    pub(super) relay: Option<Relay>,
+    pub(super) go: File,
+    pub(super) report: File,
+}
+
+impl Started {
+    /// Lets the process go on to its exec.
+    pub fn release(&mut self) -> io::Result<()> {
+        self.go.write_all(&[1])
+    }
+
+    /// Why the process ended before its exec; `None` where it did execute the program.
+    pub fn failure(&mut self, path: &Path) -> Option<LaunchError> {
+        Some(match reported(&mut self.report)? {
+            (step, error) if step < EXECUTE => unprepared(step, error),
+            (_, error) => not_executed(path, error),
+        })
+    }
+
+    /// Waits for the end of an untraced program, and stops with it.
+    pub fn wait(&mut self) -> io::Result<Exit> {
+        loop {
+            let mut status = 0;
+            // SAFETY: the status is live.
+            if unsafe { libc::waitpid(self.child, &raw mut status, libc::WUNTRACED) } == -1 {
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            } else if libc::WIFSTOPPED(status) {
+                signals::program_stopped();
+            } else if libc::WIFEXITED(status) {
+                return Ok(Exit::Code(libc::WEXITSTATUS(status)));
+            } else {
+                return Ok(Exit::Signal(libc::WTERMSIG(status)));
+            }
+        }
+    }
+
+    fn reap(&self) {
+        if self.is_own_child {
+            reap(self.child);
+        }
+    }
+
+    /// After the program's end: until its terminal has shown everything, and is pagelab's again.
+    pub fn finish(&mut self) {
+        if let Some(relay) = self.relay.take() {
+            relay.finish();
+            self.reap();
+        }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Some(relay) = self.relay.take() {
+            drop(relay); // the monitor kills what still runs
+            self.reap();
+        }
+    }
+}
+
+/// The step at which the process failed before its exec, and the kernel's answer.
+pub(super) fn reported(report: &mut File) -> Option<(usize, io::Error)> {
+    let mut message = [0u8; 8];
+    report.read_exact(&mut message).ok()?;
+    let error = i32::from_le_bytes(message[4..].try_into().expect("4 bytes"));
+    Some((usize::from(message[0]), io::Error::from_raw_os_error(error)))
+}
+
+fn reap(tid: Tid) {
+    while let Err(error) = ptrace::wait(tid) {
+        if error.kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
+}

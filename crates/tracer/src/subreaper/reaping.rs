@@ -1,0 +1,136 @@
+//! Waiting for the children of a subreaper, and killing them.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+use super::{END, PATIENCE};
+
+/// How often it kills again what has not died.
+pub(super) const KILL_AGAIN: Duration = Duration::from_millis(20);
+
+/// Bytes that are read at a time of the list of children.
+pub(super) const LIST_BYTES: usize = 4096;
+
+/// What waiting for children gave.
+pub(super) enum Reaped {
+    /// The watched one has ended, with this status. There may be more.
+    Watched(libc::c_int),
+    /// Some are left, and none of them has ended.
+    Others,
+    /// None is left.
+    Last,
+}
+
+/// Waits for all that has ended, up to a watched one. `watched` hears of each child before it is waited for.
+///
+/// # Safety
+/// Called in the subreaper only, a process of one thread that shares nothing with its parent but the board.
+pub(super) unsafe fn reap(watched: impl Fn(libc::pid_t) -> bool) -> Reaped {
+    // SAFETY: the structures are live local variables; a child that was not waited for has its id.
+    unsafe {
+        loop {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+            // The only error is ECHILD: signals are blocked, so nothing interrupts.
+            if libc::waitid(libc::P_ALL, 0, &raw mut info, flags) == -1 {
+                return Reaped::Last;
+            }
+            let ended = info.si_pid();
+            if ended == 0 {
+                return Reaped::Others;
+            }
+            let is_watched = watched(ended);
+            let mut status = 0;
+            libc::waitpid(ended, &raw mut status, libc::__WALL);
+            if is_watched {
+                return Reaped::Watched(status);
+            }
+        }
+    }
+}
+
+/// Waits for the end of a child, for [`END`], or until a moment. The signal; `None` where there was none.
+///
+/// # Safety
+/// Called in the subreaper only, where every signal is blocked.
+pub(super) unsafe fn wait_for_signal(until: Option<Instant>) -> Option<libc::c_int> {
+    // SAFETY: the structures are live local variables.
+    let signal = unsafe {
+        let mut wanted: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut wanted);
+        libc::sigaddset(&raw mut wanted, libc::SIGCHLD);
+        libc::sigaddset(&raw mut wanted, END);
+        match until {
+            None => libc::sigwaitinfo(&raw const wanted, std::ptr::null_mut()),
+            Some(until) => {
+                let left = until.saturating_duration_since(Instant::now());
+                let left = libc::timespec {
+                    tv_sec: libc::time_t::try_from(left.as_secs()).unwrap_or(libc::time_t::MAX),
+                    tv_nsec: left.subsec_nanos().into(),
+                };
+                libc::sigtimedwait(&raw const wanted, std::ptr::null_mut(), &raw const left)
+            }
+        }
+    };
+    (signal > 0).then_some(signal)
+}
+
+/// Kills children, and what becomes a child by that, until there is none. Gives up where none of them may be killed (a
+/// setuid program of another user), and after [`PATIENCE`] without a death. Whether none is left. (A kernel without
+/// CONFIG_PROC_CHILDREN lists none: a tree's tracer kills them all the same.)
+///
+/// # Safety
+/// Called in the subreaper only, a process of one thread that shares nothing with its parent but the board.
+pub(super) unsafe fn kill_all() -> bool {
+    // SAFETY: the children are this process's own and were not waited for, so the ids are theirs.
+    unsafe {
+        let last_death = Cell::new(Instant::now());
+        let died = |_| {
+            last_death.set(Instant::now());
+            false
+        };
+        loop {
+            if matches!(reap(died), Reaped::Last) {
+                return true;
+            }
+            let (mut killed, mut refused) = (false, false);
+            for_each_child(|child| match libc::kill(child, libc::SIGKILL) {
+                0 => killed = true,
+                _ => refused = true,
+            });
+            if refused && !killed || last_death.get().elapsed() >= PATIENCE {
+                return false;
+            }
+            wait_for_signal(Instant::now().checked_add(KILL_AGAIN));
+        }
+    }
+}
+
+/// Calls a function for the ids in /proc/thread-self/children, where there is such a list.
+///
+/// # Safety
+/// Called in the subreaper only, a process of one thread that shares nothing with its parent but the board.
+pub(super) unsafe fn for_each_child(mut each: impl FnMut(libc::pid_t)) {
+    // SAFETY: the name is a C string, the buffer is live and its length is given.
+    unsafe {
+        let list = libc::open(c"/proc/thread-self/children".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if list == -1 {
+            return;
+        }
+        let mut buffer = [0u8; LIST_BYTES];
+        let mut id: libc::pid_t = 0;
+        loop {
+            let count = libc::read(list, buffer.as_mut_ptr().cast(), buffer.len());
+            for byte in buffer.iter().take(usize::try_from(count).unwrap_or(0)) {
+                match byte {
+                    b'0'..=b'9' => id = id * 10 + libc::pid_t::from(byte - b'0'),
+                    _ => each(std::mem::take(&mut id)),
+                }
+            }
+            if count <= 0 {
+                libc::close(list);
+                return;
+            }
+        }
+    }
+}

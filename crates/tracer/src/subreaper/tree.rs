@@ -1,0 +1,216 @@
+//! The subreaper of a traced tree.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::board::{BOARD, Board, Doing, ROOT_ENDED, ROOT_KILLED, map_board, monotonic_ns, tell_of_root};
+use super::reaping::{KILL_AGAIN, Reaped, kill_all, reap, wait_for_signal};
+use super::{END, split};
+use crate::child;
+
+/// The subreaper of a tree that the calling thread traces. It dies with that thread.
+#[derive(Debug)]
+pub struct Subreaper {
+    process: libc::pid_t,
+    board: NonNull<Board>,
+}
+
+impl Subreaper {
+    /// Forks a subreaper, and by it the process that becomes the root of the tree by `root`. After `limit` the subreaper kills the
+    /// tree, if the root still lives. A root that restores a terminal when pagelab is gone gets a moment for that before.
+    ///
+    /// # Errors
+    /// No process, no memory, no descriptor.
+    ///
+    /// # Safety
+    /// `root` runs in a process that fork has just made of one that may have other threads: it may make
+    /// system calls only.
+    pub unsafe fn start(
+        limit: Option<Duration>,
+        restores_terminal: bool,
+        root: impl FnOnce(),
+    ) -> io::Result<(Subreaper, libc::pid_t)> {
+        let board = map_board()?;
+        let mut subreaper = Subreaper { process: 0, board };
+        let (answer, answers) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        // SAFETY: the child only makes system calls, and does not return.
+        subreaper.process = unsafe {
+            let pagelab = libc::getpid();
+            match libc::fork() {
+                -1 => return Err(io::Error::last_os_error()),
+                0 => match split(pagelab) {
+                    Ok(None) => {
+                        root();
+                        libc::_exit(libc::EXIT_FAILURE)
+                    }
+                    Ok(Some(root)) => {
+                        tell(&answers, root);
+                        watch_tree(root, deadline, restores_terminal, board)
+                    }
+                    Err(error) => {
+                        tell(&answers, -error.raw_os_error().unwrap_or(libc::EIO));
+                        libc::_exit(libc::EXIT_FAILURE)
+                    }
+                },
+                subreaper => subreaper,
+            }
+        };
+        drop(answers);
+        let mut root = [0; 4];
+        let heard = io::Read::read_exact(&mut std::fs::File::from(answer), &mut root);
+        match (heard, libc::pid_t::from_ne_bytes(root)) {
+            (Ok(()), root) if root > 0 => {
+                BOARD.set(Some(board));
+                Ok((subreaper, root))
+            }
+            (heard, errno) => {
+                subreaper.wait();
+                Err(heard.err().unwrap_or_else(|| io::Error::from_raw_os_error(-errno)))
+            }
+        }
+    }
+
+    /// Its process, a child of the thread that started it.
+    pub fn process(&self) -> libc::pid_t {
+        self.process
+    }
+
+    /// Tells it to kill the tree. To be called before it was waited for.
+    pub fn end(&self) {
+        // SAFETY: plain system calls on a child that was not waited for. It may have been stopped.
+        unsafe {
+            libc::kill(self.process, END);
+            libc::kill(self.process, libc::SIGCONT);
+        }
+    }
+
+    /// Waits for its end.
+    pub fn wait(&self) {
+        // SAFETY: a null pointer says that the status is not wanted.
+        while unsafe { libc::waitpid(self.process, std::ptr::null_mut(), libc::__WALL) } == -1
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
+
+    /// Waits until the root or the subreaper has ended, for at most so long: how the root ended, as wait(2) has it, and when, in
+    /// nanoseconds of [`monotonic_ns`]; `None` where it was killed by the subreaper, or lives. For a root that nobody traces.
+    pub fn wait_for_root(&self, patience: Duration) -> Option<(libc::c_int, u64)> {
+        let board = self.board();
+        let seen = || board.root_ended.load(Ordering::SeqCst);
+        if seen() == 0 {
+            let left = libc::timespec {
+                tv_sec: libc::time_t::try_from(patience.as_secs()).unwrap_or(libc::time_t::MAX),
+                tv_nsec: patience.subsec_nanos().into(),
+            };
+            // SAFETY: the word lies on the board, which lives as long as `self`.
+            unsafe { libc::syscall(libc::SYS_futex, board.root_ended.as_ptr(), libc::FUTEX_WAIT, 0, &raw const left) };
+        }
+        (seen() == ROOT_ENDED)
+            .then(|| (board.root_status.load(Ordering::SeqCst), board.root_end_ns.load(Ordering::SeqCst)))
+    }
+
+    /// Whether the tree has ended, and the subreaper with it, or the subreaper was killed.
+    pub fn is_over(&self) -> bool {
+        // SAFETY: the structure is live; the subreaper is this thread's child and is not waited for by this.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+            libc::waitid(libc::P_PID, self.process as libc::id_t, &raw mut info, flags) == -1 || info.si_pid() != 0
+        }
+    }
+
+    /// Whether it killed the tree because the root had had its time.
+    pub fn time_is_up(&self) -> bool {
+        self.board().doing.load(Ordering::SeqCst) == Doing::TimeIsUp as u32
+    }
+
+    /// Whether it ended without something that would not die.
+    pub fn is_stuck(&self) -> bool {
+        self.board().stuck.load(Ordering::SeqCst) != 0
+    }
+
+    /// What the tree used; `None` as long as it has not ended, and where the subreaper was killed.
+    pub fn used(&self) -> Option<libc::rusage> {
+        let board = self.board();
+        (board.ended.load(Ordering::SeqCst) != 0).then_some(board.used)
+    }
+
+    fn board(&self) -> &Board {
+        // SAFETY: the board lives as long as `self`. What is not atomic in it is written before `ended` says so, and is
+        // read after.
+        unsafe { self.board.as_ref() }
+    }
+}
+
+impl Drop for Subreaper {
+    fn drop(&mut self) {
+        if BOARD.get() == Some(self.board) {
+            BOARD.set(None);
+        }
+        // SAFETY: the mapping is this value's own and is not used again.
+        unsafe { libc::munmap(self.board.as_ptr().cast(), size_of::<Board>()) };
+    }
+}
+
+/// # Safety
+/// Only in a process that fork has just made.
+unsafe fn tell(answers: &std::os::fd::OwnedFd, number: libc::pid_t) {
+    let bytes = number.to_ne_bytes();
+    // SAFETY: the bytes are live. A pipe takes so few of them whole.
+    unsafe { libc::write(std::os::fd::AsRawFd::as_raw_fd(answers), bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// The life of a tree's subreaper, with every signal blocked.
+///
+/// # Safety
+/// As for [`step_between`]; the board is mapped.
+unsafe fn watch_tree(
+    root: libc::pid_t,
+    deadline: Option<Instant>,
+    restores_terminal: bool,
+    board: NonNull<Board>,
+) -> ! {
+    // SAFETY: plain system calls on memory of this function and on the board, of which this process alone writes.
+    unsafe {
+        child::close_from(0);
+        let board = board.as_ptr();
+        let mut deadline = deadline;
+        loop {
+            match reap(|ended| ended == root) {
+                Reaped::Watched(status) => {
+                    deadline = None;
+                    (*board).root_status.store(status, Ordering::SeqCst);
+                    (*board).root_end_ns.store(monotonic_ns(), Ordering::SeqCst);
+                    tell_of_root(board, ROOT_ENDED);
+                    continue;
+                }
+                Reaped::Others => {}
+                Reaped::Last => break,
+            }
+            let doing = match wait_for_signal(deadline) {
+                Some(END) => Doing::Ending,
+                None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => Doing::TimeIsUp,
+                _ => continue,
+            };
+            // The tracer must know it before the first of them is dead.
+            (*board).doing.store(doing as u32, Ordering::SeqCst);
+            let until = Instant::now().checked_add(KILL_AGAIN * 10).filter(|_| restores_terminal);
+            while until.is_some_and(|until| Instant::now() < until)
+                && matches!(reap(|ended| ended == root), Reaped::Others)
+            {
+                wait_for_signal(until);
+            }
+            (*board).stuck.store(u32::from(!kill_all()), Ordering::SeqCst);
+            break;
+        }
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut (*board).used);
+        (*board).ended.store(1, Ordering::SeqCst);
+        if (*board).root_ended.load(Ordering::SeqCst) == 0 {
+            tell_of_root(board, ROOT_KILLED);
+        }
+        libc::_exit(libc::EXIT_SUCCESS)
+    }
+}
