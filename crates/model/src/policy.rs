@@ -10,7 +10,7 @@ use study::size::{PageSize, format_bytes};
 use thiserror::Error;
 
 use crate::machine::{Architecture, Machine, TableFormat};
-use crate::space::Kernel;
+use crate::kernel::Kernel;
 
 /// A policy for a model machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,6 @@
 //! khugepaged: huge pages that are made later, out of what small pages have become (mm/khugepaged.c).
 //!
-//! Its time is that of [`super::Kernel::instructions_per_s`]. What is simplified: it scans VMAs by their addresses and processes by
+//! Its time is that of [`Kernel::instructions_per_s`](crate::kernel::Kernel::instructions_per_s). What is simplified: it scans VMAs by their addresses and processes by
 //! their numbers, every page that is there counts as touched, and memory that it needs is never reclaimed for it.
 
 use paging::{Format, Sizes};
