@@ -5,123 +5,24 @@
 //! that the policy concerns and does not cover gets the first cause that applies: what is there instead; the shape of the
 //! mapping; what the program said about huge pages; what happened to the slot, an aligned stretch of the size asked for.
 
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
-
-use paging::{Census, Error, Format};
-use serde::Serialize;
-use study::cause::{Cause, CauseShare};
+use paging::{Error, Format};
+use study::cause::Cause;
 use study::verdict::Verdict;
 use trace::Call;
 
-use super::{Advice, Backing, Paged, Part, Process, Vma, ZERO_PA, is_file};
+use super::folio::CONTIG_BYTES;
+use super::paged::Paged;
+use super::part::Part;
+use super::places::{is_file, is_zeros};
+use super::process::Process;
+use super::seen::{LeftOut, Seen, Slot};
+use super::vma::{Advice, Backing, Vma};
 use crate::policy::Granule;
 
 /// `LARGE_BYTES` of crates/metal/src/tracer/leaving.rs.
 const LOOKED_AT_BYTES: u64 = 1 << 20;
 /// `LARGE_DROP_BYTES` there.
 const LOOKED_AT_DROP_BYTES: u64 = 16 << 20;
-
-/// What was seen of the memory that a policy concerns.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
-    concerned_bytes: u64,
-    covered_bytes: u64,
-    causes: BTreeMap<Cause, u64>,
-    full: Slots,
-    partial: Slots,
-    left_out: LeftOut,
-    /// Whether `pagelab compare` would look at what is about to go.
-    pub(super) is_looked_at: bool,
-}
-
-/// What a verdict counts before it goes and `pagelab compare` does not look at without `--prove-all`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
-    /// Bytes that the policy concerns.
-    pub concerned_bytes: u64,
-    /// Those of them that are mapped as asked.
-    pub covered_bytes: u64,
-}
-
-/// Slots in which huge pages were allowed, and yet there are others.
-#[derive(Clone, Copy, Debug, Default)]
-struct Slots {
-    count: u64,
-    bytes: u64,
-}
-
-impl Slots {
-    /// Takes up to `count` slots away and returns their bytes, at the average of these slots.
-    fn take(&mut self, count: u64) -> u64 {
-        let count = count.min(self.count);
-        let bytes = u128::from(self.bytes) * u128::from(count) / u128::from(self.count.max(1));
-        *self = Slots { count: self.count - count, bytes: self.bytes - bytes as u64 };
-        bytes as u64
-    }
-}
-
-/// A slot that is being looked at.
-struct Slot {
-    begin: u64,
-    present_bytes: u64,
-    missing_bytes: u64,
-    has_zeros: bool,
-}
-
-impl Seen {
-    fn add(&mut self, cause: Cause, bytes: u64) {
-        if bytes > 0 {
-            *self.causes.entry(cause).or_default() += bytes;
-        }
-    }
-
-    /// A direct map has no VMAs; only the ends of memory are mapped smaller than asked.
-    fn direct(&mut self, census: &Census, leaf_bytes: u64) {
-        for (size, bytes) in &census.mapped_bytes {
-            self.concerned_bytes += bytes;
-            match size.leaf_bytes.cmp(&leaf_bytes) {
-                Ordering::Equal => self.covered_bytes += bytes,
-                Ordering::Less => self.add(Cause::NoAlignedSlot, *bytes),
-                Ordering::Greater => self.add(Cause::LargerThanAsked, *bytes),
-            }
-        }
-    }
-
-    fn close(&mut self, slot: Option<Slot>, slot_bytes: u64) {
-        let Some(slot) = slot.filter(|slot| slot.missing_bytes > 0) else { return };
-        let slots = match () {
-            () if slot.has_zeros => return self.add(Cause::ZeroPageInSlot, slot.missing_bytes),
-            () if slot.present_bytes < slot_bytes => &mut self.partial,
-            () => &mut self.full,
-        };
-        slots.count += 1;
-        slots.bytes += slot.missing_bytes;
-    }
-
-    /// The verdict. Allocations that fell back explain at most as many slots as they were, full ones first.
-    fn verdict(mut self, fallbacks: u64) -> Verdict {
-        let left = fallbacks.saturating_sub(self.full.count);
-        let fell_back = self.full.take(fallbacks) + self.partial.take(left);
-        self.add(Cause::AllocationFellBack { counter: "allocation_fallbacks".to_owned(), times: fallbacks }, fell_back);
-        self.add(Cause::TouchedBeforeEligible, self.full.bytes);
-        self.add(Cause::SlotPartlyPresent, self.partial.bytes);
-        let share = |(cause, bytes)| CauseShare { cause, bytes: Some(bytes) };
-        let mut causes: Vec<CauseShare> = self.causes.into_iter().map(share).collect();
-        if self.concerned_bytes == 0 {
-            causes.push(CauseShare { cause: Cause::NothingToSee, bytes: None });
-        }
-        causes.sort_by_key(|share| std::cmp::Reverse(share.bytes));
-        Verdict {
-            holding: Verdict::holding_of(self.concerned_bytes, self.covered_bytes),
-            concerned_bytes: self.concerned_bytes,
-            covered_bytes: self.covered_bytes,
-            peak: None,
-            causes,
-            answered: Vec::new(),
-        }
-    }
-}
 
 /// Whether the tracer of `pagelab compare` looks at memory before a call takes it away (crates/metal/src/tracer/leaving.rs):
 /// where it is large, since each look takes time. Without `--prove-all` it does not look at what
@@ -139,7 +40,7 @@ impl<F: Format> Paged<F> {
     pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let mut seen = std::mem::take(&mut self.seen);
         let (concerned_bytes, covered_bytes) = (seen.concerned_bytes, seen.covered_bytes);
-        let looked = self.look_into(&self.own, begin, end, &mut seen);
+        let looked = self.look_into(&self.processes.running, begin, end, &mut seen);
         if !seen.is_looked_at {
             seen.left_out.concerned_bytes += seen.concerned_bytes - concerned_bytes;
             seen.left_out.covered_bytes += seen.covered_bytes - covered_bytes;
@@ -156,10 +57,10 @@ impl<F: Format> Paged<F> {
     /// The verdict on everything that there was, in all processes.
     pub(super) fn judge(&self) -> Result<Verdict, Error> {
         let mut seen = self.seen.clone();
-        if let Granule::Direct(leaf_bytes) = self.granule {
-            seen.direct(&self.own.tables.census()?, leaf_bytes);
+        if let Granule::Direct(leaf_bytes) = self.plan.granule {
+            seen.direct(&self.processes.running.tables.census()?, leaf_bytes);
         }
-        for process in std::iter::once(&self.own).chain(self.others.values()) {
+        for process in std::iter::once(&self.processes.running).chain(self.processes.others.values()) {
             self.look_into(process, 0, u64::MAX, &mut seen)?;
         }
         Ok(seen.verdict(self.costs.allocation_fallbacks))
@@ -213,10 +114,10 @@ impl<F: Format> Paged<F> {
 
     /// The size that the policy asks for.
     fn slot_bytes(&self) -> u64 {
-        match self.granule {
+        match self.plan.granule {
             Granule::Base => self.base,
             Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) | Granule::Direct(bytes) => bytes,
-            Granule::Contig64k => super::fault::CONTIG_BYTES,
+            Granule::Contig64k => CONTIG_BYTES,
         }
     }
 
@@ -239,7 +140,7 @@ impl<F: Format> Paged<F> {
     }
 
     fn instead(&self, process: &Process<F>, part: &Part, (begin, end): (u64, u64)) -> Instead {
-        let folio = self.folios.holding(part.pa);
+        let folio = self.memory.folios.holding(part.pa);
         let (folio_bytes, is_whole) = folio.unwrap_or((self.base, true));
         let is_large = part.leaf_bytes > self.base;
         // What `mremap` has moved may be misaligned, and what goes may be a part of a folio.
@@ -247,8 +148,8 @@ impl<F: Format> Paged<F> {
             (part.va & !(folio_bytes - 1), part.va.wrapping_sub(part.pa) & (folio_bytes - 1) == 0);
         let is_inside = begin <= first && folio_bytes <= end - first.min(end);
         let is_whole = is_whole && (is_large || is_aligned && is_inside);
-        match self.granule {
-            _ if self.no_huge || self.granule == Granule::Base => {
+        match self.plan.granule {
+            _ if self.plan.no_huge || self.plan.granule == Granule::Base => {
                 if is_large || folio_bytes > self.base {
                     Instead::Because(Cause::LargerThanAsked)
                 } else {
@@ -263,7 +164,7 @@ impl<F: Format> Paged<F> {
                 found if found > bytes => Instead::Because(Cause::LargerThanAsked),
                 found if found < bytes => Instead::Smaller,
                 _ if !is_whole => Instead::Because(Cause::FolioPartlyMapped),
-                _ if matches!(self.granule, Granule::Thp(_)) && !is_large => Instead::Because(Cause::LeafSplit),
+                _ if matches!(self.plan.granule, Granule::Thp(_)) && !is_large => Instead::Because(Cause::LeafSplit),
                 _ => Instead::Nothing,
             },
         }
@@ -271,9 +172,9 @@ impl<F: Format> Paged<F> {
 
     /// Whether all of the block of the proposal around a part is mapped to one block of memory.
     fn is_whole_block(&self, process: &Process<F>, part: &Part) -> bool {
-        let offset = part.va & (super::fault::CONTIG_BYTES - 1);
+        let offset = part.va & (CONTIG_BYTES - 1);
         let (va, pa) = (part.va - offset, part.pa.wrapping_sub(offset));
-        let pages = (0..super::fault::CONTIG_BYTES).step_by(self.base as usize);
+        let pages = (0..CONTIG_BYTES).step_by(self.base as usize);
         pages.into_iter().all(|at| process.tables.translate(va + at).is_ok_and(|found| found.pa == pa.wrapping_add(at)))
     }
 
@@ -288,7 +189,7 @@ impl<F: Format> Paged<F> {
         let Some((begin, vma)) = place else { return Some(Cause::Unexplained) };
         let (begin, end) = (begin & !(self.base - 1), vma.end.next_multiple_of(self.base));
         let slot = part.va & !(slot_bytes - 1);
-        let asks_kernel = !matches!(self.granule, Granule::Hugetlb(_));
+        let asks_kernel = !matches!(self.plan.granule, Granule::Hugetlb(_));
         match vma.backing {
             Backing::Stack => Some(Cause::Stack),
             Backing::File | Backing::SharedFile => Some(Cause::PrivateFileCopy),
@@ -319,5 +220,5 @@ enum Instead {
 }
 
 fn is_zero(part: &Part) -> bool {
-    (ZERO_PA..super::FILES_PA).contains(&part.pa)
+    is_zeros(part.pa)
 }
