@@ -13,14 +13,14 @@ use crate::log::{Event, Log};
 mod bulk;
 mod map;
 mod protect;
-mod remembered;
 mod resize;
 mod state;
 mod unmap;
+mod walk_cache;
 
 pub(crate) use map::end_of;
 pub use map::{Mapping, Sizes};
-use remembered::Memory;
+use walk_cache::Memory;
 
 /// Page tables of the format `F`, whose changes are told to `L`.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::known::Step;
+use super::history::Step;
 use super::replay::{Replay, members_of};
 use super::violation::Broken;
 use crate::check::group::{Members, is_marked, moved};

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::known::{Held, Step};
+use super::history::{Held, Step};
 use super::replay::Replay;
 use super::violation::Broken;
 use crate::format::{Change, Discipline, Format, Kind};

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::known::{Memory, Step};
+use super::history::{Memory, Step};
 use super::replay::Replay;
 use super::violation::Broken;
 use crate::format::Format;

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::known::{Contents, Memory, Slot, Step};
+use super::history::{Contents, Memory, Slot, Step};
 use super::violation::{Broken, Violation};
 use crate::attributes::Flags;
 use crate::check::group::{is_marked, moved};

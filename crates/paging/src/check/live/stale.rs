@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::known::{Contents, Held, Memory, Step, without};
+use super::history::{Contents, Held, Memory, Step, without};
 use super::replay::Replay;
 use crate::check::group::is_marked;
 use crate::format::{Discipline, Format};
