@@ -27,6 +27,7 @@ pub mod machine;
 pub mod metric;
 pub mod plan;
 pub mod policy;
+mod role;
 pub mod runner;
 pub mod size;
 pub mod stats;
