@@ -5,6 +5,11 @@ use trace::{Call, Event};
 /// System calls count in base pages of 4K: what was recorded ran with those.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
+// include/uapi/asm-generic/mman-common.h: the same on x86-64, arm64 and riscv64.
+pub(crate) const PROT_READ: u64 = 1;
+pub(crate) const PROT_WRITE: u64 = 2;
+pub(crate) const PROT_EXEC: u64 = 4;
+
 /// What a call does something to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Object {

@@ -15,6 +15,7 @@ mod call;
 pub mod chase;
 mod fold;
 pub mod geometry;
+mod kernel;
 mod layout;
 pub mod machine;
 pub mod policy;

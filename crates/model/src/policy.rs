@@ -9,8 +9,8 @@ use study::policy::{Granularity, Modifier, Policy, PolicyError};
 use study::size::{PageSize, format_bytes};
 use thiserror::Error;
 
+use crate::kernel::Kernel;
 use crate::machine::{Architecture, Machine, TableFormat};
-use crate::space::Kernel;
 
 /// A policy for a model machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,108 +1,30 @@
 //! From a trace to simulations: one pass over the file serves all of them, and threads share them.
 
+mod error;
 mod family;
 mod order;
+mod replayed;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use thiserror::Error;
-use trace::{Block, Call, Event, ReadError, Reader};
+use trace::{Block, Call, Event, Reader};
 
 use crate::layout::Layout;
 use crate::simulation::{Hashing, Simulation};
+pub use error::ReplayError;
 pub use family::Child;
 use family::Family;
 pub(crate) use order::forked;
 use order::{Batch, Feeder, Step};
+pub use replayed::Replayed;
 
 /// Batches that wait for a thread of simulations.
 const MOST_AHEAD: usize = 2;
 /// Pages that lie no further apart belong to one stretch of memory, where no event says what does: 64K.
 const GAP_PAGES: u64 = 16;
-
-/// A trace that cannot be simulated.
-#[derive(Debug, Error)]
-pub enum ReplayError {
-    /// It cannot be read.
-    #[error("{0}")]
-    Read(#[from] ReadError),
-    /// It is of a whole machine, and the policy is one for programs.
-    #[error(
-        "the trace has physical addresses of a whole machine, which no page tables of a program translate; ask for direct-map-4k, direct-map-2m or direct-map-1g, or record a program (`pagelab record` without --system)"
-    )]
-    System,
-    /// It is of a program, and the policy is one for machines.
-    #[error(
-        "the trace has virtual addresses of a program, which the direct map does not translate; record a machine (`pagelab record --system`)"
-    )]
-    Program,
-    /// There is nothing in it.
-    #[error("the trace has no accesses; expected some: see `pagelab trace info`")]
-    Nothing,
-    /// The trace of a process that it forked.
-    #[error("the trace of a forked process, {name}: {error}")]
-    Child {
-        /// The name of the file.
-        name: String,
-        /// What is wrong with it.
-        error: Box<ReplayError>,
-    },
-    /// That of a forked process is of another recording.
-    #[error(
-        "its header has {what} {found}, expected {expected}: it is of another recording; remove it or record again"
-    )]
-    Foreign {
-        /// What differs.
-        what: &'static str,
-        /// What it is.
-        found: String,
-        /// What the first process's trace or its name says.
-        expected: String,
-    },
-    /// A process is forked that has a trace and was there before.
-    #[error(
-        "process {process} is forked a second time, and its trace can be that of one process only; remove the file, or record again"
-    )]
-    Again {
-        /// Its number.
-        process: u32,
-    },
-    /// Processes that forked one another.
-    #[error("more than {most} processes wait for one that each of them forked; no such chain can be simulated")]
-    Deep {
-        /// How many can.
-        most: usize,
-    },
-}
-
-/// What was met on the way.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Replayed {
-    /// Parts of files that could not be used, in words; those of forked processes with the names of their files.
-    pub damage: Vec<String>,
-    /// No event says which memory there is: it was inferred from what is touched.
-    pub inferred: bool,
-    /// Events that had to be taken out of their order over threads, because what was before is missing.
-    pub out_of_order: u64,
-    /// The trace was cut off.
-    pub cut_off: bool,
-    /// Calls were left out: [`replay_accesses`].
-    pub accesses_only: bool,
-    /// Traces of forked processes that were found.
-    pub children: u64,
-    /// Names of those that were cut off.
-    pub cut_off_children: Vec<String>,
-}
-
-impl Replayed {
-    /// Whether all that was recorded was there.
-    pub fn is_complete(&self) -> bool {
-        !self.cut_off && self.cut_off_children.is_empty() && self.damage.is_empty()
-    }
-}
 
 /// The memory of a trace whose events do not tell of any: stretches of touched pages, as first and last address. `None`
 /// if events tell.

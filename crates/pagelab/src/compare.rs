@@ -335,7 +335,7 @@ pub fn publish(comparison: &Comparison, output: &Output) -> Result<(), Failure> 
     } else {
         let table = results::table::render(comparison, terminal_width());
         let sentence = folded(results::sentence::conclude(comparison));
-        let adoption = results::sentence::adoption(comparison, output.adopt == Adopt::All);
+        let adoption = results::adopting::adoption(comparison, output.adopt == Adopt::All);
         // Commands stay whole, to be copied.
         let folded_unless_command =
             |line: &str| if line.starts_with(' ') { line.to_owned() } else { folded(line.to_owned()) };

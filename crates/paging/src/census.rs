@@ -35,6 +35,18 @@ impl Census {
     pub fn total_bytes(&self) -> u64 {
         self.mapped_bytes.values().sum()
     }
+
+    /// Adds what other tables map.
+    pub fn merge(&mut self, other: &Census) {
+        for (size, bytes) in &other.mapped_bytes {
+            *self.mapped_bytes.entry(*size).or_default() += bytes;
+        }
+        for (level, tables) in &other.tables {
+            *self.tables.entry(*level).or_default() += tables;
+        }
+        self.table_bytes += other.table_bytes;
+        self.illegal += other.illegal;
+    }
 }
 
 struct Counter<'a, F> {

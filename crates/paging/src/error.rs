@@ -4,7 +4,7 @@ use alloc::string::String;
 
 use thiserror::Error as ThisError;
 
-use crate::geometry::Extension;
+use crate::extension::Extension;
 use crate::rule::Rule;
 
 /// A request that was refused, or tables that could not be followed.

@@ -7,20 +7,10 @@
 //! tables of arm64 stage 2, the four tables of a RISC-V G-stage root.
 
 use crate::error::Error;
+use crate::extension::Extension;
 
 /// Bytes of one entry.
 pub const ENTRY_BYTES: u64 = 8;
-
-/// What input addresses look like above the bits that the tables resolve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extension {
-    /// All zero: arm64 TTBR0, every stage 2.
-    Zero,
-    /// All one: arm64 TTBR1.
-    Ones,
-    /// Copies of the highest bit that the tables resolve: x86-64 "canonical", RISC-V.
-    Sign,
-}
 
 /// The shape of the tables of a format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

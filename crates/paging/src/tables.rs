@@ -12,58 +12,27 @@ use crate::log::{Event, Log};
 
 mod bulk;
 mod map;
+mod mapping;
 mod protect;
-mod remembered;
 mod resize;
+mod slot;
 mod state;
 mod unmap;
+mod walk_cache;
 
-pub(crate) use map::end_of;
-pub use map::{Mapping, Sizes};
-use remembered::Memory;
+pub use mapping::{Mapping, Sizes};
+pub use slot::{Leaf, Translation};
+pub(crate) use slot::{Slot, end_of};
+use walk_cache::CachedArena;
 
 /// Page tables of the format `F`, whose changes are told to `L`.
 #[derive(Clone, Debug)]
 pub struct Tables<F, L = ()> {
     format: F,
-    arena: Memory,
+    arena: CachedArena,
     root: u64,
     log: L,
 }
-
-/// What an input address translates to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Translation {
-    /// The output address.
-    pub pa: u64,
-    /// The level of the leaf.
-    pub level: u8,
-}
-
-/// The leaf that an input address meets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leaf {
-    /// The output address of that input address.
-    pub pa: u64,
-    /// Its level.
-    pub level: u8,
-    /// Its value.
-    pub entry: u64,
-}
-
-/// Where an entry is and what it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Slot {
-    /// The physical address of the entry.
-    pub pa: u64,
-    /// The first (resolved) input address that it is for.
-    pub va: u64,
-    pub level: u8,
-    pub entry: u64,
-}
-
-/// As many levels as any format has.
-const LEVELS: usize = 5;
 
 impl<F: Format> Tables<F> {
     /// Empty tables at the beginning of an arena that begins at `base` and may grow to `limit_bytes`.
@@ -79,7 +48,7 @@ impl<F: Format> Tables<F> {
     /// A root in the last 16 MiB of 64 bits, where no format has physical memory, is taken for one at their
     /// beginning: no address of an entry wraps around.
     pub fn in_arena(format: F, arena: Arena, root: u64) -> Tables<F> {
-        let arena = Memory::of(&format, arena);
+        let arena = CachedArena::of(&format, arena);
         Tables { format, arena, root: root.min(u64::MAX << 24), log: () }
     }
 }
@@ -96,7 +65,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let room = (1u64 << output_bits).checked_sub(base).filter(|room| *room > 0).ok_or(past_the_end)?;
         let mut arena = Arena::new(base, limit_bytes.min(room))?;
         let root = arena.allocate(geometry.table_bytes(geometry.root_level()), format.root_alignment())?;
-        let arena = Memory::of(&format, arena);
+        let arena = CachedArena::of(&format, arena);
         Ok(Tables { format, arena, root, log })
     }
 
@@ -141,14 +110,14 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     /// Follows the tables as hardware does, permissions and reserved bits aside: [`crate::check`] judges those.
     ///
-    /// What walks find is remembered until the tables change, so many addresses near one another cost little.
+    /// What walks find is cached until the tables change, so many addresses near one another cost little.
     ///
     /// # Errors
     /// The address is not canonical, not mapped, or meets an entry that the hardware refuses or a table
     /// outside the arena.
     #[inline]
     pub fn translate(&self, va: u64) -> Result<Translation, Error> {
-        match self.recall(va) {
+        match self.cached(va) {
             Some((translation, _)) => Ok(translation),
             None => self.walked(va).map(|Leaf { pa, level, .. }| Translation { pa, level }),
         }
@@ -159,22 +128,22 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// # Errors
     /// As [`Tables::translate`].
     pub fn leaf(&self, va: u64) -> Result<Leaf, Error> {
-        match self.recall(va) {
+        match self.cached(va) {
             Some((Translation { pa, level: 0 }, entry)) => Ok(Leaf { pa, level: 0, entry }),
             _ => self.walked(va),
         }
     }
 
-    /// Shifts by what is known here are one instruction less each.
+    /// What the walk cache has. Shifts by what is known here are one instruction less each.
     #[inline(always)]
-    fn recall(&self, va: u64) -> Option<(Translation, u64)> {
+    fn cached(&self, va: u64) -> Option<(Translation, u64)> {
         match self.geometry().page_shift() {
-            12 => self.recalled(va, 12),
-            page_shift => self.recalled(va, u32::from(page_shift)),
+            12 => self.arena.look_up::<F>(va, 12),
+            page_shift => self.arena.look_up::<F>(va, u32::from(page_shift)),
         }
     }
 
-    /// Walks from the root, and remembers what that found.
+    /// Walks from the root, and caches what that found.
     #[cold]
     #[inline(never)]
     fn walked(&self, va: u64) -> Result<Leaf, Error> {
@@ -199,7 +168,7 @@ impl<F: Format, L: Log> Tables<F, L> {
             None if self.format.kind(level, entry) == Kind::Leaf => self.format.leaf_address(level, entry, va) | offset,
             None => return Err(self.unmapped(va, level, entry)),
         };
-        self.remember(va, pa, slot);
+        self.arena.fill(geometry, va, pa, slot);
         Ok(Leaf { pa, level, entry })
     }
 

@@ -8,10 +8,9 @@ use study::stats::boots::{Boot, BootArm, Merged, count_of_boots, sentences};
 use study::stats::{Effect, Outcome};
 use study::verdict::Holding;
 
-use crate::figure::{self, Change};
+use crate::figure::{self, Change, MOST_BLOCKS};
 use crate::grid::last_folded;
 use crate::rows::WITHIN_TRACER_COST;
-use crate::sentence::MOST_BLOCKS;
 use crate::text::{fold, printable};
 
 /// The name and version of the document.

@@ -5,6 +5,9 @@ use study::metric::{Direction, Metric, Unit, names};
 use study::size::format_bytes;
 use study::stats::Effect;
 
+/// Nobody runs more blocks than this.
+pub(crate) const MOST_BLOCKS: u32 = 1000;
+
 /// What a reader calls a metric.
 pub(crate) fn title(metric: &str) -> String {
     let title = match metric {

@@ -16,8 +16,10 @@ use study::stats::{ArmAnalysis, Effect, TracerCost};
 use study::trial::{Exit, TrialRecord};
 use study::verdict::{AnsweredCall, Peak, Verdict};
 
-use crate::rows::{self, Collapses, Row};
-use crate::sentence::{self, Adopting};
+use crate::adopting::{Adopting, best};
+use crate::collapses::Collapses;
+use crate::rows::{self, Row};
+use crate::sentence;
 
 /// The name and version of the document.
 pub const SCHEMA: &str = "pagelab.compare/1";
@@ -50,7 +52,7 @@ pub fn document(comparison: &Comparison) -> Value {
         "machine": machine(&comparison.machine),
         "result": {
             "sentence": sentence::conclude(comparison),
-            "best": sentence::best(comparison),
+            "best": best(comparison),
             "primary": rows::primary(comparison),
             "blocks": comparison.analysis.as_ref().map(|analysis| analysis.blocks),
         },

@@ -1,13 +1,14 @@
 //! What is kept of a comparison, and every way in which it is shown.
 //!
 //! The document is [`study::comparison::Comparison`]. [`store`] keeps it raw in SQLite; [`table`],
-//! [`sentence`], [`json`], [`csv`] and [`html`] render it and decide nothing: outcomes and verdicts
+//! [`sentence`], [`adopting`], [`json`], [`csv`] and [`html`] render it and decide nothing: outcomes and verdicts
 //! come from `study`. The formats are described in `FORMATS.md`.
 //!
 //! Text that comes from outside (command lines, messages, settings) is never shown as it is: control
 //! characters are escaped in the terminal and markup in HTML.
 #![forbid(unsafe_code)]
 
+pub mod adopting;
 pub mod boots;
 pub mod csv;
 pub mod grid;
@@ -23,6 +24,7 @@ pub mod store;
 pub mod table;
 pub mod terminal;
 
+mod collapses;
 mod figure;
 mod rows;
 mod text;
@@ -106,7 +108,7 @@ mod tests {
         comparison.trials[4].observations[0].value = -f64::MAX;
         comparison.trials[5].started_s = f64::NAN;
         sentence::conclude(&comparison);
-        sentence::adoption(&comparison, true);
+        adopting::adoption(&comparison, true);
         assert!(table::render(&comparison, 200).contains("thp+no-guards"));
         assert_eq!(json::document(&comparison)["arms"].as_array().unwrap().len(), 3);
         csv::write(&comparison, std::io::sink()).unwrap();

@@ -4,6 +4,8 @@
 //! says, a file is written under a name of its own beside the path and renamed, and it belongs to whom it
 //! would have belonged. What is no file (a pipe, a terminal, /dev/stdout) is written as it comes.
 
+mod error;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -11,87 +13,13 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, faccessat, unlinkat};
 
+pub use error::{Error, Why};
+
 use crate::place::{self, Caller, End, Missing, Owner, Place};
-
-/// A file that cannot be written.
-#[derive(Debug, thiserror::Error)]
-#[error("{} cannot be written: {why}", path.display())]
-pub struct Error {
-    /// The file, as the user named it.
-    pub path: PathBuf,
-    /// What is wrong.
-    pub why: Why,
-}
-
-/// Why a file cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub enum Why {
-    /// The path does not lead there.
-    #[error("{0}")]
-    Place(#[from] place::Error),
-    /// A pipe of another user.
-    #[error(
-        "it is a pipe of user {owner}, who would read what is written and could hold it up; name another file, or a pipe of your own"
-    )]
-    ForeignPipe {
-        /// Its owner's number.
-        owner: u32,
-    },
-    /// A file of another user where others may put files.
-    #[error(
-        "it is a file of user {owner}, in a directory in which other users may put files; name another file, or remove it first"
-    )]
-    ForeignFile {
-        /// Its owner's number.
-        owner: u32,
-    },
-    /// A file that has other names, where it has to be changed in place.
-    #[error("it has other names (hard links), and what these name would be overwritten; name another file")]
-    ManyNames,
-    /// Nothing that can be written.
-    #[error("it is {kind}; name a file")]
-    NoFile {
-        /// What it is.
-        kind: &'static str,
-    },
-    /// The file system is full.
-    #[error("no space left; free some space, or name a file elsewhere ({0}). What was there before is unchanged")]
-    Full(io::Error),
-    /// There is no right to make a file in the directory.
-    #[error(
-        "a new file cannot be made in {}: {error}; name a file in a directory that you may write", directory.display()
-    )]
-    Beside {
-        /// The directory.
-        directory: PathBuf,
-        /// What the system says.
-        error: io::Error,
-    },
-    /// The system says something else.
-    #[error("{0}; name another file")]
-    System(io::Error),
-}
-
-impl From<io::Error> for Why {
-    fn from(error: io::Error) -> Why {
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Why::Full(error),
-            io::ErrorKind::IsADirectory => Why::Place(place::Error::Directory),
-            _ => Why::System(error),
-        }
-    }
-}
-
-impl From<Errno> for Why {
-    fn from(errno: Errno) -> Why {
-        Why::from(io::Error::from(errno))
-    }
-}
 
 /// A file that is being made. Unless it is finished, nothing is left of it.
 #[derive(Debug)]

@@ -1,11 +1,12 @@
-//! The result in one sentence, and how to adopt it.
+//! The result in one sentence.
 
-use study::comparison::{Adoption, Comparison, Ended};
+use study::comparison::{Comparison, Ended};
 use study::metric::names;
 use study::stats::{Effect, Outcome};
 use study::verdict::Holding;
 
-use crate::figure::{self, Change};
+use crate::adopting::best;
+use crate::figure::{self, Change, MOST_BLOCKS};
 use crate::rows::{self, Row, baseline_label, is_aa};
 use crate::text::{enumerate, printable};
 
@@ -22,74 +23,6 @@ pub fn conclude(comparison: &Comparison) -> String {
     }
     sentence.push('.');
     sentence
-}
-
-/// How to have the best policy permanently, ready to be printed and copied; empty where no arm is best
-/// or nothing needs to be done. Of policies that are tied best it is the one with the greatest gain.
-///
-/// It is one way, the least intrusive; with `all` the others too. Where the program itself stands against the policy
-/// that is said instead.
-pub fn adoption(comparison: &Comparison, all: bool) -> String {
-    let Some(arm) = best(comparison).first().copied() else { return String::new() };
-    let label = comparison.design.arms.get(arm).map_or_else(String::new, |arm| printable(&arm.label));
-    let Adopting { obstacle, recommended, others } = Adopting::of(comparison, arm);
-    let mut text = String::new();
-    if let Some(obstacle) = &obstacle {
-        text.push_str(&format!("To adopt {label}: {}.\n", printable(obstacle)));
-    }
-    let shown = recommended.into_iter().chain(if all { others } else { &[] });
-    let once = if obstacle.is_some() { ", once the program no longer does that" } else { "" };
-    for adoption in shown {
-        text.push_str(&format!("To adopt {label}{once}, {}:\n", printable(&adoption.scope)));
-        for line in adoption.commands.iter().flat_map(|command| command.lines()) {
-            text.push_str(&format!("    {}\n", printable(line)));
-        }
-    }
-    if !all && !others.is_empty() {
-        let (count, more) = (others.len(), if recommended.is_some() { "other " } else { "" });
-        let ways = if count == 1 { "way" } else { "ways" };
-        let stored =
-            if comparison.id > 0 { format!("pagelab compare --stored {} ", comparison.id) } else { String::new() };
-        text.push_str(&format!("{count} {more}{ways}: {stored}--adopt all\n"));
-    }
-    text
-}
-
-/// How a policy that was in force can be had for good.
-pub(crate) struct Adopting<'a> {
-    /// What the program itself does against it.
-    pub obstacle: Option<String>,
-    /// The least intrusive way; none where there is an obstacle.
-    pub recommended: Option<&'a Adoption>,
-    /// The others, the less intrusive first.
-    pub others: &'a [Adoption],
-}
-
-impl Adopting<'_> {
-    /// That of an arm; nothing for one that was not shown to be in force.
-    pub fn of(comparison: &Comparison, arm: usize) -> Adopting<'_> {
-        let rows = rows::rows(comparison);
-        let row = rows.get(arm).filter(|row| row.holding() == Some(Holding::Held));
-        let ways = comparison.adoptions.get(arm).map_or(&[][..], Vec::as_slice);
-        let Some(row) = row else { return Adopting { obstacle: None, recommended: None, others: &[] } };
-        let command = &comparison.invocation.command;
-        match (study::adoption::obstacle(command, &row.arm.policy, &row.answered()), ways) {
-            (None, [first, others @ ..]) => Adopting { obstacle: None, recommended: Some(first), others },
-            (obstacle, ways) => Adopting { obstacle, recommended: None, others: ways },
-        }
-    }
-}
-
-/// The arms that may be called best, the greatest gain first.
-pub(crate) fn best(comparison: &Comparison) -> Vec<usize> {
-    let Some(analysis) = &comparison.analysis else { return Vec::new() };
-    let mut best = analysis.best();
-    let gain = |arm: &usize| {
-        let effect = analysis.arms[*arm].effects.get(&analysis.primary);
-        effect.map_or(0.0, |effect| effect.ratio.ln().abs())
-    };
-    best.sort_by(|one, two| gain(two).total_cmp(&gain(one)));
-    best
 }
 
 struct Page<'a> {
@@ -400,9 +333,6 @@ fn labels(rows: &[&Row<'_>]) -> String {
     enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>())
 }
 
-/// Nobody runs more blocks than this.
-pub(crate) const MOST_BLOCKS: u32 = 1000;
-
 /// `, for 1.2 times the peak memory`
 fn cost(row: &Row<'_>) -> String {
     let Some(effect) = row.effect(names::PEAK_RESIDENT_BYTES) else { return String::new() };
@@ -422,188 +352,4 @@ fn held(row: &Row<'_>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use study::comparison::{Admission, Unsupported};
-    use study::stats::Effect;
-
-    use super::*;
-    use crate::sample;
-
-    /// The sample with this outcome and wall-time effect for `thp`, and nothing of the other arms.
-    fn concluded(outcome: Outcome, ratio: f64, low: f64, high: f64) -> Comparison {
-        let mut comparison = sample::comparison();
-        let analysis = comparison.analysis.as_mut().unwrap();
-        let effect = Effect { blocks: 14, ratio, low: Some(low), high: Some(high), p_adjusted: Some(0.01) };
-        for arm in 1..analysis.arms.len() {
-            analysis.arms[arm].outcome = if arm == 3 { outcome.clone() } else { Outcome::Unsupported };
-            analysis.arms[arm].tied.clear();
-        }
-        analysis.arms[3].effects.insert(names::WALL_S.to_string(), effect);
-        comparison
-    }
-
-    #[test]
-    fn the_sample_has_a_winner() {
-        let sentence = conclude(&sample::comparison());
-        let start = "thp is the best of 3 policies: wall time 11.";
-        let end = "%, 15 blocks), for 1.2 times the peak memory; held on 97 % of the memory.";
-        assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
-        assert!(sentence.contains(" % less than default (95 % interval 11."), "{sentence}");
-        assert!(adoption(&sample::comparison(), false).starts_with("To adopt thp, for this program"));
-    }
-
-    #[test]
-    fn every_outcome_has_its_words() {
-        let undecided = |blocks_needed| Outcome::Undecided { blocks_needed };
-        for (outcome, (ratio, low, high), words) in [
-            (
-                undecided(Some(40)),
-                (0.994, 0.979, 1.009),
-                "undecided: the noise does not show whether thp is better or worse than default (wall time 0.6 % less than default (95 % interval -2.1 to +0.9 %, 14 blocks)); about 40 blocks would settle it: --blocks 40.",
-            ),
-            (undecided(None), (0.994, 0.979, 1.009), "is not known yet: let more run (--blocks)."),
-            (
-                Outcome::Equivalent,
-                (1.001, 0.995, 1.006),
-                "nothing gained: thp is equivalent to default, within 1 % (wall time 0.1 % more than default (95 % interval -0.5 to +0.6 %, 14 blocks)).",
-            ),
-            (
-                Outcome::Worse,
-                (1.041, 1.03, 1.05),
-                "default is the best of 2 policies: thp has wall time 4.1 % more than default (95 % interval 3.0 to 5.0 %, 14 blocks).",
-            ),
-            (
-                Outcome::NotHeld,
-                (0.5, 0.4, 0.6),
-                "no result: thp was not shown to be in force (no aligned slot of that size inside the mapping), so the figures say nothing about it.",
-            ),
-            (
-                Outcome::WrongAnswer { message: "exit status 1 instead of exit status 0 in block 2".into() },
-                (0.5, 0.4, 0.6),
-                "no result: no policy but the baseline gave figures that count; thp gave a wrong answer (exit status 1 instead of exit status 0 in block 2).",
-            ),
-        ] {
-            let sentence = conclude(&concluded(outcome, ratio, low, high));
-            assert!(sentence.ends_with(words), "{sentence}");
-            assert_eq!(adoption(&concluded(Outcome::Worse, ratio, low, high), true), "");
-        }
-    }
-
-    /// Blocks would not help: it ended before the blocks did.
-    #[test]
-    fn what_ended_for_its_precision_needs_a_smaller_one() {
-        let mut comparison = concluded(Outcome::Undecided { blocks_needed: Some(15) }, 0.994, 0.979, 1.009);
-        comparison.ended = Ended::Precise;
-        let sentence = conclude(&comparison);
-        assert!(
-            sentence.ends_with(
-                "it ended because it was as precise as asked (--precision 1%); a smaller one would settle it: --precision 1.4%."
-            ),
-            "{sentence}"
-        );
-        let table = crate::table::render(&comparison, 120);
-        assert!(table.contains("to 1.4%") && !table.contains("~15 blocks"), "{table}");
-        comparison.design.max_blocks = 14;
-        assert!(conclude(&comparison).ends_with("--precision 1.4% --blocks 15."), "{}", conclude(&comparison));
-    }
-
-    #[test]
-    fn one_way_is_recommended_and_the_others_are_asked_for() {
-        let mut comparison = sample::comparison();
-        comparison.adoptions[3].push(study::comparison::Adoption {
-            scope: "at boot".into(),
-            commands: vec!["transparent_hugepage=always".into()],
-        });
-        for record in comparison.trials.iter_mut().filter(|record| record.trial.arm == 3) {
-            let call = "prctl(PR_SET_THP_DISABLE, 1)".to_string();
-            record.verdict.answered = vec![study::verdict::AnsweredCall { call, times: 1 }];
-        }
-        let obstacle = adoption(&comparison, false);
-        assert!(
-            obstacle.contains("cannot be had without changing the program") && !obstacle.contains("GLIBC"),
-            "{obstacle}"
-        );
-        for record in &mut comparison.trials {
-            record.verdict.answered.clear();
-        }
-        let one = adoption(&comparison, false);
-        assert_eq!(one.matches("To adopt ").count(), 1, "{one}");
-        assert!(one.ends_with("2 other ways: --adopt all\n") && one.contains("GLIBC_TUNABLES"), "{one}");
-        let all = adoption(&comparison, true);
-        assert!(all.matches("To adopt ").count() == 3 && !all.contains("--adopt"), "{all}");
-        for record in comparison.trials.iter_mut().filter(|record| record.trial.arm == 3) {
-            record.verdict.holding = Holding::Partly;
-        }
-        assert!(Adopting::of(&comparison, 3).recommended.is_none(), "not held");
-    }
-
-    #[test]
-    fn ties_are_named() {
-        let mut comparison = concluded(Outcome::Better { best: true }, 0.9, 0.88, 0.92);
-        comparison.analysis.as_mut().unwrap().arms[3].tied = vec![4];
-        assert!(
-            conclude(&comparison)
-                .starts_with("thp is the best of 2 policies, tied with mthp-64k: wall time 10.0 % less")
-        );
-    }
-
-    #[test]
-    fn without_others_there_is_nothing_to_conclude() {
-        let mut comparison = sample::comparison();
-        let unsupported = || Admission::Unsupported(Unsupported { reason: "no".into(), remedy: "none".into() });
-        comparison.admissions[1..].fill_with(unsupported);
-        let sentence = conclude(&comparison);
-        assert!(sentence.starts_with("nothing to compare default (wall time 3."), "{sentence}");
-        assert!(sentence.ends_with("none of the 5 other policies can be had here."), "{sentence}");
-        comparison.admissions[0] = unsupported();
-        assert_eq!(conclude(&comparison), "nothing was measured: the baseline default cannot be had here.");
-        comparison.design.arms.truncate(1);
-        comparison.admissions = sample::comparison().admissions;
-        assert!(conclude(&comparison).contains("only the baseline default was asked for"));
-    }
-
-    #[test]
-    fn the_baseline_against_itself_is_no_policy() {
-        let mut comparison = sample::comparison();
-        let keep = |arm: usize| [0, 5].contains(&arm);
-        comparison.design.arms = vec![comparison.design.arms[0].clone(), comparison.design.arms[5].clone()];
-        comparison.admissions.truncate(2);
-        comparison.admissions[1] = comparison.admissions[0].clone();
-        comparison.trials.retain(|record| keep(record.trial.arm));
-        comparison.trials.iter_mut().for_each(|record| record.trial.arm = record.trial.arm.min(1));
-        sample::analyse(&mut comparison);
-        let sentence = conclude(&comparison);
-        assert!(sentence.starts_with("A/A: default against itself has wall time 0."), "{sentence}");
-        assert!(sentence.ends_with("as it should be, within 1 %."), "{sentence}");
-        comparison.analysis.as_mut().unwrap().arms[1].outcome = Outcome::Worse;
-        assert!(conclude(&comparison).contains("differences of this size mean nothing here"));
-    }
-
-    #[test]
-    fn nothing_is_claimed_that_the_tracers_stops_could_have_made() {
-        let comparison = sample::with_controls();
-        let mut only = comparison.clone();
-        for (arm, analysis) in only.analysis.as_mut().unwrap().arms.iter_mut().enumerate() {
-            if ![0, 3].contains(&arm) {
-                analysis.outcome = Outcome::Unsupported;
-            }
-        }
-        let sentence = conclude(&only);
-        let claim = "nothing is claimed of thp: the tracer's own stops could have made what differs (wall time 30.";
-        assert!(sentence.starts_with(claim), "{sentence}");
-        assert!(sentence.contains("; the stops alone make +31."), "{sentence}");
-        assert!(!conclude(&comparison).contains("thp is"), "{}", conclude(&comparison));
-        assert_eq!(adoption(&comparison, false), "");
-    }
-
-    #[test]
-    fn an_end_before_its_time_is_said() {
-        let mut comparison = sample::comparison();
-        comparison.ended = Ended::Interrupted;
-        assert!(conclude(&comparison).ends_with("; it was interrupted."));
-        comparison.analysis = None;
-        assert!(conclude(&comparison).starts_with("no result: it was interrupted before the first block"));
-        comparison.ended = Ended::Failed { message: "no space\x1b[2J".into() };
-        assert_eq!(conclude(&comparison), "the comparison failed: no space\\x1b[2J.");
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
 use crate::metric::Metric;
-use crate::stats::Analysis;
+use crate::stats::result::Analysis;
 use crate::trial::{Arm, TrialRecord};
 
 /// Everything that is decided before the first trial.

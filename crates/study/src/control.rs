@@ -11,30 +11,11 @@
 //! Both have the memory of one policy, the *ground*: the baseline's, where that needs no stops, and `default` otherwise.
 //! Control arms are no policies: they never win and enter no correction for many arms.
 
-use serde::{Deserialize, Serialize};
-
 use crate::comparison::Design;
 use crate::metric::{Metric, names};
 use crate::policy::Policy;
+pub use crate::role::Role;
 use crate::trial::{Arm, TrialRecord};
-
-/// What an arm is in a design for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "role")]
-pub enum Role {
-    /// It is a policy that is compared.
-    #[default]
-    Policy,
-    /// The ground, without filter, tracer and census.
-    Bare,
-    /// The ground, with the stops of another arm.
-    Sham {
-        /// Index of that arm.
-        of: usize,
-        /// Its policy: it says which calls stop.
-        stops: Policy,
-    },
-}
 
 /// Time that a stop is taken to cost at most, to decide whether a sham arm is worth its trials: some five times what it
 /// was seen to cost on a virtual machine, wake-ups of tracer and program on two processors included.
@@ -45,6 +26,11 @@ const STOP_S: f64 = 50e-6;
 const SHARE_OF_BAND: f64 = 0.25;
 
 impl Design {
+    /// Whether the arm is the baseline once more.
+    pub(crate) fn is_aa(&self, arm: usize) -> bool {
+        arm != self.baseline && self.is_compared(arm) && self.arms[arm].policy == self.arms[self.baseline].policy
+    }
+
     /// This design with its control arms behind the others. `is_stopped` says whether a program is stopped at calls for a
     /// policy's sake. Arms over boots have none: they all have the same stops.
     pub fn with_controls(mut self, is_stopped: impl Fn(&Policy) -> bool) -> Design {

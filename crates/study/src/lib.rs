@@ -24,6 +24,7 @@ pub mod control;
 pub mod machine;
 pub mod metric;
 pub mod plan;
+mod role;
 pub mod runner;
 pub mod stats;
 pub mod trial;

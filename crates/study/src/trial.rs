@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::census::Census;
-use crate::control::Role;
 use crate::machine::{SettingChange, State};
 use crate::metric::Observation;
 use crate::policy::Policy;
+use crate::role::Role;
 use crate::verdict::Verdict;
 
 /// One arm of a comparison: a policy and its label. Two arms may have the same policy (A/A), and some arms are controls.

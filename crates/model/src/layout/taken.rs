@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{EMULATED, HUGE, MMAP_BASE, VDSO_BYTES};
+use super::linux::{EMULATED, HUGE, MMAP_BASE, VDSO_BYTES};
 
 /// Ranges of addresses that are taken: where each begins and ends.
 #[derive(Clone, Debug, Default)]

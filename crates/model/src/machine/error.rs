@@ -46,11 +46,3 @@ pub enum MachineError {
         expected: String,
     },
 }
-
-impl MachineError {
-    pub(super) fn unknown(name: &str) -> MachineError {
-        let distance = |known: &&str| strsim::damerau_levenshtein(&name.to_ascii_lowercase(), known);
-        let nearest = super::BUILT_IN.iter().map(|(known, _)| *known).min_by_key(distance);
-        MachineError::Unknown { name: name.to_owned(), nearest: nearest.unwrap_or_default() }
-    }
-}

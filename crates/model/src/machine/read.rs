@@ -6,11 +6,12 @@ use paging::format::named::Named;
 use paging::format::riscv::Stage;
 use study::size::{PageSize, format_bytes};
 
-use super::wire::{self, Cited};
-use super::{
-    Architecture, Coalescing, Figure, Ground, LineCacheShape, Machine, MachineError, Needs, Reach, Replacement, Serves,
-    Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
+use super::error::MachineError;
+use super::shape::{
+    Architecture, Coalescing, Figure, Ground, LineCacheShape, Machine, Needs, Reach, Replacement, Serves, Stage2,
+    TableFormat, TlbShape, WalkCacheShape, WalkerShape,
 };
+use super::wire::{self, Cited};
 
 /// The name and version of machine files.
 pub const SCHEMA: &str = "pagelab.machine/1";

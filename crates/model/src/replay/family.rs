@@ -7,8 +7,9 @@ use std::sync::mpsc::SyncSender;
 
 use trace::{Block, Header, ReadError, Reader};
 
-use super::order::Part;
-use super::{Batch, Feeder, ReplayError, Replayed, Step};
+use super::error::ReplayError;
+use super::order::{Batch, Feeder, Part, Step};
+use super::replayed::Replayed;
 use crate::simulation::MOST_PROCESSES;
 
 /// A trace of a forked process.

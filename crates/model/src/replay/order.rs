@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trace::{Block, Call, Chunk, Event, PAGE_SHIFT, Recorded};
 
-use super::Replayed;
+use super::replayed::Replayed;
 use crate::call::is_sound;
 use crate::layout::Layout;
 use crate::simulation::Hashing;

@@ -1,7 +1,6 @@
 //! One hardware thread: its TLBs, its walker, and what they were asked for.
 
-use super::LANES;
-use super::slot::Slot;
+use super::slot::{LANES, Slot};
 use crate::machine::{Machine, TlbShape};
 use crate::tlb::{Key, Tlb};
 use crate::walk::Walker;

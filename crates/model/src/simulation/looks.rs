@@ -4,79 +4,16 @@
 //! each needs from memory is read for all of its looks together, not one after the other.
 
 use super::core::Core;
-use super::slot::{NONE, READ_ONLY, Rest, Slot, Slots};
-use super::{LANES, Simulation};
+use super::look::{BLOCK, Look, Looks, loads_first, stores};
+use super::slot::{NONE, READ_ONLY, Slot};
+use super::state::Simulation;
 use crate::space::SpaceError;
 use trace::{Kind, PAGE_SHIFT};
 
-/// Runs of a block where many are missed.
-const BLOCK: usize = 64;
-/// Runs of a block where few are.
+/// Runs of a block where few are missed.
 const SMALL_BLOCK: usize = 8;
 /// One miss in so many runs is often.
 const MANY: usize = 6;
-
-/// One look.
-#[derive(Clone, Copy, Debug)]
-pub struct Look {
-    slot: Slot,
-    number: u32,
-    /// The kind of access, and [`READ_ONLY`] for a store.
-    lane: u32,
-}
-
-impl Look {
-    fn lane(self) -> usize {
-        (self.lane & !READ_ONLY) as usize
-    }
-}
-
-/// The looks of a block, and those of them that a level did not answer.
-#[derive(Debug)]
-pub struct Looks {
-    looks: Vec<Look>,
-    /// Its first `misses` are what the first level did not answer.
-    missed: [Look; 2 * BLOCK],
-    misses: usize,
-    /// What is known of those.
-    rests: [Rest; 2 * BLOCK],
-    /// Whether so many were missed lately that it pays to look ahead.
-    many: bool,
-}
-
-impl Default for Looks {
-    fn default() -> Looks {
-        let none = Look { slot: Slot::UNKNOWN, number: 0, lane: 0 };
-        Looks {
-            looks: Vec::new(),
-            missed: [none; 2 * BLOCK],
-            misses: 0,
-            rests: [Rest::default(); 2 * BLOCK],
-            many: false,
-        }
-    }
-}
-
-impl Looks {
-    #[inline(always)]
-    fn push(&mut self, slots: &[Slots; LANES], number: u32, lane: u32) {
-        let slot = slots[(lane & !READ_ONLY) as usize].first[number as usize];
-        self.looks.push(Look { slot, number, lane });
-    }
-}
-
-/// [`READ_ONLY`] for a run with a store, and otherwise nothing.
-#[inline(always)]
-fn stores(kind: u8) -> u32 {
-    let store = Kind::STORE.bits();
-    u32::from(kind & store) << (READ_ONLY.trailing_zeros() - store.trailing_zeros())
-}
-
-/// Whether a run has loads before its first store.
-fn loads_first(kind: u8) -> bool {
-    let loads = kind & Kind::LOAD.bits() != 0 && kind & Kind::STORE_FIRST.bits() == 0;
-    loads && kind & Kind::STORE.bits() != 0
-}
 
 impl Simulation {
     /// Looks up runs of a thread; without kinds they are loads.
@@ -90,7 +27,7 @@ impl Simulation {
         let loads = [Kind::LOAD.bits(); BLOCK];
         let mut from = 0;
         while from < ids.len() {
-            if self.store_lane == 1 && !self.looks.many && !kinds.is_empty() {
+            if self.setup.store_lane == 1 && !self.looks.many && !kinds.is_empty() {
                 from += self.few_misses(thread, &ids[from..], &kinds[from..], numbers)?;
             }
             // It begins with a run that is not known, or behind one that was missed.
@@ -98,7 +35,7 @@ impl Simulation {
             let ids = &ids[from..from + count];
             let kinds = kinds.get(from..from + count).unwrap_or(&loads[..count]);
             self.looks.looks.clear();
-            let whole = if self.store_lane == 2 {
+            let whole = if self.setup.store_lane == 2 {
                 self.split_looks(ids, kinds, numbers);
                 &[]
             } else {
@@ -114,8 +51,8 @@ impl Simulation {
 
     /// Looks up runs one after the other, up to one that is missed or not known yet: how many runs those were.
     fn few_misses(&mut self, thread: usize, ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Result<usize, SpaceError> {
-        let [code, data, _] = &self.own.slots;
-        match self.cores[thread].leading_hits([&code.first, &data.first], ids, kinds, numbers) {
+        let [code, data, _] = &self.lineage.own.slots;
+        match self.hardware.cores[thread].leading_hits([&code.first, &data.first], ids, kinds, numbers) {
             (count, None) => Ok(count),
             (count, Some(missed)) => {
                 (self.looks.missed[0], self.looks.misses) = (missed, 1);
@@ -129,7 +66,7 @@ impl Simulation {
     fn fill_looks(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
         for (id, kind) in ids.iter().zip(kinds) {
             let lane = u32::from(kind & Kind::FETCH.bits() == 0);
-            self.looks.push(&self.own.slots, numbers[usize::from(*id)], lane | stores(*kind));
+            self.looks.push(&self.lineage.own.slots, numbers[usize::from(*id)], lane | stores(*kind));
         }
     }
 
@@ -145,7 +82,7 @@ impl Simulation {
                 () if has(Kind::STORE) => [Some(2 | READ_ONLY), None],
                 () => [Some(1), None],
             };
-            lanes.into_iter().flatten().for_each(|lane| self.looks.push(&self.own.slots, number, lane));
+            lanes.into_iter().flatten().for_each(|lane| self.looks.push(&self.lineage.own.slots, number, lane));
         }
     }
 
@@ -154,7 +91,7 @@ impl Simulation {
     fn pass(&mut self, thread: usize, whole: &[u8]) -> Result<usize, SpaceError> {
         let (mut from, mut misses) = (0, 0);
         loop {
-            let done = from + self.cores[thread].first_level(&mut self.looks, from);
+            let done = from + self.hardware.cores[thread].first_level(&mut self.looks, from);
             self.second_level(thread)?;
             misses += self.looks.misses;
             let Some(look) = self.looks.looks.get(done).copied() else { return Ok(misses) };
@@ -163,19 +100,19 @@ impl Simulation {
             from = done + 1;
             // What was read ahead can have changed.
             for look in &mut self.looks.looks[from..] {
-                look.slot = self.own.slots[look.lane()].first[look.number as usize];
+                look.slot = self.lineage.own.slots[look.lane()].first[look.number as usize];
             }
         }
     }
 
     /// Takes what the first level did not answer through the others.
     pub(super) fn second_level(&mut self, thread: usize) -> Result<(), SpaceError> {
-        let tag = self.tag;
-        let core = &mut self.cores[thread];
+        let tag = self.lineage.tag;
+        let core = &mut self.hardware.cores[thread];
         let Looks { missed, misses, rests, .. } = &mut self.looks;
         let (missed, rests) = (&mut missed[..*misses], &mut rests[..*misses]);
         for (look, rest) in missed.iter().zip(&mut *rests) {
-            *rest = self.own.slots[look.lane()].rest[look.number as usize];
+            *rest = self.lineage.own.slots[look.lane()].rest[look.number as usize];
         }
         let mut walks = 0;
         for index in 0..missed.len() {
@@ -186,7 +123,7 @@ impl Simulation {
                 let second = usize::from(rest.second);
                 found = core.tlbs[second].touch(u32::from(rest.second_index), rest.second_key);
                 core.counts.second_hit_cycles +=
-                    if found { u64::from(self.machine.tlbs[second].hit_cycles) } else { 0 };
+                    if found { u64::from(self.setup.machine.tlbs[second].hit_cycles) } else { 0 };
             }
             // No branch depends on what was found.
             (missed[walks], rests[walks]) = (missed[index], rest);
@@ -202,9 +139,9 @@ impl Simulation {
 
     /// One look of a page whose slot was just made.
     pub(super) fn look_again(&mut self, thread: usize, lane: usize, number: u32) -> Result<(), SpaceError> {
-        let slot = self.own.slots[lane].first[number as usize];
+        let slot = self.lineage.own.slots[lane].first[number as usize];
         self.looks.missed[0] = Look { slot, number, lane: lane as u32 };
-        self.looks.misses = usize::from(!self.cores[thread].touch(slot));
+        self.looks.misses = usize::from(!self.hardware.cores[thread].touch(slot));
         self.second_level(thread)
     }
 }

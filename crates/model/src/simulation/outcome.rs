@@ -6,7 +6,8 @@ use study::verdict::{Holding, Verdict};
 use trace::PAGE_SHIFT;
 
 use super::core::Counts;
-use super::{LANES, Simulation};
+use super::slot::LANES;
+use super::state::Simulation;
 use crate::policy::ModelPolicy;
 use crate::space::{Costs, LeftOut};
 use crate::walk::Walks;
@@ -155,16 +156,17 @@ impl Simulation {
     pub fn outcome(&self) -> Result<Outcome, paging::Error> {
         let sum = |of: fn(&Counts) -> &[[u64; 64]; LANES]| {
             let mut all = [[0; 64]; LANES];
-            for core in &self.cores {
+            for core in &self.hardware.cores {
                 for (all, counts) in all.iter_mut().flatten().zip(of(&core.counts).iter().flatten()) {
                     *all += counts;
                 }
             }
             Misses::of(&all)
         };
-        let walks: Vec<Walks> = self.cores.iter().map(|core| core.walker.counted()).collect();
+        let walks: Vec<Walks> = self.hardware.cores.iter().map(|core| core.walker.counted()).collect();
         let total = |of: fn(&Walks) -> u64| walks.iter().map(of).sum::<u64>();
-        let names = self.machine.walker.caches.iter().map(|cache| cache.name.clone()).chain(["memory".to_owned()]);
+        let names =
+            self.setup.machine.walker.caches.iter().map(|cache| cache.name.clone()).chain(["memory".to_owned()]);
         let found = names
             .enumerate()
             .map(|(index, cache)| Found { cache, references: walks.iter().map(|walks| walks.found[index]).sum() });
@@ -178,15 +180,15 @@ impl Simulation {
             };
             census.mapped_bytes.iter().map(line).collect()
         };
-        let second_hit_cycles = self.cores.iter().map(|core| core.counts.second_hit_cycles).sum();
-        let costs = Costs { forks: self.missed_forks, ..self.space.costs() };
+        let second_hit_cycles = self.hardware.cores.iter().map(|core| core.counts.second_hit_cycles).sum();
+        let costs = Costs { forks: self.lineage.missed_forks, ..self.space.costs() };
         Ok(Outcome {
-            machine: self.machine.name.clone(),
-            policy: self.policy.clone(),
-            table_format: self.plan.format.name.clone(),
-            base_bytes: self.plan.base_bytes,
-            page_bytes: self.plan.page_bytes(),
-            threads: self.cores.len(),
+            machine: self.setup.machine.name.clone(),
+            policy: self.setup.policy.clone(),
+            table_format: self.setup.plan.format.name.clone(),
+            base_bytes: self.setup.plan.base_bytes,
+            page_bytes: self.setup.plan.page_bytes(),
+            threads: self.hardware.cores.len(),
             accesses: self.accesses,
             runs: self.runs,
             instructions: (self.instructions != 0).then_some(self.instructions),
@@ -197,11 +199,11 @@ impl Simulation {
             found: found.collect(),
             walk_cycles: total(|walks| walks.cycles),
             second_hit_cycles,
-            walkers: self.machine.walker.walkers,
+            walkers: self.setup.machine.walker.walkers,
             faults: costs.faults(),
             resident_bytes: costs.resident_bytes(),
-            touched_bytes: self.touched_pages << PAGE_SHIFT,
-            touched_peak_bytes: self.touched_peak_pages << PAGE_SHIFT,
+            touched_bytes: self.lineage.touched_pages << PAGE_SHIFT,
+            touched_peak_bytes: self.lineage.touched_peak_pages << PAGE_SHIFT,
             costs,
             mapped: mapped(census),
             mapped_at_ends: mapped(self.space.census_at_ends()?),

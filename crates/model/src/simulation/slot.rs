@@ -5,6 +5,8 @@
 use crate::tlb::Key;
 use crate::walk::LeafEntry;
 
+/// Kinds of accesses: fetches, loads, stores.
+pub const LANES: usize = 3;
 /// No TLB of this level holds it.
 pub const NONE: u8 = u8::MAX;
 /// The bit of a slot whose page may not be stored to.

@@ -7,8 +7,10 @@
 
 use paging::Format;
 
-use super::event::PROT_WRITE;
-use super::*;
+use super::paged::Paged;
+use super::vma::{Advice, Backing, Vma};
+use crate::call::PROT_WRITE;
+use crate::policy::Granule;
 
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
@@ -21,7 +23,7 @@ const PIECE_PAGES: u64 = 16;
 impl<F: Format> Paged<F> {
     /// The smallest mapping that can hold a folio by itself.
     fn large_bytes(&self) -> Option<u64> {
-        match self.granule {
+        match self.plan.granule {
             Granule::Mthp(bytes) => self.kernel.smaller_folios.iter().copied().chain([bytes]).min(),
             Granule::Thp(bytes) => Some(bytes),
             Granule::Base | Granule::Contig64k | Granule::Hugetlb(_) | Granule::Direct(_) => None,
@@ -35,8 +37,8 @@ impl<F: Format> Paged<F> {
 
     /// Gives the advice to a mapping that was just made, and to all that it was joined with: that has none yet.
     pub(super) fn advise_joined(&mut self, begin: u64) {
-        if let Some((first, joined)) = self.own.vmas.find(begin) {
-            self.own.vmas.change(first, joined.end, |vma| vma.advice = Advice::Huge);
+        if let Some((first, joined)) = self.processes.running.vmas.find(begin) {
+            self.processes.running.vmas.change(first, joined.end, |vma| vma.advice = Advice::Huge);
         }
     }
 
@@ -71,7 +73,8 @@ impl<F: Format> Paged<F> {
     /// Gives the advice to what has outgrown the size in `mremap`; before, it was too small.
     pub(super) fn advise_grown(&mut self, begin: u64, old_bytes: u64, new_bytes: u64) {
         let has_outgrown = self.advised_bytes().is_some_and(|from| old_bytes < from && new_bytes >= from);
-        let is_anonymous = || self.own.vmas.find(begin).is_some_and(|(_, vma)| vma.backing == Backing::Anonymous);
+        let is_anonymous =
+            || self.processes.running.vmas.find(begin).is_some_and(|(_, vma)| vma.backing == Backing::Anonymous);
         if has_outgrown && is_anonymous() {
             self.advise_joined(begin);
         }

@@ -4,20 +4,21 @@
 //! every leaf (`PAGE_OFFSET`), so that sets, tables and sizes are the same. The ends of memory are mapped by smaller
 //! leaves, as `init_memory_mapping` (arch/x86/mm/init.c) does.
 
-use paging::{Format, Sizes};
+use paging::{Attributes, Flags, Format, Mapping, Sizes};
 
-use super::*;
+use super::error::SpaceError;
+use super::paged::Paged;
 
 impl<F: Format> Paged<F> {
     /// Maps a stretch of memory.
     pub(super) fn map_directly(&mut self, begin: u64, end: u64, leaf_bytes: u64) -> Result<(), SpaceError> {
         let (first, last) = (begin & !(self.base - 1), self.base_end(end));
-        let attributes = paging::Attributes {
+        let attributes = Attributes {
             flags: Flags::READ
                 | Flags::WRITE
                 | Flags::STATE & self.state_flags()
-                | self.own.tables.format().execute(false),
-            memory: self.own.tables.format().normal_memory(),
+                | self.processes.running.tables.format().execute(false),
+            memory: self.processes.running.tables.format().normal_memory(),
             key: 0,
         };
         let mut at = first;
@@ -28,7 +29,7 @@ impl<F: Format> Paged<F> {
                 continue;
             }
             let free = self.parts(at, last)?.first().map_or(last, |part| part.va);
-            self.own.tables.map(&paging::Mapping {
+            self.processes.running.tables.map(&Mapping {
                 va: at,
                 pa: at,
                 bytes: free - at,
@@ -37,12 +38,12 @@ impl<F: Format> Paged<F> {
             })?;
             at = free;
         }
-        self.note_tables();
+        self.processes.running.count_tables(&mut self.costs);
         Ok(())
     }
 
     fn state_flags(&self) -> Flags {
-        if self.has_dirty { Flags::STATE } else { Flags::ACCESSED }
+        if self.processes.running.rules.has_dirty { Flags::STATE } else { Flags::ACCESSED }
     }
 
     /// An access to what is no memory that the trace tells of: a device, or a trace without ranges.

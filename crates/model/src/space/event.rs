@@ -1,15 +1,16 @@
 //! System calls: what they do to VMAs and to what is mapped.
 
-use paging::Format;
+use paging::{Error, Format};
 use trace::{Call, Event};
 
-use super::remap::joined;
-use super::*;
-use crate::call::{self, Object as About, PAGE_BYTES as CALL_PAGE_BYTES};
-
-pub(super) const PROT_READ: u64 = 1;
-pub(super) const PROT_WRITE: u64 = 2;
-pub(super) const PROT_EXEC: u64 = 4;
+use super::error::SpaceError;
+use super::held;
+use super::paged::Paged;
+use super::part::{Part, joined, stretches};
+use super::process::Heap;
+use super::vma::{Advice, Backing, Object, Vma};
+use crate::call::{self, Object as About, PAGE_BYTES as CALL_PAGE_BYTES, PROT_READ, PROT_WRITE};
+use crate::policy::Granule;
 
 // include/uapi/asm-generic/mman-common.h and mman.h: the same on x86-64, arm64 and riscv64.
 const MAP_SHARED: u64 = 1;
@@ -30,7 +31,7 @@ impl<F: Format> Paged<F> {
         if event.result < 0 && event.result > -4096 {
             return Ok(());
         }
-        if let (Granule::Direct(leaf_bytes), Call::Region { address, bytes, .. }) = (self.granule, &event.call) {
+        if let (Granule::Direct(leaf_bytes), Call::Region { address, bytes, .. }) = (self.plan.granule, &event.call) {
             return self.map_directly(*address, address.saturating_add(*bytes), leaf_bytes);
         }
         self.seen.is_looked_at = held::is_looked_at(&event.call);
@@ -63,7 +64,7 @@ impl<F: Format> Paged<F> {
                 self.mmap(begin, Vma { end, protection: *protection, backing, advice }, *flags)
             }
             Call::Region { address, name, .. } if name == "[heap]" => {
-                self.own.heap = Some(Heap::beginning(*address));
+                self.processes.running.heap = Some(Heap::beginning(*address));
                 self.brk(end)
             }
             Call::Region { protection, name, .. } => self.region(begin, end, *protection, name),
@@ -89,13 +90,13 @@ impl<F: Format> Paged<F> {
         match &event.call {
             Call::Brk { .. } => self.brk(event.result as u64),
             Call::Prctl { option: PR_SET_THP_DISABLE, argument } => {
-                self.own.thp_disabled = *argument != 0;
+                self.processes.running.thp_disabled = *argument != 0;
                 Ok(())
             }
             Call::Exec { .. } => {
                 self.unmap_everything()?;
                 // PR_SET_THP_DISABLE outlives it (`MMF_INIT_MASK`, include/linux/mm_types.h).
-                (self.own.heap, self.own.has_forked) = (None, false);
+                (self.processes.running.heap, self.processes.running.has_forked) = (None, false);
                 Ok(())
             }
             _ => Ok(()),
@@ -106,12 +107,12 @@ impl<F: Format> Paged<F> {
         self.unmap_range(begin, vma.end)?;
         match vma {
             Vma { advice: Advice::Huge, backing: Backing::Anonymous, .. } => {
-                self.own.vmas.insert(begin, Vma { advice: Advice::None, ..vma });
+                self.processes.running.vmas.insert(begin, Vma { advice: Advice::None, ..vma });
                 self.advise_joined(begin);
             }
-            _ => self.own.vmas.insert(begin, vma),
+            _ => self.processes.running.vmas.insert(begin, vma),
         }
-        let populate = flags & MAP_POPULATE != 0 || self.prefault && vma.backing == Backing::Anonymous;
+        let populate = flags & MAP_POPULATE != 0 || self.plan.prefault && vma.backing == Backing::Anonymous;
         if populate && vma.protection & (PROT_READ | PROT_WRITE) != 0 {
             self.populate(begin, vma.end, vma.protection & PROT_WRITE != 0)?;
         }
@@ -124,7 +125,7 @@ impl<F: Format> Paged<F> {
         match (anonymous, flags & MAP_SHARED != 0) {
             (true, false) if flags & MAP_GROWSDOWN != 0 => Backing::Stack,
             (true, false) => Backing::Anonymous,
-            (true, true) => Backing::Shared(Object { number: self.names.object(), origin: begin }),
+            (true, true) => Backing::Shared(Object { number: self.swap_cache.object(), origin: begin }),
             (false, false) => Backing::File,
             (false, true) => Backing::SharedFile,
         }
@@ -140,17 +141,17 @@ impl<F: Format> Paged<F> {
         };
         let advice = self.advice_for_early(end - begin, protection, backing);
         self.unmap_range(begin, end)?;
-        self.own.vmas.insert(begin, Vma { end, protection, backing, advice });
+        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice });
         Ok(())
     }
 
     /// The whole base pages that a range of system-call pages frees: those in which no VMA has a part.
     pub(super) fn pages_within(&self, begin: u64, end: u64) -> (u64, u64) {
         let (mut first, mut last) = (begin & !(self.base - 1), end.next_multiple_of(self.base));
-        if first < begin && self.own.vmas.any_in(first, begin) {
+        if first < begin && self.processes.running.vmas.any_in(first, begin) {
             first += self.base;
         }
-        if end < last && self.own.vmas.any_in(end, last) {
+        if end < last && self.processes.running.vmas.any_in(end, last) {
             last -= self.base;
         }
         (first, last.max(first))
@@ -170,7 +171,7 @@ impl<F: Format> Paged<F> {
     /// Unmaps what was looked at.
     fn remove_range(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
         let (first, last) = self.pages_within(begin, end);
-        self.own.vmas.remove(begin, end);
+        self.processes.running.vmas.remove(begin, end);
         if first < last {
             self.drop_range(first, last)?;
         }
@@ -180,10 +181,10 @@ impl<F: Format> Paged<F> {
     /// Unmaps all that the running process has, also what no VMA tells of.
     pub(super) fn unmap_everything(&mut self) -> Result<(), SpaceError> {
         self.witness_end()?;
-        for (begin, vma) in self.own.vmas.all().collect::<Vec<_>>() {
+        for (begin, vma) in self.processes.running.vmas.all().collect::<Vec<_>>() {
             self.remove_range(begin, vma.end)?;
         }
-        for part in joined(self.own.all_parts()?) {
+        for part in joined(self.processes.running.all_parts()?) {
             self.drop_range(part.va, part.va + part.bytes)?;
         }
         self.forget_swapped(0, u64::MAX);
@@ -192,11 +193,13 @@ impl<F: Format> Paged<F> {
 
     /// Gives a range another protection; VMAs that have it already are left alone (`mprotect_fixup`, mm/mprotect.c).
     fn protect_range(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        if protection == 0 && self.no_guards && self.is_inside_anonymous(begin, end) {
+        if protection == 0 && self.plan.no_guards && self.is_inside_anonymous(begin, end) {
             return Ok(());
         }
         let mut changed: Vec<(u64, u64)> = Vec::new();
-        for (begin, vma) in self.own.vmas.within(begin, end).iter().filter(|(_, vma)| vma.protection != protection) {
+        for (begin, vma) in
+            self.processes.running.vmas.within(begin, end).iter().filter(|(_, vma)| vma.protection != protection)
+        {
             match changed.last_mut().filter(|(_, end)| end == begin) {
                 Some((_, end)) => *end = vma.end,
                 None => changed.push((*begin, vma.end)),
@@ -206,7 +209,7 @@ impl<F: Format> Paged<F> {
     }
 
     fn change_protection(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        self.own.vmas.change(begin, end, |vma| vma.protection = protection);
+        self.processes.running.vmas.change(begin, end, |vma| vma.protection = protection);
         let (first, last) = self.pages_within(begin, end);
         if first >= last {
             return Ok(());
@@ -223,7 +226,7 @@ impl<F: Format> Paged<F> {
     /// Makes groups again where the last page of one is among the parts, which were given their protection one by one:
     /// of memory of one folio, with one protection (`contpte_try_fold`, arch/arm64/include/asm/pgtable.h).
     fn fold_again(&mut self, parts: &[Part]) -> Result<(), SpaceError> {
-        let format = self.own.tables.format();
+        let format = self.processes.running.tables.format();
         let bytes = self.base << format.group_bits_at(0);
         if format.run_bits() != 0 || bytes == self.base {
             return Ok(());
@@ -231,11 +234,12 @@ impl<F: Format> Paged<F> {
         for part in parts.iter().filter(|part| part.bytes == self.base && (part.va + self.base) & (bytes - 1) == 0) {
             let first_pa = (part.pa + self.base).checked_sub(bytes);
             let is_of_one_folio = |first_pa: u64| {
-                let found = self.folios.find(first_pa).filter(|(_, folio)| !folio.pinned);
+                let found = self.memory.folios.find(first_pa).filter(|(_, folio)| !folio.pinned);
                 found.is_some_and(|(at, folio)| part.pa < at + folio.bytes)
             };
             let is_single = self.leaf(part.va).is_some_and(|leaf| leaf.group_bytes == leaf.leaf_bytes);
-            if is_single && first_pa.is_some_and(is_of_one_folio) && self.own.tables.fold(part.va).is_ok() {
+            if is_single && first_pa.is_some_and(is_of_one_folio) && self.processes.running.tables.fold(part.va).is_ok()
+            {
                 self.costs.folds += 1;
             }
         }
@@ -244,50 +248,51 @@ impl<F: Format> Paged<F> {
 
     /// Whether a range has anonymous memory of one VMA around it: a guard page is made.
     fn is_inside_anonymous(&self, begin: u64, end: u64) -> bool {
-        self.own.vmas.find(begin).is_some_and(|(first, vma)| {
+        self.processes.running.vmas.find(begin).is_some_and(|(first, vma)| {
             vma.backing == Backing::Anonymous && vma.end >= end && (first < begin || vma.end > end)
         })
     }
 
     /// Moves the end of the heap. The first call tells where it begins.
     fn brk(&mut self, end: u64) -> Result<(), SpaceError> {
-        let Some(heap) = self.own.heap else {
+        let Some(heap) = self.processes.running.heap else {
             if end >= self.user_end {
                 return self.refuse();
             }
-            self.own.heap = Some(Heap::beginning(end));
+            self.processes.running.heap = Some(Heap::beginning(end));
             return Ok(());
         };
         let page = |address: u64| address.next_multiple_of(CALL_PAGE_BYTES);
-        let is_free = end <= heap.end || !self.own.vmas.any_in(page(heap.end), end);
+        let is_free = end <= heap.end || !self.processes.running.vmas.any_in(page(heap.end), end);
         if end < heap.begin || end > self.user_end || !is_free {
             return self.refuse();
         }
         let program_end = end;
         let end = self.heap_end(heap, program_end);
-        self.own.heap = Some(Heap { program_end, end, ..heap });
+        self.processes.running.heap = Some(Heap { program_end, end, ..heap });
         if end < heap.end {
             return self.unmap_range(page(end), page(heap.end));
         }
         let (begin, end) = (self.pool_begin(page(heap.end)), page(end));
         let (protection, backing) = (PROT_READ | PROT_WRITE, Backing::Anonymous);
         if end > heap.end {
-            self.own.vmas.insert(begin, Vma { end, protection, backing, advice: self.advice_for_heap() });
+            self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: self.advice_for_heap() });
         }
-        if end > heap.end && self.prefault { self.populate(begin, end, true) } else { Ok(()) }
+        if end > heap.end && self.plan.prefault { self.populate(begin, end, true) } else { Ok(()) }
     }
 
     /// The heap's end, as the kernel has it: under policies of large pages it grows in whole ones, as `pagelab` makes it
     /// do on a running kernel (crates/tracer/src/heap.rs), if nothing is in the way. It shrinks as the program says,
     /// unless it is made of pages of a pool.
     fn heap_end(&self, heap: Heap, asked: u64) -> u64 {
-        let step = match self.granule {
+        let step = match self.plan.granule {
             Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) => bytes,
             Granule::Base | Granule::Contig64k | Granule::Direct(_) => 1,
         };
-        let is_kept = matches!(self.granule, Granule::Hugetlb(_)) || asked >= heap.program_end;
+        let is_kept = matches!(self.plan.granule, Granule::Hugetlb(_)) || asked >= heap.program_end;
         let whole = asked.next_multiple_of(step);
-        let fits = whole <= self.user_end && !self.own.vmas.any_in(heap.end.next_multiple_of(CALL_PAGE_BYTES), whole);
+        let fits = whole <= self.user_end
+            && !self.processes.running.vmas.any_in(heap.end.next_multiple_of(CALL_PAGE_BYTES), whole);
         match asked <= heap.end {
             true if is_kept => heap.end,
             false if fits => whole,
@@ -297,8 +302,10 @@ impl<F: Format> Paged<F> {
 
     /// Where a heap that has grown from `before` on begins: with pages of a pool `pagelab` puts it at the beginning of one.
     fn pool_begin(&self, before: u64) -> u64 {
-        match self.granule {
-            Granule::Hugetlb(bytes) if !self.own.vmas.any_in(before & !(bytes - 1), before) => before & !(bytes - 1),
+        match self.plan.granule {
+            Granule::Hugetlb(bytes) if !self.processes.running.vmas.any_in(before & !(bytes - 1), before) => {
+                before & !(bytes - 1)
+            }
             _ => before,
         }
     }
@@ -306,7 +313,7 @@ impl<F: Format> Paged<F> {
     fn advise(&mut self, begin: u64, end: u64, advice: u64) -> Result<(), SpaceError> {
         match advice {
             // They mean nothing to pages of a pool, and of other memory nothing is to be huge.
-            MADV_HUGEPAGE | MADV_NOHUGEPAGE if matches!(self.granule, Granule::Hugetlb(_)) => Ok(()),
+            MADV_HUGEPAGE | MADV_NOHUGEPAGE if matches!(self.plan.granule, Granule::Hugetlb(_)) => Ok(()),
             MADV_HUGEPAGE => self.advise_size(begin, end, Advice::Huge),
             MADV_NOHUGEPAGE => self.advise_size(begin, end, Advice::NoHuge),
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
@@ -338,20 +345,20 @@ impl<F: Format> Paged<F> {
 
     /// The page of a pool that begins before `va` and ends behind it.
     fn pool_page_inside(&self, va: u64) -> Result<Option<(u64, u64)>, Error> {
-        let Ok(found) = self.own.tables.translate(va) else { return Ok(None) };
+        let Ok(found) = self.processes.running.tables.translate(va) else { return Ok(None) };
         Ok(self.pool_page(va, found.pa)?.filter(|(begin, _)| *begin < va))
     }
 
     fn advise_size(&mut self, begin: u64, end: u64, advice: Advice) -> Result<(), SpaceError> {
-        self.own.vmas.change(begin, end, |vma| vma.advice = advice);
+        self.processes.running.vmas.change(begin, end, |vma| vma.advice = advice);
         self.split_at_edge(begin)?;
         Ok(self.split_at_edge(end)?)
     }
 
     /// Touches every page of a range. More than the machine has no kernel can populate.
     fn populate(&mut self, begin: u64, end: u64, store: bool) -> Result<(), SpaceError> {
-        for (from, vma) in self.own.vmas.within(begin, end) {
-            if vma.end - from > self.memory_bytes {
+        for (from, vma) in self.processes.running.vmas.within(begin, end) {
+            if vma.end - from > self.memory.bytes {
                 return Err(SpaceError::OutOfMemory { va: from, base_bytes: self.base });
             }
             let mut at = from & !(self.base - 1);
@@ -365,18 +372,4 @@ impl<F: Format> Paged<F> {
         }
         Ok(())
     }
-}
-
-/// Stretches of parts that lie side by side and may or may not become writable: what stands in for other memory (zeros,
-/// files) may not.
-pub(super) fn stretches(parts: &[Part]) -> Vec<(u64, u64, bool)> {
-    let mut stretches: Vec<(u64, u64, bool)> = Vec::new();
-    for part in parts {
-        let own = part.pa < ZERO_PA || part.pa >= FILES_PA && part.writable;
-        match stretches.last_mut() {
-            Some((_, end, writable)) if *end == part.va && *writable == own => *end += part.bytes,
-            _ => stretches.push((part.va, part.va + part.bytes, own)),
-        }
-    }
-    stretches
 }

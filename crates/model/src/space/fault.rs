@@ -1,15 +1,17 @@
 //! Faults: what is mapped when memory is touched.
 
-use paging::{Format, Sizes};
+use paging::{Error, Format, Sizes};
 
-use super::event::PROT_WRITE;
-use super::folio::Reserved;
-use super::*;
+use super::error::SpaceError;
+use super::folio::{CONTIG_BYTES, Reserved};
+use super::paged::Paged;
+use super::places::{ZERO_PA, is_file, is_memory, is_zeros};
+use super::vma::{Advice, Backing, Vma};
+use crate::call::{PROT_READ, PROT_WRITE};
+use crate::policy::Granule;
 
 /// Pages of a file that one fault maps where they are in the page cache (`fault_around_bytes`, mm/memory.c).
 const FAULT_AROUND_BYTES: u64 = 64 << 10;
-/// The proposal's block.
-pub(super) const CONTIG_BYTES: u64 = 64 << 10;
 /// How far below a stack an access makes it grow (the default of `ulimit -s`).
 const STACK_BYTES: u64 = 8 << 20;
 
@@ -20,14 +22,14 @@ impl<F: Format> Paged<F> {
         if page.checked_add(self.base).is_none() {
             return Err(Error::PastTheEnd { va: page, bytes: self.base }.into());
         }
-        if let Granule::Direct(_) = self.granule {
+        if let Granule::Direct(_) = self.plan.granule {
             return self.outside_directly(va);
         }
         let (begin, vma) = self.vma_for(va);
-        if let Ok(found) = self.own.tables.translate(page) {
+        if let Ok(found) = self.processes.running.tables.translate(page) {
             return self.write_fault(page, found.pa, begin, vma);
         }
-        if let Some(slot) = self.own.swapped.get(&page).copied() {
+        if let Some(slot) = self.processes.running.swapped.get(&page).copied() {
             return self.swap_in(page, slot, vma, store);
         }
         match vma.backing {
@@ -39,19 +41,19 @@ impl<F: Format> Paged<F> {
 
     /// The VMA for an address that is touched. There has to be one: a program that was recorded did not crash.
     fn vma_for(&mut self, va: u64) -> (u64, Vma) {
-        if let Some(found) = self.own.vmas.find(va) {
+        if let Some(found) = self.processes.running.vmas.find(va) {
             return found;
         }
         let page = va & !(self.base - 1);
-        if let Some((begin, stack)) = self.own.vmas.after(va)
+        if let Some((begin, stack)) = self.processes.running.vmas.after(va)
             && stack.backing == Backing::Stack
             && stack.end - va <= STACK_BYTES
         {
-            self.own.vmas.insert(page, Vma { end: begin, ..stack });
-            return self.own.vmas.find(va).unwrap_or((page, stack));
+            self.processes.running.vmas.insert(page, Vma { end: begin, ..stack });
+            return self.processes.running.vmas.find(va).unwrap_or((page, stack));
         }
         self.costs.outside_bytes += self.base;
-        let protection = super::event::PROT_READ | PROT_WRITE;
+        let protection = PROT_READ | PROT_WRITE;
         let end = page + self.base;
         (page, Vma { end, protection, backing: Backing::Inferred, advice: Advice::NoHuge })
     }
@@ -66,7 +68,7 @@ impl<F: Format> Paged<F> {
     /// Whether the policy concerns a VMA: stacks are not advised, and so do not have folios.
     pub(super) fn may_be_huge(&self, vma: Vma) -> bool {
         let has_folios = matches!(vma.backing, Backing::Anonymous | Backing::Inferred);
-        has_folios && !self.no_huge && !self.own.thp_disabled && self.is_advised(vma)
+        has_folios && !self.plan.no_huge && !self.processes.running.thp_disabled && self.is_advised(vma)
     }
 
     fn anonymous_fault(&mut self, page: u64, begin: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {
@@ -85,12 +87,12 @@ impl<F: Format> Paged<F> {
 
     /// Maps more than a base page, as the policy asks; `false` where that cannot be.
     fn large_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
-        match self.granule {
+        match self.plan.granule {
             // From a pool, read or written.
             Granule::Hugetlb(bytes)
                 if matches!(vma.backing, Backing::Anonymous | Backing::Inferred) && vma.advice != Advice::NoHuge =>
             {
-                self.folio_fault(page, begin, bytes, vma, hugetlb_sizes(self.own.tables.format(), bytes))
+                self.folio_fault(page, begin, bytes, vma, self.processes.running.pool_sizes(bytes))
             }
             Granule::Thp(bytes) if self.may_be_huge(vma) && reads_zeros => {
                 let Some(window) = self.empty_window(page, bytes, begin, vma)? else { return Ok(false) };
@@ -136,7 +138,10 @@ impl<F: Format> Paged<F> {
     /// The window around a page, if it lies in the VMA and nothing is mapped in it.
     fn empty_window(&self, page: u64, bytes: u64, begin: u64, vma: Vma) -> Result<Option<u64>, SpaceError> {
         match self.window(page, bytes, begin, vma) {
-            Some(window) if self.is_empty(window, window + bytes)? && !self.is_swapped(window, window + bytes) => {
+            Some(window)
+                if self.processes.running.is_empty(window, window + bytes)?
+                    && !self.processes.running.is_swapped(window, window + bytes) =>
+            {
                 Ok(Some(window))
             }
             _ => Ok(None),
@@ -145,19 +150,19 @@ impl<F: Format> Paged<F> {
 
     /// Allocates and maps a whole folio; `false` if there is no such block of memory.
     pub(super) fn whole(&mut self, window: u64, bytes: u64, vma: Vma, sizes: Sizes) -> Result<bool, SpaceError> {
-        let Some(pa) = self.buddy.allocate(bytes) else {
+        let Some(pa) = self.memory.buddy.allocate(bytes) else {
             self.costs.allocation_fallbacks += 1;
             return Ok(false);
         };
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
         self.map(window, pa, bytes, sizes, attributes)?;
-        let pinned = matches!(self.granule, Granule::Hugetlb(_));
-        self.folios.add(pa, bytes, self.number, window, pinned);
+        let pinned = matches!(self.plan.granule, Granule::Hugetlb(_));
+        self.memory.folios.add(pa, bytes, self.processes.number, window, pinned);
         self.costs.zeroed_bytes += bytes;
         if sizes.contiguous
-            && let Ok(found) = self.own.tables.leaf(window)
+            && let Ok(found) = self.processes.running.tables.leaf(window)
         {
-            let (geometry, format) = (self.own.tables.geometry(), self.own.tables.format());
+            let (geometry, format) = (self.processes.running.tables.geometry(), self.processes.running.tables.format());
             let group = geometry.span(found.level) << format.group_bits(found.level, found.entry);
             if group > geometry.span(found.level) {
                 self.costs.folds += bytes / group;
@@ -171,7 +176,7 @@ impl<F: Format> Paged<F> {
         let (base_bytes, pa) = (self.base, self.page_for(page)?);
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
         self.map(page, pa, base_bytes, Sizes::up_to(base_bytes), attributes)?;
-        self.folios.add(pa, base_bytes, self.number, page, false);
+        self.memory.folios.add(pa, base_bytes, self.processes.number, page, false);
         self.costs.zeroed_bytes += base_bytes;
         Ok(())
     }
@@ -187,7 +192,7 @@ impl<F: Format> Paged<F> {
         }
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
         let sizes = Sizes::up_to(self.base);
-        if let Some(block) = self.folios.take_reservation(self.number, window) {
+        if let Some(block) = self.memory.folios.take_reservation(self.processes.number, window) {
             let (before, after) = (block.offset, block.offset + self.base);
             if before > 0 {
                 self.map(window, block.pa, before, sizes, attributes)?;
@@ -196,11 +201,11 @@ impl<F: Format> Paged<F> {
                 self.map(window + after, block.pa + after, CONTIG_BYTES - after, sizes, attributes)?;
             }
             let pages = (0..CONTIG_BYTES).step_by(self.base as usize);
-            pages
-                .filter(|at| *at != before)
-                .for_each(|at| self.folios.add(block.pa + at, self.base, self.number, window + at, false));
+            pages.filter(|at| *at != before).for_each(|at| {
+                self.memory.folios.add(block.pa + at, self.base, self.processes.number, window + at, false)
+            });
             self.costs.zeroed_bytes += CONTIG_BYTES - self.base;
-            if self.own.tables.fold(window).is_ok() {
+            if self.processes.running.tables.fold(window).is_ok() {
                 self.costs.folds += 1;
             }
             return Ok(true);
@@ -208,25 +213,29 @@ impl<F: Format> Paged<F> {
         if reads_zeros {
             return Ok(false);
         }
-        let Some(pa) = self.buddy.allocate(CONTIG_BYTES) else {
+        let Some(pa) = self.memory.buddy.allocate(CONTIG_BYTES) else {
             self.costs.allocation_fallbacks += 1;
             return Ok(false);
         };
         let offset = page - window;
         self.map(page, pa + offset, self.base, sizes, attributes)?;
         // The block was split into pages at once: each goes back alone.
-        self.folios.add(pa + offset, self.base, self.number, page, false);
-        self.folios.reserve(self.number, window, Reserved { pa, bytes: CONTIG_BYTES, offset, page_bytes: self.base });
+        self.memory.folios.add(pa + offset, self.base, self.processes.number, page, false);
+        self.memory.folios.reserve(
+            self.processes.number,
+            window,
+            Reserved { pa, bytes: CONTIG_BYTES, offset, page_bytes: self.base },
+        );
         self.costs.zeroed_bytes += self.base;
         Ok(true)
     }
 
     /// Whether nothing of a block is mapped or in swap but the page for which it was reserved.
     fn is_rest_empty(&self, window: u64) -> Result<bool, Error> {
-        let own = self.folios.reservation(self.number, window).map(|block| window + block.offset);
+        let own = self.memory.folios.reservation(self.processes.number, window).map(|block| window + block.offset);
         let parts = self.parts(window, window + CONTIG_BYTES)?;
         let is_mapped_otherwise = parts.iter().any(|part| Some(part.va) != own);
-        Ok(!is_mapped_otherwise && !self.is_swapped(window, window + CONTIG_BYTES))
+        Ok(!is_mapped_otherwise && !self.processes.running.is_swapped(window, window + CONTIG_BYTES))
     }
 
     fn file_fault(&mut self, page: u64, begin: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {
@@ -241,11 +250,11 @@ impl<F: Format> Paged<F> {
         }
         // do_fault_around: so many pages from the aligned place on, or from the beginning of the VMA, within one table.
         let around = FAULT_AROUND_BYTES.max(self.base);
-        let table = self.own.tables.geometry().span(1).max(around);
+        let table = self.processes.running.tables.geometry().span(1).max(around);
         let first = (page & !(around - 1)).max(begin & !(self.base - 1));
         let end = (first + around).min(vma.end.next_multiple_of(self.base)).min((page & !(table - 1)) + table);
         for at in (first..end).step_by(self.base as usize) {
-            if self.own.tables.translate(at).is_err() {
+            if self.processes.running.tables.translate(at).is_err() {
                 self.file_page(at, vma, false)?;
             }
         }
@@ -253,9 +262,7 @@ impl<F: Format> Paged<F> {
     }
 
     fn file_page(&mut self, page: u64, vma: Vma, writable: bool) -> Result<(), SpaceError> {
-        let pa = self.next_file_page;
-        // The next page is not the neighbour: nothing is known of what is contiguous in the page cache.
-        self.next_file_page = FILES_PA + (pa - FILES_PA + 2 * self.base) % (1 << 39);
+        let pa = self.memory.file_page(self.base);
         let attributes = self.attributes(vma.protection, writable);
         Ok(self.map(page, pa, self.base, Sizes::up_to(self.base), attributes)?)
     }
@@ -270,12 +277,12 @@ impl<F: Format> Paged<F> {
     /// A store to what is mapped and may not be written.
     fn write_fault(&mut self, page: u64, pa: u64, begin: u64, vma: Vma) -> Result<(), SpaceError> {
         self.costs.write_faults += 1;
-        if pa < TABLES_PA
+        if is_memory(pa)
             && matches!(vma.backing, Backing::Anonymous | Backing::Stack | Backing::File | Backing::Inferred)
         {
             return self.copy_on_write(page, pa, vma);
         }
-        if (ZERO_PA..FILES_PA).contains(&pa) {
+        if is_zeros(pa) {
             return self.write_to_zeros(page, begin, vma);
         }
         if is_file(pa) && vma.backing == Backing::File {
@@ -291,7 +298,7 @@ impl<F: Format> Paged<F> {
     /// A store to a page full of zeros.
     fn write_to_zeros(&mut self, page: u64, begin: u64, vma: Vma) -> Result<(), SpaceError> {
         let leaf_bytes = self.leaf(page).map_or(0, |leaf| leaf.leaf_bytes);
-        if let Some(bytes) = self.huge_bytes().filter(|bytes| *bytes == leaf_bytes)
+        if let Some(bytes) = self.processes.running.rules.huge_bytes.filter(|bytes| *bytes == leaf_bytes)
             && let Some(window) = self.window(page, bytes, begin, vma)
         {
             // do_huge_zero_wp_pmd: a huge page in place of the huge page full of zeros, or base pages of both kinds.
@@ -307,7 +314,7 @@ impl<F: Format> Paged<F> {
             return self.one_page(page, vma);
         }
         self.drop_range(page, page + self.base)?;
-        if self.granule == Granule::Contig64k
+        if self.plan.granule == Granule::Contig64k
             && self.may_be_huge(vma)
             && self.contiguous_fault(page, begin, vma, false)?
         {
@@ -315,12 +322,4 @@ impl<F: Format> Paged<F> {
         }
         self.one_page(page, vma)
     }
-}
-
-/// How a page of a pool is mapped: by one leaf, or by a group of smaller ones.
-pub(super) fn hugetlb_sizes(format: &impl Format, bytes: u64) -> Sizes {
-    let geometry = format.geometry();
-    let is_leaf = (1..geometry.levels())
-        .any(|level| format.has_leaf(level) && geometry.span(level) << format.run_bits() == bytes);
-    Sizes { largest_bytes: bytes, contiguous: !is_leaf }
 }

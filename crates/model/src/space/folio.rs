@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::buddy::Buddy;
 use super::cost::Costs;
-use super::swap::Name;
+use super::swap_cache::CacheKey;
+
+/// The block of the proposal of 2016.
+pub(super) const CONTIG_BYTES: u64 = 64 << 10;
 
 /// All folios, by the physical address of each.
 #[derive(Clone, Debug)]
@@ -29,7 +32,7 @@ pub struct Folio {
     /// Whether it belongs to a pool, from which nothing is reclaimed.
     pub pinned: bool,
     /// By what processes ask for it that do not map it; it has one page then.
-    name: Option<Name>,
+    key: Option<CacheKey>,
     /// How often each page is mapped.
     counts: Counts,
     first: Place,
@@ -117,19 +120,19 @@ impl Folios {
         let pages = bytes / self.base;
         let counts = if pages == 1 { Counts::One(1) } else { Counts::Many(vec![1; pages as usize].into()) };
         let first = Place { process, va, pages };
-        let folio = Folio { bytes, accessed: false, pinned, name: None, counts, first, others: Vec::new() };
+        let folio = Folio { bytes, accessed: false, pinned, key: None, counts, first, others: Vec::new() };
         self.folios.insert(pa, folio);
     }
 
-    /// The name of the folio at a physical address.
-    pub fn name(&self, pa: u64) -> Option<Name> {
-        self.folios.get(&pa)?.name
+    /// The key of the folio at a physical address.
+    pub fn key(&self, pa: u64) -> Option<CacheKey> {
+        self.folios.get(&pa)?.key
     }
 
-    /// Names the folio at a physical address, which has one page.
-    pub fn set_name(&mut self, pa: u64, name: Name) {
+    /// Gives a key to the folio at a physical address, which has one page.
+    pub fn set_key(&mut self, pa: u64, key: CacheKey) {
         if let Some(folio) = self.folios.get_mut(&pa) {
-            folio.name = Some(name);
+            folio.key = Some(key);
         }
     }
 
@@ -270,7 +273,7 @@ impl Folios {
                 ..place
             });
             let counts = Counts::One(*count);
-            let page = Folio { bytes: base, accessed, pinned, name: None, counts, first, others: Vec::new() };
+            let page = Folio { bytes: base, accessed, pinned, key: None, counts, first, others: Vec::new() };
             self.folios.insert(begin + offset, page);
         }
         costs.folio_splits += 1;
@@ -288,7 +291,7 @@ impl Folios {
         self.folios.len()
     }
 
-    /// Remembers a block of which one page is mapped.
+    /// Takes note of a block of which one page is mapped.
     pub fn reserve(&mut self, process: u32, va: u64, reserved: Reserved) {
         self.reserved.insert((process, va), reserved);
     }

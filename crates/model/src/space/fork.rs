@@ -1,30 +1,24 @@
 //! Forked processes: page tables that are copied, and pages that are copied when they are written.
 //!
 //! Follows `copy_page_range` (mm/memory.c): anonymous memory is shared and write-protected on both sides; of private files
-//! only mappings with written pages are copied; what is shared is left to faults. Caches hold the tables of
-//! `MOST_TABLES` processes apart.
+//! only mappings with written pages are copied; what is shared is left to faults.
 
-use paging::{Format, Sizes};
+use paging::{Error, Format, Sizes};
 
-use super::event::{PROT_WRITE, stretches};
-use super::paged::merge;
-use super::remap::joined;
-use super::*;
+use super::error::SpaceError;
+use super::paged::Paged;
+use super::part::{Part, joined, stretches};
+use super::places::is_memory;
+use super::vma::{Backing, Vma};
+use crate::call::PROT_WRITE;
 
 impl<F: Format> Paged<F> {
     /// Makes a copy of the running process.
     pub(super) fn fork_process(&mut self) -> Result<u32, SpaceError> {
-        let number = self.processes;
-        let mut child = Process::new(*self.own.tables.format(), number)?;
-        child.vmas = self.own.vmas.clone();
-        child.swapped = self.own.swapped.clone();
-        child.swapped.values().for_each(|slot| self.names.add_user(*slot));
-        (child.thp_disabled, child.heap) = (self.own.thp_disabled, self.own.heap);
-        (child.has_forked, self.own.has_forked) = (true, true);
-        self.others.insert(number, child);
-        self.processes += 1;
+        let number = self.processes.add_child()?;
+        self.processes.running.swapped.values().for_each(|slot| self.swap_cache.add_user(*slot));
         self.costs.processes += 1;
-        let vmas: Vec<(u64, Vma)> = self.own.vmas.all().collect();
+        let vmas: Vec<(u64, Vma)> = self.processes.running.vmas.all().collect();
         let mut done = 0;
         for (begin, vma) in vmas {
             // Neighbours can share a base page that is larger than those of system calls.
@@ -36,7 +30,7 @@ impl<F: Format> Paged<F> {
             let parts = self.parts(begin, end)?;
             let copied = match vma.backing {
                 Backing::Anonymous | Backing::Stack | Backing::Inferred => true,
-                Backing::File => parts.iter().any(|part| part.pa < TABLES_PA),
+                Backing::File => parts.iter().any(|part| is_memory(part.pa)),
                 Backing::Shared(_) | Backing::SharedFile => false,
             };
             if copied && !parts.is_empty() {
@@ -54,10 +48,10 @@ impl<F: Format> Paged<F> {
             self.protect(begin, end, attributes)?;
         }
         let parts = joined(parts.into_iter().map(|part| Part { writable: false, ..part }).collect());
-        let parent = self.number;
-        self.enter_process(child);
+        let parent = self.processes.number;
+        self.processes.enter(child, &mut self.costs);
         let copied = self.map_copies(&parts, vma);
-        self.enter_process(parent);
+        self.processes.enter(parent, &mut self.costs);
         copied
     }
 
@@ -66,46 +60,24 @@ impl<F: Format> Paged<F> {
         for part in parts {
             let sizes = Sizes { largest_bytes: part.leaf_bytes.max(self.base), contiguous: part.grouped };
             self.map(part.va, part.pa, part.bytes, sizes, attributes)?;
-            if part.pa < TABLES_PA {
-                self.folios.share(part.pa, part.bytes, self.number, part.va, &mut self.costs);
+            if is_memory(part.pa) {
+                self.memory.folios.share(part.pa, part.bytes, self.processes.number, part.va, &mut self.costs);
             }
         }
         Ok(())
     }
 
-    /// Goes on as another process.
-    pub(super) fn enter_process(&mut self, process: u32) -> bool {
-        if process == self.number {
-            return true;
-        }
-        let Some(next) = self.others.remove(&process) else { return false };
-        let before = std::mem::replace(&mut self.own, next);
-        self.others_table_bytes += before.tables.arena().used_bytes();
-        self.others_table_bytes -= match self.own.is_counted {
-            true => self.own.tables.arena().used_bytes(),
-            false => 0,
-        };
-        self.own.is_counted = true;
-        self.others.insert(self.number, before);
-        self.number = process;
-        self.note_tables();
-        true
-    }
-
     /// Ends a process that is not running.
     pub(super) fn end_process(&mut self, process: u32) -> Result<(), SpaceError> {
-        let running = self.number;
-        if process == running || !self.enter_process(process) {
+        let running = self.processes.number;
+        if process == running || !self.processes.enter(process, &mut self.costs) {
             return Ok(());
         }
-        merge(&mut self.ended, &self.own.tables.census()?);
+        self.processes.note_end()?;
         self.seen.is_looked_at = true;
         self.unmap_everything()?;
-        self.enter_process(running);
-        if let Some(ended) = self.others.remove(&process) {
-            self.others_table_bytes -= ended.tables.arena().used_bytes();
-            self.note_tables();
-        }
+        self.processes.enter(running, &mut self.costs);
+        self.processes.remove(process, &mut self.costs);
         Ok(())
     }
 
@@ -122,7 +94,7 @@ impl<F: Format> Paged<F> {
         if let Some((begin, bytes)) = pool_page {
             // hugetlb_wp: a whole page of the pool.
             self.drop_range(begin, begin + bytes)?;
-            let sizes = super::fault::hugetlb_sizes(self.own.tables.format(), bytes);
+            let sizes = self.processes.running.pool_sizes(bytes);
             if !self.whole(begin, bytes, vma, sizes)? {
                 return Err(SpaceError::OutOfMemory { va: page, base_bytes: bytes });
             }
@@ -138,7 +110,7 @@ impl<F: Format> Paged<F> {
 
     /// The page of a pool around `page`, at `pa`: its address and its bytes, if all of it is mapped there.
     pub(super) fn pool_page(&self, page: u64, pa: u64) -> Result<Option<(u64, u64)>, Error> {
-        let Some((at, folio)) = self.folios.find(pa).filter(|(_, folio)| folio.pinned) else { return Ok(None) };
+        let Some((at, folio)) = self.memory.folios.find(pa).filter(|(_, folio)| folio.pinned) else { return Ok(None) };
         let Some(begin) = page.checked_sub(pa - at) else { return Ok(None) };
         let (begin, end) = self.mappable(begin, folio.bytes);
         let is_all = |part: &Part| (part.pa, part.bytes) == (at, folio.bytes);

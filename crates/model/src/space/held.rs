@@ -3,47 +3,27 @@
 //!
 //! Memory is looked at when it goes (munmap, MADV_DONTNEED, what a new mapping replaces, exec) and at the end.
 
-use std::collections::BTreeMap;
-
 use ::policy::census::{self, Mapping, Region, VmaKind};
-use ::policy::judge::{Aim, Evidence, Examination, Fallbacks, Look, Question, SlotCounts, THP};
+use ::policy::judge::{self, Evidence, Examination, Fallbacks, Look, Question, SlotCounts};
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
-use ::policy::{Geometry, judge};
 use paging::{Error, Format};
-use serde::Serialize;
 use study::verdict::Verdict;
 use trace::Call;
 
-use super::fault::CONTIG_BYTES;
-use super::{Advice, Backing, Paged, Part, Process, Vma, ZERO_PA, is_file};
-use crate::policy::{Granule, Plan};
+use super::folio::CONTIG_BYTES;
+use super::paged::Paged;
+use super::part::Part;
+use super::places::{is_file, is_zeros};
+use super::process::Process;
+use super::seen::{LeftOut, Seen, size};
+use super::vma::{Advice, Backing, Vma};
+use crate::policy::Granule;
 
 /// `LARGE_BYTES` of crates/tracer/src/leaving.rs.
 const LOOKED_AT_BYTES: u64 = 1 << 20;
 /// `LARGE_DROP_BYTES` there.
 const LOOKED_AT_DROP_BYTES: u64 = 16 << 20;
-
-/// What was seen of the memory that a policy concerns.
-#[derive(Clone, Debug)]
-pub(super) struct Seen {
-    aim: Aim,
-    geometry: Geometry,
-    settings: BTreeMap<String, String>,
-    examination: Examination,
-    left_out: LeftOut,
-    /// Whether `pagelab compare` would look at what is about to go.
-    pub(super) is_looked_at: bool,
-}
-
-/// What a verdict counts before it goes and `pagelab compare` does not look at without `--prove-all`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LeftOut {
-    /// Bytes that the policy concerns.
-    pub concerned_bytes: u64,
-    /// Those of them that are mapped as asked.
-    pub covered_bytes: u64,
-}
 
 /// A VMA that was looked at.
 struct Place {
@@ -85,39 +65,6 @@ impl judge::Process for Asked {
     }
 }
 
-fn size(bytes: u64) -> PageSize {
-    PageSize::new(bytes).expect("pages are powers of two")
-}
-
-fn aim(plan: &Plan) -> Aim {
-    match plan.granule {
-        _ if plan.no_huge => Aim::Base(size(plan.base_bytes)),
-        Granule::Base => Aim::Base(size(plan.base_bytes)),
-        Granule::Mthp(bytes) => Aim::Mthp(size(bytes)),
-        Granule::Hugetlb(bytes) => Aim::Hugetlb(size(bytes)),
-        Granule::Thp(bytes) | Granule::Direct(bytes) => Aim::Leaf(size(bytes)),
-        // A group that says it is one counts as a leaf.
-        Granule::Contig64k => Aim::Leaf(size(CONTIG_BYTES)),
-    }
-}
-
-impl Seen {
-    /// Nothing yet.
-    pub(super) fn new(plan: &Plan) -> Seen {
-        let aim = aim(plan);
-        let is_advised = matches!(plan.granule, Granule::Mthp(_) | Granule::Thp(_));
-        let enabled = if is_advised { "madvise" } else { "always" };
-        Seen {
-            aim,
-            geometry: Geometry { base: size(plan.base_bytes), pmd: None, mthp: Vec::new(), hugetlb: Vec::new() },
-            settings: [(format!("{THP}/enabled"), enabled.to_owned())].into(),
-            examination: Examination::begun(aim),
-            left_out: LeftOut::default(),
-            is_looked_at: false,
-        }
-    }
-}
-
 /// Whether the tracer of `pagelab compare` looks at memory before a call takes it away (crates/tracer/src/leaving.rs):
 /// where it is large, since each look takes time. Without `--prove-all` it does not look at what
 /// heaps give back, what mappings replace, or `exec`.
@@ -134,29 +81,29 @@ impl<F: Format> Paged<F> {
     pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let large = size(self.slot_bytes());
         for (from, to) in Remains::beside(begin, end, large) {
-            let left = self.places(self.number, &self.own, from, to)?;
-            self.own.remains.note(left.iter().flat_map(|place| &place.regions), large);
+            let left = self.places(self.processes.number, &self.processes.running, from, to)?;
+            self.processes.running.remains.note(left.iter().flat_map(|place| &place.regions), large);
         }
-        let as_it_was = self.own.remains.within(begin, end).into_iter().map(|region| Place {
+        let as_it_was = self.processes.running.remains.within(begin, end).into_iter().map(|region| Place {
             begin: region.start,
             end: region.end,
             kind: VmaKind::Anonymous,
             advice: Advice::None,
             regions: vec![region],
         });
-        let mut found = self.answer(&self.own, &as_it_was.collect::<Vec<Place>>());
-        for (from, to) in self.own.remains.others(begin, end) {
-            found.merge(self.look_into(self.number, &self.own, from, to)?);
+        let mut found = self.answer(&self.processes.running, &as_it_was.collect::<Vec<Place>>());
+        for (from, to) in self.processes.running.remains.others(begin, end) {
+            found.merge(self.look_into(self.processes.number, &self.processes.running, from, to)?);
         }
-        self.own.remains.goes(begin, end);
+        self.processes.running.remains.goes(begin, end);
         self.take_in(found);
         Ok(())
     }
 
     /// Looks at all that the running process has, which ends or loads another program.
     pub(super) fn witness_end(&mut self) -> Result<(), Error> {
-        let found = self.look_into(self.number, &self.own, 0, u64::MAX)?;
-        self.own.remains = Remains::default();
+        let found = self.look_into(self.processes.number, &self.processes.running, 0, u64::MAX)?;
+        self.processes.running.remains = Remains::default();
         self.take_in(found);
         Ok(())
     }
@@ -177,13 +124,13 @@ impl<F: Format> Paged<F> {
     /// The verdict on everything that there was, in all processes.
     pub(super) fn judge(&self) -> Result<Verdict, Error> {
         let mut examination = self.seen.examination.clone();
-        if let Granule::Direct(leaf_bytes) = self.granule {
-            let leaves = self.own.tables.census()?.mapped_bytes;
+        if let Granule::Direct(leaf_bytes) = self.plan.granule {
+            let leaves = self.processes.running.tables.census()?.mapped_bytes;
             let leaves = leaves.iter().map(|(shape, bytes)| (size(shape.leaf_bytes), *bytes));
             examination.merge(Examination::of_leaves(size(leaf_bytes), leaves));
         }
-        let own = std::iter::once((self.number, &self.own));
-        for (number, process) in own.chain(self.others.iter().map(|(number, process)| (*number, process))) {
+        let own = std::iter::once((self.processes.number, &self.processes.running));
+        for (number, process) in own.chain(self.processes.others.iter().map(|(number, process)| (*number, process))) {
             examination.merge(self.look_into(number, process, 0, u64::MAX)?);
         }
         let slots = SlotCounts {
@@ -192,7 +139,7 @@ impl<F: Format> Paged<F> {
                 times: self.costs.allocation_fallbacks,
                 charges: 0,
             }),
-            cut_folios: self.folios.cut(),
+            cut_folios: self.memory.folios.cut(),
             split_leaves: self.costs.splits,
         };
         Ok(Evidence { slots, advised_bytes: self.advised_bytes(), ..Evidence::of(examination) }.verdict())
@@ -222,7 +169,7 @@ impl<F: Format> Paged<F> {
 
     /// The size that the policy asks for.
     fn slot_bytes(&self) -> u64 {
-        match self.granule {
+        match self.plan.granule {
             Granule::Base => self.base,
             Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) | Granule::Direct(bytes) => bytes,
             Granule::Contig64k => CONTIG_BYTES,
@@ -265,13 +212,13 @@ impl<F: Format> Paged<F> {
         let leaf = size(part.leaf_bytes.max(self.base));
         let not_own = |backing| Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
         match vma.backing {
-            _ if (ZERO_PA..super::FILES_PA).contains(&part.pa) => return not_own(census::Backing::Zero),
+            _ if is_zeros(part.pa) => return not_own(census::Backing::Zero),
             Backing::Shared(_) => return not_own(census::Backing::Shmem),
             _ if is_file(part.pa) => return not_own(census::Backing::File),
             _ => {}
         }
         let backing = census::Backing::Anonymous;
-        if self.granule == Granule::Contig64k {
+        if self.plan.granule == Granule::Contig64k {
             let leaf = if part.grouped { size(CONTIG_BYTES) } else { leaf };
             let is_block = part.grouped || self.is_whole_block(process, part);
             return Mapping {
@@ -280,7 +227,7 @@ impl<F: Format> Paged<F> {
                 folio: census::Folio::Whole(if is_block { size(CONTIG_BYTES) } else { leaf }),
             };
         }
-        let Some(folio) = self.folios.holding(part.pa, number) else {
+        let Some(folio) = self.memory.folios.holding(part.pa, number) else {
             return Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
         };
         if folio.pinned {

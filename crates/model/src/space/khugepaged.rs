@@ -1,40 +1,17 @@
 //! khugepaged: huge pages that are made later, out of what small pages have become (mm/khugepaged.c).
 //!
-//! Its time is that of [`super::Kernel::instructions_per_s`]. What is simplified: it scans VMAs by their addresses and processes by
+//! Its time is that of `Kernel::instructions_per_s`. What is simplified: it scans VMAs by their addresses and processes by
 //! their numbers, every page that is there counts as touched, and memory that it needs is never reclaimed for it.
 
-use paging::{Format, Sizes};
+use paging::{Error, Format, Sizes};
 
-use super::event::PROT_WRITE;
-use super::swap::Name;
-use super::*;
-
-/// It sleeps no shorter: `scan_sleep_millisecs` counts in these.
-const LEAST_SLEEP_S: f64 = 0.001;
-
-/// Where the scan goes on, and when.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Scan {
-    /// Instructions at which it wakes.
-    next: u64,
-    at: Place,
-}
-
-/// A place in the memory of all processes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Place {
-    process: u32,
-    va: u64,
-}
-
-/// What was counted when a scan was at a place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mark {
-    at: Place,
-    collapses: u64,
-    scanned_pages: u64,
-    allocation_fallbacks: u64,
-}
+use super::error::SpaceError;
+use super::paged::Paged;
+use super::places::is_memory;
+use super::scan::{Place, count_again};
+use super::swap_cache::CacheKey;
+use super::vma::{Backing, Vma};
+use crate::call::PROT_WRITE;
 
 /// What a window looks like.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,24 +25,18 @@ struct Window {
 impl<F: Format> Paged<F> {
     /// Does all scans that are due when the program has executed so many instructions.
     pub(super) fn scan_until(&mut self, instructions: u64) -> Result<(), SpaceError> {
-        let Some(huge_bytes) = self.huge_bytes() else { return Ok(()) };
-        let settings = self.kernel.khugepaged;
-        let sleep = (settings.scan_sleep_s.max(LEAST_SLEEP_S) * self.kernel.instructions_per_s).max(1.0) as u64;
-        if self.no_huge || settings.pages_to_scan == Some(0) {
+        let Some(huge_bytes) = self.processes.running.rules.huge_bytes else { return Ok(()) };
+        if self.plan.no_huge || self.kernel.khugepaged.pages_to_scan == Some(0) {
             return Ok(());
         }
-        // It first wakes when it has slept once.
-        let first = self.khugepaged.next.max(sleep);
-        let Some(since) = instructions.checked_sub(first) else { return Ok(()) };
-        let due = since / sleep + 1;
-        self.khugepaged.next = first.saturating_add(due.saturating_mul(sleep));
+        let due = self.khugepaged.due(instructions, &self.kernel);
         self.scan(due, huge_bytes)
     }
 
     /// Scans so many times. Scans that change nothing and come back to where one of them began would do the same again:
     /// they are counted as often as they are due (the cycle is found as Brent did, 1980).
     fn scan(&mut self, times: u64, huge_bytes: u64) -> Result<(), SpaceError> {
-        let (mut left, mut mark, mut since_mark) = (times, self.mark(), 0);
+        let (mut left, mut mark, mut since_mark) = (times, self.khugepaged.mark(&self.costs), 0);
         let (mut strides, mut most_strides) = (0, 1);
         while left > 0 {
             let mut scans = self.pass_over_empty(left, huge_bytes)?;
@@ -74,13 +45,13 @@ impl<F: Format> Paged<F> {
                 scans = 1;
             }
             (left, since_mark, strides) = (left - scans, since_mark + scans, strides + 1);
-            let now = self.mark();
+            let now = self.khugepaged.mark(&self.costs);
             if now.collapses != mark.collapses {
                 (mark, since_mark, strides, most_strides) = (now, 0, 0, 1);
             } else if now.at == mark.at {
-                self.count_again(mark, now, left / since_mark);
+                count_again(&mut self.costs, mark, now, left / since_mark);
                 left %= since_mark;
-                (mark, since_mark, strides, most_strides) = (self.mark(), 0, 0, 1);
+                (mark, since_mark, strides, most_strides) = (self.khugepaged.mark(&self.costs), 0, 0, 1);
             } else if strides == most_strides {
                 (mark, since_mark, strides, most_strides) = (now, 0, 0, 2 * most_strides);
             }
@@ -90,8 +61,8 @@ impl<F: Format> Paged<F> {
 
     /// Does at once up to so many scans that have only windows before them of which nothing is mapped. How many those were.
     fn pass_over_empty(&mut self, most: u64, huge_bytes: u64) -> Result<u64, SpaceError> {
-        let (running, Place { process, va }) = (self.number, self.khugepaged.at);
-        if !self.enter_process(process) {
+        let (running, Place { process, va }) = (self.processes.number, self.khugepaged.at);
+        if !self.processes.enter(process, &mut self.costs) {
             return Ok(0);
         }
         let mut scans = 0;
@@ -104,7 +75,7 @@ impl<F: Format> Paged<F> {
                     self.costs.scanned_pages.saturating_add(scans * each * (huge_bytes / self.base));
             }
         }
-        self.enter_process(running);
+        self.processes.enter(running, &mut self.costs);
         Ok(scans)
     }
 
@@ -114,36 +85,21 @@ impl<F: Format> Paged<F> {
         self.kernel.khugepaged.scans(pages).div_ceil(pages)
     }
 
-    fn mark(&self) -> Mark {
-        Mark {
-            at: self.khugepaged.at,
-            collapses: self.costs.collapses,
-            scanned_pages: self.costs.scanned_pages,
-            allocation_fallbacks: self.costs.allocation_fallbacks,
-        }
-    }
-
-    /// Counts so many times what was counted between two marks.
-    fn count_again(&mut self, from: Mark, to: Mark, times: u64) {
-        let again = |counted: u64, from: u64, to: u64| counted.saturating_add((to - from).saturating_mul(times));
-        let costs = &mut self.costs;
-        costs.scanned_pages = again(costs.scanned_pages, from.scanned_pages, to.scanned_pages);
-        costs.allocation_fallbacks =
-            again(costs.allocation_fallbacks, from.allocation_fallbacks, to.allocation_fallbacks);
-    }
-
     /// Looks at `pages_to_scan` pages, or until it has come to the end of all processes twice: where there is little memory,
     /// it looks at some of it twice (`khugepaged_do_scan`).
     fn scan_once(&mut self, huge_bytes: u64) -> Result<(), SpaceError> {
-        let running = self.number;
+        let running = self.processes.number;
         let pages = huge_bytes / self.base;
         let mut left = self.windows_of_a_scan(huge_bytes);
         let mut passes = 0;
         while left > 0 && passes < 2 {
             let Place { process, va } = self.khugepaged.at;
-            let next = if self.enter_process(process) { self.next_window(va, huge_bytes) } else { None };
+            let next =
+                if self.processes.enter(process, &mut self.costs) { self.next_window(va, huge_bytes) } else { None };
             let Some((window, vma)) = next else {
-                passes += u32::from(self.next_process());
+                let (process, is_first) = self.processes.after(process);
+                self.khugepaged.at = Place { process, va: 0 };
+                passes += u32::from(is_first);
                 continue;
             };
             // Windows of which nothing is mapped are passed over all at once.
@@ -156,33 +112,24 @@ impl<F: Format> Paged<F> {
             self.costs.scanned_pages = self.costs.scanned_pages.saturating_add(windows * pages);
             left -= windows;
         }
-        self.enter_process(running);
+        self.processes.enter(running, &mut self.costs);
         Ok(())
     }
 
     /// How many windows there are from one on before the first that has anything mapped, in the same VMA.
     fn empty_windows(&self, window: u64, bytes: u64, vma: Vma) -> Result<u64, Error> {
         let end = vma.end & !(bytes - 1);
-        let first = self.first_mapped(window, end)?.unwrap_or(end);
-        let first_swapped = self.own.swapped.range(window..end).next().map_or(end, |(page, _)| *page);
+        let first = self.processes.running.first_mapped(window, end)?.unwrap_or(end);
+        let first_swapped = self.processes.running.swapped.range(window..end).next().map_or(end, |(page, _)| *page);
         Ok((first.min(first_swapped) - window) / bytes)
-    }
-
-    /// Goes on with the next process that there is; whether that is the first again.
-    fn next_process(&mut self) -> bool {
-        let now = self.khugepaged.at.process;
-        let next = self.others.range(now.saturating_add(1)..).map(|(process, _)| *process).next();
-        let next = next.into_iter().chain(Some(self.number).filter(|process| *process > now)).min();
-        let first = self.others.keys().next().map_or(self.number, |first| self.number.min(*first));
-        self.khugepaged.at = Place { process: next.unwrap_or(first), va: 0 };
-        next.is_none()
     }
 
     /// The first whole window of a VMA at or behind an address that may be huge.
     fn next_window(&self, va: u64, bytes: u64) -> Option<(u64, Vma)> {
         let mut at = va;
         loop {
-            let (begin, vma) = self.own.vmas.find(at).or_else(|| self.own.vmas.after(at))?;
+            let (begin, vma) =
+                self.processes.running.vmas.find(at).or_else(|| self.processes.running.vmas.after(at))?;
             let window = begin.max(at).checked_next_multiple_of(bytes)?;
             let may = matches!(vma.backing, Backing::Anonymous | Backing::Inferred) && self.may_be_huge(vma);
             if may && window.checked_add(bytes).is_some_and(|end| end <= vma.end) {
@@ -195,14 +142,15 @@ impl<F: Format> Paged<F> {
     /// Collapses a window if enough of it is there (`hpage_collapse_scan_pmd`).
     fn look(&mut self, window: u64, bytes: u64, vma: Vma) -> Result<(), SpaceError> {
         let parts = self.parts(window, window + bytes)?;
-        let swapped: Vec<u64> = self.own.swapped.range(window..window + bytes).map(|(_, slot)| *slot).collect();
+        let swapped: Vec<u64> =
+            self.processes.running.swapped.range(window..window + bytes).map(|(_, slot)| *slot).collect();
         let mut seen = Window { swapped: swapped.len() as u64, ..Window::default() };
         for part in &parts {
             seen.is_huge |= part.leaf_bytes >= bytes;
             // Pages full of zeros count as missing.
-            if part.pa < TABLES_PA {
+            if is_memory(part.pa) {
                 seen.present += part.bytes / self.base;
-                seen.shared += if self.folios.sharers(part.pa) > 1 { part.bytes / self.base } else { 0 };
+                seen.shared += if self.memory.folios.sharers(part.pa) > 1 { part.bytes / self.base } else { 0 };
             }
         }
         let pages = bytes / self.base;
@@ -211,16 +159,16 @@ impl<F: Format> Paged<F> {
         if seen.is_huge || !enough || vma.protection & PROT_WRITE == 0 {
             return Ok(());
         }
-        let Some(pa) = self.buddy.allocate(bytes) else {
+        let Some(pa) = self.memory.buddy.allocate(bytes) else {
             self.costs.allocation_fallbacks += 1;
             return Ok(());
         };
-        let is_read = |slot: &&u64| self.in_memory(Name::Slot(**slot)).is_none();
+        let is_read = |slot: &&u64| self.in_memory(CacheKey::Slot(**slot)).is_none();
         self.costs.swap_faults += swapped.iter().filter(is_read).count() as u64;
         self.drop_range(window, window + bytes)?;
         let attributes = self.attributes(vma.protection, true);
         self.map(window, pa, bytes, Sizes::up_to(bytes), attributes)?;
-        self.folios.add(pa, bytes, self.number, window, false);
+        self.memory.folios.add(pa, bytes, self.processes.number, window, false);
         self.costs.collapses += 1;
         self.costs.collapse_copied_bytes += (seen.present + seen.swapped) * self.base;
         self.costs.zeroed_bytes += missing * self.base;

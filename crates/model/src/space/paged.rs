@@ -1,106 +1,81 @@
-//! Address spaces in tables of one format: mapping, unmapping and looking up, with the books that go with it.
+//! Address spaces over the same memory, in tables of one format, and what they are asked by a simulation.
 
-use std::collections::BTreeMap;
-
-use paging::{Action, Attributes, Census, ENTRY_BYTES, Error, Flags, Format, Mapping, Node, Sizes, Visitor};
+use paging::{Attributes, Census, Error, Format, Mapping, Sizes};
+use study::verdict::Verdict;
 use trace::Event;
 
-use super::khugepaged::Scan;
-use super::*;
+use super::buddy::Physical;
+use super::cost::Costs;
+use super::error::SpaceError;
+use super::interface::Space;
+use super::leaf::{LEVELS, Leaf, Path};
+use super::memory::Memory;
+use super::part::Part;
+use super::process::LeafRules;
+use super::processes::Processes;
+use super::scan::Scan;
+use super::seen::{LeftOut, Seen};
+use super::swap_cache::SwapCache;
+use super::vma::{Advice, Backing, Vma};
+use crate::call::{PROT_EXEC, PROT_READ, PROT_WRITE};
+use crate::kernel::Kernel;
+use crate::policy::{Granule, Plan};
 
 /// Address spaces with tables of one format, over the same memory.
 pub(super) struct Paged<F: Format> {
-    /// The process that is running.
-    pub(super) own: Process<F>,
-    pub(super) number: u32,
-    /// All others, by their numbers.
-    pub(super) others: BTreeMap<u32, Process<F>>,
-    /// How many there have been.
-    pub(super) processes: u32,
-    /// What processes had mapped when they ended.
-    pub(super) ended: Census,
-    pub(super) buddy: Buddy,
-    pub(super) folios: Folios,
-    /// Pages in swap and of shared memory.
-    pub(super) names: Names,
-    pub(super) granule: Granule,
+    pub(super) plan: Plan,
+    pub(super) kernel: Kernel,
+    /// Bytes of a base page.
     pub(super) base: u64,
     /// Where the addresses end that programs have (`TASK_SIZE`).
     pub(super) user_end: u64,
-    /// All memory of the machine.
-    pub(super) memory_bytes: u64,
-    pub(super) no_guards: bool,
-    pub(super) no_huge: bool,
-    pub(super) prefault: bool,
-    pub(super) kernel: Kernel,
-    pub(super) khugepaged: Scan,
+    pub(super) processes: Processes<F>,
+    pub(super) memory: Memory,
+    /// Pages in swap and of shared memory.
+    pub(super) swap_cache: SwapCache,
     /// Where reclaim goes on; `None` before memory was ever short.
     pub(super) hand: Option<u64>,
-    /// The next page of the page cache.
-    pub(super) next_file_page: u64,
-    pub(super) has_dirty: bool,
-    /// Tables of all other processes.
-    pub(super) others_table_bytes: u64,
+    pub(super) khugepaged: Scan,
     pub(super) costs: Costs,
     /// What was looked at before it went.
-    pub(super) seen: held::Seen,
-}
-
-/// Where the leaf and the group begin that an address lies inside of.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cut {
-    leaf: Option<u64>,
-    group: Option<u64>,
+    pub(super) seen: Seen,
 }
 
 impl<F: Format> Paged<F> {
     pub(super) fn new(format: F, plan: &Plan, physical: &Physical) -> Result<Paged<F>, Error> {
-        let dirty = Attributes {
-            flags: Flags::READ | Flags::WRITE | Flags::USER | Flags::STATE,
-            memory: format.normal_memory(),
-            key: 0,
-        };
-        let mut paged = Paged {
-            has_dirty: format.leaf(0, dirty, false).is_ok(),
-            own: Process::new(format, 0)?,
-            number: 0,
-            others: BTreeMap::new(),
-            processes: 1,
-            ended: Census::default(),
-            buddy: Buddy::new(physical, plan.base_bytes),
-            folios: Folios::new(plan.base_bytes),
-            names: Names::default(),
-            granule: plan.granule,
+        let mut costs = Costs { processes: 1, ..Costs::default() };
+        Ok(Paged {
+            kernel: Kernel::default(),
             base: plan.base_bytes,
             user_end: user_end(&format),
-            memory_bytes: physical.bytes,
-            no_guards: plan.no_guards,
-            no_huge: plan.no_huge,
-            prefault: plan.prefault,
-            kernel: Kernel::default(),
-            khugepaged: Scan::default(),
+            processes: Processes::new(format, LeafRules::new(&format, plan), &mut costs)?,
+            memory: Memory::new(physical, plan.base_bytes),
+            swap_cache: SwapCache::default(),
             hand: None,
-            next_file_page: FILES_PA,
-            others_table_bytes: 0,
-            costs: Costs { processes: 1, ..Costs::default() },
-            seen: held::Seen::new(plan),
-        };
-        paged.note_tables();
-        Ok(paged)
+            khugepaged: Scan::default(),
+            costs,
+            seen: Seen::new(plan),
+            plan: plan.clone(),
+        })
+    }
+
+    /// Where the base page ends that an address is the end of; before the last one of all.
+    pub(super) fn base_end(&self, end: u64) -> u64 {
+        end.min(self.base.wrapping_neg()).next_multiple_of(self.base)
     }
 
     pub(super) fn attributes(&self, protection: u64, writable: bool) -> Attributes {
-        let format = self.own.tables.format();
-        let mut flags = Flags::READ | Flags::ACCESSED;
-        flags.set(Flags::USER, protection != 0);
-        if writable {
-            flags |= Flags::WRITE;
-            flags.set(Flags::DIRTY, self.has_dirty);
-        }
-        if protection & event::PROT_EXEC != 0 {
-            flags |= format.execute(true);
-        }
-        Attributes { flags, memory: format.normal_memory(), key: 0 }
+        self.processes.running.attributes(protection, writable)
+    }
+
+    /// The leaf that maps `va`, if any does.
+    pub(super) fn leaf(&self, va: u64) -> Option<Leaf> {
+        self.processes.running.leaf(va)
+    }
+
+    /// What the running process maps in a range, leaf by leaf, cut to the range.
+    pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
+        self.processes.running.parts(begin, end)
     }
 
     pub(super) fn map(
@@ -111,126 +86,17 @@ impl<F: Format> Paged<F> {
         sizes: Sizes,
         attributes: Attributes,
     ) -> Result<(), Error> {
-        self.own.tables.map(&Mapping { va, pa, bytes, attributes, sizes })?;
-        if is_file(pa) {
-            self.costs.file_bytes += bytes;
-        } else if pa < ZERO_PA {
-            self.costs.anonymous_bytes += bytes;
-        }
-        self.costs.resident_peak_bytes = self.costs.resident_peak_bytes.max(self.costs.resident_bytes());
-        if Some(sizes.largest_bytes) == self.huge_bytes() {
-            let leaves = self.whole_huge_leaves(&self.parts(va, va + bytes)?);
-            self.own.huge_leaves += leaves;
-            self.costs.deposited_table_bytes += leaves * self.own.tables.geometry().page_bytes();
-        }
-        self.note_tables();
-        Ok(())
+        self.processes.running.map(&Mapping { va, pa, bytes, attributes, sizes }, &mut self.costs)
     }
 
-    /// How many of the parts are whole leaves of THP.
-    fn whole_huge_leaves(&self, parts: &[Part]) -> u64 {
-        let huge = self.huge_bytes();
-        parts.iter().filter(|part| Some(part.leaf_bytes) == huge && part.bytes == part.leaf_bytes).count() as u64
-    }
-
-    /// Where the base page ends that an address is the end of; before the last one of all.
-    pub(super) fn base_end(&self, end: u64) -> u64 {
-        end.min(self.base.wrapping_neg()).next_multiple_of(self.base)
-    }
-
-    /// Bytes of a leaf of THP, if that is the policy.
-    pub(super) fn huge_bytes(&self) -> Option<u64> {
-        match self.granule {
-            Granule::Thp(bytes) => Some(bytes),
-            _ => None,
-        }
-    }
-
-    /// So many leaves of THP are no more: the tables that were kept for their splits are used or given back.
-    fn lose_huge_leaves(&mut self, leaves: u64) {
-        self.own.huge_leaves -= leaves;
-        self.costs.deposited_table_bytes -= leaves * self.own.tables.geometry().page_bytes();
-    }
-
-    pub(super) fn note_tables(&mut self) {
-        self.costs.table_bytes = self.others_table_bytes + self.own.tables.arena().used_bytes();
-        self.costs.table_peak_bytes = self.costs.table_peak_bytes.max(self.costs.table_bytes);
-        let all_bytes = self.costs.table_bytes + self.costs.deposited_table_bytes;
-        self.costs.all_table_peak_bytes = self.costs.all_table_peak_bytes.max(all_bytes);
-        let own_bytes = self.own.table_bytes();
-        if own_bytes > self.own.peak_table_bytes {
-            self.costs.process_table_bytes += own_bytes - self.own.peak_table_bytes;
-            self.own.peak_table_bytes = own_bytes;
-        }
-    }
-
-    /// What the running process maps in a range, leaf by leaf, cut to the range.
-    pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
-        self.own.parts(begin, end)
-    }
-
-    /// Whether nothing is mapped in a range.
-    pub(super) fn is_empty(&self, begin: u64, end: u64) -> Result<bool, Error> {
-        Ok(self.first_mapped(begin, end)?.is_none())
-    }
-
-    /// Where the first leaf of a range begins.
-    pub(super) fn first_mapped(&self, begin: u64, end: u64) -> Result<Option<u64>, Error> {
-        struct First(Option<u64>);
-        impl Visitor for First {
-            fn leaf(&mut self, node: &Node) -> Action {
-                self.0 = Some(node.va);
-                Action::Stop
-            }
-        }
-        let mut first = First(None);
-        self.own.tables.walk(begin, end - begin, &mut first)?;
-        Ok(first.0.map(|first| first.max(begin)))
-    }
-
-    /// Gives what is mapped in a range other attributes. Leaves and groups that reach over its ends are split.
+    /// Gives what is mapped in a range other attributes.
     pub(super) fn protect(&mut self, begin: u64, end: u64, attributes: Attributes) -> Result<(), Error> {
-        self.count_splits(begin, end);
-        self.own.tables.protect(begin, end - begin, attributes)?;
-        self.note_tables();
-        Ok(())
+        self.processes.running.protect(begin, end, attributes, &mut self.costs)
     }
 
-    /// Splits the leaf of THP that goes on where a VMA now begins or ends (`vma_adjust_trans_huge`, mm/huge_memory.c).
+    /// Splits the leaf of THP that goes on where a VMA now begins or ends.
     pub(super) fn split_at_edge(&mut self, va: u64) -> Result<(), Error> {
-        let at = va & !(self.base - 1);
-        if self.huge_bytes().is_some() && self.own.vmas.has_edge(va) && self.cut_at(at).leaf.is_some() {
-            self.count_splits(at, at);
-            self.own.tables.split(at)?;
-            self.note_tables();
-        }
-        Ok(())
-    }
-
-    /// Counts the leaves and the groups that are split when something begins at `begin` and ends at `end`; leaves of THP
-    /// are lost by it.
-    fn count_splits(&mut self, begin: u64, end: u64) {
-        let (first, last) = (self.cut_at(begin), self.cut_at(end));
-        let again = |cut: fn(&Cut) -> Option<u64>| cut(&first).is_some() && cut(&first) == cut(&last);
-        let count = |cut: fn(&Cut) -> Option<u64>| {
-            u64::from(cut(&first).is_some()) + u64::from(cut(&last).is_some()) - u64::from(again(cut))
-        };
-        let (leaves, groups) = (count(|cut| cut.leaf), count(|cut| cut.group));
-        self.costs.splits += leaves;
-        self.costs.unfolds += groups;
-        if self.huge_bytes().is_some() {
-            self.lose_huge_leaves(leaves);
-        }
-    }
-
-    /// The leaf and the group that an address lies inside of.
-    fn cut_at(&self, va: u64) -> Cut {
-        let Ok(found) = self.own.tables.leaf(va) else { return Cut::default() };
-        let (geometry, format) = (self.own.tables.geometry(), self.own.tables.format());
-        let leaf_bytes = geometry.span(found.level) << format.run_bits();
-        let group_bytes = geometry.span(found.level) << format.group_bits(found.level, found.entry);
-        let inside = |bytes: u64| (va & (bytes - 1) != 0).then_some(va & !(bytes - 1));
-        Cut { leaf: inside(leaf_bytes), group: inside(group_bytes).filter(|_| group_bytes > leaf_bytes) }
+        self.processes.running.split_at_edge(va, va & !(self.base - 1), &mut self.costs)
     }
 
     /// Unmaps a range and gives its memory back, what was reclaimed of it too.
@@ -239,7 +105,7 @@ impl<F: Format> Paged<F> {
         let parts = self.parts(begin, end)?;
         self.unmap(begin, end, &parts)?;
         for part in &parts {
-            self.give_back(part);
+            self.memory.give_back(part, self.processes.number, &mut self.costs);
         }
         Ok(())
     }
@@ -247,41 +113,11 @@ impl<F: Format> Paged<F> {
     /// Makes holes of the parts, which are all that there is in a range.
     pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part]) -> Result<(), Error> {
         self.give_up_reservations(begin, end);
-        if parts.is_empty() {
-            return Ok(());
-        }
-        self.count_splits(begin, end);
-        self.own.tables.unmap(begin, end - begin)?;
-        self.lose_huge_leaves(self.whole_huge_leaves(parts));
-        self.note_tables();
-        for part in parts {
-            if is_file(part.pa) {
-                self.costs.file_bytes -= part.bytes;
-            } else if part.pa < ZERO_PA {
-                self.costs.anonymous_bytes -= part.bytes;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn give_back(&mut self, part: &Part) {
-        if part.pa < TABLES_PA {
-            self.folios.unmap(part.pa, part.bytes, self.number, &mut self.buddy, &mut self.costs);
-        }
+        if parts.is_empty() { Ok(()) } else { self.processes.running.unmap(begin, end, parts, &mut self.costs) }
     }
 
     pub(super) fn give_up_reservations(&mut self, begin: u64, end: u64) {
-        self.folios.give_up_reservations(self.number, begin, end, &mut self.buddy);
-    }
-
-    /// The leaf that maps `va`, if any does.
-    pub(super) fn leaf(&self, va: u64) -> Option<Leaf> {
-        let found = self.own.tables.leaf(va).ok()?;
-        let (geometry, format) = (self.own.tables.geometry(), self.own.tables.format());
-        let leaf_bytes = geometry.span(found.level);
-        let group_bytes = leaf_bytes << format.group_bits(found.level, found.entry);
-        let writable = format.attributes(found.level, found.entry).flags.contains(Flags::WRITE);
-        Some(Leaf { leaf_bytes, group_bytes, writable, faulted: false })
+        self.memory.give_up_reservations(self.processes.number, begin, end);
     }
 }
 
@@ -305,56 +141,19 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn run_bytes(&self, va: u64, leaf: &Leaf) -> u64 {
-        let format = self.own.tables.format();
-        let (leaf_bytes, mut whole) = (leaf.leaf_bytes, leaf.leaf_bytes);
-        for pages in [2, 4, 8, 16] {
-            let bytes = leaf_bytes * pages;
-            let begin = va & !(bytes - 1);
-            let Ok(first) = self.own.tables.leaf(begin) else { break };
-            let attributes = format.attributes(first.level, first.entry);
-            let belongs = |page: u64| {
-                self.own.tables.leaf(begin + page * leaf_bytes).is_ok_and(|found| {
-                    found.pa == first.pa + page * leaf_bytes
-                        && found.level == first.level
-                        && format.attributes(found.level, found.entry) == attributes
-                })
-            };
-            if first.pa & (bytes - 1) != 0 || !(0..pages).all(belongs) {
-                break;
-            }
-            whole = bytes;
-        }
-        whole.max(leaf.group_bytes)
+        self.processes.running.run_bytes(va, leaf)
     }
 
     fn path(&self, va: u64) -> Path {
-        let (geometry, format, arena) = (self.own.tables.geometry(), self.own.tables.format(), self.own.tables.arena());
-        let mut path = Path { root_level: geometry.root_level(), ..Path::default() };
-        let mut table = self.own.tables.root();
-        for level in (0..geometry.levels()).rev() {
-            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
-            path.entries[usize::from(level)] = pa;
-            path.leaf_level = level;
-            match arena.read(pa) {
-                Some(entry) if level > 0 && format.kind(level, entry) == paging::format::Kind::Table => {
-                    table = format.table_address(entry);
-                }
-                _ => break,
-            }
-        }
-        path
+        self.processes.running.path(va)
     }
 
     fn physical(&self, va: u64) -> Option<u64> {
-        self.own.tables.translate(va).ok().map(|found| found.pa)
+        self.processes.running.tables.translate(va).ok().map(|found| found.pa)
     }
 
     fn shifts(&self) -> [u8; LEVELS] {
-        let geometry = self.own.tables.geometry();
-        // Levels that there are not span nothing that could be asked for.
-        std::array::from_fn(
-            |level| if level < usize::from(geometry.levels()) { geometry.shift(level as u8) as u8 } else { 63 },
-        )
+        self.processes.running.shifts()
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SpaceError> {
@@ -362,23 +161,23 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn take_invalidations(&mut self) -> Vec<(u64, u64)> {
-        let dropped = std::mem::take(&mut self.own.tables.log_mut().0);
+        let dropped = std::mem::take(&mut self.processes.running.tables.log_mut().0);
         self.costs.invalidations += dropped.len() as u64;
         dropped
     }
 
     fn assume(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
-        if let Granule::Direct(bytes) = self.granule {
+        if let Granule::Direct(bytes) = self.plan.granule {
             return self.map_directly(begin, end, bytes);
         }
-        let protection = event::PROT_READ | event::PROT_WRITE | event::PROT_EXEC;
-        let end = self.base_end(end);
-        self.own.vmas.insert(begin, Vma { end, protection, backing: Backing::Inferred, advice: Advice::None });
+        let (protection, end) = (PROT_READ | PROT_WRITE | PROT_EXEC, self.base_end(end));
+        let assumed = Vma { end, protection, backing: Backing::Inferred, advice: Advice::None };
+        self.processes.running.vmas.insert(begin, assumed);
         Ok(())
     }
 
     fn take_forgotten(&mut self) -> Vec<(u64, u64)> {
-        std::mem::take(&mut self.own.forgotten)
+        std::mem::take(&mut self.processes.running.forgotten)
     }
 
     fn set_kernel(&mut self, kernel: Kernel) {
@@ -394,7 +193,7 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn enter(&mut self, process: u32) -> bool {
-        self.enter_process(process)
+        self.processes.enter(process, &mut self.costs)
     }
 
     fn end(&mut self, process: u32) -> Result<(), SpaceError> {
@@ -406,17 +205,11 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn census(&self) -> Result<Census, Error> {
-        let mut all = self.own.tables.census()?;
-        for process in self.others.values() {
-            merge(&mut all, &process.tables.census()?);
-        }
-        Ok(all)
+        self.processes.census()
     }
 
     fn census_at_ends(&self) -> Result<Census, Error> {
-        let mut all = self.census()?;
-        merge(&mut all, &self.ended);
-        Ok(all)
+        self.processes.census_at_ends()
     }
 
     fn verdict(&self) -> Result<Verdict, Error> {
@@ -428,26 +221,9 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 }
 
-/// Adds what another process has.
-pub(super) fn merge(to: &mut Census, other: &Census) {
-    for (size, bytes) in &other.mapped_bytes {
-        *to.mapped_bytes.entry(*size).or_default() += bytes;
-    }
-    for (level, tables) in &other.tables {
-        *to.tables.entry(*level).or_default() += tables;
-    }
-    to.table_bytes += other.table_bytes;
-    to.illegal += other.illegal;
-}
-
 /// Where the addresses of programs end: the lower half, where a format has two.
 fn user_end(format: &impl Format) -> u64 {
     let geometry = format.geometry();
     let fits = |bits: &u32| geometry.is_canonical((1 << bits) - 1);
     1 << (30..=63).rev().find(fits).unwrap_or(30)
-}
-
-/// Whether memory is of the page cache.
-pub(super) fn is_file(pa: u64) -> bool {
-    pa >= FILES_PA
 }

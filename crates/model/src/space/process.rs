@@ -1,13 +1,21 @@
-//! A process: its tables, its VMAs, and what else is its own.
+//! A process: its tables, its VMAs, and what else is its own. What its tables map is read here; `tables` changes it.
 
 use std::collections::BTreeMap;
 
 use ::policy::remains::Remains;
-use paging::{Action, Event as Change, Format, Log, Node, Tables, Visitor};
+use paging::format::Kind;
+use paging::{
+    Action, Attributes, ENTRY_BYTES, Error, Event as Change, Flags, Format, Log, Node, Sizes, Tables, Visitor,
+};
 
-use super::*;
+use super::leaf::{LEVELS, Leaf, Path};
+use super::part::Part;
+use super::places::{TABLES_BYTES, tables_pa};
+use super::vma::Vmas;
+use crate::call::PROT_EXEC;
+use crate::policy::{Granule, Plan};
 
-/// Remembers what was dropped from the TLBs.
+/// The ranges that were dropped from the TLBs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dropped(pub(super) Vec<(u64, u64)>);
 
@@ -19,9 +27,28 @@ impl Log for Dropped {
     }
 }
 
+/// What the leaves of all processes have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LeafRules {
+    /// Bytes of a leaf of THP, if that is the policy.
+    pub(super) huge_bytes: Option<u64>,
+    /// Leaves say that they were written.
+    pub(super) has_dirty: bool,
+}
+
+impl LeafRules {
+    pub(super) fn new(format: &impl Format, plan: &Plan) -> LeafRules {
+        let flags = Flags::READ | Flags::WRITE | Flags::USER | Flags::STATE;
+        let dirty = Attributes { flags, memory: format.normal_memory(), key: 0 };
+        let huge_bytes = if let Granule::Thp(bytes) = plan.granule { Some(bytes) } else { None };
+        LeafRules { huge_bytes, has_dirty: format.leaf(0, dirty, false).is_ok() }
+    }
+}
+
 /// What a process has of its own.
 pub(super) struct Process<F: Format> {
     pub(super) tables: Tables<F, Dropped>,
+    pub(super) rules: LeafRules,
     pub(super) vmas: Vmas,
     /// Pages that were reclaimed, and their slots in swap.
     pub(super) swapped: BTreeMap<u64, u64>,
@@ -34,12 +61,12 @@ pub(super) struct Process<F: Format> {
     pub(super) remains: Remains,
     /// Leaves of THP, each with a table that is kept for its split.
     pub(super) huge_leaves: u64,
+    /// Its tables, as they are in the counts.
+    pub(super) counted_table_bytes: u64,
     /// Its tables without the root, those kept for splits included, at most.
     pub(super) peak_table_bytes: u64,
     /// Ranges whose accesses are to be told again.
     pub(super) forgotten: Vec<(u64, u64)>,
-    /// Whether its tables are in the counts.
-    pub(super) is_counted: bool,
 }
 
 /// What `brk` moves the end of.
@@ -59,15 +86,11 @@ impl Heap {
     }
 }
 
-/// A part of memory that one leaf maps.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Part {
-    pub(super) va: u64,
-    pub(super) pa: u64,
-    pub(super) bytes: u64,
-    pub(super) leaf_bytes: u64,
-    pub(super) grouped: bool,
-    pub(super) writable: bool,
+/// Where the leaf and the group begin that an address lies inside of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cut {
+    pub(super) leaf: Option<u64>,
+    pub(super) group: Option<u64>,
 }
 
 /// Collects what is mapped in a range, cut to it.
@@ -94,11 +117,21 @@ impl<F: Format> Visitor for Parts<'_, F> {
     }
 }
 
+/// Finds the first leaf.
+struct First(Option<u64>);
+
+impl Visitor for First {
+    fn leaf(&mut self, node: &Node) -> Action {
+        self.0 = Some(node.va);
+        Action::Stop
+    }
+}
+
 impl<F: Format> Process<F> {
-    pub(super) fn new(format: F, number: u32) -> Result<Process<F>, Error> {
-        let place = TABLES_PA + u64::from(number % MOST_TABLES) * TABLES_BYTES;
+    pub(super) fn new(format: F, rules: LeafRules, number: u32) -> Result<Process<F>, Error> {
         Ok(Process {
-            tables: Tables::with_log(format, place, TABLES_BYTES, Dropped::default())?,
+            tables: Tables::with_log(format, tables_pa(number), TABLES_BYTES, Dropped::default())?,
+            rules,
             vmas: Vmas::default(),
             swapped: BTreeMap::new(),
             thp_disabled: false,
@@ -106,9 +139,9 @@ impl<F: Format> Process<F> {
             heap: None,
             remains: Remains::default(),
             huge_leaves: 0,
+            counted_table_bytes: 0,
             peak_table_bytes: 0,
             forgotten: Vec::new(),
-            is_counted: number == 0,
         })
     }
 
@@ -117,6 +150,21 @@ impl<F: Format> Process<F> {
         let geometry = self.tables.geometry();
         let root = geometry.table_bytes(geometry.root_level());
         self.tables.arena().used_bytes() - root + self.huge_leaves * geometry.page_bytes()
+    }
+
+    /// The attributes of a leaf of memory with this protection (`PROT_*`).
+    pub(super) fn attributes(&self, protection: u64, writable: bool) -> Attributes {
+        let format = self.tables.format();
+        let mut flags = Flags::READ | Flags::ACCESSED;
+        flags.set(Flags::USER, protection != 0);
+        if writable {
+            flags |= Flags::WRITE;
+            flags.set(Flags::DIRTY, self.rules.has_dirty);
+        }
+        if protection & PROT_EXEC != 0 {
+            flags |= format.execute(true);
+        }
+        Attributes { flags, memory: format.normal_memory(), key: 0 }
     }
 
     /// What is mapped in a range, leaf by leaf, cut to the range.
@@ -131,5 +179,112 @@ impl<F: Format> Process<F> {
         let mut found = Parts { format: self.tables.format(), begin: 0, end: u64::MAX, parts: Vec::new() };
         self.tables.walk_all(&mut found)?;
         Ok(found.parts)
+    }
+
+    /// Where the first leaf of a range begins.
+    pub(super) fn first_mapped(&self, begin: u64, end: u64) -> Result<Option<u64>, Error> {
+        let mut first = First(None);
+        self.tables.walk(begin, end - begin, &mut first)?;
+        Ok(first.0.map(|first| first.max(begin)))
+    }
+
+    /// Whether nothing is mapped in a range.
+    pub(super) fn is_empty(&self, begin: u64, end: u64) -> Result<bool, Error> {
+        Ok(self.first_mapped(begin, end)?.is_none())
+    }
+
+    /// Whether a page of a range was reclaimed.
+    pub(super) fn is_swapped(&self, begin: u64, end: u64) -> bool {
+        self.swapped.range(begin..end).next().is_some()
+    }
+
+    /// Takes the pages of a range that were reclaimed: addresses and slots.
+    pub(super) fn take_swapped(&mut self, begin: u64, end: u64) -> Vec<(u64, u64)> {
+        let taken: Vec<(u64, u64)> = self.swapped.range(begin..end).map(|(page, slot)| (*page, *slot)).collect();
+        taken.iter().for_each(|(page, _)| {
+            self.swapped.remove(page);
+        });
+        taken
+    }
+
+    /// The leaf that maps `va`, if any does.
+    pub(super) fn leaf(&self, va: u64) -> Option<Leaf> {
+        let found = self.tables.leaf(va).ok()?;
+        let (geometry, format) = (self.tables.geometry(), self.tables.format());
+        let leaf_bytes = geometry.span(found.level);
+        let group_bytes = leaf_bytes << format.group_bits(found.level, found.entry);
+        let writable = format.attributes(found.level, found.entry).flags.contains(Flags::WRITE);
+        Some(Leaf { leaf_bytes, group_bytes, writable, faulted: false })
+    }
+
+    /// The leaf and the group that an address lies inside of.
+    pub(super) fn cut_at(&self, va: u64) -> Cut {
+        let Ok(found) = self.tables.leaf(va) else { return Cut::default() };
+        let (geometry, format) = (self.tables.geometry(), self.tables.format());
+        let leaf_bytes = geometry.span(found.level) << format.run_bits();
+        let group_bytes = geometry.span(found.level) << format.group_bits(found.level, found.entry);
+        let inside = |bytes: u64| (va & (bytes - 1) != 0).then_some(va & !(bytes - 1));
+        Cut { leaf: inside(leaf_bytes), group: inside(group_bytes).filter(|_| group_bytes > leaf_bytes) }
+    }
+
+    /// Bytes of the largest aligned block around `va`, which `leaf` maps, whose memory is contiguous and aligned: of up to
+    /// sixteen leaves, or the contiguous group.
+    pub(super) fn run_bytes(&self, va: u64, leaf: &Leaf) -> u64 {
+        let format = self.tables.format();
+        let (leaf_bytes, mut whole) = (leaf.leaf_bytes, leaf.leaf_bytes);
+        for pages in [2, 4, 8, 16] {
+            let bytes = leaf_bytes * pages;
+            let begin = va & !(bytes - 1);
+            let Ok(first) = self.tables.leaf(begin) else { break };
+            let attributes = format.attributes(first.level, first.entry);
+            let belongs = |page: u64| {
+                self.tables.leaf(begin + page * leaf_bytes).is_ok_and(|found| {
+                    found.pa == first.pa + page * leaf_bytes
+                        && found.level == first.level
+                        && format.attributes(found.level, found.entry) == attributes
+                })
+            };
+            if first.pa & (bytes - 1) != 0 || !(0..pages).all(belongs) {
+                break;
+            }
+            whole = bytes;
+        }
+        whole.max(leaf.group_bytes)
+    }
+
+    /// What a walk to `va`, which is mapped, reads.
+    pub(super) fn path(&self, va: u64) -> Path {
+        let (geometry, format, arena) = (self.tables.geometry(), self.tables.format(), self.tables.arena());
+        let mut path = Path { root_level: geometry.root_level(), ..Path::default() };
+        let mut table = self.tables.root();
+        for level in (0..geometry.levels()).rev() {
+            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
+            path.entries[usize::from(level)] = pa;
+            path.leaf_level = level;
+            match arena.read(pa) {
+                Some(entry) if level > 0 && format.kind(level, entry) == Kind::Table => {
+                    table = format.table_address(entry);
+                }
+                _ => break,
+            }
+        }
+        path
+    }
+
+    /// log2 of the bytes that an entry of each level spans.
+    pub(super) fn shifts(&self) -> [u8; LEVELS] {
+        let geometry = self.tables.geometry();
+        // Levels that there are not span nothing that could be asked for.
+        std::array::from_fn(
+            |level| if level < usize::from(geometry.levels()) { geometry.shift(level as u8) as u8 } else { 63 },
+        )
+    }
+
+    /// How a page of a pool is mapped: by one leaf, or by a group of smaller ones.
+    pub(super) fn pool_sizes(&self, bytes: u64) -> Sizes {
+        let (geometry, format) = (self.tables.geometry(), self.tables.format());
+        let is_leaf = (1..geometry.levels())
+            .any(|level| format.has_leaf(level) && geometry.span(level) << format.run_bits() == bytes);
+        Sizes { largest_bytes: bytes, contiguous: !is_leaf }
     }
 }

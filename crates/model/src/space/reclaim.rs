@@ -6,8 +6,10 @@
 
 use paging::Format;
 
-use super::remap::joined;
-use super::*;
+use super::error::SpaceError;
+use super::paged::Paged;
+use super::part::joined;
+use super::places::is_memory;
 
 /// Pages that one round gives back at least (`SWAP_CLUSTER_MAX`, include/linux/swap.h).
 const CLUSTER_PAGES: u64 = 32;
@@ -17,7 +19,7 @@ impl<F: Format> Paged<F> {
     pub(super) fn page_for(&mut self, va: u64) -> Result<u64, SpaceError> {
         let base_bytes = self.base;
         loop {
-            if let Some(pa) = self.buddy.allocate(base_bytes) {
+            if let Some(pa) = self.memory.buddy.allocate(base_bytes) {
                 return Ok(pa);
             }
             if !self.reclaim()? {
@@ -29,25 +31,23 @@ impl<F: Format> Paged<F> {
     /// Notes a touch, once somebody wants to know.
     pub(super) fn touch(&mut self, va: u64) {
         if self.hand.is_some()
-            && let Ok(found) = self.own.tables.translate(va)
-            && found.pa < TABLES_PA
+            && let Ok(found) = self.processes.running.tables.translate(va)
+            && is_memory(found.pa)
         {
-            self.folios.touch(found.pa);
+            self.memory.folios.touch(found.pa);
         }
     }
 
     /// Gives back some pages; `false` if there is nothing that could be.
     fn reclaim(&mut self) -> Result<bool, SpaceError> {
         // Blocks and folios of which only parts are used go first: they cost nothing.
-        if self.folios.give_up_a_reservation(&mut self.buddy)
-            || self.folios.split_a_partial_one(&mut self.buddy, &mut self.costs)
-        {
+        if self.memory.give_back_unused(&mut self.costs) {
             return Ok(true);
         }
         let mut freed = 0;
         // Once around to clear what was touched, once more to take it.
-        for _ in 0..2 * self.folios.len() {
-            let Some((at, folio)) = self.folios.next(self.hand.unwrap_or(0)) else { break };
+        for _ in 0..2 * self.memory.folios.len() {
+            let Some((at, folio)) = self.memory.folios.next(self.hand.unwrap_or(0)) else { break };
             self.hand = Some(at + folio.bytes);
             let (bytes, pinned) = (folio.bytes, folio.pinned);
             if pinned {
@@ -68,8 +68,7 @@ impl<F: Format> Paged<F> {
 
     /// The next access of a process to a range is to be told.
     fn forget(&mut self, process: u32, va: u64, bytes: u64) {
-        let own = if process == self.number { Some(&mut self.own) } else { self.others.get_mut(&process) };
-        own.into_iter().for_each(|process| process.forgotten.push((va, bytes)));
+        self.processes.get_mut(process).into_iter().for_each(|process| process.forgotten.push((va, bytes)));
     }
 
     /// The part of a range in which something can be mapped: of a folio that was moved in part the beginning may lie below
@@ -84,12 +83,12 @@ impl<F: Format> Paged<F> {
 
     /// Unmaps a folio everywhere, its leaf split if it is a huge one (`TTU_SPLIT_HUGE_PMD`). Pages that became free.
     fn evict(&mut self, at: u64) -> Result<u64, SpaceError> {
-        let Some((_, folio)) = self.folios.find(at) else { return Ok(0) };
+        let Some((_, folio)) = self.memory.folios.find(at) else { return Ok(0) };
         let (bytes, places): (u64, Vec<_>) = (folio.bytes, folio.places().collect());
-        let (slot, mapped) = (self.slot_for(at, bytes / self.base), self.folios.mapped_pages(at));
-        let running = self.number;
+        let (slot, mapped) = (self.slot_for(at, bytes / self.base), self.memory.folios.mapped_pages(at));
+        let running = self.processes.number;
         for place in places {
-            if !self.enter_process(place.process) {
+            if !self.processes.enter(place.process, &mut self.costs) {
                 continue;
             }
             let (begin, end) = self.mappable(place.va, bytes);
@@ -101,9 +100,9 @@ impl<F: Format> Paged<F> {
                 self.keep_in_swap(part, slot + (part.pa - at) / self.base);
             }
         }
-        self.enter_process(running);
-        self.costs.swapped_out_bytes += (mapped - self.folios.mapped_pages(at)) * self.base;
-        let is_gone = self.folios.find(at).is_none();
+        self.processes.enter(running, &mut self.costs);
+        self.costs.swapped_out_bytes += (mapped - self.memory.folios.mapped_pages(at)) * self.base;
+        let is_gone = self.memory.folios.find(at).is_none();
         Ok(if is_gone { bytes / self.base } else { 0 })
     }
 }

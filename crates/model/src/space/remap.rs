@@ -2,8 +2,11 @@
 
 use paging::{Format, Sizes};
 
-use super::event::{PROT_READ, PROT_WRITE};
-use super::*;
+use super::error::SpaceError;
+use super::paged::Paged;
+use super::part::joined;
+use super::vma::Vma;
+use crate::call::{PROT_READ, PROT_WRITE};
 
 impl<F: Format> Paged<F> {
     /// Makes of what is mapped from `old` to `old_end` what is mapped from `new` to `new_end`; the two are the same place
@@ -17,7 +20,7 @@ impl<F: Format> Paged<F> {
         keeps: bool,
     ) -> Result<(), SpaceError> {
         let moved = (old_end - old).min(new_end - new);
-        let vmas = self.own.vmas.within(old, old + moved);
+        let vmas = self.processes.running.vmas.within(old, old + moved);
         if new == old {
             self.unmap_range(old + moved, old_end)?;
         } else {
@@ -27,12 +30,12 @@ impl<F: Format> Paged<F> {
                 self.unmap_range(old, old_end)?;
             }
             for (begin, vma) in &vmas {
-                self.own.vmas.insert(new + (begin - old), vma.moved(new.wrapping_sub(old)));
+                self.processes.running.vmas.insert(new + (begin - old), vma.moved(new.wrapping_sub(old)));
             }
         }
         if let Some((_, vma)) = vmas.last().filter(|_| new + moved < new_end) {
             self.unmap_range(new + moved, new_end)?;
-            self.own.vmas.insert(new + moved, Vma { end: new_end, ..vma.moved(new.wrapping_sub(old)) });
+            self.processes.running.vmas.insert(new + moved, Vma { end: new_end, ..vma.moved(new.wrapping_sub(old)) });
         }
         Ok(())
     }
@@ -53,38 +56,23 @@ impl<F: Format> Paged<F> {
         }
         let parts = self.parts(first, last)?;
         self.unmap(first, last, &parts)?;
-        let swapped = self.take_swapped(first, last);
-        self.own.swapped.extend(swapped.into_iter().map(|(page, slot)| (page.wrapping_add(distance), slot)));
+        let swapped = self.processes.running.take_swapped(first, last);
+        self.processes
+            .running
+            .swapped
+            .extend(swapped.into_iter().map(|(page, slot)| (page.wrapping_add(distance), slot)));
         for part in joined(parts) {
             let to = part.va.wrapping_add(distance);
-            let vma = self.own.vmas.find(part.va).map_or(PROT_READ | PROT_WRITE, |(_, vma)| vma.protection);
+            let vma =
+                self.processes.running.vmas.find(part.va).map_or(PROT_READ | PROT_WRITE, |(_, vma)| vma.protection);
             let sizes = Sizes { largest_bytes: part.leaf_bytes.max(self.base), contiguous: part.grouped };
             if part.leaf_bytes > self.base && to & (part.leaf_bytes - 1) != 0 {
                 self.costs.splits += part.bytes.div_ceil(part.leaf_bytes);
             }
             let attributes = self.attributes(vma, part.writable);
             self.map(to, part.pa, part.bytes, sizes, attributes)?;
-            self.folios.moved(part.pa, part.bytes, self.number, to);
+            self.memory.folios.moved(part.pa, part.bytes, self.processes.number, to);
         }
         Ok(())
     }
-}
-
-/// Joins parts of contiguous memory, so that groups are mapped as such again.
-pub(super) fn joined(parts: Vec<Part>) -> Vec<Part> {
-    let mut all: Vec<Part> = Vec::new();
-    for part in parts {
-        match all.last_mut() {
-            Some(before)
-                if before.va + before.bytes == part.va
-                    && before.pa + before.bytes == part.pa
-                    && (before.leaf_bytes, before.grouped, before.writable)
-                        == (part.leaf_bytes, part.grouped, part.writable) =>
-            {
-                before.bytes += part.bytes;
-            }
-            _ => all.push(part),
-        }
-    }
-    all
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::machine::built_in;
-use trace::Call;
+use trace::{Call, Event};
 
 const BASE: u64 = 0x7f00_0000_0000;
 pub(super) const M2: u64 = 2 << 20;

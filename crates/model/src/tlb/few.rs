@@ -1,6 +1,6 @@
 //! Sets of few ways in the order of last uses, moved without branches.
 
-use super::forget_in_order;
+use super::entry::forget_in_order;
 
 #[derive(Clone, Debug)]
 pub struct Few<K, const WAYS: usize> {

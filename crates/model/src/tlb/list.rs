@@ -1,6 +1,6 @@
 //! One set of many ways: a list in the order of last uses, and for every key its place in it.
 
-use super::Key;
+use super::entry::Key;
 
 /// More places than any list has.
 pub const MOST: u32 = u16::MAX as u32;

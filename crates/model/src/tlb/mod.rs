@@ -8,6 +8,7 @@
 //! write. Few ways are moved by comparisons that compilers make vector instructions of; a fully associative TLB is a
 //! list that every key has its place in.
 
+mod entry;
 mod few;
 mod list;
 mod plru;
@@ -16,6 +17,7 @@ mod sets;
 mod wide;
 
 use crate::machine::Replacement;
+pub use entry::Key;
 use few::Few;
 use list::List;
 use plru::TreePlru;
@@ -23,9 +25,6 @@ use random::Random;
 pub(crate) use random::next as next_random;
 pub(crate) use sets::Sets;
 use wide::Wide;
-
-/// Stands for a stored page; 0 for none.
-pub type Key = u32;
 
 /// Fully associative LRU with more ways than this is a list.
 const FEW_WAYS: u32 = 16;
@@ -104,25 +103,6 @@ impl Tlb {
     pub fn forget(&mut self, gone: impl Fn(Key) -> bool) -> u64 {
         with_kind!(&mut self.0, tlb => tlb.forget(&gone))
     }
-}
-
-/// Drops entries of one set that is in the order of last uses; the places that become free are behind all others.
-fn forget_in_order<K: Copy + Default + PartialEq>(set: &mut [K], gone: &impl Fn(K) -> bool) -> u64 {
-    let mut kept = 0;
-    let mut dropped = 0;
-    for index in 0..set.len() {
-        let key = std::mem::take(&mut set[index]);
-        if key == K::default() {
-            continue;
-        }
-        if gone(key) {
-            dropped += 1;
-        } else {
-            set[kept] = key;
-            kept += 1;
-        }
-    }
-    dropped
 }
 
 #[cfg(test)]

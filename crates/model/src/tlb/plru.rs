@@ -1,6 +1,6 @@
 //! Tree-PLRU: each node of a binary tree over the ways points to the half that was not used last.
 
-use super::Key;
+use super::entry::Key;
 
 #[derive(Clone, Debug)]
 pub struct TreePlru {

@@ -1,6 +1,6 @@
 //! Random replacement, by a seeded generator: the same in every run.
 
-use super::Key;
+use super::entry::Key;
 
 #[derive(Clone, Debug)]
 pub struct Random {

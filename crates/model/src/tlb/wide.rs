@@ -1,6 +1,6 @@
 //! Sets of any number of ways in the order of last uses, searched from the front.
 
-use super::forget_in_order;
+use super::entry::forget_in_order;
 
 #[derive(Clone, Debug)]
 pub struct Wide<K> {

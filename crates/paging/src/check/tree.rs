@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::group::{Members, is_marked};
-use super::{Fault, Report};
+use super::report::{Fault, Report};
 use crate::arena::Arena;
 use crate::format::{Format, Kind, first_rule};
 use crate::geometry::ENTRY_BYTES;

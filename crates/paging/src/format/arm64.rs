@@ -12,7 +12,8 @@ use core::fmt;
 use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, Pattern, mask};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
-use crate::geometry::{Extension, Geometry};
+use crate::extension::Extension;
+use crate::geometry::Geometry;
 use crate::rule::Rule;
 
 const VALID: u64 = 1 << 0;

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use super::arm64::{Arm64, DBM, Granule, Stage};
 use super::{Fields, Kind, bits, mask};
 use crate::attributes::{Attributes, Flags};
-use crate::geometry::Extension;
+use crate::extension::Extension;
 use crate::rule::Rule;
 
 /// AP[1]: EL0 may access it.

@@ -14,7 +14,7 @@ use super::arm64_stage2::Arm64Stage2;
 use super::riscv::{RiscV, Stage};
 use super::software_64k::Software64K;
 use super::x86_64::X86_64;
-use crate::geometry::Extension;
+use crate::extension::Extension;
 
 /// A format that was chosen by name. [`with_format!`](crate::with_format) gets at the format itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

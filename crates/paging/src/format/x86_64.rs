@@ -9,7 +9,8 @@ use alloc::vec::Vec;
 use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern, StateBits, bits, mask};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
-use crate::geometry::{Extension, Geometry};
+use crate::extension::Extension;
+use crate::geometry::Geometry;
 use crate::rule::Rule;
 
 const P: u64 = 1 << 0;

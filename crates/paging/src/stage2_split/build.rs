@@ -1,7 +1,9 @@
 //! Building the tables of a block out of sight of the hardware.
 
+use super::cache::TableCache;
+use super::counters::Counters;
+use super::error::Error;
 use super::walker::{Next, Visit, Visited, Visitor, Walk, walk_unlinked};
-use super::{Counters, Error, TableCache};
 use crate::format::Format;
 use crate::format::arm64_stage2::Arm64Stage2;
 use crate::geometry::ENTRY_BYTES;

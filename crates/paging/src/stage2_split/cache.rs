@@ -2,13 +2,15 @@
 
 use alloc::vec::Vec;
 
-use super::Error;
-use super::chunks::BLOCK_LEVELS;
+use super::error::Error;
 use crate::format::Format;
 use crate::format::arm64::Granule;
 use crate::format::arm64_stage2::Arm64Stage2;
 use crate::log::Log;
 use crate::tables::Tables;
+
+/// The lowest and the highest level of the blocks that KVM splits.
+pub(super) const BLOCK_LEVELS: (u8, u8) = (1, 2);
 
 /// Tables that are allocated and not linked yet.
 #[derive(Clone, Debug, Default)]

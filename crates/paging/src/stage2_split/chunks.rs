@@ -3,15 +3,17 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::split::split;
-use super::{Build, Counters, Error, Slot, TableCache, Variant, tables_for};
+use super::build::Build;
+use super::cache::{BLOCK_LEVELS, TableCache, tables_for};
+use super::counters::Counters;
+use super::error::Error;
+use super::slot::Slot;
+use super::split::{Variant, split};
 use crate::format::arm64::Granule;
 use crate::format::arm64_stage2::Arm64Stage2;
 use crate::log::Log;
 use crate::tables::Tables;
 
-/// The lowest and the highest level of the blocks that KVM splits.
-pub(super) const BLOCK_LEVELS: (u8, u8) = (1, 2);
 /// Pages of one word of the dirty bitmap.
 const WORD_PAGES: u64 = 64;
 

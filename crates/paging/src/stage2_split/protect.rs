@@ -1,8 +1,11 @@
 //! Taking write permission from a slot, which precedes its split.
 
-use super::chunks::{BLOCK_LEVELS, Mode};
+use super::cache::BLOCK_LEVELS;
+use super::chunks::Mode;
+use super::counters::Counters;
+use super::error::Error;
+use super::slot::Slot;
 use super::walker::{Flags, Next, Visit, Visited, Visitor, Walk, walk};
-use super::{Counters, Error, Slot};
 use crate::format::arm64::Granule;
 use crate::format::arm64_stage2::Arm64Stage2;
 use crate::format::{Format, Kind};

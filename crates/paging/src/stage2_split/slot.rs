@@ -1,7 +1,7 @@
 //! Memory slots and what backs them.
 
-use super::Error;
-use super::chunks::BLOCK_LEVELS;
+use super::cache::{BLOCK_LEVELS, tables_for};
+use super::error::Error;
 use crate::attributes::{Attributes, Flags};
 use crate::format::Format;
 use crate::format::arm64::Granule;
@@ -86,5 +86,5 @@ pub fn build_slot_with_log<L: Log>(
 fn room_bytes(format: &Arm64Stage2, bytes: u64) -> u64 {
     let geometry = format.geometry();
     let tables: u64 = (1..geometry.levels()).map(|level| bytes / geometry.span(level) + 2).sum();
-    (tables + super::tables_for(format, 1 << 30)) * geometry.page_bytes()
+    (tables + tables_for(format, 1 << 30)) * geometry.page_bytes()
 }

@@ -1,9 +1,11 @@
 //! The visitor that replaces each block by a table of pages, and its variants.
 
 use super::build::{self, Build};
-use super::chunks::BLOCK_LEVELS;
+use super::cache::{BLOCK_LEVELS, TableCache};
+use super::counters::Counters;
+use super::error::Error;
+use super::slot::Slot;
 use super::walker::{Flags, Next, Visit, Visited, Visitor, Walk, walk};
-use super::{Counters, Error, Slot, TableCache};
 use crate::format::arm64_stage2::Arm64Stage2;
 use crate::format::{Format, Kind};
 use crate::geometry::ENTRY_BYTES;

@@ -5,7 +5,8 @@
 
 use bitflags::bitflags;
 
-use super::{Counters, Error};
+use super::counters::Counters;
+use super::error::Error;
 use crate::format::arm64_stage2::Arm64Stage2;
 use crate::format::{Format, Kind};
 use crate::geometry::{ENTRY_BYTES, Geometry};

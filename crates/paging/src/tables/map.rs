@@ -2,46 +2,13 @@
 
 use alloc::string::String;
 
-use super::{LEVELS, Slot, Tables, bulk};
-use crate::attributes::Attributes;
+use super::mapping::Mapping;
+use super::slot::{LEVELS, Slot, end_of};
+use super::{Tables, bulk};
 use crate::error::Error;
 use crate::format::{Format, Kind};
 use crate::geometry::ENTRY_BYTES;
 use crate::log::{Event, Log};
-
-/// Which leaves a mapping may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    /// Bytes of the largest leaf; a smaller one is taken where alignment or length ask for it.
-    pub largest_bytes: u64,
-    /// Aligned runs of leaves become contiguous groups where the format has them.
-    pub contiguous: bool,
-}
-
-impl Sizes {
-    /// The largest leaves, and contiguous groups.
-    pub const BEST: Sizes = Sizes { largest_bytes: u64::MAX, contiguous: true };
-
-    /// Leaves of at most `largest_bytes`, no contiguous groups.
-    pub const fn up_to(largest_bytes: u64) -> Sizes {
-        Sizes { largest_bytes, contiguous: false }
-    }
-}
-
-/// A range that is to be mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapping {
-    /// The first input address.
-    pub va: u64,
-    /// The output address of `va`.
-    pub pa: u64,
-    /// How many bytes.
-    pub bytes: u64,
-    /// What every leaf says besides its address.
-    pub attributes: Attributes,
-    /// Which leaves.
-    pub sizes: Sizes,
-}
 
 /// The leaves of a mapping without their addresses, by level; `None` where there shall be none.
 struct Leaves {
@@ -332,9 +299,4 @@ impl<F: Format, L: Log> Tables<F, L> {
             None => Err(self.outside(table, geometry.extended(va), level)),
         }
     }
-}
-
-/// Where the stretch of `bytes` (a power of two) around `va` ends.
-pub(crate) const fn end_of(va: u64, bytes: u64) -> u64 {
-    (va | (bytes - 1)) + 1
 }

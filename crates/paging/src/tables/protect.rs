@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::map::end_of;
-use super::{LEVELS, Slot, Tables, bulk};
+use super::slot::{LEVELS, Slot, end_of};
+use super::{Tables, bulk};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::format::{Change, Format, Kind};

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::map::end_of;
+use super::slot::end_of;
 use super::{Slot, Tables, bulk};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;

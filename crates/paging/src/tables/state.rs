@@ -1,7 +1,7 @@
 //! Accessed and dirty state: set as hardware sets it, collected by software.
 
 use super::Tables;
-use super::map::end_of;
+use super::slot::end_of;
 use crate::attributes::Flags;
 use crate::error::Error;
 use crate::format::{Format, Kind};

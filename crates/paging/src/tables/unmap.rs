@@ -1,6 +1,6 @@
 //! Unmapping ranges, and giving back their tables.
 
-use super::map::end_of;
+use super::slot::end_of;
 use super::{Slot, Tables, bulk};
 use crate::arena::{Released, Tree};
 use crate::error::Error;

@@ -2,8 +2,8 @@
 
 use study::stats::boots::Merged;
 
+use super::parts::{command, list, page, section, typeset};
 use super::tables::wide;
-use super::{command, list, page, section, typeset};
 use crate::boots::{self, Grid};
 use crate::figure;
 use crate::text::{command_line, date_time, escape};

@@ -209,9 +209,9 @@ mod tests {
         assert_eq!(looks.len(), kinds.len(), "{looks:?}");
         for pattern in looks.iter().filter_map(|(_, pattern)| *pattern) {
             let rule = format!("svg .{pattern} {{ fill: url(#");
-            let (_, id) = super::super::STYLE.split_once(&rule).expect("a rule of the style sheet");
+            let (_, id) = crate::html::parts::STYLE.split_once(&rule).expect("a rule of the style sheet");
             let id = id.split_once(')').unwrap().0;
-            assert!(super::super::PATTERNS.contains(&format!("<pattern id=\"{id}\"")), "{pattern}");
+            assert!(crate::html::parts::PATTERNS.contains(&format!("<pattern id=\"{id}\"")), "{pattern}");
         }
     }
 }

@@ -4,8 +4,8 @@ use study::comparison::Comparison;
 use study::metric::{Direction, Metric};
 use study::stats::Outcome;
 
+use super::parts::typeset;
 use super::svg::{Anchor, Figure, Look, Scale, WIDTH};
-use super::typeset;
 use crate::figure::{self, Change};
 use crate::rows::{Row, baseline_label};
 

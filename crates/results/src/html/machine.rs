@@ -6,8 +6,8 @@ use study::comparison::Comparison;
 use study::machine::State;
 use study::size::{PageSize, format_bytes};
 
+use super::parts::{ended, list};
 use super::tables::wide;
-use super::{ended, list};
 use crate::figure;
 use crate::text::{command_line, date_time, escape};
 

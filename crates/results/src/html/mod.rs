@@ -8,18 +8,19 @@ mod coverage;
 mod forest;
 mod machine;
 mod memory;
+mod parts;
 mod samples;
 pub mod simulation;
 mod svg;
 mod tables;
 
-use study::comparison::{Comparison, Ended};
+use study::comparison::Comparison;
 
+use crate::adopting::{Adopting, best};
 use crate::rows::{self, Row};
-use crate::sentence::{self, Adopting};
+use crate::sentence;
 use crate::text::{command_line, date_time, escape, printable};
-
-const STYLE: &str = include_str!("style.css");
+use parts::{capitalised_first, captioned, command, ended, marked, page, remedy, section, typeset};
 
 /// The page.
 pub fn report(comparison: &Comparison) -> String {
@@ -38,39 +39,6 @@ pub fn report(comparison: &Comparison) -> String {
     ];
     let title = command_line(&comparison.invocation.command);
     page(&title, &header(comparison), &sections.concat(), &footer(comparison))
-}
-
-/// A whole page of its parts.
-fn page(title: &str, header: &str, sections: &str, footer: &str) -> String {
-    format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n\
-         <title>pagelab: {}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n{PATTERNS}{header}<main>\n{sections}</main>\n{footer}</body>\n</html>\n",
-        escape(title)
-    )
-}
-
-/// Patterns that the figures share.
-const PATTERNS: &str = "<svg class=\"patterns\" width=\"0\" height=\"0\" aria-hidden=\"true\"><defs>\
-    <pattern id=\"hatching\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
-    <line class=\"hatching\" x1=\"0\" y1=\"0\" x2=\"0\" y2=\"6\"/></pattern>\
-    <pattern id=\"dots\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
-    <circle cx=\"3\" cy=\"3\" r=\"1.5\"/></pattern>\
-    <pattern id=\"lines\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">\
-    <path d=\"M2 0V6\"/><path class=\"edge\" d=\"M3 0V6\"/></pattern>\
-    <pattern id=\"hatches\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
-    <path d=\"M2 0V6\"/><path class=\"edge\" d=\"M3 0V6\"/></pattern>\
-    <pattern id=\"crosses\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" patternTransform=\"rotate(45)\">\
-    <path d=\"M2 0V6M0 2H6\"/><path class=\"edge\" d=\"M3 0V6M0 3H6\"/></pattern></defs></svg>\n";
-
-/// A section with its heading; nothing where there is nothing to say.
-fn section(title: &str, id: &str, body: &str) -> String {
-    if body.is_empty() {
-        return String::new();
-    }
-    format!("<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{}</h2>\n{body}</section>\n", escape(title))
 }
 
 fn header(comparison: &Comparison) -> String {
@@ -97,10 +65,6 @@ fn capitalised(sentence: &str, comparison: &Comparison) -> String {
     }
 }
 
-fn command(what: &str, words: &[String]) -> String {
-    format!("<pre class=\"command\" aria-label=\"{what}\"><code>{}</code></pre>\n", escape(&command_line(words)))
-}
-
 fn facts(comparison: &Comparison) -> String {
     let machine = &comparison.machine;
     let blocks = comparison.analysis.as_ref().map_or(0, |analysis| analysis.blocks);
@@ -116,24 +80,10 @@ fn facts(comparison: &Comparison) -> String {
     )
 }
 
-/// Why the comparison ended, in words.
-fn ended(ended: &Ended) -> String {
-    match ended {
-        Ended::NotEnded => "not ended: still running, or killed".to_string(),
-        Ended::Precise => "ended when every arm was measured as precisely as asked".to_string(),
-        Ended::Blocks => "ended at the greatest number of blocks".to_string(),
-        Ended::Time => "ended when the time was up".to_string(),
-        Ended::Interrupted => "interrupted".to_string(),
-        Ended::TooSlow { message } => format!("ended because {message}"),
-        Ended::Failed { message } => format!("failed: {message}"),
-        Ended::NothingAdmitted => "ended because there was nothing to compare".to_string(),
-    }
-}
-
 /// How to have each of the best policies permanently: of the first the least intrusive way open, everything else folded.
 fn adoption(comparison: &Comparison) -> String {
     let mut html = String::new();
-    for arm in sentence::best(comparison) {
+    for arm in best(comparison) {
         let Adopting { obstacle, recommended, others } = Adopting::of(comparison, arm);
         if obstacle.is_none() && recommended.is_none() {
             continue;
@@ -174,17 +124,6 @@ fn warnings(comparison: &Comparison) -> String {
         return String::new();
     }
     format!("<h3>Warnings</h3>\n<ul class=\"warnings\">\n{items}</ul>\n")
-}
-
-/// A remedy as a sentence.
-fn remedy(remedy: &str) -> String {
-    format!("{}.", capitalised_first(remedy))
-}
-
-fn capitalised_first(text: &str) -> String {
-    let mut chars = text.chars();
-    let first = chars.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    first + chars.as_str()
 }
 
 fn changes(comparison: &Comparison, rows: &[Row<'_>]) -> String {
@@ -251,51 +190,12 @@ fn memory(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     }
 }
 
-fn captioned(picture: &str, caption: &str) -> String {
-    format!("<figure>\n<figcaption>{}</figcaption>\n{picture}</figure>\n", escape(&typeset(caption)))
-}
-
 fn footer(comparison: &Comparison) -> String {
     format!(
         "<footer><p>Made by pagelab {}. Raw samples are in the store; <code>pagelab compare --json</code> and \
          <code>--csv</code> export them.</p></footer>\n",
         escape(&comparison.invocation.version)
     )
-}
-
-/// Names and what stands for each.
-fn list(facts: &[(&str, String)]) -> String {
-    let fact = |(name, value): &(&str, String)| format!("<dt>{}</dt><dd>{}</dd>\n", escape(name), escape(value));
-    format!("<dl>\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
-}
-
-/// Escaped text in which what stands between backticks is code.
-fn marked(text: &str) -> String {
-    let parts: Vec<String> = text.split('`').map(escape).collect();
-    if parts.len().is_multiple_of(2) {
-        return parts.join("`"); // One backtick has no partner.
-    }
-    let part = |(at, part): (usize, &String)| {
-        if at % 2 == 1 { format!("<code>{part}</code>") } else { part.clone() }
-    };
-    parts.iter().enumerate().map(part).collect()
-}
-
-/// Figures with a minus sign of their own width, and units that stay with their numbers.
-fn typeset(text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    let mut set = String::with_capacity(text.len());
-    for (at, c) in chars.iter().enumerate() {
-        let before = at.checked_sub(1).map(|at| chars[at]);
-        let after = chars.get(at + 1).copied();
-        let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-        match c {
-            '-' if digit(after) && before.is_none_or(|c| " (".contains(c)) => set.push('−'),
-            ' ' if digit(before) && after == Some('%') => set.push('\u{a0}'),
-            c => set.push(*c),
-        }
-    }
-    set
 }
 
 #[cfg(test)]

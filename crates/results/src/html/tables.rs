@@ -4,7 +4,7 @@ use study::comparison::{Admission, Comparison};
 use study::metric::{Metric, names};
 use study::stats::Outcome;
 
-use super::{marked, remedy, typeset};
+use super::parts::{marked, remedy, typeset};
 use crate::csv;
 use crate::figure::{self, Change};
 use crate::rows::{self, Row};

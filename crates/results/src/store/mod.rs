@@ -18,6 +18,7 @@ mod error;
 mod place;
 mod read;
 mod schema;
+mod summary;
 mod write;
 
 use std::cell::Cell;
@@ -36,15 +37,16 @@ use study::trial::TrialRecord;
 
 pub use error::Error;
 pub use place::default_path;
+pub use summary::Summary;
 
 use bound::Bound;
 use place::Prepared;
+use schema::SCHEMA;
 
 /// The latest version of the schema; the file's `user_version`.
 const VERSION: i64 = 4;
 /// The file's `application_id`: `pglb` in ASCII.
 const APPLICATION: i64 = 0x7067_6c62;
-const SCHEMA: &str = include_str!("schema.sql");
 
 /// An open store.
 #[derive(Debug)]
@@ -59,23 +61,6 @@ pub struct Store {
     bound: Arc<Bound>,
     /// What SQLite counts up with every change of the schema, when that was last compared.
     compared: Cell<Option<i64>>,
-}
-
-/// A comparison in a list.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
-    /// Its number in the store.
-    pub id: i64,
-    /// Seconds since 1970 at its start.
-    pub started_unix_s: i64,
-    /// The measured command and its arguments.
-    pub command: Vec<String>,
-    /// The labels of its arms.
-    pub arms: Vec<String>,
-    /// Trials of policies that it has so far, rejected and discarded ones included.
-    pub trials: u64,
-    /// Why it ended.
-    pub ended: Ended,
 }
 
 impl Store {

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::sys::stat::{Mode, SFlag, fstat};
 
-use super::Error;
+use super::error::Error;
 use crate::place::{self, Caller, End, Missing, Place};
 
 /// `$XDG_DATA_HOME/pagelab/results.sqlite`, or below `~/.local/share` where that variable is not an

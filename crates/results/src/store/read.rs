@@ -17,7 +17,7 @@ use study::stats::Analysis;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::{AnsweredCall, Peak, Verdict};
 
-use super::Summary;
+use super::summary::Summary;
 
 /// What [`names::PAGE_TABLE_SEEN_BYTES`] was called before version 4, as though it were a peak.
 const FORMER_PAGE_TABLES: &str = "page_table_bytes";

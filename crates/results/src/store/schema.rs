@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::Transaction;
 
-use super::SCHEMA;
+pub(super) const SCHEMA: &str = include_str!("schema.sql");
 
 /// Tables that SQLite makes itself: for AUTOINCREMENT, and when somebody has it analyse the store.
 const OF_SQLITE: [(&str, &str); 3] = [

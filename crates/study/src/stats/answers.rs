@@ -1,6 +1,6 @@
 //! Answers: what the workload says must be the same under every policy, and in time.
 
-use super::Outcome;
+use super::result::Outcome;
 use crate::comparison::Design;
 use crate::trial::{Answer, TrialRecord};
 

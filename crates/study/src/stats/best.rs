@@ -7,9 +7,10 @@
 //! probability of error. A difference that the tracer's stops could have made is none.
 
 use super::blocks::Blocks;
+use super::outcome;
+use super::result::{ArmAnalysis, Effect, Outcome};
 use super::signed_rank::SignedRank;
 use super::tracer_cost::{self, StandIns};
-use super::{ArmAnalysis, Effect, Outcome, is_aa, outcome};
 use crate::comparison::Design;
 
 /// Marks the arms that nobody in the running beats, and says with whom they are tied.
@@ -20,7 +21,7 @@ pub(crate) fn mark(
     arms: &mut [ArmAnalysis],
     signed_rank: &mut SignedRank,
 ) {
-    let running: Vec<usize> = (0..arms.len()).filter(|arm| !is_aa(design, *arm) && has_claim(&arms[*arm])).collect();
+    let running: Vec<usize> = (0..arms.len()).filter(|arm| !design.is_aa(*arm) && has_claim(&arms[*arm])).collect();
     let better = |arm: &usize| matches!(arms[*arm].outcome, Outcome::Better { .. });
     let candidates: Vec<usize> = running.iter().copied().filter(better).collect();
     for candidate in candidates {

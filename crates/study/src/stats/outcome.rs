@@ -1,6 +1,7 @@
 //! From an effect to what is concluded of it.
 
-use super::{Effect, Outcome, normal};
+use super::normal;
+use super::result::{Effect, Outcome};
 use crate::comparison::Design;
 use crate::metric::Direction;
 

@@ -6,7 +6,7 @@
 //! the strata, and the interval runs from one of them to another.
 
 use super::distribution::Distribution;
-use super::median;
+use super::median::median;
 use super::signed_rank::Centre;
 
 /// Pairs of one stratum up to which its distribution is exact.

@@ -8,8 +8,10 @@
 use std::collections::BTreeMap;
 
 use super::blocks::Blocks;
+use super::median::median;
+use super::outcome;
+use super::result::{Effect, TracerCost};
 use super::signed_rank::SignedRank;
-use super::{Effect, TracerCost, median, outcome};
 use crate::comparison::Design;
 use crate::metric::{Metric, names};
 

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::known::Step;
+use super::history::Step;
 use super::replay::{Replay, members_of};
 use super::violation::Broken;
 use crate::check::group::{Members, is_marked, moved};
@@ -33,12 +33,12 @@ impl<F: Format> Replay<'_, F> {
     pub(super) fn of_form(&self, level: u8, start: u64, bytes: u64, form: u64) -> Option<(u64, Broken)> {
         let says =
             |va: u64, value: u64| self.is_leaf(level, value) && moved(self.format, level, value, va, start) == form;
-        for (va, slot) in self.slots.get(usize::from(level))?.range(start..start + bytes) {
-            if let Some(value) = slot.memory.value().filter(|value| says(*va, *value)) {
+        for (va, history) in self.histories.get(usize::from(level))?.range(start..start + bytes) {
+            if let Some(value) = history.memory.value().filter(|value| says(*va, *value)) {
                 return Some((value, Broken::GroupNotBroken));
             }
-            if let Some(held) = slot.held.iter().find(|held| says(*va, held.value)) {
-                return Some((held.value, Broken::GroupNotInvalidated));
+            if let Some(stale) = history.stale.iter().find(|stale| says(*va, stale.value)) {
+                return Some((stale.value, Broken::GroupNotInvalidated));
             }
         }
         None
@@ -79,14 +79,15 @@ impl<F: Format> Replay<'_, F> {
 
     pub(super) fn judge_group(&mut self, step: usize, level: u8, start: u64, bytes: u64) {
         let span = self.geometry.span(level);
-        let entry = |va| self.slot(level, va).and_then(|slot| slot.memory.value());
+        let entry = |va| self.history(level, va).and_then(|history| history.memory.value());
         let entries: Vec<Option<u64>> = members_of(start, bytes, span).map(entry).collect();
         let mut mixed = None;
         let members = Members { format: self.format, level, va: start, entries: &entries };
         members.group_faults(|index, _| mixed = mixed.or(Some(index)));
         let Some(index) = mixed else { return };
         let va = start + index as u64 * span;
-        let (pa, value) = self.slot(level, va).map_or((0, 0), |slot| (slot.pa, slot.memory.value().unwrap_or(0)));
+        let (pa, value) =
+            self.history(level, va).map_or((0, 0), |history| (history.pa, history.memory.value().unwrap_or(0)));
         self.tell(Broken::GroupMixed, Step { step, pa, va, level, old: value, new: value });
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::known::{Held, Step};
+use super::history::{Stale, Step};
 use super::replay::Replay;
 use super::violation::Broken;
 use crate::format::{Change, Discipline, Format, Kind};
@@ -19,9 +19,9 @@ impl<F: Format> Replay<'_, F> {
         if self.format.change(level, old, new) == Change::Break {
             return self.tell(Broken::NotBroken, at);
         }
-        let held = self.slot(level, va).map(|slot| slot.held.as_slice()).unwrap_or_default();
-        let conflict = held.iter().find(|held| self.format.change(level, held.value, new) == Change::Break);
-        if let Some((old, broken)) = conflict.map(|held| (held.value, held.reproach(Broken::NotInvalidated))) {
+        let stale = self.history(level, va).map(|history| history.stale.as_slice()).unwrap_or_default();
+        let conflict = stale.iter().find(|stale| self.format.change(level, stale.value, new) == Change::Break);
+        if let Some((old, broken)) = conflict.map(|stale| (stale.value, stale.reproach(Broken::NotInvalidated))) {
             return self.tell(broken, Step { old, ..at });
         }
         if self.is_leaf(level, new) {
@@ -36,7 +36,7 @@ impl<F: Format> Replay<'_, F> {
         }
     }
 
-    /// A leaf of another level that is still held for addresses of the new one, for other memory. Only arm64
+    /// A leaf of another level that is still cached for addresses of the new one, for other memory. Only arm64
     /// forbids that.
     pub(super) fn size_conflict(&self, at: Step) -> Option<(u64, Broken)> {
         if !matches!(self.format.discipline(), Discipline::BreakBeforeMake(_)) {
@@ -52,11 +52,12 @@ impl<F: Format> Replay<'_, F> {
         };
         for level in (0..self.geometry.levels()).filter(|level| *level != at.level) {
             let first = from & !(self.geometry.span(level) - 1);
-            for va in self.stale[usize::from(level)].range(first..to) {
-                let held = self.slot(level, *va).map(|slot| slot.held.as_slice()).unwrap_or_default();
-                let mut leaves = held.iter().filter(|held| self.is_leaf(level, held.value) && held.reaches(from, to));
-                if let Some(held) = leaves.find(|held| is_other(level, *va, held.value)) {
-                    return Some((held.value, Broken::OtherSizeHeld));
+            for va in self.stale_places[usize::from(level)].range(first..to) {
+                let stale = self.history(level, *va).map(|history| history.stale.as_slice()).unwrap_or_default();
+                let mut leaves =
+                    stale.iter().filter(|stale| self.is_leaf(level, stale.value) && stale.reaches(from, to));
+                if let Some(stale) = leaves.find(|stale| is_other(level, *va, stale.value)) {
+                    return Some((stale.value, Broken::OtherSizeHeld));
                 }
             }
         }
@@ -66,23 +67,24 @@ impl<F: Format> Replay<'_, F> {
     /// A table that is linked while a walk could still come to it on another way.
     pub(super) fn judge_reuse(&mut self, at: Step) {
         let table = self.format.table_address(at.new);
-        let held = self.held_pointers(table, self.geometry.table_bytes(at.level - 1));
+        let stale = self.stale_pointers(table, self.geometry.table_bytes(at.level - 1));
         let elsewhere = |(level, va): (u8, u64)| (level, va) != (at.level, at.va);
-        if let Some((_, held)) = held.into_iter().find(|(place, _)| elsewhere(*place)) {
-            self.tell(held.reproach(Broken::ReusedTooEarly), Step { old: held.value, ..at });
+        if let Some((_, stale)) = stale.into_iter().find(|(place, _)| elsewhere(*place)) {
+            self.tell(stale.reproach(Broken::ReusedTooEarly), Step { old: stale.value, ..at });
         }
     }
 
-    /// The entries that may still be held to point to a table in `bytes` from `pa` on, and point there no more.
-    pub(super) fn held_pointers(&self, pa: u64, bytes: u64) -> Vec<((u8, u64), Held)> {
+    /// The stale entries that point to a table in `bytes` from `pa` on, and point there no more.
+    pub(super) fn stale_pointers(&self, pa: u64, bytes: u64) -> Vec<((u8, u64), Stale)> {
         let mut found = Vec::new();
         for ((level, va), table) in self.pointers_to(pa, bytes) {
             let points = |value| self.is_table(level, value) && self.format.table_address(value) == table;
-            let Some(slot) = self.slot(level, va).filter(|slot| !slot.memory.value().is_some_and(points)) else {
+            let Some(history) = self.history(level, va).filter(|history| !history.memory.value().is_some_and(points))
+            else {
                 continue;
             };
-            let held = slot.held.iter().find(|held| points(held.value) && held.is_walked);
-            found.extend(held.map(|held| ((level, va), held.clone())));
+            let stale = history.stale.iter().find(|stale| points(stale.value) && stale.is_walked);
+            found.extend(stale.map(|stale| ((level, va), stale.clone())));
         }
         found
     }

@@ -21,14 +21,14 @@
 use alloc::vec::Vec;
 
 mod groups;
-mod held;
+mod history;
 mod judge;
-mod known;
 mod release;
 mod replay;
+mod stale;
 mod violation;
 
-use known::Step;
+use history::Step;
 use replay::Replay;
 pub use violation::{Broken, Violation};
 

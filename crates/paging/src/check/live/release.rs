@@ -3,7 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use super::known::{Memory, Step};
+use super::history::{Memory, Step};
 use super::replay::Replay;
 use super::violation::Broken;
 use crate::format::Format;
@@ -11,13 +11,13 @@ use crate::format::Format;
 impl<F: Format> Replay<'_, F> {
     pub(super) fn release(&mut self, step: usize, pa: u64, bytes: u64) {
         for ((level, va), table) in self.pointers_to(pa, bytes) {
-            let Some(slot) = self.slot(level, va) else { continue };
+            let Some(history) = self.history(level, va) else { continue };
             let points = |value: u64| self.is_table(level, value) && self.format.table_address(value) == table;
-            let at = Step { step, pa: slot.pa, va, level, old: 0, new: 0 };
-            let held = slot.held.iter().find(|held| points(held.value) && held.is_walked);
-            let told = match (slot.memory.value().filter(|value| points(*value)), held) {
+            let at = Step { step, pa: history.pa, va, level, old: 0, new: 0 };
+            let stale = history.stale.iter().find(|stale| points(stale.value) && stale.is_walked);
+            let told = match (history.memory.value().filter(|value| points(*value)), stale) {
                 (Some(value), _) => Some((Broken::ReleasedReachable, value, value)),
-                (None, Some(held)) => Some((held.reproach(Broken::ReusedTooEarly), held.value, held.new)),
+                (None, Some(stale)) => Some((stale.reproach(Broken::ReusedTooEarly), stale.value, stale.new)),
                 (None, None) => None,
             };
             if let Some((broken, old, new)) = told {
@@ -37,8 +37,8 @@ impl<F: Format> Replay<'_, F> {
             self.places.range(pa..pa.saturating_add(bytes)).map(|(pa, place)| (*pa, *place)).collect();
         for (pa, (level, va)) in places {
             self.places.remove(&pa);
-            if let Some(slot) = self.slots[usize::from(level)].get_mut(&va).filter(|slot| slot.pa == pa) {
-                slot.memory = Memory::Unknown;
+            if let Some(history) = self.histories[usize::from(level)].get_mut(&va).filter(|history| history.pa == pa) {
+                history.memory = Memory::Unknown;
             }
         }
     }
@@ -49,19 +49,19 @@ impl<F: Format> Replay<'_, F> {
         let mut tables: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         for level in (0..self.geometry.levels()).rev() {
             let span = self.geometry.span(level);
-            let stale: Vec<u64> = self.stale[usize::from(level)].iter().copied().collect();
-            for va in stale {
-                let Some(slot) = self.slot(level, va) else { continue };
-                let pa = slot.pa;
-                let Some(held) = slot.held.iter().find(|held| held.must_go).cloned() else { continue };
-                if tables.get(&held.step).is_some_and(|(from, to)| *from <= va && va < *to) {
+            let places: Vec<u64> = self.stale_places[usize::from(level)].iter().copied().collect();
+            for va in places {
+                let Some(history) = self.history(level, va) else { continue };
+                let pa = history.pa;
+                let Some(stale) = history.stale.iter().find(|stale| stale.must_go).cloned() else { continue };
+                if tables.get(&stale.step).is_some_and(|(from, to)| *from <= va && va < *to) {
                     continue;
                 }
-                if self.is_table(level, held.value) {
-                    tables.insert(held.step, (va, va + span));
+                if self.is_table(level, stale.value) {
+                    tables.insert(stale.step, (va, va + span));
                 }
-                let at = Step { step: held.step, pa, va, level, old: held.value, new: held.new };
-                self.tell(held.reproach(Broken::NeverInvalidated), at);
+                let at = Step { step: stale.step, pa, va, level, old: stale.value, new: stale.new };
+                self.tell(stale.reproach(Broken::NeverInvalidated), at);
             }
         }
     }

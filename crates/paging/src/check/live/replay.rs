@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-use super::known::{Contents, Memory, Slot, Step};
+use super::history::{Contents, History, Memory, Step};
 use super::violation::{Broken, Violation};
 use crate::attributes::Flags;
 use crate::check::group::{is_marked, moved};
@@ -14,14 +14,14 @@ pub(super) struct Replay<'a, F> {
     pub(super) format: &'a F,
     pub(super) geometry: Geometry,
     /// By level, and by resolved input address.
-    pub(super) slots: Vec<BTreeMap<u64, Slot>>,
-    /// Those of which something is held.
-    pub(super) stale: Vec<BTreeSet<u64>>,
-    /// The entries that point, or may still be held to point, to a table.
+    pub(super) histories: Vec<BTreeMap<u64, History>>,
+    /// Those of which a stale entry may be cached.
+    pub(super) stale_places: Vec<BTreeSet<u64>>,
+    /// The entries that point, or stale point, to a table.
     pub(super) pointers: BTreeMap<u64, BTreeSet<(u8, u64)>>,
     /// Where in the tree the entry at a physical address is.
     pub(super) places: BTreeMap<u64, (u8, u64)>,
-    /// What the leaves of a group, current or held, say about its first entry: by level and first input address.
+    /// What the leaves of a group, current or stale, say about its first entry: by level and first input address.
     /// Some may be gone.
     pub(super) forms: BTreeMap<(u8, u64), Vec<u64>>,
     /// Groups that were written since they were last looked at, by level and first input address.
@@ -36,8 +36,8 @@ impl<'a, F: Format> Replay<'a, F> {
         Replay {
             format,
             geometry,
-            slots: alloc::vec![BTreeMap::new(); levels],
-            stale: alloc::vec![BTreeSet::new(); levels],
+            histories: alloc::vec![BTreeMap::new(); levels],
+            stale_places: alloc::vec![BTreeSet::new(); levels],
             pointers: BTreeMap::new(),
             places: BTreeMap::new(),
             forms: BTreeMap::new(),
@@ -74,14 +74,14 @@ impl<'a, F: Format> Replay<'a, F> {
         level > 0 && self.format.kind(level, entry) == Kind::Table
     }
 
-    pub(super) fn slot(&self, level: u8, va: u64) -> Option<&Slot> {
-        self.slots.get(usize::from(level))?.get(&va)
+    pub(super) fn history(&self, level: u8, va: u64) -> Option<&History> {
+        self.histories.get(usize::from(level))?.get(&va)
     }
 
     /// The entry at a place in the tree; nothing is known of it if it is new.
-    pub(super) fn slot_mut(&mut self, level: u8, va: u64, pa: u64) -> &mut Slot {
-        let empty = Slot { pa, memory: Memory::Unknown, contents: Contents::Older, held: Vec::new() };
-        self.slots[usize::from(level)].entry(va).or_insert(empty)
+    pub(super) fn history_mut(&mut self, level: u8, va: u64, pa: u64) -> &mut History {
+        let empty = History { pa, memory: Memory::Unknown, contents: Contents::Older, stale: Vec::new() };
+        self.histories[usize::from(level)].entry(va).or_insert(empty)
     }
 
     /// The entries of the group around `va` at `level`, and its bytes; `None` where there are no groups.
@@ -110,24 +110,24 @@ impl<'a, F: Format> Replay<'a, F> {
                 self.groups.insert((at.level, group));
             }
         }
-        let slot = self.slot_mut(at.level, at.va, at.pa);
-        slot.memory = Memory::Known(at.new);
+        let history = self.history_mut(at.level, at.va, at.pa);
+        history.memory = Memory::Known(at.new);
     }
 
     /// Compares what the step says of the old entry with what is known.
     pub(super) fn meet(&mut self, at: Step) {
-        let is_new = self.slot(at.level, at.va).is_none_or(|slot| slot.memory == Memory::Unknown);
-        let slot = self.slot_mut(at.level, at.va, at.pa);
-        if slot.pa != at.pa {
-            (slot.pa, slot.memory) = (at.pa, Memory::Unknown);
+        let is_new = self.history(at.level, at.va).is_none_or(|history| history.memory == Memory::Unknown);
+        let history = self.history_mut(at.level, at.va, at.pa);
+        if history.pa != at.pa {
+            (history.pa, history.memory) = (at.pa, Memory::Unknown);
         }
-        let memory = slot.memory;
+        let memory = history.memory;
         self.places.insert(at.pa, (at.level, at.va));
         match memory {
             Memory::Known(known) if !self.is_same(at.level, known, at.old) => {
                 self.tell(Broken::Untold, Step { old: known, new: at.old, ..at });
                 let left = self.leaves_behind(Step { old: known, ..at });
-                self.hold(Step { old: known, ..at }, true, left);
+                self.make_stale(Step { old: known, ..at }, true, left);
             }
             _ => {}
         }
@@ -146,8 +146,8 @@ impl<'a, F: Format> Replay<'a, F> {
         let is_hole = self.format.kind(at.level, at.old) == Kind::Hole;
         let span = self.geometry.span(above);
         let va = at.va & !(span - 1);
-        let slots = &mut self.slots[usize::from(above)];
-        let Some(parent) = slots.get_mut(&va) else { return };
+        let histories = &mut self.histories[usize::from(above)];
+        let Some(parent) = histories.get_mut(&va) else { return };
         let before = parent.contents;
         parent.contents = match (before, is_hole) {
             (Contents::Older, _) => Contents::Older,
@@ -158,7 +158,7 @@ impl<'a, F: Format> Replay<'a, F> {
         if before == Contents::Untouched && parent.contents == Contents::WasEmpty {
             let run = span << self.format.run_bits();
             let start = va & !(run - 1);
-            let untouched = slots.range_mut(start..start + run).map(|(_, slot)| &mut slot.contents);
+            let untouched = histories.range_mut(start..start + run).map(|(_, history)| &mut history.contents);
             untouched.filter(|contents| **contents == Contents::Untouched).for_each(|it| *it = Contents::WasEmpty);
         }
     }
@@ -182,29 +182,29 @@ impl<'a, F: Format> Replay<'a, F> {
         for va in members_of(start, bytes, span) {
             let pa = at.pa.wrapping_add((va / span).wrapping_sub(at.va / span).wrapping_mul(ENTRY_BYTES));
             let implied = Memory::Implied(moved(self.format, at.level, at.old, at.va, va));
-            let slot = self.slot_mut(at.level, va, pa);
-            if slot.memory == Memory::Unknown && slot.pa == pa {
-                slot.memory = implied;
+            let history = self.history_mut(at.level, va, pa);
+            if history.memory == Memory::Unknown && history.pa == pa {
+                history.memory = implied;
             }
         }
     }
 
-    /// Replaces the entry: what it was may be held from now on.
+    /// Replaces the entry: what it was is stale from now on.
     pub(super) fn replace(&mut self, at: Step, left: Vec<(u64, u64)>) {
         let Step { level, old, new, .. } = at;
         let format = self.format;
         self.note_form(level, at.va, new);
-        self.hold(at, format.change(level, old, new) != Change::Free, left);
+        self.make_stale(at, format.change(level, old, new) != Change::Free, left);
         if self.is_table(level, new) {
             self.pointers.entry(format.table_address(new)).or_default().insert((level, at.va));
             if !self.is_table(level, old) || self.is_unlinked(at) {
-                self.slot_mut(level, at.va, at.pa).contents = Contents::Untouched;
+                self.history_mut(level, at.va, at.pa).contents = Contents::Untouched;
             }
         }
         // What is right again need not go.
-        let slot = self.slot_mut(level, at.va, at.pa);
-        for held in &mut slot.held {
-            held.must_go &= format.change(level, held.value, new) != Change::Free;
+        let history = self.history_mut(level, at.va, at.pa);
+        for stale in &mut history.stale {
+            stale.must_go &= format.change(level, stale.value, new) != Change::Free;
         }
     }
 }

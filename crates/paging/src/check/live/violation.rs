@@ -40,7 +40,7 @@ impl Broken {
             Broken::NotInvalidated => "not-invalidated",
             Broken::GroupNotBroken => "group-not-broken",
             Broken::GroupNotInvalidated => "group-not-invalidated",
-            Broken::OtherSizeHeld => "other-size-held",
+            Broken::OtherSizeHeld => "other-size-stale",
             Broken::GroupMixed => "group-mixed",
             Broken::NeverInvalidated => "never-invalidated",
             Broken::LastLevelOnly => "last-level-only",

@@ -6,7 +6,7 @@ use crate::simulation::{Cell, Cost, Mapped, mapped_in_words, rate_in_words};
 use crate::text::escape;
 use study::size::format_bytes;
 
-use super::costs;
+use super::parts::costs;
 
 const LEFT: f64 = 142.0;
 const RIGHT: f64 = 456.0;

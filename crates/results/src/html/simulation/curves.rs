@@ -7,7 +7,7 @@ use crate::text::escape;
 use study::metric::Unit;
 use study::size::format_bytes;
 
-use super::costs;
+use super::parts::costs;
 
 const LEFT: f64 = 72.0;
 /// Half of the longest label of an axis stands to the right of it.

@@ -1,9 +1,10 @@
 //! A pointer chase over buffers of growing size, measured and modelled.
 
-use super::{captioned, modelled, tables};
+use super::parts::modelled;
+use super::tables;
 use crate::figure;
+use crate::html::parts::{captioned, page, section};
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
-use crate::html::{page, section};
 use crate::simulation::{Knees, Line};
 use crate::text::{command_line, escape};
 use study::size::format_bytes;

@@ -4,13 +4,15 @@ mod bars;
 mod curves;
 mod heat;
 mod knees;
+mod parts;
 mod tables;
 
 pub use knees::knees;
 
-use super::{captioned, page, section};
-use crate::simulation::{Cell, Cost, Document, Trace};
+use super::parts::{page, section};
+use crate::simulation::{Document, Trace};
 use crate::text::{command_line, escape, printable};
+use parts::{machines, modelled, unit};
 
 /// The page.
 pub fn report(document: &Document) -> String {
@@ -79,20 +81,6 @@ fn result(trace: &Trace, at: usize) -> String {
     html
 }
 
-/// The cells of each machine.
-fn machines(trace: &Trace) -> Vec<&[Cell]> {
-    trace.cells.chunk_by(|one, other| one.machine == other.machine).collect()
-}
-
-/// What rates of these cells are per.
-fn unit(cells: &[Cell]) -> &'static str {
-    costs(cells).next().map_or("instructions", |(_, cost)| cost.per.unit())
-}
-
-fn costs(cells: &[Cell]) -> impl Iterator<Item = (&Cell, &Cost)> {
-    cells.iter().filter_map(|cell| Some((cell, cell.outcome.as_ref().ok()?)))
-}
-
 const PEAKS: &str = "; marks are the peaks of resident memory under policies, at the sizes that they ask for";
 
 fn curves_of(trace: &Trace, at: usize) -> String {
@@ -153,11 +141,6 @@ fn geometry(trace: &Trace, at: usize) -> String {
         heat::legend(sweep),
         tables::geometries(sweep)
     )
-}
-
-/// A figure with its caption, which says where its numbers come from.
-fn modelled(picture: &str, caption: &str) -> String {
-    captioned(picture, &format!("{caption} (modelled)"))
 }
 
 fn invocation(document: &Document) -> String {

@@ -8,7 +8,7 @@ use study::metric::Unit;
 use study::size::format_bytes;
 use study::verdict::Holding;
 
-use super::{costs, machines as by_machine, unit};
+use super::parts::{costs, machines as by_machine, unit};
 
 /// Names and values.
 pub(super) fn facts(facts: &[(String, String)]) -> String {

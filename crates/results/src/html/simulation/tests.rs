@@ -1,7 +1,7 @@
 //! The page of a made-up simulation: what must be on it, and what must not.
 
 use super::*;
-use crate::simulation::{Geometry, Ground, Machine, MachineFigure, Mapped, Missing, Per, Sweep};
+use crate::simulation::{Cell, Cost, Geometry, Ground, Machine, MachineFigure, Mapped, Missing, Per, Sweep};
 use study::cause::{Cause, CauseShare};
 use study::verdict::{Holding, Verdict};
 

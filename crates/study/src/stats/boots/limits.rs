@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::super::rank_sum;
-use super::{Boot, of_arm, strata};
+use super::boot::{Boot, of_arm, strata};
 use crate::comparison::Design;
+use crate::stats::rank_sum;
 use crate::trial::Arm;
 
 /// Why something cannot be concluded.

@@ -1,71 +1,70 @@
-//! What walks found, as processors remember it, so that the next translation near by need not walk.
+//! A walk cache, as processors have one: what walks found, so that the next translation near by need not walk.
 
 use alloc::boxed::Box;
 use core::mem;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{Slot, Tables, Translation};
+use super::slot::{Slot, Translation};
 use crate::arena::Arena;
 use crate::format::{Format, Pattern};
 use crate::geometry::Geometry;
-use crate::log::Log;
 
-/// log2 of the regions that are remembered, each of what a table of pages spans: 8G of them with 4K pages.
+/// log2 of the regions that are cached, each of what a table of pages spans: 8G of them with 4K pages.
 const REGION_BITS: u32 = 12;
 const REGIONS: usize = 1 << REGION_BITS;
-/// Regions of one of the 64 parts that are forgotten one by one.
+/// Regions of one of the 64 parts that are flushed one by one.
 const PART: usize = REGIONS / u64::BITS as usize;
 
 /// Where a region's number begins in its word.
 const NUMBER: u32 = 33;
 /// Where the level stands in a word, and what comes below it is its value.
 const LEVEL: u32 = 30;
-/// The word of a region of which nothing is remembered: it has a level that none has.
+/// The word of a region of which nothing is cached: it has a level that none has.
 const NOTHING: u64 = 3 << LEVEL;
 
-/// As many walks are made after a change before anything is remembered: to forget costs as much as some tens of walks,
-/// and tables that change all the time are not worth remembering.
+/// As many walks are made after a change before anything is cached: to flush costs as much as some tens of walks,
+/// and tables that change all the time are not worth caching.
 const PATIENCE: u32 = 64;
 
-/// An arena, and what walks in it found. Whoever gets hold of it to change it has it forget first.
+/// An arena, and what walks in it found. Whoever gets hold of it to change it has the cache flushed first.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct CachedArena {
     arena: Arena,
     /// By region, where in the arena its table of pages is, or what memory the leaf maps that is for all of it.
     ///
     /// A word is the region's number less the bits that are its place here; then the level of the leaf; then, with
     /// level 0, a place in the arena, counted in entries; with 1 or 2 an address, counted in regions. Being one word, it
     /// is whole for every thread that reads it.
-    words: Box<Words>,
+    cache: Box<WalkCache>,
     /// How to tell pages.
     page: Pattern,
 }
 
 /// Apart from the rest, which no translation changes: so compilers need not load that again after each.
 #[derive(Debug)]
-struct Words {
+struct WalkCache {
     regions: [AtomicU64; REGIONS],
-    /// A bit for each of 64 parts of the regions in which anything is remembered.
+    /// A bit for each of 64 parts of the regions in which anything is cached.
     parts: AtomicU64,
     /// Walks since the last change, but no more of them than matter.
     walks: AtomicU32,
 }
 
-impl Memory {
-    pub(super) fn of(format: &impl Format, arena: Arena) -> Memory {
-        Memory { arena, words: Words::new(), page: format.leaf_pattern(0) }
+impl CachedArena {
+    pub(super) fn of(format: &impl Format, arena: Arena) -> CachedArena {
+        CachedArena { arena, cache: WalkCache::new(), page: format.leaf_pattern(0) }
     }
 }
 
-impl Words {
-    fn new() -> Box<Words> {
+impl WalkCache {
+    fn new() -> Box<WalkCache> {
         let regions = [const { AtomicU64::new(NOTHING) }; REGIONS];
-        Box::new(Words { regions, parts: AtomicU64::new(0), walks: AtomicU32::new(0) })
+        Box::new(WalkCache { regions, parts: AtomicU64::new(0), walks: AtomicU32::new(0) })
     }
 
     #[cold]
-    fn forget(&mut self) {
+    fn flush(&mut self) {
         *self.walks.get_mut() = 0;
         let mut parts = mem::take(self.parts.get_mut());
         while parts != 0 {
@@ -84,14 +83,14 @@ impl Words {
     }
 }
 
-/// A copy remembers nothing yet.
-impl Clone for Memory {
-    fn clone(&self) -> Memory {
-        Memory { arena: self.arena.clone(), words: Words::new(), ..*self }
+/// The cache of a copy is empty.
+impl Clone for CachedArena {
+    fn clone(&self) -> CachedArena {
+        CachedArena { arena: self.arena.clone(), cache: WalkCache::new(), ..*self }
     }
 }
 
-impl Deref for Memory {
+impl Deref for CachedArena {
     type Target = Arena;
 
     #[inline]
@@ -100,30 +99,29 @@ impl Deref for Memory {
     }
 }
 
-impl DerefMut for Memory {
+impl DerefMut for CachedArena {
     #[inline]
     fn deref_mut(&mut self) -> &mut Arena {
-        if *self.words.walks.get_mut() != 0 {
-            self.words.forget();
+        if *self.cache.walks.get_mut() != 0 {
+            self.cache.flush();
         }
         &mut self.arena
     }
 }
 
-impl<F: Format, L: Log> Tables<F, L> {
-    /// What is remembered of `va`, if it is mapped there, and the entry of a page. The entries of larger leaves are not
+impl CachedArena {
+    /// What the cache has of `va`, if it is mapped there, and the entry of a page. The entries of larger leaves are not
     /// looked at again.
     #[inline(always)]
-    pub(super) fn recalled(&self, va: u64, page_shift: u32) -> Option<(Translation, u64)> {
-        let memory = &self.arena;
+    pub(super) fn look_up<F: Format>(&self, va: u64, page_shift: u32) -> Option<(Translation, u64)> {
         let region_shift = 2 * page_shift - 3;
-        let word = memory.words.regions[(va >> region_shift) as usize % REGIONS].load(Ordering::Relaxed);
-        // Less the number, if it is this one's; otherwise more than anything that is remembered.
+        let word = self.cache.regions[(va >> region_shift) as usize % REGIONS].load(Ordering::Relaxed);
+        // Less the number, if it is this one's; otherwise more than anything that is cached.
         let word = word ^ va >> (region_shift + REGION_BITS - NUMBER) & (u64::MAX << NUMBER);
         if word < 1 << LEVEL {
             let place = word + (va >> page_shift & ((1 << (page_shift - 3)) - 1));
-            let entry = *memory.entries().get(place as usize)?;
-            let pa = memory.page.address(entry, F::ADDRESS_SHIFT)? | va & ((1 << page_shift) - 1);
+            let entry = *self.entries().get(place as usize)?;
+            let pa = self.page.address(entry, F::ADDRESS_SHIFT)? | va & ((1 << page_shift) - 1);
             return Some((Translation { pa, level: 0 }, entry));
         }
         if word >= NOTHING {
@@ -133,9 +131,8 @@ impl<F: Format, L: Log> Tables<F, L> {
         Some((Translation { pa, level: (word >> LEVEL) as u8 }, 0))
     }
 
-    /// Remembers what a walk to `va` found: a leaf that translates to `pa`.
-    pub(super) fn remember(&self, va: u64, pa: u64, slot: Slot) {
-        let geometry = self.geometry();
+    /// Caches what a walk to `va` found: a leaf that translates to `pa`.
+    pub(super) fn fill(&self, geometry: Geometry, va: u64, pa: u64, slot: Slot) {
         let place = match slot.level {
             // A root may be of another length than other tables of pages.
             0 if geometry.levels() > 1 => self.arena.place(slot.pa).checked_sub(geometry.index(0, va)),
@@ -143,13 +140,12 @@ impl<F: Format, L: Log> Tables<F, L> {
             _ => None,
         };
         let Some(word) = place.and_then(|place| word(geometry, va, slot.level, place)) else { return };
-        let words = &*self.arena.words;
-        let walks = words.walks.load(Ordering::Relaxed);
+        let walks = self.cache.walks.load(Ordering::Relaxed);
         if walks < PATIENCE {
             // Of walks at the same time some may not be counted; that costs less than to count them.
-            words.walks.store(walks + 1, Ordering::Relaxed);
+            self.cache.walks.store(walks + 1, Ordering::Relaxed);
         } else {
-            words.set((va >> geometry.shift(1)) as usize % REGIONS, word);
+            self.cache.set((va >> geometry.shift(1)) as usize % REGIONS, word);
         }
     }
 }

@@ -27,13 +27,13 @@ pub struct Kernel {
 
 impl Khugepaged {
     /// Pages that it looks at before it sleeps, where a PMD has so many.
-    pub(super) fn scans(&self, pmd_pages: u64) -> u64 {
+    pub(crate) fn scans(&self, pmd_pages: u64) -> u64 {
         self.pages_to_scan.unwrap_or(pmd_pages * 8)
     }
 
     /// Whether a window with so many pages missing, shared and in swap can be collapsed (`max_ptes_none`,
     /// `max_ptes_shared`, `max_ptes_swap`).
-    pub(super) fn takes(&self, pmd_pages: u64, missing: u64, shared: u64, swapped: u64) -> bool {
+    pub(crate) fn takes(&self, pmd_pages: u64, missing: u64, shared: u64, swapped: u64) -> bool {
         missing <= self.max_ptes_none.unwrap_or(pmd_pages - 1) && shared <= pmd_pages / 2 && swapped <= pmd_pages / 8
     }
 }

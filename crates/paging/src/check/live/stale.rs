@@ -1,8 +1,8 @@
-//! What caches may hold from when an entry is replaced, or its table unlinked, until it is invalidated.
+//! Stale entries: what caches may hold from when an entry is replaced, or its table unlinked, until it is invalidated.
 
 use alloc::vec::Vec;
 
-use super::known::{Contents, Held, Memory, Step, without};
+use super::history::{Contents, Memory, Stale, Step, without};
 use super::replay::Replay;
 use crate::check::group::is_marked;
 use crate::format::{Discipline, Format};
@@ -21,9 +21,9 @@ impl<F: Format> Replay<'_, F> {
         if let Some((start, bytes)) = self.group(level, va).filter(|_| is_marked(self.format, level, old)) {
             return alloc::vec![(start, start + bytes)];
         }
-        match self.slot(level, va).map_or(Contents::Older, |slot| slot.contents) {
+        match self.history(level, va).map_or(Contents::Older, |history| history.contents) {
             _ if !self.is_unlinked(at) => alloc::vec![own],
-            // All that was ever in it is known, and held for itself.
+            // All that was ever in it was written, and is stale for itself.
             Contents::WasEmpty => Vec::new(),
             Contents::Older | Contents::Untouched | Contents::WasFilled => self.unknown_below(level, own),
         }
@@ -33,8 +33,8 @@ impl<F: Format> Replay<'_, F> {
     pub(super) fn unknown_below(&self, level: u8, (from, to): (u64, u64)) -> Vec<(u64, u64)> {
         let span = self.geometry.span(level - 1);
         let (mut unknown, mut start) = (Vec::new(), from);
-        for (va, slot) in self.slots[usize::from(level - 1)].range(from..to) {
-            if slot.memory != Memory::Unknown {
+        for (va, history) in self.histories[usize::from(level - 1)].range(from..to) {
+            if history.memory != Memory::Unknown {
                 unknown.push((start, *va));
                 start = va + span;
             }
@@ -45,7 +45,7 @@ impl<F: Format> Replay<'_, F> {
     }
 
     /// Keeps the old entry of a step as one that may be cached, with leaves for the addresses `left`.
-    pub(super) fn hold(&mut self, at: Step, must_go: bool, left: Vec<(u64, u64)>) {
+    pub(super) fn make_stale(&mut self, at: Step, must_go: bool, left: Vec<(u64, u64)>) {
         let Step { step, pa, va, level, old, new } = at;
         let is_table = self.is_table(level, old);
         if !is_table && !self.is_leaf(level, old) {
@@ -54,32 +54,32 @@ impl<F: Format> Replay<'_, F> {
         if is_table {
             self.pointers.entry(self.format.table_address(old)).or_default().insert((level, va));
         }
-        self.stale[usize::from(level)].insert(va);
+        self.stale_places[usize::from(level)].insert(va);
         self.note_form(level, va, old);
-        let slot = self.slot_mut(level, va, pa);
-        let must_go = must_go || slot.held.iter().any(|held| held.value == old && held.must_go);
-        slot.held.retain(|held| held.value != old);
-        slot.held.push(Held { value: old, new, step, must_go, left, is_walked: is_table, last_level_only: false });
+        let history = self.history_mut(level, va, pa);
+        let must_go = must_go || history.stale.iter().any(|stale| stale.value == old && stale.must_go);
+        history.stale.retain(|stale| stale.value != old);
+        history.stale.push(Stale { value: old, new, step, must_go, left, is_walked: is_table, last_level_only: false });
     }
 
-    /// The table of an entry can be reached no more: what was in it is held, and its memory is not looked at.
+    /// The table of an entry can be reached no more: what was in it is stale, and its memory is not looked at.
     pub(super) fn unlink(&mut self, at: Step) {
         let end = at.va + self.geometry.span(at.level);
         for level in (0..at.level).rev() {
-            let below: Vec<u64> = self.slots[usize::from(level)].range(at.va..end).map(|(va, _)| *va).collect();
+            let below: Vec<u64> = self.histories[usize::from(level)].range(at.va..end).map(|(va, _)| *va).collect();
             for va in below {
-                let Some(slot) = self.slot(level, va) else { continue };
-                let (pa, memory) = (slot.pa, slot.memory);
+                let Some(history) = self.history(level, va) else { continue };
+                let (pa, memory) = (history.pa, history.memory);
                 if let Memory::Known(old) | Memory::Implied(old) = memory {
                     let child = Step { step: at.step, pa, va, level, old, new: 0 };
                     let left = self.leaves_behind(child);
-                    self.hold(child, true, left);
+                    self.make_stale(child, true, left);
                 }
-                let slot = self.slot_mut(level, va, pa);
-                slot.memory = Memory::Unknown;
-                slot.contents = Contents::Older;
-                if slot.held.is_empty() {
-                    self.slots[usize::from(level)].remove(&va);
+                let history = self.history_mut(level, va, pa);
+                history.memory = Memory::Unknown;
+                history.contents = Contents::Older;
+                if history.stale.is_empty() {
+                    self.histories[usize::from(level)].remove(&va);
                 }
             }
         }
@@ -96,19 +96,19 @@ impl<F: Format> Replay<'_, F> {
             let reach = self.geometry.span(level) << self.format.group_bits_at(level);
             let (first, last) = (from.saturating_sub(reach), to.saturating_add(reach));
             let at = usize::from(level);
-            let stale: Vec<u64> = self.stale[at].range(first..last).copied().collect();
-            for va in stale {
+            let places: Vec<u64> = self.stale_places[at].range(first..last).copied().collect();
+            for va in places {
                 let end = va + self.geometry.span(level);
-                let Some(slot) = self.slots[at].get_mut(&va) else { continue };
-                for held in &mut slot.held {
-                    held.left = without(&held.left, from, to);
+                let Some(history) = self.histories[at].get_mut(&va) else { continue };
+                for stale in &mut history.stale {
+                    stale.left = without(&stale.left, from, to);
                     let touches = va < to && from < end;
-                    held.last_level_only |= touches && !tables;
-                    held.is_walked &= !(touches && tables);
+                    stale.last_level_only |= touches && !tables;
+                    stale.is_walked &= !(touches && tables);
                 }
-                slot.held.retain(|held| !held.is_gone());
-                if slot.held.is_empty() {
-                    self.stale[at].remove(&va);
+                history.stale.retain(|stale| !stale.is_gone());
+                if history.stale.is_empty() {
+                    self.stale_places[at].remove(&va);
                 }
             }
         }
@@ -117,12 +117,12 @@ impl<F: Format> Replay<'_, F> {
 
     /// Drops every table entry from the caches of those.
     pub(super) fn end_walks(&mut self) {
-        for (stale, slots) in self.stale.iter_mut().zip(&mut self.slots) {
-            stale.retain(|va| {
-                let Some(slot) = slots.get_mut(va) else { return false };
-                slot.held.iter_mut().for_each(|held| held.is_walked = false);
-                slot.held.retain(|held| !held.is_gone());
-                !slot.held.is_empty()
+        for (places, histories) in self.stale_places.iter_mut().zip(&mut self.histories) {
+            places.retain(|va| {
+                let Some(history) = histories.get_mut(va) else { return false };
+                history.stale.iter_mut().for_each(|stale| stale.is_walked = false);
+                history.stale.retain(|stale| !stale.is_gone());
+                !history.stale.is_empty()
             });
         }
     }

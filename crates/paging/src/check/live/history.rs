@@ -1,4 +1,4 @@
-//! What is known of an entry while steps are replayed: its memory, and what may still be cached of it.
+//! The history of an entry while steps are replayed: what is in memory, and which stale values may still be cached.
 
 use alloc::vec::Vec;
 
@@ -16,7 +16,7 @@ pub(super) struct Step {
 
 /// A value that a TLB, or a cache of table entries, may still hold.
 #[derive(Clone, Debug)]
-pub(super) struct Held {
+pub(super) struct Stale {
     pub(super) value: u64,
     /// What was written over it, and when.
     pub(super) new: u64,
@@ -31,7 +31,7 @@ pub(super) struct Held {
     pub(super) last_level_only: bool,
 }
 
-impl Held {
+impl Stale {
     pub(super) fn is_gone(&self) -> bool {
         self.left.is_empty() && !self.is_walked
     }
@@ -40,7 +40,7 @@ impl Held {
         self.left.iter().any(|(start, end)| *start < to && from < *end)
     }
 
-    /// What is missing, if it is held for ever.
+    /// What is missing, if it stays cached for ever.
     pub(super) fn reproach(&self, otherwise: Broken) -> Broken {
         let only_walked = self.is_walked && self.last_level_only && self.left.is_empty();
         if only_walked { Broken::LastLevelOnly } else { otherwise }
@@ -78,13 +78,13 @@ pub(super) enum Contents {
     WasFilled,
 }
 
-/// One entry, by its place in the tree.
+/// What happened to one entry, by its place in the tree.
 #[derive(Clone, Debug)]
-pub(super) struct Slot {
+pub(super) struct History {
     pub(super) pa: u64,
     pub(super) memory: Memory,
     pub(super) contents: Contents,
-    pub(super) held: Vec<Held>,
+    pub(super) stale: Vec<Stale>,
 }
 
 /// The parts of `ranges` outside `from` to `to`.

@@ -1,0 +1,116 @@
+//! Recorded addresses and those that Linux chooses.
+
+use super::*;
+
+fn mmap(layout: &mut Layout, recorded: u64, bytes: u64) -> u64 {
+    let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    let told = layout.translate(&Event { run: 0, order: 0, call, result: recorded as i64 });
+    assert_eq!(told.len(), 1);
+    told[0].result as u64
+}
+
+fn calls(layout: &mut Layout, call: Call, result: u64) -> Vec<Call> {
+    let told = layout.translate(&Event { run: 0, order: 0, call, result: result as i64 });
+    told.into_iter().map(|event| event.call).collect()
+}
+
+const TOP: u64 = MMAP_BASE - VDSO_BYTES;
+
+#[test]
+fn mappings_go_downwards_and_whole_huge_pages_are_aligned() {
+    let mut layout = Layout::default();
+    assert_eq!(mmap(&mut layout, EMULATED, 8192), TOP - 8192);
+    assert_eq!(mmap(&mut layout, EMULATED + 8192, 4096), TOP - 12288);
+    let huge = mmap(&mut layout, EMULATED + 12288, 32 << 20);
+    assert_eq!(huge % HUGE, 0);
+    assert!(huge + (32 << 20) <= TOP - 12288 && huge + (32 << 20) + HUGE > TOP - 12288);
+    // The hole above it is used by what fits.
+    assert!(mmap(&mut layout, EMULATED + (64 << 20), 4096) > huge);
+    assert_eq!(layout.address(EMULATED + 8192 + 5), TOP - 12288 + 5);
+    assert_eq!(layout.address(77), 77);
+    // What goes leaves a gap, which is used again.
+    assert_eq!(calls(&mut layout, Call::Munmap { address: EMULATED, bytes: 8192 }, 0).len(), 1);
+    assert_eq!(mmap(&mut layout, EMULATED, 4096), TOP - 4096);
+}
+
+#[test]
+fn a_call_over_mappings_that_lie_apart_becomes_several() {
+    let mut layout = Layout::default();
+    mmap(&mut layout, EMULATED, HUGE);
+    mmap(&mut layout, EMULATED + HUGE, 4096);
+    let protect = Call::Mprotect { address: EMULATED, bytes: HUGE + 4096, protection: 1 };
+    let told = calls(&mut layout, protect, 0);
+    let total: u64 = told.iter().map(|call| if let Call::Mprotect { bytes, .. } = call { *bytes } else { 0 }).sum();
+    assert_eq!((told.len(), total), (2, HUGE + 4096));
+}
+
+#[test]
+fn a_program_its_heap_and_its_stack_are_where_linux_puts_them() {
+    let mut layout = Layout::default();
+    let region = |layout: &mut Layout, address, bytes, name: &str| {
+        let told = calls(layout, Call::Region { address, bytes, protection: 3, name: name.into() }, 0);
+        if let Call::Region { address, .. } = told[0] { address } else { 0 }
+    };
+    assert_eq!(region(&mut layout, EMULATED, 8192, "/bin/a"), PROGRAM);
+    assert_eq!(region(&mut layout, EMULATED + 12288, 4096, "/bin/a"), PROGRAM + 12288);
+    assert_eq!(region(&mut layout, EMULATED + 5 * HUGE, 4096, "/bin/a"), PROGRAM + 5 * HUGE);
+    assert_eq!(region(&mut layout, EMULATED + (16 << 20), 8192, "[stack]"), STACK_END - 8192);
+    let ld = region(&mut layout, EMULATED + (32 << 20), 4096, "/lib/ld.so");
+    assert_eq!(region(&mut layout, EMULATED + (32 << 20) + 8192, 4096, "/lib/ld.so"), ld + 8192);
+    assert_eq!(ld, MMAP_BASE - INTERPRETER_BYTES);
+    assert_eq!(mmap(&mut layout, EMULATED + (40 << 20), 8192), ld - VDSO_BYTES - 8192);
+    let brk = |layout: &mut Layout, end| {
+        layout.translate(&Event { run: 0, order: 0, call: Call::Brk { address: end }, result: end as i64 })[0].result
+            as u64
+    };
+    let begin = brk(&mut layout, EMULATED + 5 * HUGE + 20480);
+    assert_eq!(begin, PROGRAM + 5 * HUGE + 4096);
+    assert_eq!(brk(&mut layout, EMULATED + 5 * HUGE + 20480 + 135168), begin + 135168);
+    assert_eq!(layout.address(EMULATED + 5 * HUGE + 20480 + 4096), begin + 4096);
+    // A program that is linked for an address stays there.
+    assert_eq!(region(&mut layout, 0x40_0000, 4096, "/bin/static"), 0x40_0000);
+}
+
+#[test]
+fn a_heap_that_would_end_before_it_begins_is_left_where_it_is() {
+    let mut layout = Layout::default();
+    let begin = EMULATED + 5 * HUGE;
+    let to = |layout: &mut Layout, end: u64| {
+        let call = Call::Brk { address: end };
+        layout.translate(&Event { run: 0, order: 0, call, result: end as i64 })[0].result as u64
+    };
+    let placed = to(&mut layout, begin);
+    assert_eq!(to(&mut layout, begin - 4096), begin - 4096);
+    assert_eq!(to(&mut layout, begin + 4096), placed + 4096);
+}
+
+#[test]
+fn what_grows_in_place_does_so_only_where_there_is_room() {
+    let mut layout = Layout::default();
+    let first = mmap(&mut layout, EMULATED, 8192);
+    let second = mmap(&mut layout, EMULATED + (1 << 20), 8192);
+    assert_eq!(first, second + 8192);
+    let grow = |address, to| Call::Mremap { address, old_bytes: 8192, new_bytes: to, flags: 1, new_address: 0 };
+    // Recorded elsewhere, but there is room here; unless the program says where, or keeps the old place.
+    let move_first =
+        |flags| Call::Mremap { address: EMULATED, old_bytes: 8192, new_bytes: 4096, flags, new_address: 0 };
+    let moved = |layout: &mut Layout, flags| calls(layout, move_first(flags), EMULATED + (2 << 20)).remove(0);
+    let to = |call| if let Call::Mremap { address, .. } = call { address } else { 0 };
+    assert_eq!(to(moved(&mut layout.clone(), 1)), first);
+    let address = |flags: u64| {
+        let mut layout = layout.clone();
+        moved(&mut layout, flags);
+        layout.address(EMULATED + (2 << 20))
+    };
+    assert_eq!(address(1), first);
+    assert_ne!(address(1 | MREMAP_DONTUNMAP), first);
+    // Recorded in place, but its neighbour is in the way here.
+    let told = layout.translate(&Event {
+        run: 0,
+        order: 0,
+        call: grow(EMULATED + (1 << 20), 16384),
+        result: (EMULATED + (1 << 20)) as i64,
+    });
+    assert_ne!(told[0].result as u64, second);
+    assert_eq!(layout.address(EMULATED + (1 << 20)), told[0].result as u64);
+}

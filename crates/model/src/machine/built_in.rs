@@ -1,0 +1,42 @@
+//! The machines that come with the program.
+
+use super::error::MachineError;
+use super::read::read;
+use super::shape::Machine;
+
+/// The machine files that come with the program: name and text.
+pub const BUILT_IN: [(&str, &str); 17] = [
+    ("cascade-lake", include_str!("../../../../machines/cascade-lake.toml")),
+    ("ice-lake", include_str!("../../../../machines/ice-lake.toml")),
+    ("sapphire-rapids", include_str!("../../../../machines/sapphire-rapids.toml")),
+    ("zen-2", include_str!("../../../../machines/zen-2.toml")),
+    ("zen-3", include_str!("../../../../machines/zen-3.toml")),
+    ("zen-4", include_str!("../../../../machines/zen-4.toml")),
+    ("zen-5", include_str!("../../../../machines/zen-5.toml")),
+    ("cortex-a53", include_str!("../../../../machines/cortex-a53.toml")),
+    ("cortex-a57", include_str!("../../../../machines/cortex-a57.toml")),
+    ("neoverse-n1", include_str!("../../../../machines/neoverse-n1.toml")),
+    ("neoverse-n2", include_str!("../../../../machines/neoverse-n2.toml")),
+    ("neoverse-v1", include_str!("../../../../machines/neoverse-v1.toml")),
+    ("neoverse-v2", include_str!("../../../../machines/neoverse-v2.toml")),
+    ("apple-m1", include_str!("../../../../machines/apple-m1.toml")),
+    ("sifive-u74", include_str!("../../../../machines/sifive-u74.toml")),
+    ("sifive-p550", include_str!("../../../../machines/sifive-p550.toml")),
+    ("rva23", include_str!("../../../../machines/rva23.toml")),
+];
+
+/// The built-in machine of this name.
+///
+/// # Errors
+/// There is none, or its file is wrong.
+pub fn built_in(name: &str) -> Result<Machine, MachineError> {
+    let found = BUILT_IN.iter().find(|(known, _)| *known == name);
+    let (name, text) = found.ok_or_else(|| unknown(name))?;
+    read(&format!("machines/{name}.toml"), text)
+}
+
+fn unknown(name: &str) -> MachineError {
+    let distance = |known: &&str| strsim::damerau_levenshtein(&name.to_ascii_lowercase(), known);
+    let nearest = BUILT_IN.iter().map(|(known, _)| *known).min_by_key(distance);
+    MachineError::Unknown { name: name.to_owned(), nearest: nearest.unwrap_or_default() }
+}

@@ -1,0 +1,56 @@
+//! The TLBs and walkers of all threads, and the keys of what they store.
+
+use trace::PAGE_SHIFT;
+
+use super::core::{Core, Fronts};
+use super::keys::Keys;
+use crate::machine::Machine;
+use crate::space::LEVELS;
+use crate::walk::Walker;
+
+/// Pages that are looked up one by one when they are dropped; of more, all entries are compared.
+const FEW_PAGES: u64 = 16;
+
+/// The hardware of a machine.
+pub(super) struct Hardware {
+    /// By thread.
+    pub(super) cores: Vec<Core>,
+    pub(super) keys: Keys,
+    pub(super) fronts: Fronts,
+}
+
+impl Hardware {
+    /// That of no thread yet.
+    ///
+    /// # Errors
+    /// The tables of the second stage cannot be made.
+    pub(super) fn new(machine: &Machine, shifts: [u8; LEVELS]) -> Result<Hardware, paging::Error> {
+        Walker::new(machine, shifts)?;
+        Ok(Hardware { cores: Vec::new(), keys: Keys::default(), fronts: Fronts::of_machine(machine) })
+    }
+
+    /// Makes the cores of threads up to one.
+    pub(super) fn add_cores(&mut self, thread: usize, machine: &Machine, shifts: [u8; LEVELS], seed: u64) {
+        while self.cores.len() <= thread {
+            let seed = seed ^ (self.cores.len() as u64) << 32;
+            // It was made once when the hardware was.
+            let walker = Walker::new(machine, shifts).expect("the walker was made before");
+            self.cores.push(Core::new(machine, seed, walker));
+        }
+    }
+
+    /// Drops tagged pages from all TLBs and walk caches.
+    pub(super) fn drop_pages(&mut self, first: u64, end: u64) {
+        for core in &mut self.cores {
+            core.walker.forget(first << PAGE_SHIFT, (end - first) << PAGE_SHIFT);
+        }
+        if end - first > FEW_PAGES {
+            let gone = |key| key != 0 && self.keys.overlaps(key, first, end);
+            self.cores.iter_mut().for_each(|core| core.forget(gone));
+            return;
+        }
+        for (key, page) in self.keys.in_range(first, end) {
+            self.cores.iter_mut().for_each(|core| core.forget_one(key, page));
+        }
+    }
+}

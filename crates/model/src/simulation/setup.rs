@@ -1,0 +1,65 @@
+//! What is simulated: the machine, the policy, and what follows from both.
+
+use trace::PAGE_SHIFT;
+
+use super::slot::NONE;
+use crate::machine::{Machine, Needs, Serves, TlbShape};
+use crate::policy::{ModelPolicy, Plan, Unsupported};
+use crate::space::Leaf;
+
+/// A machine under a policy.
+pub(super) struct Setup {
+    pub(super) machine: Machine,
+    pub(super) policy: ModelPolicy,
+    pub(super) plan: Plan,
+    pub(super) seed: u64,
+    /// Which slots stores use: those of loads where the TLBs are the same.
+    pub(super) store_lane: usize,
+    /// Neighbours can change what hardware stores as one.
+    pub(super) sees_neighbours: bool,
+}
+
+impl Setup {
+    pub(super) fn new(machine: &Machine, policy: &ModelPolicy, seed: u64) -> Result<Setup, Unsupported> {
+        let same = |tlb: &TlbShape| tlb.serves.contains(&Serves::Load) == tlb.serves.contains(&Serves::Store);
+        let contiguity =
+            |tlb: &TlbShape| tlb.coalescing.is_some_and(|coalescing| coalescing.needs == Needs::Contiguity);
+        Ok(Setup {
+            plan: Plan::new(policy, machine)?,
+            store_lane: if machine.tlbs.iter().all(same) { 1 } else { 2 },
+            sees_neighbours: machine.tlbs.iter().any(contiguity),
+            machine: machine.clone(),
+            policy: policy.clone(),
+            seed,
+        })
+    }
+
+    /// The machine cannot have the policy.
+    pub(super) fn refused(&self, reason: impl ToString) -> Unsupported {
+        Unsupported { machine: self.machine.name.clone(), policy: self.policy.to_string(), reason: reason.to_string() }
+    }
+
+    /// The 4K pages around one that was just mapped of which hardware may store another size now: the first, and how many.
+    pub(super) fn block(page: u64, leaf: Leaf) -> (u64, u64) {
+        let pages = (16 * leaf.leaf_bytes) >> PAGE_SHIFT;
+        (page & !(pages - 1), pages)
+    }
+
+    /// The TLB of a level that stores most of a leaf, and log2 of the bytes that it stores.
+    pub(super) fn tlb_for(&self, level: u8, serves: Serves, leaf: &Leaf, run_bytes: u64) -> (u8, u8) {
+        let of_guest = |bytes: u64| match &self.machine.stage2 {
+            // An entry covers no more than either stage maps.
+            Some(stage2) => bytes.min(stage2.page.bytes()),
+            None => bytes,
+        };
+        let (leaf_bytes, group_bytes, run_bytes) =
+            (of_guest(leaf.leaf_bytes), of_guest(leaf.group_bytes), of_guest(run_bytes));
+        let stored = |(index, tlb): (usize, &TlbShape)| {
+            let serves = tlb.level == level && tlb.serves.contains(&serves);
+            let bytes = if serves { tlb.stored_bytes(leaf_bytes, group_bytes, run_bytes) } else { None };
+            bytes.map(|bytes| (bytes, index as u8))
+        };
+        let best = self.machine.tlbs.iter().enumerate().filter_map(stored).max_by_key(|(bytes, _)| *bytes);
+        best.map_or((NONE, 0), |(bytes, index)| (index, bytes.trailing_zeros() as u8))
+    }
+}

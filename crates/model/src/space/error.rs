@@ -1,0 +1,29 @@
+//! Why a simulation cannot go on.
+
+use paging::Error;
+use thiserror::Error as ThisError;
+
+/// Why a simulation cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, ThisError)]
+pub enum SpaceError {
+    /// Not one base page is free any more.
+    #[error(
+        "out of memory at {va:#x}: the memory limit leaves no page of {base_bytes} bytes; allow more with --memory"
+    )]
+    OutOfMemory {
+        /// The address that was touched.
+        va: u64,
+        /// Bytes of a base page.
+        base_bytes: u64,
+    },
+    /// An address that the page tables cannot hold.
+    #[error("{}", with_remedy(.0))]
+    Tables(#[from] Error),
+}
+
+fn with_remedy(error: &Error) -> String {
+    match error {
+        Error::NotCanonical { .. } => format!("{error}; take a machine whose programs have more bits of address"),
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,53 @@
+//! Physical memory: what can be allocated, the folios that were, and the page cache.
+
+use super::buddy::{Buddy, Physical};
+use super::cost::Costs;
+use super::folio::Folios;
+use super::part::Part;
+use super::places::{FILES_BYTES, FILES_PA, is_memory};
+
+/// The memory of a machine.
+pub(super) struct Memory {
+    /// All of it.
+    pub(super) bytes: u64,
+    pub(super) buddy: Buddy,
+    pub(super) folios: Folios,
+    /// The next page of the page cache.
+    next_file_page: u64,
+}
+
+impl Memory {
+    pub(super) fn new(physical: &Physical, base_bytes: u64) -> Memory {
+        Memory {
+            bytes: physical.bytes,
+            buddy: Buddy::new(physical, base_bytes),
+            folios: Folios::new(base_bytes),
+            next_file_page: FILES_PA,
+        }
+    }
+
+    /// Takes note that a process does not map a part any more.
+    pub(super) fn give_back(&mut self, part: &Part, process: u32, costs: &mut Costs) {
+        if is_memory(part.pa) {
+            self.folios.unmap(part.pa, part.bytes, process, &mut self.buddy, costs);
+        }
+    }
+
+    /// Gives up the blocks of a process in a range of which one page is mapped.
+    pub(super) fn give_up_reservations(&mut self, process: u32, begin: u64, end: u64) {
+        self.folios.give_up_reservations(process, begin, end, &mut self.buddy);
+    }
+
+    /// Gives back memory of which nothing is used: the rest of a block, or of a folio that is mapped in part. `false` if
+    /// there is none.
+    pub(super) fn give_back_unused(&mut self, costs: &mut Costs) -> bool {
+        self.folios.give_up_a_reservation(&mut self.buddy) || self.folios.split_a_partial_one(&mut self.buddy, costs)
+    }
+
+    /// A page of the page cache. The next one is not its neighbour: nothing is known of what is contiguous there.
+    pub(super) fn file_page(&mut self, base_bytes: u64) -> u64 {
+        let pa = self.next_file_page;
+        self.next_file_page = FILES_PA + (pa - FILES_PA + 2 * base_bytes) % FILES_BYTES;
+        pa
+    }
+}

@@ -1,0 +1,47 @@
+//! Parts of memory that one leaf maps, and what neighbours of them have in common.
+
+use super::places::{is_file, is_memory};
+
+/// A part of memory that one leaf maps.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) va: u64,
+    pub(super) pa: u64,
+    pub(super) bytes: u64,
+    pub(super) leaf_bytes: u64,
+    pub(super) grouped: bool,
+    pub(super) writable: bool,
+}
+
+/// Joins parts of contiguous memory, so that groups are mapped as such again.
+pub(super) fn joined(parts: Vec<Part>) -> Vec<Part> {
+    let mut all: Vec<Part> = Vec::new();
+    for part in parts {
+        match all.last_mut() {
+            Some(before)
+                if before.va + before.bytes == part.va
+                    && before.pa + before.bytes == part.pa
+                    && (before.leaf_bytes, before.grouped, before.writable)
+                        == (part.leaf_bytes, part.grouped, part.writable) =>
+            {
+                before.bytes += part.bytes;
+            }
+            _ => all.push(part),
+        }
+    }
+    all
+}
+
+/// Stretches of parts that lie side by side and may or may not become writable: what stands in for other memory (zeros,
+/// files) may not.
+pub(super) fn stretches(parts: &[Part]) -> Vec<(u64, u64, bool)> {
+    let mut stretches: Vec<(u64, u64, bool)> = Vec::new();
+    for part in parts {
+        let own = is_memory(part.pa) || is_file(part.pa) && part.writable;
+        match stretches.last_mut() {
+            Some((_, end, writable)) if *end == part.va && *writable == own => *end += part.bytes,
+            _ => stretches.push((part.va, part.va + part.bytes, own)),
+        }
+    }
+    stretches
+}

@@ -1,0 +1,99 @@
+//! The address spaces of all processes: one is running, the others wait.
+
+use std::collections::BTreeMap;
+
+use paging::{Census, Error, Format};
+
+use super::cost::Costs;
+use super::process::{LeafRules, Process};
+
+/// All processes.
+pub(super) struct Processes<F: Format> {
+    /// The process that is running.
+    pub(super) running: Process<F>,
+    /// Its number.
+    pub(super) number: u32,
+    /// All others, by their numbers.
+    pub(super) others: BTreeMap<u32, Process<F>>,
+    /// How many there have been.
+    count: u32,
+    /// What processes had mapped when they ended.
+    ended: Census,
+}
+
+impl<F: Format> Processes<F> {
+    /// The first process, with the number 0.
+    pub(super) fn new(format: F, rules: LeafRules, costs: &mut Costs) -> Result<Processes<F>, Error> {
+        let mut running = Process::new(format, rules, 0)?;
+        running.count_tables(costs);
+        Ok(Processes { running, number: 0, others: BTreeMap::new(), count: 1, ended: Census::default() })
+    }
+
+    /// Makes a process that has the running one's VMAs and has mapped nothing: its number.
+    pub(super) fn add_child(&mut self) -> Result<u32, Error> {
+        self.running.has_forked = true;
+        let (own, number) = (&self.running, self.count);
+        let mut child = Process::new(*own.tables.format(), own.rules, number)?;
+        child.vmas = own.vmas.clone();
+        child.swapped = own.swapped.clone();
+        (child.thp_disabled, child.heap, child.has_forked) = (own.thp_disabled, own.heap, true);
+        self.others.insert(number, child);
+        self.count += 1;
+        Ok(number)
+    }
+
+    /// Goes on as another process; `false` if there is none.
+    pub(super) fn enter(&mut self, process: u32, costs: &mut Costs) -> bool {
+        if process == self.number {
+            return true;
+        }
+        let Some(next) = self.others.remove(&process) else { return false };
+        let before = std::mem::replace(&mut self.running, next);
+        self.others.insert(self.number, before);
+        self.number = process;
+        self.running.count_tables(costs);
+        true
+    }
+
+    /// Keeps what the running process has mapped: it is about to end.
+    pub(super) fn note_end(&mut self) -> Result<(), Error> {
+        self.ended.merge(&self.running.tables.census()?);
+        Ok(())
+    }
+
+    /// Removes a process that is not running, and its tables.
+    pub(super) fn remove(&mut self, process: u32, costs: &mut Costs) {
+        if let Some(ended) = self.others.remove(&process) {
+            costs.table_bytes -= ended.counted_table_bytes;
+        }
+    }
+
+    /// A process, running or not.
+    pub(super) fn get_mut(&mut self, process: u32) -> Option<&mut Process<F>> {
+        if process == self.number { Some(&mut self.running) } else { self.others.get_mut(&process) }
+    }
+
+    /// The process with the next number behind another's, and whether that is the first again.
+    pub(super) fn after(&self, process: u32) -> (u32, bool) {
+        let next = self.others.range(process.saturating_add(1)..).map(|(process, _)| *process).next();
+        let next = next.into_iter().chain(Some(self.number).filter(|running| *running > process)).min();
+        let first = self.others.keys().next().map_or(self.number, |first| self.number.min(*first));
+        (next.unwrap_or(first), next.is_none())
+    }
+
+    /// What all tables map now.
+    pub(super) fn census(&self) -> Result<Census, Error> {
+        let mut all = self.running.tables.census()?;
+        for process in self.others.values() {
+            all.merge(&process.tables.census()?);
+        }
+        Ok(all)
+    }
+
+    /// What every process had mapped when it ended, and those that have not ended have now.
+    pub(super) fn census_at_ends(&self) -> Result<Census, Error> {
+        let mut all = self.census()?;
+        all.merge(&self.ended);
+        Ok(all)
+    }
+}

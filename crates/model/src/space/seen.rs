@@ -1,0 +1,65 @@
+//! What was seen of memory that a policy concerns.
+
+use std::collections::BTreeMap;
+
+use ::policy::Geometry;
+use ::policy::judge::{Aim, Examination, THP};
+use ::policy::size::PageSize;
+use serde::Serialize;
+
+use super::folio::CONTIG_BYTES;
+use crate::policy::{Granule, Plan};
+
+/// What was seen of the memory that a policy concerns.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) aim: Aim,
+    pub(super) geometry: Geometry,
+    pub(super) settings: BTreeMap<String, String>,
+    pub(super) examination: Examination,
+    pub(super) left_out: LeftOut,
+    /// Whether `pagelab compare` would look at what is about to go.
+    pub(super) is_looked_at: bool,
+}
+
+/// What a verdict counts before it goes and `pagelab compare` does not look at without `--prove-all`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Bytes that the policy concerns.
+    pub concerned_bytes: u64,
+    /// Those of them that are mapped as asked.
+    pub covered_bytes: u64,
+}
+
+pub(super) fn size(bytes: u64) -> PageSize {
+    PageSize::new(bytes).expect("pages are powers of two")
+}
+
+fn aim(plan: &Plan) -> Aim {
+    match plan.granule {
+        _ if plan.no_huge => Aim::Base(size(plan.base_bytes)),
+        Granule::Base => Aim::Base(size(plan.base_bytes)),
+        Granule::Mthp(bytes) => Aim::Mthp(size(bytes)),
+        Granule::Hugetlb(bytes) => Aim::Hugetlb(size(bytes)),
+        Granule::Thp(bytes) | Granule::Direct(bytes) => Aim::Leaf(size(bytes)),
+        // A group that says it is one counts as a leaf.
+        Granule::Contig64k => Aim::Leaf(size(CONTIG_BYTES)),
+    }
+}
+
+impl Seen {
+    /// Nothing yet.
+    pub(super) fn new(plan: &Plan) -> Seen {
+        let aim = aim(plan);
+        let is_advised = matches!(plan.granule, Granule::Mthp(_) | Granule::Thp(_));
+        let enabled = if is_advised { "madvise" } else { "always" };
+        Seen {
+            aim,
+            geometry: Geometry { base: size(plan.base_bytes), pmd: None, mthp: Vec::new(), hugetlb: Vec::new() },
+            settings: [(format!("{THP}/enabled"), enabled.to_owned())].into(),
+            examination: Examination::begun(aim),
+            left_out: LeftOut::default(),
+            is_looked_at: false,
+        }
+    }
+}

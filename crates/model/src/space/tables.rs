@@ -1,0 +1,111 @@
+//! Changes of a process's tables, each with what it costs: mapping, unmapping, protecting, splitting.
+
+use paging::{Attributes, Error, Format, Mapping};
+
+use super::cost::Costs;
+use super::part::Part;
+use super::places::{is_file, is_memory};
+use super::process::{Cut, Process};
+
+impl<F: Format> Process<F> {
+    pub(super) fn map(&mut self, mapping: &Mapping, costs: &mut Costs) -> Result<(), Error> {
+        self.tables.map(mapping)?;
+        if is_file(mapping.pa) {
+            costs.file_bytes += mapping.bytes;
+        } else if is_memory(mapping.pa) {
+            costs.anonymous_bytes += mapping.bytes;
+        }
+        costs.resident_peak_bytes = costs.resident_peak_bytes.max(costs.resident_bytes());
+        if Some(mapping.sizes.largest_bytes) == self.rules.huge_bytes {
+            let leaves = self.whole_huge_leaves(&self.parts(mapping.va, mapping.va + mapping.bytes)?);
+            self.huge_leaves += leaves;
+            costs.deposited_table_bytes += leaves * self.tables.geometry().page_bytes();
+        }
+        self.count_tables(costs);
+        Ok(())
+    }
+
+    /// Gives what is mapped in a range other attributes. Leaves and groups that reach over its ends are split.
+    pub(super) fn protect(
+        &mut self,
+        begin: u64,
+        end: u64,
+        attributes: Attributes,
+        costs: &mut Costs,
+    ) -> Result<(), Error> {
+        self.count_splits(begin, end, costs);
+        self.tables.protect(begin, end - begin, attributes)?;
+        self.count_tables(costs);
+        Ok(())
+    }
+
+    /// Makes holes of the parts, which are all that there is in a range.
+    pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part], costs: &mut Costs) -> Result<(), Error> {
+        self.count_splits(begin, end, costs);
+        self.tables.unmap(begin, end - begin)?;
+        self.lose_huge_leaves(self.whole_huge_leaves(parts), costs);
+        self.count_tables(costs);
+        for part in parts {
+            if is_file(part.pa) {
+                costs.file_bytes -= part.bytes;
+            } else if is_memory(part.pa) {
+                costs.anonymous_bytes -= part.bytes;
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits the leaf of THP that goes on where a VMA now begins or ends (`vma_adjust_trans_huge`, mm/huge_memory.c); `page`
+    /// is the base page that `va` is in.
+    pub(super) fn split_at_edge(&mut self, va: u64, page: u64, costs: &mut Costs) -> Result<(), Error> {
+        if self.rules.huge_bytes.is_some() && self.vmas.has_edge(va) && self.cut_at(page).leaf.is_some() {
+            self.count_splits(page, page, costs);
+            self.tables.split(page)?;
+            self.count_tables(costs);
+        }
+        Ok(())
+    }
+
+    /// Counts the tables as they are now.
+    pub(super) fn count_tables(&mut self, costs: &mut Costs) {
+        let used_bytes = self.tables.arena().used_bytes();
+        costs.table_bytes = costs.table_bytes - self.counted_table_bytes + used_bytes;
+        self.counted_table_bytes = used_bytes;
+        costs.table_peak_bytes = costs.table_peak_bytes.max(costs.table_bytes);
+        let all_bytes = costs.table_bytes + costs.deposited_table_bytes;
+        costs.all_table_peak_bytes = costs.all_table_peak_bytes.max(all_bytes);
+        let own_bytes = self.table_bytes();
+        if own_bytes > self.peak_table_bytes {
+            costs.process_table_bytes += own_bytes - self.peak_table_bytes;
+            self.peak_table_bytes = own_bytes;
+        }
+    }
+
+    /// How many of the parts are whole leaves of THP.
+    fn whole_huge_leaves(&self, parts: &[Part]) -> u64 {
+        let huge = self.rules.huge_bytes;
+        parts.iter().filter(|part| Some(part.leaf_bytes) == huge && part.bytes == part.leaf_bytes).count() as u64
+    }
+
+    /// So many leaves of THP are no more: the tables that were kept for their splits are used or given back.
+    fn lose_huge_leaves(&mut self, leaves: u64, costs: &mut Costs) {
+        self.huge_leaves -= leaves;
+        costs.deposited_table_bytes -= leaves * self.tables.geometry().page_bytes();
+    }
+
+    /// Counts the leaves and the groups that are split when something begins at `begin` and ends at `end`; leaves of THP
+    /// are lost by it.
+    fn count_splits(&mut self, begin: u64, end: u64, costs: &mut Costs) {
+        let (first, last) = (self.cut_at(begin), self.cut_at(end));
+        let again = |cut: fn(&Cut) -> Option<u64>| cut(&first).is_some() && cut(&first) == cut(&last);
+        let count = |cut: fn(&Cut) -> Option<u64>| {
+            u64::from(cut(&first).is_some()) + u64::from(cut(&last).is_some()) - u64::from(again(cut))
+        };
+        let (leaves, groups) = (count(|cut| cut.leaf), count(|cut| cut.group));
+        costs.splits += leaves;
+        costs.unfolds += groups;
+        if self.rules.huge_bytes.is_some() {
+            self.lose_huge_leaves(leaves, costs);
+        }
+    }
+}

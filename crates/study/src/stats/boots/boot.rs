@@ -1,0 +1,57 @@
+//! What one boot says about one arm, and the boots of arms side by side.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::size::PageSize;
+use crate::stats::rank_sum::Stratum;
+use crate::trial::Answer;
+use crate::verdict::Holding;
+
+/// What one boot says about one arm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Boot {
+    /// The host: its id, or where a result has none, its processor and memory.
+    pub host: String,
+    /// The boot.
+    pub boot_id: String,
+    /// Index of the arm in the design.
+    pub arm: usize,
+    /// Seconds since 1970 at the first of its trials.
+    pub started_unix_s: i64,
+    /// The kernel's release and version.
+    pub kernel: String,
+    /// The kernel's command line.
+    pub kernel_command_line: String,
+    /// The smallest leaf that pagelab demoted the direct map to before or while it was measured.
+    pub demoted_to: Option<PageSize>,
+    /// Trials that count.
+    pub trials: u32,
+    /// Medians of each metric over these trials.
+    pub medians: BTreeMap<String, f64>,
+    /// Whether the policy held.
+    pub holding: Option<Holding>,
+    /// The answer of its first trial, or of the one that took too long.
+    pub answer: Answer,
+}
+
+pub(super) fn of_arm(boots: &[Boot], arm: usize) -> impl Iterator<Item = &Boot> {
+    boots.iter().filter(move |boot| boot.arm == arm)
+}
+
+/// Logarithms of a metric, by host. Values that have none leave their boot out.
+pub(super) fn strata(boots: &[Boot], arm: usize, other: usize, metric: &str) -> Vec<Stratum> {
+    let mut hosts: BTreeMap<&str, Stratum> = BTreeMap::new();
+    for boot in boots {
+        let value = boot.medians.get(metric).filter(|value| value.is_finite() && **value > 0.0);
+        let Some(log) = value.map(|value| value.ln()) else { continue };
+        let stratum = hosts.entry(&boot.host).or_default();
+        if boot.arm == arm {
+            stratum.one.push(log);
+        } else if boot.arm == other {
+            stratum.other.push(log);
+        }
+    }
+    hosts.into_values().filter(|stratum| !stratum.one.is_empty() && !stratum.other.is_empty()).collect()
+}

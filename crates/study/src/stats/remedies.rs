@@ -1,0 +1,157 @@
+//! What warnings say, and what would help.
+
+use super::result::Warning;
+use crate::size::format_bytes;
+use crate::trial::Arm;
+
+impl Warning {
+    /// What is the matter, in one sentence; `arms` are those of the design.
+    pub fn describe(&self, arms: &[Arm]) -> String {
+        let label = |arm: &usize| arms.get(*arm).map_or("?", |arm| arm.label.as_str());
+        match self {
+            Warning::Drift { ratio } => {
+                format!("the baseline drifted by {} from the first block to the last", percent(ratio - 1.0))
+            }
+            Warning::Bimodal { arm, low, high } => format!(
+                "the samples of {} fall into two groups, around {} and {} ({} apart)",
+                label(arm),
+                figure(*low),
+                figure(*high),
+                percent(high / low - 1.0)
+            ),
+            Warning::Outliers { arm, count, of } => {
+                let lie = if *count == 1 { "lies" } else { "lie" };
+                format!("{count} of the {of} samples of {} {lie} far from the rest (they are kept)", label(arm))
+            }
+            Warning::BaselineNotHeld => {
+                "the baseline's own policy was not shown to be in force, so the changes are not against what its label says"
+                    .to_string()
+            }
+            Warning::AaDiffers { arm } => {
+                format!("{} differs from the baseline although its policy is the same", label(arm))
+            }
+            Warning::Rejected { count, path } => {
+                let trials = if *count == 1 { "trial was" } else { "trials were" };
+                format!("{count} {trials} rejected and repeated because a setting changed meanwhile: {path}")
+            }
+            Warning::TracerCost { arm, ratio } => format!(
+                "the tracer's stops change what {} takes by {} against the same without a tracer",
+                label(arm),
+                percent(ratio - 1.0)
+            ),
+            Warning::TracerLoad { arm, ratio } => {
+                format!(
+                    "under {} the tracer's stops, the census of children included, take {:.1} % of the wall time",
+                    label(arm),
+                    ratio * 100.0
+                )
+            }
+            Warning::LooksInWall { arm, ratio } => {
+                format!(
+                    "under {} looks at memory before it goes (--prove-all) take {:.1} % of the wall time, and it contains them",
+                    label(arm),
+                    ratio * 100.0
+                )
+            }
+            Warning::DirectMapDemoted { leaf } => {
+                format!("the kernel's direct map was demoted to {leaf} in this boot (pagelab direct-map demote)")
+            }
+            Warning::FreeMemoryReported { block, said_by: None } => format!(
+                "this guest gives its hypervisor free blocks of {block} and more, so the first touch of a large page can fault \
+                 there too"
+            ),
+            Warning::FreeMemoryReported { block, said_by: Some(_) } => {
+                format!("free page reporting is on here (blocks of {block})")
+            }
+            Warning::FirstProcessEnds { ratio, cpu_decides } => {
+                let decides = if *cpu_decides { ", so CPU time decides" } else { "" };
+                format!(
+                    "the command's first process ends while others go on ({:.0} % of the CPU time is theirs): the wall time is \
+                     not the program's{decides}",
+                    ratio * 100.0
+                )
+            }
+            Warning::SharedMemory { bytes, concerned_bytes } => format!(
+                "{} of shared memory is no policy's concern, beside {} that is",
+                format_bytes(*bytes),
+                format_bytes(*concerned_bytes)
+            ),
+            Warning::ShortRuns { wall_s } => {
+                format!("the runs take only {:.1} ms, so starting the process weighs heavily", wall_s * 1e3)
+            }
+        }
+    }
+
+    /// What can be done about it.
+    pub fn remedy(&self) -> String {
+        let remedy = match self {
+            Warning::Drift { .. } => {
+                "changes are taken within blocks and stand, absolute figures depend on when they were taken; let the \
+                 machine warm up, fix its clock (cpupower frequency-set -g performance), stop what else runs"
+            }
+            Warning::Bimodal { .. } => {
+                "look at the samples by block: something switches between two states; usual causes are placement on NUMA \
+                 nodes (numactl --cpunodebind=0 --membind=0), a processor shared with others (taskset), frequency boost, \
+                 and large pages that are granted only at times, or that khugepaged makes in some of the runs \
+                 (--khugepaged off)"
+            }
+            Warning::Outliers { .. } => {
+                "the estimate tolerates some; if there are many, look for periodic jobs (cron, timers, khugepaged) and for \
+                 other guests of the host"
+            }
+            Warning::BaselineNotHeld => {
+                "see the causes in the baseline's verdict, or choose `default` as the baseline, which asks for nothing"
+            }
+            Warning::AaDiffers { .. } => {
+                "this happens by chance in a few runs of a hundred; if it happens again, the other changes of this \
+                 size are not to be trusted either"
+            }
+            Warning::Rejected { .. } => {
+                "find what writes the setting (a tuning daemon such as tuned, another user) and stop it"
+            }
+            Warning::TracerCost { .. } => {
+                "what stops make of a change stands below it (cost), and nothing is claimed within that; a longer run of the \
+                 program after its memory is mapped makes it smaller"
+            }
+            Warning::TracerLoad { .. } => {
+                "the change contains that share as a cost that a permanent setting would not have; a longer run of the \
+                 program after its memory is mapped makes it smaller"
+            }
+            Warning::LooksInWall { .. } => {
+                "take the verdict from this comparison, and times from one without --prove-all"
+            }
+            Warning::DirectMapDemoted { .. } => {
+                "the figures are not those of the machine as it boots: kernel work is slower and 2M pages are scarce; \
+                 reboot to undo it"
+            }
+            Warning::FreeMemoryReported { said_by: Some(number), .. } => {
+                return format!("comparison {number} says what to do");
+            }
+            Warning::FreeMemoryReported { said_by: None, .. } => {
+                "bring memory before each trial (--prepare 'pagelab workload page-touch --bytes SIZE'), or switch it off \
+                 (QEMU: free-page-reporting=off); METHOD.md, Limits"
+            }
+            Warning::FirstProcessEnds { .. } => {
+                "run it in the foreground (as redis-server --daemonize no), or as a server with a client that drives it \
+                 (--server, --ready)"
+            }
+            Warning::SharedMemory { .. } => {
+                "its page size is that of /sys/kernel/mm/transparent_hugepage/shmem_enabled, or of a hugetlb pool where the \
+                 program asks for one (as PostgreSQL with huge_pages = on)"
+            }
+            Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
+        };
+        remedy.to_string()
+    }
+}
+
+/// A share in percent with its sign.
+fn percent(share: f64) -> String {
+    format!("{:+.1} %", share * 100.0)
+}
+
+/// A figure with four significant digits.
+fn figure(value: f64) -> String {
+    let digits = 3 - value.abs().log10().floor().clamp(-12.0, 3.0) as i32;
+    format!("{value:.*}", digits.max(0) as usize)
+}
