@@ -1,12 +1,14 @@
 //! Running unmodified programs under a policy: a seccomp filter stops the few calls that matter, and the
 //! tracer changes them there. Between such calls the program runs at its own speed.
 //!
-//! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure functions; `leaving` knows
-//! which memory a call gives back;
-//! `ptrace`, `paused` and `launch` talk to the kernel, and `refusal` says what its refusals mean;
-//! `tasks` and `event_loop` know who is who; `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `call_context`
-//! holds; `sham` serves them without doing anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that
-//! needs none.
+//! It starts and ends processes too: `child`, `subreaper`, `environment`, `user`, `signals` and `terminal` know nothing of tracing.
+//!
+//! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map`, `pace` and `rewriting` are data and pure functions; `leaving`
+//! knows which memory a call gives back, for the `witness`;
+//! `ptrace`, `paused` and `launch` talk to the kernel, `permission` asks whether it lets us, and `refusal` says what its refusals mean;
+//! `event_loop` follows a tree, whose tasks `tasks` and `kin` know, to what has `ended`, `afterlife` included;
+//! `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `call_context` holds; `sham` serves them without doing
+//! anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that needs none.
 
 mod afterlife;
 mod bare;

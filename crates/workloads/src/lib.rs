@@ -1,7 +1,8 @@
-//! What the built-in workloads are made of: guests on /dev/kvm, generated code, memory and fork.
+//! What the built-in workloads are made of: guests on /dev/kvm, generated code, memory and fork, QEMU's code buffer.
 //!
 //! A workload is a program like any other: it knows neither the tracer nor the census, and nothing here asks who runs it.
 
 pub mod jit;
 pub mod kvm;
 pub mod memory;
+pub mod tcg;

@@ -3,14 +3,14 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use host::{Host, KernelVersion};
 use results::grid::plain;
 use results::shading::{self, Cell, Shading};
 use serde_json::{Value, json};
 use study::size::{PageSize, format_bytes, parse_bytes};
+use workloads::tcg::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, Placement, Rule, Windows};
 
-use super::rule::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, Placement, Rule, Windows};
 use crate::failure::Failure;
 use crate::output::write;
 
@@ -33,7 +33,7 @@ pub struct TcgRegions {
     pub max_cpus: Option<u32>,
     /// The version of QEMU from which on the rule holds
     #[arg(long, value_name = "VERSION", default_value = "6.1")]
-    pub rule: Rule,
+    pub rule: RuleName,
     /// Base page, which a guard is; default: this machine's
     #[arg(long, value_name = "SIZE", value_parser = parse_page)]
     pub page: Option<PageSize>,
@@ -49,6 +49,26 @@ pub struct TcgRegions {
     /// Write the map as a page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+/// A rule as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum RuleName {
+    /// 2.11 to 6.0: as many regions for each vCPU, at most 8, as leave 2 MiB to each
+    #[value(name = "2.11")]
+    From2_11,
+    /// Since 6.1: as many as leave 2 MiB to each, at most 8 for each vCPU
+    #[value(name = "6.1")]
+    From6_1,
+}
+
+impl From<RuleName> for Rule {
+    fn from(name: RuleName) -> Rule {
+        match name {
+            RuleName::From2_11 => Rule::From2_11,
+            RuleName::From6_1 => Rule::From6_1,
+        }
+    }
 }
 
 /// One buffer.
@@ -101,7 +121,7 @@ pub fn list(arguments: &TcgRegions, width: usize) -> Result<(String, Value), Fai
             write(file, &|to| to.write_all(content.as_bytes()))?;
         }
     }
-    Ok((text(&rows, &map, &target, width), document(arguments.rule, &rows, &target)))
+    Ok((text(&rows, &map, &target, width), document(arguments.rule.into(), &rows, &target)))
 }
 
 fn check(arguments: &TcgRegions) -> Result<(), Failure> {
@@ -137,7 +157,7 @@ fn rows(arguments: &TcgRegions, target: &Target) -> Vec<Row> {
     for tb_size_bytes in &arguments.tb_size {
         for smp in &arguments.smp {
             let max_cpus = arguments.max_cpus.unwrap_or(*smp);
-            let layout = Layout::of(arguments.rule, *tb_size_bytes, max_cpus, target.page);
+            let layout = Layout::of(arguments.rule.into(), *tb_size_bytes, max_cpus, target.page);
             let placed = layout.map(|layout| Placed::of(layout, target)).map_err(|error| error.to_string());
             rows.push(Row { tb_size_bytes: *tb_size_bytes, smp: *smp, max_cpus, placed });
         }
@@ -200,7 +220,7 @@ fn map(arguments: &TcgRegions, rows: &[Row], pmd: PageSize) -> Shading {
     };
     let max = arguments.max_cpus.map(|max| format!(", maxcpus={max}")).unwrap_or_default();
     Shading {
-        title: format!("TCG regions of QEMU {}{max}: regions x stride", arguments.rule.versions()),
+        title: format!("TCG regions of QEMU {}{max}: regions x stride", Rule::from(arguments.rule).versions()),
         rows_are: "tb-size".into(),
         columns_are: "smp".into(),
         shade_is: format!("{pmd} windows of the buffer that are free of guards"),

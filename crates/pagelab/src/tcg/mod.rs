@@ -1,4 +1,3 @@
-//! QEMU's TCG code buffer: the rule that divides it, and what that does to huge pages.
+//! `pagelab list tcg-regions`: what QEMU's division of its code buffer does to huge pages.
 
 pub mod listing;
-pub mod rule;

@@ -1,93 +1,17 @@
-//! QEMU's region rule: how the TCG code buffer is divided.
-//!
-//! Sources: `tcg_region_init`, `tcg_n_regions`, `tcg_region_bounds` and `tcg_code_capacity` of tcg/region.c (QEMU 6.1
-//! to 7.2; later sources, where `max_cpus` is `max_threads`, divide alike), and `tcg_n_regions` of tcg/tcg.c (2.11 to
-//! 6.0). The rule holds for system emulation with a thread for each vCPU (`thread=multi`); with one thread for all
-//! there is one region.
+//! A code buffer that is divided, and what that leaves of huge pages.
 
-use std::fmt;
 use std::ops::Range;
 
-use clap::ValueEnum;
-use host::KernelVersion;
 use study::size::{PageSize, format_bytes};
 
-/// A region is meant to have at least this (2 MiB, whatever the host's pages are).
-const REGION_BYTES: u64 = 2 << 20;
-/// At most so many regions for each vCPU.
-const REGIONS_PER_CPU: u64 = 8;
+use super::placement::{Placement, Windows};
+use super::rule::Rule;
+
 /// A translation that ends in the last bytes of a region is the region's last (TCG_HIGHWATER).
 pub const HIGHWATER_BYTES: u64 = 1024;
 /// The smallest and the largest buffer; what is outside is moved to them. The largest is that of x86-64 hosts
 /// and, since 5.0, of arm64 hosts (MAX_CODE_GEN_BUFFER_SIZE in tcg-target.h): the reach of a direct branch.
 pub const BUFFER_BYTES: (u64, u64) = (1 << 20, 2 << 30);
-
-/// The version of QEMU whose rule divides the buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Rule {
-    /// 2.11 to 6.0: as many regions for each vCPU, at most 8, as leave 2 MiB to each
-    #[value(name = "2.11")]
-    From2_11,
-    /// Since 6.1: as many as leave 2 MiB to each, at most 8 for each vCPU
-    #[value(name = "6.1")]
-    From6_1,
-}
-
-impl Rule {
-    /// That of a version of QEMU, as its monitor says it. Release candidates have the micro numbers from 90 on of the
-    /// version before; `None`: before 2.11, or between a version and the candidates of the next one that has another
-    /// rule.
-    pub fn of_version(version: Version) -> Option<Rule> {
-        match version {
-            Version(6, 0, 50..90) | Version(2, 10, 50..90) => None,
-            version if version >= Version(6, 0, 90) => Some(Rule::From6_1),
-            version if version >= Version(2, 10, 90) => Some(Rule::From2_11),
-            _ => None,
-        }
-    }
-
-    /// The versions of QEMU that have it.
-    pub fn versions(self) -> &'static str {
-        match self {
-            Rule::From2_11 => "2.11 to 6.0",
-            Rule::From6_1 => "6.1 and later",
-        }
-    }
-
-    /// The number of regions of a buffer.
-    fn regions(self, buffer_bytes: u64, max_cpus: u32) -> u64 {
-        let cpus = u64::from(max_cpus);
-        if cpus == 1 {
-            return 1;
-        }
-        match self {
-            Rule::From2_11 => {
-                let enough = |per_cpu: &u64| buffer_bytes / (cpus * per_cpu) >= REGION_BYTES;
-                (1..=REGIONS_PER_CPU).rev().find(enough).unwrap_or(1) * cpus
-            }
-            Rule::From6_1 => (buffer_bytes / REGION_BYTES).clamp(cpus, cpus * REGIONS_PER_CPU),
-        }
-    }
-}
-
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Rule::From2_11 => "2.11",
-            Rule::From6_1 => "6.1",
-        })
-    }
-}
-
-/// A version of QEMU: major, minor, micro.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub u64, pub u64, pub u64);
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.0, self.1, self.2)
-    }
-}
 
 /// A buffer that QEMU does not divide: it aborts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,73 +24,6 @@ pub struct TooManyRegions {
     regions: u64,
     stride_bytes: u64,
     page: PageSize,
-}
-
-/// Where the kernel puts the first byte of a buffer (mmap(2) of anonymous memory without an address).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// At a multiple of the PMD leaf.
-    Aligned,
-    /// At any base page: which one it is depends on what else is mapped and, in each run anew, on chance
-    /// (`randomize_va_space`).
-    AnyPage,
-}
-
-impl Placement {
-    /// Since when mappings of at least a PMD leaf are aligned (`__mmap_region` of mm/mmap.c, commit efa7df3e3bb5).
-    const LARGE: KernelVersion = KernelVersion(6, 7);
-    /// Since when only those are whose length is a multiple of it (commit d4148aeab412).
-    const MULTIPLES: KernelVersion = KernelVersion(6, 12);
-
-    /// That of a buffer under a version of Linux.
-    pub fn of(buffer_bytes: u64, pmd: PageSize, kernel: KernelVersion) -> Placement {
-        let is_large = buffer_bytes >= pmd.bytes();
-        let is_multiple = buffer_bytes.is_multiple_of(pmd.bytes());
-        match (kernel >= Placement::LARGE, kernel >= Placement::MULTIPLES) {
-            (true, false) if is_large => Placement::Aligned,
-            (true, true) if is_multiple => Placement::Aligned,
-            _ => Placement::AnyPage,
-        }
-    }
-}
-
-impl fmt::Display for Placement {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Placement::Aligned => "aligned",
-            Placement::AnyPage => "any_page",
-        })
-    }
-}
-
-/// A number of windows that may depend on where a buffer lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Windows {
-    /// The least, over all places.
-    pub least: u64,
-    /// The most.
-    pub most: u64,
-}
-
-impl Windows {
-    /// The number, where it is the same in all places.
-    pub fn known(self) -> Option<u64> {
-        (self.least == self.most).then_some(self.least)
-    }
-
-    fn or(self, other: Windows) -> Windows {
-        Windows { least: self.least.min(other.least), most: self.most.max(other.most) }
-    }
-}
-
-/// `448`, or `380 to 389`.
-impl fmt::Display for Windows {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.known() {
-            Some(windows) => write!(f, "{windows}"),
-            None => write!(f, "{} to {}", self.least, self.most),
-        }
-    }
 }
 
 /// A divided buffer. Addresses are offsets from its first byte, which is page aligned.
@@ -326,23 +183,6 @@ mod tests {
     }
 
     #[test]
-    fn versions_have_the_rule_of_their_time() {
-        let rule = |major, minor, micro| Rule::of_version(Version(major, minor, micro));
-        for (version, expected) in [
-            ((2, 10, 2), None),
-            ((2, 11, 0), Some(Rule::From2_11)),
-            ((6, 0, 1), Some(Rule::From2_11)),
-            ((6, 0, 60), None),
-            ((6, 0, 92), Some(Rule::From6_1)),
-            ((6, 1, 0), Some(Rule::From6_1)),
-            ((7, 2, 22), Some(Rule::From6_1)),
-            ((10, 0, 50), Some(Rule::From6_1)),
-        ] {
-            assert_eq!(rule(version.0, version.1, version.2), expected, "{version:?}");
-        }
-    }
-
-    #[test]
     fn the_rules_differ_between_multiples_of_the_vcpus() {
         assert_eq!((layout(Rule::From2_11, 30, 4).regions, layout(Rule::From6_1, 30, 4).regions), (12, 15));
         assert_eq!((layout(Rule::From2_11, 10, 8).regions, layout(Rule::From6_1, 10, 8).regions), (8, 8));
@@ -392,20 +232,6 @@ mod tests {
             let aligned = layout.free_windows(PageSize::M2, Placement::Aligned);
             assert_eq!(aligned.known(), Some(looked_at(&layout, 0).1), "{tb_mib}");
         }
-    }
-
-    #[test]
-    fn kernels_align_more_and_then_less() {
-        let of = |mib: u64, minor| Placement::of(mib * MIB, PageSize::M2, KernelVersion(6, minor));
-        assert_eq!(
-            [6, 7, 11, 12, 18].map(|minor| of(32, minor) == Placement::Aligned),
-            [false, true, true, true, true]
-        );
-        assert_eq!(
-            [6, 7, 11, 12, 18].map(|minor| of(33, minor) == Placement::Aligned),
-            [false, true, true, false, false]
-        );
-        assert_eq!([7, 12].map(|minor| of(1, minor)), [Placement::AnyPage; 2]);
     }
 
     #[test]

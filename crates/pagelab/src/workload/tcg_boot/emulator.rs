@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tracer::child::die_with_parent;
 use tracer::signals::{self, PassOn};
+use workloads::tcg::Version;
 
 use super::error::BootError;
 use super::guest::{Guest, SAYS};
 use super::jit::Jit;
 use super::qmp::{Qmp, Silence};
 use super::{Arguments, MemoryKind};
-use crate::tcg::rule::Version;
 
 /// One heap for all threads of QEMU (mallopt(3), glibc). Others than the first grow by an mprotect(2) for every few
 /// pages, 600 of them in a boot by the vCPU's thread, and each is a stop of the tracer under a policy that changes guards:

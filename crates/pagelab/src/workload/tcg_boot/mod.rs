@@ -17,6 +17,7 @@ use clap::ValueEnum;
 use study::size::{PageSize, format_bytes};
 use tracer::child::ChildrenUsage;
 use workloads::memory::base_page;
+use workloads::tcg::{Layout, Rule, Version};
 
 pub use error::BootError;
 
@@ -26,7 +27,6 @@ use super::random::mix;
 use super::report::Report;
 use crate::failure::say;
 use crate::tcg::listing::parse_tb_size;
-use crate::tcg::rule::{Layout, Rule, Version};
 use buffer::CodeBuffer;
 use emulator::Emulator;
 use guest::{Guest, Until};

@@ -1,0 +1,96 @@
+//! What is left when somebody is killed.
+
+use super::*;
+
+#[test]
+fn fifty_kills_at_any_moment_leave_nothing_behind() {
+    let tree = Tree::new();
+    let (mut leased, mut slowest) = (0, Duration::ZERO);
+    let mut random = Random::new();
+    for round in 0..50u64 {
+        let mut helper = helper(tree.root(), "churn");
+        // From before the lease is taken to well inside the loop, and never twice at the same point.
+        std::thread::sleep(Duration::from_micros(round * 900 + random.below(700)));
+        leased += u32::from(tree.journal().exists());
+        helper.kill().unwrap();
+        assert_eq!(helper.wait().unwrap().signal(), Some(libc::SIGKILL));
+        slowest = slowest.max(soon("at rest", || tree.is_at_rest() && !tree.journal().exists()));
+        tree.lease().restore().unwrap();
+        assert!(tree.is_at_rest(), "round {round}");
+    }
+    println!("{leased} of 50 killed with settings on loan; put back within {slowest:?}");
+    assert!(leased >= 10, "only {leased} of 50 had settings on loan: kill later");
+}
+
+#[test]
+fn fifty_kills_leave_the_hosts_own_settings_alone() {
+    let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
+    if !is_root() || !Path::new(NONE).exists() || fs::OpenOptions::new().write(true).open(NONE).is_err() {
+        skip(format!("root and a writable {NONE}"));
+        return;
+    }
+    let guard = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
+    let value = |path| chosen(&fs::read_to_string(path).unwrap());
+    let before = [NONE, SCAN].map(value);
+    guard.restore().unwrap();
+    for round in 0..50u64 {
+        let mut helper = helper(Path::new("/"), "churn-host");
+        ready(&mut helper);
+        std::thread::sleep(Duration::from_micros(round * 97));
+        helper.kill().unwrap();
+        helper.wait().unwrap();
+        soon("the host at rest", || [NONE, SCAN].map(value) == before);
+        let lease = Lease::acquire(SOON, |_, _| true).unwrap();
+        assert_eq!(*lease.recovered(), Recovered::Nothing, "the watchdog removed the journal");
+        lease.restore().unwrap();
+    }
+}
+
+#[test]
+fn when_the_watchdog_is_killed_too_the_journal_puts_things_back() {
+    let tree = Tree::new();
+    let mut helper = helper(tree.root(), "hold");
+    ready(&mut helper);
+    kill(tree.watchdog().unwrap(), libc::SIGKILL);
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+    soon("without a watchdog", || tree.watchdog().is_none());
+    assert_eq!((tree.value(ENABLED).as_str(), tree.value(POOL).as_str()), ("madvise", "12"));
+    let Recovered::PutBack(report) = tree.site().recover().unwrap() else { panic!("nothing recovered") };
+    assert!(report.settings.len() == 4 && !report.has_failed(), "{report}");
+    assert!(tree.is_at_rest() && !tree.journal().exists());
+    assert_eq!(tree.site().recover().unwrap(), Recovered::Nothing);
+}
+
+/// A process that is killed between a fork and the exec after it leaves one that has all its descriptors.
+#[test]
+fn a_forked_process_that_lives_on_keeps_neither_the_settings_nor_the_lease() {
+    let tree = Tree::new();
+    let mut helper = helper(tree.root(), "fork");
+    let said = ready(&mut helper);
+    let child: i32 = said.iter().find_map(|line| line.split("CHILD ").nth(1)?.parse().ok()).expect("a child");
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+    let start = Instant::now();
+    while !tree.is_at_rest() && start.elapsed() < SOON {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let (at_rest, leased) = (tree.is_at_rest(), tree.site().acquire(SOON, |_, _| true));
+    let holds_the_lock = descriptors(child).contains(&tree.root().join("run/pagelab/lease.lock"));
+    kill(child, libc::SIGKILL);
+    assert!(holds_the_lock, "the child that was to have the lock is gone: this test tests nothing");
+    assert!(at_rest, "the watchdog waits for the child");
+    leased.unwrap().restore().unwrap();
+}
+
+#[test]
+fn without_a_watchdog_no_setting_is_changed() {
+    let tree = Tree::new();
+    let mut lease = tree.lease();
+    lease.set(NONE, "0").unwrap();
+    kill(tree.watchdog().unwrap(), libc::SIGKILL);
+    soon("without a watchdog", || tree.watchdog().is_none());
+    assert!(matches!(lease.set(SCAN, "1"), Err(LeaseError::WatchdogGone)));
+    assert!(!lease.restore().unwrap().has_failed());
+    assert!(tree.is_at_rest() && !tree.journal().exists());
+}

@@ -1,0 +1,180 @@
+//! How trees end, and what is seen of them before.
+
+use super::*;
+
+#[test]
+fn what_outlives_the_root_is_killed() {
+    let _alone = alone();
+    let line = "sleep 600 & (trap '' TERM HUP; while :; do sleep 0.01; done) & echo done";
+    let outcome = under("thp", &["sh", "-c", line]);
+    assert_eq!(outcome.output, "done");
+    assert!(outcome.ended.killed_leftovers >= 2);
+}
+
+/// A daemon at work is waited for, as a program in the foreground is; one that waits is not.
+#[test]
+fn what_outlives_the_root_and_works_is_let_finish() {
+    let _alone = alone();
+    let work = "i=0; while [ $i -lt 400000 ]; do i=$((i + 1)); done; echo done";
+    let outcome = under("thp", &["sh", "-c", &format!("({work}) &")]);
+    assert_eq!((outcome.output.as_str(), outcome.ended.killed_leftovers), ("done", 0));
+    let Ended { outlived_s, outlived_cpu_s, usage, wall_s, cut_short, .. } = outcome.ended;
+    let cpu_s = usage.user_s + usage.system_s;
+    assert!(
+        outlived_s > wall_s && outlived_cpu_s > cpu_s / 2.0 && outlived_cpu_s <= cpu_s,
+        "{outlived_cpu_s} of {cpu_s} s"
+    );
+    assert!(!cut_short);
+    let alone = under("thp", &["sh", "-c", "exit 0"]).ended;
+    assert_eq!((alone.outlived_s, alone.outlived_cpu_s), (0.0, 0.0));
+}
+
+/// Takes so long for every look.
+struct Slow(Duration);
+
+impl Witness for Slow {
+    fn begins(&mut self, _: libc::pid_t) {}
+
+    fn ends(&mut self, _: libc::pid_t) {
+        std::thread::sleep(self.0);
+    }
+
+    fn unmaps(&mut self, _: libc::pid_t, _: u64, _: u64) {}
+}
+
+/// Wants to see all that goes, and counts it.
+#[derive(Default)]
+struct Everything {
+    gone_bytes: u64,
+    replaced: usize,
+}
+
+impl Witness for Everything {
+    fn begins(&mut self, _: libc::pid_t) {}
+    fn ends(&mut self, _: libc::pid_t) {}
+
+    fn unmaps(&mut self, _: libc::pid_t, start: u64, end: u64) {
+        self.gone_bytes += end - start;
+    }
+
+    fn extent(&self) -> Extent {
+        Extent::All
+    }
+
+    fn replaces(&mut self, _: libc::pid_t) {
+        self.replaced += 1;
+    }
+}
+
+#[test]
+fn programs_do_not_notice_that_all_is_looked_at() {
+    let _alone = alone();
+    let (Some(mix), Some(pieces)) = (c("mix"), c("given_back")) else { return };
+    let looked = |policy: &str, command: &[&str]| {
+        let rewriting = Rewriting::of(&policy.parse().unwrap(), host().geometry());
+        let mut file = tempfile::tempfile().unwrap();
+        let mut everything = Everything::default();
+        let leftovers = Leftovers::KillAfter(Duration::from_millis(200));
+        let mut launch = launch(command, &file);
+        launch.disable_thp = rewriting.disable_thp;
+        let ended = run(&launch, &rewriting, Some(&mut everything), leftovers).unwrap();
+        let mut output = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut output).unwrap();
+        (ended.exit, output.trim_end().to_string(), everything)
+    };
+    let expected = bare(&[text(&mix)]);
+    for policy in ["default", "base", "thp", "thp+prefault", "default+no-guards", "default+no-huge", "hugetlb-2m"] {
+        let (exit, output, _) = looked(policy, &[text(&mix)]);
+        assert_eq!((exit, &output), (Exit::Code(0), &expected), "{policy}");
+        for how in ["unmap", "heap", "shrink", "drop", "free", "over"] {
+            let (exit, _, seen) = looked(policy, &[text(&pieces), "524288", "16777216", how]);
+            // Under hugetlb a page of the pool goes with its last piece.
+            let all_but = if policy == "hugetlb-2m" && how == "free" { 16 << 20 } else { 2 << 20 };
+            assert!(exit == Exit::Code(0) && seen.gone_bytes >= (16 << 20) - all_but, "{policy} {how}: {exit:?}");
+        }
+        // Failed attempts along PATH are told too, and the start of the program itself is not.
+        let (exit, _, seen) = looked(policy, &[text(&pieces), "524288", "1048576", "exec"]);
+        assert!(exit == Exit::Code(0) && seen.replaced >= 1, "{policy}: {exit:?}");
+        assert_eq!(looked(policy, &[text(&pieces), "524288", "1048576", "keep"]).2.replaced, 0, "{policy}");
+    }
+}
+
+#[test]
+fn looks_are_told_by_what_they_do_to_the_wall_time() {
+    let _alone = alone();
+    let rewriting = Rewriting::of(&Policy::DEFAULT, host().geometry());
+    let look_s = 0.3;
+    let looked = |line: &str| {
+        let file = tempfile::tempfile().unwrap();
+        let mut slow = Slow(Duration::from_secs_f64(look_s));
+        let leftovers = Leftovers::KillAfter(Duration::from_millis(50));
+        run(&launch(&["sh", "-c", line], &file), &rewriting, Some(&mut slow), leftovers).unwrap()
+    };
+    for (line, apart, within, after) in
+        [("exit 0", 1.0, 0.0, 0.0), ("(exit 0); exit 0", 1.0, 1.0, 0.0), ("sleep 600 & sleep 0.1", 1.0, 1.0, 1.0)]
+    {
+        let since = Instant::now();
+        let Ended { wall_s, tracer_s, looks, .. } = looked(line);
+        let all_s = since.elapsed().as_secs_f64();
+        for (took_s, looks) in [(looks.apart_s, apart), (looks.within_s, within), (looks.after_s, after)] {
+            assert!(took_s >= look_s * looks && (looks > 0.0 || took_s == 0.0), "{line}: {took_s}");
+        }
+        // However slow the machine is: what is apart or after is not in the wall time, and what is within is.
+        assert!(
+            wall_s >= looks.within_s && wall_s <= all_s - looks.apart_s - looks.after_s,
+            "{line}: {wall_s} of {all_s} s"
+        );
+        assert!(wall_s > 0.0 && tracer_s >= look_s * (apart + within + after), "{line}: {wall_s} {tracer_s}");
+    }
+}
+
+#[test]
+fn ends_and_failures_are_told_apart() {
+    let _alone = alone();
+    let exit = |line: &str| under("thp", &["sh", "-c", line]).ended.exit;
+    assert_eq!(exit("exit 7"), Exit::Code(7));
+    assert_eq!(exit("kill -SEGV $$"), Exit::Signal(libc::SIGSEGV));
+    let fails = |command: &[&str]| try_under("thp", command, |_| {}).err().expect("a failure");
+    assert!(matches!(fails(&["no-such-command-here"]), LaunchError::NotFound(_)));
+    let refusal = |command: &str| match fails(&[command]) {
+        LaunchError::NotExecutable(_, refusal) => refusal,
+        other => panic!("{command}: {other}"),
+    };
+    assert_eq!(refusal("/etc/passwd"), Refusal::NoPermission);
+    assert_eq!(refusal("/"), Refusal::Directory);
+    let file = FOLDER.join(format!("nothing.{}", std::process::id()));
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(refusal(text(&file)), Refusal::NoProgram);
+    fs::write(&file, "#!/no/such\n").unwrap();
+    assert_eq!(refusal(text(&file)), Refusal::NoInterpreter("/no/such".into(), file.clone()));
+    fs::write(&file, "#!/etc/passwd\n").unwrap();
+    assert_eq!(refusal(text(&file)), Refusal::Forbidden);
+    fs::remove_file(file).unwrap();
+}
+
+#[test]
+fn redis_keeps_its_data_and_its_large_pages() {
+    let _alone = alone();
+    if bare(&["sh", "-c", "command -v redis-server redis-cli"]).is_empty() {
+        return skip("redis-server and redis-tools");
+    }
+    // redis disables THP for itself; saving forks a copy of the whole memory.
+    let line = "d=$(mktemp -d); cd $d; trap 'rm -rf $d' EXIT; \
+        redis-server --port 0 --unixsocket $d/s --save '' --appendonly no --enable-debug-command yes > log & \
+        c=\"redis-cli -s $d/s\"; until $c ping > /dev/null 2>&1; do sleep 0.02; done; \
+        $c debug populate 100000 key 100 > /dev/null; $c bgsave > /dev/null; \
+        until $c info persistence | grep -q bgsave_in_progress:0; do sleep 0.02; done; \
+        $c info persistence | grep -o last_bgsave_status:ok; $c dbsize; $c debug digest; $c shutdown nosave; wait";
+    let mut settings = Settings::lease();
+    // redis does so where THP is on for all.
+    let disables = settings.as_mut().is_some_and(|settings| settings.set(&format!("{THP}/enabled"), "always"));
+    let expected = bare(&["sh", "-c", line]);
+    assert!(expected.contains("ok") && expected.contains("100000"), "{expected}");
+    for policy in ["base", "thp", "hugetlb-2m"] {
+        let outcome = under(policy, &["sh", "-c", line]);
+        assert_eq!(outcome.output, expected, "{policy}");
+        assert_eq!(outcome.answered("prctl(PR_SET_THP_DISABLE, 1)"), disables && policy == "thp", "{policy}");
+    }
+}

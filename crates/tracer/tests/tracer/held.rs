@@ -1,0 +1,95 @@
+//! The policy must hold.
+
+use super::*;
+
+#[test]
+fn memory_is_huge_when_asked_for_whatever_the_program_says() {
+    let _alone = alone();
+    let Some(program) = c("against") else { return };
+    let Some(_settings) = advised_only() else { return skip("root, and THP on 4K pages") };
+    let huge = |policy: &str, how: &str| {
+        let outcome = under(policy, &[text(&program), how]);
+        (outcome.seen.bytes("AnonHugePages") >= 12 << 20, outcome)
+    };
+    for how in ["disable", "advise", "vector", "populate", "huge", "zeroed", "grown", "piecewise"] {
+        let (is_huge, outcome) = huge("thp", how);
+        assert!(is_huge, "{how}: {:?}", outcome.seen.bytes);
+        let told = if how == "disable" { "again: 0 1, resident 1" } else { &format!("{how}: 0 0, resident 1") };
+        assert_eq!(outcome.output, told, "the program is told what it wants to hear");
+        assert_eq!(outcome.answered("prctl"), how == "disable");
+        assert_eq!(outcome.answered("madvise(MADV_NOHUGEPAGE)"), how == "advise");
+        for policy in ["default+no-huge", "base"] {
+            assert!(!huge(policy, how).0, "{policy} {how}");
+        }
+        assert_eq!(huge("default", how).0, how == "huge", "default {how}");
+    }
+    for how in ["except", "enable"] {
+        let (is_huge, outcome) = huge("base", how);
+        assert!(!is_huge && outcome.output == bare(&[text(&program), how]), "{how}: {}", outcome.output);
+        let excepts = outcome.output.starts_with("except: 0");
+        assert_eq!(outcome.answered("prctl(PR_SET_THP_DISABLE"), how == "enable" || excepts, "{how}");
+    }
+}
+
+#[test]
+fn pieces_that_the_kernel_joins_are_huge_together() {
+    let _alone = alone();
+    let Some(program) = c("pieces") else { return };
+    let Some(_settings) = advised_only() else { return skip("root, and THP on 4K pages") };
+    let huge_mib = |policy: &str, mappings: &[&str]| {
+        let command = [&[text(&program)], mappings].concat();
+        let outcome = under(policy, &command);
+        assert_eq!(outcome.output, bare(&command), "{policy} {mappings:?}");
+        outcome.seen.bytes("AnonHugePages") >> 20
+    };
+    // (count, KiB): as if it advised them all itself, but for the ends.
+    assert!(huge_mib("default", &["advise", "200", "1028"]) >= 196);
+    assert_eq!(huge_mib("default", &["touch", "200", "1028"]), 0);
+    assert!(huge_mib("thp", &["touch", "200", "1028"]) >= 196);
+    assert!(huge_mib("thp", &["touch", "300", "128"]) >= 32);
+    // Those below the least are advised with the next one that is not.
+    assert!(huge_mib("thp", &["touch", "1", "16", "200", "64", "1", "128"]) >= 8);
+    // And are not where none comes: a stop for each would cost more than it brings.
+    assert_eq!(huge_mib("thp", &["touch", "200", "64"]), 0);
+    // What grows out of being too small.
+    assert!(huge_mib("thp", &["grow", "1", "64", "1", "16384"]) >= 14);
+}
+
+#[test]
+fn prefaulted_memory_is_resident_at_once() {
+    let _alone = alone();
+    let Some(program) = c("churn") else { return };
+    let faults = |policy| under(policy, &[text(&program), "50", "8388608", "0"]).ended.usage;
+    let (lazy, eager) = (faults("thp"), faults("thp+prefault"));
+    // Three whole large pages at least of each mapping: populating counts as faults (`mm_account_fault`, mm/memory.c).
+    assert!(eager.minor_faults >= lazy.minor_faults + 3 * 50, "{eager:?} against {lazy:?}");
+}
+
+#[test]
+fn guards_fault_unless_they_are_given_up() {
+    let _alone = alone();
+    let Some(program) = c("guards") else { return };
+    for policy in ["default", "base", "thp", "thp+prefault"] {
+        assert_eq!(under(policy, &[text(&program)]).output, "guards that fault: 4 4 4 1", "{policy}");
+    }
+    let outcome = under("thp+no-guards", &[text(&program)]);
+    assert_eq!(outcome.output, "guards that fault: 0 0 0 0");
+    assert!(outcome.answered("mprotect(PROT_NONE)") && outcome.answered("mprotect that left"));
+    assert!(outcome.answered("mmap(PROT_NONE, MAP_FIXED)"));
+}
+
+#[test]
+fn guards_inside_pool_pages() {
+    let _alone = alone();
+    let Some(program) = c("guards") else { return };
+    let Some(mut settings) = Settings::lease() else { return skip("root") };
+    if !settings.set(&pool_file(), "40") {
+        return skip("40 hugetlb pages of 2M");
+    }
+    let outcome = under("hugetlb-2m", &[text(&program)]);
+    assert_eq!(outcome.output, "guards that fault: 4 0 4 1", "what was never opened cannot be told from a guard");
+    assert!(outcome.has(&Cause::Demoted) && outcome.has(&Cause::ProtectionWidened));
+    let outcome = under("hugetlb-2m+no-guards", &[text(&program)]);
+    assert_eq!(outcome.output, "guards that fault: 0 0 0 1");
+    assert!(outcome.answered("mmap(PROT_NONE, MAP_FIXED)") && !outcome.has(&Cause::Demoted));
+}

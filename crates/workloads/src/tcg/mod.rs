@@ -1,0 +1,9 @@
+//! QEMU's TCG code buffer: the rule that divides it, where it lies, and what that leaves of huge pages.
+
+mod layout;
+mod placement;
+mod rule;
+
+pub use layout::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, TooManyRegions};
+pub use placement::{Placement, Windows};
+pub use rule::{Rule, Version};

@@ -1,0 +1,94 @@
+//! Where a buffer lies, and how many windows of a PMD leaf it has for that.
+
+use std::fmt;
+
+use host::KernelVersion;
+use study::size::PageSize;
+
+/// Where the kernel puts the first byte of a buffer (mmap(2) of anonymous memory without an address).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// At a multiple of the PMD leaf.
+    Aligned,
+    /// At any base page: which one it is depends on what else is mapped and, in each run anew, on chance
+    /// (`randomize_va_space`).
+    AnyPage,
+}
+
+impl Placement {
+    /// Since when mappings of at least a PMD leaf are aligned (`__mmap_region` of mm/mmap.c, commit efa7df3e3bb5).
+    const LARGE: KernelVersion = KernelVersion(6, 7);
+    /// Since when only those are whose length is a multiple of it (commit d4148aeab412).
+    const MULTIPLES: KernelVersion = KernelVersion(6, 12);
+
+    /// That of a buffer under a version of Linux.
+    pub fn of(buffer_bytes: u64, pmd: PageSize, kernel: KernelVersion) -> Placement {
+        let is_large = buffer_bytes >= pmd.bytes();
+        let is_multiple = buffer_bytes.is_multiple_of(pmd.bytes());
+        match (kernel >= Placement::LARGE, kernel >= Placement::MULTIPLES) {
+            (true, false) if is_large => Placement::Aligned,
+            (true, true) if is_multiple => Placement::Aligned,
+            _ => Placement::AnyPage,
+        }
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Placement::Aligned => "aligned",
+            Placement::AnyPage => "any_page",
+        })
+    }
+}
+
+/// A number of windows that may depend on where a buffer lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// The least, over all places.
+    pub least: u64,
+    /// The most.
+    pub most: u64,
+}
+
+impl Windows {
+    /// The number, where it is the same in all places.
+    pub fn known(self) -> Option<u64> {
+        (self.least == self.most).then_some(self.least)
+    }
+
+    pub(super) fn or(self, other: Windows) -> Windows {
+        Windows { least: self.least.min(other.least), most: self.most.max(other.most) }
+    }
+}
+
+/// `448`, or `380 to 389`.
+impl fmt::Display for Windows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.known() {
+            Some(windows) => write!(f, "{windows}"),
+            None => write!(f, "{} to {}", self.least, self.most),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn kernels_align_more_and_then_less() {
+        let of = |mib: u64, minor| Placement::of(mib * MIB, PageSize::M2, KernelVersion(6, minor));
+        assert_eq!(
+            [6, 7, 11, 12, 18].map(|minor| of(32, minor) == Placement::Aligned),
+            [false, true, true, true, true]
+        );
+        assert_eq!(
+            [6, 7, 11, 12, 18].map(|minor| of(33, minor) == Placement::Aligned),
+            [false, true, true, false, false]
+        );
+        assert_eq!([7, 12].map(|minor| of(1, minor)), [Placement::AnyPage; 2]);
+    }
+}
