@@ -7,9 +7,9 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use study::policy::Policy;
 
+use crate::compare::khugepaged::Khugepaged;
+use crate::compare::pattern::MetricPattern;
 use crate::direct_map::DirectMapArguments;
-use crate::khugepaged::Khugepaged;
-use crate::pattern::MetricPattern;
 use crate::record::RecordArguments;
 use crate::sim::SimArguments;
 use crate::table::TableArguments;

@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::compare::progress;
 use crate::output::as_the_locale_has_it;
-use crate::progress;
 use metal::tracer::LaunchError;
 
 /// Why a verb did not succeed.

@@ -1,7 +1,6 @@
 //! pagelab: which page size should this memory be mapped with, what does it gain, what does it cost, and why?
 #![forbid(unsafe_code)]
 
-mod boots;
 mod cli;
 mod compare;
 mod demo;
@@ -9,12 +8,9 @@ mod direct_map;
 mod doctor;
 mod exec;
 mod failure;
-mod keeper;
-mod khugepaged;
 mod list;
+mod merge;
 mod output;
-mod pattern;
-mod progress;
 mod record;
 mod restore;
 mod sim;

@@ -6,7 +6,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use study::policy::Policy;
 use study::size::parse_bytes;
 
-use crate::pattern::MetricPattern;
+use crate::compare::pattern::MetricPattern;
 
 /// A policy of the host, such as `thp+no-guards`.
 pub fn parse_policy(text: &str) -> Result<Policy, String> {
@@ -25,7 +25,7 @@ pub fn parse_metric(text: &str) -> Result<MetricPattern, String> {
 
 /// A regular expression with one group.
 pub fn parse_regex(text: &str) -> Result<regex::bytes::Regex, String> {
-    crate::pattern::with_one_group(text).map_err(|error| error.to_string())
+    crate::compare::pattern::with_one_group(text).map_err(|error| error.to_string())
 }
 
 /// `1%`, `0.5%` or `1`: percent, as a ratio.

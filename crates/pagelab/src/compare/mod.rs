@@ -1,5 +1,10 @@
 //! `pagelab compare`: from the command line to a design, from the run to the store and the reports.
 
+mod keeper;
+pub mod khugepaged;
+pub mod pattern;
+pub mod progress;
+
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::os::unix::fs::FileTypeExt;
@@ -20,16 +25,14 @@ use study::runner::{self, Event};
 use study::stats::boots::Part;
 use study::trial::Arm;
 
-use crate::boots;
 use crate::cli::{Adopt, Compare, Measuring, Output, Stopping};
 use crate::failure::{Failure, say};
-use crate::keeper::Keeper;
-use crate::khugepaged;
+use crate::merge;
 use crate::output::{can_be_written, find_store, folded, open_store, print, terminal_width, write, write_page};
-use crate::pattern;
-use crate::progress::Progress;
 use crate::user;
 use crate::words::TrialTime;
+use keeper::Keeper;
+use progress::Progress;
 
 /// Runs `pagelab compare`.
 pub fn run(arguments: Compare) -> Result<(), Failure> {
@@ -37,7 +40,7 @@ pub fn run(arguments: Compare) -> Result<(), Failure> {
         return show_stored(number, &arguments.output);
     }
     if !arguments.merge.is_empty() {
-        return boots::merge(&arguments);
+        return merge::merge(&arguments);
     }
     let host = Host::open("/").map_err(Failure::input)?;
     let design = design(&arguments, &host)?;
@@ -53,7 +56,7 @@ pub fn run(arguments: Compare) -> Result<(), Failure> {
     let measured = measure(host, work, design, &store, &arguments.measuring, runner)?;
     let comparison = &measured.comparison;
     let published = match arguments.arm_of_boot {
-        true => boots::publish_with(&store, comparison, &arguments.output),
+        true => merge::publish_with(&store, comparison, &arguments.output),
         false => publish(comparison, &arguments.output),
     };
     let failures = [verdict(comparison, measured.blame), published].into_iter().filter_map(Result::err);
@@ -136,7 +139,7 @@ pub fn say_who_holds_the_lease(holder: &str) {
 /// The arms, the metrics and when to stop.
 fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     let policies = match (arguments.arm_of_boot, arguments.policies.is_empty()) {
-        (true, _) => boots::policies(&distinct(&arguments.policies), host)?,
+        (true, _) => merge::policies(&distinct(&arguments.policies), host)?,
         (false, true) => sensible(host),
         (false, false) => distinct(&arguments.policies),
     };
@@ -403,7 +406,7 @@ fn show_stored(number: i64, output: &Output) -> Result<(), Failure> {
     if comparison.design.is_over_boots()
         && let Some(part) = Part::of(&comparison)
     {
-        return boots::publish(&study::stats::boots::merge(&[part]).map_err(Failure::input)?, output);
+        return merge::publish(&study::stats::boots::merge(&[part]).map_err(Failure::input)?, output);
     }
     publish(&comparison, output)
 }
