@@ -37,7 +37,7 @@ fn it_comes_before_each_trial_untimed_and_is_told() {
     assert_eq!(document["invocation"]["prepare"][1], "two words");
     assert_eq!(bench.stored(1)["invocation"], document["invocation"]);
     let page = bench.word("page.html");
-    bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1", "--html", &page]).ran().says(0, &[]);
+    bench.pagelab(&["show", "1", "--store", &bench.store(), "--html", &page]).ran().says(0, &[]);
     assert!(std::fs::read_to_string(page).unwrap().contains("before each trial"));
 }
 

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 use study::size::{PageSize, format_bytes};
 
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
-use crate::compare::say_who_holds_the_lease;
 use crate::failure::{Failure, say};
 use crate::output::{print, terminal_width};
+use crate::waiting::say_who_holds_the_lease;
 use crate::words::{parse_duration, parse_size};
 
 /// Enough of the direct map in base pages: whole leaves in memory that is in use cannot be reached.

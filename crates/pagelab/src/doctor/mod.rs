@@ -1,13 +1,21 @@
 //! `pagelab doctor`: what this machine allows, what it does not, and how to get it.
 
+use clap::Args;
 use metal::admit::{self, DoctorLine, Fact, Standing, Terms};
 use metal::host::Host;
 use serde_json::json;
 
-use crate::cli::Doctor;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 use results::grid::plain;
+
+/// Arguments of `pagelab doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Runs `pagelab doctor`.
 pub fn run(arguments: &Doctor) -> Result<(), Failure> {

@@ -1,7 +1,8 @@
 //! `pagelab list`: policies, machines, workloads, page-table formats, stored comparisons and TCG regions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use metal::admit::{self, Terms};
 use metal::host::Host;
 use results::store::Summary;
@@ -10,11 +11,47 @@ use study::comparison::{Admission, Ended};
 use study::policy::{Granularity, Modifier, Policy};
 use study::size::format_bytes;
 
-use crate::cli::{List, Listed};
 use crate::failure::Failure;
 use crate::output::{find_store, print, terminal_width};
+use crate::tcg::listing::TcgRegions;
 use crate::{sim, table, tcg, workload};
 use results::grid::plain;
+
+/// Arguments of `pagelab list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Of what
+    #[command(subcommand)]
+    pub what: Listed,
+    /// Print one JSON document instead of the table
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What can be listed.
+#[derive(Debug, Subcommand)]
+pub enum Listed {
+    /// Page-size policies and whether this machine can give them
+    Policies,
+    /// This machine, and model machines for `pagelab sim`
+    Machines {
+        /// One model machine, or a FILE.toml: every figure, with its source or that it is assumed
+        #[arg(value_name = "MACHINE")]
+        model: Option<String>,
+    },
+    /// Built-in workloads
+    Workloads,
+    /// Stored comparisons
+    Comparisons {
+        /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
+        #[arg(long, value_name = "FILE")]
+        store: Option<PathBuf>,
+    },
+    /// Page-table formats, for `pagelab table`
+    Formats,
+    /// Regions of QEMU's TCG code buffer, and how many huge pages their guards leave
+    TcgRegions(TcgRegions),
+}
 
 /// Runs `pagelab list`.
 pub fn run(arguments: &List) -> Result<(), Failure> {
@@ -146,7 +183,7 @@ fn comparisons(store: Option<&Path>) -> Result<(String, Value), Failure> {
         [summary.id.to_string(), summary.trials.to_string(), ended, summary.arms.join(" "), command]
     });
     let table = plain(["number", "trials", "ended", "policies", "command"], rows, terminal_width());
-    Ok((format!("{table}\n\npagelab compare --stored NUMBER shows one again"), document))
+    Ok((format!("{table}\n\npagelab show NUMBER shows one again"), document))
 }
 
 fn summary_document(summary: &Summary) -> Value {
