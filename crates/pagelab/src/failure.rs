@@ -92,7 +92,8 @@ pub fn told(error: &dyn Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let text = error.to_string();
-        if !told.contains(&text) {
+        let text = text.trim();
+        if !told.contains(text) {
             told = format!("{told}: {text}");
         }
         cause = error.source();

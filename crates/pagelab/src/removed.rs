@@ -26,7 +26,7 @@ const REMOVED: [Removed; 10] = [
     removed("sim", "--geometry", "use `pagelab sim sweep FILE...`", ""),
     removed("sim", "--chase", "use `pagelab sim chase`", ""),
     removed("sim", "--chase-largest", "use `pagelab sim chase --largest VALUE`", "SIZE"),
-    removed("sim", "--also-folios", "use --linux FILE.toml with `also = [\"VALUE\"]` under [mthp]", "SIZE"),
+    removed("sim", "--also-folios", "use --linux FILE.toml with `also_enabled = [\"VALUE\"]` under [mthp]", "SIZE"),
     removed("sim", "--pages-to-scan", "use --linux FILE.toml with `pages_to_scan = VALUE` under [khugepaged]", "PAGES"),
     removed(
         "sim",
@@ -84,7 +84,7 @@ mod tests {
             ("pagelab sim a.trace --geometry --json", "use `pagelab sim sweep FILE...`"),
             ("pagelab sim --chase", "use `pagelab sim chase`"),
             ("pagelab sim --chase-largest 1M", "use `pagelab sim chase --largest 1M`"),
-            ("pagelab sim a.trace --also-folios 16K", "`also = [\"16K\"]` under [mthp]"),
+            ("pagelab sim a.trace --also-folios 16K", "`also_enabled = [\"16K\"]` under [mthp]"),
             ("pagelab sim a.trace --pages-to-scan 0", "`pages_to_scan = 0` under [khugepaged]"),
             ("pagelab sim a.trace --scan-sleep 0.5", "0.5 s are a thousand times as many"),
             ("pagelab sim a.trace --max-ptes-none 7", "`max_ptes_none = 7` under [khugepaged]"),

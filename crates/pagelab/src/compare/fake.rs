@@ -232,9 +232,10 @@ impl Platform for Fake {
         match self.arm(arm) {
             Ok(FakeArm { unsupported: Some(why), .. }) => Admission::Unsupported(why.clone()),
             Ok(_) => Admission::Admitted { mechanism: NAME.to_owned() },
-            Err(error) => {
-                Admission::Unsupported(Unsupported { reason: error.to_string(), remedy: "write it into the file".into() })
-            }
+            Err(error) => Admission::Unsupported(Unsupported {
+                reason: error.to_string(),
+                remedy: "write it into the file".into(),
+            }),
         }
     }
 

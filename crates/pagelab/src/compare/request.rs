@@ -87,8 +87,7 @@ impl Request {
             #[cfg(debug_assertions)]
             fake,
         };
-        let shown =
-            Shown { forms: arguments.forms, adopt: arguments.keeping.adopt, with_boots: arguments.arm_of_boot };
+        let shown = Shown { forms: arguments.forms, adopt: arguments.keeping.adopt, with_boots: arguments.arm_of_boot };
         Ok(Request { setup, store, shown })
     }
 }

@@ -29,9 +29,9 @@ pub fn run(arguments: &Doctor) -> Result<(), Failure> {
 
 /// The model machine that describes this processor.
 fn model_machine() -> Fact {
-    let name = crate::sim::of_host().map(|machine| machine.name);
+    let name = crate::sim::machines::of_host().map(|machine| machine.name);
     let meaning = match &name {
-        Some(name) => format!("describes this processor: `pagelab sim -m {name}`, `pagelab sim --chase`"),
+        Some(name) => format!("describes this processor: `pagelab sim -m {name}`, `pagelab sim chase`"),
         None => "none describes this processor: write a file for `pagelab sim -m FILE.toml`".to_owned(),
     };
     Fact {

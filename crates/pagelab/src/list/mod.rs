@@ -39,6 +39,8 @@ pub enum Listed {
         #[arg(value_name = "MACHINE")]
         model: Option<String>,
     },
+    /// Linux as `pagelab sim` models it: a file for --linux with every key
+    Linux,
     /// Built-in workloads
     Workloads,
     /// Stored comparisons
@@ -59,6 +61,7 @@ pub fn run(arguments: &List) -> Result<(), Failure> {
         Listed::Policies => policies()?,
         Listed::Machines { model: None } => machines()?,
         Listed::Machines { model: Some(name) } => model(name)?,
+        Listed::Linux => linux(),
         Listed::Workloads => workloads(),
         Listed::Comparisons { store } => comparisons(store.as_deref())?,
         Listed::Formats => table::formats::list(terminal_width()),
@@ -109,15 +112,15 @@ fn meaning(granularity: Granularity) -> String {
 
 /// One model machine with all its figures.
 fn model(name: &str) -> Result<(String, Value), Failure> {
-    let model = sim::machine_named(name)?;
+    let model = sim::machines::named(name)?;
     let text = format!(
         "{}: {}, {}\n\n{}",
         model.name,
         model.processor,
         model.architecture.name(),
-        plain(["figure", "is", "vouched for by"], sim::figures(&model), terminal_width())
+        plain(["figure", "is", "vouched for by"], sim::machines::figures(&model), terminal_width())
     );
-    let document = json!({ "schema": "pagelab.list-machines/1", "model_machines": [sim::machine_described(&model)] });
+    let document = json!({ "schema": "pagelab.list-machines/1", "model_machines": [sim::machines::of(&model)] });
     Ok((text, document))
 }
 
@@ -129,7 +132,7 @@ fn machines() -> Result<(String, Value), Failure> {
         [] => "none".to_string(),
         sizes => sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     };
-    let host_model = sim::of_host().map(|model| model.name);
+    let host_model = sim::machines::of_host().map(|model| model.name);
     let rows = [
         ["name".to_string(), machine.name.clone()],
         ["processor".into(), format!("{} ({} on line)", machine.cpu_model, machine.cpus)],
@@ -142,16 +145,25 @@ fn machines() -> Result<(String, Value), Failure> {
         ["mTHP sizes".into(), sizes(&geometry.mthp)],
         ["hugetlb pools".into(), sizes(&geometry.hugetlb)],
     ];
-    let models = model::machine::BUILT_IN.iter().map(|(name, _)| sim::machine_document(name));
+    let models = model::machine::BUILT_IN.iter().map(|(name, _)| sim::machines::document(name));
     let models: Vec<Value> = models.collect::<Result<_, _>>()?;
     let document = json!({ "schema": "pagelab.list-machines/1", "machines": [machine], "host_model": host_model, "model_machines": models });
-    let models =
-        plain(["model machine", "processor", "level 1", "level 2", "figures"], sim::described()?, terminal_width());
+    let models = plain(
+        ["model machine", "processor", "level 1", "level 2", "figures"],
+        sim::machines::described()?,
+        terminal_width(),
+    );
     let text = format!(
         "{}\n\n{models}\n\n`pagelab list machines MACHINE` and --json show every figure with its source",
         plain(["machine", ""], rows, terminal_width())
     );
     Ok((text, document))
+}
+
+/// The kernel that is modelled where no file says otherwise.
+fn linux() -> (String, Value) {
+    let text = sim::linux::DEFAULTS.trim_end().to_owned();
+    (text.clone(), json!({ "schema": "pagelab.list-linux/1", "file": text }))
 }
 
 fn workloads() -> (String, Value) {
