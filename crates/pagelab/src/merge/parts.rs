@@ -46,7 +46,7 @@ enum NoPart {
 
 fn of_document(bytes: &[u8]) -> Result<Part, NoPart> {
     let text = std::str::from_utf8(bytes).map_err(|_| NoPart::Other("neither".to_owned()))?;
-    let document: Value = serde_json::from_str(text).map_err(|error| NoPart::Other(error.to_string()))?;
+    let document: Value = serde_json::from_str(text).map_err(|error| NoPart::Other(format!("no JSON ({error})")))?;
     match &document["schema"] {
         schema if schema == results::boots::SCHEMA => Ok(serde_json::from_value(document)?),
         schema => Err(NoPart::Other(format!("the schema {schema}"))),

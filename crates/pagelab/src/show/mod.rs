@@ -12,7 +12,7 @@ use crate::publish::{self, Adopt, Forms};
 #[derive(Debug, Args)]
 pub struct Show {
     /// Its number (`pagelab list comparisons`)
-    #[arg(value_name = "NUMBER", value_parser = clap::value_parser!(i64).range(1..))]
+    #[arg(value_name = "NUMBER")]
     number: i64,
     /// How many ways to have the best policy for good are printed below the table
     #[arg(long, value_name = "WAYS", value_enum, default_value_t = Adopt::One)]

@@ -17,11 +17,18 @@ pub const DEFAULTS: &str = include_str!("../../../../linux/defaults.toml");
 /// Folio sizes that Linux can enable, in bytes.
 const FOLIOS: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 30;
 
+/// What kind of file it is: of another one no key need be known.
+#[derive(Debug, Deserialize)]
+struct Kind {
+    schema: String,
+}
+
 /// The file. What is not there is as without a file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
-    schema: String,
+    #[serde(rename = "schema")]
+    _schema: String,
     instructions_per_s: Option<f64>,
     #[serde(default)]
     khugepaged: WireKhugepaged,
@@ -48,8 +55,13 @@ struct WireMthp {
 #[derive(Debug, thiserror::Error)]
 enum LinuxError {
     /// Not TOML, or with keys and values that there are not.
-    #[error("{}; `pagelab list linux` shows every key", .0.to_string().trim_end())]
-    Syntax(#[from] toml::de::Error),
+    #[error("line {line}: {}; `pagelab list linux` shows every key", error.message())]
+    Syntax {
+        /// Where, counted from 1.
+        line: usize,
+        /// What the reader says.
+        error: toml::de::Error,
+    },
     /// A file of another kind or version.
     #[error("schema: found {found:?}, expected {SCHEMA:?}")]
     Schema {
@@ -82,10 +94,15 @@ pub fn kernel(file: Option<&Path>) -> Result<Kernel, Failure> {
 }
 
 fn read(text: &str) -> Result<Kernel, LinuxError> {
-    let wire: Wire = toml::from_str(text)?;
-    if wire.schema != SCHEMA {
-        return Err(LinuxError::Schema { found: wire.schema });
+    let wrong = |error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        LinuxError::Syntax { line: before.matches('\n').count() + 1, error }
+    };
+    let Kind { schema: found } = toml::from_str(text).map_err(wrong)?;
+    if found != SCHEMA {
+        return Err(LinuxError::Schema { found });
     }
+    let wire: Wire = toml::from_str(text).map_err(wrong)?;
     let usual = Kernel::default();
     let instructions_per_s = wire.instructions_per_s.unwrap_or(usual.instructions_per_s);
     if !(instructions_per_s.is_finite() && instructions_per_s > 0.0) {
@@ -150,9 +167,15 @@ mod tests {
     fn what_no_kernel_has_is_refused_with_its_key() {
         for (text, part) in [
             ("", "missing field `schema`"),
-            ("schema = \"pagelab.machine/1\"", "found \"pagelab.machine/1\", expected \"pagelab.linux/1\""),
+            (
+                "schema = \"pagelab.machine/1\"\nname = \"a\"",
+                "found \"pagelab.machine/1\", expected \"pagelab.linux/1\"",
+            ),
             ("schema = \"pagelab.linux/1\"\nspeed = 1", "unknown field `speed`"),
-            ("schema = \"pagelab.linux/1\"\n[khugepaged]\nscan_sleep_s = 1", "unknown field `scan_sleep_s`"),
+            (
+                "schema = \"pagelab.linux/1\"\n[khugepaged]\nscan_sleep_s = 1",
+                "line 3: unknown field `scan_sleep_s`, expected",
+            ),
             ("schema = \"pagelab.linux/1\"\n[khugepaged]\nscan_sleep_millisecs = 0", "1 or more"),
             ("schema = \"pagelab.linux/1\"\n[khugepaged]\npages_to_scan = -1", "line 3"),
             ("schema = \"pagelab.linux/1\"\ninstructions_per_s = 0.0", "a number above 0"),

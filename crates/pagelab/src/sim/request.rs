@@ -42,6 +42,7 @@ impl Request {
     /// A page that cannot be written, a machine or a kernel that there is not.
     pub fn of(arguments: &Replay) -> Result<Request, Failure> {
         can_be_written(&arguments.html)?;
+        verbs_come_first(&arguments.files)?;
         Ok(Request {
             files: arguments.files.clone(),
             machines: machines::chosen(&arguments.machines)?,
@@ -57,6 +58,20 @@ impl Request {
             curves: arguments.curves || arguments.html.is_some(),
             accesses_only: arguments.accesses_only,
         })
+    }
+}
+
+/// Behind an option the name of a verb is that of a file.
+fn verbs_come_first(files: &[PathBuf]) -> Result<(), Failure> {
+    let is_verb = |file: &&PathBuf| ["sweep", "chase"].iter().any(|verb| file.as_os_str() == *verb) && !file.exists();
+    match files.iter().find(is_verb) {
+        Some(verb) => {
+            let verb = verb.display();
+            Err(Failure::Input(format!(
+                "{verb}: no such trace; the verb comes first: `pagelab sim {verb}`, then its options"
+            )))
+        }
+        None => Ok(()),
     }
 }
 
