@@ -39,7 +39,7 @@ use study::size::{PageSize, parse_bytes};
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
 use study::verdict::{Holding, Verdict};
 
-use super::measure::Trials;
+use super::trials::Trials;
 use crate::failure::{Failure, say};
 
 /// What the machine of a comparison is called whose figures are fake.

@@ -7,11 +7,12 @@ use metal::platform::{Awake, Blame, HostPlatform, Session};
 use metal::signals::{self, PassOn};
 use results::store::Store;
 use study::comparison::{Comparison, Design, Ended};
-use study::runner::{self, Platform};
+use study::runner;
 
 use super::keeper::Keeper;
 use super::progress::Progress;
 use super::request::Setup;
+use super::trials::Trials;
 use super::{khugepaged, work};
 use crate::failure::{Failure, say};
 use crate::waiting::say_who_holds_the_lease;
@@ -24,35 +25,6 @@ pub struct Measured {
     pub blame: Blame,
     /// What could not be put back or kept.
     pub troubles: Vec<Failure>,
-}
-
-/// Whatever runs trials, and can be asked afterwards how that went.
-pub trait Trials: Platform {
-    /// Puts back what was changed.
-    ///
-    /// # Errors
-    /// Something could not be put back.
-    fn finish(&mut self) -> Result<(), Failure>;
-
-    /// The end of what the command last wrote to standard error in a trial that failed; empty where none did.
-    fn last_words(&self) -> &str;
-
-    /// What is to blame where the last trial could not be run.
-    fn blame(&self) -> Blame;
-}
-
-impl Trials for HostPlatform {
-    fn finish(&mut self) -> Result<(), Failure> {
-        HostPlatform::finish(self).map_err(Failure::input)
-    }
-
-    fn last_words(&self) -> &str {
-        HostPlatform::last_words(self)
-    }
-
-    fn blame(&self) -> Blame {
-        HostPlatform::blame(self)
-    }
 }
 
 /// Runs a comparison and keeps it in the store.

@@ -12,6 +12,7 @@ mod measure;
 mod pattern;
 mod progress;
 mod request;
+mod trials;
 mod work;
 
 pub use arguments::Compare;

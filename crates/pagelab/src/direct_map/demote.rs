@@ -11,7 +11,7 @@ use metal::platform::wait_for_lease;
 use metal::signals::{self, PassOn};
 use results::grid::plain;
 use serde_json::{Value, json};
-use study::size::{PageSize, format_bytes};
+use study::size::{PageSize, SizeError, format_bytes};
 
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
 use crate::failure::{Failure, say};
@@ -44,8 +44,8 @@ pub struct DemoteArguments {
     json: bool,
 }
 
-fn parse_leaf(text: &str) -> Result<PageSize, String> {
-    text.parse::<PageSize>().map_err(|error| error.to_string())
+fn parse_leaf(text: &str) -> Result<PageSize, SizeError> {
+    text.parse()
 }
 
 /// Runs `pagelab direct-map demote`.

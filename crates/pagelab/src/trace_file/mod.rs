@@ -6,6 +6,7 @@ mod dump;
 mod filter;
 mod import;
 mod info;
+mod kinds;
 mod left_out;
 mod parquet;
 
