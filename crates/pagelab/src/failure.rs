@@ -1,13 +1,14 @@
 //! What went wrong, and the exit code for it.
 
+use std::error::Error;
 use std::fmt::Display;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
+use crate::locale::as_the_locale_has_it;
+use crate::status_line;
 use tracer::LaunchError;
-
-use crate::output::as_the_locale_has_it;
-use crate::progress;
 
 /// Why a verb did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,14 @@ pub enum Failure {
         /// Why.
         message: String,
         /// What a shell ends with: 127 where there is no such command, 126 where it cannot be executed.
+        code: u8,
+    },
+    /// A built-in workload did not come to a right answer.
+    #[error("{message}")]
+    Workload {
+        /// Why.
+        message: String,
+        /// The exit code that it has for it.
         code: u8,
     },
     /// There is no result in the time that was given.
@@ -44,15 +53,20 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Bad input, from any error.
-    pub fn input(error: impl Display) -> Failure {
-        Failure::Input(error.to_string())
+    /// Bad input, from any error and its causes.
+    pub fn input(error: impl Error) -> Failure {
+        Failure::Input(told(&error))
+    }
+
+    /// Bad input in a file, from any error and its causes.
+    pub fn about(file: &Path, error: impl Error) -> Failure {
+        Failure::Input(format!("{}: {}", file.display(), told(&error)))
     }
 
     /// A command that could not be started.
     pub fn launch(error: &LaunchError) -> Failure {
         match error.exit_code() {
-            Some(code) => Failure::Unrunnable { message: error.to_string(), code },
+            Some(code) => Failure::Unrunnable { message: told(error), code },
             None => Failure::input(error),
         }
     }
@@ -64,7 +78,7 @@ impl Failure {
             Failure::Input(_) => 2,
             Failure::NothingAdmitted(_) => 3,
             Failure::NoResult(_) => 4,
-            Failure::Unrunnable { code, .. } => *code,
+            Failure::Unrunnable { code, .. } | Failure::Workload { code, .. } => *code,
             Failure::Interrupted(signal) | Failure::Stopped(signal, _) => {
                 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0))
             }
@@ -72,10 +86,56 @@ impl Failure {
     }
 }
 
+/// An error and what caused it, each once: most messages name their cause themselves, where it says most.
+pub fn told(error: &dyn Error) -> String {
+    let mut told = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let text = error.to_string();
+        let text = text.trim();
+        if !told.contains(text) {
+            told = format!("{told}: {text}");
+        }
+        cause = error.source();
+    }
+    told
+}
+
 /// Writes a line to standard error. Where nobody reads it any more (`2>&1 | head`) it is lost, and nothing
 /// else: `eprintln!` would end the program, with settings to put back.
 pub fn say(line: impl Display) {
     let line = line.to_string();
     let line = as_the_locale_has_it(&line);
-    progress::apart(|| drop(writeln!(std::io::stderr(), "{line}")));
+    status_line::apart(|| drop(writeln!(std::io::stderr(), "{line}")));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error whose message may name its cause.
+    #[derive(Debug, thiserror::Error)]
+    enum Outer {
+        #[error("the file cannot be read")]
+        Bare(#[source] Inner),
+        #[error("the file cannot be read ({0}); mount it")]
+        Named(#[source] Inner),
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the disk is gone")]
+    struct Inner(#[source] std::io::Error);
+
+    #[test]
+    fn every_cause_is_told_once() {
+        let inner = || Inner(std::io::Error::other("no such device"));
+        assert_eq!(told(&Outer::Bare(inner())), "the file cannot be read: the disk is gone: no such device");
+        assert_eq!(
+            told(&Outer::Named(inner())),
+            "the file cannot be read (the disk is gone); mount it: no such device"
+        );
+        let failure = Failure::about(Path::new("a.trace"), Outer::Bare(inner())).to_string();
+        assert_eq!(failure, "a.trace: the file cannot be read: the disk is gone: no such device");
+        assert_eq!(told(&std::io::Error::other("it")), "it");
+    }
 }

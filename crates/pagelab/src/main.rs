@@ -1,7 +1,6 @@
 //! pagelab: which page size should this memory be mapped with, what does it gain, what does it cost, and why?
 #![forbid(unsafe_code)]
 
-mod boots;
 mod cli;
 mod compare;
 mod demo;
@@ -9,34 +8,48 @@ mod direct_map;
 mod doctor;
 mod exec;
 mod failure;
-mod keeper;
-mod khugepaged;
 mod list;
+mod locale;
+mod merge;
 mod output;
-mod pattern;
-mod progress;
+mod publish;
 mod record;
+mod removed;
 mod restore;
+mod show;
 mod sim;
+mod status_line;
 mod table;
 mod tcg;
 mod trace_file;
 mod user;
+mod waiting;
 mod words;
 mod workload;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use cli::{Cli, Verb};
-use failure::{Failure, say};
+use failure::{Failure, say, told};
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().verb {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    match Cli::try_parse_from(&words) {
+        Ok(Cli { verb }) => run(verb).map_or_else(|failure| complain(&failure), |()| ExitCode::SUCCESS),
+        Err(error) => removed::with_new_way(error, &words).exit(),
+    }
+}
+
+fn run(verb: Verb) -> Result<(), Failure> {
+    match verb {
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Compare(arguments) => compare::run(*arguments),
+        Verb::Show(arguments) => show::run(&arguments),
+        Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Exec(arguments) => exec::run(arguments),
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Trace(arguments) => trace_file::run(&arguments),
@@ -46,11 +59,7 @@ fn main() -> ExitCode {
         Verb::List(arguments) => list::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Restore(arguments) => restore::run(&arguments),
-        Verb::Workload(arguments) => return work(arguments),
-    };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => complain(&failure),
+        Verb::Workload(arguments) => work(arguments),
     }
 }
 
@@ -59,15 +68,8 @@ fn complain(failure: &Failure) -> ExitCode {
     failure.code()
 }
 
-fn work(arguments: workload::WorkloadArguments) -> ExitCode {
-    match workload::run(arguments) {
-        Ok(report) => {
-            let printed = output::ignore_closed_pipe(writeln!(std::io::stdout(), "{report}"));
-            printed.map_or_else(|failure| complain(&failure), |()| ExitCode::SUCCESS)
-        }
-        Err(error) => {
-            say(format_args!("pagelab: {error}"));
-            ExitCode::from(error.exit_code())
-        }
-    }
+fn work(arguments: workload::WorkloadArguments) -> Result<(), Failure> {
+    let report = workload::run(arguments)
+        .map_err(|error| Failure::Workload { message: told(&error), code: error.exit_code() })?;
+    output::ignore_closed_pipe(writeln!(std::io::stdout(), "{report}"))
 }

@@ -1,54 +1,57 @@
-//! What words of the command line mean: policies, sizes, metrics, percentages, times.
+//! What words of the command line mean: policies, sizes, percentages, times, variables.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use study::policy::Policy;
-use study::size::parse_bytes;
+use study::policy::{Policy, PolicyError};
+use study::size::{SizeError, parse_bytes};
 
-use crate::pattern::MetricPattern;
+/// A word of the command line that is not what it should be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WordError {
+    /// No percentage.
+    #[error("expected a percentage such as 1%, found {0:?}")]
+    Percent(String),
+    /// A percentage that is nothing, or everything.
+    #[error("expected more than 0% and less than 100%, found {0}")]
+    PercentRange(String),
+    /// No time.
+    #[error("expected a time such as 90s, 10m or 1h, found {0:?}")]
+    Duration(String),
+    /// No time, where there may be none.
+    #[error("expected a time such as 90s, 10m or 1h, found {0:?}; or none")]
+    TrialTime(String),
+    /// No name of a variable.
+    #[error(
+        "expected NAME or NAME=VALUE with a name of letters, digits and _ that begins with no digit, found the name {0:?}"
+    )]
+    Variable(OsString),
+}
 
 /// A policy of the host, such as `thp+no-guards`.
-pub fn parse_policy(text: &str) -> Result<Policy, String> {
-    text.parse::<Policy>().map_err(|error| error.to_string())
+pub fn parse_policy(text: &str) -> Result<Policy, PolicyError> {
+    text.parse()
 }
 
 /// A size such as `64K`, in bytes.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    parse_bytes(text).map_err(|error| error.to_string())
-}
-
-/// `NAME=REGEX`, with the way in which it improves.
-pub fn parse_metric(text: &str) -> Result<MetricPattern, String> {
-    text.parse::<MetricPattern>().map_err(|error| error.to_string())
-}
-
-/// A regular expression with one group.
-pub fn parse_regex(text: &str) -> Result<regex::bytes::Regex, String> {
-    crate::pattern::with_one_group(text).map_err(|error| error.to_string())
+pub fn parse_size(text: &str) -> Result<u64, SizeError> {
+    parse_bytes(text)
 }
 
 /// `1%`, `0.5%` or `1`: percent, as a ratio.
-pub fn parse_percent(text: &str) -> Result<f64, String> {
-    let percent: f64 =
-        text.trim_end_matches('%').parse().map_err(|_| format!("expected a percentage such as 1%, found {text:?}"))?;
-    if percent > 0.0 && percent < 100.0 {
-        Ok(percent / 100.0)
-    } else {
-        Err(format!("expected more than 0% and less than 100%, found {text}"))
-    }
+pub fn parse_percent(text: &str) -> Result<f64, WordError> {
+    let percent: f64 = text.trim_end_matches('%').parse().map_err(|_| WordError::Percent(text.to_owned()))?;
+    let fits = percent > 0.0 && percent < 100.0;
+    if fits { Ok(percent / 100.0) } else { Err(WordError::PercentRange(text.to_owned())) }
 }
 
 /// `90s`, `10m`, `1h`, `500ms`; seconds.
-pub fn parse_duration(text: &str) -> Result<f64, String> {
+pub fn parse_duration(text: &str) -> Result<f64, WordError> {
     let units = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
-    let wrong = || format!("expected a time such as 90s, 10m or 1h, found {text:?}");
-    let (number, unit_s) =
-        units.iter().find_map(|(unit, s)| text.strip_suffix(unit).map(|n| (n, *s))).ok_or_else(wrong)?;
-    match number.parse::<f64>() {
-        Ok(number) if number.is_finite() && number > 0.0 => Ok(number * unit_s),
-        _ => Err(wrong()),
-    }
+    let split = units.iter().find_map(|(unit, s)| text.strip_suffix(unit).map(|number| (number, *s)));
+    let number = split.and_then(|(number, unit_s)| Some(number.parse::<f64>().ok()? * unit_s));
+    let number = number.filter(|number| number.is_finite() && *number > 0.0);
+    number.ok_or_else(|| WordError::Duration(text.to_owned()))
 }
 
 /// How long a trial may take, as it was asked for.
@@ -61,10 +64,10 @@ pub enum TrialTime {
 }
 
 /// A time, or `none`.
-pub fn parse_trial_time(text: &str) -> Result<TrialTime, String> {
+pub fn parse_trial_time(text: &str) -> Result<TrialTime, WordError> {
     match text {
         "none" => Ok(TrialTime::Unlimited),
-        _ => parse_duration(text).map(TrialTime::Limited).map_err(|error| format!("{error}; or none")),
+        _ => parse_duration(text).map(TrialTime::Limited).map_err(|_| WordError::TrialTime(text.to_owned())),
     }
 }
 
@@ -78,7 +81,7 @@ pub struct Variable {
 }
 
 /// `NAME=VALUE` or `NAME`. Names are those that a shell can set (POSIX); a value can be anything.
-pub fn parse_variable(text: OsString) -> Result<Variable, String> {
+pub fn parse_variable(text: OsString) -> Result<Variable, WordError> {
     let bytes = text.as_bytes();
     let (name, value) = match bytes.iter().position(|byte| *byte == b'=') {
         Some(at) => (&bytes[..at], Some(OsString::from_vec(bytes[at + 1..].to_vec()))),
@@ -90,10 +93,7 @@ pub fn parse_variable(text: OsString) -> Result<Variable, String> {
     };
     match std::str::from_utf8(name).ok().filter(is_name) {
         Some(name) => Ok(Variable { name: name.into(), value }),
-        None => Err(format!(
-            "expected NAME or NAME=VALUE with a name of letters, digits and _ that begins with no digit, found the name {:?}",
-            OsStr::from_bytes(name)
-        )),
+        None => Err(WordError::Variable(OsStr::from_bytes(name).to_owned())),
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(parsed(b"A=\xff"), variable("A", Some(b"\xff")));
         assert_eq!(parsed(b"A="), variable("A", Some(b"")));
         for bad in [&b""[..], b"=", b"=a", b"1A=b", b"a-b=c", b"a b", b"\xff=a"] {
-            assert!(parsed(bad).unwrap_err().contains("expected NAME"), "{bad:?}");
+            assert!(parsed(bad).unwrap_err().to_string().contains("expected NAME"), "{bad:?}");
         }
     }
 
@@ -123,7 +123,7 @@ mod tests {
         assert!(parse_duration("90").is_err() && parse_duration("-1s").is_err());
         assert_eq!(parse_trial_time("none"), Ok(TrialTime::Unlimited));
         assert_eq!(parse_trial_time("2m"), Ok(TrialTime::Limited(120.0)));
-        assert!(parse_trial_time("never").unwrap_err().ends_with("found \"never\"; or none"));
+        assert!(parse_trial_time("never").unwrap_err().to_string().ends_with("found \"never\"; or none"));
         assert_eq!(parse_percent("0.5%"), Ok(0.005));
         assert!(parse_percent("0").is_err() && parse_percent("x").is_err());
     }

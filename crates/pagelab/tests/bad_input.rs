@@ -62,7 +62,7 @@ fn arguments_that_cannot_be_read_end_with_2_and_say_what_was_expected() {
     }
     bench.pagelab(&["compare", "-p", "thp", "--", "true"]).ran().says(2, &["one policy alone (thp)", "--aa"]);
     bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &words_of(&["true"])).ran().says(0, &[]);
-    bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "9"]).ran().says(2, &["no comparison 9"]);
+    bench.pagelab(&["show", "9", "--store", &bench.store()]).ran().says(2, &["no comparison 9"]);
 }
 
 /// Who only reads leaves nothing behind.
@@ -72,7 +72,7 @@ fn a_store_that_is_not_there_is_not_made_to_be_read() {
     let store = bench.word("no/such.sqlite");
     let listed = bench.pagelab(&["list", "comparisons", "--store", &store]).ran();
     listed.says(0, &[]).prints(&["no comparison is stored in", &store]);
-    let shown = bench.pagelab(&["compare", "--store", &store, "--stored", "1"]).ran();
+    let shown = bench.pagelab(&["show", "1", "--store", &store]).ran();
     shown.says(2, &["there is no store", &store, "--store FILE"]);
     assert!(!bench.path("no").exists());
 }
@@ -221,7 +221,7 @@ fn a_corrupt_store_is_left_as_it_is() {
         assert!(!ran.stderr.contains("panicked"), "{from}..{to}: {ran}");
     }
     fs::write(bench.store(), &whole[..whole.len() / 2]).unwrap();
-    bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1"]).ran().says(2, &["damaged"]);
+    bench.pagelab(&["show", "1", "--store", &bench.store()]).ran().says(2, &["damaged"]);
 }
 
 /// A file system of this size at the bench's `small`, for one command.
@@ -344,7 +344,7 @@ fn a_closed_pipe_is_no_error() {
         (format!("{program} compare --store {store} -p default,base --blocks 1 -- false 2>&1"), 1),
         (format!("{program} list policies"), 0),
         (format!("{program} doctor"), 0),
-        (format!("{program} compare --store {store} --stored 1 --json"), 0),
+        (format!("{program} show 1 --store {store} --json"), 0),
     ] {
         // The reader is gone before the first word is written.
         let script = format!("( sleep 0.3; {verb} 3>&-; echo $? >&3 ) | true");

@@ -53,7 +53,7 @@ fn a_comparison_is_shown_exported_and_kept() {
         assert!(!trial["state_before"]["free_blocks_by_order"].as_array().unwrap().is_empty());
     }
 
-    let again = bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1"]).ran();
+    let again = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     assert_eq!(again.stdout, ran.stdout, "the stored comparison reads as the fresh one");
     let listed = bench.listed();
     assert_eq!((listed.len(), &listed[0]["number"], &listed[0]["trials"]), (1, &1.into(), &15.into()));

@@ -265,11 +265,10 @@ fn the_arm_of_a_boot_is_measured_or_there_is_none() {
         Some(row) => {
             let policy = row["policy"].as_str().unwrap();
             ran.says(0, &[]).prints(&[policy, "was measured in one boot only", "measured in no boot"]);
-            let document =
-                bench.pagelab(&["compare", "--stored", "1", "--json", "--store", &bench.store()]).ran().json();
+            let document = bench.pagelab(&["show", "1", "--json", "--store", &bench.store()]).ran().json();
             assert_eq!(document["boots"][0]["boot_id"], boot["boot_id"]);
             assert_eq!(document["boots"][0]["trials"], 2);
-            let again = bench.pagelab(&["compare", "--merge", &bench.store()]).ran();
+            let again = bench.pagelab(&["merge", &bench.store()]).ran();
             again.says(0, &[]).prints(&["was measured in one boot only"]);
             // The arm alone, which joins those that were asked for together.
             let alone = bench.compare(&["--arm-of-boot", "-p", policy, "--min-blocks", "3"], &bench.touch()).ran();
@@ -325,7 +324,7 @@ fn boots_of_several_hosts_are_joined() {
         &boots(&[("a", 0, 1.00), ("a", 0, 1.01), ("a", 0, 1.02), ("a", 1, 1.2), ("a", 1, 1.21), ("a", 1, 1.22)]),
     );
     let two = file("two", &boots(&[("b", 0, 2.00), ("b", 0, 2.01), ("b", 1, 2.4), ("b", 1, 2.41)]));
-    let ran = bench.pagelab(&["compare", "--merge", &one, &two, "--json"]).ran();
+    let ran = bench.pagelab(&["merge", &one, &two, "--json"]).ran();
     ran.says(0, &[]);
     let document = ran.json();
     let arm = &document["arms"][1];
@@ -335,13 +334,13 @@ fn boots_of_several_hosts_are_joined() {
         "{document:#}"
     );
     let joined = file("joined", &document);
-    let again = bench.pagelab(&["compare", "--merge", &joined, &one, "--json"]).ran().json();
+    let again = bench.pagelab(&["merge", &joined, &one, "--json"]).ran().json();
     assert_eq!(again["arms"], document["arms"], "a boot counts once");
     let alone = file("alone", &boots(&[("a", 0, 1.0), ("a", 0, 1.01), ("a", 1, 2.0)]));
-    let ran = bench.pagelab(&["compare", "--merge", &alone]).ran();
+    let ran = bench.pagelab(&["merge", &alone]).ran();
     ran.says(0, &[]).prints(&["- direct-map-2m was measured in one boot only", "Undecided: 3 boots do not"]);
     let (csv, html) = (bench.word("boots.csv"), bench.word("boots.html"));
-    bench.pagelab(&["compare", "--merge", &one, &two, "--csv", &csv, "--html", &html]).ran().says(0, &[&html]);
+    bench.pagelab(&["merge", &one, &two, "--csv", &csv, "--html", &html]).ran().says(0, &[&html]);
     let rows = fs::read_to_string(&csv).unwrap();
     assert_eq!(rows.lines().count(), 1 + 10, "one for each boot: {rows}");
     assert!(
@@ -351,7 +350,7 @@ fn boots_of_several_hosts_are_joined() {
     let page = fs::read_to_string(&html).unwrap();
     assert!(page.contains("arms over boots") && page.contains("direct-map-2m is worse"), "{page}");
     let nowhere = bench.word("no/such/place.csv");
-    bench.pagelab(&["compare", "--merge", &one, "--csv", &nowhere]).ran().says(2, &["cannot be written"]);
+    bench.pagelab(&["merge", &one, "--csv", &nowhere]).ran().says(2, &["cannot be written"]);
 }
 
 #[test]
@@ -360,7 +359,7 @@ fn boots_that_answer_differently_end_with_1() {
     let mut document = boots(&[("a", 0, 1.0), ("a", 1, 2.0)]);
     document["boots"][1]["answer"]["stdout_sha256"] = json!("ab");
     fs::write(bench.path("one"), document.to_string()).unwrap();
-    let ran = bench.pagelab(&["compare", "--merge", &bench.word("one")]).ran();
+    let ran = bench.pagelab(&["merge", &bench.word("one")]).ran();
     ran.says(1, &["boots do not agree in the answer"]).prints(&["wrong answer"]);
 }
 
@@ -379,14 +378,14 @@ fn a_stored_comparison_that_cannot_be_read_is_left_out_and_told() {
                   store.execute(\"UPDATE comparisons SET pagelab = '{' WHERE id = 1\"); store.commit()";
     assert!(Command::new("python3").args(["-c", script, &bench.store()]).status().unwrap().success());
     measure().says(0, &["comparison 1 is left out"]).prints(&["was measured in one boot only"]);
-    let merged = bench.pagelab(&["compare", "--merge", &bench.store()]).ran();
+    let merged = bench.pagelab(&["merge", &bench.store()]).ran();
     merged.says(0, &["comparison 1 is left out"]).prints(&["was measured in one boot only"]);
 }
 
 #[test]
 fn what_cannot_be_merged_is_refused() {
     let bench = Bench::new();
-    let merge = |word: &str| bench.pagelab(&["compare", "--merge", word]).ran();
+    let merge = |word: &str| bench.pagelab(&["merge", word]).ran();
     let file = |name: &str, text: &str| {
         fs::write(bench.path(name), text).unwrap();
         bench.word(name)
@@ -403,8 +402,8 @@ fn what_cannot_be_merged_is_refused() {
     merge(&file("foreign", &foreign.to_string())).says(2, &["no comparison of arms over boots"]);
     foreign["invocation"]["command"] = json!(["play"]);
     let both = [file("work", &boots(&[("a", 0, 1.0)]).to_string()), file("play", &foreign.to_string())];
-    let ran = bench.pagelab(&["compare", "--merge", &both[0], &both[1]]).ran();
+    let ran = bench.pagelab(&["merge", &both[0], &both[1]]).ran();
     ran.says(2, &["the command differs", "-- COMMAND", "work hard", "play"]);
-    bench.pagelab(&["compare", "--merge", &both[0], &both[1], "--", "work", "hard"]).ran().says(0, &[]);
-    bench.pagelab(&["compare", "--merge", &both[0], "-p", "thp"]).ran().says(2, &["--merge"]);
+    bench.pagelab(&["merge", &both[0], &both[1], "--", "work", "hard"]).ran().says(0, &[]);
+    bench.pagelab(&["merge", &both[0], "-p", "thp"]).ran().says(2, &["unexpected argument '-p'"]);
 }

@@ -26,7 +26,12 @@ fn log(bench: &Bench) -> Vec<String> {
 #[test]
 fn it_comes_before_each_trial_untimed_and_is_told() {
     let bench = Bench::new();
-    let prepare = logging(&bench, "prepare", "echo $1", "echo never seen; sleep 0.5; head -c 64M /dev/zero | tail -c 64M > /dev/null");
+    let prepare = logging(
+        &bench,
+        "prepare",
+        "echo $1",
+        "echo never seen; sleep 0.5; head -c 64M /dev/zero | tail -c 64M > /dev/null",
+    );
     let prepare = prepare + " 'two words'";
     let measured = logging(&bench, "measured", ":", ":");
     let options = [&["-p", "default,base", "--json", "--prepare", &prepare][..], &QUICK].concat();
@@ -44,7 +49,7 @@ fn it_comes_before_each_trial_untimed_and_is_told() {
     assert_eq!(document["invocation"]["prepare"][1], "two words");
     assert_eq!(bench.stored(1)["invocation"], document["invocation"]);
     let page = bench.word("page.html");
-    bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1", "--html", &page]).ran().says(0, &[]);
+    bench.pagelab(&["show", "1", "--store", &bench.store(), "--html", &page]).ran().says(0, &[]);
     assert!(std::fs::read_to_string(page).unwrap().contains("before each trial"));
 }
 

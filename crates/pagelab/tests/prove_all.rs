@@ -69,6 +69,6 @@ fn wall_times_that_contain_looks_are_named() {
         assert!(looks_s > wall_s / 1000.0 && looks_s < wall_s, "{looks_s} of {wall_s} s");
     }
     assert!(warned(&document), "{:#}", document["warnings"]);
-    let table = bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1"]).ran();
+    let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     table.prints(&["warning: under base looks at memory before it goes (--prove-all) take", "times from one without"]);
 }

@@ -38,6 +38,17 @@ impl Traced {
         self.bench.pagelab(&[&["sim", &self.file], arguments].concat()).ran()
     }
 
+    fn sweep(&self, arguments: &[&str]) -> Ran {
+        self.bench.pagelab(&[&["sim", "sweep", &self.file], arguments].concat()).ran()
+    }
+
+    /// A simulation under the kernel of a file with these lines.
+    fn under(&self, linux: &str, arguments: &[&str]) -> Ran {
+        let file = self.bench.word("linux.toml");
+        fs::write(&file, format!("schema = \"pagelab.linux/1\"\n{linux}\n")).unwrap();
+        self.sim(&[&["--linux", &file], arguments].concat())
+    }
+
     fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.sim(&[arguments, &["--json"]].concat());
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -114,7 +125,7 @@ fn the_accesses_alone_are_simulated_without_calls() {
         let noted = traced["notes"].as_array().unwrap().iter().any(|note| note.to_string().contains("accesses alone"));
         assert_eq!(noted, misses == 2);
     }
-    assert_eq!(traced.sim(&["--accesses-only", "--geometry"]).code, Some(2));
+    traced.sweep(&["--accesses-only"]).says(2, &["unexpected argument '--accesses-only'"]);
 }
 
 #[test]
@@ -140,14 +151,13 @@ fn curves_and_a_page_are_made_where_they_are_asked_for() {
     }
     assert!(!html.contains("<script") && !html.contains("href=") && !html.contains("src="));
     assert!(html.contains("looks at eight PMDs every 10 s of 2500000000 instructions; all pages but one"));
-    let set =
-        ["-p", "mthp-64k", "--also-folios", "16K", "--scan-sleep", "0.5", "--max-ptes-none", "0", "--html", &page];
-    assert_eq!(traced.sim(&set).code, Some(0));
+    let linux = "[khugepaged]\nscan_sleep_millisecs = 500\nmax_ptes_none = 0\n[mthp]\nalso_enabled = [\"16K\"]";
+    traced.under(linux, &["-p", "mthp-64k", "--html", &page]).says(0, &[]);
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("every 0.5 s") && html.contains("; 0 pages of a window") && html.contains("<dd>16K</dd>"));
     assert_eq!(traced.sim(&["-p", "base", "--accesses-only", "--html", &page]).code, Some(0));
     assert!(fs::read_to_string(&page).unwrap().contains("none: the accesses alone"));
-    let ran = traced.sim(&["--geometry", "--html", &page]);
+    let ran = traced.sweep(&["--html", &page]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(fs::read_to_string(&page).unwrap().contains("TLB misses of"));
     let ran = traced.sim(&["--html", "/nonexistent/page.html"]);
@@ -188,8 +198,9 @@ fn the_result_is_the_same_for_any_number_of_threads() {
 #[test]
 fn every_geometry_is_swept() {
     let traced = Traced::new();
-    let document = traced.json(&["--geometry"]);
-    assert_eq!(document["schema"], "pagelab.sim-geometry/1");
+    let document = traced.sweep(&["--json"]).json();
+    assert_eq!(document["schema"], "pagelab.sim-sweep/1");
+    assert_eq!((&document["most_sets"], &document["most_ways"]), (&2048.into(), &15.into()));
     let geometries = document["traces"][0]["geometries"].as_array().unwrap();
     assert_eq!(geometries.len(), 900);
     let misses = |page_bytes: u64, sets: u64, ways: u64| {
@@ -199,8 +210,70 @@ fn every_geometry_is_swept() {
         found.unwrap()["misses"].as_u64().unwrap()
     };
     assert_eq!((misses(4096, 2048, 2), misses(4096, 16, 4), misses(2 << 20, 1, 15)), (1025, 2049, 3));
-    assert!(traced.sim(&["--geometry"]).stdout.contains("15 ways"));
-    assert!(traced.sim(&["--geometry"]).stdout.contains("ways 1 to 15\n      1  ██"));
+    let text = traced.sweep(&[]).stdout;
+    assert!(text.contains("15 ways") && text.contains("ways 1 to 15\n      1  ██"), "{text}");
+}
+
+#[test]
+fn chosen_geometries_have_the_figures_that_they_have_among_all() {
+    let traced = Traced::new();
+    let geometries = |arguments: &[&str]| -> Vec<Value> {
+        let document = traced.sweep(&[arguments, &["--json"]].concat()).json();
+        document["traces"][0]["geometries"].as_array().unwrap().clone()
+    };
+    let chosen = geometries(&["--sets", "64..256", "--ways", "4..6", "--pages", "2M,4K,2M,1G"]);
+    assert_eq!(chosen.len(), 3 * 3 * 3);
+    let all = geometries(&[]);
+    let known = chosen.iter().filter(|geometry| geometry["page_bytes"] != 1 << 30);
+    assert_eq!(known.clone().count(), 2 * 3 * 3);
+    assert!(known.clone().all(|geometry| all.contains(geometry)));
+    let page = traced.bench.word("sweep.html");
+    let ran = traced.sweep(&["--sets", "16", "--ways", "1..4", "--pages", "64K", "--html", &page]);
+    ran.says(0, &[]).prints(&["pages of 64K", "1 way", "4 ways", "ways 1 to 4"]);
+    assert!(!ran.stdout.contains("8 ways") && !ran.stdout.contains("pages of 4K"), "{ran}");
+    assert!(fs::read_to_string(&page).unwrap().contains("16 sets of 4 ways"));
+    for (arguments, parts) in [
+        (&["--sets", "3"][..], &["--sets", "powers of two from 1 to 2048", "found \"3\""][..]),
+        (&["--sets", "64..16"], &["--sets", "found \"64..16\""]),
+        (&["--ways", "16"], &["--ways", "expected 1 to 15", "found \"16\""]),
+        (&["--pages", "3M"], &["--pages", "power of two from 4K to 1G", "3M"]),
+        (&["-p", "thp"], &["unexpected argument '-p'"]),
+        (&["--memory", "1G"], &["unexpected argument '--memory'"]),
+        (&["--html", "/nonexistent/page.html"], &["/nonexistent/page.html cannot be written"]),
+    ] {
+        traced.sweep(arguments).says(2, parts);
+    }
+}
+
+#[test]
+fn options_of_earlier_versions_name_the_verb_and_the_file() {
+    let traced = Traced::new();
+    for (arguments, parts) in [
+        (&["--geometry"][..], &["unexpected argument '--geometry'", "use `pagelab sim sweep FILE...`"][..]),
+        (&["--chase"], &["use `pagelab sim chase`"]),
+        (&["--chase-largest", "1M"], &["use `pagelab sim chase --largest 1M`"]),
+        (&["--scan-sleep", "0.5"], &["use --linux FILE.toml with `scan_sleep_millisecs", "0.5 s"]),
+        (&["--also-folios", "16K"], &["`also_enabled = [\"16K\"]` under [mthp]"]),
+        (&["--instruction-rate", "1e9"], &["`instructions_per_s = 1e9`"]),
+    ] {
+        traced.sim(arguments).says(2, parts);
+    }
+}
+
+#[test]
+fn the_kernel_that_is_listed_is_the_one_without_a_file() {
+    let traced = Traced::new();
+    let listed = traced.bench.pagelab(&["list", "linux"]).ran();
+    listed.says(0, &[]).prints(&["pagelab.linux/1", "scan_sleep_millisecs = 10000", "also_enabled = []"]);
+    let file = traced.bench.word("listed.toml");
+    fs::write(&file, &listed.stdout).unwrap();
+    let arguments = ["-m", "cascade-lake", "-p", "base,thp"];
+    assert_eq!(traced.json(&[&arguments[..], &["--linux", &file]].concat()), traced.json(&arguments));
+    let document = traced.bench.pagelab(&["list", "linux", "--json"]).ran().json();
+    assert_eq!(
+        (&document["schema"], document["file"].as_str()),
+        (&"pagelab.list-linux/1".into(), Some(listed.stdout.trim_end()))
+    );
 }
 
 #[test]
@@ -217,17 +290,24 @@ fn what_cannot_be_simulated_is_said() {
         (vec!["-p", "base-8k"], 2, "contig-64k"),
         (vec!["-m", "zen-2", "-p", "contig-64k"], 3, "reasons stand above"),
         (vec!["--memory", "1K"], 2, "1M to 256G"),
-        (vec!["--geometry", "--memory", "1G"], 2, "cannot be used with"),
-        (vec!["--geometry", "--scan-sleep", "1"], 2, "cannot be used with"),
-        (vec!["--geometry", "--curves"], 2, "cannot be used with"),
-        (vec!["--scan-sleep", "0.0001"], 2, "0.001 seconds or more"),
+        (vec!["--linux", &toml], 2, "schema: found \"pagelab.machine/1\", expected \"pagelab.linux/1\""),
+        (vec!["--linux", "/nonexistent.toml"], 2, "/nonexistent.toml: No such file"),
+        (vec!["--accesses-only", "--linux", &toml], 2, "cannot be used with"),
+        (vec!["sweep"], 2, "sweep: no such trace; the verb comes first: `pagelab sim sweep`"),
         (vec!["-p", "contig-64k+prefault"], 2, "contig-64k takes no modifiers, found +prefault"),
-        (vec!["-p", "base,thp", "--also-folios", "16K"], 2, "none is simulated; add one with -p"),
         (vec![&empty], 2, "the file is empty"),
     ] {
         let ran = traced.sim(&arguments);
         assert_eq!(ran.code, Some(code), "{arguments:?}: {}", ran.stderr);
         assert!(ran.stderr.contains(words), "{arguments:?}: {}", ran.stderr);
+    }
+    for (linux, words) in [
+        ("[khugepaged]\nscan_sleep_millisecs = 0", "khugepaged.scan_sleep_millisecs: found 0, expected 1 or more"),
+        ("[khugepaged]\nspeed = 3", "unknown field `speed`"),
+        ("[mthp]\nalso_enabled = [\"24K\"]", "mthp.also_enabled: found 24K, expected a power of two from 16K to 1G"),
+        ("instructions_per_s = \"fast\"", "line 2"),
+    ] {
+        traced.under(linux, &[]).says(2, &["linux.toml: ", words]);
     }
     let little = traced.sim(&["-p", "base", "--memory", "1M"]);
     assert!(little.stdout.contains("memory was short: up to"), "{}", little.stdout);
@@ -330,29 +410,38 @@ fn a_tlb_that_fetches_and_data_share_is_told_where_their_runs_are_apart() {
     };
     assert_eq!(said(&["-m", &file, "-p", "base"]), 1);
     assert_eq!(said(&["-m", "zen-3", "-p", "base"]), 0, "its first level is split");
-    assert_eq!((said(&["--geometry"]), said(&["-m", "zen-3", "-p", "base", "--curves"])), (1, 1));
+    let swept =
+        || traced.sweep(&[]).stdout.split_whitespace().collect::<Vec<_>>().join(" ").matches("runs apart").count();
+    assert_eq!((swept(), said(&["-m", "zen-3", "-p", "base", "--curves"])), (1, 1));
     let mut header = Header::of("test");
     header.columns.addresses = true;
     let mut recording = Recording::new(Vec::new(), header).unwrap();
     recording.access(0, 0x1000_0000, 8, Kind::LOAD).unwrap();
     fs::write(&traced.file, recording.finish().unwrap()).unwrap();
-    assert_eq!((said(&["-m", &file, "-p", "base"]), said(&["--geometry"])), (0, 0));
+    assert_eq!((said(&["-m", &file, "-p", "base"]), swept()), (0, 0));
 }
 
 #[test]
 fn further_folios_that_a_machine_cannot_have_are_refused() {
     let traced = Traced::new();
-    let ran = traced.sim(&["-m", "cascade-lake", "-p", "mthp-64k", "--also-folios", "128K"]);
+    let also = |sizes: &str, policies: &str| {
+        traced.under(&format!("[mthp]\nalso_enabled = [{sizes}]"), &["-m", "cascade-lake", "-p", policies])
+    };
+    let ran = also("\"128K\"", "mthp-64k");
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("further folios of 128K would be taken before those of 64K"), "{said}");
-    traced.json(&["-m", "cascade-lake", "-p", "base,mthp-64k", "--also-folios", "16K,32K"]);
+    also("\"16K\", \"32K\"", "base,mthp-64k").says(0, &[]);
+    // A file says what a kernel is, for whatever is simulated on it.
+    also("\"16K\"", "base,thp").says(0, &[]);
 }
 
 #[test]
 fn more_missing_pages_than_a_kernel_takes_are_refused() {
     let traced = Traced::new();
-    let missing = |pages: &str| traced.sim(&["-m", "cascade-lake", "-p", "thp", "--max-ptes-none", pages]);
+    let missing = |pages: &str| {
+        traced.under(&format!("[khugepaged]\nmax_ptes_none = {pages}"), &["-m", "cascade-lake", "-p", "thp"])
+    };
     assert_eq!(missing("511").code, Some(0));
     let ran = missing("512");
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
@@ -365,7 +454,7 @@ fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing()
     let traced = Traced::new();
     let file = traced.bench.path("bad.trace").display().to_string();
     let whole = fs::read(&traced.file).unwrap();
-    let sim = |file: &str, more: &[&str]| traced.bench.pagelab(&[&["sim", file], more].concat()).ran();
+    let sim = |words: &[&str]| traced.bench.pagelab(&[&["sim"], words].concat()).ran();
     let newer = {
         // The header is JSON in a block whose checksum must fit: a version of the same length is put into both.
         let text = b"pagelab.trace/";
@@ -385,16 +474,16 @@ fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing()
         (&newer, &["bad.trace"]),
     ] {
         fs::write(&file, bytes).unwrap();
-        for more in [&[][..], &["--geometry"]] {
-            sim(&file, more).says(2, &[&["bad.trace"], parts].concat());
+        for words in [&[file.as_str()][..], &["sweep", &file]] {
+            sim(words).says(2, &[&["bad.trace"], parts].concat());
         }
     }
     for (path, words) in [("/nonexistent.trace", "No such file"), ("/tmp", "directory")] {
-        sim(path, &[]).says(2, &[path, words]);
+        sim(&[path]).says(2, &[path, words]);
     }
     // Cut off in the middle of its end: what is there counts.
     fs::write(&file, &whole[..whole.len() - 20]).unwrap();
-    let cut = sim(&file, &["-p", "base"]);
+    let cut = sim(&[&file, "-p", "base"]);
     assert_eq!(cut.code, Some(0), "{}", cut.stderr);
     assert!(cut.stdout.contains("the trace was cut off: its end is missing"), "{}", cut.stdout);
     says_incomplete(&sim, &file, "cut off");
@@ -403,23 +492,22 @@ fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing()
     let middle = holed.len() / 2;
     holed[middle] ^= 0xff;
     fs::write(&file, &holed).unwrap();
-    let ran = sim(&file, &["-p", "base", "--json"]);
+    let ran = sim(&[&file, "-p", "base", "--json"]);
     if ran.code == Some(0) {
         says_incomplete(&sim, &file, "damaged parts");
     }
 }
 
 /// Both documents say that the trace is not complete, and so does the text of every geometry.
-fn says_incomplete(sim: &dyn Fn(&str, &[&str]) -> Ran, file: &str, words: &str) {
-    let document = |more: &[&str]| -> Value { serde_json::from_str(&sim(file, more).stdout).unwrap() };
-    let simulated = &document(&["-p", "base", "--json"])["traces"][0];
+fn says_incomplete(sim: &dyn Fn(&[&str]) -> Ran, file: &str, words: &str) {
+    let simulated = &sim(&[file, "-p", "base", "--json"]).json()["traces"][0];
     assert_eq!(simulated["simulations"][0]["complete"], false);
     assert!(simulated["simulations"][0]["per_run"].is_object(), "what is there is an answer about itself");
     assert!(simulated["notes"].to_string().contains(words), "{}", simulated["notes"]);
-    let swept = &document(&["--geometry", "--json"])["traces"][0];
+    let swept = &sim(&["sweep", file, "--json"]).json()["traces"][0];
     assert_eq!(swept["complete"], false);
     assert!(swept["notes"].to_string().contains(words), "{}", swept["notes"]);
-    let text = sim(file, &["--geometry"]).stdout;
+    let text = sim(&["sweep", file]).stdout;
     assert!(text.contains(words), "{text}");
 }
 
@@ -449,9 +537,8 @@ fn a_machine_that_was_guessed_is_told() {
 fn a_small_chase_is_measured_and_modelled() {
     let bench = Bench::new();
     let page = bench.word("chase.html");
-    let ran = bench
-        .pagelab(&["sim", "--chase", "--chase-largest", "128K", "-m", "cascade-lake", "--json", "--html", &page])
-        .ran();
+    let ran =
+        bench.pagelab(&["sim", "chase", "--largest", "128K", "-m", "cascade-lake", "--json", "--html", &page]).ran();
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let document: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(
@@ -474,8 +561,8 @@ fn a_small_chase_is_measured_and_modelled() {
     }
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("The reach of TLBs") && html.contains("cascade-lake") && !html.contains("<script"));
-    bench.pagelab(&["sim", "--chase", "--chase-largest", "1K"]).ran().says(2, &["expected 64K to 4"]);
-    bench.pagelab(&["sim", "a.trace", "--chase-largest", "1M"]).ran().says(2, &["cannot be used with"]);
+    bench.pagelab(&["sim", "chase", "--largest", "1K"]).ran().says(2, &["expected 64K to 4"]);
+    bench.pagelab(&["sim", "a.trace", "--largest", "1M"]).ran().says(2, &["unexpected argument '--largest'"]);
 }
 
 #[test]
@@ -498,8 +585,8 @@ fn a_trace_of_a_forked_process_that_is_of_another_recording_is_refused_by_its_na
     let path = file.display().to_string();
     let sim = || traced.bench.pagelab(&["sim", &path, "-p", "base"]).ran();
     fs::write(&file, made(header(5, None), Some(7))).unwrap();
-    for what in [&["--geometry"][..], &["-p", "base", "--curves"]] {
-        let ran = traced.bench.pagelab(&[&["sim", path.as_str()], what].concat()).ran();
+    for what in [&["sweep", path.as_str()][..], &[&path, "-p", "base", "--curves"]] {
+        let ran = traced.bench.pagelab(&[&["sim"], what].concat()).ran();
         let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(said.contains("of the first process alone: the 1 process that was forked"), "{ran}");
     }
@@ -544,10 +631,11 @@ fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
 fn a_chase_takes_one_machine_and_no_trace() {
     let traced = Traced::new();
     let sim = |arguments: &[&str]| traced.bench.pagelab(&[&["sim"], arguments].concat()).ran();
-    sim(&["--chase", "-m", "zen-3,zen-4"]).says(2, &["--chase takes one machine"]);
-    sim(&["--chase", "-m", "zen-9"]).says(2, &["no machine \"zen-9\""]);
-    sim(&["--chase", &traced.file]).says(2, &["--chase", "cannot be used with"]);
-    sim(&["--chase", "--geometry"]).says(2, &["cannot be used with"]);
+    sim(&["chase", "-m", "zen-3", "-m", "zen-4"]).says(2, &["'--machine <MACHINE>' cannot be used multiple times"]);
+    sim(&["chase", "-m", "zen-3,zen-4"]).says(2, &["no machine \"zen-3,zen-4\""]);
+    sim(&["chase", "-m", "zen-9"]).says(2, &["no machine \"zen-9\""]);
+    sim(&["chase", &traced.file]).says(2, &["unexpected argument"]);
+    sim(&["chase", "--html", "/nonexistent/page.html"]).says(2, &["/nonexistent/page.html cannot be written"]);
     sim(&[]).says(2, &["<FILE>"]);
     let listed = traced.bench.pagelab(&["list", "machines", "--json"]).ran();
     let document: Value = serde_json::from_str(&listed.stdout).unwrap();

@@ -35,8 +35,8 @@ fn a_store_with_an_endless_trigger_is_refused_by_whatever_opens_it() {
     bench.compare(&TWO, &words_of(&["true"])).ran().says(2, &parts);
     for words in [
         &["list", "comparisons", "--store", &bench.store()][..],
-        &["compare", "--store", &bench.store(), "--stored", "1"],
-        &["compare", "--merge", &bench.store()],
+        &["show", "1", "--store", &bench.store()],
+        &["merge", &bench.store()],
     ] {
         bench.pagelab(words).ran().says(2, &parts);
     }
@@ -52,7 +52,7 @@ fn a_store_that_goes_during_a_run_is_noticed_and_its_results_are_set_aside() {
         ran.says(2, &[said, "its results are set aside", "results-set-aside-1.sqlite", "number 1 of"]);
         assert_eq!(ran.stderr.matches("are set aside").count(), 1, "said once: {ran}");
         let aside = bench.word("results-set-aside-1.sqlite");
-        let kept = bench.pagelab(&["compare", "--store", &aside, "--stored", "1", "--json"]).ran().json();
+        let kept = bench.pagelab(&["show", "1", "--store", &aside, "--json"]).ran().json();
         assert_eq!(kept, ran.json(), "all of it is there");
         assert_eq!(kept["trials"].as_array().unwrap().len(), 6);
     }

@@ -144,7 +144,7 @@ fn instructions_that_nobody_counted_are_not_known() {
 
 /// Misses by page size, sets and ways.
 fn geometries(bench: &Bench, file: &str) -> BTreeMap<(u64, u64, u64), u64> {
-    let swept = ran(bench, &["sim", "--geometry", "--json", file]).json();
+    let swept = ran(bench, &["sim", "sweep", "--json", file]).json();
     let of = |geometry: &Value| {
         let number = |key: &str| geometry[key].as_u64().unwrap();
         ((number("page_bytes"), number("sets"), number("ways")), number("misses"))
@@ -179,10 +179,10 @@ fn a_filtered_trace_misses_as_the_whole_one_where_it_is_exact_and_is_refused_els
         .collect();
     assert!([0, 30, 70, 100].iter().all(|run| kept.contains(run)), "{kept:?}");
     let refused = bench.pagelab(&["sim", "filtered", "-m", "cascade-lake", "-p", "base"]).ran();
-    refused.says(2, &["filtered: the trace was filtered", "sim --geometry"]);
+    refused.says(2, &["filtered: the trace was filtered", "sim sweep"]);
     let twice = bench.pagelab(&["trace", "cut", "filtered", "-o", "twice", "--most-recent"]).ran();
     twice.says(2, &["filtered before"]);
-    let told = ran(&bench, &["sim", "--geometry", "filtered", "--html", "page.html"]).stdout;
+    let told = ran(&bench, &["sim", "sweep", "filtered", "--html", "page.html"]).stdout;
     assert!(told.contains("misses are exact") && !told.contains("pages of 16K"), "{told}");
 }
 
@@ -204,7 +204,7 @@ fn rates_are_for_the_instructions_of_windows() {
     assert!(note.contains("after 15 instructions recorded"), "{note}");
     let alone = ran(&bench, &["sim", "trace", "-m", "cascade-lake", "-p", "base", "--json", "--accesses-only"]).json();
     assert_eq!(alone["traces"][0]["simulations"][0]["instructions"], 15);
-    let swept = ran(&bench, &["sim", "--geometry", "trace", "--json"]).json();
+    let swept = ran(&bench, &["sim", "sweep", "trace", "--json"]).json();
     assert_eq!(swept["traces"][0]["instructions"], 15);
     assert!(swept["traces"][0]["notes"].to_string().contains("a part of what ran"), "{swept}");
     let info = ran(&bench, &["trace", "info", "trace"]).stdout;

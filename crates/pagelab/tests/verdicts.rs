@@ -74,7 +74,7 @@ fn memory_that_goes_in_small_pieces_is_unproven_without_prove_all() {
             assert!(trial["verdict"]["concerned_bytes"].as_u64().unwrap() >= TOTAL_BYTES, "{how}: {trial:#}");
         }
     }
-    let table = bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1"]).ran();
+    let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     table.prints(&["base was not shown to be in force: unknown", "M at the peak); --prove-all", "tables"]);
 }
 
@@ -91,7 +91,7 @@ fn memory_that_stays_is_proven() {
         let [seen, least, _] = peak_of(verdict);
         assert!(verdict["holding"] == "held" && seen == least && is_about(least, TOTAL_BYTES), "{how}: {verdict:#}");
         let csv = bench.word("trials.csv");
-        bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1", "--csv", &csv]).ran().says(0, &[]);
+        bench.pagelab(&["show", "1", "--store", &bench.store(), "--csv", &csv]).ran().says(0, &[]);
         let csv = std::fs::read_to_string(csv).unwrap();
         assert!(csv.lines().next().unwrap().ends_with("exit,peak_seen_bytes,peak_least_bytes,peak_most_bytes"));
     }

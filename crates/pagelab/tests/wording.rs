@@ -63,9 +63,9 @@ fn a_program_that_turns_pages_off_gets_no_command_that_cannot_work() {
         ]);
         assert!(!ran.stdout.contains("echo "), "{ran}");
         let stored = number.to_string();
-        let all = bench.pagelab(&["compare", "--store", &bench.store(), "--stored", &stored, "--adopt", "all"]).ran();
+        let all = bench.pagelab(&["show", &stored, "--store", &bench.store(), "--adopt", "all"]).ran();
         all.says(0, &[]).prints(&["once the program no longer does that", "transparent_hugepage=always", why]);
-        assert!(ran.stdout.contains(&format!("pagelab compare --stored {number} --adopt all")), "{ran}");
+        assert!(ran.stdout.contains(&format!("pagelab show {number} --adopt all")), "{ran}");
         let report = std::fs::read_to_string(&html).unwrap();
         let (_, adoption) = report.split_once("To adopt the best policy").unwrap();
         let (before, folded) = adoption.split_once("other ways</summary>").unwrap();
@@ -96,7 +96,7 @@ fn redis_is_adopted_by_its_own_switch() {
         "redis-server --disable-thp no",
     ]);
     assert_eq!(ran.stdout.matches("To adopt ").count(), 1, "{ran}");
-    let all = bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1", "--adopt", "all"]).ran();
+    let all = bench.pagelab(&["show", "1", "--store", &bench.store(), "--adopt", "all"]).ran();
     assert!(all.stdout.matches("To adopt ").count() > 3, "{all}");
 }
 
@@ -233,7 +233,7 @@ fn narrow_terminals_have_whole_lines() {
     }
     let bench = Bench::new();
     ran_freely(bench.compare(&[&["-p", "default,base", "--aa"][..], &QUICK].concat(), &bench.touch())).says(0, &[]);
-    let stored = format!("compare --store {} --stored 1", bench.store());
+    let stored = format!("show 1 --store {}", bench.store());
     let listed = format!("list comparisons --store {}", bench.store());
     for columns in [40, 60, 80] {
         for verb in [stored.as_str(), &listed, "list policies", "list workloads", "list formats", "doctor"] {
@@ -257,7 +257,7 @@ fn a_terminal_without_utf_8_gets_ascii() {
     }
     let bench = Bench::new();
     ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &bench.touch())).says(0, &[]);
-    let stored = format!("compare --store {} --stored 1", bench.store());
+    let stored = format!("show 1 --store {}", bench.store());
     let tree = "table build -f x86-64 --map 0x400000:0x400000:8K:rw --tree";
     for (environment, is_ascii) in [("LC_ALL=C", true), ("LANG=POSIX", true), ("LC_ALL=C.UTF-8", false), ("A=1", false)]
     {
@@ -313,6 +313,6 @@ fn free_page_reporting_is_explained_once() {
     let second = ran_freely(bench.compare(&options, &bench.touch()));
     second.prints(&["free page reporting is on here", "comparison 1 says what to do"]);
     assert!(!second.stdout.contains("--prepare"), "{second}");
-    let again = bench.pagelab(&["compare", "--store", &bench.store(), "--stored", "1"]).ran();
+    let again = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     assert_eq!(again.stdout, first.stdout, "the first says it still");
 }

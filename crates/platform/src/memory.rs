@@ -241,7 +241,7 @@ mod tests {
     use study::size::PageSize;
 
     use super::*;
-    use crate::census::Region;
+    use census::Region;
 
     const MIB: u64 = 1 << 20;
 

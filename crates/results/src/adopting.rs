@@ -30,8 +30,7 @@ pub fn adoption(comparison: &Comparison, all: bool) -> String {
     if !all && !others.is_empty() {
         let (count, more) = (others.len(), if recommended.is_some() { "other " } else { "" });
         let ways = if count == 1 { "way" } else { "ways" };
-        let stored =
-            if comparison.id > 0 { format!("pagelab compare --stored {} ", comparison.id) } else { String::new() };
+        let stored = if comparison.id > 0 { format!("pagelab show {} ", comparison.id) } else { String::new() };
         text.push_str(&format!("{count} {more}{ways}: {stored}--adopt all\n"));
     }
     text

@@ -31,13 +31,24 @@ pub fn last_folded<const N: usize>(
     })
 }
 
+/// The same, of as many columns as there are headings.
+pub fn of_columns(header: &[String], rows: impl IntoIterator<Item = Vec<String>>, width: usize) -> String {
+    let header: Vec<&str> = header.iter().map(String::as_str).collect();
+    laid_out_rows(&header, rows.into_iter().collect(), width, |_| {})
+}
+
 fn laid_out<const N: usize>(
     header: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
     width: usize,
     arrange: impl FnOnce(&mut Table),
 ) -> String {
-    let rows: Vec<[String; N]> = rows.into_iter().map(|row| row.map(|cell| printable(&cell))).collect();
+    laid_out_rows(&header, rows.into_iter().map(Vec::from).collect(), width, arrange)
+}
+
+fn laid_out_rows(header: &[&str], rows: Vec<Vec<String>>, width: usize, arrange: impl FnOnce(&mut Table)) -> String {
+    let printed = |row: Vec<String>| row.iter().map(|cell| printable(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.into_iter().map(printed).collect();
     let mut table = table(header, &rows, width);
     arrange(&mut table);
     let text = table.trim_fmt();
@@ -45,7 +56,7 @@ fn laid_out<const N: usize>(
 }
 
 /// Whether a table can be read: on a narrow terminal no cell may be folded, on one that is not wide no word be broken.
-fn is_readable<const N: usize>(rows: &[[String; N]], text: &str, width: usize) -> bool {
+fn is_readable(rows: &[Vec<String>], text: &str, width: usize) -> bool {
     let cells = || rows.iter().flatten();
     match width {
         LEAST_TABLE.. => true,
@@ -54,12 +65,12 @@ fn is_readable<const N: usize>(rows: &[[String; N]], text: &str, width: usize) -
     }
 }
 
-fn paragraphs<const N: usize>(header: [&str; N], rows: &[[String; N]], width: usize) -> String {
+fn paragraphs(header: &[&str], rows: &[Vec<String>], width: usize) -> String {
     let titled = |(title, cell): (&&str, &String)| {
         let separator = if title.is_empty() { "" } else { ": " };
         (!cell.is_empty()).then(|| fold(&format!("  {title}{separator}{cell}"), width, 4))
     };
-    let paragraph = |row: &[String; N]| {
+    let paragraph = |row: &Vec<String>| {
         let first = row.first().map(|cell| fold(cell, width, 4));
         let others = header.iter().zip(row).skip(1).filter_map(titled);
         first.into_iter().chain(others).collect::<Vec<_>>().join("\n")
@@ -67,13 +78,11 @@ fn paragraphs<const N: usize>(header: [&str; N], rows: &[[String; N]], width: us
     rows.iter().map(paragraph).collect::<Vec<_>>().join("\n")
 }
 
-fn table<const N: usize>(header: [&str; N], rows: &[[String; N]], width: usize) -> Table {
+fn table(header: &[&str], rows: &[Vec<String>], width: usize) -> Table {
     let mut table = Table::new();
     table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic);
     table.set_width(u16::try_from(width).unwrap_or(u16::MAX)).set_header(header);
-    for row in rows {
-        table.add_row(row.each_ref());
-    }
+    table.add_rows(rows);
     table
 }
 
@@ -97,6 +106,8 @@ mod tests {
         }
         assert!(plain(header, rows(), 80).contains("──"));
         assert!(plain(["a", "b"], [["1".into(), "2".into()]], 40).contains("──"), "what fits is a table");
+        let columns = of_columns(&header.map(String::from), rows().map(Vec::from), 40);
+        assert_eq!(columns, narrow, "however many columns there are");
     }
 
     #[test]

@@ -228,8 +228,9 @@ impl Sweep {
         for geometry in self.of_size(page_bytes) {
             by_sets.entry(geometry.sets).or_default().push((geometry.ways, geometry.misses));
         }
-        let most_ways = self.of_size(page_bytes).map(|geometry| geometry.ways).max().unwrap_or(0);
-        let mut text = format!("   sets  ways 1 to {most_ways}\n");
+        let ways = || self.of_size(page_bytes).map(|geometry| geometry.ways);
+        let (least, most) = (ways().min().unwrap_or(0), ways().max().unwrap_or(0));
+        let mut text = format!("   sets  ways {least} to {most}\n");
         for (sets, mut ways) in by_sets {
             ways.sort_unstable();
             let shades: String = ways.iter().map(|(_, misses)| self.shade(*misses)).collect();

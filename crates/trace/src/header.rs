@@ -65,7 +65,7 @@ pub enum NotExact {
     },
     /// More than TLBs: faults and what invalidates translations depend on what was left out.
     #[error(
-        "the trace was filtered: runs that were left out may be those that fault or miss under a policy; `sim --geometry` reads it, and `sim` the trace that it was cut from"
+        "the trace was filtered: runs that were left out may be those that fault or miss under a policy; `sim sweep` reads it, and `sim` the trace that it was cut from"
     )]
     Policies,
     /// Samples.

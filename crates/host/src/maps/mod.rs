@@ -11,9 +11,9 @@ use std::io::BufReader;
 use crate::read::content;
 use text::first_ending_above;
 
+pub use policy::census::VmaKind;
 pub use query::query;
 pub use text::{MalformedLine, parse, parse_line};
-pub use policy::census::VmaKind;
 pub use vma::Vma;
 
 /// The mappings of a process at this moment, in order of address; empty where it is gone or not visible.

@@ -11,13 +11,13 @@ use platform::direct_map::{self, Demotion, Goal, Progress, Stopped};
 use platform::wait_for_lease;
 use results::grid::plain;
 use serde_json::{Value, json};
-use study::size::{PageSize, format_bytes};
+use study::size::{PageSize, SizeError, format_bytes};
 use tracer::signals::{self, PassOn};
 
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
-use crate::compare::say_who_holds_the_lease;
 use crate::failure::{Failure, say};
 use crate::output::{print, terminal_width};
+use crate::waiting::say_who_holds_the_lease;
 use crate::words::{parse_duration, parse_size};
 
 /// Enough of the direct map in base pages: whole leaves in memory that is in use cannot be reached.
@@ -45,8 +45,8 @@ pub struct DemoteArguments {
     json: bool,
 }
 
-fn parse_leaf(text: &str) -> Result<PageSize, String> {
-    text.parse::<PageSize>().map_err(|error| error.to_string())
+fn parse_leaf(text: &str) -> Result<PageSize, SizeError> {
+    text.parse()
 }
 
 /// Runs `pagelab direct-map demote`.

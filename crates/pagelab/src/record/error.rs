@@ -39,7 +39,7 @@ pub enum RecordError {
         what: String,
     },
     /// Scripts whose interpreters are scripts, without end.
-    #[error("{}: its interpreter is a script, and so are the next {}; expected a program", .0.display(), super::program::MAX_SCRIPTS)]
+    #[error("{}: its interpreter is a script, and so are the next {}; expected a program", .0.display(), super::MAX_SCRIPTS)]
     Scripts(PathBuf),
     /// Another instruction set than asked for.
     #[error("{}: a program for {found}; --arch asks for {expected}", path.display())]
@@ -105,7 +105,7 @@ pub enum RecordError {
     #[error(
         "the recorder's plugin is not there: {}. Build it: cargo build --release -p qemu-plugin; or name it with --plugin or {}",
         looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
-        super::program::PLUGIN_VARIABLE
+        super::PLUGIN_VARIABLE
     )]
     NoPlugin {
         /// Where it was looked for.

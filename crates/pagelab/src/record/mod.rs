@@ -30,6 +30,12 @@ use program::{Emulator, Program};
 use qmp::Switchboard;
 use system::Begun;
 
+/// Scripts whose interpreter is a script are followed so far, as by Linux.
+pub const MAX_SCRIPTS: usize = 4;
+
+/// Names the plugin, like `--plugin`.
+pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
+
 /// Arguments of `pagelab record`.
 #[derive(Debug, Args)]
 pub struct RecordArguments {

@@ -8,11 +8,8 @@ use std::process::{Command, ExitStatus};
 
 use super::elf::{Architecture, Begins, FIRST_BYTES, begins};
 use super::error::RecordError;
+use super::{MAX_SCRIPTS, PLUGIN_VARIABLE};
 
-/// Scripts whose interpreter is a script are followed so far, as by Linux.
-pub const MAX_SCRIPTS: usize = 4;
-/// Names the plugin, like `--plugin`.
-pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
 /// Tells the plugin which version of QEMU's plugin API to be loaded with, where it cannot see that itself.
 pub const VERSION_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN_VERSION";
 /// The versions of QEMU that recording was tried with.

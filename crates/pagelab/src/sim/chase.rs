@@ -1,7 +1,9 @@
-//! `pagelab sim --chase`: the reach of TLBs as knees, measured on this processor beside the model of it.
+//! `pagelab sim chase`: the reach of TLBs as knees, measured on this processor beside the model of it.
 
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
 
+use clap::Args;
 use model::chase::{Lost, lost};
 use model::machine::Machine;
 use model::policy::ModelPolicy;
@@ -10,9 +12,10 @@ use results::simulation::{Knees, Line};
 use serde_json::{Value, json};
 use study::size::format_bytes;
 
-use super::{SimArguments, document, machines};
-use crate::failure::Failure;
-use crate::output::{print, terminal_width, write_page};
+use super::arguments::{WordError, parse_size_within};
+use super::machines;
+use crate::failure::{Failure, told};
+use crate::output::{can_be_written, print, terminal_width, write_page};
 
 /// Policies: of base pages, and of leaves of PMD size.
 const POLICIES: [&str; 2] = ["base", "thp"];
@@ -23,6 +26,53 @@ const LOADS: u64 = 200_000;
 /// Runs of which the fastest counts: all that can come on top of it is noise.
 const REPEATS: u32 = 5;
 
+/// Arguments of `pagelab sim chase`.
+#[derive(Debug, Args)]
+pub struct Chase {
+    /// The machine that is modelled: one of `pagelab list machines`, or a FILE.toml. Without it: the one that describes this
+    /// processor
+    #[arg(short, long, value_name = "MACHINE")]
+    machine: Option<String>,
+    /// The largest buffer; the smallest has 64K, and each next one twice as much
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_largest)]
+    largest: u64,
+    /// Chooses the order of the chase
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Write a report: one HTML file without script, with both curves
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+fn parse_largest(text: &str) -> Result<u64, WordError> {
+    parse_size_within(text, 1 << SMALLEST_SHIFT, model::chase::MAX_BYTES)
+}
+
+/// Why a chase could not be measured.
+#[derive(Debug, thiserror::Error)]
+enum Unmeasured {
+    /// It could not be started.
+    #[error("{0}")]
+    Start(#[from] std::io::Error),
+    /// It failed; what it wrote to standard error says why.
+    #[error("{}", if said.is_empty() { status.to_string() } else { said.clone() })]
+    Failed {
+        /// How it ended.
+        status: ExitStatus,
+        /// What it said.
+        said: String,
+    },
+    /// It printed no document.
+    #[error("the workload's report: {0}")]
+    Report(#[from] serde_json::Error),
+    /// It printed another document.
+    #[error("the workload reports no ns_per_access")]
+    Figure,
+}
+
 /// A size of the buffer.
 struct Point {
     bytes: u64,
@@ -30,24 +80,19 @@ struct Point {
     modelled: [Option<Lost>; 2],
 }
 
-/// Runs `pagelab sim --chase`.
-pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
-    let machine = chosen(&arguments.machines)?;
-    let mut notes = Vec::new();
-    let is_host = machine.is_cpu(&machines::host_cpu());
-    if !is_host {
-        notes.push(format!("{} does not describe this processor ({})", machine.name, machines::host_cpu()));
-    }
-    if let Ok(Some(hypervisor)) = host::Host::open("/").and_then(|host| host.machine()).map(|host| host.hypervisor) {
-        notes.push(format!(
-            "measured under {hypervisor}: walks are nested there, and an entry covers no more than either stage maps"
-        ));
-    }
+/// Runs `pagelab sim chase`.
+///
+/// # Errors
+/// No such machine, or something cannot be written. What cannot be measured is a note.
+pub fn run(arguments: &Chase) -> Result<(), Failure> {
+    can_be_written(&arguments.html)?;
+    let machine = machine(arguments.machine.as_deref())?;
+    let mut notes = about_this_host(&machine);
     let mut unmeasured = [None, None];
-    let sizes = (SMALLEST_SHIFT..64).map(|shift| 1 << shift).take_while(|bytes| *bytes <= arguments.chase_largest);
-    let points = sizes.map(|bytes| point(&machine, bytes, arguments.seed, &mut unmeasured)).collect::<Vec<_>>();
+    let sizes = (SMALLEST_SHIFT..64).map(|shift| 1 << shift).take_while(|bytes| *bytes <= arguments.largest);
+    let points = sizes.map(|bytes| point(&machine, bytes, arguments.seed, &mut unmeasured));
+    let points: Vec<Point> = points.collect::<Result<_, _>>()?;
     notes.extend(unmeasured.into_iter().flatten());
-    let points: Vec<Point> = points.into_iter().collect::<Result<_, _>>()?;
     let text = match arguments.json {
         true => format!("{:#}", json_document(&machine, &points, &notes, arguments.seed)),
         false => text(&machine, &points, &notes),
@@ -61,18 +106,27 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     }
 }
 
-fn chosen(names: &[String]) -> Result<Machine, Failure> {
-    let mut named = machines::chosen(names)?;
-    match (named.pop(), named.is_empty()) {
-        (Some(machine), true) => Ok(machine),
-        (Some(_), false) => Err(Failure::Input("--chase takes one machine".to_owned())),
-        (None, _) => machines::of_host().ok_or_else(|| {
-            Failure::Input(format!(
-                "no model machine describes this processor ({:?}): name one with -m (`pagelab list machines`)",
-                machines::host_cpu()
-            ))
-        }),
-    }
+/// What must be known of this host to compare it with the machine.
+fn about_this_host(machine: &Machine) -> Vec<String> {
+    let cpu = machines::host_cpu();
+    let other = (!machine.is_cpu(&cpu)).then(|| format!("{} does not describe this processor ({cpu})", machine.name));
+    let host = host::Host::open("/").and_then(|host| host.machine());
+    let nested = host.ok().and_then(|host| host.hypervisor).map(|hypervisor| {
+        format!(
+            "measured under {hypervisor}: walks are nested there, and an entry covers no more than either stage maps"
+        )
+    });
+    other.into_iter().chain(nested).collect()
+}
+
+fn machine(name: Option<&str>) -> Result<Machine, Failure> {
+    let none = || {
+        Failure::Input(format!(
+            "no model machine describes this processor ({:?}): name one with -m (`pagelab list machines`)",
+            machines::host_cpu()
+        ))
+    };
+    name.map_or_else(|| machines::of_host().ok_or_else(none), machines::named)
 }
 
 fn point(machine: &Machine, bytes: u64, seed: u64, unmeasured: &mut [Option<String>; 2]) -> Result<Point, Failure> {
@@ -84,29 +138,29 @@ fn point(machine: &Machine, bytes: u64, seed: u64, unmeasured: &mut [Option<Stri
         if unmeasured[at].is_none() {
             match measured(policy, bytes, seed) {
                 Ok(ns) => point.measured_ns[at] = Some(ns),
-                Err(why) => unmeasured[at] = Some(format!("not measured under {policy}: {why}")),
+                Err(why) => unmeasured[at] = Some(format!("not measured under {policy}: {}", told(&why))),
             }
         }
     }
     Ok(point)
 }
 
-/// Nanoseconds a load of the fastest run; in words why there are none.
-fn measured(policy: &str, bytes: u64, seed: u64) -> Result<f64, String> {
+/// Nanoseconds a load of the fastest run.
+fn measured(policy: &str, bytes: u64, seed: u64) -> Result<f64, Unmeasured> {
     let mut least = f64::INFINITY;
     for _ in 0..REPEATS {
-        let program = std::env::current_exe().map_err(|error| error.to_string())?;
+        let program = std::env::current_exe()?;
         let (bytes, loads, seed) = (bytes.to_string(), LOADS.to_string(), seed.to_string());
         let chase = ["workload", "chase", "--json", "--bytes", &bytes, "--steps", &loads, "--seed", &seed];
         let mut command = Command::new(&program);
         command.args(["exec", "-p", policy, "--"]).arg(&program).args(chase).stdin(Stdio::null());
-        let output = command.output().map_err(|error| error.to_string())?;
+        let output = command.output()?;
         if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+            let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(Unmeasured::Failed { status: output.status, said });
         }
-        let report: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
-        let ns = report["figures"]["ns_per_access"].as_f64().ok_or("the workload reports no ns_per_access")?;
-        least = least.min(ns);
+        let report: Value = serde_json::from_slice(&output.stdout)?;
+        least = least.min(report["figures"]["ns_per_access"].as_f64().ok_or(Unmeasured::Figure)?);
     }
     Ok(least)
 }
@@ -189,6 +243,6 @@ fn shown(machine: &Machine, points: &[Point], notes: Vec<String>, seed: u64) -> 
         notes,
         measured_ns: measured.filter(|line| !line.points.is_empty()).collect(),
         modelled_cycles: modelled.collect(),
-        machines: vec![document::of_machine(machine)],
+        machines: vec![machines::shown(machine)],
     }
 }

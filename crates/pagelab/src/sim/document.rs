@@ -1,65 +1,84 @@
-//! The simulations as plain data for the page.
+//! The simulations as one JSON document, and as plain data for the page.
 
-use model::machine;
 use model::machine::Machine;
-use model::simulation::Outcome;
+use model::space::Kernel;
 use results::simulation as shown;
-use results::simulation::{Document, Ground, Missing, Per};
-use serde_json::json;
+use results::simulation::{Document, Missing};
+use serde_json::{Value, json};
 use study::size::format_bytes;
 
-use super::{Cell, SimArguments, Simulated, notes};
+use super::cost::cost;
+use super::request::Request;
+use super::simulated::{Cell, Simulated};
+use super::{machines, notes, report};
+
+/// Everything as one JSON document.
+pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Value {
+    let Kernel { khugepaged, instructions_per_s, smaller_folios } = &request.kernel;
+    json!({
+        "schema": "pagelab.sim/1",
+        "settings": {
+            "memory_bytes": request.physical.bytes,
+            "fragmentation_ratio": request.physical.fragmentation,
+            "kernel": {
+                "also_folio_bytes": smaller_folios,
+                "pages_to_scan": khugepaged.pages_to_scan,
+                "scan_sleep_s": khugepaged.scan_sleep_s,
+                "max_ptes_none": khugepaged.max_ptes_none,
+                "instructions_per_s": instructions_per_s,
+            },
+            "seed": request.physical.seed,
+            "accesses_only": request.accesses_only,
+        },
+        "machines": used.iter().map(machines::of).collect::<Vec<_>>(),
+        "traces": simulated.iter().map(report::document).collect::<Vec<_>>(),
+    })
+}
 
 /// Everything on one page.
-pub fn document(simulated: &[Simulated], machines: &[Machine], arguments: &SimArguments) -> Document {
-    let mut settings = Vec::new();
-    if !arguments.geometry {
-        settings = vec![
-            ("memory of the machine".to_owned(), format_bytes(arguments.memory)),
-            ("fragmentation".to_owned(), format!("{} %", arguments.fragmentation * 100.0)),
-            ("seed".to_owned(), arguments.seed.to_string()),
-        ];
-        settings.extend(of_the_kernel(arguments));
-    }
+pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Document {
+    let mut settings = vec![
+        ("memory of the machine".to_owned(), format_bytes(request.physical.bytes)),
+        ("fragmentation".to_owned(), format!("{} %", request.physical.fragmentation * 100.0)),
+        ("seed".to_owned(), request.physical.seed.to_string()),
+    ];
+    settings.extend(match request.accesses_only {
+        true => vec![("kernel".to_owned(), "none: the accesses alone".to_owned())],
+        false => of_the_kernel(&request.kernel),
+    });
     let files: Vec<&str> = simulated.iter().map(|simulated| simulated.file.as_str()).collect();
-    let title = match arguments.geometry {
-        true => format!("TLB misses of {} for every geometry", files.join(", ")),
-        false => format!("What page sizes cost {}", files.join(", ")),
-    };
     Document {
-        title,
+        title: format!("What page sizes cost {}", files.join(", ")),
         invocation: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         settings,
         traces: simulated.iter().map(of_trace).collect(),
-        machines: machines.iter().map(of_machine).collect(),
+        machines: used.iter().map(machines::shown).collect(),
     }
 }
 
-/// What the kernel does besides the policies, or that it does nothing.
-fn of_the_kernel(arguments: &SimArguments) -> Vec<(String, String)> {
-    if arguments.accesses_only {
-        return vec![("kernel".to_owned(), "none: the accesses alone".to_owned())];
-    }
+/// What the kernel does besides the policies.
+fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
+    let Kernel { khugepaged, instructions_per_s, smaller_folios } = kernel;
     let pages = |pages: Option<u64>, usual: &str| pages.map_or(usual.to_owned(), |pages| format!("{pages} pages"));
     let mut settings = vec![(
         "khugepaged".to_owned(),
         format!(
-            "looks at {} every {} s of {} instructions; {} of a window may be missing",
-            pages(arguments.pages_to_scan, "eight PMDs"),
-            arguments.scan_sleep,
-            arguments.instruction_rate,
-            pages(arguments.max_ptes_none, "all pages but one")
+            "looks at {} every {} s of {instructions_per_s} instructions; {} of a window may be missing",
+            pages(khugepaged.pages_to_scan, "eight PMDs"),
+            khugepaged.scan_sleep_s,
+            pages(khugepaged.max_ptes_none, "all pages but one")
         ),
     )];
-    let folios: Vec<String> = arguments.also_folios.iter().map(|bytes| format_bytes(*bytes)).collect();
+    let folios: Vec<String> = smaller_folios.iter().map(|bytes| format_bytes(*bytes)).collect();
     if !folios.is_empty() {
         settings.push(("further folios".to_owned(), folios.join(", ")));
     }
     settings
 }
 
-fn of_trace(simulated: &Simulated) -> shown::Trace {
+/// A trace, for the page.
+pub fn of_trace(simulated: &Simulated) -> shown::Trace {
     let mut facts = Vec::new();
     if let Some((accesses, runs, instructions)) = simulated.counted() {
         let instructions = instructions.map_or("not counted by the trace".to_owned(), |count| count.to_string());
@@ -92,71 +111,5 @@ fn of_trace(simulated: &Simulated) -> shown::Trace {
         notes: notes::of(simulated),
         cells: simulated.cells.iter().map(cell).collect(),
         sweep: simulated.swept.as_ref().map(|swept| swept.sweep.clone()),
-    }
-}
-
-/// What an outcome costs, for showing.
-pub fn cost(outcome: &Outcome) -> shown::Cost {
-    let mapped = |mapped: &model::simulation::Mapped| shown::Mapped {
-        leaf_bytes: mapped.leaf_bytes,
-        group_bytes: mapped.group_bytes,
-        bytes: mapped.bytes,
-    };
-    shown::Cost {
-        page_bytes: outcome.page_bytes,
-        verdict: outcome.verdict.clone(),
-        per: Per::of(outcome.instructions, outcome.runs),
-        first_level_misses: outcome.first_level.total(),
-        second_level_misses: outcome.second_level.total(),
-        walks: outcome.walks,
-        walk_references: outcome.walk_references,
-        least_lost_cycles: outcome.least_lost_cycles(),
-        most_lost_cycles: outcome.most_lost_cycles(),
-        faults: outcome.faults,
-        resident_peak_bytes: outcome.costs.resident_peak_bytes,
-        touched_peak_bytes: outcome.touched_peak_bytes,
-        table_peak_bytes: outcome.costs.all_table_peak_bytes,
-        mapped: outcome.mapped.iter().map(mapped).collect(),
-        figures: figures(outcome),
-    }
-}
-
-/// Every count of the outcome under the name that it has in JSON: misses by size and where entries were found, too.
-pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
-    let mut figures = Vec::new();
-    for (level, misses) in [("first_level", &outcome.first_level), ("second_level", &outcome.second_level)] {
-        figures.push((format!("{level}_misses"), misses.total()));
-        let kinds = [("fetch", misses.fetch), ("load", misses.load), ("store", misses.store)];
-        figures.extend(kinds.map(|(kind, count)| (format!("{level}_misses, {kind}"), count)));
-        for of in &misses.by_size {
-            figures.push((format!("{level}_misses, {}", format_bytes(of.page_bytes)), of.misses));
-        }
-    }
-    let found = |found: &model::simulation::Found| (format!("walk_references, {}", found.cache), found.references);
-    figures.extend(outcome.found.iter().map(found));
-    figures.push(("least_lost_cycles".to_owned(), outcome.least_lost_cycles()));
-    figures.push(("most_lost_cycles".to_owned(), outcome.most_lost_cycles()));
-    let document = json!(outcome);
-    let counts = document.as_object().into_iter().flatten();
-    let of_the_machine = ["walkers", "threads", "base_bytes", "page_bytes"];
-    let counts = counts.filter(|(name, _)| !of_the_machine.contains(&name.as_str()));
-    figures.extend(counts.filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))));
-    figures
-}
-
-/// A machine with every figure and what vouches for it.
-pub fn of_machine(machine: &Machine) -> shown::Machine {
-    let figure = |figure: &machine::Figure| shown::MachineFigure {
-        key: figure.key.clone(),
-        value: figure.value.clone(),
-        ground: match &figure.ground {
-            machine::Ground::Source(source) => Ground::Source(source.clone()),
-            machine::Ground::Assumed(why) => Ground::Assumed(why.clone()),
-        },
-    };
-    shown::Machine {
-        name: machine.name.clone(),
-        processor: machine.processor.clone(),
-        figures: machine.figures.iter().map(figure).collect(),
     }
 }

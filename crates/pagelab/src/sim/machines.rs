@@ -1,6 +1,7 @@
 //! Model machines: which were asked for, and what `pagelab list machines` says about them.
 
 use model::machine::{self, Architecture, Figure, Ground, Machine};
+use results::simulation as page;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -113,6 +114,23 @@ pub fn of(machine: &Machine) -> Value {
         "assumed_figures": assumed,
         "figures": figures,
     })
+}
+
+/// A machine with every figure and what vouches for it, for a page.
+pub fn shown(machine: &Machine) -> page::Machine {
+    let figure = |figure: &Figure| page::MachineFigure {
+        key: figure.key.clone(),
+        value: figure.value.clone(),
+        ground: match &figure.ground {
+            Ground::Source(source) => page::Ground::Source(source.clone()),
+            Ground::Assumed(why) => page::Ground::Assumed(why.clone()),
+        },
+    };
+    page::Machine {
+        name: machine.name.clone(),
+        processor: machine.processor.clone(),
+        figures: machine.figures.iter().map(figure).collect(),
+    }
 }
 
 fn figure_document(figure: &Figure) -> Value {

@@ -1,11 +1,11 @@
-//! What must be known to read the figures of a trace.
+//! What must be known to read the figures of a simulated trace.
 
 use model::simulation::Outcome;
 use study::size::format_bytes;
-use trace::{Filter, Header};
 
-use super::{Cell, Simulated, Swept};
-use crate::trace_file;
+use super::simulated::{Cell, Simulated};
+use super::swept::Swept;
+use super::trace_notes::{incomplete, parts, shared};
 
 /// What `mmap` counts in where traces are recorded.
 const RECORDED_PAGE_BYTES: u64 = 4096;
@@ -82,49 +82,6 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
         ));
     }
     notes.extend(simulated.shared.iter().map(|machine| shared(&format!("{machine} has a TLB of level 1 that"))));
-    notes
-}
-
-/// What of the program's run is not in the trace.
-pub fn parts(header: &Header) -> Option<String> {
-    let left_out = trace_file::parts(header);
-    (!left_out.is_empty()).then(|| {
-        format!(
-            "a part of what ran; not in the trace: {}. Rates are for the instructions that are in it; what its first \
-             accesses find in TLBs and memory is not what they found",
-            left_out.join("; ")
-        )
-    })
-}
-
-/// Says what figures of a filtered trace are of.
-pub fn filtered(header: &Header) -> Option<String> {
-    matches!(header.filter, Filter::MostRecent { .. }).then(|| {
-        "the trace was filtered: misses are exact, of the geometries for which they are; accesses and runs are those that \
-         are left"
-            .to_owned()
-    })
-}
-
-/// That fetches and data share TLBs, and a trace has their runs apart.
-pub fn shared(what: &str) -> String {
-    format!(
-        "{what} fetches and data share, and the trace has their runs apart: what one takes from the other meanwhile is not \
-         seen. With one way far too few misses are counted, from 64 entries on it hardly matters; record with --lossless to have \
-         all"
-    )
-}
-
-/// What of a trace, and of those of forked processes, could not be used.
-pub fn incomplete(cut_off: bool, children: &[String], damage: &[String]) -> Vec<String> {
-    let mut notes = Vec::new();
-    if cut_off {
-        notes.push("the trace was cut off: its end is missing".to_owned());
-    }
-    notes.extend(children.iter().map(|name| format!("{name}, of a forked process, was cut off: its end is missing")));
-    if !damage.is_empty() {
-        notes.push(format!("{} damaged parts of the trace were passed over", damage.len()));
-    }
     notes
 }
 

@@ -7,10 +7,17 @@ use results::simulation::{Per, mapped_in_words, rate_in_words, verdict_in_words}
 use serde_json::{Value, json};
 use study::size::format_bytes;
 
-use super::{Cell, Simulated, document, notes, sweep};
+use super::cost::cost;
+use super::simulated::{Cell, Simulated};
+use super::{notes, swept};
 
-/// Tables for the terminal: one a machine.
-pub fn text(simulated: &Simulated, width: usize) -> String {
+/// Tables for the terminal, trace by trace.
+pub fn texts(all: &[Simulated], width: usize) -> String {
+    all.iter().map(|simulated| text(simulated, width)).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Tables of a trace: one a machine.
+fn text(simulated: &Simulated, width: usize) -> String {
     let mut lines = Vec::new();
     let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::ran).collect();
     if let Some(first) = whole_or_first(&ran) {
@@ -41,7 +48,7 @@ pub fn text(simulated: &Simulated, width: usize) -> String {
     lines.extend(causes(&ran, width));
     lines.extend(notes::of(simulated).iter().map(|note| fold(note, width, 2)));
     if let Some(swept) = &simulated.swept {
-        lines.push(format!("\n{}", sweep::curves_text(&swept.sweep, width)));
+        lines.push(format!("\n{}", swept::curves_text(&swept.sweep, width)));
     }
     lines.join("\n")
 }
@@ -91,7 +98,7 @@ fn translation(outcomes: &[&Outcome], width: usize) -> String {
             (row[0], row[1]) = (outcome.policy.to_string(), STOPPED.to_owned());
             return row;
         }
-        let cost = document::cost(outcome);
+        let cost = cost(outcome);
         let rate = |count: u64| rate_in_words(cost.per.rate(count));
         [
             outcome.policy.to_string(),
@@ -114,7 +121,7 @@ fn memory(outcomes: &[&Outcome], width: usize) -> String {
             (row[0], row[5]) = (outcome.policy.to_string(), STOPPED.to_owned());
             return row;
         }
-        let cost = document::cost(outcome);
+        let cost = cost(outcome);
         [
             outcome.policy.to_string(),
             cost.faults.to_string(),
@@ -151,7 +158,7 @@ pub fn document(simulated: &Simulated) -> Value {
             }),
         })
         .collect();
-    let curves = simulated.swept.as_ref().map(|swept| sweep::curves_document(&swept.sweep));
+    let curves = simulated.swept.as_ref().map(|swept| swept::curves_document(&swept.sweep));
     json!({
         "file": simulated.file,
         "recorder": simulated.header.recorder,

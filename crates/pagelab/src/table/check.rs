@@ -63,7 +63,7 @@ unreadable image.";
 
 /// Runs `pagelab table check`.
 pub fn run(arguments: &Check) -> Result<(), Failure> {
-    let image = read_image(&arguments.image, arguments.limit).map_err(Failure::Input)?;
+    let image = read_image(&arguments.image, arguments.limit).map_err(Failure::input)?;
     let note = container(&image);
     let named = arguments.format.named;
     with_format!(named, format => run_in(format, named, arguments, &image, note))
@@ -107,22 +107,48 @@ struct Checked {
     note: Option<&'static str>,
 }
 
-fn read_image(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, String> {
-    let shown = path.display();
+/// A file that is no image of memory.
+#[derive(Debug, thiserror::Error)]
+enum NoImage {
+    /// It cannot be read.
+    #[error("{} cannot be read: {error}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        error: std::io::Error,
+    },
+    /// Nothing is in it.
+    #[error("{} is empty; expected raw memory that holds page tables", .0.display())]
+    Empty(PathBuf),
+    /// More than was allowed.
+    #[error("{} is larger than {limit}; cut out the tables, or allow more with --limit", path.display())]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+        /// What was allowed, as text.
+        limit: String,
+    },
+    /// A part of an entry.
+    #[error("{} has {bytes}; expected whole 8-byte entries: it is truncated, or no raw memory", path.display())]
+    Truncated {
+        /// Which.
+        path: PathBuf,
+        /// How much is in it, as text.
+        bytes: String,
+    },
+}
+
+fn read_image(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, NoImage> {
+    let path = path.to_path_buf();
     let mut image = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(limit_bytes.saturating_add(1)).read_to_end(&mut image))
-        .map_err(|error| format!("{shown} cannot be read: {error}"))?;
-    match image.len() as u64 {
-        0 => Err(format!("{shown} is empty; expected raw memory that holds page tables")),
-        bytes if bytes > limit_bytes => {
-            let limit = size(u128::from(limit_bytes));
-            Err(format!("{shown} is larger than {limit}; cut out the tables, or allow more with --limit"))
-        }
-        bytes if !bytes.is_multiple_of(8) => {
-            let bytes = count(bytes, "byte");
-            Err(format!("{shown} has {bytes}; expected whole 8-byte entries: it is truncated, or no raw memory"))
-        }
+    let read = File::open(&path).and_then(|file| file.take(limit_bytes.saturating_add(1)).read_to_end(&mut image));
+    match (read, image.len() as u64) {
+        (Err(error), _) => Err(NoImage::Unreadable { path, error }),
+        (_, 0) => Err(NoImage::Empty(path)),
+        (_, bytes) if bytes > limit_bytes => Err(NoImage::TooLarge { path, limit: size(u128::from(limit_bytes)) }),
+        (_, bytes) if !bytes.is_multiple_of(8) => Err(NoImage::Truncated { path, bytes: count(bytes, "byte") }),
         _ => Ok(image),
     }
 }

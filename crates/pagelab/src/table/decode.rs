@@ -12,7 +12,7 @@ use super::describe::{attributes_document, broken, hex, kind_word, rule_document
 use super::format_name::{self, FormatName, parse_format};
 use super::index;
 use super::level::{self, label, linux_name};
-use super::number::parse_hexadecimal;
+use super::number::{NumberError, parse_hexadecimal};
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 
@@ -54,7 +54,7 @@ struct Asked {
 /// Runs `pagelab table decode`.
 pub fn run(arguments: &Decode) -> Result<(), Failure> {
     let named = arguments.format.named;
-    let asked = asked(arguments).map_err(Failure::Input)?;
+    let asked = asked(arguments).map_err(Failure::input)?;
     let text = if arguments.json {
         format!("{:#}", with_format!(named, format => document(&format, named, arguments, &asked)))
     } else {
@@ -63,10 +63,24 @@ pub fn run(arguments: &Decode) -> Result<(), Failure> {
     print(&text, arguments.json)
 }
 
+/// Words after the options that are no entries.
+#[derive(Debug, thiserror::Error)]
+enum NotAsked {
+    /// No level of the format.
+    #[error(transparent)]
+    Level(#[from] level::LevelError),
+    /// No entry.
+    #[error(transparent)]
+    Entry(#[from] NumberError),
+    /// A level without an entry.
+    #[error("expected an entry after {0:?}")]
+    Ends(String),
+}
+
 /// Reads the words after the options: entries, each perhaps with its level.
-fn asked(arguments: &Decode) -> Result<Vec<Asked>, String> {
+fn asked(arguments: &Decode) -> Result<Vec<Asked>, NotAsked> {
     let named = arguments.format.named;
-    let read_level = |text: &str| level::parse(named, text).map_err(|error| error.to_string());
+    let read_level = |text: &str| level::parse(named, text);
     let for_all = arguments.level.as_deref().map(read_level).transpose()?;
     let (mut asked, mut before) = (Vec::new(), None);
     for word in arguments.entries.iter().map(|word| word.trim_end_matches(',')) {
@@ -79,11 +93,11 @@ fn asked(arguments: &Decode) -> Result<Vec<Asked>, String> {
             None => (None, word),
         };
         let own = name.map(read_level).transpose()?.or(before.take());
-        let entry = parse_hexadecimal(entry).map_err(|error| error.to_string())?;
+        let entry = parse_hexadecimal(entry)?;
         asked.push(Asked { entry, level: own.or(for_all) });
     }
     match before {
-        Some(_) => Err(format!("expected an entry after {:?}", arguments.entries.last().map_or("", String::as_str))),
+        Some(_) => Err(NotAsked::Ends(arguments.entries.last().cloned().unwrap_or_default())),
         None => Ok(asked),
     }
 }

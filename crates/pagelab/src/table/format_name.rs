@@ -11,18 +11,35 @@ pub struct FormatName {
     pub named: Named,
 }
 
+/// A name that is none of a format.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// No format has it.
+    #[error(
+        "there is no format {text:?}; {}`pagelab list formats` shows all",
+        nearest.as_ref().map_or(String::new(), |name| format!("the nearest is {name:?}, "))
+    )]
+    Unknown {
+        /// What was given.
+        text: String,
+        /// The name that is fewest changes of a letter away.
+        nearest: Option<String>,
+    },
+    /// A format has it, and not that option.
+    #[error(transparent)]
+    Option(#[from] NameError),
+}
+
 /// Reads the name of a format.
-pub fn parse_format(text: &str) -> Result<FormatName, String> {
+pub fn parse_format(text: &str) -> Result<FormatName, FormatError> {
     let name = text.to_ascii_lowercase();
     match text.parse::<Named>() {
         Ok(named) => Ok(FormatName { name, named }),
         Err(NameError::Unknown { .. }) => {
             let base = name.split('+').next().unwrap_or_default();
-            let nearest =
-                nearest(base, base_names()).map_or(String::new(), |name| format!("the nearest is {name:?}, "));
-            Err(format!("there is no format {text:?}; {nearest}`pagelab list formats` shows all"))
+            Err(FormatError::Unknown { text: text.to_owned(), nearest: nearest(base, base_names()) })
         }
-        Err(error @ NameError::Option { .. }) => Err(error.to_string()),
+        Err(error @ NameError::Option { .. }) => Err(error.into()),
     }
 }
 
@@ -70,10 +87,11 @@ mod tests {
             ("SV93", "sv39"),
             ("arm64-s2-8k-40", "arm64-s2-4k-40"),
         ] {
-            let said = parse_format(text).unwrap_err();
+            let said = parse_format(text).unwrap_err().to_string();
             assert!(said.contains(&format!("nearest is {nearest:?}")), "{said}");
         }
-        assert!(parse_format("x86-64+nx").unwrap_err().contains("no-nx"));
-        assert_eq!(parse_format("z80").unwrap_err(), "there is no format \"z80\"; `pagelab list formats` shows all");
+        assert!(parse_format("x86-64+nx").unwrap_err().to_string().contains("no-nx"));
+        let said = parse_format("z80").unwrap_err().to_string();
+        assert_eq!(said, "there is no format \"z80\"; `pagelab list formats` shows all");
     }
 }

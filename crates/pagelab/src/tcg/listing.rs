@@ -8,8 +8,8 @@ use host::{Host, KernelVersion};
 use results::grid::plain;
 use results::shading::{self, Cell, Shading};
 use serde_json::{Value, json};
-use study::size::{PageSize, format_bytes, parse_bytes};
-use workloads::tcg::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, Placement, Rule, Windows};
+use study::size::{PageSize, SizeError, format_bytes, parse_bytes};
+use workloads::tcg::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, Placement, Rule, TooManyRegions, Windows};
 
 use crate::failure::Failure;
 use crate::output::write;
@@ -77,7 +77,7 @@ struct Row {
     smp: u32,
     max_cpus: u32,
     /// Or why QEMU aborts.
-    placed: Result<Placed, String>,
+    placed: Result<Placed, TooManyRegions>,
 }
 
 /// A divided buffer, and what that leaves of PMD leaves where the kernel places it.
@@ -158,7 +158,7 @@ fn rows(arguments: &TcgRegions, target: &Target) -> Vec<Row> {
         for smp in &arguments.smp {
             let max_cpus = arguments.max_cpus.unwrap_or(*smp);
             let layout = Layout::of(arguments.rule.into(), *tb_size_bytes, max_cpus, target.page);
-            let placed = layout.map(|layout| Placed::of(layout, target)).map_err(|error| error.to_string());
+            let placed = layout.map(|layout| Placed::of(layout, target));
             rows.push(Row { tb_size_bytes: *tb_size_bytes, smp: *smp, max_cpus, placed });
         }
     }
@@ -170,8 +170,8 @@ fn text(rows: &[Row], map: &Shading, target: &Target, width: usize) -> String {
     let free = format!("free {pmd} windows");
     let header = ["tb-size", "smp", "regions", "stride", "usable", "capacity", &free];
     let table = plain(header, rows.iter().map(|row| cells(row, *pmd)), width);
-    let aborts: Vec<&str> = rows.iter().filter_map(|row| Some(row.placed.as_ref().err()?.as_str())).collect();
-    let first = aborts.first().map(|why| format!("\n-: {why}")).unwrap_or_default();
+    let first = rows.iter().find_map(|row| row.placed.as_ref().err());
+    let first = first.map(|why| format!("\n-: {why}")).unwrap_or_default();
     let is_anywhere = |row: &Row| row.placed.as_ref().is_ok_and(|placed| placed.placement == Placement::AnyPage);
     let anywhere = match rows.iter().any(is_anywhere) {
         true => format!(
@@ -248,7 +248,7 @@ fn document(rule: Rule, rows: &[Row], target: &Target) -> Value {
     let row = |row: &Row| {
         let mut document = json!({ "tb_size_bytes": row.tb_size_bytes, "smp": row.smp, "max_cpus": row.max_cpus });
         match &row.placed {
-            Err(why) => document["aborts"] = json!(why),
+            Err(why) => document["aborts"] = json!(why.to_string()),
             Ok(Placed { layout, placement, windows, free_windows, .. }) => {
                 document["buffer_bytes"] = json!(layout.buffer_bytes);
                 document["regions"] = json!(layout.regions);
@@ -279,36 +279,55 @@ fn document(rule: Rule, rows: &[Row], target: &Target) -> Value {
     })
 }
 
+/// A word of the command line that is no buffer and no Linux.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WordError {
+    /// More MiB than there are bytes to count.
+    #[error("{0} MiB do not fit in 64 bits")]
+    TooLarge(String),
+    /// No size.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// What QEMU takes for a choice of its own.
+    #[error("expected at least 1 (MiB); at 0 QEMU takes 1G or an eighth of the host's memory, so say that")]
+    Zero,
+    /// A part of a MiB.
+    #[error("expected whole MiB, as QEMU has them, found {text} ({bytes} bytes)")]
+    NoMib {
+        /// What was given.
+        text: String,
+        /// How much it is.
+        bytes: u64,
+    },
+    /// More than QEMU takes.
+    #[error("expected at most {most}, which is all that QEMU takes, found {0}", most = format_bytes(BUFFER_BYTES.1))]
+    TooMuch(String),
+    /// No version.
+    #[error("expected a version of Linux, such as 6.6, found {0:?}")]
+    Kernel(String),
+}
+
 /// QEMU's tb-size: a number is MiB; with a suffix it is a size, in whole MiB.
-pub fn parse_tb_size(text: &str) -> Result<u64, String> {
+pub fn parse_tb_size(text: &str) -> Result<u64, WordError> {
     let mib = 1u64 << 20;
     let bytes = match text.parse::<u64>() {
-        Ok(number) => number.checked_mul(mib).ok_or_else(|| format!("{text} MiB do not fit in 64 bits"))?,
-        Err(_) => parse_bytes(text).map_err(|error| error.to_string())?,
+        Ok(number) => number.checked_mul(mib).ok_or_else(|| WordError::TooLarge(text.to_owned()))?,
+        Err(_) => parse_bytes(text)?,
     };
-    if bytes == 0 {
-        return Err(
-            "expected at least 1 (MiB); at 0 QEMU takes 1G or an eighth of the host's memory, so say that".into()
-        );
+    match bytes {
+        0 => Err(WordError::Zero),
+        bytes if !bytes.is_multiple_of(mib) => Err(WordError::NoMib { text: text.to_owned(), bytes }),
+        bytes if bytes > BUFFER_BYTES.1 => Err(WordError::TooMuch(text.to_owned())),
+        bytes => Ok(bytes),
     }
-    if !bytes.is_multiple_of(mib) {
-        return Err(format!("expected whole MiB, as QEMU has them, found {text} ({bytes} bytes)"));
-    }
-    if bytes > BUFFER_BYTES.1 {
-        return Err(format!(
-            "expected at most {}, which is all that QEMU takes, found {text}",
-            format_bytes(BUFFER_BYTES.1)
-        ));
-    }
-    Ok(bytes)
 }
 
-fn parse_kernel(text: &str) -> Result<KernelVersion, String> {
-    KernelVersion::parse(text).ok_or_else(|| format!("expected a version of Linux, such as 6.6, found {text:?}"))
+fn parse_kernel(text: &str) -> Result<KernelVersion, WordError> {
+    KernelVersion::parse(text).ok_or_else(|| WordError::Kernel(text.to_owned()))
 }
 
-fn parse_page(text: &str) -> Result<PageSize, String> {
-    text.parse().map_err(|error: study::size::SizeError| error.to_string())
+fn parse_page(text: &str) -> Result<PageSize, SizeError> {
+    text.parse()
 }
 
 #[cfg(test)]
@@ -325,7 +344,7 @@ mod tests {
             ("x", "64K"),
             ("18446744073709551615", "64 bits"),
         ] {
-            let error = parse_tb_size(wrong).unwrap_err();
+            let error = parse_tb_size(wrong).unwrap_err().to_string();
             assert!(error.contains(part), "{wrong}: {error}");
         }
     }

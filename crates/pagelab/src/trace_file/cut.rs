@@ -156,20 +156,25 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
     report(arguments, runs, blocks, left_out)
 }
 
+/// A trace of which nothing can be filtered out.
+#[derive(Debug, thiserror::Error)]
+enum NotFilterable {
+    /// Samples.
+    #[error("it has samples, all of which count; leave --most-recent away")]
+    Sampled,
+    /// What a filter left.
+    #[error("it was filtered before; leave --most-recent away, or take the one that it was cut from")]
+    Filtered,
+}
+
 /// The header of the part: what it is a part of, and what was left out.
-fn header(arguments: &Cut, of: &Header) -> Result<Header, String> {
+fn header(arguments: &Cut, of: &Header) -> Result<Header, NotFilterable> {
     let mut header = of.clone();
     if arguments.most_recent {
         header.filter = match header.filter {
             Filter::None => MostRecent::FILTER,
-            Filter::Sampled => {
-                return Err("it has samples, all of which count; leave --most-recent away".to_owned());
-            }
-            Filter::MostRecent { .. } => {
-                return Err(
-                    "it was filtered before; leave --most-recent away, or take the one that it was cut from".to_owned()
-                );
-            }
+            Filter::Sampled => return Err(NotFilterable::Sampled),
+            Filter::MostRecent { .. } => return Err(NotFilterable::Filtered),
         };
     }
     if arguments.from > 0 || arguments.to.is_some() || !arguments.threads.is_empty() {

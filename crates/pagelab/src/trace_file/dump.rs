@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::io::{BufWriter, StdoutLock, Write};
 
 use serde_json::json;
-use trace::{Block, Chunk, Event, Kind, PAGE_SHIFT};
+use trace::{Block, Chunk, Event, PAGE_SHIFT};
 
+use super::kinds::name;
 use super::{Dump, damage_document, damage_text, named, open, parquet};
 use crate::failure::Failure;
 use crate::output::ignore_closed_pipe;
@@ -100,19 +101,5 @@ impl Printer<'_> {
         let call = serde_json::to_string(&event.call)?;
         let call = results::printable(&call);
         writeln!(self.out, "{thread} {} event {} {call} = {:#x}", event.run, event.order, event.result)
-    }
-}
-
-/// What a run does.
-pub fn name(kind: Kind) -> &'static str {
-    if kind.has(Kind::KERNEL) {
-        return if kind.has(Kind::STORE) { "kernel store" } else { "kernel load" };
-    }
-    match (kind.has(Kind::FETCH), kind.has(Kind::LOAD), kind.has(Kind::STORE), kind.has(Kind::STORE_FIRST)) {
-        (true, ..) => "fetch",
-        (_, true, false, _) => "load",
-        (_, false, ..) => "store",
-        (_, true, true, false) => "load+store",
-        (_, true, true, true) => "store+load",
     }
 }

@@ -6,6 +6,7 @@ mod dump;
 mod filter;
 mod import;
 mod info;
+mod kinds;
 mod left_out;
 mod parquet;
 
@@ -70,7 +71,7 @@ struct Cut {
     #[arg(long = "thread", value_name = "NUMBER")]
     threads: Vec<u32>,
     /// Leave out runs whose page is in front of its set anyway, at 4K (16 sets), 64K (16) and 2M (8): the misses of LRU
-    /// TLBs with a multiple of these sets stay the same (`sim --geometry`), and nothing else does
+    /// TLBs with a multiple of these sets stay the same (`sim sweep`), and nothing else does
     #[arg(long)]
     most_recent: bool,
     /// Print one JSON document about what was written

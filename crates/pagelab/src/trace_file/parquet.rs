@@ -8,7 +8,7 @@ use results::parquet::{Column, ColumnType, ParquetFile};
 use serde_json::{Value, json};
 use trace::{Access, Block, Event, PAGE_SHIFT, Run};
 
-use super::dump::name;
+use super::kinds::name;
 use super::{Damages, named, open};
 use crate::failure::Failure;
 

@@ -109,7 +109,7 @@ impl Bench {
 
     /// A stored comparison as JSON.
     pub fn stored(&self, number: u64) -> Value {
-        self.pagelab(&["compare", "--store", &self.store(), "--stored", &number.to_string(), "--json"]).ran().json()
+        self.pagelab(&["show", &number.to_string(), "--store", &self.store(), "--json"]).ran().json()
     }
 
     /// The stored comparisons, as `list` says.

@@ -83,7 +83,7 @@ fn table<const N: usize>(caption: &str, grid: &Grid<N>) -> String {
 
 fn footer(merged: &Merged) -> String {
     format!(
-        "<footer><p>Made by pagelab {}. <code>pagelab compare --merge --json</code> and <code>--csv</code> export the \
+        "<footer><p>Made by pagelab {}. <code>pagelab merge --json</code> and <code>--csv</code> export the \
          medians of every boot.</p></footer>\n",
         escape(&merged.invocation.version)
     )

@@ -26,14 +26,28 @@ const SLOT_IPA: u64 = 1 << 30;
 /// The model's rows, or why there are none.
 pub struct Model {
     /// One for each granule that it was asked for.
-    pub rows: Vec<Result<Measured, String>>,
+    pub rows: Vec<Result<Measured, Unmodelled>>,
+}
+
+/// Why there is no row.
+#[derive(Debug, thiserror::Error)]
+pub enum Unmodelled {
+    /// Nothing is known of the memory that would be modelled.
+    #[error("what backs the memory could not be seen: {0}")]
+    Unseen(String),
+    /// The tables would take more than a host has.
+    #[error("{} are too much for it", format_bytes(*.0))]
+    TooLarge(u64),
+    /// The engine refuses it, in the words of the format.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// Runs the model for memory that is backed as the host backed it.
 pub fn run(arguments: &Arguments, phases: &Phases) -> Model {
     let row = |granule: &Granule| match &phases.host {
         Ok(census) => one(arguments, *granule, backing(census)),
-        Err(error) => Err(format!("what backs the memory could not be seen: {error}")),
+        Err(error) => Err(Unmodelled::Unseen(error.to_string())),
     };
     Model { rows: GRANULES.iter().map(row).collect() }
 }
@@ -49,7 +63,7 @@ fn backing(census: &Census) -> Backing {
     }
 }
 
-fn one(arguments: &Arguments, granule: Granule, backing: Backing) -> Result<Measured, String> {
+fn one(arguments: &Arguments, granule: Granule, backing: Backing) -> Result<Measured, Unmodelled> {
     let format = Arm64Stage2::new(granule, IPA_BITS);
     let sizes = chunk_sizes(granule);
     let chunk_bytes = match arguments.split_chunk {
@@ -57,7 +71,7 @@ fn one(arguments: &Arguments, granule: Granule, backing: Backing) -> Result<Meas
         _ => sizes.last().copied().unwrap_or_default(),
     };
     if arguments.bytes > MOST_BYTES {
-        return Err(format!("{} are too much for it", format_bytes(arguments.bytes)));
+        return Err(Unmodelled::TooLarge(arguments.bytes));
     }
     let mode = match arguments.mode {
         Mode::Enable => paging::stage2_split::Mode::Enable,
@@ -71,7 +85,7 @@ fn one(arguments: &Arguments, granule: Granule, backing: Backing) -> Result<Meas
         false => backing,
     };
     let case = Case { format, slot, backing, mode, chunk_bytes };
-    measure(case, &VARIANTS, ROUNDS).map_err(|error| case.explain(&error))
+    measure(case, &VARIANTS, ROUNDS).map_err(|error| Unmodelled::Refused(case.explain(&error)))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use census::Observer;
+use census::{CensusError, Observer};
 use study::census::Census;
 use workloads::kvm::{Access, Draw, Leaves, Machine};
 
@@ -47,6 +47,17 @@ impl Phase {
     }
 }
 
+/// Why it is not known what maps the memory in this process.
+#[derive(Debug, thiserror::Error)]
+pub enum Unseen {
+    /// It is not there yet.
+    #[error("not looked at")]
+    NotYet,
+    /// It could not be looked at.
+    #[error(transparent)]
+    Census(#[from] CensusError),
+}
+
 /// All phases of one machine.
 #[derive(Debug)]
 pub struct Phases {
@@ -55,7 +66,7 @@ pub struct Phases {
     /// Pages of the guest.
     pub pages: u64,
     /// What maps the memory in this process once it is there; `None` where that could not be seen.
-    pub host: Result<Census, String>,
+    pub host: Result<Census, Unseen>,
     /// What the log named and the memory held, which the arguments alone decide.
     pub checksum: u64,
 }
@@ -87,7 +98,7 @@ impl Phases {
     /// # Errors
     /// KVM refuses something, or the log or the memory is not what it must be.
     pub fn run(machine: Machine, arguments: &Arguments, pages: u64) -> Result<Phases, WorkloadError> {
-        let phases = Phases { list: Vec::new(), pages, host: Err("not looked at".into()), checksum: mix(pages) };
+        let phases = Phases { list: Vec::new(), pages, host: Err(Unseen::NotYet), checksum: mix(pages) };
         let mut running = Running { machine, arguments, phases, writes: 0, written: Vec::new() };
         running.populate()?;
         running.write_all("write before", Some("write_before"))?;
@@ -120,7 +131,7 @@ impl Running<'_> {
         let memory = self.machine.memory();
         let (start, end) = (memory.address(), memory.address() + memory.bytes());
         let census = Observer::open().range(std::process::id(), start, end);
-        self.phases.host = census.map_err(|error| error.to_string());
+        self.phases.host = census.map_err(Unseen::from);
         Ok(())
     }
 
@@ -291,7 +302,7 @@ mod tests {
             leaves: Some(Leaves { pages_4k, pages_2m, pages_1g: 0 }),
             leaves_varied: false,
         };
-        let phases = |list| Phases { list, pages: 1, host: Err(String::new()), checksum: 0 };
+        let phases = |list| Phases { list, pages: 1, host: Err(Unseen::NotYet), checksum: 0 };
         let split = phases(vec![phase("populate", 1, 4), phase("enable", 1, 4), phase("write 1", 2049, 0)]);
         assert_eq!(split.split_in().unwrap().name, "write 1");
         assert!(phases(vec![phase("populate", 9, 0), phase("enable", 0, 0)]).split_in().is_none());

@@ -8,10 +8,11 @@ use study::size::{PageSize, format_bytes};
 use workloads::kvm::{ARCHITECTURE, EagerSplit, Facts, GUEST};
 use workloads::memory::base_page;
 
-use super::model::Model;
+use super::model::{Model, Unmodelled};
 use super::phases::{Phase, Phases};
 use super::{Arguments, Mode, Populate};
 use crate::output::terminal_width;
+use crate::table::split::experiment::Measured;
 use crate::table::split::report::{NOT_OPTIMISED, case_document, median};
 use crate::table::split::variant_name;
 use crate::workload::report::Report;
@@ -285,9 +286,9 @@ fn model_text(model: &Model, width: usize) -> String {
 }
 
 fn model_document(model: &Model) -> Value {
-    let row = |row: &Result<_, String>| match row {
+    let row = |row: &Result<Measured, Unmodelled>| match row {
         Ok(measured) => case_document(measured),
-        Err(error) => json!({ "not_modelled": error }),
+        Err(error) => json!({ "not_modelled": error.to_string() }),
     };
     json!({ "provenance": "modelled", "cases": model.rows.iter().map(row).collect::<Vec<_>>() })
 }
@@ -296,6 +297,7 @@ fn model_document(model: &Model) -> Value {
 mod tests {
     use workloads::kvm::Leaves;
 
+    use super::super::phases::Unseen;
     use super::*;
 
     #[test]
@@ -342,7 +344,7 @@ mod tests {
         let rows: Vec<Vec<&str>> = text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0][..4], ["enable", "3.000", "1.000", "3000.0"]);
         assert_eq!(rows[1][..4], ["enable", "2.000", "2.000", "2000.0"]);
-        let phases = |list| Phases { list, pages: 1000, host: Err(String::new()), checksum: 0 };
+        let phases = |list| Phases { list, pages: 1000, host: Err(Unseen::NotYet), checksum: 0 };
         assert!(where_split(&phases(vec![phase(None)])).contains("counts no leaves"));
         assert_eq!(varied(&phases(vec![phase(None)])), None);
         let other = Phase { leaves_varied: true, ..phase(None) };

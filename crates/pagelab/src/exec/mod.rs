@@ -1,7 +1,10 @@
 //! `pagelab exec`: a command under one policy, nothing measured. Its exit status is the command's.
 
+use std::ffi::OsString;
 use std::time::Duration;
 
+use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use host::Host;
 use platform::Session;
 use study::cause::CauseShare;
@@ -11,10 +14,35 @@ use study::trial::Exit;
 use tracer::signals::{self, PassOn};
 use tracer::{Ended, Launch, Leftovers, Rewriting};
 
-use crate::cli::Exec;
-use crate::compare;
 use crate::failure::{Failure, say};
 use crate::user;
+use crate::waiting;
+use crate::words::{Variable, parse_duration, parse_policy, parse_size, parse_variable};
+
+/// Arguments of `pagelab exec`.
+#[derive(Debug, Args)]
+pub struct Exec {
+    /// The policy
+    #[arg(short, long, value_name = "POLICY", value_parser = parse_policy)]
+    pub policy: Policy,
+    /// Run the command as this user; default under sudo: the one who called it. Another user's has a terminal of its own that
+    /// is relayed to this one, the environment of a login (HOME, USER, LOGNAME, SHELL, PATH, XDG_RUNTIME_DIR; TERM, LANG,
+    /// LC_* and TZ are kept), and, unless the user is root, gains no privilege by exec (sudo, su)
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Give it this environment variable too; without a value: pagelab's own. Repeat it
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(parse_variable))]
+    pub env: Vec<Variable>,
+    /// Memory for the hugetlb pool
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub hugetlb_pool: Option<u64>,
+    /// How long to wait for another pagelab that has changed system settings
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub wait: f64,
+    /// The command
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
 
 /// Runs `pagelab exec`.
 pub fn run(arguments: Exec) -> Result<(), Failure> {
@@ -39,7 +67,7 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
     launch.disable_thp = rewriting.disable_thp;
     let mut session = Session::new(host)
         .with_hugetlb_pool(arguments.hugetlb_pool)
-        .with_patience(Duration::from_secs_f64(arguments.wait), compare::say_who_holds_the_lease);
+        .with_patience(Duration::from_secs_f64(arguments.wait), waiting::say_who_holds_the_lease);
     if let Admission::Unsupported(why) = session.admit(&policy) {
         return Err(Failure::NothingAdmitted(format!("{policy}: {why}")));
     }

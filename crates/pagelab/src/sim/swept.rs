@@ -1,4 +1,4 @@
-//! Misses of every LRU geometry: `pagelab sim --geometry`, and the curves of `pagelab sim`.
+//! Misses of every LRU geometry of a trace, for `pagelab sim sweep` and the curves of `pagelab sim`.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 use study::size::format_bytes;
 use trace::{Block, Header, Reader};
 
-use super::{about, bar, header, notes, opened};
+use super::files::{bar, header, opened};
+use super::trace_notes;
 use crate::failure::Failure;
 
-/// log2 of the page sizes: 4K, 16K, 64K, 2M and 32M.
-const PAGE_SHIFTS: [u32; 5] = [12, 14, 16, 21, 25];
-/// The ways that tables for the terminal show; JSON and HTML have all.
-const SHOWN_WAYS: [u32; 6] = [1, 2, 4, 8, 12, 15];
+/// log2 of the page sizes where none is chosen: 4K, 16K, 64K, 2M and 32M.
+pub const PAGE_SHIFTS: [u32; 5] = [12, 14, 16, 21, 25];
 
 /// A trace, swept.
 pub struct Swept {
@@ -35,22 +34,23 @@ pub struct Swept {
     /// Processes that were forked, whose traces are not looked at.
     pub forks: u64,
     /// What the trace says of itself.
-    header: Header,
+    pub header: Header,
 }
 
 impl Swept {
     /// What must be known to read the figures.
-    fn notes(&self) -> Vec<String> {
-        let mut notes: Vec<String> = notes::parts(&self.header).into_iter().collect();
-        notes.extend(notes::filtered(&self.header));
-        notes.extend(notes::incomplete(self.cut_off, &[], &self.damage));
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = trace_notes::parts(&self.header).into_iter().collect();
+        notes.extend(trace_notes::filtered(&self.header));
+        notes.extend(trace_notes::incomplete(self.cut_off, &[], &self.damage));
         notes.extend(self.limits());
         notes
     }
 
     /// What the figures of geometries and curves do not say.
     pub fn limits(&self) -> Vec<String> {
-        let shared = (!self.header.columns.addresses).then(|| notes::shared("geometries and curves are of TLBs that"));
+        let shared =
+            (!self.header.columns.addresses).then(|| trace_notes::shared("geometries and curves are of TLBs that"));
         shared.into_iter().chain(self.alone()).collect()
     }
 
@@ -67,12 +67,15 @@ impl Swept {
     }
 }
 
-/// Sweeps a trace.
-pub fn swept(file: &Path, threads: usize) -> Result<Swept, Failure> {
+/// Sweeps a trace for pages of `1 << shift` bytes each.
+///
+/// # Errors
+/// It cannot be read, or is exact for none of the geometries.
+pub fn swept(file: &Path, page_shifts: &[u32], threads: usize) -> Result<Swept, Failure> {
     let bar = bar(file, "every geometry");
-    let swept = sweep(opened(file, &bar)?, &PAGE_SHIFTS, threads);
+    let swept = sweep(opened(file, &bar)?, page_shifts, threads);
     bar.finish_and_clear();
-    let swept = swept.map_err(|error| about(file, error))?;
+    let swept = swept.map_err(|error| Failure::about(file, error))?;
     let geometry = |of: &model::geometry::GeometryMisses| Geometry {
         page_bytes: of.page_bytes,
         sets: of.sets,
@@ -97,9 +100,9 @@ pub fn swept(file: &Path, threads: usize) -> Result<Swept, Failure> {
 /// Bytes of all pages that are ever touched, by page size: 4K to 1G.
 fn footprints(file: &Path) -> Result<Vec<(u64, u64)>, Failure> {
     let mut reader =
-        Reader::new(opened(file, &indicatif::ProgressBar::hidden())?).map_err(|error| about(file, error))?;
+        Reader::new(opened(file, &indicatif::ProgressBar::hidden())?).map_err(|error| Failure::about(file, error))?;
     let mut pages: HashSet<u64> = HashSet::new();
-    while let Some(block) = reader.next_block().map_err(|error| about(file, error))? {
+    while let Some(block) = reader.next_block().map_err(|error| Failure::about(file, error))? {
         if let Block::Runs { chunk, .. } = block {
             pages.extend(&chunk.pages);
         }
@@ -111,26 +114,8 @@ fn footprints(file: &Path) -> Result<Vec<(u64, u64)>, Failure> {
     Ok(trace::SHIFTS.map(bytes).to_vec())
 }
 
-/// A trace of `pagelab.sim-geometry/1`.
-pub fn document(file: &str, swept: &Swept) -> Value {
-    let geometry =
-        |of: &Geometry| json!({ "page_bytes": of.page_bytes, "sets": of.sets, "ways": of.ways, "misses": of.misses });
-    json!({
-        "file": file,
-        "provenance": "modelled",
-        "accesses": swept.accesses,
-        "runs": swept.runs,
-        "instructions": swept.instructions,
-        "cut_off": swept.cut_off,
-        "damage": swept.damage,
-        "complete": !swept.cut_off && swept.damage.is_empty(),
-        "notes": swept.notes(),
-        "geometries": swept.sweep.geometries.iter().map(geometry).collect::<Vec<_>>(),
-        "footprints": footprint_documents(&swept.sweep),
-    })
-}
-
-fn footprint_documents(sweep: &Sweep) -> Vec<Value> {
+/// Pages that are touched, by page size.
+pub fn footprint_documents(sweep: &Sweep) -> Vec<Value> {
     let document = |(page_bytes, bytes): &(u64, u64)| json!({ "page_bytes": page_bytes, "touched_bytes": bytes });
     sweep.footprints.iter().map(document).collect()
 }
@@ -168,31 +153,4 @@ pub fn curves_text(sweep: &Sweep, width: usize) -> String {
         sweep.per.unit(),
         plain(["pages of", "take"], sizes, width)
     )
-}
-
-/// A table and a heat map for each page size: rows are numbers of sets, columns numbers of ways.
-pub fn text(file: &str, swept: &Swept, width: usize) -> String {
-    let sweep = &swept.sweep;
-    let unit = sweep.per.unit();
-    let mut lines = vec![format!(
-        "{file}: {} accesses in {} runs; misses per 1000 {unit} of LRU TLBs; the denser the more, by the logarithm; modelled",
-        swept.accesses, swept.runs
-    )];
-    lines.extend(swept.notes().iter().map(|note| results::fold(note, width, 2)));
-    for shift in PAGE_SHIFTS.into_iter().filter(|shift| sweep.of_size(1 << shift).next().is_some()) {
-        let mut sets: Vec<u32> = sweep.of_size(1 << shift).map(|geometry| geometry.sets).collect();
-        sets.dedup();
-        let rows = sets.iter().map(|sets| {
-            let cell = |ways: u32| {
-                let found = sweep.of_size(1 << shift).find(|of| (of.sets, of.ways) == (*sets, ways));
-                found.map_or(String::new(), |found| rate_in_words(sweep.per.rate(found.misses)))
-            };
-            let [one, two, four, eight, twelve, fifteen] = SHOWN_WAYS.map(cell);
-            [sets.to_string(), one, two, four, eight, twelve, fifteen]
-        });
-        let header = ["sets", "1 way", "2 ways", "4 ways", "8 ways", "12 ways", "15 ways"];
-        let (size, shading) = (format_bytes(1 << shift), sweep.shading(1 << shift));
-        lines.push(format!("\npages of {size}\n{}\n\n{}", plain(header, rows, width), shading.trim_end()));
-    }
-    lines.join("\n")
 }

@@ -1,7 +1,8 @@
 //! `pagelab list`: policies, machines, workloads, page-table formats, stored comparisons and TCG regions.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::{Args, Subcommand};
 use host::Host;
 use host::admit::{self, Terms};
 use results::store::Summary;
@@ -10,11 +11,49 @@ use study::comparison::{Admission, Ended};
 use study::policy::{Granularity, Modifier, Policy};
 use study::size::format_bytes;
 
-use crate::cli::{List, Listed};
 use crate::failure::Failure;
 use crate::output::{find_store, print, terminal_width};
+use crate::tcg::listing::TcgRegions;
 use crate::{sim, table, tcg, workload};
 use results::grid::plain;
+
+/// Arguments of `pagelab list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// Of what
+    #[command(subcommand)]
+    pub what: Listed,
+    /// Print one JSON document instead of the table
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What can be listed.
+#[derive(Debug, Subcommand)]
+pub enum Listed {
+    /// Page-size policies and whether this machine can give them
+    Policies,
+    /// This machine, and model machines for `pagelab sim`
+    Machines {
+        /// One model machine, or a FILE.toml: every figure, with its source or that it is assumed
+        #[arg(value_name = "MACHINE")]
+        model: Option<String>,
+    },
+    /// Linux as `pagelab sim` models it: a file for --linux with every key
+    Linux,
+    /// Built-in workloads
+    Workloads,
+    /// Stored comparisons
+    Comparisons {
+        /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
+        #[arg(long, value_name = "FILE")]
+        store: Option<PathBuf>,
+    },
+    /// Page-table formats, for `pagelab table`
+    Formats,
+    /// Regions of QEMU's TCG code buffer, and how many huge pages their guards leave
+    TcgRegions(TcgRegions),
+}
 
 /// Runs `pagelab list`.
 pub fn run(arguments: &List) -> Result<(), Failure> {
@@ -22,6 +61,7 @@ pub fn run(arguments: &List) -> Result<(), Failure> {
         Listed::Policies => policies()?,
         Listed::Machines { model: None } => machines()?,
         Listed::Machines { model: Some(name) } => model(name)?,
+        Listed::Linux => linux(),
         Listed::Workloads => workloads(),
         Listed::Comparisons { store } => comparisons(store.as_deref())?,
         Listed::Formats => table::formats::list(terminal_width()),
@@ -72,15 +112,15 @@ fn meaning(granularity: Granularity) -> String {
 
 /// One model machine with all its figures.
 fn model(name: &str) -> Result<(String, Value), Failure> {
-    let model = sim::machine_named(name)?;
+    let model = sim::machines::named(name)?;
     let text = format!(
         "{}: {}, {}\n\n{}",
         model.name,
         model.processor,
         model.architecture.name(),
-        plain(["figure", "is", "vouched for by"], sim::figures(&model), terminal_width())
+        plain(["figure", "is", "vouched for by"], sim::machines::figures(&model), terminal_width())
     );
-    let document = json!({ "schema": "pagelab.list-machines/1", "model_machines": [sim::machine_described(&model)] });
+    let document = json!({ "schema": "pagelab.list-machines/1", "model_machines": [sim::machines::of(&model)] });
     Ok((text, document))
 }
 
@@ -92,7 +132,7 @@ fn machines() -> Result<(String, Value), Failure> {
         [] => "none".to_string(),
         sizes => sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     };
-    let host_model = sim::of_host().map(|model| model.name);
+    let host_model = sim::machines::of_host().map(|model| model.name);
     let rows = [
         ["name".to_string(), machine.name.clone()],
         ["processor".into(), format!("{} ({} on line)", machine.cpu_model, machine.cpus)],
@@ -105,16 +145,25 @@ fn machines() -> Result<(String, Value), Failure> {
         ["mTHP sizes".into(), sizes(&geometry.mthp)],
         ["hugetlb pools".into(), sizes(&geometry.hugetlb)],
     ];
-    let models = model::machine::BUILT_IN.iter().map(|(name, _)| sim::machine_document(name));
+    let models = model::machine::BUILT_IN.iter().map(|(name, _)| sim::machines::document(name));
     let models: Vec<Value> = models.collect::<Result<_, _>>()?;
     let document = json!({ "schema": "pagelab.list-machines/1", "machines": [machine], "host_model": host_model, "model_machines": models });
-    let models =
-        plain(["model machine", "processor", "level 1", "level 2", "figures"], sim::described()?, terminal_width());
+    let models = plain(
+        ["model machine", "processor", "level 1", "level 2", "figures"],
+        sim::machines::described()?,
+        terminal_width(),
+    );
     let text = format!(
         "{}\n\n{models}\n\n`pagelab list machines MACHINE` and --json show every figure with its source",
         plain(["machine", ""], rows, terminal_width())
     );
     Ok((text, document))
+}
+
+/// The kernel that is modelled where no file says otherwise.
+fn linux() -> (String, Value) {
+    let text = sim::linux::DEFAULTS.trim_end().to_owned();
+    (text.clone(), json!({ "schema": "pagelab.list-linux/1", "file": text }))
 }
 
 fn workloads() -> (String, Value) {
@@ -146,7 +195,7 @@ fn comparisons(store: Option<&Path>) -> Result<(String, Value), Failure> {
         [summary.id.to_string(), summary.trials.to_string(), ended, summary.arms.join(" "), command]
     });
     let table = plain(["number", "trials", "ended", "policies", "command"], rows, terminal_width());
-    Ok((format!("{table}\n\npagelab compare --stored NUMBER shows one again"), document))
+    Ok((format!("{table}\n\npagelab show NUMBER shows one again"), document))
 }
 
 fn summary_document(summary: &Summary) -> Value {

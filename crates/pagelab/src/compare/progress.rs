@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::io::IsTerminal;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -12,7 +11,8 @@ use study::runner::Event;
 use study::stats::Analysis;
 
 use crate::failure::say;
-use crate::output::as_the_locale_has_it;
+use crate::locale::as_the_locale_has_it;
+use crate::status_line;
 
 /// Listens to a comparison and shows its progress on standard error: what runs, the how manieth trial of about how many,
 /// and the time that is left.
@@ -31,18 +31,6 @@ enum Way {
     Lines,
     /// Nobody looks.
     Hidden,
-}
-
-/// The line that is on the terminal.
-static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
-
-/// Writes to standard error with the line taken away meanwhile.
-pub fn apart(write: impl FnOnce()) {
-    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match shown {
-        Some(bar) => bar.suspend(write),
-        None => write(),
-    }
 }
 
 impl Progress {
@@ -73,7 +61,7 @@ impl Progress {
             Event::Ended(_) => {
                 if let Way::Line(bar) = &self.way {
                     bar.finish_and_clear();
-                    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    status_line::take();
                 }
             }
         }
@@ -94,7 +82,7 @@ fn line() -> ProgressBar {
     // Cut to the width of the terminal.
     bar.set_style(ProgressStyle::with_template("{elapsed:>3} {wide_msg}").expect("the template is well formed"));
     bar.enable_steady_tick(Duration::from_secs(1));
-    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+    status_line::put(bar.clone());
     bar
 }
 

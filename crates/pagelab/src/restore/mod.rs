@@ -1,11 +1,19 @@
 //! `pagelab restore`: put back what a killed run left.
 
+use clap::Args;
 use lease::{Fate, Recovered};
 use serde_json::json;
 
-use crate::cli::Restore;
 use crate::failure::Failure;
 use crate::output::print;
+
+/// Arguments of `pagelab restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// Print one JSON document instead of text
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Runs `pagelab restore`.
 pub fn run(arguments: &Restore) -> Result<(), Failure> {

@@ -1,11 +1,11 @@
 //! `pagelab demo`: the main job on a built-in workload, in under two minutes.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Args, Parser};
 
-use crate::cli::{Cli, Demo, Verb};
-use crate::compare;
+use crate::compare::{self, Compare};
 use crate::failure::{Failure, say};
 
 /// Memory that is chased through: far beyond the reach of a TLB with base pages, small enough for a
@@ -14,24 +14,41 @@ const BYTES: &str = "256M";
 /// Chased steps: some tenths of a second.
 const STEPS: &str = "3000000";
 
+/// Arguments of `pagelab demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Where to write the report
+    #[arg(long, value_name = "FILE", default_value = "pagelab-demo.html")]
+    html: PathBuf,
+    /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+}
+
+/// The arguments of `pagelab compare` as a command of their own.
+#[derive(Parser)]
+#[command(name = "pagelab compare")]
+struct Alone {
+    #[command(flatten)]
+    compare: Compare,
+}
+
 /// Runs `pagelab demo`.
+///
+/// # Errors
+/// As `pagelab compare`.
 pub fn run(arguments: &Demo) -> Result<(), Failure> {
     say(format_args!(
         "A random pointer chase through {BYTES}, one cache line a page, under every policy that makes sense here."
     ));
     let program = std::env::current_exe().map_err(Failure::input)?;
-    let mut words: Vec<OsString> =
-        ["pagelab", "compare", "--max-time", "75s", "--blocks", "15"].map(OsString::from).to_vec();
+    let mut words: Vec<OsString> = ["compare", "--max-time", "75s", "--blocks", "15"].map(OsString::from).to_vec();
     words.extend(["--metric".into(), r"ns_per_access:lower=ns_per_access=([0-9.]+)".into()]);
     words.extend(["--html".into(), arguments.html.clone().into_os_string()]);
     if let Some(store) = &arguments.store {
         words.extend(["--store".into(), store.clone().into_os_string()]);
     }
-    words.push("--".into());
-    words.push(program.into_os_string());
+    words.extend(["--".into(), program.into_os_string()]);
     words.extend(["workload", "chase", "--bytes", BYTES, "--steps", STEPS].map(OsString::from));
-    match Cli::try_parse_from(words).map_err(Failure::input)?.verb {
-        Verb::Compare(compare) => compare::run(*compare),
-        _ => unreachable!("the words above are those of compare"),
-    }
+    compare::run(Alone::try_parse_from(words).map_err(Failure::input)?.compare)
 }

@@ -1,13 +1,21 @@
 //! `pagelab doctor`: what this machine allows, what it does not, and how to get it.
 
+use clap::Args;
 use host::Host;
 use host::admit::{self, DoctorLine, Fact, Standing, Terms};
 use serde_json::json;
 
-use crate::cli::Doctor;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 use results::grid::plain;
+
+/// Arguments of `pagelab doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
 
 /// Runs `pagelab doctor`.
 pub fn run(arguments: &Doctor) -> Result<(), Failure> {
@@ -21,9 +29,9 @@ pub fn run(arguments: &Doctor) -> Result<(), Failure> {
 
 /// The model machine that describes this processor.
 fn model_machine() -> Fact {
-    let name = crate::sim::of_host().map(|machine| machine.name);
+    let name = crate::sim::machines::of_host().map(|machine| machine.name);
     let meaning = match &name {
-        Some(name) => format!("describes this processor: `pagelab sim -m {name}`, `pagelab sim --chase`"),
+        Some(name) => format!("describes this processor: `pagelab sim -m {name}`, `pagelab sim chase`"),
         None => "none describes this processor: write a file for `pagelab sim -m FILE.toml`".to_owned(),
     };
     Fact {

@@ -1,0 +1,160 @@
+//! Arguments of `pagelab compare`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use study::policy::Policy;
+
+use super::khugepaged::Khugepaged;
+use super::pattern::{MetricPattern, with_one_group};
+use crate::publish::{Adopt, Forms};
+use crate::words::{
+    TrialTime, Variable, parse_duration, parse_percent, parse_policy, parse_size, parse_trial_time, parse_variable,
+};
+
+/// Arguments of `pagelab compare`.
+#[derive(Debug, Args)]
+pub struct Compare {
+    /// A policy, for example base, mthp-64k, thp, hugetlb-2m, thp+no-guards; repeat it, or separate
+    /// several by commas. The first is the baseline unless `default` is among them. Without it: every
+    /// policy that makes sense here
+    #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
+    pub policies: Vec<Policy>,
+    /// What the others are compared with
+    #[arg(long, value_name = "POLICY", value_parser = parse_policy)]
+    pub baseline: Option<Policy>,
+    /// Measure the baseline a second time, as if it were another policy
+    #[arg(long)]
+    pub aa: bool,
+    #[command(flatten)]
+    pub stopping: Stopping,
+    #[command(flatten)]
+    pub measuring: Measuring,
+    #[command(flatten)]
+    pub forms: Forms,
+    #[command(flatten)]
+    pub keeping: Keeping,
+    /// Measure the one arm that this boot has, of policies that a boot has or has not (direct-map-*), and
+    /// show what the boots in the store say together; --min-blocks says how many runs a boot makes. An arm that -p names
+    /// alone joins those of other boots (`pagelab merge`)
+    #[arg(long, conflicts_with = "aa")]
+    pub arm_of_boot: bool,
+    /// For pagelab's own tests, and not in the program that is released: trials are not run, but read out of this file. No
+    /// figure is measured (`compare::fake`)
+    #[cfg(debug_assertions)]
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub fake_platform: Option<std::path::PathBuf>,
+    /// The command, or with --server the client that drives it
+    #[arg(last = true, required = true)]
+    pub command: Vec<OsString>,
+}
+
+/// When to stop, and what counts as a difference.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Stopping")]
+pub struct Stopping {
+    /// Stop when every interval's half width is at most this
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent, allow_negative_numbers = true)]
+    pub precision: f64,
+    /// Changes smaller than this do not matter
+    #[arg(long, value_name = "PERCENT", default_value = "1%", value_parser = parse_percent, allow_negative_numbers = true)]
+    pub band: f64,
+    /// Stop after this many blocks at the latest
+    #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub blocks: u32,
+    /// Do not stop before this many blocks
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub min_blocks: u32,
+    /// Begin no block after this long, counted from the first trial: 90s, 10m, 1h. Without one complete block there is no
+    /// result (exit code 4)
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub max_time: f64,
+    /// End a trial that takes longer, with all that it started: its policy is a row `too slow` and is not run again; without
+    /// the baseline there is no result (exit code 4). The same for what --prepare runs, which fails. `none`: no limit.
+    /// Default: none where standard input or error is a terminal, else 1h, or --max-time where that is more
+    #[arg(long, value_name = "TIME", value_parser = parse_trial_time)]
+    pub trial_time: Option<TrialTime>,
+    /// Seed of the order of trials; default: from the clock, and reported
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// The metric that decides and stops the run: wall, cpu, or a name (`wall_s`, your --metric)
+    #[arg(long, value_name = "NAME", default_value = "wall")]
+    pub primary: String,
+}
+
+/// What is run and what is read off it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Measuring")]
+pub struct Measuring {
+    /// Run this server under the policy, in the background of the measured client; a command line as a
+    /// shell would split it
+    #[arg(long, value_name = "COMMAND", requires = "ready")]
+    pub server: Option<String>,
+    /// Succeeds as soon as the server is ready; tried until then
+    #[arg(long, value_name = "COMMAND", requires = "server")]
+    pub ready: Option<String>,
+    /// How long the server may take to become ready, and to end
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    pub ready_time: f64,
+    /// Run this before every trial, discarded ones too: as the same user, with no policy in force, and untimed; a command
+    /// line as a shell would split it. What it prints is discarded; its failure ends the comparison. Where a hypervisor
+    /// takes free memory back, `pagelab workload page-touch --bytes SIZE` brings it before each trial
+    #[arg(long, value_name = "COMMAND")]
+    pub prepare: Option<String>,
+    /// A figure that the command (or client) prints: the capture group of the regular expression.
+    /// Say which way it improves, NAME:higher=REGEX or NAME:lower=REGEX, unless the name tells
+    #[arg(long = "metric", value_name = "NAME=REGEX", value_parser = MetricPattern::from_str)]
+    pub metrics: Vec<MetricPattern>,
+    /// Times in seconds of the program's own iterations: the first is reported apart from the others
+    #[arg(long, value_name = "REGEX", value_parser = with_one_group)]
+    pub repeat_inside: Option<regex::bytes::Regex>,
+    /// Compare the hash of standard output under every policy
+    #[arg(long)]
+    pub check_output: bool,
+    /// Look at all memory before it goes (munmap, mremap, brk, MADV_DONTNEED, MADV_FREE, exec, whatever the size), whatever
+    /// time it takes; otherwise only large ranges are looked at, for 0.5 % of the time. For programs that give most of their
+    /// memory back before they end (causes peak_unseen, freed_before_exit); the time of looks is taken off the wall time where nothing else of the tree ran, and a warning names arms whose wall time contains it
+    #[arg(long)]
+    pub prove_all: bool,
+    /// Give the command this file as standard input, every time anew; no pipe, which can be read once
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Run the command, its server, --ready and --prepare as this user; default under sudo: the one who called it. Another
+    /// user's have a session without pagelab's terminal, the environment of a login (HOME, USER, LOGNAME, SHELL, PATH,
+    /// XDG_RUNTIME_DIR; TERM, LANG, LC_* and TZ are kept), and, unless the user is root, gain no privilege by exec (sudo, su)
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    /// Give them this environment variable too; without a value: pagelab's own, which is then not stored with the
+    /// command line. Repeat it
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(parse_variable))]
+    pub env: Vec<Variable>,
+    /// Memory for the hugetlb pool while a hugetlb policy is measured
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub hugetlb_pool: Option<u64>,
+    /// Keep idle processors awake meanwhile (root): wake-ups cost nothing then and noise is less, but processors that
+    /// share a core or a power budget with idle ones are slower. The state of every trial records it
+    #[arg(long)]
+    pub awake: bool,
+    /// What the kernel's khugepaged does meanwhile. By itself it wakes up in some trials and makes large pages in them, and in
+    /// others not; `off` (root) lets it sleep in all of them, and puts its times back afterwards
+    #[arg(long, value_enum, value_name = "HOW", default_value = "as-is")]
+    pub khugepaged: Khugepaged,
+    /// How long to wait for another pagelab that has changed system settings
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub wait: f64,
+}
+
+/// What is kept, and how much of it is told.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct Keeping {
+    /// How many ways to have the best policy for good are printed below the table
+    #[arg(long, value_name = "WAYS", value_enum, default_value_t = Adopt::One)]
+    pub adopt: Adopt,
+    /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}

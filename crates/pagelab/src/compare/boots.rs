@@ -1,0 +1,47 @@
+//! `--arm-of-boot`: the one arm that this boot has.
+
+use host::Host;
+use results::store::Store;
+use study::comparison::Comparison;
+use study::policy::{Granularity, Policy};
+use study::stats::boots::{self, Part, same_design};
+
+use crate::failure::{Failure, say};
+use crate::merge::parts;
+use crate::publish::{self, Forms};
+
+/// The arms of a design over boots: those that were named, or every leaf that the direct map of this kernel
+/// can have, the largest first.
+///
+/// # Errors
+/// A policy that is no arm over boots.
+pub fn policies(named: &[Policy], host: &Host) -> Result<Vec<Policy>, Failure> {
+    if let Some(other) = named.iter().find(|policy| policy.direct_map().is_none()) {
+        return Err(Failure::Input(format!(
+            "--arm-of-boot: {other} does not depend on the boot; expected policies such as direct-map-2m, and for others \
+             compare without --arm-of-boot"
+        )));
+    }
+    let mut leaves = host.geometry().direct_map_leaves();
+    leaves.reverse();
+    let all = leaves.into_iter().map(|leaf| Policy::plain(Granularity::DirectMap(leaf))).collect();
+    Ok(if named.is_empty() { all } else { named.to_vec() })
+}
+
+/// Shows what the boots in a store say together with the comparison that was just made.
+///
+/// # Errors
+/// Nothing can be merged.
+pub fn publish_with(store: &Store, comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
+    let Some(own) = Part::of(comparison) else { return Ok(()) };
+    let stored = parts::of_store(store).unwrap_or_else(|error| {
+        say(format_args!("pagelab: only this boot is shown: {}", results::printable(&error.to_string())));
+        Vec::new()
+    });
+    let others = stored.into_iter().filter(|part| same_design(&own, part).is_ok());
+    let mut parts: Vec<Part> = others.chain([own.clone()]).collect();
+    // What joins a part of one arm need not agree among itself.
+    let fullest = boots::fullest(&parts).unwrap_or(&own).clone();
+    parts.retain(|part| same_design(&fullest, part).is_ok());
+    publish::merged(&boots::merge(&parts).map_err(Failure::input)?, forms)
+}

@@ -1,0 +1,160 @@
+//! From arguments to a design: the arms, the metrics, and when to stop.
+
+use std::io::IsTerminal;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use host::Host;
+use study::comparison::Design;
+use study::metric::names;
+use study::policy::{Granularity, Policy};
+use study::trial::Arm;
+use tracer::Rewriting;
+
+use super::arguments::{Compare, Measuring, Stopping};
+use super::{boots, pattern};
+use crate::failure::Failure;
+use crate::words::TrialTime;
+
+/// The arms, the metrics and when to stop.
+///
+/// # Errors
+/// Nothing to compare, a metric that is there twice, a primary metric that is none.
+pub fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
+    let policies = policies(arguments, host)?;
+    let (arms, baseline) = arms(policies, arguments.baseline.as_ref(), arguments.aa);
+    // What an arm of a boot is compared with, other boots have.
+    if arms.len() < 2 && !arguments.arm_of_boot {
+        return Err(Failure::Input(format!(
+            "one policy alone ({}) is no comparison; name another one with -p, or add --aa",
+            arms[baseline].label
+        )));
+    }
+    let (stopping, measuring) = (&arguments.stopping, &arguments.measuring);
+    let mut design = Design::new(arms, baseline, stopping.seed.unwrap_or_else(seed_of_clock));
+    design.min_blocks = stopping.min_blocks.min(stopping.blocks);
+    design.max_blocks = stopping.blocks;
+    design.max_time_s = Some(stopping.max_time);
+    design.trial_time_s = trial_time_s(stopping);
+    design.precision_ratio = stopping.precision;
+    design.band_ratio = stopping.band;
+    design.prove_all = measuring.prove_all;
+    design.khugepaged = measuring.khugepaged.into();
+    add_metrics(&mut design, measuring)?;
+    design.primary = primary(&stopping.primary, &design)?;
+    let geometry = host.geometry();
+    Ok(design.with_controls(|policy| !Rewriting::of(policy, geometry).needs_no_tracer()))
+}
+
+/// The policies that were asked for, each once, or those that make sense here.
+fn policies(arguments: &Compare, host: &Host) -> Result<Vec<Policy>, Failure> {
+    let named = distinct(&arguments.policies);
+    match (arguments.arm_of_boot, named.is_empty()) {
+        (true, _) => boots::policies(&named, host),
+        (false, true) => Ok(sensible(host)),
+        (false, false) => Ok(named),
+    }
+}
+
+/// An arm for each policy, and where the baseline is among them; with `twice` it has a second arm behind it.
+fn arms(mut policies: Vec<Policy>, wanted: Option<&Policy>, twice: bool) -> (Vec<Arm>, usize) {
+    let baseline = baseline(&policies, wanted);
+    if !policies.contains(&baseline) {
+        policies.insert(0, baseline.clone());
+    }
+    let at = policies.iter().position(|policy| *policy == baseline).unwrap_or(0);
+    let mut arms: Vec<Arm> = policies.into_iter().map(|policy| Arm::of_policy(policy.to_string(), policy)).collect();
+    if twice {
+        arms.insert(at + 1, Arm::of_policy(format!("{baseline} (again)"), baseline));
+    }
+    (arms, at)
+}
+
+/// The metrics that the command itself prints.
+fn add_metrics(design: &mut Design, measuring: &Measuring) -> Result<(), Failure> {
+    for metric in measuring.metrics.iter().map(pattern::MetricPattern::metric) {
+        if design.metrics.iter().any(|other| other.name == metric.name) {
+            let name = metric.name;
+            return Err(Failure::Input(format!("--metric {name}: the name is there twice; give each its own")));
+        }
+        design.metrics.push(metric);
+    }
+    if measuring.repeat_inside.is_some() {
+        design.metrics.extend(pattern::iteration_metrics());
+    }
+    Ok(())
+}
+
+/// How long a trial may take at least before it is ended unasked, in seconds.
+const UNATTENDED_S: f64 = 3600.0;
+
+/// How long a trial may take. Where nobody sits at a terminal, nobody would end one that hangs, and with it the loan of
+/// the host's settings.
+fn trial_time_s(stopping: &Stopping) -> Option<f64> {
+    match stopping.trial_time {
+        Some(TrialTime::Limited(limit_s)) => Some(limit_s),
+        Some(TrialTime::Unlimited) => None,
+        None if std::io::stdin().is_terminal() || std::io::stderr().is_terminal() => None,
+        None => Some(stopping.max_time.max(UNATTENDED_S)),
+    }
+}
+
+/// Without -p: what the kernel does by itself, base pages, and each larger size that this kernel offers
+/// once. A hugetlb pool that cannot be filled is a row too: `unsupported`, and why.
+fn sensible(host: &Host) -> Vec<Policy> {
+    let geometry = host.geometry();
+    let telling = |granularity: &Granularity| match granularity {
+        Granularity::Default | Granularity::Base | Granularity::Thp => true,
+        // 64K is what arm64 and RISC-V can map as one; the others differ from it by little.
+        Granularity::Mthp(size) => size.bytes() == 64 << 10,
+        Granularity::Hugetlb(size) => Some(*size) == geometry.pmd,
+        Granularity::DirectMap(_) => false,
+    };
+    Policy::granularities(geometry).into_iter().filter(telling).map(Policy::plain).collect()
+}
+
+fn baseline(policies: &[Policy], wanted: Option<&Policy>) -> Policy {
+    let default = policies.iter().find(|policy| **policy == Policy::DEFAULT);
+    wanted.or(default).or(policies.first()).cloned().unwrap_or(Policy::DEFAULT)
+}
+
+fn distinct(policies: &[Policy]) -> Vec<Policy> {
+    let mut distinct: Vec<Policy> = Vec::new();
+    for policy in policies {
+        if !distinct.contains(policy) {
+            distinct.push(policy.clone());
+        }
+    }
+    distinct
+}
+
+fn primary(name: &str, design: &Design) -> Result<String, Failure> {
+    let full = match name {
+        "wall" => names::WALL_S,
+        "cpu" => names::CPU_S,
+        other => other,
+    };
+    if design.metrics.iter().any(|metric| metric.name == full) {
+        return Ok(full.to_string());
+    }
+    let known: Vec<&str> = design.metrics.iter().map(|metric| metric.name.as_str()).collect();
+    Err(Failure::Input(format!("--primary: there is no metric {name:?}; there are wall, cpu, {}", known.join(", "))))
+}
+
+fn seed_of_clock() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_baseline_is_default_unless_another_is_named() {
+        let policies = |names: &[&str]| names.iter().map(|name| name.parse().unwrap()).collect::<Vec<Policy>>();
+        assert_eq!(baseline(&policies(&["thp", "default"]), None).to_string(), "default");
+        assert_eq!(baseline(&policies(&["thp", "base"]), None).to_string(), "thp");
+        let wanted = policies(&["base"]);
+        assert_eq!(baseline(&policies(&["thp", "default"]), Some(&wanted[0])).to_string(), "base");
+        assert_eq!(distinct(&policies(&["thp", "base", "thp"])).len(), 2);
+    }
+}

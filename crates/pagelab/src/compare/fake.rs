@@ -1,0 +1,285 @@
+//! `--fake-platform FILE`: trials that are read out of a file, for pagelab's own tests of what it prints.
+//!
+//! Nothing is run and nothing is changed, so such a test needs no lease, no root and no time, and its figures are the same
+//! everywhere. Nobody can take them for measured ones: only builds with debug assertions have the option (the program that
+//! is released refuses it), it says in capitals on standard error what it is, its observations are `modelled`, and the
+//! machine of the stored comparison is called `fake platform`.
+//!
+//! The file is TOML; `fixtures/platform` has examples. Keys that are not known are refused:
+//!
+//! ```toml
+//! host = "../host/x86_64-6.18"    # a captured tree, from the file's own directory: page sizes, settings, admission
+//!
+//! [arm.thp]                       # by label; an arm that is not there is `default` below, if that is there
+//! wall_s = [0.81, 0.80, 0.82]     # a figure for each trial of the arm, from the discarded one on, and over again
+//! figures = { minor_faults = [40.0] }
+//! exit = [0]                      # exit statuses, in the same way
+//! holding = "held"                # as JSON has verdicts
+//! mapped = { "2M" = "24M" }       # anonymous memory by leaf
+//! causes = [{ cause = { code = "not_advised" }, bytes = 4096 }]
+//! unsupported = { reason = "no THP in this kernel", remedy = "boot another one" }
+//! too_slow = false                # ended because it took too long
+//! fails = "the disk is full"      # no trial of it can be run
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use host::Host;
+use platform::Blame;
+use serde::Deserialize;
+use study::cause::CauseShare;
+use study::census::{Backing, Census, Folio, Mapping};
+use study::comparison::{Admission, Comparison, Unsupported};
+use study::machine::State;
+use study::metric::{Observation, Provenance, names};
+use study::runner::Platform;
+use study::size::{PageSize, parse_bytes};
+use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
+use study::verdict::{Holding, Verdict};
+use tracer::signals;
+
+use super::trials::Trials;
+use crate::failure::{Failure, say};
+
+/// What the machine of a comparison is called whose figures are fake.
+const NAME: &str = "fake platform: nothing was measured";
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    host: PathBuf,
+    arm: BTreeMap<String, WireArm>,
+}
+
+/// An arm of the file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireArm {
+    #[serde(default = "one_second")]
+    wall_s: Vec<f64>,
+    #[serde(default)]
+    figures: BTreeMap<String, Vec<f64>>,
+    #[serde(default)]
+    exit: Vec<i32>,
+    #[serde(default = "not_asked")]
+    holding: Holding,
+    #[serde(default)]
+    mapped: BTreeMap<String, String>,
+    #[serde(default)]
+    causes: Vec<CauseShare>,
+    unsupported: Option<Unsupported>,
+    #[serde(default)]
+    too_slow: bool,
+    fails: Option<String>,
+}
+
+fn one_second() -> Vec<f64> {
+    vec![1.0]
+}
+
+fn not_asked() -> Holding {
+    Holding::NotAsked
+}
+
+/// A file that is no fake platform, or a trial that it says cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum FakeError {
+    /// Not such a file.
+    #[error(transparent)]
+    Toml(#[from] toml::de::Error),
+    /// A size that is none.
+    #[error(transparent)]
+    Size(#[from] study::size::SizeError),
+    /// The file has neither the arm nor `default`.
+    #[error("the file has no arm {0:?}, and no arm \"default\"")]
+    Arm(String),
+    /// A list without a figure.
+    #[error("the arm {arm:?} has no figure of {metric}")]
+    Empty {
+        /// The arm.
+        arm: String,
+        /// The metric.
+        metric: String,
+    },
+    /// What the file says of the arm.
+    #[error("{0}")]
+    Fails(String),
+}
+
+/// An arm, checked.
+#[derive(Clone, Debug)]
+struct FakeArm {
+    /// By metric, a figure for each trial, over and over; none is empty.
+    figures: BTreeMap<String, Vec<f64>>,
+    exit: Vec<i32>,
+    census: Census,
+    verdict: Verdict,
+    unsupported: Option<Unsupported>,
+    too_slow: bool,
+    fails: Option<String>,
+    /// Trials so far.
+    trials: usize,
+}
+
+/// A platform that runs nothing.
+#[derive(Debug)]
+pub struct Fake {
+    file: PathBuf,
+    host: PathBuf,
+    arms: BTreeMap<String, FakeArm>,
+    state: State,
+    clock_s: f64,
+}
+
+impl Fake {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// It or the captured host cannot be read, or does not have this form.
+    pub fn read(file: &Path) -> Result<Fake, Failure> {
+        let text = std::fs::read_to_string(file).map_err(|error| Failure::about(file, error))?;
+        let wire: Wire = toml::from_str(&text).map_err(|error| Failure::about(file, error))?;
+        let host = file.parent().unwrap_or(Path::new(".")).join(wire.host);
+        let state = Host::open(&host).and_then(|host| host.state()).map_err(Failure::input)?;
+        let arms = wire.arm.into_iter().map(|(label, arm)| Ok((label.clone(), FakeArm::of(&label, arm)?)));
+        let arms = arms.collect::<Result<_, FakeError>>().map_err(|error| Failure::about(file, error))?;
+        Ok(Fake { file: file.to_path_buf(), host, arms, state, clock_s: 0.0 })
+    }
+
+    /// The root of the host whose page sizes and settings count.
+    pub fn host_root(&self) -> &Path {
+        &self.host
+    }
+
+    /// Says that nothing is measured.
+    pub fn say_so(&self) {
+        say(format_args!(
+            "pagelab: FAKE PLATFORM: NOTHING IS MEASURED. Every figure is one of {}",
+            results::printable(&self.file.display().to_string())
+        ));
+    }
+
+    /// Writes into a comparison that nothing of it was measured.
+    pub fn mark(&self, comparison: &mut Comparison) {
+        NAME.clone_into(&mut comparison.machine.name);
+        NAME.clone_into(&mut comparison.machine.cpu_model);
+    }
+
+    fn arm(&mut self, arm: &Arm) -> Result<&mut FakeArm, FakeError> {
+        let unknown = || FakeError::Arm(arm.label.clone());
+        if !self.arms.contains_key(&arm.label) {
+            let default = self.arms.get("default").cloned().ok_or_else(unknown)?;
+            self.arms.insert(arm.label.clone(), FakeArm { trials: 0, ..default });
+        }
+        self.arms.get_mut(&arm.label).ok_or_else(unknown)
+    }
+}
+
+impl FakeArm {
+    fn of(label: &str, wire: WireArm) -> Result<FakeArm, FakeError> {
+        let mut figures = wire.figures;
+        figures.insert(names::WALL_S.to_owned(), wire.wall_s);
+        if let Some((metric, _)) = figures.iter().find(|(_, values)| values.is_empty()) {
+            return Err(FakeError::Empty { arm: label.to_owned(), metric: metric.clone() });
+        }
+        let mut census = Census::default();
+        for (leaf, bytes) in &wire.mapped {
+            let leaf: PageSize = leaf.parse()?;
+            census.add(Mapping { backing: Backing::Anonymous, leaf, folio: Folio::Whole(leaf) }, parse_bytes(bytes)?);
+        }
+        let concerned_bytes = census.concerned_bytes();
+        let named: u64 = wire.causes.iter().filter_map(|share| share.bytes).sum();
+        let verdict = Verdict {
+            holding: wire.holding,
+            concerned_bytes,
+            covered_bytes: concerned_bytes.saturating_sub(named),
+            peak: None,
+            causes: wire.causes,
+            answered: Vec::new(),
+        };
+        Ok(FakeArm {
+            figures,
+            exit: wire.exit,
+            census,
+            verdict,
+            unsupported: wire.unsupported,
+            too_slow: wire.too_slow,
+            fails: wire.fails,
+            trials: 0,
+        })
+    }
+
+    /// What the next trial observes, and how it ends.
+    fn next(&mut self) -> (Vec<Observation>, Exit) {
+        let at = self.trials;
+        self.trials += 1;
+        let figure = |(metric, values): (&String, &Vec<f64>)| Observation {
+            metric: metric.clone(),
+            value: values[at % values.len()],
+            provenance: Provenance::Modelled,
+        };
+        let exit = self.exit.iter().cycle().nth(at).copied().unwrap_or(0);
+        (self.figures.iter().map(figure).collect(), Exit::Code(exit))
+    }
+}
+
+impl Platform for Fake {
+    type Error = FakeError;
+
+    fn admit(&mut self, arm: &Arm) -> Admission {
+        match self.arm(arm) {
+            Ok(FakeArm { unsupported: Some(why), .. }) => Admission::Unsupported(why.clone()),
+            Ok(_) => Admission::Admitted { mechanism: NAME.to_owned() },
+            Err(error) => Admission::Unsupported(Unsupported {
+                reason: error.to_string(),
+                remedy: "write it into the file".into(),
+            }),
+        }
+    }
+
+    fn run(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, FakeError> {
+        let (started_s, state) = (self.clock_s, self.state.clone());
+        let fake = self.arm(arm)?;
+        if let Some(why) = &fake.fails {
+            return Err(FakeError::Fails(why.clone()));
+        }
+        let (observations, exit) = fake.next();
+        let record = TrialRecord {
+            trial,
+            started_s,
+            observations,
+            census: fake.census.clone(),
+            verdict: fake.verdict.clone(),
+            answer: Answer { exit, stdout_sha256: None, too_slow: fake.too_slow },
+            state_before: state.clone(),
+            state_after: state,
+            rejected: Vec::new(),
+        };
+        self.clock_s += record.value(names::WALL_S).unwrap_or_default();
+        Ok(record)
+    }
+
+    fn elapsed_s(&self) -> f64 {
+        self.clock_s
+    }
+
+    fn interrupted(&self) -> bool {
+        signals::arrived().is_some()
+    }
+}
+
+impl Trials for Fake {
+    fn finish(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn last_words(&self) -> &str {
+        ""
+    }
+
+    fn blame(&self) -> Blame {
+        Blame::Command
+    }
+}

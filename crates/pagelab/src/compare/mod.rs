@@ -1,0 +1,35 @@
+//! `pagelab compare`: from the command line to a checked request, from the run to the store and the reports.
+
+mod arguments;
+mod boots;
+mod design;
+mod ending;
+#[cfg(debug_assertions)]
+mod fake;
+mod keeper;
+mod khugepaged;
+mod measure;
+mod pattern;
+mod progress;
+mod request;
+mod trials;
+mod work;
+
+pub use arguments::Compare;
+
+use crate::failure::Failure;
+use crate::publish;
+use request::Request;
+
+/// Runs `pagelab compare`.
+///
+/// # Errors
+/// It cannot begin, the command or a policy failed, there is no result, or something cannot be written.
+pub fn run(arguments: Compare) -> Result<(), Failure> {
+    let Request { setup, store, shown } = Request::of(arguments)?;
+    let measured = measure::measure(setup, &store)?;
+    let exit = ending::exit(&measured.comparison, measured.blame);
+    let published = shown.publish(&measured.comparison, &store);
+    let failures = [exit, published].into_iter().filter_map(Result::err);
+    publish::first_of(failures.chain(measured.troubles))
+}

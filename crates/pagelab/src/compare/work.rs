@@ -1,0 +1,101 @@
+//! What is run, and what is read off its output.
+
+use std::ffi::OsString;
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::time::Duration;
+
+use platform::{Extract, Server, Work};
+use study::comparison::Invocation;
+use tracer;
+
+use super::arguments::Measuring;
+use super::pattern;
+use crate::failure::{Failure, told};
+use crate::user;
+
+/// What is run, for how long at most, and what is read off its output.
+///
+/// # Errors
+/// A command line that cannot be split, a program that is not there, an input that cannot be read, a user or a variable
+/// that there is not.
+pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<f64>) -> Result<Work, Failure> {
+    let server = match (&measuring.server, &measuring.ready) {
+        (Some(server), Some(ready)) => Some(Server {
+            command: split("--server", server)?,
+            ready: split("--ready", ready)?,
+            patience: Duration::from_secs_f64(measuring.ready_time),
+        }),
+        _ => None,
+    };
+    let prepare = measuring.prepare.as_deref().map(|prepare| split("--prepare", prepare)).transpose()?;
+    measuring.input.as_deref().map(check_input).transpose()?;
+    let user = user::to_run_as(measuring.user.as_deref())?;
+    let programs = server.iter().flat_map(|server| [&server.command, &server.ready]).chain(&prepare).chain([&command]);
+    // Another user may find what this one does not, and the other way round: then the first trial tells.
+    for program in programs.filter_map(|words| words.first()).filter(|_| user.is_none()) {
+        tracer::resolve(program).map_err(|error| Failure::launch(&error))?;
+    }
+    Ok(Work {
+        command,
+        server,
+        prepare,
+        user,
+        variables: user::variables(&measuring.env)?,
+        trial_time: trial_time_s.and_then(|limit_s| Duration::try_from_secs_f64(limit_s).ok()),
+        input: measuring.input.clone(),
+        check_output: measuring.check_output,
+        prove_all: measuring.prove_all,
+        extract: extract(measuring),
+    })
+}
+
+/// Reads the figures that the command prints; `None` where none is asked for.
+fn extract(measuring: &Measuring) -> Option<Extract> {
+    let patterns = measuring.metrics.clone();
+    let repeat_inside = measuring.repeat_inside.clone();
+    let reads = !patterns.is_empty() || repeat_inside.is_some();
+    let extract = move |output: &[u8]| {
+        let figures = patterns.iter().map(|pattern| pattern.observe(output));
+        let mut observations = figures.collect::<Result<Vec<_>, _>>().map_err(|error| told(&error))?;
+        if let Some(regex) = &repeat_inside {
+            observations.extend(pattern::iterations(regex, output).map_err(|error| told(&error))?);
+        }
+        Ok(observations)
+    };
+    reads.then(|| Box::new(extract) as Extract)
+}
+
+/// A file that can be opened for every trial anew. Opening a pipe waits for whoever writes into it.
+fn check_input(input: &Path) -> Result<(), Failure> {
+    let refused = |what: &dyn std::fmt::Display| Failure::Input(format!("--input {}: {what}", input.display()));
+    let kind = std::fs::metadata(input).map_err(|error| refused(&error))?.file_type();
+    if kind.is_fifo() || kind.is_dir() {
+        let found = if kind.is_dir() { "a directory" } else { "a pipe, which can be read once" };
+        return Err(refused(&format_args!("expected a file that every trial can read, found {found}; make it one")));
+    }
+    std::fs::File::open(input).map(drop).map_err(|error| refused(&error))
+}
+
+fn split(option: &str, text: &str) -> Result<Vec<OsString>, Failure> {
+    match shlex::split(text) {
+        Some(words) if !words.is_empty() => Ok(words.into_iter().map(OsString::from).collect()),
+        _ => Err(Failure::Input(format!("{option}: expected a command line as for a shell, found {text:?}"))),
+    }
+}
+
+/// What is run, as the user said it.
+pub fn invocation(work: &Work) -> Invocation {
+    let text = |words: &[OsString]| words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    let (command, client) = match &work.server {
+        Some(server) => (text(&server.command), Some(text(&work.command))),
+        None => (text(&work.command), None),
+    };
+    Invocation {
+        command,
+        client,
+        prepare: work.prepare.as_deref().map(text),
+        pagelab: text(&std::env::args_os().collect::<Vec<_>>()),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+    }
+}

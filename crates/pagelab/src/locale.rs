@@ -1,0 +1,29 @@
+//! What characters the locale has.
+
+use std::borrow::Cow;
+
+/// The text, in ASCII where the locale has no other characters (`LC_ALL=C`).
+pub fn as_the_locale_has_it(text: &str) -> Cow<'_, str> {
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+    if is_utf8(locale.as_deref()) { Cow::Borrowed(text) } else { results::ascii(text) }
+}
+
+/// Whether a locale has all characters. Where none is set a terminal of today has them, as systemd assumes too.
+fn is_utf8(locale: Option<&str>) -> bool {
+    locale.is_none_or(|name| {
+        let name = name.to_ascii_lowercase();
+        name.contains("utf-8") || name.contains("utf8")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_utf8;
+
+    #[test]
+    fn only_a_locale_that_says_so_has_less_than_utf8() {
+        assert!([None, Some("C.UTF-8"), Some("de_DE.utf8"), Some("en_US.UTF-8@euro")].into_iter().all(is_utf8));
+        assert!(!["C", "POSIX", "de_DE", "en_US.ISO-8859-1"].into_iter().any(|name| is_utf8(Some(name))));
+    }
+}

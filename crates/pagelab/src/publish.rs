@@ -1,0 +1,126 @@
+//! How comparisons and what boots say come out: as a table or a document on standard output, as CSV, as a page.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use results::boots as of_boots;
+use study::comparison::Comparison;
+use study::stats::Outcome;
+use study::stats::boots::{self, Merged, Part};
+
+use crate::failure::{Failure, say};
+use crate::output::{can_be_written, folded, print, terminal_width, write, write_page};
+
+/// In which forms something is shown.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Output")]
+pub struct Forms {
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+    /// Write every sample as CSV
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// Write a report: one HTML file without script
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// Which ways to adopt the best policy are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Adopt {
+    /// The least intrusive one
+    One,
+    /// Every one, the least intrusive first
+    All,
+}
+
+impl Forms {
+    /// Files that are written at the end are tried at the start: nobody measures for an hour in vain.
+    ///
+    /// # Errors
+    /// One of them cannot be written.
+    pub fn can_be_written(&self) -> Result<(), Failure> {
+        can_be_written([&self.html, &self.csv].into_iter().flatten())
+    }
+}
+
+/// The first failure decides how pagelab ends; the others are said as well.
+///
+/// # Errors
+/// The first failure, where there is one.
+pub fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failure> {
+    let first = failures.next();
+    failures.for_each(|failure| say(format_args!("pagelab: {}", results::printable(&failure.to_string()))));
+    first.map_or(Ok(()), Err)
+}
+
+/// A comparison in the forms that were asked for. Each of them is made, whatever becomes of the others.
+///
+/// # Errors
+/// Standard output or a file cannot be written.
+pub fn comparison(comparison: &Comparison, forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
+    let text = match forms.json {
+        true => format!("{:#}", results::json::document(comparison)),
+        false => text(comparison, adopt),
+    };
+    let printed = print(&text, forms.json);
+    let csv = forms.csv.as_ref().map(|file| write(file, &|to| results::csv::write(comparison, to)));
+    let html = forms.html.as_ref().map(|file| write_page(file, &results::html::report(comparison)));
+    first_of([Some(printed), csv, html].into_iter().flatten().filter_map(Result::err))
+}
+
+/// The table, what follows from it, and how to have the best policy for good.
+fn text(comparison: &Comparison, adopt: Adopt) -> String {
+    let table = results::table::render(comparison, terminal_width());
+    let sentence = folded(results::sentence::conclude(comparison));
+    let adoption = results::adopting::adoption(comparison, adopt == Adopt::All);
+    // Commands stay whole, to be copied.
+    let folded_unless_command =
+        |line: &str| if line.starts_with(' ') { line.to_owned() } else { folded(line.to_owned()) };
+    let adoption = adoption.lines().map(folded_unless_command).collect::<Vec<_>>().join("\n");
+    format!("{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
+}
+
+/// What a comparison says: of arms over boots where it is one of them, and else of policies.
+///
+/// # Errors
+/// As [`comparison`] and [`merged`].
+pub fn stored(stored: &Comparison, forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
+    match Part::of(stored).filter(|_| stored.design.is_over_boots()) {
+        Some(part) => merged(&boots::merge(&[part]).map_err(Failure::input)?, forms),
+        None => comparison(stored, forms, adopt),
+    }
+}
+
+/// What boots say together, in the forms that were asked for.
+///
+/// # Errors
+/// Standard output or a file cannot be written; a boot's answer is another one than the baseline's.
+pub fn merged(merged: &Merged, forms: &Forms) -> Result<(), Failure> {
+    let text = match forms.json {
+        true => format!("{:#}", of_boots::document(merged)),
+        false => of_boots::render(merged, terminal_width()),
+    };
+    print(&text, forms.json)?;
+    if let Some(file) = &forms.csv {
+        write(file, &|to| of_boots::csv::write(merged, to))?;
+    }
+    if let Some(file) = &forms.html {
+        write_page(file, &results::html::boots::report(merged))?;
+    }
+    agreed(merged)
+}
+
+/// Whether every boot gave an answer, and the same.
+fn agreed(merged: &Merged) -> Result<(), Failure> {
+    let has = |which: fn(&Outcome) -> bool| merged.arms.iter().any(|arm| which(&arm.outcome));
+    let failed = |what: &str| Err(Failure::Command(format!("{what}; see the table")));
+    if has(|outcome| matches!(outcome, Outcome::WrongAnswer { .. })) {
+        failed("boots do not agree in the answer of the command")
+    } else if has(|outcome| matches!(outcome, Outcome::TooSlow { .. })) {
+        failed("in a boot the command took longer than --trial-time")
+    } else {
+        Ok(())
+    }
+}

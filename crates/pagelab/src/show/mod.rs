@@ -1,0 +1,37 @@
+//! `pagelab show`: a stored comparison again.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::output::find_store;
+use crate::publish::{self, Adopt, Forms};
+
+/// Arguments of `pagelab show`.
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Its number (`pagelab list comparisons`)
+    #[arg(value_name = "NUMBER")]
+    number: i64,
+    /// How many ways to have the best policy for good are printed below the table
+    #[arg(long, value_name = "WAYS", value_enum, default_value_t = Adopt::One)]
+    adopt: Adopt,
+    /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
+    #[arg(long, value_name = "FILE")]
+    store: Option<PathBuf>,
+    #[command(flatten)]
+    forms: Forms,
+}
+
+/// Runs `pagelab show`.
+///
+/// # Errors
+/// There is no such store or comparison, or something cannot be written.
+pub fn run(arguments: &Show) -> Result<(), Failure> {
+    let store = find_store(arguments.store.as_deref())?
+        .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
+    let comparison = store.load(arguments.number).map_err(Failure::input)?;
+    arguments.forms.can_be_written()?;
+    publish::stored(&comparison, &arguments.forms, arguments.adopt)
+}

@@ -1,0 +1,56 @@
+//! What a simulation costs, as plain data for showing.
+
+use model::simulation::Outcome;
+use results::simulation as shown;
+use results::simulation::Per;
+use serde_json::json;
+use study::size::format_bytes;
+
+/// What an outcome costs, for showing.
+pub fn cost(outcome: &Outcome) -> shown::Cost {
+    let mapped = |mapped: &model::simulation::Mapped| shown::Mapped {
+        leaf_bytes: mapped.leaf_bytes,
+        group_bytes: mapped.group_bytes,
+        bytes: mapped.bytes,
+    };
+    shown::Cost {
+        page_bytes: outcome.page_bytes,
+        verdict: outcome.verdict.clone(),
+        per: Per::of(outcome.instructions, outcome.runs),
+        first_level_misses: outcome.first_level.total(),
+        second_level_misses: outcome.second_level.total(),
+        walks: outcome.walks,
+        walk_references: outcome.walk_references,
+        least_lost_cycles: outcome.least_lost_cycles(),
+        most_lost_cycles: outcome.most_lost_cycles(),
+        faults: outcome.faults,
+        resident_peak_bytes: outcome.costs.resident_peak_bytes,
+        touched_peak_bytes: outcome.touched_peak_bytes,
+        table_peak_bytes: outcome.costs.all_table_peak_bytes,
+        mapped: outcome.mapped.iter().map(mapped).collect(),
+        figures: figures(outcome),
+    }
+}
+
+/// Every count of the outcome under the name that it has in JSON: misses by size and where entries were found, too.
+pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
+    let mut figures = Vec::new();
+    for (level, misses) in [("first_level", &outcome.first_level), ("second_level", &outcome.second_level)] {
+        figures.push((format!("{level}_misses"), misses.total()));
+        let kinds = [("fetch", misses.fetch), ("load", misses.load), ("store", misses.store)];
+        figures.extend(kinds.map(|(kind, count)| (format!("{level}_misses, {kind}"), count)));
+        for of in &misses.by_size {
+            figures.push((format!("{level}_misses, {}", format_bytes(of.page_bytes)), of.misses));
+        }
+    }
+    let found = |found: &model::simulation::Found| (format!("walk_references, {}", found.cache), found.references);
+    figures.extend(outcome.found.iter().map(found));
+    figures.push(("least_lost_cycles".to_owned(), outcome.least_lost_cycles()));
+    figures.push(("most_lost_cycles".to_owned(), outcome.most_lost_cycles()));
+    let document = json!(outcome);
+    let counts = document.as_object().into_iter().flatten();
+    let of_the_machine = ["walkers", "threads", "base_bytes", "page_bytes"];
+    let counts = counts.filter(|(name, _)| !of_the_machine.contains(&name.as_str()));
+    figures.extend(counts.filter_map(|(name, value)| Some((name.clone(), value.as_u64()?))));
+    figures
+}

@@ -1,0 +1,45 @@
+//! Traces as files: opened, with a bar over their bytes, and what is said about them.
+
+use std::fs::File;
+use std::io::{BufReader, IsTerminal, Read};
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use trace::{Header, Reader};
+
+use crate::failure::{Failure, say};
+
+/// A trace, whose bytes move the bar.
+///
+/// # Errors
+/// It cannot be opened.
+pub fn opened(file: &Path, bar: &ProgressBar) -> Result<impl Read + use<>, Failure> {
+    let opened = File::open(file).map_err(|error| Failure::about(file, error))?;
+    Ok(bar.wrap_read(BufReader::with_capacity(1 << 20, opened)))
+}
+
+/// What a trace says of itself.
+///
+/// # Errors
+/// It cannot be read, or is no trace.
+pub fn header(file: &Path) -> Result<Header, Failure> {
+    let reader = Reader::new(opened(file, &ProgressBar::hidden())?).map_err(|error| Failure::about(file, error))?;
+    Ok(reader.header().clone())
+}
+
+/// A bar over the bytes of a file; hidden where standard error is no terminal.
+pub fn bar(file: &Path, what: &str) -> ProgressBar {
+    let bytes = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
+    let bar = if std::io::stderr().is_terminal() { ProgressBar::new(bytes) } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("{elapsed:>5} {bar:24} {percent:>3} % {wide_msg} {eta} left");
+    bar.set_style(style.expect("the template is well formed"));
+    bar.set_message(format!("{} {what}", file.display()));
+    bar
+}
+
+/// Says which parts of a trace could not be used.
+pub fn say_damage(file: &Path, damage: &[String]) {
+    for damage in damage {
+        say(format_args!("pagelab: {}: {damage}; it was passed over", file.display()));
+    }
+}

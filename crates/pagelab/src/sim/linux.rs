@@ -1,0 +1,191 @@
+//! `--linux FILE.toml`: what is set about the kernel besides the policy (FORMATS.md, `pagelab.linux/1`).
+
+use std::path::Path;
+
+use model::space::{Kernel, Khugepaged};
+use serde::Deserialize;
+use study::size::{SizeError, format_bytes, parse_bytes};
+
+use crate::failure::Failure;
+
+/// The schema of the files that this version reads.
+const SCHEMA: &str = "pagelab.linux/1";
+
+/// The kernel as it is without a file, with what every key means.
+pub const DEFAULTS: &str = include_str!("../../../../linux/defaults.toml");
+
+/// Folio sizes that Linux can enable, in bytes.
+const FOLIOS: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 30;
+
+/// What kind of file it is: of another one no key need be known.
+#[derive(Debug, Deserialize)]
+struct Kind {
+    schema: String,
+}
+
+/// The file. What is not there is as without a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wire {
+    #[serde(rename = "schema")]
+    _schema: String,
+    instructions_per_s: Option<f64>,
+    #[serde(default)]
+    khugepaged: WireKhugepaged,
+    #[serde(default)]
+    mthp: WireMthp,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireKhugepaged {
+    pages_to_scan: Option<u64>,
+    scan_sleep_millisecs: Option<u64>,
+    max_ptes_none: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WireMthp {
+    #[serde(default)]
+    also_enabled: Vec<String>,
+}
+
+/// A file that describes no kernel.
+#[derive(Debug, thiserror::Error)]
+enum LinuxError {
+    /// Not TOML, or with keys and values that there are not.
+    #[error("line {line}: {}; `pagelab list linux` shows every key", error.message())]
+    Syntax {
+        /// Where, counted from 1.
+        line: usize,
+        /// What the reader says.
+        error: toml::de::Error,
+    },
+    /// A file of another kind or version.
+    #[error("schema: found {found:?}, expected {SCHEMA:?}")]
+    Schema {
+        /// What it says.
+        found: String,
+    },
+    /// A value that no kernel has.
+    #[error("{key}: found {found}, expected {expected}")]
+    Value {
+        /// Where it stands.
+        key: &'static str,
+        /// The value.
+        found: String,
+        /// What may stand there.
+        expected: &'static str,
+    },
+    /// A size that is none.
+    #[error("mthp.also_enabled: {0}")]
+    Size(#[from] SizeError),
+}
+
+/// The kernel of a file, or the usual one.
+///
+/// # Errors
+/// The file cannot be read, or describes no kernel: with the key and what may stand there.
+pub fn kernel(file: Option<&Path>) -> Result<Kernel, Failure> {
+    let Some(file) = file else { return Ok(Kernel::default()) };
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::about(file, error))?;
+    read(&text).map_err(|error| Failure::about(file, error))
+}
+
+fn read(text: &str) -> Result<Kernel, LinuxError> {
+    let wrong = |error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        LinuxError::Syntax { line: before.matches('\n').count() + 1, error }
+    };
+    let Kind { schema: found } = toml::from_str(text).map_err(wrong)?;
+    if found != SCHEMA {
+        return Err(LinuxError::Schema { found });
+    }
+    let wire: Wire = toml::from_str(text).map_err(wrong)?;
+    let usual = Kernel::default();
+    let instructions_per_s = wire.instructions_per_s.unwrap_or(usual.instructions_per_s);
+    if !(instructions_per_s.is_finite() && instructions_per_s > 0.0) {
+        let found = instructions_per_s.to_string();
+        return Err(LinuxError::Value { key: "instructions_per_s", found, expected: "a number above 0" });
+    }
+    let khugepaged = khugepaged(&wire.khugepaged, usual.khugepaged)?;
+    let smaller_folios = wire.mthp.also_enabled.iter().map(|size| folio(size)).collect::<Result<_, _>>()?;
+    Ok(Kernel { khugepaged, instructions_per_s, smaller_folios })
+}
+
+fn khugepaged(wire: &WireKhugepaged, usual: Khugepaged) -> Result<Khugepaged, LinuxError> {
+    if wire.scan_sleep_millisecs == Some(0) {
+        let (key, found) = ("khugepaged.scan_sleep_millisecs", "0".to_owned());
+        return Err(LinuxError::Value { key, found, expected: "1 or more" });
+    }
+    Ok(Khugepaged {
+        pages_to_scan: wire.pages_to_scan.or(usual.pages_to_scan),
+        scan_sleep_s: wire.scan_sleep_millisecs.map_or(usual.scan_sleep_s, |millisecs| millisecs as f64 / 1000.0),
+        max_ptes_none: wire.max_ptes_none.or(usual.max_ptes_none),
+    })
+}
+
+fn folio(text: &str) -> Result<u64, LinuxError> {
+    let bytes = parse_bytes(text)?;
+    if bytes.is_power_of_two() && FOLIOS.contains(&bytes) {
+        return Ok(bytes);
+    }
+    let found = format_bytes(bytes);
+    Err(LinuxError::Value { key: "mthp.also_enabled", found, expected: "a power of two from 16K to 1G" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_example_is_the_kernel_without_a_file() {
+        assert_eq!(read(DEFAULTS).unwrap(), Kernel::default());
+        assert_eq!(kernel(None).unwrap(), Kernel::default());
+        assert_eq!(read("schema = \"pagelab.linux/1\"").unwrap(), Kernel::default());
+        // What the example has behind # is what the model does by itself with pages of 4K.
+        let all: String =
+            DEFAULTS.replace("# pages_to_scan", "pages_to_scan").replace("# max_ptes_none", "max_ptes_none");
+        let khugepaged = read(&all).unwrap().khugepaged;
+        assert_eq!((khugepaged.pages_to_scan, khugepaged.max_ptes_none), (Some(4096), Some(511)));
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let kernel = read(
+            "schema = \"pagelab.linux/1\"\ninstructions_per_s = 1e9\n[khugepaged]\npages_to_scan = 0\n\
+             scan_sleep_millisecs = 500\nmax_ptes_none = 7\n[mthp]\nalso_enabled = [\"16K\", \"1M\"]\n",
+        );
+        let kernel = kernel.unwrap();
+        assert_eq!((kernel.instructions_per_s, kernel.smaller_folios), (1e9, vec![16 << 10, 1 << 20]));
+        let khugepaged = Khugepaged { pages_to_scan: Some(0), scan_sleep_s: 0.5, max_ptes_none: Some(7) };
+        assert_eq!(kernel.khugepaged, khugepaged);
+    }
+
+    #[test]
+    fn what_no_kernel_has_is_refused_with_its_key() {
+        for (text, part) in [
+            ("", "missing field `schema`"),
+            (
+                "schema = \"pagelab.machine/1\"\nname = \"a\"",
+                "found \"pagelab.machine/1\", expected \"pagelab.linux/1\"",
+            ),
+            ("schema = \"pagelab.linux/1\"\nspeed = 1", "unknown field `speed`"),
+            (
+                "schema = \"pagelab.linux/1\"\n[khugepaged]\nscan_sleep_s = 1",
+                "line 3: unknown field `scan_sleep_s`, expected",
+            ),
+            ("schema = \"pagelab.linux/1\"\n[khugepaged]\nscan_sleep_millisecs = 0", "1 or more"),
+            ("schema = \"pagelab.linux/1\"\n[khugepaged]\npages_to_scan = -1", "line 3"),
+            ("schema = \"pagelab.linux/1\"\ninstructions_per_s = 0.0", "a number above 0"),
+            ("schema = \"pagelab.linux/1\"\ninstructions_per_s = nan", "a number above 0"),
+            ("schema = \"pagelab.linux/1\"\n[mthp]\nalso_enabled = [\"24K\"]", "power of two from 16K to 1G"),
+            ("schema = \"pagelab.linux/1\"\n[mthp]\nalso_enabled = [\"x\"]", "mthp.also_enabled: expected a size"),
+            ("schema =", "line 1"),
+        ] {
+            let said = read(text).expect_err(text).to_string();
+            assert!(said.contains(part), "{text}: {said}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Traces replayed: each on all machines under all policies.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use indicatif::ProgressBar;
+use model::machine::{Architecture, Machine, Serves};
+use model::policy::Unsupported;
+use model::replay::{Child, Replayed, infer, replay_accesses, replay_processes, touched};
+use model::simulation::Simulation;
+use trace::Header;
+
+use super::files::{bar, header, opened, say_damage};
+use super::machines;
+use super::request::Request;
+use super::simulated::{Cell, Simulated};
+use super::swept;
+use crate::failure::Failure;
+
+/// Simulates every trace: what became of each, and all machines that were used, each once, in the order of their first use.
+///
+/// # Errors
+/// A trace cannot be read, or a simulation fails.
+pub fn all(request: &Request) -> Result<(Vec<Simulated>, Vec<Machine>), Failure> {
+    let (mut all, mut used) = (Vec::new(), request.machines.clone());
+    for file in &request.files {
+        let (simulated, machines) = one(file, request)?;
+        used.extend(machines);
+        all.push(simulated);
+    }
+    let mut seen = std::collections::HashSet::new();
+    used.retain(|machine| seen.insert(machine.name.clone()));
+    Ok((all, used))
+}
+
+/// One trace on all machines under all policies, and the machines.
+fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Failure> {
+    let header = header(file)?;
+    header.filter.admits_policies().map_err(|error| Failure::about(file, error))?;
+    let machines = match &request.machines[..] {
+        [] => vec![machines::for_architecture(&header.architecture)?],
+        named => named.to_vec(),
+    };
+    let cells = cells(&machines, request);
+    let (cells, replayed) = run(file, cells, request)?;
+    say_damage(file, &replayed.damage);
+    let ran = cells.iter().any(|cell| cell.ran().is_some());
+    let swept =
+        (request.curves && ran).then(|| swept::swept(file, &swept::PAGE_SHIFTS, request.threads)).transpose()?;
+    let whose = Whose::of(&machines, &header, request.machines.is_empty());
+    let Whose { foreign, shared, guessed } = whose;
+    let file = file.display().to_string();
+    Ok((Simulated { file, header, replayed, cells, swept, foreign, shared, guessed }, machines))
+}
+
+/// Each machine under each policy, ready to run, or why it cannot.
+fn cells(machines: &[Machine], request: &Request) -> Vec<Result<Simulation, Unsupported>> {
+    let pairs = machines.iter().flat_map(|machine| request.policies.iter().map(move |policy| (machine, policy)));
+    let made = pairs.map(|(machine, policy)| {
+        Simulation::new(machine, policy, &request.physical)?.with_kernel(request.kernel.clone())
+    });
+    made.collect()
+}
+
+/// Runs what can run, over the trace once.
+fn run(
+    file: &Path,
+    cells: Vec<Result<Simulation, Unsupported>>,
+    request: &Request,
+) -> Result<(Vec<Cell>, Replayed), Failure> {
+    let (mut simulations, mut places) = (Vec::new(), Vec::new());
+    for cell in cells {
+        places.push(cell.map(|simulation| simulations.push(simulation)));
+    }
+    let replayed = match simulations.is_empty() {
+        true => Replayed::default(),
+        false => replayed(file, &mut simulations, request)?,
+    };
+    let mut ran = simulations.iter();
+    let mut cells = Vec::new();
+    for place in places {
+        cells.push(match (place, ran.as_slice()) {
+            (Err(unsupported), _) => Cell::Refused(unsupported),
+            (Ok(()), []) => continue,
+            (Ok(()), [simulation, ..]) => {
+                ran.next();
+                Cell::Ran(Box::new(simulation.outcome().map_err(Failure::input)?))
+            }
+        });
+    }
+    Ok((cells, replayed))
+}
+
+/// What of the machines limits the figures, by name.
+struct Whose {
+    /// They have another instruction set than the trace.
+    foreign: Vec<String>,
+    /// Their first level serves fetches and data together, and the trace has their runs apart.
+    shared: Vec<String>,
+    /// It was taken where nothing says which.
+    guessed: Option<String>,
+}
+
+impl Whose {
+    fn of(machines: &[Machine], header: &Header, none_was_named: bool) -> Whose {
+        // Imported traces do not say where they come from.
+        let is_known = Architecture::ALL.iter().any(|known| known.name() == header.architecture);
+        let is_foreign = |machine: &&Machine| is_known && machine.architecture.name() != header.architecture;
+        let is_shared = |machine: &&Machine| !header.columns.addresses && shares_first_level(machine);
+        let name = |machine: &Machine| machine.name.clone();
+        Whose {
+            foreign: machines.iter().filter(is_foreign).map(name).collect(),
+            shared: machines.iter().filter(is_shared).map(name).collect(),
+            guessed: machines.first().filter(|_| none_was_named && !is_known).map(name),
+        }
+    }
+}
+
+/// Whether a TLB of level 1 serves fetches and data.
+fn shares_first_level(machine: &Machine) -> bool {
+    let has_both =
+        |serves: &[Serves]| serves.contains(&Serves::Fetch) && serves.iter().any(|serves| *serves != Serves::Fetch);
+    machine.tlbs.iter().any(|tlb| tlb.level == 1 && has_both(&tlb.serves))
+}
+
+fn replayed(file: &Path, simulations: &mut [Simulation], request: &Request) -> Result<Replayed, Failure> {
+    let (bar, threads) = (bar(file, ""), request.threads);
+    let first = opened(file, &ProgressBar::hidden())?;
+    let done = if request.accesses_only {
+        let memory = touched(first).map_err(|error| Failure::about(file, error))?;
+        replay_accesses(opened(file, &bar)?, &memory, simulations, threads)
+    } else {
+        let inferred = infer(first).map_err(|error| Failure::about(file, error))?;
+        let child = &mut |process| child(file, process);
+        replay_processes(opened(file, &bar)?, child, inferred.as_deref(), simulations, threads)
+    };
+    bar.finish_and_clear();
+    done.map_err(|error| Failure::about(file, error))
+}
+
+/// The trace of a forked process: what `record` calls it. That there is none is no error; that it cannot be opened is one.
+fn child(file: &Path, process: u32) -> std::io::Result<Option<Child>> {
+    let mut path = file.as_os_str().to_owned();
+    path.push(format!(".{process}"));
+    let name = Path::new(&path).display().to_string();
+    match File::open(&path) {
+        Ok(file) => Ok(Some(Child { name, from: Box::new(BufReader::with_capacity(1 << 20, file)) })),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(std::io::Error::new(error.kind(), format!("{name}: {error}"))),
+    }
+}

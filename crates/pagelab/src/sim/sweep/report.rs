@@ -1,0 +1,99 @@
+//! Swept traces as tables and heat maps for the terminal, and as JSON.
+
+use std::path::Path;
+
+use results::grid::of_columns;
+use results::simulation::{Geometry, Sweep, rate_in_words};
+use serde_json::{Value, json};
+use study::size::format_bytes;
+
+use super::super::swept::{Swept, footprint_documents};
+
+/// Columns of ways that a table has at most; JSON and HTML have all.
+const MOST_COLUMNS: usize = 6;
+/// The ways that a table shows where there are more, besides the fewest and the most.
+const SHOWN_WAYS: [u32; MOST_COLUMNS] = [1, 2, 4, 8, 12, 15];
+
+/// A trace of `pagelab.sim-sweep/1`.
+pub fn document(file: &Path, swept: &Swept) -> Value {
+    let geometry =
+        |of: &Geometry| json!({ "page_bytes": of.page_bytes, "sets": of.sets, "ways": of.ways, "misses": of.misses });
+    json!({
+        "file": file.display().to_string(),
+        "provenance": "modelled",
+        "accesses": swept.accesses,
+        "runs": swept.runs,
+        "instructions": swept.instructions,
+        "cut_off": swept.cut_off,
+        "damage": swept.damage,
+        "complete": !swept.cut_off && swept.damage.is_empty(),
+        "notes": swept.notes(),
+        "geometries": swept.sweep.geometries.iter().map(geometry).collect::<Vec<_>>(),
+        "footprints": footprint_documents(&swept.sweep),
+    })
+}
+
+/// Every trace for the terminal.
+pub fn texts(all: &[(&Path, Swept)], width: usize) -> String {
+    all.iter().map(|(file, swept)| text(file, swept, width)).collect::<Vec<_>>().join("\n\n")
+}
+
+/// A table and a heat map for each page size: rows are numbers of sets, columns numbers of ways.
+fn text(file: &Path, swept: &Swept, width: usize) -> String {
+    let sweep = &swept.sweep;
+    let mut lines = vec![format!(
+        "{}: {} accesses in {} runs; misses per 1000 {} of LRU TLBs; the denser the more, by the logarithm; modelled",
+        file.display(),
+        swept.accesses,
+        swept.runs,
+        sweep.per.unit()
+    )];
+    lines.extend(swept.notes().iter().map(|note| results::fold(note, width, 2)));
+    lines.extend(sweep.page_sizes().into_iter().map(|page_bytes| of_size(sweep, page_bytes, width)));
+    lines.join("\n")
+}
+
+fn of_size(sweep: &Sweep, page_bytes: u64, width: usize) -> String {
+    let (mut sets, mut ways): (Vec<u32>, Vec<u32>) =
+        sweep.of_size(page_bytes).map(|geometry| (geometry.sets, geometry.ways)).unzip();
+    for axis in [&mut sets, &mut ways] {
+        axis.sort_unstable();
+        axis.dedup();
+    }
+    let shown = shown(&ways);
+    let heading = |ways: &u32| format!("{ways} {}", if *ways == 1 { "way" } else { "ways" });
+    let header: Vec<String> = std::iter::once("sets".to_owned()).chain(shown.iter().map(heading)).collect();
+    let rows = sets.iter().map(|sets| {
+        let cell = |ways: &u32| {
+            let found = sweep.of_size(page_bytes).find(|of| (of.sets, of.ways) == (*sets, *ways));
+            found.map_or(String::new(), |found| rate_in_words(sweep.per.rate(found.misses)))
+        };
+        std::iter::once(sets.to_string()).chain(shown.iter().map(cell)).collect()
+    });
+    let table = of_columns(&header, rows, width);
+    let shading = sweep.shading(page_bytes);
+    format!("\npages of {}\n{table}\n\n{}", format_bytes(page_bytes), shading.trim_end())
+}
+
+/// The numbers of ways that a table has room for: all, or the fewest, the most, and those that caches usually have.
+fn shown(ways: &[u32]) -> Vec<u32> {
+    if ways.len() <= MOST_COLUMNS {
+        return ways.to_vec();
+    }
+    let ends = [ways.first(), ways.last()];
+    ways.iter().filter(|ways| SHOWN_WAYS.contains(ways) || ends.contains(&Some(ways))).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn a_table_has_few_ways_and_both_ends() {
+        let all: Vec<u32> = (1..=15).collect();
+        assert_eq!(shown(&all), [1, 2, 4, 8, 12, 15]);
+        assert_eq!(shown(&all[2..8]), [3, 4, 5, 6, 7, 8]);
+        assert_eq!(shown(&all[2..9]), [3, 4, 8, 9]);
+        assert_eq!(shown(&all[7..8]), [8]);
+    }
+}

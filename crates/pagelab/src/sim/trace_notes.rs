@@ -1,0 +1,48 @@
+//! What a trace lacks, in words, for whatever is simulated of it.
+
+use trace::{Filter, Header};
+
+use crate::trace_file;
+
+/// What of the program's run is not in the trace.
+pub fn parts(header: &Header) -> Option<String> {
+    let left_out = trace_file::parts(header);
+    (!left_out.is_empty()).then(|| {
+        format!(
+            "a part of what ran; not in the trace: {}. Rates are for the instructions that are in it; what its first \
+             accesses find in TLBs and memory is not what they found",
+            left_out.join("; ")
+        )
+    })
+}
+
+/// Says what figures of a filtered trace are of.
+pub fn filtered(header: &Header) -> Option<String> {
+    matches!(header.filter, Filter::MostRecent { .. }).then(|| {
+        "the trace was filtered: misses are exact, of the geometries for which they are; accesses and runs are those that \
+         are left"
+            .to_owned()
+    })
+}
+
+/// That fetches and data share TLBs, and a trace has their runs apart.
+pub fn shared(what: &str) -> String {
+    format!(
+        "{what} fetches and data share, and the trace has their runs apart: what one takes from the other meanwhile is not \
+         seen. With one way far too few misses are counted, from 64 entries on it hardly matters; record with --lossless to have \
+         all"
+    )
+}
+
+/// What of a trace, and of those of forked processes, could not be used.
+pub fn incomplete(cut_off: bool, children: &[String], damage: &[String]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if cut_off {
+        notes.push("the trace was cut off: its end is missing".to_owned());
+    }
+    notes.extend(children.iter().map(|name| format!("{name}, of a forked process, was cut off: its end is missing")));
+    if !damage.is_empty() {
+        notes.push(format!("{} damaged parts of the trace were passed over", damage.len()));
+    }
+    notes
+}

@@ -1,0 +1,27 @@
+//! The line on the terminal that says what runs: whatever else is written takes it away meanwhile.
+
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::ProgressBar;
+
+/// The line that is on the terminal.
+static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Says that this line is on the terminal from now on.
+pub fn put(line: ProgressBar) {
+    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
+}
+
+/// Says that the line is gone.
+pub fn take() {
+    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+/// Writes to standard error with the line taken away meanwhile.
+pub fn apart(write: impl FnOnce()) {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match shown {
+        Some(line) => line.suspend(write),
+        None => write(),
+    }
+}
