@@ -4,7 +4,7 @@
 //! ```text
 //! cargo bench -p metal --bench notify -- [--full] [--rounds N] [--one-cpu]
 //! ```
-//! `tests/programs/notified.c` makes one kind of call again and again: a heap grows by pages (musl), 2M are mapped and unmapped,
+//! `tests/programs/repeats.c` makes one kind of call again and again: a heap grows by pages (musl), 2M are mapped and unmapped,
 //! it forks, it sends itself signals. Each round has one run in each of these ways, in random order:
 //!
 //! * `bare`, without a filter; `filter` with one that stops nothing;
@@ -156,7 +156,7 @@ mod probe {
 
     fn kinds(full: bool, folder: &Path) -> Result<Vec<Kind>, Box<dyn Error>> {
         let size = |full_size: u32, small: u32| if full { full_size } else { small };
-        let program = compile("gcc", &["-pthread"], folder)?;
+        let program = compile("gcc", &[], folder)?;
         let of = |name, watched, times, calls, more: &[&[Arm]]| Kind {
             name,
             program: program.clone(),
@@ -181,12 +181,12 @@ mod probe {
     }
 
     fn compile(compiler: &str, options: &[&str], folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/notified.c");
-        let program = folder.join(format!("notified-{compiler}"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/repeats.c");
+        let program = folder.join(format!("repeats-{compiler}"));
         let status = Command::new(compiler).args(options).args(["-O1", "-o"]).arg(&program).arg(source).status();
         match status.map_err(|error| format!("{compiler}: {error}"))?.success() {
             true => Ok(program),
-            false => Err(format!("{compiler} could not compile notified.c").into()),
+            false => Err(format!("{compiler} could not compile repeats.c").into()),
         }
     }
 
@@ -313,7 +313,11 @@ mod probe {
                 ),
                 _ => (libc::SECCOMP_RET_ALLOW, 0),
             };
-            let filter = listener::filter(&[self.watched], action);
+            // At its end a stopped program is let go, so that its parent can wait for it.
+            let filter = match way {
+                Way::Stop => listener::filter(&[self.watched, libc::SYS_exit_group], action),
+                _ => listener::filter(&[self.watched], action),
+            };
             let (output, calls) = listener::supervise(self.command(), filter, flags, |waiting, listener| {
                 let mut server = Server { service, heap: Heap::default(), calls: 0, steps };
                 match (way, listener) {
@@ -448,6 +452,9 @@ mod probe {
             let signal = libc::WSTOPSIG(status);
             match status >> 16 {
                 libc::PTRACE_EVENT_SECCOMP => {
+                    if listener::registers(tid)?.orig_rax == libc::SYS_exit_group as u64 {
+                        return listener::detach(tid);
+                    }
                     self.calls += 1;
                     self.stopped_call(tid)?;
                 }
