@@ -5,7 +5,7 @@
 //! cargo bench -p metal --bench notify -- [--full] [--rounds N] [--one-cpu]
 //! ```
 //! `tests/programs/repeats.c` makes one kind of call again and again: a heap grows by pages (musl), 2M are mapped and unmapped,
-//! it forks, it sends itself signals. Each round has one run in each of these ways, in random order:
+//! it forks, it executes `true`, it sends itself signals. Each round has one run in each of these ways, in random order:
 //!
 //! * `bare`, without a filter; `filter` with one that stops nothing;
 //! * `tracer`: `metal::tracer::run` under the policy `thp`, without a witness;
@@ -14,12 +14,13 @@
 //!   SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP too.
 //!
 //! A call is `passed` on as it is; or `advised`: a madvise is added, under `notify` between PTRACE_SEIZE and PTRACE_DETACH; or the
-//! heap is `kept`: it grows in steps of 2M, each advised, and what lies within one is answered without a call.
+//! heap is `kept`: it grows in steps of 2M, each advised, and what lies within one is answered without a call; or the new image
+//! of an execve is `looked` at: seized until it is there, and its mappings read as the tracer does.
 //! For forks it is exit_group that is watched, where a witness would look; for signals nothing has to be.
 //!
-//! Printed are what a run took more than the bare one of its round: the ratio (Hodges-Lehmann, with its 95 % interval), and for one call
-//! the medians of the time, of the CPU time of program and supervisor together, and of their context switches. The last table has
-//! the steps of one advised call. `--one-cpu` keeps everything on the first processor. Needs Linux 6.11 on x86-64.
+//! Printed is what a run took more than the bare one of its round: wall time and CPU time, of program and supervisor together, as
+//! ratios (Hodges-Lehmann, with 95 % intervals) and for one call (medians), and context switches for one call. The CPU time has the start
+//! of the program and of its supervisor in it. Then some ways are set beside each other alike, and the steps of one advised call are timed. `--one-cpu` keeps everything on the first processor. Needs Linux 6.11 on x86-64.
 
 #[cfg(target_arch = "x86_64")]
 #[path = "../tests/listener/mod.rs"]
@@ -79,6 +80,7 @@ mod probe {
         Pass,
         Advise,
         Keep,
+        Look,
     }
 
     type Arm = (&'static str, Way, Service);
@@ -103,6 +105,19 @@ mod probe {
         ("notify sync, kept", SYNC, Service::Keep),
     ];
 
+    const LOOKED: [Arm; 2] =
+        [("notify killable, looked", KILLABLE, Service::Look), ("notify sync, looked", SYNC, Service::Look)];
+
+    /// What is compared without the bare run: an added call by seizure with one by a stop, and each with the tracer.
+    const BESIDE: [(Arm, Arm); 6] = [
+        (ADVISED[1], ADVISED[0]),
+        (ADVISED[2], ADVISED[0]),
+        (KEPT[1], KEPT[0]),
+        (KEPT[1], TRACER),
+        (PASSED[2], TRACER),
+        (LOOKED[0], TRACER),
+    ];
+
     struct Arguments {
         full: bool,
         rounds: usize,
@@ -113,7 +128,7 @@ mod probe {
     struct Kind {
         name: &'static str,
         program: PathBuf,
-        watched: i64,
+        watched: &'static [i64],
         times: u32,
         /// Calls that a figure for one call is divided by; `None`: as many as notify.
         calls: Option<u32>,
@@ -169,14 +184,16 @@ mod probe {
         match compile("musl-gcc", &["-static"], folder) {
             Ok(static_program) => kinds.push(Kind {
                 program: static_program,
-                ..of("heap", libc::SYS_brk, size(22_370, 200), None, &[&PASSED, &ADVISED, &KEPT])
+                ..of("heap", &[libc::SYS_brk], size(22_370, 200), None, &[&PASSED, &ADVISED, &KEPT])
             }),
             Err(error) => println!("heap: {error}"),
         }
-        let (mappings, forks, signals) = (size(4000, 20), size(1000, 20), size(50_000, 200));
-        kinds.push(of("mmap", libc::SYS_mmap, mappings, Some(mappings), &[&PASSED, &ADVISED]));
-        kinds.push(of("forks", libc::SYS_exit_group, forks, Some(forks), &[&PASSED[1..]]));
-        kinds.push(of("raises", libc::SYS_exit_group, signals, Some(signals), &[&PASSED[3..]]));
+        let (mappings, forks, execs, signals) = (size(4000, 20), size(1000, 20), size(300, 5), size(50_000, 200));
+        let ends = &[libc::SYS_exit_group];
+        kinds.push(of("mmap", &[libc::SYS_mmap], mappings, Some(mappings), &[&PASSED, &ADVISED]));
+        kinds.push(of("forks", ends, forks, Some(forks), &[&PASSED[1..]]));
+        kinds.push(of("execs", &[libc::SYS_execve, libc::SYS_exit_group], execs, Some(execs), &[&LOOKED]));
+        kinds.push(of("raises", ends, signals, Some(signals), &[&PASSED[3..]]));
         Ok(kinds)
     }
 
@@ -201,18 +218,18 @@ mod probe {
                 taken[arm].push(kind.run((way, service), &mut Vec::new())?.0);
             }
         }
-        println!(
-            "{:<28} {:>8} {:>20} {:>9} {:>9} {:>9}   {calls} calls, bare {:.1} ms",
-            kind.name,
-            "more",
-            "95 % interval",
-            "us",
-            "CPU us",
-            "switches",
-            median(taken[0].iter().map(|taken: &Taken| taken.wall_s).collect()) * 1e3
-        );
+        let bare_ms = median(taken[0].iter().map(|taken: &Taken| taken.wall_s).collect()) * 1e3;
+        println!("{}: {calls} calls, {bare_ms:.1} ms bare", kind.name);
+        println!("{:<26} {:>32} {:>7} {:>32} {:>7} {:>8}", "", "wall time", "us", "CPU time", "us", "switches");
         for (arm, taken_by) in kind.arms.iter().zip(&taken).skip(1) {
             println!("{}", row(arm.0, taken_by, &taken[0], calls)?);
+        }
+        for (arm, other) in BESIDE {
+            let of = |arm: Arm| kind.arms.iter().position(|known| *known == arm).map(|at| &taken[at]);
+            if let (Some(arm_taken), Some(other_taken)) = (of(arm), of(other)) {
+                println!("{} beside {}:", arm.0, other.0);
+                println!("{}", row("", arm_taken, other_taken, calls)?);
+            }
         }
         if kind.arms.contains(&ADVISED[0]) {
             anatomy(kind, rounds)?;
@@ -221,22 +238,28 @@ mod probe {
         Ok(())
     }
 
-    fn row(label: &str, taken: &[Taken], bare: &[Taken], calls: f64) -> Result<String, Box<dyn Error>> {
-        let of = |figure: fn(&Taken) -> f64| -> f64 {
-            median(taken.iter().zip(bare).map(|(taken, bare)| figure(taken) - figure(bare)).collect()) / calls
+    /// What an arm took more than another one: walls and CPU times as ratios and for one call, and switches.
+    fn row(label: &str, taken: &[Taken], other: &[Taken], calls: f64) -> Result<String, Box<dyn Error>> {
+        let each = |figure: fn(&Taken) -> f64| -> f64 {
+            median(taken.iter().zip(other).map(|(taken, other)| figure(taken) - figure(other)).collect()) / calls
         };
-        let walls = |taken: &[Taken]| taken.iter().map(|taken| taken.wall_s).collect::<Vec<_>>();
-        let ratio = paired_ratio(&walls(taken), &walls(bare), 0.95).ok_or("no pairs of times")?;
-        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
-        let interval = ratio.interval.map(|(low, high)| format!("{:+.1} to {:+.1} %", percent(low), percent(high)));
         Ok(format!(
-            "{label:<28} {:>+6.1} % {:>20} {:>9.2} {:>9.2} {:>9.2}",
-            percent(ratio.ratio),
-            interval.unwrap_or_default(),
-            of(|taken| taken.wall_s * 1e6),
-            of(|taken| taken.cpu_s * 1e6),
-            of(|taken| taken.switches),
+            "{label:<26} {:>32} {:>7.2} {:>32} {:>7.2} {:>8.2}",
+            more(taken, other, |taken| taken.wall_s)?,
+            each(|taken| taken.wall_s * 1e6),
+            more(taken, other, |taken| taken.cpu_s)?,
+            each(|taken| taken.cpu_s * 1e6),
+            each(|taken| taken.switches),
         ))
+    }
+
+    /// A ratio with its interval, as what is more.
+    fn more(taken: &[Taken], other: &[Taken], figure: fn(&Taken) -> f64) -> Result<String, Box<dyn Error>> {
+        let figures = |taken: &[Taken]| taken.iter().map(figure).collect::<Vec<_>>();
+        let ratio = paired_ratio(&figures(taken), &figures(other), 0.95).ok_or("no pairs of times")?;
+        let percent = |ratio: f64| (ratio - 1.0) * 100.0;
+        let interval = ratio.interval.map(|(low, high)| format!(" ({:+.0} to {:+.0})", percent(low), percent(high)));
+        Ok(format!("{:+.1} %{}", percent(ratio.ratio), interval.unwrap_or_default()))
     }
 
     /// Prints how long the steps of an advised call take, seen by the supervisor.
@@ -315,8 +338,8 @@ mod probe {
             };
             // At its end a stopped program is let go, so that its parent can wait for it.
             let filter = match way {
-                Way::Stop => listener::filter(&[self.watched, libc::SYS_exit_group], action),
-                _ => listener::filter(&[self.watched], action),
+                Way::Stop => listener::filter(&[self.watched, &[libc::SYS_exit_group]].concat(), action),
+                _ => listener::filter(self.watched, action),
             };
             let (output, calls) = listener::supervise(self.command(), filter, flags, |waiting, listener| {
                 let mut server = Server { service, heap: Heap::default(), calls: 0, steps };
@@ -379,6 +402,8 @@ mod probe {
                     Service::Pass => listener.pass(call)?,
                     Service::Advise => self.advise(listener, call)?,
                     Service::Keep => self.keep(listener, call)?,
+                    Service::Look if call.number == libc::SYS_execve => look(listener, call)?,
+                    Service::Look => listener.pass(call)?,
                 }
             }
             Ok(())
@@ -503,6 +528,19 @@ mod probe {
                 _ => listener::inject(tid, libc::SYS_madvise, advice(result, call), || Ok(())).map(|_| ()),
             }
         }
+    }
+
+    /// Follows a task into its new image and looks at that, or to the failure of its execve.
+    fn look(listener: &Listener, call: Call) -> io::Result<()> {
+        listener::seize(call.tid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL)?;
+        listener::interrupt(call.tid)?;
+        listener.pass(call)?;
+        let (tid, status) = listener::wait(call.tid)?;
+        if status >> 16 == libc::PTRACE_EVENT_EXEC {
+            std::hint::black_box(std::fs::read(format!("/proc/{tid}/maps"))?);
+            std::hint::black_box(File::open(format!("/proc/{tid}/exe"))?.metadata()?);
+        }
+        listener::detach(tid)
     }
 
     /// The arguments of the madvise that is added to a call: for what it mapped, or for the page that a heap has grown by.

@@ -1,5 +1,5 @@
 // Makes one kind of call again and again, and prints the seconds that it took: repeats KIND TIMES
-// KIND: heap (malloc of 3000 bytes, touched), mmap (2M, unmapped again), forks, raises
+// KIND: heap (malloc of 3000 bytes, touched), mmap (2M, unmapped again), forks, execs (of true), raises
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -33,6 +33,14 @@ static int repeat(const char *kind, int times) {
             pid_t child = fork();
             if (child == 0) _exit(0);
             if (child == -1 || waitpid(child, 0, 0) != child) return 1;
+        } else if (!strcmp(kind, "execs")) {
+            pid_t child = vfork();
+            if (child == 0) {
+                execl("/bin/true", "true", (char *)0);
+                _exit(127);
+            }
+            int status;
+            if (child == -1 || waitpid(child, &status, 0) != child || status) return 1;
         } else if (!strcmp(kind, "raises")) {
             raise(SIGUSR1);
         } else {
