@@ -124,6 +124,25 @@ fn an_answered_call_is_not_made() {
     );
 }
 
+/// How often that happens depends on how long a call waits for its supervisor. Printed, as METHOD.md has it.
+#[test]
+fn a_timer_fails_mappings_that_notify() {
+    const TIMES: u32 = 5000;
+    let Some(command) = program("alarmed", TIMES) else { return };
+    let (output, received) = notify(command, &[libc::SYS_mmap], |listener| {
+        let mut received = 0u32;
+        while let Some(call) = listener.receive()? {
+            received += 1;
+            // It can be killed, but no longer interrupted.
+            listener.pass(call)?;
+        }
+        Ok(received)
+    });
+    let [interrupted, signals] = printed(&output)[..] else { panic!("{output:?}") };
+    println!("{interrupted} of {TIMES} calls failed by {signals} signals, {received} were received");
+    assert!(i64::from(received) >= i64::from(TIMES) - interrupted);
+}
+
 #[test]
 fn a_chain_of_filters_has_one_listener() {
     let Some(mut command) = program("listens", 1) else { return };
@@ -167,6 +186,36 @@ fn calls_fail_when_the_supervisor_has_gone() {
     let (output, ()) = notify(command, &[libc::SYS_getppid], |listener| next(&listener).map(|_| ()));
     assert_eq!(printed(&output), [-i64::from(libc::ENOSYS); 3]);
     assert!(output.status.success());
+}
+
+/// Under ptrace a stopped call waits through any signal. Here mmap and brk return what they never return by themselves.
+#[test]
+fn a_signal_before_the_receipt_fails_a_call_with_eintr() {
+    let Some(command) = program("handles", 1) else { return };
+    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+    let filter = listener::filter(&[libc::SYS_getppid], libc::SECCOMP_RET_USER_NOTIF);
+    let (output, ()) = supervise(command, filter, flags, |waiting, listener| {
+        let (listener, program) = (listener.expect("it was asked for"), nix::unistd::Pid::from_raw(waiting.tid));
+        waiting.release()?;
+        listener.wait()?;
+        nix::sys::signal::kill(program, nix::sys::signal::SIGUSR1)?;
+        listener.receive().map(|call| assert!(call.is_none(), "{call:?}"))
+    })
+    .expect("a supervised program");
+    assert_eq!(printed(&output), [-i64::from(libc::EINTR)]);
+}
+
+#[test]
+fn a_signal_behind_the_receipt_waits_for_the_answer() {
+    let Some(command) = program("handles", 1) else { return };
+    let (output, ()) = notify(command, &[libc::SYS_getppid], |listener| {
+        let call = next(&listener)?;
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(call.tid), nix::sys::signal::SIGUSR1)?;
+        // Time to take it, if it could.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        listener.pass(call)
+    });
+    assert_eq!(printed(&output), [i64::from(std::process::id())]);
 }
 
 #[test]

@@ -175,6 +175,13 @@ impl Listener {
         }
     }
 
+    /// Waits until there is a call, and does not receive it.
+    pub fn wait(&self) -> io::Result<()> {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live structure.
+        if unsafe { libc::poll(&raw mut poll, 1, -1) } == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
     /// Lets a task make its call.
     pub fn pass(&self, call: Call) -> io::Result<()> {
         self.send(call.id, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32)

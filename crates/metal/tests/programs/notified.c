@@ -5,6 +5,9 @@
 //   leaves      ends by exit_group while another thread calls getppid for ever
 //   dies        sends itself SIGKILL
 //   replaced    executes itself with the kind asks
+//   handles     getppid, with a handler of SIGUSR1 that does not ask for calls to be restarted
+//   alarmed     maps and unmaps 2M so many times, with such a handler of a timer's signals, one each 100 us; prints how often mmap
+//               returned EINTR, and the number of signals
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/filter.h>
@@ -14,8 +17,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 static void ask(int times) {
@@ -36,6 +41,34 @@ static void *ask_for_ever(void *none) {
     return none;
 }
 
+static volatile sig_atomic_t handled;
+
+static void handle(int signal) {
+    (void)signal;
+    handled++;
+}
+
+static void handle_without_restart(int signal) {
+    struct sigaction action = {.sa_handler = handle};
+    sigaction(signal, &action, 0);
+}
+
+static void map_while_alarmed(int times) {
+    const size_t bytes = 2 << 20;
+    struct itimerval each = {{0, 100}, {0, 100}};
+    int interrupted = 0;
+    handle_without_restart(SIGALRM);
+    setitimer(ITIMER_REAL, &each, 0);
+    for (int i = 0; i < times; i++) {
+        void *p = mmap(0, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p != MAP_FAILED) munmap(p, bytes);
+        else interrupted += errno == EINTR;
+    }
+    struct itimerval never = {{0, 0}, {0, 0}};
+    setitimer(ITIMER_REAL, &never, 0);
+    printf("%d %d\n", interrupted, (int)handled);
+}
+
 int main(int argc, char **argv) {
     if (argc < 3) return 2;
     const char *kind = argv[1];
@@ -48,6 +81,8 @@ int main(int argc, char **argv) {
         return printf("%d %d\n", install(SECCOMP_FILTER_FLAG_NEW_LISTENER), install(0)), 0;
     }
     if (!strcmp(kind, "leaves")) return pthread_create(&thread, 0, ask_for_ever, 0);
+    if (!strcmp(kind, "handles")) return handle_without_restart(SIGUSR1), ask(1), 0;
+    if (!strcmp(kind, "alarmed")) return map_while_alarmed(times), 0;
     if (!strcmp(kind, "dies")) return kill(getpid(), SIGKILL);
     if (!strcmp(kind, "replaced")) return execl(argv[0], argv[0], "asks", argv[2], (char *)0);
     return 2;
