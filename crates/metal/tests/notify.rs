@@ -3,11 +3,13 @@
 
 #![cfg(target_arch = "x86_64")]
 
-use std::io;
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
+use metal::host::Host;
+use metal::tracer::{Launch, Leftovers, Rewriting, run};
 use testing::skip;
 
 #[expect(dead_code, reason = "the probe of benches/notify.rs uses the rest")]
@@ -43,6 +45,9 @@ fn program(kind: &str, times: u32) -> Option<Command> {
     command.arg(kind).arg(times.to_string());
     Some(command)
 }
+
+/// Mappings that are made while a timer sends signals.
+const ALARMED: u32 = 5000;
 
 /// Runs a command whose calls of `numbers` notify, waiting killably.
 fn notify<T: Send>(
@@ -124,23 +129,48 @@ fn an_answered_call_is_not_made() {
     );
 }
 
-/// How often that happens depends on how long a call waits for its supervisor. Printed, as METHOD.md has it.
+/// How often that happens depends on how long a call waits for its supervisor; the figure of METHOD.md is printed.
 #[test]
-fn a_timer_fails_mappings_that_notify() {
-    const TIMES: u32 = 5000;
-    let Some(command) = program("alarmed", TIMES) else { return };
+fn mappings_that_a_timer_interrupts_are_not_received() {
+    let Some(command) = program("alarmed", ALARMED) else { return };
     let (output, received) = notify(command, &[libc::SYS_mmap], |listener| {
-        let mut received = 0u32;
+        let mut received = 0;
         while let Some(call) = listener.receive()? {
             received += 1;
-            // It can be killed, but no longer interrupted.
+            // Received, it can be killed, but no longer interrupted.
             listener.pass(call)?;
         }
         Ok(received)
     });
-    let [interrupted, signals] = printed(&output)[..] else { panic!("{output:?}") };
-    println!("{interrupted} of {TIMES} calls failed by {signals} signals, {received} were received");
-    assert!(i64::from(received) >= i64::from(TIMES) - interrupted);
+    let [failed, signals] = printed(&output)[..] else { panic!("{output:?}") };
+    println!("{failed} of {ALARMED} calls failed by {signals} signals");
+    assert!(received >= i64::from(ALARMED) - failed, "{received} received, {failed} failed");
+}
+
+#[test]
+fn under_the_tracer_a_timer_interrupts_no_mapping() {
+    let Some(command) = program("alarmed", ALARMED) else { return };
+    let rewriting = Rewriting::of(&"thp".parse().expect("a policy"), Host::open("/").expect("a host").geometry());
+    let mut file = tempfile::tempfile().expect("a file");
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let launch = Launch {
+        command: words.map(Into::into).collect(),
+        user: None,
+        variables: Vec::new(),
+        stdin: None,
+        stdout: Some(file.try_clone().expect("a descriptor").into()),
+        stderr: None,
+        disable_thp: false,
+        limit: None,
+    };
+    let ended = run(&launch, &rewriting, None, Leftovers::Follow).expect("a traced program");
+    let mut stdout = Vec::new();
+    file.rewind().and_then(|()| file.read_to_end(&mut stdout)).expect("what it printed");
+    let [failed, signals] = printed(&Output { status: Default::default(), stdout, stderr: Vec::new() })[..] else {
+        panic!("{ended:?}")
+    };
+    println!("{failed} of {ALARMED} calls failed by {signals} signals");
+    assert!(failed == 0 && signals > 0 && ended.stops > u64::from(ALARMED), "{signals} signals, {ended:?}");
 }
 
 #[test]
@@ -197,9 +227,9 @@ fn a_signal_before_the_receipt_fails_a_call_with_eintr() {
     let (output, ()) = supervise(command, filter, flags, |waiting, listener| {
         let (listener, program) = (listener.expect("it was asked for"), nix::unistd::Pid::from_raw(waiting.tid));
         waiting.release()?;
-        listener.wait()?;
+        listener.wait_for_call()?;
         nix::sys::signal::kill(program, nix::sys::signal::SIGUSR1)?;
-        listener.receive().map(|call| assert!(call.is_none(), "{call:?}"))
+        listener.wait_for_end()
     })
     .expect("a supervised program");
     assert_eq!(printed(&output), [-i64::from(libc::EINTR)]);

@@ -176,10 +176,13 @@ impl Listener {
     }
 
     /// Waits until there is a call, and does not receive it.
-    pub fn wait(&self) -> io::Result<()> {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one live structure.
-        if unsafe { libc::poll(&raw mut poll, 1, -1) } == 1 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    pub fn wait_for_call(&self) -> io::Result<()> {
+        self.poll(libc::POLLIN, -1).map(|_| ())
+    }
+
+    /// Waits until nobody is left to make a call.
+    pub fn wait_for_end(&self) -> io::Result<()> {
+        self.poll(0, -1).map(|_| ())
     }
 
     /// Lets a task make its call.
@@ -199,9 +202,16 @@ impl Listener {
     }
 
     fn is_over(&self) -> bool {
-        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: 0, revents: 0 };
+        self.poll(0, 0).is_ok_and(|found| found & libc::POLLHUP != 0)
+    }
+
+    fn poll(&self, events: libc::c_short, patience_ms: libc::c_int) -> io::Result<libc::c_short> {
+        let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events, revents: 0 };
         // SAFETY: one live structure.
-        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 && poll.revents & libc::POLLHUP != 0 }
+        match unsafe { libc::poll(&raw mut poll, 1, patience_ms) } {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(poll.revents),
+        }
     }
 
     /// # Safety
