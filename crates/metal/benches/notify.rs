@@ -145,6 +145,10 @@ mod probe {
 
     pub fn main() -> Result<(), Box<dyn Error>> {
         let arguments = arguments()?;
+        if let Some(needs) = listener::lacks() {
+            println!("the probe needs {needs}");
+            return Ok(());
+        }
         if arguments.one_cpu {
             stay_on_one_cpu()?;
         }

@@ -15,7 +15,7 @@ use testing::skip;
 #[expect(dead_code, reason = "the probe of benches/notify.rs uses the rest")]
 mod listener;
 
-use listener::{ADDED, Call, Listener, hold, supervise};
+use listener::{ADDED, Call, Listener, Tid, hold, supervise};
 
 /// The program, where it can be compiled, in a folder that every user can read.
 static PROGRAM: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|| {
@@ -31,10 +31,8 @@ static PROGRAM: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|
 
 /// The program's command; `None` where this kernel or this machine lacks what the tests stand on.
 fn program(kind: &str, times: u32) -> Option<Command> {
-    let release = nix::sys::utsname::uname().expect("a kernel").release().to_string_lossy().into_owned();
-    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse::<u32>().unwrap_or(0));
-    if (parts.next(), parts.next()) < (Some(6), Some(11)) {
-        skip("Linux 6.11, whose listeners end with their last task");
+    if let Some(needs) = listener::lacks() {
+        skip(needs);
         return None;
     }
     let Some((_, program)) = &*PROGRAM else {
@@ -55,11 +53,21 @@ fn notify<T: Send>(
     numbers: &[i64],
     serve: impl FnOnce(Listener) -> io::Result<T> + Send,
 ) -> (Output, T) {
+    notify_known(command, numbers, |_, listener| serve(listener))
+}
+
+/// The same for one whose process is to be known before its first call.
+fn notify_known<T: Send>(
+    command: Command,
+    numbers: &[i64],
+    serve: impl FnOnce(Tid, Listener) -> io::Result<T> + Send,
+) -> (Output, T) {
     let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
     let filter = listener::filter(numbers, libc::SECCOMP_RET_USER_NOTIF);
     supervise(command, filter, flags, |waiting, listener| {
+        let tid = waiting.tid;
         waiting.release()?;
-        serve(listener.expect("it was asked for"))
+        serve(tid, listener.expect("it was asked for"))
     })
     .expect("a supervised program")
 }
@@ -222,17 +230,37 @@ fn calls_fail_when_the_supervisor_has_gone() {
 #[test]
 fn a_signal_before_the_receipt_fails_a_call_with_eintr() {
     let Some(command) = program("handles", 1) else { return };
-    let flags = libc::SECCOMP_FILTER_FLAG_NEW_LISTENER | libc::SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
-    let filter = listener::filter(&[libc::SYS_getppid], libc::SECCOMP_RET_USER_NOTIF);
-    let (output, ()) = supervise(command, filter, flags, |waiting, listener| {
-        let (listener, program) = (listener.expect("it was asked for"), nix::unistd::Pid::from_raw(waiting.tid));
-        waiting.release()?;
+    let (output, ()) = notify_known(command, &[libc::SYS_getppid], |tid, listener| {
         listener.wait_for_call()?;
-        nix::sys::signal::kill(program, nix::sys::signal::SIGUSR1)?;
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(tid), nix::sys::signal::SIGUSR1)?;
         listener.wait_for_end()
-    })
-    .expect("a supervised program");
+    });
     assert_eq!(printed(&output), [-i64::from(libc::EINTR)]);
+}
+
+/// What would undo that costs what was to be saved: a task that stays seized stops at every signal.
+#[test]
+fn a_task_that_stays_seized_can_be_sent_back_to_its_call() {
+    const ERESTARTSYS: i64 = 512;
+    let Some(command) = program("handles", 1) else { return };
+    let (output, returned) = notify_known(command, &[libc::SYS_getppid], |tid, listener| {
+        listener.wait_for_call()?;
+        listener::seize(tid, libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL)?;
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(tid), nix::sys::signal::SIGUSR1)?;
+        let (_, status) = listener::wait(tid)?;
+        assert_eq!(status >> 8, libc::SIGUSR1);
+        let own = listener::registers(tid)?;
+        let again = libc::user_regs_struct { rip: own.rip - 2, rax: own.orig_rax, orig_rax: u64::MAX, ..own };
+        listener::set_registers(tid, &again)?;
+        listener::resume(libc::PTRACE_CONT, tid, libc::SIGUSR1)?;
+        let call = next(&listener)?;
+        listener::interrupt(tid)?;
+        listener.pass(call)?;
+        listener::held(tid)?.detach()?;
+        Ok(own.rax as i64)
+    });
+    assert_eq!(returned, -ERESTARTSYS);
+    assert_eq!(printed(&output), [i64::from(std::process::id())]);
 }
 
 #[test]

@@ -22,6 +22,14 @@ const SIGSET_BYTES: usize = 8;
 /// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (include/uapi/linux/seccomp.h), since Linux 6.6.
 const SYNC_WAKE_UP: u64 = 1;
 
+/// What the running kernel lacks for it; `None` where it lacks nothing.
+pub fn lacks() -> Option<&'static str> {
+    let release = nix::sys::utsname::uname().ok()?.release().to_string_lossy().into_owned();
+    let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    (version < (6, 11)).then_some("Linux 6.11, whose listeners end with their last task")
+}
+
 /// A filter: calls of these numbers get `action`, all others and those marked as [`ADDED`] are made.
 pub fn filter(numbers: &[i64], action: u32) -> Vec<sock_filter> {
     let load = |at: u32| sock_filter { code: (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16, jt: 0, jf: 0, k: at };
