@@ -42,6 +42,7 @@ mod probe {
     use std::error::Error;
     use std::fs::File;
     use std::io::{self, Read, Seek};
+    use std::num::NonZeroUsize;
     use std::path::{Path, PathBuf};
     use std::process::Command;
     use std::time::Instant;
@@ -166,7 +167,11 @@ mod probe {
             match word.as_str() {
                 "--full" => arguments.full = true,
                 "--one-cpu" => arguments.one_cpu = true,
-                "--rounds" => arguments.rounds = words.next().ok_or("--rounds needs a number")?.parse()?,
+                "--rounds" => {
+                    let number = words.next().ok_or("--rounds needs a number")?;
+                    let rounds: NonZeroUsize = number.parse().map_err(|error| format!("--rounds {number}: {error}"))?;
+                    arguments.rounds = rounds.get();
+                }
                 other => return Err(format!("expected --full, --rounds or --one-cpu, found {other}").into()),
             }
         }
