@@ -12,7 +12,7 @@ use metal::host::Host;
 use metal::tracer::{Launch, Leftovers, Rewriting, run};
 use testing::skip;
 
-#[expect(dead_code, reason = "the probe of benches/notify.rs uses the rest")]
+#[expect(dead_code, reason = "the probe of benches/notify uses the rest")]
 mod listener;
 
 use listener::{ADDED, Call, Listener, Tid, hold, supervise};

@@ -1,5 +1,5 @@
 //! A program under a seccomp filter whose calls notify (SECCOMP_RET_USER_NOTIF) or stop (SECCOMP_RET_TRACE), and what a
-//! supervisor can do with one of its tasks. The probe `benches/notify.rs` and the tests of `tests/notify.rs` stand on it; pagelab
+//! supervisor can do with one of its tasks. The probe `benches/notify` and the tests of `tests/notify.rs` stand on it; pagelab
 //! itself does not. x86-64 only, and Linux 6.11, from which on waiting for a call ends with the last task.
 
 use std::io::{self, Read, Write};
