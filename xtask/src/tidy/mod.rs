@@ -1,7 +1,10 @@
 //! The rules of the workspace that no compiler checks, as functions from a tree of files to findings.
 
+mod arrows;
 mod crates;
+mod known;
 mod links;
+mod shape;
 mod skips;
 mod source;
 mod text;
@@ -13,6 +16,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crates::Workspace;
+use known::Known;
 use tree::Tree;
 
 /// A rule that a place does not keep.
@@ -48,7 +52,13 @@ impl fmt::Display for Finding {
 pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let tree = Tree::read(root)?;
     let workspace = Workspace::read(root)?;
+    let sources = arrows::read(&workspace, &tree);
+    let known = Known::read(&tree);
     let mut findings = crates::check(&workspace, &tree);
+    findings.extend(arrows::check(&sources, &known));
+    findings.extend(arrows::check_picture(&tree, &workspace, &sources));
+    findings.extend(shape::check(&tree, &sources, &known));
+    findings.extend(known.not_needed());
     findings.extend(unsafety::check(&workspace, &tree));
     findings.extend(source::check(&tree));
     findings.extend(skips::check(&tree));
@@ -56,6 +66,20 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(links::check(&tree));
     findings.sort();
     Ok(findings)
+}
+
+/// Draws the crates and their rooms anew in ARCHITECTURE.md.
+pub fn draw(root: &Path) -> ExitCode {
+    let drawn = || {
+        let tree = Tree::read(root)?;
+        let workspace = Workspace::read(root)?;
+        let sources = arrows::read(&workspace, &tree);
+        arrows::write_picture(root, &tree, &workspace, &sources)
+    };
+    match drawn() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => refuse(&problem),
+    }
 }
 
 /// Prints the findings; success when there are none.
@@ -66,9 +90,11 @@ pub fn run(root: &Path) -> ExitCode {
             println!("tidy: {} findings", findings.len());
             if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        Err(problem) => {
-            eprintln!("tidy: {problem}");
-            ExitCode::from(2)
-        }
+        Err(problem) => refuse(&problem),
     }
+}
+
+fn refuse(problem: &str) -> ExitCode {
+    eprintln!("tidy: {problem}");
+    ExitCode::from(2)
 }
