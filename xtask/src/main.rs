@@ -9,9 +9,10 @@ mod tidy;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: cargo xtask test | tidy | tcg-guest [--again]
+const USAGE: &str = "usage: cargo xtask test | tidy [--draw] [--root DIR] | tcg-guest [--again]
   test       install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests
-  tidy       the rules of this workspace: dependencies between crates, unsafe code, links, leftovers
+  tidy       the rules of this workspace: dependencies between crates and files, unsafe code, links, leftovers;
+             of another checkout with --root; --draw writes the picture of the crates into ARCHITECTURE.md
   tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory";
 
 fn main() -> ExitCode {
@@ -20,6 +21,9 @@ fn main() -> ExitCode {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test"] => test::run(&root),
         ["tidy"] => tidy::run(&root),
+        ["tidy", "--draw"] => tidy::draw(&root),
+        ["tidy", "--root", other] => tidy::run(Path::new(other)),
+        ["tidy", "--draw", "--root", other] => tidy::draw(Path::new(other)),
         ["tcg-guest"] => tcg_guest::run(false),
         ["tcg-guest", "--again"] => tcg_guest::run(true),
         _ => {

@@ -69,16 +69,9 @@ fn can_compare() -> bool {
     needs(&here) && needs(&[("tmpfs at /dev/shm", Path::new("/dev/shm").is_dir())])
 }
 
-/// Builds the plugin of this build.
+/// The plugin of this build.
 fn plugin() -> String {
-    let target = std::path::Path::new(env!("CARGO_BIN_EXE_pagelab")).parent().unwrap();
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "-p", "qemu-plugin", "--target-dir"]).arg(target.parent().unwrap());
-    if target.ends_with("release") {
-        cargo.arg("--release");
-    }
-    assert!(cargo.status().unwrap().success());
-    target.join("libpagelab_qemu_plugin.so").display().to_string()
+    testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))).display().to_string()
 }
 
 /// A system program, as a copy in the bench.

@@ -7,24 +7,13 @@ mod cost;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Once;
 
 use common::{Bench, Ran, Runs, needs, program, recording};
 use serde_json::Value;
 
-/// The plugin of this build, built anew.
+/// The plugin of this build.
 fn plugin() -> PathBuf {
-    static BUILT: Once = Once::new();
-    let target = Path::new(env!("CARGO_BIN_EXE_pagelab")).parent().unwrap();
-    BUILT.call_once(|| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["build", "--quiet", "-p", "qemu-plugin", "--target-dir"]).arg(target.parent().unwrap());
-        if target.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(cargo.status().unwrap().success());
-    });
-    target.join("libpagelab_qemu_plugin.so")
+    testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab")))
 }
 
 /// A C program of this directory, compiled; its path.

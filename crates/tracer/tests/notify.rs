@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::LazyLock;
 
-use metal::host::Host;
-use metal::tracer::{Launch, Leftovers, Rewriting, run};
+use host::Host;
+use tracer::{Launch, Leftovers, Rewriting, run};
 use testing::skip;
 
 #[expect(dead_code, reason = "the probe of benches/notify uses the rest")]

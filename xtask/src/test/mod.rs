@@ -1,14 +1,22 @@
 //! `cargo xtask test`: everything there is to test, in one run, with one closing line.
 
+mod fuzz;
+mod libtest;
+mod nextest;
 mod packages;
 mod tally;
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Instant;
 
+use nextest::Nextest;
 use tally::{Tally, Why};
+
+/// The variable that names the file in which tests note that they do not run (`testing::SKIPS`).
+const SKIPS: &str = "PAGELAB_TEST_SKIPS";
 
 /// Runs every step, also after one failed, and says at the end what passed, failed and was skipped.
 pub fn run(root: &Path) -> ExitCode {
@@ -30,14 +38,12 @@ pub fn run(root: &Path) -> ExitCode {
     if let Err(problem) = timed("tcg-guest", || crate::tcg_guest::assemble(false)) {
         println!("the tests that boot a guest are skipped: {problem}");
     }
-    let tally = timed("tests", || tests(root));
-    match tally {
-        Ok(tally) => close(failures, &tally, &missing),
-        Err(problem) => {
-            failures.push(format!("tests: {problem}"));
-            close(failures, &Tally::default(), &missing)
-        }
+    let mut tally = timed("fuzz targets", || fuzz::build(root));
+    match timed("tests", || tests(root)) {
+        Ok(tests) => tally.add(tests),
+        Err(problem) => failures.push(format!("tests: {problem}")),
     }
+    close(failures, &tally, &missing)
 }
 
 fn timed<R>(name: &str, step: impl FnOnce() -> R) -> R {
@@ -63,29 +69,62 @@ fn succeeded(status: ExitStatus) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(status.to_string()) }
 }
 
-/// All tests of the workspace, those in documentation included. Output of tests that passed is read
-/// for skips and not shown; everything else is.
+/// All tests of the workspace, those in documentation included.
 fn tests(root: &Path) -> Result<Tally, String> {
+    let skips = root.join("target/test-skips.txt");
+    fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
+    let mut tally = match Nextest::find_or_install(root) {
+        Ok(nextest) => {
+            let mut tally = run_nextest(root, &nextest, &skips)?;
+            tally.add(cargo_test(root, &["--doc"], &skips)?);
+            tally
+        }
+        Err(problem) => {
+            println!("nextest cannot be had: {problem}; cargo test runs the tests, one program after the other");
+            cargo_test(root, &[], &skips)?
+        }
+    };
+    tally.read_skips(&fs::read_to_string(&skips).unwrap_or_default());
+    Ok(tally)
+}
+
+/// The tests, each in a process of its own.
+fn run_nextest(root: &Path, nextest: &Nextest, skips: &Path) -> Result<Tally, String> {
+    let profile = if std::env::var_os("CI").is_some_and(|value| value == "true") { "ci" } else { "default" };
+    let report = root.join("target/nextest").join(profile).join("junit.xml");
+    let mut tally = Tally { skips: nextest.ignored(root)?, ..Tally::default() };
+    let _ = fs::remove_file(&report);
+    let mut command = nextest.command(root);
+    command.args(["run", "--workspace", "--no-fail-fast", "--profile", profile]).env(SKIPS, skips);
+    let outcome = succeed(&mut answering_signals(command));
+    tally.add(nextest::read_report(&fs::read_to_string(&report).unwrap_or_default()));
+    if let Err(problem) = outcome
+        && tally.failed.is_empty()
+    {
+        tally.failed.push(format!("cargo nextest: {problem} before a test failed, see above"));
+    }
+    Ok(tally)
+}
+
+/// Tests as cargo runs them: all of a program's in one process. Its output is shown as it comes.
+fn cargo_test(root: &Path, options: &[&str], skips: &Path) -> Result<Tally, String> {
     let io = |error: std::io::Error| format!("cannot run cargo test: {error}");
     let (reader, writer) = std::io::pipe().map_err(io)?;
     let mut command = crate::cargo(root);
-    command.args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"]);
+    command.args(["test", "--workspace", "--no-fail-fast"]).args(options).env(SKIPS, skips);
     let mut command = answering_signals(command);
     command.stdout(writer.try_clone().map_err(io)?).stderr(writer);
     let mut child = command.spawn().map_err(io)?;
     // The command holds the pipe's writing end; without it the reading ends when the tests do.
     drop(command);
-    let mut tally = Tally::default();
+    let mut output = libtest::Output::default();
     for line in BufReader::new(reader).split(b'\n') {
         let line = line.map_err(io)?;
         let line = String::from_utf8_lossy(&line);
-        if tally.read(&line) {
-            println!("{line}");
-        }
+        output.read(&line);
+        println!("{line}");
     }
-    let status = child.wait().map_err(io)?;
-    tally.end(status.success());
-    Ok(tally)
+    Ok(output.end(child.wait().map_err(io)?.success()))
 }
 
 /// The command, with signals that whoever runs it ignores (a shell does so for what it starts in the background) as they are by
@@ -97,6 +136,7 @@ fn answering_signals(command: Command) -> Command {
     }
     let mut outer = Command::new("env");
     outer.arg(DEFAULT).arg(command.get_program()).args(command.get_args());
+    outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     command.get_current_dir().map(|directory| outer.current_dir(directory));
     outer
 }
@@ -116,10 +156,10 @@ fn close(failures: Vec<String>, tally: &Tally, missing: &[String]) -> ExitCode {
             failures.push(format!("{}: nothing may be skipped here for want of a package", skip.test));
         }
     }
-    for test in tally.failed_tests.iter().chain(&failures) {
+    for test in tally.failed.iter().chain(&failures) {
         println!("failed: {test}");
     }
-    let failed = tally.failed_tests.len() + failures.len();
-    println!("{} passed, {failed} failed, {} skipped", tally.passed(), tally.skips.len());
+    let failed = tally.failed.len() + failures.len();
+    println!("{} passed, {failed} failed, {} skipped", tally.passed.len(), tally.skips.len());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -16,8 +16,9 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 22] = [
+const PACKAGES: [Package; 24] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
+    Package { name: "g++", sign: "g++", reason: "libFuzzer, which fuzz targets are linked with" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
     Package { name: "gcc-aarch64-linux-gnu", sign: "aarch64-linux-gnu-gcc", reason: "an arm64 program to record" },
     Package { name: "gcc-riscv64-linux-gnu", sign: "riscv64-linux-gnu-gcc", reason: "a riscv64 program to record" },
@@ -38,6 +39,7 @@ const PACKAGES: [Package; 22] = [
     Package { name: "musl-tools", sign: "musl-gcc", reason: "static and static-pie programs" },
     Package { name: "procps", sign: "pgrep", reason: "tests look for processes that were left behind" },
     Package { name: "python3", sign: "python3", reason: "an interpreter as a measured command" },
+    Package { name: "python3-pip", sign: "pip3", reason: "nextest, which runs the tests, comes as a Python package" },
     Package {
         name: "qemu-system-arm",
         sign: "qemu-system-aarch64",
@@ -77,7 +79,7 @@ pub fn must_have_all() -> bool {
 
 /// Whether what a skipped test needs is a package of the list, or a program that one brings.
 pub fn provides(needs: &str) -> bool {
-    let word = |character: char| !(character.is_alphanumeric() || "-./_".contains(character));
+    let word = |character: char| !(character.is_alphanumeric() || "-./_+".contains(character));
     needs.split(word).any(|needed| PACKAGES.iter().any(|package| needed == package.name || needed == package.sign))
 }
 
@@ -85,9 +87,14 @@ fn is_there(package: &Package) -> bool {
     if package.sign.starts_with('/') {
         return Path::new(package.sign).exists();
     }
+    is_in_path(package.sign)
+}
+
+/// Whether a program is there, for everybody or for the administrator.
+pub fn is_in_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let administrator = ["/usr/sbin", "/sbin"].map(PathBuf::from);
-    std::env::split_paths(&path).chain(administrator).any(|directory| directory.join(package.sign).is_file())
+    std::env::split_paths(&path).chain(administrator).any(|directory| directory.join(program).is_file())
 }
 
 fn is_debian_root() -> bool {
@@ -152,7 +159,9 @@ mod tests {
 
     #[test]
     fn what_a_test_needs_is_a_package_by_its_name_or_its_program() {
-        for needs in ["redis-server", "go", "musl-gcc (musl-tools)", "the program redis-benchmark"] {
+        for needs in
+            ["redis-server", "go", "g++, for libFuzzer", "musl-gcc (musl-tools)", "the program redis-benchmark"]
+        {
             assert!(provides(needs), "{needs}");
         }
         for needs in ["a PMU", "an arm64 machine", "root", "gold", "a hugetlb pool of 1G pages"] {

@@ -69,6 +69,8 @@ pub struct Dependency {
     pub package: String,
     /// The name by which source code calls it.
     pub extern_name: String,
+    /// Whether only tests, benches and examples use it.
+    pub only_tests: bool,
 }
 
 /// The crates of the workspace.
@@ -116,6 +118,12 @@ struct MetadataNode {
 struct MetadataDependency {
     name: String,
     pkg: String,
+    dep_kinds: Vec<MetadataKind>,
+}
+
+#[derive(Deserialize)]
+struct MetadataKind {
+    kind: Option<String>,
 }
 
 impl Workspace {
@@ -146,7 +154,8 @@ impl Workspace {
             };
             let dependency = |dependency: &MetadataDependency| {
                 let package = packages.get(dependency.pkg.as_str())?.name.clone();
-                Some(Dependency { package, extern_name: dependency.name.clone() })
+                let only_tests = dependency.dep_kinds.iter().all(|kind| kind.kind.as_deref() == Some("dev"));
+                Some(Dependency { package, extern_name: dependency.name.clone(), only_tests })
             };
             Some(Member {
                 name: package.name.clone(),
@@ -259,6 +268,7 @@ mod tests {
                 .map(|(package, extern_name)| Dependency {
                     package: package.to_string(),
                     extern_name: extern_name.to_string(),
+                    only_tests: false,
                 })
                 .collect(),
         }
@@ -343,7 +353,8 @@ mod tests {
                 {"id": "p", "name": "perf-event2", "manifest_path": "/r/Cargo.toml", "targets": []},
             ],
             "workspace_members": ["m"], "workspace_root": "/w",
-            "resolve": {"nodes": [{"id": "m", "deps": [{"name": "perf_event", "pkg": "p"}]}, {"id": "p", "deps": []}]},
+            "resolve": {"nodes": [{"id": "m", "deps": [{"name": "perf_event", "pkg": "p", "dep_kinds": [{"kind": "dev"}]}]},
+                          {"id": "p", "deps": []}]},
         });
         let workspace = Workspace::of(&serde_json::from_value(metadata).unwrap());
         let [platform] = workspace.members.as_slice() else { panic!("{workspace:?}") };
@@ -355,5 +366,6 @@ mod tests {
             (platform.dependencies[0].package.as_str(), platform.dependencies[0].extern_name.as_str()),
             ("perf-event2", "perf_event")
         );
+        assert!(lease.dependencies[0].only_tests);
     }
 }

@@ -1,8 +1,11 @@
 //! The rules of the workspace that no compiler checks, as functions from a tree of files to findings.
 
+mod arrows;
 mod calls;
 mod crates;
+mod known;
 mod links;
+mod shape;
 mod skips;
 mod source;
 mod text;
@@ -14,6 +17,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crates::Workspace;
+use known::Known;
 use tree::Tree;
 
 /// A rule that a place does not keep.
@@ -49,7 +53,13 @@ impl fmt::Display for Finding {
 pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let tree = Tree::read(root)?;
     let workspace = Workspace::read(root)?;
+    let sources = arrows::read(&workspace, &tree);
+    let known = Known::read(&tree);
     let mut findings = crates::check(&workspace, &tree);
+    findings.extend(arrows::check(&sources, &known));
+    findings.extend(arrows::check_picture(&tree, &workspace, &sources));
+    findings.extend(shape::check(&tree, &sources, &known));
+    findings.extend(known.not_needed());
     findings.extend(unsafety::check(&workspace, &tree));
     findings.extend(calls::check(&tree));
     findings.extend(source::check(&tree));
@@ -60,6 +70,20 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
+/// Draws the crates and their rooms anew in ARCHITECTURE.md.
+pub fn draw(root: &Path) -> ExitCode {
+    let drawn = || {
+        let tree = Tree::read(root)?;
+        let workspace = Workspace::read(root)?;
+        let sources = arrows::read(&workspace, &tree);
+        arrows::write_picture(root, &tree, &workspace, &sources)
+    };
+    match drawn() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => refuse(&problem),
+    }
+}
+
 /// Prints the findings; success when there are none.
 pub fn run(root: &Path) -> ExitCode {
     match check(root) {
@@ -68,9 +92,11 @@ pub fn run(root: &Path) -> ExitCode {
             println!("tidy: {} findings", findings.len());
             if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        Err(problem) => {
-            eprintln!("tidy: {problem}");
-            ExitCode::from(2)
-        }
+        Err(problem) => refuse(&problem),
     }
+}
+
+fn refuse(problem: &str) -> ExitCode {
+    eprintln!("tidy: {problem}");
+    ExitCode::from(2)
 }

@@ -7,8 +7,8 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use metal::host::Host;
-use metal::tracer::{Launch, Leftovers, Rewriting, run};
+use host::Host;
+use tracer::{Launch, Leftovers, Rewriting, run};
 use study::plan;
 use study::policy::Policy;
 use study::stats::paired_ratio;

@@ -2,13 +2,13 @@
 //! the tracer: METHOD.md, "What notification would cost".
 //!
 //! ```text
-//! cargo bench -p metal --bench notify -- [--full] [--rounds N] [--one-cpu]
+//! cargo bench -p tracer --bench notify -- [--full] [--rounds N] [--one-cpu]
 //! ```
 //! `tests/programs/repeats.c` makes one kind of call again and again: a heap grows by pages (musl), 2M are mapped and unmapped,
 //! it forks, it executes `true`, it sends itself signals. Each round has one run in each of these ways, in random order:
 //!
 //! * `bare`, without a filter; `filter` with one that stops nothing;
-//! * `tracer`: `metal::tracer::run` under the policy `thp`, without a witness;
+//! * `tracer`: `tracer::run` under the policy `thp`, without a witness;
 //! * `stop`: PTRACE_O_TRACESECCOMP and the tracer's requests, without its books;
 //! * `notify`: SECCOMP_RET_USER_NOTIF, `killable` with SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV, `sync` with
 //!   SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP too.

@@ -1,0 +1,94 @@
+//! The recorder beside a program, and whether it is that of the source as it is now.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The recorder's file, and cargo's list of what it was made from.
+const FILE: &str = "libpagelab_qemu_plugin.so";
+const SOURCES: &str = "libpagelab_qemu_plugin.d";
+
+/// Why a recorder cannot be used.
+#[derive(Debug)]
+pub enum NotCurrent {
+    /// There is none.
+    Missing(PathBuf, io::Error),
+    /// A file of its source was changed after it was made.
+    Older(PathBuf, PathBuf),
+}
+
+impl fmt::Display for NotCurrent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let recorder = match self {
+            NotCurrent::Missing(recorder, error) => {
+                write!(f, "no recorder: {}: {error}", recorder.display())?;
+                recorder
+            }
+            NotCurrent::Older(recorder, source) => {
+                write!(f, "the recorder {} is older than {}", recorder.display(), source.display())?;
+                recorder
+            }
+        };
+        let is_release = recorder.parent().is_some_and(|directory| directory.ends_with("release"));
+        write!(f, "; build it with cargo build -p qemu-plugin{}", if is_release { " --release" } else { "" })
+    }
+}
+
+/// The recorder beside a program.
+pub fn beside(program: &Path) -> Result<PathBuf, NotCurrent> {
+    let directory = program.parent().unwrap_or(Path::new("."));
+    let recorder = directory.join(FILE);
+    let made = match changed(&recorder) {
+        Ok(made) => made,
+        Err(error) => return Err(NotCurrent::Missing(recorder, error)),
+    };
+    let sources = fs::read_to_string(directory.join(SOURCES)).unwrap_or_default();
+    let newer = sources_of(&sources).into_iter().find(|source| changed(source).is_ok_and(|changed| changed > made));
+    match newer {
+        Some(source) => Err(NotCurrent::Older(recorder, source)),
+        None => Ok(recorder),
+    }
+}
+
+fn changed(path: &Path) -> io::Result<SystemTime> {
+    fs::metadata(path)?.modified()
+}
+
+/// The files behind the colon of a line as make reads it; blanks in names have a backslash.
+fn sources_of(rule: &str) -> Vec<PathBuf> {
+    let Some((_, files)) = rule.split_once(": ") else { return Vec::new() };
+    let files = files.replace("\\ ", "\0");
+    files.split_whitespace().map(|file| PathBuf::from(file.replace('\0', " "))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sets when a file was last changed.
+    fn touch(path: &Path, seconds: u64) {
+        let file = fs::File::options().create(true).append(true).open(path).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds)).unwrap();
+    }
+
+    #[test]
+    fn a_recorder_that_is_missing_or_old_says_what_to_run() {
+        let directory = std::env::temp_dir().join(format!("recorder-{}", std::process::id())).join("release");
+        fs::create_dir_all(&directory).unwrap();
+        let (program, recorder, source) = (directory.join("pagelab"), directory.join(FILE), directory.join("a b.rs"));
+        let missing = beside(&program).unwrap_err().to_string();
+        assert!(missing.contains("cargo build -p qemu-plugin --release"), "{missing}");
+        touch(&recorder, 20);
+        touch(&source, 10);
+        let rule =
+            format!("{}: /nowhere.rs {}\n", recorder.display(), source.display().to_string().replace(' ', "\\ "));
+        fs::write(directory.join(SOURCES), rule).unwrap();
+        assert_eq!(beside(&program).unwrap(), recorder);
+        touch(&source, 30);
+        let old = beside(&program).unwrap_err().to_string();
+        assert!(old.contains("older than") && old.contains("a b.rs; build it with cargo build"), "{old}");
+        fs::remove_dir_all(directory.parent().unwrap()).unwrap();
+    }
+}

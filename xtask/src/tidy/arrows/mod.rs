@@ -1,0 +1,209 @@
+//! Which file of a crate uses which other, read from the source: an arrow goes from a file to the one that defines what it
+//! names. Declaring a module is no arrow, nor is handing a name on (`pub use`): whoever uses that name points at its definition.
+//! What a file uses of the modules around it is none either: a folder's root may define what its files share.
+
+mod graph;
+mod modules;
+mod picture;
+mod reader;
+mod tokens;
+
+use std::collections::BTreeMap;
+
+use super::Finding;
+use super::crates::{Member, Workspace};
+use super::known::{Kind, Known};
+use super::tree::Tree;
+use graph::Graph;
+use modules::Modules;
+
+pub use modules::Module;
+pub use picture::{check as check_picture, write as write_picture};
+
+/// Names that are shown of what one file uses of another.
+const NAMES_SHOWN: usize = 3;
+
+/// A path that source names, by its segments: `["super", "host", "State"]`.
+pub type Segments = Vec<String>;
+
+/// A path, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mention {
+    /// Its segments.
+    pub path: Segments,
+    /// The line, counted from 1.
+    pub line: usize,
+}
+
+/// What the source of a crate says, tests left out.
+#[derive(Debug)]
+pub struct Source {
+    /// The crate's directory.
+    directory: String,
+    /// The package's name.
+    package: String,
+    /// The modules of each root: of a library, and of a program.
+    roots: Vec<Modules>,
+    /// What each file uses of which other.
+    arrows: Arrows,
+}
+
+/// For a file and another: what the first names of the second, and in which line first.
+type Arrows = BTreeMap<(String, String), BTreeMap<String, usize>>;
+
+impl Source {
+    /// Reads a crate.
+    pub fn read(tree: &Tree, member: &Member) -> Source {
+        let roots: Vec<Modules> = member.roots.iter().map(|root| Modules::read(tree, root)).collect();
+        let arrows = arrows(&roots);
+        Source { directory: member.directory.clone(), package: member.name.clone(), roots, arrows }
+    }
+
+    /// The modules of all its roots.
+    pub fn modules(&self) -> impl Iterator<Item = &Module> {
+        self.roots.iter().flat_map(|root| &root.all)
+    }
+
+    /// Whether others can use it: it is no program.
+    pub fn is_library(&self) -> bool {
+        self.modules().any(|module| module.file == format!("{}/src/lib.rs", self.directory))
+    }
+
+    fn graph(&self) -> Graph {
+        let files = self.modules().map(|module| module.file.clone());
+        Graph::new(files, self.arrows.keys().cloned())
+    }
+
+    /// A path as it is shown: below `src`.
+    fn short<'a>(&self, path: &'a str) -> &'a str {
+        let below = path.strip_prefix(self.directory.as_str()).unwrap_or(path);
+        below.strip_prefix("/src/").unwrap_or(below)
+    }
+
+    /// Every arrow of a circle, with what is used.
+    fn describe(&self, circle: &[String]) -> String {
+        let mut lines =
+            format!("{} files use each other in a circle; take arrows out until there is none:", circle.len());
+        let within = |file: &String| circle.contains(file);
+        for ((from, to), names) in self.arrows.iter().filter(|((from, to), _)| within(from) && within(to)) {
+            let line = names.values().min().copied().unwrap_or_default();
+            let mut shown: Vec<&str> = names.keys().take(NAMES_SHOWN).map(String::as_str).collect();
+            if names.len() > NAMES_SHOWN {
+                shown.push("...");
+            }
+            lines += &format!("\n    {}:{line} ─► {}  {}", self.short(from), self.short(to), shown.join(", "));
+        }
+        lines
+    }
+}
+
+/// Reads every crate of the workspace.
+pub fn read(workspace: &Workspace, tree: &Tree) -> Vec<Source> {
+    workspace.members.iter().map(|member| Source::read(tree, member)).collect()
+}
+
+/// Findings about circles between files.
+pub fn check(sources: &[Source], known: &Known) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources {
+        findings.extend(source.roots.iter().flat_map(|root| root.problems.iter().cloned()));
+        for circle in source.graph().circles() {
+            if !known.permits_all(Kind::Circle, &circle) {
+                findings.push(Finding::new(&source.directory, 0, source.describe(&circle)));
+            }
+        }
+    }
+    findings
+}
+
+fn arrows(roots: &[Modules]) -> Arrows {
+    let mut arrows = Arrows::new();
+    for modules in roots {
+        for (index, module) in modules.all.iter().enumerate() {
+            for mention in &module.said.mentions {
+                let definer = modules.definer(index, &mention.path);
+                let Some(definer) = definer.filter(|definer| !modules.is_within(index, *definer)) else { continue };
+                let to = &modules.all[definer].file;
+                if *to == module.file {
+                    continue;
+                }
+                let names = arrows.entry((module.file.clone(), to.clone())).or_default();
+                let line = names.entry(mention.path.join("::")).or_insert(mention.line);
+                *line = mention.line.min(*line);
+            }
+        }
+    }
+    arrows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(files: &[(&str, &str)]) -> Source {
+        let member = Member {
+            name: "c".into(),
+            directory: "c".into(),
+            roots: vec!["c/src/lib.rs".into()],
+            dependencies: Vec::new(),
+        };
+        Source::read(&Tree::of(files), &member)
+    }
+
+    fn found(files: &[(&str, &str)]) -> Vec<String> {
+        check(&[source(files)], &Known::default()).into_iter().map(|finding| finding.to_string()).collect()
+    }
+
+    #[test]
+    fn files_that_use_each_other_are_a_circle() {
+        let found = found(&[
+            ("c/src/lib.rs", "mod a;\nmod b;"),
+            ("c/src/a.rs", "use super::b::S;\n\npub fn g() -> crate::b::S { S }"),
+            ("c/src/b.rs", "pub struct S;\nfn f() {\n    crate::a::g()\n}"),
+        ]);
+        let expected = "c: 2 files use each other in a circle; take arrows out until there is none:\n    \
+                        a.rs:1 ─► b.rs  S, crate::b::S, super::b::S\n    b.rs:3 ─► a.rs  crate::a::g";
+        assert_eq!(found, [expected]);
+    }
+
+    #[test]
+    fn a_folder_may_define_what_its_files_share() {
+        let root = ("c/src/lib.rs", "mod a;\npub struct S;\nfn f() { a::b::g() }");
+        let folder = ("c/src/a/mod.rs", "pub mod b;\npub struct T;\nfn f() { b::g() }");
+        assert_eq!(found(&[root, folder, ("c/src/a/b.rs", "use super::T;\npub fn g() -> crate::S { S }")]), [""; 0]);
+    }
+
+    #[test]
+    fn handing_names_on_is_no_arrow_but_using_them_is() {
+        let facade = ("c/src/lib.rs", "mod a;\nmod b;\npub use a::A;\npub use b::*;");
+        let a = ("c/src/a.rs", "pub struct A;\nimpl From<crate::B> for A {}");
+        assert_eq!(found(&[facade, a, ("c/src/b.rs", "pub struct B;")]), [""; 0]);
+        let circle = found(&[facade, a, ("c/src/b.rs", "use crate::A;\npub struct B(A);")]);
+        assert!(circle[0].contains("a.rs:2 ─► b.rs  crate::B\n    b.rs:1 ─► a.rs  A, crate::A"), "{circle:?}");
+    }
+
+    #[test]
+    fn tests_make_no_circle() {
+        let test = "pub struct A;\n#[cfg(test)]\nmod tests { use crate::b::*; fn t() { f() } }";
+        let files = [("c/src/lib.rs", "mod a;\nmod b;"), ("c/src/a.rs", test)];
+        assert_eq!(found(&[files[0], files[1], ("c/src/b.rs", "use crate::a::A;\npub fn f(_: A) {}")]), [""; 0]);
+    }
+
+    #[test]
+    fn a_known_circle_may_be_smaller_but_not_larger() {
+        let circle = source(&[
+            ("c/src/lib.rs", "mod a;\nmod b;"),
+            ("c/src/a.rs", "use crate::b::S;\npub fn g() -> S { S }"),
+            ("c/src/b.rs", "pub struct S;\nfn f() { crate::a::g() }"),
+        ]);
+        let known = |text: &str| Known::parse("known", text);
+        for (text, findings) in [
+            ("circle c/src/a.rs c/src/b.rs\n", 0),
+            ("circle c/src/a.rs c/src/b.rs c/src/lib.rs\n", 0),
+            ("circle c/src/a.rs\n", 1),
+            ("long c/src/a.rs c/src/b.rs\n", 1),
+        ] {
+            assert_eq!(check(std::slice::from_ref(&circle), &known(text)).len(), findings, "{text}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! The modules of a crate, and what a path in one of them leads to.
+
+use std::collections::BTreeMap;
+
+use syn::punctuated::Punctuated;
+use syn::{Attribute, Expr, ExprLit, Item, ItemMod, Lit, Meta, Token};
+
+use super::super::Finding;
+use super::super::tree::Tree;
+use super::Segments;
+use super::reader::{self, Said};
+
+/// The modules of one root file, which is the first of them.
+#[derive(Debug, Default)]
+pub struct Modules {
+    /// All of them; a module knows others by their place here.
+    pub all: Vec<Module>,
+    /// What could not be read.
+    pub problems: Vec<Finding>,
+}
+
+/// A module.
+#[derive(Debug)]
+pub struct Module {
+    /// The file in which it stands, relative to the workspace.
+    pub file: String,
+    /// What it says.
+    pub said: Said,
+    parent: Option<usize>,
+    children: BTreeMap<String, usize>,
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// A module.
+    Module(usize),
+    /// Something that this module defines.
+    Item(usize),
+}
+
+/// A name that is looked for, and where: what a search must not meet again below itself.
+type Step = (usize, String, bool);
+
+impl Modules {
+    /// Reads the modules of the crate whose root is this file.
+    pub fn read(tree: &Tree, root: &str) -> Modules {
+        let mut modules = Modules::default();
+        let directory = root.rsplit_once('/').map_or("", |(directory, _)| directory);
+        modules.read_file(tree, None, root, directory);
+        modules
+    }
+
+    /// The module that defines what a path in a module names; none for what is of another crate, and for modules themselves.
+    pub fn definer(&self, module: usize, path: &[String]) -> Option<usize> {
+        match self.resolve(module, path, &mut Vec::new())? {
+            Found::Item(definer) => Some(definer),
+            Found::Module(_) => None,
+        }
+    }
+
+    /// Whether a module is another one, or inside it.
+    pub fn is_within(&self, module: usize, outer: usize) -> bool {
+        module == outer || self.all[module].parent.is_some_and(|parent| self.is_within(parent, outer))
+    }
+
+    fn read_file(&mut self, tree: &Tree, parent: Option<usize>, path: &str, directory: &str) -> Option<usize> {
+        match syn::parse_file(&tree.get(path)?.text) {
+            Ok(file) => Some(self.read_items(tree, parent, path, directory, &file.items)),
+            Err(error) => {
+                let line = error.span().start().line;
+                self.problems.push(Finding::new(path, line, format!("cannot read the modules it uses: {error}")));
+                None
+            }
+        }
+    }
+
+    fn read_items(&mut self, tree: &Tree, parent: Option<usize>, file: &str, directory: &str, items: &[Item]) -> usize {
+        let (said, declared) = reader::read(items);
+        let module = self.all.len();
+        self.all.push(Module { file: file.to_string(), said, parent, children: BTreeMap::new() });
+        for child in declared {
+            if let Some(index) = self.read_declared(tree, module, directory, child) {
+                self.all[module].children.insert(child.ident.to_string(), index);
+            }
+        }
+        module
+    }
+
+    /// A module in braces or in a file of its own, below the directory of the one that declares it. Where each architecture has
+    /// a file, all are read, and others see the first.
+    fn read_declared(&mut self, tree: &Tree, parent: usize, directory: &str, declared: &ItemMod) -> Option<usize> {
+        let file = self.all[parent].file.clone();
+        let below = format!("{directory}/{}", declared.ident);
+        if let Some((_, items)) = &declared.content {
+            return Some(self.read_items(tree, Some(parent), &file, &below, items));
+        }
+        let beside = file.rsplit_once('/').map_or("", |(beside, _)| beside);
+        let given = given_paths(&declared.attrs).into_iter().map(|path| format!("{beside}/{path}"));
+        let mut paths: Vec<String> = given.filter(|path| tree.get(path).is_some()).collect();
+        if paths.is_empty() {
+            let usual = [format!("{below}.rs"), format!("{below}/mod.rs")];
+            paths.extend(usual.into_iter().find(|path| tree.get(path).is_some()));
+        }
+        if paths.is_empty() {
+            let line = declared.ident.span().start().line;
+            self.problems.push(Finding::new(&file, line, format!("the module {} has no file", declared.ident)));
+        }
+        let read: Vec<usize> =
+            paths.iter().filter_map(|path| self.read_file(tree, Some(parent), path, &below)).collect();
+        read.first().copied()
+    }
+
+    fn resolve(&self, module: usize, path: &[String], above: &mut Vec<Step>) -> Option<Found> {
+        let (mut found, mut rest) = match path.first()?.as_str() {
+            "crate" => (Found::Module(0), &path[1..]),
+            "self" => (Found::Module(module), &path[1..]),
+            "super" => (Found::Module(self.all[module].parent?), &path[1..]),
+            name => (self.look_up(module, name, path.len() == 1, above)?, &path[1..]),
+        };
+        while let (Found::Module(within), Some((name, after))) = (found, rest.split_first()) {
+            found = match name.as_str() {
+                "super" => Found::Module(self.all[within].parent?),
+                name => self.look_up(within, name, after.is_empty(), above)?,
+            };
+            rest = after;
+        }
+        Some(found)
+    }
+
+    /// What a name means in a module. One that more segments follow is a module rather than a function of the same name.
+    fn look_up(&self, module: usize, name: &str, is_last: bool, above: &mut Vec<Step>) -> Option<Found> {
+        let step = (module, name.to_string(), is_last);
+        if above.contains(&step) {
+            return None;
+        }
+        above.push(step);
+        let found = self.look_up_once(module, name, is_last, above);
+        above.pop();
+        found
+    }
+
+    fn look_up_once(&self, module: usize, name: &str, is_last: bool, above: &mut Vec<Step>) -> Option<Found> {
+        let Module { said, children, .. } = &self.all[module];
+        let item = said.items.contains(name).then_some(Found::Item(module));
+        let child = children.get(name).map(|child| Found::Module(*child));
+        let none: &[Segments] = &[];
+        let imports = said.names.get(name).map_or(none, Vec::as_slice);
+        let mut imported = || imports.iter().find_map(|path| self.resolve(module, path, above));
+        let direct =
+            if is_last { item.or_else(&mut imported).or(child) } else { child.or_else(&mut imported).or(item) };
+        direct.or_else(|| {
+            said.globs.iter().find_map(|path| match self.resolve(module, path, above)? {
+                Found::Module(within) => self.look_up(within, name, is_last, above),
+                Found::Item(_) => None,
+            })
+        })
+    }
+}
+
+/// What `#[path = "..."]` says, and `#[cfg_attr(..., path = "...")]`.
+fn given_paths(attributes: &[Attribute]) -> Vec<String> {
+    let text = |expression: &Expr| match expression {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+        _ => None,
+    };
+    let path = |meta: &Meta| match meta {
+        Meta::NameValue(pair) if pair.path.is_ident("path") => text(&pair.value),
+        _ => None,
+    };
+    let given = |attribute: &Attribute| match &attribute.meta {
+        Meta::List(list) if list.path.is_ident("cfg_attr") => {
+            let parts = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default();
+            parts.iter().find_map(path)
+        }
+        meta => path(meta),
+    };
+    attributes.iter().filter_map(given).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn modules(files: &[(&str, &str)]) -> Modules {
+        let modules = Modules::read(&Tree::of(files), "c/src/lib.rs");
+        assert_eq!(modules.problems, []);
+        modules
+    }
+
+    /// The file that defines what `path` names in the root.
+    fn file<'a>(modules: &'a Modules, path: &str) -> Option<&'a str> {
+        let path: Segments = path.split("::").map(str::to_string).collect();
+        modules.definer(0, &path).map(|definer| modules.all[definer].file.as_str())
+    }
+
+    #[test]
+    fn files_of_modules_are_found_as_the_compiler_finds_them() {
+        let modules = modules(&[
+            ("c/src/lib.rs", "mod a;\nmod b;\nmod c { pub mod d; }"),
+            ("c/src/a.rs", "pub mod e;"),
+            ("c/src/a/e.rs", "pub struct E;"),
+            ("c/src/b/mod.rs", "pub mod f;"),
+            ("c/src/b/f.rs", "pub struct F;"),
+            ("c/src/c/d.rs", "pub struct D;"),
+        ]);
+        assert_eq!(file(&modules, "a::e::E"), Some("c/src/a/e.rs"));
+        assert_eq!(file(&modules, "crate::b::f::F::new"), Some("c/src/b/f.rs"));
+        assert_eq!(file(&modules, "self::c::d::D"), Some("c/src/c/d.rs"));
+        assert_eq!(file(&modules, "a::e"), None, "a module");
+        assert_eq!(file(&modules, "std::fs::File"), None);
+    }
+
+    #[test]
+    fn all_files_of_a_module_with_one_for_each_architecture_are_read() {
+        let declared =
+            "#[cfg_attr(target_arch = \"x86_64\", path = \"x.rs\")]\n#[cfg_attr(not(any()), path = \"y.rs\")]\nmod a;";
+        let modules =
+            modules(&[("c/src/lib.rs", declared), ("c/src/x.rs", "pub struct A;"), ("c/src/y.rs", "use super::a::A;")]);
+        assert_eq!(modules.all.len(), 3);
+        assert_eq!(file(&modules, "a::A"), Some("c/src/x.rs"));
+    }
+
+    #[test]
+    fn names_that_are_handed_on_lead_to_who_defines_them() {
+        let modules = modules(&[
+            ("c/src/lib.rs", "mod a;\nmod b;\nuse b::Renamed;\nuse a::plan;"),
+            ("c/src/a.rs", "mod d;\npub use d::plan;\npub mod plan {}"),
+            ("c/src/a/d.rs", "pub fn plan() {}\npub struct D;"),
+            (
+                "c/src/b.rs",
+                "pub use super::a::*;\npub use crate::b::all::*;\npub mod all { pub use crate::c::D as Renamed; }",
+            ),
+        ]);
+        assert_eq!(file(&modules, "plan"), Some("c/src/a/d.rs"), "the function, not the module");
+        assert_eq!(file(&modules, "b::plan"), Some("c/src/a/d.rs"), "through a glob");
+        assert_eq!(file(&modules, "Renamed"), None, "c is of another crate");
+    }
+
+    #[test]
+    fn circles_of_imports_end() {
+        let modules = modules(&[
+            ("c/src/lib.rs", "mod a;\nmod b;"),
+            ("c/src/a.rs", "pub use super::b::*;\npub use crate::b::X;"),
+            ("c/src/b.rs", "pub use super::a::*;\npub use crate::a::X;\npub struct Y;"),
+        ]);
+        assert_eq!(file(&modules, "a::X"), None);
+        assert_eq!(file(&modules, "a::Y"), Some("c/src/b.rs"));
+    }
+
+    #[test]
+    fn a_module_without_a_file_and_a_file_that_is_no_rust_are_said() {
+        let modules =
+            Modules::read(&Tree::of(&[("c/src/lib.rs", "mod a;\nmod b;"), ("c/src/b.rs", "fn {")]), "c/src/lib.rs");
+        let said: Vec<String> = modules.problems.iter().map(Finding::to_string).collect();
+        assert_eq!(said[0], "c/src/lib.rs:1: the module a has no file");
+        assert!(said[1].starts_with("c/src/b.rs:1: cannot read the modules it uses: "), "{said:?}");
+    }
+}

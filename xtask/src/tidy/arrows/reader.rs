@@ -1,0 +1,351 @@
+//! What the items of one module say: what they define, what they import, and which paths they name.
+//!
+//! Code for tests (`#[cfg(test)]`) is left out. Macros are read token by token, so paths in them count. Methods do not: whose
+//! they are is known to the compiler only, and the type's own name stands in an import anyway.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{
+    Attribute, ImplItem, Item, ItemMod, ItemUse, Meta, PatIdent, Path, PathArguments, TypePath, UseTree, Visibility,
+};
+
+use super::{Mention, Segments, tokens};
+
+/// What a module says.
+#[derive(Debug, Default)]
+pub struct Said {
+    /// Names of what it defines, macros included.
+    pub items: BTreeSet<String>,
+    /// Names that stand for something elsewhere, by `use` and `pub use`.
+    pub names: BTreeMap<String, Vec<Segments>>,
+    /// Modules all of whose names it has.
+    pub globs: Vec<Segments>,
+    /// The paths that its code names. What it only hands on (`pub use`) is none.
+    pub mentions: Vec<Mention>,
+    /// Lines of `use super::*`.
+    pub super_globs: Vec<usize>,
+    /// Lines of errors that are text: `Result<_, String>`.
+    pub text_errors: Vec<usize>,
+}
+
+/// Reads a module's items; what they say, and the modules that they declare.
+pub fn read(items: &[Item]) -> (Said, Vec<&ItemMod>) {
+    let mut reader = Reader::default();
+    for item in items.iter().filter(|item| !attributes(item).iter().any(is_for_tests)) {
+        reader.said.items.extend(defined(item));
+        reader.visit_item(item);
+    }
+    (reader.said, reader.modules)
+}
+
+/// Reads items one after the other.
+#[derive(Default)]
+struct Reader<'ast> {
+    said: Said,
+    modules: Vec<&'ast ItemMod>,
+    /// Names of variables, for each function around the place that is read.
+    variables: Vec<BTreeSet<String>>,
+}
+
+impl Reader<'_> {
+    fn mention(&mut self, path: Segments, line: usize) {
+        let is_variable = path.len() == 1 && self.variables.iter().any(|names| names.contains(&path[0]));
+        if !is_variable && !path.is_empty() {
+            self.said.mentions.push(Mention { path, line });
+        }
+    }
+
+    fn import(&mut self, tree: &UseTree, before: &Segments, handed_on: bool) {
+        match tree {
+            UseTree::Path(part) => self.import(&part.tree, &joined(before, part.ident.to_string()), handed_on),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(tree, before, handed_on)),
+            UseTree::Glob(glob) => {
+                if !before.is_empty() && before.iter().all(|segment| segment == "super") {
+                    self.said.super_globs.push(glob.star_token.spans[0].start().line);
+                }
+                self.said.globs.push(before.clone());
+            }
+            UseTree::Name(name) if name.ident == "self" => {
+                let last = before.last().cloned().unwrap_or_default();
+                self.bind(last, before.clone(), name.ident.span().start().line, handed_on);
+            }
+            UseTree::Name(name) => {
+                let path = joined(before, name.ident.to_string());
+                self.bind(name.ident.to_string(), path, name.ident.span().start().line, handed_on);
+            }
+            UseTree::Rename(name) => {
+                let path = joined(before, name.ident.to_string());
+                self.bind(name.rename.to_string(), path, name.ident.span().start().line, handed_on);
+            }
+        }
+    }
+
+    fn bind(&mut self, name: String, path: Segments, line: usize, handed_on: bool) {
+        if !handed_on {
+            self.mention(path.clone(), line);
+        }
+        self.said.names.entry(name).or_default().push(path);
+    }
+
+    /// Paths among the tokens of a macro or an attribute.
+    fn scan(&mut self, tokens: &TokenStream) {
+        tokens::paths(tokens).into_iter().for_each(|mention| self.mention(mention.path, mention.line));
+    }
+
+    /// Paths that serde takes as text: `#[serde(with = "crate::bytes")]`.
+    fn scan_text(&mut self, attribute: &Attribute) {
+        let Meta::List(list) = &attribute.meta else { return };
+        for token in list.tokens.clone() {
+            let TokenTree::Literal(literal) = &token else { continue };
+            let text = literal.to_string();
+            if let Ok(path) = syn::parse_str::<Path>(text.trim_matches('"')) {
+                self.mention(segments(&path), literal.span().start().line);
+            }
+        }
+    }
+
+    /// Reads a function, whose variables are no names of the module's.
+    fn within(&mut self, variables: Variables, read: impl FnOnce(&mut Self)) {
+        self.variables.push(variables.0);
+        read(self);
+        self.variables.pop();
+    }
+}
+
+impl<'ast> Visit<'ast> for Reader<'ast> {
+    fn visit_item(&mut self, item: &'ast Item) {
+        if !attributes(item).iter().any(is_for_tests) {
+            visit::visit_item(self, item);
+        }
+    }
+
+    fn visit_impl_item(&mut self, item: &'ast ImplItem) {
+        let attributes = match item {
+            ImplItem::Const(item) => &item.attrs,
+            ImplItem::Fn(item) => &item.attrs,
+            ImplItem::Type(item) => &item.attrs,
+            ImplItem::Macro(item) => &item.attrs,
+            _ => return,
+        };
+        if !attributes.iter().any(is_for_tests) {
+            visit::visit_impl_item(self, item);
+        }
+    }
+
+    fn visit_item_mod(&mut self, module: &'ast ItemMod) {
+        self.modules.push(module);
+    }
+
+    fn visit_item_use(&mut self, import: &'ast ItemUse) {
+        if import.leading_colon.is_none() {
+            let handed_on = !matches!(import.vis, Visibility::Inherited);
+            self.import(&import.tree, &Segments::new(), handed_on);
+        }
+    }
+
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        self.within(Variables::of(|names| names.visit_item_fn(function)), |reader| {
+            visit::visit_item_fn(reader, function)
+        });
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
+        let variables = Variables::of(|names| names.visit_impl_item_fn(function));
+        self.within(variables, |reader| visit::visit_impl_item_fn(reader, function));
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast syn::TraitItemFn) {
+        let variables = Variables::of(|names| names.visit_trait_item_fn(function));
+        self.within(variables, |reader| visit::visit_trait_item_fn(reader, function));
+    }
+
+    fn visit_path(&mut self, path: &'ast Path) {
+        if let (None, Some(first)) = (&path.leading_colon, path.segments.first()) {
+            self.mention(segments(path), first.ident.span().start().line);
+        }
+        visit::visit_path(self, path);
+    }
+
+    fn visit_type_path(&mut self, path: &'ast TypePath) {
+        if is_text_error(path)
+            && let Some(last) = path.path.segments.last()
+        {
+            self.said.text_errors.push(last.ident.span().start().line);
+        }
+        visit::visit_type_path(self, path);
+    }
+
+    fn visit_attribute(&mut self, attribute: &'ast Attribute) {
+        if attribute.path().is_ident("serde") {
+            self.scan_text(attribute);
+        }
+        visit::visit_attribute(self, attribute);
+    }
+
+    fn visit_token_stream(&mut self, tokens: &'ast TokenStream) {
+        self.scan(tokens);
+    }
+
+    /// `pub(in a::b)` uses nothing of `a::b`.
+    fn visit_visibility(&mut self, _: &'ast Visibility) {}
+}
+
+/// The names that patterns of a function bind.
+#[derive(Default)]
+struct Variables(BTreeSet<String>);
+
+impl Variables {
+    fn of(visit: impl FnOnce(&mut Variables)) -> Variables {
+        let mut variables = Variables::default();
+        visit(&mut variables);
+        variables
+    }
+}
+
+impl<'ast> Visit<'ast> for Variables {
+    fn visit_pat_ident(&mut self, pattern: &'ast PatIdent) {
+        self.0.insert(pattern.ident.to_string());
+        visit::visit_pat_ident(self, pattern);
+    }
+}
+
+fn joined(before: &Segments, last: String) -> Segments {
+    before.iter().cloned().chain([last]).collect()
+}
+
+fn segments(path: &Path) -> Segments {
+    path.segments.iter().map(|segment| segment.ident.to_string()).collect()
+}
+
+/// Whether an attribute is `#[cfg(test)]`, or `#[cfg(all(test, ...))]`.
+fn is_for_tests(attribute: &Attribute) -> bool {
+    let Meta::List(list) = &attribute.meta else { return false };
+    let condition = list.tokens.to_string().replace(' ', "");
+    list.path.is_ident("cfg") && (condition == "test" || condition.starts_with("all(test,"))
+}
+
+fn is_text_error(path: &TypePath) -> bool {
+    let Some(last) = path.path.segments.last().filter(|last| last.ident == "Result") else { return false };
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return false };
+    let is_text = |argument: &syn::GenericArgument| matches!(argument, syn::GenericArgument::Type(syn::Type::Path(path)) if path.path.is_ident("String"));
+    arguments.args.len() == 2 && arguments.args.last().is_some_and(is_text)
+}
+
+fn attributes(item: &Item) -> &[Attribute] {
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::ExternCrate(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::ForeignMod(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::TraitAlias(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Union(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// The names that an item defines; modules and imports are told apart from them.
+fn defined(item: &Item) -> Vec<String> {
+    let name = match item {
+        Item::Const(item) => &item.ident,
+        Item::Enum(item) => &item.ident,
+        Item::Fn(item) => &item.sig.ident,
+        Item::Macro(item) => match &item.ident {
+            Some(name) => name,
+            None => return Vec::new(),
+        },
+        Item::Static(item) => &item.ident,
+        Item::Struct(item) => &item.ident,
+        Item::Trait(item) => &item.ident,
+        Item::TraitAlias(item) => &item.ident,
+        Item::Type(item) => &item.ident,
+        Item::Union(item) => &item.ident,
+        Item::ForeignMod(block) => return block.items.iter().filter_map(foreign).collect(),
+        _ => return Vec::new(),
+    };
+    vec![name.to_string()]
+}
+
+fn foreign(item: &syn::ForeignItem) -> Option<String> {
+    match item {
+        syn::ForeignItem::Fn(item) => Some(item.sig.ident.to_string()),
+        syn::ForeignItem::Static(item) => Some(item.ident.to_string()),
+        syn::ForeignItem::Type(item) => Some(item.ident.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(source: &str) -> Said {
+        read(&syn::parse_file(source).unwrap().items).0
+    }
+
+    fn mentions(source: &str) -> Vec<String> {
+        said(source).mentions.iter().map(|mention| mention.path.join("::")).collect()
+    }
+
+    #[test]
+    fn imports_are_mentions_and_names_and_what_is_handed_on_is_a_name_only() {
+        let said =
+            said("use a::{b::C, d as e, f::{self, g}};\npub use h::I;\npub(crate) use j::*;\nuse super::super::*;");
+        let paths: Vec<String> = said.mentions.iter().map(|mention| mention.path.join("::")).collect();
+        assert_eq!(paths, ["a::b::C", "a::d", "a::f", "a::f::g"]);
+        assert_eq!(said.names.keys().collect::<Vec<_>>(), ["C", "I", "e", "f", "g"]);
+        assert_eq!((said.globs.len(), said.super_globs), (2, vec![4]));
+    }
+
+    #[test]
+    fn code_for_tests_says_nothing() {
+        for source in [
+            "#[cfg(test)] use a::B;",
+            "#[cfg(test)] mod tests { use a::B; }",
+            "#[cfg(all(test, unix))] fn f() { a::b() }",
+            "impl S { #[cfg(test)] fn f() { a::b() } }",
+        ] {
+            assert!(mentions(source).iter().all(|path| path == "S"), "{source}");
+        }
+        assert_eq!(mentions("#[cfg(not(test))] use a::B;"), ["a::B"]);
+    }
+
+    #[test]
+    fn paths_in_macros_attributes_and_texts_of_serde_count() {
+        assert_eq!(mentions("fn f() { g!(\"{}\", crate::a::b(x.c, 0..D), 'e'); }"), ["g", "crate::a::b", "x", "D"]);
+        assert!(mentions("macro_rules! m { ($a:ident) => { $crate::b::$a() }; }").contains(&"crate::b".to_string()));
+        assert!(mentions("#[serde(with = \"super::a\")] struct S;").contains(&"super::a".to_string()));
+        assert!(mentions("struct S { #[arg(value_parser = a::b)] c: u8 }").contains(&"a::b".to_string()));
+    }
+
+    #[test]
+    fn variables_are_no_paths_and_neither_is_a_visibility() {
+        assert_eq!(mentions("pub(in a::b) fn f(c: u8) -> u8 { let d = c; g(d) }"), ["u8", "u8", "g"]);
+        assert_eq!(mentions("fn f() -> ::std::io::Error { h::i::<j::K>() }"), ["h::i", "j::K"]);
+    }
+
+    #[test]
+    fn what_is_defined_has_a_name() {
+        let said =
+            said("const A: u8 = 1; enum B {} fn c() {} macro_rules! d { () => {} } extern \"C\" { fn e(); } mod f {}");
+        assert_eq!(said.items.into_iter().collect::<Vec<_>>(), ["A", "B", "c", "d", "e"]);
+    }
+
+    #[test]
+    fn errors_that_are_text_are_found_where_they_are_the_error() {
+        let lines = |source| said(source).text_errors;
+        assert_eq!(lines("fn f() -> Result<u8, String> { g }"), [1]);
+        assert_eq!(lines("fn f() -> std::result::Result<u8, String> { g }"), [1]);
+        assert_eq!(lines("fn f() -> Result<String, Error> { g }\nfn g() -> io::Result<String> { h }"), [0usize; 0]);
+    }
+}

@@ -1,0 +1,106 @@
+//! How source is written: files of a length that can be read, imports by name, errors that are types.
+
+use super::Finding;
+use super::arrows::Source;
+use super::known::{Kind, Known};
+use super::tree::{File, Tree};
+
+/// Lines that a file may have without a reason.
+const MOST_LINES: usize = 400;
+/// How the first comment of a longer file begins its reason.
+const REASON: &str = "400 lines because";
+
+/// Findings about the shape of source.
+pub fn check(tree: &Tree, sources: &[Source], known: &Known) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = tree.files.iter().filter_map(|file| too_long(file, known)).collect();
+    for source in sources {
+        findings.extend(globs(source, known));
+        findings.extend(text_errors(source, known));
+    }
+    findings
+}
+
+fn too_long(file: &File, known: &Known) -> Option<Finding> {
+    let lines = file.text.lines().count();
+    if !file.is_rust() || lines <= MOST_LINES || has_reason(&file.text) || known.permits(Kind::Long, &file.path) {
+        return None;
+    }
+    let message =
+        format!("{lines} lines; split it where it holds two ideas, or say in its first comment `above {REASON} ...`");
+    Some(Finding::new(&file.path, 0, message))
+}
+
+/// Whether the comment at the beginning of a file gives a reason for its length.
+fn has_reason(text: &str) -> bool {
+    let comment: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//")).collect();
+    let words: Vec<&str> =
+        comment.iter().flat_map(|line| line.trim_start_matches(['/', '!']).split_whitespace()).collect();
+    words.join(" ").contains(REASON)
+}
+
+fn globs(source: &Source, known: &Known) -> Vec<Finding> {
+    let message = "use super::* says not what is used; import by name";
+    lines(source, known, Kind::Glob, message, |module| &module.said.super_globs)
+}
+
+/// Errors of libraries are types; a program may say what went wrong in words.
+fn text_errors(source: &Source, known: &Known) -> Vec<Finding> {
+    if !source.is_library() {
+        return Vec::new();
+    }
+    let message = "Result<_, String> in a library; give the error a type that says its source";
+    lines(source, known, Kind::TextError, message, |module| &module.said.text_errors)
+}
+
+/// A finding for each line of a crate's modules whose file is no exception.
+fn lines(
+    source: &Source,
+    known: &Known,
+    kind: Kind,
+    message: &str,
+    of: impl Fn(&super::arrows::Module) -> &Vec<usize>,
+) -> Vec<Finding> {
+    let broken = source.modules().filter(|module| !of(module).is_empty());
+    let found = broken.filter(|module| !known.permits(kind, &module.file));
+    found.flat_map(|module| of(module).iter().map(|line| Finding::new(&module.file, *line, message))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::crates::{Member, Workspace};
+    use super::*;
+
+    fn found(root: &str, text: &str) -> Vec<String> {
+        let tree = Tree::of(&[(root, text)]);
+        let member =
+            Member { name: "c".into(), directory: "c".into(), roots: vec![root.into()], dependencies: Vec::new() };
+        let sources = super::super::arrows::read(&Workspace { members: vec![member] }, &tree);
+        check(&tree, &sources, &Known::default()).iter().map(Finding::to_string).collect()
+    }
+
+    #[test]
+    fn a_long_file_needs_a_reason_in_its_first_comment() {
+        let code = "fn f() {}\n".repeat(MOST_LINES);
+        assert_eq!(found("c/src/lib.rs", &code), [""; 0]);
+        let long = format!("//! A table.\n{code}");
+        assert!(found("c/src/lib.rs", &long)[0].starts_with("c/src/lib.rs: 401 lines; split it"));
+        let reason =
+            format!("//! A table.\n//!\n//! It has more than 400 lines\n//! because its rows are one idea.\n{code}");
+        assert_eq!(found("c/src/lib.rs", &reason), [""; 0]);
+        let late = format!("{long}// more than 400 lines because it is late\n");
+        assert_eq!(found("c/src/lib.rs", &late).len(), 1);
+    }
+
+    #[test]
+    fn imports_are_by_name_outside_of_tests() {
+        assert_eq!(found("c/src/lib.rs", "mod a { use super::*; }").len(), 1);
+        assert_eq!(found("c/src/lib.rs", "#[cfg(test)]\nmod tests { use super::*; }\npub use a::*;"), [""; 0]);
+    }
+
+    #[test]
+    fn errors_of_libraries_are_types() {
+        let text = "fn f() -> Result<(), String> { Ok(()) }";
+        assert_eq!(found("c/src/lib.rs", text).len(), 1);
+        assert_eq!(found("c/src/main.rs", text), [""; 0]);
+    }
+}
