@@ -49,10 +49,10 @@ impl Site {
         Ok(Lease { site: self.clone(), lock, journal, ledger, watchdog, recovered })
     }
 
-    /// Puts back what an earlier lease of this site left; see [`recover`].
+    /// Puts back what an earlier lease of this site left; see [`recover`](super::recover).
     ///
     /// # Errors
-    /// See [`recover`].
+    /// See [`recover`](super::recover).
     pub fn recover(&self) -> Result<Recovered, LeaseError> {
         let lock = self.lock(Mode::Exclusive, WATCHDOG_TIME, |_, _| true)?;
         let recovered = self.replay();

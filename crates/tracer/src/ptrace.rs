@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use host::maps::Presence;
 use study::size::PageSize;
 
 use super::registers::{Layout, NATIVE, Registers};
@@ -330,12 +331,7 @@ pub fn write_memory(tid: Tid, address: u64, bytes: &[u8]) -> io::Result<()> {
     std::fs::OpenOptions::new().write(true).open(format!("/proc/{tid}/mem"))?.write_all_at(bytes, address)
 }
 
-/// Whether the page at an address holds anything (Documentation/admin-guide/mm/pagemap.rst); `true`
-/// where that cannot be seen.
+/// Whether the page at an address holds anything; `true` where that cannot be seen.
 pub fn is_present(tid: Tid, address: u64, base: PageSize) -> bool {
-    const PRESENT_OR_SWAPPED: u64 = 3 << 62;
-    let mut entry = [0u8; 8];
-    let read = std::fs::File::open(format!("/proc/{tid}/pagemap"))
-        .and_then(|file| file.read_exact_at(&mut entry, address / base.bytes() * 8));
-    read.is_err() || u64::from_le_bytes(entry) & PRESENT_OR_SWAPPED != 0
+    Presence::of(tid, base).and_then(|presence| presence.is_there(address)).unwrap_or(true)
 }

@@ -1,4 +1,4 @@
-//! Calls that only some crates may make: tracing, and writing what is the system's. Tests may make them.
+//! What only some crates may do: trace, write what is the system's, look at the pages of other processes. Tests may.
 
 use super::Finding;
 use super::tree::{File, Tree};
@@ -33,10 +33,15 @@ const WRITING: [&str; 3] = ["write_all", "libc::write", "unistd::write"];
 /// Where system settings lie, as beginnings of literals.
 const SETTINGS: [&str; 2] = ["\"/sys/", "\"/proc/sys/"];
 
+/// What may look at the pages of other processes: the census, and whoever says whether one page is there.
+const SEE_PAGES: [&str; 2] = ["crates/census/", "crates/host/src/maps/"];
+/// Ends of the names of files that tell of them, as a format string has them (`/proc/{pid}/smaps`).
+const PAGES: [&str; 3] = ["}/smaps", "}/pagemap", "}/numa_maps"];
+
 /// Findings about such calls in the sources of the crates.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let sources = tree.rust_below("crates/").filter(|file| file.path.contains("/src/") && !is_of_tests(&file.path));
-    sources.flat_map(|file| tracing(file).into_iter().chain(writing(file))).collect()
+    sources.flat_map(|file| [tracing(file), writing(file), looking(file)].concat()).collect()
 }
 
 fn is_of_tests(path: &str) -> bool {
@@ -61,6 +66,18 @@ fn writing(file: &File) -> Vec<Finding> {
     }
     let found = |call: &str| format!("only lease writes system settings: this file names some, and has {call}");
     named(file, &OPENING, found)
+}
+
+fn looking(file: &File) -> Vec<Finding> {
+    if SEE_PAGES.iter().any(|path| file.path.starts_with(path)) {
+        return Vec::new();
+    }
+    let found = |line: &str| PAGES.iter().find(|name| line.contains(**name)).map(|name| name.trim_start_matches('}'));
+    let finding = |(line, number)| {
+        let message = format!("only census looks at the pages of other processes, found {}", found(line)?);
+        Some(Finding::new(&file.path, number, message))
+    };
+    without_tests(&file.text).lines().zip(1..).filter_map(finding).collect()
 }
 
 /// Findings where one of these words begins, outside of tests.
@@ -114,6 +131,17 @@ mod tests {
             assert_eq!(found("crates/results/src/a.rs", source), [""; 0]);
         }
         assert_eq!(found("crates/census/src/a.rs", "fs::read(a); fmt::write(b); #[allow(x)]"), [""; 0]);
+    }
+
+    #[test]
+    fn a_look_at_the_pages_of_others_is_found() {
+        for name in ["smaps", "pagemap", "numa_maps"] {
+            let source = format!("File::open(format!(\"/proc/{{pid}}/{name}\"))");
+            assert_eq!(found("crates/tracer/src/a.rs", &source).len(), 1, "{name}");
+            assert_eq!(found("crates/census/src/a.rs", &source), [""; 0]);
+            assert_eq!(found("crates/tracer/src/a.rs", &format!("read(\"/proc/self/{name}\")")), [""; 0], "its own");
+        }
+        assert_eq!(found("crates/tracer/src/a.rs", "content(format!(\"/proc/{pid}/maps\"))"), [""; 0]);
     }
 
     #[test]

@@ -366,6 +366,6 @@ mod tests {
             (platform.dependencies[0].package.as_str(), platform.dependencies[0].extern_name.as_str()),
             ("perf-event2", "perf_event")
         );
-        assert!(lease.dependencies[0].only_tests);
+        assert!(platform.dependencies[0].only_tests);
     }
 }

@@ -1,6 +1,7 @@
 //! The mappings (VMAs) of a process, as `/proc/PID/maps` prints them (`show_map_vma` in
-//! fs/proc/task_mmu.c).
+//! fs/proc/task_mmu.c), and whether a single page of them is there.
 
+mod presence;
 mod query;
 mod text;
 mod vma;
@@ -12,6 +13,7 @@ use crate::read::content;
 use text::first_ending_above;
 
 pub use policy::census::VmaKind;
+pub use presence::Presence;
 pub use query::query;
 pub use text::{MalformedLine, parse, parse_line};
 pub use vma::Vma;

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use census::Observer;
 use census::smaps::SmapsEntry;
-use host::maps::VmaKind;
+use host::maps::{Presence, VmaKind};
 use study::size::PageSize;
 
 use super::error::BootError;
@@ -50,17 +50,17 @@ impl CodeBuffer {
     /// # Errors
     /// The kernel lets this process not write to the other's memory.
     pub fn populate(&self, pid: u32, bytes: u64, page: PageSize) -> Result<(), BootError> {
-        let populated = self.write_absent(&format!("/proc/{pid}"), bytes, page.bytes());
+        let populated = self.write_absent(pid, bytes, page);
         populated.map_err(|error| BootError::NotPopulated { pid, error })
     }
 
-    fn write_absent(&self, process: &str, bytes: u64, page_bytes: u64) -> io::Result<()> {
-        let memory = File::options().write(true).open(format!("{process}/mem"))?;
-        let pagemap = File::open(format!("{process}/pagemap"))?;
+    fn write_absent(&self, pid: u32, bytes: u64, page: PageSize) -> io::Result<()> {
+        let memory = File::options().write(true).open(format!("/proc/{pid}/mem"))?;
+        let presence = Presence::of(pid as i32, page)?;
         let end = self.entries[0].vma.start.saturating_add(bytes);
         for entry in &self.entries {
-            for address in (entry.vma.start..entry.vma.end.min(end)).step_by(page_bytes as usize) {
-                if !is_present(&pagemap, address / page_bytes)? {
+            for address in (entry.vma.start..entry.vma.end.min(end)).step_by(page.bytes() as usize) {
+                if !presence.is_there(address)? {
                     memory.write_all_at(&[0], address)?;
                 }
             }
@@ -76,13 +76,6 @@ impl CodeBuffer {
         let ranges = advised.map(|entry| entry.vma.start..entry.vma.end);
         ranges.map(|range| touched_windows(range, base, touched, pmd) * pmd.bytes()).sum()
     }
-}
-
-/// Whether a page is in memory or swapped out (Documentation/admin-guide/mm/pagemap.rst, bits 63 and 62).
-fn is_present(pagemap: &File, page: u64) -> io::Result<bool> {
-    let mut entry = [0; size_of::<u64>()];
-    pagemap.read_exact_at(&mut entry, page * size_of::<u64>() as u64)?;
-    Ok(u64::from_ne_bytes(entry) >> 62 != 0)
 }
 
 fn touched_windows(range: Range<u64>, base: u64, touched: &[Range<u64>], pmd: PageSize) -> u64 {

@@ -1,0 +1,52 @@
+//! Whether single base pages of a process are there.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use study::size::PageSize;
+
+/// The pages of a process, open to be asked one by one.
+pub struct Presence {
+    pagemap: File,
+    base: PageSize,
+}
+
+impl Presence {
+    /// That of a process of a kernel with such base pages.
+    ///
+    /// # Errors
+    /// The process is gone, or may not be looked at.
+    pub fn of(process: libc::pid_t, base: PageSize) -> io::Result<Presence> {
+        Ok(Presence { pagemap: File::open(format!("/proc/{process}/pagemap"))?, base })
+    }
+
+    /// Whether the page that holds an address is in memory or swapped out (Documentation/admin-guide/mm/pagemap.rst, bits 63
+    /// and 62).
+    ///
+    /// # Errors
+    /// What read said.
+    pub fn is_there(&self, address: u64) -> io::Result<bool> {
+        let mut entry = [0; size_of::<u64>()];
+        self.pagemap.read_exact_at(&mut entry, address / self.base.bytes() * size_of::<u64>() as u64)?;
+        Ok(u64::from_ne_bytes(entry) >> 62 != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Host;
+
+    #[test]
+    fn memory_is_there_when_it_was_written_to() {
+        // Fresh memory from the kernel, written to in one place, from which the other is farther than a leaf reaches.
+        let mut memory = vec![0u8; 64 << 20];
+        memory[48 << 20] = 1;
+        let base = Host::open("/").unwrap().geometry().base;
+        let presence = Presence::of(std::process::id() as libc::pid_t, base).unwrap();
+        let is_there = |at: usize| presence.is_there(std::ptr::from_ref(&memory[at]) as u64).unwrap();
+        assert!(is_there(48 << 20) && !is_there(8 << 20));
+        assert!(Presence::of(-1, base).is_err());
+    }
+}
