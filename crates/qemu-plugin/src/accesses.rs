@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use trace::{Call, PAGE_SHIFT};
 
-use crate::callbacks::{api, recorder};
+use crate::process::{api, recorder};
 use crate::known::{Program, Step};
 use crate::processors;
 use crate::recorder::EVENTS;

@@ -3,7 +3,7 @@
 //!
 //! Source: `include/qemu/qemu-plugin.h`, in QEMU 11 `include/plugins/qemu-plugin.h`. Of what is used here, versions 1
 //! (QEMU 6.0 to 8.2) and 2 to 6 (QEMU 9.0 to 11.0) differ in nothing but the number that a plugin must export; in version 7
-//! (QEMU 11.1), which QEMU takes for the oldest from then on, callbacks have other arguments ([`crate::entrances`]).
+//! (QEMU 11.1), which QEMU takes for the oldest from then on, callbacks have other arguments ([`crate::abi`]).
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 

@@ -6,7 +6,7 @@
 
 use trace::Call;
 
-use crate::touches::{self, Abi, Touch};
+use crate::kernel_accesses::{self, Abi, Touch};
 
 /// A call that matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ impl Numbers {
 
     /// What memory the call of a number touches.
     pub fn touches(self, number: i64) -> &'static [Touch] {
-        touches::of_call(self.abi, number)
+        kernel_accesses::of_call(self.abi, number)
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use trace::log::BASES;
 
-use crate::regions::PAGE_BYTES;
+use crate::guest_memory::regions::PAGE_BYTES;
 use crate::streams::Transfer;
 
 /// What addresses with a constant distance have in common: numbers that the translation of a block gives to what

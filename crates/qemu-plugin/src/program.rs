@@ -10,9 +10,9 @@ use crate::accesses::{
     accessed_with_others, fetched, instruction_begins,
 };
 use crate::api::{MEMORY_READ_AND_WRITE, MemoryCallback, NO_REGISTERS, Opaque};
-use crate::callbacks::{api, begin_process_once};
+use crate::process::{api, begin_process_once};
 use crate::known::{self, Does, Hook};
-use crate::regions::PAGE_BYTES;
+use crate::guest_memory::regions::PAGE_BYTES;
 use crate::x86_64::Instructions;
 
 /// Whether the instruction set is x86-64.

@@ -16,10 +16,10 @@ use trace::{Call, Checkpoint, Event, Header, Process, Writer};
 
 use crate::call::Numbers;
 use crate::file::{Complaints, TraceFile};
-use crate::own::Own;
+use crate::guest_memory::owned::Own;
 use crate::shared::EventLog;
 use crate::streams::Streams;
-use crate::touches::Touched;
+use crate::kernel_accesses::Touched;
 use crate::vcpu::{Schedule, Vcpu, Work};
 
 /// How many events of all threads there were. Threads compare it with what they have seen.

@@ -18,7 +18,7 @@ use trace::log::{
 };
 
 use crate::known::{Program, Step};
-use crate::regions::PAGE_BYTES;
+use crate::guest_memory::regions::PAGE_BYTES;
 use crate::shared::Mapping;
 use crate::words::MOST_BYTES;
 

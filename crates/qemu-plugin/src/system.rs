@@ -9,9 +9,9 @@ use trace::PAGE_SHIFT;
 
 use crate::accesses::{Fetches, attend_if_needed, fetched, instruction_begins, marks, record};
 use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
-use crate::callbacks::{api, recorder};
+use crate::process::{api, recorder};
 use crate::file::Complaints;
-use crate::memory::Ram;
+use crate::guest_memory::ram::Ram;
 use crate::program::may_be_left_out;
 use crate::vcpu::Vcpu;
 use crate::vcpus::{state, while_running};

@@ -6,7 +6,7 @@ use std::io;
 use trace::{Access, Builder, Columns, Encoder, Header, Kind, PAGE_SHIFT, Run};
 
 use crate::known::Program;
-use crate::own::Own;
+use crate::guest_memory::owned::Own;
 use crate::streams::{Current, Streams, page_of};
 use crate::words::{ADDRESS, Marks, Words};
 

@@ -11,7 +11,7 @@ use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::callbacks::recorder;
+use crate::process::recorder;
 use crate::streams::Current;
 use crate::vcpu::Vcpu;
 

@@ -6,7 +6,7 @@ use crate::chunk::{Access, Chunk, MAX_ACCESSES, MAX_PAGES, MAX_RUNS};
 use crate::column::{Encoder, push_counts, push_differences, push_words};
 use crate::header::Columns;
 use crate::log::RawRun;
-use crate::recent::Recent;
+use crate::run_cache::Recent;
 use crate::run::{Kind, Run};
 
 /// Where fewer runs than this share a distinct one, the dictionary is sorted: it is a part of the chunk that counts, and small

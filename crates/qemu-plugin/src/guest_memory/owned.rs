@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use trace::Call;
 
-use crate::regions::PAGE_BYTES;
-use crate::startup::Contents;
+use crate::guest_memory::regions::PAGE_BYTES;
+use crate::guest_memory::startup::Contents;
 
 /// The program's memory, by the program's addresses.
 #[derive(Clone, Debug, Default)]

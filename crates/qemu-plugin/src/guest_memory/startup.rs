@@ -9,8 +9,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use crate::own::{self, Own};
-use crate::regions::{self, PAGE_BYTES, Region};
+use crate::guest_memory::owned::{self, Own};
+use crate::guest_memory::regions::{self, PAGE_BYTES, Region};
 
 /// Reads the program's memory.
 pub trait Contents {
@@ -31,7 +31,7 @@ pub fn find(own: &mut Own, all: &[Region], base: u64, contents: &impl Contents) 
     let Ok(pagemap) = File::open("/proc/self/pagemap") else { return };
     for stack in regions::stacks(all, regions::stack_bytes(stack_limit())) {
         let used = used_pages(&pagemap, &stack, base, contents).next();
-        if let Some(vector) = used.and_then(|used| own::vector(&stack, used, contents)) {
+        if let Some(vector) = used.and_then(|used| owned::vector(&stack, used, contents)) {
             own.find(&stack, &vector, contents);
         }
     }

@@ -9,17 +9,17 @@ use trace::Call;
 
 use crate::api::{self, Api, Id, Info, Opaque};
 use crate::call::{self, Kind, Memory, Numbers, Pending};
-use crate::entrances::{self, Callbacks};
+use crate::abi::{self, Callbacks};
 use crate::file::{Complaints, TraceFile};
-use crate::own::Own;
+use crate::guest_memory::owned::Own;
 use crate::program;
 use crate::recorder::Recorder;
-use crate::regions::{self, PAGE_BYTES, Region};
+use crate::guest_memory::regions::{self, PAGE_BYTES, Region};
 use crate::request::{self, Request};
-use crate::startup::{self, Contents};
+use crate::guest_memory::startup::{self, Contents};
 use crate::streams::Streams;
 use crate::system;
-use crate::touches::{self, Touched};
+use crate::kernel_accesses::{self, Touched};
 use crate::vcpu::{Schedule, Vcpu};
 use crate::vcpus::{self, state};
 
@@ -86,7 +86,7 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), String> 
         (true, true) => system::translated::<true>,
     };
     let callbacks = Callbacks { vcpu_begins, vcpu_ends, translated, call_begins, call_returns, process_ends };
-    entrances::register(id, api::version(), is_system, callbacks)?;
+    abi::register(id, api::version(), is_system, callbacks)?;
     let _ = API.set(api);
     Ok(())
 }
@@ -224,7 +224,7 @@ fn call_begins(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
     let numbers = recorder().numbers;
     let (kind, touches) = (numbers.kind(number), numbers.touches(number));
     if kind.is_some() || !touches.is_empty() {
-        let room = touches::room(touches, &arguments, &OwnMemory);
+        let room = kernel_accesses::room(touches, &arguments, &OwnMemory);
         vcpus::while_running(vcpu, || begin_call(state(vcpu), Pending { kind, touches, arguments, room }));
     }
 }
@@ -260,7 +260,7 @@ fn call_returns(vcpu: c_uint, number: i64, result: i64) {
 fn end_call(state: &mut Vcpu, result: i64) {
     let Some(call) = state.call.take() else { return };
     let Pending { kind, arguments, .. } = call;
-    recorder().kernel_touched(state, &touches::touched(&call, result, &OwnMemory));
+    recorder().kernel_touched(state, &kernel_accesses::touched(&call, result, &OwnMemory));
     let Some(kind) = kind else { return };
     if kind == Kind::Brk {
         brk_returned(result);

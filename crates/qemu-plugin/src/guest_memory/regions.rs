@@ -2,7 +2,7 @@
 //! The memory of the emulated program, read off the map of the process that emulates it.
 //!
 //! What lies below the lowest mapping that was there when the plugin was loaded, which is before the program was, is the
-//! program's; for what lies further up see [`crate::own`]. The kernel's map knows what QEMU does: code is not executable there.
+//! program's; for what lies further up see [`crate::guest_memory::owned`]. The kernel's map knows what QEMU does: code is not executable there.
 //!
 //! That map has no names for the stack and the heap, and its stack is mapped as a whole. What the kernel would show is told
 //! instead: sources are `setup_arg_pages` of QEMU (`linux-user/elfload.c`) and of Linux (`fs/exec.c`).
@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use trace::Call;
 
-use crate::own::Own;
+use crate::guest_memory::owned::Own;
 
 /// Where QEMU's own memory begins, in a map from before the program was loaded.
 pub fn lowest(maps: &str) -> Option<u64> {
