@@ -4,15 +4,16 @@
 //! where the next block begins.
 
 use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
 use crate::chunk::{Chunk, ChunkError};
-use crate::column::Decoder;
+use crate::column::{ColumnError, Decoder};
 use crate::event::Event;
 use crate::header::{Header, SCHEMA};
-use crate::writer::{PLACE_BYTES, Place};
+use crate::index::{self, Place};
 
 /// A file that is no trace, or that this version cannot read.
 #[derive(Debug, Error)]
@@ -27,15 +28,15 @@ pub enum ReadError {
     #[error(
         "the file is no trace: {0}; expected a file that `pagelab record` wrote (`pagelab trace import` reads other tools')"
     )]
-    NoTrace(BlockError),
+    NoTrace(#[source] BlockError),
     /// Its header cannot be read.
     #[error(
         "the trace's header: {0}; nothing else in the file can be read without it: take a copy of the file, or record again"
     )]
-    Header(String),
+    Header(#[source] HeaderError),
     /// It has the right version, and keys or values that are not of it.
     #[error("the trace's header: {0}; a newer pagelab than this one may have written it: read it with that")]
-    Newer(String),
+    Newer(#[source] serde_json::Error),
     /// Another version.
     #[error(
         "the trace is of the format {found:?}; this pagelab reads {SCHEMA:?}: record an older trace again, and read a newer one with a newer pagelab"
@@ -44,6 +45,20 @@ pub enum ReadError {
         /// What the header says.
         found: String,
     },
+}
+
+/// Why a header cannot be read.
+#[derive(Debug, Error)]
+pub enum HeaderError {
+    /// Its block cannot.
+    #[error(transparent)]
+    Block(#[from] BlockError),
+    /// The first block is another one.
+    #[error("expected as the first block")]
+    NotFirst,
+    /// It is not the JSON that was expected.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
 }
 
 /// A part of the file that could not be used.
@@ -61,14 +76,14 @@ pub struct Damage {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum DamageKind {
     /// The block itself.
-    #[error("{0}")]
+    #[error(transparent)]
     Block(BlockError),
     /// The runs in it.
-    #[error("{0}")]
+    #[error(transparent)]
     Chunk(ChunkError),
     /// The events in it.
     #[error("the events in it: {0}")]
-    Events(String),
+    Events(#[source] EventsError),
     /// Something follows the end of the trace.
     #[error(
         "the trace ended before it, with its index; expected the eight bytes of the index's place and nothing else"
@@ -78,6 +93,29 @@ pub enum DamageKind {
     #[error("{0} blocks are missing before it")]
     Missing(u64),
 }
+
+/// Why the events of a block cannot be read.
+#[derive(Clone, Debug, Error)]
+pub enum EventsError {
+    /// Their column.
+    #[error(transparent)]
+    Column(#[from] ColumnError),
+    /// They are not the JSON that was expected.
+    #[error(transparent)]
+    Json(Arc<serde_json::Error>),
+}
+
+impl PartialEq for EventsError {
+    fn eq(&self, other: &EventsError) -> bool {
+        match (self, other) {
+            (EventsError::Column(one), EventsError::Column(other)) => one == other,
+            (EventsError::Json(one), EventsError::Json(other)) => one.to_string() == other.to_string(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for EventsError {}
 
 /// What a trace consists of, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,9 +191,9 @@ impl<R: Read> Reader<R> {
         let found = reader.read_block()?;
         reader.header = match found {
             Found::Block(Prefix { holds: Holds::Header, .. }, payload) => parsed(&payload)?,
-            Found::Block(..) => return Err(ReadError::Header("expected as the first block".to_owned())),
+            Found::Block(..) => return Err(ReadError::Header(HeaderError::NotFirst)),
             Found::Nothing => return Err(ReadError::Empty),
-            Found::Error(error) if reader.begins_as_trace() => return Err(ReadError::Header(error.to_string())),
+            Found::Error(error) if reader.begins_as_trace() => return Err(ReadError::Header(error.into())),
             Found::Error(error) => return Err(ReadError::NoTrace(error)),
         };
         reader.next = 1;
@@ -351,28 +389,7 @@ impl<R: Read + Seek> Reader<R> {
         self.from.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
         (&mut self.from).take(last - offset).read_to_end(&mut bytes)?;
-        Ok(index(&bytes))
-    }
-
-    /// Where the blocks are up to the first that is damaged, or the index: what can be gone on with. The reader is at the
-    /// end then.
-    ///
-    /// # Errors
-    /// The file could not be read.
-    pub fn sound_places(&mut self) -> Result<Vec<Place>, ReadError> {
-        self.from.seek(SeekFrom::Start(0))?;
-        self.ahead.clear();
-        (self.offset, self.ended) = (0, Ended::CutOff);
-        let mut places: Vec<Place> = Vec::new();
-        loop {
-            let offset = self.offset;
-            match self.read_block()? {
-                Found::Block(prefix, _) if prefix.holds != Holds::Index && prefix.number == places.len() as u64 => {
-                    places.push(Place { offset, prefix });
-                }
-                _ => return Ok(places),
-            }
-        }
+        Ok(index::places(&bytes))
     }
 
     /// Goes to a block, which is read next.
@@ -396,31 +413,15 @@ enum Found {
 
 fn parsed(payload: &[u8]) -> Result<Header, ReadError> {
     let value: serde_json::Value =
-        serde_json::from_slice(payload).map_err(|error| ReadError::Header(error.to_string()))?;
+        serde_json::from_slice(payload).map_err(|error| ReadError::Header(HeaderError::Json(error)))?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
-        Some(SCHEMA) => serde_json::from_value(value).map_err(|error| ReadError::Newer(error.to_string())),
+        Some(SCHEMA) => serde_json::from_value(value).map_err(ReadError::Newer),
         found => Err(ReadError::Version { found: found.unwrap_or_default().to_owned() }),
     }
 }
 
-fn events(payload: &[u8]) -> Result<Vec<Event>, String> {
+fn events(payload: &[u8]) -> Result<Vec<Event>, EventsError> {
     let mut decoder = Decoder::default();
-    let json = decoder.column(&mut &payload[..], "event", MAX_PAYLOAD_BYTES);
-    serde_json::from_slice(json.map_err(|error: ChunkError| error.to_string())?).map_err(|error| error.to_string())
-}
-
-/// The lines of an index, which has one block or more; none unless all of them are sound.
-fn index(mut blocks: &[u8]) -> Option<Vec<Place>> {
-    let mut places = Vec::new();
-    while !blocks.is_empty() {
-        let (prefix, rest) = blocks.split_first_chunk::<PREFIX_BYTES>()?;
-        let prefix = Prefix::from_bytes(prefix).ok().filter(|prefix| prefix.holds == Holds::Index)?;
-        let (payload, rest) = rest.split_at_checked(prefix.payload_bytes as usize)?;
-        if prefix.payload_crc != crc32fast::hash(payload) {
-            return None;
-        }
-        places.extend(payload.as_chunks::<PLACE_BYTES>().0.iter().filter_map(Place::from_bytes));
-        blocks = rest;
-    }
-    Some(places)
+    let json = decoder.column(&mut &payload[..], "event", MAX_PAYLOAD_BYTES)?;
+    serde_json::from_slice(json).map_err(|error| EventsError::Json(Arc::new(error)))
 }
