@@ -10,8 +10,10 @@ use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 /// A translation block, or an instruction of one: QEMU's own.
 pub type Opaque = *mut c_void;
 
-/// Both loads and stores.
-pub const MEMORY_READ_AND_WRITE: c_int = 3;
+/// Loads alone.
+pub const MEMORY_READ: c_int = 1;
+/// Stores alone.
+pub const MEMORY_WRITE: c_int = 2;
 /// A callback does not look at registers.
 pub const NO_REGISTERS: c_int = 0;
 
@@ -84,18 +86,42 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
+/// Why the plugin cannot work with what has loaded it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// It does not offer the version of the API.
+    #[error(
+        "QEMU offers versions {oldest} to {current} of the plugin API; expected version {version} among them: use QEMU 7.2 to 11.1"
+    )]
+    Version {
+        /// The oldest that it offers.
+        oldest: c_int,
+        /// The newest.
+        current: c_int,
+        /// The plugin's.
+        version: c_int,
+    },
+    /// A machine, where a program was expected.
+    #[error("QEMU emulates a whole machine; record it with --system")]
+    Machine,
+    /// A program, where a machine was expected.
+    #[error("QEMU emulates one program; expected a whole machine, as qemu-system-x86_64")]
+    Program,
+    /// It does not have a function of QEMU's.
+    #[error("{0:?} is missing: the plugin was not loaded by QEMU")]
+    Missing(&'static CStr),
+}
+
 /// Says why the plugin, loaded with a version of the API, cannot work with a QEMU, from which it expects a whole machine or
 /// one program.
-pub fn check(info: &Info, version: c_int, expects_system: bool) -> Result<(), String> {
-    if !(info.oldest..=info.current).contains(&version) {
-        return Err(format!(
-            "QEMU offers versions {} to {} of the plugin API; expected version {version} among them: use QEMU 7.2 to 11.1",
-            info.oldest, info.current
-        ));
+pub fn check(info: &Info, version: c_int, expects_system: bool) -> Result<(), ApiError> {
+    let &Info { oldest, current, .. } = info;
+    if !(oldest..=current).contains(&version) {
+        return Err(ApiError::Version { oldest, current, version });
     }
     match (info.system, expects_system) {
-        (true, false) => Err("QEMU emulates a whole machine; record it with --system".to_owned()),
-        (false, true) => Err("QEMU emulates one program; expected a whole machine, as qemu-system-x86_64".to_owned()),
+        (true, false) => Err(ApiError::Machine),
+        (false, true) => Err(ApiError::Program),
         _ => Ok(()),
     }
 }
@@ -120,11 +146,11 @@ macro_rules! functions {
 
         impl $table {
             /// Finds them all in the program that loaded the plugin.
-            pub fn find() -> Result<$table, String> {
+            pub fn find() -> Result<$table, $crate::api::ApiError> {
                 Ok($table { $($name: {
                     let found = $crate::api::symbol($symbol);
                     if found.is_null() {
-                        return Err(format!("{:?} is missing: the plugin was not loaded by QEMU", $symbol));
+                        return Err($crate::api::ApiError::Missing($symbol));
                     }
                     // SAFETY: QEMU's function of that name has this type, by its header.
                     unsafe { std::mem::transmute::<*mut std::ffi::c_void, $type>(found) }
@@ -147,7 +173,6 @@ functions! {
     instruction_address: extern "C" fn(Opaque) -> u64 = c"qemu_plugin_insn_vaddr",
     instruction_bytes: extern "C" fn(Opaque) -> usize = c"qemu_plugin_insn_size",
     instruction_in_host: extern "C" fn(Opaque) -> *const u8 = c"qemu_plugin_insn_haddr",
-    access_is_store: extern "C" fn(u32) -> bool = c"qemu_plugin_mem_is_store",
     access_in_hardware: extern "C" fn(u32, u64) -> *const c_void = c"qemu_plugin_get_hwaddr",
     access_is_io: extern "C" fn(*const c_void) -> bool = c"qemu_plugin_hwaddr_is_io",
     access_physical: extern "C" fn(*const c_void) -> u64 = c"qemu_plugin_hwaddr_phys_addr",
@@ -169,7 +194,7 @@ mod tests {
             assert_eq!(check(&info(oldest, current, false), version, false), Ok(()));
         }
         for (oldest, current, version) in [(0, 0, 1), (7, 7, 2), (2, 6, 7), (8, 9, 7)] {
-            let refused = check(&info(oldest, current, false), version, false).unwrap_err();
+            let refused = check(&info(oldest, current, false), version, false).unwrap_err().to_string();
             assert!(refused.contains(&format!("versions {oldest} to {current}")) && refused.contains("use QEMU"));
         }
     }
@@ -184,8 +209,8 @@ mod tests {
 
     #[test]
     fn a_machine_is_no_program() {
-        assert!(check(&info(0, 1, true), 1, false).unwrap_err().contains("--system"));
-        assert!(check(&info(0, 1, false), 1, true).unwrap_err().contains("whole machine"));
+        let refused = |has, expects| check(&info(0, 1, has), 1, expects).unwrap_err().to_string();
+        assert!(refused(true, false).contains("--system") && refused(false, true).contains("whole machine"));
         assert_eq!(check(&info(0, 1, true), 1, true), Ok(()));
     }
 }

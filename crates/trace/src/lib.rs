@@ -26,6 +26,7 @@ mod header;
 pub mod import;
 mod index;
 mod lru_filter;
+pub mod pace;
 mod reader;
 mod recording;
 mod run;

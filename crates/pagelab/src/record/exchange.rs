@@ -1,7 +1,7 @@
 //! What pagelab and the recorder hand each other: files in a directory of their own.
 //!
-//! The header lies there until the recorder takes it, which is when the program, or the machine, begins. Beside it lie logs,
-//! which `rescue` knows; and of a machine, where all is recorded that was to be, a file that says so.
+//! The header lies there until the recorder takes it, which is when the program, or the machine, begins. Beside it lies, of
+//! a machine where all is recorded that was to be, a file that says so.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,11 +29,6 @@ impl Exchange {
         };
         let in_memory = directories.tempdir_in(MEMORY).and_then(with_header);
         in_memory.or_else(|_| directories.tempdir().and_then(with_header))
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        self.0.path()
     }
 
     /// The file of the header.

@@ -3,5 +3,8 @@
 
 pub mod owned;
 pub mod ram;
+mod reading;
 pub mod regions;
 pub mod startup;
+
+pub use reading::{GuestMemory, PAGE_BYTES, ProgramMemory};

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The state of the plugin in this process, which QEMU's callbacks are not given: one static value holds it.
+
+use std::ffi::c_uint;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use crate::api::Api;
+use crate::guest_memory::ProgramMemory;
+use crate::guest_memory::ram::Ram;
+use crate::processors::Processors;
+use crate::recorder::Recorder;
+use crate::vcpu::{Current, Vcpu};
+use crate::vcpus::Vcpus;
+
+/// The state.
+pub static PLUGIN: Plugin = Plugin::new();
+
+/// What the plugin knows.
+pub struct Plugin {
+    api: OnceLock<Api>,
+    /// The process's recorder. A forked process has another one, whatever the locks of the first were at that moment.
+    recorder: AtomicPtr<Recorder>,
+    /// How many events of all threads there were. Threads compare it with what they have seen.
+    pub events: AtomicU64,
+    /// The threads of a program, or the processors of a machine.
+    pub vcpus: Vcpus,
+    /// Of a program.
+    pub program: Program,
+    /// Of a machine: where its memory is, known when it begins, which is later than the plugin is loaded.
+    pub ram: OnceLock<Ram>,
+    /// Of a machine.
+    pub processors: Processors,
+}
+
+/// What is known of a program.
+pub struct Program {
+    /// Whether its instruction set is x86-64.
+    pub is_x86_64: AtomicBool,
+    /// Whether its first translation was seen.
+    pub begun: AtomicBool,
+    /// Where its address 0 is.
+    pub base: AtomicU64,
+    /// Where its heap begins and ends, as `brk` has said; 0 before.
+    pub heap: [AtomicU64; 2],
+}
+
+impl Program {
+    /// Its memory, in this process.
+    pub fn memory(&self) -> ProgramMemory {
+        ProgramMemory { base: self.base.load(Ordering::Relaxed) }
+    }
+}
+
+impl Plugin {
+    const fn new() -> Plugin {
+        Plugin {
+            api: OnceLock::new(),
+            recorder: AtomicPtr::new(std::ptr::null_mut()),
+            events: AtomicU64::new(0),
+            vcpus: Vcpus::new(),
+            program: Program {
+                is_x86_64: AtomicBool::new(false),
+                begun: AtomicBool::new(false),
+                base: AtomicU64::new(0),
+                heap: [const { AtomicU64::new(0) }; 2],
+            },
+            ram: OnceLock::new(),
+            processors: Processors::new(),
+        }
+    }
+
+    /// Knows QEMU's functions from now on.
+    pub fn set_api(&self, api: Api) {
+        let _ = self.api.set(api);
+    }
+
+    /// QEMU's functions.
+    pub fn api(&self) -> &Api {
+        self.api.get().expect("callbacks come after the installation")
+    }
+
+    /// Records with this from now on. What was there before is never freed: a callback may use it.
+    pub fn set_recorder(&self, recorder: Recorder) {
+        self.recorder.store(Box::into_raw(Box::new(recorder)), Ordering::Release);
+    }
+
+    /// The process's recorder.
+    pub fn recorder(&self) -> &'static Recorder {
+        // SAFETY: set before any callback, and never freed.
+        unsafe { &*self.recorder.load(Ordering::Acquire) }
+    }
+
+    /// The state of a vCPU, for its own thread.
+    #[allow(clippy::mut_from_ref, reason = "what a thread is given is its own")]
+    pub fn state(&self, vcpu: c_uint) -> &mut Vcpu {
+        self.vcpus.state(vcpu, || self.recorder().begin_thread())
+    }
+
+    /// What callbacks use of a vCPU that has a state.
+    #[inline(always)]
+    #[allow(clippy::mut_from_ref, reason = "what a thread is given is its own")]
+    pub fn current(&self, vcpu: c_uint) -> Option<&mut Current> {
+        self.vcpus.current(vcpu)
+    }
+}
