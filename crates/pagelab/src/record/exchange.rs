@@ -4,7 +4,7 @@
 //! a machine where all is recorded that was to be, a file that says so.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tempfile::TempDir;
 use trace::Header;
@@ -33,12 +33,12 @@ impl Exchange {
 
     /// The file of the header.
     pub fn header(&self) -> PathBuf {
-        self.path().join("header")
+        self.0.path().join("header")
     }
 
     /// Whether the recorder says that it has all that it was to record of a machine.
     pub fn is_complete(&self) -> bool {
-        self.path().join("complete").exists()
+        self.0.path().join("complete").exists()
     }
 
     /// Whether the recorder has taken the header: the trace has begun, and is no more what was there before.
