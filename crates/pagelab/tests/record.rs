@@ -519,7 +519,7 @@ fn cut_off(bench: &Bench, trace: &str, ran: &Ran, code: i32) {
     let missing = "up to 4,194,304 instructions of each thread are missing";
     ran.says(code, &[&bench.word(trace), "its last accesses", "cut off", missing]);
     let check = bench.pagelab(&["trace", "check", trace]).ran();
-    check.says(1, &["there is no index at the end"]);
+    assert!(check.code == Some(1) && check.stdout.contains("there is no index at the end"), "{check}");
     let told = check.stdout.lines().filter(|line| line.starts_with("at byte")).collect::<Vec<_>>();
     assert!(told.iter().all(|line| line.contains("the file ends within the block")) && told.len() <= 1, "{check}");
 }

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 
 use trace::{Call, Kind, PAGE_SHIFT, page_of};
 
-use crate::api::{Api, MEMORY_READ, MEMORY_WRITE, MemoryCallback, NO_REGISTERS, Opaque};
 use crate::plugin::PLUGIN;
 use crate::vcpu::{Attention, Vcpu};
 
@@ -152,52 +151,55 @@ fn attend(state: &mut Vcpu) {
     }
 }
 
-/// Asks QEMU to tell the loads and stores of an instruction, each by a callback of its own, so that none asks which it is.
-pub fn tell_accesses(api: &Api, instruction: Opaque, loads: MemoryCallback, stores: MemoryCallback) {
-    (api.on_memory)(instruction, loads, NO_REGISTERS, MEMORY_READ, 0);
-    (api.on_memory)(instruction, stores, NO_REGISTERS, MEMORY_WRITE, 0);
-}
-
-/// A load.
-pub extern "C" fn loaded(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    accessed(vcpu, info, address, Kind::LOAD);
-}
-
-/// A store.
-pub extern "C" fn stored(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    accessed(vcpu, info, address, Kind::STORE);
-}
-
-/// A load of an instruction that stores there too.
-pub extern "C" fn loaded_to_store(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    accessed(vcpu, info, address, Kind::MODIFY);
-}
-
-#[inline(always)]
-fn accessed(vcpu: c_uint, info: u32, address: u64, kind: Kind) {
+/// A load or store.
+pub extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)
+        && let Some(kind) = PLUGIN.told.known(info)
         && current.access(address, kind)
     {
         return;
     }
-    accessed_slowly(vcpu, info, address, kind);
+    accessed_slowly(vcpu, info, address);
 }
 
 #[cold]
 #[inline(never)]
-fn accessed_slowly(vcpu: c_uint, info: u32, address: u64, kind: Kind) {
-    record(PLUGIN.state(vcpu), address, bytes(info), kind);
+fn accessed_slowly(vcpu: c_uint, info: u32, address: u64) {
+    let (kind, bytes) = PLUGIN.told.ask(PLUGIN.api(), info);
+    record(PLUGIN.state(vcpu), address, bytes, kind);
 }
 
-/// Bytes of an access; 0 where it is of more than any that is told.
-pub fn bytes(info: u32) -> u64 {
-    match (PLUGIN.api().access_size_shift)(info) {
-        shift @ 0..=6 => 1 << shift,
-        _ => 0,
+/// A load or store of an instruction that stores to where it loads from.
+pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+    if let Some(current) = PLUGIN.current(vcpu)
+        && let Some(kind) = PLUGIN.told.known(info)
+        && current.access(address, modifying(kind))
+    {
+        return;
     }
+    accessed_to_modify_slowly(vcpu, info, address);
 }
 
-/// Records an access, however that is done.
+#[cold]
+#[inline(never)]
+fn accessed_to_modify_slowly(vcpu: c_uint, info: u32, address: u64) {
+    let (kind, bytes) = PLUGIN.told.ask(PLUGIN.api(), info);
+    record(PLUGIN.state(vcpu), address, bytes, modifying(kind));
+}
+
+/// What an access does whose instruction stores to where it loads from.
+#[inline(always)]
+fn modifying(kind: Kind) -> Kind {
+    if kind == Kind::LOAD { Kind::MODIFY } else { kind }
+}
+
+/// A load or store whose address is kept; `modifies` is not 0 where its instruction stores to where it loads from.
+pub extern "C" fn accessed_and_kept(vcpu: c_uint, info: u32, address: u64, modifies: usize) {
+    let (kind, bytes) = PLUGIN.told.ask(PLUGIN.api(), info);
+    record(PLUGIN.state(vcpu), address, bytes, if modifies == 0 { kind } else { modifying(kind) });
+}
+
+/// Records an access of `bytes` bytes (0: not known), however that is done.
 pub fn record(state: &mut Vcpu, address: u64, bytes: u64, kind: Kind) {
     if !state.is_recording() {
         return;
@@ -210,19 +212,4 @@ pub fn record(state: &mut Vcpu, address: u64, bytes: u64, kind: Kind) {
         PLUGIN.recorder().empty(state);
         state.access_anywhere(address, bytes, kind);
     }
-}
-
-/// As [`loaded`], where every address is kept.
-pub extern "C" fn loaded_and_kept(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    record(PLUGIN.state(vcpu), address, bytes(info), Kind::LOAD);
-}
-
-/// As [`stored`], where every address is kept.
-pub extern "C" fn stored_and_kept(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    record(PLUGIN.state(vcpu), address, bytes(info), Kind::STORE);
-}
-
-/// As [`loaded_to_store`], where every address is kept.
-pub extern "C" fn loaded_to_store_and_kept(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    record(PLUGIN.state(vcpu), address, bytes(info), Kind::MODIFY);
 }

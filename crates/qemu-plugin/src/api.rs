@@ -10,10 +10,8 @@ use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 /// A translation block, or an instruction of one: QEMU's own.
 pub type Opaque = *mut c_void;
 
-/// Loads alone.
-pub const MEMORY_READ: c_int = 1;
-/// Stores alone.
-pub const MEMORY_WRITE: c_int = 2;
+/// Both loads and stores.
+pub const MEMORY_READ_AND_WRITE: c_int = 3;
 /// A callback does not look at registers.
 pub const NO_REGISTERS: c_int = 0;
 
@@ -173,6 +171,7 @@ functions! {
     instruction_address: extern "C" fn(Opaque) -> u64 = c"qemu_plugin_insn_vaddr",
     instruction_bytes: extern "C" fn(Opaque) -> usize = c"qemu_plugin_insn_size",
     instruction_in_host: extern "C" fn(Opaque) -> *const u8 = c"qemu_plugin_insn_haddr",
+    access_is_store: extern "C" fn(u32) -> bool = c"qemu_plugin_mem_is_store",
     access_in_hardware: extern "C" fn(u32, u64) -> *const c_void = c"qemu_plugin_get_hwaddr",
     access_is_io: extern "C" fn(*const c_void) -> bool = c"qemu_plugin_hwaddr_is_io",
     access_physical: extern "C" fn(*const c_void) -> u64 = c"qemu_plugin_hwaddr_phys_addr",

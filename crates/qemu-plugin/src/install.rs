@@ -67,9 +67,7 @@ unsafe extern "C" fn qemu_plugin_install(
 ) -> c_int {
     // SAFETY: QEMU hands these over, and they live as long as the call.
     let installed = unsafe {
-        Request::of_qemu(count, arguments)
-            .map_err(InstallError::from)
-            .and_then(|request| install(id, &*info, &request))
+        Request::of_qemu(count, arguments).map_err(InstallError::from).and_then(|request| install(id, &*info, &request))
     };
     match installed {
         Ok(()) => 0,

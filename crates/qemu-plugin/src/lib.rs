@@ -7,7 +7,8 @@
 //!   name; `request`: what is asked for.
 //! - `plugin`: the state of all this, one static value.
 //! - `process`: beginning, threads, calls, children and end; `program` and `system`: blocks of instructions of a program or
-//!   of a machine; `accesses`: what is done when they execute.
+//!   of a machine; `accesses`: what is done when they execute;
+//!   `told`: what QEMU has told of accesses.
 //! - `vcpu`: every vCPU has buffers of its own, which its callbacks append to: no lock, no hash, no allocation there;
 //!   `schedule`: when; `vcpus`: who may use them when the process ends; `processors`: which of a machine's are done.
 //! - `recorder`: full buffers become chunks, chunks become blocks of the file; `unwritten`: address-space events go before
@@ -34,6 +35,7 @@ mod recorder;
 mod request;
 mod schedule;
 mod system;
+mod told;
 mod unwritten;
 mod vcpu;
 mod vcpus;

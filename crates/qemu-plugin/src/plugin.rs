@@ -10,6 +10,7 @@ use crate::guest_memory::ProgramMemory;
 use crate::guest_memory::ram::Ram;
 use crate::processors::Processors;
 use crate::recorder::Recorder;
+use crate::told::Told;
 use crate::vcpu::{Current, Vcpu};
 use crate::vcpus::Vcpus;
 
@@ -23,6 +24,8 @@ pub struct Plugin {
     recorder: AtomicPtr<Recorder>,
     /// How many events of all threads there were. Threads compare it with what they have seen.
     pub events: AtomicU64,
+    /// What QEMU has told of accesses.
+    pub told: Told,
     /// The threads of a program, or the processors of a machine.
     pub vcpus: Vcpus,
     /// Of a program.
@@ -58,6 +61,7 @@ impl Plugin {
             api: OnceLock::new(),
             recorder: AtomicPtr::new(std::ptr::null_mut()),
             events: AtomicU64::new(0),
+            told: Told::new(),
             vcpus: Vcpus::new(),
             program: Program {
                 is_x86_64: AtomicBool::new(false),

@@ -5,11 +5,8 @@ use std::sync::atomic::Ordering;
 
 use trace::PAGE_SHIFT;
 
-use crate::accesses::{
-    Fetch, Fetches, fetched, instruction_begins, loaded, loaded_and_kept, loaded_to_store, loaded_to_store_and_kept,
-    stored, stored_and_kept, tell_accesses,
-};
-use crate::api::{NO_REGISTERS, Opaque};
+use crate::accesses::{Fetch, Fetches, accessed, accessed_and_kept, accessed_to_modify, fetched, instruction_begins};
+use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
 use crate::guest_memory::PAGE_BYTES;
 use crate::plugin::PLUGIN;
 use crate::process::begin_once;
@@ -34,7 +31,8 @@ pub fn translated_and_kept(block: Opaque) {
         let instruction = (api.block_instruction)(block, index);
         let fetch = Fetch::new((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
         (api.on_instruction)(instruction, instruction_begins, NO_REGISTERS, fetch.to_data());
-        tell_accesses(api, instruction, if modifies { loaded_to_store_and_kept } else { loaded_and_kept }, stored_and_kept);
+        let modifies = usize::from(modifies);
+        (api.on_memory)(instruction, accessed_and_kept, NO_REGISTERS, MEMORY_READ_AND_WRITE, modifies);
     }
 }
 
@@ -44,7 +42,8 @@ pub fn translated(block: Opaque) {
     let api = PLUGIN.api();
     for (index, modifies) in modifying(block).into_iter().enumerate() {
         let instruction = (api.block_instruction)(block, index);
-        tell_accesses(api, instruction, if modifies { loaded_to_store } else { loaded }, stored);
+        let callback = if modifies { accessed_to_modify } else { accessed };
+        (api.on_memory)(instruction, callback, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
     }
     for (number, (index, part)) in parts(block).into_iter().enumerate() {
         match number {

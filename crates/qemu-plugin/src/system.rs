@@ -4,10 +4,10 @@
 
 use std::ffi::c_uint;
 
-use trace::{Kind, PAGE_SHIFT};
+use trace::PAGE_SHIFT;
 
-use crate::accesses::{Fetch, Fetches, attend_if_needed, bytes, fetched, instruction_begins, record, tell_accesses};
-use crate::api::{NO_REGISTERS, Opaque};
+use crate::accesses::{Fetch, Fetches, attend_if_needed, fetched, instruction_begins, record};
+use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
 use crate::file::Complaints;
 use crate::guest_memory::PAGE_BYTES;
 use crate::guest_memory::ram::{Ram, RamError};
@@ -62,7 +62,7 @@ pub fn translated<const KEEP: bool>(block: Opaque) {
                 }
             }
         }
-        tell_accesses(api, instruction, loaded, stored);
+        (api.on_memory)(instruction, accessed, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
     }
     for (index, part) in parts.into_iter().enumerate() {
         let (callback, data): (extern "C" fn(c_uint, usize), usize) = match part.page {
@@ -103,15 +103,11 @@ extern "C" fn fetched_elsewhere(vcpu: c_uint, instructions: usize) {
     });
 }
 
-extern "C" fn loaded(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    PLUGIN.vcpus.while_running(vcpu, || access(PLUGIN.state(vcpu), info, address, Kind::LOAD));
+extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+    PLUGIN.vcpus.while_running(vcpu, || access(PLUGIN.state(vcpu), info, address));
 }
 
-extern "C" fn stored(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    PLUGIN.vcpus.while_running(vcpu, || access(PLUGIN.state(vcpu), info, address, Kind::STORE));
-}
-
-fn access(state: &mut Vcpu, info: u32, address: u64, kind: Kind) {
+fn access(state: &mut Vcpu, info: u32, address: u64) {
     if !state.is_recording() {
         return;
     }
@@ -127,7 +123,7 @@ fn access(state: &mut Vcpu, info: u32, address: u64, kind: Kind) {
         return;
     }
     // What goes on in the next page goes on anywhere in memory.
-    let bytes = bytes(info);
+    let (kind, bytes) = PLUGIN.told.ask(api, info);
     let in_page = physical % PAGE_BYTES + bytes <= PAGE_BYTES;
     record(state, physical, if in_page { bytes } else { 0 }, kind);
 }

@@ -74,11 +74,7 @@ impl Unwritten {
     ///
     /// # Errors
     /// Those of the file, to which nothing is written from then on: what is in it can be read.
-    pub fn write(
-        &mut self,
-        order: u64,
-        more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>,
-    ) -> io::Result<()> {
+    pub fn write(&mut self, order: u64, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) -> io::Result<()> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         self.write_to(&mut writer, order, more).inspect_err(|_| self.forget())?;
         self.writer = Some(writer);

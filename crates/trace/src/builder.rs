@@ -73,7 +73,9 @@ impl Builder {
         let (cache, slots, distinct) = (&mut self.cache, &mut self.slots, &mut self.distinct);
         // What is kept does not change within a chunk: asked outside of the loop, which each recorded run goes through.
         match self.columns {
-            Columns { kinds: true, accesses: true, .. } => cache.ids(runs, &mut self.ids, |run| slots.id(*run, distinct)),
+            Columns { kinds: true, accesses: true, .. } => {
+                cache.ids(runs, &mut self.ids, |run| slots.id(*run, distinct))
+            }
             columns => self.ids.extend(runs.iter().map(|run| {
                 let kind = if columns.kinds { run.kind } else { Kind::LOAD };
                 let accesses = if columns.accesses { run.accesses } else { 1 };

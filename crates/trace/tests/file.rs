@@ -4,7 +4,9 @@ use std::io::Cursor;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use trace::{Block, BlockError, Builder, Call, Chunk, Damage, DamageKind, Event, Header, Kind, ReadError, Reader, Run, Writer};
+use trace::{
+    Block, BlockError, Builder, Call, Chunk, Damage, DamageKind, Event, Header, Kind, ReadError, Reader, Run, Writer,
+};
 
 fn header() -> Header {
     Header {

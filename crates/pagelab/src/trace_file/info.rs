@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use study::size::format_bytes;
-use trace::{Block, Call, Event, Footprint, Header, Kind, Windows, SHIFTS};
+use trace::{Block, Call, Event, Footprint, Header, Kind, SHIFTS, Windows};
 
 use super::{Damages, Shown, named, open};
 use crate::failure::Failure;

@@ -14,9 +14,9 @@ use crate::guest_memory::GuestMemory;
 
 mod table;
 
+use table::Length;
 use table::Length::{Argument, Bits, Bytes, Found, Pointed, Result, Text, Unless0, Within};
 pub use table::{Abi, KernelAccess, of_call};
-use table::Length;
 
 /// A stretch of memory that the kernel accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

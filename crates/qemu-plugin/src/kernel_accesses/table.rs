@@ -121,8 +121,8 @@ pub(super) const ROWS: &[Row] = &[
     (55, 209, &named(3)),                                      // getsockopt
     (44, 206, &[load(1, Result(1)), load(4, Argument(5, 1))]), // sendto
     (45, 207, &[store(1, Within(2)), store(4, Pointed(5)), store(5, Bytes(4))]), // recvfrom
-    (46, 211, &[KernelAccess::Message { header: 1, store: false }]),  // sendmsg
-    (47, 212, &[KernelAccess::Message { header: 1, store: true }]),   // recvmsg
+    (46, 211, &[KernelAccess::Message { header: 1, store: false }]), // sendmsg
+    (47, 212, &[KernelAccess::Message { header: 1, store: true }]), // recvmsg
     // Files. struct stat has 144 bytes on x86-64 and 128 elsewhere.
     (2, NO, &[load(0, Text)]),                                      // open
     (257, 56, &[load(1, Text)]),                                    // openat

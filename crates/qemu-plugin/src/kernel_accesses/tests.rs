@@ -100,8 +100,7 @@ fn a_call_that_fails_has_read_its_path() {
 
 #[test]
 fn parts_are_touched_as_far_as_the_result_goes() {
-    const WORDS: &[(u64, u64)] =
-        &[(0x100, 0x4000), (0x108, 10), (0x110, 0x5000), (0x118, 10), (0x120, 1), (0x128, 1)];
+    const WORDS: &[(u64, u64)] = &[(0x100, 0x4000), (0x108, 10), (0x110, 0x5000), (0x118, 10), (0x120, 1), (0x128, 1)];
     let expected = [(0x100, 48, false), (0x4000, 10, true), (0x5000, 3, true)];
     assert_eq!(of(libc::SYS_readv, [3, 0x100, 3, 0, 0, 0], 13, WORDS), expected);
 }

@@ -129,8 +129,7 @@ fn one_of_many_threads_has_the_runs_of_one_of_few() {
             sums
         };
         assert_eq!(sums(&many), sums(&few));
-        let kernel =
-            |runs: &[Run]| runs.iter().filter(|run| run.kind.has(Kind::KERNEL)).copied().collect::<Vec<_>>();
+        let kernel = |runs: &[Run]| runs.iter().filter(|run| run.kind.has(Kind::KERNEL)).copied().collect::<Vec<_>>();
         assert_eq!(kernel(&many), kernel(&few));
     }
 }
@@ -158,8 +157,7 @@ fn long_runs_are_counted() {
         access(&mut vcpu, 0x5000, if number == 0 { Kind::STORE } else { Kind::LOAD });
     }
     access(&mut vcpu, 0x6000, Kind::LOAD);
-    let found: Vec<_> =
-        chunk(&mut vcpu, false).runs().map(|run| (run.page, run.kind.bits(), run.accesses)).collect();
+    let found: Vec<_> = chunk(&mut vcpu, false).runs().map(|run| (run.page, run.kind.bits(), run.accesses)).collect();
     assert_eq!(found, [(7, 1, 9_000_000), (5, 14, 3_000_000), (6, 2, 1)]);
 }
 
@@ -168,7 +166,9 @@ fn nothing_is_recorded_outside_a_window() {
     let header = header(false, Some(Window { skip_instructions: 100, record_instructions: None }));
     let mut vcpu = begun(&header, None);
     assert!(
-        !vcpu.current().fetch(1, 1) && !vcpu.current().access(0x1000, Kind::LOAD) && !vcpu.access_anywhere(0x1000, 8, Kind::LOAD)
+        !vcpu.current().fetch(1, 1)
+            && !vcpu.current().access(0x1000, Kind::LOAD)
+            && !vcpu.access_anywhere(0x1000, 8, Kind::LOAD)
     );
     vcpu.current().count(100);
     assert!(matches!(vcpu.attend(), Attention::Opened));
