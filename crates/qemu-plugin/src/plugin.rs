@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The state of the plugin in this process, which QEMU's callbacks are not given: one static value holds it.
+//! The state of the plugin in this process, which QEMU's callbacks are not given: one static value holds it. It is all zeros
+//! at first, so that it takes no room in the plugin's file, and what is made later stays for ever.
 
 use std::ffi::c_uint;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::api::Api;
 use crate::guest_memory::ProgramMemory;
@@ -19,7 +20,7 @@ pub static PLUGIN: Plugin = Plugin::new();
 
 /// What the plugin knows.
 pub struct Plugin {
-    api: OnceLock<Api>,
+    api: AtomicPtr<Api>,
     /// The process's recorder. A forked process has another one, whatever the locks of the first were at that moment.
     recorder: AtomicPtr<Recorder>,
     /// How many events of all threads there were. Threads compare it with what they have seen.
@@ -31,7 +32,9 @@ pub struct Plugin {
     /// Of a program.
     pub program: Program,
     /// Of a machine: where its memory is, known when it begins, which is later than the plugin is loaded.
-    pub ram: OnceLock<Ram>,
+    ram: AtomicPtr<Ram>,
+    /// Held by who finds that out.
+    finding_ram: Mutex<()>,
     /// Of a machine.
     pub processors: Processors,
 }
@@ -58,7 +61,7 @@ impl Program {
 impl Plugin {
     const fn new() -> Plugin {
         Plugin {
-            api: OnceLock::new(),
+            api: AtomicPtr::new(std::ptr::null_mut()),
             recorder: AtomicPtr::new(std::ptr::null_mut()),
             events: AtomicU64::new(0),
             told: Told::new(),
@@ -69,30 +72,38 @@ impl Plugin {
                 base: AtomicU64::new(0),
                 heap: [const { AtomicU64::new(0) }; 2],
             },
-            ram: OnceLock::new(),
+            ram: AtomicPtr::new(std::ptr::null_mut()),
+            finding_ram: Mutex::new(()),
             processors: Processors::new(),
         }
     }
 
     /// Knows QEMU's functions from now on.
     pub fn set_api(&self, api: Api) {
-        let _ = self.api.set(api);
+        set(&self.api, api);
     }
 
     /// QEMU's functions.
-    pub fn api(&self) -> &Api {
-        self.api.get().expect("callbacks come after the installation")
+    pub fn api(&self) -> &'static Api {
+        get(&self.api).expect("callbacks come after the installation")
     }
 
-    /// Records with this from now on. What was there before is never freed: a callback may use it.
+    /// Records with this from now on. What was there before stays: a callback may use it.
     pub fn set_recorder(&self, recorder: Recorder) {
-        self.recorder.store(Box::into_raw(Box::new(recorder)), Ordering::Release);
+        set(&self.recorder, recorder);
     }
 
     /// The process's recorder.
     pub fn recorder(&self) -> &'static Recorder {
-        // SAFETY: set before any callback, and never freed.
-        unsafe { &*self.recorder.load(Ordering::Acquire) }
+        get(&self.recorder).expect("callbacks come after the installation")
+    }
+
+    /// Where a machine's memory is, which the first to ask finds out.
+    pub fn ram(&self, find: impl FnOnce() -> Ram) -> &'static Ram {
+        get(&self.ram).unwrap_or_else(|| {
+            let _alone = self.finding_ram.lock().unwrap_or_else(PoisonError::into_inner);
+            get(&self.ram).unwrap_or_else(|| set(&self.ram, find()))
+        })
     }
 
     /// The state of a vCPU, for its own thread.
@@ -107,4 +118,18 @@ impl Plugin {
     pub fn current(&self, vcpu: c_uint) -> Option<&mut Current> {
         self.vcpus.current(vcpu)
     }
+}
+
+/// Keeps a value for ever.
+fn set<T: Send + Sync>(place: &AtomicPtr<T>, value: T) -> &'static T {
+    let value = Box::leak(Box::new(value));
+    place.store(value, Ordering::Release);
+    value
+}
+
+/// The value that was kept last, if there is one.
+#[inline(always)]
+fn get<T: Send + Sync>(place: &AtomicPtr<T>) -> Option<&'static T> {
+    // SAFETY: `set` alone stores there, what is never freed and never changed but through shared references.
+    unsafe { place.load(Ordering::Acquire).as_ref() }
 }

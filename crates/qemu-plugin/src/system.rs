@@ -22,7 +22,7 @@ struct NothingRecorded(#[source] RamError);
 
 /// The memory, found out by whoever translates first.
 fn ram() -> &'static Ram {
-    PLUGIN.ram.get_or_init(|| {
+    PLUGIN.ram(|| {
         let recorder = PLUGIN.recorder();
         match Ram::read(&recorder.plan.memory, !PLUGIN.api().has_physical_addresses()) {
             Ok(ram) => {
