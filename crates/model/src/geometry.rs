@@ -14,7 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use serde::Serialize;
 use thiserror::Error;
-use trace::{Block, Chunk, Filter, Geometry, NotExact, ReadError, Reader, Recorded};
+use trace::{Block, Chunk, Filter, Geometry, NotExact, ReadError, Reader, Windows};
 
 use crate::replay::forked;
 use crate::simulation::Hashing;
@@ -234,7 +234,7 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swe
     let (geometries, damage) = (Vec::new(), Vec::new());
     let mut swept = Swept { accesses: 0, runs: 0, instructions: None, geometries, damage, cut_off: false, forks: 0 };
     let mut instructions = 0u64;
-    let mut recorded: BTreeMap<u32, Recorded> = BTreeMap::new();
+    let mut recorded: BTreeMap<u32, Windows> = BTreeMap::new();
     std::thread::scope(|scope| {
         let mut workers: Vec<SyncSender<Arc<Chunk>>> = Vec::new();
         for part in all.chunks_mut(share) {

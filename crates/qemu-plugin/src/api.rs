@@ -3,7 +3,7 @@
 //!
 //! Source: `include/qemu/qemu-plugin.h`, in QEMU 11 `include/plugins/qemu-plugin.h`. Of what is used here, versions 1
 //! (QEMU 6.0 to 8.2) and 2 to 6 (QEMU 9.0 to 11.0) differ in nothing but the number that a plugin must export; in version 7
-//! (QEMU 11.1), which QEMU takes for the oldest from then on, callbacks have other arguments ([`crate::entrances`]).
+//! (QEMU 11.1), which QEMU takes for the oldest from then on, callbacks have other arguments ([`crate::abi`]).
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void};
 
@@ -84,18 +84,42 @@ pub fn symbol(name: &CStr) -> *mut c_void {
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) }
 }
 
+/// Why the plugin cannot work with what has loaded it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// It does not offer the version of the API.
+    #[error(
+        "QEMU offers versions {oldest} to {current} of the plugin API; expected version {version} among them: use QEMU 7.2 to 11.1"
+    )]
+    Version {
+        /// The oldest that it offers.
+        oldest: c_int,
+        /// The newest.
+        current: c_int,
+        /// The plugin's.
+        version: c_int,
+    },
+    /// A machine, where a program was expected.
+    #[error("QEMU emulates a whole machine; record it with --system")]
+    Machine,
+    /// A program, where a machine was expected.
+    #[error("QEMU emulates one program; expected a whole machine, as qemu-system-x86_64")]
+    Program,
+    /// It does not have a function of QEMU's.
+    #[error("{0:?} is missing: the plugin was not loaded by QEMU")]
+    Missing(&'static CStr),
+}
+
 /// Says why the plugin, loaded with a version of the API, cannot work with a QEMU, from which it expects a whole machine or
 /// one program.
-pub fn check(info: &Info, version: c_int, expects_system: bool) -> Result<(), String> {
-    if !(info.oldest..=info.current).contains(&version) {
-        return Err(format!(
-            "QEMU offers versions {} to {} of the plugin API; expected version {version} among them: use QEMU 7.2 to 11.1",
-            info.oldest, info.current
-        ));
+pub fn check(info: &Info, version: c_int, expects_system: bool) -> Result<(), ApiError> {
+    let &Info { oldest, current, .. } = info;
+    if !(oldest..=current).contains(&version) {
+        return Err(ApiError::Version { oldest, current, version });
     }
     match (info.system, expects_system) {
-        (true, false) => Err("QEMU emulates a whole machine; record it with --system".to_owned()),
-        (false, true) => Err("QEMU emulates one program; expected a whole machine, as qemu-system-x86_64".to_owned()),
+        (true, false) => Err(ApiError::Machine),
+        (false, true) => Err(ApiError::Program),
         _ => Ok(()),
     }
 }
@@ -120,11 +144,11 @@ macro_rules! functions {
 
         impl $table {
             /// Finds them all in the program that loaded the plugin.
-            pub fn find() -> Result<$table, String> {
+            pub fn find() -> Result<$table, $crate::api::ApiError> {
                 Ok($table { $($name: {
                     let found = $crate::api::symbol($symbol);
                     if found.is_null() {
-                        return Err(format!("{:?} is missing: the plugin was not loaded by QEMU", $symbol));
+                        return Err($crate::api::ApiError::Missing($symbol));
                     }
                     // SAFETY: QEMU's function of that name has this type, by its header.
                     unsafe { std::mem::transmute::<*mut std::ffi::c_void, $type>(found) }
@@ -169,7 +193,7 @@ mod tests {
             assert_eq!(check(&info(oldest, current, false), version, false), Ok(()));
         }
         for (oldest, current, version) in [(0, 0, 1), (7, 7, 2), (2, 6, 7), (8, 9, 7)] {
-            let refused = check(&info(oldest, current, false), version, false).unwrap_err();
+            let refused = check(&info(oldest, current, false), version, false).unwrap_err().to_string();
             assert!(refused.contains(&format!("versions {oldest} to {current}")) && refused.contains("use QEMU"));
         }
     }
@@ -184,8 +208,8 @@ mod tests {
 
     #[test]
     fn a_machine_is_no_program() {
-        assert!(check(&info(0, 1, true), 1, false).unwrap_err().contains("--system"));
-        assert!(check(&info(0, 1, false), 1, true).unwrap_err().contains("whole machine"));
+        let refused = |has, expects| check(&info(0, 1, has), 1, expects).unwrap_err().to_string();
+        assert!(refused(true, false).contains("--system") && refused(false, true).contains("whole machine"));
         assert_eq!(check(&info(0, 1, true), 1, true), Ok(()));
     }
 }

@@ -6,7 +6,8 @@
 
 use trace::Call;
 
-use crate::touches::{self, Abi, Touch};
+use crate::guest_memory::GuestMemory;
+use crate::kernel_accesses::{self, Abi, KernelAccess};
 
 /// A call that matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,20 +106,10 @@ impl Numbers {
         self.kinds.binary_search_by_key(&number, |(number, _)| *number).ok().map(|index| self.kinds[index].1)
     }
 
-    /// What memory the call of a number touches.
-    pub fn touches(self, number: i64) -> &'static [Touch] {
-        touches::of_call(self.abi, number)
+    /// What the kernel accesses in the call of a number.
+    pub fn kernel_accesses(self, number: i64) -> &'static [KernelAccess] {
+        kernel_accesses::of_call(self.abi, number)
     }
-}
-
-/// Reads the program's memory.
-pub trait Memory {
-    /// The eight bytes at an address.
-    fn word(&self, address: u64) -> Option<u64>;
-    /// The four bytes at an address.
-    fn half(&self, address: u64) -> Option<u32>;
-    /// The text at an address, up to its zero.
-    fn text(&self, address: u64) -> Vec<u8>;
 }
 
 /// A call that a thread is in.
@@ -126,8 +117,8 @@ pub trait Memory {
 pub struct Pending {
     /// What it does to the address space, if anything.
     pub kind: Option<Kind>,
-    /// What memory it touches.
-    pub touches: &'static [Touch],
+    /// What the kernel accesses in it.
+    pub accesses: &'static [KernelAccess],
     /// Its arguments.
     pub arguments: [u64; 6],
     /// Bytes that the program has for what the kernel tells the length of, where there is such a thing.
@@ -138,7 +129,7 @@ pub struct Pending {
 const VFORK_FLAGS: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
 
 /// The event of a call with these arguments.
-pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl Memory) -> Option<Call> {
+pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl GuestMemory) -> Option<Call> {
     let [first, second, third, fourth, fifth, sixth] = *arguments;
     let (address, bytes) = (first, second);
     Some(match kind {
@@ -168,7 +159,7 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl Memory) -> Option<C
     })
 }
 
-fn lossy(memory: &impl Memory, address: u64) -> String {
+fn lossy(memory: &impl GuestMemory, address: u64) -> String {
     String::from_utf8_lossy(&memory.text(address)).into_owned()
 }
 
@@ -202,13 +193,9 @@ mod tests {
 
     struct Nothing;
 
-    impl Memory for Nothing {
-        fn word(&self, _address: u64) -> Option<u64> {
-            None
-        }
-
-        fn half(&self, _address: u64) -> Option<u32> {
-            None
+    impl GuestMemory for Nothing {
+        fn read(&self, _address: u64, _to: &mut [u8]) -> usize {
+            0
         }
 
         fn text(&self, address: u64) -> Vec<u8> {

@@ -4,6 +4,7 @@
 //! The descriptor is a high number, which no program uses by chance. One that closes all of them closes this one too;
 //! so before every write it is asked whether it is still the file, and the file is opened again where it is not.
 
+use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::mem::ManuallyDrop;
@@ -22,9 +23,6 @@ pub struct TraceFile {
     /// What was written before the file may be changed.
     held: Option<Vec<u8>>,
 }
-
-/// What stands for a file that is none.
-const NO_DESCRIPTOR: RawFd = -1;
 
 impl TraceFile {
     /// Opens a file that is there, and keeps what is in it until [`TraceFile::begin`]. `identity`: its device and inode,
@@ -59,11 +57,6 @@ impl TraceFile {
         TraceFile::of(path, file)
     }
 
-    /// No file: nothing can be written to it.
-    pub fn nowhere() -> TraceFile {
-        TraceFile { path: PathBuf::new(), descriptor: NO_DESCRIPTOR, identity: (0, 0), position: 0, held: None }
-    }
-
     fn of(path: &Path, file: File) -> io::Result<TraceFile> {
         let metadata = file.metadata()?;
         let descriptor = raised(file)?;
@@ -87,9 +80,6 @@ impl TraceFile {
 
     /// The file, opened again if the program has closed it. It must not be dropped: the descriptor stays.
     fn file(&mut self) -> io::Result<ManuallyDrop<File>> {
-        if self.descriptor == NO_DESCRIPTOR {
-            return Err(io::Error::other("there is no file"));
-        }
         let file = borrowed(self.descriptor);
         if self.is_own(&file) {
             return Ok(file);
@@ -164,5 +154,42 @@ impl Complaints {
     /// Says something, if anybody can still hear it.
     pub fn say(&self, text: &str) {
         let _ = writeln!(&mut &*borrowed(self.0), "pagelab: {text}");
+    }
+
+    /// Says what went wrong, and what caused it.
+    pub fn report(&self, error: &dyn Error) {
+        self.say(&told(error));
+    }
+}
+
+/// An error and what caused it, each once: some messages name their cause themselves.
+fn told(error: &dyn Error) -> String {
+    let (mut told, mut next) = (error.to_string(), error.source());
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !told.contains(&text) {
+            told = format!("{told}: {text}");
+        }
+        next = cause.source();
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the header")]
+    struct Outer(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("the file ({0})")]
+    struct Inner(#[source] io::Error);
+
+    #[test]
+    fn every_cause_is_told_once() {
+        let error = Outer(Inner(io::Error::other("no such device")));
+        assert_eq!(told(&error), "the header: the file (no such device)");
     }
 }

@@ -3,44 +3,40 @@
 //!
 //! # How it works
 //!
-//! - `vcpu`: every vCPU has buffers of its own, which its callbacks append to: no lock, no hash, no allocation there.
-//! - `entrances`: what QEMU calls, by version of its API; `callbacks`: what is done then for a process; `program`: for its
-//!   blocks of instructions; `accesses`: when they execute.
-//! - `known`: accesses that need no callback, because they lie at a known distance from one that has; `x86_64`: which.
-//! - `streams`: runs while they are made; `words`: accesses, where every address is kept.
-//! - `recorder`: full buffers become chunks, chunks become blocks of the file; address-space events go before them.
-//! - `call`: what a system call does to the address space, by architecture.
-//! - `touches`: what the kernel reads and writes of the program's memory in a system call.
-//! - `regions`: memory that was there before the first call, as far as QEMU's own map tells.
-//! - `own`: which memory is the program's, where QEMU's own is among it.
-//! - `startup`: what a program finds when it begins, and what was written for it.
-//! - `system` and `memory`: a whole machine, whose addresses are physical.
-//! - `file`: the file, which the program cannot close.
-//! - `shared`: memory that survives QEMU, in which stands what is not in the file yet.
-//! - `api`: what is used of QEMU's plugin API, found by name.
+//! - `install`: QEMU's entrance; `abi`: what QEMU calls then, by version of its API; `api`: what is used of that, found by
+//!   name; `request`: what is asked for.
+//! - `plugin`: the state of all this, one static value.
+//! - `process`: beginning, threads, calls, children and end; `program` and `system`: blocks of instructions of a program or
+//!   of a machine; `accesses`: what is done when they execute;
+//!   `told`: what QEMU has told of accesses.
+//! - `vcpu`: every vCPU has buffers of its own, which its callbacks append to: no lock, no hash, no allocation there;
+//!   `schedule`: when; `vcpus`: who may use them when the process ends; `processors`: which of a machine's are done.
+//! - `recorder`: full buffers become chunks, chunks become blocks of the file; `unwritten`: address-space events go before
+//!   them; `file`: the file, which the program cannot close.
+//! - `call`: what a system call does to the address space, by architecture; `kernel_accesses`: what the kernel reads and
+//!   writes of the program's memory in it; `x86_64`: which instructions store to where they load from.
+//! - `guest_memory`: which memory is the program's, what was there before the first call, where a machine has its own.
 //!
 //! Its licence is QEMU's, in which it is loaded. It knows nothing of pagelab but the format of traces.
 
+mod abi;
 mod accesses;
 mod api;
 mod call;
-mod callbacks;
-mod entrances;
 mod file;
-mod known;
-mod memory;
-mod own;
+mod guest_memory;
+mod install;
+mod kernel_accesses;
+mod plugin;
+mod process;
 mod processors;
 mod program;
 mod recorder;
-mod regions;
 mod request;
-mod shared;
-mod startup;
-mod streams;
+mod schedule;
 mod system;
-mod touches;
+mod told;
+mod unwritten;
 mod vcpu;
 mod vcpus;
-mod words;
 mod x86_64;

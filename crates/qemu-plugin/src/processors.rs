@@ -3,23 +3,28 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::recorder::Recorder;
-
-/// Processors that have executed something.
-static BEGUN: AtomicUsize = AtomicUsize::new(0);
-/// Those of them of which as much is recorded as was asked for.
-static COMPLETE: AtomicUsize = AtomicUsize::new(0);
-
-/// A processor is about to execute its first instruction.
-pub fn begins() {
-    BEGUN.fetch_add(1, Ordering::SeqCst);
+/// How many there are.
+pub struct Processors {
+    /// Those that have executed something.
+    begun: AtomicUsize,
+    /// Those of them of which as much is recorded as was asked for.
+    complete: AtomicUsize,
 }
 
-/// As much is recorded of a processor as was asked for. Where that is true of each one that was ever at work, nothing more
-/// will be: pagelab is told, and ends the machine.
-pub fn is_complete(recorder: &Recorder) {
-    let complete = COMPLETE.fetch_add(1, Ordering::SeqCst) + 1;
-    if recorder.header.system && complete >= BEGUN.load(Ordering::SeqCst) {
-        recorder.say_complete();
+impl Processors {
+    /// None yet.
+    pub const fn new() -> Processors {
+        Processors { begun: AtomicUsize::new(0), complete: AtomicUsize::new(0) }
+    }
+
+    /// A processor is about to execute its first instruction.
+    pub fn begins(&self) {
+        self.begun.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// As much is recorded of a processor as was asked for. Whether that is true of each one that was ever at work: nothing
+    /// more will be recorded.
+    pub fn is_complete(&self) -> bool {
+        self.complete.fetch_add(1, Ordering::SeqCst) + 1 >= self.begun.load(Ordering::SeqCst)
     }
 }

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! What QEMU calls when it translates a block of a program: which instructions must tell what.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use trace::PAGE_SHIFT;
 
-use crate::accesses::{
-    Fetches, accessed, accessed_and_kept, accessed_once, accessed_to_modify, accessed_with_neighbours,
-    accessed_with_others, fetched, instruction_begins,
-};
-use crate::api::{MEMORY_READ_AND_WRITE, MemoryCallback, NO_REGISTERS, Opaque};
-use crate::callbacks::{api, begin_process_once};
-use crate::known::{self, Does, Hook};
-use crate::regions::PAGE_BYTES;
+use crate::accesses::{Fetch, Fetches, accessed, accessed_and_kept, accessed_to_modify, fetched, instruction_begins};
+use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
+use crate::guest_memory::PAGE_BYTES;
+use crate::plugin::PLUGIN;
+use crate::process::begin_once;
 use crate::x86_64::Instructions;
-
-/// Whether the instruction set is x86-64.
-pub static IS_X86_64: AtomicBool = AtomicBool::new(false);
 
 /// Most bytes of an instruction of any architecture that is recorded: those of x86-64.
 const INSTRUCTION_BYTES: u64 = 15;
@@ -31,37 +25,25 @@ pub fn may_be_left_out(index: usize, count: usize, address: u64) -> bool {
 
 /// Of a block whose addresses are kept every instruction tells itself and each of its accesses.
 pub fn translated_and_kept(block: Opaque) {
-    begin_process_once(block);
-    let api = api();
-    let (block_does, _) = does(block);
-    for (index, does) in block_does.into_iter().enumerate() {
+    begin_once(block);
+    let api = PLUGIN.api();
+    for (index, modifies) in modifying(block).into_iter().enumerate() {
         let instruction = (api.block_instruction)(block, index);
-        let (address, bytes) = ((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
-        let data = (address << 4 | bytes & 15) as usize;
-        (api.on_instruction)(instruction, instruction_begins, NO_REGISTERS, data);
-        let modifies = usize::from(does.modifies());
+        let fetch = Fetch::new((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
+        (api.on_instruction)(instruction, instruction_begins, NO_REGISTERS, fetch.to_data());
+        let modifies = usize::from(modifies);
         (api.on_memory)(instruction, accessed_and_kept, NO_REGISTERS, MEMORY_READ_AND_WRITE, modifies);
     }
 }
 
 /// Of other blocks the instructions are told when it begins, those of each page together.
 pub fn translated(block: Opaque) {
-    begin_process_once(block);
-    let api = api();
-    let (block_does, last_may_be_left_out) = does(block);
-    for (index, hook) in known::hooks(&block_does, last_may_be_left_out).into_iter().enumerate() {
-        let (callback, data): (MemoryCallback, usize) = match hook {
-            Hook::Nothing => continue,
-            Hook::Each => (accessed, 0),
-            Hook::Modify => (accessed_to_modify, 0),
-            Hook::One { stores: false } => (accessed_once::<false>, 0),
-            Hook::One { stores: true } => (accessed_once::<true>, 0),
-            Hook::First(program) => match program.only_step() {
-                Some(step) => (accessed_with_neighbours, std::ptr::from_ref(step) as usize),
-                None => (accessed_with_others, std::ptr::from_ref(program) as usize),
-            },
-        };
-        (api.on_memory)((api.block_instruction)(block, index), callback, NO_REGISTERS, MEMORY_READ_AND_WRITE, data);
+    begin_once(block);
+    let api = PLUGIN.api();
+    for (index, modifies) in modifying(block).into_iter().enumerate() {
+        let instruction = (api.block_instruction)(block, index);
+        let callback = if modifies { accessed_to_modify } else { accessed };
+        (api.on_memory)(instruction, callback, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
     }
     for (number, (index, part)) in parts(block).into_iter().enumerate() {
         match number {
@@ -73,7 +55,7 @@ pub fn translated(block: Opaque) {
 
 /// The instructions of a block by page, each with the index of the first.
 fn parts(block: Opaque) -> Vec<(usize, Fetches)> {
-    let api = api();
+    let api = PLUGIN.api();
     let count = (api.block_instructions)(block);
     let mut parts: Vec<(usize, Fetches)> = Vec::new();
     for index in 0..count {
@@ -92,24 +74,20 @@ fn parts(block: Opaque) -> Vec<(usize, Fetches)> {
     parts
 }
 
-/// What the instructions of a block do, of which nothing is known where the instruction set is not; and whether the last
-/// may be left out of the block.
-fn does(block: Opaque) -> (Vec<Does>, bool) {
-    let count = (api().block_instructions)(block);
-    if !IS_X86_64.load(Ordering::Relaxed) {
-        return (vec![Does::Unknown; count], false);
+/// Which instructions of a block store to where they load from, as far as that is known of their instruction set.
+fn modifying(block: Opaque) -> Vec<bool> {
+    let api = PLUGIN.api();
+    let count = (api.block_instructions)(block);
+    if !PLUGIN.program.is_x86_64.load(Ordering::Relaxed) {
+        return vec![false; count];
     }
-    let api = api();
     let mut instructions = Instructions::new();
-    let (mut block_does, mut last_may_be_left_out) = (Vec::with_capacity(count), false);
-    for index in 0..count {
+    let modifies = |index| {
         let instruction = (api.block_instruction)(block, index);
-        let (address, bytes) = ((api.instruction_address)(instruction), (api.instruction_bytes)(instruction));
-        let host = (api.instruction_in_host)(instruction);
+        let (bytes, host) = ((api.instruction_bytes)(instruction), (api.instruction_in_host)(instruction));
         // SAFETY: QEMU has just read the instruction there, and the lock that it holds keeps the program's memory mapped.
         let code = if host.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(host, bytes) } };
-        block_does.push(instructions.next(code, address));
-        last_may_be_left_out = may_be_left_out(index, count, address);
-    }
-    (block_does, last_may_be_left_out)
+        instructions.modifies(code)
+    };
+    (0..count).map(modifies).collect()
 }

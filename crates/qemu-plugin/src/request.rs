@@ -7,6 +7,38 @@ use std::path::PathBuf;
 
 use trace::{Header, SCHEMA};
 
+/// Arguments that are not those of `pagelab record`.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// One that has no meaning.
+    #[error(
+        "argument {0:?}: expected output=HEX, header=HEX, identity=DEVICE:INODE, max=N or memory=HEX; `pagelab record` passes them"
+    )]
+    Argument(String),
+    /// One that must be there.
+    #[error("the argument {0}=HEX is missing; `pagelab record` passes it")]
+    Missing(&'static str),
+}
+
+/// A header that this plugin cannot write a trace for.
+#[derive(Debug, thiserror::Error)]
+pub enum HeaderError {
+    /// It is none.
+    #[error("no header; is pagelab of another version than the plugin?")]
+    None(#[source] serde_json::Error),
+    /// It is of another version of the format.
+    #[error("pagelab asks for the format {0:?}; this plugin writes {SCHEMA:?}: build both anew")]
+    Schema(String),
+    /// It is of a program for another instruction set.
+    #[error("the program is for {program}; this QEMU emulates {target}")]
+    Architecture {
+        /// The program's.
+        program: String,
+        /// QEMU's.
+        target: String,
+    },
+}
+
 /// The arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -20,43 +52,36 @@ pub struct Request {
     pub max_instructions: Option<u64>,
     /// Where it will stand what memory a whole machine has.
     pub memory: PathBuf,
-    /// A directory for what is not in the file yet, if somebody will look there.
-    pub logs: Option<PathBuf>,
 }
 
 impl Request {
     /// Reads `output=HEX` and `header=HEX` (a path's bytes, because QEMU splits arguments at commas), `identity=DEVICE:INODE`,
-    /// `max=N`, `memory=HEX` and `logs=HEX`.
-    pub fn parse<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Request, String> {
-        let (mut output, mut header, mut logs, mut max_instructions) = (None, None, None, None);
+    /// `max=N` and `memory=HEX`.
+    pub fn parse<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Request, RequestError> {
+        let (mut output, mut header, mut max_instructions) = (None, None, None);
         let (mut memory, mut identity) = (PathBuf::new(), None);
         for argument in arguments {
             let text = String::from_utf8_lossy(argument);
-            let wrong = || {
-                let expected = "output=HEX, header=HEX, identity=DEVICE:INODE, max=N, memory=HEX or logs=HEX";
-                format!("argument {text:?}: expected {expected}; `pagelab record` passes them")
-            };
+            let wrong = || RequestError::Argument(text.clone().into_owned());
             match text.split_once('=').ok_or_else(wrong)? {
                 ("output", hex) => output = Some(path(hex).ok_or_else(wrong)?),
                 ("identity", numbers) => identity = Some(device_and_inode(numbers).ok_or_else(wrong)?),
                 ("header", hex) => header = Some(path(hex).ok_or_else(wrong)?),
                 ("memory", hex) => memory = path(hex).ok_or_else(wrong)?,
-                ("logs", hex) => logs = Some(path(hex).ok_or_else(wrong)?),
                 ("max", number) => max_instructions = Some(number.parse().map_err(|_| wrong())?),
                 _ => return Err(wrong()),
             }
         }
-        let missing = |name| format!("the argument {name}=HEX is missing; `pagelab record` passes it");
-        let output = output.ok_or_else(|| missing("output"))?;
-        let header = header.ok_or_else(|| missing("header"))?;
-        Ok(Request { output, identity, header, max_instructions, memory, logs })
+        let output = output.ok_or(RequestError::Missing("output"))?;
+        let header = header.ok_or(RequestError::Missing("header"))?;
+        Ok(Request { output, identity, header, max_instructions, memory })
     }
 
     /// Reads those that QEMU hands over.
     ///
     /// # Safety
     /// `arguments` points to `count` strings.
-    pub unsafe fn of_qemu(count: c_int, arguments: *const *const c_char) -> Result<Request, String> {
+    pub unsafe fn of_qemu(count: c_int, arguments: *const *const c_char) -> Result<Request, RequestError> {
         let count = usize::try_from(count).unwrap_or(0);
         // SAFETY: the caller vouches for the strings.
         let argument = |index: usize| unsafe { CStr::from_ptr(*arguments.add(index)).to_bytes() };
@@ -84,17 +109,16 @@ fn path(hex: &str) -> Option<PathBuf> {
 }
 
 /// The header that `pagelab record` wrote, for the program's instruction set.
-pub fn header(json: &[u8], target: &str) -> Result<Header, String> {
-    let header: Header = serde_json::from_slice(json)
-        .map_err(|error| format!("no header ({error}); is pagelab of another version than the plugin?"))?;
+///
+/// # Errors
+/// It is none, or for another plugin or QEMU.
+pub fn header(json: &[u8], target: &str) -> Result<Header, HeaderError> {
+    let header: Header = serde_json::from_slice(json).map_err(HeaderError::None)?;
     if header.schema != SCHEMA {
-        return Err(format!(
-            "pagelab asks for the format {:?}; this plugin writes {SCHEMA:?}: build both anew",
-            header.schema
-        ));
+        return Err(HeaderError::Schema(header.schema));
     }
     if header.architecture != target {
-        return Err(format!("the program is for {}; this QEMU emulates {target}", header.architecture));
+        return Err(HeaderError::Architecture { program: header.architecture, target: target.to_owned() });
     }
     Ok(header)
 }
@@ -103,7 +127,7 @@ pub fn header(json: &[u8], target: &str) -> Result<Header, String> {
 mod tests {
     use super::*;
 
-    fn parse(arguments: &[&str]) -> Result<Request, String> {
+    fn parse(arguments: &[&str]) -> Result<Request, RequestError> {
         Request::parse(arguments.iter().map(|argument| argument.as_bytes()))
     }
 
@@ -115,7 +139,6 @@ mod tests {
         assert_eq!((request.memory, request.identity), (PathBuf::new(), None));
         assert_eq!(parse(&["output=2f", "header=2f", "identity=3:9"]).unwrap().identity, Some((3, 9)));
         assert_eq!(parse(&["output=2f", "header=2f", "memory=2f61"]).unwrap().memory, PathBuf::from("/a"));
-        assert_eq!(parse(&["output=2f", "header=2f", "logs=2f61"]).unwrap().logs, Some(PathBuf::from("/a")));
     }
 
     #[test]

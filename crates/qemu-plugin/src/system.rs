@@ -3,34 +3,35 @@
 //! recorded.
 
 use std::ffi::c_uint;
-use std::sync::OnceLock;
 
 use trace::PAGE_SHIFT;
 
-use crate::accesses::{Fetches, attend_if_needed, fetched, instruction_begins, marks, record};
+use crate::accesses::{Fetch, Fetches, attend_if_needed, fetched, instruction_begins, record};
 use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
-use crate::callbacks::{api, recorder};
 use crate::file::Complaints;
-use crate::memory::Ram;
+use crate::guest_memory::PAGE_BYTES;
+use crate::guest_memory::ram::{Ram, RamError};
+use crate::plugin::PLUGIN;
 use crate::program::may_be_left_out;
 use crate::vcpu::Vcpu;
-use crate::vcpus::{state, while_running};
 
-/// Known when the machine begins, which is later than the plugin is loaded.
-static RAM: OnceLock<Ram> = OnceLock::new();
+/// Why nothing of a machine is recorded.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing is recorded")]
+struct NothingRecorded(#[source] RamError);
 
 /// The memory, found out by whoever translates first.
 fn ram() -> &'static Ram {
-    RAM.get_or_init(|| {
-        let recorder = recorder();
-        match Ram::read(&recorder.memory, !api().has_physical_addresses()) {
+    PLUGIN.ram(|| {
+        let recorder = PLUGIN.recorder();
+        match Ram::read(&recorder.plan.memory, !PLUGIN.api().has_physical_addresses()) {
             Ok(ram) => {
                 recorder.begin();
                 recorder.begin_with(ram.calls());
                 ram
             }
-            Err(problem) => {
-                Complaints::open().say(&format!("nothing is recorded: {problem}"));
+            Err(error) => {
+                Complaints::open().report(&NothingRecorded(error));
                 Ram::default()
             }
         }
@@ -38,7 +39,7 @@ fn ram() -> &'static Ram {
 }
 
 pub fn translated<const KEEP: bool>(block: Opaque) {
-    let (api, ram) = (api(), ram());
+    let (api, ram) = (PLUGIN.api(), ram());
     let mut parts: Vec<Part> = Vec::new();
     let count = (api.block_instructions)(block);
     for index in 0..count {
@@ -48,13 +49,9 @@ pub fn translated<const KEEP: bool>(block: Opaque) {
         match (KEEP, physical) {
             (true, Some(address)) => {
                 // What goes on in the next page goes on anywhere in memory.
-                let bytes = ((api.instruction_bytes)(instruction) as u64).min(0x1000 - (address & 0xfff));
-                (api.on_instruction)(
-                    instruction,
-                    instruction_begins_in_machine,
-                    NO_REGISTERS,
-                    (address << 4 | bytes & 15) as usize,
-                );
+                let bytes = ((api.instruction_bytes)(instruction) as u64).min(PAGE_BYTES - address % PAGE_BYTES);
+                let data = Fetch::new(address, bytes).to_data();
+                (api.on_instruction)(instruction, instruction_begins_in_machine, NO_REGISTERS, data);
             }
             (true, None) => (api.on_instruction)(instruction, fetched_elsewhere, NO_REGISTERS, 1),
             (false, _) => {
@@ -87,19 +84,19 @@ struct Part {
 }
 
 extern "C" fn fetched_in_machine(vcpu: c_uint, data: usize) {
-    while_running(vcpu, || fetched(vcpu, data));
+    PLUGIN.vcpus.while_running(vcpu, || fetched(vcpu, data));
 }
 
 extern "C" fn instruction_begins_in_machine(vcpu: c_uint, data: usize) {
-    while_running(vcpu, || instruction_begins(vcpu, data));
+    PLUGIN.vcpus.while_running(vcpu, || instruction_begins(vcpu, data));
 }
 
 /// Instructions come from no memory: from firmware.
 extern "C" fn fetched_elsewhere(vcpu: c_uint, instructions: usize) {
-    while_running(vcpu, || {
-        let state = state(vcpu);
+    PLUGIN.vcpus.while_running(vcpu, || {
+        let state = PLUGIN.state(vcpu);
         attend_if_needed(state);
-        state.count(instructions as u64);
+        state.current().count(instructions as u64);
         if state.is_recording() {
             state.outside.1 += instructions as u64;
         }
@@ -107,14 +104,14 @@ extern "C" fn fetched_elsewhere(vcpu: c_uint, instructions: usize) {
 }
 
 extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
-    while_running(vcpu, || access(state(vcpu), info, address));
+    PLUGIN.vcpus.while_running(vcpu, || access(PLUGIN.state(vcpu), info, address));
 }
 
 fn access(state: &mut Vcpu, info: u32, address: u64) {
     if !state.is_recording() {
         return;
     }
-    let api = api();
+    let api = PLUGIN.api();
     let handle = (api.access_in_hardware)(info, address);
     if handle.is_null() || (api.access_is_io)(handle) {
         state.outside.0 += 1;
@@ -125,5 +122,8 @@ fn access(state: &mut Vcpu, info: u32, address: u64) {
         state.outside.0 += 1;
         return;
     }
-    record(state, physical, marks(info).within_page(physical));
+    // What goes on in the next page goes on anywhere in memory.
+    let (kind, bytes) = PLUGIN.told.ask(api, info);
+    let in_page = physical % PAGE_BYTES + bytes <= PAGE_BYTES;
+    record(state, physical, if in_page { bytes } else { 0 }, kind);
 }

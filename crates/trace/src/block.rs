@@ -15,11 +15,11 @@ pub const MAX_NUMBER: u64 = 1 << 62;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Holds {
-    /// What the trace says about itself: JSON, [`crate::Header`].
+    /// What the trace says about itself: JSON, [`Header`](crate::Header).
     Header = 1,
-    /// Runs of one thread: [`crate::Chunk`].
+    /// Runs of one thread: [`Chunk`](crate::Chunk).
     Runs = 2,
-    /// Address-space events of one thread: a list of [`crate::Event`] as JSON, compressed.
+    /// Address-space events of one thread: a list of [`Event`](crate::Event) as JSON, compressed.
     Events = 3,
     /// Where the blocks are: the last one of a file that is whole.
     Index = 4,
@@ -31,22 +31,31 @@ impl Holds {
     }
 }
 
-/// What stands before the payload of a block. All numbers are little-endian.
-///
-/// | bytes | what |
-/// |---|---|
-/// | 0..8 | [`MAGIC`] |
-/// | 8 | [`Holds`] |
-/// | 9..12 | zero |
-/// | 12..16 | thread |
-/// | 16..24 | number of the block in the file, from 0 |
-/// | 24..32 | number of the first run or event among those of the thread |
-/// | 32..36 | how many runs or events |
-/// | 36..40 | bytes of the payload |
-/// | 40..48 | instructions that the thread had executed at the end of the block |
-/// | 48..52 | CRC-32 of the payload |
-/// | 52..60 | zero |
-/// | 60..64 | CRC-32 of the bytes before |
+/// A number of a prefix: its first byte, and how many bytes it has. All are little-endian; bytes without a field are zero.
+struct Field<const BYTES: usize>(usize);
+
+const HOLDS: Field<1> = Field(8);
+const THREAD: Field<4> = Field(12);
+const NUMBER: Field<8> = Field(16);
+const FIRST: Field<8> = Field(24);
+const COUNT: Field<4> = Field(32);
+const PAYLOAD_BYTES: Field<4> = Field(36);
+const INSTRUCTIONS: Field<8> = Field(40);
+const PAYLOAD_CRC: Field<4> = Field(48);
+/// The checksum of all bytes before it.
+const CRC: Field<4> = Field(PREFIX_BYTES - 4);
+
+impl<const BYTES: usize> Field<BYTES> {
+    fn put(&self, to: &mut [u8; PREFIX_BYTES], value: [u8; BYTES]) {
+        to[self.0..self.0 + BYTES].copy_from_slice(&value);
+    }
+
+    fn get(&self, from: &[u8; PREFIX_BYTES]) -> [u8; BYTES] {
+        std::array::from_fn(|index| from[self.0 + index])
+    }
+}
+
+/// What stands before the payload of a block, behind [`MAGIC`]: FORMATS.md has the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     /// What the payload is.
@@ -97,18 +106,17 @@ impl Prefix {
     /// The prefix as bytes.
     pub fn to_bytes(&self) -> [u8; PREFIX_BYTES] {
         let mut bytes = [0; PREFIX_BYTES];
-        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
-        put(0, &MAGIC);
-        put(8, &[self.holds as u8]);
-        put(12, &self.thread.to_le_bytes());
-        put(16, &self.number.to_le_bytes());
-        put(24, &self.first.to_le_bytes());
-        put(32, &self.count.to_le_bytes());
-        put(36, &self.payload_bytes.to_le_bytes());
-        put(40, &self.instructions.to_le_bytes());
-        put(48, &self.payload_crc.to_le_bytes());
-        let crc = crc32fast::hash(&bytes[..60]);
-        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
+        HOLDS.put(&mut bytes, [self.holds as u8]);
+        THREAD.put(&mut bytes, self.thread.to_le_bytes());
+        NUMBER.put(&mut bytes, self.number.to_le_bytes());
+        FIRST.put(&mut bytes, self.first.to_le_bytes());
+        COUNT.put(&mut bytes, self.count.to_le_bytes());
+        PAYLOAD_BYTES.put(&mut bytes, self.payload_bytes.to_le_bytes());
+        INSTRUCTIONS.put(&mut bytes, self.instructions.to_le_bytes());
+        PAYLOAD_CRC.put(&mut bytes, self.payload_crc.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..CRC.0]);
+        CRC.put(&mut bytes, crc.to_le_bytes());
         bytes
     }
 
@@ -117,32 +125,31 @@ impl Prefix {
     /// # Errors
     /// Bytes that are none.
     pub fn from_bytes(bytes: &[u8; PREFIX_BYTES]) -> Result<Prefix, BlockError> {
-        let short = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let long = |at: usize| u64::from(short(at)) | u64::from(short(at + 4)) << 32;
-        if bytes[..8] != MAGIC {
+        if bytes[..MAGIC.len()] != MAGIC {
             return Err(BlockError::Magic);
         }
-        if crc32fast::hash(&bytes[..60]) != short(60) {
+        if crc32fast::hash(&bytes[..CRC.0]) != u32::from_le_bytes(CRC.get(bytes)) {
             return Err(BlockError::PrefixChecksum);
         }
-        let holds = Holds::from_number(bytes[8]).ok_or(BlockError::Kind(bytes[8]))?;
-        let payload_bytes = short(36);
+        let [holds] = HOLDS.get(bytes);
+        let holds = Holds::from_number(holds).ok_or(BlockError::Kind(holds))?;
+        let payload_bytes = u32::from_le_bytes(PAYLOAD_BYTES.get(bytes));
         if payload_bytes as usize > MAX_PAYLOAD_BYTES {
             return Err(BlockError::TooLarge(payload_bytes));
         }
-        let first = long(24);
+        let first = u64::from_le_bytes(FIRST.get(bytes));
         if first >= MAX_NUMBER {
             return Err(BlockError::Number(first));
         }
         Ok(Prefix {
             holds,
-            thread: short(12),
-            number: long(16),
+            thread: u32::from_le_bytes(THREAD.get(bytes)),
+            number: u64::from_le_bytes(NUMBER.get(bytes)),
             first,
-            count: short(32),
+            count: u32::from_le_bytes(COUNT.get(bytes)),
             payload_bytes,
-            instructions: long(40),
-            payload_crc: short(48),
+            instructions: u64::from_le_bytes(INSTRUCTIONS.get(bytes)),
+            payload_crc: u32::from_le_bytes(PAYLOAD_CRC.get(bytes)),
         })
     }
 }

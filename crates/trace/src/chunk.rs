@@ -4,55 +4,18 @@
 //! one iteration they do in the next, so that a run is one small number, and a loop a sequence of them that recurs. Each
 //! column is compressed on its own.
 
-use std::io;
-
 use thiserror::Error;
 
-use crate::builder::{Builder, Slots};
-use crate::column::{Decoder, Encoder, counts, differences, words};
+use crate::access::Access;
+use crate::column::{ColumnError, Decoder, counts, differences, words};
+use crate::dictionary::{MAX_PAGES, Slots};
 use crate::header::Columns;
 use crate::run::{Kind, PAGE_SHIFT, Run};
 
-/// Most distinct runs of one chunk, so that an id has two bytes; so it has no more distinct pages.
-pub const MAX_PAGES: usize = 1 << 16;
 /// Most runs of one chunk.
 pub const MAX_RUNS: usize = 1 << 20;
 /// Most accesses of one chunk whose addresses are kept.
 pub const MAX_ACCESSES: usize = 1 << 22;
-
-/// One access of a run, where addresses are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Access(u16);
-
-impl Access {
-    /// An access of `bytes` at `offset` in its page. Sizes that are no power of two up to 64 are told as unknown.
-    pub fn new(offset: u16, bytes: u32, store: bool) -> Access {
-        let size = if bytes.is_power_of_two() && bytes <= 64 { bytes.trailing_zeros() as u16 } else { 7 };
-        Access(offset & 0xfff | size << 12 | u16::from(store) << 15)
-    }
-
-    pub(crate) const fn to_word(self) -> u16 {
-        self.0
-    }
-
-    /// Where in its page it begins.
-    pub const fn offset(self) -> u16 {
-        self.0 & 0xfff
-    }
-
-    /// How many bytes; `None` if that is not known.
-    pub const fn bytes(self) -> Option<u32> {
-        match self.0 >> 12 & 7 {
-            7 => None,
-            size => Some(1 << size),
-        }
-    }
-
-    /// Whether it is a store.
-    pub const fn is_store(self) -> bool {
-        self.0 >> 15 == 1
-    }
-}
 
 /// The runs of one thread that stand in one block, column by column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -72,12 +35,9 @@ pub struct Chunk {
 /// Bytes that are no chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChunkError {
-    /// The bytes end within a column.
-    #[error("the {0} column is cut off")]
-    CutOff(&'static str),
-    /// A column that does not inflate to what it says.
-    #[error("the {0} column does not decompress")]
-    Compression(&'static str),
+    /// A column that cannot be read.
+    #[error(transparent)]
+    Column(#[from] ColumnError),
     /// A column with another number of values than there are runs.
     #[error("the {column} column has {found} values; expected {expected}")]
     Count {
@@ -113,30 +73,6 @@ impl Chunk {
         })
     }
 
-    /// The chunk as bytes.
-    ///
-    /// # Errors
-    /// The compressor has no memory; or more runs differ than a chunk may have, which is so for none that was built or
-    /// decoded.
-    pub fn encode(&self) -> io::Result<Vec<u8>> {
-        let columns = Columns {
-            kinds: !self.kinds.is_empty(),
-            accesses: !self.accesses.is_empty(),
-            addresses: !self.addresses.is_empty(),
-        };
-        let mut builder = Builder::new(columns);
-        for run in self.runs() {
-            if builder.is_full(0) {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many different runs for one chunk"));
-            }
-            builder.extend(&[run]);
-        }
-        builder.keep(&self.addresses);
-        let mut bytes = Vec::new();
-        builder.encode(&mut Encoder::new()?, &mut bytes)?;
-        Ok(bytes)
-    }
-
     /// The chunk of `runs` runs that `bytes` hold.
     ///
     /// # Errors
@@ -164,7 +100,7 @@ impl Chunk {
         let addresses: Vec<u16> = words(decoder.column(&mut rest, "address", MAX_ACCESSES * 2)?);
         let all: u64 = if columns.addresses { chunk.runs().map(|run| u64::from(run.accesses)).sum() } else { 0 };
         expect("address", addresses.len(), all as usize)?;
-        chunk.addresses = addresses.into_iter().map(Access).collect();
+        chunk.addresses = addresses.into_iter().map(Access::from_word).collect();
         Ok(chunk)
     }
 
@@ -191,10 +127,10 @@ struct Distinct {
 impl Distinct {
     fn decode(decoder: &mut Decoder, rest: &mut &[u8], columns: Columns) -> Result<Distinct, ChunkError> {
         let column = decoder.column(rest, "page", MAX_PAGES * 10)?;
-        let pages = differences(column).ok_or(ChunkError::CutOff("page"))?;
+        let pages = differences(column).ok_or(ColumnError::CutOff("page"))?;
         let kinds = decoder.column(rest, "kind", MAX_PAGES)?.to_vec();
         let column = decoder.column(rest, "accesses", MAX_PAGES * 5)?;
-        let accesses = counts(column).ok_or(ChunkError::CutOff("accesses"))?;
+        let accesses = counts(column).ok_or(ColumnError::CutOff("accesses"))?;
         // The bytes of a page have addresses.
         if pages.len() > MAX_PAGES || pages.iter().any(|page| *page > u64::MAX >> PAGE_SHIFT) {
             return Err(ChunkError::Range("page"));
@@ -260,6 +196,8 @@ fn expect(column: &'static str, found: usize, expected: usize) -> Result<(), Chu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builder::Builder;
+    use crate::column::Encoder;
     use proptest::prelude::*;
 
     const ALL: Columns = Columns { kinds: true, accesses: true, addresses: false };
@@ -365,12 +303,5 @@ mod tests {
         let accesses: Vec<u32> = (1..=MAX_RUNS as u32).collect();
         let chunk = Chunk { pages, ids: vec![1; MAX_RUNS], kinds: vec![2; MAX_RUNS], accesses, addresses: Vec::new() };
         assert!(chunk.encode().unwrap_err().to_string().contains("different runs"));
-    }
-
-    #[test]
-    fn an_access_has_two_bytes() {
-        let access = Access::new(0xff8, 8, true);
-        assert_eq!((access.offset(), access.bytes(), access.is_store()), (0xff8, Some(8), true));
-        assert_eq!(Access::new(0, 24, false).bytes(), None);
     }
 }

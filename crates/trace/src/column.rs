@@ -2,10 +2,24 @@
 
 use std::io;
 
-use crate::chunk::ChunkError;
+use thiserror::Error;
 
 /// zstd's level: more costs much time and gives little.
 const LEVEL: i32 = 1;
+
+/// Bytes that are no column; each names the column.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ColumnError {
+    /// The bytes end within it.
+    #[error("the {0} column is cut off")]
+    CutOff(&'static str),
+    /// It does not inflate to what it says.
+    #[error("the {0} column does not decompress")]
+    Compression(&'static str),
+    /// It says that it has more bytes than such a column can have.
+    #[error("the {0} column is too long")]
+    TooLong(&'static str),
+}
 
 /// Makes bytes of chunks. It is worth keeping: most of its memory is the compressor's.
 pub struct Encoder {
@@ -166,31 +180,31 @@ impl std::fmt::Debug for Decoder {
 
 impl Decoder {
     /// Takes a column off the beginning of `rest`, if it has at most `most` bytes.
-    pub(crate) fn column(&mut self, rest: &mut &[u8], name: &'static str, most: usize) -> Result<&[u8], ChunkError> {
+    pub(crate) fn column(&mut self, rest: &mut &[u8], name: &'static str, most: usize) -> Result<&[u8], ColumnError> {
         let mut number = || {
-            let (number, after) = rest.split_first_chunk().ok_or(ChunkError::CutOff(name))?;
+            let (number, after) = rest.split_first_chunk().ok_or(ColumnError::CutOff(name))?;
             *rest = after;
             Ok(u32::from_le_bytes(*number) as usize)
         };
         let (inflated, stored) = (number()?, number()?);
         if stored > rest.len() {
-            return Err(ChunkError::CutOff(name));
+            return Err(ColumnError::CutOff(name));
         }
         let (column, after) = rest.split_at(stored);
         *rest = after;
         if inflated > most {
-            return Err(ChunkError::Range(name));
+            return Err(ColumnError::TooLong(name));
         }
         self.column.clear();
         if inflated != 0 {
             self.column.reserve(inflated);
-            let refused = |_| ChunkError::Compression(name);
+            let refused = |_| ColumnError::Compression(name);
             let decompressor = match &mut self.decompressor {
                 Some(decompressor) => decompressor,
                 none => none.insert(zstd::bulk::Decompressor::new().map_err(refused)?),
             };
             decompressor.decompress_to_buffer(column, &mut self.column).map_err(refused)?;
         }
-        if self.column.len() == inflated { Ok(&self.column) } else { Err(ChunkError::Compression(name)) }
+        if self.column.len() == inflated { Ok(&self.column) } else { Err(ColumnError::Compression(name)) }
     }
 }

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::run::PAGE_SHIFT;
+
 /// The name and version of the format.
 pub const SCHEMA: &str = "pagelab.trace/4";
 
@@ -25,7 +27,7 @@ pub enum Filter {
     /// Nothing but what runs leave out: exact for every page size from 4K up.
     None,
     /// Runs that are most recent in their sets at 4K, 64K and 2M were dropped: exact for LRU TLBs of one of these page
-    /// sizes with so many sets or a multiple, whichever threads and kinds of accesses they serve. [`crate::MostRecent`]
+    /// sizes with so many sets or a multiple, whichever threads and kinds of accesses they serve. [`LruFilter`](crate::LruFilter)
     /// does it.
     MostRecent {
         /// Sets at 4K.
@@ -97,7 +99,7 @@ impl Filter {
     /// # Errors
     /// Says what the trace is exact for.
     pub fn admits(&self, ask: &Geometry) -> Result<(), NotExact> {
-        if ask.page_bytes < 1 << crate::PAGE_SHIFT {
+        if ask.page_bytes < 1 << PAGE_SHIFT {
             return Err(NotExact::Page { page_bytes: ask.page_bytes });
         }
         let (sets_4k, sets_64k, sets_2m) = match *self {

@@ -7,7 +7,6 @@
 //! - **chunk**: the runs of one thread that stand together in a block, column by column.
 //! - **event**: a system call that changes the address space, with its place among the runs.
 //! - **block**: what a file is a sequence of; each stands for itself, with checksums.
-//! - **log**: what a recorder has not written yet, for whoever survives it.
 //! - **filter**: what was left out of the runs. The header says for which TLBs the rest is exact, and a reader refuses
 //!   others.
 //!
@@ -15,35 +14,43 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod block;
 mod builder;
 mod chunk;
 mod column;
+mod dictionary;
 mod event;
 mod footprint;
 mod header;
 pub mod import;
-pub mod log;
-mod most_recent;
+mod index;
+mod lru_filter;
+pub mod pace;
+mod read_error;
 mod reader;
-mod recent;
-mod recorded;
 mod recording;
-mod rescue;
 mod run;
+mod run_cache;
+mod runs;
+mod windows;
 mod writer;
 
+pub use access::Access;
 pub use block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
 pub use builder::Builder;
-pub use chunk::{Access, Chunk, ChunkError, MAX_ACCESSES, MAX_PAGES, MAX_RUNS};
-pub use column::Encoder;
+pub use chunk::{Chunk, ChunkError, MAX_ACCESSES, MAX_RUNS};
+pub use column::{ColumnError, Encoder};
+pub use dictionary::MAX_PAGES;
 pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
 pub use header::{Columns, Emulator, Filter, Geometry, Header, NotExact, Part, Process, SCHEMA, Window};
-pub use most_recent::MostRecent;
-pub use reader::{Block, Damage, DamageKind, ReadError, Reader};
-pub use recorded::Recorded;
+pub use index::Place;
+pub use lru_filter::LruFilter;
+pub use read_error::{Damage, DamageKind, EventsError, HeaderError, ReadError};
+pub use reader::{Block, Reader};
 pub use recording::Recording;
-pub use rescue::{Rescue, Rescued};
-pub use run::{Kind, PAGE_SHIFT, Run, Runs};
-pub use writer::{Checkpoint, Place, Writer};
+pub use run::{Kind, PAGE_SHIFT, Run};
+pub use runs::{Runs, page_of};
+pub use windows::Windows;
+pub use writer::{Checkpoint, Writer};

@@ -4,80 +4,15 @@
 //! where the next block begins.
 
 use std::io::{self, Read, Seek, SeekFrom};
-
-use thiserror::Error;
+use std::sync::Arc;
 
 use crate::block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
-use crate::chunk::{Chunk, ChunkError};
+use crate::chunk::Chunk;
 use crate::column::Decoder;
 use crate::event::Event;
 use crate::header::{Header, SCHEMA};
-use crate::writer::{PLACE_BYTES, Place};
-
-/// A file that is no trace, or that this version cannot read.
-#[derive(Debug, Error)]
-pub enum ReadError {
-    /// The file could not be read.
-    #[error("cannot read the trace: {0}")]
-    Io(#[from] io::Error),
-    /// There is nothing in it.
-    #[error("the file is empty; expected a trace as `pagelab record` writes it")]
-    Empty,
-    /// It begins with something else.
-    #[error(
-        "the file is no trace: {0}; expected a file that `pagelab record` wrote (`pagelab trace import` reads other tools')"
-    )]
-    NoTrace(BlockError),
-    /// Its header cannot be read.
-    #[error(
-        "the trace's header: {0}; nothing else in the file can be read without it: take a copy of the file, or record again"
-    )]
-    Header(String),
-    /// It has the right version, and keys or values that are not of it.
-    #[error("the trace's header: {0}; a newer pagelab than this one may have written it: read it with that")]
-    Newer(String),
-    /// Another version.
-    #[error(
-        "the trace is of the format {found:?}; this pagelab reads {SCHEMA:?}: record an older trace again, and read a newer one with a newer pagelab"
-    )]
-    Version {
-        /// What the header says.
-        found: String,
-    },
-}
-
-/// A part of the file that could not be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// Where it begins.
-    pub offset: u64,
-    /// How many bytes were passed over.
-    pub bytes: u64,
-    /// What is wrong with it.
-    pub why: DamageKind,
-}
-
-/// What can be wrong with a part of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum DamageKind {
-    /// The block itself.
-    #[error("{0}")]
-    Block(BlockError),
-    /// The runs in it.
-    #[error("{0}")]
-    Chunk(ChunkError),
-    /// The events in it.
-    #[error("the events in it: {0}")]
-    Events(String),
-    /// Something follows the end of the trace.
-    #[error(
-        "the trace ended before it, with its index; expected the eight bytes of the index's place and nothing else"
-    )]
-    Behind,
-    /// Blocks are missing before this one.
-    #[error("{0} blocks are missing before it")]
-    Missing(u64),
-}
+use crate::index::{self, Place};
+use crate::read_error::{Damage, DamageKind, EventsError, HeaderError, ReadError};
 
 /// What a trace consists of, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,9 +88,9 @@ impl<R: Read> Reader<R> {
         let found = reader.read_block()?;
         reader.header = match found {
             Found::Block(Prefix { holds: Holds::Header, .. }, payload) => parsed(&payload)?,
-            Found::Block(..) => return Err(ReadError::Header("expected as the first block".to_owned())),
+            Found::Block(..) => return Err(ReadError::Header(HeaderError::NotFirst)),
             Found::Nothing => return Err(ReadError::Empty),
-            Found::Error(error) if reader.begins_as_trace() => return Err(ReadError::Header(error.to_string())),
+            Found::Error(error) if reader.begins_as_trace() => return Err(ReadError::Header(error.into())),
             Found::Error(error) => return Err(ReadError::NoTrace(error)),
         };
         reader.next = 1;
@@ -351,28 +286,7 @@ impl<R: Read + Seek> Reader<R> {
         self.from.seek(SeekFrom::Start(offset))?;
         let mut bytes = Vec::new();
         (&mut self.from).take(last - offset).read_to_end(&mut bytes)?;
-        Ok(index(&bytes))
-    }
-
-    /// Where the blocks are up to the first that is damaged, or the index: what can be gone on with. The reader is at the
-    /// end then.
-    ///
-    /// # Errors
-    /// The file could not be read.
-    pub fn sound_places(&mut self) -> Result<Vec<Place>, ReadError> {
-        self.from.seek(SeekFrom::Start(0))?;
-        self.ahead.clear();
-        (self.offset, self.ended) = (0, Ended::CutOff);
-        let mut places: Vec<Place> = Vec::new();
-        loop {
-            let offset = self.offset;
-            match self.read_block()? {
-                Found::Block(prefix, _) if prefix.holds != Holds::Index && prefix.number == places.len() as u64 => {
-                    places.push(Place { offset, prefix });
-                }
-                _ => return Ok(places),
-            }
-        }
+        Ok(index::places(&bytes))
     }
 
     /// Goes to a block, which is read next.
@@ -396,31 +310,15 @@ enum Found {
 
 fn parsed(payload: &[u8]) -> Result<Header, ReadError> {
     let value: serde_json::Value =
-        serde_json::from_slice(payload).map_err(|error| ReadError::Header(error.to_string()))?;
+        serde_json::from_slice(payload).map_err(|error| ReadError::Header(HeaderError::Json(error)))?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
-        Some(SCHEMA) => serde_json::from_value(value).map_err(|error| ReadError::Newer(error.to_string())),
+        Some(SCHEMA) => serde_json::from_value(value).map_err(ReadError::Newer),
         found => Err(ReadError::Version { found: found.unwrap_or_default().to_owned() }),
     }
 }
 
-fn events(payload: &[u8]) -> Result<Vec<Event>, String> {
+fn events(payload: &[u8]) -> Result<Vec<Event>, EventsError> {
     let mut decoder = Decoder::default();
-    let json = decoder.column(&mut &payload[..], "event", MAX_PAYLOAD_BYTES);
-    serde_json::from_slice(json.map_err(|error: ChunkError| error.to_string())?).map_err(|error| error.to_string())
-}
-
-/// The lines of an index, which has one block or more; none unless all of them are sound.
-fn index(mut blocks: &[u8]) -> Option<Vec<Place>> {
-    let mut places = Vec::new();
-    while !blocks.is_empty() {
-        let (prefix, rest) = blocks.split_first_chunk::<PREFIX_BYTES>()?;
-        let prefix = Prefix::from_bytes(prefix).ok().filter(|prefix| prefix.holds == Holds::Index)?;
-        let (payload, rest) = rest.split_at_checked(prefix.payload_bytes as usize)?;
-        if prefix.payload_crc != crc32fast::hash(payload) {
-            return None;
-        }
-        places.extend(payload.as_chunks::<PLACE_BYTES>().0.iter().filter_map(Place::from_bytes));
-        blocks = rest;
-    }
-    Some(places)
+    let json = decoder.column(&mut &payload[..], "event", MAX_PAYLOAD_BYTES)?;
+    serde_json::from_slice(json).map_err(|error| EventsError::Json(Arc::new(error)))
 }

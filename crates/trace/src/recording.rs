@@ -2,15 +2,20 @@
 
 use std::io::{self, Write};
 
+use crate::access::Access;
 use crate::builder::Builder;
-use crate::chunk::Access;
 use crate::event::{Call, Event};
 use crate::header::Header;
-use crate::run::{Kind, PAGE_SHIFT, Runs};
+use crate::run::{Kind, PAGE_SHIFT};
+use crate::runs::Runs;
 use crate::writer::Writer;
 
 /// Runs of a thread that are collected before they go into a chunk.
 const PENDING: usize = 4096;
+/// Accesses of a thread that are collected before they go into a chunk, which is fewer than a run can count.
+const PENDING_ACCESSES: u64 = 1 << 30;
+/// The same where addresses are kept.
+const PENDING_ADDRESSES: u64 = 1 << 16;
 
 /// A trace that is being made, thread by thread. It holds a chunk for each thread and nothing that grows with the trace.
 #[derive(Debug)]
@@ -25,7 +30,9 @@ pub struct Recording<W> {
 #[derive(Debug)]
 struct Thread {
     runs: Runs,
-    accesses: Vec<Access>,
+    /// How many accesses they have.
+    pending: u64,
+    addresses: Vec<Access>,
     /// The chunk so far; none before the first runs are collected, so that threads that do little take little.
     builder: Option<Builder>,
     /// Runs that were taken from `runs` so far.
@@ -36,8 +43,8 @@ struct Thread {
 
 impl Thread {
     fn new(header: &Header) -> Thread {
-        let runs = if header.columns.addresses { Runs::in_sequence() } else { Runs::default() };
-        Thread { runs, accesses: Vec::new(), builder: None, taken: 0, instructions: 0, events: Vec::new() }
+        let runs = if header.columns.addresses { Runs::in_sequence(PENDING) } else { Runs::new(PENDING) };
+        Thread { runs, pending: 0, addresses: Vec::new(), builder: None, taken: 0, instructions: 0, events: Vec::new() }
     }
 }
 
@@ -56,18 +63,25 @@ impl<W: Write> Recording<W> {
     /// # Errors
     /// Those of the file.
     pub fn access(&mut self, thread: u32, address: u64, bytes: u32, kind: Kind) -> io::Result<()> {
-        let keep = self.header.columns.addresses;
-        let state = self.thread(thread);
+        let keeps = self.header.columns.addresses;
+        let most = if keeps { PENDING_ADDRESSES } else { PENDING_ACCESSES };
         let last = address.saturating_add(u64::from(bytes.max(1)) - 1);
         for page in address >> PAGE_SHIFT..=last >> PAGE_SHIFT {
+            let state = self.thread(thread);
+            if state.pending >= most || !state.runs.has_room(1) {
+                self.collect(thread)?;
+            }
+            let state = self.thread(thread);
             let begin = address.max(page << PAGE_SHIFT);
             state.runs.access(begin, kind);
-            if keep {
+            state.pending += 1;
+            if keeps {
                 let end = last.min(page << PAGE_SHIFT | 0xfff);
-                state.accesses.push(Access::new((begin & 0xfff) as u16, (end - begin + 1) as u32, kind == Kind::STORE));
+                let bytes = (end - begin + 1) as u32;
+                state.addresses.push(Access::new((begin & 0xfff) as u16, bytes, kind == Kind::STORE));
             }
         }
-        if state.runs.len() >= PENDING || state.accesses.len() >= PENDING * 16 { self.collect(thread) } else { Ok(()) }
+        Ok(())
     }
 
     /// Counts instructions that a thread has executed.
@@ -110,9 +124,11 @@ impl<W: Write> Recording<W> {
     fn collect(&mut self, thread: u32) -> io::Result<()> {
         let index = thread as usize;
         let state = &mut self.threads[index];
-        let (runs, accesses) = (state.runs.take(), std::mem::take(&mut state.accesses));
+        let (runs, addresses) = (state.runs.ended().to_vec(), std::mem::take(&mut state.addresses));
+        state.runs.clear();
+        state.pending = 0;
         state.taken += runs.len() as u64;
-        let mut rest = &accesses[..];
+        let mut rest = &addresses[..];
         for run in runs {
             let kept = if rest.is_empty() { 0 } else { run.accesses as usize };
             if self.builder(index).is_full(kept) {

@@ -1,4 +1,4 @@
-//! Runs: consecutive accesses of one thread to one 4K page.
+//! A run: consecutive accesses of one thread to one 4K page. It is the same value from the first access to the file.
 
 /// log2 of the bytes of the pages that runs are made of. No page that pagelab knows is smaller, so that a run touches
 /// one page of every size.
@@ -63,10 +63,48 @@ impl Kind {
         let store_first = self.0 == Kind::STORE.0 && later.has(Kind::LOAD);
         Kind(self.0 | later.0 & !Kind::STORE_FIRST.0 | if store_first { Kind::STORE_FIRST.0 } else { 0 })
     }
+
+    /// The bits of a run that begins with this access. While it is made, [`Kind::STORE_FIRST`] says alone that its first
+    /// access is a store, or asks for the permission; [`Kind::made`] tells what comes of it.
+    #[inline(always)]
+    pub(crate) const fn begun(self) -> u8 {
+        let asks = self.has(Kind::STORE);
+        self.added() | if asks { Kind::STORE_FIRST.0 } else { 0 }
+    }
+
+    /// The bits that this access adds to a run. What modifies has loaded; its store is an access of its own, which a fault
+    /// may prevent.
+    #[inline(always)]
+    pub(crate) const fn added(self) -> u8 {
+        if self.has(Kind::STORE_FIRST) { Kind::LOAD.0 } else { self.0 }
+    }
+
+    /// What a run does that was made with these bits.
+    #[inline(always)]
+    pub(crate) const fn made(bits: u8) -> Kind {
+        MADE[bits as usize % MADE.len()]
+    }
 }
 
+/// What runs do, by the bits with which they were made.
+const MADE: [Kind; 16] = {
+    let mut made = [Kind(0); 16];
+    let mut bits = 0;
+    while bits < made.len() {
+        let kind = Kind(bits as u8);
+        made[bits] = match (kind.has(Kind::LOAD), kind.has(Kind::STORE)) {
+            // A fault has prevented the store of what modifies.
+            (true, false) if kind.has(Kind::STORE_FIRST) => Kind::MODIFY,
+            (false, true) => Kind::STORE,
+            _ => kind,
+        };
+        bits += 1;
+    }
+    made
+};
+
 /// One run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Run {
     /// The number of its page: its address without the lowest [`PAGE_SHIFT`] bits.
     pub page: u64,
@@ -76,101 +114,17 @@ pub struct Run {
     pub accesses: u32,
 }
 
-/// Makes runs of the accesses of one thread.
-#[derive(Clone, Debug, Default)]
-pub struct Runs {
-    /// A fetch ends a run of data and the other way round, so that no order is lost.
-    in_sequence: bool,
-    data: Option<usize>,
-    fetch: Option<usize>,
-    runs: Vec<Run>,
-}
-
-impl Runs {
-    /// Makes runs that stand one after the other: data and fetches are one stream. What keeps every address needs this.
-    pub fn in_sequence() -> Runs {
-        Runs { in_sequence: true, ..Runs::default() }
-    }
-
-    /// Adds an access of `kind` (one bit, or [`Kind::MODIFY`]) to `address`.
-    #[inline]
-    pub fn access(&mut self, address: u64, kind: Kind) {
-        let page = address >> PAGE_SHIFT;
-        let is_fetch = kind == Kind::FETCH;
-        if self.in_sequence {
-            *(if is_fetch { &mut self.data } else { &mut self.fetch }) = None;
-        }
-        let current = if is_fetch { &mut self.fetch } else { &mut self.data };
-        let last = current.and_then(|index| self.runs.get_mut(index));
-        match last {
-            Some(run) if run.page == page && run.accesses < u32::MAX => {
-                run.accesses += 1;
-                run.kind = run.kind.then(kind);
-            }
-            _ => {
-                *current = Some(self.runs.len());
-                self.runs.push(Run { page, kind, accesses: 1 });
-            }
-        }
-    }
-
-    /// Ends the current runs: what comes next begins others.
-    pub fn end(&mut self) {
-        (self.data, self.fetch) = (None, None);
-    }
-
-    /// How many runs there are, the current ones included.
-    pub fn len(&self) -> usize {
-        self.runs.len()
-    }
-
-    /// Whether there was no access yet, or none since they were taken.
-    pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
-    }
-
-    /// Takes all runs; the next access begins a new one.
-    pub fn take(&mut self) -> Vec<Run> {
-        self.end();
-        std::mem::take(&mut self.runs)
+impl Run {
+    /// The run as one number without its page: its accesses, and from bit 32 on what it does. No run has the number 0.
+    #[inline(always)]
+    pub(crate) fn word(&self) -> u64 {
+        u64::from(self.accesses) | u64::from(self.kind.0) << u32::BITS
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn data_and_fetches_are_two_streams_in_the_order_of_their_first_accesses() {
-        let mut runs = Runs::default();
-        for (address, kind) in [
-            (0x1000, Kind::FETCH),
-            (0x8000, Kind::STORE),
-            (0x1004, Kind::FETCH),
-            (0x8ff8, Kind::LOAD),
-            (0x2000, Kind::FETCH),
-            (0x9000, Kind::LOAD),
-            (0x9008, Kind::STORE),
-        ] {
-            runs.access(address, kind);
-        }
-        let found: Vec<(u64, u8, u32)> =
-            runs.take().iter().map(|run| (run.page, run.kind.bits(), run.accesses)).collect();
-        assert_eq!(found, [(1, 1, 2), (8, 2 + 4 + 8, 2), (2, 1, 1), (9, 2 + 4, 2)]);
-        assert!(runs.is_empty());
-    }
-
-    #[test]
-    fn in_sequence_every_change_begins_a_run() {
-        let mut runs = Runs::in_sequence();
-        for (address, kind) in
-            [(0x1000, Kind::FETCH), (0x8000, Kind::LOAD), (0x1004, Kind::FETCH), (0x1008, Kind::FETCH)]
-        {
-            runs.access(address, kind);
-        }
-        let found: Vec<(u64, u32)> = runs.take().iter().map(|run| (run.page, run.accesses)).collect();
-        assert_eq!(found, [(1, 1), (8, 1), (1, 2)]);
-    }
 
     #[test]
     fn only_sound_sets_are_read() {

@@ -3,49 +3,17 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::block::{Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
+use crate::block::{Holds, MAX_PAYLOAD_BYTES, Prefix};
 use crate::chunk::Chunk;
 use crate::column::Encoder;
 use crate::event::Event;
 use crate::header::Header;
-
-/// One line of the index: where a block is and what it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Where in the file its prefix begins.
-    pub offset: u64,
-    /// Its prefix.
-    pub prefix: Prefix,
-}
+use crate::index::{MAX_PLACES, Place};
 
 /// Most events of one block.
 const MAX_EVENTS: usize = 1 << 14;
 /// Most bytes of their text, of which a block has any number: readers take no more than [`MAX_PAYLOAD_BYTES`].
 const MAX_EVENT_BYTES: usize = MAX_PAYLOAD_BYTES / 4;
-/// Most lines of one block of the index.
-const MAX_PLACES: usize = MAX_PAYLOAD_BYTES / PLACE_BYTES / 2;
-
-/// Bytes of a [`Place`] in the index.
-pub(crate) const PLACE_BYTES: usize = 8 + PREFIX_BYTES - MAGIC.len();
-
-impl Place {
-    /// The offset and the prefix without its magic, so that nobody who looks for a block finds it here.
-    fn to_bytes(self) -> [u8; PLACE_BYTES] {
-        let mut bytes = [0; PLACE_BYTES];
-        bytes[..8].copy_from_slice(&self.offset.to_le_bytes());
-        bytes[8..].copy_from_slice(&self.prefix.to_bytes()[MAGIC.len()..]);
-        bytes
-    }
-
-    /// The place that a line of the index holds, if it is sound.
-    pub(crate) fn from_bytes(bytes: &[u8; PLACE_BYTES]) -> Option<Place> {
-        let (offset, rest) = bytes.split_first_chunk::<8>()?;
-        let mut prefix = [0; PREFIX_BYTES];
-        prefix[..MAGIC.len()].copy_from_slice(&MAGIC);
-        prefix[MAGIC.len()..].copy_from_slice(rest);
-        Some(Place { offset: u64::from_le_bytes(*offset), prefix: Prefix::from_bytes(&prefix).ok()? })
-    }
-}
 
 /// Writes blocks, and at the end the index.
 #[derive(Debug)]
@@ -53,7 +21,7 @@ pub struct Writer<W> {
     to: W,
     offset: u64,
     places: Vec<Place>,
-    /// Runs and events of each thread so far. Threads have any numbers: a file that is gone on with may say what it likes.
+    /// Runs and events of each thread so far. Threads have any numbers: a part keeps those of the whole.
     counts: BTreeMap<u32, (u64, u64)>,
 }
 
@@ -75,29 +43,6 @@ impl<W: Write> Writer<W> {
         let json = serde_json::to_vec(header)?;
         writer.block(Holds::Header, 0, 0, 1, 0, &json)?;
         Ok(writer)
-    }
-
-    /// Goes on with a trace of which these blocks are there, in their order: `to` stands at [`Writer::end_of`] them.
-    pub fn after(places: Vec<Place>, to: W) -> Writer<W> {
-        let offset = Writer::<W>::end_of(&places);
-        let mut writer = Writer { to, offset, places: Vec::new(), counts: BTreeMap::new() };
-        for place in &places {
-            let Prefix { holds, thread, first, count, .. } = place.prefix;
-            let after = first.saturating_add(u64::from(count));
-            match holds {
-                Holds::Runs => writer.counts(thread).0 = after,
-                Holds::Events => writer.counts(thread).1 = after,
-                Holds::Header | Holds::Index => {}
-            }
-        }
-        writer.places = places;
-        writer
-    }
-
-    /// Where the last of some blocks ends.
-    pub fn end_of(places: &[Place]) -> u64 {
-        let bytes = |place: &Place| PREFIX_BYTES as u64 + u64::from(place.prefix.payload_bytes);
-        places.last().map_or(0, |place| place.offset.saturating_add(bytes(place)))
     }
 
     /// Leaves runs of a thread out, if the next has a lower number than `run`: they are lost.

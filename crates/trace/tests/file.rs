@@ -4,7 +4,9 @@ use std::io::Cursor;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
-use trace::{Block, Builder, Call, Chunk, DamageKind, Event, Header, Kind, ReadError, Reader, Run, Writer};
+use trace::{
+    Block, BlockError, Builder, Call, Chunk, Damage, DamageKind, Event, Header, Kind, ReadError, Reader, Run, Writer,
+};
 
 fn header() -> Header {
     Header {
@@ -14,8 +16,8 @@ fn header() -> Header {
     }
 }
 
-/// Blocks of two threads, each different from the others.
-fn blocks() -> Vec<Block> {
+/// Blocks of two threads, each different from the others: of so many runs, twice as many and so on.
+fn blocks(runs: u64) -> Vec<Block> {
     (0..8u32)
         .map(|number| {
             let thread = number % 2;
@@ -25,7 +27,7 @@ fn blocks() -> Vec<Block> {
                 return Block::Events { thread, instructions: 3500, events };
             }
             let mut builder = Builder::new(header().columns);
-            for run in 0..100 * (u64::from(number) + 1) {
+            for run in 0..runs * (u64::from(number) + 1) {
                 let page = (run * run) % 77 + u64::from(number);
                 builder.push(Run { page, kind: Kind::LOAD, accesses: 1 + (run % 5) as u32 }, &[]);
             }
@@ -36,15 +38,15 @@ fn blocks() -> Vec<Block> {
 
 /// The file, and where each of its blocks after the header begins and ends.
 fn file() -> (Vec<u8>, Vec<Block>) {
-    static FILE: LazyLock<(Vec<u8>, Vec<Block>)> = LazyLock::new(write);
+    static FILE: LazyLock<(Vec<u8>, Vec<Block>)> = LazyLock::new(|| write(100));
     FILE.clone()
 }
 
-fn write() -> (Vec<u8>, Vec<Block>) {
+fn write(runs: u64) -> (Vec<u8>, Vec<Block>) {
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
     let mut first = [0, 0];
     let mut written = Vec::new();
-    for block in blocks() {
+    for block in blocks(runs) {
         match block {
             Block::Runs { thread, instructions, chunk, .. } => {
                 writer.runs(thread, &chunk, instructions).unwrap();
@@ -111,10 +113,15 @@ fn lost(read: &[Block], written: &[Block]) -> Vec<usize> {
     (0..written.len()).filter(|index| !read.contains(&written[*index])).collect()
 }
 
+/// Where the index begins.
+fn index_of(bytes: &[u8]) -> usize {
+    u64::from_le_bytes(*bytes.last_chunk().unwrap()) as usize
+}
+
 /// The block that holds a byte of the file; the index comes after all that it knows.
 fn block_of(bytes: &[u8], at: usize) -> usize {
     let places = Reader::new(Cursor::new(bytes)).unwrap().places().unwrap().unwrap();
-    let index = u64::from_le_bytes(*bytes.last_chunk().unwrap()) as usize;
+    let index = index_of(bytes);
     if at >= index { places.len() } else { places.iter().rposition(|place| place.offset as usize <= at).unwrap() }
 }
 
@@ -140,21 +147,6 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_off_file_keeps_the_blocks_before(length in any::<prop::sample::Index>()) {
-        let (bytes, written) = file();
-        let length = length.index(bytes.len());
-        match read(&bytes[..length]) {
-            Err(error) => prop_assert!(length < 600, "{error}"),
-            Ok((blocks, whole)) => {
-                prop_assert!(!whole);
-                let kept = blocks.iter().filter(|block| !matches!(block, Block::Damaged(_))).count();
-                prop_assert_eq!(&blocks[..kept], &written[..kept]);
-                prop_assert!(blocks.len() <= kept + 1);
-            }
-        }
-    }
-
-    #[test]
     fn bytes_in_between_are_passed_over(at in 1usize..9, garbage in proptest::collection::vec(any::<u8>(), 1..300)) {
         let (bytes, written) = file();
         let place = Reader::new(Cursor::new(&bytes)).unwrap().places().unwrap().unwrap()[at];
@@ -171,6 +163,28 @@ proptest! {
         let (mut file, _) = file();
         file.extend(&bytes);
         prop_assert!(read(&file).is_ok());
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_off_anywhere_keeps_its_whole_blocks_and_tells_of_the_one_that_is_not() {
+    let (bytes, written) = write(3);
+    let places = Reader::new(Cursor::new(&bytes)).unwrap().places().unwrap().unwrap();
+    let ends: Vec<usize> = places[1..].iter().map(|place| place.offset as usize).chain([index_of(&bytes)]).collect();
+    for length in 0..bytes.len() {
+        let Some(kept) = ends.iter().rposition(|end| *end <= length) else {
+            // Of the header a part is not enough.
+            assert!(read(&bytes[..length]).is_err(), "{length}");
+            continue;
+        };
+        let (blocks, whole) = read(&bytes[..length]).unwrap();
+        assert!(!whole && blocks[..kept] == written[..kept], "{length}");
+        let (offset, lost) = (ends[kept] as u64, (length - ends[kept]) as u64);
+        let told = Block::Damaged(Damage { offset, bytes: lost, why: DamageKind::Block(BlockError::CutOff) });
+        // The index is behind all that counts.
+        let in_index = kept == written.len() && length >= bytes.len() - 8;
+        let expected = if lost == 0 || in_index { vec![] } else { vec![told] };
+        assert_eq!(blocks[kept..], expected, "{length}");
     }
 }
 
@@ -192,9 +206,8 @@ fn a_thread_of_any_number_takes_no_more_memory_than_another() {
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
     let event = Event { run: 0, order: 0, call: Call::Seen, result: 0 };
     writer.events(u32::MAX, std::slice::from_ref(&event), 1).unwrap();
-    let mut reader = Reader::new(Cursor::new(writer.finish().unwrap())).unwrap();
-    let writer = Writer::after(reader.places().unwrap().unwrap(), std::io::sink());
     assert_eq!((writer.written(u32::MAX), writer.written(0)), ((0, 1), (0, 0)));
+    assert!(read(&writer.finish().unwrap()).unwrap().1);
 }
 
 #[test]

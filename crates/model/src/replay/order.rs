@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use trace::{Block, Call, Chunk, Event, PAGE_SHIFT, Recorded};
+use trace::{Block, Call, Chunk, Event, PAGE_SHIFT, Windows};
 
 use super::replayed::Replayed;
 use crate::call::is_sound;
@@ -109,7 +109,7 @@ struct Waiting {
 #[derive(Debug, Default)]
 struct Thread {
     blocks: VecDeque<Waiting>,
-    recorded: Recorded,
+    recorded: Windows,
     events: VecDeque<Event>,
     /// The numbers of the first block's pages, and how many changes of addresses they know.
     numbers: Option<(Arc<Vec<u32>>, usize)>,

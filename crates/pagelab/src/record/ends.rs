@@ -8,10 +8,9 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use trace::{Block, Call, Event, Holds, Place, Reader};
+use trace::{Block, Call, Event, Holds, Place, Reader, pace};
 
 use super::error::RecordError;
-use super::rescue::is_running;
 use crate::failure::say;
 use crate::table::describe::count;
 
@@ -28,7 +27,8 @@ pub fn look_at(output: &Path, ended: ExitStatus) -> Result<bool, RecordError> {
     let name = output.display();
     match reader.places().ok().flatten() {
         None => say(format_args!(
-            "pagelab: {name}: the program ended ({ended}) before its last accesses were written; the trace is cut off"
+            "pagelab: {name}: the program ended ({ended}) before its last accesses were written; {}",
+            cut_off()
         )),
         // Nothing was left out, and nothing is there.
         Some(places) if skipped.is_none() && !has_runs(&places) => return nothing(),
@@ -48,6 +48,12 @@ pub fn look_at(output: &Path, ended: ExitStatus) -> Result<bool, RecordError> {
         }
     }
     Ok(true)
+}
+
+/// What a trace lacks whose recorder could not end it.
+fn cut_off() -> String {
+    let most = count(pace::MOST_INSTRUCTIONS, "instruction");
+    format!("the trace is cut off: up to {most} of each thread are missing")
 }
 
 fn has_runs(places: &[Place]) -> bool {
@@ -81,7 +87,8 @@ pub fn look_at_children(output: &Path, first: u32) {
             say(format_args!("pagelab: {name}: the forked process still runs; its trace is whole when it has ended"));
         } else {
             say(format_args!(
-                "pagelab: {name}: the forked process ended before its last accesses were written; the trace is cut off"
+                "pagelab: {name}: the forked process ended before its last accesses were written; {}",
+                cut_off()
             ));
         }
     }
@@ -119,4 +126,30 @@ fn trace_of_child(path: PathBuf) -> Option<Child> {
     let is_running = is_running(of.process);
     let is_whole = reader.places().ok()?.is_some();
     Some(Child { path, process: of.process, parent: of.parent?, is_running, is_whole })
+}
+
+/// Whether a process may still write its trace itself: any of its threads, because the first may have ended before them.
+fn is_running(process: u32) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    tasks
+        .map(|task| task.path().join("stat"))
+        .any(|status| is_alive(&std::fs::read_to_string(status).unwrap_or_default()))
+}
+
+/// Whether what proc(5) calls `stat` is of a thread that has not ended.
+fn is_alive(status: &str) -> bool {
+    let state = status.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    state.is_some_and(|state| !matches!(state, "Z" | "X"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_alive_unless_it_has_ended() {
+        assert!(is_alive("7 (a) R) S 1") && is_alive("7 (x) D 1"));
+        assert!(!is_alive("7 (x) Z 1") && !is_alive("7 (x) X 1") && !is_alive(""));
+        assert!(is_running(std::process::id()) && !is_running(u32::MAX));
+    }
 }

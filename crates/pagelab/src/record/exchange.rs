@@ -1,10 +1,10 @@
 //! What pagelab and the recorder hand each other: files in a directory of their own.
 //!
-//! The header lies there until the recorder takes it, which is when the program, or the machine, begins. Beside it lie logs,
-//! which `rescue` knows; and of a machine, where all is recorded that was to be, a file that says so.
+//! The header lies there until the recorder takes it, which is when the program, or the machine, begins. Beside it lies, of
+//! a machine where all is recorded that was to be, a file that says so.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tempfile::TempDir;
 use trace::Header;
@@ -31,19 +31,14 @@ impl Exchange {
         in_memory.or_else(|_| directories.tempdir().and_then(with_header))
     }
 
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-
     /// The file of the header.
     pub fn header(&self) -> PathBuf {
-        self.path().join("header")
+        self.0.path().join("header")
     }
 
     /// Whether the recorder says that it has all that it was to record of a machine.
     pub fn is_complete(&self) -> bool {
-        self.path().join("complete").exists()
+        self.0.path().join("complete").exists()
     }
 
     /// Whether the recorder has taken the header: the trace has begun, and is no more what was there before.

@@ -8,7 +8,6 @@ mod exchange;
 mod output;
 mod program;
 mod qmp;
-mod rescue;
 mod system;
 
 use std::ffi::{OsStr, OsString};
@@ -109,7 +108,7 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     finish(&exchange, output, process, &emulator, ended, foreign)
 }
 
-/// Finishes the traces of a recording that has ended, and says what is the matter with them. `hint`: what may be the matter
+/// Looks at the traces of a recording that has ended, and says what is the matter with them. `hint`: what may be the matter
 /// where nothing was recorded, as in [`RecordError::NothingRecorded`].
 fn finish(
     exchange: &Exchange,
@@ -124,7 +123,6 @@ fn finish(
         return Err(nothing_recorded());
     }
     let output = output.keep();
-    rescue::finish(exchange.path(), &output, process);
     let has_recorded = ends::look_at(&output, ended)?;
     ends::look_at_children(&output, process);
     if has_recorded { Ok(ended) } else { Err(nothing_recorded()) }
@@ -234,7 +232,6 @@ fn plugin_argument(plugin: &Path, output: &Output, max: Option<u64>, exchange: &
     bytes.extend(format!(",output={},header={}", hex(output.path()), hex(&exchange.header())).bytes());
     let (device, inode) = output.identity();
     bytes.extend(format!(",identity={device}:{inode}").bytes());
-    bytes.extend(format!(",logs={}", hex(exchange.path())).bytes());
     bytes.extend(max.map(|max| format!(",max={max}")).unwrap_or_default().bytes());
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
@@ -272,6 +269,6 @@ mod tests {
         let argument = argument.to_str().unwrap();
         assert!(argument.starts_with("/a,,b/plugin.so,output=2f"), "{argument}");
         assert!(argument.contains("632c64,header=2f"), "{argument}");
-        assert_eq!((argument.matches(',').count(), argument.ends_with(",max=5")), (7, true), "{argument}");
+        assert_eq!((argument.matches(',').count(), argument.ends_with(",max=5")), (6, true), "{argument}");
     }
 }

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 
 use results::output::Output;
 use serde_json::json;
-use trace::{Block, Call, Chunk, Event, Filter, Header, Holds, MostRecent, Part, Writer};
+use trace::{Block, Call, Chunk, Event, Filter, Header, Holds, LruFilter, Part, Writer};
 
 use super::filter::{Filtered, Place};
 use super::{Cut, damage_text, named, open, refuse_same};
@@ -172,7 +172,7 @@ fn header(arguments: &Cut, of: &Header) -> Result<Header, NotFilterable> {
     let mut header = of.clone();
     if arguments.most_recent {
         header.filter = match header.filter {
-            Filter::None => MostRecent::FILTER,
+            Filter::None => LruFilter::FILTER,
             Filter::Sampled => return Err(NotFilterable::Sampled),
             Filter::MostRecent { .. } => return Err(NotFilterable::Filtered),
         };

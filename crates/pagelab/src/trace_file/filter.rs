@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 
-use trace::{Builder, Chunk, Columns, Encoder, Event, MostRecent, Writer};
+use trace::{Builder, Chunk, Columns, Encoder, Event, LruFilter, Writer};
 
 /// Events within a block up to which it is divided; beyond, it is kept as it is. Blocks of few runs take more than the runs
 /// that are left out of them.
@@ -37,7 +37,7 @@ pub struct Written {
 
 /// A filter, and what it needs to write what it leaves.
 pub struct Filtered {
-    filter: MostRecent,
+    filter: LruFilter,
     /// Runs of each thread before which events stand: memory may be another one.
     changes: HashMap<u32, VecDeque<u64>>,
     builder: Builder,
@@ -50,7 +50,7 @@ impl Filtered {
     /// The compressor has no memory.
     pub fn new(columns: Columns) -> io::Result<Filtered> {
         Ok(Filtered {
-            filter: MostRecent::default(),
+            filter: LruFilter::default(),
             changes: HashMap::new(),
             builder: Builder::new(columns),
             encoder: Encoder::new()?,

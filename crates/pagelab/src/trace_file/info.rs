@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use study::size::format_bytes;
-use trace::{Block, Call, Event, Footprint, Header, Kind, Recorded, SHIFTS};
+use trace::{Block, Call, Event, Footprint, Header, Kind, SHIFTS, Windows};
 
 use super::{Damages, Shown, named, open};
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ struct Content {
     windows: u64,
     /// By their numbers, which may be any in a file from anywhere.
     threads: BTreeMap<u32, Thread>,
-    recorded: BTreeMap<u32, Recorded>,
+    recorded: BTreeMap<u32, Windows>,
     footprint: Footprint,
     /// Memory that was there when recording began.
     regions: Regions,

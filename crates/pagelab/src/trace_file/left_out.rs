@@ -52,7 +52,7 @@ fn filtered(filter: &Filter) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trace::{MostRecent, Window};
+    use trace::{LruFilter, Window};
 
     #[test]
     fn everything_that_a_header_says_is_told() {
@@ -60,7 +60,7 @@ mod tests {
         assert_eq!(left_out(&all), Vec::<String>::new());
         let window = Some(Window { skip_instructions: 1000, record_instructions: Some(7) });
         let part = Some(Part { from_instructions: 5, to_instructions: None, threads: vec![1, 3] });
-        let header = Header { window, max_instructions: Some(1), part, filter: MostRecent::FILTER, ..all.clone() };
+        let header = Header { window, max_instructions: Some(1), part, filter: LruFilter::FILTER, ..all.clone() };
         let [windows, most, part, filter] = &left_out(&header)[..] else { panic!("{:?}", left_out(&header)) };
         assert_eq!(windows, "1,000 instructions of each thread before every window");
         assert_eq!(most, "what a thread did after 1 instruction recorded");

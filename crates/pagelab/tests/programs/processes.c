@@ -22,29 +22,14 @@ static void *touch(void *argument)
 
 static pthread_barrier_t touched;
 
-static void *touch_and_wait(void *argument)
+/* Touches on and on; to be killed. */
+static int goes_on(void)
 {
-    touch(NULL);
-    pthread_barrier_wait(&touched);
-    pause();
-    return argument;
-}
-
-/* Four threads touch and wait, or one touches on and on; to be killed. */
-static int stays(int goes_on)
-{
-    pthread_t thread;
     shared = mmap(NULL, PAGES * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    pthread_barrier_init(&touched, NULL, 4);
-    for (int index = 0; index < 3 && !goes_on; index++)
-        pthread_create(&thread, NULL, touch_and_wait, NULL);
-    if (!goes_on)
-        pthread_barrier_wait(&touched);
     printf("%lu\n", (unsigned long)shared);
     fflush(stdout);
-    while (goes_on)
+    for (;;)
         touch(NULL);
-    pause();
     return 0;
 }
 
@@ -187,8 +172,8 @@ int main(int count, char **arguments)
     const char *what = count > 1 ? arguments[1] : "";
     if (!strcmp(what, "threads"))
         return threads();
-    if (!strcmp(what, "stays") || !strcmp(what, "goes on"))
-        return stays(what[0] == 'g');
+    if (!strcmp(what, "goes on"))
+        return goes_on();
     if (!strcmp(what, "forks"))
         return forks();
     if (!strcmp(what, "exits among calls"))

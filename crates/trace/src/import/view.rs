@@ -19,7 +19,7 @@ pub(super) struct View {
 
 impl LineReader for View {
     fn line<W: Write>(&mut self, line: &str, to: &mut Recording<W>) -> io::Result<Option<u64>> {
-        let Some((_, rest)) = record(line) else { return Ok(is_frame(line).then_some(0)) };
+        let Some((_, rest)) = record(line) else { return Ok(is_around_records(line).then_some(0)) };
         let mut words = rest.split_ascii_whitespace();
         let (Some(thread), Some(what)) = (words.next(), words.next()) else { return Ok(None) };
         let kind = match what {
@@ -65,7 +65,7 @@ fn record(line: &str) -> Option<(&str, &str)> {
 }
 
 /// What stands around the records: the legend, the result, and what the traced program printed.
-fn is_frame(line: &str) -> bool {
+fn is_around_records(line: &str) -> bool {
     line.is_empty()
         || line.starts_with("Output format:")
         || line.starts_with("<--")

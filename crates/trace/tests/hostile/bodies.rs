@@ -3,8 +3,7 @@
 use std::io::Cursor;
 
 use trace::import::{Tool, import};
-use trace::log::{LoggedEvent, RunLog};
-use trace::{Block, Columns, Footprint, Header, Holds, Prefix, Reader, Rescue, Writer};
+use trace::{Block, Columns, Footprint, Header, Holds, Prefix, Reader, Writer};
 
 /// Reads a trace to its end, by its index too. Whatever is read as a run has a place among those of its thread, and an
 /// address. Gives how many runs there are.
@@ -31,7 +30,6 @@ pub fn read(bytes: &[u8]) -> usize {
         let _ = footprint.bytes(shift);
     }
     by_index(&mut reader);
-    rescued(bytes);
     runs
 }
 
@@ -43,15 +41,6 @@ fn by_index(reader: &mut Reader<Cursor<&[u8]>>) {
             let _ = reader.next_block();
         }
     }
-}
-
-/// Goes on with a trace as after its recorder's end, with logs that are no better.
-fn rescued(bytes: &[u8]) {
-    let Ok(rescue) = Rescue::of(Cursor::new(bytes)) else { return };
-    let runs: Vec<RunLog> = bytes.chunks(1024).filter_map(|bytes| RunLog::read(bytes).unwrap()).collect();
-    let events = LoggedEvent::read(bytes);
-    let (_, _) = (rescue.is_needed(&events, &runs), rescue.end());
-    rescue.write(std::io::sink(), events, &runs).expect("a sink takes everything");
 }
 
 /// Bytes that are taken from the front, and zeros behind the last of them.

@@ -4,7 +4,8 @@
 //! What is no such memory (devices, firmware that cannot be written, memory that appears later) is not recorded but
 //! counted.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use trace::Call;
 
@@ -23,24 +24,57 @@ struct Range {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ram(Vec<Range>);
 
+/// Why it is not known where a machine's memory is.
+#[derive(Debug, thiserror::Error)]
+pub enum RamError {
+    /// The file that says it.
+    #[error("{}: where the memory is", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// It is not JSON.
+    #[error("where the memory is, as `pagelab record` tells it")]
+    Json(#[source] serde_json::Error),
+    /// A stretch that lacks something.
+    #[error("where the memory is: no {key:?} in {stretch}")]
+    Missing {
+        /// What.
+        key: &'static str,
+        /// The stretch.
+        stretch: String,
+    },
+    /// A block of memory whose parts QEMU does not tell apart.
+    #[error(
+        "{0} lies in parts, and this QEMU does not tell plugins which part an access is to; give the machine less memory (-m 2G), or use QEMU 9 or newer"
+    )]
+    InParts(String),
+}
+
 /// `PROT_READ`, `PROT_WRITE` and `PROT_EXEC`: physical memory has no other protection.
 const PROTECTION: u64 = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
 
 impl Ram {
     /// Reads what `pagelab record` has written. `tells_offsets` says that this QEMU gives plugins offsets in its blocks of
     /// memory for physical addresses.
-    pub fn read(path: &Path, tells_offsets: bool) -> Result<Ram, String> {
-        let wrong = |error: &dyn std::fmt::Display| format!("{}: where the memory is: {error}", path.display());
-        let json = std::fs::read(path).map_err(|error| wrong(&error))?;
-        Ram::parse(&json, tells_offsets).map_err(|error| wrong(&error))
+    ///
+    /// # Errors
+    /// It has written something else, or the memory cannot be told apart.
+    pub fn read(path: &Path, tells_offsets: bool) -> Result<Ram, RamError> {
+        let unreadable = |error| RamError::Unreadable { path: path.to_owned(), error };
+        Ram::parse(&std::fs::read(path).map_err(unreadable)?, tells_offsets)
     }
 
-    fn parse(json: &[u8], tells_offsets: bool) -> Result<Ram, String> {
-        let list: Vec<serde_json::Value> = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+    fn parse(json: &[u8], tells_offsets: bool) -> Result<Ram, RamError> {
+        let list: Vec<serde_json::Value> = serde_json::from_slice(json).map_err(RamError::Json)?;
         let mut ranges = Vec::new();
         let mut distances: Vec<(String, u64)> = Vec::new();
         for stretch in &list {
-            let number = |key: &str| stretch[key].as_u64().ok_or_else(|| format!("no {key:?} in {stretch}"));
+            let missing = |key| RamError::Missing { key, stretch: stretch.to_string() };
+            let number = |key: &'static str| stretch[key].as_u64().ok_or_else(|| missing(key));
             let name = stretch["name"].as_str().unwrap_or_default().to_owned();
             let range = Range { address: number("address")?, bytes: number("bytes")?, host: number("host")?, name };
             distances.push((range.name.clone(), range.address.wrapping_sub(number("offset")?)));
@@ -49,9 +83,7 @@ impl Ram {
         let is_moved =
             |(name, distance): &(String, u64)| distances.iter().any(|(other, own)| other == name && own != distance);
         match distances.iter().find(|stretch| is_moved(stretch)) {
-            Some((name, _)) if tells_offsets => Err(format!(
-                "{name} lies in parts, and this QEMU does not tell plugins which part an access is to; give the machine less memory (-m 2G), or use QEMU 9 or newer"
-            )),
+            Some((name, _)) if tells_offsets => Err(RamError::InParts(name.clone())),
             _ => Ok(Ram(ranges)),
         }
     }
@@ -87,7 +119,7 @@ mod tests {
     const LOW: &str = r#"{ "address": 4096, "bytes": 8192, "offset": 4096, "host": 1048576, "name": "ram" }"#;
     const HIGH: &str = r#"{ "address": 1048576, "bytes": 4096, "offset": 12288, "host": 1056768, "name": "ram" }"#;
 
-    fn parse(stretches: &[&str], tells_offsets: bool) -> Result<Ram, String> {
+    fn parse(stretches: &[&str], tells_offsets: bool) -> Result<Ram, RamError> {
         Ram::parse(format!("[{}]", stretches.join(",")).as_bytes(), tells_offsets)
     }
 
@@ -104,7 +136,7 @@ mod tests {
     #[test]
     fn what_cannot_be_told_apart_is_refused() {
         assert!(parse(&[LOW], true).is_ok());
-        assert!(parse(&[LOW, HIGH], true).unwrap_err().contains("ram lies in parts"));
+        assert!(parse(&[LOW, HIGH], true).unwrap_err().to_string().contains("ram lies in parts"));
         for wrong in [&["{}"][..], &["1"], &["["]] {
             assert!(parse(wrong, false).is_err());
         }

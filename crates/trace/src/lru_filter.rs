@@ -28,19 +28,19 @@ const NOTHING: Front = Front { page: u64::MAX, thread: 0, done: 0 };
 
 /// Decides which runs of a file are left out, one after the other.
 #[derive(Clone, Debug)]
-pub struct MostRecent {
+pub struct LruFilter {
     fronts_4k: [Front; SETS_4K],
     fronts_64k: [Front; SETS_64K],
     fronts_2m: [Front; SETS_2M],
 }
 
-impl Default for MostRecent {
-    fn default() -> MostRecent {
-        MostRecent { fronts_4k: [NOTHING; SETS_4K], fronts_64k: [NOTHING; SETS_64K], fronts_2m: [NOTHING; SETS_2M] }
+impl Default for LruFilter {
+    fn default() -> LruFilter {
+        LruFilter { fronts_4k: [NOTHING; SETS_4K], fronts_64k: [NOTHING; SETS_64K], fronts_2m: [NOTHING; SETS_2M] }
     }
 }
 
-impl MostRecent {
+impl LruFilter {
     /// What the header of a trace says that it was applied to.
     pub const FILTER: Filter =
         Filter::MostRecent { sets_4k: SETS_4K as u32, sets_64k: SETS_64K as u32, sets_2m: SETS_2M as u32 };
@@ -58,7 +58,7 @@ impl MostRecent {
 
     /// Forgets all pages: memory has changed, and the next run of each page is kept.
     pub fn forget(&mut self) {
-        *self = MostRecent::default();
+        *self = LruFilter::default();
     }
 }
 
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_was_not_done_to_the_page_before_is_kept() {
-        let mut filter = MostRecent::default();
+        let mut filter = LruFilter::default();
         assert!(filter.keeps(0, &of(5, 2)), "first");
         assert!(!filter.keeps(0, &of(5, 2)), "again");
         assert!(filter.keeps(0, &of(5, 4)), "a store after loads");
@@ -142,7 +142,7 @@ mod tests {
                     std::iter::repeat_n((*thread, of(page, *kind)), repeat)
                 })
                 .collect();
-            let mut filter = MostRecent::default();
+            let mut filter = LruFilter::default();
             let kept: Vec<(u32, Run)> = all.iter().filter(|(thread, run)| filter.keeps(*thread, run)).copied().collect();
             prop_assert!(repeat == 1 || kept.len() < all.len() || all.iter().all(|(_, run)| run.kind.has(Kind::KERNEL)));
             type Serves = fn(&(u32, Run)) -> bool;

@@ -8,14 +8,14 @@ use crate::event::{Call, Event};
 ///
 /// Figures for an instruction are for one of these: what a thread did between windows is in no run.
 #[derive(Clone, Debug, Default)]
-pub struct Recorded {
+pub struct Windows {
     /// Windows whose runs are still to come: before which run each begins, and after how many instructions.
     windows: VecDeque<(u64, u64)>,
     /// Instructions of the thread when the block before had ended, or the window began.
     begin: u64,
 }
 
-impl Recorded {
+impl Windows {
     /// Notes the windows among events of the thread.
     pub fn events(&mut self, events: &[Event]) {
         self.windows.extend(events.iter().filter_map(|event| match event.call {
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn what_lies_between_windows_was_not_recorded() {
-        let mut recorded = Recorded::default();
+        let mut recorded = Windows::default();
         recorded.events(&[window(0, 100)]);
         assert_eq!(recorded.block(7, 110), 10);
         // One of two blocks, one without runs, and one.
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn without_windows_all_were() {
-        let mut recorded = Recorded::default();
+        let mut recorded = Windows::default();
         let brk = Event { run: 0, order: 0, call: Call::Brk { address: 0 }, result: 0 };
         recorded.events(&[brk]);
         assert_eq!((recorded.block(5, 50), recorded.block(9, 70), recorded.block(10, 60)), (50, 20, 0));

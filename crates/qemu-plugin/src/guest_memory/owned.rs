@@ -10,29 +10,29 @@ use std::ops::Range;
 
 use trace::Call;
 
-use crate::regions::PAGE_BYTES;
-use crate::startup::Contents;
+use crate::guest_memory::regions::Region;
+use crate::guest_memory::{GuestMemory, PAGE_BYTES};
 
 /// The program's memory, by the program's addresses.
 #[derive(Clone, Debug, Default)]
-pub struct Own {
+pub struct Owned {
     /// All below is the program's.
     below: u64,
     /// What is further up: begin and end, disjoint.
     above: BTreeMap<u64, u64>,
 }
 
-impl Own {
+impl Owned {
     /// What lies below an address.
-    pub fn below(address: u64) -> Own {
-        Own { below: address, above: BTreeMap::new() }
+    pub fn below(address: u64) -> Owned {
+        Owned { below: address, above: BTreeMap::new() }
     }
 
     /// The same by other addresses, whose 0 is at `base`.
-    pub fn relative_to(&self, base: u64) -> Own {
+    pub fn relative_to(&self, base: u64) -> Owned {
         let above =
             self.above.iter().map(|(begin, end)| (begin.saturating_sub(base), end.saturating_sub(base))).collect();
-        Own { below: self.below.saturating_sub(base), above }
+        Owned { below: self.below.saturating_sub(base), above }
     }
 
     /// More of it.
@@ -54,6 +54,15 @@ impl Own {
                 }
             }
         }
+    }
+
+    /// What of some regions is the program's.
+    pub fn among(&self, all: &[Region]) -> Vec<Region> {
+        let parts = |region: &Region| {
+            let region = region.clone();
+            self.parts(&region.range).into_iter().map(move |range| Region { range, ..region.clone() })
+        };
+        all.iter().flat_map(parts).collect()
     }
 
     /// The parts of a range that are the program's, from the lowest on.
@@ -96,7 +105,7 @@ impl Own {
     }
 
     /// Adds what a program has from the beginning: its stack, and what the vector behind its environment names.
-    pub fn find(&mut self, stack: &Range<u64>, vector: &[(u64, u64)], contents: &impl Contents) {
+    pub fn find(&mut self, stack: &Range<u64>, vector: &[(u64, u64)], contents: &impl GuestMemory) {
         // With the page below it, by which it is known.
         self.insert(stack.start.saturating_sub(PAGE_BYTES)..stack.end);
         for (kind, address) in vector {
@@ -110,7 +119,7 @@ impl Own {
 }
 
 /// The vector behind the environment on a stack whose used part begins in the page `used`: kinds and values.
-pub fn vector(stack: &Range<u64>, used: u64, contents: &impl Contents) -> Option<Vec<(u64, u64)>> {
+pub fn vector(stack: &Range<u64>, used: u64, contents: &impl GuestMemory) -> Option<Vec<(u64, u64)>> {
     let mut bytes = vec![0; (stack.end - used.max(stack.start)).min(MOST_BYTES) as usize];
     let read = contents.read(used, &mut bytes);
     let words: Vec<u64> = bytes[..read].as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
@@ -125,7 +134,7 @@ pub fn vector(stack: &Range<u64>, used: u64, contents: &impl Contents) -> Option
 const MOST_BYTES: u64 = 6 << 20;
 
 /// Bytes that an ELF file takes in memory, to the end of its last page (elf(5)).
-fn elf_bytes(address: u64, contents: &impl Contents) -> Option<u64> {
+fn elf_bytes(address: u64, contents: &impl GuestMemory) -> Option<u64> {
     let mut header = [0; 64];
     if contents.read(address, &mut header) < header.len() || header[..4] != *b"\x7fELF" {
         return None;
@@ -154,7 +163,7 @@ mod tests {
     /// Memory that begins at an address.
     struct Bytes(u64, Vec<u8>);
 
-    impl Contents for Bytes {
+    impl GuestMemory for Bytes {
         fn read(&self, address: u64, to: &mut [u8]) -> usize {
             let Some(rest) = address.checked_sub(self.0).and_then(|at| self.1.get(at as usize..)) else { return 0 };
             let read = rest.len().min(to.len());
@@ -169,7 +178,7 @@ mod tests {
 
     #[test]
     fn what_is_mapped_and_unmapped_is_followed() {
-        let mut own = Own::below(0x1000);
+        let mut own = Owned::below(0x1000);
         let mmap = |bytes| Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
         own.follow(&mmap(0x3001), 0x10_0000);
         own.follow(&mmap(0x1000), -12);
@@ -216,7 +225,7 @@ mod tests {
             interpreter[at + 16..at + 24].copy_from_slice(&u64::to_le_bytes(begin));
             interpreter[at + 40..at + 48].copy_from_slice(&u64::to_le_bytes(bytes));
         }
-        let mut own = Own::default();
+        let mut own = Owned::default();
         own.find(&stack, &vector, &Bytes(0x6000_0000, interpreter));
         // At the third address there is nothing.
         assert_eq!(own.parts(&(0..u64::MAX)), [0x6000_0000..0x6000_4000, 0x6fff_f000..0x7000_2000]);

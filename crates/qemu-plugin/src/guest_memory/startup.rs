@@ -9,14 +9,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
-use crate::own::{self, Own};
-use crate::regions::{self, PAGE_BYTES, Region};
-
-/// Reads the program's memory.
-pub trait Contents {
-    /// The bytes at an address, as many as can be read.
-    fn read(&self, address: u64, to: &mut [u8]) -> usize;
-}
+use crate::guest_memory::owned::{self, Owned};
+use crate::guest_memory::regions::{self, Region};
+use crate::guest_memory::{GuestMemory, PAGE_BYTES};
 
 /// The memory of this process, as far as it is the program's.
 pub struct Loaded {
@@ -27,18 +22,18 @@ pub struct Loaded {
 }
 
 /// Finds what of the memory of this process is the program's when it begins, where QEMU's own is among it.
-pub fn find(own: &mut Own, all: &[Region], base: u64, contents: &impl Contents) {
+pub fn find(own: &mut Owned, all: &[Region], base: u64, contents: &impl GuestMemory) {
     let Ok(pagemap) = File::open("/proc/self/pagemap") else { return };
     for stack in regions::stacks(all, regions::stack_bytes(stack_limit())) {
         let used = used_pages(&pagemap, &stack, base, contents).next();
-        if let Some(vector) = used.and_then(|used| own::vector(&stack, used, contents)) {
+        if let Some(vector) = used.and_then(|used| owned::vector(&stack, used, contents)) {
             own.find(&stack, &vector, contents);
         }
     }
 }
 
 /// Looks at the program's memory. `base` is where its address 0 is; `heap` is known where the program has asked for it.
-pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &impl Contents) -> Loaded {
+pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &impl GuestMemory) -> Loaded {
     let mut written: Vec<u64> = Vec::new();
     if let Ok(pagemap) = File::open("/proc/self/pagemap") {
         written.extend(regions.iter().flat_map(|region| used_pages(&pagemap, &region.range, base, contents)));
@@ -92,11 +87,11 @@ const fn is_own(entry: u64) -> bool {
 }
 
 /// Those of them that hold something.
-fn used_pages(pagemap: &File, range: &Range<u64>, base: u64, contents: &impl Contents) -> impl Iterator<Item = u64> {
+fn used_pages(pagemap: &File, range: &Range<u64>, base: u64, contents: &impl GuestMemory) -> impl Iterator<Item = u64> {
     own_pages(pagemap, range, base).into_iter().filter(|page| is_used(*page, contents))
 }
 
-fn is_used(page: u64, contents: &impl Contents) -> bool {
+fn is_used(page: u64, contents: &impl GuestMemory) -> bool {
     let mut bytes = [0; PAGE_BYTES as usize];
     let read = contents.read(page, &mut bytes);
     bytes[..read].iter().any(|byte| *byte != 0)
@@ -110,7 +105,7 @@ fn stack_limit() -> Option<u64> {
 }
 
 /// The kernel's own library is anonymous memory that cannot be written and holds an ELF file (QEMU 8.2 and newer).
-fn name_vdso(regions: &mut [Region], contents: &impl Contents) {
+fn name_vdso(regions: &mut [Region], contents: &impl GuestMemory) {
     for region in regions.iter_mut().filter(|region| region.name.is_empty()) {
         let mut begin = [0; 4];
         let readable = region.protection == libc::PROT_READ as u64;
@@ -127,7 +122,7 @@ mod tests {
     /// This process's own memory.
     struct Here;
 
-    impl Contents for Here {
+    impl GuestMemory for Here {
         fn read(&self, address: u64, to: &mut [u8]) -> usize {
             // SAFETY: the tests ask for memory of theirs only.
             to.copy_from_slice(unsafe { std::slice::from_raw_parts(address as *const u8, to.len()) });
@@ -153,7 +148,7 @@ mod tests {
         // The program's address 0 is one page below.
         let base = memory - PAGE_BYTES;
         struct Shifted(u64);
-        impl Contents for Shifted {
+        impl GuestMemory for Shifted {
             fn read(&self, address: u64, to: &mut [u8]) -> usize {
                 Here.read(address + self.0, to)
             }

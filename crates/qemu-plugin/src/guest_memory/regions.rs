@@ -2,7 +2,7 @@
 //! The memory of the emulated program, read off the map of the process that emulates it.
 //!
 //! What lies below the lowest mapping that was there when the plugin was loaded, which is before the program was, is the
-//! program's; for what lies further up see [`crate::own`]. The kernel's map knows what QEMU does: code is not executable there.
+//! program's; for what lies further up see [`owned`](crate::guest_memory::owned). The kernel's map knows what QEMU does: code is not executable there.
 //!
 //! That map has no names for the stack and the heap, and its stack is mapped as a whole. What the kernel would show is told
 //! instead: sources are `setup_arg_pages` of QEMU (`linux-user/elfload.c`) and of Linux (`fs/exec.c`).
@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use trace::Call;
 
-use crate::own::Own;
+use crate::guest_memory::PAGE_BYTES;
 
 /// Where QEMU's own memory begins, in a map from before the program was loaded.
 pub fn lowest(maps: &str) -> Option<u64> {
@@ -28,15 +28,6 @@ pub fn all(maps: &str, base: u64) -> Vec<Region> {
             name: line.name.to_owned(),
         })
         .collect()
-}
-
-/// What of it is the program's.
-pub fn of_program(all: &[Region], own: &Own) -> Vec<Region> {
-    let parts = |region: &Region| {
-        let region = region.clone();
-        own.parts(&region.range).into_iter().map(move |range| Region { range, ..region.clone() })
-    };
-    all.iter().flat_map(parts).collect()
 }
 
 /// A stretch of the program's memory.
@@ -104,8 +95,6 @@ pub fn name(regions: &mut Vec<Region>, part: Range<u64>, name: &str) {
     regions.splice(index..=index, parts.into_iter().filter(|region| !region.range.is_empty()));
 }
 
-/// Pages of the kernels whose map is read, and of all programs here.
-pub const PAGE_BYTES: u64 = 4096;
 /// How far below its contents Linux lets a new stack begin (`stack_expand`, fs/exec.c).
 const STACK_AHEAD_BYTES: u64 = 128 << 10;
 const STACK_PROTECTION: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
@@ -132,6 +121,7 @@ fn parsed(line: &str) -> Option<Line<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guest_memory::owned::Owned;
 
     const BEFORE: &str = "\
 5604f266e000-5604f26da000 r--p 00000000 fe:00 10167161                   /usr/bin/qemu-x86_64
@@ -146,7 +136,7 @@ mod tests {
 ";
 
     fn before() -> Vec<Region> {
-        of_program(&all(AFTER, 0), &Own::below(lowest(BEFORE).unwrap()))
+        Owned::below(lowest(BEFORE).unwrap()).among(&all(AFTER, 0))
     }
 
     #[test]
@@ -159,11 +149,11 @@ mod tests {
         ];
         assert_eq!(before(), expected);
         assert_eq!(all(AFTER, 0x40_0000_0000)[0], region(0..0x1000, 0, ""));
-        assert_eq!(of_program(&all("", 0), &Own::below(u64::MAX)), []);
+        assert_eq!(Owned::below(u64::MAX).among(&all("", 0)), []);
         // Of what lies further up, the part that is known to be the program's.
-        let mut own = Own::below(0);
-        own.insert(0x7ffe_6c84_8000..0x7ffe_6c84_9000);
-        assert_eq!(of_program(&all(AFTER, 0), &own), [region(0x7ffe_6c84_8000..0x7ffe_6c84_9000, 3, "[stack]")]);
+        let mut owned = Owned::below(0);
+        owned.insert(0x7ffe_6c84_8000..0x7ffe_6c84_9000);
+        assert_eq!(owned.among(&all(AFTER, 0)), [region(0x7ffe_6c84_8000..0x7ffe_6c84_9000, 3, "[stack]")]);
     }
 
     #[test]

@@ -5,45 +5,43 @@
 //! registration last. The plugin needs neither. (Callbacks of executed instructions have always been of the second kind.)
 
 use std::ffi::{c_int, c_uint};
-use std::sync::OnceLock;
 
-use crate::api::{self, Id, Opaque};
+use crate::api::{self, ApiError, Id, Opaque};
 
 /// What the plugin does then.
-pub struct Callbacks {
+pub trait Callbacks {
     /// A vCPU begins: a thread, or a processor of a machine.
-    pub vcpu_begins: fn(c_uint),
+    fn vcpu_begins(vcpu: c_uint);
     /// It ends.
-    pub vcpu_ends: fn(c_uint),
+    fn vcpu_ends(vcpu: c_uint);
     /// A block of instructions is translated.
-    pub translated: fn(Opaque),
+    fn translated(block: Opaque);
     /// A system call begins: its vCPU, number and arguments. Not of a whole machine.
-    pub call_begins: fn(c_uint, i64, [u64; 6]),
+    fn call_begins(vcpu: c_uint, number: i64, arguments: [u64; 6]);
     /// It returns: its vCPU, number and result.
-    pub call_returns: fn(c_uint, i64, i64),
+    fn call_returns(vcpu: c_uint, number: i64, result: i64);
     /// QEMU ends.
-    pub process_ends: fn(),
-}
-
-static CALLBACKS: OnceLock<Callbacks> = OnceLock::new();
-
-fn callbacks() -> &'static Callbacks {
-    CALLBACKS.get().expect("callbacks come after their registration")
+    fn process_ends();
 }
 
 /// Asks a QEMU that has loaded the plugin with a version of its API to call. A machine has no system calls.
-pub fn register(id: Id, version: c_int, is_system: bool, callbacks: Callbacks) -> Result<(), String> {
-    let _ = CALLBACKS.set(callbacks);
+///
+/// # Errors
+/// It is no QEMU.
+pub fn register<C: Callbacks>(id: Id, version: c_int, is_system: bool) -> Result<(), ApiError> {
     if version < api::WITH_USER_DATA {
-        with_identity::register(id, is_system)
+        with_identity::register::<C>(id, is_system)
     } else {
-        with_data::register(id, is_system)
+        with_data::register::<C>(id, is_system)
     }
 }
 
 /// Up to version 6.
 mod with_identity {
-    use super::*;
+    use std::ffi::c_uint;
+
+    use super::Callbacks;
+    use crate::api::{self, ApiError, Id, Opaque};
 
     type Vcpu = extern "C" fn(Id, c_uint);
     type Translated = extern "C" fn(Id, Opaque);
@@ -62,33 +60,33 @@ mod with_identity {
         process_ends: extern "C" fn(Id, End, usize) = c"qemu_plugin_register_atexit_cb",
     }
 
-    pub fn register(id: Id, is_system: bool) -> Result<(), String> {
+    pub fn register<C: Callbacks>(id: Id, is_system: bool) -> Result<(), ApiError> {
         let of = Registration::find()?;
-        (of.vcpu_begins)(id, vcpu_begins);
-        (of.vcpu_ends)(id, vcpu_ends);
-        (of.translated)(id, translated);
+        (of.vcpu_begins)(id, vcpu_begins::<C>);
+        (of.vcpu_ends)(id, vcpu_ends::<C>);
+        (of.translated)(id, translated::<C>);
         if !is_system {
-            (of.call_begins)(id, call_begins);
-            (of.call_returns)(id, call_returns);
+            (of.call_begins)(id, call_begins::<C>);
+            (of.call_returns)(id, call_returns::<C>);
         }
-        (of.process_ends)(id, process_ends, 0);
+        (of.process_ends)(id, process_ends::<C>, 0);
         Ok(())
     }
 
-    extern "C" fn vcpu_begins(_id: Id, vcpu: c_uint) {
-        (callbacks().vcpu_begins)(vcpu);
+    extern "C" fn vcpu_begins<C: Callbacks>(_id: Id, vcpu: c_uint) {
+        C::vcpu_begins(vcpu);
     }
 
-    extern "C" fn vcpu_ends(_id: Id, vcpu: c_uint) {
-        (callbacks().vcpu_ends)(vcpu);
+    extern "C" fn vcpu_ends<C: Callbacks>(_id: Id, vcpu: c_uint) {
+        C::vcpu_ends(vcpu);
     }
 
-    extern "C" fn translated(_id: Id, block: Opaque) {
-        (callbacks().translated)(block);
+    extern "C" fn translated<C: Callbacks>(_id: Id, block: Opaque) {
+        C::translated(block);
     }
 
     #[allow(clippy::too_many_arguments, reason = "QEMU gives the type")]
-    extern "C" fn call_begins(
+    extern "C" fn call_begins<C: Callbacks>(
         _id: Id,
         vcpu: c_uint,
         number: i64,
@@ -101,21 +99,24 @@ mod with_identity {
         _seventh: u64,
         _eighth: u64,
     ) {
-        (callbacks().call_begins)(vcpu, number, [first, second, third, fourth, fifth, sixth]);
+        C::call_begins(vcpu, number, [first, second, third, fourth, fifth, sixth]);
     }
 
-    extern "C" fn call_returns(_id: Id, vcpu: c_uint, number: i64, result: i64) {
-        (callbacks().call_returns)(vcpu, number, result);
+    extern "C" fn call_returns<C: Callbacks>(_id: Id, vcpu: c_uint, number: i64, result: i64) {
+        C::call_returns(vcpu, number, result);
     }
 
-    extern "C" fn process_ends(_id: Id, _data: usize) {
-        (callbacks().process_ends)();
+    extern "C" fn process_ends<C: Callbacks>(_id: Id, _data: usize) {
+        C::process_ends();
     }
 }
 
 /// From version 7 on.
 mod with_data {
-    use super::*;
+    use std::ffi::c_uint;
+
+    use super::Callbacks;
+    use crate::api::{self, ApiError, Id, Opaque};
 
     type Vcpu = extern "C" fn(c_uint, usize);
     type Translated = extern "C" fn(Opaque, usize);
@@ -134,33 +135,33 @@ mod with_data {
         process_ends: extern "C" fn(Id, End, usize) = c"qemu_plugin_register_atexit_cb",
     }
 
-    pub fn register(id: Id, is_system: bool) -> Result<(), String> {
+    pub fn register<C: Callbacks>(id: Id, is_system: bool) -> Result<(), ApiError> {
         let of = Registration::find()?;
-        (of.vcpu_begins)(id, vcpu_begins, 0);
-        (of.vcpu_ends)(id, vcpu_ends, 0);
-        (of.translated)(id, translated, 0);
+        (of.vcpu_begins)(id, vcpu_begins::<C>, 0);
+        (of.vcpu_ends)(id, vcpu_ends::<C>, 0);
+        (of.translated)(id, translated::<C>, 0);
         if !is_system {
-            (of.call_begins)(id, call_begins, 0);
-            (of.call_returns)(id, call_returns, 0);
+            (of.call_begins)(id, call_begins::<C>, 0);
+            (of.call_returns)(id, call_returns::<C>, 0);
         }
-        (of.process_ends)(id, process_ends, 0);
+        (of.process_ends)(id, process_ends::<C>, 0);
         Ok(())
     }
 
-    extern "C" fn vcpu_begins(vcpu: c_uint, _data: usize) {
-        (callbacks().vcpu_begins)(vcpu);
+    extern "C" fn vcpu_begins<C: Callbacks>(vcpu: c_uint, _data: usize) {
+        C::vcpu_begins(vcpu);
     }
 
-    extern "C" fn vcpu_ends(vcpu: c_uint, _data: usize) {
-        (callbacks().vcpu_ends)(vcpu);
+    extern "C" fn vcpu_ends<C: Callbacks>(vcpu: c_uint, _data: usize) {
+        C::vcpu_ends(vcpu);
     }
 
-    extern "C" fn translated(block: Opaque, _data: usize) {
-        (callbacks().translated)(block);
+    extern "C" fn translated<C: Callbacks>(block: Opaque, _data: usize) {
+        C::translated(block);
     }
 
     #[allow(clippy::too_many_arguments, reason = "QEMU gives the type")]
-    extern "C" fn call_begins(
+    extern "C" fn call_begins<C: Callbacks>(
         vcpu: c_uint,
         number: i64,
         first: u64,
@@ -173,14 +174,14 @@ mod with_data {
         _eighth: u64,
         _data: usize,
     ) {
-        (callbacks().call_begins)(vcpu, number, [first, second, third, fourth, fifth, sixth]);
+        C::call_begins(vcpu, number, [first, second, third, fourth, fifth, sixth]);
     }
 
-    extern "C" fn call_returns(vcpu: c_uint, number: i64, result: i64, _data: usize) {
-        (callbacks().call_returns)(vcpu, number, result);
+    extern "C" fn call_returns<C: Callbacks>(vcpu: c_uint, number: i64, result: i64, _data: usize) {
+        C::call_returns(vcpu, number, result);
     }
 
-    extern "C" fn process_ends(_data: usize) {
-        (callbacks().process_ends)();
+    extern "C" fn process_ends<C: Callbacks>(_data: usize) {
+        C::process_ends();
     }
 }

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! QEMU's entrance: what is asked for becomes a recorder, and QEMU is asked to call.
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+
+use crate::abi::{self, Callbacks};
+use crate::api::{self, Api, ApiError, Id, Info, Opaque};
+use crate::call::Numbers;
+use crate::file::{Complaints, TraceFile};
+use crate::guest_memory::owned::Owned;
+use crate::guest_memory::regions;
+use crate::plugin::PLUGIN;
+use crate::recorder::{Plan, Recorder};
+use crate::request::{self, HeaderError, Request, RequestError};
+use crate::schedule::Schedule;
+use crate::{process, program, system};
+
+/// Why nothing can be recorded.
+#[derive(Debug, thiserror::Error)]
+enum InstallError {
+    /// The arguments.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The instruction set.
+    #[error("QEMU emulates {0}; expected x86_64, aarch64 or riscv64")]
+    Target(String),
+    /// A file.
+    #[error("{}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// The header of the trace.
+    #[error("{}", path.display())]
+    Header {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: HeaderError,
+    },
+    /// What has loaded the plugin.
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// The map of this process.
+    #[error("cannot read /proc/self/maps; is /proc mounted?")]
+    Maps,
+}
+
+/// QEMU's entrance.
+///
+/// # Safety
+/// `info` points to QEMU's description of itself, `arguments` to `count` strings.
+// SAFETY: QEMU looks for the name in each plugin by itself; nothing else is called so.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn qemu_plugin_install(
+    id: Id,
+    info: *const Info,
+    count: c_int,
+    arguments: *const *const c_char,
+) -> c_int {
+    // SAFETY: QEMU hands these over, and they live as long as the call.
+    let installed = unsafe {
+        Request::of_qemu(count, arguments).map_err(InstallError::from).and_then(|request| install(id, &*info, &request))
+    };
+    match installed {
+        Ok(()) => 0,
+        Err(error) => {
+            Complaints::open().report(&error);
+            1
+        }
+    }
+}
+
+/// # Safety
+/// `info` is QEMU's: its name of the target is a string.
+unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), InstallError> {
+    // SAFETY: the caller vouches for it.
+    let target = unsafe { CStr::from_ptr(info.target) }.to_string_lossy().into_owned();
+    let numbers = Numbers::of(&target).ok_or_else(|| InstallError::Target(target.clone()))?;
+    let of_output = |error| InstallError::File { path: request.output.clone(), error };
+    let file = TraceFile::open(&request.output, request.identity).map_err(of_output)?;
+    let of_header = |error| InstallError::File { path: request.header.clone(), error };
+    let json = std::fs::read(&request.header).map_err(of_header)?;
+    let wrong_header = |error| InstallError::Header { path: request.header.clone(), error };
+    let header = request::header(&json, &target).map_err(wrong_header)?;
+    api::check(info, api::version(), header.system)?;
+    PLUGIN.program.is_x86_64.store(target == "x86_64", Ordering::Relaxed);
+    let lowest = regions::lowest(&process::maps()).ok_or(InstallError::Maps)?;
+    let api = Api::find()?;
+    let (is_system, keeps_addresses) = (header.system, header.columns.addresses);
+    let plan = Plan {
+        schedule: Schedule::new(&header, request.max_instructions),
+        header,
+        numbers,
+        output: request.output.clone(),
+        header_file: request.header.clone(),
+        memory: request.memory.clone(),
+        events: &PLUGIN.events,
+    };
+    PLUGIN.set_recorder(Recorder::new(file, plan, Owned::below(lowest)).map_err(of_output)?);
+    let version = api::version();
+    PLUGIN.set_api(api);
+    match (is_system, keeps_addresses) {
+        (false, false) => abi::register::<OfProgram<false>>(id, version, is_system)?,
+        (false, true) => abi::register::<OfProgram<true>>(id, version, is_system)?,
+        (true, false) => abi::register::<OfMachine<false>>(id, version, is_system)?,
+        (true, true) => abi::register::<OfMachine<true>>(id, version, is_system)?,
+    }
+    Ok(())
+}
+
+/// What is done for a program; `KEEP`: every address is kept.
+struct OfProgram<const KEEP: bool>;
+
+impl<const KEEP: bool> Callbacks for OfProgram<KEEP> {
+    fn vcpu_begins(vcpu: c_uint) {
+        process::vcpu_begins(vcpu);
+    }
+
+    fn vcpu_ends(vcpu: c_uint) {
+        process::vcpu_ends(vcpu);
+    }
+
+    fn translated(block: Opaque) {
+        if KEEP { program::translated_and_kept(block) } else { program::translated(block) }
+    }
+
+    fn call_begins(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
+        process::call_begins(vcpu, number, arguments);
+    }
+
+    fn call_returns(vcpu: c_uint, number: i64, result: i64) {
+        process::call_returns(vcpu, number, result);
+    }
+
+    fn process_ends() {
+        process::ends();
+    }
+}
+
+/// The same for a machine.
+struct OfMachine<const KEEP: bool>;
+
+impl<const KEEP: bool> Callbacks for OfMachine<KEEP> {
+    fn vcpu_begins(vcpu: c_uint) {
+        process::vcpu_begins(vcpu);
+    }
+
+    fn vcpu_ends(vcpu: c_uint) {
+        process::vcpu_ends(vcpu);
+    }
+
+    fn translated(block: Opaque) {
+        system::translated::<KEEP>(block);
+    }
+
+    fn call_begins(_vcpu: c_uint, _number: i64, _arguments: [u64; 6]) {}
+
+    fn call_returns(_vcpu: c_uint, _number: i64, _result: i64) {}
+
+    fn process_ends() {
+        process::ends();
+    }
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! What the kernel reads and writes of the program's memory in a system call: pages that are faulted in and that no
+//! instruction of the program touches.
+//!
+//! `table` says which; here it becomes addresses.
+//!
+//! What is not told: `ioctl`, whose arguments only the device knows; calls that act on memory later than they return
+//! (`io_uring_enter`, `io_submit`) or on another process; `mlock`; the frames of signal handlers; `recvmmsg` and
+//! `sendmmsg`. What a stream socket throws away because `MSG_TRUNC` asks it to (tcp(7)) is told as if it had been copied.
+
+use trace::PAGE_SHIFT;
+
+use crate::guest_memory::GuestMemory;
+
+mod table;
+
+use table::Length;
+use table::Length::{Argument, Bits, Bytes, Found, Pointed, Result, Text, Unless0, Within};
+pub use table::{Abi, KernelAccess, of_call};
+
+/// A stretch of memory that the kernel accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// Where it begins.
+    pub address: u64,
+    /// Bytes, at least one.
+    pub bytes: u64,
+    /// Whether the kernel writes it; if not, it reads.
+    pub store: bool,
+}
+
+impl Stretch {
+    /// The stretch page by page.
+    pub fn pages(self) -> impl Iterator<Item = Stretch> {
+        let last = self.address.saturating_add(self.bytes - 1);
+        (self.address >> PAGE_SHIFT..=last >> PAGE_SHIFT).map(move |page| {
+            let address = self.address.max(page << PAGE_SHIFT);
+            let end = last.min(page << PAGE_SHIFT | ((1 << PAGE_SHIFT) - 1));
+            Stretch { address, bytes: end - address + 1, ..self }
+        })
+    }
+}
+
+/// The results of a call that did not touch memory: it does not exist, or the memory does not.
+const NOTHING_DONE: [i64; 2] = [-(libc::ENOSYS as i64), -(libc::EFAULT as i64)];
+/// Most elements of an array of `struct iovec` (`UIO_MAXIOV`).
+const MOST_PARTS: u64 = 1024;
+/// More than any structure that is as long as an argument says.
+const MOST_BYTES: u64 = 1 << 20;
+
+/// What a call has room for where the kernel writes how long something is over how long it may be: to be asked before it.
+pub fn room(accesses: &[KernelAccess], arguments: &[u64; 6], memory: &impl GuestMemory) -> u64 {
+    let said = accesses.iter().find_map(|access| match *access {
+        KernelAccess::Range { length: Pointed(index), .. } => memory.half(arguments[index]),
+        KernelAccess::Message { header, .. } => memory.half(arguments[header].wrapping_add(NAME_BYTES)),
+        _ => None,
+    });
+    said.map_or(0, u64::from)
+}
+
+/// The memory that the kernel accessed in a call, in the order in which it does. `room` as before the call.
+pub fn stretches(
+    accesses: &[KernelAccess],
+    arguments: &[u64; 6],
+    room: u64,
+    result: i64,
+    memory: &impl GuestMemory,
+) -> Vec<Stretch> {
+    let mut done = Call { arguments, room, result, memory, stretches: Vec::new() };
+    if !NOTHING_DONE.contains(&result) {
+        accesses.iter().for_each(|access| done.add(*access));
+    }
+    done.stretches
+}
+
+/// Where a `struct msghdr` has the length of its name.
+const NAME_BYTES: u64 = 8;
+
+struct Call<'a, M> {
+    arguments: &'a [u64; 6],
+    room: u64,
+    result: i64,
+    memory: &'a M,
+    stretches: Vec<Stretch>,
+}
+
+impl<M: GuestMemory> Call<'_, M> {
+    fn add(&mut self, access: KernelAccess) {
+        match access {
+            KernelAccess::Range { pointer, length, store } => {
+                let address = self.arguments[pointer];
+                // A call that fails has read what it was asked for, and written nothing.
+                let done = self.result >= 0 || !store && matches!(length, Bytes(_) | Text);
+                if done && address != 0 {
+                    let bytes = self.bytes(address, length);
+                    self.push(address, bytes, store);
+                }
+            }
+            KernelAccess::Vector { array, count, store } if self.result >= 0 => {
+                self.vector(self.arguments[array], self.arguments[count], store);
+            }
+            KernelAccess::Message { header, store } if self.result >= 0 => self.message(self.arguments[header], store),
+            KernelAccess::Vector { .. } | KernelAccess::Message { .. } => {}
+        }
+    }
+
+    fn bytes(&self, address: u64, length: Length) -> u64 {
+        match length {
+            Bytes(bytes) => bytes,
+            Result(each) => self.result.max(0) as u64 * each,
+            Within(index) => (self.result.max(0) as u64).min(self.arguments[index]),
+            Found(bytes) => {
+                if self.result > 0 {
+                    bytes
+                } else {
+                    0
+                }
+            }
+            Unless0(index, bytes) => match self.memory.half(self.arguments[index]) {
+                None | Some(0) => 0,
+                Some(_) => bytes,
+            },
+            Argument(index, each) => self.arguments[index].saturating_mul(each).min(MOST_BYTES),
+            Bits(index) => self.arguments[index].min(MOST_BYTES).div_ceil(64) * 8,
+            Pointed(index) => {
+                let said = self.memory.half(self.arguments[index]).map_or(0, u64::from);
+                said.min(self.room).min(MOST_BYTES)
+            }
+            Text => self.memory.text(address).len() as u64 + 1,
+        }
+    }
+
+    fn push(&mut self, address: u64, bytes: u64, store: bool) {
+        if bytes > 0 {
+            self.stretches.push(Stretch { address, bytes, store });
+        }
+    }
+
+    fn vector(&mut self, array: u64, count: u64, store: bool) {
+        let count = count.min(MOST_PARTS);
+        self.push(array, 16 * count, false);
+        let mut left = self.result as u64;
+        for element in 0..count {
+            let at = array.wrapping_add(16 * element);
+            let (Some(address), Some(bytes)) = (self.memory.word(at), self.memory.word(at.wrapping_add(8))) else {
+                return;
+            };
+            let bytes = bytes.min(left);
+            self.push(address, bytes, store);
+            left -= bytes;
+        }
+    }
+
+    fn message(&mut self, header: u64, store: bool) {
+        let field = |offset: u64| self.memory.word(header.wrapping_add(offset)).unwrap_or(0);
+        let name_bytes = self.memory.half(header.wrapping_add(NAME_BYTES)).map_or(0, u64::from);
+        let name = (field(0), name_bytes.min(self.room));
+        let (array, count) = (field(16), field(24));
+        let control = (field(32), field(40));
+        self.push(header, 56, store);
+        for (address, bytes) in [name, control] {
+            self.push(address, if address == 0 { 0 } else { bytes.min(MOST_BYTES) }, store);
+        }
+        self.vector(array, count, store);
+    }
+}
+
+#[cfg(test)]
+mod tests;

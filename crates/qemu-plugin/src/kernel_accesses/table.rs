@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Which memory the kernel accesses in which call.
+//!
+//! Sources: the calls' manual pages, the numbers of `arch/x86/entry/syscalls/syscall_64.tbl` and
+//! `include/uapi/asm-generic/unistd.h`, and the sizes of the structures of `include/uapi`.
+
+/// What a call does to the memory that an argument points to.
+#[derive(Clone, Copy, Debug)]
+pub enum KernelAccess {
+    /// One stretch.
+    Range {
+        /// The argument that points to it.
+        pointer: usize,
+        /// How long it is.
+        length: Length,
+        /// Whether it is written.
+        store: bool,
+    },
+    /// The stretches of an array of `struct iovec`, as far as the result goes.
+    Vector {
+        /// The argument that points to the array.
+        array: usize,
+        /// The argument with its length.
+        count: usize,
+        /// Whether they are written.
+        store: bool,
+    },
+    /// What a `struct msghdr` points to.
+    Message {
+        /// The argument that points to it.
+        header: usize,
+        /// Whether the message is written.
+        store: bool,
+    },
+}
+
+/// The bytes of a stretch.
+#[derive(Clone, Copy, Debug)]
+pub enum Length {
+    /// So many.
+    Bytes(u64),
+    /// So many for each of the result.
+    Result(u64),
+    /// As many as the result, and no more than an argument: there is more than is copied.
+    Within(usize),
+    /// So many where the result is not 0: something was found.
+    Found(u64),
+    /// So many where the four bytes that an argument points to are not 0.
+    Unless0(usize, u64),
+    /// So many for each of an argument.
+    Argument(usize, u64),
+    /// A bit for each of an argument, in whole words (`fd_set`).
+    Bits(usize),
+    /// What the four bytes say that an argument points to (`socklen_t`), and no more than they said before.
+    Pointed(usize),
+    /// Up to a zero.
+    Text,
+}
+
+use Length::{Argument, Bits, Bytes, Found, Pointed, Result, Text, Unless0, Within};
+
+const fn load(pointer: usize, length: Length) -> KernelAccess {
+    KernelAccess::Range { pointer, length, store: false }
+}
+
+const fn store(pointer: usize, length: Length) -> KernelAccess {
+    KernelAccess::Range { pointer, length, store: true }
+}
+
+const fn vector(store: bool) -> [KernelAccess; 1] {
+    [KernelAccess::Vector { array: 1, count: 2, store }]
+}
+
+/// What the kernel tells at an argument, with its length at the next one: that is read and written too.
+const fn named(pointer: usize) -> [KernelAccess; 2] {
+    [store(pointer, Pointed(pointer + 1)), store(pointer + 1, Bytes(4))]
+}
+
+/// A call: its number on x86-64 and in the generic table, and what it touches.
+pub(super) type Row = (i64, i64, &'static [KernelAccess]);
+
+/// There is no such call, or with other sizes.
+pub(super) const NO: i64 = -1;
+
+pub(super) const ROWS: &[Row] = &[
+    // Input and output.
+    (0, 63, &[store(1, Result(1))]),    // read
+    (1, 64, &[load(1, Result(1))]),     // write
+    (17, 67, &[store(1, Result(1))]),   // pread64
+    (18, 68, &[load(1, Result(1))]),    // pwrite64
+    (19, 65, &vector(true)),            // readv
+    (20, 66, &vector(false)),           // writev
+    (295, 69, &vector(true)),           // preadv
+    (296, 70, &vector(false)),          // pwritev
+    (327, 286, &vector(true)),          // preadv2
+    (328, 287, &vector(false)),         // pwritev2
+    (40, 71, &[store(2, Bytes(8))]),    // sendfile
+    (22, NO, &[store(0, Bytes(8))]),    // pipe
+    (293, 59, &[store(0, Bytes(8))]),   // pipe2
+    (318, 278, &[store(0, Result(1))]), // getrandom
+    // Waiting for it.
+    (7, NO, &[store(0, Argument(1, 8))]), // poll
+    (271, 73, &[store(0, Argument(1, 8)), load(2, Bytes(16)), load(3, Bytes(8))]), // ppoll
+    (23, NO, &[store(1, Bits(0)), store(2, Bits(0)), store(3, Bits(0)), load(4, Bytes(16))]), // select
+    (270, 72, &[store(1, Bits(0)), store(2, Bits(0)), store(3, Bits(0)), load(4, Bytes(16))]), // pselect6
+    // struct epoll_event is packed on x86-64 alone.
+    (232, NO, &[store(1, Result(12))]),                    // epoll_wait
+    (281, NO, &[store(1, Result(12)), load(4, Bytes(8))]), // epoll_pwait
+    (NO, 22, &[store(1, Result(16)), load(4, Bytes(8))]),  // epoll_pwait
+    (233, NO, &[load(3, Bytes(12))]),                      // epoll_ctl
+    (NO, 21, &[load(3, Bytes(16))]),                       // epoll_ctl
+    // Sockets.
+    (42, 203, &[load(1, Argument(2, 1))]),                     // connect
+    (49, 200, &[load(1, Argument(2, 1))]),                     // bind
+    (43, 202, &named(1)),                                      // accept
+    (288, 242, &named(1)),                                     // accept4
+    (51, 204, &named(1)),                                      // getsockname
+    (52, 205, &named(1)),                                      // getpeername
+    (53, 199, &[store(3, Bytes(8))]),                          // socketpair
+    (54, 208, &[load(3, Argument(4, 1))]),                     // setsockopt
+    (55, 209, &named(3)),                                      // getsockopt
+    (44, 206, &[load(1, Result(1)), load(4, Argument(5, 1))]), // sendto
+    (45, 207, &[store(1, Within(2)), store(4, Pointed(5)), store(5, Bytes(4))]), // recvfrom
+    (46, 211, &[KernelAccess::Message { header: 1, store: false }]), // sendmsg
+    (47, 212, &[KernelAccess::Message { header: 1, store: true }]), // recvmsg
+    // Files. struct stat has 144 bytes on x86-64 and 128 elsewhere.
+    (2, NO, &[load(0, Text)]),                                      // open
+    (257, 56, &[load(1, Text)]),                                    // openat
+    (437, 437, &[load(1, Text), load(2, Bytes(24))]),               // openat2
+    (85, NO, &[load(0, Text)]),                                     // creat
+    (319, 279, &[load(0, Text)]),                                   // memfd_create
+    (4, NO, &[load(0, Text), store(1, Bytes(144))]),                // stat
+    (6, NO, &[load(0, Text), store(1, Bytes(144))]),                // lstat
+    (5, NO, &[store(1, Bytes(144))]),                               // fstat
+    (NO, 80, &[store(1, Bytes(128))]),                              // fstat
+    (262, NO, &[load(1, Text), store(2, Bytes(144))]),              // newfstatat
+    (NO, 79, &[load(1, Text), store(2, Bytes(128))]),               // newfstatat
+    (332, 291, &[load(1, Text), store(4, Bytes(256))]),             // statx
+    (137, 43, &[load(0, Text), store(1, Bytes(120))]),              // statfs
+    (138, 44, &[store(1, Bytes(120))]),                             // fstatfs
+    (21, NO, &[load(0, Text)]),                                     // access
+    (269, 48, &[load(1, Text)]),                                    // faccessat
+    (439, 439, &[load(1, Text)]),                                   // faccessat2
+    (89, NO, &[load(0, Text), store(1, Result(1))]),                // readlink
+    (267, 78, &[load(1, Text), store(2, Result(1))]),               // readlinkat
+    (78, NO, &[store(1, Result(1))]),                               // getdents
+    (217, 61, &[store(1, Result(1))]),                              // getdents64
+    (79, 17, &[store(0, Result(1))]),                               // getcwd
+    (80, 49, &[load(0, Text)]),                                     // chdir
+    (82, NO, &[load(0, Text), load(1, Text)]),                      // rename
+    (264, 38, &[load(1, Text), load(3, Text)]),                     // renameat
+    (316, 276, &[load(1, Text), load(3, Text)]),                    // renameat2
+    (83, NO, &[load(0, Text)]),                                     // mkdir
+    (258, 34, &[load(1, Text)]),                                    // mkdirat
+    (84, NO, &[load(0, Text)]),                                     // rmdir
+    (87, NO, &[load(0, Text)]),                                     // unlink
+    (263, 35, &[load(1, Text)]),                                    // unlinkat
+    (90, NO, &[load(0, Text)]),                                     // chmod
+    (268, 53, &[load(1, Text)]),                                    // fchmodat
+    (280, 88, &[load(1, Text), load(2, Bytes(32))]),                // utimensat
+    (191, 8, &[load(0, Text), load(1, Text), store(2, Within(3))]), // getxattr
+    (192, 9, &[load(0, Text), load(1, Text), store(2, Within(3))]), // lgetxattr
+    (193, 10, &[load(1, Text), store(2, Within(3))]),               // fgetxattr
+    (194, 11, &[load(0, Text), store(1, Within(2))]),               // listxattr
+    (195, 12, &[load(0, Text), store(1, Within(2))]),               // llistxattr
+    (196, 13, &[store(1, Within(2))]),                              // flistxattr
+    // Time.
+    (35, 101, &[load(0, Bytes(16))]),                      // nanosleep
+    (230, 115, &[load(2, Bytes(16))]),                     // clock_nanosleep
+    (228, 113, &[store(1, Bytes(16))]),                    // clock_gettime
+    (229, 114, &[store(1, Bytes(16))]),                    // clock_getres
+    (96, 169, &[store(0, Bytes(16)), store(1, Bytes(8))]), // gettimeofday
+    (201, NO, &[store(0, Bytes(8))]),                      // time
+    (100, 153, &[store(0, Bytes(32))]),                    // times
+    (38, 103, &[load(1, Bytes(32)), store(2, Bytes(32))]), // setitimer
+    // Signals and processes. The restorer is part of struct sigaction on x86-64 and arm64.
+    (13, NO, &[load(1, Bytes(32)), store(2, Bytes(32))]), // rt_sigaction
+    (NO, 134, &[load(1, Bytes(24)), store(2, Bytes(24))]), // rt_sigaction
+    (14, 135, &[load(1, Bytes(8)), store(2, Bytes(8))]),  // rt_sigprocmask
+    (131, 132, &[load(0, Bytes(24)), store(1, Bytes(24))]), // sigaltstack
+    (61, 260, &[store(1, Found(4)), store(3, Found(144))]), // wait4
+    // Of what it found it tells in siginfo_t, whose first member is 0 where that is nothing.
+    (247, 95, &[store(2, Bytes(128)), store(4, Unless0(2, 144))]), // waitid
+    (97, 163, &[store(1, Bytes(16))]),                             // getrlimit
+    (160, 164, &[load(1, Bytes(16))]),                             // setrlimit
+    (302, 261, &[load(2, Bytes(16)), store(3, Bytes(16))]),        // prlimit64
+    (98, 165, &[store(1, Bytes(144))]),                            // getrusage
+    (203, 122, &[load(2, Argument(1, 1))]),                        // sched_setaffinity
+    (204, 123, &[store(2, Result(1))]),                            // sched_getaffinity
+    (63, 160, &[store(0, Bytes(390))]),                            // uname
+    (99, 179, &[store(0, Bytes(112))]),                            // sysinfo
+];
+
+/// The two tables of numbers that Linux has for 64-bit programs, as far as they matter here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Abi {
+    /// That of x86-64.
+    X86_64,
+    /// That of all later architectures.
+    Generic,
+}
+
+/// What the call of a number touches.
+pub fn of_call(abi: Abi, number: i64) -> &'static [KernelAccess] {
+    let own = |row: &&Row| match abi {
+        Abi::X86_64 => row.0 == number,
+        Abi::Generic => row.1 == number,
+    };
+    ROWS.iter().filter(|_| number >= 0).find(own).map_or(&[], |row| row.2)
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The life of a process that is recorded: its beginning, its threads and calls, its children and its end. A machine has
+//! the processors for threads, and no calls.
+
+use std::ffi::c_uint;
+use std::sync::atomic::Ordering;
+
+use trace::Call;
+
+use crate::api::Opaque;
+use crate::call::{self, Kind, Pending};
+use crate::file::Complaints;
+use crate::guest_memory::regions::{self, Region};
+use crate::guest_memory::{PAGE_BYTES, startup};
+use crate::kernel_accesses::{self, Stretch};
+use crate::plugin::PLUGIN;
+use crate::vcpu::Vcpu;
+
+/// The map of this process; empty where it cannot be read.
+pub fn maps() -> String {
+    std::fs::read_to_string("/proc/self/maps").unwrap_or_default()
+}
+
+/// A vCPU begins.
+pub fn vcpu_begins(vcpu: c_uint) {
+    PLUGIN.vcpus.while_running(vcpu, || {
+        PLUGIN.state(vcpu);
+    });
+}
+
+/// A vCPU ends.
+pub fn vcpu_ends(vcpu: c_uint) {
+    PLUGIN.vcpus.while_running(vcpu, || {
+        if let Some(mut vcpu) = PLUGIN.vcpus.take(vcpu) {
+            PLUGIN.recorder().end_thread(&mut vcpu);
+        }
+    });
+}
+
+/// The process ends. Other threads may still run: `vcpus` says how.
+pub fn ends() {
+    let left_out = PLUGIN.vcpus.end_all(|vcpu| {
+        PLUGIN.recorder().end_thread(vcpu);
+        vcpu.stop();
+    });
+    PLUGIN.recorder().finish(left_out);
+}
+
+/// Begins the trace when the program's first block is translated: notes the memory that it was loaded into, and what was
+/// written there.
+pub fn begin_once(block: Opaque) {
+    if PLUGIN.program.begun.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    let recorder = PLUGIN.recorder();
+    recorder.begin();
+    let api = PLUGIN.api();
+    let first = (api.block_instruction)(block, 0);
+    let in_host = (api.instruction_in_host)(first) as u64;
+    PLUGIN.program.base.store(in_host.wrapping_sub((api.instruction_address)(first)), Ordering::Relaxed);
+    let (state, memory) = (PLUGIN.state(0), PLUGIN.program.memory());
+    let mut owned = recorder.owned();
+    *owned = owned.relative_to(memory.base);
+    let regions = regions::all(&maps(), memory.base);
+    startup::find(&mut owned, &regions, memory.base, &memory);
+    drop(owned);
+    let written = note_regions(state, &regions);
+    let stores = written.into_iter().map(|address| Stretch { address, bytes: PAGE_BYTES, store: true });
+    recorder.kernel_accessed(state, &stores.collect::<Vec<_>>());
+}
+
+/// Notes what memory of the program there is among these regions. Gives the pages that hold something.
+fn note_regions(state: &mut Vcpu, regions: &[Region]) -> Vec<u64> {
+    let (recorder, memory) = (PLUGIN.recorder(), PLUGIN.program.memory());
+    let [begin, end] = &PLUGIN.program.heap;
+    let heap = begin.load(Ordering::Relaxed)..end.load(Ordering::Relaxed);
+    let regions = recorder.owned().among(regions);
+    let loaded = startup::loaded(regions, memory.base, heap, &memory);
+    for region in loaded.regions {
+        recorder.note(state, region.call(), 0);
+    }
+    loaded.written
+}
+
+/// Remembers where the heap is.
+fn brk_returned(result: i64) {
+    let [begin, end] = &PLUGIN.program.heap;
+    let _ = begin.compare_exchange(0, result as u64, Ordering::Relaxed, Ordering::Relaxed);
+    end.store(result as u64, Ordering::Relaxed);
+}
+
+/// A system call begins.
+pub fn call_begins(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
+    let numbers = PLUGIN.recorder().plan.numbers;
+    let (kind, accesses) = (numbers.kind(number), numbers.kernel_accesses(number));
+    if kind.is_some() || !accesses.is_empty() {
+        let room = kernel_accesses::room(accesses, &arguments, &PLUGIN.program.memory());
+        let call = Pending { kind, accesses, arguments, room };
+        PLUGIN.vcpus.while_running(vcpu, || begin_call(PLUGIN.state(vcpu), call));
+    }
+}
+
+fn begin_call(state: &mut Vcpu, call: Pending) {
+    let (recorder, memory) = (PLUGIN.recorder(), PLUGIN.program.memory());
+    let Pending { kind, arguments, .. } = call;
+    state.call = Some(call);
+    let Some(kind) = kind else { return };
+    match kind {
+        Kind::Exit | Kind::ExitGroup => {
+            if let Some(call) = call::event(kind, &arguments, &memory) {
+                recorder.note(state, call, 0);
+            }
+        }
+        Kind::Execve | Kind::Execveat => recorder.close(state, call::event(kind, &arguments, &memory)),
+        // The child has what is the program's now. It cannot ask later: another thread may be at it, which the child has not.
+        Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork => state.owned = Some(recorder.owned().clone()),
+        Kind::Signal(how) if call::may_end(how, &arguments, recorder.process) => recorder.close(state, None),
+        _ => {}
+    }
+}
+
+/// A system call has returned.
+pub fn call_returns(vcpu: c_uint, number: i64, result: i64) {
+    let recorder = PLUGIN.recorder();
+    let forks =
+        || matches!(recorder.plan.numbers.kind(number), Some(Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork));
+    if result == 0 && forks() && std::process::id() != recorder.process {
+        // Whatever other threads did in the process that this one was forked from.
+        return begin_child(vcpu);
+    }
+    PLUGIN.vcpus.while_running(vcpu, || end_call(PLUGIN.state(vcpu), result));
+}
+
+fn end_call(state: &mut Vcpu, result: i64) {
+    let Some(call) = state.call.take() else { return };
+    let (recorder, memory) = (PLUGIN.recorder(), PLUGIN.program.memory());
+    let Pending { kind, accesses, arguments, room } = call;
+    let stretches = kernel_accesses::stretches(accesses, &arguments, room, result, &memory);
+    recorder.kernel_accessed(state, &stretches);
+    let Some(kind) = kind else { return };
+    if kind == Kind::Brk {
+        brk_returned(result);
+    }
+    if let Some(call) = call::event(kind, &arguments, &memory) {
+        recorder.owned().follow(&call, result);
+        recorder.note(state, call, result);
+    }
+}
+
+/// Begins the trace of a forked process, in which there is only the thread that forked.
+fn begin_child(vcpu: c_uint) {
+    PLUGIN.vcpus.forget_others(vcpu);
+    let (state, parent) = (PLUGIN.state(vcpu), PLUGIN.recorder());
+    state.call = None;
+    let child = parent.of_child(state.owned.take().unwrap_or_default());
+    state.begin_anew(parent.plan.header.columns);
+    match child {
+        Ok(child) => {
+            PLUGIN.set_recorder(child);
+            note_regions(state, &regions::all(&maps(), PLUGIN.program.memory().base));
+            let end = PLUGIN.program.heap[1].load(Ordering::Relaxed);
+            if end != 0 {
+                // A heap of no bytes has no region.
+                PLUGIN.recorder().note(state, Call::Brk { address: 0 }, end as i64);
+            }
+        }
+        Err(error) => {
+            // The parent's file is not this process's to write to.
+            PLUGIN.set_recorder(parent.silent());
+            Complaints::open().report(&error);
+            state.stop();
+        }
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The file of a process, and the events that are not in it yet.
+//!
+//! An event stands in the file before every run that came after it, of any thread: it is noted at the moment of the call,
+//! and whoever writes runs writes all noted events first.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use trace::{Checkpoint, Event, Writer};
+
+use crate::file::TraceFile;
+
+/// A file, until it is finished or cannot be written.
+pub struct Unwritten {
+    /// The file; none from its end on.
+    writer: Option<Writer<TraceFile>>,
+    /// Noted events by thread, and the instructions of the thread at the last.
+    noted: BTreeMap<u32, (Vec<Event>, u64)>,
+    /// How many are noted.
+    count: usize,
+    /// Threads that are in a call which may end the program: what they do then, and their instructions. The file has an end
+    /// as long as there are any.
+    ending: BTreeMap<u32, (Option<Event>, u64)>,
+    /// Where to go on, if the file has an end.
+    before_end: Option<Checkpoint>,
+}
+
+impl Unwritten {
+    /// A file that was begun; none for a process that is not recorded.
+    pub fn new(writer: Option<Writer<TraceFile>>) -> Unwritten {
+        Unwritten { writer, noted: BTreeMap::new(), count: 0, ending: BTreeMap::new(), before_end: None }
+    }
+
+    /// Whether something is still written.
+    pub fn is_open(&self) -> bool {
+        self.writer.is_some()
+    }
+
+    /// How many events are noted.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Notes an event of a thread, which is back from the call that it may have ended in.
+    pub fn note(&mut self, thread: u32, instructions: u64, event: Event) {
+        if self.is_open() {
+            self.ending.remove(&thread);
+            let (noted, last) = self.noted.entry(thread).or_default();
+            noted.push(event);
+            *last = instructions;
+            self.count += 1;
+        }
+    }
+
+    /// Whether the file has an end that must go because of what was noted: `note` has come back from the last such call, or
+    /// events have come before it.
+    pub fn has_end(&self) -> bool {
+        self.before_end.is_some()
+    }
+
+    /// A thread goes on.
+    pub fn goes_on(&mut self, thread: u32) {
+        self.ending.remove(&thread);
+    }
+
+    /// A thread is about to make a call that may end the program, in which it does this.
+    pub fn may_end(&mut self, thread: u32, instructions: u64, event: Option<Event>) {
+        self.ending.insert(thread, (event, instructions));
+    }
+
+    /// Writes noted events and then more, and an end where the program may end. `order`: how many events of all threads
+    /// there were.
+    ///
+    /// # Errors
+    /// Those of the file, to which nothing is written from then on: what is in it can be read.
+    pub fn write(&mut self, order: u64, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) -> io::Result<()> {
+        let Some(mut writer) = self.writer.take() else { return Ok(()) };
+        self.write_to(&mut writer, order, more).inspect_err(|_| self.forget())?;
+        self.writer = Some(writer);
+        Ok(())
+    }
+
+    fn write_to(
+        &mut self,
+        writer: &mut Writer<TraceFile>,
+        order: u64,
+        more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if let Some(checkpoint) = self.before_end.take() {
+            // The program goes on after all.
+            let offset = writer.rewind(checkpoint);
+            writer.get_mut().cut(offset)?;
+        }
+        self.count = 0;
+        for (thread, (events, instructions)) in std::mem::take(&mut self.noted) {
+            writer.events(thread, &events, instructions)?;
+        }
+        more(writer)?;
+        if !self.ending.is_empty() {
+            self.before_end = Some(writer.checkpoint());
+            for (thread, (event, instructions)) in &self.ending {
+                // What ends the program is the last that it does.
+                let event = event.clone().map(|event| Event { order, ..event });
+                writer.events(*thread, event.as_slice(), *instructions)?;
+            }
+            writer.index()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is noted and the index: the process ends.
+    ///
+    /// # Errors
+    /// Those of the file.
+    pub fn finish(&mut self, order: u64) -> io::Result<()> {
+        self.ending.clear();
+        let done = self.write(order, Writer::index);
+        self.writer = None;
+        self.forget();
+        done
+    }
+
+    fn forget(&mut self) {
+        self.noted.clear();
+        self.ending.clear();
+        self.count = 0;
+    }
+}

@@ -1,0 +1,53 @@
+//! The index at the end of a file: where its blocks are.
+
+use crate::block::{Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
+
+/// One line of the index: where a block is and what it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Where in the file its prefix begins.
+    pub offset: u64,
+    /// Its prefix.
+    pub prefix: Prefix,
+}
+
+/// Most lines of one block of the index.
+pub const MAX_PLACES: usize = MAX_PAYLOAD_BYTES / PLACE_BYTES / 2;
+
+/// Bytes of a [`Place`] in the index.
+pub const PLACE_BYTES: usize = 8 + PREFIX_BYTES - MAGIC.len();
+
+impl Place {
+    /// The offset and the prefix without its magic, so that nobody who looks for a block finds it here.
+    pub fn to_bytes(self) -> [u8; PLACE_BYTES] {
+        let mut bytes = [0; PLACE_BYTES];
+        bytes[..8].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.prefix.to_bytes()[MAGIC.len()..]);
+        bytes
+    }
+
+    /// The place that a line of the index holds, if it is sound.
+    fn from_bytes(bytes: &[u8; PLACE_BYTES]) -> Option<Place> {
+        let (offset, rest) = bytes.split_first_chunk::<8>()?;
+        let mut prefix = [0; PREFIX_BYTES];
+        prefix[..MAGIC.len()].copy_from_slice(&MAGIC);
+        prefix[MAGIC.len()..].copy_from_slice(rest);
+        Some(Place { offset: u64::from_le_bytes(*offset), prefix: Prefix::from_bytes(&prefix).ok()? })
+    }
+}
+
+/// The places of an index, which has one block or more; none unless all of them are sound.
+pub fn places(mut blocks: &[u8]) -> Option<Vec<Place>> {
+    let mut places = Vec::new();
+    while !blocks.is_empty() {
+        let (prefix, rest) = blocks.split_first_chunk::<PREFIX_BYTES>()?;
+        let prefix = Prefix::from_bytes(prefix).ok().filter(|prefix| prefix.holds == Holds::Index)?;
+        let (payload, rest) = rest.split_at_checked(prefix.payload_bytes as usize)?;
+        if prefix.payload_crc != crc32fast::hash(payload) {
+            return None;
+        }
+        places.extend(payload.as_chunks::<PLACE_BYTES>().0.iter().filter_map(Place::from_bytes));
+        blocks = rest;
+    }
+    Some(places)
+}
