@@ -17,6 +17,7 @@ use super::places::{is_file, is_zeros};
 use super::process::Process;
 use super::seen::{LeftOut, Seen, Slot};
 use super::vma::{Advice, Backing, Vma};
+use crate::address::Pa;
 use crate::policy::Granule;
 
 /// `LARGE_BYTES` of crates/metal/src/tracer/leaving.rs.
@@ -145,7 +146,7 @@ impl<F: Format> Paged<F> {
         let is_large = part.leaf_bytes > self.base;
         // What `mremap` has moved may be misaligned, and what goes may be a part of a folio.
         let (first, is_aligned) =
-            (part.va & !(folio_bytes - 1), part.va.wrapping_sub(part.pa) & (folio_bytes - 1) == 0);
+            (part.va & !(folio_bytes - 1), part.va.wrapping_sub(part.pa.0) & (folio_bytes - 1) == 0);
         let is_inside = begin <= first && folio_bytes <= end - first.min(end);
         let is_whole = is_whole && (is_large || is_aligned && is_inside);
         match self.plan.granule {
@@ -173,9 +174,9 @@ impl<F: Format> Paged<F> {
     /// Whether all of the block of the proposal around a part is mapped to one block of memory.
     fn is_whole_block(&self, process: &Process<F>, part: &Part) -> bool {
         let offset = part.va & (CONTIG_BYTES - 1);
-        let (va, pa) = (part.va - offset, part.pa.wrapping_sub(offset));
+        let (va, pa) = (part.va - offset, part.pa.0.wrapping_sub(offset));
         let pages = (0..CONTIG_BYTES).step_by(self.base as usize);
-        pages.into_iter().all(|at| process.tables.translate(va + at).is_ok_and(|found| found.pa == pa.wrapping_add(at)))
+        pages.into_iter().all(|at| process.physical(va + at) == Some(Pa(pa.wrapping_add(at))))
     }
 
     /// The cause that follows from the mapping alone, or from what the program said.
