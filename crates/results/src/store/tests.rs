@@ -11,7 +11,7 @@ use crate::sample;
 mod trust;
 
 fn is_root() -> bool {
-    place::Caller::of_process().user == 0
+    crate::place::Caller::of_process().user == 0
 }
 
 fn store() -> (tempfile::TempDir, Store) {

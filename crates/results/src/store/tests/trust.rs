@@ -1,7 +1,7 @@
 //! Stores that others may write: where they may be, what may be in them, and what becomes of them meanwhile.
 
 use super::*;
-use crate::place::{self, Error as Misplaced};
+use crate::place::Error as Misplaced;
 
 #[test]
 fn a_directory_that_cannot_be_made_is_named() {
