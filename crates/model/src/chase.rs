@@ -22,13 +22,13 @@ pub const MAX_BYTES: u64 = 4 << 30;
 #[derive(Debug, ThisError)]
 pub enum ChaseError {
     /// The machine cannot have the policy.
-    #[error("{0}")]
+    #[error(transparent)]
     Unsupported(#[from] Unsupported),
     /// Too large or too small.
     #[error("a chase over {0} bytes cannot be modelled; expected 4K to 4G")]
     Bytes(u64),
     /// Tables that cannot be walked, which no operation makes.
-    #[error("{0}")]
+    #[error(transparent)]
     Tables(#[from] Error),
 }
 

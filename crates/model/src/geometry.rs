@@ -281,10 +281,10 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swe
 #[derive(Debug, Error)]
 pub enum SweepError {
     /// It cannot be read.
-    #[error("{0}")]
+    #[error(transparent)]
     Read(#[from] ReadError),
     /// What is needed was left out of it.
-    #[error("{0}")]
+    #[error(transparent)]
     NotExact(#[from] NotExact),
     /// There is nothing in it.
     #[error("the trace has no accesses; expected some: see `pagelab trace info`")]

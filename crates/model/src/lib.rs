@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 mod call;
 pub mod chase;
 mod fold;

@@ -3,6 +3,7 @@
 use paging::{Attributes, ENTRY_BYTES, Flags};
 use paging::{Error, Format, Mapping, Sizes, Tables, with_format};
 
+use crate::address::{Ipa, Pa};
 use crate::machine::{Machine, Stage2};
 use crate::space::{LEVELS, Path};
 use crate::tlb::Sets;
@@ -36,12 +37,12 @@ pub struct LeafEntry {
 impl LeafEntry {
     /// The last entry that a walk reads.
     pub fn of(path: &Path) -> LeafEntry {
-        LeafEntry { place: path.entries[usize::from(path.leaf_level)] | u64::from(path.leaf_level) }
+        LeafEntry { place: path.entries[usize::from(path.leaf_level)].0 | u64::from(path.leaf_level) }
     }
 
     /// Its physical address.
-    pub fn pa(self) -> u64 {
-        self.place & !(ENTRY_BYTES - 1)
+    pub fn pa(self) -> Pa {
+        Pa(self.place & !(ENTRY_BYTES - 1))
     }
 
     /// Its level.
@@ -71,10 +72,10 @@ struct Lines {
 }
 
 impl Lines {
-    fn read(&mut self, pa: u64) {
+    fn read(&mut self, pa: Pa) {
         self.references += 1;
         // Four bytes tell all lines of tables apart, of both stages. One more, because 0 stands for no entry.
-        let line = (pa >> LINE_SHIFT) as u32;
+        let line = (pa.0 >> LINE_SHIFT) as u32;
         let hit = self.caches.iter_mut().position(|(cache, _)| cache.touch(line, line + 1));
         let at = hit.unwrap_or(self.caches.len());
         self.found[at] += 1;
@@ -119,7 +120,7 @@ impl Walker {
         va: u64,
         leaf: LeafEntry,
         path: impl FnOnce() -> Path,
-        memory: impl FnOnce() -> Option<u64>,
+        memory: impl FnOnce() -> Option<Pa>,
     ) -> Result<(), Error> {
         self.walks += 1;
         let leaf_level = leaf.level();
@@ -136,16 +137,16 @@ impl Walker {
         }
         self.read(leaf.pa())?;
         match &mut self.nested {
-            Some(nested) => nested.translate(memory().unwrap_or_default(), &mut self.lines),
+            Some(nested) => nested.translate(memory().unwrap_or_default().into(), &mut self.lines),
             None => Ok(()),
         }
     }
 
     /// Reads an entry, through the second stage if there is one.
     #[inline]
-    fn read(&mut self, pa: u64) -> Result<(), Error> {
+    fn read(&mut self, pa: Pa) -> Result<(), Error> {
         if let Some(nested) = &mut self.nested {
-            nested.translate(pa, &mut self.lines)?;
+            nested.translate(pa.into(), &mut self.lines)?;
         }
         self.lines.read(pa);
         Ok(())
@@ -188,7 +189,7 @@ struct Nested {
 /// The tables of the second stage, without their format.
 trait HostTables: Send {
     /// Reads the entries for a guest physical address, which is mapped to itself where it was not yet.
-    fn walk(&mut self, ipa: u64, page_bytes: u64, lines: &mut Lines) -> Result<(), Error>;
+    fn walk(&mut self, ipa: Ipa, page_bytes: u64, lines: &mut Lines) -> Result<(), Error>;
 }
 
 impl Nested {
@@ -200,15 +201,16 @@ impl Nested {
         Ok(Nested { tables, tlb: Sets::new(stage2.sets, stage2.ways), page_shift })
     }
 
-    fn translate(&mut self, ipa: u64, lines: &mut Lines) -> Result<(), Error> {
-        let page = (ipa >> self.page_shift) + 1;
+    fn translate(&mut self, ipa: Ipa, lines: &mut Lines) -> Result<(), Error> {
+        let page = (ipa.0 >> self.page_shift) + 1;
         if self.tlb.touch(page as u32, page) { Ok(()) } else { self.tables.walk(ipa, 1 << self.page_shift, lines) }
     }
 }
 
 impl<F: Format + Send> HostTables for Tables<F> {
-    fn walk(&mut self, ipa: u64, page_bytes: u64, lines: &mut Lines) -> Result<(), Error> {
+    fn walk(&mut self, ipa: Ipa, page_bytes: u64, lines: &mut Lines) -> Result<(), Error> {
         let (geometry, format) = (self.geometry(), *self.format());
+        let Ipa(ipa) = ipa;
         if self.translate(ipa).is_err() {
             let va = ipa & !(page_bytes - 1);
             let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
@@ -218,7 +220,7 @@ impl<F: Format + Send> HostTables for Tables<F> {
         let mut table = self.root();
         for level in (0..geometry.levels()).rev() {
             let pa = table + geometry.index(level, ipa) * ENTRY_BYTES;
-            lines.read(pa);
+            lines.read(Pa(pa));
             match self.arena().read(pa) {
                 Some(entry) if level > 0 && format.kind(level, entry) == paging::format::Kind::Table => {
                     table = format.table_address(entry);
@@ -256,7 +258,7 @@ mod tests {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             // Low lines more often than high ones.
             let line = (state >> 8) % 500 * ((state >> 20) % 500) / 500;
-            lines.read(u64::from(line) << LINE_SHIFT | 8);
+            lines.read(Pa(u64::from(line) << LINE_SHIFT | 8));
             let had = slow.iter_mut().zip(CACHES).position(|(cache, (sets, ways, _))| {
                 let set = &mut cache[(line % sets) as usize];
                 let at = set.iter().position(|there| *there == line);

@@ -9,8 +9,8 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use host::Host;
-use tracer::{Launch, Leftovers, Rewriting, run};
 use testing::skip;
+use tracer::{Launch, Leftovers, Rewriting, run};
 
 #[expect(dead_code, reason = "the probe of benches/notify uses the rest")]
 mod listener;

@@ -7,7 +7,7 @@ use trace::ReadError;
 #[derive(Debug, Error)]
 pub enum ReplayError {
     /// It cannot be read.
-    #[error("{0}")]
+    #[error(transparent)]
     Read(#[from] ReadError),
     /// It is of a whole machine, and the policy is one for programs.
     #[error(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::address::Pa;
 use crate::tlb::next_random;
 
 /// Blocks in which fragmentation is counted: what one PMD leaf of a 4K granule maps.
@@ -79,7 +80,7 @@ impl Buddy {
     }
 
     /// A block of `bytes`, a power of two and at least a base page: the lowest of the smallest that do.
-    pub fn allocate(&mut self, bytes: u64) -> Option<u64> {
+    pub fn allocate(&mut self, bytes: u64) -> Option<Pa> {
         let wanted = (bytes.trailing_zeros() - self.base_shift) as usize;
         let found = (wanted..self.free.len()).find(|order| !self.free[*order].is_empty())?;
         let block = self.free[found].pop_first()?;
@@ -87,13 +88,13 @@ impl Buddy {
             let upper = block + (1 << self.shift(order));
             self.free[order].insert(upper);
         }
-        Some(block)
+        Some(Pa(block))
     }
 
     /// Takes a block back and joins it with its buddies.
-    pub fn release(&mut self, block: u64, bytes: u64) {
+    pub fn release(&mut self, block: Pa, bytes: u64) {
         let mut order = (bytes.trailing_zeros() - self.base_shift) as usize;
-        let mut block = block;
+        let mut block = block.0;
         loop {
             let bytes = 1 << self.shift(order);
             if order + 1 == self.free.len() || !self.free[order].remove(&(block ^ bytes)) {
@@ -124,11 +125,11 @@ mod tests {
         let mut buddy = memory((1 << 30) + (12 << 10), 0.0);
         assert_eq!(buddy.free_bytes(), (1 << 30) + (12 << 10));
         let whole = buddy.free.clone();
-        let blocks: Vec<(u64, u64)> = [4096, 2 << 20, 65536, 4096, 1 << 29]
+        let blocks: Vec<(Pa, u64)> = [4096, 2 << 20, 65536, 4096, 1 << 29]
             .iter()
             .map(|bytes| (buddy.allocate(*bytes).unwrap(), *bytes))
             .collect();
-        assert!(blocks.iter().all(|(block, bytes)| block % bytes == 0), "{blocks:?}");
+        assert!(blocks.iter().all(|(block, bytes)| block.0 % bytes == 0), "{blocks:?}");
         assert_eq!(buddy.allocate(1 << 30), None);
         blocks.iter().for_each(|(block, bytes)| buddy.release(*block, *bytes));
         assert_eq!(buddy.free, whole);

@@ -9,6 +9,7 @@ use super::paged::Paged;
 use super::part::{Part, joined, stretches};
 use super::process::Heap;
 use super::vma::{Advice, Backing, Object, Vma};
+use crate::address::Pa;
 use crate::call::{self, Object as About, PAGE_BYTES as CALL_PAGE_BYTES, PROT_READ, PROT_WRITE};
 use crate::policy::Granule;
 
@@ -232,8 +233,8 @@ impl<F: Format> Paged<F> {
             return Ok(());
         }
         for part in parts.iter().filter(|part| part.bytes == self.base && (part.va + self.base) & (bytes - 1) == 0) {
-            let first_pa = (part.pa + self.base).checked_sub(bytes);
-            let is_of_one_folio = |first_pa: u64| {
+            let first_pa = (part.pa.0 + self.base).checked_sub(bytes).map(Pa);
+            let is_of_one_folio = |first_pa: Pa| {
                 let found = self.memory.folios.find(first_pa).filter(|(_, folio)| !folio.pinned);
                 found.is_some_and(|(at, folio)| part.pa < at + folio.bytes)
             };
@@ -345,8 +346,8 @@ impl<F: Format> Paged<F> {
 
     /// The page of a pool that begins before `va` and ends behind it.
     fn pool_page_inside(&self, va: u64) -> Result<Option<(u64, u64)>, Error> {
-        let Ok(found) = self.processes.running.tables.translate(va) else { return Ok(None) };
-        Ok(self.pool_page(va, found.pa)?.filter(|(begin, _)| *begin < va))
+        let Some(pa) = self.processes.running.physical(va) else { return Ok(None) };
+        Ok(self.pool_page(va, pa)?.filter(|(begin, _)| *begin < va))
     }
 
     fn advise_size(&mut self, begin: u64, end: u64, advice: Advice) -> Result<(), SpaceError> {

@@ -7,6 +7,7 @@ use super::folio::{CONTIG_BYTES, Reserved};
 use super::paged::Paged;
 use super::places::{ZERO_PA, is_file, is_memory, is_zeros};
 use super::vma::{Advice, Backing, Vma};
+use crate::address::Pa;
 use crate::call::{PROT_READ, PROT_WRITE};
 use crate::policy::Granule;
 
@@ -26,8 +27,8 @@ impl<F: Format> Paged<F> {
             return self.outside_directly(va);
         }
         let (begin, vma) = self.vma_for(va);
-        if let Ok(found) = self.processes.running.tables.translate(page) {
-            return self.write_fault(page, found.pa, begin, vma);
+        if let Some(pa) = self.processes.running.physical(page) {
+            return self.write_fault(page, pa, begin, vma);
         }
         if let Some(slot) = self.processes.running.swapped.get(&page).copied() {
             return self.swap_in(page, slot, vma, store);
@@ -275,7 +276,7 @@ impl<F: Format> Paged<F> {
     }
 
     /// A store to what is mapped and may not be written.
-    fn write_fault(&mut self, page: u64, pa: u64, begin: u64, vma: Vma) -> Result<(), SpaceError> {
+    fn write_fault(&mut self, page: u64, pa: Pa, begin: u64, vma: Vma) -> Result<(), SpaceError> {
         self.costs.write_faults += 1;
         if is_memory(pa)
             && matches!(vma.backing, Backing::Anonymous | Backing::Stack | Backing::File | Backing::Inferred)

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::buddy::Buddy;
 use super::cost::Costs;
 use super::swap_cache::CacheKey;
+use crate::address::Pa;
 
 /// The block of the proposal of 2016.
 pub(super) const CONTIG_BYTES: u64 = 64 << 10;
@@ -13,9 +14,9 @@ pub(super) const CONTIG_BYTES: u64 = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct Folios {
     base: u64,
-    folios: BTreeMap<u64, Folio>,
+    folios: BTreeMap<Pa, Folio>,
     /// Those with pages that nothing maps: what Linux queues to be split (`deferred_split_folio`).
-    partial: BTreeSet<u64>,
+    partial: BTreeSet<Pa>,
     /// How many there have been of those.
     cut: u64,
     /// Blocks of the proposal of 2016 of which one page is mapped: by process and input address of the block.
@@ -89,7 +90,7 @@ impl Counts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserved {
     /// Where the block is.
-    pub pa: u64,
+    pub pa: Pa,
     /// Bytes of the block.
     pub bytes: u64,
     /// Where in it the page is.
@@ -116,7 +117,7 @@ impl Folios {
     }
 
     /// Takes note of a folio that a process maps as a whole. It was touched once.
-    pub fn add(&mut self, pa: u64, bytes: u64, process: u32, va: u64, pinned: bool) {
+    pub fn add(&mut self, pa: Pa, bytes: u64, process: u32, va: u64, pinned: bool) {
         let pages = bytes / self.base;
         let counts = if pages == 1 { Counts::One(1) } else { Counts::Many(vec![1; pages as usize].into()) };
         let first = Place { process, va, pages };
@@ -125,25 +126,25 @@ impl Folios {
     }
 
     /// The key of the folio at a physical address.
-    pub fn key(&self, pa: u64) -> Option<CacheKey> {
+    pub fn key(&self, pa: Pa) -> Option<CacheKey> {
         self.folios.get(&pa)?.key
     }
 
     /// Gives a key to the folio at a physical address, which has one page.
-    pub fn set_key(&mut self, pa: u64, key: CacheKey) {
+    pub fn set_key(&mut self, pa: Pa, key: CacheKey) {
         if let Some(folio) = self.folios.get_mut(&pa) {
             folio.key = Some(key);
         }
     }
 
     /// The folio that holds a physical address, with its own.
-    pub fn find(&self, pa: u64) -> Option<(u64, &Folio)> {
+    pub fn find(&self, pa: Pa) -> Option<(Pa, &Folio)> {
         let (begin, folio) = self.folios.range(..=pa).next_back()?;
-        (pa < begin + folio.bytes).then_some((*begin, folio))
+        (pa < *begin + folio.bytes).then_some((*begin, folio))
     }
 
     /// The folio that holds an address, as a process maps it.
-    pub fn holding(&self, pa: u64, process: u32) -> Option<MappedFolio> {
+    pub fn holding(&self, pa: Pa, process: u32) -> Option<MappedFolio> {
         let (_, folio) = self.find(pa)?;
         let mapped = folio.places().find(|place| place.process == process).map_or(0, |place| place.pages);
         Some(MappedFolio { bytes: folio.bytes, is_whole: mapped * self.base == folio.bytes, pinned: folio.pinned })
@@ -154,36 +155,36 @@ impl Folios {
         self.cut
     }
 
-    fn find_mut(&mut self, pa: u64) -> Option<(u64, &mut Folio)> {
+    fn find_mut(&mut self, pa: Pa) -> Option<(Pa, &mut Folio)> {
         let (begin, folio) = self.folios.range_mut(..=pa).next_back()?;
-        (pa < begin + folio.bytes).then_some((*begin, folio))
+        (pa < *begin + folio.bytes).then_some((*begin, folio))
     }
 
     /// Whether `process` alone maps the folio around `pa` (`wp_can_reuse_anon_folio`, mm/memory.c).
-    pub fn is_exclusive(&self, pa: u64, process: u32) -> bool {
+    pub fn is_exclusive(&self, pa: Pa, process: u32) -> bool {
         self.find(pa).is_some_and(|(_, folio)| folio.places().all(|place| place.process == process))
     }
 
     /// How many processes map the folio around `pa`.
-    pub fn sharers(&self, pa: u64) -> usize {
+    pub fn sharers(&self, pa: Pa) -> usize {
         self.find(pa).map_or(0, |(_, folio)| folio.places().count())
     }
 
     /// How many pages of the folio at a physical address are mapped.
-    pub fn mapped_pages(&self, pa: u64) -> u64 {
+    pub fn mapped_pages(&self, pa: Pa) -> u64 {
         let mapped = |folio: &Folio| folio.counts.all().iter().filter(|count| **count != 0).count() as u64;
         self.folios.get(&pa).map_or(0, mapped)
     }
 
     /// Notes a touch.
-    pub fn touch(&mut self, pa: u64) {
+    pub fn touch(&mut self, pa: Pa) {
         if let Some((_, folio)) = self.find_mut(pa) {
             folio.accessed = true;
         }
     }
 
     /// Takes note that a process maps memory that is mapped elsewhere, or was a moment ago, at `va`.
-    pub fn share(&mut self, pa: u64, bytes: u64, process: u32, va: u64, costs: &mut Costs) {
+    pub fn share(&mut self, pa: Pa, bytes: u64, process: u32, va: u64, costs: &mut Costs) {
         let (base, end) = (self.base, pa + bytes);
         let (mut pa, mut va) = (pa, va);
         while pa < end {
@@ -208,7 +209,7 @@ impl Folios {
     }
 
     /// Notes that what a process maps of a stretch lies elsewhere now.
-    pub fn moved(&mut self, pa: u64, bytes: u64, process: u32, va: u64) {
+    pub fn moved(&mut self, pa: Pa, bytes: u64, process: u32, va: u64) {
         let end = pa + bytes;
         let mut at = pa;
         while at < end {
@@ -222,7 +223,7 @@ impl Folios {
     }
 
     /// Takes note of memory that a process does not map any more; a folio of which nothing is mapped goes back.
-    pub fn unmap(&mut self, pa: u64, bytes: u64, process: u32, buddy: &mut Buddy, costs: &mut Costs) {
+    pub fn unmap(&mut self, pa: Pa, bytes: u64, process: u32, buddy: &mut Buddy, costs: &mut Costs) {
         let (base, end) = (self.base, pa + bytes);
         let mut pa = pa;
         while pa < end {
@@ -254,7 +255,7 @@ impl Folios {
     /// deferred-split queue does (mm/huge_memory.c). `false` if there is none.
     pub fn split_a_partial_one(&mut self, buddy: &mut Buddy, costs: &mut Costs) -> bool {
         // Which of several processes maps which page is not kept.
-        let is_one = |begin: &&u64| self.folios.get(begin).is_some_and(|folio| folio.places().count() == 1);
+        let is_one = |begin: &&Pa| self.folios.get(begin).is_some_and(|folio| folio.places().count() == 1);
         let Some(begin) = self.partial.iter().find(is_one).copied() else { return false };
         self.partial.remove(&begin);
         let Some(folio) = self.folios.remove(&begin) else { return false };
@@ -281,7 +282,7 @@ impl Folios {
     }
 
     /// The first folio at or behind a physical address, and again from the beginning.
-    pub fn next(&mut self, from: u64) -> Option<(u64, &mut Folio)> {
+    pub fn next(&mut self, from: Pa) -> Option<(Pa, &mut Folio)> {
         let at = self.folios.range(from..).next().or_else(|| self.folios.first_key_value()).map(|(at, _)| *at)?;
         self.folios.get_mut(&at).map(|folio| (at, folio))
     }

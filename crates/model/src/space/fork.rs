@@ -10,6 +10,7 @@ use super::paged::Paged;
 use super::part::{Part, joined, stretches};
 use super::places::is_memory;
 use super::vma::{Backing, Vma};
+use crate::address::Pa;
 use crate::call::PROT_WRITE;
 
 impl<F: Format> Paged<F> {
@@ -83,7 +84,7 @@ impl<F: Format> Paged<F> {
 
     /// A store to a page of memory that may not be written: it is copied if anybody else has it (`do_wp_page`,
     /// `do_huge_pmd_wp_page`).
-    pub(super) fn copy_on_write(&mut self, page: u64, pa: u64, vma: Vma) -> Result<(), SpaceError> {
+    pub(super) fn copy_on_write(&mut self, page: u64, pa: Pa, vma: Vma) -> Result<(), SpaceError> {
         let pool_page = self.pool_page(page, pa)?;
         if self.is_exclusive(pa) {
             let leaf_bytes = self.leaf(page).map_or(self.base, |leaf| leaf.leaf_bytes.max(self.base));
@@ -109,7 +110,7 @@ impl<F: Format> Paged<F> {
     }
 
     /// The page of a pool around `page`, at `pa`: its address and its bytes, if all of it is mapped there.
-    pub(super) fn pool_page(&self, page: u64, pa: u64) -> Result<Option<(u64, u64)>, Error> {
+    pub(super) fn pool_page(&self, page: u64, pa: Pa) -> Result<Option<(u64, u64)>, Error> {
         let Some((at, folio)) = self.memory.folios.find(pa).filter(|(_, folio)| folio.pinned) else { return Ok(None) };
         let Some(begin) = page.checked_sub(pa - at) else { return Ok(None) };
         let (begin, end) = self.mappable(begin, folio.bytes);

@@ -18,6 +18,7 @@ use super::places::{is_file, is_zeros};
 use super::process::Process;
 use super::seen::{LeftOut, Seen, size};
 use super::vma::{Advice, Backing, Vma};
+use crate::address::Pa;
 use crate::policy::Granule;
 
 /// `LARGE_BYTES` of crates/tracer/src/leaving.rs.
@@ -236,7 +237,7 @@ impl<F: Format> Paged<F> {
         }
         // What `mremap` has moved may be misaligned, and what goes may be a part of a folio.
         let first = part.va & !(folio.bytes - 1);
-        let is_aligned = part.va.wrapping_sub(part.pa) & (folio.bytes - 1) == 0;
+        let is_aligned = part.va.wrapping_sub(part.pa.0) & (folio.bytes - 1) == 0;
         let is_inside = range.0 <= first && folio.bytes <= range.1 - first.min(range.1);
         let is_whole = part.leaf_bytes > self.base || folio.is_whole && is_aligned && is_inside;
         let bytes = size(folio.bytes);
@@ -247,9 +248,9 @@ impl<F: Format> Paged<F> {
     /// Whether all of the block of the proposal around a part is mapped to one block of memory.
     fn is_whole_block(&self, process: &Process<F>, part: &Part) -> bool {
         let offset = part.va & (CONTIG_BYTES - 1);
-        let (va, pa) = (part.va - offset, part.pa.wrapping_sub(offset));
+        let (va, pa) = (part.va - offset, part.pa.0.wrapping_sub(offset));
         let pages = (0..CONTIG_BYTES).step_by(self.base as usize);
-        pages.into_iter().all(|at| process.tables.translate(va + at).is_ok_and(|found| found.pa == pa.wrapping_add(at)))
+        pages.into_iter().all(|at| process.physical(va + at) == Some(Pa(pa.wrapping_add(at))))
     }
 }
 

@@ -8,6 +8,7 @@ use super::cost::Costs;
 use super::error::SpaceError;
 use super::leaf::{LEVELS, Leaf, Path};
 use super::seen::LeftOut;
+use crate::address::Pa;
 use crate::kernel::Kernel;
 
 /// An address space without its format.
@@ -26,7 +27,7 @@ pub trait Space: Send {
     fn path(&self, va: u64) -> Path;
 
     /// The physical address behind `va`, if anything maps it.
-    fn physical(&self, va: u64) -> Option<u64>;
+    fn physical(&self, va: u64) -> Option<Pa>;
 
     /// log2 of the bytes that an entry of each level spans.
     fn shifts(&self) -> [u8; LEVELS];

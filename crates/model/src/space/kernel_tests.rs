@@ -2,6 +2,7 @@
 
 use super::tests::{M2, PLACE, event, mmap, space, write_all, written};
 use super::*;
+use crate::address::Pa;
 use trace::Call;
 
 fn groups(space: &dyn Space) -> Vec<(u64, u64, u64)> {
@@ -314,7 +315,7 @@ fn the_direct_map_has_the_tables_of_its_leaves_and_no_faults() {
         space.assume(4 * G, 8 * G).unwrap();
         for at in [4 * G, 5 * G + 12345, 8 * G - 8] {
             let leaf = space.access(at, true).unwrap();
-            assert!(!leaf.faulted && leaf.writable && space.physical(at) == Some(at), "{policy}");
+            assert!(!leaf.faulted && leaf.writable && space.physical(at) == Some(Pa(at)), "{policy}");
         }
         let census = space.census().unwrap();
         let found: Vec<(u64, u64)> =

@@ -1,5 +1,7 @@
 //! What a walk finds: a leaf, and the entries on the way to it.
 
+use crate::address::Pa;
+
 /// Levels that a walk can have.
 pub const LEVELS: usize = 5;
 
@@ -20,7 +22,7 @@ pub struct Leaf {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
     /// Their physical addresses, by level.
-    pub entries: [u64; LEVELS],
+    pub entries: [Pa; LEVELS],
     /// The level of the root.
     pub root_level: u8,
     /// The level of the leaf.

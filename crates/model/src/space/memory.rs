@@ -5,6 +5,7 @@ use super::cost::Costs;
 use super::folio::Folios;
 use super::part::Part;
 use super::places::{FILES_BYTES, FILES_PA, is_memory};
+use crate::address::Pa;
 
 /// The memory of a machine.
 pub(super) struct Memory {
@@ -13,7 +14,7 @@ pub(super) struct Memory {
     pub(super) buddy: Buddy,
     pub(super) folios: Folios,
     /// The next page of the page cache.
-    next_file_page: u64,
+    next_file_page: Pa,
 }
 
 impl Memory {
@@ -45,7 +46,7 @@ impl Memory {
     }
 
     /// A page of the page cache. The next one is not its neighbour: nothing is known of what is contiguous there.
-    pub(super) fn file_page(&mut self, base_bytes: u64) -> u64 {
+    pub(super) fn file_page(&mut self, base_bytes: u64) -> Pa {
         let pa = self.next_file_page;
         self.next_file_page = FILES_PA + (pa - FILES_PA + 2 * base_bytes) % FILES_BYTES;
         pa

@@ -17,6 +17,7 @@ use super::scan::Scan;
 use super::seen::{LeftOut, Seen};
 use super::swap_cache::SwapCache;
 use super::vma::{Advice, Backing, Vma};
+use crate::address::Pa;
 use crate::call::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use crate::kernel::Kernel;
 use crate::policy::{Granule, Plan};
@@ -34,7 +35,7 @@ pub(super) struct Paged<F: Format> {
     /// Pages in swap and of shared memory.
     pub(super) swap_cache: SwapCache,
     /// Where reclaim goes on; `None` before memory was ever short.
-    pub(super) hand: Option<u64>,
+    pub(super) hand: Option<Pa>,
     pub(super) khugepaged: Scan,
     pub(super) costs: Costs,
     /// What was looked at before it went.
@@ -81,12 +82,12 @@ impl<F: Format> Paged<F> {
     pub(super) fn map(
         &mut self,
         va: u64,
-        pa: u64,
+        pa: Pa,
         bytes: u64,
         sizes: Sizes,
         attributes: Attributes,
     ) -> Result<(), Error> {
-        self.processes.running.map(&Mapping { va, pa, bytes, attributes, sizes }, &mut self.costs)
+        self.processes.running.map(&Mapping { va, pa: pa.0, bytes, attributes, sizes }, &mut self.costs)
     }
 
     /// Gives what is mapped in a range other attributes.
@@ -148,8 +149,8 @@ impl<F: Format + Send> Space for Paged<F> {
         self.processes.running.path(va)
     }
 
-    fn physical(&self, va: u64) -> Option<u64> {
-        self.processes.running.tables.translate(va).ok().map(|found| found.pa)
+    fn physical(&self, va: u64) -> Option<Pa> {
+        self.processes.running.physical(va)
     }
 
     fn shifts(&self) -> [u8; LEVELS] {

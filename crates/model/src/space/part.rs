@@ -1,12 +1,13 @@
 //! Parts of memory that one leaf maps, and what neighbours of them have in common.
 
 use super::places::{is_file, is_memory};
+use crate::address::Pa;
 
 /// A part of memory that one leaf maps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) va: u64,
-    pub(super) pa: u64,
+    pub(super) pa: Pa,
     pub(super) bytes: u64,
     pub(super) leaf_bytes: u64,
     pub(super) grouped: bool,

@@ -12,6 +12,7 @@ use super::leaf::{LEVELS, Leaf, Path};
 use super::part::Part;
 use super::places::{TABLES_BYTES, tables_pa};
 use super::vma::Vmas;
+use crate::address::Pa;
 use crate::call::PROT_EXEC;
 use crate::policy::{Granule, Plan};
 
@@ -107,7 +108,7 @@ impl<F: Format> Visitor for Parts<'_, F> {
         let (va, end) = (node.va.max(self.begin), node.va.saturating_add(node.bytes).min(self.end));
         self.parts.push(Part {
             va,
-            pa: format.leaf_address(node.level, node.entry, node.va) + (va - node.va),
+            pa: Pa(format.leaf_address(node.level, node.entry, node.va)) + (va - node.va),
             bytes: end - va,
             leaf_bytes: node.bytes,
             grouped: format.group_bits(node.level, node.entry) != 0,
@@ -130,7 +131,7 @@ impl Visitor for First {
 impl<F: Format> Process<F> {
     pub(super) fn new(format: F, rules: LeafRules, number: u32) -> Result<Process<F>, Error> {
         Ok(Process {
-            tables: Tables::with_log(format, tables_pa(number), TABLES_BYTES, Dropped::default())?,
+            tables: Tables::with_log(format, tables_pa(number).0, TABLES_BYTES, Dropped::default())?,
             rules,
             vmas: Vmas::default(),
             swapped: BTreeMap::new(),
@@ -207,6 +208,11 @@ impl<F: Format> Process<F> {
         taken
     }
 
+    /// The physical address behind `va`, if anything maps it.
+    pub(super) fn physical(&self, va: u64) -> Option<Pa> {
+        self.tables.translate(va).ok().map(|found| Pa(found.pa))
+    }
+
     /// The leaf that maps `va`, if any does.
     pub(super) fn leaf(&self, va: u64) -> Option<Leaf> {
         let found = self.tables.leaf(va).ok()?;
@@ -259,7 +265,7 @@ impl<F: Format> Process<F> {
         let mut table = self.tables.root();
         for level in (0..geometry.levels()).rev() {
             let pa = table + geometry.index(level, va) * ENTRY_BYTES;
-            path.entries[usize::from(level)] = pa;
+            path.entries[usize::from(level)] = Pa(pa);
             path.leaf_level = level;
             match arena.read(pa) {
                 Some(entry) if level > 0 && format.kind(level, entry) == Kind::Table => {

@@ -10,13 +10,14 @@ use super::error::SpaceError;
 use super::paged::Paged;
 use super::part::joined;
 use super::places::is_memory;
+use crate::address::Pa;
 
 /// Pages that one round gives back at least (`SWAP_CLUSTER_MAX`, include/linux/swap.h).
 const CLUSTER_PAGES: u64 = 32;
 
 impl<F: Format> Paged<F> {
     /// A base page, which may have to be taken from somebody.
-    pub(super) fn page_for(&mut self, va: u64) -> Result<u64, SpaceError> {
+    pub(super) fn page_for(&mut self, va: u64) -> Result<Pa, SpaceError> {
         let base_bytes = self.base;
         loop {
             if let Some(pa) = self.memory.buddy.allocate(base_bytes) {
@@ -31,10 +32,10 @@ impl<F: Format> Paged<F> {
     /// Notes a touch, once somebody wants to know.
     pub(super) fn touch(&mut self, va: u64) {
         if self.hand.is_some()
-            && let Ok(found) = self.processes.running.tables.translate(va)
-            && is_memory(found.pa)
+            && let Some(pa) = self.processes.running.physical(va)
+            && is_memory(pa)
         {
-            self.memory.folios.touch(found.pa);
+            self.memory.folios.touch(pa);
         }
     }
 
@@ -47,7 +48,7 @@ impl<F: Format> Paged<F> {
         let mut freed = 0;
         // Once around to clear what was touched, once more to take it.
         for _ in 0..2 * self.memory.folios.len() {
-            let Some((at, folio)) = self.memory.folios.next(self.hand.unwrap_or(0)) else { break };
+            let Some((at, folio)) = self.memory.folios.next(self.hand.unwrap_or_default()) else { break };
             self.hand = Some(at + folio.bytes);
             let (bytes, pinned) = (folio.bytes, folio.pinned);
             if pinned {
@@ -82,7 +83,7 @@ impl<F: Format> Paged<F> {
     }
 
     /// Unmaps a folio everywhere, its leaf split if it is a huge one (`TTU_SPLIT_HUGE_PMD`). Pages that became free.
-    fn evict(&mut self, at: u64) -> Result<u64, SpaceError> {
+    fn evict(&mut self, at: Pa) -> Result<u64, SpaceError> {
         let Some((_, folio)) = self.memory.folios.find(at) else { return Ok(0) };
         let (bytes, places): (u64, Vec<_>) = (folio.bytes, folio.places().collect());
         let (slot, mapped) = (self.slot_for(at, bytes / self.base), self.memory.folios.mapped_pages(at));

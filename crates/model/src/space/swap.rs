@@ -7,17 +7,18 @@ use super::paged::Paged;
 use super::part::Part;
 use super::swap_cache::CacheKey;
 use super::vma::{Backing, Object, Vma};
+use crate::address::Pa;
 use crate::call::PROT_WRITE;
 
 impl<F: Format> Paged<F> {
     /// The memory that holds a page with a key.
-    pub(super) fn in_memory(&self, key: CacheKey) -> Option<u64> {
+    pub(super) fn in_memory(&self, key: CacheKey) -> Option<Pa> {
         let pa = self.swap_cache.pa(key)?;
         (self.memory.folios.key(pa) == Some(key)).then_some(pa)
     }
 
     /// Whether the running process alone has the page at `pa`, in memory and in swap (`wp_can_reuse_anon_folio`).
-    pub(super) fn is_exclusive(&self, pa: u64) -> bool {
+    pub(super) fn is_exclusive(&self, pa: Pa) -> bool {
         let is_asked_for = self.memory.folios.key(pa).is_some_and(|key| self.swap_cache.contains(key));
         self.memory.folios.is_exclusive(pa, self.processes.number) && !is_asked_for
     }
@@ -29,7 +30,7 @@ impl<F: Format> Paged<F> {
     }
 
     /// The slot in swap of the first page of a folio that is reclaimed: a new one, or that by which others ask for it.
-    pub(super) fn slot_for(&mut self, folio: u64, pages: u64) -> u64 {
+    pub(super) fn slot_for(&mut self, folio: Pa, pages: u64) -> u64 {
         match self.memory.folios.key(folio).filter(|key| self.swap_cache.contains(*key)) {
             Some(CacheKey::Slot(slot)) => slot,
             _ => self.swap_cache.slots(pages),
@@ -64,14 +65,14 @@ impl<F: Format> Paged<F> {
             }
         }
         self.swap_cache.drop_user(slot);
-        let Ok(found) = self.processes.running.tables.translate(page) else { return Ok(()) };
+        let Some(pa) = self.processes.running.physical(page) else { return Ok(()) };
         if !self.swap_cache.contains(key) {
             return Ok(());
         }
-        self.swap_cache.put(key, Some(found.pa));
-        self.memory.folios.set_key(found.pa, key);
+        self.swap_cache.put(key, Some(pa));
+        self.memory.folios.set_key(pa, key);
         self.protect(page, page + self.base, self.attributes(vma.protection, false))?;
-        if store { self.copy_on_write(page, found.pa, vma) } else { Ok(()) }
+        if store { self.copy_on_write(page, pa, vma) } else { Ok(()) }
     }
 
     /// Shared anonymous memory: a page that another process has or that is in swap, or a new one.
@@ -88,15 +89,15 @@ impl<F: Format> Paged<F> {
             self.costs.anonymous_faults += 1;
             self.one_page(page, vma)?;
         }
-        if let Ok(found) = self.processes.running.tables.translate(page) {
-            self.swap_cache.put(key, Some(found.pa));
-            self.memory.folios.set_key(found.pa, key);
+        if let Some(pa) = self.processes.running.physical(page) {
+            self.swap_cache.put(key, Some(pa));
+            self.memory.folios.set_key(pa, key);
         }
         Ok(())
     }
 
     /// Maps a page that is in memory already.
-    fn map_shared(&mut self, page: u64, pa: u64, vma: Vma, writable: bool) -> Result<(), Error> {
+    fn map_shared(&mut self, page: u64, pa: Pa, vma: Vma, writable: bool) -> Result<(), Error> {
         let attributes = self.attributes(vma.protection, writable);
         self.map(page, pa, self.base, Sizes::up_to(self.base), attributes)?;
         self.memory.folios.share(pa, self.base, self.processes.number, page, &mut self.costs);

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::address::Pa;
+
 /// By what a process asks for a page that it does not map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CacheKey {
@@ -18,7 +20,7 @@ pub enum CacheKey {
 #[derive(Clone, Copy, Debug, Default)]
 struct Cached {
     /// Memory that holds it, or held it: the folio there has the key if it still does. `None` in swap.
-    pa: Option<u64>,
+    pa: Option<Pa>,
     /// Places of processes that have its slot (`swap_map`).
     users: u64,
 }
@@ -65,7 +67,7 @@ impl SwapCache {
     }
 
     /// Memory that holds a page, or held it.
-    pub(super) fn pa(&self, key: CacheKey) -> Option<u64> {
+    pub(super) fn pa(&self, key: CacheKey) -> Option<Pa> {
         self.pages.get(&key)?.pa
     }
 
@@ -75,7 +77,7 @@ impl SwapCache {
     }
 
     /// The page is in memory at `pa`, or in swap.
-    pub(super) fn put(&mut self, key: CacheKey, pa: Option<u64>) {
+    pub(super) fn put(&mut self, key: CacheKey, pa: Option<Pa>) {
         self.pages.entry(key).or_default().pa = pa;
     }
 }

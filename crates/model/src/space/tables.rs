@@ -6,13 +6,14 @@ use super::cost::Costs;
 use super::part::Part;
 use super::places::{is_file, is_memory};
 use super::process::{Cut, Process};
+use crate::address::Pa;
 
 impl<F: Format> Process<F> {
     pub(super) fn map(&mut self, mapping: &Mapping, costs: &mut Costs) -> Result<(), Error> {
         self.tables.map(mapping)?;
-        if is_file(mapping.pa) {
+        if is_file(Pa(mapping.pa)) {
             costs.file_bytes += mapping.bytes;
-        } else if is_memory(mapping.pa) {
+        } else if is_memory(Pa(mapping.pa)) {
             costs.anonymous_bytes += mapping.bytes;
         }
         costs.resident_peak_bytes = costs.resident_peak_bytes.max(costs.resident_bytes());

@@ -5,26 +5,32 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::arm64::{Arm64, CONTIGUOUS, DBM, Granule, Stage};
-use super::{Field, Fields, Format, Kind, bits, size};
+use super::arm64::Stage;
+use super::arm64_bits::{
+    ADDRESS_51_48, ADDRESS_51_50, AF, CONTIGUOUS, DBM, IGNORED, NT, SH, SOFTWARE, TABLE, TABLE_IGNORED_HIGH,
+    TABLE_IGNORED_LOW, TABLE_IGNORED_WIDE, VALID,
+};
+use super::arm64_shape::{Arm64, Granule};
+use super::bits::Bits;
+use super::{Field, Fields, Format, Kind, size};
 
 impl<S: Stage> Arm64<S> {
     /// Every field of an entry.
     pub(super) fn entry_fields(&self, level: u8, entry: u64) -> Vec<Field> {
         let mut fields = Fields::of(entry);
-        fields.flag("valid", 0, "not valid: the other bits are software's", "valid");
+        fields.flag(VALID, "not valid: the other bits are software's", "valid");
         let kind = self.kind(level, entry);
         match kind {
             Kind::Hole => {}
             Kind::Table => {
                 let table = alloc::format!("table at {:#x}", self.table_address(entry));
-                fields.field("type", 1, 1, "points to a table");
-                fields.field("address", self.highest_address_bit(), self.granule.shift(), table);
-                self.upper_address_fields(fields.field("ignored", 58, 51, "software's"));
-                match self.is_lpa2() {
-                    true => fields.field("ignored", 11, 10, "software's").field("ignored", 7, 2, "software's"),
-                    false => fields.field("ignored", 11, 2, "software's"),
-                };
+                fields.field(TABLE, "points to a table");
+                fields.field(self.address(self.granule.shift()), table);
+                self.upper_address_fields(fields.field(TABLE_IGNORED_HIGH, "software's"));
+                let low = if self.is_lpa2() { &TABLE_IGNORED_WIDE[..] } else { &[TABLE_IGNORED_LOW] };
+                for bits in low {
+                    fields.field(*bits, "software's");
+                }
             }
             Kind::Leaf | Kind::Illegal => self.leaf_fields(level, entry, &mut fields),
         }
@@ -34,14 +40,15 @@ impl<S: Stage> Arm64<S> {
         fields.done()
     }
 
-    const fn highest_address_bit(&self) -> u8 {
-        if self.is_lpa2() { 49 } else { 47 }
+    /// The bits of an address from `low` on that stand in their places.
+    const fn address(&self, low: u8) -> Bits {
+        Bits::new("address", self.highest_address_bit(), low)
     }
 
     /// The fields of a leaf that both stages have.
     fn leaf_fields(&self, level: u8, entry: u64, fields: &mut Fields) {
         let group_bits = self.group_bits_at(level);
-        let contiguous = match (entry & CONTIGUOUS != 0, group_bits) {
+        let contiguous = match (CONTIGUOUS.is_set(entry), group_bits) {
             (false, _) => String::from("alone"),
             (true, 0) => String::from("reserved: no contiguous groups at this level"),
             (true, _) => {
@@ -54,27 +61,27 @@ impl<S: Stage> Arm64<S> {
             (_, 0) => "a page",
             _ => "a block",
         };
-        let managed = match (entry & DBM != 0, self.hardware_dirty) {
+        let managed = match (DBM.is_set(entry), self.hardware_dirty) {
             (false, _) => "hardware does not manage writes",
             (true, false) => "ignored: hardware manages no dirty state",
             (true, true) => "hardware manages writes: what may be written, and what was",
         };
         let address = alloc::format!("maps {:#x}", self.leaf_address(level, entry, 0));
         fields
-            .field("type", 1, 1, kind)
-            .flag("AF", 10, "not accessed: an access faults or sets it", "accessed")
-            .field("address", self.highest_address_bit(), self.geometry.shift(level) as u8, address)
-            .field("DBM", 51, 51, managed)
-            .field("ignored", 63, 63, "software's")
-            .field("Contiguous", 52, 52, contiguous)
-            .field("software", 58, 55, "software's");
+            .field(TABLE, kind)
+            .flag(AF, "not accessed: an access faults or sets it", "accessed")
+            .field(self.address(self.geometry.shift(level) as u8), address)
+            .field(DBM, managed)
+            .field(IGNORED, "software's")
+            .field(CONTIGUOUS, contiguous)
+            .field(SOFTWARE, "software's");
         self.upper_address_fields(fields);
         if !self.is_lpa2() {
             let names = ["not shareable", "reserved", "outer shareable", "inner shareable"];
-            fields.field("SH", 9, 8, names[bits(entry, 9, 8) as usize]);
+            fields.field(SH, names[SH.get(entry) as usize]);
         }
         if level > 0 {
-            fields.flag("nT", 16, "TLBs may hold it", "no TLB may hold it (FEAT_BBM level 1)");
+            fields.flag(NT, "TLBs may hold it", "no TLB may hold it (FEAT_BBM level 1)");
         }
     }
 
@@ -82,8 +89,8 @@ impl<S: Stage> Arm64<S> {
     fn upper_address_fields(&self, fields: &mut Fields) {
         match self.granule {
             _ if !self.is_wide => {}
-            Granule::K64 => _ = fields.field("address 51:48", 15, 12, "bits 51:48 of the address"),
-            Granule::K4 | Granule::K16 => _ = fields.field("address 51:50", 9, 8, "bits 51:50 of the address"),
+            Granule::K64 => _ = fields.field(ADDRESS_51_48, "bits 51:48 of the address"),
+            Granule::K4 | Granule::K16 => _ = fields.field(ADDRESS_51_50, "bits 51:50 of the address"),
         }
     }
 }

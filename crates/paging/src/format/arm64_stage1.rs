@@ -5,26 +5,16 @@
 
 use alloc::vec::Vec;
 
-use super::arm64::{Arm64, DBM, Granule, Stage};
-use super::{Fields, Kind, bits, mask};
+use super::arm64::Stage;
+use super::arm64_bits::{
+    AP_READ_ONLY, AP_TABLE, AP_TABLE_NO_USER, AP_TABLE_READ_ONLY, AP_USER, ATTRINDX, DBM, FLAGS_1, GP, NG, NS,
+    NS_TABLE, PBHA, POINDEX, PXN, PXN_TABLE, UXN, UXN_TABLE,
+};
+use super::arm64_shape::{Arm64, Granule};
+use super::{Fields, Kind};
 use crate::attributes::{Attributes, Flags};
 use crate::extension::Extension;
 use crate::rule::Rule;
-
-/// AP[1]: EL0 may access it.
-const AP_USER: u64 = 1 << 6;
-/// AP[2]: read-only; with hardware dirty state and DBM, clean.
-const AP_READ_ONLY: u64 = 1 << 7;
-const NG: u64 = 1 << 11;
-const GP: u64 = 1 << 50;
-const PXN: u64 = 1 << 53;
-const UXN: u64 = 1 << 54;
-const ATTRINDX: u64 = mask(4, 2);
-const KEY: u64 = mask(62, 60);
-const PXN_TABLE: u64 = 1 << 59;
-const UXN_TABLE: u64 = 1 << 60;
-const AP_TABLE_NO_USER: u64 = 1 << 61;
-const AP_TABLE_READ_ONLY: u64 = 1 << 62;
 
 /// Stage 1 translation of EL1&0, of one of its two halves.
 pub type Arm64Stage1 = Arm64<Stage1>;
@@ -75,15 +65,14 @@ impl Stage for Stage1 {
     const NORMAL_MEMORY: u8 = 0;
 
     fn attribute_bits(format: &Arm64Stage1) -> u64 {
-        let key = if format.stage.overlay { KEY } else { 0 };
-        let dirty = if format.hardware_dirty { DBM } else { 0 };
-        ATTRINDX | AP_USER | AP_READ_ONLY | NG | GP | PXN | UXN | key | dirty
+        let (key, dirty) = (POINDEX.when(format.stage.overlay), DBM.when(format.hardware_dirty));
+        FLAGS_1.mask() | ATTRINDX.mask | AP_READ_ONLY.mask | key | dirty
     }
 
     /// From global to not global an invalidation is enough; the other way two translations of one address could be hit.
     fn permission_bits(old: u64, new: u64) -> u64 {
-        let to_global = old & NG != 0 && new & NG == 0;
-        AP_READ_ONLY | AP_USER | PXN | UXN | GP | KEY | if to_global { 0 } else { NG }
+        let to_global = NG.is_set(old) && !NG.is_set(new);
+        (FLAGS_1.mask() | AP_READ_ONLY.mask | POINDEX.mask) & !NG.when(to_global)
     }
 
     fn encoded(format: &Arm64Stage1, attributes: Attributes) -> Result<u64, &'static str> {
@@ -94,48 +83,35 @@ impl Stage for Stage1 {
             () if key > 7 || key != 0 && !format.stage.overlay => return Err("this overlay index"),
             () => {}
         }
-        let bit = |condition: bool, bit: u64| if condition { bit } else { 0 };
         let writable = match (flags.contains(Flags::WRITE), format.hardware_dirty) {
-            (false, _) => AP_READ_ONLY,
+            (false, _) => AP_READ_ONLY.mask,
             (true, false) => 0,
-            (true, true) => DBM | bit(!flags.contains(Flags::DIRTY), AP_READ_ONLY),
+            (true, true) => DBM.mask | AP_READ_ONLY.when(!flags.contains(Flags::DIRTY)),
         };
-        Ok(writable
-            | u64::from(memory) << 2
-            | bit(flags.contains(Flags::USER), AP_USER)
-            | bit(!flags.contains(Flags::GLOBAL), NG)
-            | bit(flags.contains(Flags::GUARDED), GP)
-            | bit(!flags.contains(Flags::KERNEL_EXECUTE), PXN)
-            | bit(!flags.contains(Flags::USER_EXECUTE), UXN)
-            | u64::from(key) << 60)
+        Ok(writable | FLAGS_1.encode(flags) | ATTRINDX.put(u64::from(memory)) | POINDEX.put(u64::from(key)))
     }
 
     fn decoded(format: &Arm64Stage1, entry: u64) -> Attributes {
-        let mut flags = Flags::READ;
-        flags.set(Flags::WRITE, entry & AP_READ_ONLY == 0 || format.hardware_dirty && entry & DBM != 0);
-        flags.set(Flags::USER, entry & AP_USER != 0);
-        flags.set(Flags::GLOBAL, entry & NG == 0);
-        flags.set(Flags::GUARDED, entry & GP != 0);
-        flags.set(Flags::KERNEL_EXECUTE, entry & PXN == 0);
-        flags.set(Flags::USER_EXECUTE, entry & UXN == 0);
-        let key = if format.stage.overlay { bits(entry, 62, 60) as u8 } else { 0 };
-        Attributes { flags, memory: bits(entry, 4, 2) as u8, key }
+        let mut flags = Flags::READ | FLAGS_1.decode(entry);
+        flags.set(Flags::WRITE, !AP_READ_ONLY.is_set(entry) || format.hardware_dirty && DBM.is_set(entry));
+        let key = if format.stage.overlay { POINDEX.get(entry) as u8 } else { 0 };
+        Attributes { flags, memory: ATTRINDX.get(entry) as u8, key }
     }
 
     #[inline]
     fn is_dirty(entry: u64) -> bool {
-        entry & AP_READ_ONLY == 0
+        !AP_READ_ONLY.is_set(entry)
     }
 
     #[inline]
     fn with_dirty(entry: u64, dirty: bool) -> u64 {
-        if dirty { entry & !AP_READ_ONLY } else { entry | AP_READ_ONLY }
+        entry & !AP_READ_ONLY.mask | AP_READ_ONLY.when(!dirty)
     }
 
     fn restrictions(entry: u64) -> Flags {
         let take = |bit: u64, flags: Flags| if entry & bit != 0 { flags } else { Flags::empty() };
-        take(PXN_TABLE, Flags::KERNEL_EXECUTE)
-            | take(UXN_TABLE, Flags::USER_EXECUTE)
+        take(PXN_TABLE.mask, Flags::KERNEL_EXECUTE)
+            | take(UXN_TABLE.mask, Flags::USER_EXECUTE)
             | take(AP_TABLE_NO_USER, Flags::USER)
             | take(AP_TABLE_READ_ONLY, Flags::WRITE)
     }
@@ -146,30 +122,30 @@ impl Stage for Stage1 {
         if kind == Kind::Table {
             let taken = ["takes nothing", "no EL0 access", "no writes", "no EL0 access, no writes"];
             fields
-                .flag("PXNTable", 59, "takes nothing from EL1", "EL1 executes nothing below")
-                .flag("UXNTable", 60, "takes nothing from EL0", "EL0 executes nothing below")
-                .field("APTable", 62, 61, taken[bits(entry, 62, 61) as usize])
-                .flag("NSTable", 63, "takes nothing", "no secure memory below");
+                .flag(PXN_TABLE, "takes nothing from EL1", "EL1 executes nothing below")
+                .flag(UXN_TABLE, "takes nothing from EL0", "EL0 executes nothing below")
+                .field(AP_TABLE, taken[AP_TABLE.get(entry) as usize])
+                .flag(NS_TABLE, "takes nothing", "no secure memory below");
             return;
         }
-        let writable = match (entry & AP_READ_ONLY != 0, entry & DBM != 0 && format.hardware_dirty) {
+        let writable = match (AP_READ_ONLY.is_set(entry), DBM.is_set(entry) && format.hardware_dirty) {
             (false, _) => "writable",
             (true, false) => "read-only",
             (true, true) => "clean: a write makes it dirty",
         };
         fields
-            .field("AttrIndx", 4, 2, alloc::format!("memory type: byte {} of MAIR_EL1", bits(entry, 4, 2)))
-            .flag("NS", 5, "secure memory, if EL1 is in the secure state", "not secure memory")
-            .flag("AP[1]", 6, "no EL0 access", "EL0 may access it")
-            .field("AP[2]", 7, 7, writable)
-            .flag("nG", 11, "global", "of this ASID")
-            .flag("GP", 50, "branches need no BTI", "guarded: branches need BTI")
-            .flag("PXN", 53, "EL1 may execute it", "EL1 may not execute it")
-            .flag("UXN", 54, "EL0 may execute it", "EL0 may not execute it");
+            .field(ATTRINDX, alloc::format!("memory type: byte {} of MAIR_EL1", ATTRINDX.get(entry)))
+            .flag(NS, "secure memory, if EL1 is in the secure state", "not secure memory")
+            .flag(AP_USER, "no EL0 access", "EL0 may access it")
+            .field(AP_READ_ONLY, writable)
+            .flag(NG, "global", "of this ASID")
+            .flag(GP, "branches need no BTI", "guarded: branches need BTI")
+            .flag(PXN, "EL1 may execute it", "EL1 may not execute it")
+            .flag(UXN, "EL0 may execute it", "EL0 may not execute it");
         if format.stage.overlay {
-            fields.field("POIndex", 62, 60, "permission overlay");
+            fields.field(POINDEX, "permission overlay");
         } else {
-            fields.field("PBHA", 62, 59, "ignored, or implementation defined (FEAT_HPDS2)");
+            fields.field(PBHA, "ignored, or implementation defined (FEAT_HPDS2)");
         }
     }
 

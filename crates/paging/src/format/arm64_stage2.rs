@@ -5,15 +5,13 @@
 
 use alloc::vec::Vec;
 
-use super::arm64::{Arm64, DBM, Granule, Stage};
-use super::{Fields, Kind, bits, mask};
+use super::arm64::Stage;
+use super::arm64_bits::{DBM, MEMATTR, PBHA, S2AP, S2AP_READ, S2AP_WRITE, XN, XN_LOWER, XN_UPPER};
+use super::arm64_shape::{Arm64, Granule};
+use super::{Fields, Kind};
 use crate::attributes::{Attributes, Flags};
 use crate::rule::Rule;
 
-const S2AP_READ: u64 = 1 << 6;
-const S2AP_WRITE: u64 = 1 << 7;
-const MEMATTR: u64 = mask(5, 2);
-const XN: u64 = mask(54, 53);
 /// MemAttr of ordinary memory without FEAT_S2FWB: inner and outer write-back.
 const WRITE_BACK: u8 = 0b1111;
 
@@ -52,8 +50,7 @@ impl Arm64Stage2 {
     /// The leaf, which nobody may write any more.
     #[inline]
     pub(crate) const fn without_write(&self, entry: u64) -> u64 {
-        let dirty = if self.hardware_dirty { DBM } else { 0 };
-        entry & !(S2AP_WRITE | dirty)
+        entry & !(S2AP_WRITE | DBM.when(self.hardware_dirty))
     }
 }
 
@@ -73,12 +70,11 @@ impl Stage for Stage2 {
     const NORMAL_MEMORY: u8 = WRITE_BACK;
 
     fn attribute_bits(format: &Arm64Stage2) -> u64 {
-        let dirty = if format.hardware_dirty { DBM } else { 0 };
-        S2AP_READ | S2AP_WRITE | MEMATTR | XN | dirty
+        S2AP.mask | MEMATTR.mask | XN.mask | DBM.when(format.hardware_dirty)
     }
 
     fn permission_bits(_old: u64, _new: u64) -> u64 {
-        S2AP_READ | S2AP_WRITE | XN
+        S2AP.mask | XN.mask
     }
 
     fn encoded(format: &Arm64Stage2, attributes: Attributes) -> Result<u64, &'static str> {
@@ -103,19 +99,19 @@ impl Stage for Stage2 {
         let writable = match (flags.contains(Flags::WRITE), format.hardware_dirty) {
             (false, _) => 0,
             (true, false) => S2AP_WRITE,
-            (true, true) => DBM | bit(flags.contains(Flags::DIRTY), S2AP_WRITE),
+            (true, true) => DBM.mask | bit(flags.contains(Flags::DIRTY), S2AP_WRITE),
         };
-        Ok(writable | u64::from(memory) << 2 | bit(flags.contains(Flags::READ), S2AP_READ) | xn << 53)
+        Ok(writable | MEMATTR.put(u64::from(memory)) | bit(flags.contains(Flags::READ), S2AP_READ) | XN.put(xn))
     }
 
     fn decoded(format: &Arm64Stage2, entry: u64) -> Attributes {
-        let xn = if format.stage.execute_by_level { bits(entry, 54, 53) } else { bits(entry, 54, 54) << 1 };
+        let xn = if format.stage.execute_by_level { XN.get(entry) } else { XN_UPPER.get(entry) << 1 };
         let mut flags = Flags::empty();
         flags.set(Flags::READ, entry & S2AP_READ != 0);
-        flags.set(Flags::WRITE, entry & S2AP_WRITE != 0 || format.hardware_dirty && entry & DBM != 0);
+        flags.set(Flags::WRITE, entry & S2AP_WRITE != 0 || format.hardware_dirty && DBM.is_set(entry));
         flags.set(Flags::KERNEL_EXECUTE, matches!(xn, 0b00 | 0b11));
         flags.set(Flags::USER_EXECUTE, matches!(xn, 0b00 | 0b01));
-        Attributes { flags, memory: bits(entry, 5, 2) as u8, key: 0 }
+        Attributes { flags, memory: MEMATTR.get(entry) as u8, key: 0 }
     }
 
     #[inline]
@@ -135,12 +131,12 @@ impl Stage for Stage2 {
 
     fn rules(format: &Arm64Stage2, entry: u64, broken: &mut dyn FnMut(Rule)) {
         // Without FEAT_S2FWB, MemAttr[3:2] = 00 is Device and 01 to 11 take MemAttr[1:0] = 01 to 11 (D8.6.5).
-        let memory = bits(entry, 5, 2);
+        let memory = MEMATTR.get(entry);
         if memory >> 2 != 0 && memory & 3 == 0 {
             broken(Rule::MemoryType);
         }
-        if !format.stage.execute_by_level && entry & 1 << 53 != 0 {
-            broken(Rule::Reserved { bits: 1 << 53 });
+        if !format.stage.execute_by_level && XN_LOWER.is_set(entry) {
+            broken(Rule::Reserved { bits: XN_LOWER.mask });
         }
     }
 
@@ -150,7 +146,7 @@ impl Stage for Stage2 {
         }
         let access = ["no access", "read-only", "write-only", "read and write"];
         let execute = ["EL1 and EL0 may execute it", "EL0 may execute it", "not executable", "EL1 may execute it"];
-        let memory = match bits(entry, 5, 2) {
+        let memory = match MEMATTR.get(entry) {
             0b1111 => "write-back",
             0b1010 => "write-through",
             0b0101 => "not cacheable",
@@ -160,12 +156,12 @@ impl Stage for Stage2 {
             0b0011 => "Device-GRE",
             _ => "outer in 3:2 and inner in 1:0: 1 not cacheable, 2 write-through, 3 write-back",
         };
-        fields.field("PBHA", 62, 59, "ignored, or implementation defined (FEAT_HPDS2)");
-        fields.field("MemAttr", 5, 2, memory).field("S2AP", 7, 6, access[bits(entry, 7, 6) as usize]);
+        fields.field(PBHA, "ignored, or implementation defined (FEAT_HPDS2)");
+        fields.field(MEMATTR, memory).field(S2AP, access[S2AP.get(entry) as usize]);
         if format.stage.execute_by_level {
-            fields.field("XN", 54, 53, execute[bits(entry, 54, 53) as usize]);
+            fields.field(XN, execute[XN.get(entry) as usize]);
         } else {
-            fields.flag("XN", 54, "executable", "not executable");
+            fields.flag(XN_UPPER, "executable", "not executable");
         }
     }
 

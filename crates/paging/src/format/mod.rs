@@ -1,6 +1,6 @@
 //! Formats: what the bits of an entry mean. One format is one file, and each cites its specification.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -10,13 +10,20 @@ use crate::geometry::Geometry;
 use crate::rule::Rule;
 
 pub mod arm64;
+mod arm64_bits;
 mod arm64_fields;
+mod arm64_shape;
 pub mod arm64_stage1;
 pub mod arm64_stage2;
+mod bits;
+mod field;
 pub mod named;
 pub mod riscv;
+mod riscv_bits;
 pub mod software_64k;
 pub mod x86_64;
+
+pub use field::{Field, Fields};
 
 /// What an entry is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -91,89 +98,6 @@ impl Pattern {
     }
 }
 
-/// A field of an entry, as [`Format::fields`] reads it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its name in the specification.
-    pub name: &'static str,
-    /// Its highest bit.
-    pub high: u8,
-    /// Its lowest bit.
-    pub low: u8,
-    /// Its value, shifted down.
-    pub value: u64,
-    /// What this value means.
-    pub meaning: String,
-}
-
-/// Reads the fields of one entry.
-#[derive(Debug)]
-pub struct Fields {
-    entry: u64,
-    fields: Vec<Field>,
-}
-
-impl Fields {
-    /// None yet, of `entry`.
-    pub fn of(entry: u64) -> Fields {
-        Fields { entry, fields: Vec::new() }
-    }
-
-    /// The bits `high` to `low`, shifted down.
-    pub fn value(&self, high: u8, low: u8) -> u64 {
-        bits(self.entry, high, low)
-    }
-
-    /// Adds the field of bits `high` to `low`.
-    pub fn field(&mut self, name: &'static str, high: u8, low: u8, meaning: impl fmt::Display) -> &mut Fields {
-        self.fields.push(Field { name, high, low, value: self.value(high, low), meaning: meaning.to_string() });
-        self
-    }
-
-    /// Adds a field of one bit and what it means clear and set.
-    pub fn flag(&mut self, name: &'static str, bit: u8, clear: &str, set: &str) -> &mut Fields {
-        let meaning = if self.value(bit, bit) == 0 { clear } else { set };
-        self.field(name, bit, bit, meaning)
-    }
-
-    /// The fields, highest bits first.
-    pub fn done(&mut self) -> Vec<Field> {
-        let mut fields = core::mem::take(&mut self.fields);
-        fields.sort_by_key(|field| core::cmp::Reverse(field.high));
-        fields
-    }
-}
-
-/// Accessed and dirty, where each is a bit that says so in every leaf.
-#[derive(Clone, Copy)]
-pub(crate) struct StateBits {
-    pub accessed: u64,
-    pub dirty: u64,
-}
-
-impl StateBits {
-    /// Both bits.
-    pub const fn all(self) -> u64 {
-        self.accessed | self.dirty
-    }
-
-    /// The flags of an entry.
-    #[inline]
-    pub fn read(self, entry: u64) -> Flags {
-        let mut flags = Flags::empty();
-        flags.set(Flags::ACCESSED, entry & self.accessed != 0);
-        flags.set(Flags::DIRTY, entry & self.dirty != 0);
-        flags
-    }
-
-    /// The entry with the flags of `state`.
-    #[inline]
-    pub fn write(self, entry: u64, state: Flags) -> u64 {
-        let bit = |flag, bit| if state.contains(flag) { bit } else { 0 };
-        entry & !self.all() | bit(Flags::ACCESSED, self.accessed) | bit(Flags::DIRTY, self.dirty)
-    }
-}
-
 /// Bytes as in `64K`, `2M`, `16G`: those of groups, which are powers of two.
 pub(crate) fn size(bytes: u64) -> String {
     let (letter, shift) = [("T", 40), ("G", 30), ("M", 20), ("K", 10)]
@@ -181,16 +105,6 @@ pub(crate) fn size(bytes: u64) -> String {
         .find(|(_, shift)| bytes >> shift != 0)
         .unwrap_or(("", 0));
     alloc::format!("{}{letter}", bytes >> shift)
-}
-
-/// Bits `high` to `low` of `entry`, shifted down.
-pub(crate) const fn bits(entry: u64, high: u8, low: u8) -> u64 {
-    (entry >> low) & mask(high - low, 0)
-}
-
-/// A mask with the bits `high` to `low` set.
-pub(crate) const fn mask(high: u8, low: u8) -> u64 {
-    (u64::MAX >> (63 - high)) & (u64::MAX << low)
 }
 
 /// A page-table format: a value that holds granule, address bits and features.

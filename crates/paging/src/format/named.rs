@@ -8,7 +8,7 @@ use core::str::FromStr;
 use thiserror::Error as ThisError;
 
 use super::BreakLevel;
-use super::arm64::{Granule, is_physical_bits};
+use super::arm64_shape::{Granule, is_physical_bits};
 use super::arm64_stage1::Arm64Stage1;
 use super::arm64_stage2::Arm64Stage2;
 use super::riscv::{RiscV, Stage};

@@ -6,30 +6,17 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern, StateBits, bits, mask};
+use super::bits::mask;
+use super::riscv_bits::{
+    A, D, FLAGS, G, N, NAPOT_64K, NAPOT_MASK, OF_LEAVES, PBMT, PERMISSIONS, PPN, R, RESERVED, RSW, STATE, U, V, W, X,
+};
+use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::extension::Extension;
 use crate::geometry::Geometry;
 use crate::rule::Rule;
 
-const V: u64 = 1 << 0;
-const R: u64 = 1 << 1;
-const W: u64 = 1 << 2;
-const X: u64 = 1 << 3;
-const U: u64 = 1 << 4;
-const G: u64 = 1 << 5;
-const A: u64 = 1 << 6;
-const D: u64 = 1 << 7;
-const STATE: StateBits = StateBits { accessed: A, dirty: D };
-const RSW: u64 = mask(9, 8);
-const PPN: u64 = mask(53, 10);
-const RESERVED: u64 = mask(60, 54);
-const PBMT: u64 = mask(62, 61);
-const N: u64 = 1 << 63;
-/// The lowest four bits of PPN[0] in a NAPOT entry of 64K.
-const NAPOT_64K: u64 = 0b1000 << 10;
-const NAPOT_MASK: u64 = 0b1111 << 10;
 /// log2 of the entries of a 64K NAPOT group, the only one that Svnapot defines.
 const NAPOT_BITS: u8 = 4;
 
@@ -92,12 +79,11 @@ impl RiscV {
 
     #[inline]
     const fn is_napot(&self, level: u8, entry: u64) -> bool {
-        self.napot && level == 0 && entry & (N | NAPOT_MASK) == N | NAPOT_64K
+        self.napot && level == 0 && entry & (N.mask | NAPOT_MASK) == N.mask | NAPOT_64K
     }
 
     const fn reserved(&self) -> u64 {
-        let types = if self.memory_types { 0 } else { PBMT };
-        RESERVED | types | if self.napot { 0 } else { N }
+        RESERVED.mask | PBMT.when(!self.memory_types) | N.when(!self.napot)
     }
 
     fn encoded(&self, attributes: Attributes) -> Result<u64, Error> {
@@ -123,16 +109,9 @@ impl RiscV {
             () if key != 0 => return inexpressible("a protection key"),
             () => {}
         }
-        let bit = |condition: bool, bit: u64| if condition { bit } else { 0 };
-        Ok(bit(flags.contains(Flags::READ), R)
-            | bit(flags.contains(Flags::WRITE), W)
-            | bit(!execute.is_empty(), X)
-            // The G-stage treats every access as one of user mode.
-            | bit(user || self.stage == Stage::Guest, U)
-            | bit(flags.contains(Flags::GLOBAL), G)
-            | bit(flags.contains(Flags::ACCESSED), A)
-            | bit(flags.contains(Flags::DIRTY), D)
-            | u64::from(memory) << 61)
+        // The G-stage treats every access as one of user mode.
+        let of_guest = U.when(self.stage == Stage::Guest);
+        Ok(FLAGS.encode(flags) | X.when(!execute.is_empty()) | of_guest | PBMT.put(u64::from(memory)))
     }
 }
 
@@ -162,45 +141,44 @@ impl Format for RiscV {
 
     #[inline]
     fn kind(&self, level: u8, entry: u64) -> Kind {
-        if entry & V == 0 {
+        if !V.is_set(entry) {
             return Kind::Hole;
         }
-        match (entry & (R | W | X), level) {
+        match (entry & PERMISSIONS, level) {
             (0, 0) => Kind::Illegal,
-            (0, _) if entry & (N | PBMT | RESERVED) != 0 => Kind::Illegal,
+            (0, _) if entry & (OF_LEAVES | RESERVED.mask) != 0 => Kind::Illegal,
             (0, _) => Kind::Table,
-            (W, _) => Kind::Illegal,
-            (permissions, _) if permissions == W | X => Kind::Illegal,
-            _ if entry & self.reserved() != 0 || entry & PBMT == PBMT => Kind::Illegal,
-            _ if entry & N != 0 && !self.is_napot(level, entry) => Kind::Illegal,
+            (permissions, _) if permissions & (R.mask | W.mask) == W.mask => Kind::Illegal,
+            _ if entry & self.reserved() != 0 || entry & PBMT.mask == PBMT.mask => Kind::Illegal,
+            _ if N.is_set(entry) && !self.is_napot(level, entry) => Kind::Illegal,
             _ => Kind::Leaf,
         }
     }
 
     #[inline]
     fn table_pattern(&self) -> Pattern {
-        Pattern { mask: V | R | W | X | N | PBMT | RESERVED, value: V, address: PPN }
+        Pattern { mask: V.mask | PERMISSIONS | OF_LEAVES | RESERVED.mask, value: V.mask, address: PPN.mask }
     }
 
     /// A leaf that can be read, of ordinary memory, in no group.
     #[inline]
     fn leaf_pattern(&self, level: u8) -> Pattern {
-        let address = PPN & !((self.geometry.span(level) - 1) >> 2);
-        Pattern { mask: V | R | RESERVED | PBMT | N, value: V | R, address }
+        let address = PPN.mask & !((self.geometry.span(level) - 1) >> 2);
+        Pattern { mask: V.mask | R.mask | OF_LEAVES | RESERVED.mask, value: V.mask | R.mask, address }
     }
 
     #[inline]
     fn table_address(&self, entry: u64) -> u64 {
-        (entry & PPN) << 2
+        (entry & PPN.mask) << 2
     }
 
     #[inline]
     fn leaf_address(&self, level: u8, entry: u64, va: u64) -> u64 {
         if self.is_napot(level, entry) {
             // The hardware takes PPN[0][3:0] from the virtual address.
-            (entry & PPN & !NAPOT_MASK) << 2 | va & mask(15, 12)
+            (entry & PPN.mask & !NAPOT_MASK) << 2 | va & mask(15, 12)
         } else {
-            (entry & PPN) << 2 & !(self.geometry.span(level) - 1)
+            (entry & PPN.mask) << 2 & !(self.geometry.span(level) - 1)
         }
     }
 
@@ -210,16 +188,14 @@ impl Format for RiscV {
     }
 
     fn attributes(&self, _level: u8, entry: u64) -> Attributes {
-        let user = entry & U != 0 && self.stage == Stage::Supervisor;
-        let mut flags = self.state(entry);
-        flags.set(Flags::READ, entry & R != 0);
-        flags.set(Flags::WRITE, entry & W != 0);
-        flags.set(Flags::USER, user);
-        flags.set(Flags::GLOBAL, entry & G != 0 && self.stage == Stage::Supervisor);
-        if entry & X != 0 {
-            flags |= self.execute(user);
+        let mut flags = FLAGS.decode(entry);
+        if self.stage == Stage::Guest {
+            flags -= Flags::USER | Flags::GLOBAL;
         }
-        Attributes { flags, memory: if self.memory_types { bits(entry, 62, 61) as u8 } else { 0 }, key: 0 }
+        if X.is_set(entry) {
+            flags |= self.execute(flags.contains(Flags::USER));
+        }
+        Attributes { flags, memory: if self.memory_types { PBMT.get(entry) as u8 } else { 0 }, key: 0 }
     }
 
     #[inline]
@@ -242,7 +218,7 @@ impl Format for RiscV {
     }
 
     fn leaf(&self, _level: u8, attributes: Attributes, grouped: bool) -> Result<u64, Error> {
-        Ok(V | self.encoded(attributes)? | if grouped { N | NAPOT_64K } else { 0 })
+        Ok(V.mask | self.encoded(attributes)? | if grouped { N.mask | NAPOT_64K } else { 0 })
     }
 
     #[inline]
@@ -253,16 +229,16 @@ impl Format for RiscV {
 
     #[inline]
     fn table(&self, pa: u64) -> u64 {
-        pa >> 2 | V
+        pa >> 2 | V.mask
     }
 
     fn with_attributes(&self, _level: u8, entry: u64, attributes: Attributes) -> Result<u64, Error> {
-        let types = if self.memory_types { PBMT } else { 0 };
-        Ok(entry & !(R | W | X | U | G | A | D | types) | self.encoded(attributes)?)
+        let bits = FLAGS.mask() | X.mask | PBMT.when(self.memory_types);
+        Ok(entry & !bits | self.encoded(attributes)?)
     }
 
     fn software_bits(&self) -> u64 {
-        RSW
+        RSW.mask
     }
 
     #[inline]
@@ -289,51 +265,51 @@ impl Format for RiscV {
     /// so; they take a fault at most, which is why such a change is free here.
     fn change(&self, level: u8, old: u64, new: u64) -> Change {
         let is_group = |entry| self.is_napot(level, entry);
-        let changed = (old ^ new) & !RSW;
+        let changed = (old ^ new) & !RSW.mask;
         match self.kind(level, old) {
             Kind::Hole | Kind::Illegal => Change::Free,
             _ if changed == 0 => Change::Free,
             _ if self.kind(level, new) == Kind::Hole => Change::Invalidate,
             // Hardware sets A and D in any one of them, and software gathers them: that is no change of kind.
-            _ if (is_group(old) || is_group(new)) && changed & !(A | D) != 0 => Change::Break,
-            Kind::Leaf if new & old == old && changed & !(R | W | X | A | D) == 0 => Change::Free,
+            _ if (is_group(old) || is_group(new)) && changed & !STATE.all() != 0 => Change::Break,
+            Kind::Leaf if new & old == old && changed & !(PERMISSIONS | STATE.all()) == 0 => Change::Free,
             _ => Change::Invalidate,
         }
     }
 
     fn rules(&self, level: u8, entry: u64, broken: &mut dyn FnMut(Rule)) {
-        if entry & V == 0 {
+        if !V.is_set(entry) {
             return;
         }
         let output_bits = self.geometry.output_bits();
-        let pa = (entry & PPN) << 2;
+        let pa = (entry & PPN.mask) << 2;
         if pa >> output_bits != 0 {
             broken(Rule::AddressTooLarge { pa });
         }
-        if entry & (R | W | X) == 0 {
+        if entry & PERMISSIONS == 0 {
             return self.table_rules(level, entry, broken);
         }
-        if entry & (R | W) == W {
+        if entry & (R.mask | W.mask) == W.mask {
             broken(Rule::WriteWithoutRead);
         }
         if entry & self.reserved() != 0 {
             broken(Rule::Reserved { bits: entry & self.reserved() });
         }
-        if self.memory_types && entry & PBMT == PBMT {
+        if self.memory_types && entry & PBMT.mask == PBMT.mask {
             broken(Rule::MemoryType);
         }
-        if self.napot && entry & N != 0 && !self.is_napot(level, entry) {
+        if self.napot && N.is_set(entry) && !self.is_napot(level, entry) {
             broken(Rule::NapotPattern);
         }
         let low = pa & (self.geometry.span(level) - 1);
         if level > 0 && low != 0 {
             broken(Rule::MisalignedLeaf { bits: low });
         }
-        if self.stage == Stage::Guest && entry & G != 0 {
-            broken(Rule::Ignored { bits: G });
+        if self.stage == Stage::Guest && G.is_set(entry) {
+            broken(Rule::Ignored { bits: G.mask });
         }
         // "Guest physical address translation": all accesses are considered to be of U-mode.
-        if self.stage == Stage::Guest && entry & U == 0 {
+        if self.stage == Stage::Guest && !U.is_set(entry) {
             broken(Rule::GuestWithoutUser);
         }
     }
@@ -346,12 +322,12 @@ impl Format for RiscV {
 
     fn fields(&self, level: u8, entry: u64) -> Vec<Field> {
         let mut fields = Fields::of(entry);
-        fields.flag("V", 0, "not valid: the other bits are software's", "valid");
-        if entry & V == 0 {
+        fields.flag(V, "not valid: the other bits are software's", "valid");
+        if !V.is_set(entry) {
             return fields.done();
         }
-        let is_table = entry & (R | W | X) == 0;
-        let napot = match (entry & N != 0, self.is_napot(level, entry), self.napot) {
+        let is_table = entry & PERMISSIONS == 0;
+        let napot = match (N.is_set(entry), self.is_napot(level, entry), self.napot) {
             (false, ..) => "an entry for itself",
             (true, true, _) => "one of 16 entries that map 64K",
             (true, false, true) => "reserved here: faults",
@@ -368,18 +344,18 @@ impl Format for RiscV {
             alloc::format!("maps {:#x}", self.leaf_address(level, entry, 0))
         };
         fields
-            .flag("R", 1, "may not be read", "may be read")
-            .flag("W", 2, "may not be written", "may be written")
-            .flag("X", 3, "may not be executed", "may be executed")
-            .flag("U", 4, "of S-mode", "of U-mode")
-            .flag("G", 5, "of this address space", "global")
-            .flag("A", 6, "not accessed: an access faults or sets it", "accessed")
-            .flag("D", 7, "not written: a write faults or sets it", "written")
-            .field("RSW", 9, 8, "software's")
-            .field("PPN", 53, 10, address)
-            .field("reserved", 60, 54, "must be zero")
-            .field("PBMT", 62, 61, memory[bits(entry, 62, 61) as usize])
-            .field("N", 63, 63, napot);
+            .flag(R, "may not be read", "may be read")
+            .flag(W, "may not be written", "may be written")
+            .flag(X, "may not be executed", "may be executed")
+            .flag(U, "of S-mode", "of U-mode")
+            .flag(G, "of this address space", "global")
+            .flag(A, "not accessed: an access faults or sets it", "accessed")
+            .flag(D, "not written: a write faults or sets it", "written")
+            .field(RSW, "software's")
+            .field(PPN, address)
+            .field(RESERVED, "must be zero")
+            .field(PBMT, memory[PBMT.get(entry) as usize])
+            .field(N, napot);
         fields.done()
     }
 
@@ -396,10 +372,10 @@ impl RiscV {
         if level == 0 {
             broken(Rule::TableAtLeafLevel);
         }
-        if entry & (N | PBMT) != 0 {
-            broken(Rule::LeafBitInTable { bits: entry & (N | PBMT) });
+        if entry & OF_LEAVES != 0 {
+            broken(Rule::LeafBitInTable { bits: entry & OF_LEAVES });
         }
-        let reserved = RESERVED | D | A | U;
+        let reserved = RESERVED.mask | D.mask | A.mask | U.mask;
         if entry & reserved != 0 {
             broken(Rule::Reserved { bits: entry & reserved });
         }
@@ -417,8 +393,8 @@ mod tests {
             RiscV::new(3, stage).rules(0, entry, &mut |rule| broken.push(rule));
             broken
         };
-        assert_eq!(broken(Stage::Guest, V | R | A), [Rule::GuestWithoutUser]);
-        assert_eq!(broken(Stage::Guest, V | R | A | U), []);
-        assert_eq!(broken(Stage::Supervisor, V | R | A), []);
+        assert_eq!(broken(Stage::Guest, V.mask | R.mask | A.mask), [Rule::GuestWithoutUser]);
+        assert_eq!(broken(Stage::Guest, V.mask | R.mask | A.mask | U.mask), []);
+        assert_eq!(broken(Stage::Supervisor, V.mask | R.mask | A.mask), []);
     }
 }

@@ -6,29 +6,41 @@
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern, StateBits, bits, mask};
+use super::bits::{Bits, FlagBits, Says, StateBits, mask};
+use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::extension::Extension;
 use crate::geometry::Geometry;
 use crate::rule::Rule;
 
-const P: u64 = 1 << 0;
-const RW: u64 = 1 << 1;
-const US: u64 = 1 << 2;
-const PWT: u64 = 1 << 3;
-const PCD: u64 = 1 << 4;
-const A: u64 = 1 << 5;
-const D: u64 = 1 << 6;
-const STATE: StateBits = StateBits { accessed: A, dirty: D };
+const P: Bits = Bits::one("P", 0);
+const RW: Bits = Bits::one("R/W", 1);
+const US: Bits = Bits::one("U/S", 2);
+const PWT: Bits = Bits::one("PWT", 3);
+const PCD: Bits = Bits::one("PCD", 4);
+const A: Bits = Bits::one("A", 5);
+const D: Bits = Bits::one("D", 6);
 /// In entries above level 0: this is a leaf.
-const PS: u64 = 1 << 7;
+const PS: Bits = Bits::one("PS", 7);
 /// The PAT bit of a 4K leaf, and of larger ones.
-const PAT_PAGE: u64 = 1 << 7;
-const PAT_LARGE: u64 = 1 << 12;
-const G: u64 = 1 << 8;
-const XD: u64 = 1 << 63;
-const KEY: u64 = mask(62, 59);
+const PAT_PAGE: Bits = Bits::one("PAT", 7);
+const PAT_LARGE: Bits = Bits::one("PAT", 12);
+const G: Bits = Bits::one("G", 8);
+const SOFTWARE_LOW: Bits = Bits::new("ignored", 11, 9);
+const SOFTWARE_HIGH: Bits = Bits::new("ignored", 58, 52);
+const KEY: Bits = Bits::new("key", 62, 59);
+const XD: Bits = Bits::one("XD", 63);
+const STATE: StateBits = StateBits { accessed: A, dirty: D };
+const SOFTWARE: u64 = SOFTWARE_LOW.mask | SOFTWARE_HIGH.mask;
+/// The bits that say one flag each.
+const FLAGS: FlagBits<5> = FlagBits([
+    (RW, Says::Set(Flags::WRITE)),
+    (US, Says::Set(Flags::USER)),
+    (A, Says::Set(Flags::ACCESSED)),
+    (D, Says::Set(Flags::DIRTY)),
+    (G, Says::Set(Flags::GLOBAL)),
+]);
 
 /// 4-level or 5-level paging of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,14 +76,13 @@ impl X86_64 {
         if self.geometry.output_bits() == 52 { 0 } else { mask(51, self.geometry.output_bits()) }
     }
 
-    const fn pat_bit(level: u8) -> u64 {
+    const fn pat(level: u8) -> Bits {
         if level == 0 { PAT_PAGE } else { PAT_LARGE }
     }
 
     /// The bits that [`Attributes`] hold.
     const fn attribute_bits(&self, level: u8) -> u64 {
-        let key = if self.keys { KEY } else { 0 };
-        RW | US | PWT | PCD | A | D | G | XD | key | X86_64::pat_bit(level)
+        FLAGS.mask() | PWT.mask | PCD.mask | XD.mask | KEY.when(self.keys) | X86_64::pat(level).mask
     }
 
     fn encoded(&self, level: u8, attributes: Attributes) -> Result<u64, Error> {
@@ -90,17 +101,8 @@ impl X86_64 {
             () if key > 15 || key != 0 && !self.keys => return inexpressible("this protection key"),
             () => {}
         }
-        let bit = |condition: bool, bit: u64| if condition { bit } else { 0 };
-        Ok(bit(flags.contains(Flags::WRITE), RW)
-            | bit(user, US)
-            | bit(memory & 1 != 0, PWT)
-            | bit(memory & 2 != 0, PCD)
-            | bit(memory & 4 != 0, X86_64::pat_bit(level))
-            | bit(flags.contains(Flags::ACCESSED), A)
-            | bit(flags.contains(Flags::DIRTY), D)
-            | bit(flags.contains(Flags::GLOBAL), G)
-            | bit(execute.is_empty(), XD)
-            | u64::from(key) << 59)
+        let pat = PWT.when(memory & 1 != 0) | PCD.when(memory & 2 != 0) | X86_64::pat(level).when(memory & 4 != 0);
+        Ok(FLAGS.encode(flags) | pat | XD.when(execute.is_empty()) | KEY.put(u64::from(key)))
     }
 }
 
@@ -119,7 +121,7 @@ impl Format for X86_64 {
 
     #[inline]
     fn kind(&self, level: u8, entry: u64) -> Kind {
-        match (entry & P != 0, level, entry & PS != 0) {
+        match (P.is_set(entry), level, PS.is_set(entry)) {
             (false, ..) => Kind::Hole,
             (true, 0, _) => Kind::Leaf,
             (true, _, false) => Kind::Table,
@@ -130,12 +132,12 @@ impl Format for X86_64 {
 
     #[inline]
     fn table_pattern(&self) -> Pattern {
-        Pattern { mask: P | PS, value: P, address: self.address_mask() }
+        Pattern { mask: P.mask | PS.mask, value: P.mask, address: self.address_mask() }
     }
 
     #[inline]
     fn leaf_pattern(&self, level: u8) -> Pattern {
-        let mask = if level == 0 { P } else { P | PS };
+        let mask = P.mask | PS.when(level > 0);
         match self.has_leaf(level) {
             true => Pattern { mask, value: mask, address: self.address_mask() & !(self.geometry.span(level) - 1) },
             false => Pattern::NONE,
@@ -158,24 +160,19 @@ impl Format for X86_64 {
     }
 
     fn attributes(&self, level: u8, entry: u64) -> Attributes {
-        let set = |bit: u64| entry & bit != 0;
-        let mut flags = Flags::READ | self.state(entry);
-        flags.set(Flags::WRITE, set(RW));
-        flags.set(Flags::USER, set(US));
-        flags.set(Flags::GLOBAL, set(G));
-        if !set(XD) {
-            flags |= self.execute(set(US));
+        let mut flags = Flags::READ | FLAGS.decode(entry);
+        if !XD.is_set(entry) {
+            flags |= self.execute(US.is_set(entry));
         }
-        let pat = u8::from(set(X86_64::pat_bit(level))) << 2;
-        let memory = pat | bits(entry, 4, 3) as u8;
-        Attributes { flags, memory, key: if self.keys { bits(entry, 62, 59) as u8 } else { 0 } }
+        let memory = X86_64::pat(level).get(entry) << 2 | PCD.get(entry) << 1 | PWT.get(entry);
+        Attributes { flags, memory: memory as u8, key: if self.keys { KEY.get(entry) as u8 } else { 0 } }
     }
 
     fn restrictions(&self, entry: u64) -> Flags {
         let take = |condition: bool, flags: Flags| if condition { flags } else { Flags::empty() };
-        take(entry & RW == 0, Flags::WRITE)
-            | take(entry & US == 0, Flags::USER | Flags::USER_EXECUTE)
-            | take(entry & XD != 0, Flags::KERNEL_EXECUTE | Flags::USER_EXECUTE)
+        take(!RW.is_set(entry), Flags::WRITE)
+            | take(!US.is_set(entry), Flags::USER | Flags::USER_EXECUTE)
+            | take(XD.is_set(entry), Flags::KERNEL_EXECUTE | Flags::USER_EXECUTE)
     }
 
     #[inline]
@@ -194,8 +191,7 @@ impl Format for X86_64 {
     }
 
     fn leaf(&self, level: u8, attributes: Attributes, _grouped: bool) -> Result<u64, Error> {
-        let large = if level == 0 { 0 } else { PS };
-        Ok(P | large | self.encoded(level, attributes)?)
+        Ok(P.mask | PS.when(level > 0) | self.encoded(level, attributes)?)
     }
 
     #[inline]
@@ -206,7 +202,7 @@ impl Format for X86_64 {
     /// Everything is allowed; the leaves decide.
     #[inline]
     fn table(&self, pa: u64) -> u64 {
-        pa | P | RW | US | A
+        pa | P.mask | RW.mask | US.mask | A.mask
     }
 
     fn with_attributes(&self, level: u8, entry: u64, attributes: Attributes) -> Result<u64, Error> {
@@ -214,7 +210,7 @@ impl Format for X86_64 {
     }
 
     fn software_bits(&self) -> u64 {
-        mask(11, 9) | mask(58, 52)
+        SOFTWARE
     }
 
     #[inline]
@@ -239,9 +235,10 @@ impl Format for X86_64 {
     /// No TLB holds an entry that is not present, and one that allows less than the new entry costs a
     /// fault at most (SDM vol. 3, "Optional invalidation").
     fn change(&self, level: u8, old: u64, new: u64) -> Change {
-        let ignored = mask(11, 9) | mask(58, 52) | if self.keys { 0 } else { KEY };
+        let ignored = SOFTWARE | KEY.when(!self.keys);
         let (cleared, set) = (old & !new, new & !old);
-        let grows_more_permissive = cleared & !(XD | ignored) == 0 && set & !(RW | US | A | D | ignored) == 0;
+        let grows_more_permissive =
+            cleared & !(XD.mask | ignored) == 0 && set & !(RW.mask | US.mask | A.mask | D.mask | ignored) == 0;
         match self.kind(level, old) {
             Kind::Hole | Kind::Illegal => Change::Free,
             Kind::Table | Kind::Leaf if grows_more_permissive => Change::Free,
@@ -250,7 +247,7 @@ impl Format for X86_64 {
     }
 
     fn rules(&self, level: u8, entry: u64, broken: &mut dyn FnMut(Rule)) {
-        if entry & P == 0 {
+        if !P.is_set(entry) {
             return;
         }
         let kind = self.kind(level, entry);
@@ -261,16 +258,16 @@ impl Format for X86_64 {
         if too_large != 0 {
             broken(Rule::AddressTooLarge { pa: entry & mask(51, 12) });
         }
-        if !self.execute_disable && entry & XD != 0 {
-            broken(Rule::Reserved { bits: XD });
+        if !self.execute_disable && XD.is_set(entry) {
+            broken(Rule::Reserved { bits: XD.mask });
         }
         if kind == Kind::Leaf && level > 0 {
-            let low = entry & (self.geometry.span(level) - 1) & !mask(12, 0);
+            let low = entry & (self.geometry.span(level) - 1) & !mask(PAT_LARGE.high, 0);
             if low != 0 {
                 broken(Rule::MisalignedLeaf { bits: low });
             }
         }
-        if kind == Kind::Leaf && entry & D != 0 && entry & RW == 0 {
+        if kind == Kind::Leaf && D.is_set(entry) && !RW.is_set(entry) {
             broken(Rule::ShadowStack);
         }
     }
@@ -283,58 +280,56 @@ impl Format for X86_64 {
 
     fn fields(&self, level: u8, entry: u64) -> Vec<Field> {
         let mut fields = Fields::of(entry);
-        fields.flag("P", 0, "not present: the other bits are software's", "present");
-        if entry & P == 0 {
+        fields.flag(P, "not present: the other bits are software's", "present");
+        if !P.is_set(entry) {
             return fields.done();
         }
         // Where no processor has leaves, the entry has the fields of one that points to a table.
         let leaf = self.kind(level, entry) != Kind::Table && level < 3;
         fields
-            .flag("R/W", 1, "no writes below", "writes allowed")
-            .flag("U/S", 2, "no user-mode access below", "user-mode access allowed")
-            .flag("PWT", 3, "adds nothing to the PAT index", "adds 1 to the PAT index")
-            .flag("PCD", 4, "adds nothing to the PAT index", "adds 2 to the PAT index")
-            .flag("A", 5, "not accessed", "accessed")
-            .field("ignored", 11, 9, "software's (bit 11: R of HLAT paging)")
-            .field("ignored", 58, 52, "software's");
+            .flag(RW, "no writes below", "writes allowed")
+            .flag(US, "no user-mode access below", "user-mode access allowed")
+            .flag(PWT, "adds nothing to the PAT index", "adds 1 to the PAT index")
+            .flag(PCD, "adds nothing to the PAT index", "adds 2 to the PAT index")
+            .flag(A, "not accessed", "accessed")
+            .field(SOFTWARE_LOW, "software's (bit 11: R of HLAT paging)")
+            .field(SOFTWARE_HIGH, "software's");
         let size = |leaf| match (leaf, level) {
             (true, 1) => "a leaf of 2M",
             (true, 2) if self.gigabyte_leaves => "a leaf of 1G",
             (true, _) => "reserved: this processor has no leaves of 1G",
-            (false, _) if entry & PS != 0 => "must be zero: no leaf at this level",
+            (false, _) if PS.is_set(entry) => "must be zero: no leaf at this level",
             (false, _) => "points to a table",
         };
         if level > 0 {
-            fields.field("PS", 7, 7, size(leaf));
+            fields.field(PS, size(leaf));
         }
         if leaf {
-            fields.flag("D", 6, "not written", "written").flag("G", 8, "of this address space", "global").field(
-                "key",
-                62,
-                59,
-                if self.keys { "protection key" } else { "ignored" },
+            let key = if self.keys { "protection key" } else { "ignored" };
+            fields.flag(D, "not written", "written").flag(G, "of this address space", "global").field(KEY, key).flag(
+                X86_64::pat(level),
+                "adds nothing to the PAT index",
+                "adds 4 to the PAT index",
             );
-            let pat = if level == 0 { 7 } else { 12 };
-            fields.flag("PAT", pat, "adds nothing to the PAT index", "adds 4 to the PAT index");
         } else {
-            fields.field("ignored", 6, 6, "D in a leaf").field("ignored", 62, 59, "software's");
-            fields.field("ignored", 8, 8, "G in a leaf");
+            let ignored = |bits: Bits| Bits { name: "ignored", ..bits };
+            fields.field(ignored(D), "D in a leaf").field(ignored(KEY), "software's").field(ignored(G), "G in a leaf");
         }
         let low = if leaf { self.geometry.shift(level) as u8 } else { 12 };
         let high = self.geometry.output_bits() - 1;
         let address = entry & mask(high, low);
         if low <= high {
             let what = if leaf { "maps" } else { "table at" };
-            fields.field("address", high, low, alloc::format!("{what} {address:#x}"));
+            fields.field(Bits::new("address", high, low), alloc::format!("{what} {address:#x}"));
         }
         if leaf && level > 0 && level < 3 {
-            fields.field("reserved", low - 1, 13, "must be zero");
+            fields.field(Bits::new("reserved", low - 1, PAT_LARGE.high + 1), "must be zero");
         }
         if high < 51 {
-            fields.field("reserved", 51, high + 1, "must be zero: past MAXPHYADDR");
+            fields.field(Bits::new("reserved", 51, high + 1), "must be zero: past MAXPHYADDR");
         }
         let xd = if self.execute_disable { "no instruction fetches" } else { "reserved: EFER.NXE is 0" };
-        fields.flag("XD", 63, "instruction fetches allowed", xd);
+        fields.flag(XD, "instruction fetches allowed", xd);
         fields.done()
     }
 

@@ -7,6 +7,7 @@ mod changes;
 #[path = "../conformance/formats.rs"]
 mod formats;
 mod sequences;
+mod written_steps;
 mod wrong_sequences;
 
 use paging::check::{Fault, check, live};

@@ -5,16 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use paging::check::live::{Broken, Violation, check};
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
-use paging::format::riscv::{RiscV, Stage};
-use paging::format::x86_64::X86_64;
 use paging::format::{BreakLevel, Discipline};
 use paging::{Attributes, Event, Flags, Format, Mapping, Sizes, Tables};
 
 use crate::formats::for_every_format;
 use crate::{data, lines};
 
-const VA: u64 = 0x4000_0000;
-const PA: u64 = 0x8_0000_0000;
+pub const VA: u64 = 0x4000_0000;
+pub const PA: u64 = 0x8_0000_0000;
 
 /// One operation on live tables, as steps that can be made wrong.
 #[derive(Clone)]
@@ -88,7 +86,7 @@ impl<F: Format> Change<F> {
 }
 
 /// The same events with the old values that the ones before leave.
-fn replayed(events: &[Event]) -> Vec<Event> {
+pub fn replayed(events: &[Event]) -> Vec<Event> {
     let mut memory = BTreeMap::new();
     let events = events.iter().map(|event| match *event {
         Event::Write { pa, va, level, old, new } => {
@@ -303,174 +301,4 @@ fn what_bbm_level_2_allows_is_found_at_the_others() {
             }
         }
     }
-}
-
-/// Steps at one place of tables, written by hand.
-struct Steps<F> {
-    format: F,
-    events: Vec<Event>,
-}
-
-impl<F: Format> Steps<F> {
-    fn new(format: F) -> Steps<F> {
-        Steps { format, events: Vec::new() }
-    }
-
-    fn write(mut self, level: u8, index: u64, new: u64) -> Self {
-        let va = VA + index * self.format.geometry().span(level);
-        let pa = (1 << 30) + (u64::from(level) << 20) + index * 8;
-        self.events.push(Event::Write { pa, va, level, old: 0, new });
-        self
-    }
-
-    fn invalidate(mut self, level: u8, tables: bool) -> Self {
-        self.events.push(Event::Invalidate { va: VA, bytes: self.format.geometry().span(level), tables });
-        self
-    }
-
-    #[track_caller]
-    fn found(self, expected: &[Broken]) {
-        let violations = check(&self.format, &replayed(&self.events));
-        let found: Vec<Broken> = violations.iter().map(|violation| violation.broken).collect();
-        assert_eq!(found, expected, "{}", lines(&violations));
-    }
-
-    fn leaf(&self, level: u8, pa: u64) -> u64 {
-        self.format.leaf(level, data(&self.format), false).unwrap() | self.format.address_bits(level, pa, false)
-    }
-}
-
-/// FEAT_BBM level 1: no TLB may hold a block with nT, but one may still hold the block as it was before.
-#[test]
-fn nt_is_of_use_only_after_an_invalidation() {
-    let steps = || Steps::new(Arm64Stage1::new(Granule::K4, 48).with_break_level(BreakLevel::One));
-    let (block, table) = (steps().leaf(1, PA), steps().format.table(1 << 31));
-    let no_tlb = block | 1 << 16;
-    let split = || steps().write(1, 0, block).write(1, 0, no_tlb);
-    split().invalidate(1, false).write(1, 0, table).invalidate(1, true).found(&[]);
-    split().write(1, 0, table).invalidate(1, true).found(&[Broken::NotInvalidated]);
-    steps().write(1, 0, block).write(1, 0, table).invalidate(1, true).found(&[Broken::NotBroken]);
-    let collapse = || steps().write(1, 0, table).write(1, 0, no_tlb);
-    collapse().invalidate(1, true).write(1, 0, block).found(&[]);
-    collapse().write(1, 0, block).invalidate(1, true).found(&[Broken::NotInvalidated]);
-    collapse().invalidate(1, false).write(1, 0, block).found(&[Broken::LastLevelOnly, Broken::LastLevelOnly]);
-}
-
-/// FEAT_BBM level 2: two sizes may be held together, two memories not.
-#[test]
-fn another_size_may_be_held_for_the_same_memory_only() {
-    let steps = || Steps::new(Arm64Stage1::new(Granule::K4, 48).with_break_level(BreakLevel::Two));
-    let (block, table) = (steps().leaf(1, PA), steps().format.table(1 << 31));
-    let page = |pa| steps().leaf(0, pa);
-    let split = || steps().write(1, 0, block).write(1, 0, table);
-    split().write(0, 3, page(PA + 0x3000)).invalidate(1, false).found(&[]);
-    split().invalidate(1, false).write(0, 3, page(PA)).found(&[]);
-    split().write(0, 3, page(PA)).invalidate(1, false).found(&[Broken::OtherSizeHeld]);
-    let collapse = |pa| steps().write(1, 0, table).write(0, 3, page(pa)).write(1, 0, block);
-    collapse(PA + 0x3000).invalidate(1, true).found(&[]);
-    collapse(PA).invalidate(1, true).found(&[Broken::OtherSizeHeld]);
-}
-
-#[test]
-fn other_memory_and_other_attributes_need_a_break_on_arm64_and_a_fence_elsewhere() {
-    let arm64 = || Steps::new(Arm64Stage1::new(Granule::K4, 48).with_break_level(BreakLevel::Two));
-    let (page, other) = (arm64().leaf(0, PA), arm64().leaf(0, 2 * PA));
-    arm64().write(0, 0, page).write(0, 0, other).invalidate(0, false).found(&[Broken::NotBroken]);
-    arm64().write(0, 0, page).write(0, 0, 0).write(0, 0, other).invalidate(0, false).found(&[Broken::NotInvalidated]);
-    arm64().write(0, 0, page).write(0, 0, 0).invalidate(0, false).write(0, 0, other).found(&[]);
-    // AttrIndx; AP[2]; AF being set.
-    arm64().write(0, 0, page).write(0, 0, page ^ 1 << 2).invalidate(0, false).found(&[Broken::NotBroken]);
-    arm64().write(0, 0, page).write(0, 0, page ^ 1 << 7).invalidate(0, false).found(&[]);
-    arm64().write(0, 0, page).write(0, 0, page ^ 1 << 7).found(&[Broken::NeverInvalidated]);
-    arm64().write(0, 0, page & !(1 << 10)).write(0, 0, page).found(&[]);
-    // What is right again need not be invalidated.
-    arm64().write(0, 0, page).write(0, 0, 0).write(0, 0, page).found(&[]);
-    let x86 = || Steps::new(X86_64::new(4, 46));
-    let (page, other) = (x86().leaf(0, PA), x86().leaf(0, 2 * PA));
-    x86().write(0, 0, page).write(0, 0, other).invalidate(0, false).found(&[]);
-    x86().write(0, 0, page).write(0, 0, other).found(&[Broken::NeverInvalidated]);
-    x86().write(0, 0, page & !2).write(0, 0, page).found(&[]);
-    let riscv = || Steps::new(RiscV::new(3, Stage::Supervisor));
-    let (page, other) = (riscv().leaf(0, PA), riscv().leaf(0, 2 * PA));
-    riscv().write(0, 0, page).write(0, 0, other).invalidate(0, false).found(&[]);
-    riscv().write(0, 0, page).write(0, 0, other).found(&[Broken::NeverInvalidated]);
-}
-
-#[test]
-fn a_group_is_changed_as_a_whole() {
-    let format = Arm64Stage1::new(Granule::K4, 48);
-    let steps = || Steps::new(format);
-    let member = |index: u64| steps().leaf(0, PA + (index << 12)) | 1 << 52;
-    let group = || (0..16).fold(steps(), |steps, index| steps.write(0, index, member(index)));
-    group().found(&[]);
-    // Only a part is made read-only.
-    let some = (0..15).fold(group(), |steps, index| steps.write(0, index, member(index) | 1 << 7));
-    some.invalidate(1, false).found(&[Broken::GroupMixed]);
-    let all = (0..16).fold(group(), |steps, index| steps.write(0, index, member(index) | 1 << 7));
-    all.invalidate(1, false).found(&[]);
-    // Each entry is broken and invalidated, but for itself and not for the group.
-    let one = group().write(0, 0, 0).invalidate(1, false).write(0, 0, steps().leaf(0, PA));
-    one.found(&[Broken::GroupMixed, Broken::GroupNotBroken]);
-    // Pages that a TLB may still hold, in the place of a group.
-    let pages = (0..3).fold(steps(), |steps, index| {
-        let page = steps.leaf(0, PA + (index << 12));
-        steps.write(0, index, page).write(0, index, 0)
-    });
-    pages.write(0, 5, member(6)).invalidate(1, false).found(&[Broken::GroupNotInvalidated, Broken::GroupMixed]);
-    let napot = RiscV::new(3, Stage::Supervisor).with_napot();
-    let steps = || Steps::new(napot);
-    let member = napot.leaf(0, data(&napot), true).unwrap() | napot.address_bits(0, PA, true);
-    let group = || (0..16).fold(steps(), |steps, index| steps.write(0, index, member));
-    group().found(&[]);
-    let unmapped = (0..16).fold(group(), |steps, index| steps.write(0, index, 0));
-    unmapped.invalidate(1, false).write(0, 3, steps().leaf(0, 0)).found(&[]);
-    let unfenced = (0..16).fold(group(), |steps, index| steps.write(0, index, 0));
-    let unfenced = unfenced.invalidate(0, false).write(0, 3, steps().leaf(0, PA));
-    unfenced.found(&[Broken::NotInvalidated, Broken::NeverInvalidated]);
-}
-
-#[test]
-fn a_table_is_not_linked_elsewhere_while_it_may_be_walked() {
-    let steps = || Steps::new(X86_64::new(4, 46));
-    let table = steps().format.table(1 << 31);
-    let unlinked = || steps().write(1, 0, table).write(1, 0, 0);
-    unlinked().invalidate(1, true).write(1, 7, table).found(&[]);
-    unlinked().write(1, 7, table).invalidate(1, true).found(&[Broken::ReusedTooEarly]);
-    unlinked().invalidate(1, false).found(&[Broken::LastLevelOnly]);
-    unlinked().found(&[Broken::NeverInvalidated]);
-}
-
-#[test]
-fn what_a_log_does_not_tell_is_found() {
-    let format = X86_64::new(4, 46);
-    let leaf = format.leaf(0, data(&format), false).unwrap();
-    let write = |pa, va, level, old, new| Event::Write { pa, va, level, old, new };
-    let broken = |events: &[Event]| check(&format, events).iter().map(|one| one.broken).collect::<Vec<_>>();
-    assert_eq!(broken(&[write(8, 0, 0, 0, leaf), write(8, 0, 0, leaf | 0x60, leaf)]), [Broken::NeverInvalidated]);
-    let untold = [write(8, 0, 0, 0, leaf), write(8, 0, 0, 0, leaf)];
-    assert_eq!(broken(&untold), [Broken::Untold]);
-    let nowhere = [write(4, 0, 0, 0, 1), write(8, 1, 0, 0, 1), write(8, 0, 9, 0, 1), write(8, 1 << 60, 0, 0, 1)];
-    assert_eq!(broken(&nowhere), [Broken::NoEntry; 4]);
-    let everything = Event::Invalidate { va: u64::MAX, bytes: u64::MAX, tables: true };
-    assert_eq!(broken(&[everything, Event::Release { pa: u64::MAX, bytes: u64::MAX }]), []);
-}
-
-#[test]
-fn a_violation_says_where_and_what() {
-    let steps = Steps::new(Arm64Stage1::new(Granule::K4, 48));
-    let page = steps.leaf(0, PA);
-    let events = steps.write(0, 2, page).write(0, 2, 0).write(0, 2, page ^ 1 << 2).invalidate(1, false).events;
-    let expected = Violation {
-        step: 2,
-        broken: Broken::NotInvalidated,
-        level: 0,
-        pa: (1 << 30) + 16,
-        va: VA + 0x2000,
-        old: page,
-        new: page ^ 1 << 2,
-        entries: 1,
-    };
-    assert_eq!(check(&Arm64Stage1::new(Granule::K4, 48), &replayed(&events)), [expected]);
-    let said = expected.to_string();
-    assert!(said.starts_with("step 2: not-invalidated: the entry at 0x40000010 (level 0, for 0x40002000)"), "{said}");
 }

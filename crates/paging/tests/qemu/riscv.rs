@@ -3,6 +3,8 @@
 //! notes the cause of each trap.
 //!
 //! No firmware runs: the debugger sets the CSRs.
+//!
+//! It has more than 400 lines because two of its parts are programs for the hart, a word a line.
 
 use std::time::Instant;
 

@@ -21,7 +21,7 @@ pub struct Error {
 #[derive(Debug, thiserror::Error)]
 pub enum Why {
     /// The path does not lead there.
-    #[error("{0}")]
+    #[error(transparent)]
     Place(#[from] place::Error),
     /// A pipe of another user.
     #[error(

@@ -1,14 +1,17 @@
+//! Stores: what comes back, what damage does, and several writers.
+
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
 use study::comparison::Khugepaged;
 
 use super::*;
-use crate::place::{self, Error as Misplaced};
 use crate::sample;
 
+mod trust;
+
 fn is_root() -> bool {
-    place::Caller::of_process().user == 0
+    crate::place::Caller::of_process().user == 0
 }
 
 fn store() -> (tempfile::TempDir, Store) {
@@ -247,215 +250,6 @@ fn a_full_file_system_is_said_to_be_full() {
     assert!(unmounted.success());
     assert!(matches!(errors, [Error::Full { .. }, Error::Full { .. }]), "{errors:?}");
 }
-
-#[test]
-fn a_directory_that_cannot_be_made_is_named() {
-    let error = Store::open("/proc/pagelab/results.sqlite").unwrap_err();
-    assert!(matches!(error, Error::Directory { .. }), "{error:?}");
-    assert!(error.to_string().contains("/proc/pagelab"), "{error}");
-}
-
-#[test]
-fn a_file_without_the_right_to_write_can_be_read_and_not_written() {
-    let (directory, store) = store();
-    store.begin(&sample::comparison()).unwrap();
-    let path = store.path().to_path_buf();
-    drop(store);
-    let readable = |path: &Path, mode: u32| {
-        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
-    };
-    readable(directory.path(), 0o755);
-    readable(path.parent().unwrap(), 0o755);
-    readable(&path, 0o444);
-    let said = if is_root() {
-        // Root may write everything; somebody else may not even run what lies in a private directory.
-        let program = directory.path().join("test");
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-        readable(&program, 0o755);
-        let mut child = helper(&program, "writes_once", &path);
-        std::os::unix::process::CommandExt::uid(&mut child, 65534);
-        String::from_utf8(child.stderr(Stdio::piped()).output().unwrap().stderr).unwrap()
-    } else {
-        format!("{:?}", write_once(&path))
-    };
-    assert!(said.contains("ReadOnly"), "{said}");
-}
-
-#[test]
-fn root_does_not_follow_the_links_of_others() {
-    if !is_root() {
-        testing::skip("root");
-        return;
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let home = directory.path().join("home");
-    let elsewhere = directory.path().join("elsewhere");
-    [&home, &elsewhere].into_iter().for_each(|path| std::fs::create_dir(path).unwrap());
-    std::os::unix::fs::chown(&home, Some(65534), Some(65534)).unwrap();
-    let link = home.join("share");
-    std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
-    let own = directory.path().join("own");
-    std::os::unix::fs::symlink(&elsewhere, &own).unwrap();
-    Store::open(own.join("mine.sqlite")).expect("a link that root made is followed");
-    let error = Store::open(link.join("moved.sqlite")).unwrap_err();
-    let moved = matches!(error, Error::Place { why: Misplaced::MovableLink { .. }, .. });
-    assert!(moved, "who owns a directory can rename root's links in it: {error:?}");
-    std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
-    let error = Store::open(link.join("theirs.sqlite")).unwrap_err();
-    assert!(matches!(error, Error::Place { why: Misplaced::ForeignLink { owner: 65534, .. }, .. }), "{error:?}");
-    assert!(error.to_string().contains("belongs to user 65534"), "{error}");
-    assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 1);
-
-    let store = Store::open(home.join("data/results.sqlite")).unwrap();
-    store.begin(&sample::empty()).unwrap();
-    for entry in std::fs::read_dir(home.join("data")).unwrap() {
-        let entry = entry.unwrap();
-        let owner = std::os::unix::fs::MetadataExt::uid(&entry.metadata().unwrap());
-        assert_eq!(owner, 65534, "{:?} belongs to the home's owner", entry.path());
-    }
-}
-
-/// What a store may have that pagelab does not make, and what is said of it.
-const ADDED: [(&str, &str); 7] = [
-    (
-        "CREATE TRIGGER spin AFTER INSERT ON trials BEGIN
-             INSERT INTO settings WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n, n FROM c; END",
-        "a trigger spin on trials",
-    ),
-    ("CREATE VIEW mine AS SELECT 1", "a view mine"),
-    ("CREATE TABLE mine (a)", "a table mine"),
-    ("CREATE INDEX mine ON trials (abs(arm))", "an index mine on trials"),
-    ("CREATE VIRTUAL TABLE mine USING fts5(a)", "a table mine"),
-    ("ALTER TABLE trials ADD COLUMN g TEXT AS (hex(zeroblob(99)))", "its table trials is another one"),
-    ("DROP VIEW effects", "it lacks the view effects"),
-];
-
-#[test]
-fn a_store_with_more_than_pagelab_makes_is_refused_and_left_as_it_is() {
-    for (added, said) in ADDED {
-        let (_directory, store) = store();
-        let id = store.begin(&sample::empty()).unwrap();
-        plain(&store).execute_batch(added).unwrap();
-        let path = store.path().to_path_buf();
-        // The store that is open notices it as well, and before it does anything.
-        let record = &sample::comparison().trials[0];
-        for error in [store.append(id, record).unwrap_err(), store.load(id).map(drop).unwrap_err()] {
-            assert!(matches!(&error, Error::OtherSchema { found, .. } if found.contains(said)), "{added}: {error:?}");
-        }
-        assert_eq!(count(&store, "trials"), 0);
-        drop(store);
-        let before = std::fs::read(&path).unwrap();
-        let error = Store::open(&path).unwrap_err().to_string();
-        assert!(error.contains(said) && error.contains("--store FILE"), "{added}: {error}");
-        assert_eq!(std::fs::read(&path).unwrap(), before, "{added}");
-    }
-}
-
-#[test]
-fn a_store_that_was_analysed_by_sqlite_is_one() {
-    let (_directory, store) = store();
-    store.begin(&sample::comparison()).unwrap();
-    plain(&store).execute_batch("ANALYZE; VACUUM").unwrap();
-    store.begin(&sample::comparison()).unwrap();
-    assert_eq!(Store::open(store.path()).unwrap().list().unwrap().len(), 2);
-}
-
-/// Schemas are compared before they can do anything; should one slip through, it does nothing.
-#[test]
-fn triggers_and_views_do_nothing_and_the_schema_cannot_be_written() {
-    let (_directory, store) = store();
-    plain(&store).execute_batch(ADDED[0].0).unwrap();
-    let settings = "INSERT INTO settings VALUES ('a', '{}')";
-    let states = "INSERT INTO states VALUES (1, 'a', '{}')";
-    let machine = "INSERT INTO machines VALUES ('m', '{}')";
-    [settings, states, machine].iter().for_each(|sql| assert_eq!(store.connection.execute(sql, []).unwrap(), 1));
-    store.connection.pragma_update(None, "foreign_keys", false).unwrap();
-    let trial = "INSERT INTO trials VALUES (1, 1, 0, 0, 0, 0, 0.0, 0, NULL, NULL, 1, 1, 0)";
-    assert_eq!(store.connection.execute(trial, []).unwrap(), 1, "an endless trigger would not come back");
-    assert_eq!(count(&store, "settings"), 1);
-    for refused in ["SELECT * FROM effects", "UPDATE sqlite_schema SET sql = ''", "ATTACH ':memory:' AS a"] {
-        assert!(store.connection.execute_batch(refused).is_err(), "{refused}");
-    }
-}
-
-/// Whether the store below has been told to stop.
-static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
-
-#[test]
-fn what_has_no_end_is_ended_when_pagelab_is_told_to_stop() {
-    let directory = tempfile::tempdir().unwrap();
-    let told = || STOP.load(std::sync::atomic::Ordering::Relaxed);
-    let path = directory.path().join("results.sqlite");
-    let store = Store::open_until(&path, told).unwrap();
-    STOP.store(true, std::sync::atomic::Ordering::Relaxed);
-    let endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c";
-    let error = store.read(|transaction| transaction.query_row(endless, [], |row| row.get::<_, i64>(0))).unwrap_err();
-    assert!(matches!(error, Error::TooLong { worked_s, .. } if worked_s > 0.0), "{error:?}");
-    let id = store.begin(&sample::empty()).expect("there is still time to store what was measured");
-    let other = plain(&store);
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let error = store.append(id, &sample::comparison().trials[0]).unwrap_err();
-    assert!(matches!(error, Error::Busy { waited_s, .. } if waited_s < bound::PATIENCE_S as f64), "{error:?}");
-    other.execute_batch("COMMIT").unwrap();
-    store.append(id, &sample::comparison().trials[0]).unwrap();
-}
-
-#[test]
-fn a_store_that_is_held_for_a_moment_is_waited_for() {
-    let (_directory, store) = store();
-    let other = plain(&store);
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let releases = std::thread::spawn(move || {
-        std::thread::sleep(BUSY * 2);
-        other.execute_batch("COMMIT").unwrap();
-    });
-    store.begin(&sample::empty()).unwrap();
-    releases.join().unwrap();
-}
-
-#[test]
-fn a_store_that_is_removed_or_replaced_is_noticed_and_results_are_set_aside() {
-    type Act = fn(&Path);
-    let acts: [(&str, Act); 4] = [
-        ("removed", |path| std::fs::remove_file(path).unwrap()),
-        ("replaced by another file", |path| {
-            let other = path.with_file_name("other.sqlite");
-            Store::open(&other).unwrap();
-            std::fs::rename(other, path).unwrap();
-        }),
-        ("write-ahead log, which was removed", |path| {
-            std::fs::remove_file(path.with_file_name("results.sqlite-wal")).unwrap();
-        }),
-        ("removed", |path| std::fs::remove_dir_all(path.parent().unwrap()).unwrap()),
-    ];
-    for (what, act) in acts {
-        let (_directory, store) = store();
-        let mut comparison = Comparison { ended: Ended::NotEnded, analysis: None, ..sample::empty() };
-        let id = store.begin(&comparison).unwrap();
-        let trials = sample::comparison().trials;
-        store.append(id, &trials[0]).unwrap();
-        act(store.path());
-        let error = store.append(id, &trials[1]).unwrap_err();
-        assert!(matches!(&error, Error::Gone { what: said, .. } if said.contains(what)), "{error:?}");
-        comparison.trials = trials[..2].to_vec();
-        let aside = store.set_aside().unwrap();
-        let id = aside.begin(&comparison).unwrap();
-        aside.append(id, &trials[2]).unwrap();
-        assert_eq!(aside.load(id).unwrap().trials, trials[..3]);
-        let is_beside = store.path().parent().unwrap().is_dir();
-        let name = if is_beside { "results-set-aside-1.sqlite" } else { "pagelab-set-aside-" };
-        assert!(aside.path().display().to_string().contains(name), "{:?}", aside.path());
-        assert_eq!(is_beside, aside.path().parent() == store.path().parent());
-        if !is_beside {
-            let private = aside.path().parent().unwrap().to_path_buf();
-            let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&private).unwrap().permissions());
-            assert_eq!(mode & 0o777, 0o700);
-            std::fs::remove_dir_all(private).unwrap();
-        }
-    }
-}
-
-// Several processes: the tests run this same program again, with one of the ignored functions below.
 
 const STORE: &str = "PAGELAB_TEST_STORE";
 

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use host::Host;
-use tracer::{Launch, Leftovers, Rewriting, run};
 use study::plan;
 use study::policy::Policy;
 use study::stats::paired_ratio;
+use tracer::{Launch, Leftovers, Rewriting, run};
 
 use super::listener;
 use super::server::{STEPS, Server, Service, Steps};

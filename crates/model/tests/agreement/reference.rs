@@ -1,0 +1,63 @@
+//! A TLB that is slow and obvious.
+
+use model::machine::{Replacement, TlbShape};
+
+/// A page as a TLB stores it: log2 of its bytes, and its number.
+pub type Stored = (u32, u64);
+
+/// Sets of pages with the times of their last uses.
+pub struct Reference {
+    sets: Vec<Vec<(Stored, u64)>>,
+    ways: usize,
+    replacement: Replacement,
+    time: u64,
+    /// Of the generator (SplitMix64).
+    state: u64,
+}
+
+impl Reference {
+    pub fn new(tlb: &TlbShape, seed: u64) -> Reference {
+        let sets = vec![Vec::new(); tlb.sets as usize];
+        Reference { sets, ways: tlb.ways as usize, replacement: tlb.replacement, time: 0, state: seed }
+    }
+
+    pub fn misses(&mut self, page: Stored) -> bool {
+        self.time += 1;
+        let (time, count) = (self.time, self.sets.len() as u64);
+        let set = (page.1 % count) as usize;
+        if let Some(entry) = self.sets[set].iter_mut().find(|(other, _)| *other == page) {
+            entry.1 = time;
+            return false;
+        }
+        if self.sets[set].len() < self.ways {
+            self.sets[set].push((page, time));
+            return true;
+        }
+        let times: Vec<u64> = self.sets[set].iter().map(|entry| entry.1).collect();
+        let way = match self.replacement {
+            Replacement::Lru => (0..times.len()).min_by_key(|way| times[*way]).unwrap(),
+            Replacement::TreePlru => half_used_longer_ago(&times),
+            Replacement::Random => self.random() as usize % self.ways,
+        };
+        self.sets[set][way] = (page, time);
+        true
+    }
+
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// Tree-PLRU without a tree: of each two halves the one of which the last use is longer ago.
+fn half_used_longer_ago(times: &[u64]) -> usize {
+    let half = times.len() / 2;
+    let (lower, upper) = times.split_at(half);
+    match () {
+        () if half == 0 => 0,
+        () if lower.iter().max() < upper.iter().max() => half_used_longer_ago(lower),
+        () => half + half_used_longer_ago(upper),
+    }
+}

@@ -1,0 +1,133 @@
+//! Where the fields of an entry are. A format writes each field once, with its name: what encodes, decodes and names an
+//! entry, and what says which bits are reserved, all read that.
+
+use crate::attributes::Flags;
+
+/// A field: its name in the specification, and its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bits {
+    pub name: &'static str,
+    pub high: u8,
+    pub low: u8,
+    /// The bits in their places.
+    pub mask: u64,
+}
+
+impl Bits {
+    /// The bits `high` to `low`.
+    pub const fn new(name: &'static str, high: u8, low: u8) -> Bits {
+        Bits { name, high, low, mask: mask(high, low) }
+    }
+
+    /// One bit.
+    pub const fn one(name: &'static str, bit: u8) -> Bits {
+        Bits::new(name, bit, bit)
+    }
+
+    /// Its value in an entry, shifted down.
+    #[inline(always)]
+    pub const fn get(self, entry: u64) -> u64 {
+        (entry & self.mask) >> self.low
+    }
+
+    /// A value that fits, in its place.
+    #[inline(always)]
+    pub const fn put(self, value: u64) -> u64 {
+        value << self.low
+    }
+
+    /// Whether any bit of it is set.
+    #[inline(always)]
+    pub const fn is_set(self, entry: u64) -> bool {
+        entry & self.mask != 0
+    }
+
+    /// All of it under a condition, and otherwise nothing.
+    #[inline(always)]
+    pub const fn when(self, condition: bool) -> u64 {
+        if condition { self.mask } else { 0 }
+    }
+}
+
+/// How a bit says a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// It is set where the flag is.
+    Set(Flags),
+    /// It is clear where the flag is set.
+    Clear(Flags),
+}
+
+/// The bits that say one flag each: entries are encoded and decoded by the same table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlagBits<const N: usize>(pub [(Bits, Says); N]);
+
+impl<const N: usize> FlagBits<N> {
+    /// All of these bits.
+    pub const fn mask(&self) -> u64 {
+        let (mut mask, mut at) = (0, 0);
+        while at < N {
+            mask |= self.0[at].0.mask;
+            at += 1;
+        }
+        mask
+    }
+
+    /// The bits for flags.
+    #[inline(always)]
+    pub fn encode(&self, flags: Flags) -> u64 {
+        let bit = |(bits, says): &(Bits, Says)| match *says {
+            Says::Set(flag) => bits.when(flags.contains(flag)),
+            Says::Clear(flag) => bits.when(!flags.contains(flag)),
+        };
+        self.0.iter().map(bit).fold(0, |all, bit| all | bit)
+    }
+
+    /// The flags that an entry says.
+    #[inline(always)]
+    pub fn decode(&self, entry: u64) -> Flags {
+        let mut flags = Flags::empty();
+        for (bits, says) in &self.0 {
+            match *says {
+                Says::Set(flag) => flags.set(flag, bits.is_set(entry)),
+                Says::Clear(flag) => flags.set(flag, !bits.is_set(entry)),
+            }
+        }
+        flags
+    }
+}
+
+/// Accessed and dirty, where each is a bit that says so in every leaf.
+#[derive(Clone, Copy)]
+pub(crate) struct StateBits {
+    pub accessed: Bits,
+    pub dirty: Bits,
+}
+
+impl StateBits {
+    /// Both bits.
+    pub const fn all(self) -> u64 {
+        self.accessed.mask | self.dirty.mask
+    }
+
+    /// The flags of an entry.
+    #[inline]
+    pub fn read(self, entry: u64) -> Flags {
+        let mut flags = Flags::empty();
+        flags.set(Flags::ACCESSED, self.accessed.is_set(entry));
+        flags.set(Flags::DIRTY, self.dirty.is_set(entry));
+        flags
+    }
+
+    /// The entry with the flags of `state`.
+    #[inline]
+    pub fn write(self, entry: u64, state: Flags) -> u64 {
+        let accessed = self.accessed.when(state.contains(Flags::ACCESSED));
+        entry & !self.all() | accessed | self.dirty.when(state.contains(Flags::DIRTY))
+    }
+}
+
+/// A mask with the bits `high` to `low` set.
+pub(crate) const fn mask(high: u8, low: u8) -> u64 {
+    (u64::MAX >> (63 - high)) & (u64::MAX << low)
+}

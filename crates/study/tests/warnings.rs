@@ -1,0 +1,186 @@
+//! What a careful reader is warned of, and what not.
+
+mod common;
+
+use common::{admitted, design, normal, trials, uniform};
+use rand::SeedableRng;
+use rand_pcg::Pcg64;
+use study::comparison::Design;
+use study::metric::names;
+use study::size::PageSize;
+use study::stats::{Analysis, Outcome, Warning, analyse};
+use study::trial::TrialRecord;
+
+fn analysis(design: &Design, trials: &[TrialRecord]) -> Analysis {
+    analyse(design, trials, &admitted(design.arms.len())).expect("blocks that count")
+}
+
+/// Warnings of so many comparisons with values of this kind, as a share of the comparisons.
+fn rate(is: fn(&Warning) -> bool, blocks: u32, mut value: impl FnMut(&mut Pcg64, u32) -> f64) -> f64 {
+    let design = design(&["default", "thp"], 1);
+    let runs = 300;
+    let warned = (0..runs).filter(|seed| {
+        let mut random = Pcg64::seed_from_u64(*seed);
+        let all = trials(2, blocks, |_, block| value(&mut random, block));
+        analysis(&design, &all).warnings.iter().any(is)
+    });
+    warned.count() as f64 / runs as f64
+}
+
+fn log_normal(random: &mut Pcg64) -> f64 {
+    (0.03 * normal(random)).exp()
+}
+
+fn with_outliers(random: &mut Pcg64) -> f64 {
+    log_normal(random) * if uniform(random) < 0.03 { 1.1 + 0.5 * uniform(random) } else { 1.0 }
+}
+
+fn drift(warning: &Warning) -> bool {
+    matches!(warning, Warning::Drift { .. })
+}
+
+fn bimodal(warning: &Warning) -> bool {
+    matches!(warning, Warning::Bimodal { .. })
+}
+
+fn outliers(warning: &Warning) -> bool {
+    matches!(warning, Warning::Outliers { .. })
+}
+
+#[test]
+fn two_groups_are_seen_and_one_group_is_not_taken_for_two() {
+    for blocks in [12, 20, 60] {
+        assert!(rate(bimodal, blocks, |random, _| log_normal(random)) <= 0.01, "{blocks}");
+        assert!(rate(bimodal, blocks, |random, _| with_outliers(random)) <= 0.02, "{blocks}");
+        assert!(rate(bimodal, blocks, |random, _| 1.0 + uniform(random)) <= 0.05, "{blocks}");
+        assert!(rate(bimodal, blocks, |random, block| log_normal(random) * (1.0 + 0.01 * f64::from(block))) <= 0.02);
+        let two = |random: &mut Pcg64, _| log_normal(random) * if uniform(random) < 0.5 { 1.3 } else { 1.0 };
+        assert!(rate(bimodal, blocks, two) >= 0.9, "{blocks}");
+    }
+}
+
+#[test]
+fn a_drift_is_seen_and_noise_is_not_taken_for_one() {
+    for blocks in [8, 20, 60] {
+        assert!(rate(drift, blocks, |random, _| log_normal(random)) <= 0.02, "{blocks}");
+        let warming = |random: &mut Pcg64, block| log_normal(random) * (-0.02 * f64::from(block)).exp();
+        assert!(rate(drift, blocks.max(20), warming) >= 0.95, "{blocks}");
+    }
+}
+
+#[test]
+fn outliers_are_seen_and_tails_are_not_taken_for_them() {
+    assert!(rate(outliers, 30, |random, _| log_normal(random)) <= 0.02);
+    let one_in_fifteen = |random: &mut Pcg64, block: u32| log_normal(random) * if block == 7 { 1.5 } else { 1.0 };
+    assert!(rate(outliers, 30, one_in_fifteen) >= 0.98);
+}
+
+#[test]
+fn the_tracer_and_short_runs_are_seen_from_their_limits_on() {
+    let design = design(&["default", "thp"], 1);
+    let with = |wall_s: f64, tracer_s: f64| {
+        let mut all = trials(2, 8, |_, _| wall_s);
+        all.iter_mut().for_each(|record| {
+            record.observations.push(study::metric::Observation::measured(names::TRACER_S, tracer_s));
+        });
+        analysis(&design, &all).warnings
+    };
+    assert_eq!(with(1.0, 0.009), []);
+    let tracer: Vec<Warning> = with(1.0, 0.02);
+    assert_eq!(tracer, [Warning::TracerLoad { arm: 0, ratio: 0.02 }, Warning::TracerLoad { arm: 1, ratio: 0.02 }]);
+    assert_eq!(with(0.01, 0.0), [Warning::ShortRuns { wall_s: 0.01 }]);
+}
+
+#[test]
+fn looks_without_a_limit_are_told_where_the_wall_time_contains_them() {
+    let with = |prove_all: bool, looks_s: f64| {
+        let mut all = trials(2, 8, |_, _| 1.0);
+        let of_thp = all.iter_mut().filter(|record| record.trial.arm == 1);
+        of_thp.for_each(|record| {
+            record.observations.push(study::metric::Observation::measured(names::LOOKS_S, looks_s));
+        });
+        analysis(&study::comparison::Design { prove_all, ..design(&["default", "thp"], 1) }, &all).warnings
+    };
+    assert_eq!((with(true, 0.0), with(true, 0.0009), with(false, 0.2)), (vec![], vec![], vec![]));
+    assert_eq!(with(true, 0.002), [Warning::LooksInWall { arm: 1, ratio: 0.002 }]);
+}
+
+#[test]
+fn where_the_first_process_ends_cpu_time_decides() {
+    use study::metric::Observation;
+    let with = |cpu_s: f64, outlived_cpu_s: f64, outlived_s: f64, design: &study::comparison::Design| {
+        let mut all = trials(2, 8, |_, _| 0.002);
+        for record in &mut all {
+            let faster = if record.trial.arm == 1 { 0.5 } else { 1.0 };
+            record.observations.extend([
+                Observation::measured(names::CPU_S, cpu_s * faster),
+                Observation::measured(names::OUTLIVED_S, outlived_s),
+                Observation::measured(names::OUTLIVED_CPU_S, outlived_cpu_s * faster),
+            ]);
+        }
+        analysis(design, &all)
+    };
+    let metrics = study::metric::Metric::of_every_trial();
+    let plain = study::comparison::Design { metrics, ..design(&["default", "thp"], 1) };
+    let daemon = with(1.0, 0.9, 1.0, &plain);
+    assert_eq!(daemon.primary, names::CPU_S);
+    assert_eq!(daemon.warnings, [Warning::FirstProcessEnds { ratio: 0.9, cpu_decides: true }]);
+    assert_eq!(daemon.arms[1].outcome, Outcome::Better { best: true }, "halved, though its wall time is the same");
+    let idle = with(1.0, 0.02, 0.2, &plain);
+    assert_eq!(idle.warnings, [Warning::FirstProcessEnds { ratio: 0.02, cpu_decides: true }]);
+    for (outlived_cpu_s, outlived_s) in [(0.05, 0.05), (0.0, 0.0)] {
+        let usual = with(1.0, outlived_cpu_s, outlived_s, &plain);
+        assert_eq!(
+            (usual.primary.as_str(), &usual.warnings[..]),
+            (names::WALL_S, &[Warning::ShortRuns { wall_s: 0.002 }][..])
+        );
+    }
+    let chosen = study::comparison::Design { primary: names::CPU_S.into(), ..plain };
+    let warned = with(1.0, 0.9, 1.0, &chosen).warnings;
+    assert_eq!(warned, [Warning::FirstProcessEnds { ratio: 0.9, cpu_decides: false }]);
+    assert!(!warned[0].describe(&chosen.arms).contains("decides"));
+}
+
+#[test]
+fn shared_memory_is_named_where_it_is_much() {
+    let design = design(&["default", "thp"], 1);
+    let with = |shared_bytes: u64, concerned_bytes: u64| {
+        let mut all = trials(2, 8, |_, _| 1.0);
+        for record in &mut all {
+            let observation = study::metric::Observation::measured(names::SHARED_BYTES, shared_bytes as f64);
+            record.observations.push(observation);
+            record.verdict.concerned_bytes = concerned_bytes;
+        }
+        analysis(&design, &all).warnings
+    };
+    let postgres = with(390 << 20, 38 << 20);
+    assert_eq!(postgres, [Warning::SharedMemory { bytes: 390 << 20, concerned_bytes: 38 << 20 }]);
+    assert_eq!(postgres[0].describe(&design.arms), "390M of shared memory is no policy's concern, beside 38M that is");
+    assert_eq!((with(1 << 19, 0), with(2 << 20, 38 << 20)), (vec![], vec![]));
+    assert_eq!(with(2 << 20, 0).len(), 1);
+}
+
+#[test]
+fn a_guest_whose_free_memory_is_taken_is_warned() {
+    let design = design(&["default", "thp"], 1);
+    let mut all = trials(2, 8, |_, _| 1.0);
+    assert_eq!(analysis(&design, &all).warnings, []);
+    all[3].state_before.reported_block = Some(PageSize::M2);
+    let warnings = analysis(&design, &all).warnings;
+    assert_eq!(warnings, [Warning::FreeMemoryReported { block: PageSize::M2, said_by: None }]);
+    assert!(warnings[0].describe(&design.arms).contains("blocks of 2M and more"));
+}
+
+#[test]
+fn warnings_name_the_arm_and_the_figures() {
+    let design = design(&["default", "thp"], 1);
+    let bimodal = Warning::Bimodal { arm: 1, low: 0.0123456, high: 1236.0 };
+    let text = bimodal.describe(&design.arms);
+    assert!(text.starts_with("the samples of thp fall into two groups, around 0.01235 and 1236 "), "{text}");
+    let rejected = Warning::Rejected { count: 1, path: "/x".into() };
+    assert!(rejected.describe(&design.arms).starts_with("1 trial was rejected and repeated"));
+    assert_eq!(
+        Warning::Drift { ratio: 0.95 }.describe(&[]),
+        "the baseline drifted by -5.0 % from the first block to the last"
+    );
+}
