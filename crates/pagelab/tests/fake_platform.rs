@@ -49,12 +49,12 @@ fn nobody_can_take_its_figures_for_measured_ones() {
         assert!(table.stdout.starts_with("NO FIGURE BELOW WAS MEASURED"), "{table}");
     }
     let document = bench.stored(1);
-    assert_eq!(document["machine"]["name"], "fake platform: nothing was measured");
+    assert_eq!(document["machine"]["name"], "FAKE PLATFORM: NOTHING WAS MEASURED");
     for trial in document["trials"].as_array().unwrap() {
         let observations = trial["observations"].as_array().unwrap();
         assert!(observations.iter().all(|one| one["provenance"] == "modelled"), "{trial:#}");
     }
-    assert!(std::fs::read_to_string(html).unwrap().contains("fake platform: nothing was measured"));
+    assert!(std::fs::read_to_string(html).unwrap().contains("FAKE PLATFORM: NOTHING WAS MEASURED"));
     let csv = std::fs::read_to_string(csv).unwrap();
     assert!(csv.lines().skip(1).all(|line| line.contains("modelled")), "{csv}");
     let help = bench.pagelab(&["compare", "--help"]).ran();

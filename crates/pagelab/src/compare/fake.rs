@@ -3,7 +3,8 @@
 //! Nothing is run and nothing is changed, so such a test needs no lease, no root and no time, and its figures are the same
 //! everywhere. Nobody can take them for measured ones: only builds with debug assertions have the option (the program that
 //! is released refuses it); it says in capitals on standard error what it is; its observations are `modelled`, which is the
-//! first line of every table of them, whichever program shows it; and the machine is called `fake platform` in every document.
+//! first line of every table of them, whichever program shows it; and the machine is called `FAKE PLATFORM: NOTHING WAS MEASURED`
+//! in every document and on every page.
 //!
 //! The file is TOML; `fixtures/platform` has examples. Keys that are not known are refused:
 //!
@@ -45,7 +46,7 @@ use super::trials::Trials;
 use crate::failure::{Failure, say};
 
 /// What the machine of a comparison is called whose figures are fake.
-const NAME: &str = "fake platform: nothing was measured";
+const NAME: &str = "FAKE PLATFORM: NOTHING WAS MEASURED";
 
 /// The file.
 #[derive(Debug, Deserialize)]
