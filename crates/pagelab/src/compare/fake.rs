@@ -156,18 +156,15 @@ impl Fake {
         &self.host
     }
 
-    /// Says that nothing is measured.
-    pub fn say_so(&self) {
+    /// A comparison in which it is written that nothing of it is measured, which is said too.
+    pub fn marked(&self, mut comparison: Comparison) -> Comparison {
         say(format_args!(
             "pagelab: FAKE PLATFORM: NOTHING IS MEASURED. Every figure is one of {}",
             results::printable(&self.file.display().to_string())
         ));
-    }
-
-    /// Writes into a comparison that nothing of it was measured.
-    pub fn mark(&self, comparison: &mut Comparison) {
         NAME.clone_into(&mut comparison.machine.name);
         NAME.clone_into(&mut comparison.machine.cpu_model);
+        comparison
     }
 
     fn arm(&mut self, arm: &Arm) -> Result<&mut FakeArm, FakeError> {
