@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use results::boots as of_boots;
 use study::comparison::Comparison;
+use study::metric::Provenance;
 use study::stats::Outcome;
 use study::stats::boots::{self, Merged, Part};
 
@@ -79,7 +80,15 @@ fn text(comparison: &Comparison, adopt: Adopt) -> String {
     let folded_unless_command =
         |line: &str| if line.starts_with(' ') { line.to_owned() } else { folded(line.to_owned()) };
     let adoption = adoption.lines().map(folded_unless_command).collect::<Vec<_>>().join("\n");
-    format!("{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
+    let unmeasured = unmeasured(comparison).map(|line| line.to_owned() + "\n\n").unwrap_or_default();
+    format!("{unmeasured}{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
+}
+
+/// Says of a comparison whose figures nobody measured that nobody did (`compare::fake`), whoever shows it.
+fn unmeasured(comparison: &Comparison) -> Option<&'static str> {
+    let mut observations = comparison.trials.iter().flat_map(|record| &record.observations);
+    let is_modelled = observations.any(|observation| observation.provenance == Provenance::Modelled);
+    is_modelled.then_some("NO FIGURE BELOW WAS MEASURED: they are those of a fake platform, for tests of pagelab")
 }
 
 /// What a comparison says: of arms over boots where it is one of them, and else of policies.

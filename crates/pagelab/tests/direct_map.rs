@@ -405,5 +405,6 @@ fn what_cannot_be_merged_is_refused() {
     let ran = bench.pagelab(&["merge", &both[0], &both[1]]).ran();
     ran.says(2, &["the command differs", "-- COMMAND", "work hard", "play"]);
     bench.pagelab(&["merge", &both[0], &both[1], "--", "work", "hard"]).ran().says(0, &[]);
+    bench.pagelab(&["merge", &both[0], "--", "idle"]).ran().says(2, &["no boot measured \"idle\"; they measured: "]);
     bench.pagelab(&["merge", &both[0], "-p", "thp"]).ran().says(2, &["unexpected argument '-p'"]);
 }

@@ -10,11 +10,6 @@ use common::*;
 /// Compares by page faults, which hardly vary.
 const BY_FAULTS: [&str; 6] = ["-p", "base,thp", "--primary", "minor_faults", "--blocks", "6"];
 
-/// Runs a comparison without privileges where the test has some: what needs no setting changed waits for nobody then.
-fn ran_freely(mut command: Command) -> Ran {
-    if is_root() && has("setpriv") { command.as_nobody().ran() } else { command.ran() }
-}
-
 /// Compiles a C program with this body of `main`.
 fn c_program(bench: &Bench, name: &str, body: &str) -> Vec<String> {
     let source = bench.path(&format!("{name}.c"));
@@ -207,68 +202,6 @@ fn a_setting_on_loan_is_said_to_be_on_loan() {
 }
 
 // ---- terminals ----
-
-/// What a command writes to a terminal of so many columns, standard error included.
-fn on_terminal(bench: &Bench, columns: usize, environment: &str, words: &str) -> String {
-    let line = format!("stty cols {columns} rows 50; exec env {environment} {} {words}", bench.program().display());
-    let mut script = Command::new("script");
-    script
-        .args(["-qec", &line, "/dev/null"])
-        .env("HOME", bench.path(""))
-        .env("TERM", "xterm")
-        .current_dir(bench.path(""));
-    script.env_remove("LC_ALL").env_remove("LANG").env_remove("LC_CTYPE").env_remove("NO_COLOR");
-    ran_freely(script).stdout.replace('\r', "\n")
-}
-
-/// Whether a line is one that only a word too long for the terminal made.
-fn is_long_word(line: &str) -> bool {
-    !line.trim().contains(' ')
-}
-
-#[test]
-fn narrow_terminals_have_whole_lines() {
-    if !needs(&[program("script")]) {
-        return;
-    }
-    let bench = Bench::new();
-    ran_freely(bench.compare(&[&["-p", "default,base", "--aa"][..], &QUICK].concat(), &bench.touch())).says(0, &[]);
-    let stored = format!("show 1 --store {}", bench.store());
-    let listed = format!("list comparisons --store {}", bench.store());
-    for columns in [40, 60, 80] {
-        for verb in [stored.as_str(), &listed, "list policies", "list workloads", "list formats", "doctor"] {
-            let shown = on_terminal(&bench, columns, "A=1", verb);
-            let long = |line: &&str| line.chars().count() > columns && !is_long_word(line);
-            assert_eq!(shown.lines().find(long), None, "{columns}: {verb}: {shown}");
-            assert!(shown.lines().count() > 3 && !shown.contains('\u{1b}'), "no colours, nothing moves: {shown}");
-        }
-        let table = on_terminal(&bench, columns, "A=1", &stored);
-        for part in ["default (again)", "baseline", "wall", "cpu", "held", "100 %", "undecided"] {
-            let parted = part.split(' ').all(|word| table.contains(word));
-            assert!(parted, "{columns}: no {part} in {table}");
-        }
-    }
-}
-
-#[test]
-fn a_terminal_without_utf_8_gets_ascii() {
-    if !needs(&[program("script")]) {
-        return;
-    }
-    let bench = Bench::new();
-    ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &bench.touch())).says(0, &[]);
-    let stored = format!("show 1 --store {}", bench.store());
-    let tree = "table build -f x86-64 --map 0x400000:0x400000:8K:rw --tree";
-    for (environment, is_ascii) in [("LC_ALL=C", true), ("LANG=POSIX", true), ("LC_ALL=C.UTF-8", false), ("A=1", false)]
-    {
-        for verb in [stored.as_str(), "doctor", tree] {
-            let shown = on_terminal(&bench, 100, environment, verb);
-            assert_eq!(shown.is_ascii(), is_ascii, "{environment} {verb}: {shown}");
-        }
-    }
-    let json = on_terminal(&bench, 100, "LC_ALL=C", &format!("{stored} --json"));
-    assert!(json.contains("\"schema\": \"pagelab.compare/1\""), "{json}");
-}
 
 #[test]
 fn the_progress_line_says_what_runs_and_what_is_left() {

@@ -248,7 +248,11 @@ impl Sweep {
 
     /// Where misses stand between the fewest and the most of the trace, by their logarithms: 0 to 1.
     pub fn heat(&self, misses: u64) -> f64 {
-        let Some((least, most)) = self.rates().filter(|(least, most)| most > least) else { return 0.0 };
+        let Some((least, most)) = self.rates() else { return 0.0 };
+        // Where all that miss miss the same, nothing is fewest.
+        if most <= least {
+            return if misses > 0 { 1.0 } else { 0.0 };
+        }
         let rate = self.per.rate(misses).max(least);
         ((rate / least).ln() / (most / least).ln()).clamp(0.0, 1.0)
     }
@@ -382,6 +386,8 @@ mod tests {
         let lines: Vec<&str> = shading.lines().collect();
         assert_eq!(lines, ["   sets  ways 1 to 8", "      1  ████▓▓", "      2  ··░░"], "{shading}");
         assert_eq!(Sweep::default().heat(7), 0.0);
+        let one = Sweep { geometries: vec![Geometry { page_bytes: 4096, sets: 1, ways: 4, misses: 7 }], ..sweep };
+        assert_eq!(one.shading(4096), "   sets  ways 4 to 4\n      1  ██\n");
     }
 
     #[test]

@@ -2,15 +2,16 @@
 //!
 //! Nothing is run and nothing is changed, so such a test needs no lease, no root and no time, and its figures are the same
 //! everywhere. Nobody can take them for measured ones: only builds with debug assertions have the option (the program that
-//! is released refuses it), it says in capitals on standard error what it is, its observations are `modelled`, and the
-//! machine of the stored comparison is called `fake platform`.
+//! is released refuses it); it says in capitals on standard error what it is; its observations are `modelled`, which is the
+//! first line of every table of them, whichever program shows it; and the machine is called `FAKE PLATFORM: NOTHING WAS MEASURED`
+//! in every document and on every page.
 //!
 //! The file is TOML; `fixtures/platform` has examples. Keys that are not known are refused:
 //!
 //! ```toml
 //! host = "../host/x86_64-6.18"    # a captured tree, from the file's own directory: page sizes, settings, admission
 //!
-//! [arm.thp]                       # by label; an arm that is not there is `default` below, if that is there
+//! [arm.thp]                       # by policy, or by label; control arms that are not there are as `default`
 //! wall_s = [0.81, 0.80, 0.82]     # a figure for each trial of the arm, from the discarded one on, and over again
 //! figures = { minor_faults = [40.0] }
 //! exit = [0]                      # exit statuses, in the same way
@@ -31,8 +32,10 @@ use serde::Deserialize;
 use study::cause::CauseShare;
 use study::census::{Backing, Census, Folio, Mapping};
 use study::comparison::{Admission, Comparison, Unsupported};
+use study::control::Role;
 use study::machine::State;
 use study::metric::{Observation, Provenance, names};
+use study::policy::Policy;
 use study::runner::Platform;
 use study::size::{PageSize, parse_bytes};
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
@@ -43,7 +46,7 @@ use super::trials::Trials;
 use crate::failure::{Failure, say};
 
 /// What the machine of a comparison is called whose figures are fake.
-const NAME: &str = "fake platform: nothing was measured";
+const NAME: &str = "FAKE PLATFORM: NOTHING WAS MEASURED";
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -93,7 +96,7 @@ pub enum FakeError {
     #[error(transparent)]
     Size(#[from] study::size::SizeError),
     /// The file has neither the arm nor `default`.
-    #[error("the file has no arm {0:?}, and no arm \"default\"")]
+    #[error("the file has no arm {0:?}")]
     Arm(String),
     /// A list without a figure.
     #[error("the arm {arm:?} has no figure of {metric}")]
@@ -153,25 +156,23 @@ impl Fake {
         &self.host
     }
 
-    /// Says that nothing is measured.
-    pub fn say_so(&self) {
+    /// A comparison in which it is written that nothing of it is measured, which is said too.
+    pub fn marked(&self, mut comparison: Comparison) -> Comparison {
         say(format_args!(
             "pagelab: FAKE PLATFORM: NOTHING IS MEASURED. Every figure is one of {}",
             results::printable(&self.file.display().to_string())
         ));
-    }
-
-    /// Writes into a comparison that nothing of it was measured.
-    pub fn mark(&self, comparison: &mut Comparison) {
         NAME.clone_into(&mut comparison.machine.name);
         NAME.clone_into(&mut comparison.machine.cpu_model);
+        comparison
     }
 
     fn arm(&mut self, arm: &Arm) -> Result<&mut FakeArm, FakeError> {
         let unknown = || FakeError::Arm(arm.label.clone());
         if !self.arms.contains_key(&arm.label) {
-            let default = self.arms.get("default").cloned().ok_or_else(unknown)?;
-            self.arms.insert(arm.label.clone(), FakeArm { trials: 0, ..default });
+            let like = if arm.role == Role::Policy { arm.policy.to_string() } else { Policy::DEFAULT.to_string() };
+            let like = self.arms.get(&like).cloned().ok_or_else(unknown)?;
+            self.arms.insert(arm.label.clone(), FakeArm { trials: 0, ..like });
         }
         self.arms.get_mut(&arm.label).ok_or_else(unknown)
     }

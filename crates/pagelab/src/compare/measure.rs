@@ -9,6 +9,7 @@ use study::comparison::{Comparison, Design, Ended};
 use study::runner;
 use tracer::signals::{self, PassOn};
 
+use super::ground::Ground;
 use super::keeper::Keeper;
 use super::progress::Progress;
 use super::request::Setup;
@@ -33,19 +34,22 @@ pub struct Measured {
 /// It cannot begin. What goes wrong later is in what comes back.
 pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
-    let mut comparison = begun(&setup)?;
+    let comparison = begun(&setup)?;
     let _awake = setup.awake.then(Awake::hold).transpose().map_err(Failure::input)?;
-    #[cfg(debug_assertions)]
-    if let Some(mut fake) = setup.fake {
-        fake.say_so();
-        fake.mark(&mut comparison);
-        return Ok(run(&mut fake, comparison, setup.arm_of_boot, store));
+    match setup.ground {
+        Ground::Host => {
+            let session = Session::new(setup.host)
+                .with_hugetlb_pool(setup.hugetlb_pool)
+                .with_patience(setup.patience, say_who_holds_the_lease);
+            let session = khugepaged::held(session, setup.design.khugepaged)?;
+            Ok(run(&mut HostPlatform::new(session, setup.work), comparison, setup.arm_of_boot, store))
+        }
+        #[cfg(debug_assertions)]
+        Ground::Fake(mut fake) => {
+            let comparison = fake.marked(comparison);
+            Ok(run(&mut fake, comparison, setup.arm_of_boot, store))
+        }
     }
-    let session = Session::new(setup.host)
-        .with_hugetlb_pool(setup.hugetlb_pool)
-        .with_patience(setup.patience, say_who_holds_the_lease);
-    let session = khugepaged::held(session, setup.design.khugepaged)?;
-    Ok(run(&mut HostPlatform::new(session, setup.work), comparison, setup.arm_of_boot, store))
 }
 
 /// A comparison before its first trial.

@@ -8,6 +8,7 @@ use results::store::Store;
 use study::comparison::{Comparison, Design};
 
 use super::arguments::Compare;
+use super::ground::Ground;
 use super::{boots, design, work};
 use crate::failure::{Failure, say};
 use crate::output::open_store;
@@ -39,9 +40,8 @@ pub struct Setup {
     pub hugetlb_pool: Option<u64>,
     /// How long another pagelab is waited for.
     pub patience: Duration,
-    /// What runs the trials instead of the host.
-    #[cfg(debug_assertions)]
-    pub fake: Option<super::fake::Fake>,
+    /// What runs the trials.
+    pub ground: Ground,
 }
 
 /// How a comparison is shown.
@@ -59,13 +59,8 @@ impl Request {
     /// The host cannot be read, a design that is none, a command that cannot be run, a store or a file that cannot be
     /// written.
     pub fn of(arguments: Compare) -> Result<Request, Failure> {
-        #[cfg(debug_assertions)]
-        let fake = arguments.fake_platform.as_deref().map(super::fake::Fake::read).transpose()?;
-        #[cfg(debug_assertions)]
-        let host = fake.as_ref().map_or_else(|| Host::open("/"), |fake| Host::open(fake.host_root()));
-        #[cfg(not(debug_assertions))]
-        let host = Host::open("/");
-        let host = host.map_err(Failure::input)?;
+        let ground = Ground::of(&arguments)?;
+        let host = Host::open(ground.root()).map_err(Failure::input)?;
         let design = design::design(&arguments, &host)?;
         let measuring = &arguments.measuring;
         let work = work::work(measuring, arguments.command, design.trial_time_s)?;
@@ -84,8 +79,7 @@ impl Request {
             awake: measuring.awake,
             hugetlb_pool: measuring.hugetlb_pool,
             patience: Duration::from_secs_f64(measuring.wait),
-            #[cfg(debug_assertions)]
-            fake,
+            ground,
         };
         let shown = Shown { forms: arguments.forms, adopt: arguments.keeping.adopt, with_boots: arguments.arm_of_boot };
         Ok(Request { setup, store, shown })

@@ -34,21 +34,34 @@ pub fn run(arguments: &Merge) -> Result<(), Failure> {
     for file in &arguments.files {
         parts.extend(parts::of_file(file)?);
     }
-    if !arguments.command.is_empty() {
-        let wanted: Vec<_> = arguments.command.iter().map(|word| word.to_string_lossy()).collect();
-        parts.retain(|part| part.command() == wanted.join(" "));
-    }
-    let merged = boots::merge(&parts).map_err(|error| Failure::Input(format!("{error}{}", choice(&parts))))?;
+    let parts = of_command(parts, &arguments.command)?;
+    let merged = boots::merge(&parts).map_err(|error| match &commands(&parts)[..] {
+        [] | [_] => Failure::input(error),
+        several => Failure::Input(format!("{error}; choose one command with `-- COMMAND`: {}", several.join("; "))),
+    })?;
     publish::merged(&merged, &arguments.forms)
 }
 
-/// What there is to choose from, where commands differ.
-fn choice(parts: &[Part]) -> String {
+/// The boots that measured a command; all of them where none is named.
+fn of_command(mut parts: Vec<Part>, command: &[OsString]) -> Result<Vec<Part>, Failure> {
+    if command.is_empty() {
+        return Ok(parts);
+    }
+    let wanted = command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let known = commands(&parts);
+    parts.retain(|part| part.command() == wanted);
+    match (parts.is_empty(), known.is_empty()) {
+        (true, false) => {
+            Err(Failure::Input(format!("no boot measured {wanted:?}; they measured: {}", known.join("; "))))
+        }
+        _ => Ok(parts),
+    }
+}
+
+/// The commands that boots measured, each once.
+fn commands(parts: &[Part]) -> Vec<String> {
     let mut commands: Vec<String> = parts.iter().map(Part::command).collect();
     commands.sort();
     commands.dedup();
-    match commands.len() {
-        0 | 1 => String::new(),
-        _ => format!("; choose one command with `-- COMMAND`: {}", commands.join("; ")),
-    }
+    commands
 }

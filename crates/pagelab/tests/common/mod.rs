@@ -514,3 +514,21 @@ pub fn within(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
     }
     true
 }
+
+/// Runs a comparison without privileges where the test has some: what needs no setting changed waits for nobody then.
+pub fn ran_freely(mut command: Command) -> Ran {
+    if is_root() && has("setpriv") { command.as_nobody().ran() } else { command.ran() }
+}
+
+/// What a command writes to a terminal of so many columns, standard error included.
+pub fn on_terminal(bench: &Bench, columns: usize, environment: &str, words: &str) -> String {
+    let line = format!("stty cols {columns} rows 50; exec env {environment} {} {words}", bench.program().display());
+    let mut script = Command::new("script");
+    script
+        .args(["-qec", &line, "/dev/null"])
+        .env("HOME", bench.path(""))
+        .env("TERM", "xterm")
+        .current_dir(bench.path(""));
+    script.env_remove("LC_ALL").env_remove("LANG").env_remove("LC_CTYPE").env_remove("NO_COLOR");
+    ran_freely(script).stdout.replace('\r', "\n")
+}

@@ -72,6 +72,21 @@ impl Chosen {
     }
 }
 
+impl std::fmt::Display for Chosen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {}", named(self.sets, "set"), named(self.ways, "way"))
+    }
+}
+
+/// `1 to 15 ways`, `8 ways`, `1 way`.
+fn named(range: Range, what: &str) -> String {
+    match (range.least, range.most) {
+        (1, 1) => format!("1 {what}"),
+        (least, most) if least == most => format!("{least} {what}s"),
+        (least, most) => format!("{least} to {most} {what}s"),
+    }
+}
+
 /// `LEAST..MOST` or a number.
 fn parse_range(text: &str, fits: impl Fn(u32) -> bool) -> Option<Range> {
     let (least, most) = text.split_once("..").unwrap_or((text, text));
@@ -124,6 +139,8 @@ mod tests {
         let all = |text| parse_sets(text).unwrap();
         let chosen = Chosen::of(all("16..64"), parse_ways("4").unwrap(), &[21, 12, 21]);
         assert_eq!(chosen.page_shifts, [12, 21]);
+        assert_eq!(chosen.to_string(), "16 to 64 sets, 4 ways");
+        assert_eq!(named(Range { least: 1, most: 1 }, "way"), "1 way");
         let has = |sets, ways| chosen.has(&Geometry { page_bytes: 4096, sets, ways, misses: 0 });
         assert!(has(16, 4) && has(64, 4) && !has(8, 4) && !has(128, 4) && !has(16, 5));
     }

@@ -62,7 +62,7 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
     };
     print(&text, arguments.json)?;
     match &arguments.html {
-        Some(file) => write_page(file, &results::html::simulation::report(&page(all))),
+        Some(file) => write_page(file, &results::html::simulation::report(&page(all, &chosen))),
         None => Ok(()),
     }
 }
@@ -91,7 +91,7 @@ fn json(all: &[(&Path, Swept)], chosen: &Chosen) -> Value {
     })
 }
 
-fn page(all: Vec<(&Path, Swept)>) -> Document {
+fn page(all: Vec<(&Path, Swept)>, chosen: &Chosen) -> Document {
     let files: Vec<String> = all.iter().map(|(file, _)| file.display().to_string()).collect();
     let trace = |(file, swept): (&Path, Swept)| {
         let header = swept.header.clone();
@@ -110,7 +110,7 @@ fn page(all: Vec<(&Path, Swept)>) -> Document {
         })
     };
     Document {
-        title: format!("TLB misses of {} for every geometry", files.join(", ")),
+        title: format!("TLB misses of {}: {chosen}", files.join(", ")),
         invocation: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         settings: Vec::new(),

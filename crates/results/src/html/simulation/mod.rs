@@ -47,7 +47,7 @@ fn of_trace(trace: &Trace, at: usize) -> String {
         ("What maps the memory at the end".to_string(), "census", census(trace, at)),
         ("Verdicts and their causes".to_string(), "verdicts", tables::verdicts(trace)),
         ("All figures".to_string(), "figures", tables::figures(trace)),
-        ("Every geometry".to_string(), "geometry", geometry(trace, at)),
+        ("Geometries".to_string(), "geometry", geometry(trace, at)),
     ];
     parts.iter().map(|(title, id, body)| section(title, &format!("{id}{at}"), body)).collect()
 }
@@ -135,7 +135,7 @@ fn geometry(trace: &Trace, at: usize) -> String {
         })
         .collect();
     format!(
-        "<p>Misses per 1000 {} of LRU TLBs of every number of sets and ways; the stronger the colour the more, by their logarithm, on one \
+        "<p>Misses per 1000 {} of LRU TLBs by their numbers of sets and ways; the stronger the colour the more, by their logarithm, on one \
          scale for all page sizes. Each cell tells its number on hover.</p>\n{}<div class=\"figures\">\n{maps}</div>\n{}",
         sweep.per.unit(),
         heat::legend(sweep),
