@@ -41,7 +41,9 @@ impl Tree {
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
             .current_dir(root)
             .output()
-            .map_err(|error| format!("cannot run git to list the files: {error}; install git"))?;
+            .map_err(|error| {
+                format!("cannot run git in {}: {error}; it takes git, and a checkout there", root.display())
+            })?;
         if !output.status.success() {
             return Err(format!("git ls-files failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
         }
