@@ -244,13 +244,13 @@ fn runs_are_what_every_address_makes() {
 }
 
 #[test]
-fn accesses_that_are_derived_are_what_every_address_makes() {
+fn accesses_around_faults_are_what_every_address_makes() {
     if !can_record() || !needs(&[program("qemu-x86_64"), program("gcc")]) {
         return;
     }
     let bench = Bench::new();
-    // It is written for x86-64: its faults are where nothing may be derived.
-    let path = compiled(&bench, "gcc", "derived.c", &["-O1", "-static"]);
+    // It is written for x86-64: its faults are between accesses of one block.
+    let path = compiled(&bench, "gcc", "around_faults.c", &["-O1", "-static"]);
     let [runs, reference] = [false, true].map(|lossless| {
         let mut runs = longest(&bench, &path, 0, lossless);
         // Where a fault ends a block, the rest of its instructions counts too.

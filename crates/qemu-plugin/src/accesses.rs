@@ -139,6 +139,7 @@ fn attend(state: &mut Vcpu) {
         match state.attend() {
             Attention::Opened => recorder.note(state, Call::Window { instructions: state.instructions() }, 0),
             Attention::Begun => PLUGIN.processors.begins(),
+            Attention::GoesOn => recorder.goes_on(state),
             Attention::Closed => recorder.write(state),
             Attention::Complete => {
                 recorder.write(state);

@@ -14,7 +14,7 @@ use crate::file::{Complaints, TraceFile};
 use crate::guest_memory::owned::Owned;
 use crate::kernel_accesses::Stretch;
 use crate::schedule::Schedule;
-use crate::unwritten::Unwritten;
+use crate::unwritten::{Ending, Unwritten};
 use crate::vcpu::{Vcpu, Work};
 
 /// Most runs of a chunk, over all threads: what bounds the memory.
@@ -298,13 +298,23 @@ impl Recorder {
         self.is_spare.notify_one();
     }
 
-    /// Writes the index, because the program may end in the call that it is about to make; `last` is what it does then.
+    /// Writes all that a thread has, and the index if there is no other, because the program may end in the call that it is
+    /// about to make; `last` is what it does then.
     pub fn close(&self, vcpu: &mut Vcpu, last: Option<Call>) {
         self.write(vcpu);
         let mut unwritten = self.lock();
         let event = last.map(|call| Event { run: vcpu.place(), order: 0, call, result: 0 });
-        unwritten.may_end(vcpu.thread, vcpu.instructions(), event);
+        let is_alone = self.threads.load(Ordering::Relaxed) == 1;
+        unwritten.may_end(vcpu.thread, Ending { event, instructions: vcpu.instructions(), is_alone });
         self.attempt(&mut unwritten, |_| Ok(()));
+        vcpu.may_end();
+    }
+
+    /// Takes back the end that the file has for the case that the program ended in a call: a thread is back from it.
+    pub fn goes_on(&self, vcpu: &Vcpu) {
+        let mut unwritten = self.lock();
+        unwritten.goes_on(vcpu.thread);
+        self.write_if_needed(unwritten);
     }
 
     /// Writes the index: the process ends. So many threads could not be asked for their last accesses.

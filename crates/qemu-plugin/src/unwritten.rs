@@ -19,11 +19,20 @@ pub struct Unwritten {
     noted: BTreeMap<u32, (Vec<Event>, u64)>,
     /// How many are noted.
     count: usize,
-    /// Threads that are in a call which may end the program: what they do then, and their instructions. The file has an end
-    /// as long as there are any.
-    ending: BTreeMap<u32, (Option<Event>, u64)>,
-    /// Where to go on, if the file has an end.
+    /// Threads that are in a call which may end the program.
+    ending: BTreeMap<u32, Ending>,
+    /// Where to go on, if the file has what ends the program.
     before_end: Option<Checkpoint>,
+}
+
+/// What a thread is about to do that may end the program.
+pub struct Ending {
+    /// What it does then.
+    pub event: Option<Event>,
+    /// Its instructions.
+    pub instructions: u64,
+    /// There is no other thread, so that nothing is missing in the file then: it has an end as long as this stands here.
+    pub is_alone: bool,
 }
 
 impl Unwritten {
@@ -53,8 +62,7 @@ impl Unwritten {
         }
     }
 
-    /// Whether the file has an end that must go because of what was noted: `note` has come back from the last such call, or
-    /// events have come before it.
+    /// Whether something stands at the end of the file that all which is noted must stand before.
     pub fn has_end(&self) -> bool {
         self.before_end.is_some()
     }
@@ -65,11 +73,11 @@ impl Unwritten {
     }
 
     /// A thread is about to make a call that may end the program, in which it does this.
-    pub fn may_end(&mut self, thread: u32, instructions: u64, event: Option<Event>) {
-        self.ending.insert(thread, (event, instructions));
+    pub fn may_end(&mut self, thread: u32, ending: Ending) {
+        self.ending.insert(thread, ending);
     }
 
-    /// Writes noted events and then more, and an end where the program may end. `order`: how many events of all threads
+    /// Writes noted events and then more, and what ends the program where that may be. `order`: how many events of all threads
     /// there were.
     ///
     /// # Errors
@@ -99,12 +107,14 @@ impl Unwritten {
         more(writer)?;
         if !self.ending.is_empty() {
             self.before_end = Some(writer.checkpoint());
-            for (thread, (event, instructions)) in &self.ending {
+            for (thread, ending) in &self.ending {
                 // What ends the program is the last that it does.
-                let event = event.clone().map(|event| Event { order, ..event });
-                writer.events(*thread, event.as_slice(), *instructions)?;
+                let event = ending.event.clone().map(|event| Event { order, ..event });
+                writer.events(*thread, event.as_slice(), ending.instructions)?;
             }
-            writer.index()?;
+            if self.ending.values().all(|ending| ending.is_alone) {
+                writer.index()?;
+            }
         }
         Ok(())
     }

@@ -26,6 +26,8 @@ const LAST_PLACE: u64 = (1 << PAGE_SHIFT) - Access::MAX_BYTES as u64;
 pub enum Attention {
     /// A processor of a machine is about to execute its first instruction.
     Begun,
+    /// The program has not ended in a call.
+    GoesOn,
     /// A window begins: say so.
     Opened,
     /// A window has ended: write what there is.
@@ -108,6 +110,8 @@ pub struct Vcpu {
     schedule: Schedule,
     /// It is a machine's processor that has executed nothing.
     is_still: bool,
+    /// It has made a call in which the program may end, and has executed nothing since.
+    is_ending: bool,
     /// The chunk so far; none where there are many threads, whose runs stay in their buffers until a chunk is made of them.
     builder: Option<Builder>,
     /// Runs before those in the buffer.
@@ -138,6 +142,7 @@ impl Vcpu {
             boundary: schedule.skip,
             schedule,
             is_still: header.system,
+            is_ending: false,
             builder: Some(Builder::new(header.columns)),
             before: 0,
             due: pace::due(0),
@@ -231,6 +236,7 @@ impl Vcpu {
     pub fn attend(&mut self) -> Attention {
         let attention = match (self.instructions() >= self.boundary, self.recording) {
             _ if std::mem::take(&mut self.is_still) => Attention::Begun,
+            _ if std::mem::take(&mut self.is_ending) => Attention::GoesOn,
             (false, _) => Attention::Due,
             (true, false) => {
                 self.boundary = self.schedule.open(self.instructions());
@@ -249,7 +255,7 @@ impl Vcpu {
     }
 
     fn set_attention(&mut self) {
-        self.current.attention = match (self.is_still, self.recording) {
+        self.current.attention = match (self.is_still || self.is_ending, self.recording) {
             (true, _) => 0,
             (false, true) => self.boundary.min(self.due),
             (false, false) => self.boundary,
@@ -334,6 +340,12 @@ impl Vcpu {
         }
     }
 
+    /// The program may end in the next call: it attends to that first, if it goes on.
+    pub fn may_end(&mut self) {
+        self.is_ending = true;
+        self.set_attention();
+    }
+
     /// Records nothing any more.
     pub fn stop(&mut self) {
         self.record(false);
@@ -348,6 +360,7 @@ impl Vcpu {
         self.builder = Some(Builder::new(columns));
         (self.current.instructions, self.current.seen, self.before, self.thread) = (0, 0, 0, 0);
         self.due = pace::due(0);
+        self.is_ending = false;
         self.boundary = if self.recording { self.schedule.open(0) } else { self.schedule.skip };
         self.set_attention();
     }

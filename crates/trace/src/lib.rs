@@ -7,6 +7,7 @@
 //! - **chunk**: the runs of one thread that stand together in a block, column by column.
 //! - **event**: a system call that changes the address space, with its place among the runs.
 //! - **block**: what a file is a sequence of; each stands for itself, with checksums.
+//! - **pace**: how often a recorder writes a block, and so what is lost when it is killed.
 //! - **filter**: what was left out of the runs. The header says for which TLBs the rest is exact, and a reader refuses
 //!   others.
 //!

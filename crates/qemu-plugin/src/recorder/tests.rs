@@ -98,13 +98,26 @@ fn an_exec_that_succeeds_while_others_write_is_the_last_event() {
         recorder.note(&mut other, brk(number), 0);
         let mut expected: Vec<(u64, i64, Call)> = (0..=number).map(|number| (number, 0, brk(number))).collect();
         expected.push((number + 1, 0, exec()));
-        assert_eq!(told(directory.path()), (expected, true));
+        // What the other has not written is missing then.
+        assert_eq!(told(directory.path()), (expected, false));
     }
     // It has failed: nothing says any more that it has not.
     recorder.note(&mut vcpu, exec(), -2);
     recorder.finish(0);
     let (events, whole) = told(directory.path());
     assert_eq!((events.len(), events.last(), whole), (4, Some(&(3, -2, exec())), true));
+}
+
+#[test]
+fn a_program_that_goes_on_has_no_end() {
+    let directory = tempfile::tempdir().unwrap();
+    let recorder = recorder(directory.path());
+    let mut vcpu = recorder.begin_thread();
+    recorder.close(&mut vcpu, None);
+    assert!(told(directory.path()).1 && vcpu.needs_attention());
+    assert!(matches!(vcpu.attend(), crate::vcpu::Attention::GoesOn));
+    recorder.goes_on(&vcpu);
+    assert!(!told(directory.path()).1 && !vcpu.needs_attention());
 }
 
 #[test]

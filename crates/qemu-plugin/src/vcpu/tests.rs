@@ -212,7 +212,7 @@ fn windows_open_and_close_at_their_instructions() {
             match vcpu.attend() {
                 Attention::Opened => changes.push((true, vcpu.instructions())),
                 Attention::Closed | Attention::Complete => changes.push((false, vcpu.instructions())),
-                Attention::Due | Attention::Begun => unreachable!(),
+                Attention::Due | Attention::Begun | Attention::GoesOn => unreachable!(),
             }
         }
         vcpu.current().count(1);
@@ -239,7 +239,7 @@ fn a_processor_says_when_it_begins_and_when_it_has_all() {
                     Attention::Opened => "opened",
                     Attention::Closed => "closed",
                     Attention::Complete => "complete",
-                    Attention::Due => unreachable!(),
+                    Attention::Due | Attention::GoesOn => unreachable!(),
                 };
                 said.push(format!("{what} {}", vcpu.instructions()));
             }
