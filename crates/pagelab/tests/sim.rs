@@ -1,60 +1,15 @@
 //! `pagelab sim` from the outside: real input, tables, JSON, refusals.
 
 mod common;
+#[path = "common/traced.rs"]
+mod traced;
 
-use std::fmt::Write as _;
 use std::fs;
 
 use common::{Bench, Ran, Runs};
 use serde_json::Value;
 use trace::{Call, Header, Kind, Process, Recording};
-
-/// A program in lackey's text that writes 1024 pages twice.
-fn lackey() -> String {
-    let mut text = String::new();
-    for step in 0..2048 {
-        writeln!(text, "I  04001000,4\n S {:x},8", 0x1000_0000 + step % 1024 * 4096).unwrap();
-    }
-    text
-}
-
-struct Traced {
-    bench: Bench,
-    file: String,
-}
-
-impl Traced {
-    fn new() -> Traced {
-        let bench = Bench::new();
-        let (text, file) = (bench.path("lackey"), bench.path("a.trace").display().to_string());
-        fs::write(&text, lackey()).unwrap();
-        let imported =
-            bench.pagelab(&["trace", "import", "--from", "lackey", "-o", &file, &text.display().to_string()]).ran();
-        assert_eq!(imported.code, Some(0), "{}", imported.stderr);
-        Traced { bench, file }
-    }
-
-    fn sim(&self, arguments: &[&str]) -> Ran {
-        self.bench.pagelab(&[&["sim", &self.file], arguments].concat()).ran()
-    }
-
-    fn sweep(&self, arguments: &[&str]) -> Ran {
-        self.bench.pagelab(&[&["sim", "sweep", &self.file], arguments].concat()).ran()
-    }
-
-    /// A simulation under the kernel of a file with these lines.
-    fn under(&self, linux: &str, arguments: &[&str]) -> Ran {
-        let file = self.bench.word("linux.toml");
-        fs::write(&file, format!("schema = \"pagelab.linux/1\"\n{linux}\n")).unwrap();
-        self.sim(&[&["--linux", &file], arguments].concat())
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let ran = self.sim(&[arguments, &["--json"]].concat());
-        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-        serde_json::from_str(&ran.stdout).unwrap()
-    }
-}
+use traced::{Traced, lackey};
 
 #[test]
 fn machines_and_policies_make_a_matrix_with_reasons() {
@@ -196,87 +151,6 @@ fn the_result_is_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn every_geometry_is_swept() {
-    let traced = Traced::new();
-    let document = traced.sweep(&["--json"]).json();
-    assert_eq!(document["schema"], "pagelab.sim-sweep/1");
-    assert_eq!((&document["most_sets"], &document["most_ways"]), (&2048.into(), &15.into()));
-    let geometries = document["traces"][0]["geometries"].as_array().unwrap();
-    assert_eq!(geometries.len(), 900);
-    let misses = |page_bytes: u64, sets: u64, ways: u64| {
-        let found = geometries.iter().find(|geometry| {
-            geometry["page_bytes"] == page_bytes && geometry["sets"] == sets && geometry["ways"] == ways
-        });
-        found.unwrap()["misses"].as_u64().unwrap()
-    };
-    assert_eq!((misses(4096, 2048, 2), misses(4096, 16, 4), misses(2 << 20, 1, 15)), (1025, 2049, 3));
-    let text = traced.sweep(&[]).stdout;
-    assert!(text.contains("15 ways") && text.contains("ways 1 to 15\n      1  ██"), "{text}");
-}
-
-#[test]
-fn chosen_geometries_have_the_figures_that_they_have_among_all() {
-    let traced = Traced::new();
-    let geometries = |arguments: &[&str]| -> Vec<Value> {
-        let document = traced.sweep(&[arguments, &["--json"]].concat()).json();
-        document["traces"][0]["geometries"].as_array().unwrap().clone()
-    };
-    let chosen = geometries(&["--sets", "64..256", "--ways", "4..6", "--pages", "2M,4K,2M,1G"]);
-    assert_eq!(chosen.len(), 3 * 3 * 3);
-    let all = geometries(&[]);
-    let known = chosen.iter().filter(|geometry| geometry["page_bytes"] != 1 << 30);
-    assert_eq!(known.clone().count(), 2 * 3 * 3);
-    assert!(known.clone().all(|geometry| all.contains(geometry)));
-    let page = traced.bench.word("sweep.html");
-    let ran = traced.sweep(&["--sets", "16", "--ways", "1..4", "--pages", "64K", "--html", &page]);
-    ran.says(0, &[]).prints(&["pages of 64K", "1 way", "4 ways", "ways 1 to 4"]);
-    assert!(!ran.stdout.contains("8 ways") && !ran.stdout.contains("pages of 4K"), "{ran}");
-    assert!(fs::read_to_string(&page).unwrap().contains("16 sets of 4 ways"));
-    for (arguments, parts) in [
-        (&["--sets", "3"][..], &["--sets", "powers of two from 1 to 2048", "found \"3\""][..]),
-        (&["--sets", "64..16"], &["--sets", "found \"64..16\""]),
-        (&["--ways", "16"], &["--ways", "expected 1 to 15", "found \"16\""]),
-        (&["--pages", "3M"], &["--pages", "power of two from 4K to 1G", "3M"]),
-        (&["-p", "thp"], &["unexpected argument '-p'"]),
-        (&["--memory", "1G"], &["unexpected argument '--memory'"]),
-        (&["--html", "/nonexistent/page.html"], &["/nonexistent/page.html cannot be written"]),
-    ] {
-        traced.sweep(arguments).says(2, parts);
-    }
-}
-
-#[test]
-fn options_of_earlier_versions_name_the_verb_and_the_file() {
-    let traced = Traced::new();
-    for (arguments, parts) in [
-        (&["--geometry"][..], &["unexpected argument '--geometry'", "use `pagelab sim sweep FILE...`"][..]),
-        (&["--chase"], &["use `pagelab sim chase`"]),
-        (&["--chase-largest", "1M"], &["use `pagelab sim chase --largest 1M`"]),
-        (&["--scan-sleep", "0.5"], &["use --linux FILE.toml with `scan_sleep_millisecs", "0.5 s"]),
-        (&["--also-folios", "16K"], &["`also_enabled = [\"16K\"]` under [mthp]"]),
-        (&["--instruction-rate", "1e9"], &["`instructions_per_s = 1e9`"]),
-    ] {
-        traced.sim(arguments).says(2, parts);
-    }
-}
-
-#[test]
-fn the_kernel_that_is_listed_is_the_one_without_a_file() {
-    let traced = Traced::new();
-    let listed = traced.bench.pagelab(&["list", "linux"]).ran();
-    listed.says(0, &[]).prints(&["pagelab.linux/1", "scan_sleep_millisecs = 10000", "also_enabled = []"]);
-    let file = traced.bench.word("listed.toml");
-    fs::write(&file, &listed.stdout).unwrap();
-    let arguments = ["-m", "cascade-lake", "-p", "base,thp"];
-    assert_eq!(traced.json(&[&arguments[..], &["--linux", &file]].concat()), traced.json(&arguments));
-    let document = traced.bench.pagelab(&["list", "linux", "--json"]).ran().json();
-    assert_eq!(
-        (&document["schema"], document["file"].as_str()),
-        (&"pagelab.list-linux/1".into(), Some(listed.stdout.trim_end()))
-    );
-}
-
-#[test]
 fn what_cannot_be_simulated_is_said() {
     let traced = Traced::new();
     let toml = traced.bench.path("bad.toml");
@@ -315,138 +189,6 @@ fn what_cannot_be_simulated_is_said() {
     bytes.truncate(bytes.len() - 20);
     fs::write(&traced.file, bytes).unwrap();
     assert!(traced.sim(&["-p", "base"]).stdout.contains("cut off"));
-}
-
-#[test]
-fn a_model_machine_shows_every_figure_and_what_vouches_for_it() {
-    let bench = Bench::new();
-    let shown = bench.pagelab(&["list", "machines", "apple-m1"]).ran();
-    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
-    for part in ["apple-m1: Apple M1, performance core, aarch64", "tlb[1].ways", "measured (16K pages", "assumed: "] {
-        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
-    }
-    let document: Value =
-        serde_json::from_str(&bench.pagelab(&["list", "machines", "apple-m1", "--json"]).ran().stdout).unwrap();
-    let [model] = &document["model_machines"].as_array().unwrap()[..] else { panic!("{document}") };
-    let keys = model["figures"].as_array().unwrap().iter().map(|figure| figure["key"].as_str().unwrap());
-    assert!(keys.clone().count() > 20 && keys.clone().all(|key| shown.stdout.contains(key)), "{}", shown.stdout);
-    bench.pagelab(&["list", "machines", "apple-m9"]).ran().says(2, &["no machine \"apple-m9\"", "apple-m1"]);
-    let file = bench.path("own.toml").display().to_string();
-    fs::write(&file, MACHINE.replace("ways = { is = 4,", "ways = { is = 5,")).unwrap();
-    bench.pagelab(&["list", "machines", &file]).ran().says(2, &[&file, "tlb[0].ways: found 5"]);
-}
-
-#[test]
-fn model_machines_are_listed_with_their_sources() {
-    let bench = Bench::new();
-    let listed = bench.pagelab(&["list", "machines", "--json"]).ran();
-    let document: Value = serde_json::from_str(&listed.stdout).unwrap();
-    let models = document["model_machines"].as_array().unwrap();
-    assert_eq!(models.len(), 17);
-    for model in models {
-        let figures = model["figures"].as_array().unwrap();
-        let sourced = figures.iter().filter(|figure| figure["source"].is_string()).count();
-        let assumed = figures.iter().filter(|figure| figure["assumed"].is_string()).count();
-        assert_eq!(sourced + assumed, figures.len(), "{}", model["name"]);
-        assert_eq!((model["sourced_figures"].as_u64(), sourced > 0), (Some(sourced as u64), true));
-    }
-}
-
-/// A sound machine file, for what can be wrong with one.
-const MACHINE: &str = include_str!("../../../fixtures/machine.toml");
-
-#[test]
-fn machine_files_that_no_processor_has_are_refused_by_place() {
-    let traced = Traced::new();
-    let file = traced.bench.path("test.toml").display().to_string();
-    fs::write(&file, MACHINE).unwrap();
-    let ran = traced.sim(&["-m", &file, "-p", "base"]);
-    assert_eq!(ran.code, Some(0), "the file is sound: {}", ran.stderr);
-    for (from, to, parts) in [
-        ("ways = { is = 4,", "ways = { is = 5,", &["tlb[0].ways: found 5", "a divisor of the 64 entries"][..]),
-        ("entries = { is = 64,", "entries = { is = 0,", &["tlb[0].entries: found 0", "at least one entry"]),
-        ("entries = { is = 64,", "entries = { is = 4000000000,", &["tlb[0].entries", "at most 4194304"]),
-        ("\"2M\"", "\"3M\"", &["tlb[0].holds: found \"3M\"", "power of two"]),
-        ("\"2M\"", "\"huge\"", &["tlb[0].holds: found \"huge\"", "64K, 2M or 1G"]),
-        ("level = 1", "level = 1\nspeed = 3", &["line 11", "unknown field `speed`"]),
-        ("level = 1", "level = ", &["line 10"]),
-        ("memory_cycles = {", "memory_cycles = { is = -1 } #", &["memory_cycles"]),
-        ("machine/1", "machine/2", &["schema: found \"pagelab.machine/2\"", "expected \"pagelab.machine/1\""]),
-        ("[walker]", "[walkers]", &["walker"]),
-        ("\"x86_64\"", "\"sparc\"", &["architecture: found \"sparc\"", "one of x86_64, aarch64, riscv64"]),
-    ] {
-        let text = MACHINE.replace(from, to);
-        assert_ne!(text, MACHINE, "{from}");
-        fs::write(&file, text).unwrap();
-        traced.sim(&["-m", &file]).says(2, &[&[file.as_str()], parts].concat());
-    }
-    fs::write(&file, [0xff, 0xfe, 0x00]).unwrap();
-    traced.sim(&["-m", &file]).says(2, &[&file, "UTF-8"]);
-    traced.sim(&["-m", "/nonexistent.toml"]).says(2, &["/nonexistent.toml", "No such file"]);
-    traced.sim(&["-m", "cortex-a75"]).says(2, &["no machine \"cortex-a75\"", "list machines"]);
-}
-
-#[test]
-fn machines_and_policies_that_are_named_twice_are_simulated_once_and_two_of_one_name_never() {
-    let traced = Traced::new();
-    let file = traced.bench.path("own.toml").display().to_string();
-    fs::write(&file, MACHINE.replace("\"test\"", "\"zen-3\"")).unwrap();
-    let document = traced.json(&["-m", "zen-3,zen-2,zen-3", "-p", "base,thp,base"]);
-    let cells = document["traces"][0]["simulations"].as_array().unwrap();
-    let names: Vec<String> = cells.iter().map(|cell| format!("{} {}", cell["machine"], cell["policy"])).collect();
-    let expected = ["zen-3", "zen-2"].map(|machine| ["base", "thp"].map(|policy| format!("{machine:?} {policy:?}")));
-    assert_eq!(names, expected.concat());
-    let machines = [&file, "zen-3"].join(",");
-    traced.sim(&["-m", &machines]).says(2, &[&file, "two machines of one name, \"zen-3\"", "key `name`"]);
-}
-
-#[test]
-fn a_tlb_that_fetches_and_data_share_is_told_where_their_runs_are_apart() {
-    let traced = Traced::new();
-    let file = traced.bench.path("test.toml").display().to_string();
-    fs::write(&file, MACHINE).unwrap();
-    let said = |arguments: &[&str]| {
-        traced.sim(arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ").matches("runs apart").count()
-    };
-    assert_eq!(said(&["-m", &file, "-p", "base"]), 1);
-    assert_eq!(said(&["-m", "zen-3", "-p", "base"]), 0, "its first level is split");
-    let swept =
-        || traced.sweep(&[]).stdout.split_whitespace().collect::<Vec<_>>().join(" ").matches("runs apart").count();
-    assert_eq!((swept(), said(&["-m", "zen-3", "-p", "base", "--curves"])), (1, 1));
-    let mut header = Header::of("test");
-    header.columns.addresses = true;
-    let mut recording = Recording::new(Vec::new(), header).unwrap();
-    recording.access(0, 0x1000_0000, 8, Kind::LOAD).unwrap();
-    fs::write(&traced.file, recording.finish().unwrap()).unwrap();
-    assert_eq!((said(&["-m", &file, "-p", "base"]), swept()), (0, 0));
-}
-
-#[test]
-fn further_folios_that_a_machine_cannot_have_are_refused() {
-    let traced = Traced::new();
-    let also = |sizes: &str, policies: &str| {
-        traced.under(&format!("[mthp]\nalso_enabled = [{sizes}]"), &["-m", "cascade-lake", "-p", policies])
-    };
-    let ran = also("\"128K\"", "mthp-64k");
-    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("further folios of 128K would be taken before those of 64K"), "{said}");
-    also("\"16K\", \"32K\"", "base,mthp-64k").says(0, &[]);
-    // A file says what a kernel is, for whatever is simulated on it.
-    also("\"16K\"", "base,thp").says(0, &[]);
-}
-
-#[test]
-fn more_missing_pages_than_a_kernel_takes_are_refused() {
-    let traced = Traced::new();
-    let missing = |pages: &str| {
-        traced.under(&format!("[khugepaged]\nmax_ptes_none = {pages}"), &["-m", "cascade-lake", "-p", "thp"])
-    };
-    assert_eq!(missing("511").code, Some(0));
-    let ran = missing("512");
-    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("max_ptes_none can be 0 to 511 with x86-64, found 512"), "{said}");
 }
 
 #[test]
@@ -525,47 +267,6 @@ fn each_trace_must_have_an_answer() {
 }
 
 #[test]
-fn a_machine_that_was_guessed_is_told() {
-    let traced = Traced::new();
-    let guessed = &traced.json(&["-p", "base"])["traces"][0]["notes"];
-    assert!(guessed.to_string().contains("cascade-lake was taken; name a machine with -m"), "{guessed}");
-    let named = &traced.json(&["-p", "base", "-m", "cascade-lake"])["traces"][0]["notes"];
-    assert!(!named.to_string().contains("was taken"), "{named}");
-}
-
-#[test]
-fn a_small_chase_is_measured_and_modelled() {
-    let bench = Bench::new();
-    let page = bench.word("chase.html");
-    let ran =
-        bench.pagelab(&["sim", "chase", "--largest", "128K", "-m", "cascade-lake", "--json", "--html", &page]).ran();
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let document: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!(
-        (&document["schema"], &document["machine"]["name"]),
-        (&"pagelab.sim-chase/1".into(), &"cascade-lake".into())
-    );
-    let points = document["points"].as_array().unwrap();
-    let sizes: Vec<Option<u64>> = points.iter().map(|point| point["bytes"].as_u64()).collect();
-    assert_eq!(sizes, [Some(64 << 10), Some(128 << 10)]);
-    for (point, policy) in points.iter().flat_map(|point| ["base", "thp"].map(|policy| (point, policy))) {
-        let (modelled, measured) = (&point["modelled"][policy], &point["measured"][policy]);
-        // 16 and 32 pages: the first level of Cascade Lake holds them all.
-        assert_eq!((modelled["provenance"].as_str(), modelled["cycles"].as_f64()), (Some("modelled"), Some(0.0)));
-        // What this machine cannot have has a reason.
-        let why = format!("not measured under {policy}: ");
-        match measured["ns_per_load"].as_f64() {
-            Some(ns) => assert!(ns > 0.0 && measured["provenance"] == "measured", "{measured}"),
-            None => assert!(document["notes"].to_string().contains(&why), "{}", document["notes"]),
-        }
-    }
-    let html = fs::read_to_string(&page).unwrap();
-    assert!(html.contains("The reach of TLBs") && html.contains("cascade-lake") && !html.contains("<script"));
-    bench.pagelab(&["sim", "chase", "--largest", "1K"]).ran().says(2, &["expected 64K to 4"]);
-    bench.pagelab(&["sim", "a.trace", "--largest", "1M"]).ran().says(2, &["unexpected argument '--largest'"]);
-}
-
-#[test]
 fn a_trace_of_a_forked_process_that_is_of_another_recording_is_refused_by_its_name() {
     let traced = Traced::new();
     let file = traced.bench.path("forks.trace");
@@ -602,44 +303,6 @@ fn a_trace_of_a_forked_process_that_is_of_another_recording_is_refused_by_its_na
     fs::remove_file(&child).unwrap();
     fs::create_dir(&child).unwrap();
     sim().says(2, &["forks.trace.7", "directory"]);
-}
-
-#[test]
-fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
-    let traced = Traced::new();
-    for (machine, policy, part) in [
-        ("cascade-lake", "base-64k", "it has no base pages of 64K, only of 4K"),
-        ("zen-3", "contig-64k", "has no contiguous pages"),
-        ("zen-3", "hugetlb-64k", "hugetlb pages are of 2M, 1G"),
-        ("cascade-lake", "mthp-2m", "of 16K to 1M"),
-        ("apple-m1", "base-64k", "it has no base pages of 64K, only of 16K"),
-        ("zen-3", "default", "name a page"),
-    ] {
-        let ran = traced.sim(&["-m", machine, "-p", policy]);
-        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-        assert!(ran.stdout.contains(&format!("{machine} cannot have the policy {policy}")), "{}", ran.stdout);
-        assert!(ran.stdout.contains(part), "{machine} {policy}: {}", ran.stdout);
-    }
-    for (policy, part) in
-        [("thq", "nearest is"), ("mthp-3k", "3k"), ("base-8k", "base-16k, base-64k"), ("thp+fast", "fast")]
-    {
-        traced.sim(&["-p", policy]).says(2, &["--policy", part]);
-    }
-}
-
-#[test]
-fn a_chase_takes_one_machine_and_no_trace() {
-    let traced = Traced::new();
-    let sim = |arguments: &[&str]| traced.bench.pagelab(&[&["sim"], arguments].concat()).ran();
-    sim(&["chase", "-m", "zen-3", "-m", "zen-4"]).says(2, &["'--machine <MACHINE>' cannot be used multiple times"]);
-    sim(&["chase", "-m", "zen-3,zen-4"]).says(2, &["no machine \"zen-3,zen-4\""]);
-    sim(&["chase", "-m", "zen-9"]).says(2, &["no machine \"zen-9\""]);
-    sim(&["chase", &traced.file]).says(2, &["unexpected argument"]);
-    sim(&["chase", "--html", "/nonexistent/page.html"]).says(2, &["/nonexistent/page.html cannot be written"]);
-    sim(&[]).says(2, &["<FILE>"]);
-    let listed = traced.bench.pagelab(&["list", "machines", "--json"]).ran();
-    let document: Value = serde_json::from_str(&listed.stdout).unwrap();
-    assert!(document["host_model"].is_null() || document["host_model"].is_string());
 }
 
 #[test]

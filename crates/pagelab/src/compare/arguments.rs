@@ -29,14 +29,6 @@ pub struct Compare {
     /// Measure the baseline a second time, as if it were another policy
     #[arg(long)]
     pub aa: bool,
-    #[command(flatten)]
-    pub stopping: Stopping,
-    #[command(flatten)]
-    pub measuring: Measuring,
-    #[command(flatten)]
-    pub forms: Forms,
-    #[command(flatten)]
-    pub keeping: Keeping,
     /// Measure the one arm that this boot has, of policies that a boot has or has not (direct-map-*), and
     /// show what the boots in the store say together; --min-blocks says how many runs a boot makes. An arm that -p names
     /// alone joins those of other boots (`pagelab merge`)
@@ -50,6 +42,14 @@ pub struct Compare {
     /// The command, or with --server the client that drives it
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
+    #[command(flatten)]
+    pub stopping: Stopping,
+    #[command(flatten)]
+    pub measuring: Measuring,
+    #[command(flatten)]
+    pub forms: Forms,
+    #[command(flatten)]
+    pub keeping: Keeping,
 }
 
 /// When to stop, and what counts as a difference.

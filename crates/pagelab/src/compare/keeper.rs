@@ -5,7 +5,7 @@ use study::comparison::{Comparison, Ended};
 use study::runner::{Event, Run};
 use study::stats::Warning;
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, say, told};
 
 /// Stores trials as they finish. Measuring goes on when that fails: what there is goes to a store set aside, and is
 /// shown at the end.
@@ -58,7 +58,7 @@ impl<'a> Keeper<'a> {
             let (id, ended) = (self.comparison.id, &self.comparison.ended);
             self.set_aside_after(self.current().finish(id, self.comparison.analysis.as_ref(), ended));
         }
-        let trouble = self.trouble.take()?;
+        let trouble = told(&self.trouble.take()?);
         Some(Failure::Input(match &self.aside {
             Some(aside) if !self.is_lost => format!(
                 "this comparison is number {} of {} and not in the store that was meant: {trouble}",
@@ -75,7 +75,7 @@ impl<'a> Keeper<'a> {
 
     fn set_aside_after(&mut self, kept: Result<(), Error>) {
         let Err(error) = kept else { return };
-        say(format_args!("pagelab: {}", results::printable(&error.to_string())));
+        say(format_args!("pagelab: {}", results::printable(&told(&error))));
         let is_of_the_store = is_of_the_store(&error);
         self.trouble.get_or_insert(error);
         self.is_lost = true;
@@ -101,7 +101,7 @@ impl<'a> Keeper<'a> {
             }
             Err(error) if self.comparison.ended == Ended::NotEnded => say(format_args!(
                 "pagelab: its results cannot be set aside: {}; they are shown at the end",
-                results::printable(&error.to_string())
+                results::printable(&told(&error))
             )),
             Err(_) => {}
         }

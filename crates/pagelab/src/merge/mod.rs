@@ -17,11 +17,11 @@ pub struct Merge {
     /// Stores, or what `compare --arm-of-boot --json` and `merge --json` printed
     #[arg(value_name = "STORE_OR_FILE", required = true)]
     files: Vec<PathBuf>,
-    #[command(flatten)]
-    forms: Forms,
     /// Only boots that measured this command
     #[arg(last = true)]
     command: Vec<OsString>,
+    #[command(flatten)]
+    forms: Forms,
 }
 
 /// Runs `pagelab merge`.

@@ -7,7 +7,7 @@ use results::store::Store;
 use serde_json::Value;
 use study::stats::boots::Part;
 
-use crate::failure::{Failure, say};
+use crate::failure::{Failure, say, told};
 use crate::output::open;
 
 /// How a file of SQLite begins (<https://sqlite.org/fileformat.html>).
@@ -65,8 +65,8 @@ pub fn of_store(store: &Store) -> Result<Vec<Part>, Failure> {
                 parts.extend(Some(&comparison).filter(|one| one.design.is_over_boots()).and_then(Part::of));
             }
             Err(error) => {
-                let error = error.to_string();
-                say(format_args!("pagelab: comparison {} is left out: {}", summary.id, results::printable(&error)));
+                let why = told(&error);
+                say(format_args!("pagelab: comparison {} is left out: {}", summary.id, results::printable(&why)));
             }
         }
     }

@@ -1,0 +1,148 @@
+//! Machines of `pagelab sim`: files, those that are listed, and what they cannot have.
+
+mod common;
+#[path = "common/traced.rs"]
+mod traced;
+
+use std::fs;
+
+use common::*;
+use serde_json::Value;
+use trace::{Header, Kind, Recording};
+use traced::Traced;
+
+/// A sound machine file, for what can be wrong with one.
+const MACHINE: &str = include_str!("../../../fixtures/machine.toml");
+
+#[test]
+fn a_model_machine_shows_every_figure_and_what_vouches_for_it() {
+    let bench = Bench::new();
+    let shown = bench.pagelab(&["list", "machines", "apple-m1"]).ran();
+    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+    for part in ["apple-m1: Apple M1, performance core, aarch64", "tlb[1].ways", "measured (16K pages", "assumed: "] {
+        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
+    }
+    let document: Value =
+        serde_json::from_str(&bench.pagelab(&["list", "machines", "apple-m1", "--json"]).ran().stdout).unwrap();
+    let [model] = &document["model_machines"].as_array().unwrap()[..] else { panic!("{document}") };
+    let keys = model["figures"].as_array().unwrap().iter().map(|figure| figure["key"].as_str().unwrap());
+    assert!(keys.clone().count() > 20 && keys.clone().all(|key| shown.stdout.contains(key)), "{}", shown.stdout);
+    bench.pagelab(&["list", "machines", "apple-m9"]).ran().says(2, &["no machine \"apple-m9\"", "apple-m1"]);
+    let file = bench.path("own.toml").display().to_string();
+    fs::write(&file, MACHINE.replace("ways = { is = 4,", "ways = { is = 5,")).unwrap();
+    bench.pagelab(&["list", "machines", &file]).ran().says(2, &[&file, "tlb[0].ways: found 5"]);
+}
+
+#[test]
+fn model_machines_are_listed_with_their_sources() {
+    let bench = Bench::new();
+    let listed = bench.pagelab(&["list", "machines", "--json"]).ran();
+    let document: Value = serde_json::from_str(&listed.stdout).unwrap();
+    let models = document["model_machines"].as_array().unwrap();
+    assert_eq!(models.len(), 17);
+    for model in models {
+        let figures = model["figures"].as_array().unwrap();
+        let sourced = figures.iter().filter(|figure| figure["source"].is_string()).count();
+        let assumed = figures.iter().filter(|figure| figure["assumed"].is_string()).count();
+        assert_eq!(sourced + assumed, figures.len(), "{}", model["name"]);
+        assert_eq!((model["sourced_figures"].as_u64(), sourced > 0), (Some(sourced as u64), true));
+    }
+}
+
+#[test]
+fn machine_files_that_no_processor_has_are_refused_by_place() {
+    let traced = Traced::new();
+    let file = traced.bench.path("test.toml").display().to_string();
+    fs::write(&file, MACHINE).unwrap();
+    let ran = traced.sim(&["-m", &file, "-p", "base"]);
+    assert_eq!(ran.code, Some(0), "the file is sound: {}", ran.stderr);
+    for (from, to, parts) in [
+        ("ways = { is = 4,", "ways = { is = 5,", &["tlb[0].ways: found 5", "a divisor of the 64 entries"][..]),
+        ("entries = { is = 64,", "entries = { is = 0,", &["tlb[0].entries: found 0", "at least one entry"]),
+        ("entries = { is = 64,", "entries = { is = 4000000000,", &["tlb[0].entries", "at most 4194304"]),
+        ("\"2M\"", "\"3M\"", &["tlb[0].holds: found \"3M\"", "power of two"]),
+        ("\"2M\"", "\"huge\"", &["tlb[0].holds: found \"huge\"", "64K, 2M or 1G"]),
+        ("level = 1", "level = 1\nspeed = 3", &["line 11", "unknown field `speed`"]),
+        ("level = 1", "level = ", &["line 10"]),
+        ("memory_cycles = {", "memory_cycles = { is = -1 } #", &["memory_cycles"]),
+        ("machine/1", "machine/2", &["schema: found \"pagelab.machine/2\"", "expected \"pagelab.machine/1\""]),
+        ("[walker]", "[walkers]", &["walker"]),
+        ("\"x86_64\"", "\"sparc\"", &["architecture: found \"sparc\"", "one of x86_64, aarch64, riscv64"]),
+    ] {
+        let text = MACHINE.replace(from, to);
+        assert_ne!(text, MACHINE, "{from}");
+        fs::write(&file, text).unwrap();
+        traced.sim(&["-m", &file]).says(2, &[&[file.as_str()], parts].concat());
+    }
+    fs::write(&file, [0xff, 0xfe, 0x00]).unwrap();
+    traced.sim(&["-m", &file]).says(2, &[&file, "UTF-8"]);
+    traced.sim(&["-m", "/nonexistent.toml"]).says(2, &["/nonexistent.toml", "No such file"]);
+    traced.sim(&["-m", "cortex-a75"]).says(2, &["no machine \"cortex-a75\"", "list machines"]);
+}
+
+#[test]
+fn machines_and_policies_that_are_named_twice_are_simulated_once_and_two_of_one_name_never() {
+    let traced = Traced::new();
+    let file = traced.bench.path("own.toml").display().to_string();
+    fs::write(&file, MACHINE.replace("\"test\"", "\"zen-3\"")).unwrap();
+    let document = traced.json(&["-m", "zen-3,zen-2,zen-3", "-p", "base,thp,base"]);
+    let cells = document["traces"][0]["simulations"].as_array().unwrap();
+    let names: Vec<String> = cells.iter().map(|cell| format!("{} {}", cell["machine"], cell["policy"])).collect();
+    let expected = ["zen-3", "zen-2"].map(|machine| ["base", "thp"].map(|policy| format!("{machine:?} {policy:?}")));
+    assert_eq!(names, expected.concat());
+    let machines = [&file, "zen-3"].join(",");
+    traced.sim(&["-m", &machines]).says(2, &[&file, "two machines of one name, \"zen-3\"", "key `name`"]);
+}
+
+#[test]
+fn a_tlb_that_fetches_and_data_share_is_told_where_their_runs_are_apart() {
+    let traced = Traced::new();
+    let file = traced.bench.path("test.toml").display().to_string();
+    fs::write(&file, MACHINE).unwrap();
+    let said = |arguments: &[&str]| {
+        traced.sim(arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ").matches("runs apart").count()
+    };
+    assert_eq!(said(&["-m", &file, "-p", "base"]), 1);
+    assert_eq!(said(&["-m", "zen-3", "-p", "base"]), 0, "its first level is split");
+    let swept =
+        || traced.sweep(&[]).stdout.split_whitespace().collect::<Vec<_>>().join(" ").matches("runs apart").count();
+    assert_eq!((swept(), said(&["-m", "zen-3", "-p", "base", "--curves"])), (1, 1));
+    let mut header = Header::of("test");
+    header.columns.addresses = true;
+    let mut recording = Recording::new(Vec::new(), header).unwrap();
+    recording.access(0, 0x1000_0000, 8, Kind::LOAD).unwrap();
+    fs::write(&traced.file, recording.finish().unwrap()).unwrap();
+    assert_eq!((said(&["-m", &file, "-p", "base"]), swept()), (0, 0));
+}
+
+#[test]
+fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
+    let traced = Traced::new();
+    for (machine, policy, part) in [
+        ("cascade-lake", "base-64k", "it has no base pages of 64K, only of 4K"),
+        ("zen-3", "contig-64k", "has no contiguous pages"),
+        ("zen-3", "hugetlb-64k", "hugetlb pages are of 2M, 1G"),
+        ("cascade-lake", "mthp-2m", "of 16K to 1M"),
+        ("apple-m1", "base-64k", "it has no base pages of 64K, only of 16K"),
+        ("zen-3", "default", "name a page"),
+    ] {
+        let ran = traced.sim(&["-m", machine, "-p", policy]);
+        assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+        assert!(ran.stdout.contains(&format!("{machine} cannot have the policy {policy}")), "{}", ran.stdout);
+        assert!(ran.stdout.contains(part), "{machine} {policy}: {}", ran.stdout);
+    }
+    for (policy, part) in
+        [("thq", "nearest is"), ("mthp-3k", "3k"), ("base-8k", "base-16k, base-64k"), ("thp+fast", "fast")]
+    {
+        traced.sim(&["-p", policy]).says(2, &["--policy", part]);
+    }
+}
+
+#[test]
+fn a_machine_that_was_guessed_is_told() {
+    let traced = Traced::new();
+    let guessed = &traced.json(&["-p", "base"])["traces"][0]["notes"];
+    assert!(guessed.to_string().contains("cascade-lake was taken; name a machine with -m"), "{guessed}");
+    let named = &traced.json(&["-p", "base", "-m", "cascade-lake"])["traces"][0]["notes"];
+    assert!(!named.to_string().contains("was taken"), "{named}");
+}
