@@ -12,8 +12,6 @@ mod afterlife;
 mod bare;
 mod calls;
 mod filter;
-mod guards;
-mod heap;
 mod huge_map;
 mod hugetlb;
 mod launch;

@@ -5,9 +5,9 @@
 
 use super::paused::{Lost, Paused};
 use super::ptrace;
-use super::rewriting::advice;
 use super::scene::Scene;
 use crate::census::maps;
+use policy::call::madv;
 
 /// How a policy was seen to serve the calls that stop, on average.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -67,7 +67,7 @@ pub fn serve(scene: &mut Scene, mut paused: Paused) -> Result<(), Lost> {
     let before = ptrace::stops();
     let result = paused.own_call()?;
     debt.stops += pace.further_stops - (ptrace::stops() - before) as f64;
-    let nothing = [0, 0, advice::HUGE, 0, 0, 0];
+    let nothing = [0, 0, madv::HUGEPAGE, 0, 0, 0];
     while debt.stops >= 1.0 && scene.allows(&paused, libc::SYS_madvise, nothing) {
         let before = ptrace::stops();
         paused.call(libc::SYS_madvise, nothing)?;

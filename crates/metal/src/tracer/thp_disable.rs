@@ -1,25 +1,12 @@
-//! PR_SET_THP_DISABLE in a program that runs under a policy: its calls are answered and not made, because they would
-//! undo the policy. The rules of the arguments are those of `prctl_set_thp_disable` in kernel/sys.c.
+//! PR_SET_THP_DISABLE in a program that runs under a policy: which calls stop to be answered (`policy::decide`), and which the
+//! filter answers by itself.
 
 use std::sync::LazyLock;
 
+use policy::call::pr::{GET_THP_DISABLE as GET, SET_THP_DISABLE as SET, THP_DISABLE_EXCEPT_ADVISED as EXCEPT_ADVISED};
+
 use super::filter::{Condition, Watch};
-use super::paused::{Lost, Paused};
 use super::registers::NATIVE;
-use super::scene::Scene;
-use super::tasks::Space;
-
-/// The call sets it.
-const SET: u32 = libc::PR_SET_THP_DISABLE as u32;
-/// The call asks what was set.
-const GET: u32 = libc::PR_GET_THP_DISABLE as u32;
-/// PR_THP_DISABLE_EXCEPT_ADVISED (include/uapi/linux/prctl.h), since Linux 6.18: advised memory stays as it is.
-const EXCEPT_ADVISED: u64 = 1 << 1;
-
-/// Whether prctl with this first argument, of which the kernel takes 32 bits, is one of these calls.
-pub fn is_asked(option: u64) -> bool {
-    matches!(option as u32, SET | GET)
-}
 
 /// The calls that stop under a tracer, and those of other ABIs, which the filter answers.
 pub fn watches() -> Vec<Watch> {
@@ -51,35 +38,8 @@ fn of_other_abis() -> impl Iterator<Item = Watch> {
     })
 }
 
-/// Serves one of these calls. The program is told what it would be told without the policy.
-pub fn serve(scene: &mut Scene, space: &mut Space, paused: Paused) -> Result<(), Lost> {
-    let [option, value, flags, fourth, fifth, _] = paused.arguments();
-    let question = option as u32 == GET;
-    let refused = match question {
-        true => value | flags != 0,
-        false => flags != 0 && !(value != 0 && flags == EXCEPT_ADVISED && *EXCEPTS_ADVISED),
-    };
-    if refused || fourth | fifth != 0 {
-        return paused.pass();
-    }
-    if question {
-        return paused.finish(space.thp_disable as i64);
-    }
-    space.thp_disable = if value == 0 { 0 } else { 1 | flags };
-    // What the policy wants too is no news.
-    match (scene.rewriting.wants_large(), value != 0, flags) {
-        (true, true, _) => scene.findings.answer("prctl(PR_SET_THP_DISABLE, 1)"),
-        (false, false, _) => scene.findings.answer("prctl(PR_SET_THP_DISABLE, 0)"),
-        (false, true, EXCEPT_ADVISED) => {
-            scene.findings.answer("prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED)");
-        }
-        _ => {}
-    }
-    paused.finish(0)
-}
-
 /// Whether the kernel can except advised memory. It only says so by doing it: in a process made for that.
-static EXCEPTS_ADVISED: LazyLock<bool> = LazyLock::new(|| {
+pub static EXCEPTS_ADVISED: LazyLock<bool> = LazyLock::new(|| {
     // SAFETY: the child makes plain system calls only, until it exits without running anything of its maker's.
     unsafe {
         match libc::fork() {

@@ -66,7 +66,7 @@ impl<F: Format> Paged<F> {
     /// Whether the policy concerns a VMA: stacks are not advised, and so do not have folios.
     pub(super) fn may_be_huge(&self, vma: Vma) -> bool {
         let has_folios = matches!(vma.backing, Backing::Anonymous | Backing::Inferred);
-        has_folios && !self.no_huge && !self.own.thp_disabled && self.is_advised(vma)
+        has_folios && !self.mechanism.disable_thp && !self.own.thp_disabled && self.is_advised(vma)
     }
 
     fn anonymous_fault(&mut self, page: u64, begin: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {

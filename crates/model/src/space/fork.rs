@@ -19,7 +19,7 @@ impl<F: Format> Paged<F> {
         child.vmas = self.own.vmas.clone();
         child.swapped = self.own.swapped.clone();
         child.swapped.values().for_each(|slot| self.names.add_user(*slot));
-        (child.thp_disabled, child.heap) = (self.own.thp_disabled, self.own.heap);
+        (child.thp_disabled, child.heap, child.policy) = (self.own.thp_disabled, self.own.heap, self.own.policy);
         (child.has_forked, self.own.has_forked) = (true, true);
         self.others.insert(number, child);
         self.processes += 1;

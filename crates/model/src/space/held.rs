@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use ::policy::census::{self, Mapping, Region, VmaKind};
 use ::policy::judge::{Aim, Evidence, Examination, Fallbacks, Look, Question, SlotCounts, THP};
+use ::policy::looks::Extent;
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
 use ::policy::{Geometry, judge};
@@ -19,11 +20,6 @@ use super::fault::CONTIG_BYTES;
 use super::{Advice, Backing, Paged, Part, Process, Vma, ZERO_PA, is_file};
 use crate::policy::{Granule, Plan};
 
-/// `LARGE_BYTES` of crates/metal/src/tracer/leaving.rs.
-const LOOKED_AT_BYTES: u64 = 1 << 20;
-/// `LARGE_DROP_BYTES` there.
-const LOOKED_AT_DROP_BYTES: u64 = 16 << 20;
-
 /// What was seen of the memory that a policy concerns.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
@@ -32,6 +28,8 @@ pub(super) struct Seen {
     settings: BTreeMap<String, String>,
     examination: Examination,
     left_out: LeftOut,
+    /// Calls that were answered in the kernel's place.
+    answered: BTreeMap<String, u64>,
     /// Whether `pagelab compare` would look at what is about to go.
     pub(super) is_looked_at: bool,
 }
@@ -91,7 +89,7 @@ fn size(bytes: u64) -> PageSize {
 
 fn aim(plan: &Plan) -> Aim {
     match plan.granule {
-        _ if plan.no_huge => Aim::Base(size(plan.base_bytes)),
+        _ if plan.mechanism.disable_thp => Aim::Base(size(plan.base_bytes)),
         Granule::Base => Aim::Base(size(plan.base_bytes)),
         Granule::Mthp(bytes) => Aim::Mthp(size(bytes)),
         Granule::Hugetlb(bytes) => Aim::Hugetlb(size(bytes)),
@@ -102,30 +100,33 @@ fn aim(plan: &Plan) -> Aim {
 }
 
 impl Seen {
+    /// Notes a call that was answered in the kernel's place.
+    pub(super) fn answer(&mut self, said: &str) {
+        *self.answered.entry(said.to_owned()).or_default() += 1;
+    }
+
     /// Nothing yet.
     pub(super) fn new(plan: &Plan) -> Seen {
         let aim = aim(plan);
-        let is_advised = matches!(plan.granule, Granule::Mthp(_) | Granule::Thp(_));
-        let enabled = if is_advised { "madvise" } else { "always" };
+        let enabled = if plan.mechanism.advice.is_some() { "madvise" } else { "always" };
         Seen {
             aim,
             geometry: Geometry { base: size(plan.base_bytes), pmd: None, mthp: Vec::new(), hugetlb: Vec::new() },
             settings: [(format!("{THP}/enabled"), enabled.to_owned())].into(),
             examination: Examination::begun(aim),
             left_out: LeftOut::default(),
+            answered: BTreeMap::new(),
             is_looked_at: false,
         }
     }
 }
 
-/// Whether the tracer of `pagelab compare` looks at memory before a call takes it away (crates/metal/src/tracer/leaving.rs):
-/// where it is large, since each look takes time. Without `--prove-all` it does not look at what
-/// heaps give back, what mappings replace, or `exec`.
+/// Whether `pagelab compare` looks at memory before a call takes it away, without `--prove-all`.
 pub(super) fn is_looked_at(call: &Call) -> bool {
     match call {
-        Call::Munmap { bytes, .. } => *bytes >= LOOKED_AT_BYTES,
-        Call::Madvise { bytes, .. } => *bytes >= LOOKED_AT_DROP_BYTES,
-        _ => false,
+        Call::Munmap { bytes, .. } => Extent::Large.has_unmap(*bytes),
+        Call::Madvise { bytes, advice, .. } => Extent::Large.has_drop(*bytes, *advice),
+        _ => Extent::Large.has_others(),
     }
 }
 
@@ -195,7 +196,14 @@ impl<F: Format> Paged<F> {
             cut_folios: self.folios.cut(),
             split_leaves: self.costs.splits,
         };
-        Ok(Evidence { slots, advised_bytes: self.advised_bytes(), ..Evidence::of(examination) }.verdict())
+        let evidence = Evidence {
+            slots,
+            advised_bytes: self.mechanism.wants_large().then(|| self.mechanism.advised_bytes()),
+            answered: self.seen.answered.clone(),
+            is_without_guards: self.mechanism.no_guards,
+            ..Evidence::of(examination)
+        };
+        Ok(evidence.verdict())
     }
 
     fn look_into(&self, number: u32, process: &Process<F>, begin: u64, end: u64) -> Result<Examination, Error> {

@@ -51,7 +51,7 @@ impl<F: Format> Paged<F> {
         let Some(huge_bytes) = self.huge_bytes() else { return Ok(()) };
         let settings = self.kernel.khugepaged;
         let sleep = (settings.scan_sleep_s.max(LEAST_SLEEP_S) * self.kernel.instructions_per_s).max(1.0) as u64;
-        if self.no_huge || settings.pages_to_scan == Some(0) {
+        if self.mechanism.disable_thp || settings.pages_to_scan == Some(0) {
             return Ok(());
         }
         // It first wakes when it has slept once.

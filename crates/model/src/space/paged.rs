@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ::policy::Mechanism;
+use ::policy::size::PageSize;
 use paging::{Action, Attributes, Census, ENTRY_BYTES, Error, Flags, Format, Mapping, Node, Sizes, Visitor};
 use trace::Event;
 
@@ -29,9 +31,8 @@ pub(super) struct Paged<F: Format> {
     pub(super) user_end: u64,
     /// All memory of the machine.
     pub(super) memory_bytes: u64,
-    pub(super) no_guards: bool,
-    pub(super) no_huge: bool,
-    pub(super) prefault: bool,
+    /// What the policy does to calls.
+    pub(super) mechanism: Mechanism,
     pub(super) kernel: Kernel,
     pub(super) khugepaged: Scan,
     /// Where reclaim goes on; `None` before memory was ever short.
@@ -74,9 +75,7 @@ impl<F: Format> Paged<F> {
             base: plan.base_bytes,
             user_end: user_end(&format),
             memory_bytes: physical.bytes,
-            no_guards: plan.no_guards,
-            no_huge: plan.no_huge,
-            prefault: plan.prefault,
+            mechanism: plan.mechanism,
             kernel: Kernel::default(),
             khugepaged: Scan::default(),
             hand: None,
@@ -382,6 +381,11 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn set_kernel(&mut self, kernel: Kernel) {
+        let large = kernel.smaller_folios.iter().filter_map(|bytes| PageSize::new(*bytes).ok()).min();
+        if let (Granule::Mthp(_), Some(large)) = (self.granule, large) {
+            // The smallest mapping that can hold a folio is smaller.
+            self.mechanism.large = self.mechanism.large.min(large);
+        }
         self.kernel = kernel;
     }
 

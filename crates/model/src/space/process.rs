@@ -30,6 +30,8 @@ pub(super) struct Process<F: Format> {
     /// The process was forked, or has forked, since it loaded its program.
     pub(super) has_forked: bool,
     pub(super) heap: Option<Heap>,
+    /// What the policy remembers of it between calls.
+    pub(super) policy: ::policy::Space,
     /// What is left of large pages that went in part.
     pub(super) remains: Remains,
     /// Leaves of THP, each with a table that is kept for its split.
@@ -46,8 +48,6 @@ pub(super) struct Process<F: Format> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heap {
     pub(super) begin: u64,
-    /// What the program knows.
-    pub(super) program_end: u64,
     /// Up to where there is memory.
     pub(super) end: u64,
 }
@@ -55,7 +55,7 @@ pub(super) struct Heap {
 impl Heap {
     /// One without memory.
     pub(super) fn beginning(begin: u64) -> Heap {
-        Heap { begin, program_end: begin, end: begin }
+        Heap { begin, end: begin }
     }
 }
 
@@ -104,6 +104,7 @@ impl<F: Format> Process<F> {
             thp_disabled: false,
             has_forked: false,
             heap: None,
+            policy: ::policy::Space::default(),
             remains: Remains::default(),
             huge_leaves: 0,
             peak_table_bytes: 0,

@@ -1,8 +1,8 @@
 //! Calls that make memory and take it away: mmap, munmap, brk.
 
-use crate::tracer::guards;
 use crate::tracer::huge_map::{Action, NONE, Protection, interior, outline};
 use crate::tracer::registers::is_error;
+use policy::guards;
 
 use super::{Call, DONT_NEED, Halt, MOVE_TO, NO_RESERVE, PRIVATE_ANONYMOUS, READ_WRITE, Served, WRITE};
 
@@ -56,7 +56,7 @@ impl Call<'_, '_> {
         let Some(end) = self.end_of(start, bytes).filter(|_| fills || flags & FIXED_NOREPLACE == 0) else {
             return Ok(None);
         };
-        if self.is_given_up(start, end, protection) && guards::maps_over(self.paused.arguments()) {
+        if self.is_given_up(start, end, protection) && guards::maps_over(protection, flags) {
             self.carry_out(&[Action::Zero(start, end)])?;
             self.scene.findings.answer(guards::MAPPED_OVER);
             return Ok(Some(start as i64));
