@@ -85,6 +85,8 @@ pub mod map {
     pub const PRIVATE: u64 = 2;
     /// The bits that say which of both.
     pub const TYPE: u64 = 0xf;
+    /// Below 2 GiB, where the hugetlb allocator of addresses does not look; x86-64 alone has it.
+    pub const LOW_32BIT: u64 = 0x40;
     /// At this address, whatever is there.
     pub const FIXED: u64 = 0x10;
     /// Without a file.
@@ -108,6 +110,12 @@ pub mod map {
 
     /// Mappings that no advice and no population concerns: stacks, the program's own pages of a pool, shared memory.
     pub const LEFT_ALONE: u64 = STACK | GROWSDOWN | HUGETLB | SHARED;
+
+    /// Whether a mapping with these flags can be of pages of a pool without the program's knowledge: private anonymous memory that
+    /// is no stack and does not ask for such pages itself.
+    pub fn can_be_of_pool(flags: u64) -> bool {
+        flags & ANONYMOUS != 0 && flags & TYPE == PRIVATE && flags & (STACK | GROWSDOWN | HUGETLB | LOW_32BIT) == 0
+    }
 
     /// Whether a mapping with these flags is populated as it is made (`do_mmap`, mm/mmap.c).
     pub fn populates(flags: u64) -> bool {

@@ -1,12 +1,12 @@
 //! Running unmodified programs under a policy: a seccomp filter stops the few calls that matter, and the
 //! tracer changes them there. Between such calls the program runs at its own speed.
 //!
-//! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map` and `rewriting` are data and pure functions; `leaving` knows
+//! `registers`, `filter`, `own_filter`, `huge_map` and `rewriting` are data and pure functions; `leaving` knows
 //! which memory a call gives back;
 //! `ptrace`, `paused` and `launch` talk to the kernel, and `obstacle` says what its refusals mean;
-//! `tasks` and `tree` know who is who; `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `scene`
-//! holds; `sham` serves them without doing anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that
-//! needs none.
+//! `tasks` and `tree` know who is who; `calls` carries out what `policy::decide` says, `hugetlb` serves the calls of its
+//! policies, with what `scene` holds; `thp_disable` says which calls the filter answers by itself; `sham` serves them without doing
+//! anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that needs none.
 
 mod afterlife;
 mod bare;

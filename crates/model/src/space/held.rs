@@ -256,8 +256,10 @@ impl<F: Format> Paged<F> {
                 advice: if self.is_advised(vma) { Advice::Huge } else { vma.advice },
                 regions: Vec::new(),
             };
+            // One mapping must hold all of a folio that counts as whole.
+            let range = (begin.max(place.begin), end.min(place.end));
             for part in process.parts(from, last)? {
-                let mapping = self.mapping(number, process, &part, (begin, end), vma);
+                let mapping = self.mapping(number, process, &part, range, vma);
                 match place.regions.last_mut() {
                     Some(before) if before.end == part.va && before.mapping == mapping => before.end += part.bytes,
                     _ => place.regions.push(Region { start: part.va, end: part.va + part.bytes, mapping }),

@@ -244,15 +244,15 @@ impl Traced {
         });
     }
 
-    /// What is present of a range, VMA by VMA: a folio that the range cuts is seen in part.
+    /// What is present of a range, VMA by VMA: a folio that the range cuts, or that two VMAs have, is seen in part.
     fn found(&self, start: u64, end: u64) -> Vec<(u64, u64, Vec<Region>)> {
-        let count = |folio: u64| self.present.range(start..end).filter(|(_, page)| page.folio == folio).count() as u64;
         let mut found = Vec::new();
-        let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
         for (first, last, attributes) in self.vmas() {
-            let within = self.present.range(first.max(start)..last.min(end).max(first.max(start)));
-            let regions = within.map(|(page, of)| {
-                let whole = of.by_leaf || *counts.entry(of.folio).or_insert_with(|| count(of.folio)) * PAGE == of.bytes;
+            let within = || self.present.range(first.max(start)..last.min(end).max(first.max(start)));
+            let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+            within().for_each(|(_, page)| *counts.entry(page.folio).or_default() += 1);
+            let regions = within().map(|(page, of)| {
+                let whole = of.by_leaf || counts[&of.folio] * PAGE == of.bytes;
                 let size = PageSize::new(of.bytes).unwrap();
                 let leaf = if of.by_leaf { size } else { PageSize::K4 };
                 let backing = if attributes.is_shared { census::Backing::Shmem } else { census::Backing::Anonymous };
