@@ -398,3 +398,90 @@ fn move_heap<K: Kernel>(
 pub fn is_error(result: i64) -> bool {
     (-4095..0).contains(&result)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intent::Geometry;
+
+    /// A program without memory, on a kernel of Linux 6.18 or later, or before.
+    struct Nothing {
+        excepts_advised: bool,
+    }
+
+    impl View for Nothing {
+        fn vma_at(&mut self, _: u64) -> Option<Vma> {
+            None
+        }
+
+        fn excepts_advised(&mut self) -> bool {
+            self.excepts_advised
+        }
+    }
+
+    fn mechanism(policy: &str) -> Mechanism {
+        let mthp = vec![PageSize::K64];
+        let geometry = Geometry { base: PageSize::K4, pmd: Some(PageSize::M2), mthp, hugetlb: vec![PageSize::M2] };
+        Mechanism::of(&policy.parse().unwrap(), &geometry)
+    }
+
+    #[test]
+    fn what_would_undo_the_policy_is_answered_and_what_the_kernel_refuses_is_passed() {
+        let (set, get) = (u64::from(pr::SET_THP_DISABLE), u64::from(pr::GET_THP_DISABLE));
+        let answer = |said| Actions::Answer { result: 0, said };
+        let (off, on) = (Some("prctl(PR_SET_THP_DISABLE, 1)"), Some("prctl(PR_SET_THP_DISABLE, 0)"));
+        let mostly = Some("prctl(PR_SET_THP_DISABLE, 1, PR_THP_DISABLE_EXCEPT_ADVISED)");
+        for (policy, excepts_advised, option, arguments, expected) in [
+            ("thp", true, set, [1, 0, 0, 0], answer(off)),
+            ("thp", true, set, [1, 2, 0, 0], answer(off)),
+            ("thp", false, set, [1, 2, 0, 0], Actions::Pass),
+            ("thp", true, set, [0, 2, 0, 0], Actions::Pass),
+            ("thp", true, set, [1, 0, 0, 1], Actions::Pass),
+            ("thp", true, set | 1 << 32, [0, 0, 0, 0], answer(None)),
+            ("base", true, set, [0, 0, 0, 0], answer(on)),
+            ("base", true, set, [1, 2, 0, 0], answer(mostly)),
+            ("base", true, set, [1, 0, 0, 0], answer(None)),
+            ("default", true, set, [1, 0, 0, 0], Actions::Pass),
+            ("hugetlb-2m", true, set, [1, 0, 0, 0], Actions::Pass),
+            ("thp", true, get, [0, 1, 0, 0], Actions::Pass),
+            ("thp", true, 4, [1, 0, 0, 0], Actions::Pass),
+        ] {
+            let call = Call::Prctl { option, arguments };
+            let found = decide(&mechanism(policy), &mut Space::default(), &call, &mut Nothing { excepts_advised });
+            assert_eq!(found, expected, "{policy} {call:?}");
+        }
+        // The program is told what it said itself.
+        let (thp, mut space, mut view) = (mechanism("thp"), Space::default(), Nothing { excepts_advised: true });
+        decide(&thp, &mut space, &Call::Prctl { option: set, arguments: [1, 2, 0, 0] }, &mut view);
+        let found = decide(&thp, &mut space, &Call::Prctl { option: get, arguments: [0; 4] }, &mut view);
+        assert_eq!(found, Actions::Answer { result: 3, said: None });
+    }
+
+    #[test]
+    fn a_programs_wish_to_populate_comes_after_the_advice() {
+        let private = map::PRIVATE | map::ANONYMOUS;
+        let mapped = |policy: &str, protection: u64, flags: u64| {
+            let call = Call::Mmap { address: 0, bytes: 2 << 20, protection, flags, file: u64::MAX, offset: 0 };
+            match decide(&mechanism(policy), &mut Space::default(), &call, &mut Nothing { excepts_advised: false }) {
+                Actions::Map { call: Some(Call::Mmap { flags, .. }), then, .. } => {
+                    Some((flags & map::POPULATE != 0, then.advice, then.populate))
+                }
+                _ => None,
+            }
+        };
+        let (huge, write, read) = (Some(madv::HUGEPAGE), Some(madv::POPULATE_WRITE), Some(madv::POPULATE_READ));
+        for (policy, protection, flags, expected) in [
+            ("thp", 3, private, Some((false, huge, None))),
+            ("thp", 3, private | map::POPULATE, Some((false, huge, write))),
+            ("thp", 1, private | map::POPULATE, Some((false, huge, read))),
+            ("thp", 3, private | map::POPULATE | map::NONBLOCK, Some((true, huge, None))),
+            ("base+prefault", 3, private, Some((false, None, write))),
+            ("base+prefault", 3, private | map::NORESERVE, None),
+            ("base", 3, private | map::POPULATE, None),
+            ("thp", 3, private | map::STACK, None),
+            ("thp", 3, map::PRIVATE, None),
+        ] {
+            assert_eq!(mapped(policy, protection, flags), expected, "{policy} {protection} {flags:#x}");
+        }
+    }
+}
