@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod call;
+pub mod carry_out;
 pub mod cause;
 pub mod census;
 pub mod decide;

@@ -4,7 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
 use policy::call::{Call, madv};
-use policy::decide::{Kernel, Outcome, View};
+use policy::carry_out::{Kernel, Outcome, carry_out};
+use policy::decide::View;
 use study::cause::Cause;
 use study::size::PageSize;
 
@@ -43,7 +44,7 @@ fn by_policy(scene: &mut Scene, space: &mut Space, mut paused: Paused) -> Result
     let mechanism = scene.rewriting.in_force();
     let mut stopped = Stopped { scene, paused: &mut paused };
     let actions = policy::decide(&mechanism, &mut space.policy, &call, &mut stopped);
-    match policy::decide::carry_out(actions, mechanism.base, &mut space.policy, &mut stopped)? {
+    match carry_out(actions, mechanism.base, &mut space.policy, &mut stopped)? {
         Outcome::Pass => paused.pass(),
         Outcome::Returned(result) => paused.finish(result),
     }

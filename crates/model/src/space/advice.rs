@@ -4,7 +4,8 @@
 //! differ in their advice are not joined.
 
 use ::policy::call::{Call, madv};
-use ::policy::decide::{Kernel, Outcome, View, carry_out};
+use ::policy::carry_out::{Kernel, Outcome, carry_out};
+use ::policy::decide::View;
 use ::policy::{decide, guards};
 use paging::Format;
 
