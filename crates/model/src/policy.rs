@@ -3,9 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ::policy::{Geometry, Mechanism};
 use paging::{Format, with_format};
 use serde::{Serialize, Serializer};
-use study::policy::{Granularity, Modifier, Policy, PolicyError};
+use study::policy::{Granularity, Policy, PolicyError};
 use study::size::{PageSize, format_bytes};
 use thiserror::Error;
 
@@ -117,12 +118,8 @@ pub struct Plan {
     pub base_bytes: u64,
     /// How anonymous memory is mapped.
     pub granule: Granule,
-    /// Guard pages inside a larger anonymous mapping are left accessible.
-    pub no_guards: bool,
-    /// All memory is advised not to be huge.
-    pub no_huge: bool,
-    /// Memory is populated when it is mapped.
-    pub prefault: bool,
+    /// What is done to the program's calls.
+    pub mechanism: Mechanism,
 }
 
 impl Plan {
@@ -136,15 +133,12 @@ impl Plan {
         let format = format_for(policy, machine).map_err(refused)?;
         let shape = with_format!(&format.format, format => Shape::of(format));
         let granule = granule(policy, &shape, &format.name, machine.architecture).map_err(refused)?;
-        let has = |modifier| matches!(policy, ModelPolicy::Kernel(policy) if policy.has(modifier));
-        Ok(Plan {
-            format,
-            base_bytes: shape.base_bytes,
-            granule,
-            no_guards: has(Modifier::NoGuards),
-            no_huge: has(Modifier::NoHuge),
-            prefault: has(Modifier::Prefault),
-        })
+        let asked = match policy {
+            ModelPolicy::Kernel(policy) => policy,
+            ModelPolicy::Contig64k | ModelPolicy::BasePage(_) | ModelPolicy::DirectMap(_) => &Policy::DEFAULT,
+        };
+        let mechanism = Mechanism::of(asked, &shape.as_offered());
+        Ok(Plan { format, base_bytes: shape.base_bytes, granule, mechanism })
     }
 }
 
@@ -234,6 +228,21 @@ impl Shape {
         let pmd_bytes = format.has_leaf(1).then(|| unit(1));
         let leaves = std::iter::once(unit(0)).chain(leaves).collect();
         Shape { base_bytes: unit(0), pmd_bytes, group_bytes: group(0), leaves, hugetlb }
+    }
+}
+
+impl Shape {
+    /// The sizes that a kernel with these tables offers.
+    fn as_offered(&self) -> Geometry {
+        let size = |bytes: u64| PageSize::new(bytes).expect("pages are powers of two");
+        let least = self.base_bytes * LEAST_FOLIO_PAGES;
+        let folios = std::iter::successors(Some(least), |bytes| Some(bytes * 2));
+        Geometry {
+            base: size(self.base_bytes),
+            pmd: self.pmd_bytes.map(size),
+            mthp: folios.take_while(|bytes| self.pmd_bytes.is_some_and(|pmd| *bytes < pmd)).map(size).collect(),
+            hugetlb: self.hugetlb.iter().copied().map(size).collect(),
+        }
     }
 }
 

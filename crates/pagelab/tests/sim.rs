@@ -47,6 +47,39 @@ fn every_policy_has_a_verdict_and_causes() {
     assert!(text.contains("make the mapping larger"), "{text}");
 }
 
+/// Under a policy of large pages the program cannot turn them off, as under `compare`, and that is said.
+#[test]
+fn calls_against_a_policy_are_answered_and_said() {
+    const BEGIN: u64 = 0x10_0000_0000;
+    let bench = Bench::new();
+    let file = bench.path("a.trace");
+    let mut recording = Recording::new(fs::File::create(&file).unwrap(), Header::of("test")).unwrap();
+    let mapping = Call::Mmap { address: 0, bytes: 2 << 20, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    recording.event(0, Call::Prctl { option: 41, argument: 1 }, 0);
+    recording.event(0, mapping, BEGIN as i64);
+    recording.event(0, Call::Madvise { address: BEGIN, bytes: 2 << 20, advice: 15 }, 0);
+    recording.access(0, BEGIN, 8, Kind::STORE).unwrap();
+    recording.finish().unwrap();
+    let sim = |last: &str| {
+        bench.pagelab(&["sim", &file.display().to_string(), "-m", "cascade-lake", "-p", "base,thp", last]).ran()
+    };
+    let document: Value = serde_json::from_str(&sim("--json").stdout).unwrap();
+    let [base, thp] = [0, 1].map(|cell| &document["traces"][0]["simulations"][cell]["verdict"]);
+    assert_eq!(
+        (&base["holding"], &thp["holding"], &thp["covered_bytes"]),
+        (&"held".into(), &"held".into(), &(2 << 20).into())
+    );
+    assert_eq!(base["answered_calls"], Value::Array(vec![]), "what the policy wants too is no news");
+    let answered: Vec<&str> =
+        thp["answered_calls"].as_array().unwrap().iter().map(|call| call["call"].as_str().unwrap()).collect();
+    assert_eq!(answered, ["madvise(MADV_NOHUGEPAGE)", "prctl(PR_SET_THP_DISABLE, 1)"]);
+    let text = sim("--policy=mthp-64k").stdout;
+    assert!(
+        text.contains("thp: answered as the tracer does, not by the kernel: madvise(MADV_NOHUGEPAGE) (1)"),
+        "{text}"
+    );
+}
+
 #[test]
 fn rates_are_per_instruction_and_per_run() {
     let document = Traced::new().json(&["-p", "base", "-m", "cascade-lake"]);

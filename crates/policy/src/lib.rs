@@ -5,13 +5,22 @@
 //! a rule of its own.
 #![forbid(unsafe_code)]
 
+pub mod call;
+pub mod carry_out;
 pub mod cause;
 pub mod census;
+pub mod decide;
+pub mod guards;
+pub mod heap;
 pub mod intent;
 pub mod judge;
+pub mod looks;
+pub mod mechanism;
 pub mod ranges;
 pub mod remains;
 pub mod size;
 pub mod verdict;
 
+pub use decide::{Actions, Space, decide};
 pub use intent::{Geometry, Granularity, Modifier, Policy, PolicyError};
+pub use mechanism::Mechanism;

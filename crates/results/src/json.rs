@@ -260,6 +260,7 @@ pub fn verdict(verdict: &Verdict) -> Value {
         "concerned_bytes": verdict.concerned_bytes,
         "covered_bytes": verdict.covered_bytes,
         "causes": verdict.causes.iter().map(cause).collect::<Vec<_>>(),
+        "answered_calls": answered(&verdict.answered),
     })
 }
 

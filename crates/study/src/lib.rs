@@ -1,4 +1,4 @@
-//! The nouns of pagelab and the statistics over them.
+//! The nouns of a comparison and the statistics over them. Those of a policy are in the crate `policy`.
 //!
 //! Everything here is plain data and pure functions: no files, no processes, no clocks. A platform
 //! (the running host in the crate `platform`) turns a [`trial::Trial`] into a [`trial::TrialRecord`];

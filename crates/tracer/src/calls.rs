@@ -3,17 +3,20 @@
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
-use host::maps::{self, VmaKind};
+use policy::call::{Call, madv};
+use policy::carry_out::{Kernel, Outcome, carry_out};
+use policy::decide::View;
 use study::cause::Cause;
 use study::size::PageSize;
 
+use host::maps::{self, Vma, VmaKind};
+
 use super::call_context::CallContext;
-use super::guards;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
-use super::rewriting::{LEFT_ALONE, Rewriting, advice};
+use super::rewriting::Rewriting;
 use super::sham;
 use super::tasks::Space;
 use super::thp_disable;
@@ -27,64 +30,119 @@ pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Re
         }
         libc::SYS_prctl if paused.arguments()[0] as i32 == libc::PR_SET_SECCOMP => own_filter(context, paused),
         libc::SYS_seccomp => own_filter(context, paused),
-        libc::SYS_prctl if context.rewriting.answers_thp_disable() && thp_disable::is_asked(paused.arguments()[0]) => {
-            thp_disable::serve(context, space, paused)
-        }
+        libc::SYS_prctl if context.rewriting.in_force().answers_thp_disable() => by_policy(context, space, paused),
         _ if context.rewriting.sham.is_some() => sham::serve(context, paused),
         _ if context.rewriting.hugetlb => super::hugetlb::serve(context, space, paused),
-        libc::SYS_mmap if context.rewriting.no_guards && guards::maps_over(paused.arguments()) => {
-            mmap_over(context, paused)
+        _ => by_policy(context, space, paused),
+    }
+}
+
+/// Does to a call what the policy decides.
+fn by_policy(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
+    let Some(call) = call_of(paused.number(), paused.arguments()) else { return paused.pass() };
+    let mechanism = context.rewriting.in_force();
+    let mut stopped = Stopped { context, paused: &mut paused };
+    let actions = policy::decide(&mechanism, &mut space.policy, &call, &mut stopped);
+    match carry_out(actions, mechanism.base, &mut space.policy, &mut stopped)? {
+        Outcome::Pass => paused.pass(),
+        Outcome::Returned(result) => paused.finish(result),
+    }
+}
+
+/// A system call as policies know it; `None` for those that they do not.
+fn call_of(number: i64, arguments: [u64; 6]) -> Option<Call> {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    Some(match number {
+        libc::SYS_mmap => {
+            Call::Mmap { address: first, bytes: second, protection: third, flags: fourth, file: fifth, offset: sixth }
         }
-        libc::SYS_mmap => mmap(context, paused),
-        libc::SYS_mremap => mremap(context, paused),
-        libc::SYS_brk => brk(context, space, paused),
-        libc::SYS_mprotect => mprotect(context, paused),
-        libc::SYS_madvise => contrary_advice(context, paused),
-        libc::SYS_process_madvise => contrary_advice_by_descriptor(context, paused),
-        _ => paused.pass(),
+        libc::SYS_mremap => Call::Mremap { old_bytes: second, new_bytes: third },
+        libc::SYS_brk => Call::Brk { end: first },
+        libc::SYS_mprotect => Call::Mprotect { address: first, bytes: second, protection: third },
+        libc::SYS_madvise => Call::Madvise { address: first, bytes: second, advice: third },
+        libc::SYS_process_madvise => {
+            Call::ProcessMadvise { ranges: [first, second, third], advice: fourth, flags: fifth }
+        }
+        libc::SYS_prctl => Call::Prctl { option: first, arguments: [second, third, fourth, fifth] },
+        _ => return None,
+    })
+}
+
+/// The number and the arguments of a call that is made in the program's name; `None` for those that only it makes itself.
+fn system_call(call: &Call) -> Option<(i64, [u64; 6])> {
+    Some(match *call {
+        Call::Mmap { address, bytes, protection, flags, file, offset } => {
+            (libc::SYS_mmap, [address, bytes, protection, flags, file, offset])
+        }
+        Call::Brk { end } => (libc::SYS_brk, [end, 0, 0, 0, 0, 0]),
+        Call::Mprotect { address, bytes, protection } => (libc::SYS_mprotect, [address, bytes, protection, 0, 0, 0]),
+        Call::Madvise { address, bytes, advice } => (libc::SYS_madvise, [address, bytes, advice, 0, 0, 0]),
+        Call::ProcessMadvise { ranges: [process, vector, parts], advice, flags } => {
+            (libc::SYS_process_madvise, [process, vector, parts, advice, flags, 0])
+        }
+        Call::Mremap { .. } | Call::Prctl { .. } => return None,
+    })
+}
+
+/// A stopped task as the one who makes the calls of a policy.
+struct Stopped<'a, 's> {
+    context: &'a mut CallContext<'s>,
+    paused: &'a mut Paused,
+}
+
+impl View for Stopped<'_, '_> {
+    fn vma_at(&mut self, address: u64) -> Option<policy::call::Vma> {
+        maps::at(self.paused.tid(), address).map(|vma| policy::call::Vma {
+            start: vma.start,
+            end: vma.end,
+            protection: vma.protection,
+            is_anonymous: vma.kind() == VmaKind::Anonymous && !vma.shared,
+        })
+    }
+
+    fn excepts_advised(&mut self) -> bool {
+        *thp_disable::EXCEPTS_ADVISED
     }
 }
 
-fn mmap(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
-    const POPULATE: u64 = libc::MAP_POPULATE as u64;
-    const NON_BLOCKING: u64 = libc::MAP_NONBLOCK as u64;
-    let [hint, bytes, protection, flags, descriptor, offset] = paused.arguments();
-    let advised = context.rewriting.advice.filter(|_| is_worth_advice(context.rewriting, bytes, flags));
-    // The program's own wish to populate comes after the advice, or else small pages are there first.
-    let wishes = advised.is_some() && flags & (POPULATE | NON_BLOCKING) == POPULATE;
-    let reserve_only = flags & libc::MAP_NORESERVE as u64 != 0 || protection & libc::PROT_WRITE as u64 == 0;
-    let prefault = context.rewriting.prefault && !reserve_only;
-    let flags = if wishes { flags & !POPULATE } else { flags };
-    let address = paused.call(libc::SYS_mmap, [hint, bytes, protection, flags, descriptor, offset])?;
-    if is_error(address) {
-        return paused.finish(address);
-    }
-    let range = (address as u64, bytes);
-    if let Some(how) = advised {
-        let range = with_joined(context, &paused, range);
-        add_madvise(context, &mut paused, range, how)?;
-    }
-    if prefault || wishes {
-        let writable = protection & libc::PROT_WRITE as u64 != 0;
-        let how = if writable { advice::POPULATE_WRITE } else { advice::POPULATE_READ };
-        add_madvise(context, &mut paused, range, how)?;
-    }
-    paused.finish(address)
-}
+impl Kernel for Stopped<'_, '_> {
+    type Error = Lost;
 
-/// A guard page that is mapped over a part of an accessible mapping is not: what is there stays, and holds
-/// zeros as fresh memory does.
-fn mmap_over(context: &mut CallContext, paused: Paused) -> Result<(), Lost> {
-    let [start, bytes, ..] = paused.arguments();
-    let base = context.rewriting.base;
-    let end = start.checked_add(bytes).and_then(|end| base.align_up(end)).filter(|end| *end > start);
-    let Some(end) = end.filter(|_| base.align_down(start) == start) else { return mmap(context, paused) };
-    let is_guard = guards::closes_a_guard(maps::at(paused.tid(), start).as_ref(), start, end, base);
-    if !is_guard || !zero(paused.tid(), start, end, base) {
-        return mmap(context, paused);
+    fn call(&mut self, call: &Call) -> Result<i64, Lost> {
+        match system_call(call) {
+            Some((number, arguments)) => self.paused.call(number, arguments),
+            None => self.paused.own_call(),
+        }
     }
-    context.findings.answer(guards::MAPPED_OVER);
-    paused.finish(start as i64)
+
+    fn own_call(&mut self) -> Result<i64, Lost> {
+        self.paused.own_call()
+    }
+
+    fn advise(&mut self, range: (u64, u64), advice: u64) -> Result<(), Lost> {
+        add_madvise(self.context, self.paused, range, advice)
+    }
+
+    /// Of all calls on a range msync does nothing else than to look whether there is one (mm/msync.c).
+    fn look(&mut self, (start, bytes): (u64, u64)) -> Result<i64, Lost> {
+        let arguments = [start, bytes, libc::MS_ASYNC as u64, 0, 0, 0];
+        match self.context.allows(self.paused, libc::SYS_msync, arguments) {
+            true => self.paused.call(libc::SYS_msync, arguments),
+            false => Ok(0),
+        }
+    }
+
+    fn zero(&mut self, start: u64, end: u64) -> bool {
+        zero(self.paused.tid(), start, end, self.context.rewriting.base)
+    }
+
+    fn allows(&mut self, call: &Call) -> bool {
+        system_call(call).is_none_or(|(number, arguments)| self.context.allows(self.paused, number, arguments))
+    }
+
+    fn answered(&mut self, said: &'static str) {
+        self.context.findings.answer(said);
+    }
 }
 
 /// Fills the pages of a range that hold something with zeros; says whether it could.
@@ -92,67 +150,6 @@ fn zero(tid: Tid, start: u64, end: u64, base: PageSize) -> bool {
     let zeros = vec![0u8; base.bytes() as usize];
     let mut present = (start..end).step_by(zeros.len()).filter(|page| ptrace::is_present(tid, *page, base));
     present.all(|page| ptrace::write_memory(tid, page, &zeros).is_ok())
-}
-
-/// A fresh mapping `(address, bytes)` with those that the kernel has joined it with. They are as little advised as it
-/// is by now, for mappings that differ in that are not joined (`can_vma_merge_left`, mm/vma.c).
-fn with_joined(context: &CallContext, paused: &Paused, range: (u64, u64)) -> (u64, u64) {
-    let (start, bytes) = range;
-    let joined = || maps::at(paused.tid(), start).filter(|vma| vma.kind() == VmaKind::Anonymous && !vma.shared);
-    match context.rewriting.wants_large().then(joined).flatten() {
-        Some(vma) if vma.end - start >= bytes => (vma.start, vma.length_bytes()),
-        _ => range,
-    }
-}
-
-/// Large mappings are advised, and pieces of large reservations.
-fn is_worth_advice(rewriting: &Rewriting, bytes: u64, flags: u64) -> bool {
-    let is_long = bytes >= rewriting.advised_bytes();
-    let is_piece = flags & libc::MAP_FIXED as u64 != 0 && bytes >= rewriting.piece_bytes();
-    flags & LEFT_ALONE == 0 && (is_long || is_piece)
-}
-
-/// A mapping keeps its advice when it grows; one that was too small for it gets it when it has outgrown that.
-fn mremap(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
-    let [_, old_bytes, new_bytes, ..] = paused.arguments();
-    let from = context.rewriting.advised_bytes();
-    if old_bytes >= from || new_bytes < from {
-        return paused.pass();
-    }
-    let address = paused.own_call()?;
-    if !is_error(address) {
-        let start = address as u64;
-        if maps::at(paused.tid(), start).is_some_and(|vma| vma.kind() == VmaKind::Anonymous) {
-            let range = with_joined(context, &paused, (start, new_bytes));
-            advise(context, &mut paused, range)?;
-        }
-    }
-    paused.finish(address)
-}
-
-fn brk(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
-    let step = if context.rewriting.steps_heap() { context.rewriting.large } else { context.rewriting.base };
-    let (end, grown) = space.heap.brk(&mut paused, step)?;
-    if let Some((from, to)) = grown {
-        let from = context.rewriting.base.align_down(from);
-        advise(context, &mut paused, (from, to - from))?;
-        if context.rewriting.prefault {
-            populate(context, &mut paused, (from, to - from))?;
-        }
-    }
-    paused.finish(end as i64)
-}
-
-/// Gives the policy's advice to `(address, bytes)` in the task's name.
-fn advise(context: &mut CallContext, paused: &mut Paused, range: (u64, u64)) -> Result<(), Lost> {
-    match context.rewriting.advice {
-        Some(advice) => add_madvise(context, paused, range, advice),
-        None => Ok(()),
-    }
-}
-
-fn populate(context: &mut CallContext, paused: &mut Paused, range: (u64, u64)) -> Result<(), Lost> {
-    add_madvise(context, paused, range, advice::POPULATE_WRITE)
 }
 
 /// Adds a madvise, unless the program's own filters would refuse it.
@@ -218,88 +215,26 @@ fn strict_mode(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost
     paused.finish(result)
 }
 
-/// madvise calls of the program that contradict the policy are answered and not passed on: as the kernel would,
-/// whether there is memory.
-fn contrary_advice(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
-    let [start, bytes, how, ..] = paused.arguments();
-    let call = match how {
-        advice::NO_HUGE => "madvise(MADV_NOHUGEPAGE)",
-        advice::GUARD_INSTALL => "madvise(MADV_GUARD_INSTALL)",
-        _ => return paused.pass(),
-    };
-    // Of all calls on a range this one does nothing else than to look whether there is one (mm/msync.c).
-    let look = [start, bytes, libc::MS_ASYNC as u64, 0, 0, 0];
-    let missing = if context.allows(&paused, libc::SYS_msync, look) { paused.call(libc::SYS_msync, look)? } else { 0 };
-    if missing == 0 {
-        context.findings.answer(call);
-    }
-    paused.finish(missing)
-}
-
-/// The same by process_madvise, with which a process can advise itself so since Linux 6.13: the policy's advice takes
-/// its place.
-fn contrary_advice_by_descriptor(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
-    let [descriptor, vector, parts, _, flags, _] = paused.arguments();
-    let Some(advice) = context.rewriting.advice else { return paused.pass() };
-    let arguments = [descriptor, vector, parts, advice, flags, 0];
-    if !context.allows(&paused, libc::SYS_process_madvise, arguments) {
-        return paused.pass();
-    }
-    let result = paused.call(libc::SYS_process_madvise, arguments)?;
-    if !is_error(result) {
-        context.findings.answer("process_madvise of itself, against the policy");
-    }
-    paused.finish(result)
-}
-
-fn mprotect(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
-    let [start, bytes, protection, ..] = paused.arguments();
-    let base = context.rewriting.base;
-    let Some(end) = start.checked_add(bytes).and_then(|end| base.align_up(end)) else { return paused.pass() };
-    if base.align_down(start) != start || start == end {
-        return paused.pass();
-    }
-    let vma = maps::at(paused.tid(), start);
-    if protection == libc::PROT_NONE as u64 {
-        if !guards::closes_a_guard(vma.as_ref(), start, end, base) {
-            return paused.pass();
-        }
-        context.findings.answer(guards::CLOSED);
-        return paused.finish(0);
-    }
-    let (low, high) = guards::without_guards(vma.as_ref(), start, end, base);
-    if (low, high) == (start, end) {
-        return paused.pass();
-    }
-    let widened = paused.call(libc::SYS_mprotect, [low, high - low, protection, 0, 0, 0])?;
-    if is_error(widened) {
-        let result = paused.own_call()?;
-        return paused.finish(result);
-    }
-    context.findings.answer("mprotect that left a guard page closed, widened over it");
-    paused.finish(widened)
-}
-
 /// Zeroed data (bss) and heap of a new image that are large enough for the policy: no call maps them.
-fn early_memory(tid: Tid, large: PageSize) -> Vec<(u64, u64)> {
-    let vmas = maps::of_process(tid);
-    let wanted = vmas.iter().filter(|vma| vma.kind() == VmaKind::Anonymous && vma.is_writable());
-    wanted.filter(|vma| vma.length_bytes() >= large.bytes()).map(|vma| (vma.start, vma.length_bytes())).collect()
+fn early_memory(tid: Tid, rewriting: &Rewriting) -> Vec<(u64, u64)> {
+    let concerned =
+        |vma: &Vma| rewriting.concerns_early(vma.kind() == VmaKind::Anonymous, vma.is_writable(), vma.length_bytes());
+    maps::of_process(tid).iter().filter(|vma| concerned(vma)).map(|vma| (vma.start, vma.length_bytes())).collect()
 }
 
 /// Whether a new image has memory that is to be advised or populated at its first call.
 pub fn has_early_memory(tid: Tid, rewriting: &Rewriting) -> bool {
-    (rewriting.advice.is_some() || rewriting.prefault) && !early_memory(tid, rewriting.large).is_empty()
+    (rewriting.advice.is_some() || rewriting.prefault) && !early_memory(tid, rewriting).is_empty()
 }
 
 /// Advises the early memory of a task that stands at the first call of its image, and sends it back to
 /// that call.
 pub fn advise_early_memory(context: &mut CallContext, tid: Tid) -> Result<(), Lost> {
     let mut paused = Paused::at_entry(tid)?;
-    for range in early_memory(tid, context.rewriting.large) {
-        advise(context, &mut paused, range)?;
-        if context.rewriting.prefault {
-            populate(context, &mut paused, range)?;
+    for range in early_memory(tid, context.rewriting) {
+        let populate = context.rewriting.prefault.then_some(madv::POPULATE_WRITE);
+        for how in [context.rewriting.advice, populate].into_iter().flatten() {
+            add_madvise(context, &mut paused, range, how)?;
         }
     }
     paused.again()
@@ -328,4 +263,64 @@ pub fn lost_privilege(tid: Tid) -> bool {
     let lost =
         |bit: u32, name: &str, owner: u32| program.mode() & bit != 0 && effective(name).is_some_and(|id| id != owner);
     lost(libc::S_ISUID, "Uid:", program.uid()) || lost(libc::S_ISGID, "Gid:", program.gid())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use policy::{Actions, Geometry};
+
+    /// A program with one closed and one open mapping.
+    struct TwoMappings;
+
+    impl View for TwoMappings {
+        fn vma_at(&mut self, address: u64) -> Option<policy::call::Vma> {
+            let (start, end) = if address < 1 << 30 { (0, 1 << 30) } else { (1 << 30, 1 << 31) };
+            let protection = if start == 0 { 0 } else { 3 };
+            (address < end).then_some(policy::call::Vma { start, end, protection, is_anonymous: true })
+        }
+
+        fn excepts_advised(&mut self) -> bool {
+            true
+        }
+    }
+
+    proptest! {
+        #![proptest_config(testing::properties(4096))]
+        /// The filter lets calls run at full speed of which the policy would pass every one.
+        #[test]
+        fn what_does_not_stop_would_be_passed(
+            policy in prop::sample::select(vec![
+                "base", "default+prefault", "thp", "mthp-64k", "thp+no-guards", "default+no-guards", "thp+no-huge", "mthp-64k+prefault",
+            ]),
+            number in prop::sample::select(vec![
+                libc::SYS_mmap, libc::SYS_mremap, libc::SYS_brk, libc::SYS_mprotect, libc::SYS_madvise,
+                libc::SYS_process_madvise, libc::SYS_prctl,
+            ]),
+            first in prop_oneof![0u64..1 << 31, Just(41), Just(42)],
+            bytes in prop_oneof![0u64..1 << 22, Just(4096), Just(65536), Just(2 << 20)],
+            third in prop_oneof![0u64..4, Just(14), Just(15), Just(102), 0u64..1 << 22],
+            flags in (0u64..1 << 21).prop_map(|bits| bits & 0x17_e133),
+        ) {
+            let sizes = |sizes: &[PageSize]| sizes.to_vec();
+            let geometry = Geometry {
+                base: PageSize::K4,
+                pmd: Some(PageSize::M2),
+                mthp: sizes(&[PageSize::K64]),
+                hugetlb: sizes(&[PageSize::M2]),
+            };
+            let rewriting = Rewriting::of(&policy.parse().unwrap(), &geometry);
+            let address = if number == libc::SYS_prctl { first } else { first & !4095 };
+            let how = if number == libc::SYS_process_madvise { third } else { flags };
+            let arguments = [address, bytes, third, how, 0, 0];
+            if !rewriting.watches().iter().any(|watch| watch.stops(number, &arguments)) {
+                let call = call_of(number, arguments).unwrap();
+                let mut space = policy::Space::default();
+                let actions = policy::decide(&rewriting.in_force(), &mut space, &call, &mut TwoMappings);
+                prop_assert_eq!(actions, Actions::Pass, "{:?}", call);
+            }
+        }
+    }
 }

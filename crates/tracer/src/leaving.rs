@@ -2,32 +2,18 @@
 //! addresses they name.
 
 use host::maps;
+use policy::call::madv;
+pub use policy::looks::Extent;
+use policy::looks::{LARGE_BYTES, LARGE_DROP_BYTES};
 
 use super::filter::{Condition, Watch};
 use super::paused::Paused;
 use super::ptrace::Tid;
-use super::rewriting::{Rewriting, advice};
+use super::rewriting::Rewriting;
 use super::tasks::Space;
 
-/// Bytes of an unmapped range from which on a witness looks at it before it goes.
-const LARGE_BYTES: u64 = 1 << 20;
-
-/// Bytes of a range whose content is dropped (MADV_DONTNEED) from which on a witness looks at it. It is more
-/// than a thread's stack, whose content glibc drops when the thread ends.
-const LARGE_DROP_BYTES: u64 = 16 << 20;
-
 /// Advice after which content may be gone. MADV_FREE leaves it until the kernel needs the memory.
-const DROPS: [u64; 4] = [advice::DONTNEED, advice::DONTNEED_LOCKED, advice::FREE, advice::GUARD_INSTALL];
-
-/// How much of the memory that goes is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// Large ranges that munmap and MADV_DONTNEED give back.
-    Large,
-    /// All of it: every munmap, MADV_DONTNEED and MADV_FREE, what mremap and brk cut off, what a mapping takes the place of, and
-    /// the memory of an image that execve replaces.
-    All,
-}
+const DROPS: [u64; 4] = [madv::DONTNEED, madv::DONTNEED_LOCKED, madv::FREE, madv::GUARD_INSTALL];
 
 /// The calls that stop for the sake of a witness. Calls that `others` stop in any case are not repeated.
 pub fn watches(extent: Extent, others: &[Watch]) -> Vec<Watch> {
@@ -35,7 +21,7 @@ pub fn watches(extent: Extent, others: &[Watch]) -> Vec<Watch> {
     let wanted = match extent {
         Extent::Large => vec![
             Watch::new(libc::SYS_munmap, [Condition::AtLeast(1, LARGE_BYTES)]),
-            Watch::new(libc::SYS_madvise, [Condition::AtLeast(1, LARGE_DROP_BYTES), advised(advice::DONTNEED)]),
+            Watch::new(libc::SYS_madvise, [Condition::AtLeast(1, LARGE_DROP_BYTES), advised(madv::DONTNEED)]),
         ],
         Extent::All => {
             let every = [libc::SYS_munmap, libc::SYS_mremap, libc::SYS_brk, libc::SYS_execve, libc::SYS_execveat];
@@ -62,14 +48,13 @@ enum Going {
 /// with the last part that the program has of them.
 pub fn ranges(paused: &Paused, space: &Space, rewriting: &Rewriting, extent: Extent) -> Vec<(u64, u64)> {
     let going = going(paused, space, rewriting);
-    let large = |going: &Going| match (going, paused.number()) {
-        (Going::Unmapped(start, end), libc::SYS_munmap) => end - start >= LARGE_BYTES,
-        (Going::Dropped(start, end), libc::SYS_madvise) => {
-            end - start >= LARGE_DROP_BYTES && paused.arguments()[2] == advice::DONTNEED
-        }
-        _ => false,
+    let advice = paused.arguments()[2];
+    let is_wanted = |going: &Going| match (going, paused.number()) {
+        (Going::Unmapped(start, end), libc::SYS_munmap) => extent.has_unmap(end - start),
+        (Going::Dropped(start, end), libc::SYS_madvise) => extent.has_drop(end - start, advice),
+        _ => extent.has_others(),
     };
-    let wanted = going.into_iter().filter(|going| extent == Extent::All || large(going));
+    let wanted = going.into_iter().filter(is_wanted);
     wanted.flat_map(|going| given_back(&going, space, rewriting)).collect()
 }
 
@@ -85,7 +70,7 @@ fn going(paused: &Paused, space: &Space, rewriting: &Rewriting) -> Vec<Going> {
         libc::SYS_mmap if flags & libc::MAP_FIXED as u64 != 0 => unmapped(start, bytes),
         libc::SYS_mremap if flags & libc::MREMAP_FIXED as u64 != 0 => unmapped(target, third),
         libc::SYS_mremap => bytes.checked_sub(third).and_then(|rest| unmapped(start.checked_add(third)?, rest)),
-        libc::SYS_madvise if third == advice::FREE => range(start, bytes).map(|(start, end)| Going::Freed(start, end)),
+        libc::SYS_madvise if third == madv::FREE => range(start, bytes).map(|(start, end)| Going::Freed(start, end)),
         libc::SYS_madvise if DROPS.contains(&third) => {
             range(start, bytes).map(|(start, end)| Going::Dropped(start, end))
         }
@@ -103,8 +88,8 @@ fn of_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> Vec<Go
         let shrinks = heap.start > 0 && asked >= heap.start && from < heap.program_end;
         return shrinks.then_some(Going::Dropped(from, heap.program_end)).into_iter().collect();
     }
-    if space.heap.is_known() {
-        return space.heap.cut_at(from).map(|(from, to)| Going::Unmapped(from, to)).into_iter().collect();
+    if space.policy.heap.is_known() {
+        return space.policy.heap.cut_at(from).map(|(from, to)| Going::Unmapped(from, to)).into_iter().collect();
     }
     let is_heap = |vma: &maps::Vma| vma.name == "[heap]";
     if !maps::at(tid, asked).is_some_and(|vma| is_heap(&vma)) {

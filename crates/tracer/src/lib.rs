@@ -3,11 +3,12 @@
 //!
 //! It starts and ends processes too: `child`, `subreaper`, `environment`, `user`, `signals` and `terminal` know nothing of tracing.
 //!
-//! `registers`, `filter`, `own_filter`, `guards`, `ranges`, `huge_map`, `pace` and `rewriting` are data and pure functions; `leaving`
-//! knows which memory a call gives back, for the `witness`;
+//! `registers`, `filter`, `own_filter`, `huge_map`, `pace` and `rewriting` are data and pure functions; `leaving` knows which memory
+//! a call gives back, for the `witness`;
 //! `ptrace`, `paused` and `launch` talk to the kernel, `permission` asks whether it lets us, and `refusal` says what its refusals mean;
 //! `event_loop` follows a tree, whose tasks `tasks` and `kin` know, to what has `ended`, `afterlife` included;
-//! `calls`, `heap`, `thp_disable` and `hugetlb` serve the calls, with what `call_context` holds; `sham` serves them without doing
+//! `calls` carries out what `policy::decide` says, `hugetlb` serves the calls of its policies, with what `call_context` holds;
+//! `thp_disable` says which calls the filter answers by itself; `sham` serves them without doing
 //! anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that needs none.
 
 mod afterlife;
@@ -19,8 +20,6 @@ mod ended;
 pub mod environment;
 mod event_loop;
 mod filter;
-mod guards;
-mod heap;
 mod huge_map;
 mod hugetlb;
 mod kin;

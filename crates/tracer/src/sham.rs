@@ -8,7 +8,7 @@ use host::maps;
 use super::call_context::CallContext;
 use super::paused::{Lost, Paused};
 use super::ptrace;
-use super::rewriting::advice;
+use policy::call::madv;
 
 /// Serves a watched call at the pace of the policy, lets the task make it as it is, and sends it on.
 pub fn serve(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
@@ -27,7 +27,7 @@ pub fn serve(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> 
     let before = ptrace::stops();
     let result = paused.own_call()?;
     debt.stops += pace.further_stops - (ptrace::stops() - before) as f64;
-    let nothing = [0, 0, advice::HUGE, 0, 0, 0];
+    let nothing = [0, 0, madv::HUGEPAGE, 0, 0, 0];
     while debt.stops >= 1.0 && context.allows(&paused, libc::SYS_madvise, nothing) {
         let before = ptrace::stops();
         paused.call(libc::SYS_madvise, nothing)?;

@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::heap::Heap;
 use super::huge_map::HugeMap;
 use super::own_filter::OwnFilter;
 use super::ptrace::Tid;
@@ -12,12 +11,10 @@ use super::ptrace::Tid;
 /// One address space, shared by the threads of a process and by a vfork child until it executes.
 #[derive(Clone, Debug, Default)]
 pub struct Space {
-    /// The heap.
-    pub heap: Heap,
+    /// What the policy remembers of it between calls.
+    pub policy: policy::Space,
     /// What is backed by hugetlb pages without the program's knowledge.
     pub huge: HugeMap,
-    /// What PR_SET_THP_DISABLE was told and not passed on, to be repeated to PR_GET_THP_DISABLE.
-    pub thp_disable: u64,
 }
 
 /// A shared address space.
@@ -113,7 +110,7 @@ impl Tasks {
         self.tasks.retain(|_, task| task.process != tid);
         let mut new = Task::first(tid);
         if let Some(old) = old {
-            new.space.borrow_mut().thp_disable = old.space.borrow().thp_disable;
+            new.space.borrow_mut().policy.thp_disable = old.space.borrow().policy.thp_disable;
             new.filters = old.filters;
         }
         self.tasks.insert(tid, new);

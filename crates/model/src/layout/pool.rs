@@ -5,15 +5,7 @@
 
 use std::collections::BTreeMap;
 
-// include/uapi/asm-generic/mman-common.h, mman.h; MAP_32BIT is x86's.
-const MAP_TYPE: u64 = 0xf;
-const MAP_PRIVATE: u64 = 0x2;
-const MAP_ANONYMOUS: u64 = 0x20;
-const MAP_32BIT: u64 = 0x40;
-const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_STACK: u64 = 0x2_0000;
-const MAP_HUGETLB: u64 = 0x4_0000;
-const LEFT_ALONE: u64 = MAP_32BIT | MAP_GROWSDOWN | MAP_STACK | MAP_HUGETLB;
+use ::policy::call::map;
 
 /// A range of addresses: where it begins and ends.
 type Span = (u64, u64);
@@ -50,8 +42,7 @@ impl Pool {
 
     /// Whether a new mapping comes from the pool. One without access is a reservation, of which parts may later.
     pub fn serves(&self, bytes: u64, protection: u64, flags: u64) -> bool {
-        let is_private = flags & MAP_ANONYMOUS != 0 && flags & MAP_TYPE == MAP_PRIVATE;
-        is_private && flags & LEFT_ALONE == 0 && protection != 0 && bytes >= self.page_bytes
+        map::can_be_of_pool(flags) && protection != 0 && bytes >= self.page_bytes
     }
 
     /// Notes a mapping whose pages begin with it. Gives where they end.

@@ -1,83 +1,153 @@
-//! Which memory large folios are asked for.
+//! What the policy does to the program's calls: what `policy::decide` says, carried out on the model's VMAs.
 //!
-//! The kernel is told `madvise`, and `pagelab` advises (MADV_HUGEPAGE) what its tracer stops at anyway
-//! (crates/tracer/src/calls.rs, rewriting.rs): mappings from a sixteenth of the policy's size on with all that they are
-//! joined with, larger pieces of reservations, the heap, and zeroed data in which a folio fits. The rest has base pages, also
-//! where it lies beside advised memory: VMAs that differ in their advice are not joined.
+//! The kernel is told `madvise`, and what is not advised has base pages, also where it lies beside advised memory: VMAs that
+//! differ in their advice are not joined.
 
+use ::policy::call::{Call, madv};
+use ::policy::carry_out::{Kernel, Outcome, carry_out};
+use ::policy::decide::View;
+use ::policy::{decide, guards};
 use paging::Format;
+use trace::Event;
 
+use super::error::SpaceError;
 use super::paged::Paged;
 use super::vma::{Advice, Backing, Vma};
 use crate::call::PROT_WRITE;
-use crate::policy::Granule;
 
-const MAP_FIXED: u64 = 0x10;
-const MAP_ANONYMOUS: u64 = 0x20;
-const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_STACK: u64 = 0x2_0000;
-const MAP_HUGETLB: u64 = 0x4_0000;
-/// Base pages of the smallest piece of a reservation that is advised.
-const PIECE_PAGES: u64 = 16;
+/// The model as the kernel to which a program's call goes.
+struct Heard<'a, F: Format> {
+    paged: &'a mut Paged<F>,
+    event: &'a Event,
+}
+
+impl<F: Format> View for Heard<'_, F> {
+    fn vma_at(&mut self, address: u64) -> Option<::policy::call::Vma> {
+        self.paged.vma_at(address)
+    }
+
+    fn excepts_advised(&mut self) -> bool {
+        true
+    }
+}
+
+impl<F: Format> Kernel for Heard<'_, F> {
+    type Error = SpaceError;
+
+    fn call(&mut self, call: &Call) -> Result<i64, SpaceError> {
+        match *call {
+            Call::Mmap { bytes, protection, flags, file, .. } => {
+                let begin = self.event.result as u64;
+                if let Some((begin, end)) = self.paged.checked(begin, bytes) {
+                    self.paged.mmap(begin, end, protection, flags, file as i64)?;
+                }
+                Ok(self.event.result)
+            }
+            Call::Brk { end } => Ok(self.paged.brk(end)? as i64),
+            Call::Mprotect { address, bytes, protection } => {
+                self.paged.protect_range(address, address.saturating_add(bytes), protection)?;
+                Ok(0)
+            }
+            _ => self.own_call(),
+        }
+    }
+
+    /// It succeeded when it was recorded.
+    fn own_call(&mut self) -> Result<i64, SpaceError> {
+        match self.event.call {
+            trace::Call::Brk { .. } => Ok(self.paged.brk(self.event.result as u64)? as i64),
+            _ => {
+                self.paged.make(self.event)?;
+                Ok(self.event.result)
+            }
+        }
+    }
+
+    fn advise(&mut self, (begin, bytes): (u64, u64), advice: u64) -> Result<(), SpaceError> {
+        match self.paged.checked(begin, bytes) {
+            Some((begin, end)) => self.paged.advise(begin, end, advice),
+            None => Ok(()),
+        }
+    }
+
+    fn look(&mut self, _: (u64, u64)) -> Result<i64, SpaceError> {
+        Ok(0)
+    }
+
+    /// The model has no content.
+    fn zero(&mut self, _: u64, _: u64) -> bool {
+        true
+    }
+
+    fn allows(&mut self, _: &Call) -> bool {
+        true
+    }
+
+    fn answered(&mut self, said: &'static str) {
+        self.paged.seen.answer(said);
+    }
+}
+
+/// A recorded call, as policies know it; `None` for those that they do not. That of brk is for what it gave: what a heap could
+/// not have it did not ask for.
+fn call_of(event: &Event) -> Option<Call> {
+    Some(match event.call {
+        trace::Call::Mmap { address, bytes, protection, flags, file, offset } => {
+            Call::Mmap { address, bytes, protection, flags, file: file as u64, offset }
+        }
+        trace::Call::Mremap { old_bytes, new_bytes, .. } => Call::Mremap { old_bytes, new_bytes },
+        trace::Call::Brk { .. } => Call::Brk { end: event.result as u64 },
+        trace::Call::Mprotect { address, bytes, protection } => Call::Mprotect { address, bytes, protection },
+        trace::Call::Madvise { address, bytes, advice } => Call::Madvise { address, bytes, advice },
+        trace::Call::Prctl { option, argument } => Call::Prctl { option, arguments: [argument, 0, 0, 0] },
+        _ => return None,
+    })
+}
 
 impl<F: Format> Paged<F> {
-    /// The smallest mapping that can hold a folio by itself.
-    fn large_bytes(&self) -> Option<u64> {
-        match self.plan.granule {
-            Granule::Mthp(bytes) => self.kernel.smaller_folios.iter().copied().chain([bytes]).min(),
-            Granule::Thp(bytes) => Some(bytes),
-            Granule::Base | Granule::Contig64k | Granule::Hugetlb(_) | Granule::Direct(_) => None,
+    /// Does to a call what the policy decides.
+    pub(super) fn by_policy(&mut self, event: &Event) -> Result<(), SpaceError> {
+        let Some(call) = call_of(event) else { return self.make(event) };
+        let (mechanism, mut space) = (self.plan.mechanism, self.processes.running.policy);
+        let mut heard = Heard { paged: self, event };
+        let actions = decide(&mechanism, &mut space, &call, &mut heard);
+        let outcome = carry_out(actions, mechanism.base, &mut space, &mut heard)?;
+        self.processes.running.policy = space;
+        match (outcome, call) {
+            (Outcome::Pass, _) => self.make(event),
+            (Outcome::Returned(end), Call::Brk { end: asked }) if end as u64 != asked => self.refuse(),
+            (Outcome::Returned(_), _) => Ok(()),
         }
     }
 
-    /// The smallest mapping that is advised (`Rewriting::advised_bytes`).
-    pub(super) fn advised_bytes(&self) -> Option<u64> {
-        self.large_bytes().map(|large| (large / 16).max(PIECE_PAGES * self.base).min(large))
+    fn vma_at(&self, address: u64) -> Option<::policy::call::Vma> {
+        let (start, vma) = self.processes.running.vmas.find(address)?;
+        let is_anonymous = vma.backing == Backing::Anonymous;
+        Some(::policy::call::Vma { start, end: vma.end, protection: vma.protection, is_anonymous })
     }
 
-    /// Gives the advice to a mapping that was just made, and to all that it was joined with: that has none yet.
-    pub(super) fn advise_joined(&mut self, begin: u64) {
-        if let Some((first, joined)) = self.processes.running.vmas.find(begin) {
-            self.processes.running.vmas.change(first, joined.end, |vma| vma.advice = Advice::Huge);
-        }
+    /// Whether closing a range makes a guard page that is left open.
+    pub(super) fn leaves_guard_open(&self, begin: u64, end: u64) -> bool {
+        self.plan.mechanism.no_guards
+            && guards::closes_a_guard(self.vma_at(begin), begin, end, self.plan.mechanism.base)
     }
 
-    /// The advice for a new mapping of as many bytes as the program asked for.
-    pub(super) fn advice_for_mapping(&self, bytes: u64, flags: u64) -> Advice {
-        // MAP_STACK means VM_NOHUGEPAGE since Linux 6.7 (mm/mmap.c).
-        if flags & MAP_STACK != 0 {
-            return Advice::NoHuge;
+    /// Does with memory that a program has when it begins what the policy does.
+    pub(super) fn begin_early(
+        &mut self,
+        begin: u64,
+        end: u64,
+        protection: u64,
+        backing: Backing,
+    ) -> Result<(), SpaceError> {
+        let (is_anonymous, is_writable) = (backing == Backing::Anonymous, protection & PROT_WRITE != 0);
+        if self.plan.mechanism.concerns_early(is_anonymous, is_writable, end - begin) {
+            let populate = self.plan.mechanism.prefault.then_some(madv::POPULATE_WRITE);
+            for advice in [self.plan.mechanism.advice, populate].into_iter().flatten() {
+                self.advise(begin, end, advice)?;
+            }
         }
-        let may = flags & MAP_ANONYMOUS != 0 && flags & (MAP_GROWSDOWN | MAP_HUGETLB) == 0;
-        let is_piece = flags & MAP_FIXED != 0 && bytes >= PIECE_PAGES * self.base;
-        match self.advised_bytes() {
-            Some(from) if may && (bytes >= from || is_piece) => Advice::Huge,
-            _ => Advice::None,
-        }
-    }
-
-    /// That for memory that a program has when it begins.
-    pub(super) fn advice_for_early(&self, bytes: u64, protection: u64, backing: Backing) -> Advice {
-        let is_writable = backing == Backing::Anonymous && protection & PROT_WRITE != 0;
-        match self.large_bytes() {
-            Some(large) if is_writable && bytes >= large => Advice::Huge,
-            _ => Advice::None,
-        }
-    }
-
-    /// That for what a heap has grown by.
-    pub(super) fn advice_for_heap(&self) -> Advice {
-        self.advised_bytes().map_or(Advice::None, |_| Advice::Huge)
-    }
-
-    /// Gives the advice to what has outgrown the size in `mremap`; before, it was too small.
-    pub(super) fn advise_grown(&mut self, begin: u64, old_bytes: u64, new_bytes: u64) {
-        let has_outgrown = self.advised_bytes().is_some_and(|from| old_bytes < from && new_bytes >= from);
-        let is_anonymous =
-            || self.processes.running.vmas.find(begin).is_some_and(|(_, vma)| vma.backing == Backing::Anonymous);
-        if has_outgrown && is_anonymous() {
-            self.advise_joined(begin);
-        }
+        Ok(())
     }
 
     /// Whether the kernel may give a VMA large folios.
@@ -86,7 +156,7 @@ impl<F: Format> Paged<F> {
             Advice::Huge => true,
             Advice::NoHuge => false,
             // No call made memory that no event tells of.
-            Advice::None => self.advised_bytes().is_none() || vma.backing == Backing::Inferred,
+            Advice::None => self.plan.mechanism.advice.is_none() || vma.backing == Backing::Inferred,
         }
     }
 }

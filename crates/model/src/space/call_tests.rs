@@ -181,14 +181,17 @@ fn a_vma_that_comes_to_end_inside_a_leaf_splits_it() {
     let advise = |space: &mut dyn Space, begin, bytes, advice| {
         space.event(&event(Call::Madvise { address: begin, bytes, advice }, 0)).unwrap();
     };
-    let mut space = written("cascade-lake", "thp", 4 * M2);
+    // Memory that no call made: what is advised of it has VMAs of its own.
+    let mut space = space("cascade-lake", "thp", Physical::default());
+    space.assume(PLACE, PLACE + 4 * M2).unwrap();
+    write_all(&mut *space, PLACE, 4 * M2);
     // What ends where a leaf does, or is so already, splits nothing.
     advise(&mut *space, PLACE, M2, 14);
     advise(&mut *space, PLACE, M2 / 2, 14);
-    space.event(&event(Call::Mprotect { address: PLACE + M2, bytes: M2 / 2, protection: 3 }, 0)).unwrap();
+    space.event(&event(Call::Mprotect { address: PLACE + M2, bytes: M2 / 2, protection: 7 }, 0)).unwrap();
     assert_eq!((space.costs().splits, leaves(&*space)), (0, vec![(M2, 4 * M2)]));
     space.take_invalidations();
-    advise(&mut *space, PLACE + M2 + M2 / 2, M2, 15);
+    advise(&mut *space, PLACE + M2 + M2 / 2, M2, 14);
     assert_eq!((space.costs().splits, leaves(&*space)), (2, vec![(4096, 2 * M2), (M2, 2 * M2)]));
     assert_eq!(space.costs().deposited_table_bytes, 2 * 4096);
     assert_eq!(space.take_invalidations().len(), 2);
@@ -226,8 +229,9 @@ fn a_process_that_ends_leaves_nothing_not_even_what_no_vma_told_of() {
 fn the_peak_of_all_tables_is_of_one_moment() {
     const M64: u64 = 64 << 20;
     let mut space = space("cascade-lake", "thp", Physical::default());
-    mmap(&mut *space, PLACE, M64);
-    space.event(&event(Call::Madvise { address: PLACE, bytes: M64, advice: 15 }, 0)).unwrap();
+    // A stack (MAP_STACK) has base pages.
+    let stack = Call::Mmap { address: PLACE, bytes: M64, protection: 3, flags: 0x2_0022, file: -1, offset: 0 };
+    space.event(&event(stack, PLACE)).unwrap();
     write_all(&mut *space, PLACE, M64);
     // Three upper tables and 32 of pages; then 32 that are kept for splits.
     assert_eq!(space.costs().all_table_peak_bytes, 35 * 4096);

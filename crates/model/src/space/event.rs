@@ -1,5 +1,6 @@
 //! System calls: what they do to VMAs and to what is mapped.
 
+use ::policy::call::map;
 use paging::{Error, Format};
 use trace::{Call, Event};
 
@@ -17,7 +18,6 @@ use crate::policy::Granule;
 const MAP_SHARED: u64 = 1;
 const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
-const MAP_POPULATE: u64 = 0x8000;
 const MREMAP_DONTUNMAP: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
 const MADV_HUGEPAGE: u64 = 14;
@@ -38,58 +38,63 @@ impl<F: Format> Paged<F> {
         self.seen.is_looked_at = held::is_looked_at(&event.call);
         match call::object(event) {
             About::Nothing => Ok(()),
+            About::Range(begin, bytes) if self.checked(begin, bytes).is_none() => self.refuse(),
+            About::Range(..) | About::Else => self.by_policy(event),
+        }
+    }
+
+    /// Does what a call does if nobody changes it.
+    pub(super) fn make(&mut self, event: &Event) -> Result<(), SpaceError> {
+        match call::object(event) {
+            About::Nothing => Ok(()),
             About::Else => self.hear_other(event),
             About::Range(begin, bytes) => match self.checked(begin, bytes) {
-                Some((begin, end)) => self.hear_range(&event.call, begin, end),
+                Some((begin, end)) => self.hear_range(event, begin, end),
                 None => self.refuse(),
             },
         }
     }
 
     /// A range in whole pages of system calls, if programs can have it.
-    fn checked(&self, begin: u64, bytes: u64) -> Option<(u64, u64)> {
+    pub(super) fn checked(&self, begin: u64, bytes: u64) -> Option<(u64, u64)> {
         call::range(begin, bytes, self.user_end)
     }
 
     /// Notes a call that no kernel would have let succeed.
-    fn refuse(&mut self) -> Result<(), SpaceError> {
+    pub(super) fn refuse(&mut self) -> Result<(), SpaceError> {
         self.costs.refused_calls += 1;
         Ok(())
     }
 
-    fn hear_range(&mut self, call: &Call, begin: u64, end: u64) -> Result<(), SpaceError> {
-        match call {
-            Call::Mmap { bytes, protection, flags, file, .. } => {
-                let backing = self.backing(begin, *flags, *file);
-                let advice = self.advice_for_mapping(*bytes, *flags);
-                self.mmap(begin, Vma { end, protection: *protection, backing, advice }, *flags)
-            }
+    fn hear_range(&mut self, event: &Event, begin: u64, end: u64) -> Result<(), SpaceError> {
+        match &event.call {
+            Call::Mmap { protection, flags, file, .. } => self.mmap(begin, end, *protection, *flags, *file),
             Call::Region { address, name, .. } if name == "[heap]" => {
-                self.processes.running.heap = Some(Heap::beginning(*address));
-                self.brk(end)
+                (self.processes.running.heap, self.processes.running.policy.heap) = Default::default();
+                self.by_policy(&brk_to(event, *address))?;
+                self.by_policy(&brk_to(event, end))
             }
             Call::Region { protection, name, .. } => self.region(begin, end, *protection, name),
             Call::Munmap { .. } => self.unmap_range(begin, end),
             Call::Mprotect { protection, .. } => self.protect_range(begin, end, *protection),
             Call::Madvise { advice, .. } => self.advise(begin, end, *advice),
-            Call::Mremap { address, old_bytes, new_bytes, flags, .. } => {
-                match self.checked(*address, (*old_bytes).max(1)) {
-                    Some((old, old_end)) if begin == old || end <= old || old_end <= begin => {
-                        let keeps = flags & MREMAP_DONTUNMAP != 0;
-                        self.remap(old, if *old_bytes == 0 { old } else { old_end }, begin, end, keeps)?;
-                        self.advise_grown(begin, *old_bytes, *new_bytes);
-                        Ok(())
-                    }
-                    _ => self.refuse(),
+            Call::Mremap { address, old_bytes, flags, .. } => match self.checked(*address, (*old_bytes).max(1)) {
+                Some((old, old_end)) if begin == old || end <= old || old_end <= begin => {
+                    let keeps = flags & MREMAP_DONTUNMAP != 0;
+                    self.remap(old, if *old_bytes == 0 { old } else { old_end }, begin, end, keeps)
                 }
-            }
+                _ => self.refuse(),
+            },
             _ => Ok(()),
         }
     }
 
     fn hear_other(&mut self, event: &Event) -> Result<(), SpaceError> {
         match &event.call {
-            Call::Brk { .. } => self.brk(event.result as u64),
+            Call::Brk { .. } => match self.brk(event.result as u64)? == event.result as u64 {
+                true => Ok(()),
+                false => self.refuse(),
+            },
             Call::Prctl { option: PR_SET_THP_DISABLE, argument } => {
                 self.processes.running.thp_disabled = *argument != 0;
                 Ok(())
@@ -97,6 +102,8 @@ impl<F: Format> Paged<F> {
             Call::Exec { .. } => {
                 self.unmap_everything()?;
                 // PR_SET_THP_DISABLE outlives it (`MMF_INIT_MASK`, include/linux/mm_types.h).
+                let thp_disable = self.processes.running.policy.thp_disable;
+                self.processes.running.policy = ::policy::Space { thp_disable, ..::policy::Space::default() };
                 (self.processes.running.heap, self.processes.running.has_forked) = (None, false);
                 Ok(())
             }
@@ -104,18 +111,22 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    fn mmap(&mut self, begin: u64, vma: Vma, flags: u64) -> Result<(), SpaceError> {
-        self.unmap_range(begin, vma.end)?;
-        match vma {
-            Vma { advice: Advice::Huge, backing: Backing::Anonymous, .. } => {
-                self.processes.running.vmas.insert(begin, Vma { advice: Advice::None, ..vma });
-                self.advise_joined(begin);
-            }
-            _ => self.processes.running.vmas.insert(begin, vma),
-        }
-        let populate = flags & MAP_POPULATE != 0 || self.plan.prefault && vma.backing == Backing::Anonymous;
-        if populate && vma.protection & (PROT_READ | PROT_WRITE) != 0 {
-            self.populate(begin, vma.end, vma.protection & PROT_WRITE != 0)?;
+    /// Makes a mapping. MAP_STACK means VM_NOHUGEPAGE since Linux 6.7 (mm/mmap.c).
+    pub(super) fn mmap(
+        &mut self,
+        begin: u64,
+        end: u64,
+        protection: u64,
+        flags: u64,
+        file: i64,
+    ) -> Result<(), SpaceError> {
+        let backing = self.backing(begin, flags, file);
+        let advice = if flags & map::STACK != 0 { Advice::NoHuge } else { Advice::None };
+        self.unmap_range(begin, end)?;
+        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice });
+        let of_pool = self.plan.mechanism.hugetlb && self.plan.mechanism.prefault && backing == Backing::Anonymous;
+        if (map::populates(flags) || of_pool) && protection & (PROT_READ | PROT_WRITE) != 0 {
+            self.populate(begin, end, protection & PROT_WRITE != 0)?;
         }
         Ok(())
     }
@@ -140,10 +151,9 @@ impl<F: Format> Paged<F> {
             name if name.starts_with("[anon") => Backing::Anonymous,
             _ => Backing::File,
         };
-        let advice = self.advice_for_early(end - begin, protection, backing);
         self.unmap_range(begin, end)?;
-        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice });
-        Ok(())
+        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
+        self.begin_early(begin, end, protection, backing)
     }
 
     /// The whole base pages that a range of system-call pages frees: those in which no VMA has a part.
@@ -193,8 +203,8 @@ impl<F: Format> Paged<F> {
     }
 
     /// Gives a range another protection; VMAs that have it already are left alone (`mprotect_fixup`, mm/mprotect.c).
-    fn protect_range(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        if protection == 0 && self.plan.no_guards && self.is_inside_anonymous(begin, end) {
+    pub(super) fn protect_range(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
+        if protection == 0 && self.plan.mechanism.hugetlb && self.leaves_guard_open(begin, end) {
             return Ok(());
         }
         let mut changed: Vec<(u64, u64)> = Vec::new();
@@ -247,57 +257,46 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Whether a range has anonymous memory of one VMA around it: a guard page is made.
-    fn is_inside_anonymous(&self, begin: u64, end: u64) -> bool {
-        self.processes.running.vmas.find(begin).is_some_and(|(first, vma)| {
-            vma.backing == Backing::Anonymous && vma.end >= end && (first < begin || vma.end > end)
-        })
-    }
-
-    /// Moves the end of the heap. The first call tells where it begins.
-    fn brk(&mut self, end: u64) -> Result<(), SpaceError> {
+    /// Moves the end of the heap, if nothing is in the way; where it ends now. The first call tells where it begins.
+    pub(super) fn brk(&mut self, asked: u64) -> Result<u64, SpaceError> {
         let Some(heap) = self.processes.running.heap else {
-            if end >= self.user_end {
-                return self.refuse();
+            if asked >= self.user_end {
+                return Ok(0);
             }
-            self.processes.running.heap = Some(Heap::beginning(end));
-            return Ok(());
+            self.processes.running.heap = Some(Heap::beginning(asked));
+            return Ok(asked);
         };
         let page = |address: u64| address.next_multiple_of(CALL_PAGE_BYTES);
-        let is_free = end <= heap.end || !self.processes.running.vmas.any_in(page(heap.end), end);
-        if end < heap.begin || end > self.user_end || !is_free {
-            return self.refuse();
+        let is_free = asked <= heap.end || !self.processes.running.vmas.any_in(page(heap.end), asked);
+        if asked < heap.begin || asked > self.user_end || !is_free {
+            return Ok(heap.end);
         }
-        let program_end = end;
-        let end = self.heap_end(heap, program_end);
-        self.processes.running.heap = Some(Heap { program_end, end, ..heap });
+        let end = self.heap_end(heap, asked);
+        self.processes.running.heap = Some(Heap { end, ..heap });
         if end < heap.end {
-            return self.unmap_range(page(end), page(heap.end));
+            self.unmap_range(page(end), page(heap.end))?;
+        } else if end > heap.end {
+            let (begin, end) = (self.pool_begin(page(heap.end)), page(end));
+            let (protection, backing) = (PROT_READ | PROT_WRITE, Backing::Anonymous);
+            self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
+            if self.plan.mechanism.hugetlb && self.plan.mechanism.prefault {
+                self.populate(begin, end, true)?;
+            }
         }
-        let (begin, end) = (self.pool_begin(page(heap.end)), page(end));
-        let (protection, backing) = (PROT_READ | PROT_WRITE, Backing::Anonymous);
-        if end > heap.end {
-            self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: self.advice_for_heap() });
-        }
-        if end > heap.end && self.plan.prefault { self.populate(begin, end, true) } else { Ok(()) }
+        Ok(asked)
     }
 
-    /// The heap's end, as the kernel has it: under policies of large pages it grows in whole ones, as `pagelab` makes it
-    /// do on a running kernel (crates/tracer/src/heap.rs), if nothing is in the way. It shrinks as the program says,
-    /// unless it is made of pages of a pool.
+    /// The heap's end, as the kernel has it: of pages of a pool it has whole ones, which stay, as `pagelab` makes it do on a
+    /// running kernel, if nothing is in the way.
     fn heap_end(&self, heap: Heap, asked: u64) -> u64 {
-        let step = match self.plan.granule {
-            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) => bytes,
-            Granule::Base | Granule::Contig64k | Granule::Direct(_) => 1,
-        };
-        let is_kept = matches!(self.plan.granule, Granule::Hugetlb(_)) || asked >= heap.program_end;
-        let whole = asked.next_multiple_of(step);
+        let Granule::Hugetlb(bytes) = self.plan.granule else { return asked };
+        let whole = asked.next_multiple_of(bytes);
         let fits = whole <= self.user_end
             && !self.processes.running.vmas.any_in(heap.end.next_multiple_of(CALL_PAGE_BYTES), whole);
         match asked <= heap.end {
-            true if is_kept => heap.end,
+            true => heap.end,
             false if fits => whole,
-            _ => asked,
+            false => asked,
         }
     }
 
@@ -311,7 +310,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    fn advise(&mut self, begin: u64, end: u64, advice: u64) -> Result<(), SpaceError> {
+    pub(super) fn advise(&mut self, begin: u64, end: u64, advice: u64) -> Result<(), SpaceError> {
         match advice {
             // They mean nothing to pages of a pool, and of other memory nothing is to be huge.
             MADV_HUGEPAGE | MADV_NOHUGEPAGE if matches!(self.plan.granule, Granule::Hugetlb(_)) => Ok(()),
@@ -373,4 +372,9 @@ impl<F: Format> Paged<F> {
         }
         Ok(())
     }
+}
+
+/// The event by which a heap ends here.
+fn brk_to(event: &Event, end: u64) -> Event {
+    Event { call: Call::Brk { address: end }, result: end as i64, ..event.clone() }
 }

@@ -69,7 +69,7 @@ impl<F: Format> Paged<F> {
     /// Whether the policy concerns a VMA: stacks are not advised, and so do not have folios.
     pub(super) fn may_be_huge(&self, vma: Vma) -> bool {
         let has_folios = matches!(vma.backing, Backing::Anonymous | Backing::Inferred);
-        has_folios && !self.plan.no_huge && !self.processes.running.thp_disabled && self.is_advised(vma)
+        has_folios && !self.plan.mechanism.disable_thp && !self.processes.running.thp_disabled && self.is_advised(vma)
     }
 
     fn anonymous_fault(&mut self, page: u64, begin: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {

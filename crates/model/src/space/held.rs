@@ -5,6 +5,7 @@
 
 use ::policy::census::{self, Mapping, Region, VmaKind};
 use ::policy::judge::{self, Evidence, Examination, Fallbacks, Look, Question, SlotCounts};
+use ::policy::looks::Extent;
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
 use paging::{Error, Format};
@@ -20,11 +21,6 @@ use super::seen::{LeftOut, Seen, size};
 use super::vma::{Advice, Backing, Vma};
 use crate::address::Pa;
 use crate::policy::Granule;
-
-/// `LARGE_BYTES` of crates/tracer/src/leaving.rs.
-const LOOKED_AT_BYTES: u64 = 1 << 20;
-/// `LARGE_DROP_BYTES` there.
-const LOOKED_AT_DROP_BYTES: u64 = 16 << 20;
 
 /// A VMA that was looked at.
 struct Place {
@@ -66,14 +62,12 @@ impl judge::Process for Asked {
     }
 }
 
-/// Whether the tracer of `pagelab compare` looks at memory before a call takes it away (crates/tracer/src/leaving.rs):
-/// where it is large, since each look takes time. Without `--prove-all` it does not look at what
-/// heaps give back, what mappings replace, or `exec`.
+/// Whether `pagelab compare` looks at memory before a call takes it away, without `--prove-all`.
 pub(super) fn is_looked_at(call: &Call) -> bool {
     match call {
-        Call::Munmap { bytes, .. } => *bytes >= LOOKED_AT_BYTES,
-        Call::Madvise { bytes, .. } => *bytes >= LOOKED_AT_DROP_BYTES,
-        _ => false,
+        Call::Munmap { bytes, .. } => Extent::Large.has_unmap(*bytes),
+        Call::Madvise { bytes, advice, .. } => Extent::Large.has_drop(*bytes, *advice),
+        _ => Extent::Large.has_others(),
     }
 }
 
@@ -143,7 +137,14 @@ impl<F: Format> Paged<F> {
             cut_folios: self.memory.folios.cut(),
             split_leaves: self.costs.splits,
         };
-        Ok(Evidence { slots, advised_bytes: self.advised_bytes(), ..Evidence::of(examination) }.verdict())
+        let evidence = Evidence {
+            slots,
+            advised_bytes: self.plan.mechanism.wants_large().then(|| self.plan.mechanism.advised_bytes()),
+            answered: self.seen.answered.clone(),
+            is_without_guards: self.plan.mechanism.no_guards,
+            ..Evidence::of(examination)
+        };
+        Ok(evidence.verdict())
     }
 
     fn look_into(&self, number: u32, process: &Process<F>, begin: u64, end: u64) -> Result<Examination, Error> {
@@ -196,8 +197,10 @@ impl<F: Format> Paged<F> {
                 advice: if self.is_advised(vma) { Advice::Huge } else { vma.advice },
                 regions: Vec::new(),
             };
+            // One mapping must hold all of a folio that counts as whole.
+            let range = (begin.max(place.begin), end.min(place.end));
             for part in process.parts(from, last)? {
-                let mapping = self.mapping(number, process, &part, (begin, end), vma);
+                let mapping = self.mapping(number, process, &part, range, vma);
                 match place.regions.last_mut() {
                     Some(before) if before.end == part.va && before.mapping == mapping => before.end += part.bytes,
                     _ => place.regions.push(Region { start: part.va, end: part.va + part.bytes, mapping }),

@@ -26,7 +26,7 @@ impl<F: Format> Paged<F> {
     /// Does all scans that are due when the program has executed so many instructions.
     pub(super) fn scan_until(&mut self, instructions: u64) -> Result<(), SpaceError> {
         let Some(huge_bytes) = self.processes.running.rules.huge_bytes else { return Ok(()) };
-        if self.plan.no_huge || self.kernel.khugepaged.pages_to_scan == Some(0) {
+        if self.plan.mechanism.disable_thp || self.kernel.khugepaged.pages_to_scan == Some(0) {
             return Ok(());
         }
         let due = self.khugepaged.due(instructions, &self.kernel);

@@ -60,6 +60,8 @@ pub fn new(plan: &Plan, physical: &Physical) -> Result<Box<dyn Space>, Error> {
 #[cfg(test)]
 mod call_tests;
 #[cfg(test)]
+mod interpreter_tests;
+#[cfg(test)]
 mod kernel_tests;
 #[cfg(test)]
 mod oracle;

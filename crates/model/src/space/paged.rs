@@ -1,5 +1,6 @@
 //! Address spaces over the same memory, in tables of one format, and what they are asked by a simulation.
 
+use ::policy::size::PageSize;
 use paging::{Attributes, Census, Error, Format, Mapping, Sizes};
 use study::verdict::Verdict;
 use trace::Event;
@@ -182,6 +183,11 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn set_kernel(&mut self, kernel: Kernel) {
+        let large = kernel.smaller_folios.iter().filter_map(|bytes| PageSize::new(*bytes).ok()).min();
+        if let (Granule::Mthp(_), Some(large)) = (self.plan.granule, large) {
+            // The smallest mapping that can hold a folio is smaller.
+            self.plan.mechanism.large = self.plan.mechanism.large.min(large);
+        }
         self.kernel = kernel;
     }
 

@@ -58,6 +58,8 @@ pub(super) struct Process<F: Format> {
     /// The process was forked, or has forked, since it loaded its program.
     pub(super) has_forked: bool,
     pub(super) heap: Option<Heap>,
+    /// What the policy remembers of it between calls.
+    pub(super) policy: ::policy::Space,
     /// What is left of large pages that went in part.
     pub(super) remains: Remains,
     /// Leaves of THP, each with a table that is kept for its split.
@@ -74,8 +76,6 @@ pub(super) struct Process<F: Format> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heap {
     pub(super) begin: u64,
-    /// What the program knows.
-    pub(super) program_end: u64,
     /// Up to where there is memory.
     pub(super) end: u64,
 }
@@ -83,7 +83,7 @@ pub(super) struct Heap {
 impl Heap {
     /// One without memory.
     pub(super) fn beginning(begin: u64) -> Heap {
-        Heap { begin, program_end: begin, end: begin }
+        Heap { begin, end: begin }
     }
 }
 
@@ -138,6 +138,7 @@ impl<F: Format> Process<F> {
             thp_disabled: false,
             has_forked: false,
             heap: None,
+            policy: ::policy::Space::default(),
             remains: Remains::default(),
             huge_leaves: 0,
             counted_table_bytes: 0,

@@ -36,7 +36,8 @@ impl<F: Format> Processes<F> {
         let mut child = Process::new(*own.tables.format(), own.rules, number)?;
         child.vmas = own.vmas.clone();
         child.swapped = own.swapped.clone();
-        (child.thp_disabled, child.heap, child.has_forked) = (own.thp_disabled, own.heap, true);
+        (child.thp_disabled, child.heap, child.policy) = (own.thp_disabled, own.heap, own.policy);
+        child.has_forked = true;
         self.others.insert(number, child);
         self.count += 1;
         Ok(number)

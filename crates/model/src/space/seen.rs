@@ -18,6 +18,8 @@ pub(super) struct Seen {
     pub(super) settings: BTreeMap<String, String>,
     pub(super) examination: Examination,
     pub(super) left_out: LeftOut,
+    /// Calls that were answered in the kernel's place.
+    pub(super) answered: BTreeMap<String, u64>,
     /// Whether `pagelab compare` would look at what is about to go.
     pub(super) is_looked_at: bool,
 }
@@ -37,7 +39,7 @@ pub(super) fn size(bytes: u64) -> PageSize {
 
 fn aim(plan: &Plan) -> Aim {
     match plan.granule {
-        _ if plan.no_huge => Aim::Base(size(plan.base_bytes)),
+        _ if plan.mechanism.disable_thp => Aim::Base(size(plan.base_bytes)),
         Granule::Base => Aim::Base(size(plan.base_bytes)),
         Granule::Mthp(bytes) => Aim::Mthp(size(bytes)),
         Granule::Hugetlb(bytes) => Aim::Hugetlb(size(bytes)),
@@ -48,17 +50,22 @@ fn aim(plan: &Plan) -> Aim {
 }
 
 impl Seen {
+    /// Notes a call that was answered in the kernel's place.
+    pub(super) fn answer(&mut self, said: &str) {
+        *self.answered.entry(said.to_owned()).or_default() += 1;
+    }
+
     /// Nothing yet.
     pub(super) fn new(plan: &Plan) -> Seen {
         let aim = aim(plan);
-        let is_advised = matches!(plan.granule, Granule::Mthp(_) | Granule::Thp(_));
-        let enabled = if is_advised { "madvise" } else { "always" };
+        let enabled = if plan.mechanism.advice.is_some() { "madvise" } else { "always" };
         Seen {
             aim,
             geometry: Geometry { base: size(plan.base_bytes), pmd: None, mthp: Vec::new(), hugetlb: Vec::new() },
             settings: [(format!("{THP}/enabled"), enabled.to_owned())].into(),
             examination: Examination::begun(aim),
             left_out: LeftOut::default(),
+            answered: BTreeMap::new(),
             is_looked_at: false,
         }
     }

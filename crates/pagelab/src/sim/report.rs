@@ -5,7 +5,9 @@ use results::fold;
 use results::grid::plain;
 use results::simulation::{Per, mapped_in_words, rate_in_words, verdict_in_words};
 use serde_json::{Value, json};
+use study::cause::CauseShare;
 use study::size::format_bytes;
+use study::verdict::AnsweredCall;
 
 use super::cost::cost;
 use super::simulated::{Cell, Simulated};
@@ -65,15 +67,21 @@ fn refused(cell: &Cell) -> Option<String> {
     }
 }
 
-/// Why policies did not hold: the two largest causes of each, once for all machines on which they are the same.
+/// Why policies did not hold, by the two largest causes of each, and which calls were answered; once for all machines on which they are the same.
 fn causes(ran: &[&Outcome], width: usize) -> Vec<String> {
     const SHOWN: usize = 2;
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for outcome in ran.iter().filter(|outcome| outcome.is_whole()) {
-        for share in outcome.verdict.causes.iter().take(SHOWN) {
+        let cause = |share: &CauseShare| {
             let bytes = share.bytes.map(|bytes| format!(" {},", format_bytes(bytes))).unwrap_or_default();
             let remedy = share.cause.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
-            let text = format!("{}:{bytes} {}{remedy}", outcome.policy, share.cause.describe());
+            format!("{}:{bytes} {}{remedy}", outcome.policy, share.cause.describe())
+        };
+        let answered = |one: &AnsweredCall| {
+            format!("{}: answered as the tracer does, not by the kernel: {} ({})", outcome.policy, one.call, one.times)
+        };
+        let causes = outcome.verdict.causes.iter().take(SHOWN).map(cause);
+        for text in causes.chain(outcome.verdict.answered.iter().map(answered)) {
             match lines.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, machines)) => machines.push(&outcome.machine),
                 None => lines.push((text, vec![&outcome.machine])),

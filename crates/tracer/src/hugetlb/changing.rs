@@ -1,11 +1,11 @@
 //! Calls that change memory that is there: mprotect, madvise, memory policies.
 
+use policy::call::madv;
 use study::cause::Cause;
 
-use crate::guards;
 use crate::huge_map::{Action, Dropped, NONE, Protection, outline};
 use crate::registers::is_error;
-use crate::rewriting::advice;
+use policy::guards;
 
 use super::{Call, DONT_NEED, EINVAL, Halt, Served, WRITE};
 
@@ -31,7 +31,7 @@ const HINTS: [u64; 13] = [
     libc::MADV_COLD as u64,
     libc::MADV_PAGEOUT as u64,
     libc::MADV_COLLAPSE as u64,
-    advice::GUARD_REMOVE,
+    madv::GUARD_REMOVE,
 ];
 
 impl Call<'_, '_> {
@@ -111,15 +111,15 @@ impl Call<'_, '_> {
             return Ok(Some(EINVAL));
         }
         let served = match how {
-            DONT_NEED | advice::DONTNEED_LOCKED => self.drop_content(start, end, how),
+            DONT_NEED | madv::DONTNEED_LOCKED => self.drop_content(start, end, how),
             DONT_FORK | DO_FORK => {
                 for page in self.map.shared_ends(start, end, self.size) {
                     self.demote(page)?;
                 }
                 self.advise_pages(start, end, how)
             }
-            DONT_DUMP | DO_DUMP | advice::POPULATE_READ | advice::POPULATE_WRITE => self.advise_pages(start, end, how),
-            WIPE_ON_FORK | KEEP_ON_FORK | advice::GUARD_INSTALL => {
+            DONT_DUMP | DO_DUMP | madv::POPULATE_READ | madv::POPULATE_WRITE => self.advise_pages(start, end, how),
+            WIPE_ON_FORK | KEEP_ON_FORK | madv::GUARD_INSTALL => {
                 self.demote_range(start, end)?;
                 Ok(None)
             }

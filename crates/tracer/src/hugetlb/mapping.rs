@@ -1,24 +1,18 @@
 //! Calls that make memory and take it away: mmap, munmap, brk.
 
-use crate::guards;
 use crate::huge_map::{Action, NONE, Protection, interior, outline};
 use crate::registers::is_error;
+use policy::call::map;
+use policy::guards;
 
 use super::{Call, DONT_NEED, Halt, MOVE_TO, NO_RESERVE, PRIVATE_ANONYMOUS, READ_WRITE, Served, WRITE};
 
-const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
-const PRIVATE: u64 = libc::MAP_PRIVATE as u64;
 const FIXED: u64 = libc::MAP_FIXED as u64;
 const FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
-const MAP_TYPE: u64 = libc::MAP_TYPE as u64;
-/// Mappings below 2 GiB, where the hugetlb allocator of addresses does not look.
-const LOW: u64 = if cfg!(target_arch = "x86_64") { 0x40 } else { 0 };
-/// Mappings that stay as they are: stacks, and those that ask for pool pages themselves.
-const LEFT_ALONE: u64 = (libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_HUGETLB) as u64 | LOW;
 
 impl Call<'_, '_> {
     pub(super) fn mmap(&mut self, [address, bytes, protection, flags, ..]: [u64; 6]) -> Served {
-        let anonymous = flags & ANONYMOUS != 0 && flags & MAP_TYPE == PRIVATE && flags & LEFT_ALONE == 0;
+        let anonymous = map::can_be_of_pool(flags);
         let Some(bytes) = self.base_up(bytes).filter(|bytes| *bytes > 0) else { return Ok(None) };
         // To the kernel nothing is free there.
         let fills = flags & FIXED_NOREPLACE != 0
@@ -56,7 +50,7 @@ impl Call<'_, '_> {
         let Some(end) = self.end_of(start, bytes).filter(|_| fills || flags & FIXED_NOREPLACE == 0) else {
             return Ok(None);
         };
-        if self.is_given_up(start, end, protection) && guards::maps_over(self.paused.arguments()) {
+        if self.is_given_up(start, end, protection) && guards::maps_over(protection, flags) {
             self.carry_out(&[Action::Zero(start, end)])?;
             self.context.findings.answer(guards::MAPPED_OVER);
             return Ok(Some(start as i64));

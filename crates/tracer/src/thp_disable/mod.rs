@@ -1,26 +1,12 @@
-//! PR_SET_THP_DISABLE in a program that runs under a policy: its calls are answered and not made, because they would
-//! undo the policy. The rules of the arguments are those of `prctl_set_thp_disable` in kernel/sys.c.
-
-mod serve;
+//! PR_SET_THP_DISABLE in a program that runs under a policy: which calls stop to be answered (`policy::decide`), and which the
+//! filter answers by itself.
 
 use std::sync::LazyLock;
 
-pub use serve::serve;
+use policy::call::pr::{GET_THP_DISABLE as GET, SET_THP_DISABLE as SET, THP_DISABLE_EXCEPT_ADVISED as EXCEPT_ADVISED};
 
 use super::filter::{Condition, Watch};
 use super::registers::NATIVE;
-
-/// The call sets it.
-const SET: u32 = libc::PR_SET_THP_DISABLE as u32;
-/// The call asks what was set.
-const GET: u32 = libc::PR_GET_THP_DISABLE as u32;
-/// PR_THP_DISABLE_EXCEPT_ADVISED (include/uapi/linux/prctl.h), since Linux 6.18: advised memory stays as it is.
-const EXCEPT_ADVISED: u64 = 1 << 1;
-
-/// Whether prctl with this first argument, of which the kernel takes 32 bits, is one of these calls.
-pub fn is_asked(option: u64) -> bool {
-    matches!(option as u32, SET | GET)
-}
 
 /// The calls that stop under a tracer, and those of other ABIs, which the filter answers.
 pub fn watches() -> Vec<Watch> {
@@ -53,7 +39,7 @@ fn of_other_abis() -> impl Iterator<Item = Watch> {
 }
 
 /// Whether the kernel can except advised memory. It only says so by doing it: in a process made for that.
-static EXCEPTS_ADVISED: LazyLock<bool> = LazyLock::new(|| {
+pub static EXCEPTS_ADVISED: LazyLock<bool> = LazyLock::new(|| {
     // SAFETY: the child makes plain system calls only, until it exits without running anything of its maker's.
     unsafe {
         match libc::fork() {

@@ -4,8 +4,8 @@
 //! mapped over it (mmap with PROT_NONE and MAP_FIXED); or a PROT_NONE reservation is opened in parts that
 //! leave a page between them closed (QEMU's code regions since 6.1, thread stacks of glibc).
 
-use host::maps::{Vma, VmaKind};
-use study::size::PageSize;
+use crate::call::{Vma, map, prot};
+use crate::size::PageSize;
 
 /// The largest closed gap that counts as a guard, in base pages. Reservations that a program means to
 /// open later are larger.
@@ -16,13 +16,16 @@ pub const CLOSED: &str = "mprotect(PROT_NONE) of a guard page";
 /// What is said of one that mmap was to close.
 pub const MAPPED_OVER: &str = "mmap(PROT_NONE, MAP_FIXED) of a guard page";
 
-/// Whether the arguments of mmap are those that map a guard over something: inaccessible private anonymous
-/// memory at a place of the caller's choice, whatever is there.
-pub fn maps_over([_, _, protection, flags, ..]: [u64; 6]) -> bool {
-    const WANTED: u64 = (libc::MAP_FIXED | libc::MAP_ANONYMOUS) as u64;
-    const UNWANTED: u64 = (libc::MAP_FIXED_NOREPLACE | libc::MAP_HUGETLB) as u64;
-    let private = flags & libc::MAP_TYPE as u64 == libc::MAP_PRIVATE as u64;
-    protection == libc::PROT_NONE as u64 && private && flags & WANTED == WANTED && flags & UNWANTED == 0
+/// What is said of guards that mprotect was to leave closed beside what it opens.
+pub const LEFT_CLOSED: &str = "mprotect that left a guard page closed, widened over it";
+
+/// Whether these arguments of mmap map a guard over something: inaccessible private anonymous memory at a place of the
+/// caller's choice, whatever is there.
+pub fn maps_over(protection: u64, flags: u64) -> bool {
+    const WANTED: u64 = map::FIXED | map::ANONYMOUS;
+    const UNWANTED: u64 = map::FIXED_NOREPLACE | map::HUGETLB;
+    let private = flags & map::TYPE == map::PRIVATE;
+    protection == prot::NONE && private && flags & WANTED == WANTED && flags & UNWANTED == 0
 }
 
 /// Whether a range is small enough for a guard.
@@ -32,18 +35,18 @@ pub fn is_small(start: u64, end: u64, base: PageSize) -> bool {
 
 /// Whether closing `[start, end)` makes a guard: it is small, and part of a larger accessible anonymous
 /// mapping. `at` is the mapping that holds `start`.
-pub fn closes_a_guard(at: Option<&Vma>, start: u64, end: u64, base: PageSize) -> bool {
+pub fn closes_a_guard(at: Option<Vma>, start: u64, end: u64, base: PageSize) -> bool {
     is_small(start, end, base)
         && at.is_some_and(|vma| {
-            end <= vma.end && is_anonymous(vma) && !is_closed(vma) && vma.length_bytes() > end - start
+            end <= vma.end && vma.is_anonymous && !is_closed(&vma) && vma.length_bytes() > end - start
         })
 }
 
 /// The range that opening `[start, end)` becomes when the guards beside it are opened too. `at` is the mapping that
 /// holds `start`.
-pub fn without_guards(at: Option<&Vma>, start: u64, end: u64, base: PageSize) -> (u64, u64) {
+pub fn without_guards(at: Option<Vma>, start: u64, end: u64, base: PageSize) -> (u64, u64) {
     let most = MOST_PAGES * base.bytes();
-    let Some(vma) = at.filter(|vma| end <= vma.end && is_anonymous(vma) && is_closed(vma)) else {
+    let Some(vma) = at.filter(|vma| end <= vma.end && vma.is_anonymous && is_closed(vma)) else {
         return (start, end);
     };
     let low = if start - vma.start <= most { vma.start } else { start };
@@ -51,12 +54,8 @@ pub fn without_guards(at: Option<&Vma>, start: u64, end: u64, base: PageSize) ->
     (low, high)
 }
 
-fn is_anonymous(vma: &Vma) -> bool {
-    vma.kind() == VmaKind::Anonymous
-}
-
 fn is_closed(vma: &Vma) -> bool {
-    vma.protection == libc::PROT_NONE as u64
+    vma.protection == prot::NONE
 }
 
 #[cfg(test)]
@@ -68,13 +67,12 @@ mod tests {
     fn vma(start: u64, end: u64, accessible: bool) -> Vma {
         let (start, end) = (start * PAGE, end * PAGE);
         let protection = if accessible { 3 } else { 0 };
-        Vma { start, end, protection, shared: false, device: (0, 0), inode: 0, name: String::new() }
+        Vma { start, end, protection, is_anonymous: true }
     }
 
     #[test]
     fn a_page_closed_inside_a_mapping_is_a_guard() {
-        let mapping = vma(0, 512, true);
-        let at = Some(&mapping);
+        let at = Some(vma(0, 512, true));
         assert!(closes_a_guard(at, 511 * PAGE, 512 * PAGE, PageSize::K4));
         assert!(!closes_a_guard(at, 0, 512 * PAGE, PageSize::K4), "the whole mapping is no guard");
         assert!(!closes_a_guard(at, 100 * PAGE, 200 * PAGE, PageSize::K4), "too large for a guard");
@@ -84,21 +82,18 @@ mod tests {
 
     #[test]
     fn a_guard_is_mapped_over_something_and_nothing_else_is() {
-        let mmap = |protection: i32, flags: i32| maps_over([0, PAGE, protection as u64, flags as u64, u64::MAX, 0]);
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-        assert!(mmap(libc::PROT_NONE, flags) && mmap(libc::PROT_NONE, flags | libc::MAP_NORESERVE));
-        assert!(!mmap(libc::PROT_READ, flags) && !mmap(libc::PROT_NONE, flags | libc::MAP_FIXED_NOREPLACE));
-        assert!(
-            !mmap(libc::PROT_NONE, flags & !libc::MAP_FIXED) && !mmap(libc::PROT_NONE, flags & !libc::MAP_ANONYMOUS)
-        );
-        assert!(!mmap(libc::PROT_NONE, flags & !libc::MAP_PRIVATE | libc::MAP_SHARED));
+        let flags = map::PRIVATE | map::ANONYMOUS | map::FIXED;
+        assert!(maps_over(prot::NONE, flags) && maps_over(prot::NONE, flags | map::NORESERVE));
+        assert!(!maps_over(prot::READ, flags) && !maps_over(prot::NONE, flags | map::FIXED_NOREPLACE));
+        assert!(!maps_over(prot::NONE, flags & !map::FIXED) && !maps_over(prot::NONE, flags & !map::ANONYMOUS));
+        assert!(!maps_over(prot::NONE, flags & !map::PRIVATE | map::SHARED));
     }
 
     #[test]
     fn regions_of_a_reservation_grow_over_the_gaps_between_them() {
         // Three regions of 512 pages with a guard at the end of each, opened one after the other.
         let opened = |reservation: Vma, start: u64, end: u64| {
-            let (low, high) = without_guards(Some(&reservation), start * PAGE, end * PAGE, PageSize::K4);
+            let (low, high) = without_guards(Some(reservation), start * PAGE, end * PAGE, PageSize::K4);
             (low / PAGE, high / PAGE)
         };
         assert_eq!(opened(vma(0, 1536, false), 0, 511), (0, 511), "what follows may be another region");

@@ -1,0 +1,346 @@
+//! A traced program on a kernel that has an entry for each page. It follows mm/mmap.c, `do_huge_pmd_anonymous_page` and
+//! `alloc_anon_folio` (mm/memory.c), and looks at what goes as `metal`'s witness does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ::policy::call::{Call, madv, map, prot};
+use ::policy::carry_out::{Kernel, Outcome, carry_out};
+use ::policy::census::{self, Advice, Area, Census, Folio, Mapping, Region, VmaKind};
+use ::policy::decide::{View, decide};
+use ::policy::judge::{self, Aim, Evidence, Examination, Look, Question, SlotCounts, THP};
+use ::policy::remains::Remains;
+use ::policy::size::PageSize;
+use ::policy::{Geometry, Mechanism, Policy};
+use study::verdict::Verdict;
+
+use super::PAGE;
+
+/// What a VMA says of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attributes {
+    pub protection: u64,
+    pub advice: Advice,
+    pub is_shared: bool,
+}
+
+/// A page that is present: of which folio, and whether a large leaf maps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Present {
+    folio: u64,
+    bytes: u64,
+    by_leaf: bool,
+}
+
+/// A traced program on a kernel that has an entry for each page.
+pub(super) struct Traced {
+    pub mechanism: Mechanism,
+    question: (Policy, Geometry, BTreeMap<String, String>),
+    pub space: ::policy::Space,
+    pub pages: BTreeMap<u64, Attributes>,
+    present: BTreeMap<u64, Present>,
+    brk: u64,
+    folios: u64,
+    cut: BTreeSet<u64>,
+    remains: Remains,
+    seen: Examination,
+    answered: BTreeMap<String, u64>,
+    own: Option<Call>,
+}
+
+impl judge::Process for Traced {
+    fn is_thp_disabled(&self) -> bool {
+        self.mechanism.disable_thp
+    }
+
+    fn advice(&self, _: u64) -> Vec<(u64, Advice)> {
+        self.vmas().into_iter().map(|(start, _, attributes)| (start, attributes.advice)).collect()
+    }
+
+    fn may_have_folios(&self, _: PageSize) -> bool {
+        true
+    }
+
+    fn is_pool_exhausted(&self, _: PageSize) -> bool {
+        false
+    }
+}
+
+impl Traced {
+    pub fn new(policy: &str) -> Traced {
+        let policy: Policy = policy.parse().unwrap();
+        let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
+        let mthp = (14..21).map(|bits| PageSize::new(1 << bits).unwrap()).collect();
+        let geometry = Geometry { base, pmd, mthp, hugetlb: vec![] };
+        Traced {
+            mechanism: Mechanism::of(&policy, &geometry),
+            space: ::policy::Space::default(),
+            pages: BTreeMap::new(),
+            present: BTreeMap::new(),
+            brk: 0,
+            folios: 0,
+            cut: BTreeSet::new(),
+            remains: Remains::default(),
+            seen: Examination::begun(Aim::of(&policy, &geometry)),
+            answered: BTreeMap::new(),
+            question: (policy, geometry, [(format!("{THP}/enabled"), "madvise".to_owned())].into()),
+            own: None,
+        }
+    }
+
+    /// What the tracer does with a call of the program.
+    pub fn makes(&mut self, call: Call) {
+        let (mechanism, mut space) = (self.mechanism, self.space);
+        self.own = Some(call);
+        let actions = decide(&mechanism, &mut space, &call, self);
+        let outcome = carry_out(actions, mechanism.base, &mut space, self).unwrap();
+        self.space = space;
+        if outcome == Outcome::Pass {
+            self.kernel(&call);
+        }
+    }
+
+    /// The VMAs: pages side by side that are alike.
+    pub fn vmas(&self) -> Vec<(u64, u64, Attributes)> {
+        let mut vmas: Vec<(u64, u64, Attributes)> = Vec::new();
+        for (page, attributes) in &self.pages {
+            match vmas.last_mut() {
+                Some((_, end, before)) if end == page && before == attributes => *end += PAGE,
+                _ => vmas.push((*page, page + PAGE, *attributes)),
+            }
+        }
+        vmas
+    }
+
+    fn kernel(&mut self, call: &Call) -> i64 {
+        match *call {
+            Call::Mmap { address, bytes, protection, flags, .. } => {
+                let advice = if flags & map::STACK != 0 { Advice::NoHuge } else { Advice::None };
+                let attributes = Attributes { protection, advice, is_shared: flags & map::SHARED != 0 };
+                self.unmap(address, address + bytes);
+                (address..address + bytes).step_by(PAGE as usize).for_each(|page| {
+                    self.pages.insert(page, attributes);
+                });
+                if flags & map::POPULATE != 0 {
+                    self.populate(address, address + bytes);
+                }
+                address as i64
+            }
+            Call::Brk { end } => {
+                let before = std::mem::replace(&mut self.brk, end);
+                let (old, new) = (before.next_multiple_of(PAGE), end.next_multiple_of(PAGE));
+                let attributes = Attributes { protection: 3, advice: Advice::None, is_shared: false };
+                match before {
+                    0 => {}
+                    _ if new < old => self.unmap(new, old),
+                    _ => (old..new).step_by(PAGE as usize).for_each(|page| {
+                        self.pages.insert(page, attributes);
+                    }),
+                }
+                end as i64
+            }
+            Call::Mprotect { address, bytes, protection } => {
+                self.change(address, address + bytes, |page| page.protection = protection);
+                0
+            }
+            Call::Madvise { address, bytes, advice } => {
+                let end = address + bytes;
+                match advice {
+                    madv::HUGEPAGE => self.change(address, end, |page| page.advice = Advice::Huge),
+                    madv::NOHUGEPAGE => self.change(address, end, |page| page.advice = Advice::NoHuge),
+                    madv::POPULATE_WRITE => self.populate(address, end),
+                    madv::DONTNEED | madv::DONTNEED_LOCKED => {
+                        self.witness(address, end);
+                        self.drop(address, end);
+                    }
+                    _ => {}
+                }
+                0
+            }
+            _ => 0,
+        }
+    }
+
+    fn change(&mut self, start: u64, end: u64, change: impl Fn(&mut Attributes)) {
+        self.pages.range_mut(start..end).for_each(|(_, attributes)| change(attributes));
+        // A leaf does not reach over the end of a VMA.
+        for edge in [start, end] {
+            let (Some(before), Some(after)) = (self.pages.get(&(edge - PAGE)), self.pages.get(&edge)) else { continue };
+            if before != after {
+                self.split(edge);
+            }
+        }
+    }
+
+    /// Takes apart the leaf that goes on at an address.
+    fn split(&mut self, edge: u64) {
+        let same = |page: Option<&Present>| page.filter(|page| page.by_leaf).map(|page| page.folio);
+        if let Some(folio) = same(self.present.get(&(edge - PAGE)))
+            && same(self.present.get(&edge)) == Some(folio)
+        {
+            self.present.values_mut().filter(|page| page.folio == folio).for_each(|page| page.by_leaf = false);
+        }
+    }
+
+    pub fn unmap(&mut self, start: u64, end: u64) {
+        self.witness(start, end);
+        self.drop(start, end);
+        let gone: Vec<u64> = self.pages.range(start..end).map(|(page, _)| *page).collect();
+        gone.iter().for_each(|page| {
+            self.pages.remove(page);
+        });
+    }
+
+    fn drop(&mut self, start: u64, end: u64) {
+        self.split(start);
+        self.split(end);
+        let gone: Vec<(u64, Present)> = self.present.range(start..end).map(|(page, of)| (*page, *of)).collect();
+        gone.iter().for_each(|(page, _)| {
+            self.present.remove(page);
+        });
+        let gone: BTreeSet<u64> = gone.into_iter().map(|(_, of)| of.folio).collect();
+        self.cut.extend(self.present.values().map(|of| of.folio).filter(|folio| gone.contains(folio)));
+    }
+
+    fn populate(&mut self, start: u64, end: u64) {
+        (start..end).step_by(PAGE as usize).for_each(|page| self.write(page));
+    }
+
+    /// Whether the program can write a page.
+    pub fn is_writable(&self, page: u64) -> bool {
+        self.pages
+            .get(&page)
+            .is_some_and(|attributes| attributes.protection & prot::WRITE != 0 && !attributes.is_shared)
+    }
+
+    pub fn write(&mut self, page: u64) {
+        if self.present.contains_key(&page) || !self.is_writable(page) {
+            return;
+        }
+        self.folios += 1;
+        let (attributes, bytes) = (self.pages[&page], self.mechanism.large.bytes());
+        let slot = page & !(bytes - 1);
+        let mut pages = (slot..slot + bytes).step_by(PAGE as usize);
+        let fits = pages.all(|page| self.pages.get(&page) == Some(&attributes) && !self.present.contains_key(&page));
+        let (from, bytes) = match attributes.advice == Advice::Huge && !self.mechanism.disable_thp && fits {
+            true => (slot, bytes),
+            false => (page, PAGE),
+        };
+        let present = Present { folio: self.folios, bytes, by_leaf: bytes == PageSize::M2.bytes() };
+        (from..from + bytes).step_by(PAGE as usize).for_each(|page| {
+            self.present.insert(page, present);
+        });
+    }
+
+    /// What is present of a range, VMA by VMA: a folio that the range cuts, or that two VMAs have, is seen in part.
+    fn found(&self, start: u64, end: u64) -> Vec<(u64, u64, Vec<Region>)> {
+        let mut found = Vec::new();
+        for (first, last, attributes) in self.vmas() {
+            let within = || self.present.range(first.max(start)..last.min(end).max(first.max(start)));
+            let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
+            within().for_each(|(_, page)| *counts.entry(page.folio).or_default() += 1);
+            let regions = within().map(|(page, of)| {
+                let whole = of.by_leaf || counts[&of.folio] * PAGE == of.bytes;
+                let size = PageSize::new(of.bytes).unwrap();
+                let leaf = if of.by_leaf { size } else { PageSize::K4 };
+                let backing = if attributes.is_shared { census::Backing::Shmem } else { census::Backing::Anonymous };
+                let mapping =
+                    Mapping { backing, leaf, folio: if whole { Folio::Whole(size) } else { Folio::Part(size) } };
+                Region { start: *page, end: page + PAGE, mapping }
+            });
+            found.push((first, last, regions.collect()));
+        }
+        found
+    }
+
+    fn examine(&self, places: &[(u64, u64, Vec<Region>)]) -> Examination {
+        let (policy, geometry, settings) = &self.question;
+        let areas: Vec<Area> = places
+            .iter()
+            .map(|(start, end, regions)| Area { start: *start, end: *end, kind: VmaKind::Anonymous, regions })
+            .collect();
+        let mut census = Census::default();
+        let regions = places.iter().flat_map(|(_, _, regions)| regions);
+        regions.for_each(|region| census.add(region.mapping, region.length_bytes()));
+        Question::of(policy, geometry, settings).answer(&Look { census: &census, areas: &areas }, self)
+    }
+
+    /// What `metal`'s witness does with a range that goes.
+    fn witness(&mut self, start: u64, end: u64) {
+        let (policy, geometry, _) = &self.question;
+        let large = policy.target(geometry).unwrap();
+        for (from, to) in Remains::beside(start, end, large) {
+            let left = self.found(from, to);
+            self.remains.note(left.iter().flat_map(|(_, _, regions)| regions), large);
+        }
+        let as_it_was = self.remains.within(start, end).into_iter();
+        let as_it_was: Vec<_> = as_it_was.map(|region| (region.start, region.end, vec![region])).collect();
+        self.seen.merge(self.examine(&as_it_was));
+        for (from, to) in self.remains.others(start, end) {
+            self.seen.merge(self.examine(&self.found(from, to)));
+        }
+        self.remains.goes(start, end);
+    }
+
+    pub fn verdict(mut self) -> Verdict {
+        self.seen.merge(self.examine(&self.found(0, u64::MAX)));
+        let evidence = Evidence {
+            slots: SlotCounts { cut_folios: self.cut.len() as u64, ..SlotCounts::default() },
+            advised_bytes: self.mechanism.wants_large().then(|| self.mechanism.advised_bytes()),
+            answered: self.answered,
+            is_without_guards: self.mechanism.no_guards,
+            ..Evidence::of(self.seen)
+        };
+        evidence.verdict()
+    }
+}
+
+impl View for Traced {
+    fn vma_at(&mut self, address: u64) -> Option<::policy::call::Vma> {
+        let vmas = self.vmas().into_iter();
+        let mut at = vmas.filter(|(start, end, _)| (*start..*end).contains(&address));
+        at.next().map(|(start, end, attributes)| ::policy::call::Vma {
+            start,
+            end,
+            protection: attributes.protection,
+            is_anonymous: !attributes.is_shared,
+        })
+    }
+
+    fn excepts_advised(&mut self) -> bool {
+        true
+    }
+}
+
+impl Kernel for Traced {
+    type Error = std::convert::Infallible;
+
+    fn call(&mut self, call: &Call) -> Result<i64, Self::Error> {
+        Ok(self.kernel(call))
+    }
+
+    fn own_call(&mut self) -> Result<i64, Self::Error> {
+        let call = self.own.expect("a call is being made");
+        Ok(self.kernel(&call))
+    }
+
+    fn advise(&mut self, (address, bytes): (u64, u64), advice: u64) -> Result<(), Self::Error> {
+        self.kernel(&Call::Madvise { address, bytes, advice });
+        Ok(())
+    }
+
+    fn look(&mut self, _: (u64, u64)) -> Result<i64, Self::Error> {
+        Ok(0)
+    }
+
+    fn zero(&mut self, _: u64, _: u64) -> bool {
+        true
+    }
+
+    fn allows(&mut self, _: &Call) -> bool {
+        true
+    }
+
+    fn answered(&mut self, said: &'static str) {
+        *self.answered.entry(said.to_owned()).or_default() += 1;
+    }
+}

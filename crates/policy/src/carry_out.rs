@@ -1,0 +1,174 @@
+//! Carrying out what was decided, by a [`Kernel`]: the tracer's is a stopped task, the model's its own VMAs.
+
+use crate::call::{Call, Vma};
+use crate::decide::{Actions, Space, Then, View};
+use crate::heap::Step;
+use crate::size::PageSize;
+
+/// Who makes calls in a program's name. Results are negative for error numbers.
+pub trait Kernel: View {
+    /// Why the program cannot go on.
+    type Error;
+
+    /// Makes a call.
+    ///
+    /// # Errors
+    /// The program cannot go on; not: the call was refused.
+    fn call(&mut self, call: &Call) -> Result<i64, Self::Error>;
+
+    /// Makes the call that the program came for.
+    ///
+    /// # Errors
+    /// As [`Kernel::call`].
+    fn own_call(&mut self) -> Result<i64, Self::Error>;
+
+    /// Adds advice on `(address, bytes)`; a refusal is noted.
+    ///
+    /// # Errors
+    /// As [`Kernel::call`].
+    fn advise(&mut self, range: (u64, u64), advice: u64) -> Result<(), Self::Error>;
+
+    /// 0 where all of `(address, bytes)` is mapped, and otherwise what the kernel says to that.
+    ///
+    /// # Errors
+    /// As [`Kernel::call`].
+    fn look(&mut self, range: (u64, u64)) -> Result<i64, Self::Error>;
+
+    /// Fills what is present of a range with zeros; says whether it could.
+    fn zero(&mut self, start: u64, end: u64) -> bool;
+
+    /// Whether the filters that the program has installed for itself let a call through.
+    fn allows(&mut self, call: &Call) -> bool;
+
+    /// Notes a call that was answered in the kernel's place.
+    fn answered(&mut self, said: &'static str);
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is to be made as it is.
+    Pass,
+    /// It returns this.
+    Returned(i64),
+}
+
+/// Carries out what was decided.
+///
+/// # Errors
+/// Those of the kernel.
+pub fn carry_out<K: Kernel>(
+    actions: Actions,
+    base: PageSize,
+    space: &mut Space,
+    kernel: &mut K,
+) -> Result<Outcome, K::Error> {
+    let result = match actions {
+        Actions::Pass => return Ok(Outcome::Pass),
+        Actions::Answer { result, said } => {
+            said.into_iter().for_each(|said| kernel.answered(said));
+            result
+        }
+        Actions::AnswerWhereMapped { start, bytes, said } => {
+            let result = kernel.look((start, bytes))?;
+            if result == 0 {
+                kernel.answered(said);
+            }
+            result
+        }
+        Actions::Map { call, bytes, then } => {
+            let address = match call {
+                Some(call) => kernel.call(&call)?,
+                None => kernel.own_call()?,
+            };
+            if !is_error(address) {
+                do_then(kernel, then, (address as u64, bytes))?;
+            }
+            address
+        }
+        Actions::MoveHeap { step, then } => move_heap(kernel, base, space, step, then)?,
+        Actions::Instead { call, or_own, said } => {
+            if !kernel.allows(&call) {
+                return Ok(Outcome::Pass);
+            }
+            let result = kernel.call(&call)?;
+            match is_error(result) {
+                true if or_own => kernel.own_call()?,
+                true => result,
+                false => {
+                    kernel.answered(said);
+                    result
+                }
+            }
+        }
+        Actions::Zero { start, end, said } => {
+            if !kernel.zero(start, end) {
+                return Ok(Outcome::Pass);
+            }
+            kernel.answered(said);
+            start as i64
+        }
+    };
+    Ok(Outcome::Returned(result))
+}
+
+fn do_then<K: Kernel>(kernel: &mut K, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
+    if let Some(advice) = then.advice {
+        let joined = kernel.vma_at(range.0).filter(|vma| vma.is_anonymous);
+        if joined.is_some() || !then.only_anonymous {
+            kernel.advise(with_joined(joined, range), advice)?;
+        }
+    }
+    match then.populate {
+        Some(how) => kernel.advise(range, how),
+        None => Ok(()),
+    }
+}
+
+/// A fresh mapping `(address, bytes)` with those that the kernel has joined it with. They are as little advised as it
+/// is by now, for mappings that differ in that are not joined (`can_vma_merge_left`, mm/vma.c).
+fn with_joined(joined: Option<Vma>, range: (u64, u64)) -> (u64, u64) {
+    match joined {
+        Some(vma) if vma.length_bytes() >= range.1 => (vma.start, vma.length_bytes()),
+        _ => range,
+    }
+}
+
+fn move_heap<K: Kernel>(
+    kernel: &mut K,
+    base: PageSize,
+    space: &mut Space,
+    step: Step,
+    then: Then,
+) -> Result<i64, K::Error> {
+    let (end, grown) = match step {
+        Step::Answer { end } => {
+            space.heap.answered(end);
+            (end, None)
+        }
+        Step::Pass => {
+            let end = kernel.own_call()? as u64;
+            space.heap.passed(end);
+            (end, None)
+        }
+        Step::Grow { wanted, asked } => {
+            let mut end = kernel.call(&Call::Brk { end: wanted })? as u64;
+            if end != wanted && wanted != asked {
+                end = kernel.call(&Call::Brk { end: asked })? as u64;
+            }
+            space.heap.grown(asked, end)
+        }
+    };
+    if let Some((from, to)) = grown {
+        let from = base.align_down(from);
+        for advice in [then.advice, then.populate].into_iter().flatten() {
+            kernel.advise((from, to - from), advice)?;
+        }
+    }
+    Ok(end as i64)
+}
+
+/// Whether a result is an error number, negated.
+pub fn is_error(result: i64) -> bool {
+    (-4095..0).contains(&result)
+}

@@ -1,0 +1,121 @@
+//! What a policy is in terms of system calls, as data.
+
+use crate::call::{madv, map};
+use crate::intent::{Geometry, Granularity, Modifier, Policy};
+use crate::size::PageSize;
+
+/// How the memory calls of a program are changed under a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mechanism {
+    /// Anonymous mappings from [`Mechanism::advised_bytes`] on, what they are joined with, and the heap are given this
+    /// advice.
+    pub advice: Option<u64>,
+    /// The smallest mapping that can hold a page of the policy's size by itself; the step of the heap.
+    pub large: PageSize,
+    /// Large anonymous mappings come from the hugetlb pool of pages of `large` bytes.
+    pub hugetlb: bool,
+    /// Guard pages are left accessible.
+    pub no_guards: bool,
+    /// Writable anonymous memory is populated when it is mapped.
+    pub prefault: bool,
+    /// Transparent huge pages are disabled for the whole tree before the program starts.
+    pub disable_thp: bool,
+    /// The base page of the kernel.
+    pub base: PageSize,
+}
+
+impl Mechanism {
+    /// That of a policy. `geometry` is the kernel's; a size that it lacks was refused before.
+    pub fn of(policy: &Policy, geometry: &Geometry) -> Mechanism {
+        let smallest_large = geometry.mthp.first().copied().or(geometry.pmd).unwrap_or(geometry.base);
+        let (advice, large) = match policy.granularity {
+            _ if policy.has(Modifier::NoHuge) => (None, smallest_large),
+            Granularity::Thp => (Some(madv::HUGEPAGE), geometry.pmd.unwrap_or(geometry.base)),
+            Granularity::Mthp(size) => (Some(madv::HUGEPAGE), size),
+            Granularity::Hugetlb(size) => (None, size),
+            Granularity::Default | Granularity::Base | Granularity::DirectMap(_) => (None, smallest_large),
+        };
+        Mechanism {
+            advice,
+            large,
+            hugetlb: matches!(policy.granularity, Granularity::Hugetlb(_)),
+            no_guards: policy.has(Modifier::NoGuards),
+            prefault: policy.has(Modifier::Prefault),
+            disable_thp: policy.granularity == Granularity::Base || policy.has(Modifier::NoHuge),
+            base: geometry.base,
+        }
+    }
+
+    /// Whether the program's own calls that turn large pages off are answered and not passed on.
+    pub fn wants_large(&self) -> bool {
+        self.advice == Some(madv::HUGEPAGE)
+    }
+
+    /// Whether PR_SET_THP_DISABLE and the question for it are answered and not passed on.
+    pub fn answers_thp_disable(&self) -> bool {
+        self.wants_large() || self.disable_thp
+    }
+
+    /// Whether the policy holds without a tracer: nothing is done to the program's calls.
+    pub fn needs_no_tracer(&self) -> bool {
+        self.advice.is_none() && !self.hugetlb && !self.no_guards && !self.prefault
+    }
+
+    /// By how much the heap grows at a time: ahead of the program where it is to hold large pages.
+    pub fn heap_step(&self) -> PageSize {
+        if self.wants_large() { self.large } else { self.base }
+    }
+
+    /// The smallest anonymous mapping that is advised. The kernel joins mappings that touch and are alike, and
+    /// then a page of the policy's size fits where none of them could hold one. A sixteenth of that size is 128K for 2M,
+    /// from which on glibc's malloc maps what it is asked for by itself; below it stops would cost more than they bring.
+    /// What is smaller is advised with the next mapping that it is joined with.
+    pub fn advised_bytes(&self) -> u64 {
+        (self.large.bytes() / 16).max(self.piece_bytes()).min(self.large.bytes())
+    }
+
+    /// The smallest piece of a reservation that is advised when it is opened by mmap: smaller ones are the
+    /// ends of a program's own segments, which its loader maps this way.
+    pub fn piece_bytes(&self) -> u64 {
+        16 * self.base.bytes()
+    }
+
+    /// Whether a mapping that is made with these arguments is advised: large ones are, and pieces of large reservations.
+    /// Reservations without access are advised too: what is opened of them later keeps the advice.
+    pub fn advises(&self, bytes: u64, flags: u64) -> bool {
+        let is_long = bytes >= self.advised_bytes();
+        let is_piece = flags & map::FIXED != 0 && bytes >= self.piece_bytes();
+        let is_own = flags & map::ANONYMOUS != 0 && flags & map::LEFT_ALONE == 0;
+        self.advice.is_some() && is_own && (is_long || is_piece)
+    }
+
+    /// Whether a mapping that is made with these arguments is populated for the policy's sake. Reservations, whether without
+    /// access or without a promise of memory, are not.
+    pub fn populates(&self, protection: u64, flags: u64) -> bool {
+        let is_own = flags & map::ANONYMOUS != 0 && flags & map::LEFT_ALONE == 0;
+        self.prefault && is_own && protection & crate::call::prot::WRITE != 0 && flags & map::NORESERVE == 0
+    }
+
+    /// Whether memory that a program has before its first call is advised and populated as if it were mapped then: zeroed data
+    /// (bss) and heap in which a large page fits.
+    pub fn concerns_early(&self, is_anonymous: bool, is_writable: bool, bytes: u64) -> bool {
+        (self.advice.is_some() || self.prefault) && is_anonymous && is_writable && bytes >= self.large.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stops_begin_at_a_sixteenth_of_the_size_but_not_below_a_piece() {
+        let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
+        let mthp = [14, 16, 19, 20].map(|order| PageSize::new(1 << order).unwrap()).to_vec();
+        let geometry = Geometry { base, pmd, mthp, hugetlb: vec![] };
+        let from = |policy: &str| Mechanism::of(&policy.parse().unwrap(), &geometry).advised_bytes() >> 10;
+        let expected = [("thp", 128), ("mthp-1m", 64), ("mthp-512k", 64), ("mthp-64k", 64), ("mthp-16k", 16)];
+        for (policy, kib) in expected {
+            assert_eq!(from(policy), kib, "{policy}");
+        }
+    }
+}
