@@ -170,6 +170,16 @@ fn accessed_slowly(vcpu: c_uint, info: u32, address: u64) {
     record(PLUGIN.state(vcpu), address, bytes, kind);
 }
 
+/// An access of which it is known what it does.
+pub extern "C" fn accessed_once<const STORE: bool>(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+    if let Some(current) = PLUGIN.current(vcpu)
+        && current.access(address, if STORE { Kind::STORE } else { Kind::LOAD })
+    {
+        return;
+    }
+    accessed_slowly(vcpu, info, address);
+}
+
 /// A load or store of an instruction that stores to where it loads from.
 pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)

@@ -14,7 +14,7 @@
 //! - `recorder`: full buffers become chunks, chunks become blocks of the file; `unwritten`: address-space events go before
 //!   them; `file`: the file, which the program cannot close.
 //! - `call`: what a system call does to the address space, by architecture; `kernel_accesses`: what the kernel reads and
-//!   writes of the program's memory in it; `x86_64`: which instructions store to where they load from.
+//!   writes of the program's memory in it; `x86_64`: what instructions do to memory.
 //! - `guest_memory`: which memory is the program's, what was there before the first call, where a machine has its own.
 //!
 //! Its licence is QEMU's, in which it is loaded. It knows nothing of pagelab but the format of traces.

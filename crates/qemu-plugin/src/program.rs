@@ -5,12 +5,14 @@ use std::sync::atomic::Ordering;
 
 use trace::PAGE_SHIFT;
 
-use crate::accesses::{Fetch, Fetches, accessed, accessed_and_kept, accessed_to_modify, fetched, instruction_begins};
-use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
+use crate::accesses::{
+    Fetch, Fetches, accessed, accessed_and_kept, accessed_once, accessed_to_modify, fetched, instruction_begins,
+};
+use crate::api::{MEMORY_READ_AND_WRITE, MemoryCallback, NO_REGISTERS, Opaque};
 use crate::guest_memory::PAGE_BYTES;
 use crate::plugin::PLUGIN;
 use crate::process::begin_once;
-use crate::x86_64::Instructions;
+use crate::x86_64::{Does, Instructions};
 
 /// Most bytes of an instruction of any architecture that is recorded: those of x86-64.
 const INSTRUCTION_BYTES: u64 = 15;
@@ -27,11 +29,11 @@ pub fn may_be_left_out(index: usize, count: usize, address: u64) -> bool {
 pub fn translated_and_kept(block: Opaque) {
     begin_once(block);
     let api = PLUGIN.api();
-    for (index, modifies) in modifying(block).into_iter().enumerate() {
+    for (index, does) in does(block).into_iter().enumerate() {
         let instruction = (api.block_instruction)(block, index);
         let fetch = Fetch::new((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
         (api.on_instruction)(instruction, instruction_begins, NO_REGISTERS, fetch.to_data());
-        let modifies = usize::from(modifies);
+        let modifies = usize::from(does == Does::Modifies);
         (api.on_memory)(instruction, accessed_and_kept, NO_REGISTERS, MEMORY_READ_AND_WRITE, modifies);
     }
 }
@@ -40,9 +42,14 @@ pub fn translated_and_kept(block: Opaque) {
 pub fn translated(block: Opaque) {
     begin_once(block);
     let api = PLUGIN.api();
-    for (index, modifies) in modifying(block).into_iter().enumerate() {
+    for (index, does) in does(block).into_iter().enumerate() {
         let instruction = (api.block_instruction)(block, index);
-        let callback = if modifies { accessed_to_modify } else { accessed };
+        let callback: MemoryCallback = match does {
+            Does::Loads => accessed_once::<false>,
+            Does::Stores => accessed_once::<true>,
+            Does::Modifies => accessed_to_modify,
+            Does::Unknown => accessed,
+        };
         (api.on_memory)(instruction, callback, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
     }
     for (number, (index, part)) in parts(block).into_iter().enumerate() {
@@ -74,20 +81,20 @@ fn parts(block: Opaque) -> Vec<(usize, Fetches)> {
     parts
 }
 
-/// Which instructions of a block store to where they load from, as far as that is known of their instruction set.
-fn modifying(block: Opaque) -> Vec<bool> {
+/// What the instructions of a block do to memory, as far as that is known of their instruction set.
+fn does(block: Opaque) -> Vec<Does> {
     let api = PLUGIN.api();
     let count = (api.block_instructions)(block);
     if !PLUGIN.program.is_x86_64.load(Ordering::Relaxed) {
-        return vec![false; count];
+        return vec![Does::Unknown; count];
     }
     let mut instructions = Instructions::new();
-    let modifies = |index| {
+    let does = |index| {
         let instruction = (api.block_instruction)(block, index);
         let (bytes, host) = ((api.instruction_bytes)(instruction), (api.instruction_in_host)(instruction));
         // SAFETY: QEMU has just read the instruction there, and the lock that it holds keeps the program's memory mapped.
         let code = if host.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(host, bytes) } };
-        instructions.modifies(code)
+        instructions.does(code)
     };
-    (0..count).map(modifies).collect()
+    (0..count).map(does).collect()
 }

@@ -1,9 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Which instructions of x86-64 store to where they load from.
+//! What instructions of x86-64 do to memory, as far as that is known before they execute.
 //!
-//! Source: Intel's manual, volume 2, through `iced-x86`.
+//! Source: Intel's manual, volume 2, through `iced-x86`. Of instructions, those are known to load or to store alone of which
+//! QEMU does one access for their operand in memory (`target/i386/tcg/translate.c`).
 
-use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, InstructionInfoOptions, OpAccess};
+use iced_x86::{
+    ConditionCode, Decoder, DecoderOptions, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic,
+    OpAccess, OpKind,
+};
+
+/// What an instruction does to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Does {
+    /// It loads, and stores nothing.
+    Loads,
+    /// It stores, and loads nothing.
+    Stores,
+    /// It stores to the one place that it loads from, if it stores.
+    Modifies,
+    /// Whatever it tells, if anything.
+    Unknown,
+}
 
 /// Looks at instructions, one after the other.
 pub struct Instructions(InstructionInfoFactory);
@@ -14,17 +31,46 @@ impl Instructions {
         Instructions(InstructionInfoFactory::new())
     }
 
-    /// Whether the instruction with these bytes stores to the one place that it loads from.
-    pub fn modifies(&mut self, bytes: &[u8]) -> bool {
+    /// What the instruction with these bytes does.
+    pub fn does(&mut self, bytes: &[u8]) -> Does {
         let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
         if instruction.is_invalid() || instruction.len() != bytes.len() {
-            return false;
+            return Does::Unknown;
         }
-        match self.0.info_options(&instruction, InstructionInfoOptions::NO_REGISTER_USAGE).used_memory() {
-            [memory] => matches!(memory.access(), OpAccess::ReadWrite | OpAccess::ReadCondWrite),
-            _ => false,
+        let [memory] = self.0.info_options(&instruction, InstructionInfoOptions::NO_REGISTER_USAGE).used_memory()
+        else {
+            return Does::Unknown;
+        };
+        match memory.access() {
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => Does::Modifies,
+            OpAccess::Read if is_known(&instruction) => Does::Loads,
+            OpAccess::Write if is_known(&instruction) => Does::Stores,
+            _ => Does::Unknown,
         }
     }
+}
+
+/// Whether QEMU does exactly the access of its operand.
+fn is_known(instruction: &Instruction) -> bool {
+    use Mnemonic::*;
+    let computes = matches!(
+        instruction.mnemonic(),
+        Mov | Movzx | Movsx | Movsxd | Add | Sub | Adc | Sbb | And | Or | Xor | Cmp | Test | Imul
+    );
+    let moves = matches!(instruction.mnemonic(), Movss | Movsd | Movd | Movq | Push | Pop | Call | Ret | Leave | Jmp);
+    let depends = instruction.condition_code() != ConditionCode::None;
+    (computes || moves || depends) && !instruction.has_lock_prefix() && has_plain_operands(instruction)
+}
+
+/// Whether its registers are those that programs compute with.
+fn has_plain_operands(instruction: &Instruction) -> bool {
+    (0..instruction.op_count()).all(|operand| match instruction.op_kind(operand) {
+        OpKind::Register => {
+            let register = instruction.op_register(operand);
+            register.is_gpr() || register.is_vector_register()
+        }
+        _ => true,
+    })
 }
 
 #[cfg(test)]
@@ -32,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_loads_and_stores_in_one_place_modifies() {
+    fn instructions_load_store_or_do_both_in_one_place() {
         let mut instructions = Instructions::new();
         for bytes in [
             &[0x48, 0x83, 0x07, 0x01][..],   // add qword [rdi], 1
@@ -43,19 +89,25 @@ mod tests {
             &[0x48, 0x0f, 0xb1, 0x17],       // cmpxchg [rdi], rdx
             &[0x67, 0x83, 0x07, 0x01],       // add to an address of 32 bits
         ] {
-            assert!(instructions.modifies(bytes), "{bytes:x?}");
+            assert_eq!(instructions.does(bytes), Does::Modifies, "{bytes:x?}");
         }
-        for bytes in [
-            &[0x48, 0x8b, 0x07][..], // mov rax, [rdi]
-            &[0x48, 0x89, 0x07],     // mov [rdi], rax
-            &[0x80, 0x3f, 0x01],     // cmp byte [rdi], 1
-            &[0xf3, 0xa4],           // rep movsb
-            &[0xff, 0x37],           // push [rdi]
-            &[0x0f, 0x94, 0x07],     // sete [rdi]
-            &[0x48, 0x01, 0xc8],     // add rax, rcx
-            &[0x0f, 0x0b, 0x90],     // ud2, and more
+        for (bytes, does) in [
+            (&[0x48, 0x8b, 0x07][..], Does::Loads), // mov rax, [rdi]
+            (&[0x80, 0x3f, 0x01], Does::Loads),     // cmp byte [rdi], 1
+            (&[0x0f, 0x44, 0x07], Does::Loads),     // cmove eax, [rdi]
+            (&[0xc3], Does::Loads),                 // ret
+            (&[0x48, 0x89, 0x07], Does::Stores),    // mov [rdi], rax
+            (&[0x0f, 0x94, 0x07], Does::Stores),    // sete [rdi]
+            (&[0x55], Does::Stores),                // push rbp
+            (&[0xf3, 0xa4], Does::Unknown),         // rep movsb
+            (&[0xff, 0x37], Does::Unknown),         // push [rdi]
+            (&[0xff, 0x17], Does::Unknown),         // call [rdi]
+            (&[0x0f, 0x10, 0x07], Does::Unknown),   // movups
+            (&[0x0f, 0xae, 0x07], Does::Unknown),   // fxsave
+            (&[0x48, 0x01, 0xc8], Does::Unknown),   // add rax, rcx
+            (&[0x0f, 0x0b, 0x90], Does::Unknown),   // ud2, and more
         ] {
-            assert!(!instructions.modifies(bytes), "{bytes:x?}");
+            assert_eq!(instructions.does(bytes), does, "{bytes:x?}");
         }
     }
 }
