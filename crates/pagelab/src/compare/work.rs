@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use platform::{Extract, Server, Work};
 use study::comparison::Invocation;
-use tracer;
 
 use super::arguments::Measuring;
 use super::pattern;
