@@ -17,6 +17,7 @@ pub mod chase;
 mod fold;
 pub mod geometry;
 mod kernel;
+mod lack;
 mod layout;
 pub mod machine;
 pub mod policy;

@@ -11,6 +11,7 @@ use study::size::{PageSize, format_bytes};
 use thiserror::Error;
 
 use crate::kernel::Kernel;
+use crate::lack::Lack;
 use crate::machine::{Architecture, Machine, TableFormat};
 
 /// A policy for a model machine.
@@ -128,8 +129,11 @@ impl Plan {
     /// # Errors
     /// The machine has no such pages.
     pub fn new(policy: &ModelPolicy, machine: &Machine) -> Result<Plan, Unsupported> {
-        let refused =
-            |reason: String| Unsupported { machine: machine.name.clone(), policy: policy.to_string(), reason };
+        let refused = |lack: Lack| Unsupported {
+            machine: machine.name.clone(),
+            policy: policy.to_string(),
+            reason: lack.to_string(),
+        };
         let format = format_for(policy, machine).map_err(refused)?;
         let shape = with_format!(&format.format, format => Shape::of(format));
         let granule = granule(policy, &shape, &format.name, machine.architecture).map_err(refused)?;
@@ -157,41 +161,33 @@ impl Plan {
     ///
     /// # Errors
     /// Which it is, and what there can be.
-    pub(crate) fn admits_kernel(&self, kernel: &Kernel) -> Result<(), String> {
+    pub(crate) fn admits_kernel(&self, kernel: &Kernel) -> Result<(), Lack> {
         self.admits_folios(&kernel.smaller_folios)?;
         self.admits_missing(kernel.khugepaged.max_ptes_none)
     }
 
     /// Of a kernel that has larger folios enabled than those of the policy, those are taken first: then the further ones
     /// would not stand in for the policy's.
-    fn admits_folios(&self, further: &[u64]) -> Result<(), String> {
+    fn admits_folios(&self, further: &[u64]) -> Result<(), Lack> {
         let Granule::Mthp(bytes) = self.granule else { return Ok(()) };
         let least = self.base_bytes * LEAST_FOLIO_PAGES;
         match further.iter().find(|size| !(least..=bytes).contains(size)) {
             None => Ok(()),
-            Some(size) if *size > bytes => Err(format!(
-                "further folios of {} would be taken before those of {}: name the policy of the largest size",
-                format_bytes(*size),
-                format_bytes(bytes)
-            )),
-            Some(size) => Err(format!(
-                "it has no folios of {}: the smallest are of {} with {}",
-                format_bytes(*size),
-                format_bytes(least),
-                self.format.name
-            )),
+            Some(size) if *size > bytes => Err(Lack::LargerFolios { further_bytes: *size, policy_bytes: bytes }),
+            Some(size) => {
+                Err(Lack::SmallerFolios { bytes: *size, least_bytes: least, format: self.format.name.clone() })
+            }
         }
     }
 
     /// `max_ptes_none_store` (mm/khugepaged.c) takes up to `HPAGE_PMD_NR - 1`.
-    fn admits_missing(&self, max_ptes_none: Option<u64>) -> Result<(), String> {
+    fn admits_missing(&self, max_ptes_none: Option<u64>) -> Result<(), Lack> {
         let (Granule::Thp(bytes), Some(found)) = (self.granule, max_ptes_none) else { return Ok(()) };
         let most = bytes / self.base_bytes - 1;
         if found <= most {
             return Ok(());
         }
-        let format = &self.format.name;
-        Err(format!("max_ptes_none can be 0 to {most} with {format}, found {found}: one page of a PMD must be there"))
+        Err(Lack::MaxPtesNone { most, format: self.format.name.clone(), found })
     }
 }
 
@@ -250,7 +246,7 @@ fn base_of(format: &TableFormat) -> u64 {
     with_format!(&format.format, format => Shape::of(format).base_bytes)
 }
 
-fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, String> {
+fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, Lack> {
     let ModelPolicy::BasePage(size) = policy else { return Ok(machine.formats[0].clone()) };
     let found = machine.formats.iter().find(|format| base_of(format) == size.bytes());
     found.cloned().ok_or_else(|| {
@@ -260,45 +256,45 @@ fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, St
                 has.push(name);
             }
         }
-        format!("it has no base pages of {size}, only of {}", has.join(", "))
+        Lack::BasePages { size: *size, has: has.join(", ") }
     })
 }
 
-fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Architecture) -> Result<Granule, String> {
+fn granule(policy: &ModelPolicy, shape: &Shape, format: &str, architecture: Architecture) -> Result<Granule, Lack> {
+    let format = || format.to_owned();
     let kernel = match policy {
         ModelPolicy::Kernel(policy) => policy.granularity,
         ModelPolicy::BasePage(_) => return Ok(Granule::Base),
         ModelPolicy::DirectMap(size) => {
             return match shape.leaves.contains(&size.bytes()) {
                 true => Ok(Granule::Direct(size.bytes())),
-                false => Err(format!("leaves of {format} are of {}", listed(&shape.leaves))),
+                false => Err(Lack::Leaves { format: format(), has: listed(&shape.leaves) }),
             };
         }
         ModelPolicy::Contig64k => {
             return match shape.group_bytes {
                 Some(bytes) if bytes == 64 << 10 => Ok(Granule::Contig64k),
-                Some(bytes) => Err(format!("its contiguous groups of pages ({format}) are of {}", format_bytes(bytes))),
-                None => Err(format!("{format} on {} has no contiguous pages", architecture.name())),
+                Some(bytes) => Err(Lack::Groups { format: format(), bytes }),
+                None => Err(Lack::NoGroups { format: format(), architecture: architecture.name() }),
             };
         }
     };
     match kernel {
-        Granularity::Default => Err("a model has no settings that could be left alone: name a page size".to_owned()),
+        Granularity::Default => Err(Lack::Settings),
         Granularity::Base => Ok(Granule::Base),
-        Granularity::Thp => shape.pmd_bytes.map(Granule::Thp).ok_or_else(|| format!("{format} has no PMD leaf")),
+        Granularity::Thp => shape.pmd_bytes.map(Granule::Thp).ok_or_else(|| Lack::PmdLeaf(format())),
         Granularity::Mthp(size) => {
             let most = shape.pmd_bytes.unwrap_or(u64::MAX);
             let least = shape.base_bytes * LEAST_FOLIO_PAGES;
             if size.bytes() >= least && size.bytes() < most {
                 Ok(Granule::Mthp(size.bytes()))
             } else {
-                let (least, most) = (format_bytes(least), format_bytes(most / 2));
-                Err(format!("folios mapped by PTEs are of {least} to {most} with {format}"))
+                Err(Lack::Folios { least_bytes: least, most_bytes: most / 2, format: format() })
             }
         }
         Granularity::Hugetlb(size) if shape.hugetlb.contains(&size.bytes()) => Ok(Granule::Hugetlb(size.bytes())),
-        Granularity::Hugetlb(_) => Err(format!("hugetlb pages are of {} with {format}", listed(&shape.hugetlb))),
-        Granularity::DirectMap(_) => Err("a trace of a program has no accesses of the kernel's".to_owned()),
+        Granularity::Hugetlb(_) => Err(Lack::Hugetlb { has: listed(&shape.hugetlb), format: format() }),
+        Granularity::DirectMap(_) => Err(Lack::KernelAccesses),
     }
 }
 
@@ -367,7 +363,8 @@ mod tests {
             ("apple-m1", "base", vec![16 * K], None),
         ] {
             let found = plan(machine, policy).unwrap().admits_folios(&further).err();
-            let is_said = reason.is_none_or(|reason| found.as_ref().is_some_and(|found| found.contains(reason)));
+            let is_said =
+                reason.is_none_or(|reason| found.as_ref().is_some_and(|found| found.to_string().contains(reason)));
             assert!(found.is_some() == reason.is_some() && is_said, "{machine} {policy}: {found:?}");
         }
     }
@@ -386,7 +383,7 @@ mod tests {
             };
             assert_eq!(admits("thp", most), Ok(()), "{}", machine.name);
             let refused = admits("thp", most + 1).unwrap_err();
-            assert!(refused.contains(&format!("0 to {most} with")), "{}: {refused}", machine.name);
+            assert!(refused.to_string().contains(&format!("0 to {most} with")), "{}: {refused}", machine.name);
             assert_eq!(admits("base", most + 1), Ok(()), "khugepaged has no part in it");
         }
     }

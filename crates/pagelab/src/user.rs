@@ -13,8 +13,8 @@ pub fn to_run_as(named: Option<&str>) -> Result<Option<User>, Failure> {
     let is_root = tracer::user::effective_id() == 0;
     match named {
         Some(_) if !is_root => Err(Failure::Input("--user: only root can run a command as another user".into())),
-        Some(name) => tracer::user::by_name(name).map(Some).map_err(Failure::Input),
-        None if is_root => tracer::user::of_sudo().map_err(Failure::Input),
+        Some(name) => tracer::user::by_name(name).map(Some).map_err(Failure::input),
+        None if is_root => tracer::user::of_sudo().map_err(Failure::input),
         None => Ok(None),
     }
 }

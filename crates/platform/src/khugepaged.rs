@@ -9,7 +9,7 @@ use lease::Lease;
 use study::comparison::Unsupported;
 use tracer::signals;
 
-use super::PlatformError;
+use super::error::PlatformError;
 use super::registrable::Registrable;
 
 /// How long a scan may take.

@@ -8,9 +8,9 @@ use study::trial::Exit;
 use tracer::environment::Variables;
 use tracer::{User, signals};
 
+use super::error::{PlatformError, last_words};
 use super::helper::{command, kill_if, wait};
 use super::output::Capture;
-use super::{PlatformError, last_words};
 
 /// Runs the command to its end, until pagelab is told to stop, or for as long as it may take. Its input is empty, its output
 /// goes nowhere.

@@ -14,7 +14,7 @@ use study::trial::Exit;
 use tracer::environment::Variables;
 use tracer::{User, signals};
 
-use super::PlatformError;
+use super::error::PlatformError;
 use super::helper::{command, kill_if, wait};
 
 /// A server, and how to know that it is ready.

@@ -9,7 +9,7 @@ use study::comparison::{Admission, Unsupported};
 use study::policy::{Granularity, Policy};
 use tracer::signals;
 
-use super::PlatformError;
+use super::error::PlatformError;
 use super::khugepaged::Stillness;
 
 /// Memory of the pool beyond what a program was seen to need.

@@ -60,13 +60,36 @@ pub fn gains_no_privilege(user: Option<&User>) -> bool {
     user.map_or_else(effective_id, |user| user.uid) != 0
 }
 
+/// Why a user is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// The user database does not answer.
+    #[error("looking up the user {user:?}: {source}")]
+    Unanswered {
+        /// Name or id.
+        user: String,
+        /// What it says.
+        source: nix::Error,
+    },
+    /// There is none of that name.
+    #[error("there is no user {0:?}; `getent passwd` lists those that there are")]
+    Unknown(String),
+    /// The variable holds something else than a user's id.
+    #[error("SUDO_UID: expected a user id, found {0:?}")]
+    NoId(String),
+    /// sudo names a user that does not exist.
+    #[error("SUDO_UID: there is no user {0}; name one with --user")]
+    UnknownId(u32),
+}
+
 /// A user by name.
 ///
 /// # Errors
-/// What is wrong, as a sentence: there is no such user, or the user database does not answer.
-pub fn by_name(name: &str) -> Result<User, String> {
-    let found = nix::unistd::User::from_name(name).map_err(|error| format!("looking up the user {name:?}: {error}"))?;
-    let user = found.ok_or_else(|| format!("there is no user {name:?}; `getent passwd` lists those that there are"))?;
+/// [`UserError`]: there is no such user, or the user database does not answer.
+pub fn by_name(name: &str) -> Result<User, UserError> {
+    let found = nix::unistd::User::from_name(name);
+    let found = found.map_err(|source| UserError::Unanswered { user: name.to_owned(), source })?;
+    let user = found.ok_or_else(|| UserError::Unknown(name.to_owned()))?;
     Ok(User {
         groups: groups(&user.name, user.gid),
         name: user.name,
@@ -80,15 +103,16 @@ pub fn by_name(name: &str) -> Result<User, String> {
 /// Under sudo, the user who called it; `None` otherwise.
 ///
 /// # Errors
-/// A sentence, where sudo names a user that does not exist.
-pub fn of_sudo() -> Result<Option<User>, String> {
+/// [`UserError`], where sudo names a user that does not exist.
+pub fn of_sudo() -> Result<Option<User>, UserError> {
     let Ok(id) = std::env::var("SUDO_UID") else { return Ok(None) };
-    let id: u32 = id.parse().map_err(|_| format!("SUDO_UID: expected a user id, found {id:?}"))?;
+    let id: u32 = id.parse().map_err(|_| UserError::NoId(id))?;
     if id == 0 {
         return Ok(None);
     }
-    let found = nix::unistd::User::from_uid(Uid::from_raw(id)).map_err(|error| format!("user {id}: {error}"))?;
-    let user = found.ok_or_else(|| format!("SUDO_UID: there is no user {id}; name one with --user"))?;
+    let found = nix::unistd::User::from_uid(Uid::from_raw(id));
+    let found = found.map_err(|source| UserError::Unanswered { user: id.to_string(), source })?;
+    let user = found.ok_or(UserError::UnknownId(id))?;
     by_name(&user.name).map(Some)
 }
 
@@ -107,6 +131,6 @@ mod tests {
         let root = by_name("root").unwrap();
         assert_eq!((root.uid, root.gid), (0, 0));
         assert!(root.home.is_absolute());
-        assert!(by_name("no-such-user").unwrap_err().contains("no-such-user"));
+        assert!(by_name("no-such-user").unwrap_err().to_string().contains("no-such-user"));
     }
 }

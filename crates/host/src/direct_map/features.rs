@@ -182,28 +182,35 @@ fn kfence(host: &Host, boot: &Boot) -> Feature {
     Feature { name: "kfence", value, meaning: meaning.into() }
 }
 
-/// Whether memfd_secret can be had, as far as files say: `Err` with the reason where not. `None` as its
-/// value where nothing says it.
-pub(super) fn secretmem_by_files(host: &Host, boot: &Boot) -> Result<Option<()>, String> {
+/// Whether memfd_secret can be had, as far as files say.
+pub(super) enum SecretMemory {
+    Available,
+    /// Nothing says it.
+    Unknown,
+    /// It cannot, for this reason.
+    Missing(&'static str),
+}
+
+pub(super) fn secretmem_by_files(host: &Host, boot: &Boot) -> SecretMemory {
     if boot.config.value("CONFIG_SECRETMEM") == Some("n") {
-        return Err("the kernel is built without it (CONFIG_SECRETMEM)".into());
+        return SecretMemory::Missing("the kernel is built without it (CONFIG_SECRETMEM)");
     }
     let parameter = host.value("/sys/module/secretmem/parameters/enable");
     let option = boot.option("secretmem.enable").or_else(|| boot.option("secretmem_enable"));
     match parameter.as_deref().or(option) {
-        Some("0" | "n" | "N" | "off") => Err("it is switched off at boot (secretmem.enable=0)".into()),
-        Some(_) => Ok(Some(())),
-        None => Ok(boot.config.value("CONFIG_SECRETMEM").map(|_| ())),
+        Some("0" | "n" | "N" | "off") => SecretMemory::Missing("it is switched off at boot (secretmem.enable=0)"),
+        None if boot.config.value("CONFIG_SECRETMEM").is_none() => SecretMemory::Unknown,
+        _ => SecretMemory::Available,
     }
 }
 
 fn secretmem(host: &Host, boot: &Boot) -> Feature {
     let (value, meaning) = match secretmem_by_files(host, boot) {
-        Ok(Some(())) => {
+        SecretMemory::Available => {
             ("available".to_string(), "leaves can be split from user space (direct-map demote)".to_string())
         }
-        Ok(None) => ("unknown".into(), "neither a parameter nor the configuration says it".into()),
-        Err(reason) => ("none".into(), format!("{reason}; leaves cannot be split from user space")),
+        SecretMemory::Unknown => ("unknown".into(), "neither a parameter nor the configuration says it".into()),
+        SecretMemory::Missing(reason) => ("none".into(), format!("{reason}; leaves cannot be split from user space")),
     };
     Feature { name: "memfd_secret", value, meaning }
 }

@@ -4,7 +4,7 @@ use study::comparison::Unsupported;
 use study::size::{PageSize, format_bytes};
 use study::verdict::Verdict;
 
-use super::features::{Boot, has_gigabyte_leaves, secretmem_by_files};
+use super::features::{Boot, SecretMemory, has_gigabyte_leaves, secretmem_by_files};
 use super::{Leaves, leaves};
 use crate::Host;
 
@@ -83,7 +83,10 @@ fn demotable(leaves: &Leaves, leaf: PageSize, host: &Host, boot: &Boot) -> Resul
     if leaves.above(leaf) == 0 || smaller > 1.0 - Verdict::HELD {
         return Err(None);
     }
-    secretmem_by_files(host, boot).map(|_| ()).map_err(|no| Some(format!("memfd_secret: {no}")))
+    match secretmem_by_files(host, boot) {
+        SecretMemory::Missing(reason) => Err(Some(format!("memfd_secret: {reason}"))),
+        SecretMemory::Available | SecretMemory::Unknown => Ok(()),
+    }
 }
 
 fn demote_or_boot(leaf: PageSize, host: &Host, boot: &Boot) -> String {

@@ -1,5 +1,6 @@
 //! What is run, and what is read off its output.
 
+use std::error::Error;
 use std::ffi::OsString;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -10,7 +11,7 @@ use study::comparison::Invocation;
 
 use super::arguments::Measuring;
 use super::pattern;
-use crate::failure::{Failure, told};
+use crate::failure::Failure;
 use crate::user;
 
 /// What is run, for how long at most, and what is read off its output.
@@ -54,11 +55,11 @@ fn extract(measuring: &Measuring) -> Option<Extract> {
     let patterns = measuring.metrics.clone();
     let repeat_inside = measuring.repeat_inside.clone();
     let reads = !patterns.is_empty() || repeat_inside.is_some();
-    let extract = move |output: &[u8]| {
+    let extract = move |output: &[u8]| -> Result<_, Box<dyn Error + Send + Sync>> {
         let figures = patterns.iter().map(|pattern| pattern.observe(output));
-        let mut observations = figures.collect::<Result<Vec<_>, _>>().map_err(|error| told(&error))?;
+        let mut observations = figures.collect::<Result<Vec<_>, _>>()?;
         if let Some(regex) = &repeat_inside {
-            observations.extend(pattern::iterations(regex, output).map_err(|error| told(&error))?);
+            observations.extend(pattern::iterations(regex, output)?);
         }
         Ok(observations)
     };

@@ -9,17 +9,26 @@ use super::secret::SecretError;
 /// of memory.
 const MOST_SHORTAGES: u32 = 8;
 
+/// Why no page was given.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Shortage {
+    #[error(transparent)]
+    Refused(SecretError),
+    #[error("{source}; letting go {} of what was held did not help", format_bytes(*freed_bytes))]
+    InVain { source: SecretError, freed_bytes: u64 },
+}
+
 /// Takes a page; where the kernel has none, lets something go, waits a little, and tries again.
 pub(super) fn until_given<T>(
     mut take: impl FnMut() -> Result<T, SecretError>,
     mut let_go: impl FnMut() -> u64,
-) -> Result<T, String> {
+) -> Result<T, Shortage> {
     let mut freed_bytes = 0;
     for _ in 0..MOST_SHORTAGES {
         match take() {
             Ok(taken) => return Ok(taken),
             Err(SecretError::NoPage { .. }) => {}
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(Shortage::Refused(error)),
         }
         match let_go() {
             0 => break,
@@ -27,8 +36,10 @@ pub(super) fn until_given<T>(
         }
         std::thread::sleep(LOOK_INTERVAL);
     }
-    let in_vain = |error| format!("{error}; letting go {} of what was held did not help", format_bytes(freed_bytes));
-    take().map_err(|error| if freed_bytes > 0 { in_vain(error) } else { error.to_string() })
+    take().map_err(|source| match freed_bytes {
+        0 => Shortage::Refused(source),
+        freed_bytes => Shortage::InVain { source, freed_bytes },
+    })
 }
 
 #[cfg(test)]
@@ -42,14 +53,14 @@ mod tests {
         let (tries, freed) = (Cell::new(0), Cell::new(0));
         let count = |cell: &Cell<u64>| cell.replace(cell.get() + 1);
         let third = || if count(&tries) < 2 { no_page() } else { Ok(7) };
-        assert_eq!(until_given(third, || count(&freed) + 1), Ok(7));
+        assert_eq!(until_given(third, || count(&freed) + 1).unwrap(), 7);
         assert_eq!((tries.get(), freed.get()), (3, 2));
-        let alone = until_given(no_page, || 0).unwrap_err();
+        let alone = until_given(no_page, || 0).unwrap_err().to_string();
         assert!(alone.contains("no free page") && !alone.contains("letting go"), "{alone}");
-        let in_vain = until_given(no_page, || 4 << 20).unwrap_err();
+        let in_vain = until_given(no_page, || 4 << 20).unwrap_err().to_string();
         assert!(in_vain.ends_with("letting go 32M of what was held did not help"), "{in_vain}");
         let other = || Err::<u64, _>(SecretError::Hidden);
         let refused = until_given(other, || panic!("nothing goes for another error"));
-        assert!(refused.unwrap_err().contains("CAP_SYS_ADMIN"));
+        assert!(refused.unwrap_err().to_string().contains("CAP_SYS_ADMIN"));
     }
 }

@@ -1,10 +1,11 @@
 //! The loop of a demotion: a secret page, what is held until the next, a look at the leaves, and so on.
 
-use std::fs;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use host::direct_map::{Leaves, Remainder, Source, leaves};
 use host::{Host, HostError};
+use study::comparison::Unsupported;
 use study::size::{PageSize, format_bytes};
 use tracer::signals;
 
@@ -14,7 +15,7 @@ use super::goal::{Goal, Progress, Stopped};
 use super::pace::Pace;
 use super::plug::Plug;
 use super::secret::{Secret, SecretError};
-use super::shortage::until_given;
+use super::shortage::{Shortage, until_given};
 
 /// Memory that is left to others, beyond what the kernel keeps free for itself (MemAvailable has that taken
 /// off, mm/show_mem.c `si_mem_available`): this share of all, and never less than [`LEAST_LEFT_BYTES`].
@@ -62,6 +63,19 @@ impl Now {
             None
         }
     }
+}
+
+/// Why splitting cannot go on.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error(transparent)]
+    Page(#[from] Shortage),
+    #[error("no more memory can be held: {0}")]
+    Held(#[source] io::Error),
+    #[error(transparent)]
+    Available(#[from] HostError),
+    #[error("the leaves can no longer be read: {0}")]
+    Leaves(Unsupported),
 }
 
 /// A demotion that is under way.
@@ -235,7 +249,7 @@ impl<'a> Splitting<'a> {
                 return stopped;
             }
             if let Err(reason) = self.step().and_then(|()| self.look()) {
-                return Stopped::Refused { reason };
+                return Stopped::Refused { reason: reason.to_string() };
             }
             listener(&Progress {
                 leaves: &self.leaves,
@@ -247,7 +261,7 @@ impl<'a> Splitting<'a> {
     }
 
     /// One secret page, and what is held until the next.
-    fn step(&mut self) -> Result<(), String> {
+    fn step(&mut self) -> Result<(), Refused> {
         let base_bytes = self.host.geometry().base.bytes();
         let frame = self.take()?;
         self.available.take(base_bytes);
@@ -257,7 +271,7 @@ impl<'a> Splitting<'a> {
         self.pace.tell(is_new);
         let mut bytes = self.pace.bytes;
         while bytes > 0 && signals::arrived().is_none() && self.may_hold_more()? {
-            let grown = self.plug.grow(bytes).map_err(|error| format!("no more memory can be held: {error}"))?;
+            let grown = self.plug.grow(bytes).map_err(Refused::Held)?;
             self.available.take(grown);
             bytes = bytes.saturating_sub(grown.max(1));
         }
@@ -265,7 +279,7 @@ impl<'a> Splitting<'a> {
     }
 
     /// Takes a secret page, for which held memory goes where it must.
-    fn take(&mut self) -> Result<u64, String> {
+    fn take(&mut self) -> Result<u64, Shortage> {
         self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
         let (secret, plug, short_bytes) = (&mut self.secret, &mut self.plug, &mut self.short_bytes);
         until_given(
@@ -278,15 +292,15 @@ impl<'a> Splitting<'a> {
         )
     }
 
-    fn may_hold_more(&mut self) -> Result<bool, String> {
+    fn may_hold_more(&mut self) -> Result<bool, HostError> {
         let left_bytes = self.left_bytes();
         let is_limited = self.goal.limit_bytes.is_some() && self.plug.bytes() >= LIMITED_HELD_BYTES;
-        let available_bytes = self.available.bytes(left_bytes).map_err(|error| error.to_string())?;
+        let available_bytes = self.available.bytes(left_bytes)?;
         Ok(!is_limited && available_bytes > left_bytes)
     }
 
     /// Looks at the leaves now and then, and whenever a limit may be reached.
-    fn look(&mut self) -> Result<(), String> {
+    fn look(&mut self) -> Result<(), Refused> {
         let interval = match self.leaves.source {
             Source::Ptdump => DUMP_INTERVAL,
             Source::Meminfo => LOOK_INTERVAL,
@@ -296,7 +310,7 @@ impl<'a> Splitting<'a> {
         if self.looked.elapsed() < interval && !at_limit {
             return Ok(());
         }
-        self.leaves = leaves(self.host).map_err(|why| format!("the leaves can no longer be read: {why}"))?;
+        self.leaves = leaves(self.host).map_err(Refused::Leaves)?;
         self.leaves.split(self.larger, self.frames.split_bytes());
         (self.looked, self.unseen_frames) = (Instant::now(), 0);
         Ok(())

@@ -4,6 +4,8 @@ use std::io;
 
 use study::size::PageSize;
 
+use super::statistics::StatisticsError;
+
 /// A guest that could not be made or did not do what it should.
 #[derive(Debug, thiserror::Error)]
 pub enum KvmError {
@@ -73,13 +75,10 @@ pub enum KvmError {
     Tables(String),
     /// KVM's binary statistics do not look as they should.
     #[error(
-        "KVM's statistics: {what}: expected them as Documentation/virt/kvm/api.rst (KVM_GET_STATS_FD) has them; the \
+        "KVM's statistics: {0}: expected them as Documentation/virt/kvm/api.rst (KVM_GET_STATS_FD) has them; the \
          kernel may be newer than this program"
     )]
-    Statistics {
-        /// What is wrong.
-        what: String,
-    },
+    Statistics(#[source] StatisticsError),
     /// A page does not hold what the guest wrote to it.
     #[error(
         "page {page} of the guest: expected {expected:#018x}, found {found:#018x}; the guest did not write it, or the \

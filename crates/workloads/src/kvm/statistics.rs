@@ -33,6 +33,33 @@ impl Leaves {
     }
 }
 
+/// What is wrong with the file of the statistics.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StatisticsError {
+    /// More descriptors than addresses can tell.
+    #[error("{count} descriptors with names of {name_bytes} bytes")]
+    Descriptors {
+        /// How many the header tells of.
+        count: usize,
+        /// Bytes of each name.
+        name_bytes: usize,
+    },
+    /// The file ends before what it tells of.
+    #[error("there are {bytes} bytes{}, and {needed_bytes} at {at} are needed", less_than_header(*bytes))]
+    Short {
+        /// Bytes of the file.
+        bytes: usize,
+        /// Where something is to be.
+        at: usize,
+        /// How long that is.
+        needed_bytes: usize,
+    },
+}
+
+fn less_than_header(bytes: usize) -> &'static str {
+    if bytes < HEADER_BYTES { ", less than the header" } else { "" }
+}
+
 /// The statistics of one VM.
 #[derive(Debug)]
 pub struct Statistics(File);
@@ -51,7 +78,7 @@ impl Statistics {
     /// The leaves now; `None` where this KVM does not count them.
     pub fn leaves(&self) -> Result<Option<Leaves>, KvmError> {
         let bytes = read(&self.0).map_err(|error| KvmError::refused("reading the VM's statistics", error))?;
-        leaves(&bytes).map_err(|what| KvmError::Statistics { what })
+        leaves(&bytes).map_err(KvmError::Statistics)
     }
 }
 
@@ -66,7 +93,7 @@ fn read(file: &File) -> io::Result<Vec<u8>> {
     }
 }
 
-fn leaves(bytes: &[u8]) -> Result<Option<Leaves>, String> {
+fn leaves(bytes: &[u8]) -> Result<Option<Leaves>, StatisticsError> {
     let word = |name: &str| value(bytes, name);
     let [Some(pages_4k), Some(pages_2m), Some(pages_1g)] = [word("pages_4k")?, word("pages_2m")?, word("pages_1g")?]
     else {
@@ -76,7 +103,7 @@ fn leaves(bytes: &[u8]) -> Result<Option<Leaves>, String> {
 }
 
 /// The first word of the statistic `wanted`; `None` where there is none of that name.
-fn value(bytes: &[u8], wanted: &str) -> Result<Option<u64>, String> {
+fn value(bytes: &[u8], wanted: &str) -> Result<Option<u64>, StatisticsError> {
     let [name_bytes, count] = [4, 8].map(|at| number(bytes, at));
     let [descriptors, data] = [16, 20].map(|at| number(bytes, at));
     let (name_bytes, count, descriptors, data) = (name_bytes?, count?, descriptors?, data?);
@@ -84,7 +111,7 @@ fn value(bytes: &[u8], wanted: &str) -> Result<Option<u64>, String> {
         let at = index
             .checked_mul(DESCRIPTOR_BYTES + name_bytes)
             .and_then(|offset| offset.checked_add(descriptors))
-            .ok_or_else(|| format!("{count} descriptors with names of {name_bytes} bytes"))?;
+            .ok_or(StatisticsError::Descriptors { count, name_bytes })?;
         let name = part(bytes, at.saturating_add(DESCRIPTOR_BYTES), name_bytes)?;
         if name.split(|byte| *byte == 0).next() == Some(wanted.as_bytes()) {
             let offset = number(bytes, at + 8)?;
@@ -95,17 +122,14 @@ fn value(bytes: &[u8], wanted: &str) -> Result<Option<u64>, String> {
     Ok(None)
 }
 
-fn number(bytes: &[u8], at: usize) -> Result<usize, String> {
+fn number(bytes: &[u8], at: usize) -> Result<usize, StatisticsError> {
     let word = part(bytes, at, size_of::<u32>())?;
     Ok(u32::from_ne_bytes(word.try_into().expect("part gives as many bytes")) as usize)
 }
 
-fn part(bytes: &[u8], at: usize, length: usize) -> Result<&[u8], String> {
+fn part(bytes: &[u8], at: usize, length: usize) -> Result<&[u8], StatisticsError> {
     let end = at.saturating_add(length);
-    bytes.get(at..end).ok_or_else(|| {
-        let header = if bytes.len() < HEADER_BYTES { ", less than the header" } else { "" };
-        format!("there are {} bytes{header}, and {length} at {at} are needed", bytes.len())
-    })
+    bytes.get(at..end).ok_or(StatisticsError::Short { bytes: bytes.len(), at, needed_bytes: length })
 }
 
 #[cfg(test)]
@@ -150,7 +174,7 @@ mod tests {
         let all = file(&[("pages_4k", 1), ("pages_2m", 2), ("pages_1g", 3)]);
         for length in 0..all.len() {
             let error = leaves(&all[..length]).unwrap_err();
-            assert!(error.contains("bytes"), "{error}");
+            assert!(error.to_string().contains("bytes"), "{error}");
         }
         let mut wild = all.clone();
         wild[4..12].fill(0xff);

@@ -1,0 +1,64 @@
+//! What is observed of a run.
+
+use host::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters};
+use study::metric::{Observation, names};
+use study::trial::Answer;
+use tracer::{Looks, Usage};
+
+use crate::error::PlatformError;
+use crate::running::Run;
+use crate::witness::TrialWitness;
+use crate::work::Work;
+
+/// What khugepaged did on the host during a trial, as far as the kernel counts it.
+pub fn of_the_host(before: &Counters, after: &Counters) -> impl Iterator<Item = Observation> {
+    let counts = [(names::HOST_COLLAPSES, COLLAPSED), (names::HOST_COLLAPSE_ALLOCATIONS, COLLAPSE_ALLOCATIONS)];
+    let moved = |(metric, counter)| Some(Observation::measured(metric, before.moved(after, counter)? as f64));
+    counts.into_iter().filter_map(moved)
+}
+
+/// What was observed, and what was read off what the command printed. Of a trial that was ended for its time there is nothing: how
+/// long it would have taken is not known.
+pub fn observed(
+    work: &Work,
+    run: &Run,
+    answer: &Answer,
+    witness: Option<&mut TrialWitness>,
+) -> Result<Vec<Observation>, PlatformError> {
+    let mut observed = if answer.too_slow { Vec::new() } else { observations(run, witness) };
+    if let (Some(extract), true) = (&work.extract, answer.succeeded()) {
+        observed.extend(extract(&run.output.start).map_err(PlatformError::Extract)?);
+    }
+    Ok(observed)
+}
+
+/// A run without a witness had no tracer either.
+fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observation> {
+    let Usage { user_s, system_s, minor_faults, major_faults } = run.ended.usage;
+    let mut observations = vec![
+        Observation::measured(names::WALL_S, run.driven.map_or(run.ended.wall_s, |driven| driven.wall_s)),
+        Observation::measured(names::CPU_S, user_s + system_s),
+        Observation::measured(names::USER_S, user_s),
+        Observation::measured(names::SYSTEM_S, system_s),
+        Observation::measured(names::MINOR_FAULTS, minor_faults as f64),
+        Observation::measured(names::MAJOR_FAULTS, major_faults as f64),
+    ];
+    if run.driven.is_none() {
+        observations.push(Observation::measured(names::OUTLIVED_S, run.ended.outlived_s));
+        observations.push(Observation::measured(names::OUTLIVED_CPU_S, run.ended.outlived_cpu_s));
+    }
+    let Some(witness) = witness else { return observations };
+    let Looks { apart_s, within_s, after_s } = run.ended.looks;
+    // A client waits for its server however still that stands.
+    let (looks_s, untimed_s) = match run.driven {
+        Some(_) => (witness.budget.timed_s(), witness.budget.untimed_s()),
+        None => (within_s, apart_s + after_s),
+    };
+    observations.extend([
+        Observation::measured(names::TRACER_S, (run.ended.tracer_s - untimed_s).max(0.0)),
+        Observation::measured(names::TRACER_STOPS, run.ended.stops as f64),
+        Observation::measured(names::LOOKS_S, looks_s),
+    ]);
+    observations.extend(witness.observations());
+    observations
+}

@@ -1,0 +1,115 @@
+//! Running what is measured: a command, or a server with its client.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use study::trial::Answer;
+use tracer::{Ended, Launch, LaunchError, Leftovers, Rewriting};
+
+use crate::error::PlatformError;
+use crate::output::{Capture, Captured};
+use crate::server::{self, Client, Driven};
+use crate::witness::TrialWitness;
+use crate::work::Work;
+
+/// How long processes that outlive the command may do nothing before they are killed.
+pub const GRACE: Duration = Duration::from_millis(200);
+
+/// What a trial gave, before it is a record.
+pub struct Run {
+    pub ended: Ended,
+    pub driven: Option<Driven>,
+    pub output: Captured,
+    pub errors: Captured,
+}
+
+/// Runs the command, or the server with its client, under the tracer.
+pub fn run_traced(
+    work: &Work,
+    rewriting: &Rewriting,
+    witness: &mut TrialWitness,
+    timed: &AtomicBool,
+) -> Result<Run, PlatformError> {
+    let traced = |launch: &Launch| tracer::run(launch, rewriting, Some(witness), Leftovers::KillAfter(GRACE));
+    run(work, rewriting.disable_thp, timed, traced)
+}
+
+/// Runs the command, or the server with its client, by `start`. `timed` is set while the client runs.
+pub fn run(
+    work: &Work,
+    disable_thp: bool,
+    timed: &AtomicBool,
+    start: impl FnOnce(&Launch) -> Result<Ended, LaunchError>,
+) -> Result<Run, PlatformError> {
+    let (stdout, output) = stdout(work)?;
+    let (stderr, errors) = Capture::start()?;
+    let traced = work.server.as_ref().map_or(&work.command, |server| &server.command);
+    let mut launch = Launch {
+        command: traced.clone(),
+        user: work.user.clone(),
+        variables: work.variables.clone(),
+        stdin: Some(stdin(work)?),
+        stdout: None,
+        stderr: None,
+        disable_thp,
+        limit: work.trial_time,
+    };
+    let Some(server) = &work.server else {
+        (launch.stdout, launch.stderr) = (Some(stdout), Some(stderr));
+        let ended = start(&launch);
+        drop(launch); // our ends of the pipes, so that the readers come to an end
+        return Ok(Run { ended: ended?, driven: None, output: output.finish(), errors: errors.finish() });
+    };
+    let (server_stderr, server_errors) = Capture::start()?;
+    (launch.stdout, launch.stderr) = (Some(server_stderr.try_clone()?), Some(server_stderr));
+    let (user, variables) = (work.user.clone(), work.variables.clone());
+    let client = Client { command: work.command.clone(), user, variables, stdout, stderr };
+    let over = AtomicBool::new(false);
+    let (ended, driven) = std::thread::scope(|threads| {
+        let driver = std::thread::Builder::new().name("client".into());
+        let driver = driver.spawn_scoped(threads, || server::drive(server, client, &over, timed))?;
+        let ended = start(&launch);
+        over.store(true, Ordering::SeqCst);
+        Ok::<_, PlatformError>((ended, driver.join().expect("the driver of a server does not panic")))
+    })?;
+    drop(launch);
+    let (ended, server_errors) = (ended?, server_errors.finish());
+    if ended.time_was_up {
+        return Ok(Run { ended, driven: None, output: output.finish(), errors: server_errors });
+    }
+    let driven = driven.map_err(|error| match error {
+        PlatformError::ServerEnded => {
+            PlatformError::ServerDied { exit: ended.exit, printed: server_errors.tail_text() }
+        }
+        other => other,
+    })?;
+    if !driven.server_survived {
+        return Err(PlatformError::ServerDied { exit: ended.exit, printed: server_errors.tail_text() });
+    }
+    Ok(Run { ended, driven: Some(driven), output: output.finish(), errors: errors.finish() })
+}
+
+/// Where standard output goes. Nobody reads it unless asked to; then the reader costs a little time.
+fn stdout(work: &Work) -> io::Result<(OwnedFd, Capture)> {
+    let (pipe, capture) = Capture::start()?;
+    if work.check_output || work.extract.is_some() {
+        return Ok((pipe, capture));
+    }
+    let nowhere = std::fs::OpenOptions::new().write(true).open("/dev/null")?;
+    Ok((nowhere.into(), capture))
+}
+
+fn stdin(work: &Work) -> io::Result<OwnedFd> {
+    let path = work.input.clone().unwrap_or_else(|| "/dev/null".into());
+    Ok(std::fs::File::open(path)?.into())
+}
+
+pub fn answer(work: &Work, run: &Run) -> Answer {
+    Answer {
+        exit: run.driven.map_or(run.ended.exit, |driven| driven.exit),
+        stdout_sha256: work.check_output.then(|| run.output.sha256.clone()),
+        too_slow: run.ended.time_was_up,
+    }
+}

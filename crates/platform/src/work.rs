@@ -1,0 +1,40 @@
+//! What is measured.
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use study::metric::Observation;
+use tracer::User;
+use tracer::environment::Variables;
+
+use crate::server::Server;
+
+/// Reads figures off what a command printed.
+pub type Extract = Box<dyn Fn(&[u8]) -> Result<Vec<Observation>, Box<dyn Error + Send + Sync>>>;
+
+/// What is measured.
+pub struct Work {
+    /// The command; with a server, the client that drives it.
+    pub command: Vec<OsString>,
+    /// The server that the policy applies to, if there is one.
+    pub server: Option<Server>,
+    /// Run before each trial, with no policy in force; nothing of it is measured.
+    pub prepare: Option<Vec<OsString>>,
+    /// The user to run as; `None`: the one who runs pagelab.
+    pub user: Option<User>,
+    /// Variables on top of what the environment of each of these commands is ([`environment::of`](tracer::environment::of)).
+    pub variables: Variables,
+    /// Standard input, opened anew for every trial; `None`: /dev/null.
+    pub input: Option<PathBuf>,
+    /// Whether the hash of standard output is part of the answer.
+    pub check_output: bool,
+    /// How long a trial may take, and what is run before it; then it is ended with all that it started. `None`: as long as
+    /// it likes.
+    pub trial_time: Option<Duration>,
+    /// Whether all memory is looked at before it goes ([`study::comparison::Design::prove_all`]).
+    pub prove_all: bool,
+    /// Reads figures off standard output; `None`: nothing is read.
+    pub extract: Option<Extract>,
+}
