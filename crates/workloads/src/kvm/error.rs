@@ -4,7 +4,7 @@ use std::io;
 
 use study::size::PageSize;
 
-use super::statistics::StatisticsError;
+use super::statistics_error::StatisticsError;
 
 /// A guest that could not be made or did not do what it should.
 #[derive(Debug, thiserror::Error)]

@@ -24,6 +24,7 @@ mod machine;
 mod program;
 mod request;
 mod statistics;
+mod statistics_error;
 mod vcpu;
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
@@ -39,4 +40,5 @@ pub use machine::Machine;
 pub use processor::{ARCHITECTURE, GUEST, GUEST_LEAVES};
 pub use request::{Clearing, Request, SplitChunk};
 pub use statistics::Leaves;
+pub use statistics_error::StatisticsError;
 pub use vcpu::Access;

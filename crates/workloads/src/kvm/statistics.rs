@@ -7,10 +7,9 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use super::statistics_error::StatisticsError;
 use super::{KvmError, calls};
 
-/// Bytes of `struct kvm_stats_header`.
-const HEADER_BYTES: usize = 24;
 /// Bytes of `struct kvm_stats_desc` before its name.
 const DESCRIPTOR_BYTES: usize = 16;
 
@@ -31,33 +30,6 @@ impl Leaves {
     pub fn bytes(&self) -> u64 {
         (self.pages_4k << 12) + (self.pages_2m << 21) + (self.pages_1g << 30)
     }
-}
-
-/// What is wrong with the file of the statistics.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StatisticsError {
-    /// More descriptors than addresses can tell.
-    #[error("{count} descriptors with names of {name_bytes} bytes")]
-    Descriptors {
-        /// How many the header tells of.
-        count: usize,
-        /// Bytes of each name.
-        name_bytes: usize,
-    },
-    /// The file ends before what it tells of.
-    #[error("there are {bytes} bytes{}, and {needed_bytes} at {at} are needed", less_than_header(*bytes))]
-    Short {
-        /// Bytes of the file.
-        bytes: usize,
-        /// Where something is to be.
-        at: usize,
-        /// How long that is.
-        needed_bytes: usize,
-    },
-}
-
-fn less_than_header(bytes: usize) -> &'static str {
-    if bytes < HEADER_BYTES { ", less than the header" } else { "" }
 }
 
 /// The statistics of one VM.
@@ -134,6 +106,7 @@ fn part(bytes: &[u8], at: usize, length: usize) -> Result<&[u8], StatisticsError
 
 #[cfg(test)]
 mod tests {
+    use super::super::statistics_error::HEADER_BYTES;
     use super::*;
 
     /// The file that KVM makes for these statistics; the first word of each is its value.
