@@ -19,9 +19,9 @@ use std::time::Instant;
 use census::Observer;
 use census::explain::examine;
 use host::Host;
-use study::census::{Backing, Census, Folio};
-use study::policy::Policy;
-use study::size::{PageSize, format_bytes, parse_bytes};
+use policy::Policy;
+use policy::census::{Backing, Census, Folio};
+use policy::size::{PageSize, format_bytes, parse_bytes};
 
 const SMOKE_BYTES: u64 = 64 << 20;
 

@@ -9,8 +9,8 @@
 
 use std::io;
 
-use study::census::Folio;
-use study::size::PageSize;
+use policy::census::Folio;
+use policy::size::PageSize;
 
 /// First page of a folio of several pages.
 pub const HEAD: u64 = 1 << 15;

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use nix::unistd::{SysconfVar, sysconf};
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::folio::Orders;
 

@@ -34,8 +34,8 @@ pub mod smaps;
 
 use std::fs::File;
 
-use study::census::Census;
-use study::size::PageSize;
+use policy::census::Census;
+use policy::size::PageSize;
 
 pub use error::CensusError;
 pub use geometry::AnonymousFolios;

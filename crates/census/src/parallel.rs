@@ -4,7 +4,7 @@
 use std::io;
 use std::thread::ScopedJoinHandle;
 
-use study::size::PageSize;
+use policy::size::PageSize;
 
 /// A thread of its own is worth its start from so many bytes of addresses on.
 const WORTH_A_THREAD_BYTES: u64 = 256 << 20;

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io;
 
 use host::maps::{self, Vma, VmaKind};
-use study::census::{Backing, Folio, Mapping};
-use study::size::PageSize;
+use policy::census::{Backing, Folio, Mapping};
+use policy::size::PageSize;
 
 use super::folio::{self, Orders};
 use super::geometry::AnonymousFolios;

@@ -2,8 +2,8 @@
 
 use host::maps::{Vma, VmaKind};
 pub use policy::census::Region;
-use study::census::{Backing, Census, Folio, Mapping};
-use study::size::PageSize;
+use policy::census::{Backing, Census, Folio, Mapping};
+use policy::size::PageSize;
 
 use super::scan::{self, PageRegion};
 

@@ -2,8 +2,8 @@
 //! stand in for a scan on kernels before 6.7.
 
 use host::maps::{self, MalformedLine, Vma, VmaKind};
-use study::census::{Backing, Census, Folio, Mapping};
-use study::size::PageSize;
+use policy::census::{Backing, Census, Folio, Mapping};
+use policy::size::PageSize;
 
 use super::CensusError;
 

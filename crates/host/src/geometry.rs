@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use study::policy::Geometry;
-use study::size::PageSize;
+use policy::Geometry;
+use policy::size::PageSize;
 
 use super::read::{self, HostError};
 use super::{HUGETLB, THP};

@@ -20,9 +20,9 @@ mod state;
 
 use std::path::{Path, PathBuf};
 
+use policy::Geometry;
+use policy::size::PageSize;
 use study::machine::{Machine, State};
-use study::policy::Geometry;
-use study::size::PageSize;
 
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters};
 pub use facts::{KernelVersion, Mount, PtraceLimit};

@@ -4,7 +4,7 @@
 //! huge pages unless somebody chose another. A host that takes their memory must fault it in again when the guest uses
 //! them: large pages are made of such blocks, base pages mostly of what was used a moment ago.
 
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::Host;
 use super::read;

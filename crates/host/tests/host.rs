@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use host::direct_map::{MARKER_FILE, Marker};
 use host::{Host, HostError, KernelVersion, PtraceLimit};
-use study::size::PageSize;
+use policy::size::PageSize;
 
 fn fixture(name: &str) -> Host {
     Host::open(folder(name)).unwrap()

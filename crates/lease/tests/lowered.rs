@@ -5,8 +5,8 @@ use std::time::Duration;
 use host::admit::{self, Privilege, Terms};
 use host::{HUGETLB, Host, THP};
 use lease::{Lease, Taken};
-use study::policy::{Granularity, Policy};
-use study::size::PageSize;
+use policy::size::PageSize;
+use policy::{Granularity, Policy};
 use testing::skip;
 
 /// Maps, advises and touches `bytes`, and unmaps them.

@@ -1,8 +1,8 @@
 //! What a chase loses on a machine: one load in each base page of a buffer, in one random cycle, as `pagelab workload
 //! chase` does it. Its curve over the size of the buffer shows the reach of each TLB as a knee.
 
+use ::policy::size::PageSize;
 use paging::Error;
-use study::size::PageSize;
 use thiserror::Error as ThisError;
 use trace::{Call, Chunk, Event, PAGE_SHIFT};
 

@@ -1,6 +1,6 @@
 //! What a machine lacks that a policy, or the settings of its kernel, ask for.
 
-use study::size::{PageSize, format_bytes};
+use ::policy::size::{PageSize, format_bytes};
 use thiserror::Error;
 
 /// What a machine does not have, and what it does.

@@ -3,11 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use ::policy::size::{PageSize, format_bytes};
 use ::policy::{Geometry, Mechanism};
+use ::policy::{Granularity, Policy, PolicyError};
 use paging::{Format, with_format};
 use serde::{Serialize, Serializer};
-use study::policy::{Granularity, Policy, PolicyError};
-use study::size::{PageSize, format_bytes};
 use thiserror::Error;
 
 use crate::kernel::Kernel;

@@ -3,8 +3,8 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use study::policy::{Policy, PolicyError};
-use study::size::{SizeError, parse_bytes};
+use policy::size::{SizeError, parse_bytes};
+use policy::{Policy, PolicyError};
 
 /// A word of the command line that is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -24,11 +24,11 @@ use std::process::Command;
 
 use host::Host;
 use platform::{HostPlatform, Session, Work};
+use policy::Policy;
 use study::comparison::Admission;
 use study::control::Role;
 use study::metric::names;
 use study::plan;
-use study::policy::Policy;
 use study::runner::Platform;
 use study::stats::paired_ratio;
 use study::trial::{Arm, Trial};

@@ -3,8 +3,8 @@
 use host::Host;
 use host::direct_map::{Leaves, leaves};
 use policy::judge::{DirectMap, MappedShare};
+use policy::size::PageSize;
 use study::comparison::Unsupported;
-use study::size::PageSize;
 
 /// What was read before the trial.
 pub struct DirectMapBefore {
@@ -39,9 +39,9 @@ impl DirectMapBefore {
 mod tests {
     use std::collections::BTreeMap;
 
+    use policy::cause::{Cause, CauseShare};
     use policy::judge::Evidence;
-    use study::cause::{Cause, CauseShare};
-    use study::verdict::{Holding, Verdict};
+    use policy::verdict::{Holding, Verdict};
 
     use super::*;
     use host::direct_map::Source;

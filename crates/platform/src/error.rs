@@ -6,8 +6,8 @@ use std::io;
 
 use host::HostError;
 use lease::LeaseError;
+use policy::Policy;
 use study::comparison::Unsupported;
-use study::policy::Policy;
 use study::trial::Exit;
 use tracer::LaunchError;
 

@@ -24,16 +24,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use census::Observer;
+use policy::census::Census;
 use policy::judge::{Evidence, SlotCounts};
-use study::census::Census;
+use policy::verdict::Verdict;
+use policy::{Granularity, Modifier, Policy};
 use study::comparison::Admission;
 use study::control::Role;
 use study::machine::State;
 use study::metric::Observation;
-use study::policy::{Granularity, Modifier, Policy};
 use study::runner::Platform;
 use study::trial::{Answer, Arm, Trial, TrialRecord};
-use study::verdict::Verdict;
 use tracer::{Pace, Rewriting, signals};
 
 use direct_map_before::DirectMapBefore;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use census::{Area, ProcessCensus, Source};
 use host::maps::Vma;
+use policy::census::Census;
 use policy::ranges::Ranges;
 use policy::remains::Remains;
-use study::census::Census;
+use policy::verdict::Peak;
 use study::metric::{Observation, names};
-use study::verdict::Peak;
 
 /// Differences of a process that are not counted. The kernel sums its counters loosely (some pages for each processor), and
 /// small mappings of files come and go between looks.
@@ -237,8 +237,8 @@ fn field(text: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use study::census::{Backing, Folio, Mapping};
-    use study::size::PageSize;
+    use policy::census::{Backing, Folio, Mapping};
+    use policy::size::PageSize;
 
     use super::*;
     use census::Region;

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
-use study::size::PageSize;
+use policy::size::PageSize;
 
 /// Memory that khugepaged takes note of when it is advised, and that has nothing for it: one aligned window, which stays
 /// empty, and a page outside of it. Without a page that was written to the kernel takes no note

@@ -5,8 +5,8 @@ use std::time::Duration;
 use host::Host;
 use host::admit::{self, Privilege, Terms};
 use lease::{Holder, Lease, LeaseError, Share, Taken};
+use policy::{Granularity, Policy};
 use study::comparison::{Admission, Unsupported};
-use study::policy::{Granularity, Policy};
 use tracer::signals;
 
 use super::error::PlatformError;

@@ -7,12 +7,12 @@ use std::time::Instant;
 use census::explain::Question;
 use census::{CensusError, Observer, ProcessCensus};
 use nix::unistd::Pid;
+use policy::cause::Cause;
 use policy::judge::{Aim, Evidence, Examination};
 use policy::remains::Remains;
-use study::cause::Cause;
+use policy::{Geometry, Policy};
 use study::machine::State;
 use study::metric::Observation;
-use study::policy::{Geometry, Policy};
 use tracer::{Extent, Witness};
 
 use crate::counters::Counters;

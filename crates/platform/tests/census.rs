@@ -20,12 +20,12 @@ use census::explain::{Question, examine};
 use census::{CensusError, Observer, Source};
 use host::{Host, THP};
 use platform::Session;
+use policy::Policy;
+use policy::cause::Cause;
+use policy::census::{Backing, Census, Folio};
 use policy::judge::Evidence;
-use study::cause::Cause;
-use study::census::{Backing, Census, Folio};
-use study::policy::Policy;
-use study::size::PageSize;
-use study::verdict::{Holding, Verdict};
+use policy::size::PageSize;
+use policy::verdict::{Holding, Verdict};
 use testing::skip;
 
 const MIB: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! How to have the best policy for good.
 
+use policy::verdict::Holding;
 use study::comparison::{Adoption, Comparison};
-use study::verdict::Holding;
 
 use crate::rows;
 use crate::text::printable;

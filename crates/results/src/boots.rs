@@ -2,11 +2,11 @@
 
 pub mod csv;
 
+use policy::verdict::Holding;
 use serde::Serialize;
 use serde_json::{Value, json};
 use study::stats::boots::{Boot, BootArm, Merged, count_of_boots, sentences};
 use study::stats::{Effect, Outcome};
-use study::verdict::Holding;
 
 use crate::figure::{self, Change, MOST_BLOCKS};
 use crate::grid::last_folded;

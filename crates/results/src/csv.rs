@@ -4,10 +4,10 @@
 
 use std::io::{self, Write};
 
+use policy::verdict::{Holding, Peak};
 use study::comparison::Comparison;
 use study::metric::{Direction, Provenance, Unit};
 use study::trial::{Exit, TrialRecord};
-use study::verdict::{Holding, Peak};
 
 use crate::{figure, rows};
 

@@ -1,8 +1,8 @@
 //! Figures for reading: values in their units, and changes in percent.
 
+use policy::size::format_bytes;
 use study::comparison::{Design, Khugepaged};
 use study::metric::{Direction, Metric, Unit, names};
-use study::size::format_bytes;
 use study::stats::Effect;
 
 /// Nobody runs more blocks than this.

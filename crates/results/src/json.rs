@@ -4,17 +4,17 @@
 //! for outcomes, causes and warnings are theirs. Values that are not known are `null`; a metric that was
 //! not observed is absent.
 
+use policy::cause::CauseShare;
+use policy::census::{Census, Folio};
+use policy::verdict::{AnsweredCall, Peak, Verdict};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use study::cause::CauseShare;
-use study::census::{Census, Folio};
 use study::comparison::{Admission, Comparison, Design};
 use study::control::Role;
 use study::machine::{Machine, State};
 use study::metric::Metric;
 use study::stats::{ArmAnalysis, Effect, TracerCost};
 use study::trial::{Exit, TrialRecord};
-use study::verdict::{AnsweredCall, Peak, Verdict};
 
 use crate::adopting::{Adopting, best};
 use crate::collapses::Collapses;
@@ -89,7 +89,7 @@ fn metric(metric: &Metric) -> Value {
 }
 
 fn machine(machine: &Machine) -> Value {
-    let bytes = |sizes: &[study::size::PageSize]| sizes.iter().map(|size| size.bytes()).collect::<Vec<_>>();
+    let bytes = |sizes: &[policy::size::PageSize]| sizes.iter().map(|size| size.bytes()).collect::<Vec<_>>();
     json!({
         "name": machine.name,
         "arch": machine.arch,
@@ -235,7 +235,7 @@ fn trial<'a>(comparison: &'a Comparison, record: &'a TrialRecord, counted: bool,
 }
 
 fn census(census: &Census) -> Vec<Value> {
-    let row = |mapping: &study::census::Mapping, bytes| {
+    let row = |mapping: &policy::census::Mapping, bytes| {
         let (folio, folio_bytes) = match mapping.folio {
             Folio::Unknown => ("unknown", None),
             Folio::Whole(size) => ("whole", Some(size.bytes())),

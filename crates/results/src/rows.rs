@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use study::cause::{Cause, CauseShare};
-use study::census::Census;
+use policy::cause::{Cause, CauseShare};
+use policy::census::Census;
+use policy::verdict::{AnsweredCall, Holding, Peak, Verdict};
 use study::comparison::{Admission, Comparison, Ended, Unsupported};
 use study::metric::{Metric, Provenance, names};
 use study::stats::{self, ArmAnalysis, Effect, Outcome, Warning};
 use study::trial::{Arm, TrialRecord};
-use study::verdict::{AnsweredCall, Holding, Peak, Verdict};
 
 use crate::collapses::Collapses;
 use crate::figure::{self, Change, MOST_BLOCKS};
@@ -194,7 +194,7 @@ impl Row<'_> {
     /// `12M of 493M`; of a peak that is not known well, both bounds: `12M of 40M to 493M`.
     pub fn peak_seen(&self) -> Option<String> {
         let Peak { seen_bytes, least_bytes, most_bytes } = self.peak()?;
-        let [seen, least, most] = [seen_bytes, least_bytes, most_bytes].map(study::size::format_bytes);
+        let [seen, least, most] = [seen_bytes, least_bytes, most_bytes].map(policy::size::format_bytes);
         let known = Peak { seen_bytes, least_bytes, most_bytes }.is_unseen() || least == most;
         Some(if known { format!("{seen} of {least}") } else { format!("{seen} of {least} to {most}") })
     }
@@ -364,7 +364,7 @@ pub(crate) fn warnings(comparison: &Comparison) -> Vec<(&Warning, Option<String>
 pub fn cause_clause(share: &CauseShare, of: &str) -> String {
     let mut clause = text::printable(&share.cause.describe());
     if let Some(bytes) = share.bytes {
-        clause.push_str(&format!(" ({}{of})", study::size::format_bytes(bytes)));
+        clause.push_str(&format!(" ({}{of})", policy::size::format_bytes(bytes)));
     }
     if let Some(remedy) = share.cause.remedy() {
         clause.push_str(&format!("; {}", text::printable(&remedy)));

@@ -1,16 +1,16 @@
 //! A realistic comparison for the tests: six arms, fifteen blocks that count, one arm that is
 //! unsupported, one that is not held, one that is undecided, and an A/A arm.
 
-use study::cause::{Cause, CauseShare};
-use study::census::{Backing, Census, Folio, Mapping};
+use policy::cause::{Cause, CauseShare};
+use policy::census::{Backing, Census, Folio, Mapping};
+use policy::size::PageSize;
+use policy::verdict::{AnsweredCall, Holding, Peak, Verdict};
+use policy::{Geometry, Granularity, Policy};
 use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
 use study::machine::{Machine, SettingChange, State};
 use study::metric::{Direction, Metric, Observation, Unit, names};
-use study::policy::{Geometry, Granularity, Policy};
-use study::size::PageSize;
 use study::stats;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
-use study::verdict::{AnsweredCall, Holding, Peak, Verdict};
 
 use crate::rows::accepted;
 

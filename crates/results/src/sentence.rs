@@ -1,9 +1,9 @@
 //! The result in one sentence.
 
+use policy::verdict::Holding;
 use study::comparison::{Comparison, Ended};
 use study::metric::names;
 use study::stats::{Effect, Outcome};
-use study::verdict::Holding;
 
 use crate::adopting::best;
 use crate::figure::{self, Change, MOST_BLOCKS};

@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use study::verdict::Verdict;
+use policy::verdict::Verdict;
 
 use crate::figure;
 
@@ -344,7 +344,7 @@ pub fn verdict_in_words(verdict: &Verdict) -> String {
 
 /// A size of the census: `2M`, or `64K of 4K` for a contiguous group.
 pub fn mapped_in_words(mapped: &Mapped) -> String {
-    let size = study::size::format_bytes;
+    let size = policy::size::format_bytes;
     match (mapped.leaf_bytes, mapped.group_bytes) {
         (leaf, group) if leaf == group => size(leaf),
         (leaf, group) => format!("{} of {}", size(group), size(leaf)),

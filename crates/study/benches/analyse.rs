@@ -9,12 +9,12 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use common::{admitted, design, normal, record};
+use policy::verdict::Holding;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use study::metric::Metric;
 use study::stats::analyse;
 use study::trial::Trial;
-use study::verdict::Holding;
 
 fn main() {
     for (arms, blocks) in [(2, 20), (12, 20), (12, 60), (12, 100)] {

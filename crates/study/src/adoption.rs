@@ -1,7 +1,7 @@
 //! What a program itself has to say about having a policy for good: its own switches, and calls that stand against it.
 
-use crate::policy::{Granularity, Modifier, Policy};
-use crate::verdict::AnsweredCall;
+use policy::verdict::AnsweredCall;
+use policy::{Granularity, Modifier, Policy};
 
 /// What a switch is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,9 +13,9 @@
 
 use crate::comparison::Design;
 use crate::metric::{Metric, names};
-use crate::policy::Policy;
 pub use crate::role::Role;
 use crate::trial::{Arm, TrialRecord};
+use policy::Policy;
 
 /// Time that a stop is taken to cost at most, to decide whether a sham arm is worth its trials: some five times what it
 /// was seen to cost on a virtual machine, wake-ups of tracer and program on two processors included.

@@ -28,5 +28,3 @@ mod role;
 pub mod runner;
 pub mod stats;
 pub mod trial;
-
-pub use ::policy::{cause, census, intent as policy, size, verdict};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::Geometry;
-use crate::size::PageSize;
+use policy::Geometry;
+use policy::size::PageSize;
 
 /// A machine, as far as it does not change between boots of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

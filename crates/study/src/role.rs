@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::Policy;
+use policy::Policy;
 
 /// What an arm is in a design for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,11 @@
 //! The loop: admits the arms, runs block after block, and says what happens as events.
 
-use crate::cause::Cause;
 use crate::comparison::{Admission, Design, Ended, Unsupported};
 use crate::control::Role;
 use crate::plan;
 use crate::stats::{self, Analysis, answers};
 use crate::trial::{Arm, Trial, TrialRecord};
+use policy::cause::Cause;
 
 /// Attempts at one trial before the comparison gives up.
 pub const MAX_ATTEMPTS: u32 = 5;

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::census::Census;
 use crate::machine::{SettingChange, State};
 use crate::metric::Observation;
-use crate::policy::Policy;
 use crate::role::Role;
-use crate::verdict::Verdict;
+use policy::Policy;
+use policy::census::Census;
+use policy::verdict::Verdict;
 
 /// One arm of a comparison: a policy and its label. Two arms may have the same policy (A/A), and some arms are controls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

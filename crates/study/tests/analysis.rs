@@ -3,6 +3,7 @@
 mod common;
 
 use common::{admitted, design, normal, record, trials};
+use policy::verdict::Holding;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
@@ -11,7 +12,6 @@ use study::machine::SettingChange;
 use study::metric::{Direction, Metric, Unit, names};
 use study::stats::{Analysis, Outcome, Warning, analyse};
 use study::trial::{Exit, Trial, TrialRecord};
-use study::verdict::Holding;
 
 const BEST: Outcome = Outcome::Better { best: true };
 const NOT_BEST: Outcome = Outcome::Better { best: false };

@@ -3,19 +3,19 @@
 mod common;
 
 use common::{Fake, Noise, design, normal, record};
+use policy::Geometry;
+use policy::size::PageSize;
+use policy::verdict::Holding;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use study::comparison::{Admission, Comparison, Design, Ended, Invocation, Unsupported};
 use study::machine::Machine;
 use study::metric::names;
-use study::policy::Geometry;
 use study::runner::{self, Event};
-use study::size::PageSize;
 use study::stats::Outcome;
 use study::stats::boots::{Limit, MergeError, Merged, Part, merge};
 use study::trial::Trial;
-use study::verdict::Holding;
 
 const ARMS: [&str; 3] = ["direct-map-1g", "direct-map-2m", "direct-map-4k"];
 

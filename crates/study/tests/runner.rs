@@ -3,12 +3,12 @@
 mod common;
 
 use common::{Fake, Noise, design};
-use study::cause::Cause;
+use policy::cause::Cause;
+use policy::verdict::Holding;
 use study::comparison::{Admission, Design, Ended, Unsupported};
 use study::runner::{Event, MAX_ATTEMPTS, Run, compare};
 use study::stats::{Outcome, Warning};
 use study::trial::Trial;
-use study::verdict::Holding;
 
 fn run(design: &Design, fake: &mut Fake) -> Run {
     compare(design, fake, &mut |_| ())

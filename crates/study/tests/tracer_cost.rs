@@ -3,10 +3,10 @@
 mod common;
 
 use common::{Fake, Noise, controlled, design};
+use policy::Policy;
 use study::comparison::{Design, Ended};
 use study::control::Role;
 use study::metric::{Direction, names};
-use study::policy::Policy;
 use study::runner::{Run, compare};
 use study::stats::{Analysis, Outcome, TracerCost, Warning};
 

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{admitted, design, normal, trials, uniform};
+use policy::size::PageSize;
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use study::comparison::Design;
 use study::metric::names;
-use study::size::PageSize;
 use study::stats::{Analysis, Outcome, Warning, analyse};
 use study::trial::TrialRecord;
 

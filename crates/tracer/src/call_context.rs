@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use study::cause::Cause;
+use policy::cause::Cause;
 
 use super::own_filter::OwnFilter;
 use super::pace::Debt;

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use policy::call::{Call, madv};
 use policy::carry_out::{Kernel, Outcome, carry_out};
+use policy::cause::Cause;
 use policy::decide::View;
-use study::cause::Cause;
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use host::maps::{self, Vma, VmaKind};
 

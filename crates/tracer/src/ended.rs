@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use study::cause::Cause;
+use policy::cause::Cause;
 use study::trial::Exit;
 
 use super::pace::Pace;

@@ -8,7 +8,7 @@
 //! come out are carried out by `hugetlb`.
 
 use policy::ranges::Ranges;
-use study::size::PageSize;
+use policy::size::PageSize;
 
 /// Protection bits as mprotect takes them.
 pub type Protection = u64;

@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use host::maps::Presence;
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::registers::{Layout, NATIVE, Registers};
 

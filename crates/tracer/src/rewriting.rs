@@ -135,7 +135,7 @@ fn filter_watches() -> [Watch; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use study::size::PageSize;
+    use policy::size::PageSize;
 
     const ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
     const FILE: u64 = libc::MAP_PRIVATE as u64;

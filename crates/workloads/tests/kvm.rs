@@ -1,7 +1,7 @@
 //! Guests on the real /dev/kvm. Where there is none, or none that this user may open, each test says
 //! `skipped: needs /dev/kvm`.
 
-use study::size::PageSize;
+use policy::size::PageSize;
 use workloads::kvm::{Access, Clearing, Draw, HostBacking, KvmError, Leaves, Machine, Request, SplitChunk};
 use workloads::memory::base_page;
 

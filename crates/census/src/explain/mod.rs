@@ -4,9 +4,9 @@ use std::fs;
 
 use policy::census::Advice;
 use policy::judge::{self, Examination, Look};
+use policy::size::PageSize;
 use policy::{Geometry, Policy};
 use study::machine::State;
-use study::size::PageSize;
 
 use crate::{CensusError, Observer, ProcessCensus, SmapsEntry};
 

@@ -1,9 +1,9 @@
 //! How to have a policy for good, without pagelab.
 
+use policy::size::PageSize;
+use policy::{Geometry, Granularity, Modifier, Policy};
 use study::adoption::Switch;
 use study::comparison::Adoption;
-use study::policy::{Geometry, Granularity, Modifier, Policy};
-use study::size::PageSize;
 
 use super::transparent;
 use crate::{Host, THP, hugetlb_file, thp_size_enabled};

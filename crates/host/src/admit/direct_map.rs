@@ -1,7 +1,7 @@
 //! The kernel's direct map: a boot has it in leaves of one size, and nothing that can be put back changes it.
 
+use policy::size::PageSize;
 use study::comparison::Unsupported;
-use study::size::PageSize;
 
 use super::Lowering;
 use crate::Host;

@@ -2,10 +2,10 @@
 
 use std::fs::File;
 
+use policy::size::{PageSize, format_bytes};
+use policy::{Modifier, Policy};
 use study::comparison::Unsupported;
 use study::machine::State;
-use study::policy::{Modifier, Policy};
-use study::size::{PageSize, format_bytes};
 
 use crate::{Host, KernelVersion, PtraceLimit, THP, hugetlb_file};
 

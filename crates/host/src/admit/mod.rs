@@ -12,9 +12,9 @@ mod pool;
 mod terms;
 mod transparent;
 
+use policy::size::PageSize;
+use policy::{Granularity, Modifier, Policy};
 use study::comparison::{Admission, Unsupported};
-use study::policy::{Granularity, Modifier, Policy};
-use study::size::PageSize;
 
 use crate::{Host, KernelVersion, leaseholder};
 

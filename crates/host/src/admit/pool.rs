@@ -2,8 +2,8 @@
 
 use std::fmt::Display;
 
+use policy::size::PageSize;
 use study::comparison::Unsupported;
-use study::size::PageSize;
 
 use crate::{Host, hugetlb_file};
 
@@ -148,7 +148,7 @@ fn too_small(size: PageSize, pool: &Pool, pages: Option<u64>) -> Unsupported {
 }
 
 fn too_little_memory(size: PageSize, available: u64) -> Unsupported {
-    let available = study::size::format_bytes(available);
+    let available = policy::size::format_bytes(available);
     Unsupported {
         reason: format!("{available} of memory are available, too little for a pool of {size} pages"),
         remedy: format!("free memory, or reserve the pages at boot: {}", boot_option(size, 1)),

@@ -5,8 +5,8 @@
 //! says `always` or `madvise`, or `inherit` where the top-level file says one of these
 //! (`thp_vma_allowable_orders`, include/linux/huge_mm.h).
 
+use policy::size::PageSize;
 use study::comparison::Unsupported;
-use study::size::PageSize;
 
 use crate::{Host, KernelVersion, THP, thp_size_enabled};
 

@@ -1,6 +1,6 @@
 //! Splits and collapses of leaves since boot, as the kernel counts them.
 
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use crate::{Host, HostError};
 

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use flate2::read::GzDecoder;
-use study::size::format_bytes;
+use policy::size::format_bytes;
 
 use crate::Host;
 use crate::read::under;

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use study::size::{PageSize, format_bytes};
+use policy::size::{PageSize, format_bytes};
 
 /// Page tables of the kernel as text, where it is built with CONFIG_PTDUMP_DEBUGFS (arm64, RISC-V).
 const PTDUMP: &str = "/sys/kernel/debug/kernel_page_tables";

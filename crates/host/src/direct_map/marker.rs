@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use policy::size::PageSize;
 use serde::{Deserialize, Serialize};
-use study::size::PageSize;
 
 use crate::read::{required, under};
 

@@ -11,8 +11,8 @@
 
 use std::collections::BTreeMap;
 
-use study::policy::Geometry;
-use study::size::PageSize;
+use policy::Geometry;
+use policy::size::PageSize;
 
 use super::leaves::{Leaves, Source};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
+use policy::size::{PageSize, parse_bytes};
 use study::comparison::Unsupported;
-use study::size::{PageSize, parse_bytes};
 
 use super::{Changes, Leaves, Marker, Source, changes, ptdump};
 use crate::Host;

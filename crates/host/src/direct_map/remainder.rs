@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use study::size::format_bytes;
+use policy::size::format_bytes;
 
 use crate::read::under;
 

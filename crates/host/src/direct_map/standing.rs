@@ -1,8 +1,8 @@
 //! Which leaf size this boot has, which it can still be given, and how to get the others.
 
+use policy::size::{PageSize, format_bytes};
+use policy::verdict::Verdict;
 use study::comparison::Unsupported;
-use study::size::{PageSize, format_bytes};
-use study::verdict::Verdict;
 
 use super::features::{Boot, SecretMemory, has_gigabyte_leaves, secretmem_by_files};
 use super::{Leaves, leaves};

@@ -1,7 +1,7 @@
 //! The direct map of a boot, as `pagelab direct-map status` shows it.
 
+use policy::size::PageSize;
 use study::comparison::Unsupported;
-use study::size::PageSize;
 
 use super::{Changes, Feature, Leaves, Marker, MarkerError, Standing, changes, features, leaves, standings};
 use crate::{Host, HostError};

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use study::size::PageSize;
+use policy::size::PageSize;
 
 /// The pages of a process, open to be asked one by one.
 pub struct Presence {

@@ -2,9 +2,9 @@
 
 use std::fmt::{Debug, Display};
 
+use ::policy::size::{PageSize, format_bytes};
 use paging::format::named::Named;
 use paging::format::riscv::Stage;
-use study::size::{PageSize, format_bytes};
 
 use super::error::MachineError;
 use super::shape::{

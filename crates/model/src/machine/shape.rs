@@ -1,7 +1,7 @@
 //! What a processor has for translating addresses, as plain data.
 
+use ::policy::size::PageSize;
 use paging::format::named::Named;
-use study::size::PageSize;
 
 /// An instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,8 +1,8 @@
 //! What a trace costs on a machine under a policy.
 
+use ::policy::size::PageSize;
+use ::policy::verdict::{Holding, Verdict};
 use serde::Serialize;
-use study::size::PageSize;
-use study::verdict::{Holding, Verdict};
 use trace::PAGE_SHIFT;
 
 use super::core::Counts;

@@ -8,8 +8,8 @@ use ::policy::judge::{self, Evidence, Examination, Fallbacks, Look, Question, Sl
 use ::policy::looks::Extent;
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
+use ::policy::verdict::Verdict;
 use paging::{Error, Format};
-use study::verdict::Verdict;
 use trace::Call;
 
 use super::folio::CONTIG_BYTES;

@@ -1,7 +1,7 @@
 //! What a simulation asks of address spaces, whatever the format of their tables.
 
+use ::policy::verdict::Verdict;
 use paging::{Census, Error};
-use study::verdict::Verdict;
 use trace::Event;
 
 use super::cost::Costs;

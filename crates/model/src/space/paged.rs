@@ -1,8 +1,8 @@
 //! Address spaces over the same memory, in tables of one format, and what they are asked by a simulation.
 
 use ::policy::size::PageSize;
+use ::policy::verdict::Verdict;
 use paging::{Attributes, Census, Error, Format, Mapping, Sizes};
-use study::verdict::Verdict;
 use trace::Event;
 
 use super::buddy::Physical;

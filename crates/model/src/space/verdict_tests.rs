@@ -1,7 +1,7 @@
 //! Whether a policy holds, and why not.
 
-use study::cause::Cause;
-use study::size::PageSize;
+use ::policy::cause::Cause;
+use ::policy::size::PageSize;
 use trace::Call;
 
 use super::tests::{M2, PLACE, advise, event, mmap, space, touched, write_all, written};

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
-use study::policy::Policy;
+use policy::Policy;
 
 use super::khugepaged::Khugepaged;
 use super::pattern::{MetricPattern, with_one_group};

@@ -1,9 +1,9 @@
 //! `--arm-of-boot`: the one arm that this boot has.
 
 use host::Host;
+use policy::{Granularity, Policy};
 use results::store::Store;
 use study::comparison::Comparison;
-use study::policy::{Granularity, Policy};
 use study::stats::boots::{self, Part, same_design};
 
 use crate::failure::{Failure, say};

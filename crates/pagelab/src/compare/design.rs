@@ -4,9 +4,9 @@ use std::io::IsTerminal;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::Host;
+use policy::{Granularity, Policy};
 use study::comparison::Design;
 use study::metric::names;
-use study::policy::{Granularity, Policy};
 use study::trial::Arm;
 use tracer::Rewriting;
 

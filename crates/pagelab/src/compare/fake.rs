@@ -28,18 +28,18 @@ use std::path::{Path, PathBuf};
 
 use host::Host;
 use platform::Blame;
+use policy::Policy;
+use policy::cause::CauseShare;
+use policy::census::{Backing, Census, Folio, Mapping};
+use policy::size::{PageSize, parse_bytes};
+use policy::verdict::{Holding, Verdict};
 use serde::Deserialize;
-use study::cause::CauseShare;
-use study::census::{Backing, Census, Folio, Mapping};
 use study::comparison::{Admission, Comparison, Unsupported};
 use study::control::Role;
 use study::machine::State;
 use study::metric::{Observation, Provenance, names};
-use study::policy::Policy;
 use study::runner::Platform;
-use study::size::{PageSize, parse_bytes};
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
-use study::verdict::{Holding, Verdict};
 use tracer::signals;
 
 use super::trials::Trials;
@@ -94,7 +94,7 @@ pub enum FakeError {
     Toml(#[from] toml::de::Error),
     /// A size that is none.
     #[error(transparent)]
-    Size(#[from] study::size::SizeError),
+    Size(#[from] policy::size::SizeError),
     /// The file has neither the arm nor `default`.
     #[error("the file has no arm {0:?}")]
     Arm(String),

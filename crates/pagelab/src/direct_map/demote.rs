@@ -9,9 +9,9 @@ use host::direct_map::Remainder;
 use indicatif::{ProgressBar, ProgressStyle};
 use platform::direct_map::{self, Demotion, Goal, Progress, Stopped};
 use platform::wait_for_lease;
+use policy::size::{PageSize, SizeError, format_bytes};
 use results::grid::plain;
 use serde_json::{Value, json};
-use study::size::{PageSize, SizeError, format_bytes};
 use tracer::signals::{self, PassOn};
 
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use host::Host;
 use host::direct_map::{self, Changes, Feature, Leaves, Marker, Standing, Status};
+use policy::size::{PageSize, format_bytes};
+use policy::{Granularity, Policy};
 use results::grid::plain;
 use serde_json::{Value, json};
 use study::comparison::Unsupported;
-use study::policy::{Granularity, Policy};
-use study::size::{PageSize, format_bytes};
 
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use host::Host;
 use host::admit::{self, Terms};
+use policy::size::format_bytes;
+use policy::{Granularity, Modifier, Policy};
 use results::store::Summary;
 use serde_json::{Value, json};
 use study::comparison::{Admission, Ended};
-use study::policy::{Granularity, Modifier, Policy};
-use study::size::format_bytes;
 
 use crate::failure::Failure;
 use crate::output::{find_store, print, terminal_width};
@@ -128,7 +128,7 @@ fn machines() -> Result<(String, Value), Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
     let machine = host.machine().map_err(Failure::input)?;
     let geometry = &machine.geometry;
-    let sizes = |sizes: &[study::size::PageSize]| match sizes {
+    let sizes = |sizes: &[policy::size::PageSize]| match sizes {
         [] => "none".to_string(),
         sizes => sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
     };

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use model::policy::ModelPolicy;
 use model::space::MAX_MEMORY_BYTES;
-use study::policy::PolicyError;
-use study::size::{SizeError, format_bytes, parse_bytes};
+use policy::PolicyError;
+use policy::size::{SizeError, format_bytes, parse_bytes};
 
 /// Arguments of `pagelab sim FILE...`.
 #[derive(Debug, Args)]

@@ -7,10 +7,10 @@ use clap::Args;
 use model::chase::{Lost, lost};
 use model::machine::Machine;
 use model::policy::ModelPolicy;
+use policy::size::format_bytes;
 use results::grid::plain;
 use results::simulation::{Knees, Line};
 use serde_json::{Value, json};
-use study::size::format_bytes;
 
 use super::arguments::{WordError, parse_size_within};
 use super::machines;

@@ -1,10 +1,10 @@
 //! What a simulation costs, as plain data for showing.
 
 use model::simulation::Outcome;
+use policy::size::format_bytes;
 use results::simulation as shown;
 use results::simulation::Per;
 use serde_json::json;
-use study::size::format_bytes;
 
 /// What an outcome costs, for showing.
 pub fn cost(outcome: &Outcome) -> shown::Cost {

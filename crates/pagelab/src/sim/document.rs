@@ -2,10 +2,10 @@
 
 use model::machine::Machine;
 use model::space::Kernel;
+use policy::size::format_bytes;
 use results::simulation as shown;
 use results::simulation::{Document, Missing};
 use serde_json::{Value, json};
-use study::size::format_bytes;
 
 use super::cost::cost;
 use super::request::Request;

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use model::space::{Kernel, Khugepaged};
+use policy::size::{SizeError, format_bytes, parse_bytes};
 use serde::Deserialize;
-use study::size::{SizeError, format_bytes, parse_bytes};
 
 use crate::failure::Failure;
 

@@ -1,7 +1,7 @@
 //! What must be known to read the figures of a simulated trace.
 
 use model::simulation::Outcome;
-use study::size::format_bytes;
+use policy::size::format_bytes;
 
 use super::simulated::{Cell, Simulated};
 use super::swept::Swept;

@@ -1,13 +1,13 @@
 //! The outcome as tables for the terminal and as JSON.
 
 use model::simulation::Outcome;
+use policy::cause::CauseShare;
+use policy::size::format_bytes;
+use policy::verdict::AnsweredCall;
 use results::fold;
 use results::grid::plain;
 use results::simulation::{Per, mapped_in_words, rate_in_words, verdict_in_words};
 use serde_json::{Value, json};
-use study::cause::CauseShare;
-use study::size::format_bytes;
-use study::verdict::AnsweredCall;
 
 use super::cost::cost;
 use super::simulated::{Cell, Simulated};

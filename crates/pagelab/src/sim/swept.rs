@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use model::geometry::sweep;
+use policy::size::format_bytes;
 use results::grid::plain;
 use results::simulation::{Geometry, Per, Sweep, rate_in_words};
 use serde_json::{Value, json};
-use study::size::format_bytes;
 use trace::{Block, Header, Reader};
 
 use super::files::{bar, header, opened};

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use paging::format::named::Named;
 use paging::{Census, Error, Format, Mapping, Sizes, Tables, with_format};
+use policy::size::format_bytes;
 use results::grid::plain;
 use serde_json::{Value, json};
-use study::size::format_bytes;
 
 use super::census;
 use super::describe::{explain, hex, size};

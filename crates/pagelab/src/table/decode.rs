@@ -4,9 +4,9 @@ use clap::Args;
 use paging::format::named::Named;
 use paging::format::{Field, Kind};
 use paging::{Format, Rule, Severity, with_format};
+use policy::size::format_bytes;
 use results::grid::plain;
 use serde_json::{Value, json};
-use study::size::format_bytes;
 
 use super::describe::{attributes_document, broken, hex, kind_word, rule_document, severity_word, words};
 use super::format_name::{self, FormatName, parse_format};

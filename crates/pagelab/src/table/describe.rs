@@ -3,8 +3,8 @@
 use paging::format::named::Named;
 use paging::format::{Format, Kind};
 use paging::{Attributes, Error, Flags, Rule, Severity};
+use policy::size::format_bytes;
 use serde_json::{Value, json};
-use study::size::format_bytes;
 
 use super::level::label;
 

@@ -2,9 +2,9 @@
 
 use paging::format::named::FAMILIES;
 use paging::{Format, with_format};
+use policy::size::format_bytes;
 use results::grid::plain;
 use serde_json::{Value, json};
-use study::size::format_bytes;
 
 use super::format_name::{base_names, parse_format};
 use super::level::{label, linux_name, short_name};

@@ -2,8 +2,8 @@
 
 use paging::format::named::Named;
 use paging::{ENTRY_BYTES, Extension, Format};
+use policy::size::format_bytes;
 use serde_json::{Value, json};
-use study::size::format_bytes;
 
 use super::describe::{grouped, hex};
 use super::level::{label, linux_name};

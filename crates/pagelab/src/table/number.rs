@@ -1,6 +1,6 @@
 //! Numbers on command lines.
 
-use study::size::parse_bytes;
+use policy::size::parse_bytes;
 
 /// A number that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,7 +28,7 @@ pub fn parse_number(text: &str) -> Result<u64, NumberError> {
         return Err(NumberError::Syntax(text.to_string()));
     }
     parse_bytes(text).map_err(|error| match error {
-        study::size::SizeError::TooLarge(_) => NumberError::TooLarge(text.to_string()),
+        policy::size::SizeError::TooLarge(_) => NumberError::TooLarge(text.to_string()),
         _ if is_hexadecimal(text) => NumberError::BareHexadecimal(text.to_string()),
         _ => NumberError::Syntax(text.to_string()),
     })

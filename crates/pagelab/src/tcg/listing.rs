@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use host::{Host, KernelVersion};
+use policy::size::{PageSize, SizeError, format_bytes, parse_bytes};
 use results::grid::plain;
 use results::shading::{self, Cell, Shading};
 use serde_json::{Value, json};
-use study::size::{PageSize, SizeError, format_bytes, parse_bytes};
 use workloads::tcg::{BUFFER_BYTES, HIGHWATER_BYTES, Layout, Placement, Rule, TooManyRegions, Windows};
 
 use crate::failure::Failure;

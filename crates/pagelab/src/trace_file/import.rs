@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter};
 use std::path::Path;
 
+use policy::size::format_bytes;
 use serde_json::json;
-use study::size::format_bytes;
 use trace::import::{Tool, import};
 
 use results::output::Output;

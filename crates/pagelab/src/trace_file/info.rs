@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use policy::size::format_bytes;
 use serde_json::{Value, json};
-use study::size::format_bytes;
 use trace::{Block, Call, Event, Footprint, Header, Kind, SHIFTS, Windows};
 
 use super::{Damages, Shown, named, open};

@@ -1,6 +1,6 @@
 //! What all workloads ask of their arguments: sizes that fit the machine, counts and shares.
 
-use study::size::format_bytes;
+use policy::size::format_bytes;
 use workloads::memory::{base_page, obtainable_bytes};
 
 use super::WorkloadError;

@@ -12,8 +12,8 @@ use host::admit::Privilege;
 use host::direct_map::{Changes, Leaves, Marker, Remainder, Standing, changes, leaves, standing};
 use host::{Host, HostError};
 use lease::{Lease, LeaseError};
+use policy::size::{PageSize, format_bytes};
 use study::comparison::Unsupported;
-use study::size::{PageSize, format_bytes};
 
 use super::goal::{Goal, Progress, Stopped};
 use super::mark::{self, MarkError};

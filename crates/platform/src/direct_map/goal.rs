@@ -1,7 +1,7 @@
 //! What a demotion is to reach, how far it is, and why it ends.
 
 use host::direct_map::Leaves;
-use study::size::PageSize;
+use policy::size::PageSize;
 
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use host::direct_map::{MARKER_FILE, Marker, MarkerError};
 use host::read::under;
-use study::size::PageSize;
+use policy::size::PageSize;
 
 /// The numbers of the first namespaces (`enum init_ns_ino`, include/uapi/linux/nsfs.h; that of mounts since Linux 6.18).
 const FIRST_PIDS: u64 = 0xEFFF_FFFC;

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use study::size::format_bytes;
+use policy::size::format_bytes;
 
 /// Pages of one memfd. Before Linux 6.1.191 its whole size counts as locked memory from mmap on, so it is small.
 const CHUNK_PAGES: usize = 256;

@@ -1,6 +1,6 @@
 //! Taking a page that the kernel may have none for just now.
 
-use study::size::format_bytes;
+use policy::size::format_bytes;
 
 use super::available::LOOK_INTERVAL;
 use super::secret::SecretError;

@@ -5,8 +5,8 @@ use std::{fs, io};
 
 use host::direct_map::{Leaves, Remainder, Source, leaves};
 use host::{Host, HostError};
+use policy::size::{PageSize, format_bytes};
 use study::comparison::Unsupported;
-use study::size::{PageSize, format_bytes};
 use tracer::signals;
 
 use super::available::{Available, LOOK_INTERVAL};
@@ -330,8 +330,8 @@ impl<'a> Splitting<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policy::size::PageSize;
     use std::collections::BTreeMap;
-    use study::size::PageSize;
 
     #[test]
     fn a_limit_is_looked_for_before_it_can_be_passed() {

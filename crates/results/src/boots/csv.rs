@@ -4,8 +4,8 @@
 
 use std::io::{self, Write};
 
+use policy::verdict::Holding;
 use study::stats::boots::{Boot, Merged};
-use study::verdict::Holding;
 
 use crate::csv::{direction, holding, unit, write_row};
 use crate::figure;

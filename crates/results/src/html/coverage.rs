@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use study::census::{Backing, Folio, Mapping};
-use study::size::{PageSize, format_bytes};
+use policy::census::{Backing, Folio, Mapping};
+use policy::size::{PageSize, format_bytes};
 
 use super::svg::{Anchor, Figure, Scale, WIDTH};
 use crate::figure;

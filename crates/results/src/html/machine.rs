@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use policy::size::{PageSize, format_bytes};
 use study::comparison::Comparison;
 use study::machine::State;
-use study::size::{PageSize, format_bytes};
 
 use super::parts::{ended, list};
 use super::tables::wide;

@@ -73,7 +73,7 @@ fn facts(comparison: &Comparison) -> String {
         "{} · {} CPUs · {} of memory · Linux {}{hypervisor} · {blocks} blocks, {} trials · {}",
         machine.cpu_model,
         machine.cpus,
-        study::size::format_bytes(machine.memory_bytes),
+        policy::size::format_bytes(machine.memory_bytes),
         machine.kernel.split(' ').next().unwrap_or_default(),
         comparison.trials.len(),
         ended(&comparison.ended)

@@ -160,7 +160,7 @@ fn reasons(row: &Row<'_>) -> String {
 }
 
 pub(super) fn reason(what: &str, bytes: Option<u64>, how: Option<&str>) -> String {
-    let bytes = bytes.map(|bytes| format!(" <b>{}</b>", study::size::format_bytes(bytes))).unwrap_or_default();
+    let bytes = bytes.map(|bytes| format!(" <b>{}</b>", policy::size::format_bytes(bytes))).unwrap_or_default();
     let how = how.map(|how| format!("<small>{}</small>", marked(&remedy(how)))).unwrap_or_default();
     format!("<li>{}{bytes}{how}</li>", escape(what))
 }

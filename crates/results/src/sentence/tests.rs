@@ -94,7 +94,7 @@ fn one_way_is_recommended_and_the_others_are_asked_for() {
     });
     for record in comparison.trials.iter_mut().filter(|record| record.trial.arm == 3) {
         let call = "prctl(PR_SET_THP_DISABLE, 1)".to_string();
-        record.verdict.answered = vec![study::verdict::AnsweredCall { call, times: 1 }];
+        record.verdict.answered = vec![policy::verdict::AnsweredCall { call, times: 1 }];
     }
     let obstacle = adoption(&comparison, false);
     assert!(

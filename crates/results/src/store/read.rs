@@ -2,20 +2,20 @@
 
 use std::collections::HashMap;
 
+use policy::cause::CauseShare;
+use policy::census::{Census, Folio, Mapping};
+use policy::size::PageSize;
+use policy::verdict::{AnsweredCall, Peak, Verdict};
 use rusqlite::types::{FromSql, Type};
 use rusqlite::{OptionalExtension, Params, Row, Transaction, params};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use study::cause::CauseShare;
-use study::census::{Census, Folio, Mapping};
 use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Khugepaged, Unsupported};
 use study::control::Role;
 use study::machine::{SettingChange, State};
 use study::metric::{Metric, Observation, names};
-use study::size::PageSize;
 use study::stats::Analysis;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
-use study::verdict::{AnsweredCall, Peak, Verdict};
 
 use super::summary::Summary;
 
@@ -201,7 +201,7 @@ fn bare_trial(row: &Row<'_>) -> Read<TrialRecord> {
         observations: Vec::new(),
         census: Census::default(),
         verdict: Verdict {
-            holding: study::verdict::Holding::Unknown,
+            holding: policy::verdict::Holding::Unknown,
             concerned_bytes: 0,
             covered_bytes: 0,
             peak: None,

@@ -59,7 +59,7 @@ fn the_first_warning_of_free_page_reporting_is_found_by_its_host() {
     let stored = |host: Option<&str>, warned: bool| {
         let mut comparison = sample::comparison();
         comparison.machine.host_id = host.map(String::from);
-        let reported = study::stats::Warning::FreeMemoryReported { block: study::size::PageSize::M2, said_by: None };
+        let reported = study::stats::Warning::FreeMemoryReported { block: policy::size::PageSize::M2, said_by: None };
         comparison.analysis.as_mut().unwrap().warnings.extend(warned.then_some(reported));
         store.begin(&comparison).unwrap()
     };

@@ -1,16 +1,16 @@
 //! From the types of `study` to rows.
 
+use policy::census::Folio;
+use policy::verdict::Peak;
 use rusqlite::{OptionalExtension, Transaction, params};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use study::census::Folio;
 use study::comparison::{Admission, Comparison, Ended};
 use study::control::Role;
 use study::machine::State;
 use study::stats::Analysis;
 use study::trial::{Arm, Exit, Trial, TrialRecord};
-use study::verdict::Peak;
 
 /// Why nothing was written.
 pub(super) enum Failure {

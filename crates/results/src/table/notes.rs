@@ -1,9 +1,9 @@
 //! What a reader must know beside the figures of the table.
 
-use study::cause::Cause;
+use policy::cause::Cause;
+use policy::verdict::Holding;
 use study::comparison::{Comparison, Khugepaged};
 use study::stats::Outcome;
-use study::verdict::Holding;
 
 use crate::figure;
 use crate::rows::{self, Row, cause_clause};

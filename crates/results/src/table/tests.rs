@@ -1,9 +1,9 @@
 //! The table, at several widths.
 
-use study::cause::{Cause, CauseShare};
+use policy::cause::{Cause, CauseShare};
+use policy::verdict::{Holding, Peak};
 use study::comparison::Khugepaged;
 use study::metric::Observation;
-use study::verdict::{Holding, Peak};
 
 use super::*;
 use crate::sample;

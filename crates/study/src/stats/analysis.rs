@@ -14,7 +14,7 @@ use crate::comparison::{Admission, Design};
 use crate::metric::names;
 use crate::plan;
 use crate::trial::TrialRecord;
-use crate::verdict::Holding;
+use policy::verdict::Holding;
 
 /// What the trials say, as far as they go; `None` before the first block that counts is complete, or
 /// where the design is not one that [`plan::check`] accepts.

@@ -1,6 +1,6 @@
 //! Whether a policy held over all the trials of an arm.
 
-use crate::verdict::{Holding, Verdict};
+use policy::verdict::{Holding, Verdict};
 
 /// The best word that at least nine tenths of the verdicts deserve, the same share that a single trial
 /// needs of its memory ([`Verdict::HELD`]); `None` without verdicts.

@@ -1,8 +1,8 @@
 //! What warnings say, and what would help.
 
 use super::result::Warning;
-use crate::size::format_bytes;
 use crate::trial::Arm;
+use policy::size::format_bytes;
 
 impl Warning {
     /// What is the matter, in one sentence; `arms` are those of the design.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::signed_rank::Centre;
-use crate::size::PageSize;
+use policy::size::PageSize;
 
 /// What the trials of a comparison say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use super::result::{ArmAnalysis, Outcome, Warning};
 use crate::comparison::Design;
 use crate::metric::names;
 use crate::trial::TrialRecord;
-use crate::verdict::Holding;
+use policy::verdict::Holding;
 
 /// Significance of a drift that is warned of.
 const DRIFT_ALPHA: f64 = 0.01;

@@ -1,18 +1,18 @@
 //! A platform without a machine: times from a model of noise, a clock that the trials advance.
 #![allow(dead_code)]
 
+use policy::cause::{Cause, CauseShare};
+use policy::census::Census;
+use policy::verdict::{Holding, Verdict};
+use policy::{Granularity, Modifier, Policy};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use study::cause::{Cause, CauseShare};
-use study::census::Census;
 use study::comparison::{Admission, Design, Unsupported};
 use study::control::Role;
 use study::machine::{SettingChange, State};
 use study::metric::{Direction, Metric, Observation, Unit, names};
-use study::policy::{Granularity, Modifier, Policy};
 use study::runner::Platform;
 use study::trial::{Answer, Arm, Exit, Trial, TrialRecord};
-use study::verdict::{Holding, Verdict};
 
 /// How the times of a fake machine vary; every figure is a share of the time.
 #[derive(Clone, Copy)]

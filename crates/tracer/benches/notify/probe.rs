@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use host::Host;
+use policy::Policy;
 use study::plan;
-use study::policy::Policy;
 use study::stats::paired_ratio;
 use tracer::{Launch, Leftovers, Rewriting, run};
 

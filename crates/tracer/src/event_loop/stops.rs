@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use study::cause::Cause;
+use policy::cause::Cause;
 
 use super::Tree;
 use crate::call_context::CallContext;

@@ -1,7 +1,7 @@
 //! Calls that change memory that is there: mprotect, madvise, memory policies.
 
 use policy::call::madv;
-use study::cause::Cause;
+use policy::cause::Cause;
 
 use crate::huge_map::{Action, Dropped, NONE, Protection, outline};
 use crate::registers::is_error;

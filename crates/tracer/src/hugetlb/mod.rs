@@ -17,8 +17,8 @@ mod parts;
 
 pub use parts::watches as parts_watches;
 
-use study::cause::Cause;
-use study::size::PageSize;
+use policy::cause::Cause;
+use policy::size::PageSize;
 
 use super::call_context::CallContext;
 use super::huge_map::{HugeMap, Protection};

@@ -1,7 +1,7 @@
 //! Pages of the pool and base pages in each other's place, with their content, and what the bookkeeping asks
 //! to have done.
 
-use study::cause::Cause;
+use policy::cause::Cause;
 
 use crate::huge_map::{Action, Protection, outline};
 use crate::ptrace;

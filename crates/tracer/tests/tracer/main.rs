@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 
 use host::Host;
-use study::cause::Cause;
-use study::policy::Policy;
-use study::size::PageSize;
+use policy::Policy;
+use policy::cause::Cause;
+use policy::size::PageSize;
 use study::trial::Exit;
 use testing::skip;
 use tracer::{Ended, Extent, Launch, LaunchError, Leftovers, Pace, Refusal, Rewriting, User, Witness, run, run_bare};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use nix::sys::mman::ProtFlags;
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::code::Isa;
 use super::mapping::{Advice, JitError, Reservation, memory_file};

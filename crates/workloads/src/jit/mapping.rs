@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, mprotect};
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use crate::memory::{self, Mapping};
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags};
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::KvmError;
 use crate::memory::{Mapping, memory_file};

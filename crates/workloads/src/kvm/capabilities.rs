@@ -8,7 +8,7 @@ use kvm_bindings::{
     kvm_enable_cap,
 };
 use kvm_ioctls::{Kvm, VmFd};
-use study::size::format_bytes;
+use policy::size::format_bytes;
 
 use super::{Clearing, KvmError, Request, SplitChunk};
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::statistics_error::StatisticsError;
 

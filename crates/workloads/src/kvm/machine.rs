@@ -8,7 +8,7 @@ use kvm_bindings::{
     kvm_userspace_memory_region, kvm_userspace_memory_region2,
 };
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::bitmap::{chunks, dirty_pages, is_dirty, words};
 use super::capabilities::{check_counts, check_version, clear_by, lacking, refused, set_split_chunk};

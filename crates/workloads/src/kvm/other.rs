@@ -1,7 +1,7 @@
 //! Architectures without a guest.
 
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::KvmError;
 use super::program::{Data, Pass, Program};

@@ -12,7 +12,7 @@ use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::x86_64::X86_64;
 use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::KvmError;
 use super::draw::{FACTOR, STEP};

@@ -1,6 +1,6 @@
 //! What a machine is to be.
 
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::HostBacking;
 

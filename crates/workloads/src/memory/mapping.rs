@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
-use study::size::PageSize;
+use policy::size::PageSize;
 
 /// Addresses that nobody else has. There is no way to their content but the pointer.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ pub use fork::{ForkError, Forked, fork};
 pub use heap::{HeapError, grow_and_shrink_heap};
 pub(crate) use mapping::Mapping;
 
-use study::size::PageSize;
+use policy::size::PageSize;
 
 /// The base page of the running kernel (`sysconf(_SC_PAGESIZE)`).
 pub fn base_page() -> PageSize {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use study::size::{PageSize, format_bytes};
+use policy::size::{PageSize, format_bytes};
 
 use super::placement::{Placement, Windows};
 use super::rule::Rule;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use host::KernelVersion;
-use study::size::PageSize;
+use policy::size::PageSize;
 
 /// Where the kernel puts the first byte of a buffer (mmap(2) of anonymous memory without an address).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

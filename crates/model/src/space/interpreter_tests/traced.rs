@@ -10,8 +10,8 @@ use ::policy::decide::{View, decide};
 use ::policy::judge::{self, Aim, Evidence, Examination, Look, Question, SlotCounts, THP};
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
+use ::policy::verdict::Verdict;
 use ::policy::{Geometry, Mechanism, Policy};
-use study::verdict::Verdict;
 
 use super::PAGE;
 

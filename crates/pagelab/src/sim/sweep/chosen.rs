@@ -1,8 +1,8 @@
 //! Which geometries are swept.
 
 use model::geometry::{SET_SHIFTS, WAYS};
+use policy::size::{SizeError, format_bytes, parse_bytes};
 use results::simulation::Geometry;
-use study::size::{SizeError, format_bytes, parse_bytes};
 
 /// log2 of the page sizes that there can be: 4K to 1G.
 const PAGE_SHIFTS: std::ops::RangeInclusive<u32> = 12..=30;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use policy::size::format_bytes;
 use results::grid::of_columns;
 use results::simulation::{Geometry, Sweep, rate_in_words};
 use serde_json::{Value, json};
-use study::size::format_bytes;
 
 use super::super::swept::{Swept, footprint_documents};
 

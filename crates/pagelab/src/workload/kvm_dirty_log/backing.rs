@@ -1,7 +1,7 @@
 //! Names of backings, and whether this host can give them now.
 
 use host::{Host, THP, thp_size_enabled};
-use study::size::{PageSize, format_bytes};
+use policy::size::{PageSize, format_bytes};
 use workloads::kvm::{HostBacking, KvmError};
 
 use crate::workload::{WorkloadError, arguments};

@@ -12,7 +12,7 @@ mod report;
 use std::sync::{Mutex, Once};
 
 use host::Host;
-use study::size::PageSize;
+use policy::size::PageSize;
 use workloads::kvm::{ARCHITECTURE, Clearing, EagerSplit, Facts, GUEST_LEAVES, Machine, Request, SplitChunk};
 use workloads::memory::base_page;
 

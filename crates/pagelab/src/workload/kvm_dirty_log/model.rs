@@ -3,8 +3,8 @@
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage2::Arm64Stage2;
 use paging::stage2_split::{Backing, Slot, Variant, chunk_sizes};
-use study::census::Census;
-use study::size::{PageSize, format_bytes};
+use policy::census::Census;
+use policy::size::{PageSize, format_bytes};
 
 use super::phases::Phases;
 use super::{Arguments, Mode};
@@ -90,7 +90,7 @@ fn one(arguments: &Arguments, granule: Granule, backing: Backing) -> Result<Meas
 
 #[cfg(test)]
 mod tests {
-    use study::census::{Backing as Behind, Folio, Mapping};
+    use policy::census::{Backing as Behind, Folio, Mapping};
 
     use super::*;
 

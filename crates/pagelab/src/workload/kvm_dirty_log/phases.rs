@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use census::{CensusError, Observer};
-use study::census::Census;
+use policy::census::Census;
 use workloads::kvm::{Access, Draw, Leaves, Machine};
 
 use super::{Arguments, DOING, Mode, Populate};

@@ -1,10 +1,10 @@
 //! What the phases come to: a table and sentences for people, keys for programs.
 
+use policy::census::{Census, Mapping};
+use policy::size::{PageSize, format_bytes};
 use results::fold;
 use results::grid::plain;
 use serde_json::{Map, Value, json};
-use study::census::{Census, Mapping};
-use study::size::{PageSize, format_bytes};
 use workloads::kvm::{ARCHITECTURE, EagerSplit, Facts, GUEST};
 use workloads::memory::base_page;
 

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use census::Observer;
 use census::smaps::SmapsEntry;
 use host::maps::{Presence, VmaKind};
-use study::size::PageSize;
+use policy::size::PageSize;
 
 use super::error::BootError;
 

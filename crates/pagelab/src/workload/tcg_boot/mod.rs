@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use study::size::{PageSize, format_bytes};
+use policy::size::{PageSize, format_bytes};
 use tracer::child::ChildrenUsage;
 use workloads::memory::base_page;
 use workloads::tcg::{Layout, Rule, Version};

@@ -4,7 +4,7 @@ use crate::figure;
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH};
 use crate::simulation::{Cell, Cost, Mapped, mapped_in_words, rate_in_words};
 use crate::text::escape;
-use study::size::format_bytes;
+use policy::size::format_bytes;
 
 use super::parts::costs;
 

@@ -4,8 +4,8 @@ use crate::figure;
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
 use crate::simulation::{Cell, Cost, Sweep, Trace, rate_in_words};
 use crate::text::escape;
+use policy::size::format_bytes;
 use study::metric::Unit;
-use study::size::format_bytes;
 
 use super::parts::costs;
 

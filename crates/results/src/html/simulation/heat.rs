@@ -4,8 +4,8 @@ use crate::figure;
 use crate::html::svg::{Anchor, Figure, WIDTH, round};
 use crate::simulation::{Sweep, rate_in_words};
 use crate::text::escape;
+use policy::size::format_bytes;
 use study::metric::Unit;
-use study::size::format_bytes;
 
 const LEFT: f64 = 64.0;
 const TOP: f64 = 26.0;

@@ -7,7 +7,7 @@ use crate::html::parts::{captioned, page, section};
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
 use crate::simulation::{Knees, Line};
 use crate::text::{command_line, escape};
-use study::size::format_bytes;
+use policy::size::format_bytes;
 
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = WIDTH - 16.0;

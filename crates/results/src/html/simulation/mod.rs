@@ -131,7 +131,7 @@ fn geometry(trace: &Trace, at: usize) -> String {
         .enumerate()
         .map(|(place, size)| {
             let picture = heat::map(sweep, *size, &format!("heat{at}-{place}"));
-            modelled(&picture, &format!("pages of {}", study::size::format_bytes(*size)))
+            modelled(&picture, &format!("pages of {}", policy::size::format_bytes(*size)))
         })
         .collect();
     format!(

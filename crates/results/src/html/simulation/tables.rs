@@ -4,9 +4,9 @@ use crate::figure;
 use crate::html::tables::{reason, wide};
 use crate::simulation::{Cell, Cost, Ground, Machine, MachineFigure, Sweep, Trace, rate_in_words, verdict_in_words};
 use crate::text::escape;
+use policy::size::format_bytes;
+use policy::verdict::Holding;
 use study::metric::Unit;
-use study::size::format_bytes;
-use study::verdict::Holding;
 
 use super::parts::{costs, machines as by_machine, unit};
 

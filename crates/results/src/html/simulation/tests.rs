@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::simulation::{Cell, Cost, Geometry, Ground, Machine, MachineFigure, Mapped, Missing, Per, Sweep};
-use study::cause::{Cause, CauseShare};
-use study::verdict::{Holding, Verdict};
+use policy::cause::{Cause, CauseShare};
+use policy::verdict::{Holding, Verdict};
 
 fn cost(page_bytes: u64, misses: u64) -> Cost {
     Cost {

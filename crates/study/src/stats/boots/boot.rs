@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::size::PageSize;
 use crate::stats::rank_sum::Stratum;
 use crate::trial::Answer;
-use crate::verdict::Holding;
+use policy::size::PageSize;
+use policy::verdict::Holding;
 
 /// What one boot says about one arm.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

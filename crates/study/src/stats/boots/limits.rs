@@ -223,7 +223,7 @@ impl Limit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Policy;
+    use policy::Policy;
 
     fn arms() -> Vec<Arm> {
         let arm = |label: &str| Arm::of_policy(label, label.parse::<Policy>().unwrap());

@@ -22,9 +22,9 @@ use super::result::{Effect, Outcome};
 use super::{outcome, rank_sum};
 use crate::comparison::{Design, Invocation};
 use crate::trial::Arm;
-use crate::verdict::Holding;
 use boot::{of_arm, strata};
 use part::is_alone;
+use policy::verdict::Holding;
 
 /// Boots of one design.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

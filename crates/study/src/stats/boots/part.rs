@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::boot::Boot;
 use crate::comparison::{Comparison, Design, Invocation, Khugepaged};
-use crate::size::format_bytes;
 use crate::stats::median::median;
 use crate::stats::{answers, holding};
 use crate::trial::TrialRecord;
-use crate::verdict::Verdict;
+use policy::size::format_bytes;
+use policy::verdict::Verdict;
 
 /// Boots that were measured by one design: what is read from one store or file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
