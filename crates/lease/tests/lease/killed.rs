@@ -48,13 +48,7 @@ fn fifty_kills_leave_the_hosts_own_settings_alone() {
 
 #[test]
 fn when_the_watchdog_is_killed_too_the_journal_puts_things_back() {
-    let tree = Tree::new();
-    let mut helper = helper(tree.root(), "hold");
-    ready(&mut helper);
-    kill(tree.watchdog().unwrap(), libc::SIGKILL);
-    helper.kill().unwrap();
-    helper.wait().unwrap();
-    soon("without a watchdog", || tree.watchdog().is_none());
+    let tree = abandoned();
     assert_eq!((tree.value(ENABLED).as_str(), tree.value(POOL).as_str()), ("madvise", "12"));
     let Recovered::PutBack(report) = tree.site().recover().unwrap() else { panic!("nothing recovered") };
     assert!(report.settings.len() == 4 && !report.has_failed(), "{report}");

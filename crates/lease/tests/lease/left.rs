@@ -2,18 +2,6 @@
 
 use super::*;
 
-/// A tree on which a process and its watchdog were killed while settings were on loan.
-fn abandoned() -> Tree {
-    let tree = Tree::new();
-    let mut helper = helper(tree.root(), "hold");
-    ready(&mut helper);
-    kill(tree.watchdog().unwrap(), libc::SIGKILL);
-    helper.kill().unwrap();
-    helper.wait().unwrap();
-    soon("without a watchdog", || tree.watchdog().is_none());
-    tree
-}
-
 #[test]
 fn the_next_lease_puts_back_what_the_last_one_left() {
     let tree = abandoned();

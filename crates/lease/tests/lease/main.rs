@@ -137,6 +137,18 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) -> Duration {
     start.elapsed()
 }
 
+/// A tree on which a process and its watchdog were killed while settings were on loan.
+fn abandoned() -> Tree {
+    let tree = Tree::new();
+    let mut helper = helper(tree.root(), "hold");
+    ready(&mut helper);
+    kill(tree.watchdog().unwrap(), libc::SIGKILL);
+    helper.kill().unwrap();
+    helper.wait().unwrap();
+    soon("without a watchdog", || tree.watchdog().is_none());
+    tree
+}
+
 /// Runs this test program again as a process that takes a lease on `root` and then does `work`.
 fn helper(root: &Path, work: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());

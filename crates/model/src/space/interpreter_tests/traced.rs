@@ -1,5 +1,5 @@
 //! A traced program on a kernel that has an entry for each page. It follows mm/mmap.c, `do_huge_pmd_anonymous_page` and
-//! `alloc_anon_folio` (mm/memory.c), and looks at what goes as `metal`'s witness does.
+//! `alloc_anon_folio` (mm/memory.c), and looks at what goes as the witness of `platform` does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -264,7 +264,7 @@ impl Traced {
         Question::of(policy, geometry, settings).answer(&Look { census: &census, areas: &areas }, self)
     }
 
-    /// What `metal`'s witness does with a range that goes.
+    /// What the witness of `platform` does with a range that goes.
     fn witness(&mut self, start: u64, end: u64) {
         let (policy, geometry, _) = &self.question;
         let large = policy.target(geometry).unwrap();
