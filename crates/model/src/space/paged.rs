@@ -173,7 +173,7 @@ impl<F: Format + Send> Space for Paged<F> {
             return self.map_directly(begin, end, bytes);
         }
         let (protection, end) = (PROT_READ | PROT_WRITE | PROT_EXEC, self.base_end(end));
-        let assumed = Vma { end, protection, backing: Backing::Inferred, advice: Advice::None };
+        let assumed = Vma { end, protection, backing: Backing::Inferred, advice: Advice::None, anon: None };
         self.processes.running.vmas.insert(begin, assumed);
         Ok(())
     }
