@@ -11,7 +11,7 @@ use super::error::SpaceError;
 use super::interface::Space;
 use super::leaf::{LEVELS, Leaf, Path};
 use super::memory::Memory;
-use super::part::Part;
+use super::part::{Part, contiguous};
 use super::process::LeafRules;
 use super::processes::Processes;
 use super::scan::Scan;
@@ -106,8 +106,8 @@ impl<F: Format> Paged<F> {
         self.forget_swapped(begin, end);
         let parts = self.parts(begin, end)?;
         self.unmap(begin, end, &parts)?;
-        for part in &parts {
-            self.memory.give_back(part, self.processes.number, &mut self.costs);
+        for (pa, bytes) in contiguous(&parts) {
+            self.memory.give_back(pa, bytes, self.processes.number, &mut self.costs);
         }
         Ok(())
     }

@@ -32,6 +32,21 @@ pub(super) fn joined(parts: Vec<Part>) -> Vec<Part> {
     all
 }
 
+/// Stretches of memory that is contiguous at contiguous addresses, however it is mapped: a folio that goes whole goes at once
+/// (`folio_pte_batch`, mm/internal.h).
+pub(super) fn contiguous(parts: &[Part]) -> Vec<(Pa, u64)> {
+    let mut all: Vec<(Pa, u64)> = Vec::new();
+    let mut next_va = None;
+    for part in parts {
+        match all.last_mut() {
+            Some((pa, bytes)) if next_va == Some(part.va) && *pa + *bytes == part.pa => *bytes += part.bytes,
+            _ => all.push((part.pa, part.bytes)),
+        }
+        next_va = Some(part.va + part.bytes);
+    }
+    all
+}
+
 /// Stretches of parts that lie side by side and are alike in what `may` says of each.
 pub(super) fn stretches(parts: &[Part], may: impl Fn(&Part) -> bool) -> Vec<(u64, u64, bool)> {
     let mut stretches: Vec<(u64, u64, bool)> = Vec::new();
