@@ -64,6 +64,8 @@ mod call_tests;
 #[cfg(test)]
 mod copy_tests;
 #[cfg(test)]
+mod fork_oracle;
+#[cfg(test)]
 mod interpreter_tests;
 #[cfg(test)]
 mod kernel_tests;
