@@ -1,5 +1,6 @@
 //! `pagelab table`: what its subcommands print, round trips through images, and what they refuse.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use std::fs;

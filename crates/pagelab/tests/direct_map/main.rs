@@ -1,6 +1,7 @@
 //! The kernel's direct map: what is shown of it, what is refused, a demotion of a few megabytes, and arms
 //! over boots.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use std::fs;

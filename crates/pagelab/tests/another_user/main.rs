@@ -1,8 +1,9 @@
 //! Commands that run as another user: nothing of root's reaches them, neither its terminal, nor its environment, nor a
 //! privilege by exec; and they are used as before.
 
+#[path = "../common/mod.rs"]
 mod common;
-#[path = "common/terminal.rs"]
+#[path = "../common/terminal.rs"]
 mod terminal;
 
 use std::fs::{self, Permissions};

@@ -1,8 +1,9 @@
 //! Recording with the real QEMU, and what the trace verbs say of it.
 
+#[path = "../common/mod.rs"]
 mod common;
 #[allow(dead_code, reason = "a benchmark has its own main")]
-#[path = "../benches/record.rs"]
+#[path = "../../benches/record.rs"]
 mod cost;
 
 use std::path::{Path, PathBuf};
