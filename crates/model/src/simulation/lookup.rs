@@ -1,4 +1,4 @@
-//! Looks into the TLBs: what one run asks for, and what a block of them has in common.
+//! Lookups in the TLBs: what one run asks for, and what a block of them has in common.
 
 use trace::Kind;
 
@@ -7,27 +7,27 @@ use super::slot::{LANES, READ_ONLY, Rest, Slot, Slots};
 /// Runs of a block where many are missed.
 pub const BLOCK: usize = 64;
 
-/// One look.
+/// One lookup.
 #[derive(Clone, Copy, Debug)]
-pub struct Look {
+pub struct Lookup {
     pub slot: Slot,
     pub number: u32,
     /// The kind of access, and [`READ_ONLY`] for a store.
     pub lane: u32,
 }
 
-impl Look {
+impl Lookup {
     pub fn lane(self) -> usize {
         (self.lane & !READ_ONLY) as usize
     }
 }
 
-/// The looks of a block, and those of them that a level did not answer.
+/// The lookups of a block, and those of them that a level did not answer.
 #[derive(Debug)]
-pub struct Looks {
-    pub looks: Vec<Look>,
+pub struct Lookups {
+    pub lookups: Vec<Lookup>,
     /// Its first `misses` are what the first level did not answer.
-    pub missed: [Look; 2 * BLOCK],
+    pub missed: [Lookup; 2 * BLOCK],
     pub misses: usize,
     /// What is known of those.
     pub rests: [Rest; 2 * BLOCK],
@@ -35,11 +35,11 @@ pub struct Looks {
     pub many: bool,
 }
 
-impl Default for Looks {
-    fn default() -> Looks {
-        let none = Look { slot: Slot::UNKNOWN, number: 0, lane: 0 };
-        Looks {
-            looks: Vec::new(),
+impl Default for Lookups {
+    fn default() -> Lookups {
+        let none = Lookup { slot: Slot::UNKNOWN, number: 0, lane: 0 };
+        Lookups {
+            lookups: Vec::new(),
             missed: [none; 2 * BLOCK],
             misses: 0,
             rests: [Rest::default(); 2 * BLOCK],
@@ -48,11 +48,11 @@ impl Default for Looks {
     }
 }
 
-impl Looks {
+impl Lookups {
     #[inline(always)]
     pub fn push(&mut self, slots: &[Slots; LANES], number: u32, lane: u32) {
         let slot = slots[(lane & !READ_ONLY) as usize].first[number as usize];
-        self.looks.push(Look { slot, number, lane });
+        self.lookups.push(Lookup { slot, number, lane });
     }
 }
 

@@ -1,4 +1,4 @@
-//! Facts about the kernel that decide what pagelab may do on it.
+//! What of the kernel decides what pagelab may do on it.
 
 use std::fmt;
 

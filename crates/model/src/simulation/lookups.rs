@@ -1,10 +1,10 @@
-//! Looks into the TLBs, a block at a time.
+//! Lookups in the TLBs, a block at a time.
 //!
-//! A level does not depend on what the next one holds. So a block of looks passes one level after the other, and what
-//! each needs from memory is read for all of its looks together, not one after the other.
+//! A level does not depend on what the next one holds. So a block of lookups passes one level after the other, and what
+//! each needs from memory is read for all of its lookups together, not one after the other.
 
 use super::core::Core;
-use super::look::{BLOCK, Look, Looks, loads_first, stores};
+use super::lookup::{BLOCK, Lookup, Lookups, loads_first, stores};
 use super::slot::{NONE, READ_ONLY, Slot};
 use super::state::Simulation;
 use crate::space::SpaceError;
@@ -27,23 +27,23 @@ impl Simulation {
         let loads = [Kind::LOAD.bits(); BLOCK];
         let mut from = 0;
         while from < ids.len() {
-            if self.setup.store_lane == 1 && !self.looks.many && !kinds.is_empty() {
+            if self.setup.store_lane == 1 && !self.lookups.many && !kinds.is_empty() {
                 from += self.few_misses(thread, &ids[from..], &kinds[from..], numbers)?;
             }
             // It begins with a run that is not known, or behind one that was missed.
-            let count = (ids.len() - from).min(if self.looks.many { BLOCK } else { SMALL_BLOCK });
+            let count = (ids.len() - from).min(if self.lookups.many { BLOCK } else { SMALL_BLOCK });
             let ids = &ids[from..from + count];
             let kinds = kinds.get(from..from + count).unwrap_or(&loads[..count]);
-            self.looks.looks.clear();
+            self.lookups.lookups.clear();
             let whole = if self.setup.store_lane == 2 {
-                self.split_looks(ids, kinds, numbers);
+                self.split_lookups(ids, kinds, numbers);
                 &[]
             } else {
-                self.fill_looks(ids, kinds, numbers);
+                self.fill_lookups(ids, kinds, numbers);
                 kinds
             };
             let misses = self.pass(thread, whole)?;
-            self.looks.many = misses * MANY > count;
+            self.lookups.many = misses * MANY > count;
             from += count;
         }
         Ok(())
@@ -55,23 +55,23 @@ impl Simulation {
         match self.hardware.cores[thread].leading_hits([&code.first, &data.first], ids, kinds, numbers) {
             (count, None) => Ok(count),
             (count, Some(missed)) => {
-                (self.looks.missed[0], self.looks.misses) = (missed, 1);
+                (self.lookups.missed[0], self.lookups.misses) = (missed, 1);
                 self.second_level(thread)?;
                 Ok(count + 1)
             }
         }
     }
 
-    /// Looks of runs where loads and stores use the same TLBs: one each.
-    fn fill_looks(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
+    /// Lookups of runs where loads and stores use the same TLBs: one each.
+    fn fill_lookups(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
         for (id, kind) in ids.iter().zip(kinds) {
             let lane = u32::from(kind & Kind::FETCH.bits() == 0);
-            self.looks.push(&self.lineage.own.slots, numbers[usize::from(*id)], lane | stores(*kind));
+            self.lookups.push(&self.lineage.own.slots, numbers[usize::from(*id)], lane | stores(*kind));
         }
     }
 
-    /// Looks of runs where stores have TLBs of their own: a run of both looks into both.
-    fn split_looks(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
+    /// Lookups of runs where stores have TLBs of their own: a run of both looks into both.
+    fn split_lookups(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
         for (id, bits) in ids.iter().zip(kinds) {
             let number = numbers[usize::from(*id)];
             let has = |kind: Kind| bits & kind.bits() == kind.bits();
@@ -82,25 +82,25 @@ impl Simulation {
                 () if has(Kind::STORE) => [Some(2 | READ_ONLY), None],
                 () => [Some(1), None],
             };
-            lanes.into_iter().flatten().for_each(|lane| self.looks.push(&self.lineage.own.slots, number, lane));
+            lanes.into_iter().flatten().for_each(|lane| self.lookups.push(&self.lineage.own.slots, number, lane));
         }
     }
 
-    /// Takes the looks of a block through all levels. How many the first did not answer. `whole` has the kinds of their runs
-    /// where a look is a whole run, of which a store can come after loads.
+    /// Takes the lookups of a block through all levels. How many the first did not answer. `whole` has the kinds of their runs
+    /// where a lookup is a whole run, of which a store can come after loads.
     fn pass(&mut self, thread: usize, whole: &[u8]) -> Result<usize, SpaceError> {
         let (mut from, mut misses) = (0, 0);
         loop {
-            let done = from + self.hardware.cores[thread].first_level(&mut self.looks, from);
+            let done = from + self.hardware.cores[thread].first_level(&mut self.lookups, from);
             self.second_level(thread)?;
-            misses += self.looks.misses;
-            let Some(look) = self.looks.looks.get(done).copied() else { return Ok(misses) };
+            misses += self.lookups.misses;
+            let Some(lookup) = self.lookups.lookups.get(done).copied() else { return Ok(misses) };
             let loads_first = whole.get(done).is_some_and(|kind| loads_first(*kind));
-            self.unknown(thread, look.lane(), look.number, look.lane & READ_ONLY, loads_first)?;
+            self.unknown(thread, lookup.lane(), lookup.number, lookup.lane & READ_ONLY, loads_first)?;
             from = done + 1;
             // What was read ahead can have changed.
-            for look in &mut self.looks.looks[from..] {
-                look.slot = self.lineage.own.slots[look.lane()].first[look.number as usize];
+            for lookup in &mut self.lookups.lookups[from..] {
+                lookup.slot = self.lineage.own.slots[lookup.lane()].first[lookup.number as usize];
             }
         }
     }
@@ -109,10 +109,10 @@ impl Simulation {
     pub(super) fn second_level(&mut self, thread: usize) -> Result<(), SpaceError> {
         let tag = self.lineage.tag;
         let core = &mut self.hardware.cores[thread];
-        let Looks { missed, misses, rests, .. } = &mut self.looks;
+        let Lookups { missed, misses, rests, .. } = &mut self.lookups;
         let (missed, rests) = (&mut missed[..*misses], &mut rests[..*misses]);
-        for (look, rest) in missed.iter().zip(&mut *rests) {
-            *rest = self.lineage.own.slots[look.lane()].rest[look.number as usize];
+        for (lookup, rest) in missed.iter().zip(&mut *rests) {
+            *rest = self.lineage.own.slots[lookup.lane()].rest[lookup.number as usize];
         }
         let mut walks = 0;
         for index in 0..missed.len() {
@@ -129,19 +129,19 @@ impl Simulation {
             (missed[walks], rests[walks]) = (missed[index], rest);
             walks += usize::from(!found);
         }
-        for (look, rest) in missed.iter().zip(&*rests).take(walks) {
-            core.counts.second_misses[look.lane()][usize::from(rest.size)] += 1;
+        for (lookup, rest) in missed.iter().zip(&*rests).take(walks) {
+            core.counts.second_misses[lookup.lane()][usize::from(rest.size)] += 1;
             let va = rest.page << PAGE_SHIFT;
             core.walker.walk(va ^ tag, rest.entry, || self.space.path(va), || self.space.physical(va))?;
         }
         Ok(())
     }
 
-    /// One look of a page whose slot was just made.
+    /// One lookup of a page whose slot was just made.
     pub(super) fn look_again(&mut self, thread: usize, lane: usize, number: u32) -> Result<(), SpaceError> {
         let slot = self.lineage.own.slots[lane].first[number as usize];
-        self.looks.missed[0] = Look { slot, number, lane: lane as u32 };
-        self.looks.misses = usize::from(!self.hardware.cores[thread].touch(slot));
+        self.lookups.missed[0] = Lookup { slot, number, lane: lane as u32 };
+        self.lookups.misses = usize::from(!self.hardware.cores[thread].touch(slot));
         self.second_level(thread)
     }
 }
@@ -156,7 +156,7 @@ impl Core {
         ids: &[u16],
         kinds: &[u8],
         numbers: &[u32],
-    ) -> (usize, Option<Look>) {
+    ) -> (usize, Option<Lookup>) {
         for (count, (id, kind)) in ids.iter().zip(kinds).enumerate() {
             let (lane, number) = (u32::from(kind & Kind::FETCH.bits() == 0), numbers[usize::from(*id)]);
             let slot = slots[lane as usize][number as usize];
@@ -164,31 +164,31 @@ impl Core {
                 return (count, None);
             }
             if !self.touch(slot) {
-                return (count, Some(Look { slot, number, lane }));
+                return (count, Some(Lookup { slot, number, lane }));
             }
         }
         (ids.len(), None)
     }
 
-    /// Looks into the first level, from one look on, until a slot is not known: how many looks that were. Leaves those that
+    /// Looks up in the first level, from one lookup on, until a slot is not known: how many lookups that were. Leaves those that
     /// were not found.
     #[inline(never)]
-    fn first_level(&mut self, looks: &mut Looks, from: usize) -> usize {
-        let Looks { looks, missed, misses, .. } = looks;
-        let looks = &looks[from..];
+    fn first_level(&mut self, lookups: &mut Lookups, from: usize) -> usize {
+        let Lookups { lookups, missed, misses, .. } = lookups;
+        let lookups = &lookups[from..];
         let mut count = 0;
         let mut done = 0;
-        for look in looks {
-            if look.slot.is_unknown(look.lane & READ_ONLY) {
+        for lookup in lookups {
+            if lookup.slot.is_unknown(lookup.lane & READ_ONLY) {
                 break;
             }
             done += 1;
-            if self.is_in_front(look.slot) {
+            if self.is_in_front(lookup.slot) {
                 continue;
             }
-            let found = self.touch_set(look.slot);
+            let found = self.touch_set(lookup.slot);
             // No branch depends on what was found.
-            missed[count] = *look;
+            missed[count] = *lookup;
             count += usize::from(!found);
         }
         *misses = count;

@@ -7,7 +7,7 @@ use host::read;
 /// KVM's module parameters, as far as dirty logging depends on them. `None`: not offered by this kernel, or not
 /// readable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct Parameters {
     /// The modules that run guests: `kvm_intel`, `kvm_amd`, ...
     pub modules: Vec<String>,
     /// `tdp_mmu` of the module kvm: nested page tables are used, and by the MMU that can split them eagerly. KVM
@@ -58,9 +58,9 @@ impl EagerSplit {
 
 const MODULES: &str = "/sys/module";
 
-impl Facts {
+impl Parameters {
     /// Of the host whose /sys lies under `root`: `/`, or a captured tree.
-    pub fn read(root: &Path) -> Facts {
+    pub fn read(root: &Path) -> Parameters {
         let flag = |module: &str, name: &str| {
             let text = read::text(root, &format!("{MODULES}/{module}/parameters/{name}")).ok()?;
             match text.trim() {
@@ -70,7 +70,7 @@ impl Facts {
             }
         };
         let modules = read::entries(root, MODULES).into_iter().filter(|name| name.starts_with("kvm_")).collect();
-        Facts {
+        Parameters {
             modules,
             tdp_mmu: flag("kvm", "tdp_mmu"),
             eager_page_split: flag("kvm", "eager_page_split"),
@@ -136,37 +136,37 @@ impl Facts {
 mod tests {
     use super::*;
 
-    fn host(parameters: &[(&str, &str)]) -> Facts {
+    fn host(parameters: &[(&str, &str)]) -> Parameters {
         let root = tempfile::tempdir().unwrap();
         for (path, value) in parameters {
             let file = root.path().join("sys/module").join(path);
             std::fs::create_dir_all(file.parent().unwrap()).unwrap();
             std::fs::write(file, format!("{value}\n")).unwrap();
         }
-        Facts::read(root.path())
+        Parameters::read(root.path())
     }
 
     #[test]
     fn parameters_are_read_as_the_kernel_writes_them() {
-        let facts = host(&[
+        let read = host(&[
             ("kvm/parameters/tdp_mmu", "Y"),
             ("kvm/parameters/eager_page_split", "N"),
             ("kvm_amd/parameters/npt", "1"),
         ]);
-        let expected = Facts {
+        let expected = Parameters {
             modules: vec!["kvm_amd".into()],
             tdp_mmu: Some(true),
             eager_page_split: Some(false),
             nested_page_tables: Some(true),
         };
-        assert_eq!(facts, expected);
-        assert_eq!(host(&[("kvm/parameters/tdp_mmu", "maybe")]), Facts::default());
+        assert_eq!(read, expected);
+        assert_eq!(host(&[("kvm/parameters/tdp_mmu", "maybe")]), Parameters::default());
     }
 
     #[test]
     fn it_takes_both_parameters_to_show_a_split() {
         let of = |tdp_mmu: Option<bool>, eager_page_split: Option<bool>| {
-            Facts { tdp_mmu, eager_page_split, ..Facts::default() }.eager_split_x86()
+            Parameters { tdp_mmu, eager_page_split, ..Parameters::default() }.eager_split_x86()
         };
         let (on, off) = (Some(true), Some(false));
         assert_eq!(of(on, on), EagerSplit::Shown);
@@ -176,14 +176,15 @@ mod tests {
             assert_eq!(unknown.name(), "unknown");
             assert!(unknown.because().unwrap().contains("/sys/module/kvm/parameters/"));
         }
-        let no_tables = Facts { tdp_mmu: off, nested_page_tables: off, ..Facts::default() };
+        let no_tables = Parameters { tdp_mmu: off, nested_page_tables: off, ..Parameters::default() };
         assert!(no_tables.eager_split_x86().because().unwrap().contains("ept or npt is off"));
     }
 
     #[test]
     fn guests_are_shadowed_where_no_module_has_nested_tables() {
-        let of =
-            |tdp_mmu, nested_page_tables| Facts { tdp_mmu, nested_page_tables, ..Facts::default() }.shadow_paging();
+        let of = |tdp_mmu, nested_page_tables| {
+            Parameters { tdp_mmu, nested_page_tables, ..Parameters::default() }.shadow_paging()
+        };
         let (on, off) = (Some(true), Some(false));
         assert_eq!([of(on, None), of(on, on), of(off, on), of(None, on)], [Some(false); 4]);
         assert_eq!([of(off, None), of(off, off), of(None, off)], [Some(true); 3]);
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn arm64_splits_eagerly_when_it_is_asked_to() {
-        assert_eq!(Facts::eager_split_arm64(2 << 20), EagerSplit::Shown);
-        assert_eq!(Facts::eager_split_arm64(0).name(), "not_shown");
+        assert_eq!(Parameters::eager_split_arm64(2 << 20), EagerSplit::Shown);
+        assert_eq!(Parameters::eager_split_arm64(0).name(), "not_shown");
     }
 }
