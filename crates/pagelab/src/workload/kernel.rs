@@ -1,31 +1,22 @@
-//! Workloads that live in the kernel: what they touch is the kernel's memory, so what maps *that* decides.
-//!
-//! They are the kinds of benchmarks that were run on the three sizes of the direct map in 2021 (scheduling, system
-//! calls, faults, processes, sockets, files), and one that reads through the direct map at random: `memfd-pread`.
-//! `syscalls` is the control, which no page size changes. Each does a fixed amount of work for a given `--seconds`, so
-//! that its checksum depends on the arguments alone and every arm does the same.
+//! The workloads that live in the kernel ([`workloads::kernel`]): what they are asked, and what they report.
 
-mod brk_growth;
-mod directory_read;
-mod exec;
-mod file_churn;
-mod memfd_pread;
-mod messaging;
-mod page_faults;
-mod pipe_switch;
-mod scratch;
-mod sockets;
-mod syscalls;
+use std::path::PathBuf;
 
-use std::io;
-use std::thread::{self, Scope, ScopedJoinHandle};
-use std::time::Instant;
+use clap::Args;
+use tracer::signals;
+use workloads::kernel::{
+    Done, KernelError, Load, brk_growth, directory_read, file_churn, fork_exec, memfd_pread, messaging, page_faults,
+    pipe_switch, sockets, syscalls,
+};
+use workloads::memory::ForkError;
+use workloads::random::mix;
 
 use super::report::Report;
-use super::{WorkloadError, check};
+use super::scratch::Scratch;
+use super::{WorkloadError, arguments, check};
 
 /// What every one is asked.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Work {
     /// How much work: about as many seconds of one 2.5 GHz core without a hypervisor; the same work on every machine
     #[arg(long, default_value_t = 2.0)]
@@ -33,6 +24,38 @@ pub struct Work {
     /// Seed of what is written and in which order
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+/// Arguments of the workloads that make files.
+#[derive(Clone, Debug, Args)]
+pub struct Files {
+    #[command(flatten)]
+    work: Work,
+    #[command(flatten)]
+    scratch: Scratch,
+}
+
+/// Arguments of `fork-exec`.
+#[derive(Clone, Debug, Args)]
+pub struct ForkExec {
+    #[command(flatten)]
+    work: Work,
+    /// Memory that the parent touches before it forks, in whole base pages
+    #[arg(long, default_value = "16M", value_parser = arguments::size)]
+    bytes: u64,
+    /// The program that each child executes; it must end with status 0
+    #[arg(long, default_value = "true")]
+    program: PathBuf,
+}
+
+/// Arguments of `memfd-pread`.
+#[derive(Clone, Debug, Args)]
+pub struct MemfdPread {
+    #[command(flatten)]
+    work: Work,
+    /// Size of the file, in blocks of 1M
+    #[arg(long, default_value = "1G", value_parser = arguments::size)]
+    bytes: u64,
 }
 
 /// The workloads.
@@ -49,17 +72,17 @@ pub enum Kernel {
     /// Grow the heap by the program break, write to it and shrink it
     BrkGrowth(Work),
     /// Fork, execute a program that does nothing, wait for it
-    ForkExec(exec::Arguments),
+    ForkExec(ForkExec),
     /// Send blocks through a pair of Unix sockets
     UnixSocket(Work),
     /// Send blocks through a TCP connection of this machine with itself
     TcpLoopback(Work),
     /// Create, stat and unlink files
-    FileChurn(scratch::Arguments),
+    FileChurn(Files),
     /// Read a directory of 4,096 files
-    DirectoryRead(scratch::Arguments),
+    DirectoryRead(Files),
     /// Read 64 bytes at random places of a large file in memory: the direct map's TLB misses
-    MemfdPread(memfd_pread::Arguments),
+    MemfdPread(MemfdPread),
 }
 
 impl Kernel {
@@ -69,69 +92,90 @@ impl Kernel {
     /// Bad arguments, what the kernel refuses, or a wrong answer.
     pub fn run(&self) -> Result<Report, WorkloadError> {
         match self {
-            Kernel::SchedMessaging(arguments) => messaging::run(arguments),
-            Kernel::PipeSwitch(arguments) => pipe_switch::run(arguments),
-            Kernel::Syscalls(arguments) => syscalls::run(arguments),
-            Kernel::PageFaults(arguments) => page_faults::run(arguments),
-            Kernel::BrkGrowth(arguments) => brk_growth::run(arguments),
-            Kernel::ForkExec(arguments) => exec::run(arguments),
-            Kernel::UnixSocket(arguments) => sockets::unix(arguments),
-            Kernel::TcpLoopback(arguments) => sockets::tcp(arguments),
-            Kernel::FileChurn(arguments) => file_churn::run(arguments),
-            Kernel::DirectoryRead(arguments) => directory_read::run(arguments),
-            Kernel::MemfdPread(arguments) => memfd_pread::run(arguments),
+            Kernel::SchedMessaging(work) => work.measure("sched-messaging", messaging::PER_SECOND, messaging::run),
+            Kernel::PipeSwitch(work) => work.measure("pipe-switch", pipe_switch::PER_SECOND, pipe_switch::run),
+            Kernel::Syscalls(work) => work.measure("syscalls", syscalls::PER_SECOND, syscalls::run),
+            Kernel::PageFaults(work) => work.measure("page-faults", page_faults::PER_SECOND, page_faults::run),
+            Kernel::BrkGrowth(work) => work.measure("brk-growth", brk_growth::PER_SECOND, brk_growth::run),
+            Kernel::ForkExec(arguments) => arguments.run(),
+            Kernel::UnixSocket(work) => work.measure("unix-socket", sockets::UNIX_PER_SECOND, sockets::unix),
+            Kernel::TcpLoopback(work) => work.measure("tcp-loopback", sockets::TCP_PER_SECOND, sockets::tcp),
+            Kernel::FileChurn(Files { work, scratch }) => {
+                let load = work.load(file_churn::PER_SECOND)?;
+                let done = scratch.with(|directory| file_churn::run(load, directory, &signals::arrived))?;
+                Ok(work.report("file-churn", &done)?.argument("directory", scratch.shown()))
+            }
+            Kernel::DirectoryRead(Files { work, scratch }) => {
+                let load = work.load(directory_read::PER_SECOND)?;
+                let done = scratch.with(|directory| directory_read::run(load, directory, &signals::arrived))?;
+                Ok(work.report("directory-read", &done)?.argument("directory", scratch.shown()))
+            }
+            Kernel::MemfdPread(arguments) => arguments.run(),
         }
     }
 }
 
+impl ForkExec {
+    fn run(&self) -> Result<Report, WorkloadError> {
+        let load = self.work.load(fork_exec::PER_SECOND)?;
+        let bytes = arguments::whole_pages("bytes", self.bytes)?;
+        arguments::room("bytes", u128::from(self.bytes))?;
+        let done = fork_exec::run(load, bytes, &self.program).map_err(|error| self.told(error))?;
+        let report = self.work.report("fork-exec", &done)?.argument("bytes", self.bytes);
+        Ok(report.argument("program", self.program.display().to_string()))
+    }
+
+    /// What ended was the program, unless it was not even begun.
+    fn told(&self, error: KernelError) -> WorkloadError {
+        match error {
+            KernelError::Fork(ForkError::Exited { status }) => {
+                WorkloadError::Program { program: self.program.clone(), status }
+            }
+            error => error.into(),
+        }
+    }
+}
+
+impl MemfdPread {
+    fn run(&self) -> Result<Report, WorkloadError> {
+        let load = self.work.load(memfd_pread::PER_SECOND)?;
+        let bytes = arguments::multiple("bytes", self.bytes, memfd_pread::BLOCK_BYTES as u64, "a block")?;
+        arguments::room("bytes", bytes as u128)?;
+        let done = memfd_pread::run(load, bytes)?;
+        Ok(self.work.report("memfd-pread", &done)?.argument("bytes", self.bytes))
+    }
+}
+
 impl Work {
-    /// How many operations that is, at `per_second` of them.
-    fn operations(&self, per_second: u64) -> Result<u64, WorkloadError> {
+    /// How much that is, at `per_second` operations.
+    fn load(&self, per_second: u64) -> Result<Load, WorkloadError> {
         let operations = self.seconds * per_second as f64;
         if operations.is_finite() && (1.0..=1e15).contains(&operations) {
-            return Ok(operations as u64);
+            return Ok(Load { operations: operations as u64, seed: self.seed });
         }
         let least = 1.0 / per_second as f64;
         let expected = format!("from {least:.6} to {:.0} seconds of work", 1e15 / per_second as f64);
         Err(WorkloadError::Argument { option: "seconds", expected, found: self.seconds.to_string() })
     }
 
-    /// Runs `work`, which does `operations` operations, each of them `of`, and checks the sum that it hands back.
+    /// Runs a workload that is asked nothing else.
     fn measure(
         &self,
         name: &'static str,
-        operations: u64,
-        expected: u64,
-        work: impl FnOnce() -> Result<u64, WorkloadError>,
+        per_second: u64,
+        run: fn(Load) -> Result<Done, KernelError>,
     ) -> Result<Report, WorkloadError> {
-        let start = Instant::now();
-        let sum = work()?;
-        let total_s = start.elapsed().as_secs_f64();
-        check("the sum of all that came back", expected, sum)?;
-        Ok(Report::new(name, super::random::mix(sum ^ self.seed))
-            .argument("seconds", self.seconds)
-            .argument("operations", operations)
-            .argument("seed", self.seed)
-            .figure("ns_per_operation", total_s * 1e9 / operations as f64)
-            .figure("total_s", total_s))
+        self.report(name, &run(self.load(per_second)?)?)
     }
-}
 
-/// Says which call the kernel refused.
-fn refused(call: &'static str) -> impl Fn(io::Error) -> WorkloadError {
-    move |source| WorkloadError::Refused { call, source }
-}
-
-/// Starts a thread of a workload. What it waits for must end when its starter returns, with an error too: the scope
-/// waits for it.
-fn spawned<'scope, T: Send + 'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    work: impl FnOnce() -> T + Send + 'scope,
-) -> Result<ScopedJoinHandle<'scope, T>, WorkloadError> {
-    thread::Builder::new().spawn_scoped(scope, work).map_err(refused("start a thread"))
-}
-
-/// What a thread of a workload came to.
-fn joined<T>(ended: std::thread::Result<Result<T, WorkloadError>>) -> Result<T, WorkloadError> {
-    ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    /// Checks the sum of what was done, and reports it.
+    fn report(&self, name: &'static str, done: &Done) -> Result<Report, WorkloadError> {
+        check("the sum of all that came back", done.expected, done.sum)?;
+        Ok(Report::new(name, mix(done.sum ^ self.seed))
+            .argument("seconds", self.seconds)
+            .argument("operations", done.operations)
+            .argument("seed", self.seed)
+            .figure("ns_per_operation", done.total_s * 1e9 / done.operations as f64)
+            .figure("total_s", done.total_s))
+    }
 }

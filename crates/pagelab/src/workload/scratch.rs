@@ -2,52 +2,45 @@
 
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
 use tracer::signals::{self, PassOn};
+use workloads::kernel::{Done, KernelError};
 
-use super::super::WorkloadError;
-use super::refused;
+use super::WorkloadError;
 
-/// Arguments of the workloads that make files.
+/// Where Linux has a tmpfs for everybody (shm_overview(7)).
+const IN_MEMORY: &str = "/dev/shm";
+
+/// What such a workload is asked about it.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
-    #[command(flatten)]
-    pub work: super::Work,
+pub struct Scratch {
     /// Where to make a directory for the files, which is removed at the end, but where the workload is killed (SIGKILL)
     /// [default: /dev/shm, a file system in memory, so that no disk is measured; else the system's for such files]
     #[arg(long)]
-    pub directory: Option<PathBuf>,
+    directory: Option<PathBuf>,
 }
 
-impl Arguments {
-    /// A new directory, empty, that only its owner may enter. It is removed when it is dropped. Signals that would
-    /// leave it behind are for [`go_on`] to look for from now on.
-    pub fn scratch(&self) -> Result<TempDir, WorkloadError> {
-        signals::catch(PassOn::Same).map_err(refused("catch signals"))?;
+impl Scratch {
+    /// Runs a workload in a new directory, empty, that only its owner may enter, and removes that. Signals that would
+    /// leave it behind are for the workload to ask for ([`signals::arrived`]).
+    pub fn with(&self, run: impl FnOnce(&Path) -> Result<Done, KernelError>) -> Result<Done, WorkloadError> {
+        let refused = |source| KernelError::Refused { call: "catch signals", source };
+        signals::catch(PassOn::Same).map_err(refused)?;
         let parent = self.parent();
         let made = tempfile::Builder::new().prefix("pagelab-").tempdir_in(&parent);
-        made.map_err(|source| WorkloadError::Scratch { directory: parent, source })
+        let made = made.map_err(|source| WorkloadError::Scratch { directory: parent, source })?;
+        Ok(run(made.path())?)
     }
 
-    /// Where that is made.
-    pub fn parent(&self) -> PathBuf {
+    /// Where that is made, as text.
+    pub fn shown(&self) -> String {
+        self.parent().display().to_string()
+    }
+
+    fn parent(&self) -> PathBuf {
         let default = || match Path::new(IN_MEMORY) {
             in_memory if in_memory.is_dir() => in_memory.to_path_buf(),
             _ => std::env::temp_dir(),
         };
         self.directory.clone().unwrap_or_else(default)
     }
-}
-
-/// Where Linux has a tmpfs for everybody (shm_overview(7)).
-const IN_MEMORY: &str = "/dev/shm";
-
-/// Ends a workload that was told to stop; its directory goes with it.
-pub fn go_on() -> Result<(), WorkloadError> {
-    signals::arrived().map_or(Ok(()), |signal| Err(WorkloadError::Interrupted(signal)))
-}
-
-/// The name of the file number `number`.
-pub fn file(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("{number:08}"))
 }

@@ -2,38 +2,38 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 
-use super::super::WorkloadError;
-use super::super::random::mix;
-use super::super::report::Report;
-use super::refused;
-use super::scratch::{Arguments, file, go_on};
+use super::{Done, KernelError, Load, Stopped, file, go_on, refused};
+use crate::random::mix;
 
-/// Directories in a second, of [`FILES`] files.
-const PER_SECOND: u64 = 400;
+/// Directories in a second, each of 4,096 files.
+pub const PER_SECOND: u64 = 400;
 const FILES: u64 = 4096;
 
-pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
-    let rounds = arguments.work.operations(PER_SECOND)?;
-    let scratch = arguments.scratch()?;
+/// Makes the files in an empty directory, and reads it so many times.
+///
+/// # Errors
+/// What the kernel refuses, or that it was stopped.
+pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Done, KernelError> {
+    let rounds = load.operations;
     let mut expected = 0u64;
     for number in 0..FILES {
-        let path = file(scratch.path(), number);
+        let path = file(directory, number);
         fs::write(&path, []).map_err(refused("create a file"))?;
         expected = expected.wrapping_add(hash(path.file_name().unwrap_or_default()));
     }
-    let report = arguments.work.measure("directory-read", rounds * FILES, expected.wrapping_mul(rounds), || {
+    Done::of(rounds * FILES, expected.wrapping_mul(rounds), || {
         let mut sum = 0u64;
         for _ in 0..rounds {
-            go_on()?;
-            for entry in fs::read_dir(scratch.path()).map_err(refused("open a directory"))? {
+            go_on(stopped)?;
+            for entry in fs::read_dir(directory).map_err(refused("open a directory"))? {
                 let name = entry.map_err(refused("read a directory"))?.file_name();
                 sum = sum.wrapping_add(hash(&name));
             }
         }
         Ok(sum)
-    })?;
-    Ok(report.argument("directory", arguments.parent().display().to_string()))
+    })
 }
 
 /// In whichever order the names come: they are added up.

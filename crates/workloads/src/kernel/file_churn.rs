@@ -1,39 +1,40 @@
 //! `file-churn`: files are created, looked at and removed, in batches, so that the directory has entries to search.
 
 use std::fs;
+use std::path::Path;
 
-use super::super::WorkloadError;
-use super::super::random::{mix, shuffle};
-use super::super::report::Report;
-use super::refused;
-use super::scratch::{Arguments, file, go_on};
+use super::{Done, KernelError, Load, Stopped, file, go_on, refused};
+use crate::random::{mix, shuffle};
 
-const PER_SECOND: u64 = 60_000;
+/// Operations in a second.
+pub const PER_SECOND: u64 = 60_000;
 const BATCH: u64 = 512;
 
-pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
-    let batches = arguments.work.operations(PER_SECOND)?.div_ceil(BATCH);
-    let scratch = arguments.scratch()?;
+/// Creates and removes so many files in an empty directory, and as many more as are left of the last batch.
+///
+/// # Errors
+/// What the kernel refuses, or that it was stopped.
+pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Done, KernelError> {
+    let batches = load.operations.div_ceil(BATCH);
     let mut order: Vec<u64> = (0..BATCH).collect();
-    shuffle(&mut order, arguments.work.seed);
-    let length = |number: u64| mix(arguments.work.seed ^ number) % 64;
+    shuffle(&mut order, load.seed);
+    let length = |number: u64| mix(load.seed ^ number) % 64;
     let expected = (0..BATCH).map(length).sum::<u64>() * batches;
-    let report = arguments.work.measure("file-churn", batches * BATCH, expected, || {
+    Done::of(batches * BATCH, expected, || {
         let mut bytes = 0;
         for _ in 0..batches {
-            go_on()?;
+            go_on(stopped)?;
             for number in &order {
-                fs::write(file(scratch.path(), *number), &[b'x'; 64][..length(*number) as usize])
+                fs::write(file(directory, *number), &[b'x'; 64][..length(*number) as usize])
                     .map_err(refused("create a file"))?;
             }
             for number in (0..BATCH).rev() {
-                bytes += fs::metadata(file(scratch.path(), number)).map_err(refused("stat a file"))?.len();
+                bytes += fs::metadata(file(directory, number)).map_err(refused("stat a file"))?.len();
             }
             for number in &order {
-                fs::remove_file(file(scratch.path(), *number)).map_err(refused("unlink a file"))?;
+                fs::remove_file(file(directory, *number)).map_err(refused("unlink a file"))?;
             }
         }
         Ok(bytes)
-    })?;
-    Ok(report.argument("directory", arguments.parent().display().to_string()))
+    })
 }

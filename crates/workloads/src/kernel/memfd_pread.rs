@@ -3,34 +3,25 @@
 
 use std::os::unix::fs::FileExt;
 
-use workloads::memory::memory_file;
+use super::{Done, KernelError, Load, refused};
+use crate::memory::memory_file;
+use crate::random::{below, mix, stream};
 
-use super::super::random::{below, mix, stream};
-use super::super::report::Report;
-use super::super::{WorkloadError, arguments as common};
-use super::refused;
-
-const PER_SECOND: u64 = 2_000_000;
+/// Operations in a second.
+pub const PER_SECOND: u64 = 2_000_000;
+/// What the size of the file is a multiple of.
+pub const BLOCK_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 64;
-const BLOCK_BYTES: usize = 1 << 20;
 
-/// Arguments of `memfd-pread`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Arguments {
-    #[command(flatten)]
-    work: super::Work,
-    /// Size of the file, in blocks of 1M
-    #[arg(long, default_value = "1G", value_parser = common::size)]
-    bytes: u64,
-}
-
-pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
-    let reads = arguments.work.operations(PER_SECOND)?;
-    let bytes = common::multiple("bytes", arguments.bytes, BLOCK_BYTES as u64, "a block")?;
-    common::room("bytes", bytes as u128)?;
-    let file = memory_file(arguments.bytes).map_err(refused("memfd_create"))?;
+/// Reads so many times from a file of so many bytes, a multiple of [`BLOCK_BYTES`].
+///
+/// # Errors
+/// What the kernel refuses.
+pub fn run(load: Load, bytes: usize) -> Result<Done, KernelError> {
+    let Load { operations: reads, seed } = load;
+    let file = memory_file(bytes as u64).map_err(refused("memfd_create"))?;
     let places = bytes / READ_BYTES;
-    let value = |place: usize| mix(arguments.work.seed ^ place as u64);
+    let value = |place: usize| mix(seed ^ place as u64);
     let mut block = vec![0; BLOCK_BYTES];
     for first in (0..places).step_by(BLOCK_BYTES / READ_BYTES) {
         for (place, line) in (first..).zip(block.chunks_exact_mut(READ_BYTES)) {
@@ -38,14 +29,13 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         }
         file.write_all_at(&block, (first * READ_BYTES) as u64).map_err(refused("write to a memfd"))?;
     }
-    let order = || stream(arguments.work.seed).map(|bits| below(bits, places)).take(reads as usize);
+    let order = || stream(seed).map(|bits| below(bits, places)).take(reads as usize);
     let expected = order().fold(0u64, |sum, place| sum.wrapping_add(value(place)));
-    let report = arguments.work.measure("memfd-pread", reads, expected, || {
+    Done::of(reads, expected, || {
         let mut line = [0; READ_BYTES];
         order().try_fold(0u64, |sum, place| {
             file.read_exact_at(&mut line, (place * READ_BYTES) as u64).map_err(refused("pread from a memfd"))?;
             Ok(sum.wrapping_add(u64::from_ne_bytes(*line.first_chunk().expect("64 bytes"))))
         })
-    })?;
-    Ok(report.argument("bytes", arguments.bytes))
+    })
 }

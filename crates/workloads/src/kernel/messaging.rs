@@ -6,27 +6,28 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 
-use super::super::WorkloadError;
-use super::super::random::mix;
-use super::super::report::Report;
-use super::{Work, joined, refused, spawned};
+use super::{Done, KernelError, Load, joined, refused, spawned};
+use crate::random::mix;
 
 /// Messages of one sender to one receiver in a second.
-const PER_SECOND: u64 = 600;
+pub const PER_SECOND: u64 = 600;
 /// Senders, and receivers; messages in bytes. As hackbench has them.
 const PEOPLE: u64 = 20;
 const MESSAGE_BYTES: usize = 100;
 
-pub fn run(work: &Work) -> Result<Report, WorkloadError> {
-    let rounds = work.operations(PER_SECOND)?;
+/// Sends so many messages from each sender to each receiver.
+///
+/// # Errors
+/// What the kernel refuses.
+pub fn run(Load { operations: rounds, seed }: Load) -> Result<Done, KernelError> {
     let pairs: Vec<(UnixStream, UnixStream)> =
         (0..PEOPLE).map(|_| UnixStream::pair()).collect::<Result<_, _>>().map_err(refused("socketpair"))?;
     let (outs, ins): (Vec<UnixStream>, Vec<UnixStream>) = pairs.into_iter().unzip();
-    let words: Vec<u8> = (0..PEOPLE).map(|sender| mix(work.seed ^ sender) as u8).collect();
+    let words: Vec<u8> = (0..PEOPLE).map(|sender| mix(seed ^ sender) as u8).collect();
     let of_a_round: u64 = words.iter().map(|word| u64::from(*word) * MESSAGE_BYTES as u64).sum();
     let expected = of_a_round.wrapping_mul(rounds * PEOPLE);
     let messages = rounds * PEOPLE * PEOPLE;
-    work.measure("sched-messaging", messages, expected, || {
+    Done::of(messages, expected, || {
         thread::scope(|scope| {
             // The receivers read until nobody has the other ends any more: the senders, or who could not start them.
             let outs = Arc::new(outs);
@@ -44,7 +45,7 @@ pub fn run(work: &Work) -> Result<Report, WorkloadError> {
     })
 }
 
-fn sent(outs: &[UnixStream], message: &[u8], rounds: u64) -> Result<(), WorkloadError> {
+fn sent(outs: &[UnixStream], message: &[u8], rounds: u64) -> Result<(), KernelError> {
     for _ in 0..rounds {
         for mut socket in outs {
             socket.write_all(message).map_err(refused("write to a socket"))?;
@@ -54,7 +55,7 @@ fn sent(outs: &[UnixStream], message: &[u8], rounds: u64) -> Result<(), Workload
 }
 
 /// The sum of all bytes until the end.
-fn received(mut socket: UnixStream) -> Result<u64, WorkloadError> {
+fn received(mut socket: UnixStream) -> Result<u64, KernelError> {
     let mut message = [0; MESSAGE_BYTES];
     let mut sum = 0u64;
     loop {

@@ -3,18 +3,20 @@
 use std::io::{Read, Write, pipe};
 use std::thread;
 
-use super::super::WorkloadError;
-use super::super::report::Report;
-use super::{Work, joined, refused, spawned};
+use super::{Done, KernelError, Load, joined, refused, spawned};
 
-const PER_SECOND: u64 = 100_000;
+/// Operations in a second.
+pub const PER_SECOND: u64 = 100_000;
 
-pub fn run(work: &Work) -> Result<Report, WorkloadError> {
-    let operations = work.operations(PER_SECOND)?;
+/// Hands the byte there and back so many times.
+///
+/// # Errors
+/// What the kernel refuses.
+pub fn run(Load { operations, .. }: Load) -> Result<Done, KernelError> {
     let (mut there_out, mut there_in) = pipe().map_err(refused("pipe"))?;
     let (mut back_out, mut back_in) = pipe().map_err(refused("pipe"))?;
     let expected = (0..operations).fold(0, |sum: u64, round| sum.wrapping_add(u64::from(answer(round as u8))));
-    work.measure("pipe-switch", operations, expected, || {
+    Done::of(operations, expected, || {
         thread::scope(|scope| {
             // It ends when the other end of its pipe does.
             let echo = spawned(scope, move || {

@@ -5,21 +5,29 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use super::super::WorkloadError;
-use super::super::random::mix;
-use super::super::report::Report;
-use super::{Work, joined, refused, spawned};
+use super::{Done, KernelError, Load, joined, refused, spawned};
+use crate::random::mix;
 
-const UNIX_PER_SECOND: u64 = 25_000;
-const TCP_PER_SECOND: u64 = 15_000;
+/// Blocks in a second, through Unix sockets.
+pub const UNIX_PER_SECOND: u64 = 25_000;
+/// The same by TCP.
+pub const TCP_PER_SECOND: u64 = 15_000;
 const BLOCK_BYTES: usize = 16 << 10;
 
-pub fn unix(work: &Work) -> Result<Report, WorkloadError> {
+/// Sends so many blocks through a pair of Unix sockets.
+///
+/// # Errors
+/// What the kernel refuses.
+pub fn unix(load: Load) -> Result<Done, KernelError> {
     let (near, far) = UnixStream::pair().map_err(refused("socketpair"))?;
-    exchange("unix-socket", work, UNIX_PER_SECOND, near, far)
+    exchange(load, near, far)
 }
 
-pub fn tcp(work: &Work) -> Result<Report, WorkloadError> {
+/// Sends so many blocks through a TCP connection of this machine with itself.
+///
+/// # Errors
+/// What the kernel refuses.
+pub fn tcp(load: Load) -> Result<Done, KernelError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused("bind to the loopback device"))?;
     let address = listener.local_addr().map_err(refused("getsockname"))?;
     let near = TcpStream::connect(address).map_err(refused("connect over the loopback device"))?;
@@ -27,25 +35,19 @@ pub fn tcp(work: &Work) -> Result<Report, WorkloadError> {
     for end in [&near, &far] {
         end.set_nodelay(true).map_err(refused("setsockopt(TCP_NODELAY)"))?;
     }
-    exchange("tcp-loopback", work, TCP_PER_SECOND, near, far)
+    exchange(load, near, far)
 }
 
 /// Sends blocks from `near`; `far` answers each with the sum of its words.
-fn exchange<S: Read + Write + Send>(
-    name: &'static str,
-    work: &Work,
-    per_second: u64,
-    near: S,
-    mut far: S,
-) -> Result<Report, WorkloadError> {
-    let operations = work.operations(per_second)?;
+fn exchange<S: Read + Write + Send>(load: Load, near: S, mut far: S) -> Result<Done, KernelError> {
+    let Load { operations, seed } = load;
     let words = (BLOCK_BYTES / 8) as u64;
-    let start = |block: u64| mix(work.seed ^ block);
+    let start = |block: u64| mix(seed ^ block);
     // The words of a block are its first one and those that follow it.
     let expected = (0..operations).fold(0u64, |sum, block| {
         sum.wrapping_add(start(block).wrapping_mul(words).wrapping_add(words * (words - 1) / 2))
     });
-    work.measure(name, operations, expected, || {
+    Done::of(operations, expected, || {
         thread::scope(|scope| {
             // Each end waits for the other one, and is gone with its thread's part, also where that fails.
             let mut near = near;
