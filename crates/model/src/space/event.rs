@@ -5,11 +5,11 @@ use paging::{Error, Format};
 use trace::{Call, Event};
 
 use super::error::SpaceError;
-use super::held;
 use super::paged::Paged;
 use super::part::{Part, joined, stretches};
 use super::process::Heap;
 use super::vma::{Advice, Backing, Object, Vma};
+use super::witness;
 use crate::address::Pa;
 use crate::call::{self, Object as About, PAGE_BYTES as CALL_PAGE_BYTES, PROT_READ, PROT_WRITE};
 use crate::policy::Granule;
@@ -35,7 +35,7 @@ impl<F: Format> Paged<F> {
         if let (Granule::Direct(leaf_bytes), Call::Region { address, bytes, .. }) = (self.plan.granule, &event.call) {
             return self.map_directly(*address, address.saturating_add(*bytes), leaf_bytes);
         }
-        self.seen.is_looked_at = held::is_looked_at(&event.call);
+        self.seen.is_looked_at = witness::is_looked_at(&event.call);
         match call::object(event) {
             About::Nothing => Ok(()),
             About::Range(begin, bytes) if self.checked(begin, bytes).is_none() => self.refuse(),
