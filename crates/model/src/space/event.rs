@@ -1,7 +1,7 @@
 //! System calls: what they do to VMAs and to what is mapped.
 
 use ::policy::call::map;
-use paging::{Error, Format};
+use paging::{Error, Format, InputAddress};
 use trace::{Call, Event};
 
 use super::error::SpaceError;
@@ -249,7 +249,9 @@ impl<F: Format> Paged<F> {
                 found.is_some_and(|(at, folio)| part.pa < at + folio.bytes)
             };
             let is_single = self.leaf(part.va).is_some_and(|leaf| leaf.group_bytes == leaf.leaf_bytes);
-            if is_single && first_pa.is_some_and(is_of_one_folio) && self.processes.running.tables.fold(part.va).is_ok()
+            if is_single
+                && first_pa.is_some_and(is_of_one_folio)
+                && self.processes.running.tables.fold(InputAddress(part.va)).is_ok()
             {
                 self.costs.folds += 1;
             }
