@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use ::policy::Mechanism;
 use trace::{Call, Chunk, Event, PAGE_SHIFT};
 
 use super::hardware::Hardware;
@@ -58,9 +59,9 @@ impl Simulation {
         matches!(self.setup.plan.granule, Granule::Direct(_))
     }
 
-    /// Bytes of the pages of the pool that memory comes from.
-    pub(crate) fn pool_page_bytes(&self) -> Option<u64> {
-        if let Granule::Hugetlb(bytes) = self.setup.plan.granule { Some(bytes) } else { None }
+    /// The policy, if it is one of pages of a pool.
+    pub(crate) fn of_pool(&self) -> Option<Mechanism> {
+        Some(self.setup.plan.mechanism).filter(|mechanism| mechanism.hugetlb)
     }
 
     /// Gives numbers to further pages, in their order.

@@ -140,6 +140,7 @@ impl<F: Format> Paged<F> {
         let evidence = Evidence {
             slots,
             advised_bytes: self.plan.mechanism.wants_large().then(|| self.plan.mechanism.advised_bytes()),
+            noted: self.seen.noted.clone(),
             answered: self.seen.answered.clone(),
             is_without_guards: self.plan.mechanism.no_guards,
             ..Evidence::of(examination)
@@ -259,7 +260,7 @@ impl<F: Format> Paged<F> {
 
 fn kind(backing: Backing) -> VmaKind {
     match backing {
-        Backing::Anonymous | Backing::Inferred => VmaKind::Anonymous,
+        Backing::Anonymous | Backing::Pool | Backing::Inferred => VmaKind::Anonymous,
         Backing::Stack => VmaKind::Stack,
         Backing::File => VmaKind::PrivateFile,
         Backing::Shared(_) | Backing::SharedFile => VmaKind::Shared,

@@ -4,16 +4,15 @@
 //! The program's view has the granularity of base pages; the kernel's has that of the pool. Where both
 //! agree a call is passed on. Where a call concerns a part of a large page, the page stays and the
 //! program's view alone changes: what was unmapped in it reads as zero when it is mapped again, and its
-//! protection is the union of what its parts ask for. Everything here is bookkeeping; the actions that
-//! come out are carried out by `hugetlb`.
+//! protection is the union of what its parts ask for. Everything here is bookkeeping; those who serve
+//! the calls carry out the actions that come out.
 
-use policy::ranges::Ranges;
-use policy::size::PageSize;
+use crate::call::prot::NONE;
+use crate::ranges::Ranges;
+use crate::size::PageSize;
 
 /// Protection bits as mprotect takes them.
 pub type Protection = u64;
-/// PROT_NONE.
-pub const NONE: Protection = libc::PROT_NONE as u64;
 
 /// Something to be done to the kernel's mappings or to the bytes behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +25,9 @@ pub enum Action {
     Zero(u64, u64),
 }
 
-/// The bookkeeping of one address space.
-#[derive(Clone, Debug, Default)]
-pub struct HugeMap {
+/// Both views of one address space.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Views {
     /// Ranges backed by hugetlb pages; whole pages.
     backed: Ranges<()>,
     /// What the program believes to be mapped inside the backed ranges, and its protection.
@@ -42,12 +41,12 @@ pub struct HugeMap {
     /// Pages that the pool must still give because this memory is a copy made by fork.
     pub promised_pages: u64,
     /// The heap.
-    pub heap: HugeHeap,
+    pub heap: PoolHeap,
 }
 
-/// The heap under hugetlb. It begins at a page boundary of the pool, a little above the kernel's.
+/// The heap of pages of a pool. It begins at a page boundary of the pool, a little above the kernel's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HugeHeap {
+pub struct PoolHeap {
     /// Where it begins; 0 before the first call of brk.
     pub start: u64,
     /// What the program was told.
@@ -65,7 +64,7 @@ pub struct Dropped {
     pub partial: Vec<(u64, u64)>,
 }
 
-impl HugeMap {
+impl Views {
     /// Whether the range touches memory that is backed by the pool.
     pub fn concerns(&self, start: u64, end: u64) -> bool {
         self.backed.overlaps(start, end)
@@ -108,6 +107,11 @@ impl HugeMap {
             })
             .filter(|(s, e)| s < e)
             .collect()
+    }
+
+    /// What a process has that fork makes: no locks are inherited.
+    pub fn forked(&self) -> Views {
+        Views { locked: Ranges::default(), promised_pages: 0, ..self.clone() }
     }
 
     /// Everything that is backed by the pool.
