@@ -5,8 +5,9 @@
 
 use super::core::Core;
 use super::look::{BLOCK, Look, Looks, loads_first, stores};
-use super::slot::{NONE, READ_ONLY, Slot};
+use super::slot::{FURTHER_LEVELS, LANES, NONE, READ_ONLY, Rest, Slot, Slots, Stored};
 use super::state::Simulation;
+use crate::machine::Machine;
 use crate::space::SpaceError;
 use trace::{Kind, PAGE_SHIFT};
 
@@ -129,8 +130,11 @@ impl Simulation {
             (missed[walks], rests[walks]) = (missed[index], rest);
             walks += usize::from(!found);
         }
+        if self.setup.has_further_levels {
+            walks = core.further_levels(&self.setup.machine, &self.lineage.own.slots, missed, rests, walks);
+        }
         for (look, rest) in missed.iter().zip(&*rests).take(walks) {
-            core.counts.second_misses[look.lane()][usize::from(rest.size)] += 1;
+            core.counts.walked[look.lane()][usize::from(rest.size)] += 1;
             let va = rest.page << PAGE_SHIFT;
             core.walker.walk(va ^ tag, rest.entry, || self.space.path(va), || self.space.physical(va))?;
         }
@@ -168,6 +172,36 @@ impl Core {
             }
         }
         (ids.len(), None)
+    }
+
+    /// Takes the first `looks` that the second level did not answer through those behind it, and leaves in front what none of
+    /// them has: how many those are.
+    #[cold]
+    fn further_levels(
+        &mut self,
+        machine: &Machine,
+        slots: &[Slots; LANES],
+        missed: &mut [Look],
+        rests: &mut [Rest],
+        looks: usize,
+    ) -> usize {
+        let mut left = looks;
+        for level in 0..FURTHER_LEVELS {
+            let mut missing = 0;
+            for index in 0..left {
+                let (look, rest) = (missed[index], rests[index]);
+                let Stored { key, index, tlb } = slots[look.lane()].further[look.number as usize][level];
+                if tlb != NONE && self.tlbs[usize::from(tlb)].touch(u32::from(index), key) {
+                    self.counts.further_hits[level][look.lane()][usize::from(rest.size)] += 1;
+                    self.counts.second_hit_cycles += u64::from(machine.tlbs[usize::from(tlb)].hit_cycles);
+                } else {
+                    (missed[missing], rests[missing]) = (look, rest);
+                    missing += 1;
+                }
+            }
+            left = missing;
+        }
+        left
     }
 
     /// Looks into the first level, from one look on, until a slot is not known: how many looks that were. Leaves those that
