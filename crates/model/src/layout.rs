@@ -13,7 +13,7 @@
 //! which recorded addresses are meant.
 
 mod change;
-mod linux;
+pub(crate) mod linux;
 mod of_pool;
 mod pool;
 mod taken;
