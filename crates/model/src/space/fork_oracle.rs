@@ -59,7 +59,8 @@ impl Oracle {
 
     /// Which processes map pages of a folio, once for each page.
     fn mappings(&self, folio: usize) -> Vec<u32> {
-        let of_it = |mapped: &Mapped| matches!(mapped, Mapped::Memory { page, .. } if self.memory[*page].folio == folio);
+        let of_it =
+            |mapped: &Mapped| matches!(mapped, Mapped::Memory { page, .. } if self.memory[*page].folio == folio);
         let all = self.processes.iter();
         all.flat_map(|(number, process)| process.mapped.values().filter(|of| of_it(of)).map(|_| *number)).collect()
     }

@@ -3,7 +3,7 @@
 //! Follows `madvise_free_pte_range` and `madvise_cold_or_pageout_pte_range` (mm/madvise.c): a folio of which the range has all
 //! stays as it is, of any other one that no other process maps pages are made.
 
-use paging::{Error, Format};
+use paging::{Error, Format, InputAddress};
 
 use super::error::SpaceError;
 use super::paged::Paged;
@@ -15,7 +15,7 @@ impl<F: Format> Paged<F> {
     pub(super) fn advise_free(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
         let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
         if first < last {
-            self.witness(first, last)?;
+            self.witness_call(first, last)?;
             self.split_what_is_cut(first, last)?;
         }
         Ok(())
@@ -56,7 +56,7 @@ impl<F: Format> Paged<F> {
         }
         for part in parts.iter().filter(|part| part.grouped) {
             if self.leaf(part.va).is_some_and(|leaf| leaf.group_bytes > leaf.leaf_bytes) {
-                self.processes.running.tables.unfold(part.va)?;
+                self.processes.running.tables.unfold(InputAddress(part.va))?;
                 self.costs.unfolds += 1;
             }
         }

@@ -4,7 +4,7 @@
 //! not. Then no leaf can stand in its place, and its entries are refilled one by one.
 
 use paging::format::named::Named;
-use paging::{Error, Format, Freed};
+use paging::{Error, Format, Freed, InputAddress};
 
 use super::paged::Paged;
 
@@ -16,7 +16,11 @@ impl<F: Format> Paged<F> {
         let (half, half_last) = self.half_around(begin);
         let room = below.map_or(half, |below| below.next_multiple_of(self.base).clamp(half, begin));
         let last = above.map_or(half_last, |above| (above & !(self.base - 1)).max(end) - 1).min(half_last);
-        let freed = Freed { room, room_bytes: last - room + 1, ..Freed::within(begin, end - begin) };
+        let freed = Freed {
+            room: InputAddress(room),
+            room_bytes: last - room + 1,
+            ..Freed::within(InputAddress(begin), end - begin)
+        };
         self.processes.running.free_tables(&freed, &mut self.costs)
     }
 
@@ -27,7 +31,7 @@ impl<F: Format> Paged<F> {
 
     /// Gives back the empty tables of pages for nothing but a range, whose VMAs stay.
     pub(super) fn free_page_tables(&mut self, begin: u64, end: u64) -> Result<(), Error> {
-        let freed = Freed { top: 0, ..Freed::within(begin, end - begin) };
+        let freed = Freed { top: 0, ..Freed::within(InputAddress(begin), end - begin) };
         self.processes.running.free_tables(&freed, &mut self.costs)
     }
 

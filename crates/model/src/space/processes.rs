@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use paging::{Census, Error, Format};
+use paging::{Census, Error, Format, InputAddress};
 
 use super::cost::Costs;
 use super::process::{LeafRules, Process};
@@ -46,7 +46,7 @@ impl<F: Format> Processes<F> {
     /// Makes tables for a child where its parent has them: addresses and levels.
     pub(super) fn copy_tables(&mut self, child: u32, tables: &[(u64, u8)]) -> Result<(), Error> {
         let Some(child) = self.others.get_mut(&child) else { return Ok(()) };
-        tables.iter().try_for_each(|(va, level)| child.tables.make_tables(*va, *level))
+        tables.iter().try_for_each(|(va, level)| child.tables.make_tables(InputAddress(*va), *level))
     }
 
     /// Goes on as another process; `false` if there is none.

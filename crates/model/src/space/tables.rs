@@ -1,24 +1,23 @@
 //! Changes of a process's tables, each with what it costs: mapping, unmapping, protecting, splitting.
 
-use paging::{Attributes, Error, Format, Freed, Mapping};
+use paging::{Attributes, Error, Format, Freed, InputAddress, Mapping};
 
 use super::cost::Costs;
 use super::part::Part;
 use super::places::{is_file, is_memory};
 use super::process::{Cut, Process};
-use crate::address::Pa;
 
 impl<F: Format> Process<F> {
     pub(super) fn map(&mut self, mapping: &Mapping, costs: &mut Costs) -> Result<(), Error> {
         self.tables.map(mapping)?;
-        if is_file(Pa(mapping.pa)) {
+        if is_file(mapping.pa) {
             costs.file_bytes += mapping.bytes;
-        } else if is_memory(Pa(mapping.pa)) {
+        } else if is_memory(mapping.pa) {
             costs.anonymous_bytes += mapping.bytes;
         }
         costs.resident_peak_bytes = costs.resident_peak_bytes.max(costs.resident_bytes());
         if Some(mapping.sizes.largest_bytes) == self.rules.huge_bytes {
-            let leaves = self.whole_huge_leaves(&self.parts(mapping.va, mapping.va + mapping.bytes)?);
+            let leaves = self.whole_huge_leaves(&self.parts(mapping.va.0, mapping.va.0 + mapping.bytes)?);
             self.huge_leaves += leaves;
             costs.deposited_table_bytes += leaves * self.tables.geometry().page_bytes();
         }
@@ -35,7 +34,7 @@ impl<F: Format> Process<F> {
         costs: &mut Costs,
     ) -> Result<(), Error> {
         self.count_splits(begin, end, costs);
-        self.tables.protect(begin, end - begin, attributes)?;
+        self.tables.protect(InputAddress(begin), end - begin, attributes)?;
         self.count_tables(costs);
         Ok(())
     }
@@ -43,7 +42,7 @@ impl<F: Format> Process<F> {
     /// Makes holes of the parts, which are all that there is in a range. Their tables stay.
     pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part], costs: &mut Costs) -> Result<(), Error> {
         self.count_splits(begin, end, costs);
-        self.tables.unmap_leaves(begin, end - begin)?;
+        self.tables.unmap_leaves(InputAddress(begin), end - begin)?;
         self.lose_huge_leaves(self.whole_huge_leaves(parts), costs);
         self.count_tables(costs);
         for part in parts {
@@ -74,7 +73,7 @@ impl<F: Format> Process<F> {
     pub(super) fn split_leaf(&mut self, va: u64, costs: &mut Costs) -> Result<(), Error> {
         costs.splits += 1;
         self.lose_huge_leaves(1, costs);
-        self.tables.split(va)?;
+        self.tables.split(InputAddress(va))?;
         self.count_tables(costs);
         Ok(())
     }

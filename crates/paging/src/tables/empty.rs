@@ -3,6 +3,7 @@
 
 use super::slot::end_of;
 use super::{Slot, Tables, bulk};
+use crate::address::{InputAddress, OutputAddress};
 use crate::arena::Released;
 use crate::error::Error;
 use crate::format::{Format, Kind};
@@ -13,11 +14,11 @@ use crate::log::Log;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
     /// Those for any address of this range: where it begins.
-    pub va: u64,
+    pub va: InputAddress,
     /// Its bytes.
     pub bytes: u64,
     /// And for no address outside of this range, which holds the other: where it begins.
-    pub room: u64,
+    pub room: InputAddress,
     /// Its bytes.
     pub room_bytes: u64,
     /// Of the levels up to this one, where 0 is that of pages.
@@ -26,7 +27,7 @@ pub struct Freed {
 
 impl Freed {
     /// All that are for addresses of a range alone.
-    pub fn within(va: u64, bytes: u64) -> Freed {
+    pub fn within(va: InputAddress, bytes: u64) -> Freed {
         Freed { va, bytes, room: va, room_bytes: bytes, top: u8::MAX }
     }
 }
@@ -47,7 +48,7 @@ impl Freeing {
         Freeing { room, room_end, top, released, first: u64::MAX, end: 0 }
     }
 
-    fn add(&mut self, block: u64, va: u64, end: u64) {
+    fn add(&mut self, block: OutputAddress, va: u64, end: u64) {
         self.released.add(block);
         (self.first, self.end) = (self.first.min(va), self.end.max(end));
     }
@@ -58,9 +59,9 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// As [`Tables::unmap`].
-    pub fn unmap_leaves(&mut self, va: u64, bytes: u64) -> Result<(), Error> {
+    pub fn unmap_leaves(&mut self, va: InputAddress, bytes: u64) -> Result<(), Error> {
         let (first, end) = self.geometry().range(va, bytes)?;
-        self.whole_runs(va, 0, bytes)?;
+        self.whole_runs(va, OutputAddress(0), bytes)?;
         let (table, level) = self.table_around(first, end)?;
         self.isolate(table, level, first)?;
         self.isolate(table, level, end)?;
@@ -70,7 +71,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Makes holes of the leaves in a range of one table and of those below it; no leaf reaches over the ends.
-    fn clear_leaves(&mut self, table: u64, level: u8, va: u64, end: u64) -> Result<(), Error> {
+    fn clear_leaves(&mut self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<(), Error> {
         if level == 0 {
             return self.clear_entries(table, level, va, end);
         }
@@ -100,9 +101,9 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// An address that is not canonical; an arena that is full.
-    pub fn make_tables(&mut self, va: u64, bottom: u8) -> Result<(), Error> {
+    pub fn make_tables(&mut self, va: InputAddress, bottom: u8) -> Result<(), Error> {
         let geometry = self.geometry();
-        let page = va & !(geometry.page_bytes() - 1);
+        let page = va.aligned_down(geometry.page_bytes());
         let (resolved, _) = geometry.range(page, geometry.page_bytes())?;
         loop {
             let slot = self.slot(resolved)?;
@@ -128,7 +129,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Gives back the tables, all of them empty, in whose place leaves are about to stand in a range of one table.
-    pub(super) fn free_tables_for(&mut self, table: u64, level: u8, va: u64, end: u64) -> Result<(), Error> {
+    pub(super) fn free_tables_for(&mut self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<(), Error> {
         let (first, count) = self.entries(table, level, va, end);
         if level == 0 || self.arena.all(first, count, bulk::all_zero) == Some(true) {
             return Ok(());
@@ -148,7 +149,13 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Collects the empty tables below one.
-    fn free_below(&mut self, table: u64, level: u8, (va, end): (u64, u64), freeing: &mut Freeing) -> Result<(), Error> {
+    fn free_below(
+        &mut self,
+        table: OutputAddress,
+        level: u8,
+        (va, end): (u64, u64),
+        freeing: &mut Freeing,
+    ) -> Result<(), Error> {
         let Some(below) = level.checked_sub(1) else { return Ok(()) };
         let unit = self.geometry().span(level) << self.format.run_bits();
         let mut va = va;
@@ -158,11 +165,11 @@ impl<F: Format, L: Log> Tables<F, L> {
             let slot = self.slot_in(table, level, va)?;
             if self.format.kind(level, slot.entry) == Kind::Table {
                 self.free_below_run(slot, (va, next), freeing)?;
-                let block = self.format.table_address(slot.entry) & !(self.block_bytes(below) - 1);
+                let block = self.format.table_address(slot.entry).aligned_down(self.block_bytes(below));
                 let is_alone = freeing.room <= first && past <= freeing.room_end;
                 if below <= freeing.top && is_alone && self.is_empty(block, below)? {
                     freeing.add(block, first, past);
-                    let pa = slot.pa & !((ENTRY_BYTES << self.format.run_bits()) - 1);
+                    let pa = slot.pa.aligned_down(ENTRY_BYTES << self.format.run_bits());
                     self.write_run(Slot { pa, va: first, ..slot }, |_| 0)?;
                 }
             }
