@@ -7,12 +7,12 @@
 pub mod admit;
 mod counters;
 pub mod direct_map;
-mod geometry;
 mod kernel;
 mod leaseholder;
 mod machine;
 pub mod maps;
 mod outer_tracer;
+mod page_sizes;
 pub mod read;
 mod reporting;
 mod settings;
@@ -20,7 +20,7 @@ mod state;
 
 use std::path::{Path, PathBuf};
 
-use policy::Geometry;
+use policy::PageSizes;
 use policy::size::PageSize;
 use study::machine::{Machine, State};
 
@@ -41,7 +41,7 @@ pub const HUGETLB: &str = "/sys/kernel/mm/hugepages";
 #[derive(Clone, Debug)]
 pub struct Host {
     root: PathBuf,
-    geometry: Geometry,
+    page_sizes: PageSizes,
     settings: Vec<settings::Setting>,
     counters: Vec<counters::CounterFile>,
 }
@@ -56,10 +56,10 @@ impl Host {
     /// The base page size cannot be told, or a file says something that is not understood.
     pub fn open(root: impl Into<PathBuf>) -> Result<Host, HostError> {
         let root = root.into();
-        let geometry = geometry::read(&root)?;
+        let page_sizes = page_sizes::read(&root)?;
         let settings = settings::list(&root);
         let counters = counters::list(&root);
-        Ok(Host { root, geometry, settings, counters })
+        Ok(Host { root, page_sizes, settings, counters })
     }
 
     /// The directory that stands for `/`.
@@ -73,8 +73,8 @@ impl Host {
     }
 
     /// The page sizes that the kernel offers.
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+    pub fn page_sizes(&self) -> &PageSizes {
+        &self.page_sizes
     }
 
     /// The machine, as far as it does not change.

@@ -76,7 +76,7 @@ fn policies() -> Result<(String, Value), Failure> {
     let terms = Terms::of_this_process(&host, tracer::try_tracing);
     let mut rows = Vec::new();
     let mut documents = Vec::new();
-    for granularity in Policy::granularities(host.geometry()) {
+    for granularity in Policy::granularities(host.page_sizes()) {
         let policy = Policy::plain(granularity);
         let (here, how) = match admit::admit(&policy, &host, &terms) {
             Admission::Admitted { mechanism } => ("available", mechanism),
@@ -127,7 +127,7 @@ fn model(name: &str) -> Result<(String, Value), Failure> {
 fn machines() -> Result<(String, Value), Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
     let machine = host.machine().map_err(Failure::input)?;
-    let geometry = &machine.geometry;
+    let page_sizes = &machine.page_sizes;
     let sizes = |sizes: &[policy::size::PageSize]| match sizes {
         [] => "none".to_string(),
         sizes => sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
@@ -140,10 +140,10 @@ fn machines() -> Result<(String, Value), Failure> {
         ["memory".into(), format_bytes(machine.memory_bytes)],
         ["kernel".into(), format!("{} {}", machine.arch, machine.kernel)],
         ["hypervisor".into(), machine.hypervisor.clone().unwrap_or_else(|| "none seen".into())],
-        ["base page".into(), geometry.base.to_string()],
-        ["PMD leaf".into(), geometry.pmd.map_or("no THP in this kernel".into(), |pmd| pmd.to_string())],
-        ["mTHP sizes".into(), sizes(&geometry.mthp)],
-        ["hugetlb pools".into(), sizes(&geometry.hugetlb)],
+        ["base page".into(), page_sizes.base.to_string()],
+        ["PMD leaf".into(), page_sizes.pmd.map_or("no THP in this kernel".into(), |pmd| pmd.to_string())],
+        ["mTHP sizes".into(), sizes(&page_sizes.mthp)],
+        ["hugetlb pools".into(), sizes(&page_sizes.hugetlb)],
     ];
     let models = model::machine::BUILT_IN.iter().map(|(name, _)| sim::machines::document(name));
     let models: Vec<Value> = models.collect::<Result<_, _>>()?;
