@@ -230,10 +230,14 @@ impl Sweep {
         }
         let ways = || self.of_size(page_bytes).map(|geometry| geometry.ways);
         let (least, most) = (ways().min().unwrap_or(0), ways().max().unwrap_or(0));
-        let mut text = format!("   sets  ways {least} to {most}\n");
+        let columns = by_sets.values().map(Vec::len).max().unwrap_or(0);
+        // A shade for each number of ways, or for one in so many where a line would be too long.
+        let step = columns.div_ceil(MOST_SHADES).max(1);
+        let every = if step > 1 { format!(", one in {step}") } else { String::new() };
+        let mut text = format!("   sets  ways {least} to {most}{every}\n");
         for (sets, mut ways) in by_sets {
             ways.sort_unstable();
-            let shades: String = ways.iter().map(|(_, misses)| self.shade(*misses)).collect();
+            let shades: String = ways.iter().step_by(step).map(|(_, misses)| self.shade(*misses)).collect();
             // Writing to a string does not fail.
             let _ = writeln!(text, "  {sets:>5}  {shades}");
         }
@@ -257,6 +261,9 @@ impl Sweep {
         ((rate / least).ln() / (most / least).ln()).clamp(0.0, 1.0)
     }
 }
+
+/// Shades of a line of [`Sweep::shading`] at most, each of two columns.
+const MOST_SHADES: usize = 32;
 
 /// Ways of the TLBs of [`Sweep::curve`] from eight entries on.
 pub const CURVE_WAYS: u32 = 8;
@@ -388,6 +395,10 @@ mod tests {
         assert_eq!(Sweep::default().heat(7), 0.0);
         let one = Sweep { geometries: vec![Geometry { page_bytes: 4096, sets: 1, ways: 4, misses: 7 }], ..sweep };
         assert_eq!(one.shading(4096), "   sets  ways 4 to 4\n      1  ██\n");
+        let many = |ways| Geometry { page_bytes: 4096, sets: 1, ways, misses: 7 };
+        let many = Sweep { geometries: (1..=128).map(many).collect(), ..one };
+        let line = format!("   sets  ways 1 to 128, one in 4\n      1  {}\n", "██".repeat(32));
+        assert_eq!(many.shading(4096), line);
     }
 
     #[test]
