@@ -2,7 +2,7 @@
 //!
 //! Every figure of a [`Document`] is modelled.
 
-use std::fmt::Write as _;
+mod shading;
 
 use policy::verdict::Verdict;
 
@@ -221,35 +221,6 @@ impl Sweep {
         (most > 0).then(|| (self.per.rate(least), self.per.rate(most)))
     }
 
-    /// The heat map of a page size for a terminal: a line for each number of sets, a column for each number of ways, and
-    /// the darker the more misses, by the logarithm between the least and the greatest rate of the trace.
-    pub fn shading(&self, page_bytes: u64) -> String {
-        let mut by_sets: std::collections::BTreeMap<u32, Vec<(u32, u64)>> = std::collections::BTreeMap::new();
-        for geometry in self.of_size(page_bytes) {
-            by_sets.entry(geometry.sets).or_default().push((geometry.ways, geometry.misses));
-        }
-        let ways = || self.of_size(page_bytes).map(|geometry| geometry.ways);
-        let (least, most) = (ways().min().unwrap_or(0), ways().max().unwrap_or(0));
-        let columns = by_sets.values().map(Vec::len).max().unwrap_or(0);
-        // A shade for each number of ways, or for one in so many where a line would be too long.
-        let step = columns.div_ceil(MOST_SHADES).max(1);
-        let every = if step > 1 { format!(", one in {step}") } else { String::new() };
-        let mut text = format!("   sets  ways {least} to {most}{every}\n");
-        for (sets, mut ways) in by_sets {
-            ways.sort_unstable();
-            let shades: String = ways.iter().step_by(step).map(|(_, misses)| self.shade(*misses)).collect();
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "  {sets:>5}  {shades}");
-        }
-        text
-    }
-
-    fn shade(&self, misses: u64) -> &'static str {
-        const SHADES: [&str; 5] = ["··", "░░", "▒▒", "▓▓", "██"];
-        let last = SHADES.len() - 1;
-        SHADES[(self.heat(misses) * last as f64).round() as usize % SHADES.len()]
-    }
-
     /// Where misses stand between the fewest and the most of the trace, by their logarithms: 0 to 1.
     pub fn heat(&self, misses: u64) -> f64 {
         let Some((least, most)) = self.rates() else { return 0.0 };
@@ -261,9 +232,6 @@ impl Sweep {
         ((rate / least).ln() / (most / least).ln()).clamp(0.0, 1.0)
     }
 }
-
-/// Shades of a line of [`Sweep::shading`] at most, each of two columns.
-const MOST_SHADES: usize = 32;
 
 /// Ways of the TLBs of [`Sweep::curve`] from eight entries on.
 pub const CURVE_WAYS: u32 = 8;
