@@ -26,13 +26,14 @@ pub struct Nested {
 pub enum NestedError {
     /// The guest's own tables.
     #[error("stage 1: {0}")]
-    Stage1(Error),
+    Stage1(#[source] Error),
     /// The hypervisor's tables, for a guest physical address.
     #[error("stage 2, for the guest physical address {ipa:#x}: {error}")]
     Stage2 {
         /// The address of the guest's entry or memory.
         ipa: InputAddress,
         /// What failed.
+        #[source]
         error: Error,
     },
 }
