@@ -2,7 +2,7 @@
 //!
 //! Every figure of a [`Document`] is modelled.
 
-use std::fmt::Write as _;
+mod shading;
 
 use policy::verdict::Verdict;
 
@@ -221,31 +221,6 @@ impl Sweep {
         (most > 0).then(|| (self.per.rate(least), self.per.rate(most)))
     }
 
-    /// The heat map of a page size for a terminal: a line for each number of sets, a column for each number of ways, and
-    /// the darker the more misses, by the logarithm between the least and the greatest rate of the trace.
-    pub fn shading(&self, page_bytes: u64) -> String {
-        let mut by_sets: std::collections::BTreeMap<u32, Vec<(u32, u64)>> = std::collections::BTreeMap::new();
-        for geometry in self.of_size(page_bytes) {
-            by_sets.entry(geometry.sets).or_default().push((geometry.ways, geometry.misses));
-        }
-        let ways = || self.of_size(page_bytes).map(|geometry| geometry.ways);
-        let (least, most) = (ways().min().unwrap_or(0), ways().max().unwrap_or(0));
-        let mut text = format!("   sets  ways {least} to {most}\n");
-        for (sets, mut ways) in by_sets {
-            ways.sort_unstable();
-            let shades: String = ways.iter().map(|(_, misses)| self.shade(*misses)).collect();
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "  {sets:>5}  {shades}");
-        }
-        text
-    }
-
-    fn shade(&self, misses: u64) -> &'static str {
-        const SHADES: [&str; 5] = ["··", "░░", "▒▒", "▓▓", "██"];
-        let last = SHADES.len() - 1;
-        SHADES[(self.heat(misses) * last as f64).round() as usize % SHADES.len()]
-    }
-
     /// Where misses stand between the fewest and the most of the trace, by their logarithms: 0 to 1.
     pub fn heat(&self, misses: u64) -> f64 {
         let Some((least, most)) = self.rates() else { return 0.0 };
@@ -388,6 +363,10 @@ mod tests {
         assert_eq!(Sweep::default().heat(7), 0.0);
         let one = Sweep { geometries: vec![Geometry { page_bytes: 4096, sets: 1, ways: 4, misses: 7 }], ..sweep };
         assert_eq!(one.shading(4096), "   sets  ways 4 to 4\n      1  ██\n");
+        let many = |ways| Geometry { page_bytes: 4096, sets: 1, ways, misses: 7 };
+        let many = Sweep { geometries: (1..=128).map(many).collect(), ..one };
+        let line = format!("   sets  ways 1 to 128, one in 4\n      1  {}\n", "██".repeat(32));
+        assert_eq!(many.shading(4096), line);
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
             figures.push((format!("{level}_misses, {}", format_bytes(of.page_bytes)), of.misses));
         }
     }
+    for (level, misses) in (3..).zip(&outcome.further_levels) {
+        figures.push((format!("further_levels_misses, level {level}"), misses.total()));
+    }
     let found = |found: &model::simulation::Found| (format!("walk_references, {}", found.cache), found.references);
     figures.extend(outcome.found.iter().map(found));
     figures.push(("least_lost_cycles".to_owned(), outcome.least_lost_cycles()));
