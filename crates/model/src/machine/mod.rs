@@ -2,12 +2,14 @@
 
 mod built_in;
 mod error;
+mod kernel_costs;
 mod read;
 mod shape;
 mod wire;
 
 pub use built_in::{BUILT_IN, built_in};
 pub use error::MachineError;
+pub use kernel_costs::{KernelCosts, KernelCycles, Zeroing};
 pub use read::{SCHEMA, read};
 pub use shape::{
     Architecture, Coalescing, Figure, Ground, LineCacheShape, Machine, Needs, Reach, Replacement, Serves, Stage2,

@@ -7,6 +7,7 @@ use paging::format::named::Named;
 use paging::format::riscv::Stage;
 
 use super::error::MachineError;
+use super::kernel_costs::{KernelCosts, Zeroing};
 use super::shape::{
     Architecture, Coalescing, Figure, Ground, LineCacheShape, Machine, Needs, Reach, Replacement, Serves, Stage2,
     TableFormat, TlbShape, WalkCacheShape, WalkerShape,
@@ -50,6 +51,7 @@ pub fn read(file: &str, text: &str) -> Result<Machine, MachineError> {
         walk_caches: judge.walk_caches()?,
         walker: judge.walker()?,
         stage2: judge.stage2(architecture)?,
+        kernel_costs: judge.kernel_costs()?,
         figures: Vec::new(),
     };
     judge.every_page_is_held(&machine)?;
@@ -306,6 +308,37 @@ impl Judge<'_> {
         let ways = *self.cited("stage2.tlb_ways", &wire.tlb_ways)?;
         let sets = self.sets("stage2.tlb", entries, ways)?;
         Ok(Some(Stage2 { format, page, sets, ways }))
+    }
+
+    fn kernel_costs(&mut self) -> Result<Option<KernelCosts>, MachineError> {
+        let Some(wire) = &self.wire.kernel_costs else { return Ok(None) };
+        let mut zeroing: Vec<Zeroing> = Vec::new();
+        for (index, zeroed) in wire.zeroing.iter().enumerate() {
+            let key = format!("kernel_costs.zeroing[{index}]");
+            let page_bytes = self.size(&format!("{key}.page"), &zeroed.page)?.bytes();
+            if zeroing.iter().any(|other| other.page_bytes == page_bytes) {
+                return Err(self.wrong(&format!("{key}.page"), &zeroed.page, "sizes, each once"));
+            }
+            let cycles = self.cycles(&format!("{key}.cycles"), &zeroed.cycles)?;
+            zeroing.push(Zeroing { page_bytes, cycles });
+        }
+        zeroing.sort_by_key(|zeroing| zeroing.page_bytes);
+        if zeroing.is_empty() {
+            return Err(self.wrong("kernel_costs.zeroing", "none", "at least one page size"));
+        }
+        Ok(Some(KernelCosts {
+            fault_cycles: self.cycles("kernel_costs.fault_cycles", &wire.fault_cycles)?,
+            copy_4k_cycles: self.cycles("kernel_costs.copy_4k_cycles", &wire.copy_4k_cycles)?,
+            zeroing,
+        }))
+    }
+
+    /// What takes some time.
+    fn cycles(&mut self, key: &str, cycles: &Cited<u32>) -> Result<u32, MachineError> {
+        match self.cited(key, cycles)? {
+            0 => Err(self.wrong(key, 0, "at least one cycle")),
+            cycles => Ok(*cycles),
+        }
     }
 
     /// Refuses machines that have no first-level TLB for the base pages of some format.
