@@ -49,6 +49,26 @@ fn model_machines_are_listed_with_their_sources() {
     }
 }
 
+/// This host is one of the machines where a file describes it, and says what it cannot know; else it is refused with those that
+/// might be it.
+#[test]
+fn this_host_is_a_machine_or_is_refused_with_candidates() {
+    let traced = Traced::new();
+    let ran = traced.sim(&["-m", "host", "-p", "base", "--json"]);
+    if ran.code == Some(0) {
+        let document = ran.json();
+        assert_eq!(document["machines"][0]["name"], "host");
+        assert!(document["traces"][0]["notes"].to_string().contains("host is "), "{}", document["traces"][0]["notes"]);
+        let listed = traced.bench.pagelab(&["list", "machines", "host"]).ran();
+        assert!(listed.stdout.contains("as this host has it") && listed.stdout.contains("host is "), "{}", listed.stdout);
+        return;
+    }
+    let parts = ["-m host: no machine file describes this processor (", "name one of them with -m", "FILE.toml"];
+    ran.says(2, &parts);
+    traced.bench.pagelab(&["list", "machines", "host"]).ran().says(2, &parts);
+    traced.bench.pagelab(&["sim", "chase", "-m", "host"]).ran().says(2, &parts);
+}
+
 #[test]
 fn machine_files_that_no_processor_has_are_refused_by_place() {
     let traced = Traced::new();

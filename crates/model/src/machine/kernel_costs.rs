@@ -36,6 +36,13 @@ pub struct KernelCycles {
     pub copying_cycles: u64,
 }
 
+impl KernelCycles {
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.fault_cycles.saturating_add(self.zeroing_cycles).saturating_add(self.copying_cycles)
+    }
+}
+
 impl KernelCosts {
     /// What so many faults take, with the bytes that they filled with zeros, by the size that is filled at once, and those
     /// that they copied.
