@@ -19,7 +19,7 @@ fn a_model_machine_shows_every_figure_and_what_vouches_for_it() {
     let bench = Bench::new();
     let shown = bench.pagelab(&["list", "machines", "apple-m1"]).ran();
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
-    for part in ["apple-m1: Apple M1, performance core, aarch64", "tlb[1].ways", "measured (16K pages", "assumed: "] {
+    for part in ["apple-m1: Apple M1, performance core, aarch64", "tlb[1].ways", "jiegec, blog-source: Apple M1", "assumed: "] {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
     let document: Value =
