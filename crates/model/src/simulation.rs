@@ -15,6 +15,7 @@ mod look;
 mod looks;
 mod outcome;
 mod pages;
+mod paths;
 mod processes;
 mod setup;
 mod slot;

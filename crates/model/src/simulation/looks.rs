@@ -8,6 +8,7 @@ use super::look::{BLOCK, Look, Looks, loads_first, stores};
 use super::slot::{NONE, READ_ONLY, Slot};
 use super::state::Simulation;
 use crate::space::SpaceError;
+use crate::walk::Walk;
 use trace::{Kind, PAGE_SHIFT};
 
 /// Runs of a block where few are missed.
@@ -129,12 +130,14 @@ impl Simulation {
             (missed[walks], rests[walks]) = (missed[index], rest);
             walks += usize::from(!found);
         }
-        for (look, rest) in missed.iter().zip(&*rests).take(walks) {
+        let (missed, rests) = (&missed[..walks], &rests[..walks]);
+        for (look, rest) in missed.iter().zip(rests) {
             core.counts.second_misses[look.lane()][usize::from(rest.size)] += 1;
-            let va = rest.page << PAGE_SHIFT;
-            core.walker.walk(va ^ tag, rest.entry, || self.space.path(va), || self.space.physical(va))?;
         }
-        Ok(())
+        let va = |at: usize| rests[at].page << PAGE_SHIFT;
+        let walk =
+            |at: usize| Walk { va: va(at) ^ tag, leaf: rests[at].entry, path: self.paths.path(rests[at].path) };
+        Ok(core.walker.walk(walks, walk, |at| self.space.physical(va(at)))?)
     }
 
     /// One look of a page whose slot was just made.
