@@ -84,7 +84,7 @@ fn going(paused: &Paused, space: &Space, rewriting: &Rewriting) -> Vec<Going> {
 fn of_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> Vec<Going> {
     let Some(from) = rewriting.base.align_up(asked).filter(|from| *from > 0) else { return Vec::new() };
     if rewriting.hugetlb {
-        let heap = space.huge.heap;
+        let heap = space.pool.heap;
         let shrinks = heap.start > 0 && asked >= heap.start && from < heap.program_end;
         return shrinks.then_some(Going::Dropped(from, heap.program_end)).into_iter().collect();
     }
@@ -101,11 +101,11 @@ fn of_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> Vec<Go
 
 fn given_back(going: &Going, space: &Space, rewriting: &Rewriting) -> Vec<(u64, u64)> {
     match *going {
-        Going::Unmapped(start, end) if rewriting.hugetlb => space.huge.unmapped_with(start, end, rewriting.large),
+        Going::Unmapped(start, end) if rewriting.hugetlb => space.pool.unmapped_with(start, end, rewriting.large),
         Going::Dropped(start, end) if rewriting.hugetlb => {
-            [space.huge.drop_content(start, end, rewriting.large).whole, space.huge.ordinary(start, end)].concat()
+            [space.pool.drop_content(start, end, rewriting.large).whole, space.pool.ordinary(start, end)].concat()
         }
-        Going::Freed(start, end) if rewriting.hugetlb => space.huge.ordinary(start, end),
+        Going::Freed(start, end) if rewriting.hugetlb => space.pool.ordinary(start, end),
         Going::Unmapped(start, end) | Going::Dropped(start, end) | Going::Freed(start, end) => vec![(start, end)],
     }
 }

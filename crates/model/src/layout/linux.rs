@@ -19,3 +19,8 @@ pub const VDSO_BYTES: u64 = 8 * PAGE;
 pub const INTERPRETER_BYTES: u64 = 53 * PAGE;
 /// QEMU puts position-independent programs here and above (`TASK_UNMAPPED_BASE`); what is below is where it was linked for.
 pub const EMULATED: u64 = 0x40_0000_0000;
+
+/// Whole pages for so many bytes.
+pub fn pages(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(PAGE).unwrap_or(!(PAGE - 1))
+}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::linux::{EMULATED, HUGE, MMAP_BASE, VDSO_BYTES};
+use super::linux::{EMULATED, HUGE, MMAP_BASE, PAGE, VDSO_BYTES};
 
 /// Ranges of addresses that are taken: where each begins and ends.
 #[derive(Clone, Debug, Default)]
@@ -50,6 +50,13 @@ impl Taken {
         };
         self.0.insert(to, to + bytes);
         to
+    }
+
+    /// The highest place for whole pages of a pool (`hugetlb_get_unmapped_area`).
+    pub fn highest(&self, bytes: u64, page_bytes: u64) -> u64 {
+        let gap = bytes.checked_add(page_bytes - PAGE).and_then(|bytes| self.gap(bytes));
+        // No program has used up all addresses.
+        gap.map_or(EMULATED, |(_, end)| (end - bytes) / page_bytes * page_bytes)
     }
 
     /// The upper end of the highest gap: where so many bytes begin and end there.

@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
+use ::policy::Mechanism;
 use trace::{Call, Chunk, Event, PAGE_SHIFT};
 
 use super::hardware::Hardware;
 use super::lineage::Lineage;
-use super::look::Looks;
+use super::lookup::Lookups;
 use super::paths::Paths;
 use super::setup::Setup;
 use super::slot::{NONE, Rest, Slot};
@@ -22,7 +23,7 @@ pub struct Simulation {
     pub(super) space: Box<dyn Space>,
     pub(super) hardware: Hardware,
     pub(super) lineage: Lineage,
-    pub(super) looks: Looks,
+    pub(super) lookups: Lookups,
     pub(super) paths: Paths,
     pub(super) fold: Fold,
     pub(super) accesses: u64,
@@ -47,7 +48,7 @@ impl Simulation {
             space,
             hardware,
             lineage: Lineage::default(),
-            looks: Looks::default(),
+            lookups: Lookups::default(),
             paths: Paths::default(),
             accesses: 0,
             runs: 0,
@@ -61,9 +62,9 @@ impl Simulation {
         matches!(self.setup.plan.granule, Granule::Direct(_))
     }
 
-    /// Bytes of the pages of the pool that memory comes from.
-    pub(crate) fn pool_page_bytes(&self) -> Option<u64> {
-        if let Granule::Hugetlb(bytes) = self.setup.plan.granule { Some(bytes) } else { None }
+    /// The policy, if it is one of pages of a pool.
+    pub(crate) fn of_pool(&self) -> Option<Mechanism> {
+        Some(self.setup.plan.mechanism).filter(|mechanism| mechanism.hugetlb)
     }
 
     /// Gives numbers to further pages, in their order.
