@@ -19,7 +19,9 @@ fn a_model_machine_shows_every_figure_and_what_vouches_for_it() {
     let bench = Bench::new();
     let shown = bench.pagelab(&["list", "machines", "apple-m1"]).ran();
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
-    for part in ["apple-m1: Apple M1, performance core, aarch64", "tlb[1].ways", "jiegec, blog-source: Apple M1", "assumed: "] {
+    for part in
+        ["apple-m1: Apple M1, performance core, aarch64", "tlb[1].ways", "jiegec, blog-source: Apple M1", "assumed: "]
+    {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
     let document: Value =
@@ -60,7 +62,11 @@ fn this_host_is_a_machine_or_is_refused_with_candidates() {
         assert_eq!(document["machines"][0]["name"], "host");
         assert!(document["traces"][0]["notes"].to_string().contains("host is "), "{}", document["traces"][0]["notes"]);
         let listed = traced.bench.pagelab(&["list", "machines", "host"]).ran();
-        assert!(listed.stdout.contains("as this host has it") && listed.stdout.contains("host is "), "{}", listed.stdout);
+        assert!(
+            listed.stdout.contains("as this host has it") && listed.stdout.contains("host is "),
+            "{}",
+            listed.stdout
+        );
         return;
     }
     let parts = ["-m host: no machine file describes this processor (", "name one of them with -m", "FILE.toml"];

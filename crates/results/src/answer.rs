@@ -121,9 +121,8 @@ impl<'a> Field<'a> {
     fn result(&self, reference: Entry<'a>, answer: &mut Answer) -> Vec<String> {
         let best = self.best(Entry::lost);
         let Some(first) = best.first().copied() else { return Vec::new() };
-        let ratio = |of: fn(&Cost) -> u64| {
-            (of(reference.cost) > 0).then(|| of(first.cost) as f64 / of(reference.cost) as f64)
-        };
+        let ratio =
+            |of: fn(&Cost) -> u64| (of(reference.cost) > 0).then(|| of(first.cost) as f64 / of(reference.cost) as f64);
         answer.best = names(&best);
         answer.reference = Some(reference.policy.to_owned());
         answer.lost_ratio = ratio(|cost| cost.most_lost_cycles);
@@ -155,7 +154,9 @@ impl<'a> Field<'a> {
         let equal = format!("equal within what the model can tell ({})", self.why_equal(best));
         let rate = |entry: Entry<'a>| lost_in_words(entry.cost, entry.cost.most_lost_cycles);
         match (best, nearest(&others)) {
-            (all, None) => format!("no policy takes less translation time than another: {names} are {equal}{}", most(all)),
+            (all, None) => {
+                format!("no policy takes less translation time than another: {names} are {equal}{}", most(all))
+            }
             ([one], Some(next)) if one.policy == reference.policy => format!(
                 "{} is the best of {} policies: even {} takes {} translation time ({} against {})",
                 one.policy,
@@ -170,7 +171,11 @@ impl<'a> Field<'a> {
             }
             (several, Some(_)) if several.iter().any(|entry| entry.policy == reference.policy) => {
                 let others = enumerate(&self::names(&others));
-                format!("nothing gained over {}: {names} are {equal}, and {others} worse{}", reference.policy, most(several))
+                format!(
+                    "nothing gained over {}: {names} are {equal}, and {others} worse{}",
+                    reference.policy,
+                    most(several)
+                )
             }
             ([first, ..], Some(_)) => format!(
                 "{names} are the best of {} policies, {equal}: {} has {}",
@@ -187,9 +192,8 @@ impl<'a> Field<'a> {
         let percent = figure::plain(TOLD_APART_RATIO * 100.0);
         let near = |bound: usize| {
             let lost = best.iter().map(|entry| entry.lost()[bound]);
-            let (least, most) = lost.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), lost| {
-                (least.min(lost), most.max(lost))
-            });
+            let (least, most) =
+                lost.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), lost| (least.min(lost), most.max(lost)));
             least * (1.0 + TOLD_APART_RATIO) >= most
         };
         match near(0) && near(1) {
@@ -201,7 +205,8 @@ impl<'a> Field<'a> {
     /// What comes out with the cycles of the kernel.
     fn kernel_clause(&self, reference: Entry<'a>, names: &mut Vec<String>) -> String {
         if self.entries.iter().any(|entry| entry.cost.kernel.is_none()) {
-            return "what faults, zeroing and copying cost is not known: the machine file has no [kernel_costs]".to_owned();
+            return "what faults, zeroing and copying cost is not known: the machine file has no [kernel_costs]"
+                .to_owned();
         }
         let total = |entry: &Entry<'a>| [entry.with_kernel().unwrap_or(f64::INFINITY)];
         let best = self.best(total);

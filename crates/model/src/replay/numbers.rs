@@ -60,8 +60,18 @@ mod tests {
         let mut numbers = Numbers::default();
         let pages = [7, 8, 7, 1 << 40, 6, u64::MAX >> 12, 1 << 40, 0, 64, 8];
         let found: Vec<(u32, bool)> = pages.iter().map(|page| numbers.number(*page)).collect();
-        let expected =
-            [(0, true), (1, true), (0, false), (2, true), (3, true), (4, true), (2, false), (5, true), (6, true), (1, false)];
+        let expected = [
+            (0, true),
+            (1, true),
+            (0, false),
+            (2, true),
+            (3, true),
+            (4, true),
+            (2, false),
+            (5, true),
+            (6, true),
+            (1, false),
+        ];
         assert_eq!(found, expected);
     }
 }

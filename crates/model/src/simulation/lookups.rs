@@ -135,8 +135,7 @@ impl Simulation {
             core.counts.second_misses[lookup.lane()][usize::from(rest.size)] += 1;
         }
         let va = |at: usize| rests[at].page << PAGE_SHIFT;
-        let walk =
-            |at: usize| Walk { va: va(at) ^ tag, leaf: rests[at].entry, path: self.paths.path(rests[at].path) };
+        let walk = |at: usize| Walk { va: va(at) ^ tag, leaf: rests[at].entry, path: self.paths.path(rests[at].path) };
         Ok(core.walker.walk(walks, walk, |at| self.space.physical(va(at)))?)
     }
 

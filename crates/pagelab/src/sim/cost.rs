@@ -3,8 +3,8 @@
 use model::machine::{KernelCycles, Machine};
 use model::simulation::Outcome;
 use policy::size::format_bytes;
-use results::simulation as shown;
 use results::answer::{Answer, answers};
+use results::simulation as shown;
 use results::simulation::{Missing, Per};
 use serde_json::json;
 

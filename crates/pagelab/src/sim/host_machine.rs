@@ -202,7 +202,9 @@ mod tests {
         };
         assert!(assumed("stage2.page") && assumed("stage2.tlb_entries") && !assumed("formats"));
         let text = notes.join("\n");
-        for part in ["host is AMD EPYC (AuthenticAMD/25/1), which zen-3 describes", "CPUID does not tell", "2M is assumed"] {
+        for part in
+            ["host is AMD EPYC (AuthenticAMD/25/1), which zen-3 describes", "CPUID does not tell", "2M is assumed"]
+        {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
@@ -215,7 +217,10 @@ mod tests {
         assert!(notes.iter().any(|note| note.contains("how many bits of address")), "{notes:?}");
         let mut known = machine::built_in("zen-3").unwrap();
         let said = keep_what_is_used(&mut known, Some("x86-64-la57"), PageSize::K4);
-        assert!(said.contains("x86-64-la57 with base pages of 4K, which zen-3 does not have: x86-64 is taken"), "{said}");
+        assert!(
+            said.contains("x86-64-la57 with base pages of 4K, which zen-3 does not have: x86-64 is taken"),
+            "{said}"
+        );
         let mut known = machine::built_in("ice-lake").unwrap();
         keep_what_is_used(&mut known, Some("x86-64-la57"), PageSize::K4);
         assert_eq!(known.formats.iter().map(|format| format.name.as_str()).collect::<Vec<_>>(), ["x86-64-la57"]);
@@ -227,7 +232,9 @@ mod tests {
         assert!(said.contains("no machine file describes this processor (sifive,p670"), "{said}");
         assert!(said.contains("those of its instruction set: sifive-u74 (") && !said.contains("zen"), "{said}");
         let said = nothing_fits("GenuineIntel/6/167", "Intel(R) Xeon(R) Processor", "x86_64", Some("KVM"));
-        for part in ["GenuineIntel/6/167, Intel(R) Xeon(R) Processor, or what KVM shows", "those of its maker: cascade-lake"] {
+        for part in
+            ["GenuineIntel/6/167, Intel(R) Xeon(R) Processor, or what KVM shows", "those of its maker: cascade-lake"]
+        {
             assert!(said.contains(part), "{part}: {said}");
         }
         assert!(said.contains("sapphire-rapids (") && !said.contains("zen-"), "{said}");

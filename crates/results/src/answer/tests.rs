@@ -122,11 +122,8 @@ fn the_kernel_can_turn_it_round() {
 fn what_cannot_be_compared_is_named_with_its_reason() {
     let mut void = cost(1);
     void.verdict.holding = Holding::NotHeld;
-    let refused = |policy: &str, missing| Cell {
-        machine: "m".to_owned(),
-        policy: policy.to_owned(),
-        outcome: Err(missing),
-    };
+    let refused =
+        |policy: &str, missing| Cell { machine: "m".to_owned(), policy: policy.to_owned(), outcome: Err(missing) };
     let cells = [
         cell("base", cost(1000)),
         cell("thp", void),
@@ -143,7 +140,10 @@ fn what_cannot_be_compared_is_named_with_its_reason() {
     }
     assert!(answer.best.is_empty() && answer.reference.is_none());
     let none = answers(&cells[1..], &[], true).remove(0);
-    assert!(none.sentence.starts_with("m: no answer: no policy gave figures that count; not compared: thp"), "{none:?}");
+    assert!(
+        none.sentence.starts_with("m: no answer: no policy gave figures that count; not compared: thp"),
+        "{none:?}"
+    );
     assert!(none.sentence.ends_with("; all of it is of a part of what ran."), "{}", none.sentence);
     assert!(answers(&[], &[], false).is_empty());
 }

@@ -1,7 +1,9 @@
 //! The page of a made-up simulation: what must be on it, and what must not.
 
 use super::*;
-use crate::simulation::{Cell, Cost, Geometry, Ground, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Sweep};
+use crate::simulation::{
+    Cell, Cost, Geometry, Ground, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Sweep,
+};
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::{Holding, Verdict};
 
