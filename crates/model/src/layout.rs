@@ -13,7 +13,7 @@
 //! which recorded addresses are meant.
 
 mod change;
-mod linux;
+pub(crate) mod linux;
 mod of_pool;
 mod pool;
 mod taken;
@@ -24,9 +24,9 @@ use ::policy::Mechanism;
 use trace::{Call, Event};
 
 pub(crate) use change::Change;
-use linux::{EMULATED, HUGE, INTERPRETER_BYTES, MMAP_BASE, PAGE, PROGRAM, STACK_BYTES, STACK_END, VDSO_BYTES, pages};
-use pool::{Pool, alignment};
-use taken::Taken;
+use linux::{EMULATED, INTERPRETER_BYTES, MMAP_BASE, PAGE, PROGRAM, STACK_BYTES, STACK_END, VDSO_BYTES, pages};
+use pool::Pool;
+use taken::{Alignment, Taken};
 
 const MAP_FIXED: u64 = 0x10;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
@@ -108,7 +108,8 @@ impl Layout {
                 let to = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
                     self.fixed(result, pages(bytes))
                 } else {
-                    let to = self.taken.place(pages(bytes), alignment(bytes, flags, offset));
+                    let aligned = Alignment::of_mapping(bytes, protection, flags, offset, result);
+                    let to = self.taken.place(pages(bytes), aligned);
                     self.cut(result, result + pages(bytes));
                     self.add(result, pages(bytes), to);
                     to
@@ -231,7 +232,7 @@ impl Layout {
 
     /// Makes of a recorded range, in bytes, another one, which stays at a place or gets one.
     fn remap(&mut self, (old, old_bytes): (u64, u64), (new, new_bytes): (u64, u64), stays: Option<u64>) -> u64 {
-        let to = stays.unwrap_or_else(|| self.taken.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)));
+        let to = stays.unwrap_or_else(|| self.taken.place(new_bytes, Alignment::of_memory(new_bytes)));
         self.cut(old, old + old_bytes);
         self.cut(new, new + new_bytes);
         self.add(new, new_bytes, to);

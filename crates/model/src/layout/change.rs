@@ -9,6 +9,15 @@ use trace::Event;
 pub(crate) enum Change {
     /// A call, of the program or in its name.
     Call(Event),
+    /// The program gives memory back: it is looked at before it goes.
+    GivenBack {
+        /// The first address.
+        begin: u64,
+        /// Bytes.
+        bytes: u64,
+        /// Whether `pagelab compare` looks at it without `--prove-all`.
+        is_looked_at: bool,
+    },
     /// What is there of a range is written in the program's name.
     Write {
         /// The first address.

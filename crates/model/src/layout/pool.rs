@@ -10,15 +10,17 @@ use ::policy::call::{Call, Vma, map, mremap};
 use ::policy::carry_out::{Kernel, Outcome};
 use ::policy::cause::Cause;
 use ::policy::decide::View;
+use ::policy::looks::{Extent, Going};
 use ::policy::pool::{Content, PoolKernel, Views, serve};
 use ::policy::ranges::Ranges;
 use trace::Event;
 
 use super::change::Change;
-use super::linux::{HUGE, pages};
-use super::taken::Taken;
+use super::linux::pages;
+use super::taken::{Alignment, Taken};
 
 // include/uapi/asm-generic/errno-base.h, negated.
+const ENOMEM: i64 = -12;
 const EFAULT: i64 = -14;
 const EEXIST: i64 = -17;
 
@@ -78,6 +80,15 @@ impl Pool {
     /// kernel's heap begins; `event` is the call as it was recorded.
     pub fn serve(&mut self, call: Call, event: &Event, heap: u64, taken: &mut Taken, changes: &mut Vec<Change>) -> i64 {
         let Pool { mechanism, views, vmas, mappings } = self;
+        let going = match call {
+            Call::Brk { end } => views.heap_loses(end, mechanism.base),
+            _ => Going::by(&call, mechanism.base),
+        };
+        if let Some(going) = going {
+            let is_looked_at = Extent::Large.has(&going, &call);
+            let ranges = views.given_back(&going, mechanism.large).into_iter();
+            changes.extend(ranges.map(|(begin, end)| Change::GivenBack { begin, bytes: end - begin, is_looked_at }));
+        }
         let mut addresses =
             Addresses { own: call, event, heap, page_bytes: mechanism.large.bytes(), taken, vmas, mappings, changes };
         let served = serve(mechanism, views, &call, &mut addresses);
@@ -144,7 +155,13 @@ impl Addresses<'_> {
         }
         let to = match flags & (map::FIXED | map::FIXED_NOREPLACE) {
             0 if is_of_pool => self.taken.highest(own_bytes, self.page_bytes),
-            0 => self.taken.place(own_bytes, alignment(bytes, flags, offset)),
+            0 => {
+                let aligned = match *call == self.own {
+                    true => Alignment::of_mapping(bytes, protection, flags, offset, self.event.result as u64),
+                    false => Alignment::of_memory(bytes),
+                };
+                self.taken.place(own_bytes, aligned)
+            }
             _ => address,
         };
         self.taken.take(to, to.saturating_add(own_bytes));
@@ -170,20 +187,24 @@ impl Addresses<'_> {
             return EFAULT;
         }
         let keeps = flags & !(mremap::MAY_MOVE | mremap::FIXED) != 0;
+        let may_move = flags & mremap::MAY_MOVE != 0;
         let stays = flags & mremap::FIXED == 0
             && !keeps
             && old_bytes > 0
             && (new_bytes <= old_bytes || self.taken.is_free(old_end, grown_end));
+        if !stays && !may_move {
+            return ENOMEM;
+        }
         let moved = self.vmas.within(old, old.saturating_add(old_bytes.min(new_bytes)));
+        let to = match () {
+            () if flags & mremap::FIXED != 0 => target,
+            () if stays => old,
+            () => self.taken.place(new_bytes, Alignment::of_memory(new_bytes)),
+        };
         if !keeps {
             self.vmas.clear(old, old_end);
             self.taken.free(old, old_end);
         }
-        let to = match () {
-            () if flags & mremap::FIXED != 0 => target,
-            () if stays => old,
-            () => self.taken.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)),
-        };
         let distance = to.wrapping_sub(old);
         self.taken.take(to, to.saturating_add(new_bytes));
         self.vmas.clear(to, to.saturating_add(new_bytes));
@@ -200,14 +221,6 @@ impl Addresses<'_> {
         }
         let call = trace::Call::Mremap { address: old, old_bytes, new_bytes, flags, new_address: to };
         self.tell(call, to as i64)
-    }
-}
-
-/// The offset to which Linux aligns an ordinary mapping that it places.
-pub(super) fn alignment(bytes: u64, flags: u64, offset: u64) -> Option<u64> {
-    match flags & map::ANONYMOUS != 0 {
-        true => (bytes >= HUGE && bytes.is_multiple_of(HUGE)).then_some(0),
-        false => (bytes >= HUGE).then_some(offset),
     }
 }
 

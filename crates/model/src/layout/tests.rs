@@ -1,5 +1,6 @@
 //! Recorded addresses and those that Linux chooses.
 
+use super::linux::HUGE;
 use super::*;
 
 fn told(layout: &mut Layout, call: Call, result: u64) -> Vec<Event> {

@@ -1,10 +1,12 @@
 //! Machines: what a processor has for translating addresses.
 
+mod beside;
 mod built_in;
 mod error;
 mod kernel_costs;
 mod read;
 mod shape;
+mod stages;
 mod wire;
 
 pub use built_in::{BUILT_IN, built_in};
@@ -12,8 +14,8 @@ pub use error::MachineError;
 pub use kernel_costs::{KernelCosts, KernelCycles, Zeroing};
 pub use read::{SCHEMA, read};
 pub use shape::{
-    Architecture, Coalescing, Figure, Ground, LineCacheShape, Machine, Needs, Reach, Replacement, Serves, Stage2,
-    TableFormat, TlbShape, WalkCacheShape, WalkerShape,
+    Architecture, Coalescing, Figure, Ground, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Reach, Replacement,
+    Serves, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
 };
 
 #[cfg(test)]

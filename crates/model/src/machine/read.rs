@@ -4,14 +4,15 @@ use std::fmt::{Debug, Display};
 
 use ::policy::size::{PageSize, format_bytes};
 use paging::format::named::Named;
-use paging::format::riscv::Stage;
 
+use super::beside::{level_without_the_one_before, second_of_a_kind};
 use super::error::MachineError;
 use super::kernel_costs::{KernelCosts, Zeroing};
 use super::shape::{
-    Architecture, Coalescing, Figure, Ground, LineCacheShape, Machine, Needs, Reach, Replacement, Serves, Stage2,
-    TableFormat, TlbShape, WalkCacheShape, WalkerShape,
+    Architecture, Coalescing, Figure, Ground, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Reach, Replacement,
+    Serves, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
 };
+use super::stages::{has_leaf, of_first_stage, of_second_stage};
 use super::wire::{self, Cited};
 
 /// The name and version of machine files.
@@ -173,17 +174,25 @@ impl Judge<'_> {
         for (index, tlb) in wire.tlb.iter().enumerate() {
             tlbs.push(self.tlb(&format!("tlb[{index}]"), tlb)?);
         }
-        tlbs.sort_by_key(|tlb| tlb.level);
         if tlbs.len() > MAX_TLBS {
             return Err(self.wrong("tlb", tlbs.len(), format!("at most {MAX_TLBS} TLBs")));
         }
+        if let Some((index, found)) = second_of_a_kind(&tlbs) {
+            let expected = "one for each level, kind of access and page size: which of two takes a page is not said";
+            return Err(self.wrong(&format!("tlb[{index}]"), found, expected));
+        }
+        if let Some(level) = level_without_the_one_before(&tlbs) {
+            let found = format!("level {level} and none of level {}", level - 1);
+            return Err(self.wrong("tlb", found, "levels from 1 on without a gap"));
+        }
+        tlbs.sort_by_key(|tlb| tlb.level);
         Ok(tlbs)
     }
 
     fn tlb(&mut self, key: &str, tlb: &wire::Tlb) -> Result<TlbShape, MachineError> {
         let at = |name: &str| format!("{key}.{name}");
-        if !(1..=2).contains(&tlb.level) {
-            return Err(self.wrong(&at("level"), tlb.level, "1 or 2"));
+        if !(1..=MAX_TLB_LEVEL).contains(&tlb.level) {
+            return Err(self.wrong(&at("level"), tlb.level, format!("1 to {MAX_TLB_LEVEL}")));
         }
         let mut serves = Vec::new();
         for name in &tlb.serves {
@@ -210,6 +219,13 @@ impl Judge<'_> {
                 &at("ways"),
                 ways,
                 "a power of two of up to 64: a tree of directions has no others",
+            ));
+        }
+        if replacement == Replacement::Srrip && tlb.level == 1 {
+            return Err(self.wrong(
+                &at("replacement"),
+                "srrip in level 1",
+                "lru, plru, random or fifo: it tells a second use from the first, and a trace has runs of uses",
             ));
         }
         Ok(TlbShape {
@@ -359,30 +375,4 @@ impl Judge<'_> {
         }
         Ok(())
     }
-}
-
-/// Whose programs a format is for.
-fn of_first_stage(format: &Named) -> Option<Architecture> {
-    match format {
-        Named::X86_64(_) => Some(Architecture::X86_64),
-        Named::Arm64Stage1(_) => Some(Architecture::Arm64),
-        Named::RiscV(format) if format.stage() == Stage::Guest => None,
-        Named::RiscV(_) | Named::Software64K(_) => Some(Architecture::RiscV64),
-        Named::Arm64Stage2(_) => None,
-    }
-}
-
-/// Whose virtual machines a format is for. Nested tables of x86-64 are walked as those of programs are.
-fn of_second_stage(format: &Named) -> Option<Architecture> {
-    match format {
-        Named::X86_64(_) => Some(Architecture::X86_64),
-        Named::Arm64Stage2(_) => Some(Architecture::Arm64),
-        Named::RiscV(format) if format.stage() == Stage::Guest => Some(Architecture::RiscV64),
-        Named::RiscV(_) | Named::Software64K(_) | Named::Arm64Stage1(_) => None,
-    }
-}
-
-fn has_leaf(format: &impl paging::Format, bytes: u64) -> bool {
-    let geometry = format.geometry();
-    (0..geometry.levels()).any(|level| format.has_leaf(level) && geometry.span(level) == bytes)
 }

@@ -22,6 +22,10 @@ impl Simulation {
     fn serve(&mut self, change: &Change) -> Result<(), SpaceError> {
         match change {
             Change::Call(_) => {}
+            Change::GivenBack { begin, bytes, is_looked_at } => {
+                let begin = self.fold.address(*begin);
+                self.space.look_at(begin, *bytes, *is_looked_at)?;
+            }
             Change::Write { begin, bytes } => {
                 let begin = self.fold.address(*begin);
                 for page in pages(begin, *bytes) {

@@ -175,7 +175,7 @@ impl<F: Format> Paged<F> {
         }
         let (first, last) = self.pages_within(begin, end);
         if first < last {
-            self.witness(first, last)?;
+            self.witness_call(first, last)?;
         }
         self.remove_range(begin, end)
     }
@@ -294,7 +294,7 @@ impl<F: Format> Paged<F> {
                 // Only whole base pages are given back, also where those of the model are larger.
                 let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
                 if first < last {
-                    self.witness(first, last)?;
+                    self.witness_call(first, last)?;
                     self.drop_range(first, last)?;
                 }
                 Ok(())

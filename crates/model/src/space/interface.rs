@@ -45,6 +45,12 @@ pub trait Space: Send {
     /// As [`Space::access`].
     fn write_for(&mut self, va: u64) -> Result<(), SpaceError>;
 
+    /// Memory is looked at that a call is about to give back; `is_looked_at` says whether `pagelab compare` does so.
+    ///
+    /// # Errors
+    /// As [`Space::census`].
+    fn look_at(&mut self, begin: u64, bytes: u64, is_looked_at: bool) -> Result<(), SpaceError>;
+
     /// Notes that a call was answered in the kernel's place.
     fn note_answered(&mut self, said: &str);
 

@@ -178,6 +178,14 @@ impl<F: Format + Send> Space for Paged<F> {
         written
     }
 
+    fn look_at(&mut self, begin: u64, bytes: u64, is_looked_at: bool) -> Result<(), SpaceError> {
+        if let Some((begin, end)) = self.checked(begin, bytes) {
+            self.seen.is_looked_at = is_looked_at;
+            self.witness(begin, end)?;
+        }
+        Ok(())
+    }
+
     fn note_answered(&mut self, said: &str) {
         self.seen.answer(said);
     }

@@ -71,7 +71,9 @@ fn faults_and_tables_are_what_arithmetic_says() {
         ("neoverse-n1", "base-16k", M64 / 16384, 16 + 16384 * (2 + 2)),
         ("neoverse-n1", "base-64k", M64 / 65536, 512 + 65536 * 2),
         ("neoverse-n1", "hugetlb-32m", 2, 4096 * 3),
-        ("rva23", "base-64k", M64 / 65536, 4096 + 65536 * (1 + 2)),
+        ("rva23", "base", M64 / 4096, 4096 * (3 + 32)),
+        ("rva23", "base-64k", M64 / 65536, 4096 + 65536 * (2 + 2)),
+        ("sifive-u74", "base-64k", M64 / 65536, 4096 + 65536 * (1 + 2)),
         ("sifive-u74", "base", M64 / 4096, 4096 * (2 + 32)),
     ] {
         let space = touched(machine, policy);

@@ -72,6 +72,12 @@ pub(super) fn is_looked_at(call: &Call) -> bool {
 }
 
 impl<F: Format> Paged<F> {
+    /// Looks at whole base pages that a call is about to take away. Of calls that are made in a program's name, under a policy of
+    /// pages of a pool, who makes them says what goes.
+    pub(super) fn witness_call(&mut self, begin: u64, end: u64) -> Result<(), Error> {
+        if self.plan.mechanism.hugetlb { Ok(()) } else { self.witness(begin, end) }
+    }
+
     /// Looks at whole base pages whose memory is about to go.
     pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let large = size(self.slot_bytes());

@@ -8,6 +8,7 @@
 //! the calls carry out the actions that come out.
 
 use crate::call::prot::NONE;
+use crate::looks::Going;
 use crate::ranges::Ranges;
 use crate::size::PageSize;
 
@@ -150,6 +151,23 @@ impl Views {
             Action::Protect(..) | Action::Zero(..) => None,
         };
         self.clone().unmap(start, end, size).into_iter().filter_map(range).collect()
+    }
+
+    /// What the kernel gives back when this goes: pages of the pool go whole, with the last part that the program has of them.
+    pub fn given_back(&self, going: &Going, size: PageSize) -> Vec<(u64, u64)> {
+        match *going {
+            Going::Unmapped(start, end) => self.unmapped_with(start, end, size),
+            Going::Dropped(start, end) => {
+                [self.drop_content(start, end, size).whole, self.ordinary(start, end)].concat()
+            }
+            Going::Freed(start, end) => self.ordinary(start, end),
+        }
+    }
+
+    /// What the heap loses when it is to end at `asked`.
+    pub fn heap_loses(&self, asked: u64, base: PageSize) -> Option<Going> {
+        let (from, to) = (base.align_up(asked)?, self.heap.program_end);
+        (self.heap.start > 0 && asked >= self.heap.start && from < to).then_some(Going::Dropped(from, to))
     }
 
     /// Whether a part of the backed pages in a range is not mapped to the program.

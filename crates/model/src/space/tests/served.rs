@@ -22,6 +22,7 @@ impl Served {
     fn changed(&mut self, change: &Change) -> Result<(), SpaceError> {
         match change {
             Change::Call(event) => self.space.event(event),
+            Change::GivenBack { begin, bytes, is_looked_at } => self.space.look_at(*begin, *bytes, *is_looked_at),
             Change::Write { begin, bytes } => self.written(*begin, *bytes, *begin),
             // Pages that are there stand for those that hold something.
             Change::Copy { from, to, bytes, content: Content::Filled } => self.written(*from, *bytes, *to),
@@ -76,6 +77,10 @@ impl Space for Served {
 
     fn write_for(&mut self, va: u64) -> Result<(), SpaceError> {
         self.space.write_for(self.layout.address(va))
+    }
+
+    fn look_at(&mut self, begin: u64, bytes: u64, is_looked_at: bool) -> Result<(), SpaceError> {
+        self.space.look_at(begin, bytes, is_looked_at)
     }
 
     fn note_answered(&mut self, said: &str) {
