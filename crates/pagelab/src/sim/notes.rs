@@ -83,6 +83,7 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
     }
     notes.extend(ran.first().map(|outcome| alone(outcome)));
     notes.extend(simulated.shared.iter().map(|machine| shared(&format!("{machine} has a TLB of level 1 that"))));
+    notes.extend(simulated.host.iter().cloned());
     notes
 }
 

@@ -52,8 +52,8 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
         .transpose()?;
     let whose = Whose::of(&machines, &header, request.machines.is_empty());
     let Whose { foreign, shared, guessed } = whose;
-    let file = file.display().to_string();
-    Ok((Simulated { file, header, replayed, cells, swept, foreign, shared, guessed }, machines))
+    let (file, host) = (file.display().to_string(), request.host.clone());
+    Ok((Simulated { file, header, replayed, cells, swept, foreign, shared, guessed, host }, machines))
 }
 
 /// Each machine under each policy, ready to run, or why it cannot.

@@ -98,7 +98,7 @@ fn page(all: Vec<(&Path, Swept)>, chosen: &Chosen) -> Document {
         let replayed = Replayed::default();
         let swept = Some(swept);
         let (cells, foreign, shared, guessed) = (Vec::new(), Vec::new(), Vec::new(), None);
-        of_trace(&Simulated {
+        let simulated = Simulated {
             file: file.display().to_string(),
             header,
             replayed,
@@ -107,7 +107,9 @@ fn page(all: Vec<(&Path, Swept)>, chosen: &Chosen) -> Document {
             foreign,
             shared,
             guessed,
-        })
+            host: Vec::new(),
+        };
+        of_trace(&simulated, &[])
     };
     Document {
         title: format!("TLB misses of {}: {chosen}", files.join(", ")),
