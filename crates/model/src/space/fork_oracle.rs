@@ -102,10 +102,10 @@ impl Oracle {
 
     fn load(&mut self, number: u32, at: u64) {
         let process = self.processes.get_mut(&number).unwrap();
-        if !process.mapped.contains_key(&at) {
+        process.mapped.entry(at).or_insert_with(|| {
             self.zero_faults += 1;
-            process.mapped.insert(at, Mapped::Zeros);
-        }
+            Mapped::Zeros
+        });
     }
 
     fn protect(&mut self, number: u32, first: u64, end: u64, may_write: bool) {

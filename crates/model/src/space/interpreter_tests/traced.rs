@@ -47,6 +47,8 @@ pub(super) struct Traced {
     present: BTreeMap<u64, Present>,
     /// Pages that were populated to be read: zeros stand there.
     zeros: BTreeSet<u64>,
+    /// Where one leaf maps 2M of them.
+    huge_zeros: BTreeSet<u64>,
     brk: u64,
     folios: u64,
     cut: BTreeSet<u64>,
@@ -88,6 +90,7 @@ impl Traced {
             tables: BTreeSet::new(),
             present: BTreeMap::new(),
             zeros: BTreeSet::new(),
+            huge_zeros: BTreeSet::new(),
             brk: 0,
             folios: 0,
             cut: BTreeSet::new(),
@@ -209,7 +212,7 @@ impl Traced {
                 match advice {
                     madv::HUGEPAGE => self.change(address, end, |page| page.advice = Advice::Huge),
                     madv::NOHUGEPAGE => self.change(address, end, |page| page.advice = Advice::NoHuge),
-                    madv::POPULATE_WRITE => self.populate(address, end),
+                    madv::POPULATE_READ | madv::POPULATE_WRITE => self.populate(address, end),
                     madv::DONTNEED | madv::DONTNEED_LOCKED => {
                         self.witness(address, end);
                         self.drop(address, end);
@@ -237,6 +240,10 @@ impl Traced {
 
     /// Takes apart the leaf that goes on at an address.
     fn split(&mut self, edge: u64) {
+        let slot = edge & !(LARGE - 1);
+        if slot != edge && self.huge_zeros.remove(&slot) {
+            self.tables.insert(slot);
+        }
         let same = |page: Option<&Present>| page.filter(|page| page.by_leaf).map(|page| page.folio);
         if let Some(folio) = same(self.present.get(&(edge - PAGE)))
             && same(self.present.get(&edge)) == Some(folio)
@@ -274,6 +281,7 @@ impl Traced {
         self.split(start);
         self.split(end);
         self.zeros.retain(|page| !(start..end).contains(page));
+        self.huge_zeros.retain(|page| !(start..end).contains(page));
         let gone: Vec<(u64, Present)> = self.present.range(start..end).map(|(page, of)| (*page, *of)).collect();
         gone.iter().for_each(|(page, _)| {
             self.present.remove(page);
@@ -286,12 +294,28 @@ impl Traced {
         for page in (start..end).step_by(PAGE as usize) {
             let of = self.pages.get(&page).copied();
             match of.filter(|of| of.protection & prot::WRITE == 0 && of.protection != 0 && !of.is_shared) {
-                Some(_) => {
-                    self.zeros.insert(page);
-                    self.tables.insert(page & !(LARGE - 1));
-                }
+                Some(of) => self.read(page, of),
                 None => self.write(page),
             }
+        }
+    }
+
+    /// Maps zeros: a huge page of them where one of memory could stand.
+    fn read(&mut self, page: u64, of: Attributes) {
+        let slot = page & !(LARGE - 1);
+        let is_empty = |at: u64| !self.present.contains_key(&at) && !self.zeros.contains(&at);
+        let is_fit = |at: u64| self.is_one(page, at) && is_empty(at);
+        let is_huge = self.mechanism.large.bytes() == LARGE && of.advice == Advice::Huge && !self.mechanism.disable_thp;
+        if !is_empty(page) {
+            return;
+        }
+        if is_huge && !self.tables.contains(&slot) && (slot..slot + LARGE).step_by(PAGE as usize).all(is_fit) {
+            self.prepare_anon(page);
+            self.zeros.extend((slot..slot + LARGE).step_by(PAGE as usize));
+            self.huge_zeros.insert(slot);
+        } else {
+            self.zeros.insert(page);
+            self.tables.insert(slot);
         }
     }
 
@@ -305,6 +329,10 @@ impl Traced {
     pub fn write(&mut self, page: u64) {
         if self.present.contains_key(&page) || !self.is_writable(page) {
             return;
+        }
+        let slot = page & !(LARGE - 1);
+        if self.huge_zeros.remove(&slot) {
+            self.zeros.retain(|zeros| !(slot..slot + LARGE).contains(zeros));
         }
         self.folios += 1;
         self.prepare_anon(page);
@@ -344,7 +372,19 @@ impl Traced {
                     Mapping { backing, leaf, folio: if whole { Folio::Whole(size) } else { Folio::Part(size) } };
                 Region { start: *page, end: page + PAGE, mapping }
             });
-            found.push((first, last, regions.collect()));
+            let zeros = self.zeros.range(first.max(start)..last.min(end).max(first.max(start))).map(|page| {
+                let is_huge = self.huge_zeros.contains(&(page & !(LARGE - 1)));
+                let leaf = if is_huge { PageSize::M2 } else { PageSize::K4 };
+                let folio = Folio::Whole(leaf);
+                Region {
+                    start: *page,
+                    end: page + PAGE,
+                    mapping: Mapping { backing: census::Backing::Zero, leaf, folio },
+                }
+            });
+            let mut regions: Vec<Region> = regions.chain(zeros).collect();
+            regions.sort_by_key(|region| region.start);
+            found.push((first, last, regions));
         }
         found
     }
