@@ -13,10 +13,12 @@ mod machine;
 pub mod maps;
 mod outer_tracer;
 mod page_sizes;
+mod processor;
 pub mod read;
 mod reporting;
 mod settings;
 mod state;
+mod tlbs;
 
 use std::path::{Path, PathBuf};
 
@@ -29,8 +31,10 @@ pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};
+pub use processor::Processor;
 pub use read::{HostError, chosen_word, content};
 pub use settings::IDLE_LATENCY;
+pub use tlbs::ToldTlb;
 
 /// Where khugepaged is controlled (the same document).
 pub const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
@@ -83,6 +87,11 @@ impl Host {
     /// A file that every kernel has cannot be read (`/proc/meminfo`, the release, the boot id).
     pub fn machine(&self) -> Result<Machine, HostError> {
         machine::read(self)
+    }
+
+    /// The processor as machine files name it, and what it tells of how it translates. What it does not tell is absent.
+    pub fn processor(&self) -> Processor {
+        processor::read(&self.root, self.is_live())
     }
 
     /// The settings and the memory as they are now. Takes well under 2 ms, so that it can be called

@@ -35,7 +35,7 @@ pub enum Listed {
     Policies,
     /// This machine, and model machines for `pagelab sim`
     Machines {
-        /// One model machine, or a FILE.toml: every figure, with its source or that it is assumed
+        /// One model machine, `host` or a FILE.toml: every figure, with its source or that it is assumed
         #[arg(value_name = "MACHINE")]
         model: Option<String>,
     },
@@ -113,14 +113,20 @@ fn meaning(granularity: Granularity) -> String {
 /// One model machine with all its figures.
 fn model(name: &str) -> Result<(String, Value), Failure> {
     let model = sim::machines::named(name)?;
-    let text = format!(
+    let notes = sim::machines::host_notes(&[name.to_owned()])?;
+    let mut text = format!(
         "{}: {}, {}\n\n{}",
         model.name,
         model.processor,
         model.architecture.name(),
         plain(["figure", "is", "vouched for by"], sim::machines::figures(&model), terminal_width())
     );
-    let document = json!({ "schema": "pagelab.list-machines/1", "model_machines": [sim::machines::of(&model)] });
+    for note in &notes {
+        text.push('\n');
+        text.push_str(&results::fold(note, terminal_width(), 2));
+    }
+    let models = [sim::machines::of(&model)];
+    let document = json!({ "schema": "pagelab.list-machines/1", "model_machines": models, "notes": notes });
     Ok((text, document))
 }
 
