@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use policy::call::madv;
 use policy::call::map::LEFT_ALONE;
-use policy::{Geometry, Mechanism, Policy};
+use policy::{Mechanism, PageSizes, Policy};
 
 use super::filter::{Condition, Watch};
 use super::pace::Pace;
@@ -29,15 +29,15 @@ impl Deref for Rewriting {
 }
 
 impl Rewriting {
-    /// What a policy asks for. `geometry` is the kernel's; a size that it lacks was refused before.
-    pub fn of(policy: &Policy, geometry: &Geometry) -> Rewriting {
-        Rewriting { mechanism: Mechanism::of(policy, geometry), sham: None }
+    /// What a policy asks for. `page_sizes` is the kernel's; a size that it lacks was refused before.
+    pub fn of(policy: &Policy, page_sizes: &PageSizes) -> Rewriting {
+        Rewriting { mechanism: Mechanism::of(policy, page_sizes), sham: None }
     }
 
     /// The stops of a policy, with nothing done at them, for a program with the memory of another one, which needs none.
-    pub fn sham(stops: &Policy, ground: &Policy, geometry: &Geometry, pace: Pace) -> Rewriting {
-        let disable_thp = Mechanism::of(ground, geometry).disable_thp;
-        let mechanism = Mechanism { disable_thp, ..Mechanism::of(stops, geometry) };
+    pub fn sham(stops: &Policy, ground: &Policy, page_sizes: &PageSizes, pace: Pace) -> Rewriting {
+        let disable_thp = Mechanism::of(ground, page_sizes).disable_thp;
+        let mechanism = Mechanism { disable_thp, ..Mechanism::of(stops, page_sizes) };
         Rewriting { mechanism, sham: Some(pace) }
     }
 
@@ -142,13 +142,13 @@ mod tests {
     const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
     fn stops(policy: &str, number: i64, arguments: [u64; 6]) -> bool {
-        let geometry = Geometry {
+        let page_sizes = PageSizes {
             base: PageSize::K4,
             pmd: Some(PageSize::M2),
             mthp: vec![PageSize::K64],
             hugetlb: vec![PageSize::M2],
         };
-        let watches = Rewriting::of(&policy.parse().unwrap(), &geometry).watches();
+        let watches = Rewriting::of(&policy.parse().unwrap(), &page_sizes).watches();
         watches.iter().any(|watch| watch.stops(number, &arguments))
     }
 
@@ -185,8 +185,8 @@ mod tests {
                     assert!(stops(policy, libc::SYS_prctl, [option, 1, flags, 0, 0, 0]), "{policy}");
                 }
             }
-            let geometry = Geometry { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![], hugetlb: vec![] };
-            let made = Rewriting::of(&policy.parse().unwrap(), &geometry);
+            let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![], hugetlb: vec![] };
+            let made = Rewriting::of(&policy.parse().unwrap(), &page_sizes);
             assert!(made.disable_thp && made.needs_no_tracer(), "{policy}");
         }
     }

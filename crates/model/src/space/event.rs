@@ -209,21 +209,25 @@ impl<F: Format> Paged<F> {
 
     /// Gives a range another protection; VMAs that have it already are left alone (`mprotect_fixup`, mm/mprotect.c).
     pub(super) fn protect_range(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        let mut changed: Vec<(u64, u64)> = Vec::new();
+        // Where they begin and end, and whether they are of a pool.
+        let mut changed: Vec<(u64, u64, bool)> = Vec::new();
         for (begin, vma) in
             self.processes.running.vmas.within(begin, end).iter().filter(|(_, vma)| vma.protection != protection)
         {
-            match changed.last_mut().filter(|(_, end)| end == begin && vma.backing != Backing::Pool) {
-                Some((_, end)) => *end = vma.end,
-                None => changed.push((*begin, vma.end)),
+            let of_pool = vma.backing == Backing::Pool;
+            match changed.last_mut().filter(|(_, end, before)| end == begin && *before == of_pool) {
+                Some((_, end, _)) => *end = vma.end,
+                None => changed.push((*begin, vma.end, of_pool)),
             }
         }
-        changed.into_iter().try_for_each(|(begin, end)| self.change_protection(begin, end, protection))
+        changed.into_iter().try_for_each(|(begin, end, of_pool)| {
+            // To `hugetlb_change_protection` (mm/hugetlb.c) a private page that can be written is one to be copied.
+            self.change_protection(begin, end, protection, !of_pool && protection & PROT_WRITE != 0)
+        })
     }
 
-    fn change_protection(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        // To `hugetlb_change_protection` (mm/hugetlb.c) a private page that can be written is one to be copied.
-        let of_pool = self.processes.running.vmas.find(begin).is_some_and(|(_, vma)| vma.backing == Backing::Pool);
+    /// Gives VMAs another protection, and what is mapped there; `may_write` says whether stores need no fault then.
+    fn change_protection(&mut self, begin: u64, end: u64, protection: u64, may_write: bool) -> Result<(), SpaceError> {
         self.processes.running.vmas.change(begin, end, |vma| vma.protection = protection);
         let (first, last) = self.pages_within(begin, end);
         if first >= last {
@@ -231,9 +235,9 @@ impl<F: Format> Paged<F> {
         }
         self.give_up_reservations(first, last);
         let parts = self.parts(first, last)?;
-        let stretches = stretches(&parts, |part| !of_pool && self.may_become_writable(part));
+        let stretches = stretches(&parts, |part| may_write && self.may_become_writable(part));
         for (begin, end, writable) in stretches {
-            let attributes = self.attributes(protection, writable && protection & PROT_WRITE != 0);
+            let attributes = self.attributes(protection, writable);
             self.protect(begin, end, attributes)?;
         }
         self.fold_again(&parts)

@@ -174,7 +174,7 @@ impl<F: Format> Paged<F> {
         self.map(window, pa, bytes, sizes, attributes)?;
         let pinned = matches!(self.plan.granule, Granule::Hugetlb(_));
         self.memory.folios.add(pa, bytes, self.processes.number, window, pinned);
-        self.costs.zeroed_bytes += bytes;
+        self.costs.zero_folio(bytes);
         if sizes.contiguous
             && let Ok(found) = self.processes.running.tables.leaf(InputAddress(window))
         {

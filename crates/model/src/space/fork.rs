@@ -99,8 +99,7 @@ impl<F: Format> Paged<F> {
             if !self.whole(begin, bytes, vma, sizes)? {
                 return Err(SpaceError::OutOfMemory { va: page, base_bytes: bytes });
             }
-            self.costs.zeroed_bytes -= bytes;
-            self.costs.copied_bytes += bytes;
+            self.costs.copy_folio(bytes);
             return Ok(());
         }
         // A huge page is split and one page of it is copied.

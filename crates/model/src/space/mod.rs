@@ -43,7 +43,7 @@ use paging::{Error, with_format};
 pub use crate::kernel::{Kernel, Khugepaged};
 use crate::policy::Plan;
 pub use buddy::Physical;
-pub use cost::Costs;
+pub use cost::{Costs, ZeroedFolios};
 pub use error::SpaceError;
 pub use interface::Space;
 pub use leaf::{LEVELS, Leaf, Path};

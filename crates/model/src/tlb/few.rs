@@ -34,6 +34,20 @@ impl<K: Copy + Default + PartialEq, const WAYS: usize> Few<K, WAYS> {
         weight != 0
     }
 
+    /// As [`Few::touch`], of one key after the other: leaves those that were not there in front, and says how many.
+    #[inline]
+    pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
+        let mut missed = 0;
+        for at in 0..keys.len() {
+            let key = keys[at];
+            let found = self.touch(index(key), key);
+            // No branch depends on what was found.
+            keys[missed] = key;
+            missed += usize::from(!found);
+        }
+        missed
+    }
+
     pub fn forget_one(&mut self, index: u32, key: K) {
         forget_in_order(&mut self.sets[(index & self.mask) as usize], &|other| other == key);
     }

@@ -29,6 +29,18 @@ impl<K: Copy + Default + PartialEq> Wide<K> {
         false
     }
 
+    /// As [`Wide::touch`], of one key after the other: leaves those that were not there in front, and says how many.
+    pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
+        let mut missed = 0;
+        for at in 0..keys.len() {
+            let key = keys[at];
+            let found = self.touch(index(key), key);
+            keys[missed] = key;
+            missed += usize::from(!found);
+        }
+        missed
+    }
+
     pub fn forget_one(&mut self, index: u32, key: K) {
         let first = (index & self.mask) as usize * self.ways;
         forget_in_order(&mut self.entries[first..first + self.ways], &|other| other == key);

@@ -4,12 +4,12 @@ use model::machine::Machine;
 use model::space::Kernel;
 use policy::size::format_bytes;
 use results::simulation as shown;
-use results::simulation::{Document, Missing};
+use results::simulation::Document;
 use serde_json::{Value, json};
 
-use super::cost::cost;
+use super::cost::{answered, cells};
 use super::request::Request;
-use super::simulated::{Cell, Simulated};
+use super::simulated::Simulated;
 use super::{machines, notes, report};
 
 /// Everything as one JSON document.
@@ -32,7 +32,7 @@ pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Val
             "accesses_only": request.accesses_only,
         },
         "machines": used.iter().map(machines::of).collect::<Vec<_>>(),
-        "traces": simulated.iter().map(report::document).collect::<Vec<_>>(),
+        "traces": simulated.iter().map(|simulated| report::document(simulated, used)).collect::<Vec<_>>(),
     })
 }
 
@@ -53,7 +53,7 @@ pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Doc
         invocation: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         settings,
-        traces: simulated.iter().map(of_trace).collect(),
+        traces: simulated.iter().map(|simulated| of_trace(simulated, used)).collect(),
         machines: used.iter().map(machines::shown).collect(),
     }
 }
@@ -83,7 +83,7 @@ fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
 }
 
 /// A trace, for the page.
-pub fn of_trace(simulated: &Simulated) -> shown::Trace {
+pub fn of_trace(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
     let mut facts = Vec::new();
     if let Some((accesses, runs, instructions)) = simulated.counted() {
         let instructions = instructions.map_or("not counted by the trace".to_owned(), |count| count.to_string());
@@ -94,27 +94,13 @@ pub fn of_trace(simulated: &Simulated) -> shown::Trace {
             ("recorder".to_owned(), simulated.header.recorded_by()),
         ];
     }
-    let cell = |cell: &Cell| match cell {
-        Cell::Ran(outcome) => shown::Cell {
-            machine: outcome.machine.clone(),
-            policy: outcome.policy.to_string(),
-            outcome: match &outcome.stopped {
-                Some(why) => Err(Missing::Stopped(why.clone())),
-                None => Ok(cost(outcome)),
-            },
-        },
-        Cell::Refused(refused) => shown::Cell {
-            machine: refused.machine.clone(),
-            policy: refused.policy.clone(),
-            outcome: Err(Missing::Refused(refused.reason.clone())),
-        },
-    };
     shown::Trace {
         file: simulated.file.clone(),
         command: simulated.header.command.clone(),
         facts,
         notes: notes::of(simulated),
-        cells: simulated.cells.iter().map(cell).collect(),
+        answers: answered(simulated, used).into_iter().map(|answer| answer.sentence).collect(),
+        cells: cells(simulated),
         sweep: simulated.swept.as_ref().map(|swept| swept.sweep.clone()),
     }
 }

@@ -1,25 +1,27 @@
 //! The outcome as tables for the terminal and as JSON.
 
+use model::machine::Machine;
 use model::simulation::Outcome;
 use policy::cause::CauseShare;
 use policy::size::format_bytes;
 use policy::verdict::AnsweredCall;
+use results::answer::Answer;
 use results::fold;
 use results::grid::plain;
 use results::simulation::{Per, mapped_in_words, rate_in_words, verdict_in_words};
 use serde_json::{Value, json};
 
-use super::cost::cost;
+use super::cost::{answered, cost};
 use super::simulated::{Cell, Simulated};
 use super::{notes, swept};
 
 /// Tables for the terminal, trace by trace.
-pub fn texts(all: &[Simulated], width: usize) -> String {
-    all.iter().map(|simulated| text(simulated, width)).collect::<Vec<_>>().join("\n\n")
+pub fn texts(all: &[Simulated], used: &[Machine], width: usize) -> String {
+    all.iter().map(|simulated| text(simulated, used, width)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Tables of a trace: one a machine.
-fn text(simulated: &Simulated, width: usize) -> String {
+/// Tables of a trace, those of each machine together, and its result.
+fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     let mut lines = Vec::new();
     let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::ran).collect();
     if let Some(first) = whole_or_first(&ran) {
@@ -37,12 +39,13 @@ fn text(simulated: &Simulated, width: usize) -> String {
         let name = outcomes.first().map_or("", |outcome| &outcome.machine);
         lines.push(format!("\n{name}\n{}", translation(outcomes, width)));
         lines.push(format!("\n{}", memory(outcomes, width)));
+        lines.extend(kernel(outcomes, width).map(|table| format!("\n{table}")));
     }
     if let Some(first) = ran.first() {
         let unit = Per::of(first.instructions, first.runs).unit();
         let caption = format!(
             "misses, walks, entries that walks read, and cycles lost (one walk at a time) per 1000 {unit}; memory at its \
-             peaks, mapped as at the end; modelled"
+             peaks, mapped as at the end; cycles of translation and of the kernel at faults per 1000 {unit}; modelled"
         );
         lines.push(fold(&caption, width, 0));
     }
@@ -52,6 +55,8 @@ fn text(simulated: &Simulated, width: usize) -> String {
     if let Some(swept) = &simulated.swept {
         lines.push(format!("\n{}", swept::curves_text(&swept.sweep, width)));
     }
+    lines.push(String::new());
+    lines.extend(answered(simulated, used).iter().map(|answer| fold(&answer.sentence, width, 2)));
     lines.join("\n")
 }
 
@@ -143,6 +148,28 @@ fn memory(outcomes: &[&Outcome], width: usize) -> String {
     plain(header, outcomes.iter().map(row), width)
 }
 
+/// Cycles of translation and of the kernel, if the machine says what the kernel does.
+fn kernel(outcomes: &[&Outcome], width: usize) -> Option<String> {
+    outcomes.iter().find(|outcome| outcome.kernel_cycles.is_some())?;
+    let row = |outcome: &&Outcome| {
+        let mut row = [const { String::new() }; 6];
+        row[0] = outcome.policy.to_string();
+        let cost = cost(outcome);
+        let Some(kernel) = cost.kernel.filter(|_| outcome.is_whole()) else {
+            row[5] = STOPPED.to_owned();
+            return row;
+        };
+        let all = kernel.total().saturating_add(cost.most_lost_cycles);
+        let counts = [cost.most_lost_cycles, kernel.fault, kernel.zeroing, kernel.copying, all];
+        for (cell, count) in row[1..].iter_mut().zip(counts) {
+            *cell = rate_in_words(cost.per.rate(count));
+        }
+        row
+    };
+    let header = ["policy", "translation", "faults", "zeroing", "copying", "together"];
+    Some(plain(header, outcomes.iter().map(row), width))
+}
+
 /// What the memory is mapped as at the end: shares by size.
 fn mapped(mapped: &[results::simulation::Mapped]) -> String {
     let all: u64 = mapped.iter().map(|mapped| mapped.bytes).sum();
@@ -153,7 +180,7 @@ fn mapped(mapped: &[results::simulation::Mapped]) -> String {
 }
 
 /// One trace of the JSON document.
-pub fn document(simulated: &Simulated) -> Value {
+pub fn document(simulated: &Simulated, used: &[Machine]) -> Value {
     let cells: Vec<Value> = simulated
         .cells
         .iter()
@@ -179,8 +206,23 @@ pub fn document(simulated: &Simulated) -> Value {
         "damage": simulated.damage(),
         "events_out_of_order": simulated.replayed.out_of_order,
         "notes": notes::of(simulated),
+        "answers": answered(simulated, used).iter().map(answer_document).collect::<Vec<_>>(),
         "curves": curves,
         "simulations": cells,
+    })
+}
+
+/// The result of a machine.
+fn answer_document(answer: &Answer) -> Value {
+    json!({
+        "machine": answer.machine,
+        "sentence": answer.sentence,
+        "best": answer.best,
+        "reference": answer.reference,
+        "lost_cycles_ratio": answer.lost_ratio,
+        "resident_peak_ratio": answer.resident_ratio,
+        "best_with_kernel": answer.best_with_kernel,
+        "provenance": "modelled",
     })
 }
 
@@ -216,5 +258,6 @@ fn rates(outcome: &Outcome, of: u64) -> Value {
         "least_lost_cycles": rate(outcome.least_lost_cycles()),
         "most_lost_cycles": rate(outcome.most_lost_cycles()),
         "faults": rate(outcome.faults),
+        "kernel_cycles": outcome.kernel_cycles.map(|cycles| rate(cycles.total())),
     })
 }

@@ -5,6 +5,7 @@ use std::io::BufReader;
 use std::path::Path;
 
 use indicatif::ProgressBar;
+use model::geometry::USUAL_WAYS;
 use model::machine::{Architecture, Machine, Serves};
 use model::policy::Unsupported;
 use model::replay::{Child, Replayed, infer, replay_accesses, replay_processes, touched};
@@ -46,12 +47,13 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
     let (cells, replayed) = run(file, cells, request)?;
     say_damage(file, &replayed.damage);
     let ran = cells.iter().any(|cell| cell.ran().is_some());
-    let swept =
-        (request.curves && ran).then(|| swept::swept(file, &swept::PAGE_SHIFTS, request.threads)).transpose()?;
+    let swept = (request.curves && ran)
+        .then(|| swept::swept(file, &swept::PAGE_SHIFTS, USUAL_WAYS, request.threads))
+        .transpose()?;
     let whose = Whose::of(&machines, &header, request.machines.is_empty());
     let Whose { foreign, shared, guessed } = whose;
-    let file = file.display().to_string();
-    Ok((Simulated { file, header, replayed, cells, swept, foreign, shared, guessed }, machines))
+    let (file, host) = (file.display().to_string(), request.host.clone());
+    Ok((Simulated { file, header, replayed, cells, swept, foreign, shared, guessed, host }, machines))
 }
 
 /// Each machine under each policy, ready to run, or why it cannot.

@@ -67,13 +67,13 @@ impl Swept {
     }
 }
 
-/// Sweeps a trace for pages of `1 << shift` bytes each.
+/// Sweeps a trace for pages of `1 << shift` bytes each and up to so many ways.
 ///
 /// # Errors
 /// It cannot be read, or is exact for none of the geometries.
-pub fn swept(file: &Path, page_shifts: &[u32], threads: usize) -> Result<Swept, Failure> {
+pub fn swept(file: &Path, page_shifts: &[u32], ways: u32, threads: usize) -> Result<Swept, Failure> {
     let bar = bar(file, "every geometry");
-    let swept = sweep(opened(file, &bar)?, page_shifts, threads);
+    let swept = sweep(opened(file, &bar)?, page_shifts, ways, threads);
     bar.finish_and_clear();
     let swept = swept.map_err(|error| Failure::about(file, error))?;
     let geometry = |of: &model::geometry::GeometryMisses| Geometry {

@@ -13,7 +13,7 @@ use ::policy::judge::{self, Aim, Evidence, Examination, Look, Question, SlotCoun
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
 use ::policy::verdict::Verdict;
-use ::policy::{Geometry, Mechanism, Policy};
+use ::policy::{Mechanism, PageSizes, Policy};
 
 use super::PAGE;
 
@@ -39,7 +39,7 @@ struct Present {
 /// A traced program on a kernel that has an entry for each page.
 pub(super) struct Traced {
     pub mechanism: Mechanism,
-    question: (Policy, Geometry, BTreeMap<String, String>),
+    question: (Policy, PageSizes, BTreeMap<String, String>),
     pub space: ::policy::Space,
     pub pages: BTreeMap<u64, Attributes>,
     /// Which pages' VMAs have anonymous pages: their `anon_vma`.
@@ -83,9 +83,9 @@ impl Traced {
         let policy: Policy = policy.parse().unwrap();
         let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
         let mthp = (14..21).map(|bits| PageSize::new(1 << bits).unwrap()).collect();
-        let geometry = Geometry { base, pmd, mthp, hugetlb: vec![] };
+        let page_sizes = PageSizes { base, pmd, mthp, hugetlb: vec![] };
         Traced {
-            mechanism: Mechanism::of(&policy, &geometry),
+            mechanism: Mechanism::of(&policy, &page_sizes),
             space: ::policy::Space::default(),
             pages: BTreeMap::new(),
             anons: BTreeMap::new(),
@@ -97,9 +97,9 @@ impl Traced {
             folios: 0,
             cut: BTreeSet::new(),
             remains: Remains::default(),
-            seen: Examination::begun(Aim::of(&policy, &geometry)),
+            seen: Examination::begun(Aim::of(&policy, &page_sizes)),
             answered: BTreeMap::new(),
-            question: (policy, geometry, [(format!("{THP}/enabled"), "madvise".to_owned())].into()),
+            question: (policy, page_sizes, [(format!("{THP}/enabled"), "madvise".to_owned())].into()),
             own: None,
         }
     }
@@ -218,7 +218,7 @@ impl Traced {
     }
 
     fn examine(&self, places: &[(u64, u64, Vec<Region>)]) -> Examination {
-        let (policy, geometry, settings) = &self.question;
+        let (policy, page_sizes, settings) = &self.question;
         let areas: Vec<Area> = places
             .iter()
             .map(|(start, end, regions)| Area { start: *start, end: *end, kind: VmaKind::Anonymous, regions })
@@ -226,13 +226,13 @@ impl Traced {
         let mut census = Census::default();
         let regions = places.iter().flat_map(|(_, _, regions)| regions);
         regions.for_each(|region| census.add(region.mapping, region.length_bytes()));
-        Question::of(policy, geometry, settings).answer(&Look { census: &census, areas: &areas }, self)
+        Question::of(policy, page_sizes, settings).answer(&Look { census: &census, areas: &areas }, self)
     }
 
     /// What the witness of `platform` does with a range that goes.
     fn witness(&mut self, start: u64, end: u64) {
-        let (policy, geometry, _) = &self.question;
-        let large = policy.target(geometry).unwrap();
+        let (policy, page_sizes, _) = &self.question;
+        let large = policy.target(page_sizes).unwrap();
         for (from, to) in Remains::beside(start, end, large) {
             let left = self.found(from, to);
             self.remains.note(left.iter().flat_map(|(_, _, regions)| regions), large);

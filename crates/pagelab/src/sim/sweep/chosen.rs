@@ -1,6 +1,6 @@
 //! Which geometries are swept.
 
-use model::geometry::{SET_SHIFTS, WAYS};
+use model::geometry::{MOST_WAYS, SET_SHIFTS};
 use policy::size::{SizeError, format_bytes, parse_bytes};
 use results::simulation::Geometry;
 
@@ -34,7 +34,7 @@ pub enum ChosenError {
     #[error("expected powers of two from 1 to {most}, as 16..{most} or 64, found {0:?}", most = most_sets())]
     Sets(String),
     /// No number or range of ways that there can be.
-    #[error("expected 1 to {WAYS}, as 4..8 or 8, found {0:?}")]
+    #[error("expected 1 to {MOST_WAYS}, as 4..8 or 8, found {0:?}")]
     Ways(String),
     /// No size.
     #[error(transparent)]
@@ -102,7 +102,7 @@ pub fn parse_sets(text: &str) -> Result<Range, ChosenError> {
 
 /// Numbers of ways: `4..8` or `8`.
 pub fn parse_ways(text: &str) -> Result<Range, ChosenError> {
-    let fits = |ways: u32| (1..=WAYS).contains(&(ways as usize));
+    let fits = |ways: u32| (1..=MOST_WAYS).contains(&ways);
     parse_range(text, fits).ok_or_else(|| ChosenError::Ways(text.to_owned()))
 }
 
@@ -121,12 +121,12 @@ mod tests {
     fn ranges_are_read_and_refused() {
         let range = |least, most| Ok(Range { least, most });
         assert_eq!((parse_sets("1..2048"), parse_sets("64")), (range(1, 2048), range(64, 64)));
-        assert_eq!((parse_ways("4..8"), parse_ways("15")), (range(4, 8), range(15, 15)));
+        assert_eq!((parse_ways("4..8"), parse_ways("1..128")), (range(4, 8), range(1, 128)));
         assert_eq!((parse_page("4K"), parse_page("1G")), (Ok(12), Ok(30)));
         for wrong in ["", "0", "3", "4096", "16..", "..16", "64..16", "1..3", "16...64", "a..b", "-1"] {
             assert_eq!(parse_sets(wrong), Err(ChosenError::Sets(wrong.to_owned())));
         }
-        for wrong in ["0", "16", "8..4", "1..16", "x"] {
+        for wrong in ["0", "129", "8..4", "1..256", "x"] {
             assert_eq!(parse_ways(wrong), Err(ChosenError::Ways(wrong.to_owned())));
         }
         assert!(parse_page("3M").unwrap_err().to_string().contains("from 4K to 1G, found 3M"));

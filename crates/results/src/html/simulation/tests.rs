@@ -1,7 +1,9 @@
 //! The page of a made-up simulation: what must be on it, and what must not.
 
 use super::*;
-use crate::simulation::{Cell, Cost, Geometry, Ground, Machine, MachineFigure, Mapped, Missing, Per, Sweep};
+use crate::simulation::{
+    Cell, Cost, Geometry, Ground, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Sweep,
+};
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::{Holding, Verdict};
 
@@ -23,6 +25,7 @@ fn cost(page_bytes: u64, misses: u64) -> Cost {
         walk_references: misses,
         least_lost_cycles: misses * 10,
         most_lost_cycles: misses * 20,
+        kernel: Some(KernelCycles { fault: 12_000, zeroing: misses, copying: 0 }),
         faults: 12,
         resident_peak_bytes: 100 << 20,
         touched_peak_bytes: 90 << 20,
@@ -64,6 +67,7 @@ fn document() -> Document {
             command: vec!["sort".into(), "\u{1b}[2J".into()],
             facts: vec![("accesses".to_string(), "12".to_string())],
             notes: vec!["the trace was cut off".to_string()],
+            answers: vec!["cortex-a57: mthp-64k is the <best>.".to_string()],
             cells,
             sweep: Some(Sweep {
                 per: Per::Instructions(1_000_000),
@@ -84,6 +88,11 @@ fn document() -> Document {
                     key: "tlb[0].ways".into(),
                     value: "8".into(),
                     ground: Ground::Assumed("nobody says".into()),
+                },
+                MachineFigure {
+                    key: "kernel_costs.fault_cycles".into(),
+                    value: "1000".into(),
+                    ground: Ground::Assumed("a guess".into()),
                 },
             ],
         }],
@@ -111,6 +120,9 @@ fn everything_is_on_the_page() {
         "4 sets of 8 ways",
         "peak under mthp-64k",
         "<dt>seed</dt><dd>3</dd>",
+        "cortex-a57: mthp-64k is the &lt;best&gt;.",
+        "cycles of translation and of the kernel",
+        "kernel_costs.fault_cycles",
     ] {
         assert!(html.contains(part), "{part} is missing");
     }
