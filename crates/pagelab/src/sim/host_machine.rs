@@ -42,7 +42,7 @@ fn of(host: &Host) -> Result<HostMachine, Failure> {
     };
     let mut notes = vec![format!("{NAME} is {name} ({}), which {} describes", processor.id, machine.name)];
     notes.extend(compared(&machine, &processor.tlbs, hypervisor.as_deref()));
-    notes.push(keep_what_is_used(&mut machine, processor.table_format.as_deref(), host.geometry().base));
+    notes.push(keep_what_is_used(&mut machine, processor.table_format.as_deref(), host.page_sizes().base));
     if let Some(hypervisor) = hypervisor {
         notes.push(nest(&mut machine, &hypervisor));
     }

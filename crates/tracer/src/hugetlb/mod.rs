@@ -133,7 +133,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use std::convert::Infallible;
 
-    use policy::Geometry;
+    use policy::PageSizes;
     use policy::call::Vma;
     use policy::carry_out::Kernel;
     use policy::cause::Cause;
@@ -224,8 +224,8 @@ mod tests {
             flags in (0u64..1 << 21).prop_map(|bits| bits & 0x17_e133),
         ) {
             let size = PageSize::M2;
-            let geometry = Geometry { base: PageSize::K4, pmd: Some(size), mthp: vec![], hugetlb: vec![size] };
-            let rewriting = Rewriting::of(&policy.parse().unwrap(), &geometry);
+            let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(size), mthp: vec![], hugetlb: vec![size] };
+            let rewriting = Rewriting::of(&policy.parse().unwrap(), &page_sizes);
             let arguments = [page << 12, bytes, third, flags, u64::MAX, 0];
             if !rewriting.watches().iter().any(|watch| watch.stops(number, &arguments)) {
                 let mut views = Views::default();
