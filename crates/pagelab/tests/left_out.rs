@@ -13,17 +13,29 @@ const POLICIES: [&str; 2] = ["base", "thp"];
 /// What the start of a program gives back, which differs under QEMU.
 const ALLOWED_BYTES: f64 = 131072.0;
 
-/// Bytes that the verdict on a policy concerns and covers.
+/// Bytes that the verdict on a policy concerns and covers, in the middle one of its trials: the tracer also leaves out what would
+/// take it too long, which is more where the machine is busy.
 fn verdict(comparison: &Value, policy: &str) -> [f64; 2] {
     arm(comparison, policy);
     let trials = comparison["trials"].as_array().unwrap();
-    let trial = trials.iter().find(|trial| trial["label"] == policy && trial["counted"] == true).unwrap();
-    ["concerned_bytes", "covered_bytes"].map(|key| trial["verdict"][key].as_f64().unwrap())
+    let counted = trials.iter().filter(|trial| trial["label"] == policy && trial["counted"] == true);
+    let counted: Vec<&Value> = counted.collect();
+    ["concerned_bytes", "covered_bytes"].map(|key| {
+        let mut bytes: Vec<f64> = counted.iter().map(|trial| trial["verdict"][key].as_f64().unwrap()).collect();
+        bytes.sort_by(f64::total_cmp);
+        bytes[bytes.len() / 2]
+    })
 }
 
 #[test]
 fn what_is_left_out_without_prove_all_is_predicted() {
-    let here = [("x86-64", cfg!(target_arch = "x86_64")), root(), program("gcc"), recording("qemu-x86_64")];
+    let here = [
+        ("x86-64", cfg!(target_arch = "x86_64")),
+        root(),
+        program("gcc"),
+        program("setarch"),
+        recording("qemu-x86_64"),
+    ];
     if !needs(&here) {
         return;
     }
@@ -35,8 +47,10 @@ fn what_is_left_out_without_prove_all_is_predicted() {
     let (trace, policies) = (bench.word("trace"), POLICIES.join(","));
     bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin, "--", &compiled]).ran().says(0, &[]);
     let compare = |option: &[&str]| {
-        let options = ["--json", "--blocks", "2", "--min-blocks", "1", "-p", &policies, "--khugepaged", "off"];
-        let ran = bench.compare(&[&options[..], option].concat(), std::slice::from_ref(&compiled)).ran();
+        let options = ["--json", "--blocks", "7", "--min-blocks", "7", "-p", &policies, "--khugepaged", "off"];
+        // Where mappings lie decides which of them hold a large page, and the two comparisons are to have the same.
+        let command = ["setarch", "--addr-no-randomize", &compiled].map(str::to_owned);
+        let ran = bench.compare(&[&options[..], option].concat(), &command).ran();
         assert_eq!(ran.code, Some(0), "{ran}");
         ran.json()
     };
