@@ -58,19 +58,19 @@ impl Rewriting {
     pub fn watches(&self) -> Vec<Watch> {
         let mut watches = vec![Watch::new(libc::SYS_ptrace, [])];
         watches.extend(filter_watches());
-        if self.hugetlb {
-            return [watches, hugetlb_watches(self.large.bytes())].concat();
-        }
         let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
         let not_left_alone = Condition::Lacks(3, LEFT_ALONE as u32);
-        if self.advice.is_some() || self.prefault {
-            watches.push(Watch::new(libc::SYS_brk, []));
-        }
         if self.prefault {
             // Reservations, whether without access or without a promise of memory, are not populated.
             let writable = Condition::Has(2, libc::PROT_WRITE as u32);
             let promised = Condition::Lacks(3, libc::MAP_NORESERVE as u32);
             watches.push(Watch::new(libc::SYS_mmap, [anonymous, not_left_alone, writable, promised]));
+        }
+        if self.hugetlb {
+            return [watches, hugetlb_watches(self.large.bytes())].concat();
+        }
+        if self.advice.is_some() || self.prefault {
+            watches.push(Watch::new(libc::SYS_brk, []));
         }
         if self.advice.is_some() {
             // Reservations without access are advised too: what is opened of them later keeps the advice.

@@ -213,7 +213,7 @@ mod tests {
         /// The filter lets calls run at full speed to which nothing would be done.
         #[test]
         fn what_does_not_stop_would_be_passed(
-            policy in prop::sample::select(vec!["hugetlb-2m", "hugetlb-2m+no-guards"]),
+            policy in prop::sample::select(vec!["hugetlb-2m", "hugetlb-2m+no-guards", "hugetlb-2m+prefault"]),
             number in prop::sample::select(vec![
                 libc::SYS_mmap, libc::SYS_mmap, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_brk, libc::SYS_mprotect,
                 libc::SYS_pkey_mprotect, libc::SYS_madvise, libc::SYS_mlock, libc::SYS_mincore, libc::SYS_mbind, MSEAL,
