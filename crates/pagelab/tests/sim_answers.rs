@@ -30,8 +30,8 @@ fn the_end_is_a_sentence_for_each_machine() {
         "cascade-lake: thp is the best of 2 policies: ",
         "% less translation time than base (",
         "peak memory (4",
-        "with faults, zeroing and copying, whose cost is assumed, ",
-        "not compared: base-64k (cannot be had: ",
+        "With faults, zeroing and copying, whose cost is assumed, ",
+        "Not compared: base-64k (cannot be had: ",
         "figures of the machine (TLBs ",
     ] {
         assert!(sentence.contains(part), "{part}: {sentence}");

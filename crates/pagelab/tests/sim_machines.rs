@@ -69,7 +69,8 @@ fn this_host_is_a_machine_or_is_refused_with_candidates() {
         );
         return;
     }
-    let parts = ["-m host: no machine file describes this processor (", "name one of them with -m", "FILE.toml"];
+    let parts =
+        ["machine \"host\": no machine file describes this processor (", "name one of them with -m", "FILE.toml"];
     ran.says(2, &parts);
     traced.bench.pagelab(&["list", "machines", "host"]).ran().says(2, &parts);
     traced.bench.pagelab(&["sim", "chase", "-m", "host"]).ran().says(2, &parts);

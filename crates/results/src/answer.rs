@@ -91,7 +91,7 @@ impl<'a> Field<'a> {
 
     fn answer(&self) -> Answer {
         let mut answer = Answer { machine: self.name.to_owned(), ..Answer::default() };
-        let mut clauses = match (self.reference(), &self.entries[..]) {
+        let mut sentences = match (self.reference(), &self.entries[..]) {
             (Some(reference), [_, _, ..]) => self.result(reference, &mut answer),
             (Some(only), _) => {
                 let rate = lost_in_words(only.cost, only.cost.most_lost_cycles);
@@ -100,15 +100,15 @@ impl<'a> Field<'a> {
             (None, _) => vec!["no answer: no policy gave figures that count".to_owned()],
         };
         if !self.left_out.is_empty() {
-            clauses.push(format!("not compared: {}", self.left_out.join(", ")));
+            sentences.push(format!("Not compared: {}", self.left_out.join(", ")));
         }
         if !self.entries.is_empty() {
-            clauses.push(self.assumed());
+            sentences.push(self.assumed());
         }
         if self.is_part {
-            clauses.push("all of it is of a part of what ran".to_owned());
+            sentences.push("All of it is of a part of what ran".to_owned());
         }
-        answer.sentence = format!("{}: {}.", self.name, clauses.join("; "));
+        answer.sentence = format!("{}: {}.", self.name, sentences.join(". "));
         answer
     }
 
@@ -127,10 +127,10 @@ impl<'a> Field<'a> {
         answer.reference = Some(reference.policy.to_owned());
         answer.lost_ratio = ratio(|cost| cost.most_lost_cycles);
         answer.resident_ratio = ratio(|cost| cost.resident_peak_bytes);
-        let mut clauses = vec![self.main_clause(&best, reference)];
-        clauses.extend(of_a_run(reference));
-        clauses.push(self.kernel_clause(reference, &mut answer.best_with_kernel));
-        clauses
+        let mut sentences = vec![self.main_sentence(&best, reference)];
+        sentences.extend(of_a_run(reference));
+        sentences.push(self.of_the_kernel(reference, &mut answer.best_with_kernel));
+        sentences
     }
 
     /// The policies with the fewest cycles by every one of some counts, the one with the fewest first: those that cannot be
@@ -147,7 +147,7 @@ impl<'a> Field<'a> {
         std::iter::once(first).chain(equal).copied().collect()
     }
 
-    fn main_clause(&self, best: &[Entry<'a>], reference: Entry<'a>) -> String {
+    fn main_sentence(&self, best: &[Entry<'a>], reference: Entry<'a>) -> String {
         let others: Vec<Entry<'a>> =
             self.entries.iter().filter(|entry| best.iter().all(|best| best.policy != entry.policy)).copied().collect();
         let names = enumerate(&names(best));
@@ -203,17 +203,17 @@ impl<'a> Field<'a> {
     }
 
     /// What comes out with the cycles of the kernel.
-    fn kernel_clause(&self, reference: Entry<'a>, names: &mut Vec<String>) -> String {
+    fn of_the_kernel(&self, reference: Entry<'a>, names: &mut Vec<String>) -> String {
         if self.entries.iter().any(|entry| entry.cost.kernel.is_none()) {
-            return "what faults, zeroing and copying cost is not known: the machine file has no [kernel_costs]"
+            return "What faults, zeroing and copying cost is not known: the machine file has no [kernel_costs]"
                 .to_owned();
         }
         let total = |entry: &Entry<'a>| [entry.with_kernel().unwrap_or(f64::INFINITY)];
         let best = self.best(total);
         *names = self::names(&best);
         let with = match self.figures().any(|figure| is_of_kernel(figure) && is_assumed(figure)) {
-            true => "with faults, zeroing and copying, whose cost is assumed",
-            false => "with faults, zeroing and copying",
+            true => "With faults, zeroing and copying, whose cost is assumed",
+            false => "With faults, zeroing and copying",
         };
         match &best[..] {
             [one] if one.policy == reference.policy => format!("{with}, {} has the fewest cycles", one.policy),
@@ -235,7 +235,7 @@ impl<'a> Field<'a> {
         let hidden = "that a core waits for each walk, one after the other";
         let assumed: Vec<&MachineFigure> = self.figures().filter(|figure| is_assumed(figure)).collect();
         if assumed.is_empty() {
-            return format!("assumed: {hidden}");
+            return format!("Assumed: {hidden}");
         }
         let mut parts: Vec<String> = Vec::new();
         for (prefix, part) in PARTS {
@@ -245,7 +245,7 @@ impl<'a> Field<'a> {
             }
         }
         format!(
-            "assumed: {} of {} figures of the machine ({}), and {hidden}",
+            "Assumed: {} of {} figures of the machine ({}), and {hidden}",
             assumed.len(),
             self.figures().count(),
             parts.join(", ")
@@ -353,7 +353,7 @@ fn of_a_run(reference: Entry<'_>) -> Option<String> {
     let cycles = reference.cost.most_lost_cycles as f64;
     let share = cycles / (instructions as f64 + cycles);
     Some(format!(
-        "at a cycle an instruction, translation is {} of the time under {}",
+        "At a cycle an instruction, translation is {} of the time under {}",
         if share < 0.001 { "less than 0.1 %".to_owned() } else { format!("{:.1} %", share * 100.0) },
         reference.policy
     ))

@@ -75,7 +75,7 @@ fn nothing_fits(id: &str, name: &str, architecture: &str, hypervisor: Option<&st
         true => format!("those of its instruction set: {}", listed(known().filter(is_of_this_set).collect())),
     };
     format!(
-        "-m {NAME}: no machine file describes this processor ({}, {name}{shown}); {candidates}; name one of them with -m, \
+        "machine \"{NAME}\": no machine file describes this processor ({}, {name}{shown}); {candidates}; name one of them with -m, \
          or give a FILE.toml of your own (`pagelab list machines NAME` shows what such a file says)",
         if id.is_empty() { "unknown: /proc/cpuinfo does not say" } else { id }
     )

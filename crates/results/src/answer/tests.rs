@@ -65,9 +65,9 @@ fn the_best_is_named_with_its_gain_its_memory_and_what_is_assumed() {
     assert_eq!(
         answer.sentence,
         "m: thp is the best of 3 policies: 90.0 % less translation time than base (20.0 cycles per 1000 instructions \
-         against 200.0), for 1.5 times the peak memory (150M against 100M); held on 97 % of the memory; at a cycle an \
-         instruction, translation is 16.7 % of the time under base; with faults, zeroing and copying, whose cost is \
-         assumed, thp has the fewest cycles: 51.4 % less than base; assumed: 4 of 5 figures of the machine (TLBs 2, walker \
+         against 200.0), for 1.5 times the peak memory (150M against 100M); held on 97 % of the memory. At a cycle an \
+         instruction, translation is 16.7 % of the time under base. With faults, zeroing and copying, whose cost is \
+         assumed, thp has the fewest cycles: 51.4 % less than base. Assumed: 4 of 5 figures of the machine (TLBs 2, walker \
          1, the kernel's costs 1), and that a core waits for each walk, one after the other."
     );
     assert_eq!((answer.best, answer.best_with_kernel), (vec!["thp".to_owned()], vec!["thp".to_owned()]));
@@ -110,7 +110,7 @@ fn base_pages_can_be_the_best() {
 fn the_kernel_can_turn_it_round() {
     let dear = Cost { kernel: Some(KernelCycles { fault: 0, zeroing: 900_000, copying: 1 }), ..cost(20_000) };
     let answer = said(&[cell("base", cost(200_000)), cell("thp", dear)]);
-    assert!(answer.sentence.contains("whose cost is assumed, base has the fewest cycles;"), "{}", answer.sentence);
+    assert!(answer.sentence.contains("whose cost is assumed, base has the fewest cycles."), "{}", answer.sentence);
     assert_eq!((answer.best, answer.best_with_kernel), (vec!["thp".to_owned()], vec!["base".to_owned()]));
     let unknown = |lost| Cost { kernel: None, ..cost(lost) };
     let answer = said(&[cell("base", unknown(200_000)), cell("thp", unknown(20_000))]);
@@ -133,7 +133,7 @@ fn what_cannot_be_compared_is_named_with_its_reason() {
     let answer = said(&cells);
     for part in [
         "m: there is nothing to compare base with: it loses 1.000 cycles per 1000 instructions to translation",
-        "not compared: thp (not in force: mappings smaller than one page of that size), base-64k (cannot be had: no base \
+        "Not compared: thp (not in force: mappings smaller than one page of that size), base-64k (cannot be had: no base \
          pages of 64K), mthp-64k (stopped early: out of\\nmemory)",
     ] {
         assert!(answer.sentence.contains(part), "{}", answer.sentence);
@@ -141,9 +141,9 @@ fn what_cannot_be_compared_is_named_with_its_reason() {
     assert!(answer.best.is_empty() && answer.reference.is_none());
     let none = answers(&cells[1..], &[], true).remove(0);
     assert!(
-        none.sentence.starts_with("m: no answer: no policy gave figures that count; not compared: thp"),
+        none.sentence.starts_with("m: no answer: no policy gave figures that count. Not compared: thp"),
         "{none:?}"
     );
-    assert!(none.sentence.ends_with("; all of it is of a part of what ran."), "{}", none.sentence);
+    assert!(none.sentence.ends_with(". All of it is of a part of what ran."), "{}", none.sentence);
     assert!(answers(&[], &[], false).is_empty());
 }
