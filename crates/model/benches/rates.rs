@@ -8,13 +8,13 @@ use std::hint::black_box;
 use std::io::Cursor;
 use std::time::Duration;
 
-use model::geometry::{Geometries, USUAL_WAYS};
 use model::machine::{self, Machine, Replacement};
 use model::policy::ModelPolicy;
 use model::replay::replay;
 use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
 use model::tlb::Tlb;
+use model::tlb_geometry::{Geometries, USUAL_WAYS};
 use nix::time::{ClockId, clock_gettime};
 use trace::{Block, Call, Chunk, Header, Kind, Reader, Recording};
 

@@ -192,14 +192,14 @@ pub struct Sweep {
     /// What rates are per.
     pub per: Per,
     /// Misses, by page size, sets and ways, rising.
-    pub geometries: Vec<Geometry>,
+    pub geometries: Vec<TlbGeometry>,
     /// Bytes of all pages that are touched, by page size, rising: each and its bytes.
     pub footprints: Vec<(u64, u64)>,
 }
 
 /// One geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Geometry {
+pub struct TlbGeometry {
     /// Bytes of a page.
     pub page_bytes: u64,
     /// Sets.
@@ -220,17 +220,17 @@ impl Sweep {
     }
 
     /// Misses of every geometry of a page size.
-    pub fn of_size(&self, page_bytes: u64) -> impl Iterator<Item = &Geometry> {
+    pub fn of_size(&self, page_bytes: u64) -> impl Iterator<Item = &TlbGeometry> {
         self.geometries.iter().filter(move |geometry| geometry.page_bytes == page_bytes)
     }
 
     /// Entries and misses for a page size: one set of up to eight ways, then more sets of eight.
     pub fn curve(&self, page_bytes: u64) -> Vec<(u64, u64)> {
-        let on_curve = |geometry: &&Geometry| {
+        let on_curve = |geometry: &&TlbGeometry| {
             geometry.ways == CURVE_WAYS
                 || geometry.sets == 1 && geometry.ways < CURVE_WAYS && geometry.ways.is_power_of_two()
         };
-        let point = |geometry: &Geometry| (u64::from(geometry.sets) * u64::from(geometry.ways), geometry.misses);
+        let point = |geometry: &TlbGeometry| (u64::from(geometry.sets) * u64::from(geometry.ways), geometry.misses);
         let mut points: Vec<(u64, u64)> = self.of_size(page_bytes).filter(on_curve).map(point).collect();
         points.sort_unstable();
         points

@@ -5,11 +5,11 @@ use std::io::BufReader;
 use std::path::Path;
 
 use indicatif::ProgressBar;
-use model::geometry::USUAL_WAYS;
 use model::machine::{Architecture, Machine, Serves};
 use model::policy::Unsupported;
 use model::replay::{Child, Replayed, infer, replay_accesses, replay_processes, touched};
 use model::simulation::Simulation;
+use model::tlb_geometry::USUAL_WAYS;
 use trace::Header;
 
 use super::files::{bar, header, opened, say_damage};

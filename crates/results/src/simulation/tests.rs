@@ -1,7 +1,7 @@
 use super::*;
 
 fn sweep() -> Sweep {
-    let geometry = |page_bytes, sets, ways, misses| Geometry { page_bytes, sets, ways, misses };
+    let geometry = |page_bytes, sets, ways, misses| TlbGeometry { page_bytes, sets, ways, misses };
     Sweep {
         per: Per::Instructions(1000),
         geometries: vec![
@@ -31,9 +31,9 @@ fn the_more_misses_the_darker() {
     let lines: Vec<&str> = shading.lines().collect();
     assert_eq!(lines, ["   sets  ways 1 to 8", "      1  ████▓▓", "      2  ··░░"], "{shading}");
     assert_eq!(Sweep::default().heat(7), 0.0);
-    let one = Sweep { geometries: vec![Geometry { page_bytes: 4096, sets: 1, ways: 4, misses: 7 }], ..sweep };
+    let one = Sweep { geometries: vec![TlbGeometry { page_bytes: 4096, sets: 1, ways: 4, misses: 7 }], ..sweep };
     assert_eq!(one.shading(4096), "   sets  ways 4 to 4\n      1  ██\n");
-    let many = |ways| Geometry { page_bytes: 4096, sets: 1, ways, misses: 7 };
+    let many = |ways| TlbGeometry { page_bytes: 4096, sets: 1, ways, misses: 7 };
     let many = Sweep { geometries: (1..=128).map(many).collect(), ..one };
     let line = format!("   sets  ways 1 to 128, one in 4\n      1  {}\n", "██".repeat(32));
     assert_eq!(many.shading(4096), line);

@@ -1,8 +1,8 @@
 //! Which geometries are swept.
 
-use model::geometry::{MOST_WAYS, SET_SHIFTS};
+use model::tlb_geometry::{MOST_WAYS, SET_SHIFTS};
 use policy::size::{SizeError, format_bytes, parse_bytes};
-use results::simulation::Geometry;
+use results::simulation::TlbGeometry;
 
 /// log2 of the page sizes that there can be: 4K to 1G.
 const PAGE_SHIFTS: std::ops::RangeInclusive<u32> = 12..=30;
@@ -66,7 +66,7 @@ impl Chosen {
     }
 
     /// Whether a geometry is among them.
-    pub fn has(&self, geometry: &Geometry) -> bool {
+    pub fn has(&self, geometry: &TlbGeometry) -> bool {
         let within = |range: &Range, number: u32| (range.least..=range.most).contains(&number);
         within(&self.sets, geometry.sets) && within(&self.ways, geometry.ways)
     }
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(chosen.page_shifts, [12, 21]);
         assert_eq!(chosen.to_string(), "16 to 64 sets, 4 ways");
         assert_eq!(named(Range { least: 1, most: 1 }, "way"), "1 way");
-        let has = |sets, ways| chosen.has(&Geometry { page_bytes: 4096, sets, ways, misses: 0 });
+        let has = |sets, ways| chosen.has(&TlbGeometry { page_bytes: 4096, sets, ways, misses: 0 });
         assert!(has(16, 4) && has(64, 4) && !has(8, 4) && !has(128, 4) && !has(16, 5));
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use policy::size::format_bytes;
 use results::grid::of_columns;
-use results::simulation::{Geometry, Sweep, rate_in_words};
+use results::simulation::{Sweep, TlbGeometry, rate_in_words};
 use serde_json::{Value, json};
 
 use super::super::swept::{Swept, footprint_documents};
@@ -18,8 +18,7 @@ const SHOWN_OF_MANY: [u32; MOST_COLUMNS] = [1, 4, 8, 16, 32, 64];
 
 /// A trace of `pagelab.sim-sweep/1`.
 pub fn document(file: &Path, swept: &Swept) -> Value {
-    let geometry =
-        |of: &Geometry| json!({ "page_bytes": of.page_bytes, "sets": of.sets, "ways": of.ways, "misses": of.misses });
+    let geometry = |of: &TlbGeometry| json!({ "page_bytes": of.page_bytes, "sets": of.sets, "ways": of.ways, "misses": of.misses });
     json!({
         "file": file.display().to_string(),
         "provenance": "modelled",

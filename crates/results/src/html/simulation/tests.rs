@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::simulation::{
-    Cell, Cost, Geometry, Ground, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Sweep,
+    Cell, Cost, Ground, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Sweep, TlbGeometry,
 };
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::{Holding, Verdict};
@@ -49,7 +49,7 @@ fn document() -> Document {
     ];
     let geometries = [4096, 65536].into_iter().flat_map(|page_bytes| {
         [1, 2, 4].into_iter().flat_map(move |sets| {
-            (1..=8).map(move |ways| Geometry {
+            (1..=8).map(move |ways| TlbGeometry {
                 page_bytes,
                 sets,
                 ways,
@@ -154,8 +154,9 @@ fn labels(figure: &str) -> Vec<(f64, f64)> {
 fn labels_of_axes_are_whole_and_apart() {
     let mut shown = document();
     let sweep = shown.traces[0].sweep.as_mut().unwrap();
-    sweep.geometries =
-        (0..12).map(|power| Geometry { page_bytes: 4096, sets: 1 << power, ways: 8, misses: 5000 >> power }).collect();
+    sweep.geometries = (0..12)
+        .map(|power| TlbGeometry { page_bytes: 4096, sets: 1 << power, ways: 8, misses: 5000 >> power })
+        .collect();
     sweep.footprints = [12, 14, 16, 21, 25, 29, 30].map(|power| (1 << power, 1 << 30)).to_vec();
     for figure in [curves::misses(sweep, "a"), curves::memory(&shown.traces[0], "b")] {
         let labels = labels(&figure.unwrap());
