@@ -3,7 +3,7 @@
 mod fuzz;
 mod libtest;
 mod nextest;
-mod packages;
+pub mod packages;
 mod tally;
 
 use std::fs;

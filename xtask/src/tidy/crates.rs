@@ -43,7 +43,7 @@ const MAY_USE: [(&str, &[&str]); 16] = [
             "testing",
         ],
     ),
-    ("xtask", &[]),
+    ("xtask", &["testing"]),
 ];
 
 /// Crates from outside that only one crate of the workspace may use: storing and drawing.
