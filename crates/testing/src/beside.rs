@@ -133,10 +133,13 @@ impl Lab {
         runs: usize,
     ) -> Result<Vec<Trials>, Problem> {
         let store = self.word("results.sqlite");
-        let (policies_word, runs) = (policies.join(","), runs.to_string());
+        // One policy alone is no comparison.
+        let other = ["base", "thp"].into_iter().filter(|other| policies.len() == 1 && policies != [*other]).take(1);
+        let compared: Vec<&str> = policies.iter().copied().chain(other).collect();
+        let (compared, runs) = (compared.join(","), runs.to_string());
         let mut words: Vec<&str> = vec!["compare", "--store", &store, "--json", "--prove-all", "--check-output"];
         // Which trials khugepaged wakes up in is chance, and the model's has another clock.
-        words.extend(["--khugepaged", "off", "--blocks", &runs, "--min-blocks", &runs, "-p", &policies_word]);
+        words.extend(["--khugepaged", "off", "--blocks", &runs, "--min-blocks", &runs, "-p", &compared]);
         let limit = format!("{}s", self.limit_s);
         words.extend(["--trial-time", &limit]);
         words.extend(self.user.iter().flat_map(|user| ["--user", user.as_str()]));

@@ -11,7 +11,7 @@ use std::process::Command;
 use crate::Random;
 
 /// Places for mappings; the first is the heap.
-const SLOTS: usize = 6;
+const SLOTS: usize = 4;
 const HEAP: usize = 0;
 /// Bits of protections.
 const LOADS: u8 = 1;
@@ -101,7 +101,17 @@ impl Script {
     /// A script by chance.
     pub fn random(random: &mut Random) -> Script {
         let count = 4 + random.below(22);
-        Script((0..count).map(|_| op(random)).collect())
+        let mut ops = Vec::new();
+        for _ in 0..count {
+            ops.push(op(random));
+            // What is mapped is touched at once in half of the cases.
+            if let Some(Op::Map { slot, pages, .. }) = ops.last().copied()
+                && random.below(2) == 0
+            {
+                ops.push(Op::Touch { slot, offset: offset(random), pages, step: step(random), touch: touch(random) });
+            }
+        }
+        Script(ops)
     }
 
     /// The script as the interpreter reads it.

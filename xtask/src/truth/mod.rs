@@ -71,7 +71,9 @@ fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[
             Some(row) => row,
             None => {
                 let row = measured(program, tools, policies, &made_with, &mut launches);
-                row.keep(&kept)?;
+                if row.missing().is_none() {
+                    row.keep(&kept)?;
+                }
                 row
             }
         };
@@ -167,6 +169,10 @@ fn concluded(rows: &[Row], reasons: &Reasons) -> bool {
         println!("off: {program} under {policy}, {}: {because}", figure.name());
     }
     for row in rows {
+        if let Some(why) = row.missing() {
+            println!("not in the table: {}: {why}", row.program);
+            continue;
+        }
         let missing = row.policies.iter().filter_map(|(policy, cells)| Some((policy, cells.as_ref().err()?)));
         missing.for_each(|(policy, why)| println!("not in the table: {} under {policy}: {why}", row.program));
         row.differs.iter().for_each(|why| println!("not the same on both sides: {}: {why}", row.program));

@@ -43,8 +43,18 @@ impl Row {
         })
     }
 
+    /// Why there is none of the cells: for all policies alike.
+    pub fn missing(&self) -> Option<&str> {
+        let (_, first) = self.policies.first()?;
+        let is_same = self.policies.iter().all(|(_, cells)| cells == first);
+        first.as_ref().err().filter(|_| is_same).map(String::as_str)
+    }
+
     /// The lines of the Markdown table.
     pub fn lines(&self) -> String {
+        if let Some(why) = self.missing() {
+            return format!("| {} ({}) |  | {why}{}|\n", self.program, self.kind, " | ".repeat(FIGURES.len() * 2 - 1));
+        }
         let mut lines = String::new();
         for (number, (policy, cells)) in self.policies.iter().enumerate() {
             let name = if number == 0 { format!("{} ({})", self.program, self.kind) } else { String::new() };
@@ -124,7 +134,9 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("truth-rows-{}", std::process::id()));
         let row = Row::without("a", "C", &("Linux".into(), "1".into()), &["base"], "skipped: needs a");
         row.keep(&directory).unwrap();
-        assert_eq!(Row::kept(&directory, "a"), Some(row));
+        assert_eq!(Row::kept(&directory, "a"), Some(row.clone()));
+        assert_eq!(row.missing(), Some("skipped: needs a"));
+        assert_eq!(row.lines().lines().count(), 1);
         assert_eq!(Row::kept(&directory, "b"), None);
         fs::remove_dir_all(directory).unwrap();
     }
