@@ -45,7 +45,7 @@ pub use column::{ColumnError, Encoder};
 pub use dictionary::MAX_PAGES;
 pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
-pub use header::{Columns, Emulator, Filter, Geometry, Header, NotExact, Part, Process, SCHEMA, Window};
+pub use header::{Columns, Emulator, Filter, Header, NotExact, Part, Process, SCHEMA, TlbGeometry, Window};
 pub use index::Place;
 pub use lru_filter::LruFilter;
 pub use read_error::{Damage, DamageKind, EventsError, HeaderError, ReadError};

@@ -6,7 +6,7 @@ use trace::{Call, Chunk, Event, PAGE_SHIFT};
 
 use super::hardware::Hardware;
 use super::lineage::Lineage;
-use super::look::Looks;
+use super::lookup::Lookups;
 use super::setup::Setup;
 use super::slot::{NONE, Rest, Slot};
 use crate::fold::Fold;
@@ -21,7 +21,7 @@ pub struct Simulation {
     pub(super) space: Box<dyn Space>,
     pub(super) hardware: Hardware,
     pub(super) lineage: Lineage,
-    pub(super) looks: Looks,
+    pub(super) lookups: Lookups,
     pub(super) fold: Fold,
     pub(super) accesses: u64,
     pub(super) runs: u64,
@@ -45,7 +45,7 @@ impl Simulation {
             space,
             hardware,
             lineage: Lineage::default(),
-            looks: Looks::default(),
+            lookups: Lookups::default(),
             accesses: 0,
             runs: 0,
             instructions: 0,

@@ -1,15 +1,15 @@
 //! System calls: what they do to VMAs and to what is mapped.
 
 use ::policy::call::map;
-use paging::{Error, Format};
+use paging::{Error, Format, InputAddress};
 use trace::{Call, Event};
 
 use super::error::SpaceError;
-use super::held;
 use super::paged::Paged;
 use super::part::{Part, joined, stretches};
 use super::process::Heap;
 use super::vma::{Advice, Backing, Object, Vma};
+use super::witness;
 use crate::address::Pa;
 use crate::call::{self, Object as About, PAGE_BYTES as CALL_PAGE_BYTES, PROT_READ, PROT_WRITE};
 use crate::policy::Granule;
@@ -35,7 +35,7 @@ impl<F: Format> Paged<F> {
         if let (Granule::Direct(leaf_bytes), Call::Region { address, bytes, .. }) = (self.plan.granule, &event.call) {
             return self.map_directly(*address, address.saturating_add(*bytes), leaf_bytes);
         }
-        self.seen.is_looked_at = held::is_looked_at(&event.call);
+        self.seen.is_looked_at = witness::is_looked_at(&event.call);
         match call::object(event) {
             About::Nothing => Ok(()),
             About::Range(begin, bytes) if self.checked(begin, bytes).is_none() => self.refuse(),
@@ -249,7 +249,9 @@ impl<F: Format> Paged<F> {
                 found.is_some_and(|(at, folio)| part.pa < at + folio.bytes)
             };
             let is_single = self.leaf(part.va).is_some_and(|leaf| leaf.group_bytes == leaf.leaf_bytes);
-            if is_single && first_pa.is_some_and(is_of_one_folio) && self.processes.running.tables.fold(part.va).is_ok()
+            if is_single
+                && first_pa.is_some_and(is_of_one_folio)
+                && self.processes.running.tables.fold(InputAddress(part.va)).is_ok()
             {
                 self.costs.folds += 1;
             }

@@ -1,6 +1,6 @@
 //! Faults: what is mapped when memory is touched.
 
-use paging::{Error, Format, Sizes};
+use paging::{Error, Format, InputAddress, Sizes};
 
 use super::error::SpaceError;
 use super::folio::{CONTIG_BYTES, Reserved};
@@ -21,7 +21,7 @@ impl<F: Format> Paged<F> {
     pub(super) fn fault(&mut self, va: u64, store: bool) -> Result<(), SpaceError> {
         let page = va & !(self.base - 1);
         if page.checked_add(self.base).is_none() {
-            return Err(Error::PastTheEnd { va: page, bytes: self.base }.into());
+            return Err(Error::PastTheEnd { va: InputAddress(page), bytes: self.base }.into());
         }
         if let Granule::Direct(_) = self.plan.granule {
             return self.outside_directly(va);
@@ -161,7 +161,7 @@ impl<F: Format> Paged<F> {
         self.memory.folios.add(pa, bytes, self.processes.number, window, pinned);
         self.costs.zeroed_bytes += bytes;
         if sizes.contiguous
-            && let Ok(found) = self.processes.running.tables.leaf(window)
+            && let Ok(found) = self.processes.running.tables.leaf(InputAddress(window))
         {
             let (geometry, format) = (self.processes.running.tables.geometry(), self.processes.running.tables.format());
             let group = geometry.span(found.level) << format.group_bits(found.level, found.entry);
@@ -206,7 +206,7 @@ impl<F: Format> Paged<F> {
                 self.memory.folios.add(block.pa + at, self.base, self.processes.number, window + at, false)
             });
             self.costs.zeroed_bytes += CONTIG_BYTES - self.base;
-            if self.processes.running.tables.fold(window).is_ok() {
+            if self.processes.running.tables.fold(InputAddress(window)).is_ok() {
                 self.costs.folds += 1;
             }
             return Ok(true);
@@ -255,7 +255,7 @@ impl<F: Format> Paged<F> {
         let first = (page & !(around - 1)).max(begin & !(self.base - 1));
         let end = (first + around).min(vma.end.next_multiple_of(self.base)).min((page & !(table - 1)) + table);
         for at in (first..end).step_by(self.base as usize) {
-            if self.processes.running.tables.translate(at).is_err() {
+            if self.processes.running.tables.translate(InputAddress(at)).is_err() {
                 self.file_page(at, vma, false)?;
             }
         }

@@ -2,7 +2,7 @@
 
 use ::policy::size::PageSize;
 use ::policy::verdict::Verdict;
-use paging::{Attributes, Census, Error, Format, Mapping, Sizes};
+use paging::{Attributes, Census, Error, Format, InputAddress, Mapping, Sizes};
 use trace::Event;
 
 use super::buddy::Physical;
@@ -88,7 +88,7 @@ impl<F: Format> Paged<F> {
         sizes: Sizes,
         attributes: Attributes,
     ) -> Result<(), Error> {
-        self.processes.running.map(&Mapping { va, pa: pa.0, bytes, attributes, sizes }, &mut self.costs)
+        self.processes.running.map(&Mapping { va: InputAddress(va), pa, bytes, attributes, sizes }, &mut self.costs)
     }
 
     /// Gives what is mapped in a range other attributes.
@@ -231,6 +231,6 @@ impl<F: Format + Send> Space for Paged<F> {
 /// Where the addresses of programs end: the lower half, where a format has two.
 fn user_end(format: &impl Format) -> u64 {
     let geometry = format.geometry();
-    let fits = |bits: &u32| geometry.is_canonical((1 << bits) - 1);
+    let fits = |bits: &u32| geometry.is_canonical(InputAddress((1 << bits) - 1));
     1 << (30..=63).rev().find(fits).unwrap_or(30)
 }
