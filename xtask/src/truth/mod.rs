@@ -65,7 +65,8 @@ fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[
     for program in &programs {
         let kept_row = Row::kept(&kept, &program.name).filter(|row| {
             let has = row.policies.iter().map(|(policy, _)| policy.as_str());
-            !again && row.made_with == made_with && has.eq(policies.iter().copied())
+            let is_same = !again && row.made_with == made_with && !tools::is_changed(&made_with);
+            is_same && has.eq(policies.iter().copied())
         });
         let row = match kept_row {
             Some(row) => row,

@@ -16,6 +16,9 @@ const AROUND: [(&str, &str); 7] = [
     ("gcc", "gcc"),
 ];
 
+/// What stands behind the commit where the source was changed.
+const CHANGED: &str = " with changes";
+
 /// pagelab and its recorder.
 #[derive(Clone, Debug)]
 pub struct Tools {
@@ -74,7 +77,12 @@ pub fn provenance(root: &Path) -> (String, String) {
     let commit = said(Command::new("git").args(["rev-parse", "--short=10", "HEAD"]).current_dir(root));
     let is_dirty = !said(Command::new("git").args(["status", "--porcelain", "crates"]).current_dir(root)).is_empty();
     let kernel = said(Command::new("uname").args(["-sr"]));
-    (kernel, if is_dirty { format!("{commit} with changes") } else { commit })
+    (kernel, if is_dirty { format!("{commit}{CHANGED}") } else { commit })
+}
+
+/// Whether the source is not that of the commit: then nobody knows with what a row was made.
+pub fn is_changed((_, commit): &(String, String)) -> bool {
+    commit.ends_with(CHANGED)
 }
 
 /// The day, as in 2026-01-31.
