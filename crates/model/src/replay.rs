@@ -10,6 +10,7 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use ::policy::Mechanism;
 use trace::{Block, Call, Event, Reader};
 
 use crate::layout::Layout;
@@ -104,10 +105,10 @@ pub fn replay_processes(
     let reader = Reader::new(from)?;
     // Addresses of a program that was emulated are those that the emulator chose.
     let is_emulated = !reader.header().system && reader.header().emulator.is_some();
-    let feeder = |pool| Feeder::new(is_emulated.then(|| Layout::of_pool(pool)));
-    let pool = |simulation: &Simulation| simulation.pool_page_bytes().filter(|_| is_emulated);
+    // Those of a program whose memory comes from a pool are others in any case.
+    let feeder = |pool: Option<Mechanism>| Feeder::new((is_emulated || pool.is_some()).then(|| Layout::of_pool(pool)));
     let memory = inferred.unwrap_or_default();
-    let replayed = feed(reader, child, memory, simulations, threads, pool, feeder)?;
+    let replayed = feed(reader, child, memory, simulations, threads, Simulation::of_pool, feeder)?;
     Ok(Replayed { inferred: inferred.is_some(), ..replayed })
 }
 
@@ -128,15 +129,15 @@ pub fn replay_accesses(
     Ok(Replayed { accesses_only: true, ..replayed })
 }
 
-/// Feeds a trace to simulations: for those of one pool there is one feeder.
+/// Feeds a trace to simulations: for those of one policy of a pool there is one feeder.
 fn feed<R: Read>(
     reader: Reader<R>,
     child: &mut dyn FnMut(u32) -> std::io::Result<Option<Child>>,
     memory: &[(u64, u64)],
     simulations: &mut [Simulation],
     threads: usize,
-    pool: impl Fn(&Simulation) -> Option<u64>,
-    feeder: impl Fn(Option<u64>) -> Feeder,
+    pool: impl Fn(&Simulation) -> Option<Mechanism>,
+    feeder: impl Fn(Option<Mechanism>) -> Feeder,
 ) -> Result<Replayed, ReplayError> {
     for simulation in &*simulations {
         match (reader.header().system, simulation.is_direct()) {
@@ -149,7 +150,7 @@ fn feed<R: Read>(
         simulations.iter_mut().for_each(|simulation| simulation.assume(*begin, *end));
     }
     let share = simulations.len().div_ceil(threads.max(1)).max(1);
-    let mut by_pool: BTreeMap<Option<u64>, Vec<&mut Simulation>> = BTreeMap::new();
+    let mut by_pool: BTreeMap<Option<Mechanism>, Vec<&mut Simulation>> = BTreeMap::new();
     for simulation in simulations {
         by_pool.entry(pool(simulation)).or_default().push(simulation);
     }
@@ -181,7 +182,7 @@ fn work(simulations: &mut [&mut Simulation], batches: &Receiver<Arc<Batch>>) {
             simulation.add_pages(&batch.pages);
             for step in &batch.steps {
                 match step {
-                    Step::Event(event) => simulation.event(event),
+                    Step::Change(change) => simulation.change(change),
                     Step::Enter { shares } => simulation.enter(*shares),
                     Step::Leave => simulation.leave(),
                     Step::Missing { shares } => simulation.missed(*shares),

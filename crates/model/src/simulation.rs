@@ -16,6 +16,7 @@ mod lookups;
 mod outcome;
 mod pages;
 mod processes;
+mod served;
 mod setup;
 mod slot;
 mod state;

@@ -5,8 +5,9 @@
 
 use super::core::Core;
 use super::lookup::{BLOCK, Lookup, Lookups, loads_first, stores};
-use super::slot::{NONE, READ_ONLY, Slot};
+use super::slot::{FURTHER_LEVELS, LANES, NONE, READ_ONLY, Rest, Slot, Slots, Stored};
 use super::state::Simulation;
+use crate::machine::Machine;
 use crate::space::SpaceError;
 use trace::{Kind, PAGE_SHIFT};
 
@@ -129,8 +130,11 @@ impl Simulation {
             (missed[walks], rests[walks]) = (missed[index], rest);
             walks += usize::from(!found);
         }
+        if self.setup.has_further_levels {
+            walks = core.further_levels(&self.setup.machine, &self.lineage.own.slots, missed, rests, walks);
+        }
         for (lookup, rest) in missed.iter().zip(&*rests).take(walks) {
-            core.counts.second_misses[lookup.lane()][usize::from(rest.size)] += 1;
+            core.counts.walked[lookup.lane()][usize::from(rest.size)] += 1;
             let va = rest.page << PAGE_SHIFT;
             core.walker.walk(va ^ tag, rest.entry, || self.space.path(va), || self.space.physical(va))?;
         }
@@ -168,6 +172,36 @@ impl Core {
             }
         }
         (ids.len(), None)
+    }
+
+    /// Takes the first `lookups` that the second level did not answer through those behind it, and leaves in front what none of
+    /// them has: how many those are.
+    #[cold]
+    fn further_levels(
+        &mut self,
+        machine: &Machine,
+        slots: &[Slots; LANES],
+        missed: &mut [Lookup],
+        rests: &mut [Rest],
+        lookups: usize,
+    ) -> usize {
+        let mut left = lookups;
+        for level in 0..FURTHER_LEVELS {
+            let mut missing = 0;
+            for index in 0..left {
+                let (lookup, rest) = (missed[index], rests[index]);
+                let Stored { key, index, tlb } = slots[lookup.lane()].further[lookup.number as usize][level];
+                if tlb != NONE && self.tlbs[usize::from(tlb)].touch(u32::from(index), key) {
+                    self.counts.further_hits[level][lookup.lane()][usize::from(rest.size)] += 1;
+                    self.counts.second_hit_cycles += u64::from(machine.tlbs[usize::from(tlb)].hit_cycles);
+                } else {
+                    (missed[missing], rests[missing]) = (lookup, rest);
+                    missing += 1;
+                }
+            }
+            left = missing;
+        }
+        left
     }
 
     /// Looks up in the first level, from one lookup on, until a slot is not known: how many lookups that were. Leaves those that

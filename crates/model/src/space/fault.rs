@@ -36,7 +36,9 @@ impl<F: Format> Paged<F> {
         match vma.backing {
             Backing::File | Backing::SharedFile => self.file_fault(page, begin, vma, store),
             Backing::Shared(object) => self.shared_fault(page, vma, object),
-            Backing::Anonymous | Backing::Stack | Backing::Inferred => self.anonymous_fault(page, begin, vma, store),
+            Backing::Anonymous | Backing::Pool | Backing::Stack | Backing::Inferred => {
+                self.anonymous_fault(page, begin, vma, store)
+            }
         }
     }
 
@@ -89,11 +91,11 @@ impl<F: Format> Paged<F> {
     /// Maps more than a base page, as the policy asks; `false` where that cannot be.
     fn large_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
         match self.plan.granule {
-            // From a pool, read or written.
-            Granule::Hugetlb(bytes)
-                if matches!(vma.backing, Backing::Anonymous | Backing::Inferred) && vma.advice != Advice::NoHuge =>
-            {
-                self.folio_fault(page, begin, bytes, vma, self.processes.running.pool_sizes(bytes))
+            // Read or written, it is there; it may be written when it was (`hugetlb_no_page`, mm/hugetlb.c).
+            Granule::Hugetlb(bytes) if matches!(vma.backing, Backing::Pool | Backing::Inferred) => {
+                let protection = if reads_zeros { vma.protection & !PROT_WRITE } else { vma.protection };
+                let sizes = self.processes.running.pool_sizes(bytes);
+                self.folio_fault(page, begin, bytes, Vma { protection, ..vma }, sizes)
             }
             Granule::Thp(bytes) if self.may_be_huge(vma) && reads_zeros => {
                 let Some(window) = self.empty_window(page, bytes, begin, vma)? else { return Ok(false) };
@@ -278,9 +280,7 @@ impl<F: Format> Paged<F> {
     /// A store to what is mapped and may not be written.
     fn write_fault(&mut self, page: u64, pa: Pa, begin: u64, vma: Vma) -> Result<(), SpaceError> {
         self.costs.write_faults += 1;
-        if is_memory(pa)
-            && matches!(vma.backing, Backing::Anonymous | Backing::Stack | Backing::File | Backing::Inferred)
-        {
+        if is_memory(pa) && !matches!(vma.backing, Backing::Shared(_) | Backing::SharedFile) {
             return self.copy_on_write(page, pa, vma);
         }
         if is_zeros(pa) {

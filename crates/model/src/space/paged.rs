@@ -1,5 +1,6 @@
 //! Address spaces over the same memory, in tables of one format, and what they are asked by a simulation.
 
+use ::policy::cause::Cause;
 use ::policy::size::PageSize;
 use ::policy::verdict::Verdict;
 use paging::{Attributes, Census, Error, Format, InputAddress, Mapping, Sizes};
@@ -160,6 +161,41 @@ impl<F: Format + Send> Space for Paged<F> {
 
     fn event(&mut self, event: &Event) -> Result<(), SpaceError> {
         self.hear(event)
+    }
+
+    fn write_for(&mut self, va: u64) -> Result<(), SpaceError> {
+        let may_write = self.processes.running.vmas.find(va).is_some_and(|(_, vma)| vma.protection & PROT_WRITE != 0);
+        let is_there = match self.leaf(va) {
+            Some(leaf) => leaf.writable || !may_write,
+            None => false,
+        };
+        if is_there {
+            return Ok(());
+        }
+        let faults = self.costs.fault_counts();
+        let written = self.fault(va, true);
+        self.costs.set_fault_counts(faults);
+        written
+    }
+
+    fn look_at(&mut self, begin: u64, bytes: u64, is_looked_at: bool) -> Result<(), SpaceError> {
+        if let Some((begin, end)) = self.checked(begin, bytes) {
+            self.seen.is_looked_at = is_looked_at;
+            self.witness(begin, end)?;
+        }
+        Ok(())
+    }
+
+    fn note_answered(&mut self, said: &str) {
+        self.seen.answer(said);
+    }
+
+    fn note_cause(&mut self, cause: &Cause, bytes: u64) {
+        self.seen.note(cause, bytes);
+    }
+
+    fn note_refused(&mut self) {
+        self.costs.refused_calls += 1;
     }
 
     fn take_invalidations(&mut self) -> Vec<(u64, u64)> {

@@ -72,6 +72,12 @@ pub(super) fn is_looked_at(call: &Call) -> bool {
 }
 
 impl<F: Format> Paged<F> {
+    /// Looks at whole base pages that a call is about to take away. Of calls that are made in a program's name, under a policy of
+    /// pages of a pool, who makes them says what goes.
+    pub(super) fn witness_call(&mut self, begin: u64, end: u64) -> Result<(), Error> {
+        if self.plan.mechanism.hugetlb { Ok(()) } else { self.witness(begin, end) }
+    }
+
     /// Looks at whole base pages whose memory is about to go.
     pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let large = size(self.slot_bytes());
@@ -140,6 +146,7 @@ impl<F: Format> Paged<F> {
         let evidence = Evidence {
             slots,
             advised_bytes: self.plan.mechanism.wants_large().then(|| self.plan.mechanism.advised_bytes()),
+            noted: self.seen.noted.clone(),
             answered: self.seen.answered.clone(),
             is_without_guards: self.plan.mechanism.no_guards,
             ..Evidence::of(examination)
@@ -259,7 +266,7 @@ impl<F: Format> Paged<F> {
 
 fn kind(backing: Backing) -> VmaKind {
     match backing {
-        Backing::Anonymous | Backing::Inferred => VmaKind::Anonymous,
+        Backing::Anonymous | Backing::Pool | Backing::Inferred => VmaKind::Anonymous,
         Backing::Stack => VmaKind::Stack,
         Backing::File => VmaKind::PrivateFile,
         Backing::Shared(_) | Backing::SharedFile => VmaKind::Shared,

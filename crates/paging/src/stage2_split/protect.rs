@@ -57,8 +57,8 @@ impl<L: Log> Visitor<L> for WriteProtect {
         }
         let new = format.without_write(entry);
         if new != entry {
-            let va = walk.tables.geometry().resolved(va);
-            walk.tables.write(tables::Slot { pa, va, level, entry }, new)?;
+            // Above the bits that stage 2 resolves there are zeroes.
+            walk.tables.write(tables::Slot { pa, va: va.0, level, entry }, new)?;
         }
         Ok(Next::Entry)
     }

@@ -82,7 +82,7 @@ pub struct Walk<'a, L> {
     pub counters: &'a mut Counters,
     geometry: Geometry,
     flags: Flags,
-    /// The next (resolved) input address.
+    /// The next (resolved) input address; at stage 2 there are only zeroes above, so it is the address itself.
     va: u64,
     end: u64,
 }
@@ -150,7 +150,6 @@ impl<L: Log> Walk<'_, L> {
     fn entry(&mut self, pa: OutputAddress, level: u8, visitor: &mut impl Visitor<L>) -> Result<Next, Error> {
         let span = self.geometry.span(level);
         let va = self.va & !(span - 1);
-        // Above the bits that stage 2 resolves there are zeroes.
         let mut visited = Visited { pa, va: InputAddress(va), level, entry: self.read(pa, level)? };
         let mut next = Next::Entry;
         let (wanted, why) =
@@ -185,7 +184,6 @@ impl<L: Log> Walk<'_, L> {
 
     #[inline(always)]
     fn read(&self, pa: OutputAddress, level: u8) -> Result<u64, Error> {
-        let outside = || self.tables.outside(pa, self.geometry.extended(self.va), level).into();
-        self.tables.arena().read(pa).ok_or_else(outside)
+        self.tables.arena().read(pa).ok_or_else(|| self.tables.outside(pa, InputAddress(self.va), level).into())
     }
 }

@@ -4,16 +4,16 @@
 //! The program's view has the granularity of base pages; the kernel's has that of the pool. Where both
 //! agree a call is passed on. Where a call concerns a part of a large page, the page stays and the
 //! program's view alone changes: what was unmapped in it reads as zero when it is mapped again, and its
-//! protection is the union of what its parts ask for. Everything here is bookkeeping; the actions that
-//! come out are carried out by `hugetlb`.
+//! protection is the union of what its parts ask for. Everything here is bookkeeping; those who serve
+//! the calls carry out the actions that come out.
 
-use policy::ranges::Ranges;
-use policy::size::PageSize;
+use crate::call::prot::NONE;
+use crate::looks::Going;
+use crate::ranges::Ranges;
+use crate::size::PageSize;
 
 /// Protection bits as mprotect takes them.
 pub type Protection = u64;
-/// PROT_NONE.
-pub const NONE: Protection = libc::PROT_NONE as u64;
 
 /// Something to be done to the kernel's mappings or to the bytes behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,9 +26,9 @@ pub enum Action {
     Zero(u64, u64),
 }
 
-/// The bookkeeping of one address space.
-#[derive(Clone, Debug, Default)]
-pub struct HugeMap {
+/// Both views of one address space.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Views {
     /// Ranges backed by hugetlb pages; whole pages.
     backed: Ranges<()>,
     /// What the program believes to be mapped inside the backed ranges, and its protection.
@@ -42,12 +42,12 @@ pub struct HugeMap {
     /// Pages that the pool must still give because this memory is a copy made by fork.
     pub promised_pages: u64,
     /// The heap.
-    pub heap: HugeHeap,
+    pub heap: PoolHeap,
 }
 
-/// The heap under hugetlb. It begins at a page boundary of the pool, a little above the kernel's.
+/// The heap of pages of a pool. It begins at a page boundary of the pool, a little above the kernel's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HugeHeap {
+pub struct PoolHeap {
     /// Where it begins; 0 before the first call of brk.
     pub start: u64,
     /// What the program was told.
@@ -65,7 +65,7 @@ pub struct Dropped {
     pub partial: Vec<(u64, u64)>,
 }
 
-impl HugeMap {
+impl Views {
     /// Whether the range touches memory that is backed by the pool.
     pub fn concerns(&self, start: u64, end: u64) -> bool {
         self.backed.overlaps(start, end)
@@ -110,6 +110,11 @@ impl HugeMap {
             .collect()
     }
 
+    /// What a process has that fork makes: no locks are inherited.
+    pub fn forked(&self) -> Views {
+        Views { locked: Ranges::default(), promised_pages: 0, ..self.clone() }
+    }
+
     /// Everything that is backed by the pool.
     pub fn all_backed(&self) -> Vec<(u64, u64)> {
         self.backed_parts(0, u64::MAX)
@@ -146,6 +151,23 @@ impl HugeMap {
             Action::Protect(..) | Action::Zero(..) => None,
         };
         self.clone().unmap(start, end, size).into_iter().filter_map(range).collect()
+    }
+
+    /// What the kernel gives back when this goes: pages of the pool go whole, with the last part that the program has of them.
+    pub fn given_back(&self, going: &Going, size: PageSize) -> Vec<(u64, u64)> {
+        match *going {
+            Going::Unmapped(start, end) => self.unmapped_with(start, end, size),
+            Going::Dropped(start, end) => {
+                [self.drop_content(start, end, size).whole, self.ordinary(start, end)].concat()
+            }
+            Going::Freed(start, end) => self.ordinary(start, end),
+        }
+    }
+
+    /// What the heap loses when it is to end at `asked`.
+    pub fn heap_loses(&self, asked: u64, base: PageSize) -> Option<Going> {
+        let (from, to) = (base.align_up(asked)?, self.heap.program_end);
+        (self.heap.start > 0 && asked >= self.heap.start && from < to).then_some(Going::Dropped(from, to))
     }
 
     /// Whether a part of the backed pages in a range is not mapped to the program.

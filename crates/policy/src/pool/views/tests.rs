@@ -59,7 +59,7 @@ proptest! {
     fn the_program_keeps_what_it_asked_for(
         steps in prop::collection::vec((0..2u8, 0..PAGES, 0..PAGES, prop_oneof![Just(0u64), Just(1), Just(3)]), 1..30),
     ) {
-        let mut map = HugeMap::default();
+        let mut map = Views::default();
         map.back((0, at(PAGES)), (0, at(PAGES)), RW);
         let mut oracle = Oracle { program: vec![Some(RW); PAGES], kernel: vec![Some(RW); PAGES] };
         for (kind, a, b, protection) in steps {
@@ -82,7 +82,7 @@ proptest! {
 
 #[test]
 fn a_reservation_converts_page_by_page() {
-    let mut map = HugeMap::default();
+    let mut map = Views::default();
     map.reserve(at(256), at(2048));
     assert_eq!(map.convertible(at(512), at(520), SIZE), [(at(512), at(1024))]);
     assert_eq!(map.convertible(at(256), at(520), SIZE), [(at(512), at(1024))], "the first page is cut off");
@@ -92,12 +92,12 @@ fn a_reservation_converts_page_by_page() {
 
 #[test]
 fn a_part_that_must_differ_from_its_page_is_a_misfit() {
-    let mut map = HugeMap::default();
+    let mut map = Views::default();
     map.back((0, at(1024)), (0, at(1024)), RW);
     assert_eq!(map.misfits(at(511), at(512), NONE, SIZE), [(0, at(512))], "a guard page");
     assert_eq!(map.misfits(at(500), at(600), 1, SIZE), [(0, at(512)), (at(512), at(1024))]);
     assert!(map.misfits(at(0), at(512), 1, SIZE).is_empty(), "a whole page");
-    let mut reserved = HugeMap::default();
+    let mut reserved = Views::default();
     reserved.back((0, at(512)), (0, at(512)), NONE);
     assert!(reserved.misfits(0, at(100), RW, SIZE).is_empty(), "the first part of a reservation");
     assert_eq!(reserved.protect(0, at(100), RW, SIZE), (vec![Action::Protect(0, at(512), RW)], true));
@@ -106,7 +106,7 @@ fn a_part_that_must_differ_from_its_page_is_a_misfit() {
 
 #[test]
 fn a_call_over_half_the_address_space_ends() {
-    let mut map = HugeMap::default();
+    let mut map = Views::default();
     map.reserve(at(512), at(1024));
     assert_eq!(map.convertible(0, u64::MAX - 4095, SIZE), [(at(512), at(1024))]);
     assert!(map.misfits(0, u64::MAX - 4095, NONE, SIZE).is_empty());
@@ -115,7 +115,7 @@ fn a_call_over_half_the_address_space_ends() {
 
 #[test]
 fn holes_and_locks_are_those_of_the_program() {
-    let mut map = HugeMap::default();
+    let mut map = Views::default();
     map.back((0, at(1024)), (0, at(700)), RW);
     assert!(!map.has_hole(0, at(700)) && map.has_hole(0, at(701)), "the rest of the last page");
     assert!(!map.has_hole(at(1024), at(2048)), "not the pool's");
@@ -131,7 +131,7 @@ fn holes_and_locks_are_those_of_the_program() {
 
 #[test]
 fn memory_mapped_again_inside_a_page_is_zeroed() {
-    let mut map = HugeMap::default();
+    let mut map = Views::default();
     map.back((0, at(512)), (0, at(512)), RW);
     assert!(map.unmap(at(100), at(200), SIZE).is_empty());
     assert!(map.is_slack(at(100), at(200)));
