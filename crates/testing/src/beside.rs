@@ -270,7 +270,8 @@ mod tests {
                 "verdict": {"holding": "held", "concerned_bytes": 4, "covered_bytes": 3},
             })
         };
-        let arm = serde_json::json!({"label": "thp", "admission": {"supported": true}, "outcome": {"outcome": "baseline"}});
+        let arm =
+            serde_json::json!({"label": "thp", "admission": {"supported": true}, "outcome": {"outcome": "baseline"}});
         let document = serde_json::json!({"arms": [arm], "trials": [trial(false, 9.0), trial(true, 7.0)]});
         let found = trials(&document, "thp").map(|all| all.iter().map(|one| one.faults).collect::<Vec<_>>());
         assert_eq!(found, Ok(vec![7]));

@@ -57,8 +57,8 @@ impl Launch {
             launch
         };
         let is_same = |launch: &Launch| {
-            let native = launch.mapped_natively(command, Until::Program);
-            native.is_some() && native == launch.mapped_under_qemu(command, Until::Program)
+            let emulated = launch.mapped_under_qemu(command, Until::Program);
+            emulated.is_some_and(|emulated| launch.maps_natively(command, Until::Program, &emulated))
         };
         (0..4096).step_by(64).map(padded).find(is_same)
     }
@@ -75,7 +75,8 @@ impl Launch {
             launch.wrapper.extend(["prlimit".to_owned(), limit]);
             launch
         };
-        (0..32).map(limited).find(|launch| launch.mapped_natively(command, Until::End).as_ref() == Some(&simulated))
+        let is_same = |launch: &Launch| launch.maps_natively(command, Until::End, &simulated);
+        (0..32).map(limited).find(is_same)
     }
 
     /// Gives a command this environment, and nothing else of one.
@@ -92,36 +93,43 @@ impl Launch {
         command
     }
 
-    fn mapped_natively(&self, command: &[String], until: Until) -> Option<Vec<Grown>> {
+    /// Whether a program maps so natively.
+    fn maps_natively(&self, command: &[String], until: Until, expected: &[Grown]) -> bool {
         let words = self.wrapper.iter().cloned().chain(["strace".to_owned()]).chain(command.iter().cloned());
-        self.mapped(&words.collect::<Vec<_>>(), until)
+        // What differs is known before its end.
+        let goes_on = |grown: &[Grown]| expected.starts_with(grown);
+        self.mapped(&words.collect::<Vec<_>>(), until, goes_on).is_some_and(|grown| grown == expected)
     }
 
     fn mapped_under_qemu(&self, command: &[String], until: Until) -> Option<Vec<Grown>> {
         let words = ["qemu-x86_64", "-strace"].map(str::to_owned).into_iter().chain(command.iter().cloned());
-        self.mapped(&words.collect::<Vec<_>>(), until)
+        self.mapped(&words.collect::<Vec<_>>(), until, |_| true)
     }
 
-    /// What a command that traces another maps, in order, from what it says in the format of strace; `None` where it says
-    /// nothing of it.
-    fn mapped(&self, words: &[String], until: Until) -> Option<Vec<Grown>> {
+    /// What a command that traces another maps, in order, from what it says in the format of strace, for as long as it
+    /// `goes_on`; `None` where it says nothing of it.
+    fn mapped(&self, words: &[String], until: Until, goes_on: impl Fn(&[Grown]) -> bool) -> Option<Vec<Grown>> {
         let mut traced = Command::new(&words[0]);
         traced.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // A group of its own: what strace runs does not end with it.
         let mut child = self.in_environment(&mut traced).process_group(0).spawn().ok()?;
         let lines = BufReader::new(child.stderr.take()?).split(b'\n').map_while(Result::ok);
         let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
-        let grown = grown(lines.take_while(|line| until == Until::End || !line.contains("set_robust_list(")));
+        let lines = lines.take_while(|line| until == Until::End || !line.contains("set_robust_list("));
+        let grown = grown(lines, goes_on);
         end_group(child);
         Some(grown).filter(|grown| !grown.is_empty())
     }
 }
 
 /// How memory grows by the calls in these lines.
-fn grown(lines: impl Iterator<Item = String>) -> Vec<Grown> {
+fn grown(lines: impl Iterator<Item = String>, goes_on: impl Fn(&[Grown]) -> bool) -> Vec<Grown> {
     let mut heap_end = None;
     let mut grown = Vec::new();
     for line in lines {
+        if !goes_on(&grown) {
+            break;
+        }
         if let Some((_, rest)) = line.split_once("mmap(NULL,") {
             let bytes = rest.split(',').next().and_then(|bytes| bytes.trim().parse::<u64>().ok());
             grown.extend(bytes.map(|bytes| Grown::Mapped(bytes.div_ceil(BASE_BYTES))));
@@ -147,11 +155,14 @@ mod tests {
 
     #[test]
     fn lines_of_strace_and_of_qemu_become_the_same() {
-        let native = ["brk(NULL) = 0x5000", "brk(0x5000) = 0x5000", "mmap(NULL, 8193, PROT_READ) = 1", "brk(0x9000) = 0x9000"];
+        let native =
+            ["brk(NULL) = 0x5000", "brk(0x5000) = 0x5000", "mmap(NULL, 8193, PROT_READ) = 1", "brk(0x9000) = 0x9000"];
         let emulated = ["7 brk(0x1000) = 0x1000", "7 mmap(NULL,12288,PROT_READ) = 2", "7 brk(0x5000) = 0x5000"];
-        let both = [&native[..], &emulated[..]].map(|lines| grown(lines.iter().map(ToString::to_string)));
+        let both = [&native[..], &emulated[..]].map(|lines| grown(lines.iter().map(ToString::to_string), |_| true));
         assert_eq!(both[0], [Grown::Mapped(3), Grown::Heap(0x4000)]);
         assert_eq!(both[0], both[1]);
+        let first = grown(native.iter().map(ToString::to_string), |grown| grown.is_empty());
+        assert_eq!(first, [Grown::Mapped(3)]);
     }
 
     #[test]

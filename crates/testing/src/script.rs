@@ -372,8 +372,13 @@ fn smaller(op: &Op) -> Vec<Op> {
         }
         Op::Heap { pages } => lengths(pages).map(|pages| Op::Heap { pages }).collect(),
         Op::Touch { slot, offset, pages, step, touch } => {
-            let plain = (touch != Touch::Store && touch != Touch::Load)
-                .then_some(Op::Touch { slot, offset, pages, step, touch: Touch::Store });
+            let plain = (touch != Touch::Store && touch != Touch::Load).then_some(Op::Touch {
+                slot,
+                offset,
+                pages,
+                step,
+                touch: Touch::Store,
+            });
             let fewer = lengths(pages).map(|pages| Op::Touch { slot, offset, pages, step, touch });
             plain.into_iter().chain(fewer).collect()
         }
@@ -403,16 +408,19 @@ mod tests {
 
     #[test]
     fn a_forked_process_does_not_change_its_parents_memory() {
-        let script = Script(vec![map(4), Op::Fork, Op::Unmap { slot: 1, offset: 0, pages: 4 }, Op::End, touch(4), Op::Fork]);
+        let script =
+            Script(vec![map(4), Op::Fork, Op::Unmap { slot: 1, offset: 0, pages: 4 }, Op::End, touch(4), Op::Fork]);
         assert_eq!(script.text(), "m 1 4 3 0\n{\nu 1 0 4\n}\ns 1 0 4 1\n{\n}\n");
     }
 
     #[test]
     fn a_shrunk_script_has_only_what_it_needs() {
         let ops = vec![touch(2), map(40), Op::Fork, Op::End, touch(30), map(7)];
-        let fails = |script: &Script| script.text().lines().filter_map(|line| line.strip_prefix("s 1 0 ")).any(|rest| {
-            rest.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).is_some_and(|pages| pages >= 5)
-        });
+        let fails = |script: &Script| {
+            script.text().lines().filter_map(|line| line.strip_prefix("s 1 0 ")).any(|rest| {
+                rest.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).is_some_and(|pages| pages >= 5)
+            })
+        };
         let shrunk = Script(ops).shrunk(fails);
         assert_eq!(shrunk.text(), "m 1 5 3 0\ns 1 0 5 1\n");
     }

@@ -48,7 +48,8 @@ impl<'a> Scripts<'a> {
     pub fn new(lab: Lab, source: &Path, policies: &'a [&'a str]) -> Result<Scripts<'a>, Problem> {
         let environment = [("PATH", std::env::var("PATH").unwrap_or_default()), ("HOME", lab.word(""))];
         let launch = Launch::new(environment.map(|(name, value)| (name.to_owned(), value)).into());
-        compiled(source, Path::new(&lab.word("script"))).map_err(|said| Problem::Failed("gcc".to_owned(), None, said))?;
+        compiled(source, Path::new(&lab.word("script")))
+            .map_err(|said| Problem::Failed("gcc".to_owned(), None, said))?;
         let mut scripts = Scripts { lab, launch, policies, launch_faults: vec![0; policies.len()] };
         let simulated = scripts.simulated("")?;
         let measured = scripts.measured("", policies, 1)?;

@@ -54,7 +54,8 @@ impl Arguments {
     /// # Errors
     /// What is not understood, with the usage.
     pub fn parse(words: &[String]) -> Result<Arguments, String> {
-        let (mut names, mut again, mut is_random, mut policies, mut built) = (Vec::new(), false, false, Vec::new(), None);
+        let (mut names, mut again, mut is_random, mut policies, mut built) =
+            (Vec::new(), false, false, Vec::new(), None);
         let (mut seed, mut until) = (None, None);
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -77,7 +78,9 @@ impl Arguments {
                 return Err(format!("--seed, --minutes, --scripts and --script are of --random\n{USAGE}"));
             }
             false => Job::Table { names, again },
-            true if !names.is_empty() || again => return Err(format!("--random takes no programs of the table\n{USAGE}")),
+            true if !names.is_empty() || again => {
+                return Err(format!("--random takes no programs of the table\n{USAGE}"));
+            }
             true => Job::Random(Wanted { seed: seed.unwrap_or(1), until: until.unwrap_or(Until::Minutes(10.0)) }),
         };
         Ok(Arguments { job, policies: chosen(&policies)?, built })

@@ -104,7 +104,8 @@ impl Bench {
         let has_interpreter = copy_libraries(&run, &libraries)?;
         let words = std::iter::once(run.display().to_string()).chain(program.arguments.iter().map(|word| filled(word)));
         let command: Vec<String> = words.collect();
-        let environment = [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default()), ("HOME".to_owned(), place.clone())];
+        let environment =
+            [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default()), ("HOME".to_owned(), place.clone())];
         let own = program.environment.iter().map(|(name, value)| (name.clone(), filled(value)));
         let launch = Launch::new(environment.into_iter().chain(own).collect());
         // As another user it would have to be traced as that user.

@@ -43,7 +43,9 @@ impl Content {
             Content::Templates(count) => {
                 let first = "template <class T> struct V { T *a; int n; T sum() const { T s{}; for (int i = 0; i < n; i++) s += a[i]; return s; } };\n";
                 let each = |number: u32| {
-                    format!("struct S{number} {{ int v; S{number} &operator+=(const S{number} &o) {{ v += o.v * {number}; return *this; }} }}; int f{number}(S{number} *a, int n) {{ return V<S{number}>{{a, n}}.sum().v; }}")
+                    format!(
+                        "struct S{number} {{ int v; S{number} &operator+=(const S{number} &o) {{ v += o.v * {number}; return *this; }} }}; int f{number}(S{number} *a, int n) {{ return V<S{number}>{{a, n}}.sum().v; }}"
+                    )
                 };
                 first.to_owned() + &lines(*count, &each)
             }
@@ -67,7 +69,8 @@ mod tests {
 
     #[test]
     fn each_kind_has_so_many_lines_and_the_same_each_time() {
-        for content in [Content::Lines(9), Content::Json(9), Content::Words(9), Content::Functions(9), Content::Sql(9)] {
+        for content in [Content::Lines(9), Content::Json(9), Content::Words(9), Content::Functions(9), Content::Sql(9)]
+        {
             let bytes = content.bytes();
             assert_eq!(bytes.iter().filter(|byte| **byte == b'\n').count(), 9, "{content:?}");
             assert_eq!(bytes, content.bytes());

@@ -116,6 +116,8 @@ mod tests {
         assert!(agrees(Figure::CoveredBytes, &figures(0, 409_600 - 5 * 4096, "held")));
         assert!(!agrees(Figure::CoveredBytes, &figures(0, 409_600 - 6 * 4096, "held")));
         assert!(!agrees(Figure::TableBytes, &figures(0, 409_600 - 3 * 4096, "held")));
-        assert!(agrees(Figure::Verdict, &figures(0, 0, "partly")) && !agrees(Figure::Verdict, &figures(0, 0, "not_held")));
+        assert!(
+            agrees(Figure::Verdict, &figures(0, 0, "partly")) && !agrees(Figure::Verdict, &figures(0, 0, "not_held"))
+        );
     }
 }

@@ -149,13 +149,15 @@ fn judged(trials: Trials, simulated: &Figures, launch_faults: f64) -> Result<Vec
 
 /// Prints how many cells agree, why the others do not, and what the list of reasons must learn.
 fn concluded(rows: &[Row], reasons: &Reasons) -> bool {
-    let all = || rows.iter().flat_map(|row| row.cells().map(move |(policy, figure, agrees)| (row, policy, figure, agrees)));
+    let all =
+        || rows.iter().flat_map(|row| row.cells().map(move |(policy, figure, agrees)| (row, policy, figure, agrees)));
     let miss = |row: &Row, policy: &str, figure| -> Miss { (row.program.clone(), policy.to_owned(), figure) };
     let looked: BTreeSet<Miss> = all().map(|(row, policy, figure, _)| miss(row, policy, figure)).collect();
     let off = all().filter(|(.., agrees)| !agrees);
     let misses: BTreeSet<Miss> = off.map(|(row, policy, figure, _)| miss(row, policy, figure)).collect();
     let count = |figure: Option<Figure>| {
-        let of = |misses: &BTreeSet<Miss>| misses.iter().filter(|miss| figure.is_none_or(|figure| miss.2 == figure)).count();
+        let of =
+            |misses: &BTreeSet<Miss>| misses.iter().filter(|miss| figure.is_none_or(|figure| miss.2 == figure)).count();
         (of(&looked) - of(&misses), of(&looked))
     };
     let (near, cells) = count(None);

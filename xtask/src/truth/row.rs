@@ -89,7 +89,8 @@ fn file(directory: &Path, program: &str) -> PathBuf {
 
 /// The head of the table.
 pub fn head() -> String {
-    let names = ["faults measured", "simulated", "bytes of the policy's size", "simulated", "bytes concerned", "simulated"];
+    let names =
+        ["faults measured", "simulated", "bytes of the policy's size", "simulated", "bytes concerned", "simulated"];
     let names = [&names[..], &["tables", "simulated", "verdict", "simulated"]].concat();
     format!("| program | policy | {} |\n|{}\n", names.join(" | "), "---|".repeat(names.len() + 2))
 }
@@ -124,7 +125,10 @@ mod tests {
             ..Row::without("a", "C", &("Linux".into(), "1".into()), &[], "")
         };
         let lines = row.lines();
-        assert!(lines.starts_with("| a (C) | `base` | 100 (99 to 101) | 104 | **100 (99 to 101)** | **120** |\n"), "{lines}");
+        assert!(
+            lines.starts_with("| a (C) | `base` | 100 (99 to 101) | 104 | **100 (99 to 101)** | **120** |\n"),
+            "{lines}"
+        );
         assert!(lines.contains("|  | `thp` | unsupported: no THP |"), "{lines}");
         assert_eq!(row.cells().map(|(_, _, agrees)| agrees).collect::<Vec<_>>(), [true, false]);
     }

@@ -39,7 +39,9 @@ impl Tools {
         }
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         if !status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0")) {
-            return Err("needs root: pools of hugetlb pages, and /proc/kpageflags, which says what maps a page".to_owned());
+            return Err(
+                "needs root: pools of hugetlb pages, and /proc/kpageflags, which says what maps a page".to_owned()
+            );
         }
         if let Some((program, package)) = AROUND.iter().find(|(program, _)| !is_in_path(program)) {
             return Err(format!("needs {program}: apt-get install {package}"));
