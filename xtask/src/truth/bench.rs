@@ -83,6 +83,10 @@ impl Bench {
         let directory = Directory::new(&program.name)?;
         let place = directory.0.display().to_string();
         let filled = |word: &str| word.replace(DIRECTORY, &place);
+        if let Some(user) = &program.user {
+            // It writes its trace there.
+            make(&["chown".to_owned(), user.clone(), place.clone()], program)?;
+        }
         for (name, content) in &program.files {
             let text = content.bytes();
             let text = String::from_utf8(text).map(|text| filled(&text).into_bytes()).unwrap_or_default();

@@ -168,8 +168,9 @@ fn concluded(rows: &[Row], reasons: &Reasons) -> bool {
         println!("  {}: {near} of {cells}", figure.name());
     }
     for (program, policy, figure) in &misses {
-        let because = reasons.of(&(program.clone(), policy.clone(), *figure)).unwrap_or("no reason is known");
-        println!("off: {program} under {policy}, {}: {because}", figure.name());
+        if let Some(because) = reasons.of(&(program.clone(), policy.clone(), *figure)) {
+            println!("off: {program} under {policy}, {}: {because}", figure.name());
+        }
     }
     for row in rows {
         if let Some(why) = row.missing() {
