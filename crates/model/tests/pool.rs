@@ -71,7 +71,8 @@ fn run(policy: &str, program: Program, child: Option<Program>) -> Outcome {
     let done = |program: Program| program.recording.finish().unwrap();
     let children: HashMap<u32, Vec<u8>> = child.map(|child| (CHILD, done(child))).into_iter().collect();
     let mut open = |process: u32| {
-        let child = |bytes: &Vec<u8>| Child { name: "child".to_owned(), from: Box::new(std::io::Cursor::new(bytes.clone())) };
+        let child =
+            |bytes: &Vec<u8>| Child { name: "child".to_owned(), from: Box::new(std::io::Cursor::new(bytes.clone())) };
         Ok(children.get(&process).map(child))
     };
     let machine = built_in("cascade-lake").unwrap();

@@ -74,6 +74,14 @@ fn copied(bench: &Bench, path: &str) -> String {
     copy
 }
 
+/// A program of `tests/programs`.
+fn compiled(bench: &Bench, name: &str) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let compiled = bench.word(name);
+    assert!(Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().unwrap().success());
+    compiled
+}
+
 /// How a program is started so that its interpreter maps the same on both sides, with these variables.
 fn same_start(bench: &Bench, command: &[String], variables: Variables) -> Launch {
     let path = std::env::var("PATH").unwrap_or_default();
@@ -153,11 +161,16 @@ fn agrees(bench: &Bench, command: &[String], allowance: &Allowance) {
 
 /// As [`agrees`], of a program that is started so.
 fn agrees_when(launch: &Launch, bench: &Bench, command: &[String], allowance: &Allowance) {
+    agrees_under(&POLICIES, launch, bench, command, allowance);
+}
+
+/// As [`agrees_when`], under these policies.
+fn agrees_under(policies: &[&str], launch: &Launch, bench: &Bench, command: &[String], allowance: &Allowance) {
     compact();
     let launch_faults = launch_faults(bench);
-    let both = compared(bench, &POLICIES, command, launch);
+    let both = compared(bench, policies, command, launch);
     let mut off = Vec::new();
-    for policy in POLICIES {
+    for policy in policies.iter().copied() {
         let (trial, simulation) = both.of(policy);
         assert_eq!(simulation["processes"].as_f64(), Some(allowance.processes));
         let windows = if policy == "mthp-64k" { allowance.windows } else { 0.0 };
@@ -181,46 +194,29 @@ fn workload(bench: &Bench, words: &[&str]) -> Vec<String> {
     words_of(&[&[bench.word("pagelab").as_str(), "workload"], words, &["--answer-only"]].concat())
 }
 
-#[test]
-fn page_touch_is_predicted() {
+/// Compares all figures of a built-in workload.
+fn workload_agrees(words: &[&str], processes: f64) {
     if can_compare() {
         let bench = Bench::in_memory();
-        let command = workload(&bench, &["page-touch", "--bytes", "32M"]);
-        agrees_when(
-            &same_start(&bench, &command, LONG_HEAP),
-            &bench,
-            &command,
-            &Allowance { processes: 1.0, windows: 0.0 },
-        );
+        let command = workload(&bench, words);
+        let launch = same_start(&bench, &command, LONG_HEAP);
+        agrees_when(&launch, &bench, &command, &Allowance { processes, windows: 0.0 });
     }
+}
+
+#[test]
+fn page_touch_is_predicted() {
+    workload_agrees(&["page-touch", "--bytes", "32M"], 1.0);
 }
 
 #[test]
 fn forks_and_their_copies_are_predicted() {
-    if can_compare() {
-        let bench = Bench::in_memory();
-        let command = workload(&bench, &["fork-cow", "--bytes", "16M", "--rounds", "3"]);
-        agrees_when(
-            &same_start(&bench, &command, LONG_HEAP),
-            &bench,
-            &command,
-            &Allowance { processes: 4.0, windows: 0.0 },
-        );
-    }
+    workload_agrees(&["fork-cow", "--bytes", "16M", "--rounds", "3"], 4.0);
 }
 
 #[test]
 fn mappings_that_come_and_go_are_predicted() {
-    if can_compare() {
-        let bench = Bench::in_memory();
-        let command = workload(&bench, &["mmap-churn", "--rounds", "10"]);
-        agrees_when(
-            &same_start(&bench, &command, LONG_HEAP),
-            &bench,
-            &command,
-            &Allowance { processes: 1.0, windows: 0.0 },
-        );
-    }
+    workload_agrees(&["mmap-churn", "--rounds", "10"], 1.0);
 }
 
 /// Which of them comes first decides how many faults there are, and what maps the page.
@@ -228,11 +224,21 @@ fn mappings_that_come_and_go_are_predicted() {
 fn loads_before_stores_are_predicted() {
     if can_compare() && needs(&[program("gcc")]) {
         let bench = Bench::in_memory();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/loads_and_stores.c");
-        let compiled = bench.word("loads_and_stores");
-        let status = Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().unwrap();
-        assert!(status.success());
-        agrees(&bench, &[compiled], &Allowance { processes: 1.0, windows: 0.0 });
+        let command = [compiled(&bench, "loads_and_stores")];
+        agrees(&bench, &command, &Allowance { processes: 1.0, windows: 0.0 });
+    }
+}
+
+/// Memory that processes share and protect, of which parts go, and which is advised.
+#[test]
+fn memory_of_which_parts_are_shared_dropped_and_advised_is_predicted() {
+    if can_compare() && needs(&[program("gcc")]) {
+        let bench = Bench::in_memory();
+        for (name, processes) in [("copies", 4.0), ("holes", 1.0), ("advice", 1.0)] {
+            let command = [compiled(&bench, name)];
+            let launch = same_start(&bench, &command, &[]);
+            agrees_under(&POLICIES[..3], &launch, &bench, &command, &Allowance { processes, windows: 0.0 });
+        }
     }
 }
 

@@ -20,8 +20,10 @@ const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MREMAP_DONTUNMAP: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_NOHUGEPAGE: u64 = 15;
+const MADV_COLD: u64 = 20;
 const MADV_POPULATE_READ: u64 = 22;
 const MADV_POPULATE_WRITE: u64 = 23;
 const MADV_DONTNEED_LOCKED: u64 = 24;
@@ -123,7 +125,7 @@ impl<F: Format> Paged<F> {
         let backing = self.backing(begin, flags, file);
         let advice = if flags & map::STACK != 0 { Advice::NoHuge } else { Advice::None };
         self.unmap_range(begin, end)?;
-        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice });
+        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice, anon: None });
         if map::populates(flags) && protection & (PROT_READ | PROT_WRITE) != 0 {
             self.populate(begin, end, protection & PROT_WRITE != 0)?;
         }
@@ -153,7 +155,7 @@ impl<F: Format> Paged<F> {
             _ => Backing::File,
         };
         self.unmap_range(begin, end)?;
-        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
+        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None, anon: None });
         self.begin_early(begin, end, protection, backing)
     }
 
@@ -186,6 +188,7 @@ impl<F: Format> Paged<F> {
         self.processes.running.vmas.remove(begin, end);
         if first < last {
             self.drop_range(first, last)?;
+            self.free_tables(first, last)?;
         }
         Ok(())
     }
@@ -198,6 +201,7 @@ impl<F: Format> Paged<F> {
         }
         for part in joined(self.processes.running.all_parts()?) {
             self.drop_range(part.va, part.va + part.bytes)?;
+            self.free_tables(part.va, part.va + part.bytes)?;
         }
         self.forget_swapped(0, u64::MAX);
         Ok(())
@@ -227,8 +231,9 @@ impl<F: Format> Paged<F> {
         }
         self.give_up_reservations(first, last);
         let parts = self.parts(first, last)?;
-        for (begin, end, writable) in stretches(&parts) {
-            let attributes = self.attributes(protection, writable && !of_pool && protection & PROT_WRITE != 0);
+        let stretches = stretches(&parts, |part| !of_pool && self.may_become_writable(part));
+        for (begin, end, writable) in stretches {
+            let attributes = self.attributes(protection, writable && protection & PROT_WRITE != 0);
             self.protect(begin, end, attributes)?;
         }
         self.fold_again(&parts)
@@ -279,7 +284,8 @@ impl<F: Format> Paged<F> {
         } else if asked > heap.end {
             let (begin, end) = (page(heap.end), page(asked));
             let (protection, backing) = (PROT_READ | PROT_WRITE, Backing::Anonymous);
-            self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
+            let vma = Vma { end, protection, backing, advice: Advice::None, anon: None };
+            self.processes.running.vmas.insert(begin, vma);
         }
         Ok(asked)
     }
@@ -296,9 +302,12 @@ impl<F: Format> Paged<F> {
                 if first < last {
                     self.witness_call(first, last)?;
                     self.drop_range(first, last)?;
+                    self.reclaim_tables(first, last)?;
                 }
                 Ok(())
             }
+            MADV_FREE => self.advise_free(begin, end),
+            MADV_COLD => self.advise_cold(begin, end),
             MADV_POPULATE_READ => self.populate(begin, end, false),
             MADV_POPULATE_WRITE => self.populate(begin, end, true),
             _ => Ok(()),

@@ -14,7 +14,7 @@ use super::{machines, notes, report};
 
 /// Everything as one JSON document.
 pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Value {
-    let Kernel { khugepaged, instructions_per_s, smaller_folios } = &request.kernel;
+    let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim } = &request.kernel;
     json!({
         "schema": "pagelab.sim/1",
         "settings": {
@@ -26,6 +26,7 @@ pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Val
                 "scan_sleep_s": khugepaged.scan_sleep_s,
                 "max_ptes_none": khugepaged.max_ptes_none,
                 "instructions_per_s": instructions_per_s,
+                "pt_reclaim": pt_reclaim,
             },
             "seed": request.physical.seed,
             "accesses_only": request.accesses_only,
@@ -59,7 +60,7 @@ pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Doc
 
 /// What the kernel does besides the policies.
 fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
-    let Kernel { khugepaged, instructions_per_s, smaller_folios } = kernel;
+    let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim } = kernel;
     let pages = |pages: Option<u64>, usual: &str| pages.map_or(usual.to_owned(), |pages| format!("{pages} pages"));
     let mut settings = vec![(
         "khugepaged".to_owned(),
@@ -73,6 +74,10 @@ fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
     let folios: Vec<String> = smaller_folios.iter().map(|bytes| format_bytes(*bytes)).collect();
     if !folios.is_empty() {
         settings.push(("further folios".to_owned(), folios.join(", ")));
+    }
+    if let Some(pt_reclaim) = pt_reclaim {
+        let text = if *pt_reclaim { "given back by MADV_DONTNEED" } else { "kept by MADV_DONTNEED" };
+        settings.push(("empty tables of pages".to_owned(), text.to_owned()));
     }
     settings
 }

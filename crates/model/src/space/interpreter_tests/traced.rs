@@ -15,6 +15,9 @@ use ::policy::{Geometry, Mechanism, Policy};
 
 use super::PAGE;
 
+/// What a table of pages is for, and the leaf in its place.
+const LARGE: u64 = 2 << 20;
+
 /// What a VMA says of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
@@ -37,7 +40,13 @@ pub(super) struct Traced {
     question: (Policy, Geometry, BTreeMap<String, String>),
     pub space: ::policy::Space,
     pub pages: BTreeMap<u64, Attributes>,
+    /// Which pages' VMAs have anonymous pages: their `anon_vma`.
+    anons: BTreeMap<u64, u64>,
+    /// Addresses of 2M that have a table of pages.
+    tables: BTreeSet<u64>,
     present: BTreeMap<u64, Present>,
+    /// Pages that were populated to be read: zeros stand there.
+    zeros: BTreeSet<u64>,
     brk: u64,
     folios: u64,
     cut: BTreeSet<u64>,
@@ -75,7 +84,10 @@ impl Traced {
             mechanism: Mechanism::of(&policy, &geometry),
             space: ::policy::Space::default(),
             pages: BTreeMap::new(),
+            anons: BTreeMap::new(),
+            tables: BTreeSet::new(),
             present: BTreeMap::new(),
+            zeros: BTreeSet::new(),
             brk: 0,
             folios: 0,
             cut: BTreeSet::new(),
@@ -104,11 +116,57 @@ impl Traced {
         let mut vmas: Vec<(u64, u64, Attributes)> = Vec::new();
         for (page, attributes) in &self.pages {
             match vmas.last_mut() {
-                Some((_, end, before)) if end == page && before == attributes => *end += PAGE,
+                Some((_, end, before)) if end == page && before == attributes && self.is_one(page - PAGE, *page) => {
+                    *end += PAGE
+                }
                 _ => vmas.push((*page, page + PAGE, *attributes)),
             }
         }
         vmas
+    }
+
+    /// Whether two pages, side by side or with no others between, are of one VMA.
+    fn is_one(&self, one: u64, other: u64) -> bool {
+        self.pages.get(&one) == self.pages.get(&other) && self.anons.get(&one) == self.anons.get(&other)
+    }
+
+    /// Joins VMAs of a range with those beside it: what has no anonymous pages yet with the one before it, or else with the
+    /// one behind it.
+    fn join(&mut self, start: u64, end: u64) {
+        let is_private = |attributes: Option<&Attributes>| attributes.is_some_and(|attributes| !attributes.is_shared);
+        let alike = |traced: &Traced, one: u64, other: u64| {
+            is_private(traced.pages.get(&one)) && traced.pages.get(&one) == traced.pages.get(&other)
+        };
+        let mut page = start;
+        while page <= end || self.pages.contains_key(&page) && !self.anons.contains_key(&page) {
+            if let Some(anon) = self.anons.get(&(page - PAGE)).copied().filter(|_| alike(self, page - PAGE, page)) {
+                self.anons.entry(page).or_insert(anon);
+            }
+            page += PAGE;
+        }
+        let mut page = end;
+        while page >= start || self.pages.contains_key(&page) && !self.anons.contains_key(&page) {
+            if let Some(anon) = self.anons.get(&(page + PAGE)).copied().filter(|_| alike(self, page, page + PAGE)) {
+                self.anons.entry(page).or_insert(anon);
+            }
+            page -= PAGE;
+        }
+    }
+
+    /// A VMA is about to have an anonymous page; its first one makes it one with a neighbour that differs in protection alone.
+    fn prepare_anon(&mut self, page: u64) {
+        if self.anons.contains_key(&page) {
+            return;
+        }
+        let is_same = |traced: &Traced, at: u64| traced.is_one(page, at);
+        let first = (0..).map(|index| page - index * PAGE).take_while(|at| is_same(self, *at)).last().unwrap_or(page);
+        let last = (0..).map(|index| page + index * PAGE).take_while(|at| is_same(self, *at)).last().unwrap_or(page);
+        let advice = self.pages[&page].advice;
+        let of = |at: u64| self.anons.get(&at).copied().filter(|_| self.pages[&at].advice == advice);
+        let anon = of(last + PAGE).or_else(|| of(first - PAGE)).unwrap_or(self.folios);
+        (first..=last).step_by(PAGE as usize).for_each(|at| {
+            self.anons.insert(at, anon);
+        });
     }
 
     fn kernel(&mut self, call: &Call) -> i64 {
@@ -120,6 +178,7 @@ impl Traced {
                 (address..address + bytes).step_by(PAGE as usize).for_each(|page| {
                     self.pages.insert(page, attributes);
                 });
+                self.join(address, address + bytes);
                 if flags & map::POPULATE != 0 {
                     self.populate(address, address + bytes);
                 }
@@ -132,9 +191,12 @@ impl Traced {
                 match before {
                     0 => {}
                     _ if new < old => self.unmap(new, old),
-                    _ => (old..new).step_by(PAGE as usize).for_each(|page| {
-                        self.pages.insert(page, attributes);
-                    }),
+                    _ => {
+                        (old..new).step_by(PAGE as usize).for_each(|page| {
+                            self.pages.insert(page, attributes);
+                        });
+                        self.join(old, new);
+                    }
                 }
                 end as i64
             }
@@ -151,6 +213,7 @@ impl Traced {
                     madv::DONTNEED | madv::DONTNEED_LOCKED => {
                         self.witness(address, end);
                         self.drop(address, end);
+                        self.reclaim_tables(address, end);
                     }
                     _ => {}
                 }
@@ -162,6 +225,7 @@ impl Traced {
 
     fn change(&mut self, start: u64, end: u64, change: impl Fn(&mut Attributes)) {
         self.pages.range_mut(start..end).for_each(|(_, attributes)| change(attributes));
+        self.join(start, end);
         // A leaf does not reach over the end of a VMA.
         for edge in [start, end] {
             let (Some(before), Some(after)) = (self.pages.get(&(edge - PAGE)), self.pages.get(&edge)) else { continue };
@@ -178,6 +242,7 @@ impl Traced {
             && same(self.present.get(&edge)) == Some(folio)
         {
             self.present.values_mut().filter(|page| page.folio == folio).for_each(|page| page.by_leaf = false);
+            self.tables.insert(edge & !(LARGE - 1));
         }
     }
 
@@ -187,12 +252,28 @@ impl Traced {
         let gone: Vec<u64> = self.pages.range(start..end).map(|(page, _)| *page).collect();
         gone.iter().for_each(|page| {
             self.pages.remove(page);
+            self.anons.remove(page);
+        });
+        let pages = &self.pages;
+        self.tables.retain(|table| pages.range(table..&(table + LARGE)).next().is_some());
+    }
+
+    /// What MADV_DONTNEED does to the tables of which it drops all, of one VMA each (`reclaim_pt_is_enabled`).
+    fn reclaim_tables(&mut self, start: u64, end: u64) {
+        let is_gone = |table: u64| {
+            let mut pages = (table..table + LARGE).step_by(PAGE as usize);
+            start <= table && table + LARGE <= end && pages.all(|page| self.is_one(table, page))
+        };
+        let gone: Vec<u64> = self.tables.iter().copied().filter(|table| is_gone(*table)).collect();
+        gone.iter().for_each(|table| {
+            self.tables.remove(table);
         });
     }
 
     fn drop(&mut self, start: u64, end: u64) {
         self.split(start);
         self.split(end);
+        self.zeros.retain(|page| !(start..end).contains(page));
         let gone: Vec<(u64, Present)> = self.present.range(start..end).map(|(page, of)| (*page, *of)).collect();
         gone.iter().for_each(|(page, _)| {
             self.present.remove(page);
@@ -202,7 +283,16 @@ impl Traced {
     }
 
     fn populate(&mut self, start: u64, end: u64) {
-        (start..end).step_by(PAGE as usize).for_each(|page| self.write(page));
+        for page in (start..end).step_by(PAGE as usize) {
+            let of = self.pages.get(&page).copied();
+            match of.filter(|of| of.protection & prot::WRITE == 0 && of.protection != 0 && !of.is_shared) {
+                Some(_) => {
+                    self.zeros.insert(page);
+                    self.tables.insert(page & !(LARGE - 1));
+                }
+                None => self.write(page),
+            }
+        }
     }
 
     /// Whether the program can write a page.
@@ -217,15 +307,22 @@ impl Traced {
             return;
         }
         self.folios += 1;
+        self.prepare_anon(page);
         let (attributes, bytes) = (self.pages[&page], self.mechanism.large.bytes());
         let slot = page & !(bytes - 1);
         let mut pages = (slot..slot + bytes).step_by(PAGE as usize);
-        let fits = pages.all(|page| self.pages.get(&page) == Some(&attributes) && !self.present.contains_key(&page));
+        let is_empty = |at: &u64| !self.present.contains_key(at) && !self.zeros.contains(at);
+        let fits = pages.all(|at| self.is_one(page, at) && is_empty(&at));
+        let fits = fits && (bytes < LARGE || !self.tables.contains(&slot));
         let (from, bytes) = match attributes.advice == Advice::Huge && !self.mechanism.disable_thp && fits {
             true => (slot, bytes),
             false => (page, PAGE),
         };
-        let present = Present { folio: self.folios, bytes, by_leaf: bytes == PageSize::M2.bytes() };
+        let present = Present { folio: self.folios, bytes, by_leaf: bytes == LARGE };
+        self.zeros.remove(&page);
+        if bytes < LARGE {
+            self.tables.insert(page & !(LARGE - 1));
+        }
         (from..from + bytes).step_by(PAGE as usize).for_each(|page| {
             self.present.insert(page, present);
         });
