@@ -1,19 +1,12 @@
-//! What tests of every crate say in one way: that one is skipped, and by which seed its chance can be repeated. Where
-//! the recorder is, which tests use but do not build. And a program natively beside its simulation, which the truth table
-//! (`cargo xtask truth`) has too.
+//! What tests of every crate say in one way: that one is skipped, and by which seed its chance can be repeated. And where
+//! the recorder is, which tests use but do not build.
 //!
-//! `cargo xtask test` counts what [`skip`] writes, and `cargo xtask tidy` finds tests that say it otherwise. No program of
-//! pagelab's depends on this crate.
+//! `cargo xtask test` counts what [`skip`] writes, and `cargo xtask tidy` finds tests that say it otherwise. No program
+//! depends on this crate.
 
 #![forbid(unsafe_code)]
 
-pub mod beside;
-pub mod launch;
 mod recorder;
-pub mod script;
-pub mod scripts;
-
-pub use recorder::{NotCurrent, beside as recorder_beside};
 
 use std::fmt::Display;
 use std::fs::File;
@@ -96,11 +89,6 @@ impl Random {
     #[expect(clippy::new_without_default, reason = "each has another seed, which is no default")]
     pub fn new() -> Random {
         Random(seed())
-    }
-
-    /// Numbers by this seed.
-    pub fn of(seed: u64) -> Random {
-        Random(seed)
     }
 
     /// A number below `end`, which is not zero.

@@ -36,12 +36,7 @@ impl fmt::Display for NotCurrent {
     }
 }
 
-impl std::error::Error for NotCurrent {}
-
 /// The recorder beside a program.
-///
-/// # Errors
-/// It is not there, or older than its source. The message says what to run.
 pub fn beside(program: &Path) -> Result<PathBuf, NotCurrent> {
     let directory = program.parent().unwrap_or(Path::new("."));
     let recorder = directory.join(FILE);
