@@ -30,8 +30,31 @@ pub struct Figures {
     pub holding: String,
 }
 
-/// What each counted trial of a policy was, or why there is none.
-pub type Trials = Result<Vec<Figures>, String>;
+/// What each counted trial of a policy was.
+pub type Trials = Result<Vec<Figures>, NoTrials>;
+
+/// Why a policy has no trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoTrials {
+    /// The machine cannot give it.
+    Unsupported(String),
+    /// The program did not do what it does under other policies: the outcome and its message.
+    Wrong(String, String),
+    /// The document has none.
+    Absent,
+}
+
+impl fmt::Display for NoTrials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoTrials::Unsupported(reason) => write!(f, "unsupported: {reason}"),
+            NoTrials::Wrong(outcome, message) => write!(f, "{outcome}: {message}"),
+            NoTrials::Absent => write!(f, "no trial counts"),
+        }
+    }
+}
+
+impl std::error::Error for NoTrials {}
 
 /// Why a program could not be set beside its simulation.
 #[derive(Debug)]
@@ -42,6 +65,8 @@ pub enum Problem {
     Failed(String, Option<i32>, String),
     /// What a command printed has not what is read off it.
     Unread(String, String),
+    /// A policy has no trial.
+    NoTrials(NoTrials),
 }
 
 impl fmt::Display for Problem {
@@ -51,6 +76,7 @@ impl fmt::Display for Problem {
             Problem::Failed(command, Some(code), said) => write!(f, "{command} ended with exit code {code}: {said}"),
             Problem::Failed(command, None, said) => write!(f, "{command} failed: {said}"),
             Problem::Unread(command, what) => write!(f, "what {command} printed has no {what}"),
+            Problem::NoTrials(why) => why.fmt(f),
         }
     }
 }
@@ -95,7 +121,7 @@ impl Lab {
         let simulations = document["traces"][0]["simulations"].as_array().cloned().unwrap_or_default();
         let of = |policy: &&str| {
             let simulation = simulations.iter().find(|simulation| simulation["policy"] == **policy);
-            let figures = simulation.and_then(|simulation| Figures::simulated(simulation));
+            let figures = simulation.and_then(Figures::simulated);
             figures.ok_or_else(|| Problem::Unread("pagelab sim".to_owned(), format!("figures under {policy}")))
         };
         policies.iter().map(of).collect()
@@ -231,29 +257,24 @@ impl Figures {
 /// The trials of a policy that count.
 fn trials(document: &Value, policy: &str) -> Trials {
     let arm = document["arms"].as_array().and_then(|arms| arms.iter().find(|arm| arm["label"] == policy));
-    let arm = arm.ok_or_else(|| format!("no arm {policy}"))?;
+    let arm = arm.ok_or(NoTrials::Absent)?;
     let outcome = &arm["outcome"];
     if let Some(word) = outcome["outcome"].as_str().filter(|word| ["wrong_answer", "too_slow"].contains(word)) {
-        return Err(format!("{word}: {}", outcome["message"].as_str().unwrap_or_default()));
+        return Err(NoTrials::Wrong(word.to_owned(), outcome["message"].as_str().unwrap_or_default().to_owned()));
     }
     if let Some(reason) = arm["admission"]["reason"].as_str() {
-        return Err(format!("unsupported: {reason}"));
+        return Err(NoTrials::Unsupported(reason.to_owned()));
     }
     let trials = document["trials"].as_array().into_iter().flatten();
     let counted = trials.filter(|trial| trial["label"] == policy && trial["counted"] == true);
     let figures: Option<Vec<Figures>> = counted.map(Figures::measured).collect();
-    figures.filter(|figures| !figures.is_empty()).ok_or_else(|| format!("no figures under {policy}"))
+    figures.filter(|figures| !figures.is_empty()).ok_or(NoTrials::Absent)
 }
 
 /// The turn of whoever compares settings, while it lives; `None` where nobody can wait for one.
 fn turn() -> Option<File> {
     let file = File::options().create(true).append(true).open(Path::new(TURN)).ok()?;
     file.lock().ok().map(|()| file)
-}
-
-/// Makes free blocks of all sizes, as far as they can be made: the model has them. Needs root.
-pub fn compact() {
-    let _ = std::fs::write("/proc/sys/vm/compact_memory", "1");
 }
 
 #[cfg(test)]
@@ -275,7 +296,7 @@ mod tests {
         let document = serde_json::json!({"arms": [arm], "trials": [trial(false, 9.0), trial(true, 7.0)]});
         let found = trials(&document, "thp").map(|all| all.iter().map(|one| one.faults).collect::<Vec<_>>());
         assert_eq!(found, Ok(vec![7]));
-        assert_eq!(trials(&document, "base"), Err("no arm base".to_owned()));
+        assert_eq!(trials(&document, "base"), Err(NoTrials::Absent));
     }
 
     #[test]
@@ -284,7 +305,8 @@ mod tests {
         let wrong = serde_json::json!({"label": "thp", "outcome": outcome});
         let refused = serde_json::json!({"label": "base", "admission": {"reason": "no root"}, "outcome": {}});
         let document = serde_json::json!({"arms": [wrong, refused], "trials": []});
-        assert_eq!(trials(&document, "thp"), Err("wrong_answer: it printed something else".to_owned()));
-        assert_eq!(trials(&document, "base"), Err("unsupported: no root".to_owned()));
+        let told = |policy: &str| trials(&document, policy).map_err(|why| why.to_string());
+        assert_eq!(told("thp"), Err("wrong_answer: it printed something else".to_owned()));
+        assert_eq!(told("base"), Err("unsupported: no root".to_owned()));
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt;
 use std::path::Path;
+use std::process::Command;
 
-use crate::beside::{Figures, Lab, Problem};
+use crate::lab::{Figures, Lab, Problem};
 use crate::launch::Launch;
-use crate::script::{Script, compiled};
+use crate::script::Script;
 
 /// Runs of a script that was off once: one of them that agrees is enough.
 const AGAIN: usize = 3;
@@ -48,8 +49,7 @@ impl<'a> Scripts<'a> {
     pub fn new(lab: Lab, source: &Path, policies: &'a [&'a str]) -> Result<Scripts<'a>, Problem> {
         let environment = [("PATH", std::env::var("PATH").unwrap_or_default()), ("HOME", lab.word(""))];
         let launch = Launch::new(environment.map(|(name, value)| (name.to_owned(), value)).into());
-        compiled(source, Path::new(&lab.word("script")))
-            .map_err(|said| Problem::Failed("gcc".to_owned(), None, said))?;
+        compile(source, &lab.word("script"))?;
         let mut scripts = Scripts { lab, launch, policies, launch_faults: vec![0; policies.len()] };
         let simulated = scripts.simulated("")?;
         let measured = scripts.measured("", policies, 1)?;
@@ -96,8 +96,7 @@ impl<'a> Scripts<'a> {
 
     fn measured(&self, text: &str, policies: &[&str], runs: usize) -> Result<Vec<Vec<Figures>>, Problem> {
         let measured = self.lab.measured(&self.launch, &self.command(text)?, policies, runs)?;
-        let failed = |why| Problem::Failed("a trial".to_owned(), None, why);
-        measured.into_iter().map(|trials| trials.map_err(failed)).collect()
+        measured.into_iter().map(|trials| trials.map_err(Problem::NoTrials)).collect()
     }
 
     /// The figures of which no trial is as the simulation says.
@@ -122,4 +121,13 @@ impl<'a> Scripts<'a> {
         };
         pairs(simulated, 0).into_iter().enumerate().filter_map(off).collect()
     }
+}
+
+/// Compiles the interpreter.
+fn compile(source: &Path, program: &str) -> Result<(), Problem> {
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-fno-pie", "-no-pie", "-o", program]);
+    let output = gcc.arg(source).output().map_err(|error| Problem::Start("gcc".to_owned(), error))?;
+    let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(Problem::Failed("gcc".to_owned(), output.status.code(), said())) }
 }

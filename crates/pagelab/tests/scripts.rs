@@ -5,11 +5,11 @@ mod common;
 
 use std::path::Path;
 
+use beside::compact;
+use beside::lab::Lab;
+use beside::script::Script;
+use beside::scripts::Scripts;
 use common::{Bench, needs, program, recording, root};
-use testing::Random;
-use testing::beside::{Lab, compact};
-use testing::script::Script;
-use testing::scripts::Scripts;
 
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
 /// Seeds of scripts.
@@ -51,7 +51,7 @@ fn random_scripts_are_predicted() {
     let bench = Bench::in_memory();
     let scripts = scripts(&bench);
     for seed in SEEDS {
-        let text = Script::random(&mut Random::of(seed)).text();
+        let text = Script::random(seed).text();
         let off = scripts.off(&text).unwrap_or_else(|problem| panic!("seed {seed}: {problem}\n{text}"));
         let told: Vec<String> = off.iter().map(ToString::to_string).collect();
         assert!(off.is_empty(), "seed {seed}: {}\n{text}", told.join("\n"));

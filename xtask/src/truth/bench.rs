@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use testing::beside::Lab;
-use testing::launch::Launch;
+use beside::lab::Lab;
+use beside::launch::Launch;
 
 use super::programs::{DIRECTORY, Program};
 use super::tools::Tools;

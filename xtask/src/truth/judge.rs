@@ -1,7 +1,7 @@
 //! Cells of the table: a figure measured beside a figure simulated, and whether they agree.
 
+use beside::lab::Figures;
 use serde::{Deserialize, Serialize};
-use testing::beside::Figures;
 
 /// How far a figure may be off.
 const TOLERANCE: f64 = 0.02;

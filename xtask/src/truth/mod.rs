@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 
-use testing::beside::{Figures, Problem, Trials, compact};
+use beside::compact;
+use beside::lab::{Figures, Problem, Trials};
 
 use arguments::{Arguments, Job};
 use bench::Bench;
@@ -143,7 +144,7 @@ fn cells(
 }
 
 fn judged(trials: Trials, simulated: &Figures, launch_faults: f64) -> Result<Vec<(Figure, Cell)>, String> {
-    let trials = trials?;
+    let trials = trials.map_err(|why| why.to_string())?;
     Ok(FIGURES.map(|figure| (figure, Cell::new(figure, &trials, simulated, launch_faults))).into())
 }
 

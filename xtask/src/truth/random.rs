@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use testing::Random;
-use testing::beside::{Lab, compact};
-use testing::script::Script;
-use testing::scripts::{Off, Scripts};
+use beside::compact;
+use beside::lab::Lab;
+use beside::script::Script;
+use beside::scripts::{Off, Scripts};
 
 use super::arguments::{Until, Wanted};
 use super::bench::Directory;
@@ -61,7 +61,7 @@ fn tried(scripts: &Scripts, first: u64, goes_on: impl Fn(u64) -> bool) -> bool {
             compact();
         }
         let seed = first + count;
-        let script = Script::random(&mut Random::of(seed));
+        let script = Script::random(seed);
         match scripts.off(&script.text()) {
             Ok(off) if off.is_empty() => {}
             Ok(off) => {

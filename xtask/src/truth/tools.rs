@@ -19,6 +19,9 @@ const AROUND: [(&str, &str); 7] = [
 /// What stands behind the commit where the source was changed.
 const CHANGED: &str = " with changes";
 
+/// The recorder's file.
+const PLUGIN: &str = "libpagelab_qemu_plugin.so";
+
 /// pagelab and its recorder.
 #[derive(Clone, Debug)]
 pub struct Tools {
@@ -50,11 +53,11 @@ impl Tools {
             Some(directory) => std::path::absolute(directory).map_err(|error| error.to_string())?,
             None => build(root)?,
         };
-        let pagelab = directory.join("pagelab");
-        if !pagelab.is_file() {
-            return Err(format!("there is no {}; cargo build --release -p pagelab -p qemu-plugin", pagelab.display()));
+        let (pagelab, plugin) = (directory.join("pagelab"), directory.join(PLUGIN));
+        if let Some(missing) = [&pagelab, &plugin].into_iter().find(|file| !file.is_file()) {
+            let missing = missing.display();
+            return Err(format!("there is no {missing}; cargo build --release -p pagelab -p qemu-plugin"));
         }
-        let plugin = testing::recorder_beside(&pagelab).map_err(|problem| problem.to_string())?;
         Ok(Tools { pagelab, plugin })
     }
 }

@@ -1,5 +1,5 @@
 // An interpreter of short scripts of system calls and touches, for x86-64 Linux, without a C library: nothing else happens. What
-// it is given is made by `testing::script`. Each line is a letter with decimal numbers, of pages where nothing else is said:
+// it is given is made by `beside::script`. Each line is a letter with decimal numbers, of pages where nothing else is said:
 //
 //   m SLOT PAGES PROT FLAGS        maps memory; from then on the slot is where it lies. FLAGS: 0 private, 1 shared, else see map()
 //   f SLOT OFFSET PAGES PROT FLAGS maps memory in the place of a part of a slot
