@@ -75,6 +75,14 @@ fn smaller(op: &Op) -> Vec<Op> {
 mod tests {
     use super::*;
 
+    fn touch(pages: usize) -> Op {
+        Op::Touch { slot: 1, offset: 0, pages, step: 1, touch: Touch::Store }
+    }
+
+    fn map(pages: usize) -> Op {
+        Op::Map { slot: 1, pages, protection: 3, kind: Kind::Private }
+    }
+
     #[test]
     fn a_shrunk_script_has_only_what_it_needs() {
         let ops = vec![touch(2), map(40), Op::Fork, Op::End, touch(30), map(7)];

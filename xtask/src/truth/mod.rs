@@ -23,7 +23,7 @@ use bench::Bench;
 use judge::{Cell, FIGURES, Figure};
 use programs::Program;
 use reasons::{Miss, Reasons};
-use row::Row;
+use row::{Column, Row};
 use tools::Tools;
 
 /// The policies of the table.
@@ -122,11 +122,7 @@ fn launch_faults(program: &Program, tools: &Tools, launches: &mut Launches) -> R
 }
 
 /// The cells of a program under the policies. Where one is off, its policy is run more often.
-fn cells(
-    bench: &Bench,
-    policies: &[&'static str],
-    launch_faults: f64,
-) -> Result<Vec<(String, Result<Vec<(Figure, Cell)>, String>)>, Problem> {
+fn cells(bench: &Bench, policies: &[&'static str], launch_faults: f64) -> Result<Vec<Column>, Problem> {
     compact();
     let simulated = bench.lab.simulated(&bench.launch, &bench.command, policies)?;
     let once = bench.lab.measured(&bench.launch, &bench.command, policies, 1)?;

@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn every_reason_is_of_a_program_of_the_table() {
         for reason in Reasons::read().unwrap().0 {
-            assert!(crate::truth::programs::named(&[reason.program.clone()]).is_ok(), "{}", reason.program);
+            assert!(crate::truth::programs::named(std::slice::from_ref(&reason.program)).is_ok(), "{}", reason.program);
             assert!(!reason.because.is_empty() && !reason.policies.is_empty() && !reason.figures.is_empty());
         }
     }

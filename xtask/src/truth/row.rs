@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::judge::{Cell, FIGURES, Figure};
 
+/// A policy, with the cells of a program under it or why there are none.
+pub type Column = (String, Result<Vec<(Figure, Cell)>, String>);
+
 /// A program of the table, or why it is not in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
@@ -17,7 +20,7 @@ pub struct Row {
     /// The kernel and the commit that it was measured with: a row of another one is measured again.
     pub made_with: (String, String),
     /// Under each policy, the cells or why there are none.
-    pub policies: Vec<(String, Result<Vec<(Figure, Cell)>, String>)>,
+    pub policies: Vec<Column>,
     /// What about the program could not be made the same on both sides.
     pub differs: Option<String>,
 }
