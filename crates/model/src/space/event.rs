@@ -324,9 +324,14 @@ impl<F: Format> Paged<F> {
         Ok(self.split_at_edge(end)?)
     }
 
-    /// Touches every page of a range. More than the machine has no kernel can populate.
+    /// Touches every page of a range, up to the first VMA that may not be touched so (`check_vma_flags`, mm/gup.c). More than
+    /// the machine has no kernel can populate.
     fn populate(&mut self, begin: u64, end: u64, store: bool) -> Result<(), SpaceError> {
+        let needed = if store { PROT_WRITE } else { PROT_READ | PROT_WRITE };
         for (from, vma) in self.processes.running.vmas.within(begin, end) {
+            if vma.protection & needed == 0 {
+                return Ok(());
+            }
             if vma.end - from > self.memory.bytes {
                 return Err(SpaceError::OutOfMemory { va: from, base_bytes: self.base });
             }
