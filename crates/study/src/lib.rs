@@ -21,6 +21,7 @@
 pub mod adoption;
 pub mod comparison;
 pub mod control;
+pub mod definition;
 pub mod machine;
 pub mod metric;
 pub mod plan;

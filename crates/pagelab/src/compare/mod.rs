@@ -7,6 +7,7 @@ mod ending;
 #[cfg(debug_assertions)]
 mod fake;
 mod ground;
+pub mod in_study;
 mod keeper;
 mod khugepaged;
 mod measure;
