@@ -23,6 +23,7 @@ pub mod comparison;
 pub mod control;
 pub mod definition;
 pub mod machine;
+pub mod matrix;
 pub mod metric;
 pub mod plan;
 mod role;

@@ -138,8 +138,12 @@ pub struct Published {
     pub workload: Option<String>,
     /// The policy that it is set beside.
     pub policy: Option<String>,
-    /// The change, as published: `-33.1 %`.
+    /// The metric that it is of, where that is another one than the workload's own.
+    pub metric: Option<String>,
+    /// The change, as published: `-33.1%`.
     pub change: String,
+    /// The change as a ratio: 0.669.
+    pub ratio: f64,
     /// Where it stands.
     pub source: String,
 }
@@ -208,6 +212,12 @@ pub enum DefinitionError {
         workload: String,
         /// What is wrong.
         error: PlaceholderError,
+    },
+    /// A change that is none.
+    #[error("published.change: expected a signed percentage such as -33.1% or +250%, found {found:?}")]
+    Change {
+        /// What was found.
+        found: String,
     },
     /// A size that is none.
     #[error("boots.{boot}.base_page: {error}")]
@@ -283,7 +293,9 @@ impl Wire {
                 what: one.what.clone(),
                 workload: one.workload.clone(),
                 policy: one.policy.clone(),
+                metric: one.metric.clone(),
                 change: one.change.clone(),
+                ratio: ratio(&one.change)?,
                 source: one.source.clone(),
             })
         });
@@ -313,6 +325,14 @@ fn one_of(key: &str, name: &str, known: &[String]) -> Result<(), DefinitionError
         true => Ok(()),
         false => Err(DefinitionError::Unknown { key: key.to_owned(), name: name.to_owned(), known: known.join(", ") }),
     }
+}
+
+/// A signed percentage as a ratio: `-25%` is 0.75.
+fn ratio(change: &str) -> Result<f64, DefinitionError> {
+    let percent = change.strip_suffix('%').filter(|text| text.starts_with(['-', '+']));
+    let percent = percent.and_then(|text| text.trim().parse::<f64>().ok()).filter(|percent| *percent > -100.0);
+    let ratio = percent.map(|percent| 1.0 + percent / 100.0).filter(|ratio| ratio.is_finite());
+    ratio.ok_or_else(|| DefinitionError::Change { found: change.to_owned() })
 }
 
 /// A workload for every choice of values on its axes.

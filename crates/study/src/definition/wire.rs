@@ -101,6 +101,7 @@ pub(super) struct WirePublished {
     pub what: String,
     pub workload: Option<String>,
     pub policy: Option<String>,
+    pub metric: Option<String>,
     pub change: String,
     pub source: String,
 }
