@@ -43,6 +43,12 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
     Ok(Lowered { words, subject: json!(subject).to_string(), left_out })
 }
 
+/// Whether every policy is one that a boot has or has not: then a comparison is of one boot, and boots are compared.
+pub fn is_over_boots(definition: &Definition) -> bool {
+    let is_of_boot = |policy: &String| policy.parse::<Policy>().is_ok_and(|policy| policy.direct_map().is_some());
+    definition.policies.iter().all(is_of_boot)
+}
+
 /// The policies that a host can have, and those of model machines.
 fn split(policies: &[String]) -> (Vec<String>, Vec<(String, String)>) {
     let (here, others): (Vec<&String>, Vec<&String>) =
@@ -77,7 +83,11 @@ fn words(definition: &Definition, workload: &Workload, policies: &[String], own:
     }
     workload.metrics.iter().for_each(|metric| option("metric", metric));
     workload.env.iter().for_each(|(name, value)| option("env", &format!("{name}={value}")));
-    let flags = [("--check-output", workload.check_output), ("--prove-all", workload.prove_all)];
+    let flags = [
+        ("--arm-of-boot", is_over_boots(definition)),
+        ("--check-output", workload.check_output),
+        ("--prove-all", workload.prove_all),
+    ];
     words.extend(flags.into_iter().filter(|(_, is_on)| *is_on).map(|(flag, _)| flag.to_owned()));
     words.push("--".to_owned());
     let first = workload.command.first().map(|first| if first == PAGELAB { own } else { first }.to_owned());

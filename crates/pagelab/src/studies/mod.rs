@@ -1,8 +1,12 @@
 //! `pagelab study`: a question, workloads, policies and machines in one file; run, resumed, merged and reported.
 
 mod arguments;
+mod gathered;
 mod lowered;
+mod merge;
+mod model;
 mod plan;
+mod report;
 mod run;
 mod source;
 mod status;
@@ -20,5 +24,8 @@ pub fn run(arguments: &StudyArguments) -> Result<(), Failure> {
         StudyVerb::List { json } => status::list(*json),
         StudyVerb::Run(arguments) => run::run(arguments),
         StudyVerb::Status(arguments) => status::status(arguments),
+        StudyVerb::Report(arguments) => report::report(arguments),
+        StudyVerb::Export(arguments) => report::export(arguments),
+        StudyVerb::Merge(arguments) => merge::merge(arguments),
     }
 }

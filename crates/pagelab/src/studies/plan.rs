@@ -10,7 +10,7 @@ use study::definition::{Definition, HOST, Workload};
 use study::machine::Machine;
 use study::metric::names;
 
-use super::lowered::{Lowered, lowered};
+use super::lowered::{Lowered, is_over_boots, lowered};
 use crate::compare::in_study;
 use crate::failure::Failure;
 
@@ -62,6 +62,7 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
         let lowered = lowered.and_then(|lowered| is_here(workload).map(|()| lowered));
         let progress = match &lowered {
             Err(why) => Progress::Refused(why.clone()),
+            Ok(_) if is_over_boots(definition) => in_boot(&stored, &machine),
             Ok(_) => progress(&stored, &machine),
         };
         Ok(HostRow { workload, lowered, stored, progress })
@@ -91,6 +92,21 @@ fn is_here(workload: &Workload) -> Result<(), String> {
         })?;
     }
     Ok(())
+}
+
+/// How far it is in this boot. What an interrupted comparison has is part of what its boot says; the next one begins anew.
+fn in_boot(stored: &[Comparison], machine: &Machine) -> Progress {
+    let own = stored.iter().rev().find(|one| one.machine.boot_id == machine.boot_id);
+    match own.map(|one| (one.id, &one.ended)) {
+        None | Some((_, Ended::NotEnded | Ended::Interrupted)) => Progress::Missing,
+        Some((id, Ended::Blocks | Ended::Precise | Ended::Time)) => Progress::Done { id },
+        Some((id, Ended::TooSlow { message } | Ended::Failed { message })) => {
+            Progress::Failed { id, why: message.clone() }
+        }
+        Some((id, Ended::NothingAdmitted)) => {
+            Progress::Failed { id, why: "this boot has none of the policies".to_owned() }
+        }
+    }
 }
 
 /// How far it is on a machine: its latest comparison there tells.

@@ -6,8 +6,9 @@ use results::store::{OfStudy, Store};
 use study::definition::Definition;
 
 use super::arguments::Run;
+use super::gathered::gathered;
 use super::plan::{HostRow, Progress, host_rows};
-use super::status;
+use super::{model, status};
 use crate::compare::in_study::{self, InStudy};
 use crate::failure::{Failure, say};
 use crate::output::{find_store, open_store};
@@ -21,11 +22,12 @@ pub fn run(arguments: &Run) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     if arguments.dry_run {
         let store = find_store(arguments.which.store.as_deref())?.ok();
-        return status::planned(&definition, &host_rows(&definition, store.as_ref())?);
+        return status::planned(&definition, &gathered(&definition, store.as_ref())?);
     }
     let store = open_store(arguments.which.store.as_deref())?;
     let _held = store.hold(&definition.name).map_err(Failure::input)?;
     let rows = host_rows(&definition, Some(&store))?;
+    let on_models = model::rows(&definition, Some(&store))?;
     let wanted: Vec<&HostRow<'_>> = rows.iter().filter(|row| is_wanted(row, arguments)).collect();
     for (at, row) in wanted.iter().enumerate() {
         let name = results::printable(&row.workload.name);
@@ -39,14 +41,13 @@ pub fn run(arguments: &Run) -> Result<(), Failure> {
             Ok(()) => {}
         }
     }
-    let rows = host_rows(&definition, Some(&store))?;
-    status::summary(&rows, &arguments.which)
+    model::run(&definition, &on_models, arguments, &store)?;
+    status::summary(&gathered(&definition, Some(&store))?, &arguments.which)
 }
 
 /// Whether a row has something left to run.
 fn is_wanted(row: &HostRow<'_>, arguments: &Run) -> bool {
-    let is_named = arguments.only.is_empty() || arguments.only.iter().any(|text| row.workload.name.contains(text));
-    is_named
+    arguments.is_named(&row.workload.name)
         && match row.progress {
             Progress::Missing | Progress::Interrupted { .. } => true,
             Progress::Failed { .. } => arguments.again,

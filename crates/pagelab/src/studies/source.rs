@@ -2,15 +2,20 @@
 
 use std::path::{Path, PathBuf};
 
+use model::policy::ModelPolicy;
 use model::toml_file;
+use policy::{Policy, PolicyError};
 use study::definition::{Definition, Size, Wire};
 
 use crate::failure::Failure;
 
 /// The studies of the program.
-const BUILT_IN: [(&str, &str); 2] = [
-    ("contig-hint", include_str!("../../../../studies/contig-hint.toml")),
+const BUILT_IN: [(&str, &str); 5] = [
     ("base-64k", include_str!("../../../../studies/base-64k.toml")),
+    ("contig-hint", include_str!("../../../../studies/contig-hint.toml")),
+    ("direct-map", include_str!("../../../../studies/direct-map.toml")),
+    ("stage2-split", include_str!("../../../../studies/stage2-split.toml")),
+    ("tcg-regions", include_str!("../../../../studies/tcg-regions.toml")),
 ];
 
 /// A study as it was found.
@@ -71,8 +76,18 @@ impl Source {
     pub fn of_size(&self, size: Size) -> Result<Definition, Failure> {
         let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("{}: {error}", self.name));
         let wire: Wire = toml_file::read(&self.text).map_err(|error| wrong(&error))?;
-        wire.of_size(size).map_err(|error| wrong(&error))
+        let definition = wire.of_size(size).map_err(|error| wrong(&error))?;
+        known(&definition.policies).map_err(|error| wrong(&error))?;
+        Ok(definition)
     }
+}
+
+/// Whether each policy is one of the host or of model machines.
+fn known(policies: &[String]) -> Result<(), PolicyError> {
+    policies.iter().try_for_each(|policy| match (policy.parse::<Policy>(), policy.parse::<ModelPolicy>()) {
+        (Err(error), Err(_)) => Err(error),
+        _ => Ok(()),
+    })
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use study::definition::{Definition, HOST, Size};
 
 use super::arguments::{Status, Which};
-use super::plan::{HostRow, Progress, host_rows};
+use super::gathered::{Gathered, gathered};
+use super::model::ModelRow;
+use super::plan::{HostRow, Progress};
 use super::source;
 use crate::failure::Failure;
 use crate::output::{find_store, print, terminal_width};
@@ -41,14 +43,14 @@ pub fn list(json: bool) -> Result<(), Failure> {
 pub fn status(arguments: &Status) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     let store = find_store(arguments.which.store.as_deref())?.ok();
-    let rows = host_rows(&definition, store.as_ref())?;
+    let gathered = gathered(&definition, store.as_ref())?;
     match arguments.json {
-        true => print(&format!("{:#}", document(&definition, &rows)), true),
-        false => print(&text(&definition, &rows), false),
+        true => print(&format!("{:#}", document(&definition, &gathered)), true),
+        false => print(&text(&definition, &gathered), false),
     }
 }
 
-fn document(definition: &Definition, rows: &[HostRow<'_>]) -> Value {
+fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
     let row = |row: &HostRow<'_>| {
         let (state, comparison, why) = told(&row.progress);
         json!({
@@ -56,11 +58,20 @@ fn document(definition: &Definition, rows: &[HostRow<'_>]) -> Value {
             "compare": row.lowered.as_ref().map(|lowered| &lowered.words).ok(),
         })
     };
+    let on_model = |row: &ModelRow<'_>| {
+        let (state, why) = row.told();
+        json!({
+            "workload": row.workload.name, "machine": row.machine, "state": state, "comparison": null, "why": why,
+            "compare": null,
+        })
+    };
+    let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
     json!({
         "schema": "pagelab.study-status/1",
         "study": definition.name,
         "size": definition.size.name(),
-        "rows": rows.iter().map(row).collect::<Vec<_>>(),
+        "rows": rows.collect::<Vec<_>>(),
+        "missing": gathered.missing,
     })
 }
 
@@ -75,34 +86,44 @@ fn told(progress: &Progress) -> (&'static str, Option<i64>, String) {
     }
 }
 
-fn text(definition: &Definition, rows: &[HostRow<'_>]) -> String {
+fn text(definition: &Definition, gathered: &Gathered<'_>) -> String {
     let row = |row: &HostRow<'_>| {
         let (state, id, why) = told(&row.progress);
         let id = id.map(|id| id.to_string()).unwrap_or_default();
         [row.workload.name.clone(), HOST.to_owned(), state.to_owned(), id, why]
     };
+    let on_model = |row: &ModelRow<'_>| {
+        let (state, why) = row.told();
+        [row.workload.name.clone(), row.machine.clone(), state.to_owned(), String::new(), why]
+    };
     let header = ["workload", "machine", "state", "comparison", "why"];
-    let table = grid::last_folded(header, rows.iter().map(row), terminal_width());
-    format!("{}\n{table}\n{}", headline(definition), counted(rows))
+    let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
+    let table = grid::last_folded(header, rows, terminal_width());
+    format!("{}\n{table}\n{}", headline(definition), counted(gathered))
 }
 
 fn headline(definition: &Definition) -> String {
     format!("study {} ({}): {}", definition.name, definition.size.name(), definition.question)
 }
 
-fn counted(rows: &[HostRow<'_>]) -> String {
-    let done = rows.iter().filter(|row| matches!(row.progress, Progress::Done { .. })).count();
-    format!("{done} of {} rows are done", rows.len())
+fn counted(gathered: &Gathered<'_>) -> String {
+    let done = gathered.on_hosts.iter().filter(|row| matches!(row.progress, Progress::Done { .. })).count();
+    let simulated = gathered.on_models.iter().filter(|row| row.told().0 == "done").count();
+    let all = gathered.on_hosts.len() + gathered.on_models.len();
+    let missing = match gathered.missing.is_empty() {
+        true => String::new(),
+        false => format!("; missing: {}", gathered.missing.join("; ")),
+    };
+    format!("{} of {all} rows are done{missing}", done + simulated)
 }
 
 /// Prints what would be run, and how long that takes at most.
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn planned(definition: &Definition, rows: &[HostRow<'_>]) -> Result<(), Failure> {
+pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), Failure> {
     let row = |row: &HostRow<'_>| {
-        let most =
-            row.most_s(definition).map_or("no limit".to_owned(), |most_s| format!("{} min", (most_s / 60.0).ceil()));
+        let most = row.most_s(definition).map_or("no limit".to_owned(), minutes);
         let what = match (&row.progress, &row.lowered) {
             (Progress::Missing | Progress::Interrupted { .. }, Ok(lowered)) => {
                 let words = lowered.words.iter().map(String::as_str);
@@ -115,29 +136,39 @@ pub fn planned(definition: &Definition, rows: &[HostRow<'_>]) -> Result<(), Fail
         };
         [row.workload.name.clone(), HOST.to_owned(), most, what]
     };
-    let table = grid::last_folded(["workload", "machine", "at most", "what"], rows.iter().map(row), terminal_width());
-    let all_s = rows.iter().map(|row| row.most_s(definition)).sum::<Option<f64>>();
-    let all = all_s.map_or("without a limit".to_owned(), |all_s| format!("at most {} min", (all_s / 60.0).ceil()));
-    print(&format!("{}\n{table}\n{}; what is left takes {all}", headline(definition), counted(rows)), false)
+    let on_model = |row: &ModelRow<'_>| {
+        let (state, why) = row.told();
+        let what = if row.is_missing() { "record and simulate".to_owned() } else { format!("{state}: {why}") };
+        [row.workload.name.clone(), row.machine.clone(), String::new(), what.trim_end_matches(": ").to_owned()]
+    };
+    let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
+    let table = grid::last_folded(["workload", "machine", "at most", "what"], rows, terminal_width());
+    let all_s = gathered.on_hosts.iter().map(|row| row.most_s(definition)).sum::<Option<f64>>();
+    let all = all_s.map_or("without a limit".to_owned(), |all_s| format!("at most {}", minutes(all_s)));
+    let count = counted(gathered);
+    print(&format!("{}\n{table}\n{count}; what is left to measure takes {all}", headline(definition)), false)
+}
+
+fn minutes(seconds: f64) -> String {
+    format!("{} min", (seconds / 60.0).ceil())
 }
 
 /// Says how far a study is, and how it is shown.
 ///
 /// # Errors
 /// Rows that have no result.
-pub fn summary(rows: &[HostRow<'_>], which: &Which) -> Result<(), Failure> {
-    print(&format!("{}; `pagelab study report {}` shows what they say", counted(rows), which.words()), false)?;
-    let without: Vec<&str> = rows
-        .iter()
-        .filter(|row| matches!(row.progress, Progress::Failed { .. }))
-        .map(|row| row.workload.name.as_str())
-        .collect();
-    match without.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Command(format!(
-            "no result of {}; `pagelab study status {}` says why, `study run --again` runs them again",
-            without.join(", "),
-            which.words()
+pub fn summary(gathered: &Gathered<'_>, which: &Which) -> Result<(), Failure> {
+    let which = which.words();
+    print(&format!("{}; `pagelab study report {which}` shows what they say", counted(gathered)), false)?;
+    let failed = gathered.on_hosts.iter().filter(|row| matches!(row.progress, Progress::Failed { .. }));
+    let without: Vec<&str> = failed.map(|row| row.workload.name.as_str()).collect();
+    let unsimulated = gathered.on_models.iter().filter(|row| row.is_missing()).count();
+    match (without.is_empty(), unsimulated) {
+        (true, 0) => Ok(()),
+        (true, count) => Err(Failure::Command(format!("{count} rows could not be simulated; the reasons stand above"))),
+        (false, _) => Err(Failure::Command(format!(
+            "no result of {}; `pagelab study status {which}` says why, `study run --again` runs them again",
+            without.join(", ")
         ))),
     }
 }

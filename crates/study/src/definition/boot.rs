@@ -33,6 +33,16 @@ impl Boot {
         })
     }
 
+    /// What it must have, in words.
+    pub fn describe(&self) -> String {
+        let kernel = self.kernel.iter().map(|kernel| format!("a kernel {kernel}"));
+        let with = self.with.iter().map(|word| format!("`{word}` on the kernel's command line"));
+        let without = self.without.iter().map(|word| format!("no `{word}` on the kernel's command line"));
+        let base = self.base_page.iter().map(|base| format!("base pages of {base}"));
+        let all: Vec<String> = kernel.chain(with).chain(without).chain(base).collect();
+        if all.is_empty() { "any boot".to_owned() } else { all.join(", ") }
+    }
+
     /// What a machine lacks to be this boot; `None`: nothing.
     pub fn lacks(&self, machine: &Machine) -> Option<String> {
         let words: Vec<&str> = machine.kernel_command_line.split_whitespace().collect();

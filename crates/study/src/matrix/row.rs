@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::wins::Race;
 use crate::comparison::{Admission, Comparison};
 use crate::metric::{Direction, Provenance, names};
-use crate::stats::{Analysis, ArmAnalysis, Effect, Outcome};
+use crate::stats::boots::{Merged, sentences};
+use crate::stats::{Analysis, Effect, Outcome};
 
 /// A workload on a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -130,6 +131,40 @@ impl Row {
         }
     }
 
+    /// What boots say together, where each policy is one that a boot has or has not.
+    pub fn of_boots(workload: &str, machine: &str, policies: &[String], merged: &Merged) -> Row {
+        let arm_of = |policy: &String| merged.design.arms.iter().position(|arm| arm.label == *policy);
+        let cell = |policy: &String| match arm_of(policy).map(|arm| &merged.arms[arm]) {
+            None => Cell::without(policy, "no boot of this design has it".to_owned()),
+            Some(arm) => match standing(&arm.outcome) {
+                Standing::None { .. } if arm.boots == 0 => {
+                    Cell::without(policy, "no boot that has it was measured".to_owned())
+                }
+                standing @ Standing::None { .. } => Cell { standing, ..Cell::without(policy, String::new()) },
+                standing => Cell {
+                    medians: arm.medians.clone(),
+                    effects: arm.effects.clone(),
+                    standing,
+                    ..Cell::without(policy, String::new())
+                },
+            },
+        };
+        let cells: Vec<Cell> = policies.iter().map(cell).collect();
+        let primary = merged.design.metrics.iter().find(|metric| metric.name == merged.design.primary);
+        let is_best = |at: usize| {
+            let arm = arm_of(&policies[at]).map(|arm| &merged.arms[arm].outcome);
+            matches!(arm, Some(Outcome::Better { best: true }))
+        };
+        let own = Row {
+            metric: merged.design.primary.clone(),
+            direction: primary.map_or(Direction::Lower, |metric| metric.direction),
+            notes: sentences(&merged.limits, &merged.design.arms),
+            ..Row::without(workload, machine, policies, "")
+        };
+        let race = race_of_boots(&own, &cells, &is_best);
+        Row { cells, race, ..own }
+    }
+
     /// Ratio of a cell's deciding metric as a cost: below 1 is better, whichever way the metric improves.
     pub fn cost_ratio(&self, cell: &Cell) -> Option<f64> {
         let ratio = cell.effects.get(&self.metric)?.ratio;
@@ -177,9 +212,8 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
     let Some(analysis) = comparison.analysis.as_ref().and_then(|analysis| analysis.arms.get(arm)) else {
         return Cell::without(policy, "no block of its comparison is complete".to_owned());
     };
-    let standing = standing(analysis);
-    match standing {
-        Standing::None { .. } => Cell { standing, ..Cell::without(policy, String::new()) },
+    match standing(&analysis.outcome) {
+        standing @ Standing::None { .. } => Cell { standing, ..Cell::without(policy, String::new()) },
         standing => Cell {
             policy: policy.to_owned(),
             medians: analysis.medians.clone(),
@@ -190,9 +224,9 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
     }
 }
 
-fn standing(analysis: &ArmAnalysis) -> Standing {
+fn standing(outcome: &Outcome) -> Standing {
     let none = |why: &str| Standing::None { why: why.to_owned() };
-    match &analysis.outcome {
+    match outcome {
         Outcome::Baseline => Standing::Baseline,
         Outcome::Better { .. } => Standing::Better,
         Outcome::Worse => Standing::Worse,
@@ -233,6 +267,18 @@ fn race(analysis: &Analysis, direction: Direction, policy_of: &dyn Fn(usize) -> 
         leader: leader.and_then(policy_of),
         running: policies(running),
     }
+}
+
+/// Who came out in front over boots: best where no other is shown to beat it, and else level with the baseline.
+fn race_of_boots(row: &Row, cells: &[Cell], is_best: &dyn Fn(usize) -> bool) -> Race {
+    let runs = |at: &usize| cells[*at].has_claim() || cells[*at].standing == Standing::Baseline;
+    let running: Vec<usize> = (0..cells.len()).filter(runs).collect();
+    let best: Vec<usize> = running.iter().copied().filter(|at| is_best(*at)).collect();
+    let is_level = |at: &usize| cells[*at].standing != Standing::Worse;
+    let level: Vec<usize> = running.iter().copied().filter(is_level).collect();
+    let cost = |at: &usize| row.cost_ratio(&cells[*at]).unwrap_or(1.0);
+    let leader = running.iter().copied().min_by(|one, other| cost(one).total_cmp(&cost(other)));
+    Race { unbeaten: if best.is_empty() { level } else { best }, leader, running }
 }
 
 fn notes(analysis: &Analysis, comparison: &Comparison) -> Vec<String> {
