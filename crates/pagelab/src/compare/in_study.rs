@@ -1,49 +1,14 @@
-//! A comparison as a row of a study: which one it is, and what of it has been run before.
+//! A comparison as a row of a study, in the words of `compare`.
 
 use clap::Parser;
-use results::store::{OfStudy, Resumption, Store};
-use study::comparison::Comparison;
-use study::metric::names;
-use study::runner::Earlier;
+use results::store::Store;
 
 use super::arguments::Compare;
 use super::ending;
+use super::gone_before::InStudy;
 use super::measure::{self, Measured};
 use super::request::Request;
 use crate::failure::Failure;
-
-/// A comparison that is a row of a study.
-#[derive(Debug)]
-pub struct InStudy {
-    /// Which row of which study.
-    pub of: OfStudy,
-    /// What has been run of it.
-    pub gone_before: Option<GoneBefore>,
-}
-
-/// A comparison that was interrupted.
-#[derive(Debug)]
-pub struct GoneBefore {
-    /// As it was stored.
-    pub comparison: Comparison,
-    /// Where it goes on.
-    pub resumption: Resumption,
-    /// Whether its last trial was run in another boot.
-    pub is_of_other_boot: bool,
-}
-
-impl GoneBefore {
-    /// What the runner need not run again.
-    pub fn earlier(&self) -> Earlier {
-        Earlier { trials: self.comparison.trials.clone(), is_of_other_boot: self.is_of_other_boot }
-    }
-
-    /// What the clock showed when the last trial ended.
-    pub fn clock_s(&self) -> f64 {
-        let last = self.comparison.trials.last();
-        last.map_or(0.0, |record| record.started_s + record.value(names::WALL_S).unwrap_or_default())
-    }
-}
 
 /// `compare` and its words, as a command line of its own.
 #[derive(Parser)]

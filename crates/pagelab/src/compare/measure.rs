@@ -9,8 +9,8 @@ use study::comparison::{Comparison, Design, Ended, Invocation};
 use study::runner::{self, Earlier, Event};
 use tracer::signals::{self, PassOn};
 
+use super::gone_before::GoneBefore;
 use super::ground::Ground;
-use super::in_study::GoneBefore;
 use super::keeper::{Keeper, Kept};
 use super::progress::Progress;
 use super::request::Setup;

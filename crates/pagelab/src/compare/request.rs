@@ -8,8 +8,8 @@ use results::store::Store;
 use study::comparison::{Comparison, Design};
 
 use super::arguments::Compare;
+use super::gone_before::InStudy;
 use super::ground::Ground;
-use super::in_study::InStudy;
 use super::{boots, design, work};
 use crate::failure::{Failure, say};
 use crate::output::open_store;

@@ -1,6 +1,8 @@
 //! `pagelab study merge`: what several hosts have measured, in one store. It can be done again: what is there already is
 //! passed over.
 
+use std::collections::BTreeMap;
+
 use results::store::{OfStudy, Resumption, Store};
 use study::comparison::Comparison;
 
@@ -14,13 +16,13 @@ use crate::output::{open, open_store, print};
 /// A store that cannot be read or written; comparisons of which two stores tell different things.
 pub fn merge(arguments: &Merge) -> Result<(), Failure> {
     let into = open_store(arguments.store.as_deref())?;
-    let mut counted = Counted::default();
+    let (mut counted, mut known) = (Counted::default(), Known::default());
     for path in &arguments.stores {
         let from = match path.exists() {
             true => open(path).and_then(|store| different(store, &into)),
             false => Err(Failure::Input(format!("{}: there is no such store", path.display()))),
         };
-        match from.and_then(|from| of_store(&from, &into, arguments.study.as_deref(), &mut counted)) {
+        match from.and_then(|from| of_store(&from, &into, arguments.study.as_deref(), &mut known, &mut counted)) {
             Ok(()) => {}
             Err(failure) => {
                 say(format_args!("pagelab: {}", results::printable(&failure.to_string())));
@@ -44,6 +46,9 @@ pub fn merge(arguments: &Merge) -> Result<(), Failure> {
     }
 }
 
+/// What the store that is merged into has, by study.
+type Known = BTreeMap<String, Vec<(OfStudy, Comparison)>>;
+
 #[derive(Default)]
 struct Counted {
     added: usize,
@@ -61,13 +66,22 @@ fn different(from: Store, into: &Store) -> Result<Store, Failure> {
     }
 }
 
-fn of_store(from: &Store, into: &Store, study: Option<&str>, counted: &mut Counted) -> Result<(), Failure> {
+fn of_store(
+    from: &Store,
+    into: &Store,
+    study: Option<&str>,
+    known: &mut Known,
+    counted: &mut Counted,
+) -> Result<(), Failure> {
     let studies = from.studies().map_err(Failure::input)?;
     for study in studies.iter().filter(|name| study.is_none_or(|wanted| wanted == *name)) {
-        let known = loaded(into, study)?;
+        if !known.contains_key(study) {
+            known.insert(study.clone(), loaded(into, study)?);
+        }
+        let known = known.entry(study.clone()).or_default();
         for (of, id) in from.comparisons_of(study).map_err(Failure::input)? {
             match from.load(id) {
-                Ok(comparison) => take(from, into, &of, comparison, &known, counted)?,
+                Ok(comparison) => take(from, into, &of, comparison, known, counted)?,
                 Err(error) => {
                     let why = told(&error);
                     say(format_args!(
@@ -97,17 +111,19 @@ fn take(
     from: &Store,
     into: &Store,
     of: &OfStudy,
-    comparison: Comparison,
-    known: &[(OfStudy, Comparison)],
+    mut comparison: Comparison,
+    known: &mut Vec<(OfStudy, Comparison)>,
     counted: &mut Counted,
 ) -> Result<(), Failure> {
     let resumptions = from.resumptions(comparison.id).map_err(Failure::input)?;
     let Some((_, there)) =
-        known.iter().find(|(known, there)| known.subject == of.subject && is_same(there, &comparison))
+        known.iter_mut().find(|(known, there)| known.subject == of.subject && is_same(there, &comparison))
     else {
         let id = into.begin_of_study(&comparison, of).map_err(Failure::input)?;
         resumptions.iter().try_for_each(|one| into.add_resumption(id, one)).map_err(Failure::input)?;
         counted.added += 1;
+        comparison.id = id;
+        known.push((of.clone(), comparison));
         return Ok(());
     };
     let (old, new) = (&there.trials, &comparison.trials);
@@ -115,6 +131,7 @@ fn take(
         () if old.starts_with(new) => counted.there += 1,
         () if new.starts_with(old) => {
             grow(into, there, &comparison, &resumptions)?;
+            *there = Comparison { id: there.id, ..comparison };
             counted.grown += 1;
         }
         () => {

@@ -54,7 +54,7 @@ fn said(report: &Report<'_>, total: &Total) -> Option<String> {
     let change = Change::of(&mean.effect());
     let interval = change.range_in_words().map(|range| format!(", {} interval {range}", figure::confidence(0.95)));
     let over = match mean.of {
-        1 => "1 workload".to_owned(),
+        1 => "the 1 workload that has a figure".to_owned(),
         count => format!("{count} workloads (geometric mean{})", interval.unwrap_or_default()),
     };
     let wins = &total.wins;

@@ -101,3 +101,24 @@ fn every_sample_is_a_row_in_every_form() {
     let file = parquet("tiny", &sampled, Vec::new()).unwrap();
     assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
 }
+
+/// The origin's matrix: 259 tests of 3 policies on 4 machines.
+#[test]
+fn a_large_report_is_made_soon_and_is_small() {
+    let definition = definition();
+    let policies: Vec<String> = definition.policies[..3].to_vec();
+    let mut comparison = sample::comparison();
+    comparison.trials.clear();
+    let of = |machine: usize, at: usize| {
+        let (name, machine) = (format!("test {at}"), format!("machine {machine}"));
+        Row::of_comparison(&name, &machine, &policies, &comparison, &[])
+    };
+    let began = std::time::Instant::now();
+    let rows = (0..4).flat_map(|machine| (0..259).map(move |at| (machine, at))).map(|(machine, at)| of(machine, at));
+    let matrix = Matrix::of(&policies, &definition.baseline, rows.collect(), &[]);
+    let report =
+        Report { definition: &definition, matrix: &matrix, missing: vec![], command: vec![], version: "0.1".into() };
+    let html = crate::html::matrix::report(&report);
+    assert!(html.len() < 3_000_000, "{}", html.len());
+    assert!(began.elapsed().as_secs_f64() < 5.0, "{:?}", began.elapsed());
+}

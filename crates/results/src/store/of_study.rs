@@ -227,7 +227,7 @@ mod tests {
         store.go_on(id, &admissions, &went_on).unwrap();
         let stored = store.load(id).unwrap();
         assert_eq!((stored.ended, stored.admissions), (Ended::NotEnded, admissions));
-        assert_eq!(store.resumptions(id).unwrap(), [went_on.clone()]);
+        assert_eq!(store.resumptions(id).unwrap(), std::slice::from_ref(&went_on));
         assert!(matches!(store.go_on(99, &[], &went_on), Err(Error::NoSuchComparison { .. })));
     }
 

@@ -37,8 +37,8 @@ pub(super) fn upgrade(transaction: &Transaction<'_>, found: i64) -> rusqlite::Re
     }
     for (_, table) in LATER_TABLES.iter().filter(|(since, _)| *since > found) {
         let begins = format!("CREATE TABLE {table} ");
-        let own = SCHEMA.split_inclusive(';').filter_map(|statement| Some(&statement[statement.find(&begins)?..]));
-        own.map(|statement| transaction.execute_batch(statement)).collect::<rusqlite::Result<()>>()?;
+        let mut own = SCHEMA.split_inclusive(';').filter_map(|statement| Some(&statement[statement.find(&begins)?..]));
+        own.try_for_each(|statement| transaction.execute_batch(statement))?;
     }
     Ok(())
 }
