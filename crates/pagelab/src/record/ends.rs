@@ -10,6 +10,7 @@ use std::process::ExitStatus;
 
 use trace::{Block, Call, Event, Holds, Place, Reader, pace};
 
+use super::OUTSIDE;
 use super::error::RecordError;
 use crate::failure::say;
 use crate::table::describe::count;
@@ -42,7 +43,7 @@ pub fn look_at(output: &Path, ended: ExitStatus) -> Result<bool, RecordError> {
             if let Some(Event { call: Call::Exec { program }, result: 0, .. }) = last_event(&mut reader, &places) {
                 let program = results::printable(&program);
                 say(format_args!(
-                    "pagelab: {name}: the program went on as {program} (exec), outside the emulation; record {program} itself"
+                    "pagelab: {name}: the program went on as {program} (exec), {OUTSIDE}; record {program} itself"
                 ));
             }
         }

@@ -32,6 +32,9 @@ use system::Begun;
 /// Scripts whose interpreter is a script are followed so far, as by Linux.
 pub const MAX_SCRIPTS: usize = 4;
 
+/// Said of a program that went on as another one, of which nothing is recorded.
+pub const OUTSIDE: &str = "outside the emulation";
+
 /// Names the plugin, like `--plugin`.
 pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
 
