@@ -1,5 +1,6 @@
 //! From a trace to simulations: one pass over the file serves all of them, and threads share them.
 
+mod batch;
 mod error;
 mod family;
 mod numbers;
@@ -16,11 +17,12 @@ use trace::{Block, Call, Event, Reader};
 
 use crate::layout::Layout;
 use crate::simulation::{Hashing, Simulation};
+use batch::{Batch, Step};
 pub use error::ReplayError;
 pub use family::Child;
 use family::Family;
+use order::Feeder;
 pub(crate) use order::forked;
-use order::{Batch, Feeder, Step};
 pub use replayed::Replayed;
 
 /// Batches that wait for a thread of simulations.
@@ -53,7 +55,7 @@ fn stretches(from: impl Read, ends: impl Fn(&[Event]) -> bool) -> Result<Option<
         match block {
             Block::Events { events, .. } if ends(&events) => return Ok(None),
             Block::Runs { chunk, .. } => pages.extend(&chunk.pages),
-            Block::Events { .. } | Block::Damaged(_) => {}
+            Block::Events { .. } | Block::Timestamps(_) | Block::Damaged(_) => {}
         }
     }
     if pages.is_empty() {
@@ -91,8 +93,8 @@ pub fn replay(
 }
 
 /// As [`replay`], with the traces of forked processes, which `child` opens by their numbers. Which of two processes does
-/// what first no trace says: a child runs from its fork to its end before its parent goes on, as it does when the parent
-/// waits for it.
+/// what first their timestamps say. Without these, and where it shares its parent's memory, a child runs from its fork to its
+/// end before its parent goes on, as it does when the parent waits for it.
 ///
 /// # Errors
 /// A trace cannot be read or is not one of a program.
@@ -171,8 +173,8 @@ fn feed<R: Read>(
             };
             workers.push(simulations.chunks_mut(share).map(begin).collect());
         }
-        let mut family = Family::new(reader.header(), child, &workers, &mut replayed);
-        if family.feed(reader, feeders, None)? { Ok(()) } else { Err(ReplayError::Nothing) }
+        let family = Family::new(reader, feeders, child, &workers, &mut replayed);
+        if family.feed()? { Ok(()) } else { Err(ReplayError::Nothing) }
     })?;
     Ok(replayed)
 }
@@ -184,8 +186,9 @@ fn work(simulations: &mut [&mut Simulation], batches: &Receiver<Arc<Batch>>) {
             for step in &batch.steps {
                 match step {
                     Step::Change(change) => simulation.change(change),
-                    Step::Enter { shares } => simulation.enter(*shares),
-                    Step::Leave => simulation.leave(),
+                    Step::Fork { process, shares } => simulation.fork(*process, *shares),
+                    Step::Switch { process } => simulation.switch(*process),
+                    Step::End { process, next } => simulation.end(*process, *next),
                     Step::Missing { shares } => simulation.missed(*shares),
                     Step::Runs { thread, block, numbers, range, recorded } => {
                         simulation.runs(*thread, &block.chunk, numbers, range.clone());

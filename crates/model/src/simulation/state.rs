@@ -90,9 +90,9 @@ impl Simulation {
     /// A system call.
     pub fn event(&mut self, event: &Event) {
         // A forked process has its memory from its parent; its trace tells of it once more.
-        let is_told_before = !self.lineage.waiting.is_empty() && matches!(event.call, Call::Region { .. });
+        let is_told_before = self.lineage.is_forked() && matches!(event.call, Call::Region { .. });
         // One that shares its parent's memory leaves it alone when it goes.
-        let leaves = self.lineage.shares() && matches!(event.call, Call::Exec { .. });
+        let leaves = self.lineage.shares && matches!(event.call, Call::Exec { .. });
         if self.stopped.is_none() && !is_told_before && !leaves {
             let event = if self.is_direct() { event.clone() } else { self.fold.event(event) };
             let moved = match event.call {
