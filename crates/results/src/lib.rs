@@ -28,6 +28,7 @@ pub mod terminal;
 
 mod collapses;
 mod figure;
+mod fragmented;
 mod rows;
 mod text;
 
