@@ -25,4 +25,5 @@ pub mod replay;
 pub mod simulation;
 pub mod space;
 pub mod tlb;
+pub mod toml_file;
 pub mod walk;
