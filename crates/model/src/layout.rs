@@ -6,21 +6,23 @@
 //! directly behind them (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into the highest gap that is
 //! large enough (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for
 //! them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c). What grows by `mremap` and may move stays where there is room
-//! (`expand_vma`, mm/mremap.c). With randomisation the same mappings lie elsewhere by whole pages, the heap anywhere in 1G
-//! behind its program (`arch_randomize_brk`, arch/x86/kernel/process.c), and one table more or less is chance.
+//! (`expand_vma`, mm/mremap.c). With randomisation the same mappings lie elsewhere by whole pages: `random`.
 //!
 //! Under a policy of pool pages memory that comes from the pool is of whole pages: `pool`.
 
 mod linux;
 mod pool;
+mod random;
 mod taken;
 
 use std::collections::BTreeMap;
 
-use trace::{Call, Event};
+use trace::{Call, Event, Image};
 
-use linux::{EMULATED, HUGE, INTERPRETER_BYTES, MMAP_BASE, PAGE, PROGRAM, STACK_BYTES, STACK_END, VDSO_BYTES};
+use linux::{EMULATED, HUGE, INTERPRETER_BYTES, PAGE, STACK_BYTES, VDSO_BYTES};
 use pool::Pool;
+use random::Places;
+pub(crate) use random::{Bits, Draw};
 use taken::Taken;
 
 const MAP_FIXED: u64 = 0x10;
@@ -36,9 +38,21 @@ struct Piece {
     distance: u64,
 }
 
+/// What layouts of the same program differ in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Scheme {
+    /// Bytes of the pages of a pool, where memory comes from one.
+    pub pool_page_bytes: Option<u64>,
+    /// Which of the layouts of randomisation it is; `None` without that.
+    pub draw: Option<Draw>,
+}
+
 /// From recorded addresses to Linux's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
+    scheme: Scheme,
+    /// Where the parts of the program go.
+    places: Places,
     /// By recorded address.
     pieces: BTreeMap<u64, Piece>,
     /// Linux's addresses that are taken.
@@ -58,9 +72,17 @@ fn pages(bytes: u64) -> u64 {
 }
 
 impl Layout {
-    /// That of a program whose memory comes from a pool of pages of so many bytes, where it can.
-    pub fn of_pool(page_bytes: Option<u64>) -> Layout {
-        Layout { pool: page_bytes.map(Pool::new), ..Layout::default() }
+    /// That of a program that a process executes; `image` is only to tell programs apart.
+    pub fn new(scheme: Scheme, image: Image) -> Layout {
+        let number = u64::from(image.process) << 32 | u64::from(image.execs);
+        let places = scheme.draw.map_or_else(Places::default, |draw| Places::drawn(draw, number));
+        let (pool, taken) = (scheme.pool_page_bytes.map(Pool::new), Taken::below(places.mmap_base));
+        Layout { scheme, places, taken, pool, ..Layout::default() }
+    }
+
+    /// That of another program, which the process of this one executes.
+    pub fn anew(&self, image: Image) -> Layout {
+        Layout::new(self.scheme, image)
     }
 
     /// What a recorded address is.
@@ -188,8 +210,9 @@ impl Layout {
             ("[stack]", _) => {
                 // What it may grow by belongs to it.
                 let all = bytes.max(STACK_BYTES);
-                self.add((address + bytes).saturating_sub(all), all, STACK_END - all);
-                return STACK_END - bytes;
+                let end = self.places.stack_end;
+                self.add((address + bytes).saturating_sub(all), all, end - all);
+                return end - bytes;
             }
             ("[heap]", _) => {
                 self.heap = Some(address);
@@ -200,11 +223,12 @@ impl Layout {
             (_, Some((file, distance))) if file == name || name.is_empty() && is_next => {
                 address.wrapping_add(*distance)
             }
-            (_, None) if has_name => PROGRAM,
+            (_, None) if has_name => self.places.program,
             _ if has_name => {
                 // The interpreter, with the vdso below it.
-                let to = MMAP_BASE - INTERPRETER_BYTES;
-                self.taken.take(to - VDSO_BYTES, MMAP_BASE);
+                let end = self.places.mmap_base;
+                let to = end - INTERPRETER_BYTES;
+                self.taken.take(to - VDSO_BYTES, end);
                 to
             }
             _ => self.taken.place(bytes, None),
@@ -222,8 +246,9 @@ impl Layout {
         let distance = match self.pieces.get(&begin) {
             Some(piece) => piece.distance,
             None => {
-                let program = self.taken.last_end_below(PROGRAM + (1 << 40)).unwrap_or(PROGRAM);
-                let place = pages(program) + (begin & (PAGE - 1));
+                let Places { program, heap_gap_bytes, .. } = self.places;
+                let program_end = self.taken.last_end_below(program + (1 << 40)).unwrap_or(program);
+                let place = pages(program_end) + heap_gap_bytes + (begin & (PAGE - 1));
                 self.pool.as_mut().map_or(place, |pool| pool.begin_heap(place)).wrapping_sub(begin)
             }
         };

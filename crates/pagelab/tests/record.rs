@@ -493,7 +493,7 @@ fn the_end_is_the_commands_own() {
         let lines = dumped(&bench, "trace");
         assert!(events(&lines, "mmap").count() > 2 && runs(&lines).0.len() > 100);
     }
-    run("execs").says(0, &["went on as /bin/true", "record /bin/true itself"]);
+    run("execs").says(0, &["executed 1 program (exec), 1 recorded beside it"]);
     sound(&bench, "trace");
     run("fails to exec").says(9, &[]);
     sound(&bench, "trace");
@@ -692,6 +692,9 @@ fn a_part_of_a_trace_is_a_trace() {
     assert_eq!(one["total"]["runs"], whole["threads"][2]["runs"]);
     // Its memory was mapped by another thread, which is still told.
     assert_eq!(one["threads"][0]["events"], whole["threads"][0]["events"]);
+    let missing = bench.pagelab(&["trace", "cut", "trace", "-o", "missing", "--thread", "1", "--thread", "9"]).ran();
+    missing.says(2, &["trace: it has no thread 9 (--thread); it has 0 to 3"]);
+    assert!(!bench.path("missing").exists());
     let nothing = cut(&["--from", "1000000000"]);
     assert_eq!(nothing["total"]["runs"], 0);
     let over = bench.pagelab(&["trace", "cut", "trace", "-o", "trace"]).ran();
@@ -1179,7 +1182,7 @@ fn a_program_for_another_machine_is_named_when_it_takes_over() {
     assert_eq!(exec["program"], other.as_str());
     // Where the host can run it (binfmt_misc) the recording ends there; where not, the call fails and the program goes on.
     match ran.code {
-        Some(42) => drop(ran.says(42, &["went on as", "outside the emulation"])),
+        Some(42) => drop(ran.says(42, &["for aarch64, and x86_64 is emulated", "outside the emulation"])),
         _ => {
             ran.says(9, &[]);
             assert_eq!(exec["result"], -8);

@@ -10,6 +10,7 @@ use super::look::Looks;
 use super::setup::Setup;
 use super::slot::{NONE, Rest, Slot};
 use crate::fold::Fold;
+use crate::layout::{Bits, Draw, Scheme};
 use crate::machine::{Machine, Serves};
 use crate::policy::{Granule, ModelPolicy, Unsupported};
 use crate::space::{self, Kernel, Leaf, Physical, Space, SpaceError};
@@ -23,6 +24,8 @@ pub struct Simulation {
     pub(super) lineage: Lineage,
     pub(super) looks: Looks,
     pub(super) fold: Fold,
+    /// Which layout of randomisation its program has.
+    draw: Option<Draw>,
     pub(super) accesses: u64,
     pub(super) runs: u64,
     /// Those that were recorded.
@@ -41,6 +44,7 @@ impl Simulation {
         let hardware = Hardware::new(machine, space.shifts()).map_err(|error| setup.refused(error))?;
         Ok(Simulation {
             fold: Fold::new(&setup.plan.format),
+            draw: None,
             setup,
             space,
             hardware,
@@ -58,9 +62,17 @@ impl Simulation {
         matches!(self.setup.plan.granule, Granule::Direct(_))
     }
 
-    /// Bytes of the pages of the pool that memory comes from.
-    pub(crate) fn pool_page_bytes(&self) -> Option<u64> {
-        if let Granule::Hugetlb(bytes) = self.setup.plan.granule { Some(bytes) } else { None }
+    /// Which addresses a program has.
+    pub(crate) fn scheme(&self) -> Scheme {
+        let pool = if let Granule::Hugetlb(bytes) = self.setup.plan.granule { Some(bytes) } else { None };
+        Scheme { pool_page_bytes: pool, draw: self.draw }
+    }
+
+    /// With one of the layouts that Linux makes by randomisation, which `seed` chooses.
+    #[must_use]
+    pub fn with_layout(self, seed: u64) -> Simulation {
+        let bits = Bits::of_addresses(self.fold.user_bits());
+        Simulation { draw: Some(Draw { seed, bits }), ..self }
     }
 
     /// Gives numbers to further pages, in their order.
@@ -83,7 +95,7 @@ impl Simulation {
     /// A system call.
     pub fn event(&mut self, event: &Event) {
         // A forked process has its memory from its parent; its trace tells of it once more.
-        let is_told_before = !self.lineage.waiting.is_empty() && matches!(event.call, Call::Region { .. });
+        let is_told_before = self.lineage.own.is_inherited && matches!(event.call, Call::Region { .. });
         // One that shares its parent's memory leaves it alone when it goes.
         let leaves = self.lineage.shares() && matches!(event.call, Call::Exec { .. });
         if self.stopped.is_none() && !is_told_before && !leaves {

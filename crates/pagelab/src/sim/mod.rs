@@ -5,6 +5,7 @@ mod chase;
 mod cost;
 mod document;
 mod files;
+mod layouts;
 pub mod linux;
 pub mod machines;
 mod notes;
@@ -57,7 +58,8 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
 
 fn replay(arguments: &Replay) -> Result<(), Failure> {
     let request = Request::of(arguments)?;
-    let (all, used) = simulate::all(&request)?;
+    let (mut all, used) = simulate::all(&request)?;
+    layouts::simulate(&mut all, &request)?;
     let text = match arguments.json {
         true => format!("{:#}", document::json(&all, &used, &request)),
         false => report::texts(&all, terminal_width()),

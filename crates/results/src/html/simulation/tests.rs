@@ -1,7 +1,9 @@
 //! The page of a made-up simulation: what must be on it, and what must not.
 
 use super::*;
-use crate::simulation::{Cell, Cost, Geometry, Ground, Machine, MachineFigure, Mapped, Missing, Per, Sweep};
+use crate::simulation::{
+    Cell, Cost, Geometry, Ground, Machine, MachineFigure, Mapped, Missing, Per, Spread, Spreading, Sweep,
+};
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::{Holding, Verdict};
 
@@ -65,6 +67,12 @@ fn document() -> Document {
             facts: vec![("accesses".to_string(), "12".to_string())],
             notes: vec!["the trace was cut off".to_string()],
             cells,
+            spreads: vec![Spread {
+                machine: "cortex-a57".to_string(),
+                policy: "thp <2M>".to_string(),
+                layouts: 20,
+                figures: vec![Spreading { name: "faults".into(), fixed: 733, least: 986, median: 1050, most: 1130 }],
+            }],
             sweep: Some(Sweep {
                 per: Per::Instructions(1_000_000),
                 geometries: geometries.collect(),
@@ -108,6 +116,9 @@ fn everything_is_on_the_page() {
         "nobody says",
         "the trace was cut off",
         "<td>modelled</td>",
+        "Over 20 layouts that Linux makes by randomisation, modelled",
+        "thp &lt;2M&gt;",
+        "1,130",
         "4 sets of 8 ways",
         "peak under mthp-64k",
         "<dt>seed</dt><dd>3</dd>",
