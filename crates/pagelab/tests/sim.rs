@@ -223,7 +223,9 @@ fn what_cannot_be_simulated_is_said() {
         ("[mthp]\nalso_enabled = [\"24K\"]", "mthp.also_enabled: found 24K, expected a power of two from 16K to 1G"),
         ("instructions_per_s = \"fast\"", "line 2"),
     ] {
-        traced.under(linux, &[]).says(2, &["linux.toml: ", words]);
+        let ran = traced.under(linux, &[]);
+        ran.says(2, &["linux.toml: ", words]);
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran}");
     }
     let little = traced.sim(&["-p", "base", "--memory", "1M"]);
     assert!(little.stdout.contains("memory was short: up to"), "{}", little.stdout);

@@ -51,9 +51,12 @@ fn relative(directory: i32, path: Vec<u8>, flags: u64) -> Option<Vec<u8>> {
 
 /// Texts whose addresses stand one behind the other, up to a zero. There are none at address 0.
 fn list(address: u64, memory: &impl GuestMemory) -> Option<Vec<Vec<u8>>> {
-    let (mut texts, mut bytes, mut at) = (Vec::new(), 0, address);
-    while address != 0 {
-        let text = match memory.word(at)? {
+    let (mut texts, mut bytes) = (Vec::new(), 0);
+    if address == 0 {
+        return Some(texts);
+    }
+    for number in 0.. {
+        let text = match memory.word(address.wrapping_add(number * POINTER_BYTES))? {
             0 => break,
             text => memory.whole_text(text, ARGUMENT_BYTES)?,
         };
@@ -62,7 +65,6 @@ fn list(address: u64, memory: &impl GuestMemory) -> Option<Vec<Vec<u8>>> {
             return None;
         }
         texts.push(text);
-        at = at.wrapping_add(POINTER_BYTES);
     }
     Some(texts)
 }
