@@ -27,6 +27,7 @@ pub enum CensusError {
         /// The file that was to be read.
         path: String,
         /// What the kernel answered.
+        #[source]
         error: io::Error,
     },
     /// The process has no memory: a kernel thread, or a thread that has already ended. Another thread of
@@ -42,6 +43,7 @@ pub enum CensusError {
         /// The file.
         path: String,
         /// What the kernel answered.
+        #[source]
         error: io::Error,
     },
     /// A file does not look as it should.

@@ -7,8 +7,8 @@
 pub mod admit;
 mod counters;
 pub mod direct_map;
-mod facts;
 mod geometry;
+mod kernel;
 mod leaseholder;
 mod machine;
 pub mod maps;
@@ -25,7 +25,7 @@ use policy::size::PageSize;
 use study::machine::{Machine, State};
 
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters};
-pub use facts::{KernelVersion, Mount, PtraceLimit};
+pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};

@@ -1,6 +1,8 @@
 //! What a chase loses on a machine: one load in each base page of a buffer, in one random cycle, as `pagelab workload
 //! chase` does it. Its curve over the size of the buffer shows the reach of each TLB as a knee.
 
+use ::policy::Mechanism;
+use ::policy::call::map;
 use ::policy::size::PageSize;
 use paging::Error;
 use thiserror::Error as ThisError;
@@ -53,7 +55,8 @@ pub fn lost(machine: &Machine, policy: &ModelPolicy, bytes: u64, seed: u64) -> R
     }
     let mut simulation = Simulation::new(machine, policy, &Physical { seed, ..Physical::default() })?;
     let pages: Vec<u64> = (0..bytes >> PAGE_SHIFT).map(|page| (BEGIN >> PAGE_SHIFT) + page).collect();
-    let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    let (mapped_bytes, flags) = mapped(bytes, simulation.of_pool());
+    let call = Call::Mmap { address: 0, bytes: mapped_bytes, protection: 3, flags, file: -1, offset: 0 };
     simulation.event(&Event { run: 0, order: 0, call, result: BEGIN as i64 });
     simulation.add_pages(&pages);
     let order = shuffled(pages.len(), seed);
@@ -80,6 +83,15 @@ fn lap(simulation: &mut Simulation, pages: &[u64], order: &[u32], kind: u8) {
             ..Chunk::default()
         };
         simulation.runs(0, &chunk, numbers, 0..numbers.len());
+    }
+}
+
+/// What is mapped for so many bytes, and with which flags: whole pages of the pool, where there is one and they fill a page.
+fn mapped(bytes: u64, of_pool: Option<Mechanism>) -> (u64, u64) {
+    const PRIVATE_ANONYMOUS: u64 = map::PRIVATE | map::ANONYMOUS;
+    match of_pool.filter(|mechanism| bytes >= mechanism.large.bytes()) {
+        Some(mechanism) => (bytes.next_multiple_of(mechanism.large.bytes()), PRIVATE_ANONYMOUS | map::HUGETLB),
+        None => (bytes, PRIVATE_ANONYMOUS),
     }
 }
 

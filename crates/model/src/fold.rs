@@ -4,7 +4,7 @@
 //! of it (`ELF_ET_DYN_BASE`, arch/riscv/include/asm/elf.h). So the two regions are moved, each as a whole and by whole
 //! gigabytes: what lies on a page of any size does so afterwards. Other addresses that are too large stay so.
 
-use paging::with_format;
+use paging::{InputAddress, with_format};
 use trace::{Call, Event};
 
 use crate::machine::TableFormat;
@@ -28,7 +28,7 @@ impl Fold {
     /// For tables of a format.
     pub fn new(format: &TableFormat) -> Fold {
         let geometry = with_format!(&format.format, format => paging::Format::geometry(format));
-        let fits = |bits: &u32| geometry.is_canonical((1 << bits) - 1);
+        let fits = |bits: &u32| geometry.is_canonical(InputAddress((1 << bits) - 1));
         Fold { user_bytes: (30..=47).rev().find(fits).map_or(END, |bits| 1 << bits), moved: false }
     }
 

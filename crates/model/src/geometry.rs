@@ -14,7 +14,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use serde::Serialize;
 use thiserror::Error;
-use trace::{Block, Chunk, Filter, Geometry, NotExact, ReadError, Reader, Windows};
+use trace::{Block, Chunk, Filter, NotExact, ReadError, Reader, TlbGeometry, Windows};
 
 use crate::replay::{forked, program_of};
 use crate::simulation::Hashing;
@@ -213,7 +213,7 @@ pub struct Swept {
 
 /// Refuses TLBs of `1 << set_shift` sets whose misses a filter may have changed.
 fn admits(filter: &Filter, page_shift: u32, set_shift: u32) -> Result<(), NotExact> {
-    filter.admits(&Geometry { page_bytes: 1 << page_shift, sets: 1 << set_shift })
+    filter.admits(&TlbGeometry { page_bytes: 1 << page_shift, sets: 1 << set_shift })
 }
 
 /// Reads a trace once for pages of `1 << shift` bytes each, all threads after another as the file has them, as if they

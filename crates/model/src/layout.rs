@@ -8,25 +8,29 @@
 //! them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c). What grows by `mremap` and may move stays where there is room
 //! (`expand_vma`, mm/mremap.c). With randomisation the same mappings lie elsewhere by whole pages: `random`.
 //!
-//! Under a policy of pool pages memory that comes from the pool is of whole pages: `pool`.
+//! Under a policy of pages of a pool a program's calls become others, at other addresses: `pool` serves them, and `of_pool` knows
+//! which recorded addresses are meant.
 
-mod linux;
+mod change;
+pub(crate) mod linux;
+mod of_pool;
 mod pool;
 mod random;
 mod taken;
 
 use std::collections::BTreeMap;
 
+use ::policy::Mechanism;
 use trace::{Call, Event, Image};
 
-use linux::{EMULATED, HUGE, INTERPRETER_BYTES, PAGE, STACK_BYTES, VDSO_BYTES};
+pub(crate) use change::Change;
+use linux::{EMULATED, INTERPRETER_BYTES, PAGE, STACK_BYTES, VDSO_BYTES, pages};
 use pool::Pool;
 use random::Places;
 pub(crate) use random::{Bits, Draw};
-use taken::Taken;
+use taken::{Alignment, Taken};
 
 const MAP_FIXED: u64 = 0x10;
-const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_DONTUNMAP: u64 = 4;
@@ -41,8 +45,8 @@ struct Piece {
 /// What layouts of the same program differ in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Scheme {
-    /// Bytes of the pages of a pool, where memory comes from one.
-    pub pool_page_bytes: Option<u64>,
+    /// The policy, if it is one of pages of a pool.
+    pub pool: Option<Mechanism>,
     /// Which of the layouts of randomisation it is; `None` without that.
     pub draw: Option<Draw>,
 }
@@ -61,14 +65,12 @@ pub(crate) struct Layout {
     file: Option<(String, u64)>,
     /// Where the heap begins, as recorded.
     heap: Option<u64>,
-    /// What comes from a pool of huge pages.
+    /// Where it begins under a policy of pages of a pool.
+    heap_begins: u64,
+    /// What is remembered under such a policy.
     pool: Option<Pool>,
     /// Recorded addresses that mean something else since they were taken last.
     changed: Vec<(u64, u64)>,
-}
-
-fn pages(bytes: u64) -> u64 {
-    bytes.checked_next_multiple_of(PAGE).unwrap_or(!(PAGE - 1))
 }
 
 impl Layout {
@@ -76,13 +78,18 @@ impl Layout {
     pub fn new(scheme: Scheme, image: Image) -> Layout {
         let number = u64::from(image.process) << 32 | u64::from(image.execs);
         let places = scheme.draw.map_or_else(Places::default, |draw| Places::drawn(draw, number));
-        let (pool, taken) = (scheme.pool_page_bytes.map(Pool::new), Taken::below(places.mmap_base));
+        let (pool, taken) = (scheme.pool.map(Pool::new), Taken::below(places.mmap_base));
         Layout { scheme, places, taken, pool, ..Layout::default() }
     }
 
     /// That of another program, which the process of this one executes.
     pub fn anew(&self, image: Image) -> Layout {
-        Layout::new(self.scheme, image)
+        Layout { pool: self.pool.as_ref().map(Pool::executed), ..Layout::new(self.scheme, image) }
+    }
+
+    /// That of a copy that fork makes.
+    pub fn forked(&self) -> Layout {
+        Layout { pool: self.pool.as_ref().map(Pool::forked), ..self.clone() }
     }
 
     /// What a recorded address is.
@@ -98,13 +105,21 @@ impl Layout {
         std::mem::take(&mut self.changed)
     }
 
-    /// The calls that do to Linux's addresses what a recorded one did; more than one where it reaches over mappings that
-    /// lie apart.
-    pub fn translate(&mut self, event: &Event) -> Vec<Event> {
-        let one = |call: Call, result: u64| vec![Event { call, result: result as i64, ..event.clone() }];
+    /// What a recorded call does to memory at Linux's addresses: more than one change where it reaches over mappings that
+    /// lie apart, or where a policy makes others of it.
+    pub fn translate(&mut self, event: &Event) -> Vec<Change> {
         if event.result < 0 && event.result > -4096 {
-            return vec![event.clone()];
+            return vec![Change::Call(event.clone())];
         }
+        if self.pool.is_some() {
+            return self.by_pool(event);
+        }
+        self.moved(event).into_iter().map(Change::Call).collect()
+    }
+
+    /// The calls that do to Linux's addresses what a recorded one did.
+    fn moved(&mut self, event: &Event) -> Vec<Event> {
+        let one = |call: Call, result: u64| vec![Event { call, result: result as i64, ..event.clone() }];
         let result = event.result as u64;
         match event.call.clone() {
             Call::Region { address, bytes, protection, name } => {
@@ -112,20 +127,10 @@ impl Layout {
                 one(Call::Region { address, bytes, protection, name }, result)
             }
             Call::Mmap { address, bytes, protection, flags, file, offset } => {
-                let own_bytes = pages(bytes);
-                let mut bytes = bytes;
                 let to = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
-                    self.fixed(result, own_bytes)
-                } else if self.pool.as_ref().is_some_and(|pool| pool.serves(own_bytes, protection, flags)) {
-                    bytes = self.whole(own_bytes);
-                    self.cut(result, result + own_bytes);
-                    let to = self.place_in_pages(bytes);
-                    self.back(result, own_bytes, to)
+                    self.fixed(result, pages(bytes))
                 } else {
-                    let aligned = match flags & MAP_ANONYMOUS != 0 {
-                        true => (bytes >= HUGE && bytes.is_multiple_of(HUGE)).then_some(0),
-                        false => (bytes >= HUGE).then_some(offset),
-                    };
+                    let aligned = Alignment::of_mapping(bytes, protection, flags, offset, result);
                     let to = self.taken.place(pages(bytes), aligned);
                     self.cut(result, result + pages(bytes));
                     self.add(result, pages(bytes), to);
@@ -137,13 +142,8 @@ impl Layout {
                 )
             }
             Call::Munmap { address, bytes } => {
-                let mut parts = self.parts(address, pages(bytes));
+                let parts = self.parts(address, pages(bytes));
                 self.cut(address, address.saturating_add(pages(bytes)));
-                if let Some(pool) = &mut self.pool {
-                    let gone = parts.iter().flat_map(|(begin, bytes)| pool.unmap(*begin, begin + bytes));
-                    parts = gone.map(|(begin, end)| (begin, end - begin)).collect();
-                    parts.iter().for_each(|(begin, bytes)| self.taken.free(*begin, begin + bytes));
-                }
                 let calls = parts.into_iter().map(|(address, bytes)| Call::Munmap { address, bytes });
                 calls.map(|call| Event { call, ..event.clone() }).collect()
             }
@@ -160,25 +160,11 @@ impl Layout {
             Call::Mremap { address, old_bytes, new_bytes, flags, new_address } => {
                 let from = self.address(address);
                 let (old_own, new_own) = (pages(old_bytes), pages(new_bytes));
-                let (mut old_bytes, mut new_bytes) = (old_bytes, new_bytes);
-                let to = match self.pool.as_mut().and_then(|pool| pool.take(from, old_own)) {
-                    Some(pages_end) => {
-                        (old_bytes, new_bytes) = (pages_end - from, self.whole(new_own));
-                        self.cut(address, address + old_own);
-                        self.cut(result, result + new_own);
-                        self.taken.free(from, pages_end);
-                        let stays = result == address && self.taken.is_free(from, from + new_bytes);
-                        let to = if stays { from } else { self.place_in_pages(new_bytes) };
-                        self.back(result, new_own, to)
-                    }
-                    None => {
-                        let may_stay = result == address || flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) == 0;
-                        let grows = new_own.saturating_sub(old_own);
-                        let (old_end, new_end) = (from.saturating_add(old_own), from.saturating_add(new_own));
-                        let stays = may_stay && old_own > 0 && (grows == 0 || self.taken.is_free(old_end, new_end));
-                        self.remap((address, old_own), (result, new_own), stays.then_some(from))
-                    }
-                };
+                let may_stay = result == address || flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) == 0;
+                let grows = new_own.saturating_sub(old_own);
+                let (old_end, new_end) = (from.saturating_add(old_own), from.saturating_add(new_own));
+                let stays = may_stay && old_own > 0 && (grows == 0 || self.taken.is_free(old_end, new_end));
+                let to = self.remap((address, old_own), (result, new_own), stays.then_some(from));
                 let new_address = if new_address == 0 { 0 } else { to };
                 one(Call::Mremap { address: from, old_bytes, new_bytes, flags, new_address }, to)
             }
@@ -186,7 +172,6 @@ impl Layout {
             Call::Brk { .. } if self.heap.is_some_and(|begin| result < begin) => vec![event.clone()],
             Call::Brk { address } => {
                 let end = self.heap(result);
-                let end = self.pool.as_mut().map_or(end, |pool| pool.move_heap(end));
                 let address = if address == 0 { 0 } else { address.wrapping_sub(result).wrapping_add(end) };
                 one(Call::Brk { address }, end)
             }
@@ -245,37 +230,18 @@ impl Layout {
         let begin = *self.heap.get_or_insert(end);
         let distance = match self.pieces.get(&begin) {
             Some(piece) => piece.distance,
-            None => {
-                let Places { program, heap_gap_bytes, .. } = self.places;
-                let program_end = self.taken.last_end_below(program + (1 << 40)).unwrap_or(program);
-                let place = pages(program_end) + heap_gap_bytes + (begin & (PAGE - 1));
-                self.pool.as_mut().map_or(place, |pool| pool.begin_heap(place)).wrapping_sub(begin)
-            }
+            None => self.heap_place(begin).wrapping_sub(begin),
         };
         self.cut(begin, end.max(self.pieces.get(&begin).map_or(begin, |piece| piece.end)));
         self.add(begin, pages(end) - (begin & !(PAGE - 1)), begin.wrapping_add(distance));
         end.wrapping_add(distance)
     }
 
-    /// The highest place for whole pages of the pool (`hugetlb_get_unmapped_area`).
-    fn place_in_pages(&self, bytes: u64) -> u64 {
-        let page_bytes = self.pool.as_ref().map_or(PAGE, Pool::page_bytes);
-        let gap = bytes.checked_add(page_bytes - PAGE).and_then(|bytes| self.taken.gap(bytes));
-        // No program has used up all addresses.
-        gap.map_or(EMULATED, |(_, end)| (end - bytes) / page_bytes * page_bytes)
-    }
-
-    /// A recorded range is the program's part of pages of the pool at `to`.
-    fn back(&mut self, recorded: u64, bytes: u64, to: u64) -> u64 {
-        self.add(recorded, bytes, to);
-        if let Some(pool) = &mut self.pool {
-            self.taken.take(to, pool.back(to, bytes));
-        }
-        to
-    }
-
-    fn whole(&self, bytes: u64) -> u64 {
-        self.pool.as_ref().map_or(bytes, |pool| pool.whole(bytes))
+    /// Where Linux begins the heap that was recorded to begin at an address.
+    fn heap_place(&self, begin: u64) -> u64 {
+        let Places { program, heap_gap_bytes, .. } = self.places;
+        let program_end = self.taken.last_end_below(program + (1 << 40)).unwrap_or(program);
+        pages(program_end) + heap_gap_bytes + (begin & (PAGE - 1))
     }
 
     /// A mapping at an address that the program chose: inside what it has, or where nothing was moved.
@@ -291,7 +257,7 @@ impl Layout {
 
     /// Makes of a recorded range, in bytes, another one, which stays at a place or gets one.
     fn remap(&mut self, (old, old_bytes): (u64, u64), (new, new_bytes): (u64, u64), stays: Option<u64>) -> u64 {
-        let to = stays.unwrap_or_else(|| self.taken.place(new_bytes, new_bytes.is_multiple_of(HUGE).then_some(0)));
+        let to = stays.unwrap_or_else(|| self.taken.place(new_bytes, Alignment::of_memory(new_bytes)));
         self.cut(old, old + old_bytes);
         self.cut(new, new + new_bytes);
         self.add(new, new_bytes, to);
@@ -321,8 +287,16 @@ impl Layout {
 
     /// Forgets a recorded range, and frees what it was.
     fn cut(&mut self, begin: u64, end: u64) {
+        for (from, to) in self.forget(begin, end) {
+            self.taken.free(from, to);
+        }
+    }
+
+    /// Forgets a recorded range: the ranges that it was.
+    fn forget(&mut self, begin: u64, end: u64) -> Vec<(u64, u64)> {
         let first = self.pieces.range(..=begin).next_back().map_or(begin, |(at, _)| *at);
         let touched: Vec<(u64, Piece)> = self.pieces.range(first..end).map(|(at, piece)| (*at, *piece)).collect();
+        let mut forgotten = Vec::new();
         for (at, piece) in touched.into_iter().filter(|(_, piece)| piece.end > begin) {
             self.pieces.remove(&at);
             if at < begin {
@@ -332,19 +306,26 @@ impl Layout {
                 self.pieces.insert(end, piece);
             }
             let (from, to) = (at.max(begin), piece.end.min(end));
-            self.taken.free(from.wrapping_add(piece.distance), to.wrapping_add(piece.distance));
+            forgotten.push((from.wrapping_add(piece.distance), to.wrapping_add(piece.distance)));
             self.changed.push((from, to));
         }
+        forgotten
     }
 
     fn add(&mut self, recorded: u64, bytes: u64, to: u64) {
-        if bytes == 0 {
-            return;
+        if bytes > 0 {
+            self.mean(recorded, bytes, to);
+            self.taken.take(to, to.saturating_add(bytes));
         }
-        let distance = to.wrapping_sub(recorded);
-        self.pieces.insert(recorded, Piece { end: recorded.saturating_add(bytes), distance });
-        self.taken.take(to, to.saturating_add(bytes));
-        self.changed.push((recorded, recorded.saturating_add(bytes)));
+    }
+
+    /// Gives a recorded range a meaning.
+    fn mean(&mut self, recorded: u64, bytes: u64, to: u64) {
+        if bytes > 0 {
+            let piece = Piece { end: recorded.saturating_add(bytes), distance: to.wrapping_sub(recorded) };
+            self.pieces.insert(recorded, piece);
+            self.changed.push((recorded, piece.end));
+        }
     }
 }
 

@@ -107,11 +107,12 @@ pub fn replay_processes(
     if !is_emulated && simulations.iter().any(|simulation| simulation.scheme().draw.is_some()) {
         return Err(ReplayError::NoLayout);
     }
-    let first = reader.header().process.map_or(Image { process: 0, execs: 0 }, |process| process.image());
-    let feeder = |scheme| Feeder::new(is_emulated.then(|| Layout::new(scheme, first)));
-    let scheme = |simulation: &Simulation| if is_emulated { simulation.scheme() } else { Scheme::default() };
+    let first = reader.header().process.map_or_else(Image::default, |process| process.image());
+    // Those of a program whose memory comes from a pool are others in any case.
+    let is_laid_out = |scheme: &Scheme| is_emulated || scheme.pool.is_some();
+    let feeder = |scheme| Feeder::new(is_laid_out(&scheme).then(|| Layout::new(scheme, first)));
     let memory = inferred.unwrap_or_default();
-    let replayed = feed(reader, child, memory, simulations, threads, scheme, feeder)?;
+    let replayed = feed(reader, child, memory, simulations, threads, Simulation::scheme, feeder)?;
     Ok(Replayed { inferred: inferred.is_some(), ..replayed })
 }
 
@@ -185,7 +186,7 @@ fn work(simulations: &mut [&mut Simulation], batches: &Receiver<Arc<Batch>>) {
             simulation.add_pages(&batch.pages);
             for step in &batch.steps {
                 match step {
-                    Step::Event(event) => simulation.event(event),
+                    Step::Change(change) => simulation.change(change),
                     Step::Enter { shares } => simulation.enter(*shares),
                     Step::Leave => simulation.leave(),
                     Step::Exec => simulation.exec(),

@@ -5,17 +5,18 @@
 //! slot and a look at what its set was asked for last, or into the set; all else happens at misses and faults.
 //!
 //! `setup` does not change; `hardware` are the TLBs and walkers of all threads, `lineage` the processes with their `pages`,
-//! `look` what one block of runs asks for.
+//! `lookup` what one block of runs asks for.
 
 mod core;
 mod hardware;
 mod keys;
 mod lineage;
-mod look;
-mod looks;
+mod lookup;
+mod lookups;
 mod outcome;
 mod pages;
 mod processes;
+mod served;
 mod setup;
 mod slot;
 mod state;

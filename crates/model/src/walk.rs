@@ -1,9 +1,8 @@
 //! Walks: which entries a walker reads, and where it finds them.
 
-use paging::{Attributes, ENTRY_BYTES, Flags};
-use paging::{Error, Format, Mapping, Sizes, Tables, with_format};
+use paging::{Attributes, ENTRY_BYTES, Error, Flags, Format, InputAddress, Mapping, Sizes, Tables, with_format};
 
-use crate::address::{Ipa, Pa};
+use crate::address::Pa;
 use crate::machine::{Machine, Stage2};
 use crate::space::{LEVELS, Path};
 use crate::tlb::Sets;
@@ -11,7 +10,7 @@ use crate::tlb::Sets;
 /// log2 of the bytes of a cache line: eight entries.
 const LINE_SHIFT: u32 = 6;
 /// Where the tables of the second stage live: the lower 38 bits of their addresses are those of no table of the first.
-const STAGE2_PA: u64 = (1 << 43) + (1 << 37);
+const STAGE2_PA: Pa = Pa((1 << 43) + (1 << 37));
 const STAGE2_BYTES: u64 = 1 << 36;
 
 /// What walks have cost.
@@ -137,7 +136,7 @@ impl Walker {
         }
         self.read(leaf.pa())?;
         match &mut self.nested {
-            Some(nested) => nested.translate(memory().unwrap_or_default().into(), &mut self.lines),
+            Some(nested) => nested.translate(memory().unwrap_or_default().intermediate(), &mut self.lines),
             None => Ok(()),
         }
     }
@@ -146,7 +145,7 @@ impl Walker {
     #[inline]
     fn read(&mut self, pa: Pa) -> Result<(), Error> {
         if let Some(nested) = &mut self.nested {
-            nested.translate(pa.into(), &mut self.lines)?;
+            nested.translate(pa.intermediate(), &mut self.lines)?;
         }
         self.lines.read(pa);
         Ok(())
@@ -189,7 +188,7 @@ struct Nested {
 /// The tables of the second stage, without their format.
 trait HostTables: Send {
     /// Reads the entries for a guest physical address, which is mapped to itself where it was not yet.
-    fn walk(&mut self, ipa: Ipa, page_bytes: u64, lines: &mut Lines) -> Result<(), Error>;
+    fn walk(&mut self, ipa: InputAddress, page_bytes: u64, lines: &mut Lines) -> Result<(), Error>;
 }
 
 impl Nested {
@@ -201,26 +200,26 @@ impl Nested {
         Ok(Nested { tables, tlb: Sets::new(stage2.sets, stage2.ways), page_shift })
     }
 
-    fn translate(&mut self, ipa: Ipa, lines: &mut Lines) -> Result<(), Error> {
+    fn translate(&mut self, ipa: InputAddress, lines: &mut Lines) -> Result<(), Error> {
         let page = (ipa.0 >> self.page_shift) + 1;
         if self.tlb.touch(page as u32, page) { Ok(()) } else { self.tables.walk(ipa, 1 << self.page_shift, lines) }
     }
 }
 
 impl<F: Format + Send> HostTables for Tables<F> {
-    fn walk(&mut self, ipa: Ipa, page_bytes: u64, lines: &mut Lines) -> Result<(), Error> {
+    fn walk(&mut self, ipa: InputAddress, page_bytes: u64, lines: &mut Lines) -> Result<(), Error> {
         let (geometry, format) = (self.geometry(), *self.format());
-        let Ipa(ipa) = ipa;
         if self.translate(ipa).is_err() {
-            let va = ipa & !(page_bytes - 1);
+            let page = ipa.aligned_down(page_bytes);
             let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
             let attributes = Attributes { flags, memory: format.normal_memory(), key: 0 };
-            self.map(&Mapping { va, pa: va, bytes: page_bytes, attributes, sizes: Sizes::up_to(page_bytes) })?;
+            let (pa, sizes) = (Pa(page.0), Sizes::up_to(page_bytes));
+            self.map(&Mapping { va: page, pa, bytes: page_bytes, attributes, sizes })?;
         }
         let mut table = self.root();
         for level in (0..geometry.levels()).rev() {
-            let pa = table + geometry.index(level, ipa) * ENTRY_BYTES;
-            lines.read(Pa(pa));
+            let pa = geometry.entry_address(table, level, ipa);
+            lines.read(pa);
             match self.arena().read(pa) {
                 Some(entry) if level > 0 && format.kind(level, entry) == paging::format::Kind::Table => {
                     table = format.table_address(entry);

@@ -14,7 +14,9 @@ fn cycles(policy: &str, order: &[u32]) -> f64 {
     let machine = built_in("cortex-a57").unwrap();
     let mut simulation = Simulation::new(&machine, &policy.parse().unwrap(), &Physical::default()).unwrap();
     let pages: Vec<u64> = (0..PAGES).map(|page| (BEGIN >> 12) + page).collect();
-    let call = Call::Mmap { address: 0, bytes: PAGES << 12, protection: 3, flags: 0x22, file: -1, offset: 0 };
+    // Private and anonymous, and pages of the pool under a policy of such pages.
+    let flags = if policy.starts_with("hugetlb") { 0x4_0022 } else { 0x22 };
+    let call = Call::Mmap { address: 0, bytes: PAGES << 12, protection: 3, flags, file: -1, offset: 0 };
     simulation.event(&Event { run: 0, order: 0, call, result: BEGIN as i64 });
     simulation.add_pages(&pages);
     let mut lap = |order: &[u32]| {

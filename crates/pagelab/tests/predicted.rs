@@ -7,6 +7,8 @@
 //! [`Allowance`].
 
 mod common;
+#[path = "predicted/pool.rs"]
+mod pool;
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -29,7 +29,7 @@ use paging::stage2_split::{
     Backing, Build, Counters, Error as SplitError, Mode, Options, Slot, Variant, build_slot, chunk_sizes, split_slot,
     write_protect_slot,
 };
-use paging::{Log, Tables};
+use paging::{InputAddress, Log, Tables};
 
 const GIB: u64 = 1 << 30;
 /// Published for AmpereOne, 64 GiB, split when logging is switched on (June 2026): percent of time saved.
@@ -101,7 +101,7 @@ fn ms_of<R>(work: impl FnOnce() -> R) -> (f64, R) {
 }
 
 fn slot(bytes: u64) -> Slot {
-    Slot { ipa: GIB, bytes }
+    Slot { ipa: InputAddress(GIB), bytes }
 }
 
 fn format(granule: Granule) -> Arm64Stage2 {

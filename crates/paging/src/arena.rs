@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::mem;
 use core::ops::Range;
 
+use crate::address::OutputAddress;
 use crate::error::Error;
 use crate::geometry::ENTRY_BYTES;
 use crate::written::Written;
@@ -14,12 +15,12 @@ use crate::written::Written;
 /// and be read back from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arena {
-    base: u64,
+    base: OutputAddress,
     entries: Vec<u64>,
     written: Written,
     limit_bytes: u64,
     /// Tables that were given back, by their size in bytes. There are few sizes.
-    released: Vec<(u64, Vec<u64>)>,
+    released: Vec<(u64, Vec<OutputAddress>)>,
     trees: Vec<Tree>,
     used_bytes: u64,
     /// The next [`Released`], empty, with the memory of the last one.
@@ -29,7 +30,7 @@ pub struct Arena {
 /// Tables that nothing points to any more, to be given back together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Released {
-    pub tables: Vec<u64>,
+    pub tables: Vec<OutputAddress>,
     pub trees: Vec<Tree>,
     /// How many all that is.
     pub count: u64,
@@ -37,7 +38,7 @@ pub(crate) struct Released {
 
 impl Released {
     /// One table.
-    pub fn add(&mut self, table: u64) {
+    pub fn add(&mut self, table: OutputAddress) {
         self.tables.push(table);
         self.count += 1;
     }
@@ -54,7 +55,7 @@ impl Released {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
     /// Where it is.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// Its entries.
     pub entries: u64,
     /// The bits of an address in them.
@@ -68,8 +69,8 @@ impl Arena {
     ///
     /// # Errors
     /// `base` is not the address of an entry.
-    pub fn new(base: u64, limit_bytes: u64) -> Result<Arena, Error> {
-        let aligned = base.is_multiple_of(ENTRY_BYTES) && base.checked_add(limit_bytes).is_some();
+    pub fn new(base: OutputAddress, limit_bytes: u64) -> Result<Arena, Error> {
+        let aligned = base.is_aligned(ENTRY_BYTES) && base.checked_add(limit_bytes).is_some();
         if !aligned {
             return Err(Error::NotAnImage { base, bytes: limit_bytes });
         }
@@ -82,7 +83,7 @@ impl Arena {
     ///
     /// # Errors
     /// The image is no whole number of entries, or `base` is not the address of one.
-    pub fn from_image(base: u64, image: &[u8]) -> Result<Arena, Error> {
+    pub fn from_image(base: OutputAddress, image: &[u8]) -> Result<Arena, Error> {
         let bytes = image.len() as u64;
         let (entries, rest) = image.as_chunks::<8>();
         let mut arena = Arena::new(base, bytes)?;
@@ -102,7 +103,7 @@ impl Arena {
     }
 
     /// Where it begins.
-    pub fn base(&self) -> u64 {
+    pub fn base(&self) -> OutputAddress {
         self.base
     }
 
@@ -120,7 +121,7 @@ impl Arena {
     ///
     /// # Errors
     /// The arena may not grow that far.
-    pub fn allocate(&mut self, bytes: u64, alignment: u64) -> Result<u64, Error> {
+    pub fn allocate(&mut self, bytes: u64, alignment: u64) -> Result<OutputAddress, Error> {
         let (pa, is_new) = self.allocate_stale(bytes, alignment)?;
         if !is_new {
             self.clear(pa, bytes / ENTRY_BYTES);
@@ -132,7 +133,7 @@ impl Arena {
     ///
     /// # Errors
     /// The arena may not grow that far.
-    pub(crate) fn allocate_stale(&mut self, bytes: u64, alignment: u64) -> Result<(u64, bool), Error> {
+    pub(crate) fn allocate_stale(&mut self, bytes: u64, alignment: u64) -> Result<(OutputAddress, bool), Error> {
         let allocated = match self.reuse(bytes) {
             Some(pa) => (pa, false),
             None => (self.grow(bytes, alignment)?, true),
@@ -142,22 +143,23 @@ impl Arena {
     }
 
     /// A table of `bytes` that was given back.
-    fn reuse(&mut self, bytes: u64) -> Option<u64> {
+    fn reuse(&mut self, bytes: u64) -> Option<OutputAddress> {
         let list = self.released.iter_mut().find(|(size, _)| *size == bytes);
         if let Some(pa) = list.and_then(|(_, tables)| tables.pop()) {
             return Some(pa);
         }
         let tree = self.trees.iter().rposition(|tree| tree.entries * ENTRY_BYTES == bytes)?;
         let Tree { pa, entries, address, shift } = self.trees.swap_remove(tree);
-        let tables: Vec<u64> = self.table(pa, entries)?.iter().map(|entry| (entry & address) << shift).collect();
+        let table = |entry: &u64| OutputAddress((entry & address) << shift);
+        let tables: Vec<OutputAddress> = self.table(pa, entries)?.iter().map(table).collect();
         self.keep(&tables, bytes);
         Some(pa)
     }
 
-    fn grow(&mut self, bytes: u64, alignment: u64) -> Result<u64, Error> {
+    fn grow(&mut self, bytes: u64, alignment: u64) -> Result<OutputAddress, Error> {
         let full = Error::ArenaFull { bytes, limit_bytes: self.limit_bytes };
         let free = self.base + self.bytes();
-        let Some(pa) = free.checked_next_multiple_of(alignment) else { return Err(full) };
+        let Some(pa) = free.0.checked_next_multiple_of(alignment).map(OutputAddress) else { return Err(full) };
         let end = (pa - self.base).checked_add(bytes).filter(|end| *end <= self.limit_bytes).ok_or(full)?;
         self.entries.resize((end / ENTRY_BYTES) as usize, 0);
         self.written.grow(self.entries.len());
@@ -165,11 +167,11 @@ impl Arena {
     }
 
     /// Takes back a table of `bytes` that was allocated at `pa`.
-    pub fn release(&mut self, pa: u64, bytes: u64) {
+    pub fn release(&mut self, pa: OutputAddress, bytes: u64) {
         self.release_tables(&[pa], bytes);
     }
 
-    fn release_tables(&mut self, tables: &[u64], bytes: u64) {
+    fn release_tables(&mut self, tables: &[OutputAddress], bytes: u64) {
         self.used_bytes = self.used_bytes.saturating_sub(bytes * tables.len() as u64);
         self.keep(tables, bytes);
     }
@@ -190,7 +192,7 @@ impl Arena {
         self.spare = Released { count: 0, ..released };
     }
 
-    fn keep(&mut self, tables: &[u64], bytes: u64) {
+    fn keep(&mut self, tables: &[OutputAddress], bytes: u64) {
         match self.released.iter_mut().find(|(size, _)| *size == bytes) {
             Some((_, released)) => released.extend_from_slice(tables),
             None => self.released.push((bytes, tables.to_vec())),
@@ -199,14 +201,14 @@ impl Arena {
 
     /// The entry at `pa`, if that is inside.
     #[inline]
-    pub fn read(&self, pa: u64) -> Option<u64> {
-        self.entries.get((pa.wrapping_sub(self.base) / ENTRY_BYTES) as usize).copied()
+    pub fn read(&self, pa: OutputAddress) -> Option<u64> {
+        self.entries.get(self.place(pa) as usize).copied()
     }
 
     /// The number of the entry at `pa`, counted from the arena's first.
     #[inline]
-    pub(crate) fn place(&self, pa: u64) -> u64 {
-        pa.wrapping_sub(self.base) / ENTRY_BYTES
+    pub(crate) fn place(&self, pa: OutputAddress) -> u64 {
+        pa.0.wrapping_sub(self.base.0) / ENTRY_BYTES
     }
 
     /// All entries, in their order.
@@ -217,7 +219,7 @@ impl Arena {
 
     /// The entry at `pa`, to be changed.
     #[inline]
-    pub fn entry_mut(&mut self, pa: u64) -> Option<&mut u64> {
+    pub fn entry_mut(&mut self, pa: OutputAddress) -> Option<&mut u64> {
         let place = self.place(pa) as usize;
         self.written.add(place);
         self.entries.get_mut(place)
@@ -225,13 +227,13 @@ impl Arena {
 
     /// The `entries` entries from `pa` on, if all of them are inside.
     #[inline]
-    pub fn table(&self, pa: u64, entries: u64) -> Option<&[u64]> {
+    pub fn table(&self, pa: OutputAddress, entries: u64) -> Option<&[u64]> {
         self.entries.get(self.places(pa, entries)?)
     }
 
     /// The `entries` entries from `pa` on, to be changed.
     #[inline]
-    pub fn table_mut(&mut self, pa: u64, entries: u64) -> Option<&mut [u64]> {
+    pub fn table_mut(&mut self, pa: OutputAddress, entries: u64) -> Option<&mut [u64]> {
         let places = self.places(pa, entries)?;
         self.written.add_all(places.clone());
         self.entries.get_mut(places)
@@ -240,14 +242,14 @@ impl Arena {
     /// Whether the `entries` entries from `pa` on are all zero or `is_fine`, if they are inside. Not all that are zero are
     /// looked at.
     #[inline]
-    pub(crate) fn all(&self, pa: u64, entries: u64, is_fine: impl Fn(&[u64]) -> bool) -> Option<bool> {
+    pub(crate) fn all(&self, pa: OutputAddress, entries: u64, is_fine: impl Fn(&[u64]) -> bool) -> Option<bool> {
         let places = self.places(pa, entries)?;
         Some(self.written.all(places, |places| self.entries.get(places).is_none_or(&is_fine)))
     }
 
     /// Makes holes of the `entries` entries from `pa` on, if all of them are inside, which it says.
     #[inline]
-    pub(crate) fn clear(&mut self, pa: u64, entries: u64) -> bool {
+    pub(crate) fn clear(&mut self, pa: OutputAddress, entries: u64) -> bool {
         let Some(places) = self.places(pa, entries) else { return false };
         self.written.remove_all(places, |places| {
             if let Some(entries) = self.entries.get_mut(places) {
@@ -259,7 +261,7 @@ impl Arena {
 
     /// Where those entries are, if all of them are inside.
     #[inline]
-    fn places(&self, pa: u64, entries: u64) -> Option<Range<usize>> {
+    fn places(&self, pa: OutputAddress, entries: u64) -> Option<Range<usize>> {
         let first = self.place(pa) as usize;
         let end = first.checked_add(entries as usize)?;
         (end <= self.entries.len()).then_some(first..end)
@@ -272,16 +274,16 @@ mod tests {
 
     #[test]
     fn tables_are_aligned_reused_and_empty() {
-        let mut arena = Arena::new(0x1000, 0x10000).unwrap();
+        let mut arena = Arena::new(OutputAddress(0x1000), 0x10000).unwrap();
         let small = arena.allocate(64, 64).unwrap();
         let large = arena.allocate(0x4000, 0x4000).unwrap();
-        assert_eq!((small, large, arena.used_bytes()), (0x1000, 0x4000, 0x4040));
+        assert_eq!((small.0, large.0, arena.used_bytes()), (0x1000, 0x4000, 0x4040));
         *arena.entry_mut(large).unwrap() = 7;
         arena.release(large, 0x4000);
         assert_eq!(arena.allocate(0x4000, 0x4000), Ok(large));
         assert_eq!(arena.read(large), Some(0));
         assert_eq!(arena.allocate(0x10000, 0x1000), Err(Error::ArenaFull { bytes: 0x10000, limit_bytes: 0x10000 }));
-        let mut last = Arena::new(u64::MAX << 3, 7).unwrap();
+        let mut last = Arena::new(OutputAddress(u64::MAX << 3), 7).unwrap();
         for (bytes, alignment) in [(8, 4096), (u64::MAX, 8), (8, 0)] {
             assert_eq!(last.allocate(bytes, alignment), Err(Error::ArenaFull { bytes, limit_bytes: 7 }));
         }
@@ -289,13 +291,16 @@ mod tests {
 
     #[test]
     fn an_image_is_read_back() {
-        let mut arena = Arena::new(0x8000, 0x1000).unwrap();
+        let mut arena = Arena::new(OutputAddress(0x8000), 0x1000).unwrap();
         let table = arena.allocate(32, 8).unwrap();
         arena.table_mut(table, 4).unwrap().copy_from_slice(&[1, 2, u64::MAX, 4]);
-        let read = Arena::from_image(0x8000, &arena.image()).unwrap();
+        let read = Arena::from_image(OutputAddress(0x8000), &arena.image()).unwrap();
         assert_eq!(read.table(table, 4), arena.table(table, 4));
-        assert_eq!((read.read(0x7ff8), read.read(0x8020), read.table(0x8018, 2)), (None, None, None));
-        assert_eq!(Arena::from_image(0, &[0; 9]), Err(Error::NotAnImage { base: 0, bytes: 9 }));
-        assert_eq!(Arena::from_image(4, &[0; 8]), Err(Error::NotAnImage { base: 4, bytes: 8 }));
+        let outside = [0x7ff8, 0x8020].map(|pa| read.read(OutputAddress(pa)));
+        assert_eq!((outside, read.table(OutputAddress(0x8018), 2)), ([None; 2], None));
+        for (base, image) in [(0, &[0; 9][..]), (4, &[0; 8])] {
+            let (base, bytes) = (OutputAddress(base), image.len() as u64);
+            assert_eq!(Arena::from_image(base, image), Err(Error::NotAnImage { base, bytes }));
+        }
     }
 }

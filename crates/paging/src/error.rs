@@ -4,6 +4,7 @@ use alloc::string::String;
 
 use thiserror::Error as ThisError;
 
+use crate::address::{InputAddress, OutputAddress};
 use crate::extension::Extension;
 use crate::rule::Rule;
 
@@ -14,7 +15,7 @@ pub enum Error {
     #[error("the range at {va:#x} is empty; expected at least one page")]
     Empty {
         /// Its first input address.
-        va: u64,
+        va: InputAddress,
     },
     /// An address or a length that is no multiple of the page size.
     #[error("{what} {value:#x}: expected a multiple of the page size {to:#x}")]
@@ -30,7 +31,7 @@ pub enum Error {
     #[error("the range of {bytes:#x} bytes at {va:#x} goes past the end of its half of the address space")]
     PastTheEnd {
         /// Its first input address.
-        va: u64,
+        va: InputAddress,
         /// Its length.
         bytes: u64,
     },
@@ -38,7 +39,7 @@ pub enum Error {
     #[error("the input address {va:#x}: expected {} above its {input_bits} bits", above(.extension))]
     NotCanonical {
         /// The address.
-        va: u64,
+        va: InputAddress,
         /// How many bits the tables resolve.
         input_bits: u8,
         /// What must stand above them.
@@ -48,7 +49,7 @@ pub enum Error {
     #[error("the output range of {bytes:#x} bytes at {pa:#x} does not fit in {output_bits} bits")]
     OutputTooLarge {
         /// Its first address.
-        pa: u64,
+        pa: OutputAddress,
         /// Its length.
         bytes: u64,
         /// How many bits an output address has.
@@ -74,7 +75,7 @@ pub enum Error {
     #[error("{va:#x} is mapped already, by the entry {entry:#018x} at level {level}")]
     Overlap {
         /// The first such address.
-        va: u64,
+        va: InputAddress,
         /// The level of its entry.
         level: u8,
         /// The entry.
@@ -84,7 +85,7 @@ pub enum Error {
     #[error("{va:#x} is not mapped: the entry at level {level} is {entry:#018x}")]
     NotMapped {
         /// The address.
-        va: u64,
+        va: InputAddress,
         /// The level at which the walk ended.
         level: u8,
         /// The entry that it met.
@@ -94,7 +95,7 @@ pub enum Error {
     #[error("{va:#x}: the entry {entry:#018x} at level {level} is illegal: {rule}")]
     Illegal {
         /// The address.
-        va: u64,
+        va: InputAddress,
         /// The level of the entry.
         level: u8,
         /// The entry.
@@ -106,7 +107,7 @@ pub enum Error {
     #[error("{va:#x}, level {level}: {why}")]
     NoGroup {
         /// The first address of the entries.
-        va: u64,
+        va: InputAddress,
         /// Their level.
         level: u8,
         /// What a group needs.
@@ -116,13 +117,13 @@ pub enum Error {
     #[error("the table at {pa:#x} for {va:#x}, level {level}, lies outside the arena of {bytes:#x} bytes at {base:#x}")]
     OutsideArena {
         /// Where the table should be.
-        pa: u64,
+        pa: OutputAddress,
         /// The first input address that was looked up in it.
-        va: u64,
+        va: InputAddress,
         /// Its level.
         level: u8,
         /// Where the arena begins.
-        base: u64,
+        base: OutputAddress,
         /// Its length.
         bytes: u64,
     },
@@ -130,9 +131,9 @@ pub enum Error {
     #[error("the table at {pa:#x}, level {level}, is met again for {va:#x}: the tables are no tree")]
     NoTree {
         /// The table at which the walk gave up.
-        pa: u64,
+        pa: OutputAddress,
         /// The first input address that was looked up in it.
-        va: u64,
+        va: InputAddress,
         /// Its level.
         level: u8,
     },
@@ -148,7 +149,7 @@ pub enum Error {
     #[error("an image of {bytes} bytes at {base:#x}: expected whole 8-byte entries at an aligned address, below 2^64")]
     NotAnImage {
         /// Where it begins.
-        base: u64,
+        base: OutputAddress,
         /// Its length.
         bytes: u64,
     },

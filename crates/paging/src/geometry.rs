@@ -6,6 +6,7 @@
 //! level 0 holds pages. The root table alone may be smaller than a page (arm64) or larger: concatenated
 //! tables of arm64 stage 2, the four tables of a RISC-V G-stage root.
 
+use crate::address::{InputAddress, OutputAddress};
 use crate::error::Error;
 use crate::extension::Extension;
 
@@ -112,10 +113,16 @@ impl Geometry {
         self.entries(level) * ENTRY_BYTES
     }
 
-    /// The index of `va` in a table at `level`.
+    /// The index of an input address, by its resolved bits, in a table at `level`.
     #[inline]
-    pub const fn index(self, level: u8, va: u64) -> u64 {
-        (va >> self.shift(level)) & (self.entries(level) - 1)
+    pub const fn index(self, level: u8, resolved: u64) -> u64 {
+        (resolved >> self.shift(level)) & (self.entries(level) - 1)
+    }
+
+    /// Where the entry for `va` is in the table at `table`, of `level`.
+    #[inline]
+    pub fn entry_address(self, table: OutputAddress, level: u8, va: InputAddress) -> OutputAddress {
+        table + self.index(level, va.0) * ENTRY_BYTES
     }
 
     /// Bytes of the whole input address space.
@@ -125,32 +132,32 @@ impl Geometry {
 
     /// The lowest bits of `va`, which the tables resolve.
     #[inline]
-    pub const fn resolved(self, va: u64) -> u64 {
-        va & ((1u64 << self.input_bits) - 1)
+    pub const fn resolved(self, va: InputAddress) -> u64 {
+        va.0 & ((1u64 << self.input_bits) - 1)
     }
 
     /// The input address whose lowest bits are `resolved`.
     #[inline]
-    pub const fn extended(self, resolved: u64) -> u64 {
+    pub const fn extended(self, resolved: u64) -> InputAddress {
         let above = u64::MAX << self.input_bits;
-        match self.extension {
+        InputAddress(match self.extension {
             Extension::Zero => resolved,
             Extension::Ones => resolved | above,
             Extension::Sign if resolved >> (self.input_bits - 1) & 1 == 1 => resolved | above,
             Extension::Sign => resolved,
-        }
+        })
     }
 
     /// Whether the tables can translate `va` at all.
     #[inline]
-    pub const fn is_canonical(self, va: u64) -> bool {
+    pub const fn is_canonical(self, va: InputAddress) -> bool {
         // With this added, the canonical addresses are those below a power of two.
         let bias = match self.extension {
             Extension::Zero => 0,
             Extension::Ones => 1 << self.input_bits,
             Extension::Sign => 1 << (self.input_bits - 1),
         };
-        va.wrapping_add(bias) >> self.input_bits == 0
+        va.0.wrapping_add(bias) >> self.input_bits == 0
     }
 
     /// The lowest bits of a range of input addresses, as first and past the last.
@@ -158,8 +165,8 @@ impl Geometry {
     /// # Errors
     /// The range is empty, not aligned to pages, has an address that is not canonical, or crosses the
     /// hole between the two halves.
-    pub fn range(self, va: u64, bytes: u64) -> Result<(u64, u64), Error> {
-        self.aligned("input address", va)?;
+    pub fn range(self, va: InputAddress, bytes: u64) -> Result<(u64, u64), Error> {
+        self.aligned("input address", va.0)?;
         self.aligned("length", bytes)?;
         let last = bytes.checked_sub(1).ok_or(Error::Empty { va })?;
         let last = va.checked_add(last).ok_or(Error::PastTheEnd { va, bytes })?;
@@ -183,10 +190,10 @@ impl Geometry {
     ///
     /// # Errors
     /// Says which of the two.
-    pub fn output(self, pa: u64, bytes: u64) -> Result<(), Error> {
-        self.aligned("output address", pa)?;
+    pub fn output(self, pa: OutputAddress, bytes: u64) -> Result<(), Error> {
+        self.aligned("output address", pa.0)?;
         match pa.checked_add(bytes - 1) {
-            Some(last) if last >> self.output_bits == 0 => Ok(()),
+            Some(last) if last.0 >> self.output_bits == 0 => Ok(()),
             _ => Err(Error::OutputTooLarge { pa, bytes, output_bits: self.output_bits }),
         }
     }
@@ -216,11 +223,16 @@ mod tests {
     #[test]
     fn halves_are_kept_apart() {
         let sign = Geometry::new(12, 3, 39, 56, Extension::Sign);
-        assert!(sign.is_canonical(0x3f_ffff_ffff) && sign.is_canonical(0xffff_ffc0_0000_0000));
-        assert!(!sign.is_canonical(0x40_0000_0000) && !sign.is_canonical(1 << 63));
-        assert_eq!(sign.range(0xffff_ffff_ffff_f000, 0x1000), Ok((0x7f_ffff_f000, 0x80_0000_0000)));
-        assert!(matches!(sign.range(0x3f_ffff_f000, 0x2000), Err(Error::NotCanonical { va: 0x40_0000_0fff, .. })));
-        assert!(matches!(sign.range(0x3f_ffff_f000, 0xffff_ff80_0000_2000), Err(Error::PastTheEnd { .. })));
-        assert!(matches!(sign.range(0, 0), Err(Error::Empty { va: 0 })));
+        let canonical = |va| sign.is_canonical(InputAddress(va));
+        assert!(canonical(0x3f_ffff_ffff) && canonical(0xffff_ffc0_0000_0000));
+        assert!(!canonical(0x40_0000_0000) && !canonical(1 << 63));
+        let range = |va, bytes| sign.range(InputAddress(va), bytes);
+        assert_eq!(range(0xffff_ffff_ffff_f000, 0x1000), Ok((0x7f_ffff_f000, 0x80_0000_0000)));
+        assert!(matches!(
+            range(0x3f_ffff_f000, 0x2000),
+            Err(Error::NotCanonical { va: InputAddress(0x40_0000_0fff), .. })
+        ));
+        assert!(matches!(range(0x3f_ffff_f000, 0xffff_ff80_0000_2000), Err(Error::PastTheEnd { .. })));
+        assert_eq!(range(0, 0), Err(Error::Empty { va: InputAddress(0) }));
     }
 }

@@ -15,7 +15,8 @@
 //! - **run**: hardware entries that software always writes as one: sixteen, with 64K software pages.
 //! - **split** and **collapse**: one leaf becomes a table of smaller ones, and back.
 //! - **input address**: what is translated (virtual, or intermediate physical at stage 2); **output address**:
-//!   what it is translated to. Called `va` and `pa` in code.
+//!   what it is translated to. Called `va` and `pa` in code; [`InputAddress`] and [`OutputAddress`] keep them apart. An
+//!   input address is *resolved* when it has those bits only that the tables resolve: a plain number, inside this crate.
 //! - **break-before-make**: an entry is made a hole and dropped from all TLBs before its replacement is written.
 
 #![no_std]
@@ -23,6 +24,7 @@
 
 extern crate alloc;
 
+mod address;
 mod arena;
 mod attributes;
 mod census;
@@ -39,6 +41,7 @@ mod tables;
 mod walk;
 mod written;
 
+pub use address::{InputAddress, OutputAddress};
 pub use arena::Arena;
 pub use attributes::{Attributes, Flags};
 pub use census::{Census, LeafSize};

@@ -2,15 +2,17 @@
 
 use alloc::vec::Vec;
 
+use crate::address::{InputAddress, OutputAddress};
+
 /// One step of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An entry was written.
     Write {
         /// Where it is.
-        pa: u64,
+        pa: OutputAddress,
         /// The first input address that it is for.
-        va: u64,
+        va: InputAddress,
         /// Its level.
         level: u8,
         /// What it was.
@@ -22,7 +24,7 @@ pub enum Event {
     /// remote ones, SFENCE.VMA on every hart.
     Invalidate {
         /// The first input address.
-        va: u64,
+        va: InputAddress,
         /// How many bytes.
         bytes: u64,
         /// Also from the caches of table entries: not a last-level-only invalidation.
@@ -31,7 +33,7 @@ pub enum Event {
     /// A table was given back to the allocator.
     Release {
         /// Where it is.
-        pa: u64,
+        pa: OutputAddress,
         /// Its length.
         bytes: u64,
     },

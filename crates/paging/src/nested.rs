@@ -2,19 +2,19 @@
 
 use thiserror::Error as ThisError;
 
+use crate::address::{InputAddress, OutputAddress};
 use crate::error::Error;
 use crate::format::{Format, Kind, first_rule};
-use crate::geometry::ENTRY_BYTES;
 use crate::log::Log;
 use crate::tables::Tables;
 
 /// What a guest's virtual address translates to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nested {
-    /// The guest's physical address.
-    pub ipa: u64,
+    /// The guest's physical address: what stage 1 gave, and stage 2 was asked.
+    pub ipa: InputAddress,
     /// The host's physical address.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// Entries that a walker without any cache reads: `(n + 1)(m + 1) - 1` for `n` levels over `m`.
     pub references: u32,
     /// Bytes around the address that one TLB entry can hold: the smaller of the two leaves.
@@ -26,13 +26,14 @@ pub struct Nested {
 pub enum NestedError {
     /// The guest's own tables.
     #[error("stage 1: {0}")]
-    Stage1(Error),
+    Stage1(#[source] Error),
     /// The hypervisor's tables, for a guest physical address.
     #[error("stage 2, for the guest physical address {ipa:#x}: {error}")]
     Stage2 {
         /// The address of the guest's entry or memory.
-        ipa: u64,
+        ipa: InputAddress,
         /// What failed.
+        #[source]
         error: Error,
     },
 }
@@ -44,15 +45,16 @@ pub enum NestedError {
 pub fn translate<F: Format, L: Log, G: Format, M: Log>(
     stage1: &Tables<F, L>,
     stage2: &Tables<G, M>,
-    va: u64,
+    va: InputAddress,
 ) -> Result<Nested, NestedError> {
     let (geometry, format) = (stage1.geometry(), stage1.format());
     let host_levels = u32::from(stage2.geometry().levels());
     let mut references = 0;
-    let mut host = |ipa| {
+    let mut host = |of_guest: OutputAddress| {
+        let ipa = of_guest.intermediate();
         let found = stage2.translate(ipa).map_err(|error| NestedError::Stage2 { ipa, error })?;
         references += host_levels - u32::from(found.level);
-        Ok(found)
+        Ok((ipa, found))
     };
     if !geometry.is_canonical(va) {
         let (input_bits, extension) = (geometry.input_bits(), geometry.extension());
@@ -61,17 +63,17 @@ pub fn translate<F: Format, L: Log, G: Format, M: Log>(
     let mut table = stage1.root();
     let mut entries_read = 0;
     for level in (0..geometry.levels()).rev() {
-        let entry_ipa = table + geometry.index(level, va) * ENTRY_BYTES;
-        host(entry_ipa)?;
+        let entry_at = geometry.entry_address(table, level, va);
+        host(entry_at)?;
         entries_read += 1;
         let outside = || NestedError::Stage1(stage1.outside(table, va, level));
-        let entry = stage1.arena().read(entry_ipa).ok_or_else(outside)?;
+        let entry = stage1.arena().read(entry_at).ok_or_else(outside)?;
         match format.kind(level, entry) {
             Kind::Table => table = format.table_address(entry),
             Kind::Leaf => {
                 let span = geometry.span(level);
-                let ipa = format.leaf_address(level, entry, va) | va & (span - 1);
-                let found = host(ipa)?;
+                let memory = format.leaf_address(level, entry, va).0 | va.0 & (span - 1);
+                let (ipa, found) = host(OutputAddress(memory))?;
                 let bytes = span.min(stage2.geometry().span(found.level));
                 return Ok(Nested { ipa, pa: found.pa, references: references + entries_read, bytes });
             }

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::address::OutputAddress;
+
 /// A rule of the architecture. The text of each says what is expected; its source stands with the format
 /// that checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,7 +32,7 @@ pub enum Rule {
     /// An output address, or a table's, is past the physical address space.
     AddressTooLarge {
         /// The address.
-        pa: u64,
+        pa: OutputAddress,
     },
     /// RISC-V: writable but not readable.
     WriteWithoutRead,
@@ -64,17 +66,17 @@ pub enum Rule {
     /// A table outside the memory that is looked at.
     TableOutside {
         /// Where it should be.
-        pa: u64,
+        pa: OutputAddress,
     },
     /// A table that is its own ancestor.
     Loop {
         /// The table.
-        pa: u64,
+        pa: OutputAddress,
     },
     /// A table that two entries point to.
     SharedTable {
         /// The table.
-        pa: u64,
+        pa: OutputAddress,
     },
     /// The root is not aligned to its size.
     RootAlignment {

@@ -3,6 +3,7 @@
 //! Input addresses inside this module are *resolved*: without the bits above those that the tables resolve.
 //! An operation either does all that it was asked or, where the request is at fault, nothing.
 
+use crate::address::{InputAddress, OutputAddress};
 use crate::arena::{Arena, Released};
 use crate::attributes::Attributes;
 use crate::error::Error;
@@ -30,7 +31,7 @@ use walk_cache::CachedArena;
 pub struct Tables<F, L = ()> {
     format: F,
     arena: CachedArena,
-    root: u64,
+    root: OutputAddress,
     log: L,
 }
 
@@ -39,7 +40,7 @@ impl<F: Format> Tables<F> {
     ///
     /// # Errors
     /// As [`Tables::with_log`].
-    pub fn new(format: F, base: u64, limit_bytes: u64) -> Result<Tables<F>, Error> {
+    pub fn new(format: F, base: OutputAddress, limit_bytes: u64) -> Result<Tables<F>, Error> {
         Tables::with_log(format, base, limit_bytes, ())
     }
 
@@ -47,9 +48,9 @@ impl<F: Format> Tables<F> {
     ///
     /// A root in the last 16 MiB of 64 bits, where no format has physical memory, is taken for one at their
     /// beginning: no address of an entry wraps around.
-    pub fn in_arena(format: F, arena: Arena, root: u64) -> Tables<F> {
+    pub fn in_arena(format: F, arena: Arena, root: OutputAddress) -> Tables<F> {
         let arena = CachedArena::of(&format, arena);
-        Tables { format, arena, root: root.min(u64::MAX << 24), log: () }
+        Tables { format, arena, root: root.min(OutputAddress(u64::MAX << 24)), log: () }
     }
 }
 
@@ -58,11 +59,11 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// `base` is past the physical address space, or the arena cannot hold the root below its end.
-    pub fn with_log(format: F, base: u64, limit_bytes: u64, log: L) -> Result<Tables<F, L>, Error> {
+    pub fn with_log(format: F, base: OutputAddress, limit_bytes: u64, log: L) -> Result<Tables<F, L>, Error> {
         let geometry = format.geometry();
         let output_bits = geometry.output_bits();
         let past_the_end = Error::OutputTooLarge { pa: base, bytes: limit_bytes, output_bits };
-        let room = (1u64 << output_bits).checked_sub(base).filter(|room| *room > 0).ok_or(past_the_end)?;
+        let room = (1u64 << output_bits).checked_sub(base.0).filter(|room| *room > 0).ok_or(past_the_end)?;
         let mut arena = Arena::new(base, limit_bytes.min(room))?;
         let root = arena.allocate(geometry.table_bytes(geometry.root_level()), format.root_alignment())?;
         let arena = CachedArena::of(&format, arena);
@@ -94,7 +95,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// The physical address of the root table.
-    pub fn root(&self) -> u64 {
+    pub fn root(&self) -> OutputAddress {
         self.root
     }
 
@@ -116,7 +117,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// The address is not canonical, not mapped, or meets an entry that the hardware refuses or a table
     /// outside the arena.
     #[inline]
-    pub fn translate(&self, va: u64) -> Result<Translation, Error> {
+    pub fn translate(&self, va: InputAddress) -> Result<Translation, Error> {
         match self.cached(va) {
             Some((translation, _)) => Ok(translation),
             None => self.walked(va).map(|Leaf { pa, level, .. }| Translation { pa, level }),
@@ -127,7 +128,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// As [`Tables::translate`].
-    pub fn leaf(&self, va: u64) -> Result<Leaf, Error> {
+    pub fn leaf(&self, va: InputAddress) -> Result<Leaf, Error> {
         match self.cached(va) {
             Some((Translation { pa, level: 0 }, entry)) => Ok(Leaf { pa, level: 0, entry }),
             _ => self.walked(va),
@@ -136,7 +137,7 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     /// What the walk cache has. Shifts by what is known here are one instruction less each.
     #[inline(always)]
-    fn cached(&self, va: u64) -> Option<(Translation, u64)> {
+    fn cached(&self, va: InputAddress) -> Option<(Translation, u64)> {
         match self.geometry().page_shift() {
             12 => self.arena.look_up::<F>(va, 12),
             page_shift => self.arena.look_up::<F>(va, u32::from(page_shift)),
@@ -146,7 +147,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// Walks from the root, and caches what that found.
     #[cold]
     #[inline(never)]
-    fn walked(&self, va: u64) -> Result<Leaf, Error> {
+    fn walked(&self, va: InputAddress) -> Result<Leaf, Error> {
         let geometry = self.geometry();
         if !geometry.is_canonical(va) {
             let (input_bits, extension) = (geometry.input_bits(), geometry.extension());
@@ -162,12 +163,12 @@ impl<F: Format, L: Log> Tables<F, L> {
             None => self.slot(resolved)?,
         };
         let Slot { level, entry, .. } = slot;
-        let offset = va & (geometry.span(level) - 1);
-        let pa = match self.format.leaf_pattern(level).address(entry, F::ADDRESS_SHIFT) {
-            Some(address) => address | offset,
-            None if self.format.kind(level, entry) == Kind::Leaf => self.format.leaf_address(level, entry, va) | offset,
+        let memory = match self.format.leaf_pattern(level).address(entry, F::ADDRESS_SHIFT) {
+            Some(address) => address,
+            None if self.format.kind(level, entry) == Kind::Leaf => self.format.leaf_address(level, entry, va),
             None => return Err(self.unmapped(va, level, entry)),
         };
+        let pa = OutputAddress(memory.0 | va.0 & (geometry.span(level) - 1));
         self.arena.fill(geometry, va, pa, slot);
         Ok(Leaf { pa, level, entry })
     }
@@ -196,13 +197,13 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// As [`Tables::translate`].
-    pub fn attributes(&self, va: u64) -> Result<Attributes, Error> {
+    pub fn attributes(&self, va: InputAddress) -> Result<Attributes, Error> {
         let leaf = self.leaf(va)?;
         let mut attributes = self.format.attributes(leaf.level, leaf.entry);
         let geometry = self.geometry();
         let mut table = self.root;
         for level in (leaf.level + 1..geometry.levels()).rev() {
-            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
+            let pa = geometry.entry_address(table, level, va);
             let entry = self.arena.read(pa).ok_or_else(|| self.outside(table, va, level))?;
             attributes.flags -= self.format.restrictions(entry);
             table = self.format.table_address(entry);
@@ -211,12 +212,12 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     #[cold]
-    pub(crate) fn outside(&self, table: u64, va: u64, level: u8) -> Error {
+    pub(crate) fn outside(&self, table: OutputAddress, va: InputAddress, level: u8) -> Error {
         Error::OutsideArena { pa: table, va, level, base: self.arena.base(), bytes: self.arena.bytes() }
     }
 
     #[cold]
-    pub(crate) fn unmapped(&self, va: u64, level: u8, entry: u64) -> Error {
+    pub(crate) fn unmapped(&self, va: InputAddress, level: u8, entry: u64) -> Error {
         match self.format.kind(level, entry) {
             Kind::Hole => Error::NotMapped { va, level, entry },
             _ => Error::Illegal { va, level, entry, rule: first_rule(&self.format, level, entry) },
@@ -229,7 +230,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// As [`Tables::slot`], of a walk that begins at a table.
-    fn slot_below(&self, table: u64, level: u8, va: u64) -> Result<Slot, Error> {
+    fn slot_below(&self, table: OutputAddress, level: u8, va: u64) -> Result<Slot, Error> {
         let geometry = self.geometry();
         let (mut table, mut level) = (table, level);
         loop {

@@ -1,5 +1,6 @@
 //! Walking tables: a visitor sees every table, leaf and hole of a range, in order of input addresses.
 
+use crate::address::{InputAddress, OutputAddress};
 use crate::error::Error;
 use crate::format::{Format, Kind};
 use crate::geometry::ENTRY_BYTES;
@@ -23,9 +24,9 @@ pub enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The physical address of the entry; of the first one, for a hole.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// The first input address that it is for.
-    pub va: u64,
+    pub va: InputAddress,
     /// How many bytes of input addresses it is for, also outside the range that is walked. A hole has those of
     /// all neighbouring holes of its table, and those of the range only.
     pub bytes: u64,
@@ -87,7 +88,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// # Errors
     /// A range that is misaligned or not canonical; a table outside the arena; tables that are no tree, as soon
     /// as more entries were read than there are.
-    pub fn walk(&self, va: u64, bytes: u64, visitor: &mut impl Visitor) -> Result<(), Error> {
+    pub fn walk(&self, va: InputAddress, bytes: u64, visitor: &mut impl Visitor) -> Result<(), Error> {
         let (first, end) = self.geometry().range(va, bytes)?;
         self.walk_resolved(first, end, visitor)
     }
@@ -108,7 +109,7 @@ impl<F: Format, L: Log> Tables<F, L> {
 }
 
 impl<F: Format, L: Log, V: Visitor> Walk<'_, F, L, V> {
-    fn table(&mut self, table: u64, level: u8, first: u64, end: u64) -> Result<Ended, Error> {
+    fn table(&mut self, table: OutputAddress, level: u8, first: u64, end: u64) -> Result<Ended, Error> {
         let geometry = self.tables.geometry();
         let (from, count) =
             (geometry.index(level, first), ((end - 1) >> geometry.shift(level)) - (first >> geometry.shift(level)) + 1);

@@ -6,7 +6,7 @@ mod formats;
 use formats::for_every_format;
 use paging::format::Kind;
 use paging::format::x86_64::X86_64;
-use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
+use paging::{Attributes, Flags, Format, InputAddress, Mapping, OutputAddress, Sizes, Tables};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
@@ -14,7 +14,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng};
 fn entries<F: Format>(format: &F) -> Vec<u64> {
     let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let data = Attributes { memory: format.normal_memory(), ..Attributes::new(Flags::READ | Flags::ACCESSED) };
-    let mut whole = vec![format.table(0x1234_5000_0000)];
+    let mut whole = vec![format.table(OutputAddress(0x1234_5000_0000))];
     whole.extend((0..2).filter_map(|level| format.leaf(level, data, false).ok()));
     let mut entries = Vec::new();
     for _ in 0..2000 {
@@ -38,7 +38,7 @@ fn patterns_are_true<F: Format>(format: F) {
         for level in 0..format.geometry().levels() {
             if let Some(pa) = format.leaf_pattern(level).address(entry, F::ADDRESS_SHIFT) {
                 assert_eq!(format.kind(level, entry), Kind::Leaf, "{format:?} level {level} {entry:#x}");
-                for va in [0, 0x5000] {
+                for va in [0, 0x5000].map(InputAddress) {
                     assert_eq!(pa, format.leaf_address(level, entry, va), "{format:?} level {level} {entry:#x}");
                 }
                 found += 1;
@@ -82,12 +82,12 @@ fn used_tables_are_as_new<F: Format>(format: F) {
     let base = format.geometry().extended(0) + (1 << 30);
     let mapping = |first: u64, pages: u64| Mapping {
         va: base + first * page,
-        pa: (3 << 30) + first * page,
+        pa: OutputAddress((3 << 30) + first * page),
         bytes: pages * page,
         attributes,
         sizes: Sizes::up_to(page),
     };
-    let mut used = Tables::new(format, 1 << 32, 64 << 20).unwrap();
+    let mut used = Tables::new(format, OutputAddress(1 << 32), 64 << 20).unwrap();
     used.map(&mapping(0, 3000)).unwrap();
     used.unmap(base, 3000 * page).unwrap();
     for (first, pages) in [(0, 1), (5, 20), (700, 900), (1601, 3), (1700, 1)] {
@@ -97,7 +97,7 @@ fn used_tables_are_as_new<F: Format>(format: F) {
         let mapped =
             index == 0 || (5..25).contains(&index) || (700..1604).contains(&index) && index != 1600 || index == 1700;
         let found = used.translate(base + index * page).ok().map(|found| found.pa);
-        assert_eq!(found, mapped.then_some((3 << 30) + index * page), "{format:?} {index}");
+        assert_eq!(found, mapped.then_some(OutputAddress((3 << 30) + index * page)), "{format:?} {index}");
     }
 }
 
@@ -113,27 +113,28 @@ fn remembered_is_what_is_mapped<F: Format>(format: F) {
     let attributes = Attributes { memory: format.normal_memory(), ..Attributes::new(flags | user) };
     let page = format.geometry().page_bytes() << format.run_bits();
     let first = format.geometry().extended(0);
-    let mut tables = Tables::new(format, 1 << 40, 256 << 20).unwrap();
+    let mut tables = Tables::new(format, OutputAddress(1 << 40), 256 << 20).unwrap();
     let mut ranges = [
         (0, 40 * page, Sizes::up_to(page), 8 << 30),
         (64 << 20, (600 << 20) + 3 * page, Sizes::BEST, 8 << 30),
         (8 << 30, (1 << 30) + (64 << 20) + page, Sizes::BEST, 8 << 30),
     ];
     for (va, bytes, sizes, to) in ranges {
-        tables.map(&Mapping { va: first + va, pa: to + va, bytes, attributes, sizes }).unwrap();
+        let (va, pa) = (first + va, OutputAddress(to + va));
+        tables.map(&Mapping { va, pa, bytes, attributes, sizes }).unwrap();
     }
     let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let (mut mapped, mut holes) = (0, 0);
     for round in 0..4000 {
-        let near = first + random.next_u64() % [41 * page, 700 << 20, 10 << 30][random.next_u64() as usize % 3];
-        for va in [near, near, near ^ 8 << 30, near ^ 1 << 56, random.next_u64()] {
-            let offset = va.wrapping_sub(first);
+        let near = first.0 + random.next_u64() % [41 * page, 700 << 20, 10 << 30][random.next_u64() as usize % 3];
+        for va in [near, near, near ^ 8 << 30, near ^ 1 << 56, random.next_u64()].map(InputAddress) {
+            let offset = va.0.wrapping_sub(first.0);
             let range = ranges.iter().find(|(from, bytes, ..)| (*from..from + bytes).contains(&offset));
             let leaf = tables.leaf(va).ok().map(|leaf| (leaf.pa, leaf.level));
             let translated = tables.translate(va).ok().map(|found| (found.pa, found.level));
             assert_eq!(leaf, translated, "{format:?} {va:#x}");
             let found = translated.map(|(pa, _)| pa);
-            assert_eq!(found, range.map(|(.., to)| to + offset), "{format:?} {va:#x}");
+            assert_eq!(found, range.map(|(.., to)| OutputAddress(to + offset)), "{format:?} {va:#x}");
             *(if found.is_some() { &mut mapped } else { &mut holes }) += 1;
         }
         if round % 500 == 499 {
@@ -141,7 +142,8 @@ fn remembered_is_what_is_mapped<F: Format>(format: F) {
             tables.unmap(first + *va, *bytes).unwrap();
             assert!(tables.translate(first + *va).is_err(), "{format:?}");
             *to = 24 << 30;
-            let mapping = Mapping { va: first + *va, pa: *to + *va, bytes: *bytes, attributes, sizes: *sizes };
+            let (va, pa) = (first + *va, OutputAddress(*to + *va));
+            let mapping = Mapping { va, pa, bytes: *bytes, attributes, sizes: *sizes };
             tables.map(&mapping).unwrap();
         }
     }
@@ -155,17 +157,18 @@ fn what_is_remembered_of_walks_is_what_is_mapped() {
 
 #[test]
 fn threads_remember_together() {
-    let mut tables = Tables::new(X86_64::new(4, 52), 1 << 40, 64 << 20).unwrap();
+    let mut tables = Tables::new(X86_64::new(4, 52), OutputAddress(1 << 40), 64 << 20).unwrap();
     let attributes = Attributes::new(Flags::READ | Flags::ACCESSED);
-    let mapping = Mapping { va: 0, pa: 1 << 32, bytes: 8 << 30, attributes, sizes: Sizes::up_to(2 << 20) };
+    let (va, pa) = (InputAddress(0), OutputAddress(1 << 32));
+    let mapping = Mapping { va, pa, bytes: 8 << 30, attributes, sizes: Sizes::up_to(2 << 20) };
     tables.map(&mapping).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let tables = &tables;
             scope.spawn(move || {
                 for step in 0..100_000_u64 {
-                    let va = (step * (2 * thread + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) % (8 << 30);
-                    assert_eq!(tables.translate(va).map(|found| found.pa), Ok((1 << 32) + va));
+                    let offset = (step * (2 * thread + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) % (8 << 30);
+                    assert_eq!(tables.translate(va + offset).map(|found| found.pa), Ok(pa + offset));
                 }
             });
         }

@@ -7,10 +7,11 @@ use paging::stage2_split::{
     Backing, Build, Counters, Error, Mode, Options, Slot, Splitter, TableCache, Variant, build_slot,
     build_slot_with_log, chunk_sizes, split, split_slot, tables_for, write_protect_slot,
 };
-use paging::{Attributes, Event, Flags, Format, Log, Mapping, Sizes, Tables};
+use paging::{Attributes, Event, Flags, Format, InputAddress, Log, Mapping, OutputAddress, Sizes, Tables};
 
 const GIB: u64 = 1 << 30;
-const SLOT: Slot = Slot { ipa: GIB, bytes: GIB };
+const FIRST: InputAddress = InputAddress(GIB);
+const SLOT: Slot = Slot { ipa: FIRST, bytes: GIB };
 const GRANULES: [Granule; 3] = [Granule::K4, Granule::K16, Granule::K64];
 
 fn format(granule: Granule) -> Arm64Stage2 {
@@ -34,7 +35,8 @@ fn assert_same_pages<L: Log>(
     what: &str,
 ) {
     let page_bytes = after.geometry().page_bytes() as usize;
-    for ipa in (slot.ipa..slot.ipa + slot.bytes).step_by(page_bytes * step) {
+    for offset in (0..slot.bytes).step_by(page_bytes * step) {
+        let ipa = slot.ipa + offset;
         let (was, is) = (before.leaf(ipa).unwrap(), after.leaf(ipa).unwrap());
         assert_eq!((is.level, is.pa), (0, was.pa), "{what}: {ipa:#x}");
         // All bits of the descriptor but type and address.
@@ -183,7 +185,7 @@ fn capacity_of_the_cache() {
 
 #[test]
 fn every_chunk_of_every_granule_splits_all() {
-    let slot = Slot { ipa: GIB, bytes: 64 << 20 };
+    let slot = Slot { ipa: FIRST, bytes: 64 << 20 };
     for granule in GRANULES {
         for chunk_bytes in chunk_sizes(granule) {
             for backing in Backing::ALL {
@@ -201,12 +203,12 @@ fn every_chunk_of_every_granule_splits_all() {
 /// Blocks at the ends of a slot that begins and ends between them, in the tables of a larger mapping.
 #[test]
 fn a_slot_inside_a_block() {
-    let slot = Slot { ipa: GIB + (5 << 20), bytes: 90 << 20 };
+    let slot = Slot { ipa: FIRST + (5 << 20), bytes: 90 << 20 };
     for options in [Options::enable(2 << 20, Variant::SkipPages), Options::clear(GIB, Variant::Vanilla)] {
         let mut tables = build_slot(format(Granule::K4), SLOT, Backing::Gigabyte).unwrap();
         split_and_compare(&mut tables, slot, options);
-        assert!(tables.translate(GIB).is_ok(), "what lies before the slot is mapped still");
-        assert_eq!(tables.translate(GIB + (1 << 29)).unwrap().level == 0, options.mode == Mode::Clear);
+        assert!(tables.translate(FIRST).is_ok(), "what lies before the slot is mapped still");
+        assert_eq!(tables.translate(FIRST + (1 << 29)).unwrap().level == 0, options.mode == Mode::Clear);
     }
 }
 
@@ -230,14 +232,14 @@ fn a_word_is_split_from_its_first_to_its_last_bit() {
 /// Breaks are logged in order, and nothing is linked whose block was not broken and invalidated before.
 #[test]
 fn breaks_before_it_makes() {
-    let slot = Slot { ipa: GIB, bytes: 6 << 20 };
+    let slot = Slot { ipa: FIRST, bytes: 6 << 20 };
     let mut tables = build_slot_with_log(format(Granule::K4), slot, Backing::Blocks, Vec::new()).unwrap();
     tables.log_mut().clear();
     split_and_compare(&mut tables, slot, Options::enable(2 << 20, Variant::SkipPages));
     let events = tables.log();
     assert_eq!(events.len(), 3 * 3);
     for (number, change) in events.chunks(3).enumerate() {
-        let block = GIB + ((number as u64) << 21);
+        let block = FIRST + ((number as u64) << 21);
         let [
             Event::Write { pa, va, level: 1, old, new: 0 },
             Event::Invalidate { va: invalidated, bytes: 0x20_0000, .. },
@@ -261,7 +263,7 @@ fn a_short_cache_splits_one_level_at_a_time() {
     cache.top_up(&mut tables, 4).unwrap();
     let mut counters = Counters::default();
     let ended = split(&mut tables, SLOT, Variant::SkipPagesAndChildren, Build::Walk, &mut cache, &mut counters);
-    let fourth = GIB + (3 << 21);
+    let fourth = FIRST + (3 << 21);
     assert_eq!(ended, Err(Error::CacheEmpty { va: fourth, level: 1, needed: 1, cached: 0 }));
     assert_eq!((counters.tables, counters.tlb_invalidations, counters.entries_built), (4, 4, 4 * 512));
     assert_same_pages(&before, &tables, Slot { bytes: 3 << 21, ..SLOT }, 1, "before the end of the cache");
@@ -270,7 +272,7 @@ fn a_short_cache_splits_one_level_at_a_time() {
     // One table short of the whole: still one level at a time, and enough for all but the last.
     cache.top_up(&mut tables, 508).unwrap();
     let ended = split(&mut tables, SLOT, Variant::Vanilla, Build::Fill, &mut cache, &mut counters);
-    assert_eq!(ended, Err(Error::CacheEmpty { va: 2 * GIB - (1 << 21), level: 1, needed: 1, cached: 0 }));
+    assert_eq!(ended, Err(Error::CacheEmpty { va: FIRST + (GIB - (1 << 21)), level: 1, needed: 1, cached: 0 }));
     cache.top_up(&mut tables, 1).unwrap();
     split(&mut tables, SLOT, Variant::Vanilla, Build::Fill, &mut cache, &mut counters).unwrap();
     assert_same_pages(&before, &tables, SLOT, 1, "at the end");
@@ -281,27 +283,28 @@ fn a_short_cache_splits_one_level_at_a_time() {
 fn an_arena_that_is_full_ends_the_split_between_chunks() {
     let format = format(Granule::K4);
     // The root, three tables of three chunks; the fourth chunk finds one table for its cache of two.
-    let mut tables = Tables::new(format, 1 << 40, 0x2000 + 0x1000 + 4 * 0x1000).unwrap();
+    let mut tables = Tables::new(format, OutputAddress(1 << 40), 0x2000 + 0x1000 + 4 * 0x1000).unwrap();
     let attributes = Attributes { memory: format.normal_memory(), ..Attributes::new(Flags::READ | Flags::ACCESSED) };
-    let mapping = Mapping { va: GIB, pa: GIB, bytes: 16 << 20, attributes, sizes: Sizes::up_to(2 << 20) };
+    let mapping =
+        Mapping { va: FIRST, pa: OutputAddress(GIB), bytes: 16 << 20, attributes, sizes: Sizes::up_to(2 << 20) };
     tables.map(&mapping).unwrap();
-    let slot = Slot { ipa: GIB, bytes: 16 << 20 };
+    let slot = Slot { ipa: FIRST, bytes: 16 << 20 };
     let used_bytes = tables.arena().used_bytes();
     let ended = split_slot(&mut tables, slot, Options::enable(2 << 20, Variant::SkipPages));
     let full = paging::Error::ArenaFull { bytes: 0x1000, limit_bytes: 0x7000 };
-    assert_eq!(ended, Err(Error::TopUp { va: GIB + (6 << 20), capacity: 2, cached: 1, source: full }));
+    assert_eq!(ended, Err(Error::TopUp { va: FIRST + (6 << 20), capacity: 2, cached: 1, source: full }));
     assert_eq!(tables.arena().used_bytes() - used_bytes, 3 * 0x1000);
-    assert_eq!(tables.translate(GIB + (4 << 20)).unwrap().level, 0);
-    assert_eq!(tables.translate(GIB + (6 << 20)).unwrap().level, 1);
+    assert_eq!(tables.translate(FIRST + (4 << 20)).unwrap().level, 0);
+    assert_eq!(tables.translate(FIRST + (6 << 20)).unwrap().level, 1);
 }
 
 #[test]
 fn holes_stay_holes() {
     let mut tables = build_slot(format(Granule::K4), SLOT, Backing::Blocks).unwrap();
-    tables.unmap(GIB + (8 << 20), 4 << 20).unwrap();
+    tables.unmap(FIRST + (8 << 20), 4 << 20).unwrap();
     let counters = split_slot(&mut tables, SLOT, Options::enable(GIB, Variant::SkipPages)).unwrap();
     assert_eq!((counters.callbacks, counters.tables), (512, 510));
-    assert!(tables.translate(GIB + (8 << 20)).is_err() && tables.translate(GIB + (12 << 20)).is_ok());
+    assert!(tables.translate(FIRST + (8 << 20)).is_err() && tables.translate(FIRST + (12 << 20)).is_ok());
 }
 
 #[test]
@@ -310,7 +313,7 @@ fn write_protection_is_a_walk_of_its_own() {
         let mut tables = build_slot(format(Granule::K4), SLOT, Backing::Pages).unwrap();
         let counters = write_protect_slot(&mut tables, SLOT, mode).unwrap();
         assert_eq!((counters.walks, counters.entries_read, counters.tlb_invalidations), (walks, read, 1));
-        for ipa in [GIB, GIB + 0x12_3000, 2 * GIB - 0x1000] {
+        for ipa in [FIRST, FIRST + 0x12_3000, FIRST + (GIB - 0x1000)] {
             let flags = tables.attributes(ipa).unwrap().flags;
             assert!(flags.contains(Flags::READ) && !flags.contains(Flags::WRITE), "{ipa:#x}");
         }
@@ -326,10 +329,10 @@ fn bad_requests_are_refused() {
     assert_eq!(off, Ok(Counters::default()), "0 is off");
     for slot in [
         Slot { bytes: 0, ..SLOT },
-        Slot { ipa: 0x1000, ..SLOT },
-        Slot { ipa: 1 << 40, ..SLOT },
-        Slot { ipa: (1 << 40) - GIB, bytes: 2 * GIB },
-        Slot { ipa: !0x3fff, bytes: 1 << 63 },
+        Slot { ipa: InputAddress(0x1000), ..SLOT },
+        Slot { ipa: InputAddress(1 << 40), ..SLOT },
+        Slot { ipa: InputAddress((1 << 40) - GIB), bytes: 2 * GIB },
+        Slot { ipa: InputAddress(!0x3fff), bytes: 1 << 63 },
     ] {
         for options in [Options::enable(32 << 20, Variant::Vanilla), Options::clear(32 << 20, Variant::SkipPages)] {
             assert!(matches!(split_slot(&mut tables, slot, options), Err(Error::Tables(_))), "{slot:x?}");
@@ -342,14 +345,14 @@ fn bad_requests_are_refused() {
 #[test]
 fn groups_are_refused() {
     let format = format(Granule::K4);
-    let mut tables = Tables::new(format, 1 << 40, 16 << 20).unwrap();
+    let mut tables = Tables::new(format, OutputAddress(1 << 40), 16 << 20).unwrap();
     let attributes = Attributes { memory: format.normal_memory(), ..Attributes::new(Flags::READ | Flags::ACCESSED) };
     let sizes = Sizes { largest_bytes: 2 << 20, contiguous: true };
-    let mapping = Mapping { va: GIB, pa: GIB, bytes: 32 << 20, attributes, sizes };
+    let mapping = Mapping { va: FIRST, pa: OutputAddress(GIB), bytes: 32 << 20, attributes, sizes };
     tables.map(&mapping).unwrap();
     let before = tables.arena().image();
-    let slot = Slot { ipa: GIB, bytes: 32 << 20 };
+    let slot = Slot { ipa: FIRST, bytes: 32 << 20 };
     let ended = split_slot(&mut tables, slot, Options::enable(2 << 20, Variant::SkipPages));
-    assert!(matches!(ended, Err(Error::Grouped { va: GIB, level: 1, .. })), "{ended:?}");
+    assert!(matches!(ended, Err(Error::Grouped { va: FIRST, level: 1, .. })), "{ended:?}");
     assert_eq!(tables.arena().image()[..before.len()], before);
 }

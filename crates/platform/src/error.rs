@@ -96,6 +96,7 @@ pub enum PlatformError {
         /// The program.
         program: OsString,
         /// What the kernel answered.
+        #[source]
         error: io::Error,
     },
 }

@@ -19,12 +19,25 @@ pub enum Call {
         /// Where in the file, in bytes.
         offset: u64,
     },
+    /// `munmap`.
+    Munmap {
+        /// The address.
+        address: u64,
+        /// Bytes.
+        bytes: u64,
+    },
     /// `mremap`; its result is the new address.
     Mremap {
+        /// The address.
+        address: u64,
         /// Bytes before.
         old_bytes: u64,
         /// Bytes after.
         new_bytes: u64,
+        /// [`mremap`].
+        flags: u64,
+        /// The address asked for.
+        new_address: u64,
     },
     /// `brk`; its result is the end of the heap.
     Brk {
@@ -65,6 +78,32 @@ pub enum Call {
         /// The other arguments.
         arguments: [u64; 4],
     },
+    /// Another call about a range of memory, which matters where its pages are larger than the program thinks.
+    OnRange {
+        /// The address.
+        address: u64,
+        /// Bytes.
+        bytes: u64,
+        /// What it does.
+        deed: Deed,
+    },
+}
+
+/// What a call does to a range, besides those that have a name of their own among [`Call`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// `mlock`, `mlock2`.
+    Lock,
+    /// `munlock`.
+    Unlock,
+    /// It asks whether memory is there: `mincore`, `msync`.
+    Ask,
+    /// It gives it a name (PR_SET_VMA_ANON_NAME).
+    Name,
+    /// It says from which nodes its pages come: `mbind`, `set_mempolicy_home_node`.
+    Bind,
+    /// What only base pages can have: protection keys, seals, faults that the program serves (userfaultfd).
+    NeedBasePages,
 }
 
 /// `PROT_*`.
@@ -107,6 +146,8 @@ pub mod map {
     pub const HUGETLB: u64 = 0x4_0000;
     /// At this address, if nothing is there.
     pub const FIXED_NOREPLACE: u64 = 0x10_0000;
+    /// Where the size of pages of a pool stands in the flags, as its log2 (MAP_HUGE_SHIFT).
+    pub const HUGE_SHIFT: u32 = 26;
 
     /// Mappings that no advice and no population concerns: stacks, the program's own pages of a pool, shared memory.
     pub const LEFT_ALONE: u64 = STACK | GROWSDOWN | HUGETLB | SHARED;
@@ -123,22 +164,62 @@ pub mod map {
     }
 }
 
+/// `MREMAP_*`.
+pub mod mremap {
+    /// It may go elsewhere.
+    pub const MAY_MOVE: u64 = 1;
+    /// It goes to this address, whatever is there.
+    pub const FIXED: u64 = 2;
+}
+
 /// `MADV_*`.
 pub mod madv {
+    /// What was expected of accesses is forgotten.
+    pub const NORMAL: u64 = 0;
+    /// Accesses come in no order.
+    pub const RANDOM: u64 = 1;
+    /// Accesses come in order.
+    pub const SEQUENTIAL: u64 = 2;
+    /// Accesses come soon.
+    pub const WILLNEED: u64 = 3;
     /// Drop the content.
     pub const DONTNEED: u64 = 4;
     /// Let the kernel take the content when it needs the memory.
     pub const FREE: u64 = 8;
+    /// Make a hole in the file behind it.
+    pub const REMOVE: u64 = 9;
+    /// A forked process does not get it.
+    pub const DONTFORK: u64 = 10;
+    /// Undoes [`DONTFORK`].
+    pub const DOFORK: u64 = 11;
+    /// Pages that are alike may become one.
+    pub const MERGEABLE: u64 = 12;
+    /// Undoes [`MERGEABLE`].
+    pub const UNMERGEABLE: u64 = 13;
     /// Large pages wanted.
     pub const HUGEPAGE: u64 = 14;
     /// Large pages not wanted.
     pub const NOHUGEPAGE: u64 = 15;
+    /// Left out of dumps.
+    pub const DONTDUMP: u64 = 16;
+    /// Undoes [`DONTDUMP`].
+    pub const DODUMP: u64 = 17;
+    /// A forked process has zeros there.
+    pub const WIPEONFORK: u64 = 18;
+    /// Undoes [`WIPEONFORK`].
+    pub const KEEPONFORK: u64 = 19;
+    /// Not needed soon.
+    pub const COLD: u64 = 20;
+    /// Reclaim it now.
+    pub const PAGEOUT: u64 = 21;
     /// Fault in for reading, since Linux 5.14.
     pub const POPULATE_READ: u64 = 22;
     /// Fault in for writing, since Linux 5.14.
     pub const POPULATE_WRITE: u64 = 23;
     /// Drop the content, also of locked memory, since Linux 5.18.
     pub const DONTNEED_LOCKED: u64 = 24;
+    /// Large pages now, since Linux 6.1.
+    pub const COLLAPSE: u64 = 25;
     /// Guard pages without a mapping of their own, since Linux 6.13.
     pub const GUARD_INSTALL: u64 = 102;
     /// Takes them away.
@@ -166,6 +247,8 @@ pub struct Vma {
     pub protection: u64,
     /// Whether it is private anonymous memory, and no stack that grows.
     pub is_anonymous: bool,
+    /// Whether it has a name, the program's or the kernel's.
+    pub is_named: bool,
 }
 
 impl Vma {

@@ -3,7 +3,7 @@
 //! [`decide`] says it as data, [`Actions`]; [`crate::carry_out`] does it. What is done after a call depends on what came of it, so a
 //! decision names ranges by the call's result.
 //!
-//! Policies of `hugetlb-*` are not decided here: they keep two views of memory (`huge_map` in the tracer).
+//! Under policies of `hugetlb-*` each step depends on what came of the one before: [`crate::pool`] serves their calls.
 
 use crate::call::{Call, Vma, madv, map, pr, prot};
 use crate::guards;
@@ -108,7 +108,7 @@ pub fn decide(mechanism: &Mechanism, space: &mut Space, call: &Call, view: &mut 
             }
             mmap(mechanism, call)
         }
-        Call::Mremap { old_bytes, new_bytes } => mremap(mechanism, old_bytes, new_bytes),
+        Call::Mremap { old_bytes, new_bytes, .. } => mremap(mechanism, old_bytes, new_bytes),
         Call::Brk { end } if mechanism.advice.is_some() || mechanism.prefault => {
             let populate = mechanism.prefault.then_some(madv::POPULATE_WRITE);
             let then = Then { advice: mechanism.advice, populate, only_anonymous: false };
@@ -126,7 +126,11 @@ pub fn decide(mechanism: &Mechanism, space: &mut Space, call: &Call, view: &mut 
             },
             None => Actions::Pass,
         },
-        Call::Brk { .. } | Call::Mprotect { .. } | Call::ProcessMadvise { .. } => Actions::Pass,
+        Call::Brk { .. }
+        | Call::Mprotect { .. }
+        | Call::ProcessMadvise { .. }
+        | Call::Munmap { .. }
+        | Call::OnRange { .. } => Actions::Pass,
     }
 }
 

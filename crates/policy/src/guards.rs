@@ -67,7 +67,7 @@ mod tests {
     fn vma(start: u64, end: u64, accessible: bool) -> Vma {
         let (start, end) = (start * PAGE, end * PAGE);
         let protection = if accessible { 3 } else { 0 };
-        Vma { start, end, protection, is_anonymous: true }
+        Vma { start, end, protection, is_anonymous: true, is_named: false }
     }
 
     #[test]

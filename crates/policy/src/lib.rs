@@ -16,6 +16,7 @@ pub mod intent;
 pub mod judge;
 pub mod looks;
 pub mod mechanism;
+pub mod pool;
 pub mod ranges;
 pub mod remains;
 pub mod size;

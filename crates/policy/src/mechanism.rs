@@ -5,7 +5,7 @@ use crate::intent::{Geometry, Granularity, Modifier, Policy};
 use crate::size::PageSize;
 
 /// How the memory calls of a program are changed under a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mechanism {
     /// Anonymous mappings from [`Mechanism::advised_bytes`] on, what they are joined with, and the heap are given this
     /// advice.

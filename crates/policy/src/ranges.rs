@@ -54,6 +54,11 @@ impl<V: Copy + PartialEq> Ranges<V> {
         self.touching(start, end).map(|(s, e, value)| (s.max(start), e.min(end), value)).collect()
     }
 
+    /// The range that holds an address, whole, with its value.
+    pub fn at(&self, address: u64) -> Option<(u64, u64, V)> {
+        self.touching(address, address.checked_add(1)?).next()
+    }
+
     /// The parts of `[start, end)` that have none, in order.
     pub fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut gaps = Vec::new();
@@ -115,6 +120,11 @@ mod tests {
             for (s, e, value) in ranges.within(start, end) {
                 prop_assert!(s < e);
                 seen[s as usize..e as usize].fill(Some(value));
+            }
+            for (address, value) in array.iter().enumerate() {
+                let at = ranges.at(address as u64);
+                prop_assert_eq!(at.map(|(.., value)| value), *value);
+                prop_assert!(at.is_none_or(|(s, e, _)| (s..e).contains(&(address as u64))));
             }
             let part = start as usize..end as usize;
             prop_assert_eq!(&seen[part.clone()], &array[part.clone()]);

@@ -30,7 +30,8 @@ pub enum Filter {
     /// Runs that are most recent in their sets at 4K, 64K and 2M were dropped: exact for LRU TLBs of one of these page
     /// sizes with so many sets or a multiple, whichever threads and kinds of accesses they serve. [`LruFilter`](crate::LruFilter)
     /// does it.
-    MostRecent {
+    #[serde(rename = "most_recent")]
+    Lru {
         /// Sets at 4K.
         sets_4k: u32,
         /// Sets at 64K.
@@ -44,7 +45,7 @@ pub enum Filter {
 
 /// An LRU TLB whose misses are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
+pub struct TlbGeometry {
     /// Bytes of the pages in it.
     pub page_bytes: u64,
     /// How many sets it has.
@@ -91,7 +92,7 @@ impl Filter {
         match self {
             Filter::None => Ok(()),
             Filter::Sampled => Err(NotExact::Sampled),
-            Filter::MostRecent { .. } => Err(NotExact::Policies),
+            Filter::Lru { .. } => Err(NotExact::Policies),
         }
     }
 
@@ -99,14 +100,14 @@ impl Filter {
     ///
     /// # Errors
     /// Says what the trace is exact for.
-    pub fn admits(&self, ask: &Geometry) -> Result<(), NotExact> {
+    pub fn admits(&self, ask: &TlbGeometry) -> Result<(), NotExact> {
         if ask.page_bytes < 1 << PAGE_SHIFT {
             return Err(NotExact::Page { page_bytes: ask.page_bytes });
         }
         let (sets_4k, sets_64k, sets_2m) = match *self {
             Filter::None => return Ok(()),
             Filter::Sampled => return Err(NotExact::Sampled),
-            Filter::MostRecent { sets_4k, sets_64k, sets_2m } => (sets_4k, sets_64k, sets_2m),
+            Filter::Lru { sets_4k, sets_64k, sets_2m } => (sets_4k, sets_64k, sets_2m),
         };
         let enough = match ask.page_bytes {
             0x1000 => ask.sets.is_multiple_of(sets_4k),
@@ -247,8 +248,8 @@ mod tests {
 
     #[test]
     fn a_filtered_trace_answers_only_what_it_is_exact_for() {
-        let filter = Filter::MostRecent { sets_4k: 16, sets_64k: 16, sets_2m: 8 };
-        let ask = |page_bytes, sets| Geometry { page_bytes, sets };
+        let filter = Filter::Lru { sets_4k: 16, sets_64k: 16, sets_2m: 8 };
+        let ask = |page_bytes, sets| TlbGeometry { page_bytes, sets };
         assert_eq!(filter.admits(&ask(4096, 16)), Ok(()));
         assert_eq!(filter.admits(&ask(2 << 20, 8)), Ok(()));
         assert_eq!(filter.admits(&ask(4096, 48)), Ok(()));

@@ -1,7 +1,7 @@
 //! Process images, each with a trace: what their files are called.
 
 /// What a process executes from its fork, or an `execve`, to its end or the next `execve`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Image {
     /// The process.
     pub process: u32,

@@ -1,4 +1,4 @@
-//! The filter [`Filter::MostRecent`]: runs whose page is in front of its set anyway.
+//! The filter [`Filter::Lru`]: runs whose page is in front of its set anyway.
 //!
 //! In an LRU set the page that was used last is in front, and using it again changes nothing. So a run can be left out
 //! where, since an earlier run of its page, no other page of its set was used: there is no miss, and no later one comes
@@ -43,7 +43,7 @@ impl Default for LruFilter {
 impl LruFilter {
     /// What the header of a trace says that it was applied to.
     pub const FILTER: Filter =
-        Filter::MostRecent { sets_4k: SETS_4K as u32, sets_64k: SETS_64K as u32, sets_2m: SETS_2M as u32 };
+        Filter::Lru { sets_4k: SETS_4K as u32, sets_64k: SETS_64K as u32, sets_2m: SETS_2M as u32 };
 
     /// Takes the next run of the file. Whether it must be kept; one of the kernel always is.
     pub fn keeps(&mut self, thread: u32, run: &Run) -> bool {

@@ -3,23 +3,22 @@
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
-use policy::call::{Call, madv};
-use policy::carry_out::{Kernel, Outcome, carry_out};
+use policy::call::madv;
+use policy::carry_out::{Outcome, carry_out};
 use policy::cause::Cause;
-use policy::decide::View;
-use policy::size::PageSize;
 
 use host::maps::{self, Vma, VmaKind};
 
 use super::call_context::CallContext;
+use super::hugetlb;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
 use super::rewriting::Rewriting;
 use super::sham;
+use super::stopped::{Stopped, add_madvise, call_of};
 use super::tasks::Space;
-use super::thp_disable;
 
 /// Serves a watched call and sends its task on.
 pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Result<(), Lost> {
@@ -32,7 +31,7 @@ pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Re
         libc::SYS_seccomp => own_filter(context, paused),
         libc::SYS_prctl if context.rewriting.in_force().answers_thp_disable() => by_policy(context, space, paused),
         _ if context.rewriting.sham.is_some() => sham::serve(context, paused),
-        _ if context.rewriting.hugetlb => super::hugetlb::serve(context, space, paused),
+        _ if context.rewriting.hugetlb => hugetlb::serve(context, space, paused),
         _ => by_policy(context, space, paused),
     }
 }
@@ -47,130 +46,6 @@ fn by_policy(context: &mut CallContext, space: &mut Space, mut paused: Paused) -
         Outcome::Pass => paused.pass(),
         Outcome::Returned(result) => paused.finish(result),
     }
-}
-
-/// A system call as policies know it; `None` for those that they do not.
-fn call_of(number: i64, arguments: [u64; 6]) -> Option<Call> {
-    let [first, second, third, fourth, fifth, sixth] = arguments;
-    Some(match number {
-        libc::SYS_mmap => {
-            Call::Mmap { address: first, bytes: second, protection: third, flags: fourth, file: fifth, offset: sixth }
-        }
-        libc::SYS_mremap => Call::Mremap { old_bytes: second, new_bytes: third },
-        libc::SYS_brk => Call::Brk { end: first },
-        libc::SYS_mprotect => Call::Mprotect { address: first, bytes: second, protection: third },
-        libc::SYS_madvise => Call::Madvise { address: first, bytes: second, advice: third },
-        libc::SYS_process_madvise => {
-            Call::ProcessMadvise { ranges: [first, second, third], advice: fourth, flags: fifth }
-        }
-        libc::SYS_prctl => Call::Prctl { option: first, arguments: [second, third, fourth, fifth] },
-        _ => return None,
-    })
-}
-
-/// The number and the arguments of a call that is made in the program's name; `None` for those that only it makes itself.
-fn system_call(call: &Call) -> Option<(i64, [u64; 6])> {
-    Some(match *call {
-        Call::Mmap { address, bytes, protection, flags, file, offset } => {
-            (libc::SYS_mmap, [address, bytes, protection, flags, file, offset])
-        }
-        Call::Brk { end } => (libc::SYS_brk, [end, 0, 0, 0, 0, 0]),
-        Call::Mprotect { address, bytes, protection } => (libc::SYS_mprotect, [address, bytes, protection, 0, 0, 0]),
-        Call::Madvise { address, bytes, advice } => (libc::SYS_madvise, [address, bytes, advice, 0, 0, 0]),
-        Call::ProcessMadvise { ranges: [process, vector, parts], advice, flags } => {
-            (libc::SYS_process_madvise, [process, vector, parts, advice, flags, 0])
-        }
-        Call::Mremap { .. } | Call::Prctl { .. } => return None,
-    })
-}
-
-/// A stopped task as the one who makes the calls of a policy.
-struct Stopped<'a, 's> {
-    context: &'a mut CallContext<'s>,
-    paused: &'a mut Paused,
-}
-
-impl View for Stopped<'_, '_> {
-    fn vma_at(&mut self, address: u64) -> Option<policy::call::Vma> {
-        maps::at(self.paused.tid(), address).map(|vma| policy::call::Vma {
-            start: vma.start,
-            end: vma.end,
-            protection: vma.protection,
-            is_anonymous: vma.kind() == VmaKind::Anonymous && !vma.shared,
-        })
-    }
-
-    fn excepts_advised(&mut self) -> bool {
-        *thp_disable::EXCEPTS_ADVISED
-    }
-}
-
-impl Kernel for Stopped<'_, '_> {
-    type Error = Lost;
-
-    fn call(&mut self, call: &Call) -> Result<i64, Lost> {
-        match system_call(call) {
-            Some((number, arguments)) => self.paused.call(number, arguments),
-            None => self.paused.own_call(),
-        }
-    }
-
-    fn own_call(&mut self) -> Result<i64, Lost> {
-        self.paused.own_call()
-    }
-
-    fn advise(&mut self, range: (u64, u64), advice: u64) -> Result<(), Lost> {
-        add_madvise(self.context, self.paused, range, advice)
-    }
-
-    /// Of all calls on a range msync does nothing else than to look whether there is one (mm/msync.c).
-    fn look(&mut self, (start, bytes): (u64, u64)) -> Result<i64, Lost> {
-        let arguments = [start, bytes, libc::MS_ASYNC as u64, 0, 0, 0];
-        match self.context.allows(self.paused, libc::SYS_msync, arguments) {
-            true => self.paused.call(libc::SYS_msync, arguments),
-            false => Ok(0),
-        }
-    }
-
-    fn zero(&mut self, start: u64, end: u64) -> bool {
-        zero(self.paused.tid(), start, end, self.context.rewriting.base)
-    }
-
-    fn allows(&mut self, call: &Call) -> bool {
-        system_call(call).is_none_or(|(number, arguments)| self.context.allows(self.paused, number, arguments))
-    }
-
-    fn answered(&mut self, said: &'static str) {
-        self.context.findings.answer(said);
-    }
-}
-
-/// Fills the pages of a range that hold something with zeros; says whether it could.
-fn zero(tid: Tid, start: u64, end: u64, base: PageSize) -> bool {
-    let zeros = vec![0u8; base.bytes() as usize];
-    let mut present = (start..end).step_by(zeros.len()).filter(|page| ptrace::is_present(tid, *page, base));
-    present.all(|page| ptrace::write_memory(tid, page, &zeros).is_ok())
-}
-
-/// Adds a madvise, unless the program's own filters would refuse it.
-fn add_madvise(
-    context: &mut CallContext,
-    paused: &mut Paused,
-    (address, bytes): (u64, u64),
-    how: u64,
-) -> Result<(), Lost> {
-    // Advice on no bytes changes nothing.
-    let bytes = if context.rewriting.sham.is_some() { 0 } else { bytes };
-    let arguments = [address, bytes, how, 0, 0, 0];
-    if !context.allows(paused, libc::SYS_madvise, arguments) {
-        context.findings.cause(Cause::FilteredByProgram, bytes);
-        return Ok(());
-    }
-    let result = paused.call(libc::SYS_madvise, arguments)?;
-    if is_error(result) && result != -i64::from(libc::ENOMEM) {
-        context.findings.cause(Cause::AdviceRefused { errno: -result as i32 }, bytes);
-    }
-    Ok(())
 }
 
 /// The program installs a filter of its own: it is copied once the kernel has accepted it.
@@ -270,6 +145,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use policy::decide::View;
+    use policy::size::PageSize;
     use policy::{Actions, Geometry};
 
     /// A program with one closed and one open mapping.
@@ -279,7 +156,7 @@ mod tests {
         fn vma_at(&mut self, address: u64) -> Option<policy::call::Vma> {
             let (start, end) = if address < 1 << 30 { (0, 1 << 30) } else { (1 << 30, 1 << 31) };
             let protection = if start == 0 { 0 } else { 3 };
-            (address < end).then_some(policy::call::Vma { start, end, protection, is_anonymous: true })
+            (address < end).then_some(policy::call::Vma { start, end, protection, is_anonymous: true, is_named: false })
         }
 
         fn excepts_advised(&mut self) -> bool {

@@ -2,18 +2,16 @@
 //! addresses they name.
 
 use host::maps;
-use policy::call::madv;
+use policy::call::{Call, madv};
 pub use policy::looks::Extent;
-use policy::looks::{LARGE_BYTES, LARGE_DROP_BYTES};
+use policy::looks::{DROPS, Going, LARGE_BYTES, LARGE_DROP_BYTES};
 
 use super::filter::{Condition, Watch};
 use super::paused::Paused;
 use super::ptrace::Tid;
 use super::rewriting::Rewriting;
+use super::stopped::call_of;
 use super::tasks::Space;
-
-/// Advice after which content may be gone. MADV_FREE leaves it until the kernel needs the memory.
-const DROPS: [u64; 4] = [madv::DONTNEED, madv::DONTNEED_LOCKED, madv::FREE, madv::GUARD_INSTALL];
 
 /// The calls that stop for the sake of a witness. Calls that `others` stop in any case are not repeated.
 pub fn watches(extent: Extent, others: &[Watch]) -> Vec<Watch> {
@@ -34,59 +32,23 @@ pub fn watches(extent: Extent, others: &[Watch]) -> Vec<Watch> {
     wanted.into_iter().filter(|watch| !stops(watch.number)).collect()
 }
 
-/// What a call does to the memory that it names.
-enum Going {
-    /// The addresses go, with what is there.
-    Unmapped(u64, u64),
-    /// The content goes.
-    Dropped(u64, u64),
-    /// The kernel may take the content; pages of a pool stay.
-    Freed(u64, u64),
-}
-
 /// The ranges whose memory a stopped call is about to give back, as far as they are to be witnessed. Pages of a pool go whole,
 /// with the last part that the program has of them.
 pub fn ranges(paused: &Paused, space: &Space, rewriting: &Rewriting, extent: Extent) -> Vec<(u64, u64)> {
-    let going = going(paused, space, rewriting);
-    let advice = paused.arguments()[2];
-    let is_wanted = |going: &Going| match (going, paused.number()) {
-        (Going::Unmapped(start, end), libc::SYS_munmap) => extent.has_unmap(end - start),
-        (Going::Dropped(start, end), libc::SYS_madvise) => extent.has_drop(end - start, advice),
-        _ => extent.has_others(),
+    let Some(call) = call_of(paused.number(), paused.arguments()) else { return Vec::new() };
+    let going = match call {
+        Call::Brk { end } => of_heap(paused.tid(), end, space, rewriting),
+        _ => Going::by(&call, rewriting.base).into_iter().collect(),
     };
-    let wanted = going.into_iter().filter(is_wanted);
+    let wanted = going.into_iter().filter(|going| extent.has(going, &call));
     wanted.flat_map(|going| given_back(&going, space, rewriting)).collect()
-}
-
-fn going(paused: &Paused, space: &Space, rewriting: &Rewriting) -> Vec<Going> {
-    let [start, bytes, third, flags, target, _] = paused.arguments();
-    let range = |start: u64, bytes: u64| {
-        let end = start.checked_add(bytes).and_then(|end| rewriting.base.align_up(end))?;
-        (start < end).then_some((start, end))
-    };
-    let unmapped = |start, bytes| range(start, bytes).map(|(start, end)| Going::Unmapped(start, end));
-    let going = match paused.number() {
-        libc::SYS_munmap => unmapped(start, bytes),
-        libc::SYS_mmap if flags & libc::MAP_FIXED as u64 != 0 => unmapped(start, bytes),
-        libc::SYS_mremap if flags & libc::MREMAP_FIXED as u64 != 0 => unmapped(target, third),
-        libc::SYS_mremap => bytes.checked_sub(third).and_then(|rest| unmapped(start.checked_add(third)?, rest)),
-        libc::SYS_madvise if third == madv::FREE => range(start, bytes).map(|(start, end)| Going::Freed(start, end)),
-        libc::SYS_madvise if DROPS.contains(&third) => {
-            range(start, bytes).map(|(start, end)| Going::Dropped(start, end))
-        }
-        libc::SYS_brk => return of_heap(paused.tid(), start, space, rewriting),
-        _ => None,
-    };
-    going.into_iter().collect()
 }
 
 /// What the heap loses when it is to end at `asked`. Where the policy changes no brk, only the kernel knows the heap.
 fn of_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> Vec<Going> {
     let Some(from) = rewriting.base.align_up(asked).filter(|from| *from > 0) else { return Vec::new() };
     if rewriting.hugetlb {
-        let heap = space.huge.heap;
-        let shrinks = heap.start > 0 && asked >= heap.start && from < heap.program_end;
-        return shrinks.then_some(Going::Dropped(from, heap.program_end)).into_iter().collect();
+        return space.pool.heap_loses(asked, rewriting.base).into_iter().collect();
     }
     if space.policy.heap.is_known() {
         return space.policy.heap.cut_at(from).map(|(from, to)| Going::Unmapped(from, to)).into_iter().collect();
@@ -101,11 +63,7 @@ fn of_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> Vec<Go
 
 fn given_back(going: &Going, space: &Space, rewriting: &Rewriting) -> Vec<(u64, u64)> {
     match *going {
-        Going::Unmapped(start, end) if rewriting.hugetlb => space.huge.unmapped_with(start, end, rewriting.large),
-        Going::Dropped(start, end) if rewriting.hugetlb => {
-            [space.huge.drop_content(start, end, rewriting.large).whole, space.huge.ordinary(start, end)].concat()
-        }
-        Going::Freed(start, end) if rewriting.hugetlb => space.huge.ordinary(start, end),
+        _ if rewriting.hugetlb => space.pool.given_back(going, rewriting.large),
         Going::Unmapped(start, end) | Going::Dropped(start, end) | Going::Freed(start, end) => vec![(start, end)],
     }
 }

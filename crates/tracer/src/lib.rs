@@ -3,11 +3,12 @@
 //!
 //! It starts and ends processes too: `child`, `subreaper`, `environment`, `user`, `signals` and `terminal` know nothing of tracing.
 //!
-//! `registers`, `filter`, `own_filter`, `huge_map`, `pace` and `rewriting` are data and pure functions; `leaving` knows which memory
+//! `registers`, `filter`, `own_filter`, `pace` and `rewriting` are data and pure functions; `leaving` knows which memory
 //! a call gives back, for the `witness`;
 //! `ptrace`, `paused` and `launch` talk to the kernel, `permission` asks whether it lets us, and `refusal` says what its refusals mean;
 //! `event_loop` follows a tree, whose tasks `tasks` and `kin` know, to what has `ended`, `afterlife` included;
-//! `calls` carries out what `policy::decide` says, `hugetlb` serves the calls of its policies, with what `call_context` holds;
+//! `calls` has done what `policy` says, `hugetlb` under its policies, by the task that is `stopped`, whose memory has `content`, with
+//! what `call_context` holds;
 //! `thp_disable` says which calls the filter answers by itself; `sham` serves them without doing
 //! anything, `bare` runs a program that has no tracer, to measure it, and `untraced` one that needs none.
 
@@ -16,11 +17,11 @@ mod bare;
 mod call_context;
 mod calls;
 pub mod child;
+mod content;
 mod ended;
 pub mod environment;
 mod event_loop;
 mod filter;
-mod huge_map;
 mod hugetlb;
 mod kin;
 mod launch;
@@ -35,6 +36,7 @@ mod registers;
 mod rewriting;
 mod sham;
 pub mod signals;
+mod stopped;
 pub mod subreaper;
 mod tasks;
 pub mod terminal;

@@ -119,7 +119,7 @@ fn hugetlb_watches(large: u64) -> Vec<Watch> {
         libc::SYS_brk,
     ];
     watches.extend(ranges.map(|number| Watch::new(number, [])));
-    watches.extend(super::hugetlb::parts_watches());
+    watches.extend(super::hugetlb::watches());
     watches
 }
 

@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::huge_map::HugeMap;
+use policy::pool::Views;
+
 use super::own_filter::OwnFilter;
 use super::ptrace::Tid;
 
@@ -14,7 +15,7 @@ pub struct Space {
     /// What the policy remembers of it between calls.
     pub policy: policy::Space,
     /// What is backed by hugetlb pages without the program's knowledge.
-    pub huge: HugeMap,
+    pub pool: Views,
 }
 
 /// A shared address space.
@@ -96,8 +97,7 @@ impl Tasks {
         }
         if kinship == Kinship::Copy {
             let mut copy = task.space.borrow().clone();
-            copy.huge.promised_pages = 0;
-            copy.huge.unlock(0, u64::MAX); // fork does not inherit locks
+            copy.pool = copy.pool.forked();
             task.space = Rc::new(RefCell::new(copy));
         }
         self.tasks.insert(tid, task);
@@ -169,7 +169,7 @@ impl Tasks {
         let mut spaces: Vec<&SharedSpace> = self.tasks.values().map(|task| &task.space).collect();
         spaces.sort_unstable_by_key(|space| Rc::as_ptr(space));
         spaces.dedup_by_key(|space| Rc::as_ptr(space));
-        spaces.into_iter().map(|space| space.borrow().huge.promised_pages).sum()
+        spaces.into_iter().map(|space| space.borrow().pool.promised_pages).sum()
     }
 
     /// A task has installed a filter, for itself or for all threads of its process, which then have its

@@ -8,6 +8,31 @@ pub struct Output {
     tally: Tally,
     /// The test program whose output is read.
     program: Option<String>,
+    /// Its tests whose lines were read: passed, failed, ignored.
+    read: [usize; 3],
+}
+
+/// What came of a test.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Passed,
+    Failed,
+    Ignored,
+}
+
+impl Outcome {
+    /// Each with the word of a program's closing line.
+    const ALL: [(Outcome, &str); 3] =
+        [(Outcome::Passed, "passed"), (Outcome::Failed, "failed"), (Outcome::Ignored, "ignored")];
+
+    /// As the line of a test says it.
+    fn of(word: &str) -> Option<Outcome> {
+        match word {
+            "ok" => Some(Outcome::Passed),
+            "FAILED" => Some(Outcome::Failed),
+            word => word.starts_with("ignored").then_some(Outcome::Ignored),
+        }
+    }
 }
 
 impl Output {
@@ -16,8 +41,8 @@ impl Output {
         if let Some(program) = program(line) {
             self.end_program();
             self.program = Some(program);
-        } else if line.starts_with("test result: ") {
-            self.program = None;
+        } else if let Some(told) = line.strip_prefix("test result: ") {
+            self.read_result(told);
         } else if let Some((test, outcome)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) {
             self.read_outcome(test, outcome);
         }
@@ -33,18 +58,39 @@ impl Output {
     }
 
     fn read_outcome(&mut self, test: &str, outcome: &str) {
-        let test = format!("{} {test}", self.program.as_deref().unwrap_or("?"));
-        if outcome == "ok" {
-            self.tally.passed.insert(test);
-        } else if outcome == "FAILED" {
-            self.tally.failed.push(test);
-        } else if outcome.starts_with("ignored") {
-            self.tally.skips.push(Skip { test, why: Why::Ignored });
+        if let Some(outcome) = Outcome::of(outcome) {
+            self.read[outcome as usize] += 1;
+            self.count(outcome, test);
         }
+    }
+
+    fn count(&mut self, outcome: Outcome, test: &str) {
+        let test = format!("{} {test}", self.program.as_deref().unwrap_or("?"));
+        match outcome {
+            Outcome::Passed => drop(self.tally.passed.insert(test)),
+            Outcome::Failed => self.tally.failed.push(test),
+            Outcome::Ignored => self.tally.skips.push(Skip { test, why: Why::Ignored }),
+        }
+    }
+
+    /// The closing line of a program: `ok. 2 passed; 0 failed; 1 ignored; ...`. Tests that it counts and that were not read have
+    /// lines that the output of a process of theirs stands in: they count without their names.
+    fn read_result(&mut self, told: &str) {
+        let numbers = told.split([';', '.']).map(str::trim);
+        let of = |outcome: &str| numbers.clone().find_map(|part| part.strip_suffix(outcome)?.trim().parse().ok());
+        for (outcome, word) in Outcome::ALL {
+            let told: usize = of(word).unwrap_or(0);
+            for number in self.read[outcome as usize]..told {
+                self.count(outcome, &format!("({word}, number {}: its line is broken, see above)", number + 1));
+            }
+        }
+        self.program = None;
+        self.read = [0; 3];
     }
 
     /// A program that began and gave no result was killed or left without one.
     fn end_program(&mut self) {
+        self.read = [0; 3];
         if let Some(program) = self.program.take() {
             self.tally.failed.push(format!("{program} did not end as a test program does, see above"));
         }
@@ -113,6 +159,17 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(passed, ["b five", documentation, "study a::one", "study a::two"]);
         assert_eq!(tally.skips.iter().map(Skip::to_string).collect::<Vec<_>>(), ["study a::three is ignored"]);
         assert_eq!(tally.failed, ["b four"]);
+    }
+
+    /// A process of a test wrote to the same pipe, between the beginning of a line and its end or before it.
+    #[test]
+    fn tests_whose_lines_are_broken_count() {
+        let output = OUTPUT.replace("test a::two ... ok", "wordstest a::two ... ok");
+        let output = output.replace("test four ... FAILED", "test four ... words\nFAILED");
+        let tally = tally(&output, false);
+        assert_eq!((tally.passed.len(), tally.failed.len(), tally.skips.len()), (4, 1, 1));
+        assert!(tally.passed.contains("study (passed, number 2: its line is broken, see above)"), "{:?}", tally.passed);
+        assert_eq!(tally.failed, ["b (failed, number 1: its line is broken, see above)"]);
     }
 
     #[test]

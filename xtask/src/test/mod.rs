@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything there is to test, in one run, with one closing line.
 
 mod fuzz;
+mod host;
 mod libtest;
 mod nextest;
 mod packages;
@@ -21,6 +22,8 @@ const SKIPS: &str = "PAGELAB_TEST_SKIPS";
 /// Runs every step, also after one failed, and says at the end what passed, failed and was skipped.
 pub fn run(root: &Path) -> ExitCode {
     let missing = packages::install_or_name();
+    let mut in_the_way = host::in_the_way(Path::new("/"));
+    in_the_way.iter().for_each(|line| println!("in the way: {line}"));
     let mut failures = Vec::new();
     let mut step =
         |name: &str, outcome: Result<(), String>| failures.extend(outcome.err().map(|why| format!("{name}: {why}")));
@@ -43,7 +46,10 @@ pub fn run(root: &Path) -> ExitCode {
         Ok(tests) => tally.add(tests),
         Err(problem) => failures.push(format!("tests: {problem}")),
     }
-    close(failures, &tally, &missing)
+    // Also what came meanwhile, or was left by a test.
+    let now = host::in_the_way(Path::new("/")).into_iter().filter(|line| !in_the_way.contains(line));
+    in_the_way.extend(now.collect::<Vec<_>>());
+    close(failures, &tally, &missing, &in_the_way)
 }
 
 fn timed<R>(name: &str, step: impl FnOnce() -> R) -> R {
@@ -143,12 +149,15 @@ fn answering_signals(command: Command) -> Command {
 
 /// Prints what failed and what was skipped, and the closing line. A step that failed without being a
 /// test counts as one failure; a step that passed is not counted.
-fn close(failures: Vec<String>, tally: &Tally, missing: &[String]) -> ExitCode {
+fn close(failures: Vec<String>, tally: &Tally, missing: &[String], in_the_way: &[String]) -> ExitCode {
     let mut failures = failures;
     let strict = packages::must_have_all();
     println!();
     for package in missing {
         println!("missing: {package}");
+    }
+    for line in in_the_way {
+        println!("in the way: {line}");
     }
     for skip in &tally.skips {
         println!("skipped: {skip}");

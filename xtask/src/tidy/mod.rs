@@ -3,7 +3,6 @@
 mod arrows;
 mod calls;
 mod crates;
-mod known;
 mod links;
 mod shape;
 mod skips;
@@ -17,7 +16,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crates::Workspace;
-use known::Known;
 use tree::Tree;
 
 /// A rule that a place does not keep.
@@ -54,12 +52,10 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let tree = Tree::read(root)?;
     let workspace = Workspace::read(root)?;
     let sources = arrows::read(&workspace, &tree);
-    let known = Known::read(&tree);
     let mut findings = crates::check(&workspace, &tree);
-    findings.extend(arrows::check(&sources, &known));
+    findings.extend(arrows::check(&sources));
     findings.extend(arrows::check_picture(&tree, &workspace, &sources));
-    findings.extend(shape::check(&tree, &sources, &known));
-    findings.extend(known.not_needed());
+    findings.extend(shape::check(&tree, &sources));
     findings.extend(unsafety::check(&workspace, &tree));
     findings.extend(calls::check(&tree));
     findings.extend(source::check(&tree));

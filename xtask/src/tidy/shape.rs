@@ -1,8 +1,7 @@
 //! How source is written: files of a length that can be read, imports by name, errors that are types.
 
 use super::Finding;
-use super::arrows::Source;
-use super::known::{Kind, Known};
+use super::arrows::{Module, Source};
 use super::tree::{File, Tree};
 
 /// Lines that a file may have without a reason.
@@ -11,18 +10,18 @@ const MOST_LINES: usize = 400;
 const REASON: &str = "400 lines because";
 
 /// Findings about the shape of source.
-pub fn check(tree: &Tree, sources: &[Source], known: &Known) -> Vec<Finding> {
-    let mut findings: Vec<Finding> = tree.files.iter().filter_map(|file| too_long(file, known)).collect();
+pub fn check(tree: &Tree, sources: &[Source]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = tree.files.iter().filter_map(too_long).collect();
     for source in sources {
-        findings.extend(globs(source, known));
-        findings.extend(text_errors(source, known));
+        findings.extend(globs(source));
+        findings.extend(text_errors(source));
     }
     findings
 }
 
-fn too_long(file: &File, known: &Known) -> Option<Finding> {
+fn too_long(file: &File) -> Option<Finding> {
     let lines = file.text.lines().count();
-    if !file.is_rust() || lines <= MOST_LINES || has_reason(&file.text) || known.permits(Kind::Long, &file.path) {
+    if !file.is_rust() || lines <= MOST_LINES || has_reason(&file.text) {
         return None;
     }
     let message =
@@ -38,31 +37,24 @@ fn has_reason(text: &str) -> bool {
     words.join(" ").contains(REASON)
 }
 
-fn globs(source: &Source, known: &Known) -> Vec<Finding> {
+fn globs(source: &Source) -> Vec<Finding> {
     let message = "use super::* says not what is used; import by name";
-    lines(source, known, Kind::Glob, message, |module| &module.said.super_globs)
+    lines(source, message, |module| &module.said.super_globs)
 }
 
 /// Errors of libraries are types; a program may say what went wrong in words.
-fn text_errors(source: &Source, known: &Known) -> Vec<Finding> {
+fn text_errors(source: &Source) -> Vec<Finding> {
     if !source.is_library() {
         return Vec::new();
     }
     let message = "Result<_, String> in a library; give the error a type that says its source";
-    lines(source, known, Kind::TextError, message, |module| &module.said.text_errors)
+    lines(source, message, |module| &module.said.text_errors)
 }
 
-/// A finding for each line of a crate's modules whose file is no exception.
-fn lines(
-    source: &Source,
-    known: &Known,
-    kind: Kind,
-    message: &str,
-    of: impl Fn(&super::arrows::Module) -> &Vec<usize>,
-) -> Vec<Finding> {
-    let broken = source.modules().filter(|module| !of(module).is_empty());
-    let found = broken.filter(|module| !known.permits(kind, &module.file));
-    found.flat_map(|module| of(module).iter().map(|line| Finding::new(&module.file, *line, message))).collect()
+/// A finding for each line of a crate's modules.
+fn lines(source: &Source, message: &str, of: impl Fn(&Module) -> &Vec<usize>) -> Vec<Finding> {
+    let places = source.modules().flat_map(|module| of(module).iter().map(move |line| (module, *line)));
+    places.map(|(module, line)| Finding::new(&module.file, line, message)).collect()
 }
 
 #[cfg(test)]
@@ -75,7 +67,7 @@ mod tests {
         let member =
             Member { name: "c".into(), directory: "c".into(), roots: vec![root.into()], dependencies: Vec::new() };
         let sources = super::super::arrows::read(&Workspace { members: vec![member] }, &tree);
-        check(&tree, &sources, &Known::default()).iter().map(Finding::to_string).collect()
+        check(&tree, &sources).iter().map(Finding::to_string).collect()
     }
 
     #[test]

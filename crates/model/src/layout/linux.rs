@@ -3,6 +3,10 @@
 pub const PAGE: u64 = 4096;
 /// What aligned mappings are aligned for.
 pub const HUGE: u64 = 2 << 20;
+/// What programs reserve twice of, to cut a part out of it that is aligned to it: glibc a thread's arena (`HEAP_MAX_SIZE`,
+/// malloc/arena.c). So that the part is aligned here too, such a reservation lies as far behind a multiple of it as where it
+/// was recorded.
+pub const ARENA_BYTES: u64 = 64 << 20;
 /// Where position-independent programs go (`ELF_ET_DYN_BASE`, arch/x86/include/asm/elf.h, less a page).
 pub const PROGRAM: u64 = 0x5555_5555_4000;
 /// What a stack may grow to (the default of `ulimit -s`).
@@ -23,3 +27,8 @@ pub const VDSO_BYTES: u64 = 8 * PAGE;
 pub const INTERPRETER_BYTES: u64 = 53 * PAGE;
 /// QEMU puts position-independent programs here and above (`TASK_UNMAPPED_BASE`); what is below is where it was linked for.
 pub const EMULATED: u64 = 0x40_0000_0000;
+
+/// Whole pages for so many bytes.
+pub fn pages(bytes: u64) -> u64 {
+    bytes.checked_next_multiple_of(PAGE).unwrap_or(!(PAGE - 1))
+}

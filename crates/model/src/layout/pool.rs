@@ -1,170 +1,291 @@
-//! Memory that comes from a pool of huge pages: `pagelab compare` makes whole pages of it, and the program does not notice.
+//! Addresses under a policy of pages of a pool: what `policy::pool` does to the program's calls, made on addresses and VMAs
+//! without content.
 //!
-//! What it does to a program's calls (`tracer::hugetlb`) is done here to recorded ones: private anonymous mappings of at
-//! least a page, and the heap, begin and end at pages of the pool. A page goes when the program has unmapped all of it.
+//! The pool gives what is asked of it: how many pages it has, a model does not know.
 
-use std::collections::BTreeMap;
+use std::convert::Infallible;
 
-use ::policy::call::map;
+use ::policy::Mechanism;
+use ::policy::call::{Call, Vma, map, mremap};
+use ::policy::carry_out::{Kernel, Outcome};
+use ::policy::cause::Cause;
+use ::policy::decide::View;
+use ::policy::looks::{Extent, Going};
+use ::policy::pool::{Content, PoolKernel, Views, serve};
+use ::policy::ranges::Ranges;
+use trace::Event;
 
-/// A range of addresses: where it begins and ends.
-type Span = (u64, u64);
+use super::change::Change;
+use super::linux::pages;
+use super::taken::{Alignment, Taken};
 
-/// A mapping: where its last page ends, and what of it the program has still.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Mapping {
-    pages_end: u64,
-    own: Vec<Span>,
+// include/uapi/asm-generic/errno-base.h, negated.
+const ENOMEM: i64 = -12;
+const EFAULT: i64 = -14;
+const EEXIST: i64 = -17;
+
+/// A VMA, as far as a call asks for it. Those side by side that are alike are one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapped {
+    protection: u64,
+    backing: Backing,
 }
 
-/// The mappings of a process that are of whole pages, by where their first page begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backing {
+    /// How far it was moved with its content, which keeps it apart from its new neighbours (`vma->vm_pgoff`).
+    Anonymous {
+        moved_by: u64,
+    },
+    /// Each mapping of pages of a pool has a file of its own.
+    Pool {
+        number: u64,
+    },
+    File,
+}
+
+/// A process whose memory comes from a pool where it can.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
-    page_bytes: u64,
-    mappings: BTreeMap<u64, Mapping>,
-    /// Where the heap ends, with its last page.
-    heap_end: u64,
+    mechanism: Mechanism,
+    /// What the program sees, and what the kernel has.
+    views: Views,
+    vmas: Ranges<Mapped>,
+    /// Mappings of pages of the pool that there have been.
+    mappings: u64,
 }
 
 impl Pool {
-    pub fn new(page_bytes: u64) -> Pool {
-        Pool { page_bytes, mappings: BTreeMap::new(), heap_end: 0 }
+    pub fn new(mechanism: Mechanism) -> Pool {
+        Pool { mechanism, views: Views::default(), vmas: Ranges::default(), mappings: 0 }
     }
 
-    pub fn page_bytes(&self) -> u64 {
-        self.page_bytes
+    /// That of a copy that fork makes.
+    pub fn forked(&self) -> Pool {
+        Pool { views: self.views.forked(), ..self.clone() }
     }
 
-    /// The bytes of whole pages.
-    pub fn whole(&self, bytes: u64) -> u64 {
-        bytes.checked_next_multiple_of(self.page_bytes).unwrap_or(bytes)
+    /// That of a process that loads another program.
+    pub fn executed(&self) -> Pool {
+        Pool { mappings: self.mappings, ..Pool::new(self.mechanism) }
     }
 
-    /// Whether a new mapping comes from the pool. One without access is a reservation, of which parts may later.
-    pub fn serves(&self, bytes: u64, protection: u64, flags: u64) -> bool {
-        map::can_be_of_pool(flags) && protection != 0 && bytes >= self.page_bytes
+    /// Notes memory that the program had when it began.
+    pub fn begins_with(&mut self, begin: u64, bytes: u64, protection: u64, is_anonymous: bool) {
+        let backing = if is_anonymous { Backing::Anonymous { moved_by: 0 } } else { Backing::File };
+        self.vmas.set(begin, begin.saturating_add(bytes), Mapped { protection, backing });
     }
 
-    /// Notes a mapping whose pages begin with it. Gives where they end.
-    pub fn back(&mut self, begin: u64, bytes: u64) -> u64 {
-        let pages_end = begin + self.whole(bytes);
-        self.mappings.insert(begin, Mapping { pages_end, own: vec![(begin, begin + bytes)] });
-        pages_end
-    }
-
-    /// Forgets a mapping of which the program has everything; where its pages end.
-    pub fn take(&mut self, begin: u64, bytes: u64) -> Option<u64> {
-        let mapping = self.mappings.get(&begin).filter(|mapping| mapping.own == [(begin, begin + bytes)])?;
-        let pages_end = mapping.pages_end;
-        self.mappings.remove(&begin);
-        Some(pages_end)
-    }
-
-    /// The program unmaps a range: what goes, that is pages of which nothing is left to it, and what does not come from the
-    /// pool.
-    pub fn unmap(&mut self, begin: u64, end: u64) -> Vec<Span> {
-        let first = self.mappings.range(..begin).next_back().map_or(begin, |(at, _)| *at);
-        let page_bytes = self.page_bytes;
-        let (mut gone, mut other) = (Vec::new(), vec![(begin, end)]);
-        for (pages_begin, mapping) in self.mappings.range_mut(first..end) {
-            let before = pages(&mapping.own, page_bytes);
-            mapping.own = without(&mapping.own, (begin, end));
-            let after = pages(&mapping.own, page_bytes);
-            gone.extend(after.iter().fold(before, |left, kept| without(&left, *kept)));
-            other = without(&other, (*pages_begin, mapping.pages_end));
+    /// Does to a call of the program, at its addresses, what the policy does, and gives its result. `heap` is where the
+    /// kernel's heap begins; `event` is the call as it was recorded.
+    pub fn serve(&mut self, call: Call, event: &Event, heap: u64, taken: &mut Taken, changes: &mut Vec<Change>) -> i64 {
+        let Pool { mechanism, views, vmas, mappings } = self;
+        let going = match call {
+            Call::Brk { end } => views.heap_loses(end, mechanism.base),
+            _ => Going::by(&call, mechanism.base),
+        };
+        if let Some(going) = going {
+            let is_looked_at = Extent::Large.has(&going, &call);
+            let ranges = views.given_back(&going, mechanism.large).into_iter();
+            changes.extend(ranges.map(|(begin, end)| Change::GivenBack { begin, bytes: end - begin, is_looked_at }));
         }
-        self.mappings.retain(|_, mapping| !mapping.own.is_empty());
-        gone.extend(other);
-        gone.sort_unstable();
-        gone
-    }
-
-    /// Where the heap begins that the kernel would begin at an address.
-    pub fn begin_heap(&mut self, address: u64) -> u64 {
-        self.heap_end = self.whole(address);
-        self.heap_end
-    }
-
-    /// The end of the heap's last page when the program has moved its end: pages stay.
-    pub fn move_heap(&mut self, end: u64) -> u64 {
-        self.heap_end = self.heap_end.max(self.whole(end));
-        self.heap_end
+        let mut addresses =
+            Addresses { own: call, event, heap, page_bytes: mechanism.large.bytes(), taken, vmas, mappings, changes };
+        let served = serve(mechanism, views, &call, &mut addresses);
+        match served.unwrap_or_else(|never| match never {}) {
+            Outcome::Returned(result) => result,
+            Outcome::Pass => addresses.make(&call),
+        }
     }
 }
 
-/// The whole pages that ranges are in, each once.
-fn pages(spans: &[Span], page_bytes: u64) -> Vec<Span> {
-    let mut pages: Vec<Span> = Vec::new();
-    for (begin, end) in spans {
-        let (begin, end) = (begin - begin % page_bytes, end.next_multiple_of(page_bytes));
-        match pages.last_mut() {
-            Some(last) if begin <= last.1 => last.1 = end,
-            _ => pages.push((begin, end)),
-        }
-    }
-    pages
+/// A kernel that has addresses and VMAs, and passes on what happens to memory.
+struct Addresses<'a> {
+    /// The call that the program came for.
+    own: Call,
+    /// What was recorded of it.
+    event: &'a Event,
+    heap: u64,
+    page_bytes: u64,
+    taken: &'a mut Taken,
+    vmas: &'a mut Ranges<Mapped>,
+    mappings: &'a mut u64,
+    changes: &'a mut Vec<Change>,
 }
 
-/// What is left of ranges without one.
-fn without(spans: &[Span], (begin, end): Span) -> Vec<Span> {
-    let parts = spans.iter().flat_map(|span| [(span.0, span.1.min(begin)), (span.0.max(end), span.1)]);
-    parts.filter(|(begin, end)| begin < end).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const M2: u64 = 2 << 20;
-
-    #[test]
-    fn private_anonymous_memory_of_a_page_comes_from_the_pool() {
-        let pool = Pool::new(M2);
-        assert!(pool.serves(M2, 3, 0x22) && pool.serves(M2 + 4096, 1, 0x4022));
-        for (bytes, protection, flags) in
-            [(M2 - 4096, 3, 0x22), (M2, 0, 0x22), (M2, 3, 0x21), (M2, 3, 0x2), (M2, 3, 0x2_0022), (M2, 3, 0x62)]
-        {
-            assert!(!pool.serves(bytes, protection, flags), "{bytes} {protection} {flags:#x}");
-        }
-    }
-
-    #[test]
-    fn a_page_goes_with_the_last_part_that_the_program_has_of_it() {
-        // All orders in which four parts of a mapping can go: in the end all pages have, each once.
-        let (begin, bytes) = (100 * M2, 5 * M2 / 2);
-        let cuts = [begin, begin + 4096, begin + M2, begin + M2 + 4096, begin + bytes];
-        let parts: Vec<(u64, u64)> = cuts.windows(2).map(|pair| (pair[0], pair[1])).collect();
-        for seed in 0..24 {
-            let (mut left, mut order, mut number) = (parts.clone(), Vec::new(), seed);
-            while !left.is_empty() {
-                order.push(left.remove(number % left.len()));
-                number /= 2;
+impl Addresses<'_> {
+    /// Makes a call, which succeeds where a kernel with enough memory lets it.
+    fn make(&mut self, call: &Call) -> i64 {
+        match *call {
+            Call::Mmap { .. } => self.mmap(call),
+            Call::Mremap { address, old_bytes, new_bytes, flags, new_address } => {
+                self.mremap((address, pages(old_bytes)), pages(new_bytes), flags, new_address)
             }
-            let mut pool = Pool::new(M2);
-            assert_eq!(pool.back(begin, bytes), begin + 3 * M2);
-            let mut gone: Vec<(u64, u64)> = order.iter().flat_map(|(begin, end)| pool.unmap(*begin, *end)).collect();
-            gone.sort_unstable();
-            assert!(gone.iter().all(|(begin, end)| begin % M2 == 0 && end % M2 == 0), "{order:?}: {gone:?}");
-            assert_eq!(gone.iter().map(|(begin, end)| end - begin).sum::<u64>(), 3 * M2, "{order:?}: {gone:?}");
-            assert!(gone.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{order:?}: {gone:?}");
+            Call::Munmap { address, bytes } => {
+                let end = address.saturating_add(pages(bytes));
+                self.taken.free(address, end);
+                self.vmas.clear(address, end);
+                self.tell(trace::Call::Munmap { address, bytes }, 0)
+            }
+            Call::Mprotect { address, bytes, protection } => {
+                for (begin, end, mapped) in self.vmas.within(address, address.saturating_add(pages(bytes))) {
+                    self.vmas.set(begin, end, Mapped { protection, ..mapped });
+                }
+                self.tell(trace::Call::Mprotect { address, bytes, protection }, 0)
+            }
+            Call::Madvise { bytes: 0, .. } => 0,
+            Call::Madvise { address, bytes, advice } => self.tell(trace::Call::Madvise { address, bytes, advice }, 0),
+            Call::Brk { .. } => self.heap as i64,
+            // No trace has them.
+            Call::ProcessMadvise { .. } | Call::Prctl { .. } | Call::OnRange { .. } => 0,
         }
     }
 
-    #[test]
-    fn what_is_not_of_the_pool_goes_as_it_is() {
-        let mut pool = Pool::new(M2);
-        assert_eq!(pool.unmap(4096, 8192), [(4096, 8192)]);
-        pool.back(10 * M2, M2);
-        let gone = pool.unmap(10 * M2 - 4096, 11 * M2 + 4096);
-        assert_eq!(gone, [(10 * M2 - 4096, 10 * M2), (10 * M2, 11 * M2), (11 * M2, 11 * M2 + 4096)]);
-        assert_eq!(pool.unmap(10 * M2, 11 * M2), [(10 * M2, 11 * M2)], "forgotten");
+    fn tell(&mut self, call: trace::Call, result: i64) -> i64 {
+        self.changes.push(Change::Call(Event { call, result, ..self.event.clone() }));
+        result
     }
 
-    #[test]
-    fn a_heap_grows_by_whole_pages_and_keeps_them() {
-        let mut pool = Pool::new(M2);
-        let begin = pool.begin_heap(3 * M2 + 4096);
-        assert_eq!(begin, 4 * M2);
-        assert_eq!([begin + 1, begin + M2 + 1, begin].map(|end| pool.move_heap(end)), [5 * M2, 6 * M2, 6 * M2]);
+    fn mmap(&mut self, call: &Call) -> i64 {
+        let Call::Mmap { address, bytes, protection, flags, file, offset } = *call else { return EFAULT };
+        let (own_bytes, is_of_pool) = (pages(bytes), flags & map::HUGETLB != 0);
+        let is_free = || self.taken.is_free(address, address.saturating_add(own_bytes));
+        if flags & map::FIXED == 0 && flags & map::FIXED_NOREPLACE != 0 && !is_free() {
+            return EEXIST;
+        }
+        let to = match flags & (map::FIXED | map::FIXED_NOREPLACE) {
+            0 if is_of_pool => self.taken.highest(own_bytes, self.page_bytes),
+            0 => {
+                let aligned = match *call == self.own {
+                    true => Alignment::of_mapping(bytes, protection, flags, offset, self.event.result as u64),
+                    false => Alignment::of_memory(bytes),
+                };
+                self.taken.place(own_bytes, aligned)
+            }
+            _ => address,
+        };
+        self.taken.take(to, to.saturating_add(own_bytes));
+        let backing = match flags & map::ANONYMOUS != 0 {
+            true if is_of_pool => {
+                *self.mappings += 1;
+                Backing::Pool { number: *self.mappings }
+            }
+            true if flags & map::TYPE == map::PRIVATE && flags & map::GROWSDOWN == 0 => {
+                Backing::Anonymous { moved_by: 0 }
+            }
+            _ => Backing::File,
+        };
+        self.vmas.set(to, to.saturating_add(own_bytes), Mapped { protection, backing });
+        let file = file as i64;
+        self.tell(trace::Call::Mmap { address: to, bytes, protection, flags, file, offset }, to as i64)
+    }
+
+    fn mremap(&mut self, (old, old_bytes): (u64, u64), new_bytes: u64, flags: u64, target: u64) -> i64 {
+        let (old_end, grown_end) = (old.saturating_add(old_bytes), old.saturating_add(new_bytes));
+        // What grows must be one VMA (`check_prep_vma`, mm/mremap.c).
+        if new_bytes > old_bytes && self.vmas.within(old, old_end).len() > 1 {
+            return EFAULT;
+        }
+        let keeps = flags & !(mremap::MAY_MOVE | mremap::FIXED) != 0;
+        let may_move = flags & mremap::MAY_MOVE != 0;
+        let stays = flags & mremap::FIXED == 0
+            && !keeps
+            && old_bytes > 0
+            && (new_bytes <= old_bytes || self.taken.is_free(old_end, grown_end));
+        if !stays && !may_move {
+            return ENOMEM;
+        }
+        let moved = self.vmas.within(old, old.saturating_add(old_bytes.min(new_bytes)));
+        let to = match () {
+            () if flags & mremap::FIXED != 0 => target,
+            () if stays => old,
+            () => self.taken.place(new_bytes, Alignment::of_memory(new_bytes)),
+        };
+        if !keeps {
+            self.vmas.clear(old, old_end);
+            self.taken.free(old, old_end);
+        }
+        let distance = to.wrapping_sub(old);
+        self.taken.take(to, to.saturating_add(new_bytes));
+        self.vmas.clear(to, to.saturating_add(new_bytes));
+        for (begin, end, mapped) in &moved {
+            let backing = match mapped.backing {
+                Backing::Anonymous { moved_by } => Backing::Anonymous { moved_by: moved_by.wrapping_add(distance) },
+                other => other,
+            };
+            self.vmas.set(begin.wrapping_add(distance), end.wrapping_add(distance), Mapped { backing, ..*mapped });
+        }
+        let grown_from = to.saturating_add(old_bytes);
+        if let Some((_, _, last)) = self.vmas.at(grown_from.saturating_sub(1)).filter(|_| new_bytes > old_bytes) {
+            self.vmas.set(grown_from, to.saturating_add(new_bytes), last);
+        }
+        let call = trace::Call::Mremap { address: old, old_bytes, new_bytes, flags, new_address: to };
+        self.tell(call, to as i64)
+    }
+}
+
+impl View for Addresses<'_> {
+    fn vma_at(&mut self, address: u64) -> Option<Vma> {
+        let (start, end, mapped) = self.vmas.at(address)?;
+        let is_anonymous = matches!(mapped.backing, Backing::Anonymous { .. });
+        Some(Vma { start, end, protection: mapped.protection, is_anonymous, is_named: false })
+    }
+
+    fn excepts_advised(&mut self) -> bool {
+        true
+    }
+}
+
+impl Kernel for Addresses<'_> {
+    type Error = Infallible;
+
+    fn call(&mut self, call: &Call) -> Result<i64, Infallible> {
+        Ok(self.make(call))
+    }
+
+    fn own_call(&mut self) -> Result<i64, Infallible> {
+        Ok(self.make(&self.own.clone()))
+    }
+
+    fn advise(&mut self, (address, bytes): (u64, u64), advice: u64) -> Result<(), Infallible> {
+        self.make(&Call::Madvise { address, bytes, advice });
+        Ok(())
+    }
+
+    fn look(&mut self, _: (u64, u64)) -> Result<i64, Infallible> {
+        Ok(0)
+    }
+
+    fn zero(&mut self, begin: u64, end: u64) -> bool {
+        self.changes.push(Change::Write { begin, bytes: end - begin });
+        true
+    }
+
+    fn allows(&mut self, _: &Call) -> bool {
+        true
+    }
+
+    fn answered(&mut self, said: &'static str) {
+        self.changes.push(Change::Answered(said));
+    }
+}
+
+impl PoolKernel for Addresses<'_> {
+    /// Of the calls of which a part is made, no trace has any.
+    fn own_call_on(&mut self, _: (u64, u64)) -> Result<i64, Infallible> {
+        Ok(0)
+    }
+
+    fn copy(&mut self, from: u64, to: u64, bytes: u64, content: Content) -> bool {
+        self.changes.push(Change::Copy { from, to, bytes, content });
+        true
+    }
+
+    fn unreserved_pages(&mut self) -> u64 {
+        u64::MAX
+    }
+
+    fn note(&mut self, cause: Cause, bytes: u64) {
+        self.changes.push(Change::Noted(cause, bytes));
     }
 }

@@ -2,7 +2,36 @@
 
 use std::collections::BTreeMap;
 
-use super::linux::{EMULATED, HUGE, MMAP_BASE, VDSO_BYTES};
+use ::policy::call::{map, prot};
+
+use super::linux::{ARENA_BYTES, EMULATED, HUGE, MMAP_BASE, PAGE, VDSO_BYTES};
+
+/// What a place is congruent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alignment {
+    /// A power of two.
+    pub bytes: u64,
+    /// What the place is congruent to, modulo these bytes.
+    pub offset: u64,
+}
+
+impl Alignment {
+    /// That of a new mapping, which was recorded at an address.
+    pub fn of_mapping(bytes: u64, protection: u64, flags: u64, offset: u64, recorded: u64) -> Option<Alignment> {
+        match flags & map::ANONYMOUS != 0 {
+            true if protection == prot::NONE && bytes >= 2 * ARENA_BYTES => {
+                Some(Alignment { bytes: ARENA_BYTES, offset: recorded })
+            }
+            true => Alignment::of_memory(bytes),
+            false => (bytes >= HUGE).then_some(Alignment { bytes: HUGE, offset }),
+        }
+    }
+
+    /// That of anonymous memory: whole huge pages are aligned.
+    pub fn of_memory(bytes: u64) -> Option<Alignment> {
+        (bytes >= HUGE && bytes.is_multiple_of(HUGE)).then_some(Alignment { bytes: HUGE, offset: 0 })
+    }
+}
 
 /// Ranges of addresses that are taken: where each begins and ends; and the end of the gaps that are used.
 #[derive(Clone, Debug, Default)]
@@ -52,12 +81,11 @@ impl Taken {
         }
     }
 
-    /// Takes the highest gap for so many bytes; `aligned` is the offset in the file that is to be congruent, for what shall
-    /// be aligned.
-    pub fn place(&mut self, bytes: u64, aligned: Option<u64>) -> u64 {
-        let to = match aligned.and_then(|offset| Some((offset, self.gap(bytes.checked_add(HUGE)?)?.0))) {
-            Some((offset, begin)) => match offset.wrapping_sub(begin) & (HUGE - 1) {
-                0 => begin + HUGE,
+    /// Takes the highest gap for so many bytes, aligned where that is asked for.
+    pub fn place(&mut self, bytes: u64, aligned: Option<Alignment>) -> u64 {
+        let to = match aligned.and_then(|aligned| Some((aligned, self.gap(bytes.checked_add(aligned.bytes)?)?.0))) {
+            Some((Alignment { bytes, offset }, begin)) => match offset.wrapping_sub(begin) & (bytes - 1) {
+                0 => begin + bytes,
                 rest => begin + rest,
             },
             // No program has used up all addresses.
@@ -65,6 +93,13 @@ impl Taken {
         };
         self.0.insert(to, to + bytes);
         to
+    }
+
+    /// The highest place for whole pages of a pool (`hugetlb_get_unmapped_area`).
+    pub fn highest(&self, bytes: u64, page_bytes: u64) -> u64 {
+        let gap = bytes.checked_add(page_bytes - PAGE).and_then(|bytes| self.gap(bytes));
+        // No program has used up all addresses.
+        gap.map_or(EMULATED, |(_, end)| (end - bytes) / page_bytes * page_bytes)
     }
 
     /// The upper end of the highest gap: where so many bytes begin and end there.

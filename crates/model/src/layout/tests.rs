@@ -1,18 +1,26 @@
 //! Recorded addresses and those that Linux chooses.
 
-use super::linux::{MMAP_BASE, PROGRAM, STACK_END};
+use super::linux::{HUGE, MMAP_BASE, PROGRAM, STACK_END};
 use super::*;
+
+fn told(layout: &mut Layout, call: Call, result: u64) -> Vec<Event> {
+    let changes = layout.translate(&Event { run: 0, order: 0, call, result: result as i64 }).into_iter();
+    let calls = changes.map(|change| match change {
+        Change::Call(event) => event,
+        other => panic!("{other:?} without a policy"),
+    });
+    calls.collect()
+}
 
 fn mmap(layout: &mut Layout, recorded: u64, bytes: u64) -> u64 {
     let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0 };
-    let told = layout.translate(&Event { run: 0, order: 0, call, result: recorded as i64 });
+    let told = told(layout, call, recorded);
     assert_eq!(told.len(), 1);
     told[0].result as u64
 }
 
 fn calls(layout: &mut Layout, call: Call, result: u64) -> Vec<Call> {
-    let told = layout.translate(&Event { run: 0, order: 0, call, result: result as i64 });
-    told.into_iter().map(|event| event.call).collect()
+    told(layout, call, result).into_iter().map(|event| event.call).collect()
 }
 
 const TOP: u64 = MMAP_BASE - VDSO_BYTES;
@@ -60,10 +68,7 @@ fn a_program_its_heap_and_its_stack_are_where_linux_puts_them() {
     assert_eq!(region(&mut layout, EMULATED + (32 << 20) + 8192, 4096, "/lib/ld.so"), ld + 8192);
     assert_eq!(ld, MMAP_BASE - INTERPRETER_BYTES);
     assert_eq!(mmap(&mut layout, EMULATED + (40 << 20), 8192), ld - VDSO_BYTES - 8192);
-    let brk = |layout: &mut Layout, end| {
-        layout.translate(&Event { run: 0, order: 0, call: Call::Brk { address: end }, result: end as i64 })[0].result
-            as u64
-    };
+    let brk = |layout: &mut Layout, end| told(layout, Call::Brk { address: end }, end)[0].result as u64;
     let begin = brk(&mut layout, EMULATED + 5 * HUGE + 20480);
     assert_eq!(begin, PROGRAM + 5 * HUGE + 4096);
     assert_eq!(brk(&mut layout, EMULATED + 5 * HUGE + 20480 + 135168), begin + 135168);
@@ -76,10 +81,7 @@ fn a_program_its_heap_and_its_stack_are_where_linux_puts_them() {
 fn a_heap_that_would_end_before_it_begins_is_left_where_it_is() {
     let mut layout = Layout::default();
     let begin = EMULATED + 5 * HUGE;
-    let to = |layout: &mut Layout, end: u64| {
-        let call = Call::Brk { address: end };
-        layout.translate(&Event { run: 0, order: 0, call, result: end as i64 })[0].result as u64
-    };
+    let to = |layout: &mut Layout, end: u64| told(layout, Call::Brk { address: end }, end)[0].result as u64;
     let placed = to(&mut layout, begin);
     assert_eq!(to(&mut layout, begin - 4096), begin - 4096);
     assert_eq!(to(&mut layout, begin + 4096), placed + 4096);
@@ -106,12 +108,7 @@ fn what_grows_in_place_does_so_only_where_there_is_room() {
     assert_eq!(address(1), first);
     assert_ne!(address(1 | MREMAP_DONTUNMAP), first);
     // Recorded in place, but its neighbour is in the way here.
-    let told = layout.translate(&Event {
-        run: 0,
-        order: 0,
-        call: grow(EMULATED + (1 << 20), 16384),
-        result: (EMULATED + (1 << 20)) as i64,
-    });
+    let told = told(&mut layout, grow(EMULATED + (1 << 20), 16384), EMULATED + (1 << 20));
     assert_ne!(told[0].result as u64, second);
     assert_eq!(layout.address(EMULATED + (1 << 20)), told[0].result as u64);
 }
@@ -119,7 +116,7 @@ fn what_grows_in_place_does_so_only_where_there_is_room() {
 #[test]
 fn a_layout_of_randomisation_has_its_parts_where_they_were_drawn() {
     let image = Image { process: 7, execs: 0 };
-    let scheme = |seed| Scheme { draw: Some(Draw { seed, bits: Bits::of_addresses(47) }), pool_page_bytes: None };
+    let scheme = |seed| Scheme { draw: Some(Draw { seed, bits: Bits::of_addresses(47) }), pool: None };
     let lay_out = |scheme: Scheme, image: Image| {
         let mut layout = Layout::new(scheme, image);
         let mut region = |address, bytes, name: &str| {
@@ -131,7 +128,7 @@ fn a_layout_of_randomisation_has_its_parts_where_they_were_drawn() {
         let linker = region(EMULATED + (32 << 20), 4096, "/lib/ld.so");
         let brk = Call::Brk { address: 0 };
         let heap = EMULATED + 5 * HUGE;
-        let heap = layout.translate(&Event { run: 0, order: 0, call: brk, result: heap as i64 })[0].result as u64;
+        let heap = told(&mut layout, brk, heap)[0].result as u64;
         let first = mmap(&mut layout, EMULATED + (64 << 20), 8192);
         [program, stack + 8192, linker, heap, first]
     };

@@ -1,5 +1,6 @@
 //! Machines: what a processor has for translating addresses.
 
+mod beside;
 mod built_in;
 mod error;
 mod read;
@@ -10,8 +11,8 @@ pub use built_in::{BUILT_IN, built_in};
 pub use error::MachineError;
 pub use read::{SCHEMA, read};
 pub use shape::{
-    Architecture, Coalescing, Figure, Ground, LineCacheShape, Machine, Needs, Reach, Replacement, Serves, Stage2,
-    TableFormat, TlbShape, WalkCacheShape, WalkerShape,
+    Architecture, Coalescing, Figure, Ground, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Reach, Replacement,
+    Serves, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
 };
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use ::policy::size::{PageSize, format_bytes};
 use paging::format::named::Named;
 use paging::format::riscv::Stage;
 
+use super::beside::{level_without_the_one_before, second_of_a_kind};
 use super::error::MachineError;
 use super::shape::{
-    Architecture, Coalescing, Figure, Ground, LineCacheShape, Machine, Needs, Reach, Replacement, Serves, Stage2,
-    TableFormat, TlbShape, WalkCacheShape, WalkerShape,
+    Architecture, Coalescing, Figure, Ground, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Reach, Replacement,
+    Serves, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
 };
 use super::wire::{self, Cited};
 use crate::toml_file;
@@ -170,17 +171,25 @@ impl Judge<'_> {
         for (index, tlb) in wire.tlb.iter().enumerate() {
             tlbs.push(self.tlb(&format!("tlb[{index}]"), tlb)?);
         }
-        tlbs.sort_by_key(|tlb| tlb.level);
         if tlbs.len() > MAX_TLBS {
             return Err(self.wrong("tlb", tlbs.len(), format!("at most {MAX_TLBS} TLBs")));
         }
+        if let Some((index, found)) = second_of_a_kind(&tlbs) {
+            let expected = "one for each level, kind of access and page size: which of two takes a page is not said";
+            return Err(self.wrong(&format!("tlb[{index}]"), found, expected));
+        }
+        if let Some(level) = level_without_the_one_before(&tlbs) {
+            let found = format!("level {level} and none of level {}", level - 1);
+            return Err(self.wrong("tlb", found, "levels from 1 on without a gap"));
+        }
+        tlbs.sort_by_key(|tlb| tlb.level);
         Ok(tlbs)
     }
 
     fn tlb(&mut self, key: &str, tlb: &wire::Tlb) -> Result<TlbShape, MachineError> {
         let at = |name: &str| format!("{key}.{name}");
-        if !(1..=2).contains(&tlb.level) {
-            return Err(self.wrong(&at("level"), tlb.level, "1 or 2"));
+        if !(1..=MAX_TLB_LEVEL).contains(&tlb.level) {
+            return Err(self.wrong(&at("level"), tlb.level, format!("1 to {MAX_TLB_LEVEL}")));
         }
         let mut serves = Vec::new();
         for name in &tlb.serves {
@@ -207,6 +216,13 @@ impl Judge<'_> {
                 &at("ways"),
                 ways,
                 "a power of two of up to 64: a tree of directions has no others",
+            ));
+        }
+        if replacement == Replacement::Srrip && tlb.level == 1 {
+            return Err(self.wrong(
+                &at("replacement"),
+                "srrip in level 1",
+                "lru, plru, random or fifo: it tells a second use from the first, and a trace has runs of uses",
             ));
         }
         Ok(TlbShape {

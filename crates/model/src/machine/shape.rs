@@ -2,6 +2,7 @@
 
 use ::policy::size::PageSize;
 use paging::format::named::Named;
+use paging::{Format, with_format};
 
 /// An instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +38,17 @@ pub struct TableFormat {
     pub format: Named,
 }
 
+impl TableFormat {
+    /// Bytes of a base page, as software has it.
+    pub fn base_bytes(&self) -> u64 {
+        with_format!(&self.format, format => format.geometry().page_bytes() << format.run_bits())
+    }
+
+    fn levels(&self) -> u8 {
+        with_format!(&self.format, format => format.geometry().levels())
+    }
+}
+
 /// A model machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
@@ -46,7 +58,7 @@ pub struct Machine {
     pub processor: String,
     /// Its instruction set.
     pub architecture: Architecture,
-    /// The formats of its page tables; the first is what kernels use unless a policy asks for another base page.
+    /// The formats of its page tables; the first says which base page kernels have unless a policy asks for another one.
     pub formats: Vec<TableFormat>,
     /// Which processors it describes, as [`Machine::is_cpu`] compares them.
     pub cpus: Vec<String>,
@@ -63,6 +75,25 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// The format that Linux uses where no policy asks for another base page than that of the first format.
+    pub fn usual_format(&self) -> &TableFormat {
+        let first = &self.formats[0];
+        self.format_with(first.base_bytes()).unwrap_or(first)
+    }
+
+    /// The format that Linux uses with base pages of so many bytes.
+    ///
+    /// On RISC-V the kernel tries at boot which modes the processor has and takes the one with the most levels
+    /// (`set_satp_mode`, arch/riscv/mm/init.c). Elsewhere it is the first of the file.
+    pub fn format_with(&self, base_bytes: u64) -> Option<&TableFormat> {
+        let mut of_base = self.formats.iter().filter(|format| format.base_bytes() == base_bytes);
+        match self.architecture {
+            // Of two with as many levels the first.
+            Architecture::RiscV64 => of_base.rev().max_by_key(|format| format.levels()),
+            Architecture::X86_64 | Architecture::Arm64 => of_base.next(),
+        }
+    }
+
     /// Whether it describes a processor: `VENDOR/FAMILY/MODEL` in decimal on x86 (a machine file may say `FIRST-LAST` for
     /// the model), `IMPLEMENTER/PART` on arm64, the `uarch` on RISC-V, all as /proc/cpuinfo has them.
     pub fn is_cpu(&self, cpu: &str) -> bool {
@@ -132,11 +163,16 @@ pub enum Replacement {
     TreePlru,
     /// Any, by a seeded generator.
     Random,
+    /// The one that came first; a hit changes nothing.
+    Fifo,
+    /// The one whose next use is predicted farthest off: static re-reference interval prediction, two bits an entry.
+    Srrip,
 }
 
 impl Replacement {
     /// Every one.
-    pub const ALL: [Replacement; 3] = [Replacement::Lru, Replacement::TreePlru, Replacement::Random];
+    pub const ALL: [Replacement; 5] =
+        [Replacement::Lru, Replacement::TreePlru, Replacement::Random, Replacement::Fifo, Replacement::Srrip];
 
     /// As machine files call it.
     pub const fn name(self) -> &'static str {
@@ -144,6 +180,8 @@ impl Replacement {
             Replacement::Lru => "lru",
             Replacement::TreePlru => "plru",
             Replacement::Random => "random",
+            Replacement::Fifo => "fifo",
+            Replacement::Srrip => "srrip",
         }
     }
 }
@@ -175,12 +213,15 @@ pub struct Coalescing {
     pub needs: Needs,
 }
 
+/// The highest level of TLBs.
+pub const MAX_TLB_LEVEL: u8 = 4;
+
 /// One TLB.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlbShape {
     /// What tables and results call it.
     pub name: String,
-    /// 1 or 2.
+    /// From 1 to [`MAX_TLB_LEVEL`]: one is asked where the ones before did not have a page.
     pub level: u8,
     /// Which accesses look into it.
     pub serves: Vec<Serves>,

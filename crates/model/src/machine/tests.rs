@@ -40,7 +40,8 @@ fn what_no_processor_has_is_refused_by_key() {
         (r#""2M""#, r#""3M""#, "tlb[0].holds", "power of two"),
         (r#""2M""#, r#""1K""#, "tlb[0].holds", "4K or more"),
         (r#""4K", "2M""#, r#""2M""#, "tlb", "holds pages of 4K"),
-        (r#"is = "lru""#, r#"is = "fifo""#, "tlb[0].replacement", "lru, plru, random"),
+        (r#"is = "lru""#, r#"is = "mru""#, "tlb[0].replacement", "lru, plru, random, fifo, srrip"),
+        (r#"is = "lru""#, r#"is = "srrip""#, "tlb[0].replacement", "a trace has runs of uses"),
         (r#"["x86-64"]"#, r#"["sv39"]"#, "formats", "x86_64"),
         (r#"["x86-64"]"#, r#"["x86"]"#, "formats", r#"found "x86"; expected x86-64, x86-64-la57, arm64-GRANULE-BITS"#),
         (
@@ -59,10 +60,32 @@ fn what_no_processor_has_is_refused_by_key() {
         ("walkers = { is = 1", "walkers = { is = 0", "walker.walkers", "at least one"),
         (r#"assumed = "as others""#, r#"source = "hearsay""#, "tlb[0].ways.source", "[sources]"),
         (r#", assumed = "as others""#, "", "tlb[0].ways", "`source`"),
-        ("level = 1", "level = 3", "tlb[0].level", "1 or 2"),
+        ("level = 1", "level = 5", "tlb[0].level", "1 to 4"),
+        ("level = 1", "level = 0", "tlb[0].level", "1 to 4"),
+        ("level = 1", "level = 3", "tlb", "level 3 and none of level 2; expected levels from 1 on without a gap"),
     ] {
         let said = said(&[(from, to)]);
         assert!(said.starts_with(&format!("test.toml: {key}: found ")) && said.contains(words), "{to}: {said}");
+    }
+}
+
+/// The text of the first TLB, with another level, other accesses and other sizes.
+fn another_tlb(level: &str, serves: &str, holds: &str) -> String {
+    let tlb = &WHOLE[WHOLE.find("[[tlb]]").unwrap()..WHOLE.find("[walker]").unwrap()];
+    let changes = [("level = 1", level), (r#"["fetch", "load", "store"]"#, serves), (r#"["4K", "2M"]"#, holds)];
+    let changed = changes.iter().fold(tlb.to_owned(), |text, (from, to)| text.replace(from, to));
+    format!("{}{changed}[walker]", &WHOLE[..WHOLE.find("[walker]").unwrap()]) + WHOLE.split("[walker]").nth(1).unwrap()
+}
+
+#[test]
+fn a_second_tlb_of_one_kind_is_refused() {
+    let said = read("test.toml", &another_tlb("level = 1", r#"["store"]"#, r#"["2M", "1G"]"#)).unwrap_err().to_string();
+    let expected = "test.toml: tlb[1]: found a second TLB of level 1 for stores of 2M pages, beside \"L1\"; expected one for \
+                    each level, kind of access and page size: which of two takes a page is not said";
+    assert_eq!(said, expected);
+    for (level, holds) in [("level = 1", r#"["1G"]"#), ("level = 2", r#"["4K", "2M"]"#)] {
+        let machine = read("test.toml", &another_tlb(level, r#"["store"]"#, holds)).unwrap();
+        assert_eq!(machine.tlbs.len(), 2, "{level} {holds}");
     }
 }
 

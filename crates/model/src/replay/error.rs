@@ -33,6 +33,7 @@ pub enum ReplayError {
         /// The name of the file.
         name: String,
         /// What is wrong with it.
+        #[source]
         error: Box<ReplayError>,
     },
     /// That of a forked process is of another recording.

@@ -10,6 +10,7 @@ use trace::{Block, Call, Header, Image, Process, ReadError, Reader};
 use super::error::ReplayError;
 use super::order::{Batch, Feeder, Part, Step};
 use super::replayed::{Replayed, Unrecorded};
+use crate::layout::Change;
 use crate::simulation::MOST_PROCESSES;
 
 /// A trace of a forked process, or of a program that a process executes.
@@ -122,7 +123,7 @@ impl<'a> Family<'a> {
             executed = feeder.executed.take().or(executed);
         }
         let Some(event) = executed else { return Ok(None) };
-        self.tell(|| Step::Event(event.clone()));
+        self.tell(|| Step::Change(Change::Call(event.clone())));
         let next = process.map(|process| Process { execs: process.image().next().execs, ..process });
         let child = next.map(|next| (self.child)(next.image())).transpose().map_err(ReadError::Io)?.flatten();
         if let (None, Call::Exec { program, unrecorded: why }) = (&child, event.call) {

@@ -8,7 +8,7 @@ use trace::{Block, Call, Chunk, Event, Image, PAGE_SHIFT, Windows};
 
 use super::replayed::Replayed;
 use crate::call::is_sound;
-use crate::layout::Layout;
+use crate::layout::{Change, Layout};
 use crate::simulation::Hashing;
 
 /// Blocks of a thread that wait for what other threads did before; a trace with parts missing would make them wait
@@ -60,7 +60,7 @@ impl From<Block> for Part {
 /// What happens next.
 #[derive(Debug)]
 pub(super) enum Step {
-    Event(Event),
+    Change(Change),
     /// A process was forked, and runs; or it shares the memory.
     Enter {
         shares: bool,
@@ -160,7 +160,7 @@ impl Feeder {
 
     /// For a process that this one has forked just now.
     pub(super) fn child(&self) -> Feeder {
-        Feeder { layout: self.layout.clone(), is_forked: true, ..Feeder::default() }
+        Feeder { layout: self.layout.as_ref().map(Layout::forked), is_forked: true, ..Feeder::default() }
     }
 
     /// For the program that this process executes.
@@ -310,11 +310,11 @@ impl Feeder {
             match &mut self.layout {
                 Some(_) if self.is_forked && matches!(event.call, Call::Region { .. }) => {}
                 Some(layout) if is_sound(&event, ADDRESS_END) => {
-                    batch.steps.extend(layout.translate(&event).into_iter().map(Step::Event));
+                    batch.steps.extend(layout.translate(&event).into_iter().map(Step::Change));
                     self.changes.extend(layout.take_changed());
                 }
                 // What no kernel has done is not moved either.
-                _ => batch.steps.push(Step::Event(event)),
+                _ => batch.steps.push(Step::Change(Change::Call(event))),
             }
         }
     }

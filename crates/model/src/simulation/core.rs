@@ -1,6 +1,6 @@
 //! One hardware thread: its TLBs, its walker, and what they were asked for.
 
-use super::slot::{LANES, Slot};
+use super::slot::{FURTHER_LEVELS, LANES, Slot};
 use crate::machine::{Machine, TlbShape};
 use crate::tlb::{Key, Tlb};
 use crate::walk::Walker;
@@ -19,8 +19,26 @@ pub struct Core {
 #[derive(Clone, Debug)]
 pub struct Counts {
     pub first_misses: [[u64; 64]; LANES],
-    pub second_misses: [[u64; 64]; LANES],
+    /// What levels behind the second had, by level.
+    pub further_hits: [[[u64; 64]; LANES]; FURTHER_LEVELS],
+    /// What no level had.
+    pub walked: [[u64; 64]; LANES],
+    /// Cycles of hits behind the first level.
     pub second_hit_cycles: u64,
+}
+
+impl Counts {
+    /// What no level up to one behind the first had: what a later one had, and what was walked for.
+    pub fn missed_up_to(&self, level: u8) -> [[u64; 64]; LANES] {
+        let mut missed = self.walked;
+        self.further_hits.iter().skip(usize::from(level) - 2).for_each(|hits| add(&mut missed, hits));
+        missed
+    }
+}
+
+/// Adds counts, place by place.
+pub fn add(all: &mut [[u64; 64]; LANES], more: &[[u64; 64]; LANES]) {
+    all.iter_mut().flatten().zip(more.iter().flatten()).for_each(|(all, more)| *all += more);
 }
 
 impl Core {
@@ -30,7 +48,12 @@ impl Core {
             tlbs: machine.tlbs.iter().enumerate().map(tlb).collect(),
             fronts: vec![0; Fronts::of_machine(machine).count],
             walker,
-            counts: Counts { first_misses: [[0; 64]; LANES], second_misses: [[0; 64]; LANES], second_hit_cycles: 0 },
+            counts: Counts {
+                first_misses: [[0; 64]; LANES],
+                further_hits: [[[0; 64]; LANES]; FURTHER_LEVELS],
+                walked: [[0; 64]; LANES],
+                second_hit_cycles: 0,
+            },
         }
     }
 

@@ -5,7 +5,7 @@ use ::policy::verdict::{Holding, Verdict};
 use serde::Serialize;
 use trace::PAGE_SHIFT;
 
-use super::core::Counts;
+use super::core::{Counts, add};
 use super::slot::LANES;
 use super::state::Simulation;
 use crate::policy::ModelPolicy;
@@ -92,8 +92,11 @@ pub struct Outcome {
     pub instructions: Option<u64>,
     /// What the first level did not hold.
     pub first_level: Misses,
-    /// What neither level held.
+    /// What neither of the first two levels held.
     pub second_level: Misses,
+    /// What no level up to the third held, and so on, where the machine has more than two.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub further_levels: Vec<Misses>,
     /// Walks.
     pub walks: u64,
     /// Entries that walks read.
@@ -102,7 +105,7 @@ pub struct Outcome {
     pub found: Vec<Found>,
     /// Cycles of all walks, one after the other.
     pub walk_cycles: u64,
-    /// Cycles of hits in the second level.
+    /// Cycles of hits behind the first level.
     pub second_hit_cycles: u64,
     /// Walks that the machine can do at the same time.
     pub walkers: u32,
@@ -154,15 +157,12 @@ impl Simulation {
     /// # Errors
     /// The tables cannot be walked, which no operation makes.
     pub fn outcome(&self) -> Result<Outcome, paging::Error> {
-        let sum = |of: fn(&Counts) -> &[[u64; 64]; LANES]| {
+        let sum = |of: &dyn Fn(&Counts) -> [[u64; 64]; LANES]| {
             let mut all = [[0; 64]; LANES];
-            for core in &self.hardware.cores {
-                for (all, counts) in all.iter_mut().flatten().zip(of(&core.counts).iter().flatten()) {
-                    *all += counts;
-                }
-            }
+            self.hardware.cores.iter().for_each(|core| add(&mut all, &of(&core.counts)));
             Misses::of(&all)
         };
+        let behind = |level: u8| sum(&|counts| counts.missed_up_to(level));
         let walks: Vec<Walks> = self.hardware.cores.iter().map(|core| core.walker.counted()).collect();
         let total = |of: fn(&Walks) -> u64| walks.iter().map(of).sum::<u64>();
         let names =
@@ -192,8 +192,9 @@ impl Simulation {
             accesses: self.accesses,
             runs: self.runs,
             instructions: (self.instructions != 0).then_some(self.instructions),
-            first_level: sum(|counts| &counts.first_misses),
-            second_level: sum(|counts| &counts.second_misses),
+            first_level: sum(&|counts| counts.first_misses),
+            second_level: behind(2),
+            further_levels: (3..=self.setup.levels()).map(behind).collect(),
             walks: total(|walks| walks.walks),
             walk_references: total(|walks| walks.references),
             found: found.collect(),

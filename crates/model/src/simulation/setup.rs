@@ -17,6 +17,8 @@ pub(super) struct Setup {
     pub(super) store_lane: usize,
     /// Neighbours can change what hardware stores as one.
     pub(super) sees_neighbours: bool,
+    /// There are more than two levels.
+    pub(super) has_further_levels: bool,
 }
 
 impl Setup {
@@ -28,10 +30,16 @@ impl Setup {
             plan: Plan::new(policy, machine)?,
             store_lane: if machine.tlbs.iter().all(same) { 1 } else { 2 },
             sees_neighbours: machine.tlbs.iter().any(contiguity),
+            has_further_levels: machine.tlbs.iter().any(|tlb| tlb.level > 2),
             machine: machine.clone(),
             policy: policy.clone(),
             seed,
         })
+    }
+
+    /// How many levels of TLBs there are; two where there is one.
+    pub(super) fn levels(&self) -> u8 {
+        self.machine.tlbs.iter().map(|tlb| tlb.level).max().unwrap_or(2)
     }
 
     /// The machine cannot have the policy.

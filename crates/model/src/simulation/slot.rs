@@ -2,6 +2,7 @@
 //!
 //! Eight bytes suffice while the first level holds it; the rest stands apart, so that more pages fit in a cache.
 
+use crate::machine::MAX_TLB_LEVEL;
 use crate::tlb::Key;
 use crate::walk::LeafEntry;
 
@@ -62,11 +63,30 @@ pub struct Rest {
     pub size: u8,
 }
 
+/// Levels behind the second that a machine can have.
+pub const FURTHER_LEVELS: usize = MAX_TLB_LEVEL as usize - 2;
+
+/// Where a level behind the second has a page.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored {
+    pub key: Key,
+    pub index: u16,
+    pub tlb: u8,
+}
+
+impl Default for Stored {
+    fn default() -> Stored {
+        Stored { key: 0, index: 0, tlb: NONE }
+    }
+}
+
 /// The slots of all pages, for one kind of access.
 #[derive(Clone, Debug, Default)]
 pub struct Slots {
     pub first: Vec<Slot>,
     pub rest: Vec<Rest>,
+    /// Empty where the machine has no more than two levels.
+    pub further: Vec<[Stored; FURTHER_LEVELS]>,
 }
 
 impl Slots {
@@ -77,6 +97,13 @@ impl Slots {
 
     pub fn set(&mut self, number: u32, first: Slot, rest: Rest) {
         (self.first[number as usize], self.rest[number as usize]) = (first, rest);
+    }
+
+    pub fn set_further(&mut self, number: u32, further: [Stored; FURTHER_LEVELS]) {
+        if self.further.len() <= number as usize {
+            self.further.resize(self.first.len(), [Stored::default(); FURTHER_LEVELS]);
+        }
+        self.further[number as usize] = further;
     }
 
     pub fn forget(&mut self, number: usize) {

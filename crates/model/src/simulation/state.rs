@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
+use ::policy::Mechanism;
 use trace::{Call, Chunk, Event, PAGE_SHIFT};
 
 use super::hardware::Hardware;
 use super::lineage::Lineage;
-use super::look::Looks;
+use super::lookup::Lookups;
 use super::setup::Setup;
-use super::slot::{NONE, Rest, Slot};
+use super::slot::{FURTHER_LEVELS, LANES, NONE, Rest, Slot, Stored};
 use crate::fold::Fold;
 use crate::layout::{Bits, Draw, Scheme};
 use crate::machine::{Machine, Serves};
@@ -16,13 +17,16 @@ use crate::policy::{Granule, ModelPolicy, Unsupported};
 use crate::space::{self, Kernel, Leaf, Physical, Space, SpaceError};
 use crate::walk::LeafEntry;
 
+/// What each kind of access is to a TLB.
+const SERVES: [Serves; LANES] = [Serves::Fetch, Serves::Load, Serves::Store];
+
 /// A machine under a policy, and what the trace has cost so far.
 pub struct Simulation {
     pub(super) setup: Setup,
     pub(super) space: Box<dyn Space>,
     pub(super) hardware: Hardware,
     pub(super) lineage: Lineage,
-    pub(super) looks: Looks,
+    pub(super) lookups: Lookups,
     pub(super) fold: Fold,
     /// Which layout of randomisation its program has.
     draw: Option<Draw>,
@@ -49,7 +53,7 @@ impl Simulation {
             space,
             hardware,
             lineage: Lineage::default(),
-            looks: Looks::default(),
+            lookups: Lookups::default(),
             accesses: 0,
             runs: 0,
             instructions: 0,
@@ -64,8 +68,12 @@ impl Simulation {
 
     /// Which addresses a program has.
     pub(crate) fn scheme(&self) -> Scheme {
-        let pool = if let Granule::Hugetlb(bytes) = self.setup.plan.granule { Some(bytes) } else { None };
-        Scheme { pool_page_bytes: pool, draw: self.draw }
+        Scheme { pool: self.of_pool(), draw: self.draw }
+    }
+
+    /// The policy, if it is one of pages of a pool.
+    pub(crate) fn of_pool(&self) -> Option<Mechanism> {
+        Some(self.setup.plan.mechanism).filter(|mechanism| mechanism.hugetlb)
     }
 
     /// With one of the layouts that Linux makes by randomisation, which `seed` chooses.
@@ -182,14 +190,35 @@ impl Simulation {
         self.lineage.note_touched(page);
         let (first, rest) = self.slot(lane, va, &leaf);
         self.lineage.own.slots[lane].set(number, first, rest);
+        if self.setup.has_further_levels {
+            let further = self.further(lane, va, &leaf);
+            self.lineage.own.slots[lane].set_further(number, further);
+        }
         // A store that is not allowed is one that the program was told of.
         self.look_again(thread, lane, number)
     }
 
-    fn slot(&mut self, lane: usize, va: u64, leaf: &Leaf) -> (Slot, Rest) {
-        let serves = [Serves::Fetch, Serves::Load, Serves::Store][lane];
+    /// Bytes around an address that hardware may store as one, whatever the tables say.
+    fn run_bytes(&self, va: u64, leaf: &Leaf) -> u64 {
         // To look at the neighbours takes up to thirty translations.
-        let run_bytes = if self.setup.sees_neighbours { self.space.run_bytes(va, leaf) } else { leaf.group_bytes };
+        if self.setup.sees_neighbours { self.space.run_bytes(va, leaf) } else { leaf.group_bytes }
+    }
+
+    /// Where the levels behind the second have a page.
+    fn further(&mut self, lane: usize, va: u64, leaf: &Leaf) -> [Stored; FURTHER_LEVELS] {
+        let run_bytes = self.run_bytes(va, leaf);
+        std::array::from_fn(|further| match self.setup.tlb_for(3 + further as u8, SERVES[lane], leaf, run_bytes) {
+            (NONE, _) => Stored::default(),
+            (tlb, shift) => {
+                let key = self.hardware.keys.key(shift, va ^ self.lineage.tag);
+                Stored { key, index: (va >> shift) as u16, tlb }
+            }
+        })
+    }
+
+    fn slot(&mut self, lane: usize, va: u64, leaf: &Leaf) -> (Slot, Rest) {
+        let serves = SERVES[lane];
+        let run_bytes = self.run_bytes(va, leaf);
         let (first, first_shift) = self.setup.tlb_for(1, serves, leaf, run_bytes);
         let (second, second_shift) = self.setup.tlb_for(2, serves, leaf, run_bytes);
         let (tagged, keys) = (va ^ self.lineage.tag, &mut self.hardware.keys);

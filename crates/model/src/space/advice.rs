@@ -5,8 +5,8 @@
 
 use ::policy::call::{Call, madv};
 use ::policy::carry_out::{Kernel, Outcome, carry_out};
+use ::policy::decide;
 use ::policy::decide::View;
-use ::policy::{decide, guards};
 use paging::Format;
 use trace::Event;
 
@@ -95,7 +95,10 @@ fn call_of(event: &Event) -> Option<Call> {
         trace::Call::Mmap { address, bytes, protection, flags, file, offset } => {
             Call::Mmap { address, bytes, protection, flags, file: file as u64, offset }
         }
-        trace::Call::Mremap { old_bytes, new_bytes, .. } => Call::Mremap { old_bytes, new_bytes },
+        trace::Call::Munmap { address, bytes } => Call::Munmap { address, bytes },
+        trace::Call::Mremap { address, old_bytes, new_bytes, flags, new_address } => {
+            Call::Mremap { address, old_bytes, new_bytes, flags, new_address }
+        }
         trace::Call::Brk { .. } => Call::Brk { end: event.result as u64 },
         trace::Call::Mprotect { address, bytes, protection } => Call::Mprotect { address, bytes, protection },
         trace::Call::Madvise { address, bytes, advice } => Call::Madvise { address, bytes, advice },
@@ -123,13 +126,7 @@ impl<F: Format> Paged<F> {
     fn vma_at(&self, address: u64) -> Option<::policy::call::Vma> {
         let (start, vma) = self.processes.running.vmas.find(address)?;
         let is_anonymous = vma.backing == Backing::Anonymous;
-        Some(::policy::call::Vma { start, end: vma.end, protection: vma.protection, is_anonymous })
-    }
-
-    /// Whether closing a range makes a guard page that is left open.
-    pub(super) fn leaves_guard_open(&self, begin: u64, end: u64) -> bool {
-        self.plan.mechanism.no_guards
-            && guards::closes_a_guard(self.vma_at(begin), begin, end, self.plan.mechanism.base)
+        Some(::policy::call::Vma { start, end: vma.end, protection: vma.protection, is_anonymous, is_named: false })
     }
 
     /// Does with memory that a program has when it begins what the policy does.

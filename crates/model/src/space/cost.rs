@@ -49,7 +49,7 @@ pub struct Costs {
     /// Times that a range was dropped from the TLBs.
     pub invalidations: u64,
     /// Calls that no kernel would have let succeed (`EINVAL`: misaligned, empty, beyond the addresses that programs have,
-    /// over itself); they did nothing.
+    /// over itself), or that fail under the policy; they did nothing.
     pub refused_calls: u64,
     /// Bytes that were touched where no event says that there is memory; mapped as base pages.
     pub outside_bytes: u64,
@@ -73,6 +73,16 @@ impl Costs {
     /// All faults but those that read from swap, as `/usr/bin/time` counts minor faults.
     pub fn faults(&self) -> u64 {
         self.anonymous_faults + self.zero_faults + self.file_faults + self.write_faults
+    }
+
+    /// The counts of faults.
+    pub(super) fn fault_counts(&self) -> [u64; 5] {
+        [self.anonymous_faults, self.zero_faults, self.file_faults, self.write_faults, self.swap_faults]
+    }
+
+    /// Sets the counts of faults to what they were.
+    pub(super) fn set_fault_counts(&mut self, counts: [u64; 5]) {
+        [self.anonymous_faults, self.zero_faults, self.file_faults, self.write_faults, self.swap_faults] = counts;
     }
 
     /// Memory that is mapped.

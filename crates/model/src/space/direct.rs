@@ -4,10 +4,11 @@
 //! every leaf (`PAGE_OFFSET`), so that sets, tables and sizes are the same. The ends of memory are mapped by smaller
 //! leaves, as `init_memory_mapping` (arch/x86/mm/init.c) does.
 
-use paging::{Attributes, Flags, Format, Mapping, Sizes};
+use paging::{Attributes, Flags, Format, InputAddress, Mapping, Sizes};
 
 use super::error::SpaceError;
 use super::paged::Paged;
+use crate::address::Pa;
 
 impl<F: Format> Paged<F> {
     /// Maps a stretch of memory.
@@ -30,8 +31,8 @@ impl<F: Format> Paged<F> {
             }
             let free = self.parts(at, last)?.first().map_or(last, |part| part.va);
             self.processes.running.tables.map(&Mapping {
-                va: at,
-                pa: at,
+                va: InputAddress(at),
+                pa: Pa(at),
                 bytes: free - at,
                 attributes,
                 sizes: Sizes::up_to(leaf_bytes),

@@ -1,15 +1,15 @@
 //! System calls: what they do to VMAs and to what is mapped.
 
 use ::policy::call::map;
-use paging::{Error, Format};
+use paging::{Format, InputAddress};
 use trace::{Call, Event};
 
 use super::error::SpaceError;
-use super::held;
 use super::paged::Paged;
 use super::part::{Part, joined, stretches};
 use super::process::Heap;
 use super::vma::{Advice, Backing, Object, Vma};
+use super::witness;
 use crate::address::Pa;
 use crate::call::{self, Object as About, PAGE_BYTES as CALL_PAGE_BYTES, PROT_READ, PROT_WRITE};
 use crate::policy::Granule;
@@ -35,7 +35,7 @@ impl<F: Format> Paged<F> {
         if let (Granule::Direct(leaf_bytes), Call::Region { address, bytes, .. }) = (self.plan.granule, &event.call) {
             return self.map_directly(*address, address.saturating_add(*bytes), leaf_bytes);
         }
-        self.seen.is_looked_at = held::is_looked_at(&event.call);
+        self.seen.is_looked_at = witness::is_looked_at(&event.call);
         match call::object(event) {
             About::Nothing => Ok(()),
             About::Range(begin, bytes) if self.checked(begin, bytes).is_none() => self.refuse(),
@@ -124,17 +124,18 @@ impl<F: Format> Paged<F> {
         let advice = if flags & map::STACK != 0 { Advice::NoHuge } else { Advice::None };
         self.unmap_range(begin, end)?;
         self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice });
-        let of_pool = self.plan.mechanism.hugetlb && self.plan.mechanism.prefault && backing == Backing::Anonymous;
-        if (map::populates(flags) || of_pool) && protection & (PROT_READ | PROT_WRITE) != 0 {
+        if map::populates(flags) && protection & (PROT_READ | PROT_WRITE) != 0 {
             self.populate(begin, end, protection & PROT_WRITE != 0)?;
         }
         Ok(())
     }
 
-    /// What stands behind a new mapping. Shared anonymous memory is an object of its own.
+    /// What stands behind a new mapping. Shared anonymous memory is an object of its own. Pages of a pool are known where the
+    /// policy is about them.
     fn backing(&mut self, begin: u64, flags: u64, file: i64) -> Backing {
         let anonymous = flags & MAP_ANONYMOUS != 0 || file < 0;
         match (anonymous, flags & MAP_SHARED != 0) {
+            (true, false) if flags & map::HUGETLB != 0 && self.plan.mechanism.hugetlb => Backing::Pool,
             (true, false) if flags & MAP_GROWSDOWN != 0 => Backing::Stack,
             (true, false) => Backing::Anonymous,
             (true, true) => Backing::Shared(Object { number: self.swap_cache.object(), origin: begin }),
@@ -174,7 +175,7 @@ impl<F: Format> Paged<F> {
         }
         let (first, last) = self.pages_within(begin, end);
         if first < last {
-            self.witness(first, last)?;
+            self.witness_call(first, last)?;
         }
         self.remove_range(begin, end)
     }
@@ -204,14 +205,11 @@ impl<F: Format> Paged<F> {
 
     /// Gives a range another protection; VMAs that have it already are left alone (`mprotect_fixup`, mm/mprotect.c).
     pub(super) fn protect_range(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        if protection == 0 && self.plan.mechanism.hugetlb && self.leaves_guard_open(begin, end) {
-            return Ok(());
-        }
         let mut changed: Vec<(u64, u64)> = Vec::new();
         for (begin, vma) in
             self.processes.running.vmas.within(begin, end).iter().filter(|(_, vma)| vma.protection != protection)
         {
-            match changed.last_mut().filter(|(_, end)| end == begin) {
+            match changed.last_mut().filter(|(_, end)| end == begin && vma.backing != Backing::Pool) {
                 Some((_, end)) => *end = vma.end,
                 None => changed.push((*begin, vma.end)),
             }
@@ -220,6 +218,8 @@ impl<F: Format> Paged<F> {
     }
 
     fn change_protection(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
+        // To `hugetlb_change_protection` (mm/hugetlb.c) a private page that can be written is one to be copied.
+        let of_pool = self.processes.running.vmas.find(begin).is_some_and(|(_, vma)| vma.backing == Backing::Pool);
         self.processes.running.vmas.change(begin, end, |vma| vma.protection = protection);
         let (first, last) = self.pages_within(begin, end);
         if first >= last {
@@ -228,7 +228,7 @@ impl<F: Format> Paged<F> {
         self.give_up_reservations(first, last);
         let parts = self.parts(first, last)?;
         for (begin, end, writable) in stretches(&parts) {
-            let attributes = self.attributes(protection, writable && protection & PROT_WRITE != 0);
+            let attributes = self.attributes(protection, writable && !of_pool && protection & PROT_WRITE != 0);
             self.protect(begin, end, attributes)?;
         }
         self.fold_again(&parts)
@@ -249,7 +249,9 @@ impl<F: Format> Paged<F> {
                 found.is_some_and(|(at, folio)| part.pa < at + folio.bytes)
             };
             let is_single = self.leaf(part.va).is_some_and(|leaf| leaf.group_bytes == leaf.leaf_bytes);
-            if is_single && first_pa.is_some_and(is_of_one_folio) && self.processes.running.tables.fold(part.va).is_ok()
+            if is_single
+                && first_pa.is_some_and(is_of_one_folio)
+                && self.processes.running.tables.fold(InputAddress(part.va)).is_ok()
             {
                 self.costs.folds += 1;
             }
@@ -271,43 +273,15 @@ impl<F: Format> Paged<F> {
         if asked < heap.begin || asked > self.user_end || !is_free {
             return Ok(heap.end);
         }
-        let end = self.heap_end(heap, asked);
-        self.processes.running.heap = Some(Heap { end, ..heap });
-        if end < heap.end {
-            self.unmap_range(page(end), page(heap.end))?;
-        } else if end > heap.end {
-            let (begin, end) = (self.pool_begin(page(heap.end)), page(end));
+        self.processes.running.heap = Some(Heap { end: asked, ..heap });
+        if asked < heap.end {
+            self.unmap_range(page(asked), page(heap.end))?;
+        } else if asked > heap.end {
+            let (begin, end) = (page(heap.end), page(asked));
             let (protection, backing) = (PROT_READ | PROT_WRITE, Backing::Anonymous);
             self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
-            if self.plan.mechanism.hugetlb && self.plan.mechanism.prefault {
-                self.populate(begin, end, true)?;
-            }
         }
         Ok(asked)
-    }
-
-    /// The heap's end, as the kernel has it: of pages of a pool it has whole ones, which stay, as `pagelab` makes it do on a
-    /// running kernel, if nothing is in the way.
-    fn heap_end(&self, heap: Heap, asked: u64) -> u64 {
-        let Granule::Hugetlb(bytes) = self.plan.granule else { return asked };
-        let whole = asked.next_multiple_of(bytes);
-        let fits = whole <= self.user_end
-            && !self.processes.running.vmas.any_in(heap.end.next_multiple_of(CALL_PAGE_BYTES), whole);
-        match asked <= heap.end {
-            true => heap.end,
-            false if fits => whole,
-            false => asked,
-        }
-    }
-
-    /// Where a heap that has grown from `before` on begins: with pages of a pool `pagelab` puts it at the beginning of one.
-    fn pool_begin(&self, before: u64) -> u64 {
-        match self.plan.granule {
-            Granule::Hugetlb(bytes) if !self.processes.running.vmas.any_in(before & !(bytes - 1), before) => {
-                before & !(bytes - 1)
-            }
-            _ => before,
-        }
     }
 
     pub(super) fn advise(&mut self, begin: u64, end: u64, advice: u64) -> Result<(), SpaceError> {
@@ -319,9 +293,8 @@ impl<F: Format> Paged<F> {
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
                 // Only whole base pages are given back, also where those of the model are larger.
                 let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
-                let (first, last) = (self.behind_pool_page(first)?, self.before_pool_page(last)?);
                 if first < last {
-                    self.witness(first, last)?;
+                    self.witness_call(first, last)?;
                     self.drop_range(first, last)?;
                 }
                 Ok(())
@@ -330,23 +303,6 @@ impl<F: Format> Paged<F> {
             MADV_POPULATE_WRITE => self.populate(begin, end, true),
             _ => Ok(()),
         }
-    }
-
-    /// The end of the page of a pool that goes on at `va`, or `va`: what is dropped of such a page in part is filled with
-    /// zeros and stays, as `pagelab compare` does it (crates/tracer/src/hugetlb/changing.rs).
-    fn behind_pool_page(&self, va: u64) -> Result<u64, Error> {
-        Ok(self.pool_page_inside(va)?.map_or(va, |(begin, bytes)| begin + bytes))
-    }
-
-    /// The beginning of the page of a pool that goes on at `va`, or `va`.
-    fn before_pool_page(&self, va: u64) -> Result<u64, Error> {
-        Ok(self.pool_page_inside(va)?.map_or(va, |(begin, _)| begin))
-    }
-
-    /// The page of a pool that begins before `va` and ends behind it.
-    fn pool_page_inside(&self, va: u64) -> Result<Option<(u64, u64)>, Error> {
-        let Some(pa) = self.processes.running.physical(va) else { return Ok(None) };
-        Ok(self.pool_page(va, pa)?.filter(|(begin, _)| *begin < va))
     }
 
     fn advise_size(&mut self, begin: u64, end: u64, advice: Advice) -> Result<(), SpaceError> {

@@ -1,6 +1,6 @@
 //! Faults: what is mapped when memory is touched.
 
-use paging::{Error, Format, Sizes};
+use paging::{Error, Format, InputAddress, Sizes};
 
 use super::error::SpaceError;
 use super::folio::{CONTIG_BYTES, Reserved};
@@ -21,7 +21,7 @@ impl<F: Format> Paged<F> {
     pub(super) fn fault(&mut self, va: u64, store: bool) -> Result<(), SpaceError> {
         let page = va & !(self.base - 1);
         if page.checked_add(self.base).is_none() {
-            return Err(Error::PastTheEnd { va: page, bytes: self.base }.into());
+            return Err(Error::PastTheEnd { va: InputAddress(page), bytes: self.base }.into());
         }
         if let Granule::Direct(_) = self.plan.granule {
             return self.outside_directly(va);
@@ -36,7 +36,9 @@ impl<F: Format> Paged<F> {
         match vma.backing {
             Backing::File | Backing::SharedFile => self.file_fault(page, begin, vma, store),
             Backing::Shared(object) => self.shared_fault(page, vma, object),
-            Backing::Anonymous | Backing::Stack | Backing::Inferred => self.anonymous_fault(page, begin, vma, store),
+            Backing::Anonymous | Backing::Pool | Backing::Stack | Backing::Inferred => {
+                self.anonymous_fault(page, begin, vma, store)
+            }
         }
     }
 
@@ -89,11 +91,11 @@ impl<F: Format> Paged<F> {
     /// Maps more than a base page, as the policy asks; `false` where that cannot be.
     fn large_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
         match self.plan.granule {
-            // From a pool, read or written.
-            Granule::Hugetlb(bytes)
-                if matches!(vma.backing, Backing::Anonymous | Backing::Inferred) && vma.advice != Advice::NoHuge =>
-            {
-                self.folio_fault(page, begin, bytes, vma, self.processes.running.pool_sizes(bytes))
+            // Read or written, it is there; it may be written when it was (`hugetlb_no_page`, mm/hugetlb.c).
+            Granule::Hugetlb(bytes) if matches!(vma.backing, Backing::Pool | Backing::Inferred) => {
+                let protection = if reads_zeros { vma.protection & !PROT_WRITE } else { vma.protection };
+                let sizes = self.processes.running.pool_sizes(bytes);
+                self.folio_fault(page, begin, bytes, Vma { protection, ..vma }, sizes)
             }
             Granule::Thp(bytes) if self.may_be_huge(vma) && reads_zeros => {
                 let Some(window) = self.empty_window(page, bytes, begin, vma)? else { return Ok(false) };
@@ -161,7 +163,7 @@ impl<F: Format> Paged<F> {
         self.memory.folios.add(pa, bytes, self.processes.number, window, pinned);
         self.costs.zeroed_bytes += bytes;
         if sizes.contiguous
-            && let Ok(found) = self.processes.running.tables.leaf(window)
+            && let Ok(found) = self.processes.running.tables.leaf(InputAddress(window))
         {
             let (geometry, format) = (self.processes.running.tables.geometry(), self.processes.running.tables.format());
             let group = geometry.span(found.level) << format.group_bits(found.level, found.entry);
@@ -206,7 +208,7 @@ impl<F: Format> Paged<F> {
                 self.memory.folios.add(block.pa + at, self.base, self.processes.number, window + at, false)
             });
             self.costs.zeroed_bytes += CONTIG_BYTES - self.base;
-            if self.processes.running.tables.fold(window).is_ok() {
+            if self.processes.running.tables.fold(InputAddress(window)).is_ok() {
                 self.costs.folds += 1;
             }
             return Ok(true);
@@ -255,7 +257,7 @@ impl<F: Format> Paged<F> {
         let first = (page & !(around - 1)).max(begin & !(self.base - 1));
         let end = (first + around).min(vma.end.next_multiple_of(self.base)).min((page & !(table - 1)) + table);
         for at in (first..end).step_by(self.base as usize) {
-            if self.processes.running.tables.translate(at).is_err() {
+            if self.processes.running.tables.translate(InputAddress(at)).is_err() {
                 self.file_page(at, vma, false)?;
             }
         }
@@ -278,9 +280,7 @@ impl<F: Format> Paged<F> {
     /// A store to what is mapped and may not be written.
     fn write_fault(&mut self, page: u64, pa: Pa, begin: u64, vma: Vma) -> Result<(), SpaceError> {
         self.costs.write_faults += 1;
-        if is_memory(pa)
-            && matches!(vma.backing, Backing::Anonymous | Backing::Stack | Backing::File | Backing::Inferred)
-        {
+        if is_memory(pa) && !matches!(vma.backing, Backing::Shared(_) | Backing::SharedFile) {
             return self.copy_on_write(page, pa, vma);
         }
         if is_zeros(pa) {

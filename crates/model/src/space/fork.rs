@@ -30,7 +30,7 @@ impl<F: Format> Paged<F> {
             done = end;
             let parts = self.parts(begin, end)?;
             let copied = match vma.backing {
-                Backing::Anonymous | Backing::Stack | Backing::Inferred => true,
+                Backing::Anonymous | Backing::Pool | Backing::Stack | Backing::Inferred => true,
                 Backing::File => parts.iter().any(|part| is_memory(part.pa)),
                 Backing::Shared(_) | Backing::SharedFile => false,
             };

@@ -1,5 +1,6 @@
 //! What a simulation asks of address spaces, whatever the format of their tables.
 
+use ::policy::cause::Cause;
 use ::policy::verdict::Verdict;
 use paging::{Census, Error};
 use trace::Event;
@@ -37,6 +38,27 @@ pub trait Space: Send {
     /// # Errors
     /// As [`Space::access`]: memory can be populated.
     fn event(&mut self, event: &Event) -> Result<(), SpaceError>;
+
+    /// A page is written in the program's name, by who serves its calls: what that takes is no fault of the program's.
+    ///
+    /// # Errors
+    /// As [`Space::access`].
+    fn write_for(&mut self, va: u64) -> Result<(), SpaceError>;
+
+    /// Memory is looked at that a call is about to give back; `is_looked_at` says whether `pagelab compare` does so.
+    ///
+    /// # Errors
+    /// As [`Space::census`].
+    fn look_at(&mut self, begin: u64, bytes: u64, is_looked_at: bool) -> Result<(), SpaceError>;
+
+    /// Notes that a call was answered in the kernel's place.
+    fn note_answered(&mut self, said: &str);
+
+    /// Notes why memory is not as the policy asks, and how much.
+    fn note_cause(&mut self, cause: &Cause, bytes: u64);
+
+    /// Notes that a call fails which succeeded when it was recorded.
+    fn note_refused(&mut self);
 
     /// Takes the ranges (first address and bytes) that were dropped from all TLBs since the last time.
     fn take_invalidations(&mut self) -> Vec<(u64, u64)>;

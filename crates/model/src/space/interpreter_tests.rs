@@ -1,8 +1,12 @@
 //! The same random calls through the tracer's interpreter, on a kernel that is slow and obvious, and through the model: the same
 //! mappings, heaps and words, and the same coverage of what is touched.
 //!
+//! Policies of pages of a pool have a kernel of their own (`pooled`, `of_pool`), which chooses addresses too.
+//!
 //! The tracer's interpreter is `policy::carry_out` over a `Kernel`, which a stopped task is in `tracer`.
 
+mod of_pool;
+mod pooled;
 mod traced;
 
 use ::policy::call::{Call, madv};

@@ -17,7 +17,6 @@ mod event;
 mod fault;
 mod folio;
 mod fork;
-mod held;
 mod interface;
 mod khugepaged;
 mod leaf;
@@ -35,6 +34,7 @@ mod swap;
 mod swap_cache;
 mod tables;
 mod vma;
+mod witness;
 
 use paging::{Error, with_format};
 

@@ -1,8 +1,9 @@
 //! Address spaces over the same memory, in tables of one format, and what they are asked by a simulation.
 
+use ::policy::cause::Cause;
 use ::policy::size::PageSize;
 use ::policy::verdict::Verdict;
-use paging::{Attributes, Census, Error, Format, Mapping, Sizes};
+use paging::{Attributes, Census, Error, Format, InputAddress, Mapping, Sizes};
 use trace::Event;
 
 use super::buddy::Physical;
@@ -88,7 +89,7 @@ impl<F: Format> Paged<F> {
         sizes: Sizes,
         attributes: Attributes,
     ) -> Result<(), Error> {
-        self.processes.running.map(&Mapping { va, pa: pa.0, bytes, attributes, sizes }, &mut self.costs)
+        self.processes.running.map(&Mapping { va: InputAddress(va), pa, bytes, attributes, sizes }, &mut self.costs)
     }
 
     /// Gives what is mapped in a range other attributes.
@@ -160,6 +161,41 @@ impl<F: Format + Send> Space for Paged<F> {
 
     fn event(&mut self, event: &Event) -> Result<(), SpaceError> {
         self.hear(event)
+    }
+
+    fn write_for(&mut self, va: u64) -> Result<(), SpaceError> {
+        let may_write = self.processes.running.vmas.find(va).is_some_and(|(_, vma)| vma.protection & PROT_WRITE != 0);
+        let is_there = match self.leaf(va) {
+            Some(leaf) => leaf.writable || !may_write,
+            None => false,
+        };
+        if is_there {
+            return Ok(());
+        }
+        let faults = self.costs.fault_counts();
+        let written = self.fault(va, true);
+        self.costs.set_fault_counts(faults);
+        written
+    }
+
+    fn look_at(&mut self, begin: u64, bytes: u64, is_looked_at: bool) -> Result<(), SpaceError> {
+        if let Some((begin, end)) = self.checked(begin, bytes) {
+            self.seen.is_looked_at = is_looked_at;
+            self.witness(begin, end)?;
+        }
+        Ok(())
+    }
+
+    fn note_answered(&mut self, said: &str) {
+        self.seen.answer(said);
+    }
+
+    fn note_cause(&mut self, cause: &Cause, bytes: u64) {
+        self.seen.note(cause, bytes);
+    }
+
+    fn note_refused(&mut self) {
+        self.costs.refused_calls += 1;
     }
 
     fn take_invalidations(&mut self) -> Vec<(u64, u64)> {
@@ -241,6 +277,6 @@ impl<F: Format + Send> Space for Paged<F> {
 /// Where the addresses of programs end: the lower half, where a format has two.
 fn user_end(format: &impl Format) -> u64 {
     let geometry = format.geometry();
-    let fits = |bits: &u32| geometry.is_canonical((1 << bits) - 1);
+    let fits = |bits: &u32| geometry.is_canonical(InputAddress((1 << bits) - 1));
     1 << (30..=63).rev().find(fits).unwrap_or(30)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ::policy::remains::Remains;
 use paging::format::Kind;
 use paging::{
-    Action, Attributes, ENTRY_BYTES, Error, Event as Change, Flags, Format, Log, Node, Sizes, Tables, Visitor,
+    Action, Attributes, Error, Event as Change, Flags, Format, InputAddress, Log, Node, Sizes, Tables, Visitor,
 };
 
 use super::leaf::{LEVELS, Leaf, Path};
@@ -23,7 +23,7 @@ pub(super) struct Dropped(pub(super) Vec<(u64, u64)>);
 impl Log for Dropped {
     fn event(&mut self, event: Change) {
         if let Change::Invalidate { va, bytes, .. } = event {
-            self.0.push((va, bytes));
+            self.0.push((va.0, bytes));
         }
     }
 }
@@ -105,10 +105,11 @@ struct Parts<'a, F> {
 impl<F: Format> Visitor for Parts<'_, F> {
     fn leaf(&mut self, node: &Node) -> Action {
         let format = self.format;
-        let (va, end) = (node.va.max(self.begin), node.va.saturating_add(node.bytes).min(self.end));
+        let InputAddress(begin) = node.va;
+        let (va, end) = (begin.max(self.begin), begin.saturating_add(node.bytes).min(self.end));
         self.parts.push(Part {
             va,
-            pa: Pa(format.leaf_address(node.level, node.entry, node.va)) + (va - node.va),
+            pa: format.leaf_address(node.level, node.entry, node.va) + (va - begin),
             bytes: end - va,
             leaf_bytes: node.bytes,
             grouped: format.group_bits(node.level, node.entry) != 0,
@@ -123,7 +124,7 @@ struct First(Option<u64>);
 
 impl Visitor for First {
     fn leaf(&mut self, node: &Node) -> Action {
-        self.0 = Some(node.va);
+        self.0 = Some(node.va.0);
         Action::Stop
     }
 }
@@ -131,7 +132,7 @@ impl Visitor for First {
 impl<F: Format> Process<F> {
     pub(super) fn new(format: F, rules: LeafRules, number: u32) -> Result<Process<F>, Error> {
         Ok(Process {
-            tables: Tables::with_log(format, tables_pa(number).0, TABLES_BYTES, Dropped::default())?,
+            tables: Tables::with_log(format, tables_pa(number), TABLES_BYTES, Dropped::default())?,
             rules,
             vmas: Vmas::default(),
             swapped: BTreeMap::new(),
@@ -172,7 +173,7 @@ impl<F: Format> Process<F> {
     /// What is mapped in a range, leaf by leaf, cut to the range.
     pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
         let mut found = Parts { format: self.tables.format(), begin, end, parts: Vec::new() };
-        self.tables.walk(begin, end - begin, &mut found)?;
+        self.tables.walk(InputAddress(begin), end - begin, &mut found)?;
         Ok(found.parts)
     }
 
@@ -186,7 +187,7 @@ impl<F: Format> Process<F> {
     /// Where the first leaf of a range begins.
     pub(super) fn first_mapped(&self, begin: u64, end: u64) -> Result<Option<u64>, Error> {
         let mut first = First(None);
-        self.tables.walk(begin, end - begin, &mut first)?;
+        self.tables.walk(InputAddress(begin), end - begin, &mut first)?;
         Ok(first.0.map(|first| first.max(begin)))
     }
 
@@ -211,12 +212,12 @@ impl<F: Format> Process<F> {
 
     /// The physical address behind `va`, if anything maps it.
     pub(super) fn physical(&self, va: u64) -> Option<Pa> {
-        self.tables.translate(va).ok().map(|found| Pa(found.pa))
+        self.tables.translate(InputAddress(va)).ok().map(|found| found.pa)
     }
 
     /// The leaf that maps `va`, if any does.
     pub(super) fn leaf(&self, va: u64) -> Option<Leaf> {
-        let found = self.tables.leaf(va).ok()?;
+        let found = self.tables.leaf(InputAddress(va)).ok()?;
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
         let leaf_bytes = geometry.span(found.level);
         let group_bytes = leaf_bytes << format.group_bits(found.level, found.entry);
@@ -226,7 +227,7 @@ impl<F: Format> Process<F> {
 
     /// The leaf and the group that an address lies inside of.
     pub(super) fn cut_at(&self, va: u64) -> Cut {
-        let Ok(found) = self.tables.leaf(va) else { return Cut::default() };
+        let Ok(found) = self.tables.leaf(InputAddress(va)) else { return Cut::default() };
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
         let leaf_bytes = geometry.span(found.level) << format.run_bits();
         let group_bytes = geometry.span(found.level) << format.group_bits(found.level, found.entry);
@@ -241,7 +242,7 @@ impl<F: Format> Process<F> {
         let (leaf_bytes, mut whole) = (leaf.leaf_bytes, leaf.leaf_bytes);
         for pages in [2, 4, 8, 16] {
             let bytes = leaf_bytes * pages;
-            let begin = va & !(bytes - 1);
+            let begin = InputAddress(va).aligned_down(bytes);
             let Ok(first) = self.tables.leaf(begin) else { break };
             let attributes = format.attributes(first.level, first.entry);
             let belongs = |page: u64| {
@@ -251,7 +252,7 @@ impl<F: Format> Process<F> {
                         && format.attributes(found.level, found.entry) == attributes
                 })
             };
-            if first.pa & (bytes - 1) != 0 || !(0..pages).all(belongs) {
+            if !first.pa.is_aligned(bytes) || !(0..pages).all(belongs) {
                 break;
             }
             whole = bytes;
@@ -265,8 +266,8 @@ impl<F: Format> Process<F> {
         let mut path = Path { root_level: geometry.root_level(), ..Path::default() };
         let mut table = self.tables.root();
         for level in (0..geometry.levels()).rev() {
-            let pa = table + geometry.index(level, va) * ENTRY_BYTES;
-            path.entries[usize::from(level)] = Pa(pa);
+            let pa = geometry.entry_address(table, level, InputAddress(va));
+            path.entries[usize::from(level)] = pa;
             path.leaf_level = level;
             match arena.read(pa) {
                 Some(entry) if level > 0 && format.kind(level, entry) == Kind::Table => {

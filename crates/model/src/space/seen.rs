@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ::policy::Geometry;
+use ::policy::cause::Cause;
 use ::policy::judge::{Aim, Examination, THP};
 use ::policy::size::PageSize;
 use serde::Serialize;
@@ -18,6 +19,8 @@ pub(super) struct Seen {
     pub(super) settings: BTreeMap<String, String>,
     pub(super) examination: Examination,
     pub(super) left_out: LeftOut,
+    /// What is known from serving calls.
+    pub(super) noted: BTreeMap<Cause, u64>,
     /// Calls that were answered in the kernel's place.
     pub(super) answered: BTreeMap<String, u64>,
     /// Whether `pagelab compare` would look at what is about to go.
@@ -55,6 +58,11 @@ impl Seen {
         *self.answered.entry(said.to_owned()).or_default() += 1;
     }
 
+    /// Notes why memory is not as asked, and how much.
+    pub(super) fn note(&mut self, cause: &Cause, bytes: u64) {
+        *self.noted.entry(cause.clone()).or_default() += bytes;
+    }
+
     /// Nothing yet.
     pub(super) fn new(plan: &Plan) -> Seen {
         let aim = aim(plan);
@@ -65,6 +73,7 @@ impl Seen {
             settings: [(format!("{THP}/enabled"), enabled.to_owned())].into(),
             examination: Examination::begun(aim),
             left_out: LeftOut::default(),
+            noted: BTreeMap::new(),
             answered: BTreeMap::new(),
             is_looked_at: false,
         }

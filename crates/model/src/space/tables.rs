@@ -1,24 +1,23 @@
 //! Changes of a process's tables, each with what it costs: mapping, unmapping, protecting, splitting.
 
-use paging::{Attributes, Error, Format, Mapping};
+use paging::{Attributes, Error, Format, InputAddress, Mapping};
 
 use super::cost::Costs;
 use super::part::Part;
 use super::places::{is_file, is_memory};
 use super::process::{Cut, Process};
-use crate::address::Pa;
 
 impl<F: Format> Process<F> {
     pub(super) fn map(&mut self, mapping: &Mapping, costs: &mut Costs) -> Result<(), Error> {
         self.tables.map(mapping)?;
-        if is_file(Pa(mapping.pa)) {
+        if is_file(mapping.pa) {
             costs.file_bytes += mapping.bytes;
-        } else if is_memory(Pa(mapping.pa)) {
+        } else if is_memory(mapping.pa) {
             costs.anonymous_bytes += mapping.bytes;
         }
         costs.resident_peak_bytes = costs.resident_peak_bytes.max(costs.resident_bytes());
         if Some(mapping.sizes.largest_bytes) == self.rules.huge_bytes {
-            let leaves = self.whole_huge_leaves(&self.parts(mapping.va, mapping.va + mapping.bytes)?);
+            let leaves = self.whole_huge_leaves(&self.parts(mapping.va.0, mapping.va.0 + mapping.bytes)?);
             self.huge_leaves += leaves;
             costs.deposited_table_bytes += leaves * self.tables.geometry().page_bytes();
         }
@@ -35,7 +34,7 @@ impl<F: Format> Process<F> {
         costs: &mut Costs,
     ) -> Result<(), Error> {
         self.count_splits(begin, end, costs);
-        self.tables.protect(begin, end - begin, attributes)?;
+        self.tables.protect(InputAddress(begin), end - begin, attributes)?;
         self.count_tables(costs);
         Ok(())
     }
@@ -43,7 +42,7 @@ impl<F: Format> Process<F> {
     /// Makes holes of the parts, which are all that there is in a range.
     pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part], costs: &mut Costs) -> Result<(), Error> {
         self.count_splits(begin, end, costs);
-        self.tables.unmap(begin, end - begin)?;
+        self.tables.unmap(InputAddress(begin), end - begin)?;
         self.lose_huge_leaves(self.whole_huge_leaves(parts), costs);
         self.count_tables(costs);
         for part in parts {
@@ -61,7 +60,7 @@ impl<F: Format> Process<F> {
     pub(super) fn split_at_edge(&mut self, va: u64, page: u64, costs: &mut Costs) -> Result<(), Error> {
         if self.rules.huge_bytes.is_some() && self.vmas.has_edge(va) && self.cut_at(page).leaf.is_some() {
             self.count_splits(page, page, costs);
-            self.tables.split(page)?;
+            self.tables.split(InputAddress(page))?;
             self.count_tables(costs);
         }
         Ok(())

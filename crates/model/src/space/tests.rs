@@ -1,17 +1,29 @@
 //! Demand paging against arithmetic.
 
+mod served;
+
 use super::*;
+use crate::layout::{Layout, Scheme};
 use crate::machine::built_in;
-use trace::{Call, Event};
+use served::Served;
+use trace::{Call, Event, Image};
 
 const BASE: u64 = 0x7f00_0000_0000;
 pub(super) const M2: u64 = 2 << 20;
 /// Aligned for every size.
 pub(super) const PLACE: u64 = 1 << 37;
 
+/// An empty address space; under a policy of pages of a pool with who serves the program's calls, at recorded addresses.
 pub(super) fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn Space> {
     let plan = Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).unwrap();
-    new(&plan, &physical).unwrap()
+    let space = new(&plan, &physical).unwrap();
+    match plan.mechanism.hugetlb {
+        true => {
+            let scheme = Scheme { pool: Some(plan.mechanism), draw: None };
+            Box::new(Served { layout: Layout::new(scheme, Image::default()), space })
+        }
+        false => space,
+    }
 }
 
 pub(super) fn event(call: Call, result: u64) -> Event {
@@ -62,7 +74,9 @@ fn faults_and_tables_are_what_arithmetic_says() {
         ("neoverse-n1", "base-16k", M64 / 16384, 16 + 16384 * (2 + 2)),
         ("neoverse-n1", "base-64k", M64 / 65536, 512 + 65536 * 2),
         ("neoverse-n1", "hugetlb-32m", 2, 4096 * 3),
-        ("rva23", "base-64k", M64 / 65536, 4096 + 65536 * (1 + 2)),
+        ("rva23", "base", M64 / 4096, 4096 * (3 + 32)),
+        ("rva23", "base-64k", M64 / 65536, 4096 + 65536 * (2 + 2)),
+        ("sifive-u74", "base-64k", M64 / 65536, 4096 + 65536 * (1 + 2)),
         ("sifive-u74", "base", M64 / 4096, 4096 * (2 + 32)),
     ] {
         let space = touched(machine, policy);
@@ -254,7 +268,8 @@ fn without_large_blocks_pages_are_small_and_without_memory_there_are_none() {
     // A pool's page takes all memory and is never reclaimed.
     let mut small =
         super::tests::space("cascade-lake", "hugetlb-2m", Physical { bytes: 2 << 20, ..Physical::default() });
-    mmap(&mut *small, BASE, 4 << 20);
+    let call = Call::Mmap { address: BASE, bytes: 4 << 20, protection: 3, flags: 0x32, file: -1, offset: 0 };
+    small.event(&event(call, BASE)).unwrap();
     small.access(BASE, true).unwrap();
     let failed = small.access(BASE + (2 << 20), true);
     assert_eq!(failed, Err(SpaceError::OutOfMemory { va: BASE + (2 << 20), base_bytes: 4096 }));

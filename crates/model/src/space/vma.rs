@@ -10,6 +10,8 @@ pub use policy::census::Advice;
 pub enum Backing {
     /// Private anonymous memory.
     Anonymous,
+    /// Private pages of a pool: anonymous memory to the program.
+    Pool,
     /// Anonymous memory that grows downwards.
     Stack,
     /// Memory that no event tells of: private, and not known to be zeros where it is read first.
@@ -140,7 +142,7 @@ impl Vmas {
     }
 
     /// Joins the VMA that begins at `address` with the one before it, if they are alike. Files are not: what stands
-    /// behind them differs.
+    /// behind them differs; nor are mappings of a pool, of which each has a file.
     fn join(&mut self, address: u64) {
         let Some(vma) = self.0.get(&address).copied() else { return };
         let Some((before, other)) = self.0.range(..address).next_back().map(|(at, vma)| (*at, *vma)) else { return };

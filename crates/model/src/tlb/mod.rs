@@ -10,20 +10,24 @@
 
 mod entry;
 mod few;
+mod fifo;
 mod list;
 mod plru;
 mod random;
 mod sets;
+mod srrip;
 mod wide;
 
 use crate::machine::Replacement;
 pub use entry::Key;
 use few::Few;
+use fifo::Fifo;
 use list::List;
 use plru::TreePlru;
 use random::Random;
 pub(crate) use random::next as next_random;
 pub(crate) use sets::Sets;
+use srrip::Srrip;
 use wide::Wide;
 
 /// Fully associative LRU with more ways than this is a list.
@@ -47,6 +51,8 @@ enum Kind {
     List(List),
     TreePlru(TreePlru),
     Random(Random),
+    Fifo(Fifo),
+    Srrip(Srrip),
 }
 
 /// Evaluates an expression with the TLB of a kind.
@@ -65,6 +71,8 @@ macro_rules! with_kind {
             Kind::List($tlb) => $body,
             Kind::TreePlru($tlb) => $body,
             Kind::Random($tlb) => $body,
+            Kind::Fifo($tlb) => $body,
+            Kind::Srrip($tlb) => $body,
         }
     };
 }
@@ -75,6 +83,8 @@ impl Tlb {
         Tlb(match (replacement, ways) {
             (Replacement::TreePlru, _) => Kind::TreePlru(TreePlru::new(sets, ways)),
             (Replacement::Random, _) => Kind::Random(Random::new(sets, ways, seed)),
+            (Replacement::Fifo, _) => Kind::Fifo(Fifo::new(sets, ways)),
+            (Replacement::Srrip, _) => Kind::Srrip(Srrip::new(sets, ways)),
             (Replacement::Lru, 1) => Kind::Few1(Few::new(sets)),
             (Replacement::Lru, 2) => Kind::Few2(Few::new(sets)),
             (Replacement::Lru, 4) => Kind::Few4(Few::new(sets)),

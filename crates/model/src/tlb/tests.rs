@@ -13,7 +13,8 @@ struct Slow {
     replacement: Replacement,
     time: u64,
     generator: u64,
-    /// By set: for each way its key and the time of its last use.
+    /// By set: for each way its key, and the time of its last use; of FIFO when it came, of SRRIP how far off its next use is
+    /// predicted.
     entries: Vec<Vec<Option<(Key, u64)>>>,
 }
 
@@ -29,7 +30,17 @@ impl Slow {
         let found = self.entries[set].iter().position(|entry| entry.is_some_and(|(other, _)| other == key));
         let free = self.entries[set].iter().position(Option::is_none);
         let way = found.or(free).unwrap_or_else(|| self.victim(set));
-        self.entries[set][way] = Some((key, if self.replacement == Replacement::Random { 0 } else { time }));
+        let came = self.entries[set][way].map_or(time, |(_, came)| came);
+        let noted = match self.replacement {
+            Replacement::Lru | Replacement::TreePlru => time,
+            Replacement::Random => 0,
+            Replacement::Fifo if found.is_some() => came,
+            Replacement::Fifo => time,
+            // 2^M - 2 at first and 0 after a hit, of M = 2 bits.
+            Replacement::Srrip if found.is_some() => 0,
+            Replacement::Srrip => 2,
+        };
+        self.entries[set][way] = Some((key, noted));
         found.is_some()
     }
 
@@ -37,7 +48,15 @@ impl Slow {
         let last_use = |way: &usize| self.entries[set][*way].map_or(0, |(_, time)| time);
         let ways = 0..self.ways as usize;
         match self.replacement {
-            Replacement::Lru => ways.min_by_key(last_use).unwrap(),
+            Replacement::Lru | Replacement::Fifo => ways.min_by_key(last_use).unwrap(),
+            // "Search for first 3 from left; if 3 found go to replace; else increment all and search again".
+            Replacement::Srrip => loop {
+                let entries = &mut self.entries[set];
+                if let Some(way) = entries.iter().flatten().position(|(_, prediction)| *prediction == 3) {
+                    return way;
+                }
+                entries.iter_mut().flatten().for_each(|(_, prediction)| *prediction += 1);
+            },
             Replacement::Random => (random::next(&mut self.generator) % u64::from(self.ways)) as usize,
             // Of each pair of halves, the one whose last use is longer ago; keeps halving.
             Replacement::TreePlru => {
@@ -120,6 +139,8 @@ proptest! {
         for (sets, ways) in SHAPES {
             agree(sets, ways, Replacement::Lru, &stream);
             agree(sets, ways, Replacement::Random, &stream);
+            agree(sets, ways, Replacement::Fifo, &stream);
+            agree(sets, ways, Replacement::Srrip, &stream);
             if ways.is_power_of_two() && ways <= 64 {
                 agree(sets, ways, Replacement::TreePlru, &stream);
             }
@@ -138,6 +159,26 @@ fn a_walk_over_more_pages_than_entries_never_hits_and_over_fewer_always() {
     let mut tlb = Tlb::new(16, 4, Replacement::Lru, 0);
     let found = (0..10 * 65).filter(|step| tlb.touch(step % 65, step % 65 + 1)).count();
     assert_eq!(found, 9 * 60);
+}
+
+/// What tells each from LRU: a page that is used all the time, and a walk over pages that are used once.
+#[test]
+fn fifo_forgets_what_is_in_use_and_srrip_keeps_it_through_a_walk() {
+    let hits = |replacement| {
+        let mut tlb = Tlb::new(1, 4, replacement, 0);
+        tlb.touch(0, 1);
+        (2..1000u32).filter(|step| [tlb.touch(0, 1), tlb.touch(0, *step)][0]).count()
+    };
+    // In four places a page lies for four arrivals, its own among them: one miss in four steps.
+    assert_eq!((hits(Replacement::Lru), hits(Replacement::Fifo)), (998, 749));
+    let after_walk = |replacement| {
+        let mut tlb = Tlb::new(1, 4, replacement, 0);
+        for key in [1, 2, 1, 2, 10, 11, 12, 13] {
+            tlb.touch(0, key);
+        }
+        [1, 2].map(|key| tlb.touch(0, key))
+    };
+    assert_eq!((after_walk(Replacement::Lru), after_walk(Replacement::Srrip)), ([false; 2], [true; 2]));
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod reference;
 
 use std::io::Cursor;
 
-use model::machine::{self, Machine, Serves, TlbShape};
+use model::machine::{self, Machine, Replacement, Serves, TlbShape};
 use model::policy::ModelPolicy;
 use model::replay::{infer, replay};
 use model::simulation::{Outcome, Simulation};
@@ -64,17 +64,17 @@ fn accesses(pages: u64, seed: u32) -> Vec<(u64, Kind)> {
     numbers(seed).take(60_000).map(access).collect()
 }
 
-/// Misses of data and fetches in the first level, and in the second. `stored` says for a TLB and an address what is stored,
+/// Misses of data and fetches in the first level, in the second, and so on. `stored` says for a TLB and an address what is stored,
 /// if it holds that.
 fn expected(
     machine: &Machine,
     accesses: &[(u64, Kind)],
     stored: impl Fn(&TlbShape, u64) -> Option<Stored>,
-) -> [u64; 4] {
+) -> [u64; 8] {
     let seed = Physical::default().seed;
     let mut tlbs: Vec<Reference> =
         machine.tlbs.iter().enumerate().map(|(index, tlb)| Reference::new(tlb, seed ^ index as u64)).collect();
-    let mut expected = [0u64; 4];
+    let mut expected = [0u64; 8];
     let mut last = [None; 2];
     for (address, kind) in accesses {
         let fetch = usize::from(*kind == Kind::FETCH);
@@ -83,7 +83,7 @@ fn expected(
             continue;
         }
         let serves = if fetch == 1 { Serves::Fetch } else { Serves::Load };
-        for level in [1, 2] {
+        for level in 1..=machine.tlbs.iter().map(|tlb| tlb.level).max().unwrap() {
             let found = machine.tlbs.iter().enumerate().find_map(|(index, tlb)| {
                 let holds = tlb.level == level && tlb.serves.contains(&serves);
                 stored(tlb, *address).filter(|_| holds).map(|page| (index, page))
@@ -98,9 +98,14 @@ fn expected(
     expected
 }
 
-fn misses(found: &Outcome) -> [u64; 4] {
-    let (first, second) = (&found.first_level, &found.second_level);
-    [first.load, first.fetch, second.load, second.fetch]
+/// The same of a simulation.
+fn misses(found: &Outcome) -> [u64; 8] {
+    let mut misses = [0; 8];
+    let levels = [&found.first_level, &found.second_level].into_iter().chain(&found.further_levels);
+    for (level, pair) in levels.zip(misses.chunks_mut(2)) {
+        pair.copy_from_slice(&[level.load, level.fetch]);
+    }
+    misses
 }
 
 #[test]
@@ -132,13 +137,40 @@ fn changed(changes: &[(&str, &str)]) -> Machine {
 #[test]
 fn other_replacements_miss_as_the_slow_reference() {
     let plru = [(r#"is = "lru""#, r#"is = "plru""#), ("is = 1536", "is = 1024"), ("is = 12", "is = 8")];
-    for machine in [changed(&plru), changed(&[(r#"is = "lru""#, r#"is = "random""#)])] {
+    let other = |name: &str| changed(&[(r#"is = "lru""#, &format!("is = {name:?}"))]);
+    let mut srrip = lru();
+    let second = srrip.tlbs.iter_mut().filter(|tlb| tlb.level == 2);
+    second.for_each(|tlb| tlb.replacement = Replacement::Srrip);
+    for machine in [changed(&plru), other("random"), other("fifo"), srrip] {
         for (pages, seed) in [(70u64, 5), (700, 6), (5000, 7)] {
             let accesses = accesses(pages, seed);
             let expected = expected(&machine, &accesses, |_, address| Some((12, address >> 12)));
             let found =
                 &run(&recorded(pages << 12, accesses), std::slice::from_ref(&machine), &["base+prefault"], 1)[0];
-            assert_eq!(misses(found), expected, "{:?} {pages} pages", machine.tlbs[0].replacement);
+            assert_eq!(misses(found), expected, "{:?} {pages} pages", machine.tlbs[2].replacement);
+        }
+    }
+}
+
+/// Each level is asked for what the one before does not have, and a hit costs its cycles.
+#[test]
+fn three_and_four_levels_miss_as_the_slow_reference() {
+    let mut machine = lru();
+    let second = machine.tlbs.iter().find(|tlb| tlb.level == 2).unwrap().clone();
+    for (level, ways, hit_cycles) in [(3, 16, 20), (4, 32, 50)] {
+        let name = format!("L{level}");
+        machine.tlbs.push(TlbShape { name, level, sets: 128, ways, hit_cycles, ..second.clone() });
+        for (pages, seed) in [(1000u64, 21), (2500, 22), (9000, 23)] {
+            let accesses = accesses(pages, seed);
+            let expected = expected(&machine, &accesses, |_, address| Some((12, address >> 12)));
+            let found =
+                &run(&recorded(pages << 12, accesses), std::slice::from_ref(&machine), &["base+prefault"], 1)[0];
+            assert_eq!(misses(found), expected, "{level} levels, {pages} pages");
+            let missed = |level: u8| expected[2 * usize::from(level) - 2] + expected[2 * usize::from(level) - 1];
+            assert_eq!((found.walks, found.further_levels.len()), (missed(level), usize::from(level) - 2));
+            let cycles = [(2, 7), (3, 20), (4, 50)].into_iter().filter(|(of, _)| *of <= level);
+            let hits = cycles.map(|(of, cycles)| cycles * (missed(of - 1) - missed(of)));
+            assert_eq!(found.second_hit_cycles, hits.sum::<u64>(), "{level} levels, {pages} pages");
         }
     }
 }

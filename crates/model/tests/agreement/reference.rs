@@ -5,7 +5,8 @@ use model::machine::{Replacement, TlbShape};
 /// A page as a TLB stores it: log2 of its bytes, and its number.
 pub type Stored = (u32, u64);
 
-/// Sets of pages with the times of their last uses.
+/// Sets of pages with the times of their last uses; of FIFO those of their first, of SRRIP the predictions (2 at first, 0
+/// after a hit, 3 makes room).
 pub struct Reference {
     sets: Vec<Vec<(Stored, u64)>>,
     ways: usize,
@@ -26,21 +27,37 @@ impl Reference {
         let (time, count) = (self.time, self.sets.len() as u64);
         let set = (page.1 % count) as usize;
         if let Some(entry) = self.sets[set].iter_mut().find(|(other, _)| *other == page) {
-            entry.1 = time;
+            match self.replacement {
+                Replacement::Fifo => {}
+                Replacement::Srrip => entry.1 = 0,
+                Replacement::Lru | Replacement::TreePlru | Replacement::Random => entry.1 = time,
+            }
             return false;
         }
+        let noted = if self.replacement == Replacement::Srrip { 2 } else { time };
         if self.sets[set].len() < self.ways {
-            self.sets[set].push((page, time));
+            self.sets[set].push((page, noted));
             return true;
         }
         let times: Vec<u64> = self.sets[set].iter().map(|entry| entry.1).collect();
         let way = match self.replacement {
-            Replacement::Lru => (0..times.len()).min_by_key(|way| times[*way]).unwrap(),
+            Replacement::Lru | Replacement::Fifo => (0..times.len()).min_by_key(|way| times[*way]).unwrap(),
+            Replacement::Srrip => self.farthest(set),
             Replacement::TreePlru => half_used_longer_ago(&times),
             Replacement::Random => self.random() as usize % self.ways,
         };
-        self.sets[set][way] = (page, time);
+        self.sets[set][way] = (page, noted);
         true
+    }
+
+    /// The first whose prediction is 3, after all have grown until there is one.
+    fn farthest(&mut self, set: usize) -> usize {
+        loop {
+            if let Some(way) = self.sets[set].iter().position(|(_, prediction)| *prediction == 3) {
+                return way;
+            }
+            self.sets[set].iter_mut().for_each(|(_, prediction)| *prediction += 1);
+        }
     }
 
     fn random(&mut self) -> u64 {

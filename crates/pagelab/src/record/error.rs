@@ -17,6 +17,7 @@ pub enum RecordError {
         /// Which.
         path: PathBuf,
         /// Why.
+        #[source]
         error: io::Error,
     },
     /// There is no place for what pagelab and the recorder hand each other.
@@ -25,6 +26,7 @@ pub enum RecordError {
         /// Where.
         path: PathBuf,
         /// Why.
+        #[source]
         error: io::Error,
     },
     /// Neither a program nor a script.
@@ -68,6 +70,7 @@ pub enum RecordError {
         /// QEMU's program.
         path: PathBuf,
         /// What happened.
+        #[source]
         error: io::Error,
     },
     /// QEMU is missing.
@@ -128,6 +131,7 @@ pub enum RecordError {
         /// QEMU's program.
         path: PathBuf,
         /// Why.
+        #[source]
         error: io::Error,
     },
     /// What was recorded could not be written.

@@ -52,7 +52,7 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
     if let Some(calls) = ran.iter().map(|outcome| outcome.costs.refused_calls).max().filter(|calls| *calls != 0) {
         notes.push(format!(
             "{calls} calls of the trace did nothing: no kernel would have let them succeed (misaligned, empty or beyond \
-             the addresses of programs)"
+             the addresses of programs), or the policy makes them fail"
         ));
     }
     if let Some(swapped) = ran.iter().map(|outcome| outcome.costs.swapped_out_bytes).max().filter(|bytes| *bytes != 0) {

@@ -18,7 +18,7 @@ pub fn parts(header: &Header) -> Option<String> {
 
 /// Says what figures of a filtered trace are of.
 pub fn filtered(header: &Header) -> Option<String> {
-    matches!(header.filter, Filter::MostRecent { .. }).then(|| {
+    matches!(header.filter, Filter::Lru { .. }).then(|| {
         "the trace was filtered: misses are exact, of the geometries for which they are; accesses and runs are those that \
          are left"
             .to_owned()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use paging::format::named::Named;
-use paging::{Census, Error, Format, Mapping, Sizes, Tables, with_format};
+use paging::{Census, Error, Format, Mapping, OutputAddress, Sizes, Tables, with_format};
 use policy::size::format_bytes;
 use results::grid::plain;
 use serde_json::{Value, json};
@@ -82,7 +82,7 @@ fn built<F: Format>(format: F, arguments: &Build) -> Result<Tables<F>, Failure> 
             "--base {base:#x} does not fit in the {output_bits} bits of a physical address"
         )));
     }
-    let mut tables = Tables::new(format, arguments.base, arguments.limit).map_err(|error| {
+    let mut tables = Tables::new(format, OutputAddress(arguments.base), arguments.limit).map_err(|error| {
         Failure::Input(format!("--base {:#x}: {}", arguments.base, refusal(&format, arguments, &error)))
     })?;
     for request in &arguments.maps {
@@ -134,7 +134,7 @@ fn text<F: Format>(
 ) -> String {
     let (format, width) = (tables.format(), terminal_width());
     let (base, bytes) = (tables.arena().base(), tables.arena().bytes());
-    let memory = format!("{} of physical memory, {base:#x} to {:#x}", format_bytes(bytes), base + bytes - 1);
+    let memory = format!("{} of physical memory, {base:#x} to {:#x}", format_bytes(bytes), base + (bytes - 1));
     let written = match (&arguments.output, image) {
         (Some(path), Some(written)) => {
             let what = if written.replaced { "replaced" } else { "wrote" };
@@ -155,7 +155,7 @@ fn text<F: Format>(
     parts.join("\n\n")
 }
 
-fn root(named: Named, root: u64) -> String {
+fn root(named: Named, root: OutputAddress) -> String {
     let concatenated = match named {
         Named::Arm64Stage2(format) => format.concatenated(),
         Named::X86_64(_) | Named::Arm64Stage1(_) | Named::RiscV(_) | Named::Software64K(_) => 1,

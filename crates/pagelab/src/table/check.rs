@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use paging::check::{Fault, MAX_FAULTS, Report, check};
 use paging::format::named::Named;
-use paging::{Arena, Census, ENTRY_BYTES, Error, Format, Severity, Tables, with_format};
+use paging::{Arena, Census, ENTRY_BYTES, Error, Format, OutputAddress, Severity, Tables, with_format};
 use results::grid::plain;
 use serde_json::{Value, json};
 
@@ -76,9 +76,9 @@ fn run_in<F: Format>(
     image: &[u8],
     note: Option<&'static str>,
 ) -> Result<(), Failure> {
-    let arena = Arena::from_image(arguments.base, image)
+    let arena = Arena::from_image(OutputAddress(arguments.base), image)
         .map_err(|error| Failure::Input(format!("{}: {}", arguments.image.display(), explain(&format, &error))))?;
-    let tables = Tables::in_arena(format, arena, arguments.root);
+    let tables = Tables::in_arena(format, arena, OutputAddress(arguments.root));
     let report = check(&tables);
     let census = (report.tables != 0).then(|| tables.census());
     let checked = Checked { report, census, image_bytes: image.len() as u64, note };
@@ -87,7 +87,7 @@ fn run_in<F: Format>(
         format!("{:#}", document(&format, arguments, &checked, tree.as_ref().and_then(|tree| tree.as_ref().ok())))
     } else {
         let drawn = tree.map(|tree| match tree {
-            Ok(tree) => tree.draw(&format, named, arguments.root),
+            Ok(tree) => tree.draw(&format, named, OutputAddress(arguments.root)),
             Err(error) => {
                 results::fold(&format!("no tree can be drawn: {}", explain(&format, &error)), terminal_width(), 4)
             }
@@ -251,13 +251,13 @@ fn run_text(format: &impl Format, run: &[Fault], root: u64, width: usize) -> Str
     let Fault { rule, level, pa, entry, va, .. } = fault;
     let (word, name, at) = (severity_word(fault.severity()), rule.name(), label(format, *level));
     // No entry points to the root.
-    if *pa == root && *entry == 0 && *level == format.geometry().root_level() {
+    if pa.0 == root && *entry == 0 && *level == format.geometry().root_level() {
         return results::fold(&format!("{word}: {name}: the root: {rule}"), width, 4);
     }
     let first = match rest.last() {
         None => format!("{word}: {name} in the {at} entry at {pa:#x}, for {va:#x}"),
         Some(last) => {
-            let to = last.va | (format.geometry().span(*level) - 1);
+            let to = last.va.0 | (format.geometry().span(*level) - 1);
             format!("{word}: {name} in {} {at} entries from {pa:#x} on, for {va:#x} to {to:#x}; the first:", run.len())
         }
     };

@@ -3,7 +3,7 @@
 use clap::Args;
 use paging::format::named::Named;
 use paging::format::{Field, Kind};
-use paging::{Format, Rule, Severity, with_format};
+use paging::{Format, InputAddress, OutputAddress, Rule, Severity, with_format};
 use policy::size::format_bytes;
 use results::grid::plain;
 use serde_json::{Value, json};
@@ -104,17 +104,18 @@ fn asked(arguments: &Decode) -> Result<Vec<Asked>, NotAsked> {
 
 fn text<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[Asked]) -> String {
     let width = terminal_width();
-    let address = arguments.va.map(|va| index::text(format, named, va, width));
-    let walk = (asked.len() > 1).then(|| walk_table(format, named, asked, arguments.va, width));
+    let va = arguments.va.map(InputAddress);
+    let address = va.map(|va| index::text(format, named, va, width));
+    let walk = (asked.len() > 1).then(|| walk_table(format, named, asked, va, width));
     // An oops prints folded levels twice.
     let is_first = |(at, one): &(usize, &Asked)| !asked[..*at].contains(one);
     let entries = asked.iter().enumerate().filter(is_first);
-    let entries = entries.map(|(_, asked)| entry_text(format, named, asked, arguments.va, width));
+    let entries = entries.map(|(_, asked)| entry_text(format, named, asked, va, width));
     address.into_iter().chain(walk).chain(entries).collect::<Vec<_>>().join("\n\n")
 }
 
 /// All entries in short, in the order in which they were given.
-fn walk_table<F: Format>(format: &F, named: Named, asked: &[Asked], va: Option<u64>, width: usize) -> String {
+fn walk_table<F: Format>(format: &F, named: Named, asked: &[Asked], va: Option<InputAddress>, width: usize) -> String {
     let mut rows: Vec<[String; 3]> = Vec::new();
     for Asked { entry, level } in asked {
         let level = level.unwrap_or(0);
@@ -126,7 +127,7 @@ fn walk_table<F: Format>(format: &F, named: Named, asked: &[Asked], va: Option<u
     plain(["level", "entry", "it"], rows, width)
 }
 
-fn entry_text<F: Format>(format: &F, named: Named, asked: &Asked, va: Option<u64>, width: usize) -> String {
+fn entry_text<F: Format>(format: &F, named: Named, asked: &Asked, va: Option<InputAddress>, width: usize) -> String {
     let level = asked.level.unwrap_or(0);
     let guessed = if asked.level.is_none() { ", the level of pages: no --level was said" } else { "" };
     let head = format!("{:#018x} as an entry of {}{guessed}", asked.entry, label(format, level));
@@ -149,7 +150,7 @@ fn entry_text<F: Format>(format: &F, named: Named, asked: &Asked, va: Option<u64
 }
 
 /// What the entry is and does, in a sentence.
-fn summary<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<u64>) -> String {
+fn summary<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<InputAddress>) -> String {
     match kind(format, level, entry) {
         Kind::Hole if entry == 0 => "a hole: not valid, all zero".to_string(),
         Kind::Hole => "a hole: not valid; all other bits are software's".to_string(),
@@ -189,21 +190,21 @@ fn kind(format: &impl Format, level: u8, entry: u64) -> Kind {
 struct Leaf {
     /// Where its memory begins; for an entry that stands for a whole group, that of the group, unless an
     /// address says which part.
-    memory: u64,
+    memory: OutputAddress,
     group_bytes: Option<u64>,
     /// What an address translates to.
-    pa: Option<u64>,
+    pa: Option<OutputAddress>,
 }
 
-fn leaf(format: &impl Format, level: u8, entry: u64, va: Option<u64>) -> Leaf {
+fn leaf(format: &impl Format, level: u8, entry: u64, va: Option<InputAddress>) -> Leaf {
     let span = format.geometry().span(level);
     let group_bits = format.group_bits(level, entry);
-    let memory = format.leaf_address(level, entry, va.unwrap_or(0));
+    let memory = format.leaf_address(level, entry, va.unwrap_or_default());
     let canonical = va.filter(|va| format.geometry().is_canonical(*va));
     Leaf {
         memory,
         group_bytes: (group_bits != 0).then_some(span << group_bits),
-        pa: canonical.map(|va| memory | va & (span - 1)),
+        pa: canonical.map(|va| OutputAddress(memory.0 | va.0 & (span - 1))),
     }
 }
 
@@ -257,9 +258,10 @@ fn other_levels<F: Format>(format: &F, named: Named, entry: u64, width: usize) -
 }
 
 fn document<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[Asked]) -> Value {
+    let va = arguments.va.map(InputAddress);
     let entries = asked.iter().map(|asked| {
         let level = asked.level.unwrap_or(0);
-        let mut document = reading(format, named, level, asked.entry, arguments.va);
+        let mut document = reading(format, named, level, asked.entry, va);
         document["level_was_said"] = json!(asked.level.is_some());
         document["fields"] = fields(format, level, asked.entry)
             .iter()
@@ -282,13 +284,13 @@ fn document<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[As
     json!({
         "schema": "pagelab.table-decode/1",
         "format": arguments.format.name,
-        "address": arguments.va.map(|va| index::document(format, va)),
+        "address": va.map(|va| index::document(format, va)),
         "entries": entries.collect::<Vec<_>>(),
     })
 }
 
 /// What an entry is at a level.
-fn reading<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<u64>) -> Value {
+fn reading<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<InputAddress>) -> Value {
     let kind = kind(format, level, entry);
     let leaf = (kind == Kind::Leaf).then(|| leaf(format, level, entry, va));
     let output = match (&leaf, kind) {

@@ -1,21 +1,23 @@
 //! Entries, attributes and errors in words.
 
+use std::fmt::LowerHex;
+
 use paging::format::named::Named;
 use paging::format::{Format, Kind};
-use paging::{Attributes, Error, Flags, Rule, Severity};
+use paging::{Attributes, Error, Flags, InputAddress, Rule, Severity};
 use policy::size::format_bytes;
 use serde_json::{Value, json};
 
 use super::level::label;
 
 /// A 64-bit number as documents hold it: JSON's own numbers end at 53 bits in many readers.
-pub fn hex(number: u64) -> String {
+pub fn hex(number: impl LowerHex) -> String {
     format!("{number:#x}")
 }
 
 /// An address with all its digits.
-pub fn address(number: u64) -> String {
-    format!("{number:#018x}")
+pub fn address(va: InputAddress) -> String {
+    format!("{va:#018x}")
 }
 
 /// What attributes allow and say, in words.

@@ -1,7 +1,7 @@
 //! How an address is looked up: canonical or not, and the index at each level.
 
 use paging::format::named::Named;
-use paging::{ENTRY_BYTES, Extension, Format};
+use paging::{ENTRY_BYTES, Extension, Format, InputAddress, OutputAddress};
 use policy::size::format_bytes;
 use serde_json::{Value, json};
 
@@ -21,12 +21,12 @@ struct Row {
 }
 
 /// Whether the tables can translate an address, and why.
-pub fn canonical(format: &impl Format, va: u64) -> (bool, String) {
+pub fn canonical(format: &impl Format, va: InputAddress) -> (bool, String) {
     let geometry = format.geometry();
     let bits = geometry.input_bits();
-    let above = va >> bits;
-    let expected = geometry.extended(geometry.resolved(va)) >> bits;
-    let (top, sign) = (bits - 1, va >> (bits - 1) & 1);
+    let above = va.0 >> bits;
+    let expected = geometry.extended(geometry.resolved(va)).0 >> bits;
+    let (top, sign) = (bits - 1, va.0 >> (bits - 1) & 1);
     let must = match geometry.extension() {
         Extension::Zero => format!("bits 63:{bits} must be zero"),
         Extension::Ones => format!("bits 63:{bits} must be ones"),
@@ -41,7 +41,7 @@ pub fn canonical(format: &impl Format, va: u64) -> (bool, String) {
         return (true, format!("canonical{half} ({must}, and are)"));
     }
     let hint = match geometry.extension() {
-        Extension::Zero if format.registers(0).iter().any(|(name, _)| *name == "ttbr0_el1") => {
+        Extension::Zero if format.registers(OutputAddress(0)).iter().any(|(name, _)| *name == "ttbr0_el1") => {
             "; addresses of the upper half, TTBR1, are those of the format's option +upper"
         }
         _ => "",
@@ -50,7 +50,7 @@ pub fn canonical(format: &impl Format, va: u64) -> (bool, String) {
 }
 
 /// The indexes of an address, in a table.
-pub fn text(format: &impl Format, named: Named, va: u64, width: usize) -> String {
+pub fn text(format: &impl Format, named: Named, va: InputAddress, width: usize) -> String {
     let (_, why) = canonical(format, va);
     let hardware = table(&hardware_rows(format, va), format, va, width);
     let first = results::fold(&format!("address {va:#x}: {why}"), width, 4);
@@ -63,7 +63,7 @@ pub fn text(format: &impl Format, named: Named, va: u64, width: usize) -> String
     }
 }
 
-fn table(rows: &[Row], format: &impl Format, va: u64, width: usize) -> String {
+fn table(rows: &[Row], format: &impl Format, va: InputAddress, width: usize) -> String {
     let mut lines: Vec<[String; 6]> = rows
         .iter()
         .map(|row| {
@@ -80,7 +80,7 @@ fn table(rows: &[Row], format: &impl Format, va: u64, width: usize) -> String {
         })
         .collect();
     let low = rows.last().map_or(format.geometry().page_shift().into(), |row| row.low);
-    let offset = va & ((1 << low) - 1);
+    let offset = va.0 & ((1 << low) - 1);
     lines.push([
         "offset".into(),
         format!("{}:0", low - 1),
@@ -92,19 +92,19 @@ fn table(rows: &[Row], format: &impl Format, va: u64, width: usize) -> String {
     plain(["level", "bits", "index", "hex", "entry at", "entry spans"], lines, width)
 }
 
-fn hardware_rows(format: &impl Format, va: u64) -> Vec<Row> {
+fn hardware_rows(format: &impl Format, va: InputAddress) -> Vec<Row> {
     let geometry = format.geometry();
     let row = |level| {
         let low = geometry.shift(level);
         let entries = geometry.entries(level);
         let name = if format.run_bits() == 0 { label(format, level) } else { format!("VPN[{level}]") };
-        Row { name, high: low + entries.ilog2() - 1, low, index: geometry.index(level, va), entries, run: 1 }
+        Row { name, high: low + entries.ilog2() - 1, low, index: geometry.index(level, va.0), entries, run: 1 }
     };
     (0..geometry.levels()).rev().map(row).collect()
 }
 
 /// Software's own indexes, with a page of `1 << run_bits` hardware pages.
-fn software_rows(format: &impl Format, va: u64) -> Vec<Row> {
+fn software_rows(format: &impl Format, va: InputAddress) -> Vec<Row> {
     let (geometry, run) = (format.geometry(), u32::from(format.run_bits()));
     let resolved = geometry.resolved(va);
     let row = |level| {
@@ -119,7 +119,7 @@ fn software_rows(format: &impl Format, va: u64) -> Vec<Row> {
 }
 
 /// The same as a document.
-pub fn document(format: &impl Format, va: u64) -> Value {
+pub fn document(format: &impl Format, va: InputAddress) -> Value {
     let (is_canonical, why) = canonical(format, va);
     let rows = |rows: Vec<Row>| {
         let row = |row: &Row| {
@@ -142,6 +142,6 @@ pub fn document(format: &impl Format, va: u64) -> Value {
         "why": why,
         "levels": rows(hardware_rows(format, va)),
         "software_levels": software,
-        "offset_bytes": va & (format.geometry().page_bytes() - 1),
+        "offset_bytes": va.0 & (format.geometry().page_bytes() - 1),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use paging::{Attributes, Flags, Format};
+use paging::{Attributes, Flags, Format, InputAddress, OutputAddress};
 
 use super::number::{NumberError, parse_number};
 
@@ -12,9 +12,9 @@ pub struct Request {
     /// The text, for messages.
     text: String,
     /// The first input address.
-    pub va: u64,
+    pub va: InputAddress,
     /// The output address of `va`.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// How many bytes.
     pub bytes: u64,
     letters: String,
@@ -69,8 +69,8 @@ pub fn parse_request(text: &str) -> Result<Request, RequestError> {
     }
     let mut request = Request {
         text: text.to_string(),
-        va: number("VA", va)?,
-        pa: number("PA", pa)?,
+        va: InputAddress(number("VA", va)?),
+        pa: OutputAddress(number("PA", pa)?),
         bytes: number("SIZE", bytes)?,
         letters: letters.to_string(),
         memory: None,
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn parts_letters_and_options_are_read() {
         let request = parse_request("0xffff888000000000:1G:2M:rwxg,m=3,k=1").unwrap();
-        assert_eq!((request.va, request.pa, request.bytes), (0xffff_8880_0000_0000, 1 << 30, 2 << 20));
+        assert_eq!((request.va.0, request.pa.0, request.bytes), (0xffff_8880_0000_0000, 1 << 30, 2 << 20));
         let attributes = request.attributes(&X86_64::new(4, 52));
         assert_eq!((attributes.memory, attributes.key), (3, 1));
         let expected = Flags::READ | Flags::WRITE | Flags::KERNEL_EXECUTE | Flags::GLOBAL | Flags::STATE;

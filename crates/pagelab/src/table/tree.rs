@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use paging::format::named::Named;
-use paging::{Action, Attributes, Error, Format, Geometry, Log, Node, Tables, Visitor};
+use paging::{Action, Attributes, Error, Format, Geometry, InputAddress, Log, Node, OutputAddress, Tables, Visitor};
 use serde_json::{Value, json};
 
 use super::describe::{address, attributes_document, count, grouped, hex, letters, size};
@@ -19,7 +19,7 @@ struct Stretch {
     /// The level of its leaves.
     level: u8,
     group_bits: u8,
-    pa: u64,
+    pa: OutputAddress,
     bytes: u64,
     attributes: Attributes,
 }
@@ -38,7 +38,7 @@ enum What {
     Leaves(Stretch),
     /// Tables, all alike; those of the first.
     Tables {
-        pa: u64,
+        pa: OutputAddress,
         whole: Option<Stretch>,
         below: Below,
     },
@@ -51,7 +51,7 @@ enum What {
 struct Run {
     index: u64,
     entries: u64,
-    va: u64,
+    va: InputAddress,
     level: u8,
     what: What,
 }
@@ -129,7 +129,7 @@ struct Collector<'a, F> {
 
 impl<F: Format> Collector<'_, F> {
     fn push(&mut self, node: &Node, entries: u64, what: What) -> Action {
-        let index = self.geometry.index(node.level, node.va);
+        let index = self.geometry.index(node.level, node.va.0);
         let run = Run { index, entries, va: node.va, level: node.level, what };
         if let Some(open) = self.open.last_mut() {
             open.push(run);
@@ -185,7 +185,7 @@ impl Tree {
     }
 
     /// Draws it, in lines of text.
-    pub fn draw<F: Format>(&self, format: &F, named: Named, root: u64) -> String {
+    pub fn draw<F: Format>(&self, format: &F, named: Named, root: OutputAddress) -> String {
         let mut drawing = Drawing { format, named, lines: Vec::new() };
         drawing.below(&self.root, "");
         let left = drawing.lines.iter().map(|line| line.left.chars().count()).max().unwrap_or(0);

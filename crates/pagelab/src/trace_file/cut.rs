@@ -228,7 +228,7 @@ fn header(arguments: &Cut, of: &Header) -> Result<Header, NotFilterable> {
         header.filter = match header.filter {
             Filter::None => LruFilter::FILTER,
             Filter::Sampled => return Err(NotFilterable::Sampled),
-            Filter::MostRecent { .. } => return Err(NotFilterable::Filtered),
+            Filter::Lru { .. } => return Err(NotFilterable::Filtered),
         };
     }
     if arguments.from > 0 || arguments.to.is_some() || !arguments.threads.is_empty() {

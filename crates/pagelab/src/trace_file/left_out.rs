@@ -42,7 +42,7 @@ fn beside(part: &Part) -> String {
 fn filtered(filter: &Filter) -> Option<String> {
     match filter {
         Filter::None => None,
-        Filter::MostRecent { sets_4k, sets_64k, sets_2m } => Some(format!(
+        Filter::Lru { sets_4k, sets_64k, sets_2m } => Some(format!(
             "most recent pages; exact for LRU with {sets_4k} sets at 4K, {sets_64k} at 64K, {sets_2m} at 2M, and multiples"
         )),
         Filter::Sampled => Some("all but samples; exact for nothing".to_owned()),

@@ -7,8 +7,8 @@
 use std::time::Instant;
 
 use workloads::memory::{Anonymous, base_page};
+use workloads::random::{below, mix};
 
-use super::random::{below, mix};
 use super::report::Report;
 use super::{WorkloadError, arguments, check};
 

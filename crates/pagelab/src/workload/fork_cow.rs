@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use workloads::memory::{Anonymous, base_page, fork};
+use workloads::random::mix;
 
 use super::latency::Latencies;
-use super::random::mix;
 use super::report::Report;
 use super::{WorkloadError, arguments, check};
 

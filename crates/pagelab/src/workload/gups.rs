@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use workloads::memory::Anonymous;
+use workloads::random::{below, stream};
 
-use super::random::{below, stream};
 use super::report::Report;
 use super::{WorkloadError, arguments, check};
 

@@ -10,8 +10,8 @@ use census::{Observer, SmapsEntry};
 use clap::ValueEnum;
 use workloads::jit::{self, Arena, Isa, JitError, Shape};
 use workloads::memory::base_page;
+use workloads::random::{below, mix};
 
-use super::random::{below, mix};
 use super::report::Report;
 use super::{WorkloadError, arguments, check};
 

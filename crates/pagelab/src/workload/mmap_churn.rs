@@ -1,9 +1,9 @@
 //! `mmap-churn`: map, touch every base page, unmap; again and again, as allocators do.
 
 use workloads::memory::{Anonymous, base_page};
+use workloads::random::mix;
 
 use super::latency::Latencies;
-use super::random::mix;
 use super::report::Report;
 use super::{WorkloadError, arguments, check};
 

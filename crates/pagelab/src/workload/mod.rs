@@ -14,8 +14,8 @@ mod kvm_dirty_log;
 mod latency;
 mod mmap_churn;
 mod page_touch;
-mod random;
 mod report;
+mod scratch;
 mod stream;
 mod tcg_boot;
 
@@ -24,8 +24,9 @@ pub use report::Report;
 use census::CensusError;
 use clap::CommandFactory;
 use workloads::jit::JitError;
+use workloads::kernel::KernelError;
 use workloads::kvm::KvmError;
-use workloads::memory::{ForkError, HeapError, MapError};
+use workloads::memory::{ForkError, MapError};
 
 /// `pagelab workload NAME [ARGS]`.
 #[derive(Clone, Debug, clap::Args)]
@@ -108,17 +109,9 @@ pub enum WorkloadError {
         /// Its exit status.
         status: i32,
     },
-    /// The heap could not be grown.
+    /// A workload that lives in the kernel did not come to its end.
     #[error(transparent)]
-    Heap(#[from] HeapError),
-    /// A system call that the workload is made of.
-    #[error("cannot {call}: {source}; `ulimit -a` shows the limits of this session, dmesg what the kernel says")]
-    Refused {
-        /// The call.
-        call: &'static str,
-        /// What it said.
-        source: std::io::Error,
-    },
+    Kernel(KernelError),
     /// No directory for files.
     #[error("--directory: cannot make a directory in {}: {source}; name one that can be written to", directory.display())]
     Scratch {
@@ -158,6 +151,15 @@ pub enum WorkloadError {
         /// The value found.
         found: u64,
     },
+}
+
+impl From<KernelError> for WorkloadError {
+    fn from(error: KernelError) -> WorkloadError {
+        match error {
+            KernelError::Stopped(signal) => WorkloadError::Interrupted(signal),
+            error => WorkloadError::Kernel(error),
+        }
+    }
 }
 
 impl WorkloadError {

@@ -1,9 +1,9 @@
 //! `page-touch`: the latency of the first touch of every page, one clock reading for each.
 
 use workloads::memory::{Anonymous, base_page};
+use workloads::random::{below, mix, shuffle};
 
 use super::latency::Latencies;
-use super::random::{below, mix, shuffle};
 use super::report::Report;
 use super::{WorkloadError, arguments, check};
 

@@ -5,8 +5,8 @@
 use std::time::{Duration, Instant};
 
 use workloads::memory::Anonymous;
+use workloads::random::mix;
 
-use super::random::mix;
 use super::report::Report;
 use super::{WorkloadError, arguments, check};
 

@@ -1,5 +1,6 @@
 //! Entries that must be alike: contiguous groups, and the runs of a software entry.
 
+use crate::address::OutputAddress;
 use crate::attributes::Flags;
 use crate::format::{Change, Format, Kind};
 use crate::rule::Rule;
@@ -26,10 +27,11 @@ fn is_alike(format: &impl Format, level: u8, a: u64, b: u64) -> bool {
 }
 
 /// What the group of `leaf` says about the memory at `to`, if `leaf` is its entry for `from`: the leaf that
-/// stands there in a legal group.
+/// stands there in a legal group. Both are resolved.
 pub(super) fn moved(format: &impl Format, level: u8, leaf: u64, from: u64, to: u64) -> u64 {
     let grouped = format.group_bits(level, leaf) != 0;
-    let pa = format.leaf_address(level, leaf, from).wrapping_add(to).wrapping_sub(from);
+    let memory = format.leaf_address(level, leaf, format.geometry().extended(from));
+    let pa = memory.0.wrapping_add(to).wrapping_sub(from);
     let mask = address_mask(format, level, grouped);
     leaf & !mask | format.address_bits(level, pa, grouped) & mask
 }
@@ -53,7 +55,7 @@ fn majority<T: PartialEq + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
     candidate
 }
 
-/// Entries of one table that stand side by side, from `va` on; `None` where nothing is known of an entry.
+/// Entries of one table that stand side by side, from the resolved `va` on; `None` where nothing is known of an entry.
 #[derive(Clone, Copy)]
 pub(super) struct Members<'a, F> {
     pub format: &'a F,
@@ -71,17 +73,19 @@ impl<F: Format> Members<'_, F> {
     }
 
     /// Where the memory would begin that the first entry maps, by what the one at `index` says.
-    fn base(&self, index: usize, entry: u64, kind: Kind) -> u64 {
+    fn base(&self, index: usize, entry: u64, kind: Kind) -> OutputAddress {
         let geometry = self.format.geometry();
         let index = index as u64;
+        let before = |pa: OutputAddress, bytes| OutputAddress(pa.0.wrapping_sub(bytes));
         match kind {
             Kind::Table => {
                 let table_bytes = geometry.table_bytes(self.level.saturating_sub(1));
-                self.format.table_address(entry).wrapping_sub(index * table_bytes)
+                before(self.format.table_address(entry), index * table_bytes)
             }
             _ => {
                 let offset = index * geometry.span(self.level);
-                self.format.leaf_address(self.level, entry, self.va.wrapping_add(offset)).wrapping_sub(offset)
+                let va = geometry.extended(self.va.wrapping_add(offset));
+                before(self.format.leaf_address(self.level, entry, va), offset)
             }
         }
     }
@@ -93,7 +97,7 @@ impl<F: Format> Members<'_, F> {
         let most = majority(self.known().map(|(index, entry, kind)| self.base(index, entry, kind)))?;
         match bases.find(|(_, base)| *base != most) {
             Some((index, _)) => Some(index),
-            None if most & (bytes - 1) != 0 => self.known().next().map(|(index, ..)| index),
+            None if !most.is_aligned(bytes) => self.known().next().map(|(index, ..)| index),
             None => None,
         }
     }

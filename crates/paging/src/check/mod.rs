@@ -4,6 +4,7 @@
 //! The rules are stated here by what hardware may do with entries, not by how [`crate::Tables`] makes them, so
 //! that a fault of that code is found as well as one of a dump.
 
+use crate::address::OutputAddress;
 use crate::arena::Arena;
 use crate::format::Format;
 use crate::log::Log;
@@ -23,6 +24,6 @@ pub fn check<F: Format, L: Log>(tables: &Tables<F, L>) -> Report {
 
 /// Looks at every entry of the tables whose root is at `root`, in memory that may hold anything. Each table is
 /// looked at once for each level that it is met at.
-pub fn check_arena(format: &impl Format, arena: &Arena, root: u64) -> Report {
+pub fn check_arena(format: &impl Format, arena: &Arena, root: OutputAddress) -> Report {
     tree::check(format, arena, root)
 }

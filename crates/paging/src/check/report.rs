@@ -5,6 +5,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::address::{InputAddress, OutputAddress};
 use crate::rule::{Rule, Severity};
 
 /// How many faults a [`Report`] lists; the others are only counted.
@@ -20,11 +21,11 @@ pub struct Fault {
     /// What the format's specification calls that level.
     pub level_name: String,
     /// The physical address of the entry; of the table, if the root itself is at fault.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// The entry; 0 if the root itself is at fault.
     pub entry: u64,
     /// The first input address that the entry is for, on the first way to it.
-    pub va: u64,
+    pub va: InputAddress,
 }
 
 impl Fault {

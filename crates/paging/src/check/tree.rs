@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::group::{Members, is_marked};
 use super::report::{Fault, Report};
+use crate::address::OutputAddress;
 use crate::arena::Arena;
 use crate::format::{Format, Kind, first_rule};
 use crate::geometry::ENTRY_BYTES;
@@ -15,14 +16,14 @@ struct Tree<'a, F> {
     arena: &'a Arena,
     report: Report,
     /// Tables that were looked at, with the level at which.
-    seen: BTreeSet<(u64, u8)>,
+    seen: BTreeSet<(OutputAddress, u8)>,
     /// Every table that was met, at whatever level.
-    met: BTreeSet<u64>,
+    met: BTreeSet<OutputAddress>,
     /// The tables on the way from the root, as first address and past the last.
-    ancestors: Vec<(u64, u64)>,
+    ancestors: Vec<(OutputAddress, OutputAddress)>,
 }
 
-pub(super) fn check(format: &impl Format, arena: &Arena, root: u64) -> Report {
+pub(super) fn check(format: &impl Format, arena: &Arena, root: OutputAddress) -> Report {
     let (report, seen, met) = (Report::default(), BTreeSet::new(), BTreeSet::new());
     let mut tree = Tree { format, arena, report, seen, met, ancestors: Vec::new() };
     tree.root(root);
@@ -30,18 +31,18 @@ pub(super) fn check(format: &impl Format, arena: &Arena, root: u64) -> Report {
 }
 
 impl<F: Format> Tree<'_, F> {
-    fn root(&mut self, root: u64) {
+    fn root(&mut self, root: OutputAddress) {
         let geometry = self.format.geometry();
         let level = geometry.root_level();
         let to = self.format.root_alignment();
-        if !root.is_multiple_of(to) {
+        if !root.is_aligned(to) {
             self.fault(Rule::RootAlignment { to }, level, root, 0, 0);
         }
-        if root >> geometry.output_bits() != 0 {
+        if root.0 >> geometry.output_bits() != 0 {
             return self.fault(Rule::AddressTooLarge { pa: root }, level, root, 0, 0);
         }
         match self.arena.table(root, geometry.entries(level)) {
-            Some(_) if root.is_multiple_of(ENTRY_BYTES) => {
+            Some(_) if root.is_aligned(ENTRY_BYTES) => {
                 self.met.insert(root);
                 self.table(root, level, 0);
             }
@@ -51,7 +52,7 @@ impl<F: Format> Tree<'_, F> {
     }
 
     /// Looks at the table at `table` for the resolved input addresses from `va` on.
-    fn table(&mut self, table: u64, level: u8, va: u64) {
+    fn table(&mut self, table: OutputAddress, level: u8, va: u64) {
         let geometry = self.format.geometry();
         let Some(entries) = self.arena.table(table, geometry.entries(level)) else { return };
         self.seen.insert((table, level));
@@ -68,7 +69,7 @@ impl<F: Format> Tree<'_, F> {
     }
 
     /// Looks at entries that may be one group or one run, and at the tables below them.
-    fn unit(&mut self, entries: &[u64], level: u8, pa: u64, va: u64) {
+    fn unit(&mut self, entries: &[u64], level: u8, pa: OutputAddress, va: u64) {
         let span = self.format.geometry().span(level);
         let place = |index: usize| (pa + index as u64 * ENTRY_BYTES, va + index as u64 * span);
         let is_one = self.together(entries, level, pa, va);
@@ -96,7 +97,7 @@ impl<F: Format> Tree<'_, F> {
         entry: u64,
         kind: Kind,
         level: u8,
-        at: (u64, u64),
+        at: (OutputAddress, u64),
         told: Option<&mut Vec<&'static str>>,
     ) -> bool {
         let mut rules = Vec::new();
@@ -116,7 +117,7 @@ impl<F: Format> Tree<'_, F> {
     }
 
     /// Tells the rules that the entries break together, and whether they are a group or a run at all.
-    fn together(&mut self, entries: &[u64], level: u8, pa: u64, va: u64) -> bool {
+    fn together(&mut self, entries: &[u64], level: u8, pa: OutputAddress, va: u64) -> bool {
         let format = self.format;
         let is_group = entries.iter().any(|entry| is_marked(format, level, *entry));
         let is_run = format.run_bits() != 0;
@@ -139,7 +140,7 @@ impl<F: Format> Tree<'_, F> {
     }
 
     /// Looks at the table that an entry points to, unless that was done or cannot be.
-    fn follow(&mut self, entry: u64, level: u8, pa: u64, va: u64) {
+    fn follow(&mut self, entry: u64, level: u8, pa: OutputAddress, va: u64) {
         let geometry = self.format.geometry();
         let table = self.format.table_address(entry);
         let end = table + geometry.table_bytes(level - 1);
@@ -157,7 +158,7 @@ impl<F: Format> Tree<'_, F> {
         }
     }
 
-    fn fault(&mut self, rule: Rule, level: u8, pa: u64, entry: u64, va: u64) {
+    fn fault(&mut self, rule: Rule, level: u8, pa: OutputAddress, entry: u64, va: u64) {
         let (level_name, va) = (self.format.level_name(level), self.format.geometry().extended(va));
         self.report.add(Fault { rule, level, level_name, pa, entry, va });
     }

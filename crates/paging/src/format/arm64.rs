@@ -11,6 +11,7 @@ use super::arm64_bits::{AF, CONTIGUOUS, DBM, IGNORED, SH, SH_INNER, SH_RESERVED,
 pub use super::arm64_shape::{Arm64, Granule, is_physical_bits};
 use super::bits::mask;
 use super::{BreakLevel, Change, Discipline, Field, Fields, Format, Kind, Pattern};
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::Geometry;
@@ -58,7 +59,7 @@ pub trait Stage: Copy + fmt::Debug {
     fn fields(format: &Arm64<Self>, kind: Kind, entry: u64, fields: &mut Fields);
 
     /// The registers that choose the format and the root.
-    fn registers(format: &Arm64<Self>, root: u64) -> Vec<(&'static str, u64)>;
+    fn registers(format: &Arm64<Self>, root: OutputAddress) -> Vec<(&'static str, u64)>;
 }
 
 impl<S: Stage> Format for Arm64<S> {
@@ -100,13 +101,13 @@ impl<S: Stage> Format for Arm64<S> {
     }
 
     #[inline]
-    fn table_address(&self, entry: u64) -> u64 {
-        self.gathered(entry, u32::from(self.granule.shift()))
+    fn table_address(&self, entry: u64) -> OutputAddress {
+        OutputAddress(self.gathered(entry, u32::from(self.granule.shift())))
     }
 
     #[inline]
-    fn leaf_address(&self, level: u8, entry: u64, _va: u64) -> u64 {
-        self.gathered(entry, self.geometry.shift(level))
+    fn leaf_address(&self, level: u8, entry: u64, _va: InputAddress) -> OutputAddress {
+        OutputAddress(self.gathered(entry, self.geometry.shift(level)))
     }
 
     #[inline]
@@ -153,8 +154,8 @@ impl<S: Stage> Format for Arm64<S> {
     }
 
     #[inline]
-    fn table(&self, pa: u64) -> u64 {
-        VALID.mask | TABLE.mask | self.scattered(pa)
+    fn table(&self, pa: OutputAddress) -> u64 {
+        VALID.mask | TABLE.mask | self.scattered(pa.0)
     }
 
     fn with_attributes(&self, _level: u8, entry: u64, attributes: Attributes) -> Result<u64, Error> {
@@ -221,7 +222,7 @@ impl<S: Stage> Format for Arm64<S> {
         }
         let pa = self.gathered(entry, u32::from(self.granule.shift()));
         if pa >> self.geometry.output_bits() != 0 {
-            broken(Rule::AddressTooLarge { pa });
+            broken(Rule::AddressTooLarge { pa: OutputAddress(pa) });
         }
         if kind != Kind::Leaf {
             return;
@@ -258,7 +259,7 @@ impl<S: Stage> Format for Arm64<S> {
         self.geometry.table_bytes(self.geometry.root_level()).max(64)
     }
 
-    fn registers(&self, root: u64) -> Vec<(&'static str, u64)> {
+    fn registers(&self, root: OutputAddress) -> Vec<(&'static str, u64)> {
         S::registers(self, root)
     }
 }

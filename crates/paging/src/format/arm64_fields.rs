@@ -13,6 +13,7 @@ use super::arm64_bits::{
 use super::arm64_shape::{Arm64, Granule};
 use super::bits::Bits;
 use super::{Field, Fields, Format, Kind, size};
+use crate::address::InputAddress;
 
 impl<S: Stage> Arm64<S> {
     /// Every field of an entry.
@@ -66,7 +67,7 @@ impl<S: Stage> Arm64<S> {
             (true, false) => "ignored: hardware manages no dirty state",
             (true, true) => "hardware manages writes: what may be written, and what was",
         };
-        let address = alloc::format!("maps {:#x}", self.leaf_address(level, entry, 0));
+        let address = alloc::format!("maps {:#x}", self.leaf_address(level, entry, InputAddress(0)));
         fields
             .field(TABLE, kind)
             .flag(AF, "not accessed: an access faults or sets it", "accessed")

@@ -8,6 +8,7 @@
 use super::arm64_bits::{ADDRESS_51_48, ADDRESS_51_50, NT, TABLE, VALID};
 use super::bits::mask;
 use super::{BreakLevel, Change, Kind};
+use crate::address::OutputAddress;
 use crate::extension::Extension;
 use crate::geometry::Geometry;
 
@@ -210,8 +211,8 @@ impl<S: Copy> Arm64<S> {
     }
 
     /// The root as a TTBR or VTTBR holds it, which with 52-bit addresses keeps bits 51:48 in 5:2.
-    pub(super) fn base_register(&self, root: u64) -> u64 {
-        let upper = if self.geometry.output_bits() > 48 { root >> 48 & 0xf } else { 0 };
-        root & mask(47, 0) | upper << 2
+    pub(super) fn base_register(&self, root: OutputAddress) -> u64 {
+        let upper = if self.geometry.output_bits() > 48 { root.0 >> 48 & 0xf } else { 0 };
+        root.0 & mask(47, 0) | upper << 2
     }
 }

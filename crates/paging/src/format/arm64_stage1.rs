@@ -12,6 +12,7 @@ use super::arm64_bits::{
 };
 use super::arm64_shape::{Arm64, Granule};
 use super::{Fields, Kind};
+use crate::address::OutputAddress;
 use crate::attributes::{Attributes, Flags};
 use crate::extension::Extension;
 use crate::rule::Rule;
@@ -150,7 +151,7 @@ impl Stage for Stage1 {
     }
 
     /// TCR_EL1 with write-back walks, and TTBR0_EL1 or TTBR1_EL1 (D17.2).
-    fn registers(format: &Arm64Stage1, root: u64) -> Vec<(&'static str, u64)> {
+    fn registers(format: &Arm64Stage1, root: OutputAddress) -> Vec<(&'static str, u64)> {
         let geometry = format.geometry;
         let size = u64::from(64 - geometry.input_bits());
         let granule = match format.granule {

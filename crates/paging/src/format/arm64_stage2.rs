@@ -9,6 +9,7 @@ use super::arm64::Stage;
 use super::arm64_bits::{DBM, MEMATTR, PBHA, S2AP, S2AP_READ, S2AP_WRITE, XN, XN_LOWER, XN_UPPER};
 use super::arm64_shape::{Arm64, Granule};
 use super::{Fields, Kind};
+use crate::address::OutputAddress;
 use crate::attributes::{Attributes, Flags};
 use crate::rule::Rule;
 
@@ -166,7 +167,7 @@ impl Stage for Stage2 {
     }
 
     /// VTCR_EL2 with write-back walks, and VTTBR_EL2 (D17.2).
-    fn registers(format: &Arm64Stage2, root: u64) -> Vec<(&'static str, u64)> {
+    fn registers(format: &Arm64Stage2, root: OutputAddress) -> Vec<(&'static str, u64)> {
         let geometry = format.geometry;
         let granule = match format.granule {
             Granule::K4 => 0b00,

@@ -4,6 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::Geometry;
@@ -93,8 +94,8 @@ impl Pattern {
 
     /// The address in `entry`, if it matches; `shift` is the format's [`Format::ADDRESS_SHIFT`].
     #[inline(always)]
-    pub const fn address(self, entry: u64, shift: u32) -> Option<u64> {
-        if entry & self.mask == self.value { Some((entry & self.address) << shift) } else { None }
+    pub const fn address(self, entry: u64, shift: u32) -> Option<OutputAddress> {
+        if entry & self.mask == self.value { Some(OutputAddress((entry & self.address) << shift)) } else { None }
     }
 }
 
@@ -139,11 +140,11 @@ pub trait Format: Copy + fmt::Debug {
     }
 
     /// Where the table is that a [`Kind::Table`] entry points to.
-    fn table_address(&self, entry: u64) -> u64;
+    fn table_address(&self, entry: u64) -> OutputAddress;
 
     /// Where the memory begins that a [`Kind::Leaf`] entry maps at `va`, which matters only to formats
     /// whose entry stands for a whole group.
-    fn leaf_address(&self, level: u8, entry: u64, va: u64) -> u64;
+    fn leaf_address(&self, level: u8, entry: u64, va: InputAddress) -> OutputAddress;
 
     /// log2 of the entries of the contiguous group that a leaf says it belongs to; 0 if to none.
     fn group_bits(&self, level: u8, entry: u64) -> u8;
@@ -182,11 +183,11 @@ pub trait Format: Copy + fmt::Debug {
     /// Attributes that an entry cannot express.
     fn leaf(&self, level: u8, attributes: Attributes, grouped: bool) -> Result<u64, Error>;
 
-    /// The bits that a leaf at `level` has for the address `pa`.
+    /// The bits that a leaf at `level` has for the address `pa`, or for a part of one: each bit of it has a place.
     fn address_bits(&self, level: u8, pa: u64, grouped: bool) -> u64;
 
     /// An entry that points to the table at `pa`.
-    fn table(&self, pa: u64) -> u64;
+    fn table(&self, pa: OutputAddress) -> u64;
 
     /// The leaf with other attributes; software's bits and its place in a group stay.
     ///
@@ -233,7 +234,7 @@ pub trait Format: Copy + fmt::Debug {
     }
 
     /// What the hardware is told so that it uses the tables at `root`: registers by name, and values.
-    fn registers(&self, root: u64) -> Vec<(&'static str, u64)>;
+    fn registers(&self, root: OutputAddress) -> Vec<(&'static str, u64)>;
 }
 
 /// The rule that `entry` breaks first; for an entry that is [`Kind::Illegal`].

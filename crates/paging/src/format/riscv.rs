@@ -11,6 +11,7 @@ use super::riscv_bits::{
     A, D, FLAGS, G, N, NAPOT_64K, NAPOT_MASK, OF_LEAVES, PBMT, PERMISSIONS, PPN, R, RESERVED, RSW, STATE, U, V, W, X,
 };
 use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern};
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::extension::Extension;
@@ -168,17 +169,17 @@ impl Format for RiscV {
     }
 
     #[inline]
-    fn table_address(&self, entry: u64) -> u64 {
-        (entry & PPN.mask) << 2
+    fn table_address(&self, entry: u64) -> OutputAddress {
+        OutputAddress((entry & PPN.mask) << 2)
     }
 
     #[inline]
-    fn leaf_address(&self, level: u8, entry: u64, va: u64) -> u64 {
+    fn leaf_address(&self, level: u8, entry: u64, va: InputAddress) -> OutputAddress {
         if self.is_napot(level, entry) {
             // The hardware takes PPN[0][3:0] from the virtual address.
-            (entry & PPN.mask & !NAPOT_MASK) << 2 | va & mask(15, 12)
+            OutputAddress((entry & PPN.mask & !NAPOT_MASK) << 2 | va.0 & mask(15, 12))
         } else {
-            (entry & PPN.mask) << 2 & !(self.geometry.span(level) - 1)
+            self.table_address(entry).aligned_down(self.geometry.span(level))
         }
     }
 
@@ -228,8 +229,8 @@ impl Format for RiscV {
     }
 
     #[inline]
-    fn table(&self, pa: u64) -> u64 {
-        pa >> 2 | V.mask
+    fn table(&self, pa: OutputAddress) -> u64 {
+        pa.0 >> 2 | V.mask
     }
 
     fn with_attributes(&self, _level: u8, entry: u64, attributes: Attributes) -> Result<u64, Error> {
@@ -282,8 +283,8 @@ impl Format for RiscV {
             return;
         }
         let output_bits = self.geometry.output_bits();
-        let pa = (entry & PPN.mask) << 2;
-        if pa >> output_bits != 0 {
+        let pa = self.table_address(entry);
+        if pa.0 >> output_bits != 0 {
             broken(Rule::AddressTooLarge { pa });
         }
         if entry & PERMISSIONS == 0 {
@@ -301,7 +302,7 @@ impl Format for RiscV {
         if self.napot && N.is_set(entry) && !self.is_napot(level, entry) {
             broken(Rule::NapotPattern);
         }
-        let low = pa & (self.geometry.span(level) - 1);
+        let low = pa.0 & (self.geometry.span(level) - 1);
         if level > 0 && low != 0 {
             broken(Rule::MisalignedLeaf { bits: low });
         }
@@ -341,7 +342,7 @@ impl Format for RiscV {
         let address = if is_table {
             alloc::format!("table at {:#x}", self.table_address(entry))
         } else {
-            alloc::format!("maps {:#x}", self.leaf_address(level, entry, 0))
+            alloc::format!("maps {:#x}", self.leaf_address(level, entry, InputAddress(0)))
         };
         fields
             .flag(R, "may not be read", "may be read")
@@ -360,10 +361,10 @@ impl Format for RiscV {
     }
 
     /// Mode and root as `satp` or `hgatp` hold them, ASID and VMID 0.
-    fn registers(&self, root: u64) -> Vec<(&'static str, u64)> {
+    fn registers(&self, root: OutputAddress) -> Vec<(&'static str, u64)> {
         let mode = u64::from(self.geometry.levels()) + 5;
         let name = if self.stage == Stage::Guest { "hgatp" } else { "satp" };
-        alloc::vec![(name, mode << 60 | root >> 12)]
+        alloc::vec![(name, mode << 60 | root.0 >> 12)]
     }
 }
 
@@ -375,9 +376,8 @@ impl RiscV {
         if entry & OF_LEAVES != 0 {
             broken(Rule::LeafBitInTable { bits: entry & OF_LEAVES });
         }
-        let reserved = RESERVED.mask | D.mask | A.mask | U.mask;
-        if entry & reserved != 0 {
-            broken(Rule::Reserved { bits: entry & reserved });
+        if let bits @ 1.. = entry & (RESERVED.mask | D.mask | A.mask | U.mask) {
+            broken(Rule::Reserved { bits });
         }
     }
 }

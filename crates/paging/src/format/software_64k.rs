@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use super::riscv::{RiscV, Stage};
 use super::{Change, Discipline, Field, Format, Kind, Pattern};
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::geometry::Geometry;
@@ -91,12 +92,12 @@ impl Format for Software64K {
     }
 
     #[inline]
-    fn table_address(&self, entry: u64) -> u64 {
+    fn table_address(&self, entry: u64) -> OutputAddress {
         self.hardware.table_address(entry)
     }
 
     #[inline]
-    fn leaf_address(&self, level: u8, entry: u64, va: u64) -> u64 {
+    fn leaf_address(&self, level: u8, entry: u64, va: InputAddress) -> OutputAddress {
         self.hardware.leaf_address(level, entry, va)
     }
 
@@ -133,7 +134,7 @@ impl Format for Software64K {
     }
 
     #[inline]
-    fn table(&self, pa: u64) -> u64 {
+    fn table(&self, pa: OutputAddress) -> u64 {
         self.hardware.table(pa)
     }
 
@@ -180,7 +181,7 @@ impl Format for Software64K {
         self.hardware.fields(level, entry)
     }
 
-    fn registers(&self, root: u64) -> Vec<(&'static str, u64)> {
+    fn registers(&self, root: OutputAddress) -> Vec<(&'static str, u64)> {
         self.hardware.registers(root)
     }
 }

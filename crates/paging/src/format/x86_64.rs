@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 
 use super::bits::{Bits, FlagBits, Says, StateBits, mask};
 use super::{Change, Discipline, Field, Fields, Format, Kind, Pattern};
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::extension::Extension;
@@ -145,13 +146,13 @@ impl Format for X86_64 {
     }
 
     #[inline]
-    fn table_address(&self, entry: u64) -> u64 {
-        entry & self.address_mask()
+    fn table_address(&self, entry: u64) -> OutputAddress {
+        OutputAddress(entry & self.address_mask())
     }
 
     #[inline]
-    fn leaf_address(&self, level: u8, entry: u64, _va: u64) -> u64 {
-        entry & self.address_mask() & !(self.geometry.span(level) - 1)
+    fn leaf_address(&self, level: u8, entry: u64, _va: InputAddress) -> OutputAddress {
+        OutputAddress(entry & self.address_mask() & !(self.geometry.span(level) - 1))
     }
 
     #[inline]
@@ -201,8 +202,8 @@ impl Format for X86_64 {
 
     /// Everything is allowed; the leaves decide.
     #[inline]
-    fn table(&self, pa: u64) -> u64 {
-        pa | P.mask | RW.mask | US.mask | A.mask
+    fn table(&self, pa: OutputAddress) -> u64 {
+        pa.0 | P.mask | RW.mask | US.mask | A.mask
     }
 
     fn with_attributes(&self, level: u8, entry: u64, attributes: Attributes) -> Result<u64, Error> {
@@ -256,7 +257,7 @@ impl Format for X86_64 {
         }
         let too_large = entry & self.reserved_address();
         if too_large != 0 {
-            broken(Rule::AddressTooLarge { pa: entry & mask(51, 12) });
+            broken(Rule::AddressTooLarge { pa: OutputAddress(entry & mask(51, 12)) });
         }
         if !self.execute_disable && XD.is_set(entry) {
             broken(Rule::Reserved { bits: XD.mask });
@@ -334,10 +335,15 @@ impl Format for X86_64 {
     }
 
     /// CR3 and the control bits that choose this format (SDM vol. 3, "Paging modes and control bits").
-    fn registers(&self, root: u64) -> Vec<(&'static str, u64)> {
+    fn registers(&self, root: OutputAddress) -> Vec<(&'static str, u64)> {
         let la57 = if self.geometry.levels() == 5 { 1 << 12 } else { 0 };
         let keys = if self.keys { 1 << 22 } else { 0 };
         let nxe = if self.execute_disable { 1 << 11 } else { 0 };
-        alloc::vec![("cr0", 0x8001_0011), ("cr3", root), ("cr4", 1 << 5 | 1 << 7 | la57 | keys), ("efer", 1 << 8 | nxe)]
+        alloc::vec![
+            ("cr0", 0x8001_0011),
+            ("cr3", root.0),
+            ("cr4", 1 << 5 | 1 << 7 | la57 | keys),
+            ("efer", 1 << 8 | nxe)
+        ]
     }
 }

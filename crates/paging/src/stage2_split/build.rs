@@ -4,6 +4,7 @@ use super::cache::TableCache;
 use super::counters::Counters;
 use super::error::Error;
 use super::walker::{Next, Visit, Visited, Visitor, Walk, walk_unlinked};
+use crate::address::{InputAddress, OutputAddress};
 use crate::format::Format;
 use crate::format::arm64_stage2::Arm64Stage2;
 use crate::geometry::ENTRY_BYTES;
@@ -24,8 +25,8 @@ pub enum Build {
 struct Leaves {
     format: Arm64Stage2,
     /// The first input address of the block, and its memory.
-    va: u64,
-    pa: u64,
+    va: InputAddress,
+    pa: OutputAddress,
     /// The block's own bits, without its address and type.
     bits: u64,
     /// Down to pages; else one level only.
@@ -46,9 +47,9 @@ impl Leaves {
     }
 
     #[inline]
-    fn leaf(&self, level: u8, va: u64) -> u64 {
+    fn leaf(&self, level: u8, va: InputAddress) -> u64 {
         let kind = if level == 0 { PAGE } else { BLOCK };
-        self.bits | kind | self.format.address_bits(level, self.pa + (va - self.va), false)
+        self.bits | kind | self.format.address_bits(level, self.pa.0 + (va - self.va), false)
     }
 }
 
@@ -65,7 +66,7 @@ pub(super) fn unlinked<L: Log>(
     complete: bool,
     build: Build,
     cache: &mut TableCache,
-) -> Result<u64, Error> {
+) -> Result<OutputAddress, Error> {
     let leaves = Leaves::of(*walk.tables.format(), block, complete);
     let table = cache.take(block.va, block.level)?;
     walk.counters.tables += 1;
@@ -73,7 +74,9 @@ pub(super) fn unlinked<L: Log>(
     match build {
         Build::Fill => fill(walk, &leaves, cache, (table, level), block.va)?,
         Build::Walk => {
-            let range = (block.va, block.va + walk.tables.geometry().span(block.level));
+            let geometry = walk.tables.geometry();
+            let first = geometry.resolved(block.va);
+            let range = (first, first + geometry.span(block.level));
             let mut visited = Counters::default();
             let mut visitor = Map { leaves: &leaves, cache };
             walk_unlinked(walk, (table, level), range, &mut visitor, &mut visited)?;
@@ -113,8 +116,8 @@ fn fill<L: Log>(
     walk: &mut Walk<'_, L>,
     leaves: &Leaves,
     cache: &mut TableCache,
-    (table, level): (u64, u8),
-    va: u64,
+    (table, level): (OutputAddress, u8),
+    va: InputAddress,
 ) -> Result<(), Error> {
     let geometry = walk.tables.geometry();
     let (span, bytes) = (geometry.span(level), geometry.page_bytes());

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::error::Error;
+use crate::address::{InputAddress, OutputAddress};
 use crate::format::Format;
 use crate::format::arm64::Granule;
 use crate::format::arm64_stage2::Arm64Stage2;
@@ -15,7 +16,7 @@ pub(super) const BLOCK_LEVELS: (u8, u8) = (1, 2);
 /// Tables that are allocated and not linked yet.
 #[derive(Clone, Debug, Default)]
 pub struct TableCache {
-    tables: Vec<u64>,
+    tables: Vec<OutputAddress>,
 }
 
 impl TableCache {
@@ -50,7 +51,7 @@ impl TableCache {
     }
 
     /// Takes one for the block at `va`.
-    pub(super) fn take(&mut self, va: u64, level: u8) -> Result<u64, Error> {
+    pub(super) fn take(&mut self, va: InputAddress, level: u8) -> Result<OutputAddress, Error> {
         self.tables.pop().ok_or(Error::CacheEmpty { va, level, needed: 1, cached: 0 })
     }
 }

@@ -9,6 +9,7 @@ use super::counters::Counters;
 use super::error::Error;
 use super::slot::Slot;
 use super::split::{Variant, split};
+use crate::address::InputAddress;
 use crate::format::arm64::Granule;
 use crate::format::arm64_stage2::Arm64Stage2;
 use crate::log::Log;
@@ -155,7 +156,7 @@ impl<'a, L: Log> Splitter<'a, L> {
     }
 
     /// kvm_mmu_split_huge_pages.
-    fn range(&mut self, first: u64, end: u64) -> Result<(), Error> {
+    fn range(&mut self, first: InputAddress, end: InputAddress) -> Result<(), Error> {
         let Options { variant, build, chunk_bytes, .. } = self.options;
         if chunk_bytes == 0 {
             return Ok(());
@@ -166,7 +167,7 @@ impl<'a, L: Log> Splitter<'a, L> {
             if self.cache.len() < capacity {
                 self.top_up(ipa, capacity)?;
             }
-            let next = ((ipa | (chunk_bytes - 1)) + 1).min(end);
+            let next = (ipa.aligned_down(chunk_bytes) + chunk_bytes).min(end);
             let chunk = Slot { ipa, bytes: next - ipa };
             split(self.tables, chunk, variant, build, &mut self.cache, &mut self.counters)?;
             ipa = next;
@@ -174,7 +175,7 @@ impl<'a, L: Log> Splitter<'a, L> {
         Ok(())
     }
 
-    fn top_up(&mut self, va: u64, capacity: u64) -> Result<(), Error> {
+    fn top_up(&mut self, va: InputAddress, capacity: u64) -> Result<(), Error> {
         self.counters.top_ups += 1;
         let filled = self.cache.top_up(self.tables, capacity);
         filled.map_err(|source| Error::TopUp { va, capacity, cached: self.cache.len(), source })

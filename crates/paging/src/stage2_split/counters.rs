@@ -2,6 +2,8 @@
 
 use core::ops::AddAssign;
 
+use crate::address::OutputAddress;
+
 /// Bytes of a line as cache lines are counted.
 const LINE_BYTES: u64 = 64;
 
@@ -35,7 +37,7 @@ impl Counters {
     }
 
     /// Adds the lines from the entry at `first` up to before `end`.
-    pub(super) fn scanned(&mut self, first: u64, end: u64) {
+    pub(super) fn scanned(&mut self, OutputAddress(first): OutputAddress, OutputAddress(end): OutputAddress) {
         if end > first {
             self.cache_lines += (end - 1) / LINE_BYTES - first / LINE_BYTES + 1;
         }

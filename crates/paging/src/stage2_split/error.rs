@@ -4,6 +4,8 @@ use alloc::string::String;
 
 use thiserror::Error as ThisError;
 
+use crate::address::InputAddress;
+
 /// A split that was refused, or that could not go on. What was split before stays split, and legal.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum Error {
@@ -30,7 +32,7 @@ pub enum Error {
     #[error("the block at {va:#x}, level {level}, needs {needed} table(s) and the cache has {cached}")]
     CacheEmpty {
         /// The first input address of the block.
-        va: u64,
+        va: InputAddress,
         /// Its level.
         level: u8,
         /// Tables for one level of it.
@@ -42,7 +44,7 @@ pub enum Error {
     #[error("no memory for {capacity} cached tables before the chunk at {va:#x}: {cached} could be had; {source}")]
     TopUp {
         /// The first input address of the chunk.
-        va: u64,
+        va: InputAddress,
         /// Tables that a chunk may need.
         capacity: u64,
         /// Tables that could be had.
@@ -54,7 +56,7 @@ pub enum Error {
     #[error("a block at {va:#x}, level {level}: expected blocks at the levels 1 and 2 only")]
     Unsplittable {
         /// The first input address of the block.
-        va: u64,
+        va: InputAddress,
         /// Its level.
         level: u8,
     },
@@ -62,7 +64,7 @@ pub enum Error {
     #[error("the block {entry:#018x} at {va:#x}, level {level}, belongs to a contiguous group; unfold it first")]
     Grouped {
         /// The first input address of the block.
-        va: u64,
+        va: InputAddress,
         /// Its level.
         level: u8,
         /// The block.

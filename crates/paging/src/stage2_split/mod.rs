@@ -4,11 +4,12 @@
 //! Here the same algorithm works on real entries, so that its variants can be counted and timed:
 //!
 //! ```
+//! use paging::InputAddress;
 //! use paging::format::arm64::Granule;
 //! use paging::format::arm64_stage2::Arm64Stage2;
 //! use paging::stage2_split::{Backing, Options, Slot, Variant, build_slot, split_slot};
 //!
-//! let slot = Slot { ipa: 1 << 30, bytes: 1 << 30 };
+//! let slot = Slot { ipa: InputAddress(1 << 30), bytes: 1 << 30 };
 //! let mut tables = build_slot(Arm64Stage2::new(Granule::K4, 40), slot, Backing::Blocks)?;
 //! let vanilla = split_slot(&mut tables.clone(), slot, Options::enable(1 << 30, Variant::Vanilla))?;
 //! let skipping = split_slot(&mut tables, slot, Options::enable(1 << 30, Variant::SkipPages))?;

@@ -6,6 +6,7 @@ use super::counters::Counters;
 use super::error::Error;
 use super::slot::Slot;
 use super::walker::{Flags, Next, Visit, Visited, Visitor, Walk, walk};
+use crate::address::InputAddress;
 use crate::format::arm64::Granule;
 use crate::format::arm64_stage2::Arm64Stage2;
 use crate::format::{Format, Kind};
@@ -34,12 +35,12 @@ pub fn write_protect_slot<L: Log>(
     let (mut ipa, end) = (slot.ipa, slot.ipa + slot.bytes);
     while ipa < end {
         // Words of the bitmap count from the slot's beginning, blocks from zero.
-        let from = if mode == Mode::Enable { 0 } else { slot.ipa };
+        let from = if mode == Mode::Enable { InputAddress(0) } else { slot.ipa };
         let next = (from + ((ipa - from) / bytes + 1) * bytes).min(end);
         walk(tables, ipa, next - ipa, Flags::LEAF, &mut WriteProtect, &mut counters)?;
         ipa = next;
     }
-    tables.invalidate(slot.ipa, slot.bytes, false);
+    tables.invalidate(geometry.resolved(slot.ipa), slot.bytes, false);
     counters.tlb_invalidations += 1;
     Ok(counters)
 }
@@ -56,7 +57,8 @@ impl<L: Log> Visitor<L> for WriteProtect {
         }
         let new = format.without_write(entry);
         if new != entry {
-            walk.tables.write(tables::Slot { pa, va, level, entry }, new)?;
+            // Above the bits that stage 2 resolves there are zeroes.
+            walk.tables.write(tables::Slot { pa, va: va.0, level, entry }, new)?;
         }
         Ok(Next::Entry)
     }

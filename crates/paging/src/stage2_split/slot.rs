@@ -2,6 +2,7 @@
 
 use super::cache::{BLOCK_LEVELS, tables_for};
 use super::error::Error;
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::{Attributes, Flags};
 use crate::format::Format;
 use crate::format::arm64::Granule;
@@ -13,7 +14,7 @@ use crate::tables::{Mapping, Sizes, Tables};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
     /// Its first intermediate physical address.
-    pub ipa: u64,
+    pub ipa: InputAddress,
     /// Its length, whole pages.
     pub bytes: u64,
 }
@@ -49,7 +50,7 @@ impl Backing {
 /// Where the memory of a slot lies: its input addresses with this bit.
 const MEMORY: u64 = 1 << 45;
 /// Where the tables lie.
-const ARENA: u64 = 1 << 46;
+const ARENA: OutputAddress = OutputAddress(1 << 46);
 
 /// Tables that map a slot as `backing` allows, as memory that a guest reads, writes and executes. Their arena
 /// has room for the slot split to pages, and for a cache of tables.
@@ -78,7 +79,8 @@ pub fn build_slot_with_log<L: Log>(
     let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED | execute;
     let attributes = Attributes { memory: format.normal_memory(), ..Attributes::new(flags) };
     let sizes = Sizes::up_to(backing.leaf_bytes(format.granule()));
-    tables.map(&Mapping { va: slot.ipa, pa: slot.ipa | MEMORY, bytes: slot.bytes, attributes, sizes })?;
+    let memory = OutputAddress(slot.ipa.0 | MEMORY);
+    tables.map(&Mapping { va: slot.ipa, pa: memory, bytes: slot.bytes, attributes, sizes })?;
     Ok(tables)
 }
 

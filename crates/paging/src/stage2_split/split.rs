@@ -99,10 +99,11 @@ impl Split<'_> {
         }
         let table = build::unlinked(walk, block, complete, self.build, self.cache)?;
         let new = walk.tables.format().table(table);
-        let slot = tables::Slot { pa, va, level, entry };
+        let resolved = walk.tables.geometry().resolved(va);
+        let slot = tables::Slot { pa, va: resolved, level, entry };
         // Break before make: no TLB may hold the block when the table is there.
         walk.tables.write(slot, 0)?;
-        walk.tables.invalidate(va, walk.tables.geometry().span(level), false);
+        walk.tables.invalidate(resolved, walk.tables.geometry().span(level), false);
         walk.counters.tlb_invalidations += 1;
         walk.tables.write(tables::Slot { entry: 0, ..slot }, new)?;
         let skips = matches!(self.variant, Variant::SkipByReturn | Variant::SkipPagesAndChildren);
@@ -118,7 +119,6 @@ fn tables_below(format: &Arm64Stage2, level: u8) -> u64 {
 
 fn refuse_odd_blocks<L: Log>(tables: &Tables<Arm64Stage2, L>, block: &Visited) -> Result<(), Error> {
     let Visited { va, level, entry, .. } = *block;
-    let va = tables.geometry().extended(va);
     match tables.format().kind(level, entry) {
         Kind::Illegal => Err(tables.unmapped(va, level, entry).into()),
         _ if level > BLOCK_LEVELS.1 => Err(Error::Unsplittable { va, level }),

@@ -7,6 +7,7 @@ use bitflags::bitflags;
 
 use super::counters::Counters;
 use super::error::Error;
+use crate::address::{InputAddress, OutputAddress};
 use crate::format::arm64_stage2::Arm64Stage2;
 use crate::format::{Format, Kind};
 use crate::geometry::{ENTRY_BYTES, Geometry};
@@ -54,9 +55,9 @@ pub enum Next {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visited {
     /// Where it is.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// The first input address that it is for.
-    pub va: u64,
+    pub va: InputAddress,
     /// Its level.
     pub level: u8,
     /// Its value before the callback.
@@ -81,7 +82,7 @@ pub struct Walk<'a, L> {
     pub counters: &'a mut Counters,
     geometry: Geometry,
     flags: Flags,
-    /// The next (resolved) input address.
+    /// The next (resolved) input address; at stage 2 there are only zeroes above, so it is the address itself.
     va: u64,
     end: u64,
 }
@@ -92,7 +93,7 @@ pub struct Walk<'a, L> {
 /// A range that is misaligned or not canonical, a table outside the arena, or an error of the visitor.
 pub fn walk<L: Log>(
     tables: &mut Tables<Arm64Stage2, L>,
-    va: u64,
+    va: InputAddress,
     bytes: u64,
     flags: Flags,
     visitor: &mut impl Visitor<L>,
@@ -108,7 +109,7 @@ pub fn walk<L: Log>(
 /// Walks a table that is not linked to the root, for the resolved addresses `va` to `end`.
 pub(super) fn walk_unlinked<L: Log>(
     walk: &mut Walk<'_, L>,
-    (table, level): (u64, u8),
+    (table, level): (OutputAddress, u8),
     (va, end): (u64, u64),
     visitor: &mut impl Visitor<L>,
     counters: &mut Counters,
@@ -119,7 +120,7 @@ pub(super) fn walk_unlinked<L: Log>(
 
 impl<L: Log> Walk<'_, L> {
     /// The concatenated tables of the root lie side by side: they are one table here.
-    fn table(&mut self, table: u64, level: u8, visitor: &mut impl Visitor<L>) -> Result<(), Error> {
+    fn table(&mut self, table: OutputAddress, level: u8, visitor: &mut impl Visitor<L>) -> Result<(), Error> {
         let first = table + self.geometry.index(level, self.va) * ENTRY_BYTES;
         let end = table + self.geometry.table_bytes(level);
         let mut pa = first;
@@ -146,10 +147,10 @@ impl<L: Log> Walk<'_, L> {
     }
 
     #[inline(always)]
-    fn entry(&mut self, pa: u64, level: u8, visitor: &mut impl Visitor<L>) -> Result<Next, Error> {
+    fn entry(&mut self, pa: OutputAddress, level: u8, visitor: &mut impl Visitor<L>) -> Result<Next, Error> {
         let span = self.geometry.span(level);
         let va = self.va & !(span - 1);
-        let mut visited = Visited { pa, va, level, entry: self.read(pa, level)? };
+        let mut visited = Visited { pa, va: InputAddress(va), level, entry: self.read(pa, level)? };
         let mut next = Next::Entry;
         let (wanted, why) =
             if self.is_table(&visited) { (Flags::TABLE_PRE, Visit::TablePre) } else { (Flags::LEAF, Visit::Leaf) };
@@ -182,7 +183,7 @@ impl<L: Log> Walk<'_, L> {
     }
 
     #[inline(always)]
-    fn read(&self, pa: u64, level: u8) -> Result<u64, Error> {
-        self.tables.arena().read(pa).ok_or_else(|| self.tables.outside(pa, self.va, level).into())
+    fn read(&self, pa: OutputAddress, level: u8) -> Result<u64, Error> {
+        self.tables.arena().read(pa).ok_or_else(|| self.tables.outside(pa, InputAddress(self.va), level).into())
     }
 }

@@ -1,5 +1,6 @@
 //! Looking at many entries of a table at once, without a branch for each.
 
+use crate::address::OutputAddress;
 use crate::format::{Format, Kind, Pattern};
 
 /// Entries of one look; after each it may end.
@@ -81,11 +82,11 @@ pub(super) fn rewrite(entries: &mut [u64], keeps: u64, gets: u64) {
 
 /// Fills entries with leaves of consecutive memory from `pa` on.
 #[inline]
-pub(super) fn fill<F: Format>(format: &F, level: u8, entries: &mut [u64], leaf: u64, pa: u64, grouped: bool) {
+pub(super) fn fill<F: Format>(format: &F, level: u8, entries: &mut [u64], leaf: u64, pa: OutputAddress, grouped: bool) {
     let span = format.geometry().span(level);
     let last = (entries.len() as u64).saturating_sub(1);
-    let first = format.address_bits(level, pa, grouped);
-    let end = format.address_bits(level, pa.wrapping_add(last.wrapping_mul(span)), grouped);
+    let first = format.address_bits(level, pa.0, grouped);
+    let end = format.address_bits(level, pa.0.wrapping_add(last.wrapping_mul(span)), grouped);
     let step = format.address_bits(level, span, grouped);
     if first.wrapping_add(step.wrapping_mul(last)) == end && leaf & (first | end) == 0 {
         // The bits of the address grow evenly.
@@ -97,10 +98,10 @@ pub(super) fn fill<F: Format>(format: &F, level: u8, entries: &mut [u64], leaf: 
 
 /// As [`fill`], where the bits of addresses lie scattered.
 #[cold]
-fn fill_unevenly<F: Format>(format: &F, level: u8, entries: &mut [u64], leaf: u64, pa: u64, grouped: bool) {
+fn fill_unevenly<F: Format>(format: &F, level: u8, entries: &mut [u64], leaf: u64, pa: OutputAddress, grouped: bool) {
     let span = format.geometry().span(level);
     for (index, place) in (0u64..).zip(entries) {
-        *place = leaf | format.address_bits(level, pa.wrapping_add(index.wrapping_mul(span)), grouped);
+        *place = leaf | format.address_bits(level, pa.0.wrapping_add(index.wrapping_mul(span)), grouped);
     }
 }
 

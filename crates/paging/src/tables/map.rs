@@ -5,6 +5,7 @@ use alloc::string::String;
 use super::mapping::Mapping;
 use super::slot::{LEVELS, Slot, end_of};
 use super::{Tables, bulk};
+use crate::address::{InputAddress, OutputAddress};
 use crate::error::Error;
 use crate::format::{Format, Kind};
 use crate::geometry::ENTRY_BYTES;
@@ -59,8 +60,8 @@ struct Stretch {
 }
 
 impl Stretch {
-    fn pa(self) -> u64 {
-        self.va.wrapping_add(self.offset)
+    fn pa(self) -> OutputAddress {
+        OutputAddress(self.va.wrapping_add(self.offset))
     }
 
     /// Whether input and output address can both be multiples of `bytes` at once.
@@ -91,7 +92,7 @@ impl<F: Format, L: Log> Tables<F, L> {
                 entry: slot.entry,
             });
         }
-        let mut stretch = Stretch { va: first, end, offset: pa.wrapping_sub(first) };
+        let mut stretch = Stretch { va: first, end, offset: pa.0.wrapping_sub(first) };
         if let Err(error) = self.map_table(table, level, &mut stretch, &leaves) {
             // And the tables that were made for what comes next.
             let unit = geometry.page_bytes() << self.format.run_bits();
@@ -102,9 +103,9 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Software that writes several hardware entries as one has pages of that size.
-    pub(super) fn whole_runs(&self, va: u64, pa: u64, bytes: u64) -> Result<(), Error> {
+    pub(super) fn whole_runs(&self, va: InputAddress, pa: OutputAddress, bytes: u64) -> Result<(), Error> {
         let to = self.geometry().page_bytes() << self.format.run_bits();
-        let found = [("input address", va), ("output address", pa), ("length", bytes)];
+        let found = [("input address", va.0), ("output address", pa.0), ("length", bytes)];
         match found.into_iter().find(|(_, value)| value & (to - 1) != 0) {
             Some((what, value)) => Err(Error::Misaligned { what, value, to }),
             None => Ok(()),
@@ -112,7 +113,13 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Maps of the stretch what one table holds; the stretch keeps what is still to be done.
-    fn map_table(&mut self, table: u64, level: u8, stretch: &mut Stretch, leaves: &Leaves) -> Result<(), Error> {
+    fn map_table(
+        &mut self,
+        table: OutputAddress,
+        level: u8,
+        stretch: &mut Stretch,
+        leaves: &Leaves,
+    ) -> Result<(), Error> {
         let geometry = self.geometry();
         let (span, unit) = (geometry.span(level), geometry.span(level) << self.format.run_bits());
         let table_end = end_of(stretch.va, span * geometry.entries(level)).min(stretch.end);
@@ -138,7 +145,13 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Maps of the stretch what the entry for its beginning spans, in the table below it.
-    fn map_child(&mut self, table: u64, level: u8, stretch: &mut Stretch, leaves: &Leaves) -> Result<(), Error> {
+    fn map_child(
+        &mut self,
+        table: OutputAddress,
+        level: u8,
+        stretch: &mut Stretch,
+        leaves: &Leaves,
+    ) -> Result<(), Error> {
         let slot = self.slot_in(table, level, stretch.va)?;
         let child = match self.format.kind(level, slot.entry) {
             Kind::Table => self.format.table_address(slot.entry),
@@ -194,7 +207,14 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     /// Fills a stretch of one table with leaves; those that can be in groups, if `grouped` is given.
     #[inline]
-    fn fill(&mut self, table: u64, level: u8, stretch: Stretch, leaf: u64, grouped: Option<u64>) -> Result<(), Error> {
+    fn fill(
+        &mut self,
+        table: OutputAddress,
+        level: u8,
+        stretch: Stretch,
+        leaf: u64,
+        grouped: Option<u64>,
+    ) -> Result<(), Error> {
         let Some(grouped) = grouped else { return self.fill_alike(table, level, stretch, leaf, false) };
         let group = self.geometry().span(level) << self.format.group_bits_at(level);
         let Stretch { va, end, offset } = stretch;
@@ -207,7 +227,14 @@ impl<F: Format, L: Log> Tables<F, L> {
         self.fill_alike(table, level, Stretch { va: to, end, offset }, leaf, false)
     }
 
-    fn fill_alike(&mut self, table: u64, level: u8, stretch: Stretch, leaf: u64, grouped: bool) -> Result<(), Error> {
+    fn fill_alike(
+        &mut self,
+        table: OutputAddress,
+        level: u8,
+        stretch: Stretch,
+        leaf: u64,
+        grouped: bool,
+    ) -> Result<(), Error> {
         let geometry = self.geometry();
         let count = (stretch.end - stretch.va) >> geometry.shift(level);
         if count == 0 {
@@ -237,10 +264,10 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Points the run of entries around `slot` to the tables of `block`, one after the other.
-    pub(super) fn point(&mut self, slot: Slot, block: u64) -> Result<(), Error> {
+    pub(super) fn point(&mut self, slot: Slot, block: OutputAddress) -> Result<(), Error> {
         let geometry = self.geometry();
         let run = 1u64 << self.format.run_bits();
-        let first = slot.pa & !(run * ENTRY_BYTES - 1);
+        let first = slot.pa.aligned_down(run * ENTRY_BYTES);
         let va = slot.va & !(geometry.span(slot.level) * run - 1);
         for index in 0..run {
             let table = self.format.table(block + index * geometry.table_bytes(slot.level - 1));
@@ -251,7 +278,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// The table nearest to the pages that is for more than a range, and its level; the root is for any.
-    pub(super) fn table_around(&self, va: u64, end: u64) -> Result<(u64, u8), Error> {
+    pub(super) fn table_around(&self, va: u64, end: u64) -> Result<(OutputAddress, u8), Error> {
         let geometry = self.geometry();
         let (mut table, mut level) = (self.root, geometry.root_level());
         while level > 0 && (va ^ (end - 1)) >> geometry.shift(level) == 0 && end - va != geometry.span(level) {
@@ -265,7 +292,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// The first entry that is no hole and no table in a range of one table.
-    fn first_mapped(&self, table: u64, level: u8, va: u64, end: u64) -> Result<Option<Slot>, Error> {
+    fn first_mapped(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<Option<Slot>, Error> {
         let geometry = self.geometry();
         let (first, mut entries) = self.entries_around(table, level, va, end)?;
         let (mut pa, mut va) = (first, va);
@@ -290,7 +317,13 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// The entries of one table that are for a range or a part of it, and where they begin.
-    pub(super) fn entries_around(&self, table: u64, level: u8, va: u64, end: u64) -> Result<(u64, &[u64]), Error> {
+    pub(super) fn entries_around(
+        &self,
+        table: OutputAddress,
+        level: u8,
+        va: u64,
+        end: u64,
+    ) -> Result<(OutputAddress, &[u64]), Error> {
         let geometry = self.geometry();
         let first = table + geometry.index(level, va) * ENTRY_BYTES;
         let count = ((end - 1) >> geometry.shift(level)) - (va >> geometry.shift(level)) + 1;

@@ -1,5 +1,6 @@
 //! What is to be mapped, and with which leaves.
 
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::Attributes;
 
 /// Which leaves a mapping may have.
@@ -25,9 +26,9 @@ impl Sizes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The first input address.
-    pub va: u64,
+    pub va: InputAddress,
     /// The output address of `va`.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// How many bytes.
     pub bytes: u64,
     /// What every leaf says besides its address.

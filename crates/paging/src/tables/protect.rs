@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::slot::{LEVELS, Slot, end_of};
 use super::{Tables, bulk};
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::format::{Change, Format, Kind};
@@ -16,10 +17,10 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// As [`Tables::unmap`]; a hole in the range; attributes that the format lacks. Nothing is changed then.
-    pub fn protect(&mut self, va: u64, bytes: u64, attributes: Attributes) -> Result<(), Error> {
+    pub fn protect(&mut self, va: InputAddress, bytes: u64, attributes: Attributes) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
-        self.whole_runs(va, 0, bytes)?;
+        self.whole_runs(va, OutputAddress(0), bytes)?;
         let (table, level) = self.table_around(first, end)?;
         let change = Rewriting::to(&self.format, attributes, level)?;
         if self.all_mapped(table, level, first, end)? == Ends::Unknown {
@@ -31,7 +32,14 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    fn protect_table(&mut self, table: u64, level: u8, va: u64, end: u64, change: &Rewriting) -> Result<(), Error> {
+    fn protect_table(
+        &mut self,
+        table: OutputAddress,
+        level: u8,
+        va: u64,
+        end: u64,
+        change: &Rewriting,
+    ) -> Result<(), Error> {
         if level == 0 {
             return self.protect_entries(table, level, va, end, change);
         }
@@ -57,7 +65,14 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    fn protect_entries(&mut self, table: u64, level: u8, va: u64, end: u64, change: &Rewriting) -> Result<(), Error> {
+    fn protect_entries(
+        &mut self,
+        table: OutputAddress,
+        level: u8,
+        va: u64,
+        end: u64,
+        change: &Rewriting,
+    ) -> Result<(), Error> {
         let format = self.format;
         let (keeps, gets) = change.levels.get(usize::from(level)).copied().unwrap_or_default();
         if !L::ENABLED
@@ -76,7 +91,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     #[cold]
     fn protect_one_by_one(
         &mut self,
-        table: u64,
+        table: OutputAddress,
         level: u8,
         va: u64,
         end: u64,
@@ -101,19 +116,27 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Where the entries of a table for a range begin, and how many they are.
-    pub(super) fn entries(&self, table: u64, level: u8, va: u64, end: u64) -> (u64, u64) {
+    pub(super) fn entries(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> (OutputAddress, u64) {
         let geometry = self.geometry();
         (table + geometry.index(level, va) * ENTRY_BYTES, (end - va) >> geometry.shift(level))
     }
 
-    fn must_break(&self, table: u64, level: u8, va: u64, end: u64, new: &impl Fn(u64) -> u64) -> Result<bool, Error> {
+    fn must_break(
+        &self,
+        table: OutputAddress,
+        level: u8,
+        va: u64,
+        end: u64,
+        new: &impl Fn(u64) -> u64,
+    ) -> Result<bool, Error> {
         let (first, count) = self.entries(table, level, va, end);
-        let entries = self.arena.table(first, count).ok_or_else(|| self.outside(table, va, level))?;
+        let outside = || self.outside(table, self.geometry().extended(va), level);
+        let entries = self.arena.table(first, count).ok_or_else(outside)?;
         Ok(entries.iter().any(|entry| self.format.change(level, *entry, new(*entry)) == Change::Break))
     }
 
     /// Refuses a range of one table in which something is not mapped, and says whether leaves reach over its ends.
-    fn all_mapped(&self, table: u64, level: u8, va: u64, end: u64) -> Result<Ends, Error> {
+    fn all_mapped(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<Ends, Error> {
         let geometry = self.geometry();
         let (_, entries) = self.entries_around(table, level, va, end)?;
         let (mut left, mut at) = (entries, va);

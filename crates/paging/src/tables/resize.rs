@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::slot::end_of;
 use super::{Slot, Tables, bulk};
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::{Attributes, Flags};
 use crate::error::Error;
 use crate::format::{Format, Kind};
@@ -12,7 +13,7 @@ use crate::log::Log;
 
 impl<F: Format, L: Log> Tables<F, L> {
     /// Makes a resolved address one at which a leaf, a group or a hole begins. It is in this table or where that ends.
-    pub(super) fn isolate(&mut self, table: u64, level: u8, va: u64) -> Result<(), Error> {
+    pub(super) fn isolate(&mut self, table: OutputAddress, level: u8, va: u64) -> Result<(), Error> {
         let geometry = self.geometry();
         if va >> geometry.input_bits() != 0 {
             return Ok(());
@@ -42,7 +43,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// `va` is not canonical or not mapped; the arena is full.
-    pub fn split(&mut self, va: u64) -> Result<(), Error> {
+    pub fn split(&mut self, va: InputAddress) -> Result<(), Error> {
         self.translate(va)?;
         let slot = self.slot(self.geometry().resolved(va))?;
         if slot.level == 0 {
@@ -59,7 +60,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// A range that is misaligned or not canonical; an arena that is full.
-    pub fn split_range(&mut self, va: u64, bytes: u64, level: u8) -> Result<(), Error> {
+    pub fn split_range(&mut self, va: InputAddress, bytes: u64, level: u8) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
         let mut at = first;
@@ -80,10 +81,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         let below = slot.level - 1;
         let unit = geometry.span(slot.level) << self.format.run_bits();
         let va = slot.va & !(unit - 1);
-        let first = Slot { pa: slot.pa & !((ENTRY_BYTES << self.format.run_bits()) - 1), va, ..slot };
+        let first = Slot { pa: slot.pa.aligned_down(ENTRY_BYTES << self.format.run_bits()), va, ..slot };
         let attributes = self.format.attributes(slot.level, slot.entry);
         let attributes = Attributes { flags: attributes.flags | self.run_state(first)?, ..attributes };
-        let memory = self.format.leaf_address(slot.level, slot.entry, slot.va).wrapping_sub(slot.va - va);
+        let memory = self.format.leaf_address(slot.level, slot.entry, geometry.extended(slot.va));
+        let memory = OutputAddress(memory.0.wrapping_sub(slot.va - va));
         let grouped = self.format.group_bits_at(below) != 0;
         let software = slot.entry & self.format.software_bits();
         let leaf = self.format.leaf(below, attributes, grouped)? | software;
@@ -106,7 +108,8 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     fn run_state(&self, first: Slot) -> Result<Flags, Error> {
         let run = 1u64 << self.format.run_bits();
-        let entries = self.arena.table(first.pa, run).ok_or_else(|| self.outside(first.pa, first.va, first.level))?;
+        let outside = || self.outside(first.pa, self.geometry().extended(first.va), first.level);
+        let entries = self.arena.table(first.pa, run).ok_or_else(outside)?;
         Ok(entries.iter().map(|entry| self.format.state(*entry)).collect())
     }
 
@@ -115,26 +118,26 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// `va` is not canonical, the entries are no such leaves, or the format has no leaf at `level`.
-    pub fn collapse(&mut self, va: u64, level: u8) -> Result<(), Error> {
+    pub fn collapse(&mut self, va: InputAddress, level: u8) -> Result<(), Error> {
         let geometry = self.geometry();
         let refused = |why| Error::NoGroup { va, level, why };
         if level == 0 || level >= geometry.levels() || !self.format.has_leaf(level) {
             return Err(refused("expected a level at which this format has leaves of several pages"));
         }
         let unit = geometry.span(level) << self.format.run_bits();
-        let (start, _) = geometry.range(va & !(unit - 1), unit)?;
+        let (start, _) = geometry.range(va.aligned_down(unit), unit)?;
         let slot = self.table_slot(start, level)?.ok_or_else(|| refused("expected an entry that points to a table"))?;
         let bytes = self.block_bytes(level - 1);
         let block = self.format.table_address(slot.entry);
         let members = self.members(block, level - 1, start, bytes / ENTRY_BYTES)?;
         let whole = whole(&self.format, level - 1, start, &members).map_err(refused)?;
-        if whole.pa & (unit - 1) != 0 {
+        if !whole.pa.is_aligned(unit) {
             return Err(refused("the memory is not aligned to the leaf"));
         }
         let grouped = self.format.run_bits() != 0 && self.format.group_bits_at(level) == self.format.run_bits();
         let leaf = self.format.leaf(level, whole.attributes, grouped)? | whole.software;
         let format = self.format;
-        let new = move |index| leaf | format.address_bits(level, whole.pa + index * geometry.span(level), grouped);
+        let new = move |index| leaf | format.address_bits(level, whole.pa.0 + index * geometry.span(level), grouped);
         // Also where hardware needs no break, no table may be walked any more when it is given back.
         if self.breaks() {
             self.write_run(slot, |_| 0)?;
@@ -164,7 +167,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(None)
     }
 
-    fn members(&self, table: u64, level: u8, va: u64, count: u64) -> Result<Vec<u64>, Error> {
+    fn members(&self, table: OutputAddress, level: u8, va: u64, count: u64) -> Result<Vec<u64>, Error> {
         let va = self.geometry().extended(va);
         Ok(self.arena.table(table, count).ok_or_else(|| self.outside(table, va, level))?.to_vec())
     }
@@ -174,7 +177,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// `va` is not canonical or not mapped; its level has no groups; or the leaves are no such group.
-    pub fn fold(&mut self, va: u64) -> Result<(), Error> {
+    pub fn fold(&mut self, va: InputAddress) -> Result<(), Error> {
         self.translate(va)?;
         let slot = self.slot(self.geometry().resolved(va))?;
         let level = slot.level;
@@ -189,7 +192,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let first = self.group_start(slot, group_bits);
         let members = self.members(first.pa, level, first.va, 1 << group_bits)?;
         let whole = whole(&self.format, level, first.va, &members).map_err(refused)?;
-        if whole.pa & ((self.geometry().span(level) << group_bits) - 1) != 0 {
+        if !whole.pa.is_aligned(self.geometry().span(level) << group_bits) {
             return Err(refused("the memory is not aligned to the group"));
         }
         self.replace_group(first, group_bits, &whole, true)
@@ -200,7 +203,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// `va` is not canonical or not mapped, or its leaf belongs to a group that is not consistent.
-    pub fn unfold(&mut self, va: u64) -> Result<(), Error> {
+    pub fn unfold(&mut self, va: InputAddress) -> Result<(), Error> {
         self.translate(va)?;
         let slot = self.slot(self.geometry().resolved(va))?;
         if self.format.group_bits(slot.level, slot.entry) == 0 {
@@ -224,7 +227,7 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     fn group_start(&self, slot: Slot, group_bits: u8) -> Slot {
         let span = self.geometry().span(slot.level);
-        Slot { pa: slot.pa & !((ENTRY_BYTES << group_bits) - 1), va: slot.va & !((span << group_bits) - 1), ..slot }
+        Slot { pa: slot.pa.aligned_down(ENTRY_BYTES << group_bits), va: slot.va & !((span << group_bits) - 1), ..slot }
     }
 
     /// Writes all entries of a group anew.
@@ -238,7 +241,7 @@ impl<F: Format, L: Log> Tables<F, L> {
             self.invalidate(first.va, span << group_bits, false);
         }
         for index in 0..1u64 << group_bits {
-            let new = leaf | self.format.address_bits(level, whole.pa + index * span, grouped);
+            let new = leaf | self.format.address_bits(level, whole.pa.0 + index * span, grouped);
             self.write(slots(index), new)?;
         }
         if !breaks {
@@ -251,17 +254,19 @@ impl<F: Format, L: Log> Tables<F, L> {
 /// What several leaves are together.
 struct Whole {
     /// Where the memory of the first begins.
-    pa: u64,
+    pa: OutputAddress,
     /// What all say, and the state of any.
     attributes: Attributes,
     software: u64,
 }
 
-/// What `members`, the leaves from `va` on, are together.
+/// What `members`, the leaves from the resolved `va` on, are together.
 fn whole(format: &impl Format, level: u8, va: u64, members: &[u64]) -> Result<Whole, &'static str> {
-    let span = format.geometry().span(level);
+    let geometry = format.geometry();
+    let span = geometry.span(level);
     let first = *members.first().ok_or("expected entries")?;
-    let pa = format.leaf_address(level, first, va);
+    let address = |entry, va| format.leaf_address(level, entry, geometry.extended(va));
+    let pa = address(first, va);
     let attributes = |entry| {
         let attributes = format.attributes(level, entry);
         Attributes { flags: attributes.flags - Flags::STATE, ..attributes }
@@ -271,7 +276,7 @@ fn whole(format: &impl Format, level: u8, va: u64, members: &[u64]) -> Result<Wh
     for (index, entry) in (0u64..).zip(members) {
         match () {
             () if format.kind(level, *entry) != Kind::Leaf => return Err("expected leaves without a hole"),
-            () if format.leaf_address(level, *entry, va + index * span) != pa + index * span => {
+            () if address(*entry, va + index * span) != pa + index * span => {
                 return Err("expected leaves of consecutive memory");
             }
             () if attributes(*entry) != expected || entry & format.software_bits() != software => {

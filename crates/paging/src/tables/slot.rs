@@ -1,10 +1,12 @@
 //! What a walk finds, and where an entry is.
 
+use crate::address::OutputAddress;
+
 /// What an input address translates to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// The output address.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// The level of the leaf.
     pub level: u8,
 }
@@ -13,7 +15,7 @@ pub struct Translation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// The output address of that input address.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// Its level.
     pub level: u8,
     /// Its value.
@@ -24,7 +26,7 @@ pub struct Leaf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     /// The physical address of the entry.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// The first (resolved) input address that it is for.
     pub va: u64,
     pub level: u8,

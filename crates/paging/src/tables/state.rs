@@ -2,6 +2,7 @@
 
 use super::Tables;
 use super::slot::end_of;
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::Flags;
 use crate::error::Error;
 use crate::format::{Format, Kind};
@@ -13,7 +14,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// As [`Tables::translate`].
-    pub fn access(&mut self, va: u64, write: bool) -> Result<(), Error> {
+    pub fn access(&mut self, va: InputAddress, write: bool) -> Result<(), Error> {
         self.translate(va)?;
         let slot = self.slot(self.geometry().resolved(va))?;
         let set = if write { Flags::STATE } else { Flags::ACCESSED };
@@ -33,10 +34,10 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// A range that is misaligned or not canonical; tables that cannot be followed.
     pub fn harvest(
         &mut self,
-        va: u64,
+        va: InputAddress,
         bytes: u64,
         clear: Flags,
-        mut found: impl FnMut(u64, u64, Flags),
+        mut found: impl FnMut(InputAddress, u64, Flags),
     ) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
@@ -56,12 +57,12 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     fn harvest_table(
         &mut self,
-        table: u64,
+        table: OutputAddress,
         level: u8,
         va: u64,
         end: u64,
         clear: Flags,
-        found: &mut impl FnMut(u64, u64, Flags),
+        found: &mut impl FnMut(InputAddress, u64, Flags),
     ) -> Result<(), Error> {
         let geometry = self.geometry();
         let span = geometry.span(level);
@@ -91,7 +92,14 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    fn harvest_group(&mut self, table: u64, level: u8, va: u64, count: u64, clear: Flags) -> Result<Flags, Error> {
+    fn harvest_group(
+        &mut self,
+        table: OutputAddress,
+        level: u8,
+        va: u64,
+        count: u64,
+        clear: Flags,
+    ) -> Result<Flags, Error> {
         let span = self.geometry().span(level);
         let mut state = Flags::empty();
         for index in 0..count {

@@ -2,6 +2,7 @@
 
 use super::slot::end_of;
 use super::{Slot, Tables, bulk};
+use crate::address::{InputAddress, OutputAddress};
 use crate::arena::{Released, Tree};
 use crate::error::Error;
 use crate::format::{Format, Kind};
@@ -15,10 +16,10 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// # Errors
     /// A range that is misaligned or not canonical; tables that cannot be followed; an arena too full for the
     /// tables of a split.
-    pub fn unmap(&mut self, va: u64, bytes: u64) -> Result<(), Error> {
+    pub fn unmap(&mut self, va: InputAddress, bytes: u64) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
-        self.whole_runs(va, 0, bytes)?;
+        self.whole_runs(va, OutputAddress(0), bytes)?;
         let (table, level) = self.table_around(first, end)?;
         self.isolate(table, level, first)?;
         self.isolate(table, level, end)?;
@@ -34,7 +35,14 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Makes holes of a range of one table, whose ends no leaf reaches over.
-    fn clear(&mut self, table: u64, level: u8, va: u64, end: u64, released: &mut Released) -> Result<(), Error> {
+    fn clear(
+        &mut self,
+        table: OutputAddress,
+        level: u8,
+        va: u64,
+        end: u64,
+        released: &mut Released,
+    ) -> Result<(), Error> {
         if level == 0 {
             return self.clear_entries(table, level, va, end);
         }
@@ -67,7 +75,7 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     /// Makes holes of the entries of level 1 from `va` on, if they are for whole tables of pages and nothing else. Says up
     /// to where it did; with a log nowhere, because it is told of one after the other.
-    fn clear_whole_tables(&mut self, table: u64, va: u64, end: u64, released: &mut Released) -> u64 {
+    fn clear_whole_tables(&mut self, table: OutputAddress, va: u64, end: u64, released: &mut Released) -> u64 {
         let (geometry, pattern) = (self.geometry(), self.format.table_pattern());
         let span = geometry.span(1);
         let whole_end = end & !(span - 1);
@@ -80,7 +88,8 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         match self.arena.table(first, count) {
             Some(entries) if bulk::all_tables(pattern, entries) => {
-                released.tables.extend(entries.iter().map(|entry| (entry & pattern.address) << F::ADDRESS_SHIFT));
+                let table = |entry: &u64| OutputAddress((entry & pattern.address) << F::ADDRESS_SHIFT);
+                released.tables.extend(entries.iter().map(table));
                 released.count += count;
                 self.arena.clear(first, count);
                 whole_end
@@ -94,7 +103,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let geometry = self.geometry();
         let (span, unit) = (geometry.span(slot.level), geometry.span(slot.level) << self.format.run_bits());
         let block_bytes = self.block_bytes(slot.level - 1);
-        let block = self.format.table_address(slot.entry) & !(block_bytes - 1);
+        let block = self.format.table_address(slot.entry).aligned_down(block_bytes);
         let is_alone = slot.level == 1 && self.format.run_bits() == 0;
         let is_whole = end - slot.va == unit || is_alone && self.is_rest_empty(block, 0, slot.va, end)?;
         if is_whole {
@@ -116,23 +125,23 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         if is_whole || is_empty {
             let va = slot.va & !(unit - 1);
-            let first = slot.pa & !((ENTRY_BYTES << self.format.run_bits()) - 1);
+            let first = slot.pa.aligned_down(ENTRY_BYTES << self.format.run_bits());
             self.write_run(Slot { pa: first, va, ..slot }, |_| 0)?;
         }
         Ok(())
     }
 
     /// Collects a block of tables and those below it.
-    fn gather(&self, block: u64, level: u8, released: &mut Released) -> Result<(), Error> {
+    fn gather(&self, block: OutputAddress, level: u8, released: &mut Released) -> Result<(), Error> {
         if !self.has_tables(released.count + 1) {
-            return Err(Error::NoTree { pa: block, va: 0, level });
+            return Err(Error::NoTree { pa: block, va: InputAddress(0), level });
         }
         if level == 0 {
             released.add(block);
             return Ok(());
         }
         let count = self.block_bytes(level) / ENTRY_BYTES;
-        let entries = self.arena.table(block, count).ok_or_else(|| self.outside(block, 0, level))?;
+        let entries = self.arena.table(block, count).ok_or_else(|| self.outside(block, InputAddress(0), level))?;
         if level == 1 && self.has_tables(released.count + count + 1) && self.is_plain_tree(entries) {
             let (address, shift) = (self.format.table_pattern().address, F::ADDRESS_SHIFT);
             released.add_tree(Tree { pa: block, entries: count, address, shift });
@@ -158,7 +167,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Whether a table has holes only, but for those from `va` to `end`.
-    fn is_rest_empty(&self, table: u64, level: u8, va: u64, end: u64) -> Result<bool, Error> {
+    fn is_rest_empty(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<bool, Error> {
         let geometry = self.geometry();
         let entries = geometry.entries(level);
         let (first, past) = (geometry.index(level, va), geometry.index(level, end - 1) + 1);
@@ -168,7 +177,7 @@ impl<F: Format, L: Log> Tables<F, L> {
 
     /// Where the leaves that begin at `va` end: at the first other entry, or at `end`. With a log it is `va`, because
     /// it is told of one after the other.
-    pub(super) fn end_of_leaves(&self, table: u64, level: u8, va: u64, end: u64) -> Result<u64, Error> {
+    pub(super) fn end_of_leaves(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<u64, Error> {
         if L::ENABLED || va >= end {
             return Ok(va);
         }
@@ -184,18 +193,18 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok((va + (leaves << self.geometry().shift(level))).min(end))
     }
 
-    fn is_empty(&self, block: u64, level: u8) -> Result<bool, Error> {
+    fn is_empty(&self, block: OutputAddress, level: u8) -> Result<bool, Error> {
         self.are_holes(block, level, 0, self.block_bytes(level) / ENTRY_BYTES)
     }
 
     /// Whether the entries of a table from `first` to `past` are holes.
-    fn are_holes(&self, table: u64, level: u8, first: u64, past: u64) -> Result<bool, Error> {
+    fn are_holes(&self, table: OutputAddress, level: u8, first: u64, past: u64) -> Result<bool, Error> {
         let are_holes = |entries: &[u64]| bulk::all_holes(&self.format, level, entries);
         let all = self.arena.all(table + first * ENTRY_BYTES, past - first, are_holes);
-        all.ok_or_else(|| self.outside(table, 0, level))
+        all.ok_or_else(|| self.outside(table, InputAddress(0), level))
     }
 
-    pub(super) fn clear_entries(&mut self, table: u64, level: u8, va: u64, end: u64) -> Result<(), Error> {
+    pub(super) fn clear_entries(&mut self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, count) = self.entries(table, level, va, end);
         match L::ENABLED {
@@ -208,7 +217,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// Replaces the entries of a range of one table.
     pub(super) fn rewrite(
         &mut self,
-        table: u64,
+        table: OutputAddress,
         level: u8,
         va: u64,
         end: u64,
@@ -244,7 +253,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// The entry for `va` in one table.
-    pub(super) fn slot_in(&self, table: u64, level: u8, va: u64) -> Result<Slot, Error> {
+    pub(super) fn slot_in(&self, table: OutputAddress, level: u8, va: u64) -> Result<Slot, Error> {
         let geometry = self.geometry();
         let pa = table + geometry.index(level, va) * ENTRY_BYTES;
         let entry = self.arena.read(pa).ok_or_else(|| self.outside(table, geometry.extended(va), level))?;

@@ -6,6 +6,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::slot::{Slot, Translation};
+use crate::address::{InputAddress, OutputAddress};
 use crate::arena::Arena;
 use crate::format::{Format, Pattern};
 use crate::geometry::Geometry;
@@ -113,7 +114,11 @@ impl CachedArena {
     /// What the cache has of `va`, if it is mapped there, and the entry of a page. The entries of larger leaves are not
     /// looked at again.
     #[inline(always)]
-    pub(super) fn look_up<F: Format>(&self, va: u64, page_shift: u32) -> Option<(Translation, u64)> {
+    pub(super) fn look_up<F: Format>(
+        &self,
+        InputAddress(va): InputAddress,
+        page_shift: u32,
+    ) -> Option<(Translation, u64)> {
         let region_shift = 2 * page_shift - 3;
         let word = self.cache.regions[(va >> region_shift) as usize % REGIONS].load(Ordering::Relaxed);
         // Less the number, if it is this one's; otherwise more than anything that is cached.
@@ -121,22 +126,23 @@ impl CachedArena {
         if word < 1 << LEVEL {
             let place = word + (va >> page_shift & ((1 << (page_shift - 3)) - 1));
             let entry = *self.entries().get(place as usize)?;
-            let pa = self.page.address(entry, F::ADDRESS_SHIFT)? | va & ((1 << page_shift) - 1);
+            let page = self.page.address(entry, F::ADDRESS_SHIFT)?;
+            let pa = OutputAddress(page.0 | va & ((1 << page_shift) - 1));
             return Some((Translation { pa, level: 0 }, entry));
         }
         if word >= NOTHING {
             return None;
         }
         let pa = (word & ((1 << LEVEL) - 1)) << region_shift | va & ((1 << region_shift) - 1);
-        Some((Translation { pa, level: (word >> LEVEL) as u8 }, 0))
+        Some((Translation { pa: OutputAddress(pa), level: (word >> LEVEL) as u8 }, 0))
     }
 
     /// Caches what a walk to `va` found: a leaf that translates to `pa`.
-    pub(super) fn fill(&self, geometry: Geometry, va: u64, pa: u64, slot: Slot) {
+    pub(super) fn fill(&self, geometry: Geometry, InputAddress(va): InputAddress, pa: OutputAddress, slot: Slot) {
         let place = match slot.level {
             // A root may be of another length than other tables of pages.
             0 if geometry.levels() > 1 => self.arena.place(slot.pa).checked_sub(geometry.index(0, va)),
-            1 | 2 => Some(pa >> geometry.shift(1)),
+            1 | 2 => Some(pa.0 >> geometry.shift(1)),
             _ => None,
         };
         let Some(word) = place.and_then(|place| word(geometry, va, slot.level, place)) else { return };

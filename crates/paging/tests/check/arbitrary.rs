@@ -1,7 +1,9 @@
 //! Arbitrary memory, small: what the fuzz targets do for longer.
 
 use paging::check::check;
-use paging::{Action, Arena, Attributes, Error, Flags, Format, Mapping, Node, Sizes, Tables, Visitor};
+use paging::{
+    Action, Arena, Attributes, Error, Flags, Format, InputAddress, Mapping, Node, OutputAddress, Sizes, Tables, Visitor,
+};
 use proptest::prelude::*;
 
 use crate::bodies;
@@ -41,12 +43,13 @@ impl Visitor for Blind {
 }
 
 fn a_root_at_the_end_of_all_memory_is_outside<F: Format>(format: F) {
-    for root in [u64::MAX, u64::MAX - 7, u64::MAX - 0xfff, 1 << 63] {
-        let tables = Tables::in_arena(format, Arena::from_image(0, &[0xff; 0x4000]).unwrap(), root);
+    for root in [u64::MAX, u64::MAX - 7, u64::MAX - 0xfff, 1 << 63].map(OutputAddress) {
+        let arena = Arena::from_image(OutputAddress(0), &[0xff; 0x4000]).unwrap();
+        let tables = Tables::in_arena(format, arena, root);
         assert!(!check(&tables).is_legal(), "{format:?} {root:#x}");
         assert!(tables.walk_all(&mut Blind).is_err(), "{format:?} {root:#x}");
-        let first = format.geometry().extended(0);
-        for va in [0, first, first | 0x1ff_f000, u64::MAX, u64::MAX >> 17] {
+        let first = format.geometry().extended(0).0;
+        for va in [0, first, first | 0x1ff_f000, u64::MAX, u64::MAX >> 17].map(InputAddress) {
             assert!(tables.translate(va).is_err() && tables.attributes(va).is_err(), "{format:?} {root:#x} {va:#x}");
         }
     }
@@ -57,6 +60,9 @@ fn no_root_wraps_around() {
     for_every_format!(a_root_at_the_end_of_all_memory_is_outside);
 }
 
+/// Where the tables are.
+const BASE: OutputAddress = OutputAddress(1 << 32);
+
 /// A page is mapped, and every entry of the table above its own then points there.
 fn a_table_of_many_parents_is_not_given_back<F: Format>(format: F) {
     let geometry = format.geometry();
@@ -64,21 +70,21 @@ fn a_table_of_many_parents_is_not_given_back<F: Format>(format: F) {
     let user = format.leaf(0, Attributes::new(flags | Flags::USER), false).map_or(Flags::empty(), |_| Flags::USER);
     let (va, unit) = (geometry.extended(0), geometry.page_bytes() << format.run_bits());
     let attributes = Attributes { memory: format.normal_memory(), ..Attributes::new(flags | user) };
-    let mut tables = Tables::new(format, 1 << 32, 64 << 20).unwrap();
-    let mapping = Mapping { va, pa: 1 << 30, bytes: unit, attributes, sizes: Sizes::up_to(unit) };
+    let mut tables = Tables::new(format, BASE, 64 << 20).unwrap();
+    let mapping = Mapping { va, pa: OutputAddress(1 << 30), bytes: unit, attributes, sizes: Sizes::up_to(unit) };
     tables.map(&mapping).unwrap();
     let mut above = tables.root();
     for level in (2..geometry.levels()).rev() {
-        let entry = tables.arena().read(above + geometry.index(level, va) * 8).unwrap();
+        let entry = tables.arena().read(geometry.entry_address(above, level, va)).unwrap();
         above = format.table_address(entry);
     }
     let mut image = tables.arena().image();
-    let first = (above - (1 << 32)) as usize;
+    let first = (above - BASE) as usize;
     let run = 8 << format.run_bits();
     let entries = image[first..first + run].to_vec();
     let bytes = (geometry.entries(1) * 8) as usize;
     image[first..first + bytes].chunks_mut(run).for_each(|chunk| chunk.copy_from_slice(&entries));
-    let mut tables = Tables::in_arena(format, Arena::from_image(1 << 32, &image).unwrap(), tables.root());
+    let mut tables = Tables::in_arena(format, Arena::from_image(BASE, &image).unwrap(), tables.root());
     let whole = geometry.span(1) * geometry.entries(1) / 2;
     let unmapped = tables.unmap(va, whole);
     assert!(matches!(unmapped, Err(Error::NoTree { .. })), "{format:?}: {unmapped:?}");

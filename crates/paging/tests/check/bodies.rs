@@ -3,7 +3,9 @@
 use paging::check::{MAX_FAULTS, check_arena, live};
 use paging::format::Kind;
 use paging::format::named::Named;
-use paging::{Action, Arena, ENTRY_BYTES, Event, Format, Node, Rule, Tables, Visitor, with_format};
+use paging::{
+    Action, Arena, ENTRY_BYTES, Event, Format, InputAddress, Node, OutputAddress, Rule, Tables, Visitor, with_format,
+};
 
 /// One of each kind of format; the first byte chooses.
 const FORMATS: [&str; 20] = [
@@ -29,7 +31,7 @@ const FORMATS: [&str; 20] = [
     "sv57-64k+phys40+svnapot",
 ];
 
-const BASE: u64 = 1 << 30;
+const BASE: OutputAddress = OutputAddress(1 << 30);
 
 /// Takes numbers from the front of arbitrary bytes; zeroes when they are used up.
 struct Bytes<'a>(&'a [u8]);
@@ -83,7 +85,7 @@ fn decode_entry<F: Format>(format: &F, level: u8, entry: u64) {
     match kind {
         Kind::Table => {
             let table = format.table_address(entry);
-            assert!(table.is_multiple_of(format.geometry().page_bytes()));
+            assert!(table.is_aligned(format.geometry().page_bytes()));
             assert_eq!(format.table_address(format.table(table)), table);
             let _ = format.restrictions(entry);
         }
@@ -102,7 +104,7 @@ fn decode_entry<F: Format>(format: &F, level: u8, entry: u64) {
 fn tables<F: Format>(format: F, bytes: &mut Bytes<'_>) -> Tables<F> {
     let geometry = format.geometry();
     let root = match bytes.u8() {
-        0 => bytes.u64(),
+        0 => OutputAddress(bytes.u64()),
         1 => BASE + bytes.u64() % (1 << 20),
         _ => BASE,
     };
@@ -153,8 +155,8 @@ fn check_steps<F: Format>(format: &F, bytes: &mut Bytes<'_>) {
         // Few places, so that steps meet; sometimes any.
         let place = u64::from(bytes.u8());
         let span = geometry.span(level);
-        let near = geometry.extended(geometry.resolved((place % 64).wrapping_mul(span)));
-        let va = if tag & 0x80 == 0 { near } else { bytes.u64() };
+        let near = geometry.extended(geometry.resolved(InputAddress((place % 64).wrapping_mul(span))));
+        let va = if tag & 0x80 == 0 { near } else { InputAddress(bytes.u64()) };
         let table = BASE + place / 64 * geometry.page_bytes();
         let pa = table + (place % 64) * ENTRY_BYTES;
         let (old, new) = (entry(format, bytes, level), entry(format, bytes, level));
@@ -189,12 +191,12 @@ fn entry<F: Format>(format: &F, bytes: &mut Bytes<'_>, level: u8) -> u64 {
 pub fn walk(data: &[u8]) {
     let mut bytes = Bytes(data);
     with_format!(bytes.format(), format => {
-        let vas: [u64; 6] = core::array::from_fn(|_| bytes.u64());
+        let vas: [InputAddress; 6] = core::array::from_fn(|_| InputAddress(bytes.u64()));
         walk_tables(&tables(format, &mut bytes), &vas);
     });
 }
 
-fn walk_tables<F: Format>(tables: &Tables<F>, vas: &[u64]) {
+fn walk_tables<F: Format>(tables: &Tables<F>, vas: &[InputAddress]) {
     let geometry = tables.geometry();
     let mut seen = Seen { leaves: Vec::new(), nodes: 0 };
     let _ = tables.walk_all(&mut seen);
@@ -215,16 +217,17 @@ fn walk_tables<F: Format>(tables: &Tables<F>, vas: &[u64]) {
 }
 
 /// A translation without any haste.
-fn slowly<F: Format>(tables: &Tables<F>, va: u64) -> Option<(u64, u8, u64)> {
+fn slowly<F: Format>(tables: &Tables<F>, va: InputAddress) -> Option<(OutputAddress, u8, u64)> {
     let (format, geometry) = (tables.format(), tables.geometry());
     let mut table = tables.root();
     for level in (0..geometry.levels()).rev().filter(|_| geometry.is_canonical(va)) {
-        let entry = tables.arena().read(table.checked_add(geometry.index(level, va) * ENTRY_BYTES)?)?;
+        let entry = tables.arena().read(table.checked_add(geometry.index(level, va.0) * ENTRY_BYTES)?)?;
         match format.kind(level, entry) {
             Kind::Table => table = format.table_address(entry),
             Kind::Leaf => {
-                let offset = va & (geometry.span(level) - 1);
-                return Some((format.leaf_address(level, entry, va) | offset, level, entry));
+                let offset = va.0 & (geometry.span(level) - 1);
+                let pa = OutputAddress(format.leaf_address(level, entry, va).0 | offset);
+                return Some((pa, level, entry));
             }
             Kind::Hole | Kind::Illegal => return None,
         }

@@ -9,31 +9,31 @@ use paging::format::arm64_stage2::Arm64Stage2;
 use paging::format::riscv::{RiscV, Stage};
 use paging::format::software_64k::Software64K;
 use paging::format::x86_64::X86_64;
-use paging::{Arena, ENTRY_BYTES, Format, Mapping, Rule, Severity, Sizes, Tables};
+use paging::{Arena, ENTRY_BYTES, Format, InputAddress, Mapping, OutputAddress, Rule, Severity, Sizes, Tables};
 
 use crate::formats::for_every_format;
 use crate::{data, lines};
 
-const BASE: u64 = 1 << 30;
-const VA: u64 = 0x4000_0000;
-const PA: u64 = 0x8_0000_0000;
+const BASE: OutputAddress = OutputAddress(1 << 30);
+const VA: InputAddress = InputAddress(0x4000_0000);
+const PA: OutputAddress = OutputAddress(0x8_0000_0000);
 /// Bytes after the tables: as many as any table has.
 const SPARE_BYTES: usize = 64 << 10;
 
 /// Tables with a mapping of `bytes` at [`VA`], as an image that can be broken.
 struct Image<F> {
     format: F,
-    root: u64,
+    root: OutputAddress,
     bytes: Vec<u8>,
     good: Report,
 }
 
 impl<F: Format> Image<F> {
     fn new(format: F, bytes: u64, sizes: Sizes) -> Image<F> {
-        Image::of(format, format.geometry().extended(VA), PA, bytes, sizes)
+        Image::of(format, format.geometry().extended(VA.0), PA, bytes, sizes)
     }
 
-    fn of(format: F, va: u64, pa: u64, bytes: u64, sizes: Sizes) -> Image<F> {
+    fn of(format: F, va: InputAddress, pa: OutputAddress, bytes: u64, sizes: Sizes) -> Image<F> {
         let mut tables = Tables::new(format, BASE, 64 << 20).unwrap();
         tables.map(&Mapping { va, pa, bytes, attributes: data(&format), sizes }).unwrap();
         let good = check(&tables);
@@ -45,7 +45,7 @@ impl<F: Format> Image<F> {
     }
 
     /// Empty memory that no table is in.
-    fn spare(&self) -> u64 {
+    fn spare(&self) -> OutputAddress {
         BASE + (self.bytes.len() - SPARE_BYTES) as u64
     }
 
@@ -69,11 +69,11 @@ impl<F: Format> Image<F> {
     }
 
     /// Where the entry for `va` at `level` is, and what it holds.
-    fn entry(&self, va: u64, level: u8) -> (u64, u64) {
+    fn entry(&self, va: InputAddress, level: u8) -> (OutputAddress, u64) {
         let (geometry, arena) = (self.format.geometry(), self.arena());
         let mut table = self.root;
         for above in (level..geometry.levels()).rev() {
-            let pa = table + geometry.index(above, va) * ENTRY_BYTES;
+            let pa = geometry.entry_address(table, above, va);
             let entry = arena.read(pa).unwrap();
             if above == level {
                 return (pa, entry);
@@ -84,7 +84,12 @@ impl<F: Format> Image<F> {
     }
 
     /// What is found after the entry for `va` at `level` was changed, and where that is.
-    fn faults_of(&self, va: u64, level: u8, change: impl FnOnce(u64) -> u64) -> (Vec<Fault>, u64, u64) {
+    fn faults_of(
+        &self,
+        va: InputAddress,
+        level: u8,
+        change: impl FnOnce(u64) -> u64,
+    ) -> (Vec<Fault>, OutputAddress, u64) {
         let (pa, entry) = self.entry(va, level);
         let changed = change(entry);
         assert_ne!(entry, changed, "{:?}", self.format);
@@ -97,10 +102,10 @@ impl<F: Format> Image<F> {
 
     /// The one rule that is broken after the entry for `va` at `level` was changed.
     #[track_caller]
-    fn broken(&self, va: u64, level: u8, change: impl FnOnce(u64) -> u64) -> Rule {
+    fn broken(&self, va: InputAddress, level: u8, change: impl FnOnce(u64) -> u64) -> Rule {
         let (faults, pa, changed) = self.faults_of(va, level, change);
         let [fault] = faults.as_slice() else { panic!("{:?}: expected one fault\n{}", self.format, lines(&faults)) };
-        let first = va & !(self.format.geometry().span(level) - 1);
+        let first = va.aligned_down(self.format.geometry().span(level));
         assert_eq!((fault.pa, fault.entry, fault.va, fault.level), (pa, changed, first, level), "{fault}");
         assert_eq!(fault.level_name, self.format.level_name(level));
         fault.rule
@@ -110,6 +115,10 @@ impl<F: Format> Image<F> {
 /// A broken rule that was found, and the one that was broken.
 type Case = (Rule, Rule);
 
+fn too_large(pa: u64) -> Rule {
+    Rule::AddressTooLarge { pa: OutputAddress(pa) }
+}
+
 fn x86() -> Vec<Case> {
     let format = X86_64::new(4, 46);
     let (pages, blocks) = (Image::pages(format), Image::blocks(format));
@@ -118,7 +127,7 @@ fn x86() -> Vec<Case> {
     let (without_xd, without_1g) = (Image::blocks(without_xd), Image::pages(without_1g));
     let page = VA + 0x5000;
     vec![
-        (pages.broken(page, 0, |entry| entry | 1 << 46), Rule::AddressTooLarge { pa: 1 << 46 | (PA + 0x5000) }),
+        (pages.broken(page, 0, |entry| entry | 1 << 46), too_large(1 << 46 | (PA + 0x5000).0)),
         (pages.broken(page, 0, |entry| entry & !2 | 1 << 6), Rule::ShadowStack),
         (pages.broken(page, 3, |entry| entry | 1 << 7), Rule::LeafLevel),
         (without_1g.broken(page, 2, |entry| entry | 1 << 7), Rule::LeafLevel),
@@ -136,7 +145,7 @@ fn arm64() -> Vec<Case> {
     let small_wide = Image::pages(Arm64Stage1::new(Granule::K16, 52).with_physical_bits(48));
     let small_stage2 = Image::pages(Arm64Stage2::new(Granule::K4, 40).with_physical_bits(40));
     let wide = Arm64Stage1::new(Granule::K64, 52);
-    let largest = Image::of(wide, 1 << 42, 1 << 44, 1 << 42, Sizes::BEST);
+    let largest = Image::of(wide, InputAddress(1 << 42), OutputAddress(1 << 44), 1 << 42, Sizes::BEST);
     let (page, block) = (VA + 0x5000, VA + (5 << 21));
     let contiguous = 1 << 52;
     vec![
@@ -146,7 +155,7 @@ fn arm64() -> Vec<Case> {
         (pages.broken(page, 0, |entry| entry & !(3 << 8) | 1 << 8), Rule::Shareability),
         (blocks.broken(VA, 1, |entry| entry | 1 << 17), Rule::MisalignedLeaf { bits: 1 << 17 }),
         (stage2.broken(VA, 0, |entry| entry & !(0xf << 2) | 0b1000 << 2), Rule::MemoryType),
-        (largest.broken(1 << 42, 2, |entry| entry | contiguous), Rule::GroupLevel),
+        (largest.broken(InputAddress(1 << 42), 2, |entry| entry | contiguous), Rule::GroupLevel),
         (group.broken(page, 0, |entry| entry & !contiguous), Rule::GroupIncomplete),
         (group.broken(page, 0, |_| 0), Rule::GroupIncomplete),
         (pages.broken(page, 0, |entry| entry | contiguous), Rule::GroupIncomplete),
@@ -156,9 +165,9 @@ fn arm64() -> Vec<Case> {
         // AP[2], UXN, nG and the memory type.
         (group.broken(page, 0, |entry| entry ^ 1 << 7), Rule::GroupAttributes),
         (group.broken(VA, 0, |entry| entry ^ 1 << 54), Rule::GroupAttributes),
-        (small.broken(page, 0, |entry| entry | 1 << 40), Rule::AddressTooLarge { pa: 1 << 40 | (PA + 0x5000) }),
-        (small_wide.broken(VA, 0, |entry| entry | 1 << 9), Rule::AddressTooLarge { pa: 1 << 51 | PA }),
-        (small_stage2.broken(page, 0, |entry| entry | 1 << 47), Rule::AddressTooLarge { pa: 1 << 47 | (PA + 0x5000) }),
+        (small.broken(page, 0, |entry| entry | 1 << 40), too_large(1 << 40 | (PA + 0x5000).0)),
+        (small_wide.broken(VA, 0, |entry| entry | 1 << 9), too_large(1 << 51 | PA.0)),
+        (small_stage2.broken(page, 0, |entry| entry | 1 << 47), too_large(1 << 47 | (PA + 0x5000).0)),
         (group.broken(page, 0, |entry| entry ^ 1 << 11), Rule::GroupAttributes),
         (blocks_of_a_group.broken(block, 1, |entry| entry ^ 1 << 2), Rule::GroupAttributes),
     ]
@@ -186,8 +195,8 @@ fn riscv() -> Vec<Case> {
         (pages.broken(page, 2, |entry| entry | 1 << 62), Rule::LeafBitInTable { bits: 1 << 62 }),
         (pages.broken(page, 1, |entry| entry | 1 << 4), Rule::Reserved { bits: 1 << 4 }),
         (guest.broken(page, 0, |entry| entry & !(1 << 4)), Rule::GuestWithoutUser),
-        (small.broken(page, 0, |entry| entry | 1 << 38), Rule::AddressTooLarge { pa: 1 << 40 | (PA + 0x5000) }),
-        (small.broken(page, 1, |entry| entry | 1 << 53), Rule::AddressTooLarge { pa: 1 << 55 | table }),
+        (small.broken(page, 0, |entry| entry | 1 << 38), too_large(1 << 40 | (PA + 0x5000).0)),
+        (small.broken(page, 1, |entry| entry | 1 << 53), too_large(1 << 55 | table.0)),
         (group.broken(page, 0, |_| 0), Rule::GroupIncomplete),
         (group.broken(page, 0, |entry| entry & !napot), Rule::GroupIncomplete),
         (group.broken(page, 0, |entry| entry ^ 1 << 14), Rule::GroupAddresses),
@@ -257,7 +266,7 @@ fn the_one_rule_that_is_broken_is_found_where_it_is() {
 }
 
 /// The faults of one rule, less those that come from one hardware entry of sixteen being changed alone.
-fn only<F: Format>(image: &Image<F>, va: u64, change: impl FnOnce(u64) -> u64) -> Rule {
+fn only<F: Format>(image: &Image<F>, va: InputAddress, change: impl FnOnce(u64) -> u64) -> Rule {
     let (faults, pa, entry) = image.faults_of(va, 1, change);
     let of_run = |fault: &&Fault| image.format.run_bits() != 0 && fault.rule == Rule::RunAddresses;
     let others: Vec<&Fault> = faults.iter().filter(|fault| !of_run(fault)).collect();
@@ -268,16 +277,17 @@ fn only<F: Format>(image: &Image<F>, va: u64, change: impl FnOnce(u64) -> u64) -
 
 fn tables_are_a_tree_in_memory<F: Format>(format: F) {
     let image = Image::pages(format);
-    let va = format.geometry().extended(VA);
+    let va = format.geometry().extended(VA.0);
     let second = va + format.geometry().span(1);
     let first_table = format.table_address(image.entry(va, 1).1);
     let outside = image.spare() + SPARE_BYTES as u64;
-    let found = |table: u64| only(&image, second, |_| format.table(table));
+    let found = |table: OutputAddress| only(&image, second, |_| format.table(table));
     assert_eq!(found(outside), Rule::TableOutside { pa: outside });
     assert_eq!(found(image.root), Rule::Loop { pa: image.root });
     assert_eq!(found(first_table), Rule::SharedTable { pa: first_table });
-    assert_eq!(Rule::SharedTable { pa: 0 }.severity(), Severity::Warning);
-    assert!(![Rule::Loop { pa: 0 }, Rule::TableOutside { pa: 0 }].into_iter().any(is_of_entries));
+    let pa = OutputAddress(0);
+    assert_eq!(Rule::SharedTable { pa }.severity(), Severity::Warning);
+    assert!(![Rule::Loop { pa }, Rule::TableOutside { pa }].into_iter().any(is_of_entries));
 }
 
 #[test]
@@ -293,10 +303,11 @@ fn the_root_is_where_it_can_be<F: Format>(format: F) {
     assert!(to >= geometry.table_bytes(geometry.root_level()), "{format:?}");
     assert_eq!(rules(BASE), [], "{format:?}");
     assert_eq!(rules(BASE + to / 2), [Rule::RootAlignment { to }]);
-    assert_eq!(rules(BASE - to), [Rule::TableOutside { pa: BASE - to }]);
-    let too_large = 1 << geometry.output_bits();
-    assert_eq!(rules(too_large), [Rule::AddressTooLarge { pa: too_large }]);
-    assert_eq!(rules(u64::MAX), [Rule::RootAlignment { to }, Rule::AddressTooLarge { pa: u64::MAX }]);
+    let before = OutputAddress(BASE.0 - to);
+    assert_eq!(rules(before), [Rule::TableOutside { pa: before }]);
+    let past = 1 << geometry.output_bits();
+    assert_eq!(rules(OutputAddress(past)), [too_large(past)]);
+    assert_eq!(rules(OutputAddress(u64::MAX)), [Rule::RootAlignment { to }, too_large(u64::MAX)]);
 }
 
 #[test]
@@ -308,7 +319,7 @@ fn a_root_that_cannot_be_one_is_found() {
 #[test]
 fn what_may_differ_within_a_group_is_no_fault() {
     let page = VA + 0x5000;
-    let clean = |(faults, ..): (Vec<Fault>, u64, u64)| assert!(faults.is_empty(), "{}", lines(&faults));
+    let clean = |(faults, ..): (Vec<Fault>, OutputAddress, u64)| assert!(faults.is_empty(), "{}", lines(&faults));
     let arm64 = Image::group(Arm64Stage1::new(Granule::K4, 48).with_hardware_dirty(), 0);
     clean(arm64.faults_of(page, 0, |entry| entry ^ 1 << 10));
     clean(arm64.faults_of(page, 0, |entry| entry ^ 1 << 7));

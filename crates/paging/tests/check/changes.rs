@@ -1,11 +1,11 @@
 //! What the change of one entry needs, where a bit means one thing in some entries and another in others.
 
-use paging::Format;
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::arm64_stage2::Arm64Stage2;
 use paging::format::riscv::{RiscV, Stage};
 use paging::format::{BreakLevel, Change, Kind};
+use paging::{Format, OutputAddress};
 
 use crate::data;
 
@@ -17,7 +17,7 @@ fn pages_and_tables_have_no_nt<F: Format>(format: F) {
     assert_eq!(format.change(0, page, page | BIT_16), Change::Break, "{format:?}: a page of other memory");
     let block = format.leaf(1, data(&format), false).unwrap();
     assert_eq!(format.change(1, block, block | BIT_16), Change::Free, "{format:?}: nT alone");
-    let table = format.table(1 << 30 | BIT_16);
+    let table = format.table(OutputAddress(1 << 30 | BIT_16));
     assert_eq!(format.change(1, block, table), Change::Break, "{format:?}: an address is no nT");
     assert_eq!(format.change(1, block | BIT_16, table), Change::Invalidate, "{format:?}: a block that no TLB holds");
 }
@@ -33,7 +33,7 @@ fn bit_16_is_nt_in_blocks_alone() {
 #[test]
 fn a_riscv_table_that_becomes_a_leaf_of_the_same_address_needs_a_fence() {
     let format = RiscV::new(3, Stage::Supervisor);
-    let table = format.table(1 << 30);
+    let table = format.table(OutputAddress(1 << 30));
     let leaf = format.leaf(1, data(&format), false).unwrap() | format.address_bits(1, 1 << 30, false);
     assert_eq!((format.kind(1, table), format.kind(1, leaf)), (Kind::Table, Kind::Leaf));
     assert_eq!(format.change(1, table, leaf & !(1 << 4)), Change::Invalidate);
@@ -44,7 +44,7 @@ fn a_riscv_table_that_becomes_a_leaf_of_the_same_address_needs_a_fence() {
 fn reserved_bits_make_a_riscv_table_illegal() {
     let format = RiscV::new(4, Stage::Supervisor).with_napot().with_memory_types();
     for bit in 54..=63 {
-        let entry = format.table(1 << 30) | 1 << bit;
+        let entry = format.table(OutputAddress(1 << 30)) | 1 << bit;
         assert_eq!(format.kind(1, entry), Kind::Illegal, "bit {bit}");
         let mut broken = 0;
         format.rules(1, entry, &mut |_| broken += 1);

@@ -4,7 +4,7 @@ use paging::format::BreakLevel;
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::arm64_stage2::Arm64Stage2;
-use paging::{Attributes, Event, Flags, Format, Mapping, Sizes, Tables};
+use paging::{Attributes, Event, Flags, Format, InputAddress, Mapping, OutputAddress, Sizes, Tables};
 
 use crate::formats::for_every_format;
 use crate::{assert_good, data};
@@ -29,7 +29,7 @@ impl Random {
 pub struct Bench<F> {
     pub tables: Tables<F, Vec<Event>>,
     pub random: Random,
-    va: u64,
+    va: InputAddress,
     window: u64,
     /// The sizes that ranges are made of.
     sizes: Vec<u64>,
@@ -45,12 +45,12 @@ impl<F: Format> Bench<F> {
         let unit = geometry.page_bytes() << format.run_bits();
         let group = geometry.page_bytes() << format.group_bits_at(0);
         let sizes = vec![unit, unit.max(group), geometry.span(1) << format.run_bits(), large];
-        let tables = Tables::with_log(format, 1 << 30, 1 << 30, Vec::new()).unwrap();
+        let tables = Tables::with_log(format, OutputAddress(1 << 30), 1 << 30, Vec::new()).unwrap();
         Bench { tables, random: Random(seed), va, window, sizes, done: Vec::new() }
     }
 
     /// A range that begins and ends at a multiple of one of the sizes.
-    fn range(&mut self) -> (u64, u64) {
+    fn range(&mut self) -> (InputAddress, u64) {
         let size = self.random.one_of(&self.sizes);
         let units = self.window / size;
         let first = self.random.below(units);
@@ -81,7 +81,7 @@ impl<F: Format> Bench<F> {
         attributes
     }
 
-    fn map(&mut self, va: u64, bytes: u64) {
+    fn map(&mut self, va: InputAddress, bytes: u64) {
         let size = self.random.one_of(&self.sizes);
         let shift = self.random.one_of(&[0, self.sizes[0], self.sizes[1], self.sizes[2], size]);
         let few = bytes / self.sizes[0] < 1_000;
@@ -90,7 +90,7 @@ impl<F: Format> Bench<F> {
         let largest_bytes = self.random.one_of(&[smallest, self.sizes[2], u64::MAX]);
         let sizes = Sizes { largest_bytes, contiguous: self.random.below(3) != 0 };
         let attributes = self.attributes();
-        let pa = (1 << 36) + (va & (self.window - 1)) + shift;
+        let pa = OutputAddress((1 << 36) + (va.0 & (self.window - 1)) + shift);
         let _ = self.tables.map(&Mapping { va, pa, bytes, attributes, sizes });
     }
 

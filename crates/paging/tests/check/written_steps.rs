@@ -6,7 +6,7 @@ use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::riscv::{RiscV, Stage};
 use paging::format::x86_64::X86_64;
-use paging::{Event, Format};
+use paging::{Event, Format, InputAddress, OutputAddress};
 
 use crate::wrong_sequences::{PA, VA, replayed};
 use crate::{data, lines};
@@ -24,7 +24,7 @@ impl<F: Format> Steps<F> {
 
     fn write(mut self, level: u8, index: u64, new: u64) -> Self {
         let va = VA + index * self.format.geometry().span(level);
-        let pa = (1 << 30) + (u64::from(level) << 20) + index * 8;
+        let pa = OutputAddress((1 << 30) + (u64::from(level) << 20) + index * 8);
         self.events.push(Event::Write { pa, va, level, old: 0, new });
         self
     }
@@ -41,8 +41,8 @@ impl<F: Format> Steps<F> {
         assert_eq!(found, expected, "{}", lines(&violations));
     }
 
-    fn leaf(&self, level: u8, pa: u64) -> u64 {
-        self.format.leaf(level, data(&self.format), false).unwrap() | self.format.address_bits(level, pa, false)
+    fn leaf(&self, level: u8, pa: OutputAddress) -> u64 {
+        self.format.leaf(level, data(&self.format), false).unwrap() | self.format.address_bits(level, pa.0, false)
     }
 }
 
@@ -50,7 +50,7 @@ impl<F: Format> Steps<F> {
 #[test]
 fn nt_is_of_use_only_after_an_invalidation() {
     let steps = || Steps::new(Arm64Stage1::new(Granule::K4, 48).with_break_level(BreakLevel::One));
-    let (block, table) = (steps().leaf(1, PA), steps().format.table(1 << 31));
+    let (block, table) = (steps().leaf(1, PA), steps().format.table(OutputAddress(1 << 31)));
     let no_tlb = block | 1 << 16;
     let split = || steps().write(1, 0, block).write(1, 0, no_tlb);
     split().invalidate(1, false).write(1, 0, table).invalidate(1, true).found(&[]);
@@ -66,7 +66,7 @@ fn nt_is_of_use_only_after_an_invalidation() {
 #[test]
 fn another_size_may_be_held_for_the_same_memory_only() {
     let steps = || Steps::new(Arm64Stage1::new(Granule::K4, 48).with_break_level(BreakLevel::Two));
-    let (block, table) = (steps().leaf(1, PA), steps().format.table(1 << 31));
+    let (block, table) = (steps().leaf(1, PA), steps().format.table(OutputAddress(1 << 31)));
     let page = |pa| steps().leaf(0, pa);
     let split = || steps().write(1, 0, block).write(1, 0, table);
     split().write(0, 3, page(PA + 0x3000)).invalidate(1, false).found(&[]);
@@ -80,7 +80,7 @@ fn another_size_may_be_held_for_the_same_memory_only() {
 #[test]
 fn other_memory_and_other_attributes_need_a_break_on_arm64_and_a_fence_elsewhere() {
     let arm64 = || Steps::new(Arm64Stage1::new(Granule::K4, 48).with_break_level(BreakLevel::Two));
-    let (page, other) = (arm64().leaf(0, PA), arm64().leaf(0, 2 * PA));
+    let (page, other) = (arm64().leaf(0, PA), arm64().leaf(0, OutputAddress(2 * PA.0)));
     arm64().write(0, 0, page).write(0, 0, other).invalidate(0, false).found(&[Broken::NotBroken]);
     arm64().write(0, 0, page).write(0, 0, 0).write(0, 0, other).invalidate(0, false).found(&[Broken::NotInvalidated]);
     arm64().write(0, 0, page).write(0, 0, 0).invalidate(0, false).write(0, 0, other).found(&[]);
@@ -92,12 +92,12 @@ fn other_memory_and_other_attributes_need_a_break_on_arm64_and_a_fence_elsewhere
     // What is right again need not be invalidated.
     arm64().write(0, 0, page).write(0, 0, 0).write(0, 0, page).found(&[]);
     let x86 = || Steps::new(X86_64::new(4, 46));
-    let (page, other) = (x86().leaf(0, PA), x86().leaf(0, 2 * PA));
+    let (page, other) = (x86().leaf(0, PA), x86().leaf(0, OutputAddress(2 * PA.0)));
     x86().write(0, 0, page).write(0, 0, other).invalidate(0, false).found(&[]);
     x86().write(0, 0, page).write(0, 0, other).found(&[Broken::NeverInvalidated]);
     x86().write(0, 0, page & !2).write(0, 0, page).found(&[]);
     let riscv = || Steps::new(RiscV::new(3, Stage::Supervisor));
-    let (page, other) = (riscv().leaf(0, PA), riscv().leaf(0, 2 * PA));
+    let (page, other) = (riscv().leaf(0, PA), riscv().leaf(0, OutputAddress(2 * PA.0)));
     riscv().write(0, 0, page).write(0, 0, other).invalidate(0, false).found(&[]);
     riscv().write(0, 0, page).write(0, 0, other).found(&[Broken::NeverInvalidated]);
 }
@@ -125,11 +125,11 @@ fn a_group_is_changed_as_a_whole() {
     pages.write(0, 5, member(6)).invalidate(1, false).found(&[Broken::GroupNotInvalidated, Broken::GroupMixed]);
     let napot = RiscV::new(3, Stage::Supervisor).with_napot();
     let steps = || Steps::new(napot);
-    let member = napot.leaf(0, data(&napot), true).unwrap() | napot.address_bits(0, PA, true);
+    let member = napot.leaf(0, data(&napot), true).unwrap() | napot.address_bits(0, PA.0, true);
     let group = || (0..16).fold(steps(), |steps, index| steps.write(0, index, member));
     group().found(&[]);
     let unmapped = (0..16).fold(group(), |steps, index| steps.write(0, index, 0));
-    unmapped.invalidate(1, false).write(0, 3, steps().leaf(0, 0)).found(&[]);
+    unmapped.invalidate(1, false).write(0, 3, steps().leaf(0, OutputAddress(0))).found(&[]);
     let unfenced = (0..16).fold(group(), |steps, index| steps.write(0, index, 0));
     let unfenced = unfenced.invalidate(0, false).write(0, 3, steps().leaf(0, PA));
     unfenced.found(&[Broken::NotInvalidated, Broken::NeverInvalidated]);
@@ -138,7 +138,7 @@ fn a_group_is_changed_as_a_whole() {
 #[test]
 fn a_table_is_not_linked_elsewhere_while_it_may_be_walked() {
     let steps = || Steps::new(X86_64::new(4, 46));
-    let table = steps().format.table(1 << 31);
+    let table = steps().format.table(OutputAddress(1 << 31));
     let unlinked = || steps().write(1, 0, table).write(1, 0, 0);
     unlinked().invalidate(1, true).write(1, 7, table).found(&[]);
     unlinked().write(1, 7, table).invalidate(1, true).found(&[Broken::ReusedTooEarly]);
@@ -150,15 +150,19 @@ fn a_table_is_not_linked_elsewhere_while_it_may_be_walked() {
 fn what_a_log_does_not_tell_is_found() {
     let format = X86_64::new(4, 46);
     let leaf = format.leaf(0, data(&format), false).unwrap();
-    let write = |pa, va, level, old, new| Event::Write { pa, va, level, old, new };
+    let write = |pa, va, level, old, new| {
+        let (pa, va) = (OutputAddress(pa), InputAddress(va));
+        Event::Write { pa, va, level, old, new }
+    };
     let broken = |events: &[Event]| check(&format, events).iter().map(|one| one.broken).collect::<Vec<_>>();
     assert_eq!(broken(&[write(8, 0, 0, 0, leaf), write(8, 0, 0, leaf | 0x60, leaf)]), [Broken::NeverInvalidated]);
     let untold = [write(8, 0, 0, 0, leaf), write(8, 0, 0, 0, leaf)];
     assert_eq!(broken(&untold), [Broken::Untold]);
     let nowhere = [write(4, 0, 0, 0, 1), write(8, 1, 0, 0, 1), write(8, 0, 9, 0, 1), write(8, 1 << 60, 0, 0, 1)];
     assert_eq!(broken(&nowhere), [Broken::NoEntry; 4]);
-    let everything = Event::Invalidate { va: u64::MAX, bytes: u64::MAX, tables: true };
-    assert_eq!(broken(&[everything, Event::Release { pa: u64::MAX, bytes: u64::MAX }]), []);
+    let everything = Event::Invalidate { va: InputAddress(u64::MAX), bytes: u64::MAX, tables: true };
+    let release = Event::Release { pa: OutputAddress(u64::MAX), bytes: u64::MAX };
+    assert_eq!(broken(&[everything, release]), []);
 }
 
 #[test]
@@ -170,7 +174,7 @@ fn a_violation_says_where_and_what() {
         step: 2,
         broken: Broken::NotInvalidated,
         level: 0,
-        pa: (1 << 30) + 16,
+        pa: OutputAddress((1 << 30) + 16),
         va: VA + 0x2000,
         old: page,
         new: page ^ 1 << 2,

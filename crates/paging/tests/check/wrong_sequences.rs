@@ -6,13 +6,13 @@ use paging::check::live::{Broken, Violation, check};
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::{BreakLevel, Discipline};
-use paging::{Attributes, Event, Flags, Format, Mapping, Sizes, Tables};
+use paging::{Attributes, Event, Flags, Format, InputAddress, Mapping, OutputAddress, Sizes, Tables};
 
 use crate::formats::for_every_format;
 use crate::{data, lines};
 
-pub const VA: u64 = 0x4000_0000;
-pub const PA: u64 = 0x8_0000_0000;
+pub const VA: InputAddress = InputAddress(0x4000_0000);
+pub const PA: OutputAddress = OutputAddress(0x8_0000_0000);
 
 /// One operation on live tables, as steps that can be made wrong.
 #[derive(Clone)]
@@ -30,16 +30,18 @@ impl<F: Format> Change<F> {
         format: F,
         what: &'static str,
         (bytes, sizes): (u64, Sizes),
-        prepare: impl Fn(&mut Tables<F, Vec<Event>>, u64),
-        act: impl Fn(&mut Tables<F, Vec<Event>>, u64),
+        prepare: impl Fn(&mut Tables<F, Vec<Event>>, InputAddress),
+        act: impl Fn(&mut Tables<F, Vec<Event>>, InputAddress),
     ) -> Change<F> {
-        let va = format.geometry().extended(VA);
-        let mut tables = Tables::with_log(format, 1 << 30, 1 << 30, Vec::new()).unwrap();
+        let va = format.geometry().extended(VA.0);
+        let mut tables = Tables::with_log(format, OutputAddress(1 << 30), 1 << 30, Vec::new()).unwrap();
         let attributes = data(&format);
         // Another table stays in use, so that only what is meant becomes empty.
         let unit = format.geometry().page_bytes() << format.run_bits();
         let far = va + (format.geometry().span(1) << format.run_bits().max(format.group_bits_at(1)));
-        tables.map(&Mapping { va: far, pa: 2 * PA, bytes: unit, attributes, sizes: Sizes::up_to(unit) }).unwrap();
+        tables
+            .map(&Mapping { va: far, pa: OutputAddress(2 * PA.0), bytes: unit, attributes, sizes: Sizes::up_to(unit) })
+            .unwrap();
         tables.map(&Mapping { va, pa: PA, bytes, attributes, sizes }).unwrap();
         prepare(&mut tables, va);
         let before = tables.log().clone();
@@ -116,7 +118,7 @@ fn changes<F: Format>(format: F) -> Vec<(Change<F>, bool)> {
         format.discipline(),
         Discipline::BreakBeforeMake(BreakLevel::Zero) | Discipline::BreakBeforeMake(BreakLevel::One)
     );
-    let nothing = |_: &mut Tables<F, Vec<Event>>, _| {};
+    let nothing = |_: &mut Tables<F, Vec<Event>>, _: InputAddress| {};
     let mut changes = vec![
         (Change::new(format, "unmap pages", pages, nothing, |tables, va| tables.unmap(va, 16 * unit).unwrap()), false),
         (Change::new(format, "unmap some", pages, nothing, |tables, va| tables.unmap(va, 8 * unit).unwrap()), false),
@@ -238,7 +240,7 @@ fn breaks_matter<F: Format>(format: F) {
             Event::Write { pa, new: 0, .. } => Some((index, pa)),
             _ => None,
         });
-        let is_made = |pa: u64| {
+        let is_made = |pa: OutputAddress| {
             let makes = |step: &&Event| matches!(**step, Event::Write { pa: at, new, .. } if at == pa && new != 0);
             change.steps.iter().any(|step| makes(&step))
         };

@@ -1,6 +1,6 @@
 //! A range is mapped with the best leaves: none of them, and no contiguous group, could have been larger.
 
-use paging::{Action, Format, Mapping, Node, Sizes, Tables, Visitor};
+use paging::{Action, Format, InputAddress, Mapping, Node, OutputAddress, Sizes, Tables, Visitor};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
@@ -23,10 +23,10 @@ impl<F: Format> TooSmall<'_, F> {
     }
 
     /// Whether a leaf of that size around `va` is within the mapping, and its memory aligned.
-    fn fits(&self, va: u64, bytes: u64) -> bool {
+    fn fits(&self, va: InputAddress, bytes: u64) -> bool {
         let Mapping { va: first, pa, bytes: all, .. } = *self.mapping;
-        let start = va & !(bytes - 1);
-        start >= first && bytes <= all && start - first <= all - bytes && (pa + (start - first)).is_multiple_of(bytes)
+        let start = va.aligned_down(bytes);
+        start >= first && bytes <= all && start - first <= all - bytes && (pa + (start - first)).is_aligned(bytes)
     }
 }
 
@@ -55,13 +55,13 @@ fn no_leaf_could_be_larger<F: Format>(format: F) {
         let offset = if below(2) == 0 { 0 } else { unit * below(600) };
         let va = geometry.extended(offset);
         let shift = shifts[below(5) as usize] * below(3);
-        let pa = (1 << 40) + offset + shift;
+        let pa = OutputAddress((1 << 40) + offset + shift).aligned_down(unit);
         // Few leaves, and no more than there is room for.
         let few = if shift == 0 { room } else { room.min(600 << shift.trailing_zeros()) };
         let bytes = u64::try_from(u128::from(whole * (1 + below(3)) + unit * below(40)).min(few)).unwrap();
         let attributes = crate::data(&format);
-        let mapping = Mapping { va, pa: pa & !(unit - 1), bytes: bytes & !(unit - 1), attributes, sizes: Sizes::BEST };
-        let mut tables = Tables::new(format, 1 << 30, 1 << 30).unwrap();
+        let mapping = Mapping { va, pa, bytes: bytes & !(unit - 1), attributes, sizes: Sizes::BEST };
+        let mut tables = Tables::new(format, OutputAddress(1 << 30), 1 << 30).unwrap();
         if tables.map(&mapping).is_err() {
             continue;
         }

@@ -11,7 +11,7 @@ mod resizes;
 mod walks;
 
 use formats::for_every_format;
-use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
+use paging::{Attributes, Flags, Format, Mapping, OutputAddress, Sizes, Tables};
 
 /// Attributes that every format can express: of user data, but at stage 2, which knows no user.
 fn data<F: Format>(format: &F) -> Attributes {
@@ -24,14 +24,15 @@ fn data<F: Format>(format: &F) -> Attributes {
 }
 
 fn whole_gigabyte_is_mapped<F: Format>(format: F) {
-    let mut tables = Tables::new(format, 1 << 30, 64 << 20).unwrap();
+    let mut tables = Tables::new(format, OutputAddress(1 << 30), 64 << 20).unwrap();
     let unit = format.geometry().page_bytes() << format.run_bits();
     let va = format.geometry().extended(0);
-    let mapping = Mapping { va, pa: 2 << 30, bytes: 1 << 30, attributes: data(&format), sizes: Sizes::up_to(unit) };
+    let (pa, attributes) = (OutputAddress(2 << 30), data(&format));
+    let mapping = Mapping { va, pa, bytes: 1 << 30, attributes, sizes: Sizes::up_to(unit) };
     tables.map(&mapping).unwrap();
     for offset in [0, 1, unit - 1, unit, 0x12_3456, (1 << 30) - 1] {
         let found = tables.translate(va + offset).unwrap();
-        assert_eq!((found.pa, found.level), ((2 << 30) + offset, 0), "{format:?} {offset:#x}");
+        assert_eq!((found.pa, found.level), (pa + offset, 0), "{format:?} {offset:#x}");
     }
     assert!(tables.translate(va + (1 << 30)).is_err());
     tables.unmap(va, 1 << 30).unwrap();

@@ -6,15 +6,16 @@ use paging::format::arm64_stage2::Arm64Stage2;
 use paging::format::riscv::{RiscV, Stage};
 use paging::format::x86_64::X86_64;
 use paging::nested::{NestedError, translate};
-use paging::{Action, Error, Format, Mapping, Node, Sizes, Tables, Visitor};
+use paging::{Action, Error, Format, InputAddress, Mapping, Node, OutputAddress, Sizes, Tables, Visitor};
 use proptest::prelude::Rng;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 
 use crate::formats::for_every_format;
 use crate::oracle::Oracle;
 
-const GUEST_TABLES: u64 = 1 << 20;
-const GUEST_MEMORY: u64 = 1 << 30;
+const GUEST_TABLES: OutputAddress = OutputAddress(1 << 20);
+const GUEST_MEMORY: OutputAddress = OutputAddress(1 << 30);
+const HOST_TABLES: OutputAddress = OutputAddress(1 << 40);
 /// Where the guest's physical addresses are in the host, plus them.
 const HOST: u64 = 1 << 36;
 
@@ -22,13 +23,14 @@ const HOST: u64 = 1 << 36;
 /// `host_sizes`.
 fn machine<F: Format, G: Format>(guest: F, sizes: Sizes, host: G, host_sizes: Sizes) -> (Tables<F>, Tables<G>) {
     let mut stage1 = Tables::new(guest, GUEST_TABLES, 64 << 20).unwrap();
-    let mut stage2 = Tables::new(host, 1 << 40, 64 << 20).unwrap();
+    let mut stage2 = Tables::new(host, HOST_TABLES, 64 << 20).unwrap();
     let bytes = 64 << 20;
     let attributes = crate::data(&guest);
-    stage1.map(&Mapping { va: 0, pa: GUEST_MEMORY, bytes, attributes, sizes }).unwrap();
-    for ipa in [0, GUEST_MEMORY] {
+    stage1.map(&Mapping { va: InputAddress(0), pa: GUEST_MEMORY, bytes, attributes, sizes }).unwrap();
+    for of_guest in [OutputAddress(0), GUEST_MEMORY] {
+        let (va, pa) = (of_guest.intermediate(), of_guest + HOST);
         let attributes = crate::data(&host);
-        stage2.map(&Mapping { va: ipa, pa: HOST + ipa, bytes: 512 << 20, attributes, sizes: host_sizes }).unwrap();
+        stage2.map(&Mapping { va, pa, bytes: 512 << 20, attributes, sizes: host_sizes }).unwrap();
     }
     (stage1, stage2)
 }
@@ -36,9 +38,9 @@ fn machine<F: Format, G: Format>(guest: F, sizes: Sizes, host: G, host_sizes: Si
 fn references<F: Format, G: Format>(guest: F, sizes: Sizes, host: G, host_sizes: Sizes) -> u32 {
     let (stage1, stage2) = machine(guest, sizes, host, host_sizes);
     let mut references = None;
-    for va in [0, 0x1234, 0x12_3456, (64 << 20) - 1] {
+    for va in [0, 0x1234, 0x12_3456, (64 << 20) - 1].map(InputAddress) {
         let found = translate(&stage1, &stage2, va).unwrap();
-        let ipa = stage1.translate(va).unwrap().pa;
+        let ipa = stage1.translate(va).unwrap().pa.intermediate();
         assert_eq!((found.ipa, found.pa), (ipa, stage2.translate(ipa).unwrap().pa), "{va:#x}");
         let (inner, outer) = (stage1.translate(va).unwrap().level, stage2.translate(ipa).unwrap().level);
         assert_eq!(found.bytes, guest.geometry().span(inner).min(host.geometry().span(outer)));
@@ -70,24 +72,24 @@ fn references_are_those_of_the_formula() {
 fn the_stage_that_failed_is_named() {
     let x86 = X86_64::new(4, 46);
     let (stage1, mut stage2) = machine(x86, Sizes::up_to(4096), x86, Sizes::up_to(4096));
-    let unmapped = translate(&stage1, &stage2, 64 << 20).unwrap_err();
+    let unmapped = translate(&stage1, &stage2, InputAddress(64 << 20)).unwrap_err();
     assert!(matches!(unmapped, NestedError::Stage1(Error::NotMapped { .. })), "{unmapped}");
-    let not_canonical = translate(&stage1, &stage2, 1 << 47).unwrap_err();
+    let not_canonical = translate(&stage1, &stage2, InputAddress(1 << 47)).unwrap_err();
     assert!(matches!(not_canonical, NestedError::Stage1(Error::NotCanonical { .. })), "{not_canonical}");
-    stage2.unmap(GUEST_MEMORY + 0x5000, 0x1000).unwrap();
-    let gone = translate(&stage1, &stage2, 0x5678).unwrap_err();
-    assert!(matches!(gone, NestedError::Stage2 { ipa: 0x4000_5678, .. }), "{gone}");
+    stage2.unmap((GUEST_MEMORY + 0x5000).intermediate(), 0x1000).unwrap();
+    let gone = translate(&stage1, &stage2, InputAddress(0x5678)).unwrap_err();
+    assert!(matches!(gone, NestedError::Stage2 { ipa: InputAddress(0x4000_5678), .. }), "{gone}");
     assert!(gone.to_string().starts_with("stage 2, for the guest physical address 0x40005678"), "{gone}");
     // The guest's root itself.
-    stage2.unmap(GUEST_TABLES, 0x1000).unwrap();
-    let root = translate(&stage1, &stage2, 0).unwrap_err();
-    assert!(matches!(root, NestedError::Stage2 { ipa: GUEST_TABLES, .. }), "{root}");
+    stage2.unmap(GUEST_TABLES.intermediate(), 0x1000).unwrap();
+    let root = translate(&stage1, &stage2, InputAddress(0)).unwrap_err();
+    assert!(matches!(root, NestedError::Stage2 { ipa, .. } if ipa == GUEST_TABLES.intermediate()), "{root}");
 }
 
 /// What a walk meets on the way to one page: where its entries are, and the leaf.
 #[derive(Default)]
 struct Way {
-    entries: Vec<u64>,
+    entries: Vec<OutputAddress>,
     leaf: Option<Node>,
 }
 
@@ -109,8 +111,13 @@ impl Visitor for Way {
     }
 }
 
-/// Tables with random mappings, and what they map.
-fn random_tables<F: Format>(format: F, base: u64, pa: u64, random: &mut TestRng) -> (Tables<F>, Oracle) {
+/// Tables with random mappings, whose memory lies `distance` behind their addresses, and what they map.
+fn random_tables<F: Format>(
+    format: F,
+    base: OutputAddress,
+    distance: u64,
+    random: &mut TestRng,
+) -> (Tables<F>, Oracle) {
     let mut tables = Tables::new(format, base, 64 << 20).unwrap();
     let mut oracle = Oracle::default();
     let unit = format.geometry().page_bytes() << format.run_bits();
@@ -120,8 +127,9 @@ fn random_tables<F: Format>(format: F, base: u64, pa: u64, random: &mut TestRng)
         let bytes = units * unit * u64::from(1 + random.next_u32() % 4);
         let (attributes, contiguous) = (crate::data(&format), random.next_u32().is_multiple_of(2));
         let sizes = Sizes { largest_bytes: units * unit, contiguous };
-        let mapped = tables.map(&Mapping { va, pa: pa + va, bytes, attributes, sizes }).is_ok();
-        assert_eq!(mapped, oracle.map(va, pa + va, bytes, attributes), "{format:?}");
+        let (va, pa) = (InputAddress(va), OutputAddress(distance + va));
+        let mapped = tables.map(&Mapping { va, pa, bytes, attributes, sizes }).is_ok();
+        assert_eq!(mapped, oracle.map(va, pa, bytes, attributes), "{format:?}");
     }
     (tables, oracle)
 }
@@ -131,31 +139,35 @@ fn translations_are_those_of_both<F: Format, G: Format>(guest: F, host: G, found
     for _ in 0..8 {
         // The host maps the guest's memory here and there, and its tables but for one page of them.
         let (stage1, inner) = random_tables(guest, GUEST_TABLES, 0, &mut random);
-        let (mut stage2, mut outer) = random_tables(host, 1 << 40, HOST, &mut random);
+        let (mut stage2, mut outer) = random_tables(host, HOST_TABLES, HOST, &mut random);
         let (page, tables) = (host.geometry().page_bytes(), 64 << 20);
-        outer.unmap(GUEST_TABLES, tables);
-        stage2.unmap(GUEST_TABLES, tables).unwrap();
+        let va = GUEST_TABLES.intermediate();
+        outer.unmap(va, tables);
+        stage2.unmap(va, tables).unwrap();
         let attributes = crate::data(&host);
-        let mapping = Mapping { va: GUEST_TABLES, pa: HOST, bytes: tables, attributes, sizes: Sizes::up_to(page) };
+        let pa = OutputAddress(HOST);
+        let mapping = Mapping { va, pa, bytes: tables, attributes, sizes: Sizes::up_to(page) };
         stage2.map(&mapping).unwrap();
-        assert!(outer.map(GUEST_TABLES, HOST, tables, attributes));
-        let gone = GUEST_TABLES + page * (1 + u64::from(random.next_u32()) % (stage1.arena().bytes() / page).max(1));
+        assert!(outer.map(va, pa, tables, attributes));
+        let gone = va + page * (1 + u64::from(random.next_u32()) % (stage1.arena().bytes() / page).max(1));
         stage2.unmap(gone, page).unwrap();
         outer.unmap(gone, page);
         for _ in 0..64 {
             let borders = inner.borders();
-            let near = borders[random.next_u32() as usize % borders.len()] & !(guest.geometry().page_bytes() - 1);
-            let va = near ^ (u64::from(random.next_u32()) % (32 << 20));
+            let near = borders[random.next_u32() as usize % borders.len()].aligned_down(guest.geometry().page_bytes());
+            let va = InputAddress(near.0 ^ (u64::from(random.next_u32()) % (32 << 20)));
             let mut way = Way::default();
             let guest_page = guest.geometry().page_bytes();
-            stage1.walk(va & !(guest_page - 1), guest_page, &mut way).unwrap();
-            let references = |ipa: u64| {
+            stage1.walk(va.aligned_down(guest_page), guest_page, &mut way).unwrap();
+            let references = |ipa: InputAddress| {
                 let found = stage2.translate(ipa).ok();
                 assert_eq!(found.map(|found| found.pa), outer.translate(ipa).map(|(pa, _)| pa));
                 found.map(|found| u32::from(host.geometry().levels() - found.level))
             };
-            let ipa = inner.translate(va).map(|(ipa, _)| ipa);
-            let all: Vec<u64> = way.entries.iter().copied().chain(ipa).collect();
+            let of_guest = inner.translate(va).map(|(of_guest, _)| of_guest);
+            let ipa = of_guest.map(OutputAddress::intermediate);
+            let entries = way.entries.iter().map(|entry| entry.intermediate());
+            let all: Vec<InputAddress> = entries.chain(ipa).collect();
             let found = translate(&stage1, &stage2, va);
             let place = || format!("{guest:?} over {host:?}: {va:#x}: {found:x?}");
             let first_fault = all.iter().copied().find(|ipa| references(*ipa).is_none());
@@ -180,7 +192,7 @@ fn translations_are_those_of_both<F: Format, G: Format>(guest: F, host: G, found
 }
 
 fn every_host<F: Format>(guest: F) {
-    if guest.geometry().extended(0) != 0 {
+    if guest.geometry().extended(0) != InputAddress(0) {
         return; // The random mappings are in the lower half.
     }
     let mut found = [0; 3];

@@ -2,35 +2,35 @@
 
 use std::collections::BTreeMap;
 
-use paging::{Attributes, Flags};
+use paging::{Attributes, Flags, InputAddress, OutputAddress};
 
 /// A range that is mapped, to consecutive memory with the same attributes.
 #[derive(Clone, Copy, Debug)]
 struct Range {
-    end: u64,
-    pa: u64,
+    end: InputAddress,
+    pa: OutputAddress,
     attributes: Attributes,
 }
 
 /// What is mapped, by first address.
 #[derive(Debug, Default)]
 pub struct Oracle {
-    ranges: BTreeMap<u64, Range>,
+    ranges: BTreeMap<InputAddress, Range>,
 }
 
 impl Oracle {
     /// Makes `at` a border of ranges.
-    fn cut(&mut self, at: u64) {
+    fn cut(&mut self, at: InputAddress) {
         let before = self.ranges.range_mut(..at).next_back().filter(|(_, range)| range.end > at);
         if let Some((start, range)) = before {
-            let upper = Range { pa: range.pa + (at - start), ..*range };
+            let upper = Range { pa: range.pa + (at - *start), ..*range };
             range.end = at;
             self.ranges.insert(at, upper);
         }
     }
 
     /// Maps a range; says whether nothing was mapped there.
-    pub fn map(&mut self, va: u64, pa: u64, bytes: u64, attributes: Attributes) -> bool {
+    pub fn map(&mut self, va: InputAddress, pa: OutputAddress, bytes: u64, attributes: Attributes) -> bool {
         let end = va + bytes;
         let overlaps = self.ranges.range(..end).next_back().is_some_and(|(_, range)| range.end > va);
         if !overlaps {
@@ -40,17 +40,17 @@ impl Oracle {
     }
 
     /// Unmaps a range.
-    pub fn unmap(&mut self, va: u64, bytes: u64) {
+    pub fn unmap(&mut self, va: InputAddress, bytes: u64) {
         self.cut(va);
         self.cut(va + bytes);
-        let inside: Vec<u64> = self.ranges.range(va..va + bytes).map(|(start, _)| *start).collect();
+        let inside: Vec<InputAddress> = self.ranges.range(va..va + bytes).map(|(start, _)| *start).collect();
         inside.iter().for_each(|start| {
             self.ranges.remove(start);
         });
     }
 
     /// Gives a range other attributes; says whether all of it is mapped.
-    pub fn protect(&mut self, va: u64, bytes: u64, attributes: Attributes) -> bool {
+    pub fn protect(&mut self, va: InputAddress, bytes: u64, attributes: Attributes) -> bool {
         let mut at = va;
         while at < va + bytes {
             match self.ranges.range(..=at).next_back().filter(|(_, range)| range.end > at) {
@@ -65,14 +65,14 @@ impl Oracle {
     }
 
     /// What an address translates to, and its attributes.
-    pub fn translate(&self, va: u64) -> Option<(u64, Attributes)> {
+    pub fn translate(&self, va: InputAddress) -> Option<(OutputAddress, Attributes)> {
         let (start, range) = self.ranges.range(..=va).next_back().filter(|(_, range)| range.end > va)?;
         let attributes = Attributes { flags: range.attributes.flags - Flags::STATE, ..range.attributes };
-        Some((range.pa + (va - start), attributes))
+        Some((range.pa + (va - *start), attributes))
     }
 
     /// Where the memory of a range begins, if all of it is mapped, one after the other, with the same attributes.
-    pub fn piece(&self, va: u64, bytes: u64) -> Option<u64> {
+    pub fn piece(&self, va: InputAddress, bytes: u64) -> Option<OutputAddress> {
         let (pa, attributes) = self.translate(va)?;
         let mut at = va;
         while at < va + bytes {
@@ -83,17 +83,17 @@ impl Oracle {
     }
 
     /// Whether anything of a range is mapped.
-    pub fn has_any(&self, va: u64, last: u64) -> bool {
+    pub fn has_any(&self, va: InputAddress, last: InputAddress) -> bool {
         self.ranges.range(..=last).next_back().is_some_and(|(_, range)| range.end > va)
     }
 
     /// How many bytes are mapped.
     pub fn bytes(&self) -> u64 {
-        self.ranges.iter().map(|(start, range)| range.end - start).sum()
+        self.ranges.iter().map(|(start, range)| range.end - *start).sum()
     }
 
     /// Every address at which something begins or ends.
-    pub fn borders(&self) -> Vec<u64> {
+    pub fn borders(&self) -> Vec<InputAddress> {
         self.ranges.iter().flat_map(|(start, range)| [*start, range.end]).collect()
     }
 }

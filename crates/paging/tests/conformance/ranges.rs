@@ -2,7 +2,9 @@
 
 use core::cell::RefCell;
 
-use paging::{Action, Attributes, Error, Flags, Format, Mapping, Node, Sizes, Tables, Visitor};
+use paging::{
+    Action, Attributes, Error, Flags, Format, InputAddress, Mapping, Node, OutputAddress, Sizes, Tables, Visitor,
+};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
@@ -75,8 +77,8 @@ struct Bench<F> {
     oracle: Oracle,
     changed: Changed,
     /// Where the operations happen: the beginning of a leaf of the highest level that they use.
-    va: u64,
-    pa: u64,
+    va: InputAddress,
+    pa: OutputAddress,
 }
 
 impl<F: Format> Bench<F> {
@@ -86,11 +88,11 @@ impl<F: Format> Bench<F> {
         let va = geometry.extended(large.min(1 << (geometry.input_bits() - 2)));
         Bench {
             format,
-            tables: Tables::new(format, 1 << 30, 1 << 30).unwrap(),
+            tables: Tables::new(format, OutputAddress(1 << 30), 1 << 30).unwrap(),
             oracle: Oracle::default(),
             changed: Changed::default(),
             va,
-            pa: 1 << 45,
+            pa: OutputAddress(1 << 45),
         }
     }
 
@@ -104,7 +106,7 @@ impl<F: Format> Bench<F> {
     }
 
     /// The range of an operation, cut to what the address space has above `va`.
-    fn range(&self, operation: Operation) -> Option<(u64, u64)> {
+    fn range(&self, operation: Operation) -> Option<(InputAddress, u64)> {
         let unit = self.unit(operation.level);
         let room = self.format.geometry().input_bytes() - u128::from(self.format.geometry().resolved(self.va));
         let first = u64::from(operation.first) * unit;
@@ -159,7 +161,8 @@ impl<F: Format> Bench<F> {
     fn compare(&self) {
         let page = self.format.geometry().page_bytes();
         let borders = self.oracle.borders();
-        let around = borders.iter().flat_map(|border| [border.wrapping_sub(1), *border, border + page - 1]);
+        let near = |border: u64| [border.wrapping_sub(1), border, border + page - 1].map(InputAddress);
+        let around = borders.iter().flat_map(|border| near(border.0));
         let spread = (0..64).map(|index| self.va + index * 37 * page);
         for va in around.chain(spread).filter(|va| self.format.geometry().is_canonical(*va)) {
             let found = self.tables.translate(va).ok().map(|found| (found.pa, self.tables.attributes(va).unwrap()));
@@ -311,7 +314,7 @@ fn state_is_kept<F: Format>(format: F) {
         bench.tables.harvest(va, bytes, Flags::STATE, |va, bytes, flags| found.push((va, bytes, flags))).unwrap();
         assert_eq!(found.iter().map(|(_, bytes, _)| bytes).sum::<u64>(), bytes, "every leaf is told once");
         for (va, write) in touched {
-            let (_, _, flags) = found.iter().find(|(start, bytes, _)| (*start..start + bytes).contains(&va)).unwrap();
+            let (_, _, flags) = found.iter().find(|(start, bytes, _)| (*start..*start + *bytes).contains(&va)).unwrap();
             assert!(flags.contains(Flags::ACCESSED), "{format:?} {va:#x}");
             assert!(!dirty || !write || flags.contains(Flags::DIRTY), "{format:?} {va:#x}");
         }

@@ -1,16 +1,18 @@
 //! Requests that are refused: what is said, and that nothing is changed.
 
-use paging::{Arena, Attributes, Error, Flags, Format, Mapping, Sizes, Tables};
+use paging::{Arena, Attributes, Error, Flags, Format, InputAddress, Mapping, OutputAddress, Sizes, Tables};
 
 use crate::formats::for_every_format;
+
+const BASE: OutputAddress = OutputAddress(1 << 30);
 
 fn refusals<F: Format>(format: F) {
     let geometry = format.geometry();
     let unit = geometry.page_bytes() << format.run_bits();
-    let mut tables = Tables::new(format, 1 << 30, 64 << 20).unwrap();
+    let mut tables = Tables::new(format, BASE, 64 << 20).unwrap();
     let va = geometry.extended(0);
     let attributes = crate::data(&format);
-    let good = Mapping { va, pa: 1 << 32, bytes: 4 * unit, attributes, sizes: Sizes::BEST };
+    let good = Mapping { va, pa: OutputAddress(1 << 32), bytes: 4 * unit, attributes, sizes: Sizes::BEST };
     tables.map(&good).unwrap();
     let before = tables.arena().clone();
     let mut refused = |mapping: Mapping| {
@@ -20,7 +22,8 @@ fn refusals<F: Format>(format: F) {
     };
     let free = va + 16 * unit;
     assert!(matches!(refused(Mapping { va: free + 1, ..good }), Error::Misaligned { what: "input address", .. }));
-    assert!(matches!(refused(Mapping { va: free, pa: 8, ..good }), Error::Misaligned { what: "output address", .. }));
+    let misaligned = Mapping { va: free, pa: OutputAddress(8), ..good };
+    assert!(matches!(refused(misaligned), Error::Misaligned { what: "output address", .. }));
     assert!(matches!(
         refused(Mapping { va: free, bytes: unit + 512, ..good }),
         Error::Misaligned { what: "length", .. }
@@ -32,15 +35,16 @@ fn refusals<F: Format>(format: F) {
     );
     let output_bits = geometry.output_bits();
     if output_bits < 63 {
-        let last = (1 << output_bits) - unit;
+        let last = OutputAddress((1 << output_bits) - unit);
         assert!(matches!(
             refused(Mapping { va: free, pa: last, bytes: 2 * unit, ..good }),
             Error::OutputTooLarge { .. }
         ));
     }
-    let outside = geometry.extended(0).wrapping_sub(1).wrapping_add(1 << geometry.input_bits()) & !(unit - 1);
-    if !geometry.is_canonical(outside.wrapping_add(unit)) {
-        let error = refused(Mapping { va: outside.wrapping_add(unit), bytes: unit, ..good });
+    let last = va.0.wrapping_sub(1).wrapping_add(1 << geometry.input_bits()) & !(unit - 1);
+    let outside = InputAddress(last.wrapping_add(unit));
+    if !geometry.is_canonical(outside) {
+        let error = refused(Mapping { va: outside, bytes: unit, ..good });
         assert!(matches!(error, Error::NotCanonical { .. }), "{format:?}: {error}");
     }
     let small = Sizes { largest_bytes: unit / 2, contiguous: true };
@@ -51,8 +55,8 @@ fn refusals<F: Format>(format: F) {
     assert!(matches!(refused(Mapping { va: free, attributes: memory, ..good }), Error::Inexpressible { .. }));
 }
 
-fn tables_entry<F: Format>(arena: &Arena, format: &F, va: u64) -> u64 {
-    Tables::in_arena(*format, arena.clone(), 1 << 30).leaf(va).unwrap().entry
+fn tables_entry<F: Format>(arena: &Arena, format: &F, va: InputAddress) -> u64 {
+    Tables::in_arena(*format, arena.clone(), BASE).leaf(va).unwrap().entry
 }
 
 #[test]
@@ -64,24 +68,25 @@ fn a_refused_mapping_changes_nothing() {
 fn tables_past_the_end<F: Format>(format: F) {
     let output_bits = format.geometry().output_bits();
     let end = 1u64 << output_bits;
-    for base in [end, end + 0x10000, 1 << 60, !0xffff] {
+    for base in [end, end + 0x10000, 1 << 60, !0xffff].map(OutputAddress) {
         let refused = Tables::new(format, base, 1 << 20).err();
         assert_eq!(refused, Some(Error::OutputTooLarge { pa: base, bytes: 1 << 20, output_bits }), "{format:?}");
     }
-    let refused = Tables::new(format, end - 8, 1 << 20).err();
+    let refused = Tables::new(format, OutputAddress(end - 8), 1 << 20).err();
     assert!(matches!(refused, Some(Error::ArenaFull { .. })), "{format:?}: {refused:?}");
     let root = format.geometry().table_bytes(format.geometry().root_level());
-    let mut tables = Tables::new(format, end - root.next_multiple_of(1 << 17), u64::MAX >> 1).unwrap();
+    let base = OutputAddress(end - root.next_multiple_of(1 << 17));
+    let mut tables = Tables::new(format, base, u64::MAX >> 1).unwrap();
     let bytes = format.geometry().page_bytes() << format.run_bits();
     let attributes = crate::data(&format);
     let far = format.geometry().input_bytes() / 8;
     let mapped = (0..8).map(|at| {
         let va = format.geometry().extended(u64::try_from(at * far).unwrap());
-        tables.map(&Mapping { va, pa: 0, bytes, attributes, sizes: Sizes::up_to(bytes) })
+        tables.map(&Mapping { va, pa: OutputAddress(0), bytes, attributes, sizes: Sizes::up_to(bytes) })
     });
     let refused = mapped.filter_map(Result::err).next();
     assert!(matches!(refused, None | Some(Error::ArenaFull { .. })), "{format:?}: {refused:?}");
-    assert!(tables.arena().base() + tables.arena().bytes() <= end, "{format:?}");
+    assert!(tables.arena().base() + tables.arena().bytes() <= OutputAddress(end), "{format:?}");
 }
 
 #[test]
@@ -99,9 +104,10 @@ fn full_arena<F: Format>(format: F) {
     let root = geometry.table_bytes(geometry.root_level());
     // The root, at most one table of each level below, and no more; the base is aligned to all of them.
     for below in 0..=u64::from(geometry.root_level()) {
-        let mut tables = Tables::new(format, 1 << 30, root.next_multiple_of(block) + below * block).unwrap();
+        let mut tables = Tables::new(format, BASE, root.next_multiple_of(block) + below * block).unwrap();
         let table_span = geometry.span(0) * geometry.entries(0).max(block / 8);
-        let mapping = Mapping { va, pa: 1 << 40, bytes: 2 * table_span, attributes, sizes: Sizes::up_to(unit) };
+        let mapping =
+            Mapping { va, pa: OutputAddress(1 << 40), bytes: 2 * table_span, attributes, sizes: Sizes::up_to(unit) };
         let error = tables.map(&mapping).unwrap_err();
         assert!(matches!(error, Error::ArenaFull { .. }), "{format:?}: {error}");
         assert_eq!(tables.census().unwrap().total_bytes(), 0, "{format:?}: nothing stays mapped");

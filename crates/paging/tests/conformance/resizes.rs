@@ -1,7 +1,7 @@
 //! What split, collapse, fold and unfold must do: whether they succeed, by what the oracle has there, and which leaves
 //! there are then.
 
-use paging::{Format, Leaf, Tables};
+use paging::{Format, InputAddress, Leaf, Tables};
 
 use crate::oracle::Oracle;
 
@@ -38,14 +38,14 @@ impl<F: Format> Resize<'_, F> {
 
     /// Whether leaves of `level` alone map the `bytes` around `va`, which are memory of that alignment and of the same
     /// attributes.
-    fn is_whole(&self, va: u64, bytes: u64, level: u8) -> bool {
-        let start = va & !(bytes - 1);
-        let is_aligned = self.oracle.piece(start, bytes).is_some_and(|pa| pa.is_multiple_of(bytes));
+    fn is_whole(&self, va: InputAddress, bytes: u64, level: u8) -> bool {
+        let start = va.aligned_down(bytes);
+        let is_aligned = self.oracle.piece(start, bytes).is_some_and(|pa| pa.is_aligned(bytes));
         let span = self.tables.geometry().span(level) as usize;
-        is_aligned && (start..start + bytes).step_by(span).all(|at| self.tables.leaf(at).unwrap().level == level)
+        is_aligned && (0..bytes).step_by(span).all(|at| self.tables.leaf(start + at).unwrap().level == level)
     }
 
-    pub fn split(&mut self, va: u64) {
+    pub fn split(&mut self, va: InputAddress) {
         let before = self.tables.leaf(va).ok();
         assert_eq!(before.is_some(), self.oracle.translate(va).is_some());
         let split = self.tables.split(va);
@@ -55,7 +55,7 @@ impl<F: Format> Resize<'_, F> {
         self.changed.splits += u32::from(before.level > 0);
     }
 
-    pub fn collapse(&mut self, va: u64, level: u8) {
+    pub fn collapse(&mut self, va: InputAddress, level: u8) {
         let (format, geometry) = (*self.tables.format(), self.tables.geometry());
         let can_be = level < geometry.levels() && format.has_leaf(level);
         let expected = can_be && self.is_whole(va, geometry.span(level) << format.run_bits(), level - 1);
@@ -67,7 +67,7 @@ impl<F: Format> Resize<'_, F> {
         }
     }
 
-    pub fn fold(&mut self, va: u64) {
+    pub fn fold(&mut self, va: InputAddress) {
         let format = *self.tables.format();
         let before = self.tables.leaf(va).ok();
         let was_group = before.is_some_and(|leaf| self.is_grouped(leaf));
@@ -81,7 +81,7 @@ impl<F: Format> Resize<'_, F> {
         self.changed.folds += u32::from(expected && !was_group);
     }
 
-    pub fn unfold(&mut self, va: u64) {
+    pub fn unfold(&mut self, va: InputAddress) {
         let format = *self.tables.format();
         let before = self.tables.leaf(va).ok();
         let was_group = before.is_some_and(|leaf| self.is_grouped(leaf));

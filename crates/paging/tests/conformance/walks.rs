@@ -5,11 +5,15 @@ use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::riscv::{RiscV, Stage};
 use paging::format::software_64k::Software64K;
 use paging::format::x86_64::X86_64;
-use paging::{Action, Arena, Error, Format, LeafSize, Mapping, Node, Sizes, Tables, Visitor};
+use paging::{
+    Action, Arena, Error, Format, InputAddress, LeafSize, Mapping, Node, OutputAddress, Sizes, Tables, Visitor,
+};
 
 const K4: u64 = 4 << 10;
 const M2: u64 = 2 << 20;
 const G1: u64 = 1 << 30;
+/// Where the tables are.
+const BASE: OutputAddress = OutputAddress(G1);
 
 /// Writes down what it sees, and does at one place what it was told.
 #[derive(Default)]
@@ -20,9 +24,9 @@ struct Scribe {
 
 impl Scribe {
     fn see(&mut self, what: &'static str, node: &Node) -> Action {
-        self.seen.push((what, node.va, node.bytes));
+        self.seen.push((what, node.va.0, node.bytes));
         match self.at {
-            Some((at, va, action)) if at == what && va == node.va => action,
+            Some((at, va, action)) if at == what && va == node.va.0 => action,
             _ => Action::Continue,
         }
     }
@@ -49,17 +53,18 @@ impl Visitor for Scribe {
 /// Two pages, 2M and 1G of x86-64: at 8K, at 2M and at 1G.
 fn tables() -> Tables<X86_64> {
     let format = X86_64::new(4, 46);
-    let mut tables = Tables::new(format, G1, 1 << 20).unwrap();
+    let mut tables = Tables::new(format, BASE, 1 << 20).unwrap();
     for (va, bytes) in [(2 * K4, 2 * K4), (M2, M2), (G1, G1)] {
         let attributes = crate::data(&format);
-        tables.map(&Mapping { va, pa: (4 * G1) + va, bytes, attributes, sizes: Sizes::BEST }).unwrap();
+        let (va, pa) = (InputAddress(va), OutputAddress(4 * G1 + va));
+        tables.map(&Mapping { va, pa, bytes, attributes, sizes: Sizes::BEST }).unwrap();
     }
     tables
 }
 
 fn walked(at: Option<(&'static str, u64, Action)>) -> Vec<(&'static str, u64, u64)> {
     let mut scribe = Scribe { at, ..Scribe::default() };
-    tables().walk(0, 2 * G1, &mut scribe).unwrap();
+    tables().walk(InputAddress(0), 2 * G1, &mut scribe).unwrap();
     scribe.seen
 }
 
@@ -99,11 +104,11 @@ fn actions_do_what_they_are_called() {
 #[test]
 fn a_range_shows_whole_leaves_and_its_part_of_holes() {
     let mut scribe = Scribe::default();
-    tables().walk(3 * K4, 2 * K4, &mut scribe).unwrap();
+    tables().walk(InputAddress(3 * K4), 2 * K4, &mut scribe).unwrap();
     let seen: Vec<_> = scribe.seen.into_iter().filter(|(what, ..)| matches!(*what, "leaf" | "hole")).collect();
     assert_eq!(seen, [("leaf", 3 * K4, K4), ("hole", 4 * K4, K4)]);
     let mut scribe = Scribe::default();
-    tables().walk(G1 + M2, K4, &mut scribe).unwrap();
+    tables().walk(InputAddress(G1 + M2), K4, &mut scribe).unwrap();
     assert!(scribe.seen.contains(&("leaf", G1, G1)), "{:?}", scribe.seen);
 }
 
@@ -113,18 +118,19 @@ fn tables_that_are_no_tree_end_a_walk() {
     let format = X86_64::new(4, 46);
     let mut image = vec![0u8; 8192];
     for entry in image.as_chunks_mut::<8>().0 {
-        *entry = format.table(G1).to_le_bytes();
+        *entry = format.table(BASE).to_le_bytes();
     }
-    let tables = Tables::in_arena(format, Arena::from_image(G1, &image).unwrap(), G1);
+    let tables = Tables::in_arena(format, Arena::from_image(BASE, &image).unwrap(), BASE);
     assert!(matches!(tables.walk_all(&mut Scribe::default()), Err(Error::NoTree { .. })));
-    let outside = Tables::in_arena(format, Arena::from_image(G1, &image[..4096]).unwrap(), G1 - 4096);
+    let outside = Tables::in_arena(format, Arena::from_image(BASE, &image[..4096]).unwrap(), OutputAddress(G1 - 4096));
     assert!(matches!(outside.walk_all(&mut Scribe::default()), Err(Error::OutsideArena { .. })));
 }
 
 fn sizes<F: Format>(format: F, va: u64, bytes: u64) -> Vec<(u64, u64, u64)> {
-    let mut tables = Tables::new(format, G1, 8 << 20).unwrap();
+    let mut tables = Tables::new(format, BASE, 8 << 20).unwrap();
     let attributes = crate::data(&format);
-    tables.map(&Mapping { va, pa: (16 * G1) + va, bytes, attributes, sizes: Sizes::BEST }).unwrap();
+    let (va, pa) = (InputAddress(va), OutputAddress(16 * G1 + va));
+    tables.map(&Mapping { va, pa, bytes, attributes, sizes: Sizes::BEST }).unwrap();
     let census = tables.census().unwrap();
     assert_eq!((census.total_bytes(), census.illegal), (bytes, 0));
     assert_eq!(census.table_bytes, tables.arena().used_bytes());

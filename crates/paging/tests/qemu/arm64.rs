@@ -9,7 +9,7 @@ use std::time::Instant;
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::arm64_stage2::Arm64Stage2;
-use paging::{Extension, Flags, Format, Geometry, Rule, Tables};
+use paging::{Extension, Flags, Format, Geometry, InputAddress, OutputAddress, Rule, Tables};
 
 use crate::flips::{Flip, flips};
 use crate::leniency::{self, Answer, Leniency, List};
@@ -24,7 +24,7 @@ const PARAMETERS: u64 = 0x4100_1000;
 const REQUESTS: u64 = 0x4110_0000;
 const RESULTS: u64 = 0x4120_0000;
 /// Where the tables are.
-const TABLES: u64 = 0x4200_0000;
+const TABLES: OutputAddress = OutputAddress(0x4200_0000);
 
 /// Where flipped entries lead; a multiple of every leaf's size.
 const OUTPUT: u64 = 0xa800_0000_0000;
@@ -92,7 +92,7 @@ const END: u64 = 0x84;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Par {
     /// Translated, to this address; the memory attributes where they come from stage 1 alone.
-    Address { pa: u64, memory: Option<u8> },
+    Address { pa: OutputAddress, memory: Option<u8> },
     /// Refused.
     Fault { fault: Fault, level: i8, stage: u8 },
 }
@@ -107,10 +107,10 @@ enum Fault {
 }
 
 impl Par {
-    fn of(par: u64, va: u64, stage: u8) -> Par {
+    fn of(par: u64, va: InputAddress, stage: u8) -> Par {
         if par & 1 == 0 {
             let memory = if stage == 1 { Some((par >> 56) as u8) } else { None };
-            return Par::Address { pa: par & 0xf_ffff_ffff_f000 | va & 0xfff, memory };
+            return Par::Address { pa: OutputAddress(par & 0xf_ffff_ffff_f000 | va.0 & 0xfff), memory };
         }
         let status = par >> 1 & 0x3f;
         let (fault, level) = match (status >> 2, status) {
@@ -137,7 +137,7 @@ trait OnArm64: Format {
     fn allowed(flags: Flags) -> [bool; 4];
 
     /// The fault of an address that the tables cannot hold.
-    fn not_canonical(geometry: Geometry, va: u64) -> Par;
+    fn not_canonical(geometry: Geometry, va: InputAddress) -> Par;
 }
 
 impl OnArm64 for Arm64Stage1 {
@@ -153,7 +153,7 @@ impl OnArm64 for Arm64Stage1 {
     }
 
     /// D8.2: "a Translation fault at level 0", whatever the level of the root.
-    fn not_canonical(_geometry: Geometry, _va: u64) -> Par {
+    fn not_canonical(_geometry: Geometry, _va: InputAddress) -> Par {
         Par::Fault { fault: Fault::Translation, level: 0, stage: 1 }
     }
 }
@@ -171,8 +171,8 @@ impl OnArm64 for Arm64Stage2 {
     }
 
     /// What no physical address can be, stage 1 refuses also while it is off.
-    fn not_canonical(_geometry: Geometry, va: u64) -> Par {
-        match va >> PHYSICAL_BITS {
+    fn not_canonical(_geometry: Geometry, va: InputAddress) -> Par {
+        match va.0 >> PHYSICAL_BITS {
             0 => Par::Fault { fault: Fault::Translation, level: 0, stage: 2 },
             _ => Par::Fault { fault: Fault::AddressSize, level: 0, stage: 1 },
         }
@@ -180,7 +180,7 @@ impl OnArm64 for Arm64Stage2 {
 }
 
 /// What the four translations of `va` must end with.
-fn expected<F: OnArm64>(tables: &Tables<F>, verdict: Verdict, va: u64) -> [Par; 4] {
+fn expected<F: OnArm64>(tables: &Tables<F>, verdict: Verdict, va: InputAddress) -> [Par; 4] {
     let at = |fault: Fault, level: u8| Par::Fault { fault, level: 3 - level as i8, stage: F::STAGE };
     match verdict {
         Verdict::NotCanonical => [F::not_canonical(tables.geometry(), va); 4],
@@ -201,11 +201,11 @@ fn expected<F: OnArm64>(tables: &Tables<F>, verdict: Verdict, va: u64) -> [Par; 
 /// Whether hardware sets the access flag: TCR_EL1.HA, VTCR_EL2.HA.
 fn sets_flags<F: OnArm64>(format: &F) -> bool {
     let bit = if F::STAGE == 1 { 39 } else { 21 };
-    format.registers(0)[0].1 >> bit & 1 == 1
+    format.registers(OutputAddress(0))[0].1 >> bit & 1 == 1
 }
 
 /// What the probe notes for each of `addresses`.
-fn probe<F: OnArm64>(tables: &Tables<F>, addresses: &[u64]) -> Vec<[Par; 4]> {
+fn probe<F: OnArm64>(tables: &Tables<F>, addresses: &[InputAddress]) -> Vec<[Par; 4]> {
     let registers: BTreeMap<_, _> = tables.format().registers(tables.root()).into_iter().collect();
     let register = |name: &str| registers.get(name).copied().unwrap_or(0);
     let (sctlr, hcr) = F::switches();
@@ -223,9 +223,9 @@ fn probe<F: OnArm64>(tables: &Tables<F>, addresses: &[u64]) -> Vec<[Par; 4]> {
         RESULTS,
     ];
     let images = [
-        Image::of_instructions(PROBE, PROBE_CODE),
-        Image::of_words(PARAMETERS, &parameters),
-        Image::of_words(REQUESTS, addresses),
+        Image::of_instructions(OutputAddress(PROBE), PROBE_CODE),
+        Image::of_words(OutputAddress(PARAMETERS), &parameters),
+        Image::of_addresses(OutputAddress(REQUESTS), addresses),
         Image { pa: tables.arena().base(), bytes: tables.arena().image() },
     ];
     let arguments = ["-M", "virt,virtualization=on", "-cpu", "max", "-m", "128M"];
@@ -239,7 +239,7 @@ fn probe<F: OnArm64>(tables: &Tables<F>, addresses: &[u64]) -> Vec<[Par; 4]> {
 
 fn random_tables_agree<F: OnArm64>(format: F, seed: u64) {
     let begun = Instant::now();
-    let mut world = World::empty(format, seed, TABLES, 0).fill(MAPPINGS);
+    let mut world = World::empty(format, seed, TABLES, OutputAddress(0)).fill(MAPPINGS);
     let addresses = world.questions(ADDRESSES);
     for (va, found) in addresses.iter().zip(probe(&world.tables, &addresses)) {
         let verdict = world.verdict(*va);
@@ -316,9 +316,9 @@ fn is_taken(format: &Arm64Stage2) -> bool {
     if format.granule() != Granule::K16 || format.geometry().input_bits() <= 48 {
         return true;
     }
-    let (tables, flips) = flips(*format, TABLES, OUTPUT);
-    let is_mapped = |va: &u64| matches!(verdict(&tables, *va), Verdict::Leaf { .. });
-    let addresses: Vec<u64> = flips.iter().map(|flip| flip.va).filter(is_mapped).collect();
+    let (tables, flips) = flips(*format, TABLES, OutputAddress(OUTPUT));
+    let is_mapped = |va: &InputAddress| matches!(verdict(&tables, *va), Verdict::Leaf { .. });
+    let addresses: Vec<InputAddress> = flips.iter().map(|flip| flip.va).filter(is_mapped).collect();
     let refused = [Par::Fault { fault: Fault::Translation, level: 0, stage: 2 }; 4];
     let is_taken = probe(&tables, &addresses).iter().any(|found| *found != refused);
     assert!(!is_taken || !leniency::is_known(QEMU), "{format:?} is known to QEMU; take it off the exceptions");
@@ -345,13 +345,13 @@ const IGNORES_UPPER_BITS: Leniency = Leniency {
 };
 
 fn wrong_bits_are_refused<F: OnArm64>(format: F, list: &mut List) {
-    let output = OUTPUT >> (48 - format.geometry().output_bits().min(48));
+    let output = OutputAddress(OUTPUT >> (48 - format.geometry().output_bits().min(48)));
     let (tables, mut flips) = flips(format, TABLES, output);
     // A walk into nothing is an external abort, which AT takes as an exception.
     flips.retain(|flip| verdict(&tables, flip.va) != Verdict::Outside);
     // QEMU 7.2 takes a block at level -1 too, and ends itself when that faults: an assertion of `arm_fi_to_lfsc`.
     flips.retain(|flip| (flip.level, flip.bit) != (4, 1));
-    let addresses: Vec<u64> = flips.iter().map(|flip| flip.va).collect();
+    let addresses: Vec<InputAddress> = flips.iter().map(|flip| flip.va).collect();
     let answer = |par: Par| match par {
         Par::Address { pa, .. } => Answer::Translated(Some(pa)),
         Par::Fault { fault: Fault::AccessFlag | Fault::Permission, .. } => Answer::Translated(None),

@@ -1,7 +1,7 @@
 //! Entries with one wrong bit: every bit of leaves and of pointers to tables, at every level.
 
 use paging::format::Kind;
-use paging::{Arena, Attributes, ENTRY_BYTES, Flags, Format, Tables};
+use paging::{Arena, Attributes, ENTRY_BYTES, Flags, Format, InputAddress, OutputAddress, Tables};
 
 /// Bytes that the tables may take.
 const LIMIT_BYTES: u64 = 8 << 20;
@@ -10,7 +10,7 @@ const LIMIT_BYTES: u64 = 8 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flip {
     /// The input address that leads to it.
-    pub va: u64,
+    pub va: InputAddress,
     /// Its level.
     pub level: u8,
     /// The bit.
@@ -23,7 +23,7 @@ pub struct Flip {
 
 /// Tables with a spine, one table at each level, whose other entries are the flips of that level. Nothing is
 /// mapped below the first entry of the root.
-pub fn flips<F: Format>(format: F, base: u64, output: u64) -> (Tables<F>, Vec<Flip>) {
+pub fn flips<F: Format>(format: F, base: OutputAddress, output: OutputAddress) -> (Tables<F>, Vec<Flip>) {
     let geometry = format.geometry();
     let mut arena = Arena::new(base, LIMIT_BYTES).unwrap();
     let root_level = geometry.root_level();
@@ -53,10 +53,10 @@ pub fn flips<F: Format>(format: F, base: u64, output: u64) -> (Tables<F>, Vec<Fl
 }
 
 /// Entries that are legal at `level`: leaves alone and in groups, of two memory types, and a pointer to `good`.
-fn templates<F: Format>(format: &F, level: u8, good: Option<u64>, output: u64) -> Vec<u64> {
+fn templates<F: Format>(format: &F, level: u8, good: Option<OutputAddress>, output: OutputAddress) -> Vec<u64> {
     let mut templates = Vec::new();
     if format.has_leaf(level) {
-        let pa = output & !(format.geometry().span(level) - 1);
+        let pa = output.aligned_down(format.geometry().span(level)).0;
         let other = Attributes { memory: 1, ..attributes(format) };
         let grouped = format.group_bits_at(level) > 0;
         let leaves = [(attributes(format), false), (other, false), (attributes(format), grouped)];
@@ -71,10 +71,10 @@ fn templates<F: Format>(format: &F, level: u8, good: Option<u64>, output: u64) -
 }
 
 /// A table at `level` whose first entry leads to memory.
-fn good_table<F: Format>(format: &F, arena: &mut Arena, level: u8, output: u64) -> u64 {
+fn good_table<F: Format>(format: &F, arena: &mut Arena, level: u8, output: OutputAddress) -> OutputAddress {
     let bytes = format.geometry().table_bytes(level);
     let table = arena.allocate(bytes, bytes).unwrap();
-    let pa = output & !(format.geometry().span(level) - 1);
+    let pa = output.aligned_down(format.geometry().span(level)).0;
     let entry = if format.has_leaf(level) {
         format.leaf(level, attributes(format), false).unwrap() | format.address_bits(level, pa, false)
     } else {

@@ -2,7 +2,7 @@
 //!
 //! An entry was seen in [`SEEN_IN`] and must be seen there again. A newer QEMU may be strict instead.
 
-use paging::{Format, Rule, Tables};
+use paging::{Format, OutputAddress, Rule, Tables};
 
 use crate::flips::Flip;
 use crate::machine::Program;
@@ -24,7 +24,7 @@ pub struct Leniency {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is translated, to this address where the machine tells it.
-    Translated(Option<u64>),
+    Translated(Option<OutputAddress>),
     /// It is not.
     Refused,
 }

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use paging::{InputAddress, OutputAddress};
+
 use crate::gdb::Gdb;
 
 /// A program of QEMU.
@@ -53,19 +55,24 @@ fn is_in_path(program: &str) -> bool {
 /// What is put into memory, and where.
 pub struct Image {
     /// The physical address of its first byte.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// The memory.
     pub bytes: Vec<u8>,
 }
 
 impl Image {
     /// The image of 8-byte words.
-    pub fn of_words(pa: u64, words: &[u64]) -> Image {
+    pub fn of_words(pa: OutputAddress, words: &[u64]) -> Image {
         Image { pa, bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect() }
     }
 
+    /// The image of addresses that code in the machine is to touch.
+    pub fn of_addresses(pa: OutputAddress, addresses: &[InputAddress]) -> Image {
+        Image { pa, bytes: addresses.iter().flat_map(|va| va.0.to_le_bytes()).collect() }
+    }
+
     /// The image of instructions of 4 bytes.
-    pub fn of_instructions(pa: u64, words: &[u32]) -> Image {
+    pub fn of_instructions(pa: OutputAddress, words: &[u32]) -> Image {
         Image { pa, bytes: words.iter().flat_map(|word| word.to_le_bytes()).collect() }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use paging::format::riscv::{RiscV, Stage};
 use paging::format::software_64k::Software64K;
-use paging::{Extension, Flags, Format, Geometry, Rule, Tables};
+use paging::{Extension, Flags, Format, Geometry, InputAddress, OutputAddress, Rule, Tables};
 
 use crate::flips::{Flip, flips};
 use crate::leniency::{self, Answer, Leniency, List};
@@ -27,9 +27,9 @@ const PARAMETERS: u64 = 0x8000_2000;
 const REQUESTS: u64 = 0x8010_0000;
 const RESULTS: u64 = 0x8020_0000;
 /// Where the tables are.
-const TABLES: u64 = 0x8100_0000;
+const TABLES: OutputAddress = OutputAddress(0x8100_0000);
 /// There is neither memory nor a device from here on: whatever is touched ends in an access fault.
-const NOWHERE: u64 = 1 << 40;
+const NOWHERE: OutputAddress = OutputAddress(1 << 40);
 
 /// `mstatus`: SUM and MXR, so that every leaf can be read by S-mode; SPP = S.
 const SUM_MXR: u64 = 1 << 18 | 1 << 19;
@@ -174,16 +174,16 @@ impl OnRiscV for Software64K {
 }
 
 /// A machine in M-mode that uses `tables` and has the probe for `addresses` in its memory.
-fn machine<F: OnRiscV>(tables: &Tables<F>, addresses: &[u64]) -> Machine {
+fn machine<F: OnRiscV>(tables: &Tables<F>, addresses: &[InputAddress]) -> Machine {
     let hardware = tables.format().hardware();
     let (register, value) = hardware.registers(tables.root())[0];
     let is_guest = register == "hgatp";
     let requests_end = REQUESTS + 8 * addresses.len() as u64;
     let images = [
-        Image::of_instructions(PROBE, if is_guest { GUEST_PROBE } else { SUPERVISOR_PROBE }),
-        Image::of_instructions(SRET, &[0x1020_0073]),
-        Image::of_words(PARAMETERS, &[value, REQUESTS, requests_end, RESULTS]),
-        Image::of_words(REQUESTS, addresses),
+        Image::of_instructions(OutputAddress(PROBE), if is_guest { GUEST_PROBE } else { SUPERVISOR_PROBE }),
+        Image::of_instructions(OutputAddress(SRET), &[0x1020_0073]),
+        Image::of_words(OutputAddress(PARAMETERS), &[value, REQUESTS, requests_end, RESULTS]),
+        Image::of_addresses(OutputAddress(REQUESTS), addresses),
         Image { pa: tables.arena().base(), bytes: tables.arena().image() },
     ];
     let on = |condition: bool| if condition { "on" } else { "off" };
@@ -277,19 +277,19 @@ fn random_tables_agree<F: OnRiscV>(format: F, stage: Stage, seed: u64) {
         addresses.iter_mut().step_by(2).for_each(|va| *va = signed(geometry, *va));
     }
     // The code's own page is in the TLB for data too, whatever MPRV says.
-    let mut probed: Vec<u64> = addresses.iter().copied().filter(|va| va >> 12 != PROBE >> 12).collect();
+    let mut probed: Vec<_> = addresses.iter().copied().filter(|va| va.0 >> 12 != PROBE >> 12).collect();
     probed.truncate(ADDRESSES / 2);
     if !leniency::is_known(QEMU) {
         // QEMU 10 fetches four bytes, some of which lie in the next page.
-        probed.iter_mut().for_each(|va| *va &= !3);
+        probed.iter_mut().for_each(|va| *va = va.aligned_down(4));
     }
     let mut machine = machine(&world.tables, &probed);
     let found = probe(&mut machine, stage, probed.len());
     enter(&mut machine, stage);
     let is_signed = is_signed(&mut machine, &world.tables, &addresses);
-    let verdict = |va: u64| match is_signed {
+    let verdict = |va: InputAddress| match is_signed {
         true if signed(geometry, va) != va => Verdict::NotCanonical,
-        true => world.verdict(geometry.resolved(va)),
+        true => world.verdict(geometry.extended(geometry.resolved(va))),
         false => world.verdict(va),
     };
     for (va, answer) in addresses.iter().zip(monitor::translations(&mut machine, &addresses)) {
@@ -313,10 +313,11 @@ fn random_tables_agree<F: OnRiscV>(format: F, stage: Stage, seed: u64) {
 
 /// A deviation: QEMU 7.2 checks addresses of the G-stage as if they were signed, so that it refuses those whose
 /// highest bit is set, and takes them with ones above. A newer one that does so no more is believed.
-fn is_signed<F: OnRiscV>(machine: &mut Machine, tables: &Tables<F>, addresses: &[u64]) -> bool {
-    let is_upper =
-        |va: &&u64| tables.geometry().extension() == Extension::Zero && signed(tables.geometry(), **va) != **va;
-    let is_mapped = |va: &&u64| matches!(verdict(tables, **va), Verdict::Leaf { .. });
+fn is_signed<F: OnRiscV>(machine: &mut Machine, tables: &Tables<F>, addresses: &[InputAddress]) -> bool {
+    let is_upper = |va: &&InputAddress| {
+        tables.geometry().extension() == Extension::Zero && signed(tables.geometry(), **va) != **va
+    };
+    let is_mapped = |va: &&InputAddress| matches!(verdict(tables, **va), Verdict::Leaf { .. });
     let Some(upper) = addresses.iter().filter(is_upper).find(is_mapped) else { return false };
     let is_signed = monitor::translations(machine, &[*upper]) == [Answer::Refused];
     assert!(is_signed || !leniency::is_known(QEMU), "{upper:#x} is taken by QEMU: it is signed no more");
@@ -324,9 +325,9 @@ fn is_signed<F: OnRiscV>(machine: &mut Machine, tables: &Tables<F>, addresses: &
 }
 
 /// The address with copies of the highest resolved bit above it.
-fn signed(geometry: Geometry, va: u64) -> u64 {
+fn signed(geometry: Geometry, va: InputAddress) -> InputAddress {
     let above = 64 - geometry.input_bits();
-    ((va << above) as i64 >> above) as u64
+    InputAddress(((va.0 << above) as i64 >> above) as u64)
 }
 
 fn features(format: &impl OnRiscV) -> (bool, bool) {
@@ -389,8 +390,8 @@ const IGNORES_N: Leniency = Leniency {
 };
 
 fn wrong_bits_are_refused(format: RiscV, stage: Stage, list: &[Leniency]) {
-    let (tables, flips) = flips(format, TABLES, 0xaa_aa80_0000_0000);
-    let mut addresses: Vec<u64> = flips.iter().map(|flip| flip.va).collect();
+    let (tables, flips) = flips(format, TABLES, OutputAddress(0xaa_aa80_0000_0000));
+    let mut addresses: Vec<InputAddress> = flips.iter().map(|flip| flip.va).collect();
     let mut machine = machine(&tables, &addresses);
     enter(&mut machine, stage);
     if is_signed(&mut machine, &tables, &addresses) {

@@ -1,13 +1,13 @@
 //! What hardware must say of an address, by the tables and by the rules of each entry on the way.
 
 use paging::format::Kind;
-use paging::{Attributes, ENTRY_BYTES, Error, Format, Log, Rule, Severity, Tables};
+use paging::{Attributes, Error, Format, InputAddress, Log, OutputAddress, Rule, Severity, Tables};
 
 /// What hardware must say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is translated.
-    Leaf { pa: u64, level: u8, attributes: Attributes },
+    Leaf { pa: OutputAddress, level: u8, attributes: Attributes },
     /// Nothing is mapped: the walk ends at this level.
     Hole { level: u8 },
     /// An entry at this level breaks a rule.
@@ -19,7 +19,7 @@ pub enum Verdict {
 }
 
 /// The verdict on `va`.
-pub fn verdict<F: Format, L: Log>(tables: &Tables<F, L>, va: u64) -> Verdict {
+pub fn verdict<F: Format, L: Log>(tables: &Tables<F, L>, va: InputAddress) -> Verdict {
     let broken = path(tables, va).into_iter().find_map(|(level, entry)| Some((level, broken(tables, level, entry)?)));
     match tables.translate(va) {
         Err(Error::NotCanonical { .. }) => Verdict::NotCanonical,
@@ -53,12 +53,12 @@ fn broken<F: Format, L: Log>(tables: &Tables<F, L>, level: u8, entry: u64) -> Op
 }
 
 /// The entries that a walk meets, with their levels.
-fn path<F: Format, L: Log>(tables: &Tables<F, L>, va: u64) -> Vec<(u8, u64)> {
+fn path<F: Format, L: Log>(tables: &Tables<F, L>, va: InputAddress) -> Vec<(u8, u64)> {
     let (format, geometry) = (tables.format(), tables.geometry());
     let mut table = tables.root();
     let mut path = Vec::new();
     for level in (0..geometry.levels()).rev() {
-        let Some(entry) = tables.arena().read(table + geometry.index(level, va) * ENTRY_BYTES) else { break };
+        let Some(entry) = tables.arena().read(geometry.entry_address(table, level, va)) else { break };
         path.push((level, entry));
         if format.kind(level, entry) != Kind::Table {
             break;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use paging::{Attributes, Flags, Format, Mapping, Severity, Sizes, Tables};
+use paging::{Attributes, Flags, Format, InputAddress, Mapping, OutputAddress, Severity, Sizes, Tables};
 
 use crate::random::Random;
 use crate::verdict::{Verdict, verdict};
@@ -21,12 +21,12 @@ struct Asked(BTreeMap<u64, Stretch>);
 #[derive(Clone, Copy)]
 struct Stretch {
     end: u64,
-    pa: u64,
+    pa: OutputAddress,
     attributes: Attributes,
 }
 
 impl Asked {
-    fn at(&self, va: u64) -> Option<(u64, Attributes)> {
+    fn at(&self, va: u64) -> Option<(OutputAddress, Attributes)> {
         let (first, stretch) = self.0.range(..=va).next_back()?;
         (va < stretch.end).then_some((stretch.pa + (va - first), stretch.attributes))
     }
@@ -64,12 +64,12 @@ pub struct World<F> {
     random: Random,
     anchors: Vec<u64>,
     palette: Vec<Attributes>,
-    lowest_output: u64,
+    lowest_output: OutputAddress,
 }
 
 impl<F: Format> World<F> {
     /// Empty tables in memory from `base` on. Output addresses will be at `lowest_output` or above.
-    pub fn empty(format: F, seed: u64, base: u64, lowest_output: u64) -> World<F> {
+    pub fn empty(format: F, seed: u64, base: OutputAddress, lowest_output: OutputAddress) -> World<F> {
         let geometry = format.geometry();
         let mut random = Random::new(seed);
         // As many places as the size of tables allows, the two ends among them.
@@ -137,14 +137,14 @@ impl<F: Format> World<F> {
         }
     }
 
-    fn random_output(&mut self, unit: u64) -> u64 {
+    fn random_output(&mut self, unit: u64) -> OutputAddress {
         let bits = self.tables.geometry().output_bits();
         loop {
             // Short addresses are as likely as long ones.
             let pa = self.random.bits() >> (64 - bits) >> self.random.below(u64::from(bits) - 31);
-            let pa = pa & !(unit - 1);
-            if pa >= self.lowest_output || unit > self.lowest_output {
-                return pa.max(self.lowest_output.next_multiple_of(unit));
+            let (pa, OutputAddress(lowest)) = (pa & !(unit - 1), self.lowest_output);
+            if pa >= lowest || unit > lowest {
+                return OutputAddress(pa.max(lowest.next_multiple_of(unit)));
             }
         }
     }
@@ -178,11 +178,11 @@ impl<F: Format> World<F> {
 
     /// `count` addresses that are worth asking about: in mappings and at their edges, near them, anywhere, and
     /// such that the tables cannot hold.
-    pub fn questions(&mut self, count: usize) -> Vec<u64> {
+    pub fn questions(&mut self, count: usize) -> Vec<InputAddress> {
         (0..count).map(|_| self.question()).collect()
     }
 
-    fn question(&mut self) -> u64 {
+    fn question(&mut self) -> InputAddress {
         let geometry = self.tables.geometry();
         let last = geometry.input_bytes() as u64 - 1;
         let resolved = match (self.random_stretch(), self.random.below(16)) {
@@ -192,10 +192,11 @@ impl<F: Format> World<F> {
             (Some((va, _)), 10) => va.wrapping_sub(1) & last,
             (Some((_, stretch)), 11) => stretch.end & last,
             (Some((va, _)), 12) => va ^ 1 << self.random.below(u64::from(geometry.input_bits())),
-            (_, 13) => return self.random.bits(),
+            (_, 13) => return InputAddress(self.random.bits()),
             (_, 14) => {
                 let above = u64::from(64 - geometry.input_bits());
-                return geometry.extended(self.random.bits() & last) ^ 1 << (63 - self.random.below(above));
+                let InputAddress(va) = geometry.extended(self.random.bits() & last);
+                return InputAddress(va ^ 1 << (63 - self.random.below(above)));
             }
             _ => self.random.bits() & last,
         };
@@ -203,7 +204,7 @@ impl<F: Format> World<F> {
     }
 
     /// What hardware must say of `va`, which is also what was asked for.
-    pub fn verdict(&self, va: u64) -> Verdict {
+    pub fn verdict(&self, va: InputAddress) -> Verdict {
         let (verdict, geometry) = (verdict(&self.tables, va), self.tables.geometry());
         let asked = if geometry.is_canonical(va) { self.asked.at(geometry.resolved(va)) } else { None };
         match (verdict, asked) {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use paging::format::x86_64::X86_64;
-use paging::{Attributes, Flags, Format, Mapping, Rule, Sizes, Tables};
+use paging::{Attributes, Flags, Format, InputAddress, Mapping, OutputAddress, Rule, Sizes, Tables};
 
 use crate::flips::{Flip, flips};
 use crate::leniency::{self, Answer, Leniency, List};
@@ -32,9 +32,9 @@ const PARAMETERS: u64 = 0x5000;
 const REQUESTS: u64 = 0x10_0000;
 const RESULTS: u64 = 0x14_0000;
 /// Where the tables are.
-const TABLES: u64 = 16 << 20;
+const TABLES: OutputAddress = OutputAddress(16 << 20);
 /// There is neither memory nor a device from here on: reads give anything, writes go nowhere, nothing faults.
-const NOWHERE: u64 = 4 << 30;
+const NOWHERE: OutputAddress = OutputAddress(4 << 30);
 
 /// Selectors: code and data of the kernel, data and code of the user.
 const SEGMENTS: [(u64, u64); 4] = [
@@ -163,19 +163,20 @@ fn descriptors() -> Vec<u64> {
 fn guest() -> [Mapping; 3] {
     let kernel = Flags::READ | Flags::WRITE | Flags::KERNEL_EXECUTE | Flags::ACCESSED | Flags::DIRTY;
     let user = Flags::READ | Flags::KERNEL_EXECUTE | Flags::USER_EXECUTE | Flags::USER | Flags::ACCESSED;
-    [(0, USER, kernel), (USER, USER + 0x1000, user), (USER + 0x1000, GUEST_BYTES, kernel)].map(|(va, end, flags)| {
-        Mapping { va, pa: va, bytes: end - va, attributes: Attributes::new(flags), sizes: Sizes::BEST }
+    [(0, USER, kernel), (USER, USER + 0x1000, user), (USER + 0x1000, GUEST_BYTES, kernel)].map(|(first, end, flags)| {
+        let (va, pa) = (InputAddress(first), OutputAddress(first));
+        Mapping { va, pa, bytes: end - first, attributes: Attributes::new(flags), sizes: Sizes::BEST }
     })
 }
 
 /// A machine that uses `tables` and is about to execute the probe for `addresses`.
-fn machine<F: Format>(tables: &Tables<F>, addresses: &[u64]) -> Machine {
+fn machine<F: Format>(tables: &Tables<F>, addresses: &[InputAddress]) -> Machine {
     let images = [
-        Image::of_words(0, &descriptors()),
-        Image { pa: KERNEL, bytes: PROBE.to_vec() },
-        Image { pa: USER, bytes: USER_PROBE.to_vec() },
-        Image::of_words(PARAMETERS, &[REQUESTS, REQUESTS + 8 * addresses.len() as u64, RESULTS]),
-        Image::of_words(REQUESTS, addresses),
+        Image::of_words(OutputAddress(0), &descriptors()),
+        Image { pa: OutputAddress(KERNEL), bytes: PROBE.to_vec() },
+        Image { pa: OutputAddress(USER), bytes: USER_PROBE.to_vec() },
+        Image::of_words(OutputAddress(PARAMETERS), &[REQUESTS, REQUESTS + 8 * addresses.len() as u64, RESULTS]),
+        Image::of_addresses(OutputAddress(REQUESTS), addresses),
         Image { pa: tables.arena().base(), bytes: tables.arena().image() },
     ];
     let mut machine = Machine::start(QEMU, &["-M", "pc", "-cpu", "max", "-m", "96M"], &images);
@@ -232,8 +233,8 @@ fn random_tables_agree(levels: u8, seed: u64) {
     let mut world = world.fill(2000);
     let addresses = world.questions(4000);
     // What the machine itself runs on is not to be written to.
-    let outside = |va: &u64| *va >= GUEST_BYTES;
-    let probed: Vec<u64> = addresses.iter().copied().filter(outside).take(2000).collect();
+    let outside = |va: &InputAddress| va.0 >= GUEST_BYTES;
+    let probed: Vec<InputAddress> = addresses.iter().copied().filter(outside).take(2000).collect();
     let mut machine = machine(&world.tables, &probed);
     for (va, answer) in addresses.iter().zip(monitor::translations(&mut machine, &addresses)) {
         let verdict = world.verdict(*va);
@@ -295,7 +296,7 @@ fn is_reserved_fault(code: u64) -> bool {
 }
 
 fn wrong_bits_are_refused(levels: u8) {
-    let (mut tables, flips) = flips(X86_64::new(levels, PHYSICAL_BITS), TABLES, 0xaa_8000_0000);
+    let (mut tables, flips) = flips(X86_64::new(levels, PHYSICAL_BITS), TABLES, OutputAddress(0xaa_8000_0000));
     guest().iter().for_each(|mapping| tables.map(mapping).unwrap());
     // What leads into memory is not to be written to.
     let is_harmless = |flip: &Flip| match verdict(&tables, flip.va) {
@@ -303,7 +304,7 @@ fn wrong_bits_are_refused(levels: u8) {
         verdict => verdict != Verdict::Outside,
     };
     let inside: Vec<Flip> = flips.into_iter().filter(is_harmless).collect();
-    let addresses: Vec<u64> = inside.iter().map(|flip| flip.va).collect();
+    let addresses: Vec<InputAddress> = inside.iter().map(|flip| flip.va).collect();
     let mut machine = machine(&tables, &addresses);
     let answers = inside.iter().copied().zip(monitor::translations(&mut machine, &addresses)).collect::<Vec<_>>();
     let mut list = List::new(QEMU, &MONITOR_BEARS);

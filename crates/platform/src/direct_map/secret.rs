@@ -37,7 +37,7 @@ pub enum SecretError {
         "memfd_secret is not available ({0}): boot with secretmem.enable=1 (the default since Linux 6.5); the kernel \
          needs CONFIG_SECRETMEM=y (Linux 5.14), and on arm64 rodata=full"
     )]
-    Unavailable(io::Error),
+    Unavailable(#[source] io::Error),
     /// The limit of locked memory.
     #[error(
         "no more locked memory (RLIMIT_MEMLOCK {limit_bytes} bytes, {used_bytes} used): secret memory is locked, which \

@@ -50,7 +50,7 @@ pub enum Why {
     },
     /// The file system is full.
     #[error("no space left; free some space, or name a file elsewhere ({0}). What was there before is unchanged")]
-    Full(io::Error),
+    Full(#[source] io::Error),
     /// There is no right to make a file in the directory.
     #[error(
         "a new file cannot be made in {}: {error}; name a file in a directory that you may write", directory.display()
@@ -59,11 +59,12 @@ pub enum Why {
         /// The directory.
         directory: PathBuf,
         /// What the system says.
+        #[source]
         error: io::Error,
     },
     /// The system says something else.
     #[error("{0}; name another file")]
-    System(io::Error),
+    System(#[source] io::Error),
 }
 
 impl From<io::Error> for Why {

@@ -41,7 +41,7 @@ impl Tree<'_> {
         let tid = paused.tid();
         if self.rewriting.hugetlb && leaving::may_shrink_pool(paused) {
             let (process, pool_bytes) =
-                (self.tasks.get(tid).map_or(tid, |task| task.process), space.huge.backed_bytes());
+                (self.tasks.get(tid).map_or(tid, |task| task.process), space.pool.backed_bytes());
             self.bear_witness(false, |witness| witness.shrinks(tid, process, pool_bytes));
         }
         for (start, end) in leaving::ranges(paused, space, self.rewriting, extent) {
@@ -61,7 +61,7 @@ impl Tree<'_> {
     /// fault is tried again once; where it was the program's own it comes back.
     pub(super) fn tries_again(&mut self, tid: Tid) -> bool {
         let Some(task) = self.tasks.get_mut(tid) else { return false };
-        let moved = |address: &u64| task.space.borrow().huge.was_moved(*address);
+        let moved = |address: &u64| task.space.borrow().pool.was_moved(*address);
         let Some(address) = ptrace::fault_address(tid).filter(moved) else { return false };
         let Ok(registers) = ptrace::registers(tid) else { return false };
         let fault = Some((address, registers.words[NATIVE.instruction]));

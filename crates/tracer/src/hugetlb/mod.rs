@@ -1,156 +1,130 @@
-//! Serving a program's memory calls so that its large anonymous memory comes from the hugetlb pool and
-//! the program does not notice: lengths are made to fit, parts of pages are kept by bookkeeping
-//! (`huge_map`), and what the pool cannot give, or cannot express, is ordinary memory, with the cause noted.
-//!
-//! Other threads of the program run meanwhile, and their small mappings are not watched. So no range that
-//! the program holds is ever unmapped before something else stands in its place: the kernel could give the
-//! hole to another thread. New memory is made elsewhere and moved into place (mremap with MREMAP_FIXED).
-//!
-//! `mapping`, `moving`, `changing` and `parts` each serve some of the calls; `pages` puts pool pages and base pages in
-//! each other's place for all of them.
+//! Calls under a policy of pages of a pool. What is done to them is for `policy::pool` to say.
 
-mod changing;
-mod mapping;
-mod moving;
-mod pages;
-mod parts;
+mod watched;
 
-pub use parts::watches as parts_watches;
+use std::fs;
 
-use policy::cause::Cause;
-use policy::size::PageSize;
+use policy::call::{Call, Deed};
+use policy::carry_out::Outcome;
+use policy::pool;
 
 use super::call_context::CallContext;
-use super::huge_map::{HugeMap, Protection};
 use super::paused::{Lost, Paused};
+use super::ptrace;
 use super::registers::is_error;
+use super::stopped::{Stopped, call_of};
 use super::tasks::Space;
 
-const WRITE: Protection = libc::PROT_WRITE as u64;
-const READ_WRITE: Protection = libc::PROT_READ as u64 | WRITE;
-const PRIVATE_ANONYMOUS: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
-const NO_RESERVE: u64 = libc::MAP_NORESERVE as u64;
-const DONT_NEED: u64 = libc::MADV_DONTNEED as u64;
-/// mremap to a place of the caller's choice.
-const MOVE_TO: u64 = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
-const ENOMEM: i64 = -(libc::ENOMEM as i64);
-const EINVAL: i64 = -(libc::EINVAL as i64);
-const EPERM: i64 = -(libc::EPERM as i64);
+use watched::UFFDIO_REGISTER;
+pub use watched::{MSEAL, SET_MEMPOLICY_HOME_NODE, watches};
 
-/// One call, with all that serving it needs.
-struct Call<'a, 'b> {
-    context: &'a mut CallContext<'b>,
-    map: &'a mut HugeMap,
-    paused: &'a mut Paused,
-    size: PageSize,
-}
+/// PR_SET_VMA_ANON_NAME (include/uapi/linux/prctl.h).
+const ANON_NAME: u64 = 0;
+/// PIDFD_SELF_THREAD and PIDFD_SELF_THREAD_GROUP (include/uapi/linux/pidfd.h), since Linux 6.14.
+const SELF_DESCRIPTORS: [i32; 2] = [-10000, -10001];
+/// UIO_MAXIOV (include/uapi/linux/uio.h).
+const MOST_PARTS: u64 = 1024;
 
-/// Why serving a call came to an early end.
-enum Halt {
-    /// The task is lost.
-    Lost(Lost),
-    /// The program's call fails with this.
-    Error(i64),
-}
-
-impl From<Lost> for Halt {
-    fn from(lost: Lost) -> Halt {
-        Halt::Lost(lost)
-    }
-}
-
-/// The result of the program's call; `None` where it is to be made as it is.
-type Served = Result<Option<i64>, Halt>;
-
-/// Serves a watched call under a hugetlb policy and sends its task on.
+/// Serves a watched call and sends its task on.
 pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
-    let size = context.rewriting.large;
-    let arguments = paused.arguments();
-    let number = paused.number();
-    let mut call = Call { context, map: &mut space.huge, paused: &mut paused, size };
-    let served = match number {
-        libc::SYS_mmap => call.mmap(arguments),
-        libc::SYS_munmap => call.munmap(arguments),
-        libc::SYS_mprotect => call.mprotect(arguments),
-        libc::SYS_pkey_mprotect => call.on_base_pages(arguments),
-        libc::SYS_mremap => call.mremap(arguments),
-        libc::SYS_madvise => call.madvise(arguments),
-        libc::SYS_mbind => call.on_whole_pages(number, arguments),
-        libc::SYS_brk => call.brk(arguments[0]),
-        _ => call.of_parts(arguments),
+    let mut stopped = Stopped { context, paused: &mut paused };
+    let outcome = match stopped.paused.number() {
+        libc::SYS_process_madvise => process_madvise(&mut stopped, space)?,
+        _ => match call_about_memory(&stopped) {
+            Some(call) => by_pool(&mut stopped, space, &call)?,
+            None => Outcome::Pass,
+        },
     };
-    match served {
-        Ok(Some(result)) | Err(Halt::Error(result)) => paused.finish(result),
-        Ok(None) => paused.pass(),
-        Err(Halt::Lost(lost)) => Err(lost),
+    match outcome {
+        Outcome::Pass => paused.pass(),
+        Outcome::Returned(result) => paused.finish(result),
     }
 }
 
-/// Serves a process that fork has just made: where the pool may not suffice for the copies that writing
-/// will make, beside `promised` pages for other processes, it gets ordinary memory now.
+/// Serves a process that fork has just made, beside `promised` pages for other processes, and sends it on.
 pub fn serve_copy(context: &mut CallContext, space: &mut Space, mut paused: Paused, promised: u64) -> Result<(), Lost> {
-    let size = context.rewriting.large;
-    let all = space.huge.all_backed();
-    let needed: u64 = all.iter().map(|(start, end)| (end - start) / size.bytes()).sum();
-    if needed == 0 || needed + promised <= unreserved_pages(size) {
-        space.huge.promised_pages = needed;
-    } else {
-        let mut call = Call { context, map: &mut space.huge, paused: &mut paused, size };
-        for pages in all {
-            match call.demote(pages) {
-                Ok(()) | Err(Halt::Error(_)) => {}
-                Err(Halt::Lost(lost)) => return Err(lost),
-            }
-        }
-        context.findings.cause(Cause::PoolExhausted { size }, needed * size.bytes());
-    }
+    let mechanism = context.rewriting.in_force();
+    let mut stopped = Stopped { context, paused: &mut paused };
+    pool::serve_copy(&mechanism, &mut space.pool, promised, &mut stopped)?;
     let returned = paused.returned();
     paused.finish(returned)
 }
 
-/// Pages of the pool that are free and not reserved for mappings (Documentation/admin-guide/mm/hugetlbpage.rst).
-fn unreserved_pages(size: PageSize) -> u64 {
-    let read = |name: &str| {
-        let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/{name}", size.bytes() >> 10);
-        std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
-    };
-    match (read("free_hugepages"), read("resv_hugepages")) {
-        (Some(free), Some(reserved)) => free.saturating_sub(reserved),
-        _ => 0,
+fn by_pool(stopped: &mut Stopped, space: &mut Space, call: &Call) -> Result<Outcome, Lost> {
+    let mechanism = stopped.context.rewriting.in_force();
+    pool::serve(&mechanism, &mut space.pool, call, stopped)
+}
+
+/// The call of a stopped task; `None` for one that is about no memory of its own.
+fn call_about_memory(stopped: &Stopped) -> Option<Call> {
+    let arguments = stopped.paused.arguments();
+    match stopped.paused.number() {
+        libc::SYS_ioctl => userfaultfd(stopped, arguments),
+        libc::SYS_prctl => {
+            let [_, what, address, bytes, ..] = arguments;
+            (what == ANON_NAME).then_some(Call::OnRange { address, bytes, deed: Deed::Name })
+        }
+        number => call_of(number, arguments),
     }
 }
 
-impl Call<'_, '_> {
-    /// Makes a call in the task's name, unless the program's own filters would refuse it. The raw result.
-    fn call(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64, Halt> {
-        if !self.context.allows(self.paused, number, arguments) {
-            self.context.findings.cause(Cause::FilteredByProgram, 0);
-            return Ok(EPERM);
+/// A process that advises itself: each part as madvise would.
+fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, Lost> {
+    let [descriptor, vector, parts, advice, flags, _] = stopped.paused.arguments();
+    if !is_own_process(stopped, descriptor as i32) || parts > MOST_PARTS {
+        return Ok(Outcome::Pass); // others only take hints; or the kernel refuses it
+    }
+    let mut bytes = vec![0u8; parts as usize * size_of::<libc::iovec>()];
+    if ptrace::read_memory(stopped.paused.tid(), vector, &mut bytes).is_err() {
+        return Ok(Outcome::Pass);
+    }
+    let ranges: Vec<(u64, u64)> = bytes.chunks_exact(16).map(|part| (word(part, 0), word(part, 8))).collect();
+    let is_of_pool = |(start, bytes): &(u64, u64)| space.pool.concerns(*start, start.saturating_add(*bytes));
+    if !ranges.iter().any(is_of_pool) {
+        return Ok(Outcome::Pass);
+    }
+    // The kernel says for no parts whether a process may advise itself so.
+    let may = stopped.own_call_with([descriptor, vector, 0, advice, flags, 0])?;
+    if is_error(may) {
+        return Ok(Outcome::Returned(may));
+    }
+    let mut advised = 0;
+    for (address, bytes) in ranges {
+        let call = Call::Madvise { address, bytes, advice };
+        let result = match by_pool(stopped, space, &call)? {
+            Outcome::Returned(result) => result,
+            Outcome::Pass => stopped.allowed_call(&call)?,
+        };
+        if is_error(result) {
+            return Ok(Outcome::Returned(if advised > 0 { advised } else { result }));
         }
-        Ok(self.paused.call(number, arguments)?)
+        advised += bytes as i64;
     }
+    Ok(Outcome::Returned(advised))
+}
 
-    /// Like [`Call::call`]; where the kernel refuses it the program's own call fails the same way.
-    fn must(&mut self, number: i64, arguments: [u64; 6]) -> Result<u64, Halt> {
-        match self.call(number, arguments)? {
-            error if is_error(error) => Err(Halt::Error(error)),
-            result => Ok(result as u64),
-        }
-    }
+fn is_own_process(stopped: &Stopped, descriptor: i32) -> bool {
+    let tid = stopped.paused.tid();
+    let process = stopped.context.tasks.get(tid).map_or(tid, |task| task.process);
+    let about = fs::read_to_string(format!("/proc/{tid}/fdinfo/{descriptor}")).unwrap_or_default();
+    let named = about.lines().find_map(|line| line.strip_prefix("Pid:")).and_then(|pid| pid.trim().parse().ok());
+    SELF_DESCRIPTORS.contains(&descriptor) || named == Some(process)
+}
 
-    fn base_up(&self, address: u64) -> Option<u64> {
-        self.context.rewriting.base.align_up(address)
-    }
+/// Faults are watched, and pages moved, by base pages: the range that the call names has them from now on.
+fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) -> Option<Call> {
+    let tid = stopped.paused.tid();
+    let file = fs::read_link(format!("/proc/{tid}/fd/{}", descriptor as i32)).unwrap_or_default();
+    // The range of a registration comes first in its argument; the source of a move, and its length, second.
+    let mut words = [0u8; 24];
+    let is_known =
+        file.as_os_str() == "anon_inode:[userfaultfd]" && ptrace::read_memory(tid, argument, &mut words).is_ok();
+    let first = if what as u32 == UFFDIO_REGISTER { 0 } else { 8 };
+    let (address, bytes) = (word(&words, first), word(&words, first + 8));
+    is_known.then_some(Call::OnRange { address, bytes, deed: Deed::NeedBasePages })
+}
 
-    /// What the kernel answers where memory is missing, in place of a success.
-    fn unless_hole(&self, start: u64, end: u64, result: i64) -> i64 {
-        if result == 0 && self.map.has_hole(start, end) { ENOMEM } else { result }
-    }
-
-    /// The end of a range as the kernel rounds it; `None` for what it refuses.
-    fn end_of(&self, start: u64, bytes: u64) -> Option<u64> {
-        let aligned = self.context.rewriting.base.align_down(start) == start;
-        let end = start.checked_add(self.base_up(bytes)?)?;
-        (aligned && start < end).then_some(end)
-    }
+/// The word at a byte; all supported architectures are little endian.
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }

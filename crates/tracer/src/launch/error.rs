@@ -21,13 +21,14 @@ pub enum LaunchError {
     ZeroByte,
     /// ptrace is forbidden.
     #[error("tracing the command is forbidden ({0}); {1}")]
-    PtraceForbidden(io::Error, String),
+    PtraceForbidden(#[source] io::Error, String),
     /// A step of the preparation failed in the new process.
     #[error("{step} failed for the command: {error}; {remedy}")]
     Prepare {
         /// What was being done.
         step: &'static str,
         /// The kernel's answer.
+        #[source]
         error: io::Error,
         /// What to do.
         remedy: &'static str,
@@ -39,7 +40,7 @@ pub enum LaunchError {
     #[error(
         "the kernel refused the tracer a request on the running command ({0}), which was killed; try without the policy, or report this"
     )]
-    GivenUp(io::Error),
+    GivenUp(#[source] io::Error),
     /// Processes of the tree that do not die.
     #[error(
         "the command was killed, and of its processes {0:?} do not die; the kernel does not let them hear signals while they          wait for a device or a file server (state D), or their cgroup is frozen: look at /proc/PID/stack, or thaw it"

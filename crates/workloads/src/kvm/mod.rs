@@ -17,8 +17,8 @@ mod calls;
 mod capabilities;
 mod draw;
 mod error;
-mod facts;
 mod machine;
+mod parameters;
 // One of its two guests is that of another architecture; both are tested here.
 #[allow(dead_code)]
 mod program;
@@ -35,8 +35,8 @@ mod processor;
 pub use backing::{GuestMemory, HostBacking};
 pub use draw::Draw;
 pub use error::KvmError;
-pub use facts::{EagerSplit, Facts};
 pub use machine::Machine;
+pub use parameters::{EagerSplit, Parameters};
 pub use processor::{ARCHITECTURE, GUEST, GUEST_LEAVES};
 pub use request::{Clearing, Request, SplitChunk};
 pub use statistics::Leaves;

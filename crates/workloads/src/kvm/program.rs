@@ -11,7 +11,7 @@ use dynasmrt::{DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::x86_64::X86_64;
-use paging::{Attributes, Flags, Format, Mapping, Sizes, Tables};
+use paging::{Attributes, Flags, Format, InputAddress, Mapping, OutputAddress, Sizes, Tables};
 use policy::size::PageSize;
 
 use super::KvmError;
@@ -38,7 +38,7 @@ pub struct Program {
     /// Where it lies.
     pub image_gpa: u64,
     /// The root of its page tables.
-    pub root: u64,
+    pub root: OutputAddress,
     /// Where the data begins.
     pub data_gpa: u64,
     /// The first instruction of the loop that writes.
@@ -224,13 +224,14 @@ fn build<F: Format>(
     let data_gpa = DATA + data.address % GIGABYTE;
     let begin = data.leaf.align_down(data_gpa);
     let end = data_gpa.checked_add(data.bytes).and_then(|end| data.leaf.align_up(end)).ok_or_else(too_much)?;
-    let mut tables = Tables::new(format, IMAGE + TABLES, DOORBELL - TABLES).map_err(failed)?;
-    for (va, bytes, attributes, leaf) in [
+    let mut tables = Tables::new(format, OutputAddress(IMAGE + TABLES), DOORBELL - TABLES).map_err(failed)?;
+    for (address, bytes, attributes, leaf) in [
         (IMAGE, GIGABYTE, memory, largest),
         (DOORBELL / GIGABYTE * GIGABYTE, GIGABYTE, device, largest),
         (begin, end - begin, memory, data.leaf),
     ] {
-        tables.map(&Mapping { va, pa: va, bytes, attributes, sizes: Sizes::up_to(leaf.bytes()) }).map_err(failed)?;
+        let (va, pa) = (InputAddress(address), OutputAddress(address));
+        tables.map(&Mapping { va, pa, bytes, attributes, sizes: Sizes::up_to(leaf.bytes()) }).map_err(failed)?;
     }
     let mut image = vec![0; TABLES as usize];
     for (place, code) in image.chunks_mut(ENTRY_BYTES as usize).zip(&code) {
@@ -266,21 +267,22 @@ mod tests {
     fn check<F: Format>(program: &Program, format: F, data: Data) {
         let (bytes, leaf) = (data.bytes, data.leaf);
         assert_eq!(program.data_gpa % GIGABYTE, ADDRESS % GIGABYTE);
-        let arena = Arena::from_image(IMAGE + TABLES, &program.image[TABLES as usize..]).unwrap();
+        let arena = Arena::from_image(OutputAddress(IMAGE + TABLES), &program.image[TABLES as usize..]).unwrap();
         let tables = Tables::in_arena(format, arena, program.root);
         let mut reached = vec![program.write_entry, program.read_entry, program.draw_entry];
         reached.extend([program.doorbell, program.data_gpa]);
         reached.push(program.data_gpa + bytes - 8);
         for address in reached {
-            assert_eq!(tables.translate(address).unwrap().pa, address, "{address:#x}");
+            let found = tables.translate(InputAddress(address)).unwrap();
+            assert_eq!(found.pa, OutputAddress(address), "{address:#x}");
         }
         for address in [program.data_gpa, program.data_gpa + bytes - 8] {
             // Each level of both formats is 512 times as large as the one below it.
-            let level = tables.translate(address).unwrap().level;
+            let level = tables.translate(InputAddress(address)).unwrap().level;
             assert_eq!(4096 << (9 * level), leaf.bytes(), "the leaf at {address:#x}");
         }
         let beyond = leaf.align_up(program.data_gpa + bytes).unwrap();
-        assert!(tables.translate(beyond).is_err(), "nothing is mapped beyond");
+        assert!(tables.translate(InputAddress(beyond)).is_err(), "nothing is mapped beyond");
         assert!(paging::check::check(&tables).faults.is_empty());
     }
 

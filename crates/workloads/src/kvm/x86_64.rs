@@ -59,7 +59,7 @@ pub fn prepare(kvm: &Kvm, _: &VmFd, vcpu: &VcpuFd, program: &Program) -> Result<
     };
     registers.cs = kvm_segment { selector: 0x33, type_: 11 /* execute, read, accessed */, db: 0, l: 1, ..data };
     [registers.ss, registers.ds, registers.es, registers.fs, registers.gs] = [data; 5];
-    (registers.cr0, registers.cr3, registers.cr4) = (CR0, program.root, CR4);
+    (registers.cr0, registers.cr3, registers.cr4) = (CR0, program.root.0, CR4);
     registers.efer = EFER;
     vcpu.set_sregs(&registers).map_err(refused("KVM_SET_SREGS"))
 }

@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 
 use super::Finding;
 use super::crates::{Member, Workspace};
-use super::known::{Kind, Known};
 use super::tree::Tree;
 use graph::Graph;
 use modules::Modules;
@@ -103,14 +102,12 @@ pub fn read(workspace: &Workspace, tree: &Tree) -> Vec<Source> {
 }
 
 /// Findings about circles between files.
-pub fn check(sources: &[Source], known: &Known) -> Vec<Finding> {
+pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {
         findings.extend(source.roots.iter().flat_map(|root| root.problems.iter().cloned()));
         for circle in source.graph().circles() {
-            if !known.permits_all(Kind::Circle, &circle) {
-                findings.push(Finding::new(&source.directory, 0, source.describe(&circle)));
-            }
+            findings.push(Finding::new(&source.directory, 0, source.describe(&circle)));
         }
     }
     findings
@@ -151,7 +148,7 @@ mod tests {
     }
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
-        check(&[source(files)], &Known::default()).into_iter().map(|finding| finding.to_string()).collect()
+        check(&[source(files)]).into_iter().map(|finding| finding.to_string()).collect()
     }
 
     #[test]
@@ -187,23 +184,5 @@ mod tests {
         let test = "pub struct A;\n#[cfg(test)]\nmod tests { use crate::b::*; fn t() { f() } }";
         let files = [("c/src/lib.rs", "mod a;\nmod b;"), ("c/src/a.rs", test)];
         assert_eq!(found(&[files[0], files[1], ("c/src/b.rs", "use crate::a::A;\npub fn f(_: A) {}")]), [""; 0]);
-    }
-
-    #[test]
-    fn a_known_circle_may_be_smaller_but_not_larger() {
-        let circle = source(&[
-            ("c/src/lib.rs", "mod a;\nmod b;"),
-            ("c/src/a.rs", "use crate::b::S;\npub fn g() -> S { S }"),
-            ("c/src/b.rs", "pub struct S;\nfn f() { crate::a::g() }"),
-        ]);
-        let known = |text: &str| Known::parse("known", text);
-        for (text, findings) in [
-            ("circle c/src/a.rs c/src/b.rs\n", 0),
-            ("circle c/src/a.rs c/src/b.rs c/src/lib.rs\n", 0),
-            ("circle c/src/a.rs\n", 1),
-            ("long c/src/a.rs c/src/b.rs\n", 1),
-        ] {
-            assert_eq!(check(std::slice::from_ref(&circle), &known(text)).len(), findings, "{text}");
-        }
     }
 }

@@ -303,6 +303,7 @@ impl View for Traced {
             end,
             protection: attributes.protection,
             is_anonymous: !attributes.is_shared,
+            is_named: false,
         })
     }
 

@@ -157,7 +157,7 @@ fn read(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
     let mut counters = Counters::default();
     let (mut ipa, end) = (case.slot.ipa, case.slot.ipa + case.slot.bytes);
     while ipa < end {
-        let next = ((ipa | (bytes - 1)) + 1).min(end);
+        let next = (ipa.aligned_down(bytes) + bytes).min(end);
         walk(tables, ipa, next - ipa, Flags::empty(), &mut Nobody, &mut counters)?;
         ipa = next;
     }

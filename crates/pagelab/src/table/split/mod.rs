@@ -7,11 +7,11 @@ use std::io::IsTerminal;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use paging::Format;
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage2::Arm64Stage2;
 use paging::format::named::Named;
 use paging::stage2_split::{Backing, Mode, Slot, Variant, chunk_sizes};
+use paging::{Format, InputAddress};
 
 use super::describe::size;
 use super::format_name::{FormatName, parse_format};
@@ -176,7 +176,7 @@ fn cases(arguments: &Split) -> Result<Vec<Case>, Failure> {
 }
 
 /// Where a guest's memory begins on QEMU's machine `virt`.
-const SLOT_IPA: u64 = 1 << 30;
+const SLOT_IPA: InputAddress = InputAddress(1 << 30);
 
 fn chunk(arguments: &Split, format: Arm64Stage2) -> Result<u64, Failure> {
     let sizes = chunk_sizes(format.granule());

@@ -13,7 +13,7 @@ use std::sync::{Mutex, Once};
 
 use host::Host;
 use policy::size::PageSize;
-use workloads::kvm::{ARCHITECTURE, Clearing, EagerSplit, Facts, GUEST_LEAVES, Machine, Request, SplitChunk};
+use workloads::kvm::{ARCHITECTURE, Clearing, EagerSplit, GUEST_LEAVES, Machine, Parameters, Request, SplitChunk};
 use workloads::memory::base_page;
 
 use super::report::Report;
@@ -123,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     // What was chosen, for the report.
     let arguments = &Arguments { guest_leaves: Some(request.guest_leaf), ..arguments.clone() };
     announce_end()?;
-    let host = Facts::read(std::path::Path::new("/"));
+    let host = Parameters::read(std::path::Path::new("/"));
     let eager = eager_split(&host, arguments.split_chunk.unwrap_or(0));
     let machine = Machine::new(&request)?;
     let phases = Phases::run(machine, arguments, request.bytes / request.page.bytes())?;
@@ -131,9 +131,9 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     Ok(report::report(arguments, &host, &eager, &phases, model.as_ref()))
 }
 
-fn eager_split(host: &Facts, chunk_bytes: u64) -> EagerSplit {
+fn eager_split(host: &Parameters, chunk_bytes: u64) -> EagerSplit {
     match ARCHITECTURE {
-        "arm64" => Facts::eager_split_arm64(chunk_bytes),
+        "arm64" => Parameters::eager_split_arm64(chunk_bytes),
         _ => host.eager_split_x86(),
     }
 }

@@ -1,5 +1,6 @@
 //! The model beside the measurement: what arm64's eager split does with the same memory, for each granule.
 
+use paging::InputAddress;
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage2::Arm64Stage2;
 use paging::stage2_split::{Backing, Slot, Variant, chunk_sizes};
@@ -21,7 +22,7 @@ const MOST_BYTES: u64 = 2 << 40;
 /// Bits of IPA, KVM's default.
 const IPA_BITS: u8 = 40;
 /// Where the slot lies: where a guest's memory begins on QEMU's machine `virt`.
-const SLOT_IPA: u64 = 1 << 30;
+const SLOT_IPA: InputAddress = InputAddress(1 << 30);
 
 /// The model's rows, or why there are none.
 pub struct Model {

@@ -5,10 +5,10 @@ use std::time::Duration;
 use census::{CensusError, Observer};
 use policy::census::Census;
 use workloads::kvm::{Access, Draw, Leaves, Machine};
+use workloads::random::mix;
 
 use super::{Arguments, DOING, Mode, Populate};
 use crate::table::split::report::median;
-use crate::workload::random::mix;
 use crate::workload::{WorkloadError, check};
 
 /// One phase.

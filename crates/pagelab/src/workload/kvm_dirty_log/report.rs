@@ -5,7 +5,7 @@ use policy::size::{PageSize, format_bytes};
 use results::fold;
 use results::grid::plain;
 use serde_json::{Map, Value, json};
-use workloads::kvm::{ARCHITECTURE, EagerSplit, Facts, GUEST};
+use workloads::kvm::{ARCHITECTURE, EagerSplit, GUEST, Parameters};
 use workloads::memory::base_page;
 
 use super::model::{Model, Unmodelled};
@@ -20,7 +20,7 @@ use crate::workload::report::Report;
 /// The report of a run.
 pub fn report(
     arguments: &Arguments,
-    host: &Facts,
+    host: &Parameters,
     eager: &EagerSplit,
     phases: &Phases,
     model: Option<&Model>,
@@ -135,7 +135,7 @@ fn mapped(census: &Census) -> String {
     census.rows().map(row).collect::<Vec<_>>().join(", ")
 }
 
-fn what_kvm_is(host: &Facts) -> String {
+fn what_kvm_is(host: &Parameters) -> String {
     let flag = |value: Option<bool>| match value {
         Some(true) => "Y",
         Some(false) => "N",
@@ -217,7 +217,7 @@ fn table(list: &[Phase], pages: u64, width: usize) -> String {
     plain(["phase", "ms", "ns a page", "dirty pages", "4K leaves", "2M leaves", "1G leaves"], rows, width)
 }
 
-fn document(host: &Facts, eager: &EagerSplit, phases: &Phases) -> Map<String, Value> {
+fn document(host: &Parameters, eager: &EagerSplit, phases: &Phases) -> Map<String, Value> {
     let phase = |phase: &Phase| {
         let leaves = phase.leaves.map(
             |leaves| json!({ "pages_4k": leaves.pages_4k, "pages_2m": leaves.pages_2m, "pages_1g": leaves.pages_1g }),

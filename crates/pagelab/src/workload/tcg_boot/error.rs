@@ -14,6 +14,7 @@ pub enum BootError {
     #[error("{error}; QEMU is Debian's qemu-system-arm, and --qemu names another one")]
     NoEmulator {
         /// What was looked for, and where.
+        #[source]
         error: LaunchError,
     },
     /// The guest is not there.
@@ -25,6 +26,7 @@ pub enum BootError {
         /// The file.
         file: PathBuf,
         /// Why not.
+        #[source]
         error: io::Error,
     },
     /// There is no cache directory to look into.
@@ -38,6 +40,7 @@ pub enum BootError {
         /// QEMU.
         program: PathBuf,
         /// What the kernel said.
+        #[source]
         error: io::Error,
     },
     /// The code buffer could not be brought into memory.
@@ -46,6 +49,7 @@ pub enum BootError {
         /// QEMU.
         pid: u32,
         /// What the kernel said.
+        #[source]
         error: io::Error,
     },
     /// QEMU ended before the guest had powered off.
@@ -103,7 +107,7 @@ pub enum BootError {
     NoBuffer(u32),
     /// getrusage failed.
     #[error("cannot read what QEMU cost: {0}")]
-    Usage(io::Error),
+    Usage(#[source] io::Error),
     /// pagelab was told to stop.
     #[error("stopped by signal {0}; QEMU was killed")]
     Interrupted(i32),

@@ -17,13 +17,13 @@ use clap::ValueEnum;
 use policy::size::{PageSize, format_bytes};
 use tracer::child::ChildrenUsage;
 use workloads::memory::base_page;
+use workloads::random::mix;
 use workloads::tcg::{Layout, Rule, Version};
 
 pub use error::BootError;
 
 use super::WorkloadError;
 use super::arguments;
-use super::random::mix;
 use super::report::Report;
 use crate::failure::say;
 use crate::tcg::listing::parse_tb_size;

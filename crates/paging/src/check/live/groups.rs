@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::history::Step;
 use super::replay::{Replay, members_of};
 use super::violation::Broken;
+use crate::address::OutputAddress;
 use crate::check::group::{Members, is_marked, moved};
 use crate::format::{Change, Format};
 
@@ -86,8 +87,9 @@ impl<F: Format> Replay<'_, F> {
         members.group_faults(|index, _| mixed = mixed.or(Some(index)));
         let Some(index) = mixed else { return };
         let va = start + index as u64 * span;
-        let (pa, value) =
-            self.history(level, va).map_or((0, 0), |history| (history.pa, history.memory.value().unwrap_or(0)));
+        let (pa, value) = self
+            .history(level, va)
+            .map_or((OutputAddress(0), 0), |history| (history.pa, history.memory.value().unwrap_or(0)));
         self.tell(Broken::GroupMixed, Step { step, pa, va, level, old: value, new: value });
     }
 }

@@ -3,11 +3,13 @@
 use alloc::vec::Vec;
 
 use super::violation::Broken;
+use crate::address::OutputAddress;
 
+/// The write of an entry for the resolved input addresses from `va` on.
 #[derive(Clone, Copy)]
 pub(super) struct Step {
     pub(super) step: usize,
-    pub(super) pa: u64,
+    pub(super) pa: OutputAddress,
     pub(super) va: u64,
     pub(super) level: u8,
     pub(super) old: u64,
@@ -81,7 +83,7 @@ pub(super) enum Contents {
 /// What happened to one entry, by its place in the tree.
 #[derive(Clone, Debug)]
 pub(super) struct History {
-    pub(super) pa: u64,
+    pub(super) pa: OutputAddress,
     pub(super) memory: Memory,
     pub(super) contents: Contents,
     pub(super) stale: Vec<Stale>,

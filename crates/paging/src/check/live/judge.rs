@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::history::{Stale, Step};
 use super::replay::Replay;
 use super::violation::Broken;
+use crate::address::OutputAddress;
 use crate::format::{Change, Discipline, Format, Kind};
 
 impl<F: Format> Replay<'_, F> {
@@ -45,7 +46,10 @@ impl<F: Format> Replay<'_, F> {
         let (from, to) = (at.va, at.va + self.geometry.span(at.level));
         let is_other = |level: u8, va: u64, value: u64| {
             let both = from.max(va);
-            let pa = |level, value, va: u64| self.format.leaf_address(level, value, va).wrapping_add(both - va);
+            let pa = |level, value, va: u64| {
+                let memory = self.format.leaf_address(level, value, self.geometry.extended(va));
+                memory.0.wrapping_add(both - va)
+            };
             let memory = |level, value| self.format.attributes(level, value).memory;
             let same = pa(level, value, va) == pa(at.level, at.new, from);
             !same || memory(level, value) != memory(at.level, at.new)
@@ -75,7 +79,7 @@ impl<F: Format> Replay<'_, F> {
     }
 
     /// The stale entries that point to a table in `bytes` from `pa` on, and point there no more.
-    pub(super) fn stale_pointers(&self, pa: u64, bytes: u64) -> Vec<((u8, u64), Stale)> {
+    pub(super) fn stale_pointers(&self, pa: OutputAddress, bytes: u64) -> Vec<((u8, u64), Stale)> {
         let mut found = Vec::new();
         for ((level, va), table) in self.pointers_to(pa, bytes) {
             let points = |value| self.is_table(level, value) && self.format.table_address(value) == table;
@@ -89,7 +93,7 @@ impl<F: Format> Replay<'_, F> {
         found
     }
 
-    pub(super) fn pointers_to(&self, pa: u64, bytes: u64) -> Vec<((u8, u64), u64)> {
+    pub(super) fn pointers_to(&self, pa: OutputAddress, bytes: u64) -> Vec<((u8, u64), OutputAddress)> {
         let pointers = self.pointers.range(pa..pa.saturating_add(bytes));
         pointers.flat_map(|(table, places)| places.iter().map(|place| (*place, *table))).collect()
     }

@@ -40,7 +40,10 @@ pub fn check(format: &impl Format, events: &[Event]) -> Vec<Violation> {
     let mut replay = Replay::new(format);
     for (step, event) in events.iter().enumerate() {
         match *event {
-            Event::Write { pa, va, level, old, new } => replay.write(Step { step, pa, va, level, old, new }),
+            Event::Write { pa, va, level, old, new } => {
+                let resolved = replay.geometry.resolved(va);
+                replay.write(va, Step { step, pa, va: resolved, level, old, new });
+            }
             Event::Invalidate { va, bytes, tables } => replay.invalidate(step, va, bytes, tables),
             Event::Release { pa, bytes } => replay.release(step, pa, bytes),
         }

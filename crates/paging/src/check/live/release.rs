@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use super::history::{Memory, Step};
 use super::replay::Replay;
 use super::violation::Broken;
+use crate::address::OutputAddress;
 use crate::format::Format;
 
 impl<F: Format> Replay<'_, F> {
-    pub(super) fn release(&mut self, step: usize, pa: u64, bytes: u64) {
+    pub(super) fn release(&mut self, step: usize, pa: OutputAddress, bytes: u64) {
         for ((level, va), table) in self.pointers_to(pa, bytes) {
             let Some(history) = self.history(level, va) else { continue };
             let points = |value: u64| self.is_table(level, value) && self.format.table_address(value) == table;
@@ -24,7 +25,8 @@ impl<F: Format> Replay<'_, F> {
                 self.tell(broken, Step { old, new, ..at });
             }
         }
-        let tables: Vec<u64> = self.pointers.range(pa..pa.saturating_add(bytes)).map(|(table, _)| *table).collect();
+        let within = self.pointers.range(pa..pa.saturating_add(bytes));
+        let tables: Vec<OutputAddress> = within.map(|(table, _)| *table).collect();
         for table in tables {
             self.pointers.remove(&table);
         }
@@ -32,8 +34,8 @@ impl<F: Format> Replay<'_, F> {
     }
 
     /// The memory is no table any more.
-    pub(super) fn forget(&mut self, pa: u64, bytes: u64) {
-        let places: Vec<(u64, (u8, u64))> =
+    pub(super) fn forget(&mut self, pa: OutputAddress, bytes: u64) {
+        let places: Vec<(OutputAddress, (u8, u64))> =
             self.places.range(pa..pa.saturating_add(bytes)).map(|(pa, place)| (*pa, *place)).collect();
         for (pa, (level, va)) in places {
             self.places.remove(&pa);

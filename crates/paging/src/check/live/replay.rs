@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::history::{Contents, History, Memory, Step};
 use super::violation::{Broken, Violation};
+use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::Flags;
 use crate::check::group::{is_marked, moved};
 use crate::format::{Change, Format, Kind};
@@ -18,9 +19,9 @@ pub(super) struct Replay<'a, F> {
     /// Those of which a stale entry may be cached.
     pub(super) stale_places: Vec<BTreeSet<u64>>,
     /// The entries that point, or stale point, to a table.
-    pub(super) pointers: BTreeMap<u64, BTreeSet<(u8, u64)>>,
+    pub(super) pointers: BTreeMap<OutputAddress, BTreeSet<(u8, u64)>>,
     /// Where in the tree the entry at a physical address is.
-    pub(super) places: BTreeMap<u64, (u8, u64)>,
+    pub(super) places: BTreeMap<OutputAddress, (u8, u64)>,
     /// What the leaves of a group, current or stale, say about its first entry: by level and first input address.
     /// Some may be gone.
     pub(super) forms: BTreeMap<(u8, u64), Vec<u64>>,
@@ -47,10 +48,13 @@ impl<'a, F: Format> Replay<'a, F> {
     }
 
     pub(super) fn tell(&mut self, broken: Broken, at: Step) {
-        let Step { step, pa, va, level, old, new } = at;
-        let va = self.geometry.extended(va);
+        self.tell_of(broken, self.geometry.extended(at.va), at);
+    }
+
+    fn tell_of(&mut self, broken: Broken, va: InputAddress, at: Step) {
+        let Step { step, pa, level, old, new, .. } = at;
         if let Some(last) = self.violations.last_mut() {
-            let follows = last.pa.wrapping_add(last.entries * ENTRY_BYTES) == pa;
+            let follows = last.pa.checked_add(last.entries * ENTRY_BYTES) == Some(pa);
             if last.broken == broken && last.level == level && follows {
                 last.entries += 1;
                 return;
@@ -59,11 +63,11 @@ impl<'a, F: Format> Replay<'a, F> {
         self.violations.push(Violation { step, broken, level, pa, va, old, new, entries: 1 });
     }
 
-    pub(super) fn is_entry(&self, at: Step) -> bool {
+    fn is_entry(&self, va: InputAddress, at: Step) -> bool {
         at.level < self.geometry.levels()
-            && at.pa.is_multiple_of(ENTRY_BYTES)
-            && self.geometry.is_canonical(at.va)
-            && self.geometry.resolved(at.va) & (self.geometry.span(at.level) - 1) == 0
+            && at.pa.is_aligned(ENTRY_BYTES)
+            && self.geometry.is_canonical(va)
+            && at.va & (self.geometry.span(at.level) - 1) == 0
     }
 
     pub(super) fn is_leaf(&self, level: u8, entry: u64) -> bool {
@@ -79,7 +83,7 @@ impl<'a, F: Format> Replay<'a, F> {
     }
 
     /// The entry at a place in the tree; nothing is known of it if it is new.
-    pub(super) fn history_mut(&mut self, level: u8, va: u64, pa: u64) -> &mut History {
+    pub(super) fn history_mut(&mut self, level: u8, va: u64, pa: OutputAddress) -> &mut History {
         let empty = History { pa, memory: Memory::Unknown, contents: Contents::Older, stale: Vec::new() };
         self.histories[usize::from(level)].entry(va).or_insert(empty)
     }
@@ -91,11 +95,11 @@ impl<'a, F: Format> Replay<'a, F> {
         (bits != 0).then_some((va & !(bytes - 1), bytes))
     }
 
-    pub(super) fn write(&mut self, at: Step) {
-        if !self.is_entry(at) {
-            return self.tell(Broken::NoEntry, at);
+    /// A write of the entry for `va`.
+    pub(super) fn write(&mut self, va: InputAddress, at: Step) {
+        if !self.is_entry(va, at) {
+            return self.tell_of(Broken::NoEntry, va, at);
         }
-        let at = Step { va: self.geometry.resolved(at.va), ..at };
         self.meet(at);
         if at.old != at.new {
             let left = self.leaves_behind(at);
@@ -180,7 +184,8 @@ impl<'a, F: Format> Replay<'a, F> {
         let span = self.geometry.span(at.level);
         self.note_form(at.level, at.va, at.old);
         for va in members_of(start, bytes, span) {
-            let pa = at.pa.wrapping_add((va / span).wrapping_sub(at.va / span).wrapping_mul(ENTRY_BYTES));
+            let distance = (va / span).wrapping_sub(at.va / span).wrapping_mul(ENTRY_BYTES);
+            let pa = OutputAddress(at.pa.0.wrapping_add(distance));
             let implied = Memory::Implied(moved(self.format, at.level, at.old, at.va, va));
             let history = self.history_mut(at.level, va, pa);
             if history.memory == Memory::Unknown && history.pa == pa {

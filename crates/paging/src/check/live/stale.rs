@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use super::history::{Contents, Memory, Stale, Step, without};
 use super::replay::Replay;
+use crate::address::InputAddress;
 use crate::check::group::is_marked;
 use crate::format::{Discipline, Format};
 
@@ -85,7 +86,7 @@ impl<F: Format> Replay<'_, F> {
         }
     }
 
-    pub(super) fn invalidate(&mut self, step: usize, va: u64, bytes: u64, tables: bool) {
+    pub(super) fn invalidate(&mut self, step: usize, va: InputAddress, bytes: u64, tables: bool) {
         let from = self.geometry.resolved(va);
         let to = from.saturating_add(bytes);
         let every_walk = tables && !matches!(self.format.discipline(), Discipline::BreakBeforeMake(_));

@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use crate::address::{InputAddress, OutputAddress};
+
 /// How a step breaks the order that live tables must be changed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Broken {
@@ -85,9 +87,9 @@ pub struct Violation {
     /// The level of the entry.
     pub level: u8,
     /// Where the entry is.
-    pub pa: u64,
+    pub pa: OutputAddress,
     /// The first input address that it is for.
-    pub va: u64,
+    pub va: InputAddress,
     /// The value that a TLB may hold, or that it had.
     pub old: u64,
     /// The value that it got.

@@ -1,0 +1,231 @@
+//! Lookups in the TLBs, a block at a time.
+//!
+//! A level does not depend on what the next one holds. So a block of lookups passes one level after the other, and what
+//! each needs from memory is read for all of its lookups together, not one after the other.
+
+use super::core::Core;
+use super::lookup::{BLOCK, Lookup, Lookups, loads_first, stores};
+use super::slot::{FURTHER_LEVELS, LANES, NONE, READ_ONLY, Rest, Slot, Slots, Stored};
+use super::state::Simulation;
+use crate::machine::Machine;
+use crate::space::SpaceError;
+use trace::{Kind, PAGE_SHIFT};
+
+/// Runs of a block where few are missed.
+const SMALL_BLOCK: usize = 8;
+/// One miss in so many runs is often.
+const MANY: usize = 6;
+
+impl Simulation {
+    /// Looks up runs of a thread; without kinds they are loads.
+    pub(super) fn look_up(
+        &mut self,
+        thread: usize,
+        ids: &[u16],
+        kinds: &[u8],
+        numbers: &[u32],
+    ) -> Result<(), SpaceError> {
+        let loads = [Kind::LOAD.bits(); BLOCK];
+        let mut from = 0;
+        while from < ids.len() {
+            if self.setup.store_lane == 1 && !self.lookups.many && !kinds.is_empty() {
+                from += self.few_misses(thread, &ids[from..], &kinds[from..], numbers)?;
+            }
+            // It begins with a run that is not known, or behind one that was missed.
+            let count = (ids.len() - from).min(if self.lookups.many { BLOCK } else { SMALL_BLOCK });
+            let ids = &ids[from..from + count];
+            let kinds = kinds.get(from..from + count).unwrap_or(&loads[..count]);
+            self.lookups.lookups.clear();
+            let whole = if self.setup.store_lane == 2 {
+                self.split_lookups(ids, kinds, numbers);
+                &[]
+            } else {
+                self.fill_lookups(ids, kinds, numbers);
+                kinds
+            };
+            let misses = self.pass(thread, whole)?;
+            self.lookups.many = misses * MANY > count;
+            from += count;
+        }
+        Ok(())
+    }
+
+    /// Looks up runs one after the other, up to one that is missed or not known yet: how many runs those were.
+    fn few_misses(&mut self, thread: usize, ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Result<usize, SpaceError> {
+        let [code, data, _] = &self.lineage.own.slots;
+        match self.hardware.cores[thread].leading_hits([&code.first, &data.first], ids, kinds, numbers) {
+            (count, None) => Ok(count),
+            (count, Some(missed)) => {
+                (self.lookups.missed[0], self.lookups.misses) = (missed, 1);
+                self.second_level(thread)?;
+                Ok(count + 1)
+            }
+        }
+    }
+
+    /// Lookups of runs where loads and stores use the same TLBs: one each.
+    fn fill_lookups(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
+        for (id, kind) in ids.iter().zip(kinds) {
+            let lane = u32::from(kind & Kind::FETCH.bits() == 0);
+            self.lookups.push(&self.lineage.own.slots, numbers[usize::from(*id)], lane | stores(*kind));
+        }
+    }
+
+    /// Lookups of runs where stores have TLBs of their own: a run of both looks into both.
+    fn split_lookups(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
+        for (id, bits) in ids.iter().zip(kinds) {
+            let number = numbers[usize::from(*id)];
+            let has = |kind: Kind| bits & kind.bits() == kind.bits();
+            let lanes = match () {
+                () if has(Kind::FETCH) => [Some(0), None],
+                () if has(Kind::LOAD) && has(Kind::STORE_FIRST) => [Some(2 | READ_ONLY), Some(1)],
+                () if has(Kind::LOAD) && has(Kind::STORE) => [Some(1), Some(2 | READ_ONLY)],
+                () if has(Kind::STORE) => [Some(2 | READ_ONLY), None],
+                () => [Some(1), None],
+            };
+            lanes.into_iter().flatten().for_each(|lane| self.lookups.push(&self.lineage.own.slots, number, lane));
+        }
+    }
+
+    /// Takes the lookups of a block through all levels. How many the first did not answer. `whole` has the kinds of their runs
+    /// where a lookup is a whole run, of which a store can come after loads.
+    fn pass(&mut self, thread: usize, whole: &[u8]) -> Result<usize, SpaceError> {
+        let (mut from, mut misses) = (0, 0);
+        loop {
+            let done = from + self.hardware.cores[thread].first_level(&mut self.lookups, from);
+            self.second_level(thread)?;
+            misses += self.lookups.misses;
+            let Some(lookup) = self.lookups.lookups.get(done).copied() else { return Ok(misses) };
+            let loads_first = whole.get(done).is_some_and(|kind| loads_first(*kind));
+            self.unknown(thread, lookup.lane(), lookup.number, lookup.lane & READ_ONLY, loads_first)?;
+            from = done + 1;
+            // What was read ahead can have changed.
+            for lookup in &mut self.lookups.lookups[from..] {
+                lookup.slot = self.lineage.own.slots[lookup.lane()].first[lookup.number as usize];
+            }
+        }
+    }
+
+    /// Takes what the first level did not answer through the others.
+    pub(super) fn second_level(&mut self, thread: usize) -> Result<(), SpaceError> {
+        let tag = self.lineage.tag;
+        let core = &mut self.hardware.cores[thread];
+        let Lookups { missed, misses, rests, .. } = &mut self.lookups;
+        let (missed, rests) = (&mut missed[..*misses], &mut rests[..*misses]);
+        for (lookup, rest) in missed.iter().zip(&mut *rests) {
+            *rest = self.lineage.own.slots[lookup.lane()].rest[lookup.number as usize];
+        }
+        let mut walks = 0;
+        for index in 0..missed.len() {
+            let (lane, rest) = (missed[index].lane(), rests[index]);
+            core.counts.first_misses[lane][usize::from(rest.size)] += 1;
+            let mut found = false;
+            if rest.second != NONE {
+                let second = usize::from(rest.second);
+                found = core.tlbs[second].touch(u32::from(rest.second_index), rest.second_key);
+                core.counts.second_hit_cycles +=
+                    if found { u64::from(self.setup.machine.tlbs[second].hit_cycles) } else { 0 };
+            }
+            // No branch depends on what was found.
+            (missed[walks], rests[walks]) = (missed[index], rest);
+            walks += usize::from(!found);
+        }
+        if self.setup.has_further_levels {
+            walks = core.further_levels(&self.setup.machine, &self.lineage.own.slots, missed, rests, walks);
+        }
+        for (lookup, rest) in missed.iter().zip(&*rests).take(walks) {
+            core.counts.walked[lookup.lane()][usize::from(rest.size)] += 1;
+            let va = rest.page << PAGE_SHIFT;
+            core.walker.walk(va ^ tag, rest.entry, || self.space.path(va), || self.space.physical(va))?;
+        }
+        Ok(())
+    }
+
+    /// One lookup of a page whose slot was just made.
+    pub(super) fn look_again(&mut self, thread: usize, lane: usize, number: u32) -> Result<(), SpaceError> {
+        let slot = self.lineage.own.slots[lane].first[number as usize];
+        self.lookups.missed[0] = Lookup { slot, number, lane: lane as u32 };
+        self.lookups.misses = usize::from(!self.hardware.cores[thread].touch(slot));
+        self.second_level(thread)
+    }
+}
+
+impl Core {
+    /// Looks runs up until one is not in the first level, which is given too, or its slot is not known: how many were
+    /// before it. `slots` are those of fetches and of data.
+    #[inline(never)]
+    fn leading_hits(
+        &mut self,
+        slots: [&[Slot]; 2],
+        ids: &[u16],
+        kinds: &[u8],
+        numbers: &[u32],
+    ) -> (usize, Option<Lookup>) {
+        for (count, (id, kind)) in ids.iter().zip(kinds).enumerate() {
+            let (lane, number) = (u32::from(kind & Kind::FETCH.bits() == 0), numbers[usize::from(*id)]);
+            let slot = slots[lane as usize][number as usize];
+            if slot.is_unknown(stores(*kind)) {
+                return (count, None);
+            }
+            if !self.touch(slot) {
+                return (count, Some(Lookup { slot, number, lane }));
+            }
+        }
+        (ids.len(), None)
+    }
+
+    /// Takes the first `lookups` that the second level did not answer through those behind it, and leaves in front what none of
+    /// them has: how many those are.
+    #[cold]
+    fn further_levels(
+        &mut self,
+        machine: &Machine,
+        slots: &[Slots; LANES],
+        missed: &mut [Lookup],
+        rests: &mut [Rest],
+        lookups: usize,
+    ) -> usize {
+        let mut left = lookups;
+        for level in 0..FURTHER_LEVELS {
+            let mut missing = 0;
+            for index in 0..left {
+                let (lookup, rest) = (missed[index], rests[index]);
+                let Stored { key, index, tlb } = slots[lookup.lane()].further[lookup.number as usize][level];
+                if tlb != NONE && self.tlbs[usize::from(tlb)].touch(u32::from(index), key) {
+                    self.counts.further_hits[level][lookup.lane()][usize::from(rest.size)] += 1;
+                    self.counts.second_hit_cycles += u64::from(machine.tlbs[usize::from(tlb)].hit_cycles);
+                } else {
+                    (missed[missing], rests[missing]) = (lookup, rest);
+                    missing += 1;
+                }
+            }
+            left = missing;
+        }
+        left
+    }
+
+    /// Looks up in the first level, from one lookup on, until a slot is not known: how many lookups that were. Leaves those that
+    /// were not found.
+    #[inline(never)]
+    fn first_level(&mut self, lookups: &mut Lookups, from: usize) -> usize {
+        let Lookups { lookups, missed, misses, .. } = lookups;
+        let lookups = &lookups[from..];
+        let mut count = 0;
+        let mut done = 0;
+        for lookup in lookups {
+            if lookup.slot.is_unknown(lookup.lane & READ_ONLY) {
+                break;
+            }
+            done += 1;
+            if self.is_in_front(lookup.slot) {
+                continue;
+            }
+            let found = self.touch_set(lookup.slot);
+            // No branch depends on what was found.
+            missed[count] = *lookup;
+            count += usize::from(!found);
+        }
+        *misses = count;
+        done
+    }
+}

@@ -1,0 +1,295 @@
+//! The same random calls through both interpreters of a policy of pages of a pool: the tracer's on a kernel with an entry for each
+//! page, and the model's, at recorded addresses: the same mappings, pages, addresses, heaps, causes and words.
+
+use std::collections::BTreeMap;
+
+use ::policy::call::{Call, mremap};
+use ::policy::carry_out::is_error;
+use ::policy::cause::Cause;
+use paging::{Format, with_format};
+use proptest::prelude::*;
+use trace::Image;
+
+use super::PAGE;
+use super::pooled::Pooled;
+use crate::layout::{Change, Layout, Scheme};
+use crate::machine::built_in;
+use crate::policy::Plan;
+use crate::space::Space;
+use crate::space::buddy::Physical;
+use crate::space::paged::Paged;
+use crate::space::tests::event;
+use crate::space::vma::Backing;
+
+/// Where the recorder puts mappings, one behind the other, and where it began the heap.
+const RECORDED: u64 = 0x40_0000_0000;
+const HEAP: u64 = 0x20_0000_0000;
+
+/// Something that a program does. A place is the number of one of its pages, and how far from there it goes at most.
+#[derive(Clone, Debug)]
+enum Step {
+    Mmap { pages: u64, protection: u64, flags: u64 },
+    MmapOver { at: usize, pages: u64, protection: u64 },
+    Munmap { at: usize, pages: u64 },
+    Mprotect { at: usize, pages: u64, protection: u64 },
+    Madvise { at: usize, pages: u64, advice: u64 },
+    Mremap { at: usize, pages: u64, new_pages: u64 },
+    MoveOver { at: usize, pages: u64, to: usize },
+    Brk { bytes: u64 },
+    Write { at: usize, pages: u64 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let at = || any::<usize>();
+    let pages = || prop_oneof![1u64..64, Just(256u64), Just(512), Just(513), Just(1024), 1u64..1600];
+    let flags =
+        prop_oneof![6 => Just(0x22u64), 1 => Just(0x4022), 1 => Just(0x2_0022), 1 => Just(0x8022), 1 => Just(0x2)];
+    let protection = || prop_oneof![4 => Just(3u64), 1 => Just(1), 2 => Just(0)];
+    let advice = prop_oneof![Just(4u64), Just(8), Just(9), Just(10), Just(14), Just(18), Just(23), Just(24), Just(102)];
+    let step = prop_oneof![
+        4 => (pages(), protection(), flags).prop_map(|(pages, protection, flags)| Step::Mmap { pages, protection, flags }),
+        2 => (at(), pages(), protection()).prop_map(|(at, pages, protection)| Step::MmapOver { at, pages, protection }),
+        2 => (at(), pages()).prop_map(|(at, pages)| Step::Munmap { at, pages }),
+        4 => (at(), pages(), protection()).prop_map(|(at, pages, protection)| Step::Mprotect { at, pages, protection }),
+        2 => (at(), pages(), advice).prop_map(|(at, pages, advice)| Step::Madvise { at, pages, advice }),
+        3 => (at(), pages(), pages()).prop_map(|(at, pages, new_pages)| Step::Mremap { at, pages, new_pages }),
+        1 => (at(), pages(), at()).prop_map(|(at, pages, to)| Step::MoveOver { at, pages, to }),
+        1 => (0u64..5 << 20).prop_map(|bytes| Step::Brk { bytes }),
+        5 => (at(), pages()).prop_map(|(at, pages)| Step::Write { at, pages }),
+    ];
+    prop::collection::vec(step, 1..24)
+}
+
+/// A program on both sides: what it was recorded with, what the tracer makes of it, and the model.
+struct Both<F: Format> {
+    /// By recorded page: the page that the program has under the tracer.
+    pages: BTreeMap<u64, u64>,
+    next: u64,
+    heap: i64,
+    heap_bytes: u64,
+    traced: Pooled,
+    layout: Layout,
+    model: Paged<F>,
+    refused: u64,
+    noted: BTreeMap<Cause, u64>,
+    answered: Vec<&'static str>,
+}
+
+impl<F: Format + Send> Both<F> {
+    /// A recorded range from one of the program's pages on, as far as it goes on where it is traced too.
+    fn range(&self, at: usize, pages: u64) -> Option<(u64, u64)> {
+        let start = *self.pages.keys().nth(at % self.pages.len().max(1))?;
+        let goes_on = |page: &u64| self.pages.get(&(start + page)).is_some_and(|to| *to == self.pages[&start] + page);
+        Some((start, (0..pages * PAGE).step_by(PAGE as usize).take_while(goes_on).count() as u64 * PAGE))
+    }
+
+    /// Makes a call on both sides; what the tracer's gave, and whether the model has the same.
+    fn makes(&mut self, call: Call, recorded: trace::Call, recorded_result: u64) -> i64 {
+        let result = self.traced.makes(call, recorded_result);
+        let mut copied = std::mem::take(&mut self.traced.copies).into_iter();
+        self.refused += u64::from(is_error(result));
+        for change in self.layout.translate(&event(recorded, recorded_result)) {
+            match change {
+                Change::Call(event) => self.model.event(&event).unwrap(),
+                Change::Copy { from, to, bytes, .. } => {
+                    let expected = copied.next().expect("the tracer copies as often");
+                    assert_eq!((from, to, bytes), (expected.from, expected.to, expected.bytes));
+                    expected.pages.iter().for_each(|page| self.model.write_for(to + page).unwrap());
+                }
+                Change::Refused => self.refused -= 1,
+                Change::Answered(said) => self.answered.push(said),
+                Change::Noted(cause, bytes) => *self.noted.entry(cause).or_default() += bytes,
+                Change::GivenBack { .. } | Change::Write { .. } => {}
+            }
+        }
+        assert!(copied.next().is_none(), "the model copies as often");
+        result
+    }
+
+    fn forgets(&mut self, start: u64, bytes: u64) {
+        self.pages.retain(|page, _| !(start..start + bytes).contains(page));
+    }
+
+    fn has(&mut self, recorded: u64, bytes: u64, to: i64) {
+        self.forgets(recorded, bytes);
+        let pages = (0..bytes).step_by(PAGE as usize);
+        self.pages.extend(pages.map(|page| (recorded + page, to as u64 + page)));
+    }
+
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Mmap { pages, protection, flags } => {
+                let (bytes, recorded) = (pages * PAGE, self.next);
+                self.next += bytes;
+                let file = if flags & 0x20 != 0 { -1 } else { 3 };
+                let call = Call::Mmap { address: 0, bytes, protection, flags, file: file as u64, offset: 0 };
+                let was = trace::Call::Mmap { address: 0, bytes, protection, flags, file, offset: 0 };
+                let to = self.makes(call, was, recorded);
+                self.has(recorded, bytes, to);
+            }
+            Step::MmapOver { at, pages, protection } => {
+                let Some((start, bytes)) = self.range(at, pages) else { return };
+                let (address, flags) = (self.pages[&start], 0x32);
+                let call = Call::Mmap { address, bytes, protection, flags, file: u64::MAX, offset: 0 };
+                let was = trace::Call::Mmap { address: start, bytes, protection, flags, file: -1, offset: 0 };
+                self.makes(call, was, start);
+            }
+            Step::Munmap { at, pages } => {
+                let Some((start, bytes)) = self.range(at, pages) else { return };
+                let call = Call::Munmap { address: self.pages[&start], bytes };
+                self.makes(call, trace::Call::Munmap { address: start, bytes }, 0);
+                self.forgets(start, bytes);
+            }
+            Step::Mprotect { at, pages, protection } => {
+                let Some((start, bytes)) = self.range(at, pages) else { return };
+                let call = Call::Mprotect { address: self.pages[&start], bytes, protection };
+                self.makes(call, trace::Call::Mprotect { address: start, bytes, protection }, 0);
+            }
+            Step::Madvise { at, pages, advice } => {
+                let Some((start, bytes)) = self.range(at, pages) else { return };
+                let address = self.pages[&start];
+                let may = |page: u64| self.traced.may_write(page);
+                if advice == 23 && !(address..address + bytes).step_by(PAGE as usize).all(may) {
+                    return;
+                }
+                let call = Call::Madvise { address, bytes, advice };
+                self.makes(call, trace::Call::Madvise { address: start, bytes, advice }, 0);
+            }
+            Step::Mremap { at, pages, new_pages } => {
+                let Some((start, old_bytes)) = self.range(at, pages) else { return };
+                let (address, new_bytes) = (self.pages[&start], new_pages * PAGE);
+                let recorded = if new_bytes > old_bytes { self.next } else { start };
+                self.next += new_bytes;
+                let flags = mremap::MAY_MOVE;
+                let call = Call::Mremap { address, old_bytes, new_bytes, flags, new_address: 0 };
+                let was = trace::Call::Mremap { address: start, old_bytes, new_bytes, flags, new_address: 0 };
+                let to = self.makes(call, was, recorded);
+                if !is_error(to) {
+                    self.forgets(start, old_bytes);
+                    self.has(recorded, new_bytes, to);
+                }
+            }
+            Step::MoveOver { at, pages, to } => {
+                let Some((start, bytes)) = self.range(at, pages) else { return };
+                let Some((target, bytes)) = self.range(to, bytes / PAGE) else { return };
+                if target < start + bytes && start < target + bytes {
+                    return;
+                }
+                let flags = mremap::MAY_MOVE | mremap::FIXED;
+                let (address, new_address) = (self.pages[&start], self.pages[&target]);
+                let call = Call::Mremap { address, old_bytes: bytes, new_bytes: bytes, flags, new_address };
+                let was = trace::Call::Mremap {
+                    address: start,
+                    old_bytes: bytes,
+                    new_bytes: bytes,
+                    flags,
+                    new_address: target,
+                };
+                let to = self.makes(call, was, target);
+                if !is_error(to) {
+                    self.forgets(start, bytes);
+                    self.has(target, bytes, to);
+                }
+            }
+            Step::Brk { bytes } => {
+                if self.heap == 0 {
+                    self.heap = self.makes(Call::Brk { end: 0 }, trace::Call::Brk { address: 0 }, HEAP);
+                }
+                let (end, recorded) = (self.heap as u64 + bytes, HEAP + bytes);
+                let to = self.makes(Call::Brk { end }, trace::Call::Brk { address: recorded }, recorded);
+                let (before, now) = (self.heap_bytes, (to - self.heap) as u64);
+                let up = |bytes: u64| bytes.next_multiple_of(PAGE);
+                self.forgets(HEAP + up(now), 1 << 30);
+                self.has(HEAP + up(before), up(now).saturating_sub(up(before)), self.heap + up(before) as i64);
+                self.heap_bytes = now;
+            }
+            Step::Write { at, pages } => {
+                let Some((start, bytes)) = self.range(at, pages) else { return };
+                for page in (start..start + bytes).step_by(PAGE as usize) {
+                    let page = self.pages[&page];
+                    if self.traced.may_write(page) {
+                        self.traced.write(page);
+                        self.model.access(page, true).unwrap();
+                    }
+                }
+            }
+        }
+    }
+
+    fn agree(&self, said: &str) -> Result<(), TestCaseError> {
+        let of_model: Vec<(u64, u64, bool)> = self
+            .model
+            .processes
+            .running
+            .vmas
+            .all()
+            .flat_map(|(begin, vma)| {
+                let pages = (begin..vma.end).step_by(PAGE as usize);
+                pages.map(move |page| (page, vma.protection, vma.backing == Backing::Pool))
+            })
+            .collect();
+        let traced: Vec<(u64, u64, bool)> =
+            self.traced.pages.iter().map(|(page, of)| (*page, of.protection, of.pool.is_some())).collect();
+        prop_assert!(of_model == traced, "{}: {}", said, differing(&of_model, &traced));
+        let present: Vec<u64> = self
+            .model
+            .processes
+            .running
+            .all_parts()
+            .unwrap()
+            .iter()
+            .flat_map(|part| (part.va..part.va + part.bytes).step_by(PAGE as usize))
+            .collect();
+        let traced: Vec<u64> = self.traced.present.iter().copied().collect();
+        prop_assert!(present == traced, "{}: {}", said, differing(&present, &traced));
+        for (recorded, page) in &self.pages {
+            prop_assert_eq!(self.layout.address(*recorded), *page, "{} {:#x}", said, recorded);
+        }
+        prop_assert_eq!(&self.noted, &self.traced.noted, "{}", said);
+        prop_assert_eq!(&self.answered, &self.traced.answered, "{}", said);
+        prop_assert_eq!(self.refused, 0, "{}", said);
+        Ok(())
+    }
+}
+
+fn differing<T: PartialEq + std::fmt::Debug>(one: &[T], other: &[T]) -> String {
+    let only = |one: &[T], other: &[T]| -> Vec<String> {
+        one.iter().filter(|item| !other.contains(item)).take(4).map(|item| format!("{item:x?}")).collect()
+    };
+    format!("model {:?} tracer {:?}", only(one, other), only(other, one))
+}
+
+fn run<F: Format + Send>(policy: &str, model: Paged<F>, steps: &[Step]) -> Result<(), TestCaseError> {
+    let mechanism = model.plan.mechanism;
+    let mut both = Both {
+        pages: BTreeMap::new(),
+        next: RECORDED,
+        heap: 0,
+        heap_bytes: 0,
+        traced: Pooled::new(mechanism),
+        layout: Layout::new(Scheme { pool: Some(mechanism), draw: None }, Image::default()),
+        model,
+        refused: 0,
+        noted: BTreeMap::new(),
+        answered: Vec::new(),
+    };
+    for step in steps {
+        both.step(step);
+        both.agree(&format!("{policy} {step:?}"))?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(testing::properties(128))]
+    #[test]
+    fn both_interpreters_of_a_policy_of_pool_pages_agree(
+        policy in prop::sample::select(vec!["hugetlb-2m", "hugetlb-2m+no-guards"]),
+        steps in steps(),
+    ) {
+        let plan = Plan::new(&policy.parse().unwrap(), &built_in("cascade-lake").unwrap()).unwrap();
+        with_format!(plan.format.format, format => {
+            run(policy, Paged::new(format, &plan, &Physical::default()).unwrap(), &steps)
+        })?;
+    }
+}

@@ -1,0 +1,338 @@
+//! A traced program under a policy of pages of a pool, on a kernel that has an entry for each page: what the tracer makes of calls
+//! there, and where Linux on x86-64 puts what it maps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+
+use ::policy::Mechanism;
+use ::policy::call::{Call, Vma, madv, map, mremap, prot};
+use ::policy::carry_out::{Kernel, Outcome};
+use ::policy::cause::Cause;
+use ::policy::decide::View;
+use ::policy::pool::{Content, PoolKernel, Views, serve};
+
+use super::PAGE;
+use crate::layout::linux::{ARENA_BYTES, HUGE, MMAP_BASE, PROGRAM, VDSO_BYTES};
+
+/// What a page is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Page {
+    pub protection: u64,
+    /// The mapping of the pool that it is of.
+    pub pool: Option<u64>,
+    is_of_file: bool,
+    /// How far it was moved.
+    moved_by: u64,
+}
+
+/// What was copied from one place to another, and which pages of it hold something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Copied {
+    pub from: u64,
+    pub to: u64,
+    pub bytes: u64,
+    pub pages: Vec<u64>,
+}
+
+/// A traced program whose memory comes from a pool.
+pub(super) struct Pooled {
+    pub mechanism: Mechanism,
+    pub views: Views,
+    pub pages: BTreeMap<u64, Page>,
+    pub present: BTreeSet<u64>,
+    pub copies: Vec<Copied>,
+    pub noted: BTreeMap<Cause, u64>,
+    pub answered: Vec<&'static str>,
+    filled: BTreeSet<u64>,
+    mappings: u64,
+    /// The call that the program came for, and where it was recorded.
+    own: (Call, u64),
+}
+
+fn pages(start: u64, bytes: u64) -> impl Iterator<Item = u64> {
+    (start..start + bytes.next_multiple_of(PAGE)).step_by(PAGE as usize)
+}
+
+impl Pooled {
+    pub fn new(mechanism: Mechanism) -> Pooled {
+        Pooled {
+            mechanism,
+            views: Views::default(),
+            pages: BTreeMap::new(),
+            present: BTreeSet::new(),
+            copies: Vec::new(),
+            noted: BTreeMap::new(),
+            answered: Vec::new(),
+            filled: BTreeSet::new(),
+            mappings: 0,
+            own: (Call::Brk { end: 0 }, 0),
+        }
+    }
+
+    /// What the tracer does with a call of the program, which was recorded to give `recorded`; its result.
+    pub fn makes(&mut self, call: Call, recorded: u64) -> i64 {
+        self.own = (call, recorded);
+        let (mechanism, mut views) = (self.mechanism, std::mem::take(&mut self.views));
+        let outcome = serve(&mechanism, &mut views, &call, self).unwrap();
+        self.views = views;
+        match outcome {
+            Outcome::Returned(result) => result,
+            Outcome::Pass => self.kernel(&call),
+        }
+    }
+
+    /// A store of the program, to a page that it may write.
+    pub fn write(&mut self, page: u64) {
+        self.touch(page);
+        self.filled.insert(page);
+    }
+
+    /// A page is there, and holds zeros if it held nothing.
+    fn touch(&mut self, page: u64) {
+        let large = self.mechanism.large;
+        let touched = match self.pages[&page].pool {
+            Some(_) => (large.align_down(page), large.bytes()),
+            None => (page, PAGE),
+        };
+        if !self.present.contains(&page) {
+            self.present.extend(pages(touched.0, touched.1));
+        }
+    }
+
+    pub fn may_write(&self, page: u64) -> bool {
+        self.pages.get(&page).is_some_and(|page| page.protection & prot::WRITE != 0)
+    }
+
+    fn kernel(&mut self, call: &Call) -> i64 {
+        match *call {
+            Call::Mmap { address, bytes, protection, flags, .. } => {
+                self.mmap(call, (address, bytes), protection, flags)
+            }
+            Call::Munmap { address, bytes } => {
+                self.is_of_whole_pages(address, bytes);
+                pages(address, bytes).for_each(|page| self.forget(page));
+                0
+            }
+            Call::Mprotect { address, bytes, protection } => {
+                self.is_of_whole_pages(address, bytes);
+                let all = self.pages.range_mut(address..address + bytes.next_multiple_of(PAGE));
+                all.for_each(|(_, page)| page.protection = protection);
+                0
+            }
+            Call::Madvise { address, bytes, advice } => {
+                match advice {
+                    madv::DONTNEED | madv::DONTNEED_LOCKED => {
+                        self.is_of_whole_pages(address, bytes);
+                        pages(address, bytes).for_each(|page| {
+                            self.present.remove(&page);
+                            self.filled.remove(&page);
+                        });
+                    }
+                    madv::POPULATE_WRITE => {
+                        pages(address, bytes).for_each(|page| self.touch(page));
+                    }
+                    _ => {}
+                }
+                0
+            }
+            Call::Mremap { address, old_bytes, new_bytes, flags, new_address } => {
+                self.mremap((address, old_bytes), new_bytes, flags, new_address)
+            }
+            Call::Brk { .. } => PROGRAM as i64,
+            Call::ProcessMadvise { .. } | Call::Prctl { .. } | Call::OnRange { .. } => 0,
+        }
+    }
+
+    /// To the kernel pages of a pool are what they are.
+    fn is_of_whole_pages(&self, address: u64, bytes: u64) {
+        let of = |page: u64| self.pages.get(&page).and_then(|page| page.pool);
+        for edge in [address, address + bytes.next_multiple_of(PAGE)] {
+            let is_inside = edge % self.mechanism.large.bytes() != 0;
+            assert!(!is_inside || of(edge).is_none() || of(edge - PAGE).is_none(), "{edge:#x} is inside of a page");
+        }
+    }
+
+    fn forget(&mut self, page: u64) {
+        self.pages.remove(&page);
+        self.present.remove(&page);
+        self.filled.remove(&page);
+    }
+
+    fn mmap(&mut self, call: &Call, (address, bytes): (u64, u64), protection: u64, flags: u64) -> i64 {
+        let (is_of_pool, is_of_file) = (flags & map::HUGETLB != 0, flags & map::ANONYMOUS == 0);
+        let to = match flags & (map::FIXED | map::FIXED_NOREPLACE) {
+            0 if is_of_pool => {
+                let large = self.mechanism.large;
+                large.align_down(self.highest(bytes + large.bytes() - PAGE) + large.bytes() - PAGE)
+            }
+            0 if *call == self.own.0 && protection == prot::NONE && bytes >= 2 * ARENA_BYTES => {
+                aligned(self.highest(bytes + ARENA_BYTES), self.own.1, ARENA_BYTES)
+            }
+            0 if is_of_file && bytes >= HUGE => aligned(self.highest(bytes + HUGE), 0, HUGE),
+            0 if is_of_file => self.highest(bytes),
+            0 => self.place(bytes),
+            _ => address,
+        };
+        if flags & map::FIXED_NOREPLACE != 0 && pages(to, bytes).any(|page| self.pages.contains_key(&page)) {
+            return -17;
+        }
+        self.is_of_whole_pages(to, bytes);
+        self.mappings += u64::from(is_of_pool);
+        let of = Page { protection, pool: is_of_pool.then_some(self.mappings), is_of_file, moved_by: 0 };
+        pages(to, bytes).for_each(|page| {
+            self.forget(page);
+            self.pages.insert(page, of);
+        });
+        if flags & map::POPULATE != 0 && protection != prot::NONE {
+            pages(to, bytes).for_each(|page| self.touch(page));
+        }
+        to as i64
+    }
+
+    fn mremap(&mut self, (old, old_bytes): (u64, u64), new_bytes: u64, flags: u64, target: u64) -> i64 {
+        let (old_bytes, new_bytes) = (old_bytes.next_multiple_of(PAGE), new_bytes.next_multiple_of(PAGE));
+        let moved: Vec<(u64, Page)> =
+            pages(old, old_bytes.min(new_bytes)).map(|page| (page, self.pages[&page])).collect();
+        let first = moved[0].1;
+        if new_bytes > old_bytes && moved.iter().any(|(_, page)| *page != first) {
+            return -14;
+        }
+        let is_fixed = flags & mremap::FIXED != 0;
+        let grown = pages(old + old_bytes, new_bytes.saturating_sub(old_bytes));
+        let stays = !is_fixed && grown.into_iter().all(|page| !self.pages.contains_key(&page));
+        if !stays && flags & mremap::MAY_MOVE == 0 {
+            return -12;
+        }
+        let to = match () {
+            () if is_fixed => target,
+            () if stays => old,
+            () => self.place(new_bytes),
+        };
+        let distance = to.wrapping_sub(old);
+        let was = |pages: &BTreeSet<u64>| moved.iter().map(|(page, _)| pages.contains(page)).collect::<Vec<bool>>();
+        let (present, filled) = (was(&self.present), was(&self.filled));
+        pages(old, old_bytes).chain(pages(to, new_bytes)).for_each(|page| self.forget(page));
+        for (index, (page, of)) in moved.iter().enumerate() {
+            let (page, moved_by) = (page.wrapping_add(distance), of.moved_by.wrapping_add(distance));
+            let moved_by = if of.pool.is_some() || of.is_of_file { 0 } else { moved_by };
+            self.pages.insert(page, Page { moved_by, ..*of });
+            self.present.extend(present[index].then_some(page));
+            self.filled.extend(filled[index].then_some(page));
+        }
+        if new_bytes > old_bytes {
+            let last = self.pages[&(to + old_bytes - PAGE)];
+            self.pages.extend(pages(to + old_bytes, new_bytes - old_bytes).map(|page| (page, last)));
+        }
+        to as i64
+    }
+
+    /// Where Linux puts so many bytes of memory.
+    fn place(&self, bytes: u64) -> u64 {
+        match bytes >= HUGE && bytes.is_multiple_of(HUGE) {
+            true => aligned(self.highest(bytes + HUGE), 0, HUGE),
+            false => self.highest(bytes),
+        }
+    }
+
+    /// The highest gap for so many bytes: where they begin at its end.
+    fn highest(&self, bytes: u64) -> u64 {
+        let (mut free, mut at) = (0, MMAP_BASE - VDSO_BYTES);
+        while free < bytes.next_multiple_of(PAGE) {
+            at -= PAGE;
+            free = if self.pages.contains_key(&at) { 0 } else { free + PAGE };
+        }
+        at
+    }
+}
+
+/// `__thp_get_unmapped_area` (mm/huge_memory.c).
+fn aligned(begin: u64, offset: u64, bytes: u64) -> u64 {
+    match offset.wrapping_sub(begin) & (bytes - 1) {
+        0 => begin + bytes,
+        rest => begin + rest,
+    }
+}
+
+impl View for Pooled {
+    fn vma_at(&mut self, address: u64) -> Option<Vma> {
+        let at = address & !(PAGE - 1);
+        let of = *self.pages.get(&at)?;
+        let is_of = |page: &u64| self.pages.get(page) == Some(&of);
+        let (mut start, mut end) = (at, at + PAGE);
+        while is_of(&(start - PAGE)) {
+            start -= PAGE;
+        }
+        while is_of(&end) {
+            end += PAGE;
+        }
+        let is_anonymous = of.pool.is_none() && !of.is_of_file;
+        Some(Vma { start, end, protection: of.protection, is_anonymous, is_named: false })
+    }
+
+    fn excepts_advised(&mut self) -> bool {
+        true
+    }
+}
+
+impl Kernel for Pooled {
+    type Error = Infallible;
+
+    fn call(&mut self, call: &Call) -> Result<i64, Infallible> {
+        Ok(self.kernel(call))
+    }
+
+    fn own_call(&mut self) -> Result<i64, Infallible> {
+        Ok(self.kernel(&self.own.0.clone()))
+    }
+
+    fn advise(&mut self, (address, bytes): (u64, u64), advice: u64) -> Result<(), Infallible> {
+        self.kernel(&Call::Madvise { address, bytes, advice });
+        Ok(())
+    }
+
+    fn look(&mut self, _: (u64, u64)) -> Result<i64, Infallible> {
+        Ok(0)
+    }
+
+    fn zero(&mut self, start: u64, end: u64) -> bool {
+        self.filled.retain(|page| !(start..end).contains(page));
+        true
+    }
+
+    fn allows(&mut self, _: &Call) -> bool {
+        true
+    }
+
+    fn answered(&mut self, said: &'static str) {
+        self.answered.push(said);
+    }
+}
+
+impl PoolKernel for Pooled {
+    fn own_call_on(&mut self, _: (u64, u64)) -> Result<i64, Infallible> {
+        Ok(0)
+    }
+
+    fn copy(&mut self, from: u64, to: u64, bytes: u64, content: Content) -> bool {
+        let copied: Vec<u64> = pages(from, bytes)
+            .filter(|page| content == Content::All || self.filled.contains(page))
+            .map(|page| page - from)
+            .collect();
+        for at in &copied {
+            self.touch(to + at);
+            if self.filled.contains(&(from + at)) {
+                self.filled.insert(to + at);
+            }
+        }
+        self.copies.push(Copied { from, to, bytes, pages: copied });
+        true
+    }
+
+    fn unreserved_pages(&mut self) -> u64 {
+        u64::MAX
+    }
+
+    fn note(&mut self, cause: Cause, bytes: u64) {
+        *self.noted.entry(cause).or_default() += bytes;
+    }
+}

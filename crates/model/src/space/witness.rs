@@ -1,0 +1,274 @@
+//! Whether a policy held, and for the memory on which it did not, why: what the judge of policies (`policy::judge`) says of the
+//! model's tables.
+//!
+//! Memory is looked at when it goes (munmap, MADV_DONTNEED, what a new mapping replaces, exec) and at the end.
+
+use ::policy::census::{self, Mapping, Region, VmaKind};
+use ::policy::judge::{self, Evidence, Examination, Fallbacks, Look, Question, SlotCounts};
+use ::policy::looks::Extent;
+use ::policy::remains::Remains;
+use ::policy::size::PageSize;
+use ::policy::verdict::Verdict;
+use paging::{Error, Format};
+use trace::Call;
+
+use super::folio::CONTIG_BYTES;
+use super::paged::Paged;
+use super::part::Part;
+use super::places::{is_file, is_zeros};
+use super::process::Process;
+use super::seen::{LeftOut, Seen, size};
+use super::vma::{Advice, Backing, Vma};
+use crate::address::Pa;
+use crate::policy::Granule;
+
+/// A VMA that was looked at.
+struct Place {
+    begin: u64,
+    end: u64,
+    kind: VmaKind,
+    advice: Advice,
+    regions: Vec<Region>,
+}
+
+impl Place {
+    fn as_seen(&self) -> census::Area<'_> {
+        census::Area { start: self.begin, end: self.end, kind: self.kind, regions: &self.regions }
+    }
+}
+
+/// What a judge may ask of a process of the model.
+struct Asked {
+    thp_disabled: bool,
+    advice: Vec<(u64, Advice)>,
+    pool_fell_back: bool,
+}
+
+impl judge::Process for Asked {
+    fn is_thp_disabled(&self) -> bool {
+        self.thp_disabled
+    }
+
+    fn advice(&self, _: u64) -> Vec<(u64, Advice)> {
+        self.advice.clone()
+    }
+
+    fn may_have_folios(&self, _: PageSize) -> bool {
+        true
+    }
+
+    fn is_pool_exhausted(&self, _: PageSize) -> bool {
+        self.pool_fell_back
+    }
+}
+
+/// Whether `pagelab compare` looks at memory before a call takes it away, without `--prove-all`.
+pub(super) fn is_looked_at(call: &Call) -> bool {
+    match call {
+        Call::Munmap { bytes, .. } => Extent::Large.has_unmap(*bytes),
+        Call::Madvise { bytes, advice, .. } => Extent::Large.has_drop(*bytes, *advice),
+        _ => Extent::Large.has_others(),
+    }
+}
+
+impl<F: Format> Paged<F> {
+    /// Looks at whole base pages that a call is about to take away. Of calls that are made in a program's name, under a policy of
+    /// pages of a pool, who makes them says what goes.
+    pub(super) fn witness_call(&mut self, begin: u64, end: u64) -> Result<(), Error> {
+        if self.plan.mechanism.hugetlb { Ok(()) } else { self.witness(begin, end) }
+    }
+
+    /// Looks at whole base pages whose memory is about to go.
+    pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
+        let large = size(self.slot_bytes());
+        for (from, to) in Remains::beside(begin, end, large) {
+            let left = self.places(self.processes.number, &self.processes.running, from, to)?;
+            self.processes.running.remains.note(left.iter().flat_map(|place| &place.regions), large);
+        }
+        let as_it_was = self.processes.running.remains.within(begin, end).into_iter().map(|region| Place {
+            begin: region.start,
+            end: region.end,
+            kind: VmaKind::Anonymous,
+            advice: Advice::None,
+            regions: vec![region],
+        });
+        let mut found = self.answer(&self.processes.running, &as_it_was.collect::<Vec<Place>>());
+        for (from, to) in self.processes.running.remains.others(begin, end) {
+            found.merge(self.look_into(self.processes.number, &self.processes.running, from, to)?);
+        }
+        self.processes.running.remains.goes(begin, end);
+        self.take_in(found);
+        Ok(())
+    }
+
+    /// Looks at all that the running process has, which ends or loads another program.
+    pub(super) fn witness_end(&mut self) -> Result<(), Error> {
+        let found = self.look_into(self.processes.number, &self.processes.running, 0, u64::MAX)?;
+        self.processes.running.remains = Remains::default();
+        self.take_in(found);
+        Ok(())
+    }
+
+    fn take_in(&mut self, found: Examination) {
+        if !self.seen.is_looked_at {
+            self.seen.left_out.concerned_bytes += found.concerned_bytes;
+            self.seen.left_out.covered_bytes += found.covered_bytes;
+        }
+        self.seen.examination.merge(found);
+    }
+
+    /// What `pagelab compare` would have left out of the verdict without `--prove-all`.
+    pub(super) fn unwitnessed(&self) -> LeftOut {
+        self.seen.left_out
+    }
+
+    /// The verdict on everything that there was, in all processes.
+    pub(super) fn judge(&self) -> Result<Verdict, Error> {
+        let mut examination = self.seen.examination.clone();
+        if let Granule::Direct(leaf_bytes) = self.plan.granule {
+            let leaves = self.processes.running.tables.census()?.mapped_bytes;
+            let leaves = leaves.iter().map(|(shape, bytes)| (size(shape.leaf_bytes), *bytes));
+            examination.merge(Examination::of_leaves(size(leaf_bytes), leaves));
+        }
+        let own = std::iter::once((self.processes.number, &self.processes.running));
+        for (number, process) in own.chain(self.processes.others.iter().map(|(number, process)| (*number, process))) {
+            examination.merge(self.look_into(number, process, 0, u64::MAX)?);
+        }
+        let slots = SlotCounts {
+            fallbacks: Some(Fallbacks {
+                counter: "allocation_fallbacks".to_owned(),
+                times: self.costs.allocation_fallbacks,
+                charges: 0,
+            }),
+            cut_folios: self.memory.folios.cut(),
+            split_leaves: self.costs.splits,
+        };
+        let evidence = Evidence {
+            slots,
+            advised_bytes: self.plan.mechanism.wants_large().then(|| self.plan.mechanism.advised_bytes()),
+            noted: self.seen.noted.clone(),
+            answered: self.seen.answered.clone(),
+            is_without_guards: self.plan.mechanism.no_guards,
+            ..Evidence::of(examination)
+        };
+        Ok(evidence.verdict())
+    }
+
+    fn look_into(&self, number: u32, process: &Process<F>, begin: u64, end: u64) -> Result<Examination, Error> {
+        let places = self.places(number, process, begin, end)?;
+        Ok(self.answer(process, &places))
+    }
+
+    /// What the memory in these places says about the policy.
+    fn answer(&self, process: &Process<F>, places: &[Place]) -> Examination {
+        let areas: Vec<census::Area> = places.iter().map(Place::as_seen).collect();
+        let mut found = census::Census::default();
+        let regions = places.iter().flat_map(|place| &place.regions);
+        regions.for_each(|region| found.add(region.mapping, region.length_bytes()));
+        let Seen { aim, geometry, settings, .. } = &self.seen;
+        let (aim, after_fork) = (*aim, process.has_forked);
+        let question = Question { aim, by_thp_disable: false, geometry, settings, after_fork };
+        let asked = Asked {
+            thp_disabled: process.thp_disabled,
+            advice: places.iter().map(|place| (place.begin, place.advice)).collect(),
+            pool_fell_back: self.costs.allocation_fallbacks > 0,
+        };
+        question.answer(&Look { census: &found, areas: &areas }, &asked)
+    }
+
+    /// The size that the policy asks for.
+    fn slot_bytes(&self) -> u64 {
+        match self.plan.granule {
+            Granule::Base => self.base,
+            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) | Granule::Direct(bytes) => bytes,
+            Granule::Contig64k => CONTIG_BYTES,
+        }
+    }
+
+    /// The VMAs of a range of whole base pages with what they map there; the range itself may be more than tables can hold.
+    fn places(&self, number: u32, process: &Process<F>, begin: u64, end: u64) -> Result<Vec<Place>, Error> {
+        let mut places = Vec::new();
+        let mut at = begin;
+        for (first, cut) in process.vmas.within(begin, end) {
+            let (first_page, last) = (first & !(self.base - 1), cut.end.next_multiple_of(self.base));
+            let from = first_page.max(at);
+            if from >= last {
+                continue;
+            }
+            at = last;
+            let (whole_begin, vma) = process.vmas.find(first).unwrap_or((first, cut));
+            let mut place = Place {
+                begin: whole_begin & !(self.base - 1),
+                end: vma.end.next_multiple_of(self.base),
+                kind: kind(vma.backing),
+                advice: if self.is_advised(vma) { Advice::Huge } else { vma.advice },
+                regions: Vec::new(),
+            };
+            // One mapping must hold all of a folio that counts as whole.
+            let range = (begin.max(place.begin), end.min(place.end));
+            for part in process.parts(from, last)? {
+                let mapping = self.mapping(number, process, &part, range, vma);
+                match place.regions.last_mut() {
+                    Some(before) if before.end == part.va && before.mapping == mapping => before.end += part.bytes,
+                    _ => place.regions.push(Region { start: part.va, end: part.va + part.bytes, mapping }),
+                }
+            }
+            places.push(place);
+        }
+        Ok(places)
+    }
+
+    /// How a part is mapped, of which a range is looked at.
+    fn mapping(&self, number: u32, process: &Process<F>, part: &Part, range: (u64, u64), vma: Vma) -> Mapping {
+        let leaf = size(part.leaf_bytes.max(self.base));
+        let not_own = |backing| Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
+        match vma.backing {
+            _ if is_zeros(part.pa) => return not_own(census::Backing::Zero),
+            Backing::Shared(_) => return not_own(census::Backing::Shmem),
+            _ if is_file(part.pa) => return not_own(census::Backing::File),
+            _ => {}
+        }
+        let backing = census::Backing::Anonymous;
+        if self.plan.granule == Granule::Contig64k {
+            let leaf = if part.grouped { size(CONTIG_BYTES) } else { leaf };
+            let is_block = part.grouped || self.is_whole_block(process, part);
+            return Mapping {
+                backing,
+                leaf,
+                folio: census::Folio::Whole(if is_block { size(CONTIG_BYTES) } else { leaf }),
+            };
+        }
+        let Some(folio) = self.memory.folios.holding(part.pa, number) else {
+            return Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
+        };
+        if folio.pinned {
+            let leaf = size(folio.bytes);
+            return Mapping { backing: census::Backing::Hugetlb, leaf, folio: census::Folio::Whole(leaf) };
+        }
+        // What `mremap` has moved may be misaligned, and what goes may be a part of a folio.
+        let first = part.va & !(folio.bytes - 1);
+        let is_aligned = part.va.wrapping_sub(part.pa.0) & (folio.bytes - 1) == 0;
+        let is_inside = range.0 <= first && folio.bytes <= range.1 - first.min(range.1);
+        let is_whole = part.leaf_bytes > self.base || folio.is_whole && is_aligned && is_inside;
+        let bytes = size(folio.bytes);
+        let folio = if is_whole { census::Folio::Whole(bytes) } else { census::Folio::Part(bytes) };
+        Mapping { backing, leaf, folio }
+    }
+
+    /// Whether all of the block of the proposal around a part is mapped to one block of memory.
+    fn is_whole_block(&self, process: &Process<F>, part: &Part) -> bool {
+        let offset = part.va & (CONTIG_BYTES - 1);
+        let (va, pa) = (part.va - offset, part.pa.0.wrapping_sub(offset));
+        let pages = (0..CONTIG_BYTES).step_by(self.base as usize);
+        pages.into_iter().all(|at| process.physical(va + at) == Some(Pa(pa.wrapping_add(at))))
+    }
+}
+
+fn kind(backing: Backing) -> VmaKind {
+    match backing {
+        Backing::Anonymous | Backing::Pool | Backing::Inferred => VmaKind::Anonymous,
+        Backing::Stack => VmaKind::Stack,
+        Backing::File => VmaKind::PrivateFile,
+        Backing::Shared(_) | Backing::SharedFile => VmaKind::Shared,
+    }
+}

@@ -1,0 +1,64 @@
+//! SRRIP: each entry has a prediction of how far off its next use is, and the one that is farthest off makes room.
+//!
+//! Source: Jaleel, Theobald, Steely and Emer, "High performance cache replacement using re-reference interval prediction
+//! (RRIP)", ISCA 2010, section 4: the static policy with hit priority and predictions of two bits.
+
+use super::entry::Key;
+
+/// The prediction of what makes room.
+pub const DISTANT: u8 = 3;
+/// The prediction of what has just come.
+pub const LONG: u8 = 2;
+/// The prediction of what was hit.
+pub const NEAR: u8 = 0;
+
+#[derive(Clone, Debug)]
+pub struct Srrip {
+    entries: Vec<Key>,
+    predictions: Vec<u8>,
+    ways: usize,
+    mask: u32,
+}
+
+impl Srrip {
+    pub fn new(sets: u32, ways: u32) -> Srrip {
+        let all = (sets * ways) as usize;
+        Srrip { entries: vec![0; all], predictions: vec![DISTANT; all], ways: ways as usize, mask: sets - 1 }
+    }
+
+    #[inline]
+    pub fn touch(&mut self, index: u32, key: Key) -> bool {
+        let first = (index & self.mask) as usize * self.ways;
+        let entries = &mut self.entries[first..first + self.ways];
+        let predictions = &mut self.predictions[first..first + self.ways];
+        if let Some(way) = entries.iter().position(|entry| *entry == key) {
+            predictions[way] = NEAR;
+            return true;
+        }
+        let free = entries.iter().position(|entry| *entry == 0);
+        let way = free.unwrap_or_else(|| farthest(predictions));
+        (entries[way], predictions[way]) = (key, LONG);
+        false
+    }
+
+    pub fn forget_one(&mut self, index: u32, key: Key) {
+        let first = (index & self.mask) as usize * self.ways;
+        self.entries[first..first + self.ways].iter_mut().filter(|entry| **entry == key).for_each(|entry| *entry = 0);
+    }
+
+    pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
+        let mut dropped = 0;
+        for entry in self.entries.iter_mut().filter(|entry| **entry != 0 && gone(**entry)) {
+            *entry = 0;
+            dropped += 1;
+        }
+        dropped
+    }
+}
+
+/// The first way whose next use is farthest off, after all have come as much farther as makes it distant.
+fn farthest(predictions: &mut [u8]) -> usize {
+    let most = predictions.iter().copied().max().unwrap_or(DISTANT);
+    predictions.iter_mut().for_each(|prediction| *prediction += DISTANT - most);
+    predictions.iter().position(|prediction| *prediction == DISTANT).unwrap_or(0)
+}

@@ -1,0 +1,208 @@
+//! What a policy of pages of a pool makes of recorded calls, in faults: each count is what a running kernel had under it
+//! (`crates/pagelab/tests/programs/pool.c`), less those of a process that only begins and ends.
+
+use std::collections::HashMap;
+
+use model::machine::built_in;
+use model::replay::{Child, replay_processes};
+use model::simulation::{Outcome, Simulation};
+use model::space::Physical;
+use trace::{Call, Header, Image, Kind, Recording};
+
+const K: u64 = 1 << 10;
+const M: u64 = 1 << 20;
+const PAGE: u64 = 4096;
+const CHILD: u32 = 7;
+const MAY_MOVE: u64 = 1;
+
+/// A program of which the calls and accesses are recorded, which has all its memory one behind the other.
+struct Program {
+    recording: Recording<Vec<u8>>,
+    next: u64,
+}
+
+impl Program {
+    fn new() -> Program {
+        Program { recording: Recording::new(Vec::new(), Header::of("test")).unwrap(), next: 0x40_0000_0000 }
+    }
+
+    fn call(&mut self, call: Call, result: u64) -> &mut Program {
+        self.recording.event(0, call, result as i64);
+        self
+    }
+
+    /// Maps memory anywhere; where it is.
+    fn map(&mut self, bytes: u64, protection: u64) -> u64 {
+        let at = self.next;
+        self.next += bytes;
+        self.call(Call::Mmap { address: 0, bytes, protection, flags: 0x4022, file: -1, offset: 0 }, at);
+        at
+    }
+
+    fn protect(&mut self, address: u64, bytes: u64, protection: u64) -> &mut Program {
+        self.call(Call::Mprotect { address, bytes, protection }, 0)
+    }
+
+    /// Memory grows, or shrinks where it is; where it is then.
+    fn remap(&mut self, address: u64, old_bytes: u64, new_bytes: u64) -> u64 {
+        let to = if new_bytes < old_bytes { address } else { self.next };
+        self.next += new_bytes;
+        self.call(Call::Mremap { address, old_bytes, new_bytes, flags: MAY_MOVE, new_address: 0 }, to);
+        to
+    }
+
+    fn touch(&mut self, begin: u64, bytes: u64, kind: Kind) -> &mut Program {
+        for va in (begin..begin + bytes).step_by(PAGE as usize) {
+            self.recording.access(0, va, 8, kind).unwrap();
+        }
+        self
+    }
+
+    fn write(&mut self, begin: u64, bytes: u64) -> &mut Program {
+        self.touch(begin, bytes, Kind::STORE)
+    }
+
+    fn read(&mut self, begin: u64, bytes: u64) -> &mut Program {
+        self.touch(begin, bytes, Kind::LOAD)
+    }
+}
+
+fn run(policy: &str, program: Program, child: Option<Program>) -> Outcome {
+    let done = |program: Program| program.recording.finish().unwrap();
+    let children: HashMap<u32, Vec<u8>> = child.map(|child| (CHILD, done(child))).into_iter().collect();
+    let mut open = |image: Image| {
+        let child =
+            |bytes: &Vec<u8>| Child { name: "child".to_owned(), from: Box::new(std::io::Cursor::new(bytes.clone())) };
+        Ok(children.get(&image.process).filter(|_| image.execs == 0).map(child))
+    };
+    let machine = built_in("cascade-lake").unwrap();
+    let mut simulations = [Simulation::new(&machine, &policy.parse().unwrap(), &Physical::default()).unwrap()];
+    replay_processes(&done(program)[..], &mut open, None, &mut simulations, 1).unwrap();
+    simulations[0].outcome().unwrap()
+}
+
+fn faults(program: Program) -> u64 {
+    run("hugetlb-2m", program, None).costs.faults()
+}
+
+#[test]
+fn a_reservation_that_is_opened_in_steps_has_pages_of_the_pool() {
+    let mut program = Program::new();
+    let memory = program.map(64 * M, 0);
+    for at in (0..16 * M).step_by(256 << 10) {
+        program.protect(memory + at, 256 * K, 3).write(memory + at, 256 * K);
+    }
+    assert_eq!(faults(program), 8);
+    // Or by mappings over it.
+    let mut program = Program::new();
+    let memory = program.map(32 * M, 0);
+    for at in (0..12 * M).step_by(768 << 10) {
+        let address = memory + at;
+        let call = Call::Mmap { address, bytes: 768 * K, protection: 3, flags: 0x32, file: -1, offset: 0 };
+        program.call(call, address).write(address, 768 * K);
+    }
+    assert_eq!(faults(program), 6);
+}
+
+#[test]
+fn an_arena_that_is_cut_out_of_a_reservation_begins_with_a_page_of_the_pool() {
+    // As glibc does it, wherever the recorder has put the reservation.
+    for place in [0, 5 * PAGE, 13 * M + 3 * PAGE] {
+        let mut program = Program::new();
+        program.next += place;
+        let reserved = program.map(128 * M, 0);
+        let arena = reserved.next_multiple_of(64 * M);
+        program.call(Call::Munmap { address: reserved, bytes: arena - reserved }, 0);
+        let rest = reserved + 128 * M - (arena + 64 * M);
+        program.call(Call::Munmap { address: arena + 64 * M, bytes: rest }, 0);
+        for at in (0..4 * M).step_by(132 << 10) {
+            program.protect(arena + at, 132 * K, 3).write(arena + at, 132 * K);
+        }
+        assert_eq!(faults(program), 3, "{place:#x}");
+    }
+}
+
+#[test]
+fn what_outgrows_a_page_of_the_pool_moves_there_without_faults_of_its_own() {
+    let mut program = Program::new();
+    let mut memory = program.map(512 * K, 3);
+    program.write(memory, 512 * K);
+    for bytes in (512 * K..16 * M).step_by(512 << 10) {
+        memory = program.remap(memory, bytes, bytes + 512 * K);
+        program.write(memory + bytes, 512 * K);
+    }
+    let outcome = run("hugetlb-2m", program, None);
+    // 1.5M are of base pages, and are copied into the first page of eight.
+    assert_eq!(outcome.costs.faults(), 3 * 128 + 7);
+    assert_eq!(outcome.verdict.covered_bytes, 16 * M);
+    let mut program = Program::new();
+    let memory = program.map(3 * M, 3);
+    program.write(memory, 3 * M);
+    let memory = program.remap(memory, 3 * M, 3 * M + 512 * K);
+    program.write(memory, 3 * M + 512 * K);
+    let memory = program.remap(memory, 3 * M + 512 * K, 2 * M + 512 * K);
+    let memory = program.remap(memory, 2 * M + 512 * K, 9 * M);
+    program.write(memory, 9 * M);
+    assert_eq!(faults(program), 5);
+}
+
+#[test]
+fn a_page_of_the_pool_that_is_read_first_or_opened_again_has_a_second_fault_when_it_is_written() {
+    let mut program = Program::new();
+    let memory = program.map(16 * M, 3);
+    program.read(memory, 16 * M).write(memory, 12 * M);
+    assert_eq!(faults(program), 8 + 6);
+    let mut program = Program::new();
+    let memory = program.map(16 * M, 3);
+    program.write(memory, 16 * M).protect(memory, 16 * M, 1).read(memory, 16 * M);
+    program.protect(memory, 12 * M, 3).write(memory, 12 * M);
+    assert_eq!(faults(program), 8 + 6);
+}
+
+#[test]
+fn what_was_written_is_copied_where_base_pages_take_a_pages_place() {
+    let mut program = Program::new();
+    let memory = program.map(8 * M, 3);
+    program.write(memory, 5 * M).protect(memory + 4 * M + 512 * K, PAGE, 0).protect(memory + 7 * M, PAGE, 0);
+    program.write(memory, 4 * M + 512 * K).write(memory + 4 * M + 512 * K + PAGE, 2 * M);
+    // Three pages of the pool, of which the last is copied up to its middle; what is behind that is touched afresh.
+    let outcome = run("hugetlb-2m", program, None);
+    assert_eq!(outcome.costs.faults(), 3 + (M + 512 * K + PAGE) / PAGE);
+    assert_eq!(outcome.verdict.covered_bytes, 4 * M);
+}
+
+#[test]
+fn pages_go_whole_and_parts_of_them_are_filled_with_zeros() {
+    let mut program = Program::new();
+    let memory = program.map(16 * M, 3);
+    program.write(memory, 16 * M).call(Call::Madvise { address: memory + 3 * M, bytes: 8 * M, advice: 4 }, 0);
+    program.write(memory, 16 * M).call(Call::Madvise { address: memory, bytes: 256 * K, advice: 4 }, 0);
+    program.write(memory, 16 * M);
+    assert_eq!(faults(program), 8 + 3);
+    let mut program = Program::new();
+    let heap = 0x20_0000_0000;
+    let brk = |program: &mut Program, bytes: u64| {
+        program.call(Call::Brk { address: heap + bytes }, heap + bytes);
+    };
+    brk(&mut program, 0);
+    brk(&mut program, 5 * M);
+    program.write(heap, 5 * M);
+    brk(&mut program, 512 * K);
+    brk(&mut program, 8 * M + 512 * K);
+    program.write(heap, 8 * M + 512 * K);
+    // Of the first three pages one has gone: the kernel has the last one whole.
+    assert_eq!(faults(program), 3 + 1 + 2);
+}
+
+#[test]
+fn a_child_copies_the_pages_of_the_pool_that_it_writes() {
+    let mut program = Program::new();
+    let memory = program.map(16 * M, 3);
+    program.write(memory, 12 * M).call(Call::Clone { flags: 17 }, u64::from(CHILD));
+    program.write(memory, 16 * M);
+    let mut child = Program::new();
+    child.read(memory, 4 * M).write(memory + 4 * M, 10 * M);
+    let costs = run("hugetlb-2m", program, Some(child)).costs;
+    // The child copies four pages and has one of its own. Its parent has all six for itself then, and two more.
+    assert_eq!((costs.faults(), costs.copied_bytes), (6 + 4 + 1 + 6 + 2, 8 * M));
+}

@@ -1,0 +1,181 @@
+//! The workloads that live in the kernel ([`workloads::kernel`]): what they are asked, and what they report.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tracer::signals;
+use workloads::kernel::{
+    Done, KernelError, Load, brk_growth, directory_read, file_churn, fork_exec, memfd_pread, messaging, page_faults,
+    pipe_switch, sockets, syscalls,
+};
+use workloads::memory::ForkError;
+use workloads::random::mix;
+
+use super::report::Report;
+use super::scratch::Scratch;
+use super::{WorkloadError, arguments, check};
+
+/// What every one is asked.
+#[derive(Clone, Debug, Args)]
+pub struct Work {
+    /// How much work: about as many seconds of one 2.5 GHz core without a hypervisor; the same work on every machine
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Seed of what is written and in which order
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Arguments of the workloads that make files.
+#[derive(Clone, Debug, Args)]
+pub struct Files {
+    #[command(flatten)]
+    work: Work,
+    #[command(flatten)]
+    scratch: Scratch,
+}
+
+/// Arguments of `fork-exec`.
+#[derive(Clone, Debug, Args)]
+pub struct ForkExec {
+    #[command(flatten)]
+    work: Work,
+    /// Memory that the parent touches before it forks, in whole base pages
+    #[arg(long, default_value = "16M", value_parser = arguments::size)]
+    bytes: u64,
+    /// The program that each child executes; it must end with status 0
+    #[arg(long, default_value = "true")]
+    program: PathBuf,
+}
+
+/// Arguments of `memfd-pread`.
+#[derive(Clone, Debug, Args)]
+pub struct MemfdPread {
+    #[command(flatten)]
+    work: Work,
+    /// Size of the file, in blocks of 1M
+    #[arg(long, default_value = "1G", value_parser = arguments::size)]
+    bytes: u64,
+}
+
+/// The workloads.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Kernel {
+    /// Twenty threads send to twenty others over sockets: the scheduler and small copies
+    SchedMessaging(Work),
+    /// Two threads hand a byte back and forth through pipes: context switches
+    PipeSwitch(Work),
+    /// Ask for the parent's process number: bare system calls, the control
+    Syscalls(Work),
+    /// Map 64M, write to each base page, unmap: page faults
+    PageFaults(Work),
+    /// Grow the heap by the program break, write to it and shrink it
+    BrkGrowth(Work),
+    /// Fork, execute a program that does nothing, wait for it
+    ForkExec(ForkExec),
+    /// Send blocks through a pair of Unix sockets
+    UnixSocket(Work),
+    /// Send blocks through a TCP connection of this machine with itself
+    TcpLoopback(Work),
+    /// Create, stat and unlink files
+    FileChurn(Files),
+    /// Read a directory of 4,096 files
+    DirectoryRead(Files),
+    /// Read 64 bytes at random places of a large file in memory: the direct map's TLB misses
+    MemfdPread(MemfdPread),
+}
+
+impl Kernel {
+    /// Runs it.
+    ///
+    /// # Errors
+    /// Bad arguments, what the kernel refuses, or a wrong answer.
+    pub fn run(&self) -> Result<Report, WorkloadError> {
+        match self {
+            Kernel::SchedMessaging(work) => work.measure("sched-messaging", messaging::PER_SECOND, messaging::run),
+            Kernel::PipeSwitch(work) => work.measure("pipe-switch", pipe_switch::PER_SECOND, pipe_switch::run),
+            Kernel::Syscalls(work) => work.measure("syscalls", syscalls::PER_SECOND, syscalls::run),
+            Kernel::PageFaults(work) => work.measure("page-faults", page_faults::PER_SECOND, page_faults::run),
+            Kernel::BrkGrowth(work) => work.measure("brk-growth", brk_growth::PER_SECOND, brk_growth::run),
+            Kernel::ForkExec(arguments) => arguments.run(),
+            Kernel::UnixSocket(work) => work.measure("unix-socket", sockets::UNIX_PER_SECOND, sockets::unix),
+            Kernel::TcpLoopback(work) => work.measure("tcp-loopback", sockets::TCP_PER_SECOND, sockets::tcp),
+            Kernel::FileChurn(Files { work, scratch }) => {
+                let load = work.load(file_churn::PER_SECOND)?;
+                let done = scratch.with(|directory| file_churn::run(load, directory, &signals::arrived))?;
+                Ok(work.report("file-churn", &done)?.argument("directory", scratch.shown()))
+            }
+            Kernel::DirectoryRead(Files { work, scratch }) => {
+                let load = work.load(directory_read::PER_SECOND)?;
+                let done = scratch.with(|directory| directory_read::run(load, directory, &signals::arrived))?;
+                Ok(work.report("directory-read", &done)?.argument("directory", scratch.shown()))
+            }
+            Kernel::MemfdPread(arguments) => arguments.run(),
+        }
+    }
+}
+
+impl ForkExec {
+    fn run(&self) -> Result<Report, WorkloadError> {
+        let load = self.work.load(fork_exec::PER_SECOND)?;
+        let bytes = arguments::whole_pages("bytes", self.bytes)?;
+        arguments::room("bytes", u128::from(self.bytes))?;
+        let done = fork_exec::run(load, bytes, &self.program).map_err(|error| self.told(error))?;
+        let report = self.work.report("fork-exec", &done)?.argument("bytes", self.bytes);
+        Ok(report.argument("program", self.program.display().to_string()))
+    }
+
+    /// What ended was the program, unless it was not even begun.
+    fn told(&self, error: KernelError) -> WorkloadError {
+        match error {
+            KernelError::Fork(ForkError::Exited { status }) => {
+                WorkloadError::Program { program: self.program.clone(), status }
+            }
+            error => error.into(),
+        }
+    }
+}
+
+impl MemfdPread {
+    fn run(&self) -> Result<Report, WorkloadError> {
+        let load = self.work.load(memfd_pread::PER_SECOND)?;
+        let bytes = arguments::multiple("bytes", self.bytes, memfd_pread::BLOCK_BYTES as u64, "a block")?;
+        arguments::room("bytes", bytes as u128)?;
+        let done = memfd_pread::run(load, bytes)?;
+        Ok(self.work.report("memfd-pread", &done)?.argument("bytes", self.bytes))
+    }
+}
+
+impl Work {
+    /// How much that is, at `per_second` operations.
+    fn load(&self, per_second: u64) -> Result<Load, WorkloadError> {
+        let operations = self.seconds * per_second as f64;
+        if operations.is_finite() && (1.0..=1e15).contains(&operations) {
+            return Ok(Load { operations: operations as u64, seed: self.seed });
+        }
+        let least = 1.0 / per_second as f64;
+        let expected = format!("from {least:.6} to {:.0} seconds of work", 1e15 / per_second as f64);
+        Err(WorkloadError::Argument { option: "seconds", expected, found: self.seconds.to_string() })
+    }
+
+    /// Runs a workload that is asked nothing else.
+    fn measure(
+        &self,
+        name: &'static str,
+        per_second: u64,
+        run: fn(Load) -> Result<Done, KernelError>,
+    ) -> Result<Report, WorkloadError> {
+        self.report(name, &run(self.load(per_second)?)?)
+    }
+
+    /// Checks the sum of what was done, and reports it.
+    fn report(&self, name: &'static str, done: &Done) -> Result<Report, WorkloadError> {
+        check("the sum of all that came back", done.expected, done.sum)?;
+        Ok(Report::new(name, mix(done.sum ^ self.seed))
+            .argument("seconds", self.seconds)
+            .argument("operations", done.operations)
+            .argument("seed", self.seed)
+            .figure("ns_per_operation", done.total_s * 1e9 / done.operations as f64)
+            .figure("total_s", done.total_s))
+    }
+}

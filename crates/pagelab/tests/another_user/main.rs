@@ -1,0 +1,60 @@
+//! Commands that run as another user: nothing of root's reaches them, neither its terminal, nor its environment, nor a
+//! privilege by exec; and they are used as before.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../common/terminal.rs"]
+mod terminal;
+
+mod environment;
+mod relay;
+mod session;
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{Bench, QUICK, Runs, needs, program, root, send, shell, within, words_of};
+use terminal::{PATIENCE, Typist};
+
+/// One that is traced, one that is not.
+const POLICIES: [&str; 2] = ["base", "default+no-huge"];
+
+/// As whom.
+const NOBODY: [&str; 2] = ["--user", "nobody"];
+
+/// A bench with a compiled program of this directory, which everybody can execute.
+fn bench_with(name: &str, mode: u32) -> (Bench, String) {
+    let bench = Bench::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
+    let compiled = bench.path(name);
+    let status = Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().unwrap();
+    assert!(status.success());
+    fs::set_permissions(&compiled, Permissions::from_mode(mode)).unwrap();
+    let word = bench.word(name);
+    (bench, word)
+}
+
+fn can_become_another() -> bool {
+    needs(&[root(), program("gcc"), program("setsid")])
+}
+
+/// `pagelab exec` as nobody.
+fn exec(bench: &Bench, policy: &str, command: &[&str]) -> Command {
+    bench.pagelab(&[&["exec", "-p", policy][..], &NOBODY, &["--"], command].concat())
+}
+
+/// A shell with job control at a terminal.
+fn interactive(bench: &Bench) -> Typist {
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "--noprofile", "-i"]).current_dir(bench.path("")).env("HOME", bench.path(""));
+    bash.env("PS1", "NEXT> ").env("HISTFILE", "/dev/null").env_remove("SUDO_UID");
+    let mut typist = Typist::at(&bash);
+    typist.sees("NEXT> ");
+    typist.types("bind 'set enable-bracketed-paste off'\n");
+    typist.sees("off'");
+    typist.sees("NEXT> ");
+    typist
+}

@@ -1,0 +1,129 @@
+//! Its session has neither root's terminal nor root's privileges.
+
+use super::*;
+
+/// The session in what `standing` says last.
+fn session(said: &str) -> Option<u32> {
+    said.trim_end().rsplit_once("session=")?.1.parse().ok()
+}
+
+/// The finding: a program of nobody's had the shell of root execute a command.
+#[test]
+fn what_another_user_runs_types_nothing_into_the_shell() {
+    if !can_become_another() || !needs(&[program("bash")]) {
+        return;
+    }
+    let (bench, types) = bench_with("types", 0o755);
+    for policy in POLICIES {
+        let mut typist = interactive(&bench);
+        let pagelab = bench.word("pagelab");
+        typist.types(&format!(
+            "exec 7</dev/tty; {pagelab} exec -p {policy} --user nobody -- {types} 'echo at''tacked'\n"
+        ));
+        typist.sees("nobody");
+        typist.sees("NEXT> ");
+        typist.types("echo to the e''nd\n");
+        let shown = typist.sees("to the end");
+        assert!(!shown.contains("attacked"), "{policy}: {shown}");
+        assert!(!shown.contains("terminal 7"), "{policy}: it has another descriptor of the terminal: {shown}");
+    }
+}
+
+#[test]
+fn without_a_terminal_among_its_streams_a_command_has_none() {
+    if !can_become_another() {
+        return;
+    }
+    let (bench, standing) = bench_with("standing", 0o755);
+    let expected = "it user=65534 for=65534 gains-nothing=1 terminal=none streams=000 session=";
+    for policy in POLICIES {
+        for as_whom in [&NOBODY[..], &[]] {
+            let file = bench.word("said");
+            // As under sudo, where nobody is named.
+            let words = [&[bench.word("pagelab").as_str(), "exec", "-p", policy][..], as_whom].concat().join(" ");
+            let line = format!("{words} -- {standing} it </dev/null >{file} 2>&1");
+            let mut redirected = Command::new("sh");
+            redirected.args(["-c", &line]).env("SUDO_UID", "65534").current_dir(bench.path(""));
+            let mut typist = Typist::at(&redirected);
+            assert!(typist.command.wait().success(), "{policy} {as_whom:?}");
+            let said = fs::read_to_string(&file).unwrap();
+            assert!(said.contains(expected), "{policy} {as_whom:?}: {said}");
+            assert_ne!(session(&said), Some(typist.command.id()), "{policy} {as_whom:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn everything_that_a_comparison_runs_is_apart_and_gains_nothing() {
+    if !can_become_another() {
+        return;
+    }
+    // Set user id root: what executes it would have all privileges.
+    let (bench, standing) = bench_with("standing", 0o4755);
+    let file = bench.word("said");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+    let said = |name: &str| format!("{standing} {name} {file}");
+    let up = bench.word("up");
+    let server = format!("sh -c '{}; touch {up}; sleep 600'", said("server"));
+    let ready = format!("sh -c '{}; test -e {up}'", said("ready"));
+    let prepare = format!("sh -c '{}; rm -f {up}'", said("prepare"));
+    let options = ["-p", "default,base", "--server", &server, "--ready", &ready, "--prepare", &prepare];
+    let client = words_of(&[&standing, "client", &file]);
+    let mut typist = Typist::at(&bench.compare(&[&options[..], &NOBODY, &QUICK].concat(), &client));
+    let shown = typist.sees_the_end();
+    assert!(typist.command.wait().success(), "{shown}");
+    let lines = fs::read_to_string(&file).unwrap();
+    for name in ["server", "ready", "prepare", "client"] {
+        let expected = format!("{name} user=65534 for=65534 gains-nothing=1 terminal=none streams=000");
+        let mut of_it = lines.lines().filter(|line| line.split(' ').next() == Some(name)).peekable();
+        assert!(of_it.peek().is_some(), "no {name} in {lines}");
+        of_it.for_each(|line| {
+            assert!(line.starts_with(&expected), "{line}");
+            assert_ne!(session(line), Some(typist.command.id()), "{line}");
+        });
+    }
+}
+
+#[test]
+fn a_terminal_given_as_input_is_another_one_too() {
+    if !can_become_another() {
+        return;
+    }
+    let (bench, standing) = bench_with("standing", 0o755);
+    let file = bench.word("said");
+    fs::write(&file, "").unwrap();
+    fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+    let options = [&["-p", "default,base", "--input", "/dev/tty"][..], &NOBODY, &QUICK].concat();
+    let mut typist = Typist::at(&bench.compare(&options, &words_of(&[&standing, "it", &file])));
+    let shown = typist.sees_the_end();
+    assert!(typist.command.wait().success(), "{shown}");
+    let lines = fs::read_to_string(&file).unwrap();
+    assert!(
+        lines.lines().count() > 3 && lines.lines().all(|line| line.contains("terminal=some streams=100")),
+        "{lines}"
+    );
+}
+
+/// The finding: a setuid program of root's, executed by nobody's, was root.
+#[test]
+fn no_privilege_is_gained_by_exec_unless_the_user_is_root() {
+    if !can_become_another() {
+        return;
+    }
+    let (bench, standing) = bench_with("standing", 0o4755);
+    for policy in ["default", "base", "default+no-huge"] {
+        let ran = exec(&bench, policy, &[&standing, "it"]).ran();
+        assert!(ran.says(0, &[]).stdout.starts_with("it user=65534 for=65534 gains-nothing=1"), "{policy}: {ran}");
+        let own = bench.pagelab(&["exec", "-p", policy, "--", &standing, "it"]);
+        if needs(&[program("setpriv")]) {
+            let ran = own.as_nobody().stdin(Stdio::null()).ran();
+            assert!(ran.stdout.starts_with("it user=65534 for=65534 gains-nothing=1"), "{policy}, without root: {ran}");
+        }
+        let mut own = own;
+        let ran = own.ran();
+        assert!(ran.says(0, &[]).stdout.starts_with("it user=0 for=0 gains-nothing=0"), "{policy}: {ran}");
+    }
+    let ran = exec(&bench, "default+no-huge", &[&standing, "it"]).ran();
+    ran.says(0, &["a setuid program ran without its privilege", "run pagelab as root, with --user root"]);
+}

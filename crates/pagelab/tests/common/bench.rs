@@ -1,0 +1,109 @@
+//! The program in a directory of its own.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{Runs, ran_freely};
+
+/// Few blocks: the tests are about everything but precision.
+pub const QUICK: [&str; 4] = ["--blocks", "2", "--min-blocks", "1"];
+
+/// A copy of the program that every user can read, a place for the store, and for whatever else.
+pub struct Bench {
+    directory: TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Bench {
+        Bench::at(tempfile::tempdir().expect("a directory"))
+    }
+
+    /// A bench in memory (tmpfs), whose files the kernel keeps in base pages.
+    pub fn in_memory() -> Bench {
+        Bench::at(tempfile::tempdir_in("/dev/shm").expect("a directory"))
+    }
+
+    fn at(directory: TempDir) -> Bench {
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        let bench = Bench { directory };
+        // A hard link where the file system allows it: the program is large when it is built for tests.
+        let original = env!("CARGO_BIN_EXE_pagelab");
+        fs::hard_link(original, bench.program()).or_else(|_| fs::copy(original, bench.program()).map(drop)).unwrap();
+        bench
+    }
+
+    pub fn program(&self) -> PathBuf {
+        self.directory.path().join("pagelab")
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// A path in the directory, as a word of a command line.
+    pub fn word(&self, name: &str) -> String {
+        self.path(name).display().to_string()
+    }
+
+    pub fn store(&self) -> String {
+        self.word("results.sqlite")
+    }
+
+    /// Makes an executable shell script.
+    pub fn script(&self, name: &str, text: &str) -> String {
+        let path = self.path(name);
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    /// A built-in workload of 24 MiB, which takes some hundredths of a second.
+    pub fn touch(&self) -> Vec<String> {
+        let program = self.word("pagelab");
+        [&program, "workload", "page-touch", "--bytes", "24M", "--answer-only"].map(str::to_string).to_vec()
+    }
+
+    /// pagelab with these words.
+    pub fn pagelab(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(self.program());
+        command.args(words).env("HOME", self.directory.path()).env_remove("XDG_DATA_HOME").env_remove("SUDO_UID");
+        command.current_dir(self.directory.path());
+        command
+    }
+
+    /// `pagelab compare` with the bench's store, these options, and a command.
+    pub fn compare(&self, options: &[&str], command: &[String]) -> Command {
+        let mut compare = self.pagelab(&["compare", "--store", &self.store()]);
+        compare.args(options).arg("--").args(command);
+        compare
+    }
+
+    /// A stored comparison as JSON.
+    pub fn stored(&self, number: u64) -> Value {
+        self.pagelab(&["show", &number.to_string(), "--store", &self.store(), "--json"]).ran().json()
+    }
+
+    /// The stored comparisons, as `list` says.
+    pub fn listed(&self) -> Vec<Value> {
+        let listed = self.pagelab(&["list", "comparisons", "--json", "--store", &self.store()]).ran().json();
+        listed["comparisons"].as_array().unwrap().clone()
+    }
+}
+
+/// What a command writes to a terminal of so many columns, standard error included.
+pub fn on_terminal(bench: &Bench, columns: usize, environment: &str, words: &str) -> String {
+    let line = format!("stty cols {columns} rows 50; exec env {environment} {} {words}", bench.program().display());
+    let mut script = Command::new("script");
+    script
+        .args(["-qec", &line, "/dev/null"])
+        .env("HOME", bench.path(""))
+        .env("TERM", "xterm")
+        .current_dir(bench.path(""));
+    script.env_remove("LC_ALL").env_remove("LANG").env_remove("LC_CTYPE").env_remove("NO_COLOR");
+    ran_freely(script).stdout.replace('\r', "\n")
+}

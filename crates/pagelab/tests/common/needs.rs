@@ -1,0 +1,41 @@
+//! What a test needs, and whether it is here.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").unwrap().uid() == 0
+}
+
+pub fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
+/// Whether what a test needs is here; says what is not.
+pub fn needs(needed: &[(&str, bool)]) -> bool {
+    let missing: Vec<&str> = needed.iter().filter(|(_, here)| !here).map(|(what, _)| *what).collect();
+    if !missing.is_empty() {
+        testing::skip(missing.join(" and "));
+    }
+    missing.is_empty()
+}
+
+pub fn root() -> (&'static str, bool) {
+    ("root", is_root())
+}
+
+pub fn program(name: &'static str) -> (&'static str, bool) {
+    (name, has(name))
+}
+
+/// A QEMU that the recorder can be loaded into.
+pub fn recording(emulator: &'static str) -> (&'static str, bool) {
+    let help = Command::new(emulator).arg("--help").output().map(|output| output.stdout).unwrap_or_default();
+    match String::from_utf8_lossy(&help).lines().any(|line| line.starts_with("-plugin ")) {
+        true => (emulator, true),
+        false if has(emulator) => ("a QEMU with plugins", false),
+        false => (emulator, false),
+    }
+}

@@ -1,0 +1,195 @@
+//! Runs of a command, and what they leave.
+
+use std::io::{ErrorKind, Read};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::processes::descendants;
+use super::{LEASED, has, is_root, send, within};
+
+/// The user that has no rights.
+const NOBODY: &str = "65534";
+
+/// How long one run of a program may take, on the slowest machine: whatever takes longer hangs.
+const RUN: Duration = Duration::from_secs(300);
+
+/// Runs commands. None of them runs for ever, and none outlives its test.
+pub trait Runs {
+    /// Runs the command to its end, without input.
+    fn ran(&mut self) -> Ran;
+    /// Starts the command.
+    fn begin(&mut self) -> Running;
+    /// The same command, as the user that has no rights. Needs root.
+    fn as_nobody(&self) -> Command;
+}
+
+impl Runs for Command {
+    fn ran(&mut self) -> Ran {
+        self.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin().ran()
+    }
+
+    fn begin(&mut self) -> Running {
+        let busy = |error: &std::io::Error| error.kind() == ErrorKind::ExecutableFileBusy;
+        // Where a bench has a copy of the program, another test that forks meanwhile can still hold it open for writing.
+        let child = (0..50).find_map(|_| match self.spawn() {
+            Err(error) if busy(&error) => {
+                std::thread::sleep(Duration::from_millis(100));
+                None
+            }
+            spawned => Some(spawned),
+        });
+        let child = child.unwrap_or_else(|| self.spawn()).unwrap_or_else(|error| panic!("{self:?}: {error}"));
+        Running { child, command: format!("{self:?}") }
+    }
+
+    fn as_nobody(&self) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]);
+        wrap(&mut command, self);
+        command
+    }
+}
+
+/// Appends a command and its surroundings to another one.
+pub fn wrap(outer: &mut Command, inner: &Command) {
+    outer.arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer.current_dir(inner.get_current_dir().expect("the bench's directory"));
+}
+
+/// Runs a comparison without privileges where the test has some: what needs no setting changed waits for nobody then.
+pub fn ran_freely(mut command: Command) -> Ran {
+    if is_root() && has("setpriv") { command.as_nobody().ran() } else { command.ran() }
+}
+
+/// A program that was started. Where it still runs when the test ends, which is when the test fails, it is
+/// killed with all that it started; a watchdog is nobody's child and puts the settings back.
+pub struct Running {
+    child: Child,
+    command: String,
+}
+
+impl Running {
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("a pipe to its standard input")
+    }
+
+    pub fn stdout(&mut self) -> ChildStdout {
+        self.child.stdout.take().expect("a pipe from its standard output")
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> ExitStatus {
+        let is_over = within(RUN, || self.is_over());
+        assert!(is_over, "it still runs after {RUN:?}: {}", self.command);
+        self.child.wait().unwrap()
+    }
+
+    /// Kills it alone, and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.wait();
+    }
+
+    /// Waits for its end and for that of its output.
+    pub fn ran(mut self) -> Ran {
+        let (stdout, stderr) = (drain(self.child.stdout.take()), drain(self.child.stderr.take()));
+        let status = self.wait();
+        let whole = |output: Receiver<Vec<u8>>| match output.recv_timeout(LEASED) {
+            Ok(bytes) => bytes,
+            Err(_) => panic!("it ended, and {LEASED:?} later somebody still had its output open: {}", self.command),
+        };
+        Ran::of(&Output { status, stdout: whole(stdout), stderr: whole(stderr) })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.child.try_wait().is_ok_and(|status| status.is_some()) {
+            return;
+        }
+        let tree = descendants(self.id());
+        let _ = self.child.kill();
+        tree.into_iter().for_each(|pid| send("KILL", pid));
+        within(LEASED, || self.child.try_wait().map_or(true, |status| status.is_some()));
+    }
+}
+
+/// Reads a pipe to its end, in a thread: a test waits for that no longer than it wants to.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (done, output) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut bytes).unwrap();
+        }
+        let _ = done.send(bytes);
+    });
+    output
+}
+
+/// What a run of the program left.
+pub struct Ran {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    pub fn of(output: &Output) -> Ran {
+        Ran {
+            code: output.status.code(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Standard output as one JSON document.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self}"))
+    }
+
+    /// Checks the exit code, and that every one of these stands in the message.
+    pub fn says(&self, code: i32, parts: &[&str]) -> &Ran {
+        assert_eq!(self.code, Some(code), "{self}");
+        let message = words(&self.stderr);
+        parts.iter().for_each(|part| assert!(message.contains(part), "no {part:?} in {self}"));
+        assert!(!message.contains("panicked"), "{self}");
+        self
+    }
+
+    /// Checks that every one of these stands in standard output, however its lines are broken.
+    pub fn prints(&self, parts: &[&str]) -> &Ran {
+        let printed = words(&self.stdout);
+        parts.iter().for_each(|part| assert!(printed.contains(part), "no {part:?} in {self}"));
+        self
+    }
+}
+
+impl std::fmt::Display for Ran {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "exit {:?}\n--- stdout\n{}\n--- stderr\n{}", self.code, self.stdout, self.stderr)
+    }
+}
+
+/// The words of a text with one space between them.
+fn words(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

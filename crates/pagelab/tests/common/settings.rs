@@ -1,0 +1,119 @@
+//! The host's settings, and who may change them.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{LEASED, Running, within};
+
+/// Tests that compare settings run one at a time, in whatever program they are.
+const TEST_LOCK: &str = "/run/pagelab-test.lock";
+
+/// Where pagelab keeps the lock of its lease.
+const LEASE: &str = "/run/pagelab";
+
+/// How long a test may wait for the tests before it.
+const TURN: Duration = Duration::from_secs(900);
+
+/// Nobody else's test compares or changes settings while this lives.
+pub struct Alone(#[allow(dead_code, reason = "held, not read")] File);
+
+/// No pagelab can change a setting while this lives: the test has the lease itself.
+pub struct Still {
+    _alone: Alone,
+    _lease: File,
+}
+
+impl Alone {
+    pub fn wait() -> Alone {
+        let mut lock = locked(Path::new(TEST_LOCK), TURN);
+        lock.set_len(0).unwrap();
+        let test = std::thread::current().name().unwrap_or_default().to_string();
+        write!(lock, "the test {test} of process {}", std::process::id()).unwrap();
+        Alone(lock)
+    }
+}
+
+impl Still {
+    /// Waits for the lease. Needs root.
+    pub fn wait() -> Still {
+        Still { _alone: Alone::wait(), _lease: lease() }
+    }
+}
+
+/// The lease, taken by the test itself: no pagelab changes a setting while it lives. Needs root.
+pub fn lease() -> File {
+    let _ = fs::DirBuilder::new().mode(0o700).create(LEASE);
+    locked(&Path::new(LEASE).join("lease.lock"), LEASED)
+}
+
+/// A locked file. Where somebody else keeps the lock for too long it says who.
+fn locked(path: &Path, patience: Duration) -> File {
+    let file = File::options().create(true).append(true).open(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+    if !within(patience, || file.try_lock().is_ok()) {
+        panic!("{path:?} is still locked after {patience:?}, by {:?}", fs::read_to_string(path).unwrap_or_default());
+    }
+    file
+}
+
+/// Waits until the run has the lease: it is about to change a setting, or has changed some.
+pub fn await_lease(child: &Running) {
+    // Another comparison on this host may have it for a while.
+    assert!(within(Duration::from_secs(120), || leaseholder() == Some(child.id())), "it never had the lease");
+}
+
+/// The process that has the lease of the host's settings, as it says itself.
+pub fn leaseholder() -> Option<u32> {
+    let text = fs::read_to_string(Path::new(LEASE).join("lease.lock")).ok()?;
+    serde_json::from_str::<Value>(&text).ok()?["pid"].as_u64()?.try_into().ok()
+}
+
+/// The settings while no pagelab has the lease: of a watchdog at work, or of another comparison on this
+/// host, the end is waited for.
+pub fn settings_at_rest() -> Settings {
+    let _lease = lease();
+    settings()
+}
+
+/// Settings with their values.
+pub type Settings = Vec<(PathBuf, String)>;
+
+/// Every THP, mTHP and hugetlb setting with its value: an independent look at what pagelab may change.
+pub fn settings() -> Settings {
+    let mut found = Vec::new();
+    for directory in ["/sys/kernel/mm/transparent_hugepage", "/sys/kernel/mm/hugepages"] {
+        collect(Path::new(directory), &mut found);
+    }
+    for name in ["min_free_kbytes", "nr_hugepages", "nr_overcommit_hugepages"] {
+        read(&Path::new("/proc/sys/vm").join(name), &mut found);
+    }
+    found.sort();
+    found
+}
+
+fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match path.is_dir() {
+            true => collect(&path, found),
+            false => read(&path, found),
+        }
+    }
+}
+
+/// Counters are no settings.
+fn read(path: &Path, found: &mut Vec<(PathBuf, String)>) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let counts = ["pages_collapsed", "full_scans", "free_hugepages", "resv_hugepages", "surplus_hugepages"];
+    let is_statistic = path.parent().is_some_and(|parent| parent.ends_with("stats"));
+    if !counts.contains(&name.as_ref())
+        && !is_statistic
+        && let Ok(value) = fs::read_to_string(path)
+    {
+        found.push((path.to_path_buf(), value));
+    }
+}

@@ -1,0 +1,113 @@
+//! A demotion: of a few megabytes of this host, or refused.
+
+use super::*;
+
+const YES: &str = "--yes-demote-this-host";
+
+#[test]
+fn a_demotion_is_refused_unless_it_is_meant_and_possible() {
+    let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let bench = Bench::new();
+    let before = this_boot();
+    let demote = |words: &[&str]| bench.pagelab(&[&["direct-map", "demote"], words].concat());
+    demote(&["--to", "2m"]).ran().says(2, &["nothing was demoted", "until it is rebooted", "2M pages scarce", YES]);
+    demote(&["--to", "2m", "--limit", "0x", YES]).ran().says(2, &["0x"]);
+    demote(&["--to", "3m", YES]).ran().says(2, &["power of two"]);
+    demote(&[YES]).ran().says(2, &["--to"]);
+    if needs(&[root(), counts_leaves()]) {
+        demote(&["--to", "1g", YES]).ran().says(2, &["cannot be split to 1G", "--to 4K or 2M"]);
+        demote(&["--to", "64k", YES]).ran().says(2, &["64K"]);
+    }
+    if needs(&[root(), program("setpriv"), counts_leaves()]) {
+        demote(&["--to", "4k", "--limit", "2M", YES]).as_nobody().ran().says(2, &["root"]);
+    }
+    let after = this_boot();
+    assert_eq!((&before["changes"], &before["demoted"]), (&after["changes"], &after["demoted"]), "nothing was split");
+}
+
+#[test]
+fn a_demotion_of_two_megabytes_splits_marks_and_gives_its_memory_back() {
+    if !needs(&[root(), counts_leaves(), secret_memory()]) {
+        return;
+    }
+    let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let bench = Bench::new();
+    let before = this_boot();
+    let marks = |document: &Value| document["demoted"]["demotions"].as_u64().unwrap_or(0);
+    let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "2M", "--json", YES]).ran();
+    let done = ran.json();
+    let after = this_boot();
+    assert_eq!(marks(&after), marks(&before) + 1, "{after:#}");
+    if done["stopped"] == "none_found" {
+        testing::skip("free memory that is mapped by large leaves");
+        return;
+    }
+    ran.says(0, &[]);
+    assert_eq!(done["stopped"], "limit", "{done:#}");
+    assert!(done["secret_peak_bytes"].as_u64().unwrap() <= 2 << 20, "{done:#}");
+    let of_4k = |document: &Value| document["leaves"][0]["bytes"].as_u64().unwrap();
+    assert!(of_4k(&after) >= of_4k(&before) + (2 << 20), "{before:#}\n{after:#}");
+    // Every result of this boot tells of it.
+    let options = [&["-p", "default,base"][..], &["--min-blocks", "1", "--blocks", "1"]].concat();
+    let ran = bench.compare(&options, &bench.touch()).ran();
+    ran.says(0, &[]).prints(&["the kernel's direct map was demoted to 4K in this boot"]);
+    assert_eq!(bench.stored(1)["trials"][0]["state_before"]["direct_map_demoted_to_bytes"], 4096);
+}
+
+#[test]
+fn a_demotion_that_has_nothing_to_do_marks_nothing() {
+    if !needs(&[root(), counts_leaves(), secret_memory()]) {
+        return;
+    }
+    let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let bench = Bench::new();
+    let before = this_boot();
+    let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "0", "--json", YES]).ran();
+    let done = ran.says(0, &[]).json();
+    assert_eq!(
+        (&done["stopped"], &done["secret_peak_bytes"], &done["demoted"]),
+        (&json!("limit"), &json!(0), &json!(null))
+    );
+    assert_eq!(this_boot()["demoted"], before["demoted"]);
+    let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "0", YES]).ran();
+    ran.says(0, &[]).prints(&["no page was taken, so nothing was split or marked"]);
+}
+
+#[test]
+fn nothing_is_demoted_while_something_is_measured() {
+    if !needs(&[root(), counts_leaves(), secret_memory(), program("sleep")]) {
+        return;
+    }
+    let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let bench = Bench::new();
+    let before = this_boot();
+    let mut measuring = bench.pagelab(&["exec", "-p", "mthp-64k", "--", "sleep", "60"]).begin();
+    await_lease(&measuring);
+    let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "2M", "--wait", "1s", YES]).ran();
+    ran.says(2, &["the system settings are leased", &measuring.id().to_string()]);
+    assert_eq!(this_boot()["demoted"], before["demoted"]);
+    send("TERM", measuring.id());
+    measuring.wait();
+}
+
+#[test]
+fn without_locked_memory_or_frame_numbers_nothing_is_split_or_marked() {
+    if !needs(&[root(), program("setpriv"), program("sh"), counts_leaves(), secret_memory()]) {
+        return;
+    }
+    let _alone = BOOT.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let bench = Bench::new();
+    let before = this_boot();
+    let demote_without = |capability: &str, limits: &str| {
+        let pagelab = bench.program();
+        let line = format!("{limits}; exec {} direct-map demote --to 4k --limit 2M {YES}", pagelab.display());
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set", capability, "--inh-caps", capability, "sh", "-c", &line]);
+        command.current_dir(bench.path("")).ran()
+    };
+    let locked = ["no more locked memory (RLIMIT_MEMLOCK 65536 bytes", "ulimit -l"];
+    demote_without("-ipc_lock,-sys_resource", "ulimit -l 64").says(2, &locked);
+    demote_without("-sys_admin", "true").says(2, &["hides frame numbers", "CAP_SYS_ADMIN"]);
+    let after = this_boot();
+    assert_eq!((&before["changes"], &before["demoted"]), (&after["changes"], &after["demoted"]));
+}

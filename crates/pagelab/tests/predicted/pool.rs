@@ -1,0 +1,58 @@
+//! What a policy of pages of a pool makes of a program's calls, one way of taking memory at a time (`programs/pool.c`).
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::common::{Bench, needs, observed, program};
+use crate::{STRAY_FAULTS, can_compare, compact, compared, launch_faults, near, same_start};
+
+const POLICY: &str = "hugetlb-2m";
+
+/// The ways of the program, and the processes that each has.
+const WAYS: [(&str, f64); 12] = [
+    ("reserved", 1.0),
+    ("pieces", 1.0),
+    ("arena", 1.0),
+    ("grown", 1.0),
+    ("inside", 1.0),
+    ("read", 1.0),
+    ("closed", 1.0),
+    ("sealed", 1.0),
+    ("dropped", 1.0),
+    ("parts", 1.0),
+    ("forked", 2.0),
+    ("heap", 1.0),
+];
+
+#[test]
+fn what_is_made_of_calls_under_a_pool_is_predicted() {
+    if !can_compare() || !needs(&[program("gcc")]) {
+        return;
+    }
+    let bench = Bench::in_memory();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/pool.c");
+    let compiled = bench.word("pool");
+    let status = Command::new("gcc").args(["-O1", "-pthread"]).arg(source).arg("-o").arg(&compiled).status().unwrap();
+    assert!(status.success());
+    compact();
+    let launch = same_start(&bench, &[compiled.clone(), "heap".to_owned()], &[]);
+    let launch_faults = launch_faults(&bench);
+    let mut off = Vec::new();
+    for (way, processes) in WAYS {
+        let both = compared(&bench, &[POLICY], &[compiled.clone(), way.to_owned()], &launch);
+        let (trial, simulation) = both.of(POLICY);
+        assert_eq!(simulation["processes"].as_f64(), Some(processes), "{way}");
+        assert_eq!(simulation["verdict"]["holding"], trial["verdict"]["holding"], "{way}");
+        let (native, simulated) = both.faults(POLICY);
+        off.extend(near(&format!("{way}, faults"), native - launch_faults, simulated, STRAY_FAULTS));
+        let native = observed(trial, "page_table_seen_bytes").unwrap();
+        let simulated = simulation["process_table_bytes"].as_f64().unwrap();
+        off.extend(near(&format!("{way}, bytes of tables"), native, simulated, 0.0));
+        for key in ["covered_bytes", "concerned_bytes"] {
+            let native = trial["verdict"][key].as_f64().unwrap();
+            let simulated = simulation["verdict"][key].as_f64().unwrap();
+            off.extend(near(&format!("{way}, {key}"), native, simulated, 0.0));
+        }
+    }
+    assert!(off.is_empty(), "{}", off.join("\n"));
+}

@@ -1,0 +1,177 @@
+//! How recorded programs end, and what of their traces is whole then.
+
+use super::*;
+
+#[test]
+fn the_end_is_the_commands_own() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let run = |what: &str| -> Ran { record(&bench, &[], &[&path, what]).ran() };
+    // It ends in a call, before which everything was written.
+    run("aborts").says(134, &[]);
+    sound(&bench, "trace");
+    run("killed").says(137, &[]);
+    sound(&bench, "trace");
+    // It ends without one, and QEMU 7.2 calls no plugin then.
+    for options in [&[][..], &["--lossless"]] {
+        let faulted = record(&bench, options, &[&path, "faults"]).ran();
+        if qemu_before(&bench, 8) {
+            cut_off(&bench, "trace", &faulted, 139);
+        } else {
+            faulted.says(139, &[]);
+            sound(&bench, "trace");
+        }
+        let lines = dumped(&bench, "trace");
+        assert!(events(&lines, "mmap").count() > 2 && runs(&lines).0.len() > 100);
+    }
+    run("execs").says(0, &["executed 1 program (exec), 1 recorded beside it"]);
+    sound(&bench, "trace");
+    run("fails to exec").says(9, &[]);
+    sound(&bench, "trace");
+    let lines = dumped(&bench, "trace");
+    let exec = events(&lines, "exec").next().unwrap();
+    assert_eq!((exec["program"].as_str(), exec["result"].as_i64()), (Some("/nowhere/program"), Some(-2)));
+    assert_eq!(events(&lines, "exit").next().unwrap()["status"], 9);
+}
+
+#[test]
+fn a_program_that_closes_everything_is_recorded_to_its_end() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    record(&bench, &[], &[&path, "closes"]).ran().says(7, &[]);
+    sound(&bench, "trace");
+    let lines = dumped(&bench, "trace");
+    assert_eq!(events(&lines, "exit").next().unwrap()["status"], 7);
+}
+
+/// Records a program until it has printed a line and some milliseconds more, and ends it, or its emulator, by a signal.
+/// Gives the line.
+fn ended(bench: &Bench, options: &[&str], what: &[&str], milliseconds: u64, signal: &str) -> (u64, Ran) {
+    let mut command = record(bench, options, what);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let mut running = command.begin();
+    let mut line = String::new();
+    let mut output = std::io::BufReader::new(running.stdout());
+    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(milliseconds));
+    let pagelab = running.id();
+    let children = std::fs::read_to_string(format!("/proc/{pagelab}/task/{pagelab}/children")).unwrap();
+    // pagelab passes on what it can.
+    let target = if signal == "-KILL" { children.trim().to_owned() } else { pagelab.to_string() };
+    assert!(Command::new("kill").args([signal, &target]).status().unwrap().success());
+    (line.trim().parse().unwrap(), running.ran())
+}
+
+#[test]
+fn a_program_that_is_killed_has_its_whole_blocks_and_says_what_is_missing() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    for (options, milliseconds, signal, code) in [
+        (&[][..], 1, "-KILL", 137),
+        (&[], 30, "-TERM", 143),
+        (&[], 300, "-KILL", 137),
+        (&["--lossless"], 300, "-KILL", 137),
+    ] {
+        let (begin, ran) = ended(&bench, options, &[&path, "goes on"], milliseconds, signal);
+        cut_off(&bench, "trace", &ran, code);
+        let lines = dumped(&bench, "trace");
+        assert!(events(&lines, "region").count() > 2);
+        let pages = order(&lines, 0, begin, 64);
+        // Of what was written none is missing, none is there twice.
+        assert!(pages.iter().zip(0..).all(|(page, number)| *page == number % 64), "{milliseconds} {}", pages.len());
+        assert!(milliseconds < 300 || pages.len() > 64, "{}", pages.len());
+        // A trace that is cut off can be simulated.
+        let told = bench.pagelab(&["sim", "trace", "-p", "base", "--json"]).ran().json();
+        assert_eq!(told["traces"][0]["cut_off"], true);
+    }
+}
+
+#[test]
+fn a_program_that_ends_while_its_threads_are_in_calls_is_recorded_to_its_end() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    for _ in 0..3 {
+        let ran = record(&bench, &[], &[&path, "exits among calls"]).ran();
+        ran.says(6, &[]);
+        assert_eq!(ran.stderr, "", "{ran}");
+        sound(&bench, "trace");
+        assert!(events(&dumped(&bench, "trace"), "exit").any(|exit| exit["status"] == 6));
+    }
+}
+
+/// The number of a forked process and where its memory is, as it says at its end.
+fn told_by_child(ran: &Ran) -> (u64, u64) {
+    let told: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let &[child, shared] = &told[..] else { panic!("{ran}") };
+    (child, shared)
+}
+
+#[test]
+fn a_forked_process_that_is_killed_says_what_is_missing() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    for options in [&[][..], &["--lossless"]] {
+        let ran = record(&bench, options, &[&path, "child is killed"]).ran();
+        let (child, _) = told_by_child(&ran);
+        ran.says(19, &[&format!("trace.{child}: the forked process ended before its last accesses were written")]);
+        cut_off(&bench, &format!("trace.{child}"), &ran, 19);
+        sound(&bench, "trace");
+    }
+}
+
+#[test]
+fn a_forked_process_that_goes_on_without_its_first_thread_finishes_its_trace() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let ran = record(&bench, &[], &[&path, "leaves a thread"]).ran();
+    let (child, shared) = told_by_child(&ran);
+    let trace = format!("trace.{child}");
+    ran.says(0, &[&format!("{trace}: the forked process still runs")]);
+    // Its output is closed before the last of its trace is written.
+    let is_whole = || bench.pagelab(&["trace", "check", &trace]).ran().code == Some(0);
+    assert!(common::within(std::time::Duration::from_secs(30), is_whole));
+    let lines = dumped(&bench, &trace);
+    assert_eq!(order(&lines, 1, shared, 64), (0..64).collect::<Vec<_>>());
+    assert_eq!(events(&lines, "exit").count(), 2);
+}
+
+#[test]
+fn a_program_for_another_machine_is_named_when_it_takes_over() {
+    if !can_record() || !needs(&[program("aarch64-linux-gnu-gcc")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let other = compiled(&bench, "aarch64-linux-gnu-gcc", "exact.c", &FREESTANDING);
+    let ran = record(&bench, &[], &[&path, "execs its argument", &other]).ran();
+    sound(&bench, "trace");
+    let lines = dumped(&bench, "trace");
+    let exec = events(&lines, "exec").next().unwrap();
+    assert_eq!(exec["program"], other.as_str());
+    // Where the host can run it (binfmt_misc) the recording ends there; where not, the call fails and the program goes on.
+    match ran.code {
+        Some(42) => drop(ran.says(42, &["for aarch64, and x86_64 is emulated", "outside the emulation"])),
+        _ => {
+            ran.says(9, &[]);
+            assert_eq!(exec["result"], -8);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a program is started with, and what is refused before anything is recorded.
+
+use super::*;
+
+#[test]
+fn input_and_output_are_the_commands_own() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    std::fs::write(bench.path("input"), "a line\n").unwrap();
+    let mut command = record(&bench, &[], &[&path, "echoes"]);
+    command.stdin(std::fs::File::open(bench.path("input")).unwrap());
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let ran = command.begin().ran();
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "a line\n", "to standard error\n"));
+}
+
+#[test]
+fn what_the_plugin_is_told_is_not_for_the_program() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let has = |variable: &str| {
+        let mut printed = record(&bench, &[], &["printenv", variable]);
+        printed.env("PAGELAB_QEMU_PLUGIN_VERSION", "6").env("OF_THE_PROGRAM", "6").ran().code
+    };
+    assert_eq!((has("PAGELAB_QEMU_PLUGIN_VERSION"), has("OF_THE_PROGRAM")), (Some(1), Some(0)));
+}
+
+#[test]
+fn where_shared_memory_is_full_a_program_is_recorded_all_the_same() {
+    if !can_record() || !needs(&[common::root(), program("unshare"), program("mount")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let script = "mount -t tmpfs -o size=4k none /dev/shm && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    common::wrap(&mut command, &record(&bench, &[], &[&path, "threads"]));
+    command.ran().says(0, &[]);
+    sound(&bench, "trace");
+}
+
+#[test]
+fn what_cannot_be_recorded_says_why() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    let path = compiled(&bench, "gcc", "exact.c", &FREESTANDING);
+    let refused = |command: &mut Command, parts: &[&str]| {
+        command.ran().says(2, parts);
+    };
+    std::fs::write(bench.path("text"), "hello").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bench.path("text"), mode).unwrap();
+    refused(&mut record(&bench, &[], &[&bench.word("text")]), &["neither an ELF program nor a script"]);
+    refused(&mut record(&bench, &[], &["no-such-program"]), &["no-such-program"]);
+    refused(
+        &mut record(&bench, &["--arch", "riscv64"], &[&path]),
+        &["a program for x86_64", "--arch asks for riscv64"],
+    );
+    refused(&mut record(&bench, &["--sysroot", "/nowhere"], &[&path]), &["/nowhere", "--sysroot"]);
+    refused(&mut record(&bench, &["--window", "5"], &[&path]), &["--skip"]);
+    let mut without = record(&bench, &[], &[&path]);
+    refused(
+        without.env("PAGELAB_QEMU_PLUGIN", "/nowhere.so"),
+        &["/nowhere.so", "cargo build --release -p qemu-plugin"],
+    );
+    let mut elsewhere = bench.pagelab(&["record", "-o", "/nowhere/trace", "--", &path]);
+    refused(elsewhere.env("PAGELAB_QEMU_PLUGIN", plugin()), &["/nowhere/trace", "cannot be written", "-o"]);
+    let mut no_plugin = record(&bench, &["--plugin", &bench.word("text")], &[&path]);
+    refused(&mut no_plugin, &["before anything was recorded"]);
+    assert!(!bench.path("trace").exists());
+    // A program that only its directory has, so that there is no QEMU.
+    let mut nothing = record(&bench, &[], &[&path]);
+    refused(nothing.env("PATH", bench.path("")), &["qemu-x86_64 is not installed", "apt-get install qemu-user"]);
+    let mute = bench.script("qemu-x86_64", "echo qemu-x86_64 version 10.0.2");
+    let mut built_without = record(&bench, &[], &[&path]);
+    refused(built_without.env("PATH", bench.path("")), &[&mute, "10.0.2", "without plugins", "--enable-plugins"]);
+    // One that is newer than those that were tried, and does not take the plugin.
+    let (version, help) = ("--version) echo qemu-x86_64 version 12.0.1", "--help) echo '-plugin x'");
+    let newer = bench.script("qemu-x86_64", &format!("case $1 in {version};; {help};; *) exit 9;; esac"));
+    let mut too_new = record(&bench, &[], &[&path]);
+    let told = [&newer, "status: 9", "12.0.1 is newer", "put one of 7.2 to 11.1 first in PATH"];
+    refused(too_new.env("PATH", bench.path("")), &told);
+    assert!(!bench.path("trace").exists());
+}
+
+#[test]
+fn what_was_there_stays_until_something_is_recorded() {
+    if !can_record() {
+        return;
+    }
+    let bench = Bench::new();
+    // It needs a dynamic linker that is not there.
+    let unstartable = compiled(&bench, "gcc", "address_space.c", &["-Wl,--dynamic-linker=/nowhere/ld.so"]);
+    let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let text = bench.word("text");
+    std::fs::write(&text, "hello").unwrap();
+    let mute = bench.path("mute");
+    std::fs::create_dir(&mute).unwrap();
+    std::fs::rename(bench.script("qemu-x86_64", "echo qemu-x86_64 version 10.0.2"), mute.join("qemu-x86_64")).unwrap();
+    let system = ["--system"];
+    let no_machine = ["qemu-system-x86_64", "-M", "no-such-machine"];
+    let has_system = needs(&[recording("qemu-system-x86_64")]);
+    for old in [Some("what was there"), None] {
+        let refused = |command: &mut Command, said: &str| {
+            if let Some(old) = old {
+                std::fs::write(bench.path("trace"), old).unwrap();
+            }
+            command.ran().says(2, &[said]);
+            assert_eq!(std::fs::read_to_string(bench.path("trace")).ok().as_deref(), old, "{said}");
+            let _ = std::fs::remove_file(bench.path("trace"));
+        };
+        refused(&mut record(&bench, &["--plugin", &text], &[&path, "threads"]), "before anything was recorded");
+        refused(&mut record(&bench, &[], &[&unstartable]), "before anything was recorded");
+        refused(&mut record(&bench, &["--lossless"], &[&unstartable]), "before anything was recorded");
+        refused(record(&bench, &[], &[&path, "threads"]).env("PATH", &mute), "without plugins");
+        if has_system {
+            refused(&mut record(&bench, &system, &no_machine), "before anything was recorded");
+        }
+    }
+    // Then the file itself is written, whoever else has it.
+    std::fs::write(bench.path("old"), "old".repeat(1 << 20)).unwrap();
+    std::fs::hard_link(bench.path("old"), bench.path("other name")).unwrap();
+    std::os::unix::fs::symlink(bench.path("old"), bench.path("trace")).unwrap();
+    record(&bench, &[], &[&path, "threads"]).ran().says(0, &[]);
+    for name in ["trace", "other name"] {
+        sound(&bench, name);
+    }
+}

@@ -1,0 +1,162 @@
+//! Calls that change memory that is there: mprotect, madvise, and those that only base pages can serve.
+
+use super::views::{Action, Dropped, Protection, outline};
+use super::{EINVAL, PoolKernel, Served, Serving, Step};
+use crate::call::prot::{NONE, WRITE};
+use crate::call::{Call, madv};
+use crate::carry_out::is_error;
+use crate::cause::Cause;
+use crate::guards;
+
+/// Advice that the kernel refuses for locked memory.
+const NOT_LOCKED: [u64; 3] = [madv::DONTNEED, madv::COLD, madv::PAGEOUT];
+const HINTS: [u64; 13] = [
+    madv::NORMAL,
+    madv::RANDOM,
+    madv::SEQUENTIAL,
+    madv::WILLNEED,
+    madv::FREE,
+    madv::MERGEABLE,
+    madv::UNMERGEABLE,
+    madv::HUGEPAGE,
+    madv::NOHUGEPAGE,
+    madv::COLD,
+    madv::PAGEOUT,
+    madv::COLLAPSE,
+    madv::GUARD_REMOVE,
+];
+
+impl<K: PoolKernel> Serving<'_, K> {
+    pub(super) fn mprotect(&mut self, start: u64, bytes: u64, protection: Protection) -> Served<K> {
+        let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
+        if protection != NONE {
+            for pages in self.views.convertible(start, end, self.size()) {
+                self.convert(pages, NONE)?;
+            }
+        }
+        if !self.views.concerns(start, end) {
+            if protection != NONE {
+                self.views.spoil(start, end);
+            }
+            return Ok(None);
+        }
+        let misfits = self.views.misfits(start, end, protection, self.size());
+        if self.is_given_up(start, end, protection) {
+            self.kernel.answered(guards::CLOSED);
+            return Ok(Some(0));
+        }
+        for page in misfits {
+            self.demote(page)?;
+        }
+        let mut result = 0;
+        for (s, e) in self.views.ordinary(start, end) {
+            let here = self.call(&Call::Mprotect { address: s, bytes: e - s, protection })?;
+            self.views.spoil(s, e);
+            result = if result == 0 { here } else { result };
+        }
+        let (actions, widened) = self.views.protect(start, end, protection, self.size());
+        if widened {
+            self.kernel.note(Cause::ProtectionWidened, end - start);
+        }
+        self.carry_out(&actions)?;
+        Ok(Some(self.unless_hole(start, end, result)))
+    }
+
+    /// Whether closing a range makes a guard inside a page of which more is accessible, and guards are left open.
+    pub(super) fn is_given_up(&self, start: u64, end: u64, protection: Protection) -> bool {
+        let small = guards::is_small(start, end, self.mechanism.base);
+        self.mechanism.no_guards
+            && protection == NONE
+            && small
+            && !self.views.misfits(start, end, NONE, self.size()).is_empty()
+    }
+
+    /// A call that pool pages do not support as the program means it: the range is given back first.
+    pub(super) fn on_base_pages(&mut self, start: u64, bytes: u64) -> Served<K> {
+        let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
+        self.demote_range(start, end)?;
+        self.views.spoil(start, end);
+        Ok(None)
+    }
+
+    pub(super) fn madvise(&mut self, start: u64, bytes: u64, how: u64) -> Served<K> {
+        let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
+        if !self.views.concerns(start, end) {
+            return Ok(None);
+        }
+        // What is locked is not reclaimed (`can_madv_lru_vma` in mm/madvise.c); to the kernel pool pages are not locked.
+        if NOT_LOCKED.contains(&how) && !self.views.locked_parts(start, end).is_empty() {
+            return Ok(Some(EINVAL));
+        }
+        let served = match how {
+            madv::DONTNEED | madv::DONTNEED_LOCKED => self.drop_content(start, end, how),
+            madv::DONTFORK | madv::DOFORK => {
+                for page in self.views.shared_ends(start, end, self.size()) {
+                    self.demote(page)?;
+                }
+                self.advise_pages(start, end, how)
+            }
+            madv::DONTDUMP | madv::DODUMP | madv::POPULATE_READ | madv::POPULATE_WRITE => {
+                self.advise_pages(start, end, how)
+            }
+            madv::WIPEONFORK | madv::KEEPONFORK | madv::GUARD_INSTALL => {
+                self.demote_range(start, end)?;
+                Ok(None)
+            }
+            // To the kernel they have a file, to the program they have none.
+            madv::REMOVE => Ok(Some(EINVAL)),
+            // Hints, which the kernel may ignore, and so may we: pool pages are neither merged, reclaimed
+            // nor of another size. Guards are never among them.
+            _ if HINTS.contains(&how) => {
+                // The kernel says for no bytes whether it has that advice.
+                self.must(&Call::Madvise { address: start, bytes: 0, advice: how })?;
+                let result = self.advise_ordinary(start, end, how)?;
+                Ok(Some(result))
+            }
+            _ => Ok(None),
+        };
+        Ok(served?.map(|result| self.unless_hole(start, end, result)))
+    }
+
+    /// The first error that an advice meets on memory that is not the pool's; all of it is advised.
+    fn advise_ordinary(&mut self, start: u64, end: u64, how: u64) -> Step<i64, K> {
+        let mut result = 0;
+        for (s, e) in self.views.ordinary(start, end) {
+            let here = self.call(&Call::Madvise { address: s, bytes: e - s, advice: how })?;
+            result = if result == 0 { here } else { result };
+        }
+        Ok(result)
+    }
+
+    pub(super) fn drop_content(&mut self, start: u64, end: u64, how: u64) -> Served<K> {
+        for (s, e) in self.views.drop_content(start, end, self.size()).partial {
+            // What cannot be written cannot be zeroed.
+            if self.views.seen_in((s, e)).iter().any(|(_, _, protection)| protection & WRITE == 0) {
+                self.demote(outline(s, e, self.size()))?;
+            }
+        }
+        let result = self.advise_ordinary(start, end, how)?;
+        let Dropped { whole, partial } = self.views.drop_content(start, end, self.size());
+        for (s, e) in whole {
+            let dropped = self.call(&Call::Madvise { address: s, bytes: e - s, advice: madv::DONTNEED })?;
+            if is_error(dropped) {
+                // Before Linux 5.18 hugetlb pages cannot be dropped.
+                self.carry_out(&[Action::Zero(s, e)])?;
+            }
+        }
+        for (s, e) in partial {
+            self.carry_out(&[Action::Zero(s, e)])?;
+        }
+        Ok(Some(result))
+    }
+
+    fn advise_pages(&mut self, start: u64, end: u64, how: u64) -> Served<K> {
+        let mut result = self.advise_ordinary(start, end, how)?;
+        for (s, e) in self.views.backed_parts(start, end) {
+            let (s, e) = outline(s, e, self.size());
+            let here = self.call(&Call::Madvise { address: s, bytes: e - s, advice: how })?;
+            result = if result == 0 { here } else { result };
+        }
+        Ok(Some(result))
+    }
+}

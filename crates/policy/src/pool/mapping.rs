@@ -1,0 +1,226 @@
+//! Calls that make memory and take it away: mmap, munmap, brk.
+
+use super::views::{Action, Protection, interior, outline};
+use super::{MOVE_TO, NO_FILE, PRIVATE_ANONYMOUS, PoolKernel, READ_WRITE, Served, Serving, Step};
+use crate::call::prot::{NONE, WRITE};
+use crate::call::{Call, madv, map};
+use crate::carry_out::is_error;
+use crate::guards;
+
+impl<K: PoolKernel> Serving<'_, K> {
+    pub(super) fn mmap(&mut self, call: &Call) -> Served<K> {
+        let Call::Mmap { address, bytes, protection, flags, .. } = *call else { return Ok(None) };
+        let anonymous = map::can_be_of_pool(flags);
+        let Some(bytes) = self.base_up(bytes).filter(|bytes| *bytes > 0) else { return Ok(None) };
+        // To the kernel nothing is free there.
+        let fills = flags & map::FIXED_NOREPLACE != 0
+            && self.end_of(address, bytes).is_some_and(|end| self.views.is_slack(address, end));
+        if flags & map::FIXED != 0 || fills {
+            return self.mmap_over(call, bytes, anonymous, fills);
+        }
+        if !anonymous || bytes < self.size().bytes() {
+            return Ok(None);
+        }
+        if protection == NONE {
+            let start = self.kernel.own_call()?;
+            if !is_error(start) {
+                self.views.reserve(start as u64, start as u64 + bytes);
+            }
+            return Ok(Some(start));
+        }
+        let hint = if flags & map::FIXED_NOREPLACE != 0 { address } else { self.size().align_down(address) };
+        let start = self.map_pages(hint, bytes, protection, flags & !map::NORESERVE)?;
+        if is_error(start) {
+            let ordinary = self.kernel.own_call()?;
+            if !is_error(ordinary) {
+                self.note_refusal(start, bytes);
+            }
+            return Ok(Some(ordinary));
+        }
+        let start = start as u64;
+        self.views.back(outline(start, start + bytes, self.size()), (start, start + bytes), protection);
+        Ok(Some(start as i64))
+    }
+
+    /// mmap with MAP_FIXED; or into a hole inside a page of the pool, which it fills.
+    fn mmap_over(&mut self, call: &Call, bytes: u64, anonymous: bool, fills: bool) -> Served<K> {
+        let Call::Mmap { address: start, protection, flags, file, offset, .. } = *call else { return Ok(None) };
+        let Some(end) = self.end_of(start, bytes).filter(|_| fills || flags & map::FIXED_NOREPLACE == 0) else {
+            return Ok(None);
+        };
+        if self.is_given_up(start, end, protection) && guards::maps_over(protection, flags) {
+            self.carry_out(&[Action::Zero(start, end)])?;
+            self.kernel.answered(guards::MAPPED_OVER);
+            return Ok(Some(start as i64));
+        }
+        if anonymous && protection & WRITE != 0 {
+            self.convert_ends(start, end)?;
+        }
+        if !self.views.concerns(start, end) {
+            let result = self.kernel.own_call()?;
+            if !is_error(result) {
+                self.renewed(start, end, protection, anonymous)?;
+            }
+            return Ok(Some(result));
+        }
+        let (from, to) = match anonymous && protection & WRITE != 0 {
+            true => self.show_in_shared_pages(start, end, protection)?,
+            false => (start, end),
+        };
+        if from >= to {
+            return Ok(Some(start as i64));
+        }
+        // What the kernel refuses must leave everything as it was, so it is made elsewhere first.
+        let flags = flags & !(map::FIXED | map::FIXED_NOREPLACE);
+        let offset = offset + (from - start);
+        let made = self.must(&Call::Mmap { address: 0, bytes: to - from, protection, flags, file, offset })?;
+        self.move_onto((made, to - from), from, to)?;
+        self.renewed(from, to, protection, anonymous)?;
+        Ok(Some(start as i64))
+    }
+
+    /// A piece of a reservation is opened: the pages at its ends, of which the next pieces will be parts, come
+    /// from the pool now.
+    fn convert_ends(&mut self, start: u64, end: u64) -> Step<(), K> {
+        let inside = interior(start, end, self.size());
+        let inside = if inside.0 < inside.1 { inside } else { (u64::MAX, u64::MAX) };
+        for (s, e) in self.views.convertible(start, end, self.size()) {
+            self.convert((s, e.min(inside.0)), NONE)?;
+            self.convert((s.max(inside.1), e), NONE)?;
+        }
+        Ok(())
+    }
+
+    /// Serves those ends of a fresh mapping that share a page with other memory of the program, where the
+    /// page can stay. Returns what is left to map.
+    fn show_in_shared_pages(&mut self, start: u64, end: u64, protection: Protection) -> Step<(u64, u64), K> {
+        let (mut from, mut to) = (start, end);
+        for page in self.views.shared_ends(start, end, self.size()) {
+            let part = (start.max(page.0), end.min(page.1));
+            self.views.hide(part.0, part.1, self.size());
+            if !self.views.misfits(part.0, part.1, protection, self.size()).is_empty() {
+                continue;
+            }
+            let actions = self.views.show(part.0, part.1, protection, self.size());
+            self.carry_out(&actions)?;
+            // Only the first and the last page of the range can be shared with something outside of it.
+            if page.0 <= start {
+                from = part.1;
+            } else {
+                to = part.0;
+            }
+        }
+        Ok((from, to.max(from)))
+    }
+
+    /// Moves a mapping of `(address, bytes)` onto `[start, end)`, whatever is there.
+    fn move_onto(&mut self, made: (u64, u64), start: u64, end: u64) -> Step<(), K> {
+        let edges = match self.clear_target(start, end) {
+            Ok(edges) => edges,
+            Err(halt) => {
+                self.discard(made.0, made.1)?;
+                return Err(halt);
+            }
+        };
+        self.must(&moved(made, start))?;
+        self.carry_out(&edges)
+    }
+
+    /// Makes ordinary memory of the pool pages in a range that is about to be replaced: whole pages of which
+    /// nobody sees anything else become a reservation, the others are given back with their content. Returns
+    /// what is to be unmapped beside the range when it has been replaced.
+    pub(super) fn clear_target(&mut self, start: u64, end: u64) -> Step<Vec<Action>, K> {
+        for page in self.views.shared_ends(start, end, self.size()) {
+            self.demote(page)?;
+        }
+        let mut edges = Vec::new();
+        for (s, e) in self.views.hide(start, end, self.size()) {
+            self.must(&ordinary(s, e - s, NONE, map::FIXED | map::NORESERVE))?;
+            edges.extend((s < start).then_some(Action::Unmap(s, start)));
+            edges.extend((end < e).then_some(Action::Unmap(end, e)));
+        }
+        self.views.spoil(start, end);
+        Ok(edges)
+    }
+
+    /// A range has been mapped afresh: what fits of it comes from the pool.
+    fn renewed(&mut self, start: u64, end: u64, protection: Protection, anonymous: bool) -> Step<(), K> {
+        self.views.spoil(start, end);
+        match (anonymous, protection) {
+            (false, _) => Ok(()),
+            (true, NONE) => {
+                self.views.reserve(start, end);
+                Ok(())
+            }
+            (true, _) => self.convert(interior(start, end, self.size()), protection),
+        }
+    }
+
+    pub(super) fn munmap(&mut self, start: u64, bytes: u64) -> Served<K> {
+        let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
+        if !self.views.concerns(start, end) {
+            self.views.spoil(start, end);
+            return Ok(None);
+        }
+        let actions = self.views.unmap(start, end, self.size());
+        self.carry_out(&actions)?;
+        Ok(Some(0))
+    }
+
+    pub(super) fn brk(&mut self, asked: u64) -> Served<K> {
+        let mut heap = self.views.heap;
+        if heap.start == 0 {
+            let kernel = self.kernel.call(&Call::Brk { end: 0 })? as u64;
+            let Some(start) = self.size().align_up(kernel) else { return Ok(None) };
+            heap.start = start;
+            heap.program_end = start;
+            heap.mapped_end = start;
+        }
+        if asked > heap.mapped_end {
+            let Some(end) = self.size().align_up(asked) else { return Ok(Some(heap.program_end as i64)) };
+            if self.grow_heap(heap.mapped_end, end)? {
+                heap.mapped_end = end;
+                heap.program_end = asked;
+            }
+        } else if asked >= heap.start {
+            self.shrink_heap(asked, heap.program_end)?;
+            heap.program_end = asked;
+        }
+        self.views.heap = heap;
+        Ok(Some(heap.program_end as i64))
+    }
+
+    /// The heap shrinks from `to` to `from`. It stays mapped, and must read as zero when it grows again.
+    fn shrink_heap(&mut self, from: u64, to: u64) -> Step<(), K> {
+        // The kernel keeps the rest of the last base page too (`SYSCALL_DEFINE1(brk)` in mm/mmap.c).
+        let (Some(from), Some(to)) = (self.base_up(from), self.base_up(to)) else { return Ok(()) };
+        if from < to {
+            self.drop_content(from, to, madv::DONTNEED)?;
+        }
+        Ok(())
+    }
+
+    /// Maps more heap, from the pool if it can. Says whether it could be mapped at all.
+    fn grow_heap(&mut self, from: u64, to: u64) -> Step<bool, K> {
+        let mapped = self.map_pages(from, to - from, READ_WRITE, PRIVATE_ANONYMOUS | map::FIXED_NOREPLACE)?;
+        if mapped as u64 == from {
+            self.views.back((from, to), (from, to), READ_WRITE);
+            return Ok(true);
+        }
+        let given = self.call(&ordinary(from, to - from, READ_WRITE, map::FIXED_NOREPLACE))?;
+        if given as u64 == from {
+            self.note_refusal(mapped, to - from);
+        }
+        Ok(given as u64 == from)
+    }
+}
+
+/// The call that maps ordinary memory.
+pub(super) fn ordinary(address: u64, bytes: u64, protection: Protection, flags: u64) -> Call {
+    Call::Mmap { address, bytes, protection, flags: PRIVATE_ANONYMOUS | flags, file: NO_FILE, offset: 0 }
+}
+
+/// The call that moves `(address, bytes)` to another place, whatever is there.
+pub(super) fn moved((address, bytes): (u64, u64), to: u64) -> Call {
+    Call::Mremap { address, old_bytes: bytes, new_bytes: bytes, flags: MOVE_TO, new_address: to }
+}

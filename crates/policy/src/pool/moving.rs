@@ -1,0 +1,173 @@
+//! mremap: memory that grows, shrinks and moves.
+
+use super::mapping::{moved, ordinary};
+use super::views::{Action, Protection, outline};
+use super::{Content, EFAULT, ENOMEM, Halt, PRIVATE_ANONYMOUS, PoolKernel, READ_WRITE, Served, Serving, Step};
+use crate::call::prot::{NONE, WRITE};
+use crate::call::{Call, map, mremap};
+use crate::carry_out::is_error;
+
+impl<K: PoolKernel> Serving<'_, K> {
+    pub(super) fn mremap(&mut self, call: &Call) -> Served<K> {
+        let Call::Mremap { address: old, old_bytes, new_bytes, flags, new_address: target } = *call else {
+            return Ok(None);
+        };
+        let (Some(old_bytes), Some(bytes)) = (self.base_up(old_bytes), self.base_up(new_bytes)) else {
+            return Ok(None);
+        };
+        let ends = (old.checked_add(old_bytes), old.checked_add(bytes), target.checked_add(bytes));
+        let (Some(old_end), Some(grown_end), Some(target_end)) = ends else { return Ok(None) };
+        if !self.is_base_aligned(old) {
+            return Ok(None);
+        }
+        if flags & mremap::FIXED != 0 {
+            return self.move_over((old, old_end), (target, target_end));
+        }
+        if !self.views.concerns(old, old_end) {
+            self.views.spoil(old, old_end);
+            return self.outgrow(old, old_end, bytes, flags);
+        }
+        if flags & !mremap::MAY_MOVE != 0 || old_bytes == 0 || bytes == 0 {
+            self.demote_range(old, old_end)?;
+            return Ok(None);
+        }
+        if grown_end <= old_end {
+            let actions = self.views.unmap(grown_end, old_end, self.size());
+            self.carry_out(&actions)?;
+            return Ok(Some(old as i64));
+        }
+        match self.views.uniform_protection(old, old_end) {
+            Some(protection) if protection & WRITE != 0 => self.grow(old, old_end, grown_end, flags, protection),
+            _ => self.grow_on_base_pages(old, old_end, bytes, flags),
+        }
+    }
+
+    /// Grows a writable mapping of pool pages.
+    fn grow(&mut self, old: u64, old_end: u64, grown_end: u64, flags: u64, protection: Protection) -> Served<K> {
+        let fits = self.views.is_slack(old_end, grown_end);
+        if fits && self.views.misfits(old_end, grown_end, protection, self.size()).is_empty() {
+            let actions = self.views.show(old_end, grown_end, protection, self.size());
+            self.carry_out(&actions)?;
+            return Ok(Some(old as i64));
+        }
+        if flags & mremap::MAY_MOVE == 0 {
+            return Ok(Some(ENOMEM));
+        }
+        if self.views.is_exclusive(old, old_end, self.size())
+            && let Some(start) = self.grow_elsewhere(old, old_end, grown_end - old, protection)?
+        {
+            return Ok(Some(start as i64));
+        }
+        self.grow_on_base_pages(old, old_end, grown_end - old, flags)
+    }
+
+    /// Grows what pool pages back in part, or not in one piece. The kernel only moves single mappings, so
+    /// what was one to the program is copied.
+    fn grow_on_base_pages(&mut self, old: u64, old_end: u64, bytes: u64, flags: u64) -> Served<K> {
+        self.demote_range(old, old_end)?;
+        let result = self.kernel.own_call()?;
+        if result != EFAULT || flags & mremap::MAY_MOVE == 0 || !self.is_plain(old, old_end) {
+            return Ok(Some(result));
+        }
+        let start = self.must(&ordinary(0, bytes, READ_WRITE, 0))?;
+        if self.kernel.copy(old, start, old_end - old, Content::All) {
+            self.discard(old, old_end - old)?;
+            return Ok(Some(start as i64));
+        }
+        self.discard(start, bytes)?;
+        Ok(Some(ENOMEM))
+    }
+
+    /// Whether a range is ordinary writable memory without a file, a name or a hole.
+    fn is_plain(&mut self, start: u64, end: u64) -> bool {
+        let mut at = start;
+        while at < end {
+            match self.kernel.vma_at(at) {
+                Some(vma) if vma.is_anonymous && !vma.is_named && vma.protection == READ_WRITE => at = vma.end,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// mremap with MREMAP_FIXED: the memory is given back and moved as the program says.
+    fn move_over(&mut self, old: (u64, u64), target: (u64, u64)) -> Served<K> {
+        let overlap = target.0 < old.1 && old.0 < target.1;
+        if overlap || !self.is_base_aligned(target.0) || target.0 == target.1 {
+            return Ok(None); // the kernel refuses it
+        }
+        self.demote_range(old.0, old.1)?;
+        self.views.spoil(old.0, old.1);
+        if !self.views.concerns(target.0, target.1) {
+            self.views.spoil(target.0, target.1);
+            return Ok(None);
+        }
+        let edges = self.clear_target(target.0, target.1)?;
+        let result = self.kernel.own_call()?;
+        self.carry_out(&edges)?;
+        Ok(Some(result))
+    }
+
+    /// An ordinary mapping that was too small for the pool grows to a size that fits: it moves there once.
+    fn outgrow(&mut self, old: u64, old_end: u64, bytes: u64, flags: u64) -> Served<K> {
+        let outgrows = old_end - old < self.size().bytes() && bytes >= self.size().bytes();
+        if !outgrows || flags != mremap::MAY_MOVE || old == old_end {
+            return Ok(None);
+        }
+        if !self.is_plain(old, old_end) {
+            return Ok(None);
+        }
+        let start = self.map_pages(0, bytes, READ_WRITE, PRIVATE_ANONYMOUS)?;
+        if is_error(start) {
+            self.note_refusal(start, bytes);
+            return Ok(None);
+        }
+        let start = start as u64;
+        let whole = outline(start, start + bytes, self.size());
+        if !self.kernel.copy(old, start, old_end - old, Content::All) {
+            self.discard(whole.0, whole.1 - whole.0)?;
+            return Ok(None);
+        }
+        self.views.back(whole, (start, start + bytes), READ_WRITE);
+        self.discard(old, old_end - old)?;
+        Ok(Some(start as i64))
+    }
+
+    /// Grows a mapping at a new place, taking its pages along. `None` where that cannot be done.
+    fn grow_elsewhere(&mut self, old: u64, old_end: u64, bytes: u64, protection: Protection) -> Step<Option<u64>, K> {
+        let Some(whole_bytes) = self.size().align_up(bytes) else { return Err(Halt::Error(ENOMEM)) };
+        let room_bytes = whole_bytes + self.size().bytes();
+        let room = self.must(&ordinary(0, room_bytes, NONE, map::NORESERVE))?;
+        let start = self.size().align_up(room).ok_or(Halt::Error(ENOMEM))?;
+        let (end, whole_end, room_end) = (start + bytes, start + whole_bytes, room + room_bytes);
+        let pages = outline(old, old_end, self.size());
+        let brought = pages.1 - pages.0;
+        let result = self.call(&moved((pages.0, brought), start))?;
+        if is_error(result) {
+            self.discard(room, room_bytes)?;
+            return Ok(None);
+        }
+        self.views.hide(old, old_end, self.size());
+        let seen = (start + brought).min(end);
+        self.views.back((start, start + brought), (start, seen), protection);
+        let mut actions = vec![Action::Zero(start + (old_end - old), seen)];
+        actions.extend((room < start).then_some(Action::Unmap(room, start)));
+        actions.extend((whole_end < room_end).then_some(Action::Unmap(whole_end, room_end)));
+        self.carry_out(&actions)?;
+        if start + brought < whole_end {
+            self.open_rest(start + brought, end, protection)?;
+        }
+        Ok(Some(start))
+    }
+
+    /// Opens the rest of a reservation that the tracer made, up to the end of the page behind `end`.
+    fn open_rest(&mut self, start: u64, end: u64, protection: Protection) -> Step<(), K> {
+        let pages = outline(start, end, self.size());
+        self.must(&Call::Mprotect { address: start, bytes: pages.1 - start, protection })?;
+        self.convert(pages, protection)?;
+        let slack = (end, pages.1);
+        let rest = self.views.ordinary(slack.0, slack.1);
+        self.views.hide(slack.0, slack.1, self.size());
+        self.carry_out(&rest.into_iter().map(|(s, e)| Action::Unmap(s, e)).collect::<Vec<_>>())
+    }
+}

@@ -1,0 +1,138 @@
+//! Pages of the pool and base pages in each other's place, with their content, and what the bookkeeping asks
+//! to have done.
+
+use super::mapping::{moved, ordinary};
+use super::views::{Action, Protection, outline};
+use super::{Content, ENOMEM, Halt, NO_FILE, PRIVATE_ANONYMOUS, PoolKernel, READ_WRITE, Serving, Step};
+use crate::call::{Call, Deed, map, prot};
+use crate::carry_out::is_error;
+use crate::cause::Cause;
+
+impl<K: PoolKernel> Serving<'_, K> {
+    /// Replaces ordinary memory that holds nothing yet by pool pages; all of them if it can, else as many as
+    /// the pool has.
+    pub(super) fn convert(&mut self, pages: (u64, u64), protection: Protection) -> Step<(), K> {
+        if pages.0 >= pages.1 || self.place(pages, protection)? {
+            return Ok(());
+        }
+        let mut start = pages.0;
+        while pages.1 - pages.0 > self.size().bytes() && start < pages.1 {
+            let page = (start, start + self.size().bytes());
+            if !self.place(page, protection)? {
+                break;
+            }
+            start = page.1;
+        }
+        self.kernel.note(Cause::PoolExhausted { size: self.size() }, pages.1 - start);
+        self.views.spoil(start, pages.1);
+        Ok(())
+    }
+
+    /// Puts fresh pool pages in the place of other memory; says whether the pool had them.
+    fn place(&mut self, pages: (u64, u64), protection: Protection) -> Step<bool, K> {
+        let bytes = pages.1 - pages.0;
+        let made = self.map_pages(0, bytes, protection, PRIVATE_ANONYMOUS)?;
+        if is_error(made) {
+            return Ok(false);
+        }
+        let result = self.call(&moved((made as u64, bytes), pages.0))?;
+        if is_error(result) {
+            self.discard(made as u64, bytes)?;
+            return Ok(false);
+        }
+        self.views.back(pages, pages, protection);
+        Ok(true)
+    }
+
+    pub(super) fn demote_range(&mut self, start: u64, end: u64) -> Step<(), K> {
+        for (s, e) in self.views.backed_parts(start, end) {
+            self.demote(outline(s, e, self.size()))?;
+        }
+        Ok(())
+    }
+
+    /// Gives whole pages back to base pages, with their content. Another thread that writes to them in the
+    /// same instant faults, and is sent back until they are there (the tracer's `tries_again`). Only the kernel, when
+    /// it writes for a system call of another thread in this instant, reports EFAULT.
+    ///
+    /// What held nothing but zeros is fresh memory afterwards: who waits for first touches there (userfaultfd) sees
+    /// them, as where the program never wrote.
+    pub(super) fn demote(&mut self, pages: (u64, u64)) -> Step<(), K> {
+        let (seen, locked) = (self.views.seen_in(pages), self.views.locked_parts(pages.0, pages.1));
+        match self.replace_by_base_pages(pages, &seen) {
+            Err(Halt::Error(error)) => {
+                self.kernel.note(Cause::NotGivenBack, pages.1 - pages.0);
+                return Err(Halt::Error(error));
+            }
+            replaced => replaced?,
+        }
+        self.views.demote(pages);
+        self.kernel.note(Cause::Demoted, pages.1 - pages.0);
+        self.shape(pages, &seen)?;
+        for (s, e) in locked {
+            // Beyond RLIMIT_MEMLOCK, which does not count pool pages, it stays unlocked.
+            self.call(&Call::OnRange { address: s, bytes: e - s, deed: Deed::Lock })?;
+        }
+        Ok(())
+    }
+
+    fn replace_by_base_pages(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> Step<(), K> {
+        let (start, bytes) = (pages.0, pages.1 - pages.0);
+        let copy = self.must(&ordinary(0, bytes, READ_WRITE, 0))?;
+        self.views.moves(pages);
+        let frozen = self.call(&Call::Mprotect { address: start, bytes, protection: prot::READ })?;
+        let is_copied = !is_error(frozen)
+            && seen.iter().all(|(s, e, _)| self.kernel.copy(*s, copy + (s - start), e - s, Content::Filled));
+        if !is_copied || is_error(self.call(&moved((copy, bytes), start))?) {
+            let unions = self.views.unions(pages.0, pages.1, self.size());
+            self.carry_out(&unions)?;
+            self.discard(copy, bytes)?;
+            return Err(Halt::Error(ENOMEM));
+        }
+        Ok(())
+    }
+
+    /// Gives ordinary memory in the place of pages the shape that the program sees.
+    fn shape(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> Step<(), K> {
+        let mut actions = Vec::new();
+        let mut at = pages.0;
+        for (s, e, protection) in seen {
+            actions.extend((at < *s).then_some(Action::Unmap(at, *s)));
+            actions.extend((*protection != READ_WRITE).then_some(Action::Protect(*s, *e, *protection)));
+            at = *e;
+        }
+        actions.extend((at < pages.1).then_some(Action::Unmap(at, pages.1)));
+        self.carry_out(&actions)
+    }
+
+    /// mmap of whole pool pages for `bytes`. The raw result.
+    pub(super) fn map_pages(&mut self, address: u64, bytes: u64, protection: Protection, flags: u64) -> Step<i64, K> {
+        let Some(bytes) = self.size().align_up(bytes) else { return Ok(ENOMEM) };
+        let size = u64::from(self.size().bytes().trailing_zeros()) << map::HUGE_SHIFT;
+        let flags = flags | map::HUGETLB | size;
+        self.call(&Call::Mmap { address, bytes, protection, flags, file: NO_FILE, offset: 0 })
+    }
+
+    pub(super) fn note_refusal(&mut self, error: i64, bytes: u64) {
+        let cause = if error == ENOMEM { Cause::PoolExhausted { size: self.size() } } else { Cause::NoAlignedSlot };
+        self.kernel.note(cause, bytes);
+    }
+
+    /// Does what the bookkeeping asks for. The first failure (of a split of mappings, at
+    /// `vm.max_map_count`) is the program's.
+    pub(super) fn carry_out(&mut self, actions: &[Action]) -> Step<(), K> {
+        for action in actions {
+            match *action {
+                Action::Unmap(s, e) => {
+                    self.must(&Call::Munmap { address: s, bytes: e - s })?;
+                }
+                Action::Protect(s, e, protection) => {
+                    self.must(&Call::Mprotect { address: s, bytes: e - s, protection })?;
+                }
+                Action::Zero(s, e) if self.kernel.zero(s, e) => {}
+                Action::Zero(..) => return Err(Halt::Error(ENOMEM)),
+            }
+        }
+        Ok(())
+    }
+}

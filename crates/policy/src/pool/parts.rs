@@ -1,0 +1,66 @@
+//! Calls that lock, name and ask about parts of memory, at the granularity of base pages.
+
+use super::{PoolKernel, Served, Serving, must};
+
+impl<K: PoolKernel> Serving<'_, K> {
+    /// Pool pages are in memory for good, which is what a lock asks for. The kernel does not note it of them.
+    pub(super) fn lock(&mut self, start: u64, bytes: u64) -> Served<K> {
+        let Some((start, end)) = self.touched_by(start, bytes) else { return Ok(None) };
+        let result = self.kernel.own_call()?;
+        if result == 0 {
+            self.views.lock(start, end);
+        }
+        Ok(Some(self.unless_hole(start, end, result)))
+    }
+
+    pub(super) fn unlock(&mut self, start: u64, bytes: u64) -> Served<K> {
+        let Some((start, end)) = self.touched_by(start, bytes) else { return Ok(None) };
+        let result = self.kernel.own_call()?;
+        self.views.unlock(start, end);
+        Ok(Some(self.unless_hole(start, end, result)))
+    }
+
+    /// Calls with which programs also ask whether memory is there.
+    pub(super) fn ask(&mut self, start: u64, bytes: u64) -> Served<K> {
+        let Some(end) = self.end_of(start, bytes).filter(|end| self.views.has_hole(start, *end)) else {
+            return Ok(None);
+        };
+        let result = self.kernel.own_call()?;
+        Ok(Some(self.unless_hole(start, end, result)))
+    }
+
+    /// The base pages that a range touches, where pool pages are among them.
+    fn touched_by(&self, start: u64, bytes: u64) -> Option<(u64, u64)> {
+        let (start, end) = (self.mechanism.base.align_down(start), self.base_up(start.checked_add(bytes)?)?);
+        (start < end && self.views.concerns(start, end)).then_some((start, end))
+    }
+
+    /// Names are for memory without a file, which pool pages are to the program alone: it is told that they have them.
+    pub(super) fn name(&mut self, start: u64, bytes: u64) -> Served<K> {
+        let Some(end) = self.end_of(start, bytes).filter(|end| self.views.concerns(start, *end)) else {
+            return Ok(None);
+        };
+        // The kernel says for no bytes whether it has names, and whether this is one.
+        must(self.kernel.own_call_on((start, 0))?)?;
+        let mut result = 0;
+        for (s, e) in self.views.ordinary(start, end) {
+            let here = self.kernel.own_call_on((s, e - s))?;
+            result = if result == 0 { here } else { result };
+        }
+        Ok(Some(self.unless_hole(start, end, result)))
+    }
+
+    /// A memory policy holds for whole pages: what shares a page with the range gets it too.
+    pub(super) fn on_whole_pages(&mut self, start: u64, bytes: u64) -> Served<K> {
+        let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
+        let mut result = 0;
+        let size = self.size();
+        let whole = self.views.backed_parts(start, end).into_iter().map(|(s, e)| super::views::outline(s, e, size));
+        let parts: Vec<(u64, u64)> = whole.chain(self.views.ordinary(start, end)).collect();
+        for (s, e) in parts {
+            let here = self.kernel.own_call_on((s, e - s))?;
+            result = if result == 0 { here } else { result };
+        }
+        Ok(Some(result))
+    }
+}

@@ -1,0 +1,370 @@
+//! Which memory of a program is backed by hugetlb pages without its knowledge, and what its calls mean
+//! for the pages behind them.
+//!
+//! The program's view has the granularity of base pages; the kernel's has that of the pool. Where both
+//! agree a call is passed on. Where a call concerns a part of a large page, the page stays and the
+//! program's view alone changes: what was unmapped in it reads as zero when it is mapped again, and its
+//! protection is the union of what its parts ask for. Everything here is bookkeeping; those who serve
+//! the calls carry out the actions that come out.
+
+use crate::call::prot::NONE;
+use crate::looks::Going;
+use crate::ranges::Ranges;
+use crate::size::PageSize;
+
+/// Protection bits as mprotect takes them.
+pub type Protection = u64;
+
+/// Something to be done to the kernel's mappings or to the bytes behind them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// munmap.
+    Unmap(u64, u64),
+    /// mprotect.
+    Protect(u64, u64, Protection),
+    /// Fill with zeros.
+    Zero(u64, u64),
+}
+
+/// Both views of one address space.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Views {
+    /// Ranges backed by hugetlb pages; whole pages.
+    backed: Ranges<()>,
+    /// What the program believes to be mapped inside the backed ranges, and its protection.
+    visible: Ranges<Protection>,
+    /// Reservations without access that were never opened, so hold nothing yet.
+    virgin: Ranges<()>,
+    /// Where memory was ever moved from pool pages to base pages while the program ran.
+    moved: Ranges<()>,
+    /// What the program has locked of the backed ranges. The kernel does not note it: pool pages are never reclaimed.
+    locked: Ranges<()>,
+    /// Pages that the pool must still give because this memory is a copy made by fork.
+    pub promised_pages: u64,
+    /// The heap.
+    pub heap: PoolHeap,
+}
+
+/// The heap of pages of a pool. It begins at a page boundary of the pool, a little above the kernel's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolHeap {
+    /// Where it begins; 0 before the first call of brk.
+    pub start: u64,
+    /// What the program was told.
+    pub program_end: u64,
+    /// Up to where memory is mapped for it; a multiple of the page size.
+    pub mapped_end: u64,
+}
+
+/// What dropping the content of a range comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// Whole pages, joined, that the kernel can drop.
+    pub whole: Vec<(u64, u64)>,
+    /// Parts of pages to be zeroed.
+    pub partial: Vec<(u64, u64)>,
+}
+
+impl Views {
+    /// Whether the range touches memory that is backed by the pool.
+    pub fn concerns(&self, start: u64, end: u64) -> bool {
+        self.backed.overlaps(start, end)
+    }
+
+    /// The parts of a range that are not backed by the pool.
+    pub fn ordinary(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.backed.gaps(start, end)
+    }
+
+    /// The parts of a range that are backed by the pool.
+    pub fn backed_parts(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.backed.within(start, end).into_iter().map(|(s, e, ())| (s, e)).collect()
+    }
+
+    /// Notes that whole pages are backed by the pool, of which the program sees a part.
+    pub fn back(&mut self, pages: (u64, u64), seen: (u64, u64), protection: Protection) {
+        self.backed.set(pages.0, pages.1, ());
+        self.visible.set(seen.0, seen.1, protection);
+        self.virgin.clear(pages.0, pages.1);
+    }
+
+    /// Notes a fresh reservation without access.
+    pub fn reserve(&mut self, start: u64, end: u64) {
+        self.virgin.set(start, end, ());
+    }
+
+    /// Notes that a range may hold something by now.
+    pub fn spoil(&mut self, start: u64, end: u64) {
+        self.virgin.clear(start, end);
+    }
+
+    /// Whole pages inside untouched reservations that a range touches; neighbours joined.
+    pub fn convertible(&self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
+        let reserved = self.virgin.within(0, u64::MAX).into_iter().filter(|(s, e, ())| *s < end && start < *e);
+        reserved
+            .map(|(s, e, ())| {
+                let (low, high) = outline(start.max(s), end.min(e), size);
+                interior(low.max(s), high.min(e), size)
+            })
+            .filter(|(s, e)| s < e)
+            .collect()
+    }
+
+    /// What a process has that fork makes: no locks are inherited.
+    pub fn forked(&self) -> Views {
+        Views { locked: Ranges::default(), promised_pages: 0, ..self.clone() }
+    }
+
+    /// Everything that is backed by the pool.
+    pub fn all_backed(&self) -> Vec<(u64, u64)> {
+        self.backed_parts(0, u64::MAX)
+    }
+
+    /// How much is backed by the pool, whether it is touched or not.
+    pub fn backed_bytes(&self) -> u64 {
+        self.all_backed().iter().map(|(start, end)| end - start).sum()
+    }
+
+    /// Whether an address lies where memory was moved to other pages.
+    pub fn was_moved(&self, address: u64) -> bool {
+        self.moved.overlaps(address, address.saturating_add(1))
+    }
+
+    /// Notes that memory is about to be moved to other pages.
+    pub fn moves(&mut self, pages: (u64, u64)) {
+        self.moved.set(pages.0, pages.1, ());
+    }
+
+    /// The program unmaps a range: what the kernel must unmap for it.
+    pub fn unmap(&mut self, start: u64, end: u64, size: PageSize) -> Vec<Action> {
+        let mut actions: Vec<Action> =
+            self.ordinary(start, end).into_iter().map(|(s, e)| Action::Unmap(s, e)).collect();
+        actions.extend(self.hide(start, end, size).into_iter().map(|(s, e)| Action::Unmap(s, e)));
+        self.virgin.clear(start, end);
+        actions
+    }
+
+    /// What the kernel would unmap if the program unmapped a range.
+    pub fn unmapped_with(&self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
+        let range = |action| match action {
+            Action::Unmap(s, e) => Some((s, e)),
+            Action::Protect(..) | Action::Zero(..) => None,
+        };
+        self.clone().unmap(start, end, size).into_iter().filter_map(range).collect()
+    }
+
+    /// What the kernel gives back when this goes: pages of the pool go whole, with the last part that the program has of them.
+    pub fn given_back(&self, going: &Going, size: PageSize) -> Vec<(u64, u64)> {
+        match *going {
+            Going::Unmapped(start, end) => self.unmapped_with(start, end, size),
+            Going::Dropped(start, end) => {
+                [self.drop_content(start, end, size).whole, self.ordinary(start, end)].concat()
+            }
+            Going::Freed(start, end) => self.ordinary(start, end),
+        }
+    }
+
+    /// What the heap loses when it is to end at `asked`.
+    pub fn heap_loses(&self, asked: u64, base: PageSize) -> Option<Going> {
+        let (from, to) = (base.align_up(asked)?, self.heap.program_end);
+        (self.heap.start > 0 && asked >= self.heap.start && from < to).then_some(Going::Dropped(from, to))
+    }
+
+    /// Whether a part of the backed pages in a range is not mapped to the program.
+    pub fn has_hole(&self, start: u64, end: u64) -> bool {
+        self.backed_parts(start, end).into_iter().any(|(s, e)| !self.visible.covers(s, e))
+    }
+
+    /// Notes that the program has locked a range (mlock), as far as it is backed.
+    pub fn lock(&mut self, start: u64, end: u64) {
+        self.backed_parts(start, end).into_iter().for_each(|(s, e)| self.locked.set(s, e, ()));
+    }
+
+    /// Notes that the program has unlocked a range.
+    pub fn unlock(&mut self, start: u64, end: u64) {
+        self.locked.clear(start, end);
+    }
+
+    /// The parts of a range that the program has locked.
+    pub fn locked_parts(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.locked.within(start, end).into_iter().map(|(s, e, ())| (s, e)).collect()
+    }
+
+    /// Takes a range out of the program's view. Returns the whole pages that nobody sees any more; they
+    /// are no longer counted as backed.
+    pub fn hide(&mut self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
+        let touched = self.backed_parts(start, end);
+        self.visible.clear(start, end);
+        self.locked.clear(start, end);
+        let mut free = Ranges::default();
+        for (s, e) in touched {
+            for page in pages(s, e, size).filter(|page| !self.visible.overlaps(page.0, page.1)) {
+                free.set(page.0, page.1, ());
+            }
+        }
+        let free: Vec<(u64, u64)> = free.within(0, u64::MAX).into_iter().map(|(s, e, ())| (s, e)).collect();
+        for (s, e) in &free {
+            self.backed.clear(*s, *e);
+        }
+        free
+    }
+
+    /// Pages in which a part cannot be given a protection, because the rest has another one. What was never
+    /// opened does not count: it holds nothing, and nobody expects to use it.
+    pub fn misfits(&self, start: u64, end: u64, protection: Protection, size: PageSize) -> Vec<(u64, u64)> {
+        let opened = |(_, _, asked): &(u64, u64, Protection)| *asked != NONE;
+        let disagrees = |page: &(u64, u64)| {
+            let part = (start.max(page.0), end.min(page.1));
+            let mut rest = self.visible.within(page.0, part.0);
+            rest.extend(self.visible.within(part.1, page.1));
+            let closes = protection == NONE && self.visible.within(part.0, part.1).iter().any(opened);
+            match protection {
+                NONE => closes && rest.iter().any(opened),
+                _ => rest.iter().filter(|part| opened(part)).any(|(_, _, asked)| *asked != protection),
+            }
+        };
+        self.backed_parts(start, end).into_iter().flat_map(|(s, e)| pages(s, e, size)).filter(disagrees).collect()
+    }
+
+    /// The program changes the protection of a range without misfits: what the kernel must change. Says also
+    /// whether a page now allows more than some part of it asks for.
+    pub fn protect(&mut self, start: u64, end: u64, protection: Protection, size: PageSize) -> (Vec<Action>, bool) {
+        let (mut actions, mut widened) = (Vec::new(), false);
+        for (s, e) in self.backed_parts(start, end) {
+            for page in pages(s, e, size) {
+                let before = self.union(page);
+                for (from, to, _) in self.visible.within(page.0.max(s), page.1.min(e)) {
+                    self.visible.set(from, to, protection);
+                }
+                let after = self.union(page);
+                widened |= self.visible.within(page.0, page.1).iter().any(|(_, _, asked)| *asked != after);
+                if after != before {
+                    actions.push(Action::Protect(page.0, page.1, after));
+                }
+            }
+        }
+        (joined(actions), widened)
+    }
+
+    /// The program maps a range afresh inside pages that it also uses otherwise, without misfits. It must
+    /// read as zero. Returns what must be done.
+    pub fn show(&mut self, start: u64, end: u64, protection: Protection, size: PageSize) -> Vec<Action> {
+        let mut actions = Vec::new();
+        for page in pages(start, end, size) {
+            let before = self.union(page);
+            self.visible.set(start.max(page.0), end.min(page.1), protection);
+            let after = self.union(page);
+            if after != before {
+                actions.push(Action::Protect(page.0, page.1, after));
+            }
+        }
+        // Behind the protection: what cannot be written cannot be zeroed.
+        let mut actions = joined(actions);
+        actions.push(Action::Zero(start, end));
+        actions
+    }
+
+    /// Whether a range is backed and not in use by the program.
+    pub fn is_slack(&self, start: u64, end: u64) -> bool {
+        self.backed.covers(start, end) && !self.visible.overlaps(start, end)
+    }
+
+    /// Whether the pages of a range serve nothing else than this range.
+    pub fn is_exclusive(&self, start: u64, end: u64, size: PageSize) -> bool {
+        let (low, high) = outline(start, end, size);
+        let others = self.visible.overlaps(low, start) || self.visible.overlaps(end, high);
+        size.align_down(start) == start && self.backed.covers(low, high) && !others
+    }
+
+    /// The one protection that the program gave to all of a backed range; `None` where it has holes or
+    /// several, or is not all backed.
+    pub fn uniform_protection(&self, start: u64, end: u64) -> Option<Protection> {
+        match self.visible.within(start, end)[..] {
+            [(s, e, protection)] if (s, e) == (start, end) => Some(protection),
+            _ => None,
+        }
+    }
+
+    /// The pages at the ends of a range that the program also uses outside of it.
+    pub fn shared_ends(&self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
+        let uses_outside = |page: &(u64, u64)| {
+            self.visible.overlaps(page.0, start.min(page.1)) || self.visible.overlaps(end.max(page.0), page.1)
+        };
+        self.backed_parts(start, end).into_iter().flat_map(|(s, e)| pages(s, e, size)).filter(uses_outside).collect()
+    }
+
+    /// The parts of a page that the program sees.
+    pub fn seen_in(&self, page: (u64, u64)) -> Vec<(u64, u64, Protection)> {
+        self.visible.within(page.0, page.1)
+    }
+
+    /// Pages that are backed by base pages from now on.
+    pub fn demote(&mut self, pages: (u64, u64)) {
+        self.backed.clear(pages.0, pages.1);
+        self.visible.clear(pages.0, pages.1);
+        self.locked.clear(pages.0, pages.1);
+    }
+
+    /// The protection of each backed page in a range, as the kernel has it.
+    pub fn unions(&self, start: u64, end: u64, size: PageSize) -> Vec<Action> {
+        let backed = self.backed_parts(start, end).into_iter().flat_map(|(s, e)| pages(s, e, size));
+        joined(backed.map(|page| Action::Protect(page.0, page.1, self.union(page))).collect())
+    }
+
+    /// Splits an advice to drop content.
+    pub fn drop_content(&self, start: u64, end: u64, size: PageSize) -> Dropped {
+        let (mut whole, mut partial) = (Ranges::default(), Vec::new());
+        for (s, e) in self.backed_parts(start, end) {
+            for page in pages(s, e, size) {
+                let part = (s.max(page.0), e.min(page.1));
+                if self.visible.overlaps(page.0, part.0) || self.visible.overlaps(part.1, page.1) {
+                    partial.push(part);
+                } else {
+                    whole.set(page.0, page.1, ());
+                }
+            }
+        }
+        Dropped { whole: whole.within(0, u64::MAX).into_iter().map(|(s, e, ())| (s, e)).collect(), partial }
+    }
+
+    fn union(&self, page: (u64, u64)) -> Protection {
+        self.visible.within(page.0, page.1).into_iter().fold(0, |union, (_, _, protection)| union | protection)
+    }
+}
+
+/// The range widened to whole pages.
+pub fn outline(start: u64, end: u64, size: PageSize) -> (u64, u64) {
+    (size.align_down(start), size.align_up(end).unwrap_or(size.align_down(u64::MAX)))
+}
+
+/// The whole pages that a range touches.
+pub fn pages(start: u64, end: u64, size: PageSize) -> impl Iterator<Item = (u64, u64)> {
+    let (low, high) = outline(start, end, size);
+    (low..high).step_by(size.bytes() as usize).map(move |page| (page, page + size.bytes()))
+}
+
+/// The whole pages inside a range, as one range; empty where there are none.
+pub fn interior(start: u64, end: u64, size: PageSize) -> (u64, u64) {
+    let low = size.align_up(start).unwrap_or(end);
+    let high = size.align_down(end);
+    if low < high { (low, high) } else { (start, start) }
+}
+
+/// Neighbouring protections with one value become one.
+fn joined(actions: Vec<Action>) -> Vec<Action> {
+    let mut joined: Vec<Action> = Vec::new();
+    for action in actions {
+        match (joined.last_mut(), action) {
+            (Some(Action::Protect(_, end, same)), Action::Protect(start, further, protection))
+                if *end == start && *same == protection =>
+            {
+                *end = further;
+            }
+            _ => joined.push(action),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests;

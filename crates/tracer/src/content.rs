@@ -1,0 +1,90 @@
+//! What a stopped task's memory holds: filled with zeros, and copied.
+
+use std::io;
+
+use policy::size::PageSize;
+
+use super::ptrace::{self, Tid};
+
+/// How much is copied at a time.
+const COPY_BYTES: u64 = 1 << 20;
+
+/// Fills what is present of a range with zeros, page by page of the size `grain`; says whether it could.
+pub fn zero(tid: Tid, (start, end): (u64, u64), grain: PageSize, base: PageSize) -> bool {
+    let zeros = vec![0u8; COPY_BYTES.min(end.saturating_sub(start)) as usize];
+    let mut present = present_parts(tid, (start, end), grain, base).into_iter();
+    present.all(|(at, bytes)| ptrace::write_memory(tid, at, &zeros[..bytes as usize]).is_ok())
+}
+
+/// Copies what a range holds, base pages of zeros excepted; holes stay holes. Says whether it could.
+pub fn copy_filled(tid: Tid, (from, to, bytes): (u64, u64, u64), grain: PageSize, base: PageSize) -> bool {
+    let mut buffer = vec![0u8; COPY_BYTES.min(bytes) as usize];
+    present_parts(tid, (from, from + bytes), grain, base).into_iter().all(|(at, bytes)| {
+        let part = &mut buffer[..bytes as usize];
+        ptrace::read_memory(tid, at, part).is_ok()
+            && filled_runs(part, base.bytes() as usize).into_iter().all(|(first, end)| {
+                ptrace::write_memory(tid, to + (at - from) + first as u64, &part[first..end]).is_ok()
+            })
+    })
+}
+
+/// Copies a range, with its holes.
+///
+/// # Errors
+/// A part cannot be read or written.
+pub fn copy(tid: Tid, from: u64, to: u64, bytes: u64) -> io::Result<()> {
+    let mut buffer = vec![0u8; COPY_BYTES.min(bytes) as usize];
+    let mut done = 0;
+    while done < bytes {
+        let part = &mut buffer[..COPY_BYTES.min(bytes - done) as usize];
+        ptrace::read_memory(tid, from + done, part)?;
+        ptrace::write_memory(tid, to + done, part)?;
+        done += part.len() as u64;
+    }
+    Ok(())
+}
+
+/// The parts of a range whose pages, of the size `grain`, hold something, as (address, bytes) of at most `COPY_BYTES`.
+fn present_parts(tid: Tid, (start, end): (u64, u64), grain: PageSize, base: PageSize) -> Vec<(u64, u64)> {
+    let mut parts = Vec::new();
+    let mut at = start;
+    while at < end {
+        let page = grain.align_down(at);
+        let stop = end.min(page + grain.bytes());
+        if ptrace::is_present(tid, page, base) {
+            let starts = (at..stop).step_by(COPY_BYTES as usize);
+            parts.extend(starts.map(|at| (at, COPY_BYTES.min(stop - at))));
+        }
+        at = stop;
+    }
+    parts
+}
+
+/// The runs of pages that hold something else than zeros, as offsets.
+fn filled_runs(memory: &[u8], page_bytes: usize) -> Vec<(usize, usize)> {
+    let mut runs: Vec<(usize, usize)> = Vec::new();
+    for (number, page) in memory.chunks(page_bytes).enumerate() {
+        let first = number * page_bytes;
+        match runs.last_mut() {
+            _ if page.iter().all(|byte| *byte == 0) => {}
+            Some((_, end)) if *end == first => *end += page.len(),
+            _ => runs.push((first, first + page.len())),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_leave_out_pages_of_zeros() {
+        let mut memory = vec![0u8; 22];
+        assert!(filled_runs(&memory, 4).is_empty() && filled_runs(&[], 4).is_empty());
+        for at in [0, 7, 13, 21] {
+            memory[at] = 1;
+        }
+        assert_eq!(filled_runs(&memory, 4), [(0, 8), (12, 16), (20, 22)]);
+    }
+}

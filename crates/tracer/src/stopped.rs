@@ -1,0 +1,218 @@
+//! A stopped task as the one who makes the calls of a policy: system calls as policies know them, and back.
+
+use host::maps::{self, VmaKind};
+use policy::call::{Call, Deed};
+use policy::carry_out::Kernel;
+use policy::cause::Cause;
+use policy::decide::View;
+use policy::pool::{Content, PoolKernel};
+use policy::size::PageSize;
+
+use super::call_context::CallContext;
+use super::content;
+use super::hugetlb::{MSEAL, SET_MEMPOLICY_HOME_NODE};
+use super::paused::{Lost, Paused};
+use super::registers::is_error;
+use super::thp_disable;
+
+/// A system call as policies know it; `None` for those that they do not.
+pub fn call_of(number: i64, arguments: [u64; 6]) -> Option<Call> {
+    let [first, second, third, fourth, fifth, sixth] = arguments;
+    Some(match number {
+        libc::SYS_mmap => {
+            Call::Mmap { address: first, bytes: second, protection: third, flags: fourth, file: fifth, offset: sixth }
+        }
+        libc::SYS_munmap => Call::Munmap { address: first, bytes: second },
+        libc::SYS_mremap => {
+            Call::Mremap { address: first, old_bytes: second, new_bytes: third, flags: fourth, new_address: fifth }
+        }
+        libc::SYS_brk => Call::Brk { end: first },
+        libc::SYS_mprotect => Call::Mprotect { address: first, bytes: second, protection: third },
+        libc::SYS_madvise => Call::Madvise { address: first, bytes: second, advice: third },
+        libc::SYS_process_madvise => {
+            Call::ProcessMadvise { ranges: [first, second, third], advice: fourth, flags: fifth }
+        }
+        libc::SYS_prctl => Call::Prctl { option: first, arguments: [second, third, fourth, fifth] },
+        _ => Call::OnRange { address: first, bytes: second, deed: deed_of(number)? },
+    })
+}
+
+fn deed_of(number: i64) -> Option<Deed> {
+    Some(match number {
+        libc::SYS_mlock | libc::SYS_mlock2 => Deed::Lock,
+        libc::SYS_munlock => Deed::Unlock,
+        libc::SYS_mincore | libc::SYS_msync => Deed::Ask,
+        libc::SYS_mbind | SET_MEMPOLICY_HOME_NODE => Deed::Bind,
+        libc::SYS_pkey_mprotect | MSEAL => Deed::NeedBasePages,
+        _ => return None,
+    })
+}
+
+/// The number and the arguments of a call that is made in the program's name; `None` for those that only it makes itself.
+fn system_call(call: &Call) -> Option<(i64, [u64; 6])> {
+    Some(match *call {
+        Call::Mmap { address, bytes, protection, flags, file, offset } => {
+            (libc::SYS_mmap, [address, bytes, protection, flags, file, offset])
+        }
+        Call::Munmap { address, bytes } => (libc::SYS_munmap, [address, bytes, 0, 0, 0, 0]),
+        Call::Mremap { address, old_bytes, new_bytes, flags, new_address } => {
+            (libc::SYS_mremap, [address, old_bytes, new_bytes, flags, new_address, 0])
+        }
+        Call::Brk { end } => (libc::SYS_brk, [end, 0, 0, 0, 0, 0]),
+        Call::Mprotect { address, bytes, protection } => (libc::SYS_mprotect, [address, bytes, protection, 0, 0, 0]),
+        Call::Madvise { address, bytes, advice } => (libc::SYS_madvise, [address, bytes, advice, 0, 0, 0]),
+        Call::ProcessMadvise { ranges: [process, vector, parts], advice, flags } => {
+            (libc::SYS_process_madvise, [process, vector, parts, advice, flags, 0])
+        }
+        Call::OnRange { address, bytes, deed: Deed::Lock } => (libc::SYS_mlock, [address, bytes, 0, 0, 0, 0]),
+        Call::OnRange { .. } | Call::Prctl { .. } => return None,
+    })
+}
+
+/// A stopped task as the one who makes the calls of a policy.
+pub struct Stopped<'a, 's> {
+    /// What the call is served with.
+    pub context: &'a mut CallContext<'s>,
+    /// The task.
+    pub paused: &'a mut Paused,
+}
+
+impl View for Stopped<'_, '_> {
+    fn vma_at(&mut self, address: u64) -> Option<policy::call::Vma> {
+        maps::at(self.paused.tid(), address).map(|vma| policy::call::Vma {
+            start: vma.start,
+            end: vma.end,
+            protection: vma.protection,
+            is_anonymous: vma.kind() == VmaKind::Anonymous && !vma.shared,
+            is_named: !vma.name.is_empty(),
+        })
+    }
+
+    fn excepts_advised(&mut self) -> bool {
+        *thp_disable::EXCEPTS_ADVISED
+    }
+}
+
+impl Kernel for Stopped<'_, '_> {
+    type Error = Lost;
+
+    fn call(&mut self, call: &Call) -> Result<i64, Lost> {
+        match system_call(call) {
+            Some((number, arguments)) => self.paused.call(number, arguments),
+            None => self.paused.own_call(),
+        }
+    }
+
+    fn own_call(&mut self) -> Result<i64, Lost> {
+        self.paused.own_call()
+    }
+
+    fn advise(&mut self, range: (u64, u64), advice: u64) -> Result<(), Lost> {
+        add_madvise(self.context, self.paused, range, advice)
+    }
+
+    /// Of all calls on a range msync does nothing else than to look whether there is one (mm/msync.c).
+    fn look(&mut self, (start, bytes): (u64, u64)) -> Result<i64, Lost> {
+        let arguments = [start, bytes, libc::MS_ASYNC as u64, 0, 0, 0];
+        match self.context.allows(self.paused, libc::SYS_msync, arguments) {
+            true => self.paused.call(libc::SYS_msync, arguments),
+            false => Ok(0),
+        }
+    }
+
+    fn zero(&mut self, start: u64, end: u64) -> bool {
+        content::zero(self.paused.tid(), (start, end), self.grain(), self.context.rewriting.base)
+    }
+
+    fn allows(&mut self, call: &Call) -> bool {
+        system_call(call).is_none_or(|(number, arguments)| self.context.allows(self.paused, number, arguments))
+    }
+
+    fn answered(&mut self, said: &'static str) {
+        self.context.findings.answer(said);
+    }
+}
+
+impl PoolKernel for Stopped<'_, '_> {
+    fn own_call_on(&mut self, (address, bytes): (u64, u64)) -> Result<i64, Lost> {
+        let (number, mut arguments) = (self.paused.number(), self.paused.arguments());
+        let at = if number == libc::SYS_prctl { 2 } else { 0 };
+        (arguments[at], arguments[at + 1]) = (address, bytes);
+        self.allowed(number, arguments)
+    }
+
+    fn copy(&mut self, from: u64, to: u64, bytes: u64, content: Content) -> bool {
+        let tid = self.paused.tid();
+        match content {
+            Content::Filled => content::copy_filled(tid, (from, to, bytes), self.grain(), self.context.rewriting.base),
+            Content::All => content::copy(tid, from, to, bytes).is_ok(),
+        }
+    }
+
+    /// Documentation/admin-guide/mm/hugetlbpage.rst.
+    fn unreserved_pages(&mut self) -> u64 {
+        let size = self.context.rewriting.large;
+        let read = |name: &str| {
+            let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/{name}", size.bytes() >> 10);
+            std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+        };
+        match (read("free_hugepages"), read("resv_hugepages")) {
+            (Some(free), Some(reserved)) => free.saturating_sub(reserved),
+            _ => 0,
+        }
+    }
+
+    fn note(&mut self, cause: Cause, bytes: u64) {
+        self.context.findings.cause(cause, bytes);
+    }
+}
+
+impl Stopped<'_, '_> {
+    /// Makes the call that the program came for with other arguments.
+    pub fn own_call_with(&mut self, arguments: [u64; 6]) -> Result<i64, Lost> {
+        self.allowed(self.paused.number(), arguments)
+    }
+
+    /// Makes a call that the program's own filters would let through.
+    pub fn allowed_call(&mut self, call: &Call) -> Result<i64, Lost> {
+        match system_call(call) {
+            Some((number, arguments)) => self.allowed(number, arguments),
+            None => self.paused.own_call(),
+        }
+    }
+
+    fn allowed(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64, Lost> {
+        if !self.context.allows(self.paused, number, arguments) {
+            self.context.findings.cause(Cause::FilteredByProgram, 0);
+            return Ok(-i64::from(libc::EPERM));
+        }
+        self.paused.call(number, arguments)
+    }
+
+    /// The pages of which ranges of content are made: those of the pool, where the policy puts content there.
+    fn grain(&self) -> PageSize {
+        let rewriting = self.context.rewriting;
+        if rewriting.in_force().hugetlb { rewriting.large } else { rewriting.base }
+    }
+}
+
+/// Adds a madvise, unless the program's own filters would refuse it.
+pub fn add_madvise(
+    context: &mut CallContext,
+    paused: &mut Paused,
+    (address, bytes): (u64, u64),
+    how: u64,
+) -> Result<(), Lost> {
+    // Advice on no bytes changes nothing.
+    let bytes = if context.rewriting.sham.is_some() { 0 } else { bytes };
+    let arguments = [address, bytes, how, 0, 0, 0];
+    if !context.allows(paused, libc::SYS_madvise, arguments) {
+        context.findings.cause(Cause::FilteredByProgram, bytes);
+        return Ok(());
+    }
+    let result = paused.call(libc::SYS_madvise, arguments)?;
+    if is_error(result) && result != -i64::from(libc::ENOMEM) {
+        context.findings.cause(Cause::AdviceRefused { errno: -result as i32 }, bytes);
+    }
+    Ok(())
+}

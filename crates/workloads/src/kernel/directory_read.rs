@@ -1,0 +1,42 @@
+//! `directory-read`: the names of 4,096 files, read again and again.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+
+use super::{Done, KernelError, Load, Stopped, file, go_on, refused};
+use crate::random::mix;
+
+/// Directories in a second, each of 4,096 files.
+pub const PER_SECOND: u64 = 400;
+const FILES: u64 = 4096;
+
+/// Makes the files in an empty directory, and reads it so many times.
+///
+/// # Errors
+/// What the kernel refuses, or that it was stopped.
+pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Done, KernelError> {
+    let rounds = load.operations;
+    let mut expected = 0u64;
+    for number in 0..FILES {
+        let path = file(directory, number);
+        fs::write(&path, []).map_err(refused("create a file"))?;
+        expected = expected.wrapping_add(hash(path.file_name().unwrap_or_default()));
+    }
+    Done::of(rounds * FILES, expected.wrapping_mul(rounds), || {
+        let mut sum = 0u64;
+        for _ in 0..rounds {
+            go_on(stopped)?;
+            for entry in fs::read_dir(directory).map_err(refused("open a directory"))? {
+                let name = entry.map_err(refused("read a directory"))?.file_name();
+                sum = sum.wrapping_add(hash(&name));
+            }
+        }
+        Ok(sum)
+    })
+}
+
+/// In whichever order the names come: they are added up.
+fn hash(name: &OsStr) -> u64 {
+    name.as_encoded_bytes().iter().fold(0, |hash, byte| mix(hash ^ u64::from(*byte)))
+}

@@ -1,0 +1,32 @@
+//! `fork-exec`: the life of a short process. The parent has touched memory, whose page tables each fork copies.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use super::{Done, KernelError, Load};
+use crate::memory::{Anonymous, base_page, fork};
+
+/// Operations in a second.
+pub const PER_SECOND: u64 = 500;
+
+/// Touches so many bytes (whole base pages), and then forks so many children, each of which executes the program.
+///
+/// # Errors
+/// What the kernel refuses, or a program that does not end with status 0 (127: it could not be executed).
+pub fn run(load: Load, bytes: usize, program: &Path) -> Result<Done, KernelError> {
+    let operations = load.operations;
+    let mut memory = Anonymous::map(bytes)?;
+    let page_words = base_page().bytes() as usize / size_of::<u64>();
+    memory.slice_mut::<u64>().iter_mut().step_by(page_words).for_each(|word| *word = 1);
+    Done::of(operations, operations, || {
+        for _ in 0..operations {
+            fork(0, |_| {
+                let error = Command::new(program).exec();
+                eprintln!("pagelab: cannot execute {}: {error}; --program names another one", program.display());
+                std::process::exit(127)
+            })?;
+        }
+        Ok(operations)
+    })
+}

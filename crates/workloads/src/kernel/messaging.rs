@@ -1,0 +1,67 @@
+//! `sched-messaging`: a group of senders and receivers, each sender writing to each receiver, as one group of
+//! hackbench does with threads (`hackbench -g 1 -T`, `perf bench sched messaging -g 1 -t`).
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread;
+
+use super::{Done, KernelError, Load, joined, refused, spawned};
+use crate::random::mix;
+
+/// Messages of one sender to one receiver in a second.
+pub const PER_SECOND: u64 = 600;
+/// Senders, and receivers; messages in bytes. As hackbench has them.
+const PEOPLE: u64 = 20;
+const MESSAGE_BYTES: usize = 100;
+
+/// Sends so many messages from each sender to each receiver.
+///
+/// # Errors
+/// What the kernel refuses.
+pub fn run(Load { operations: rounds, seed }: Load) -> Result<Done, KernelError> {
+    let pairs: Vec<(UnixStream, UnixStream)> =
+        (0..PEOPLE).map(|_| UnixStream::pair()).collect::<Result<_, _>>().map_err(refused("socketpair"))?;
+    let (outs, ins): (Vec<UnixStream>, Vec<UnixStream>) = pairs.into_iter().unzip();
+    let words: Vec<u8> = (0..PEOPLE).map(|sender| mix(seed ^ sender) as u8).collect();
+    let of_a_round: u64 = words.iter().map(|word| u64::from(*word) * MESSAGE_BYTES as u64).sum();
+    let expected = of_a_round.wrapping_mul(rounds * PEOPLE);
+    let messages = rounds * PEOPLE * PEOPLE;
+    Done::of(messages, expected, || {
+        thread::scope(|scope| {
+            // The receivers read until nobody has the other ends any more: the senders, or who could not start them.
+            let outs = Arc::new(outs);
+            let receive = |socket| spawned(scope, || received(socket));
+            let receivers = ins.into_iter().map(receive).collect::<Result<Vec<_>, _>>()?;
+            let send = |word: &u8| {
+                let (outs, message) = (Arc::clone(&outs), [*word; MESSAGE_BYTES]);
+                spawned(scope, move || sent(&outs, &message, rounds))
+            };
+            let senders = words.iter().map(send).collect::<Result<Vec<_>, _>>()?;
+            drop(outs);
+            senders.into_iter().try_for_each(|sender| joined(sender.join()))?;
+            receivers.into_iter().try_fold(0u64, |sum, receiver| Ok(sum.wrapping_add(joined(receiver.join())?)))
+        })
+    })
+}
+
+fn sent(outs: &[UnixStream], message: &[u8], rounds: u64) -> Result<(), KernelError> {
+    for _ in 0..rounds {
+        for mut socket in outs {
+            socket.write_all(message).map_err(refused("write to a socket"))?;
+        }
+    }
+    Ok(())
+}
+
+/// The sum of all bytes until the end.
+fn received(mut socket: UnixStream) -> Result<u64, KernelError> {
+    let mut message = [0; MESSAGE_BYTES];
+    let mut sum = 0u64;
+    loop {
+        match socket.read(&mut message).map_err(refused("read from a socket"))? {
+            0 => return Ok(sum),
+            bytes => sum = message[..bytes].iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte))),
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What KVM says of itself on this host, and whether eager splitting can show here at all.
+
+use std::path::Path;
+
+use host::read;
+
+/// KVM's module parameters, as far as dirty logging depends on them. `None`: not offered by this kernel, or not
+/// readable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Parameters {
+    /// The modules that run guests: `kvm_intel`, `kvm_amd`, ...
+    pub modules: Vec<String>,
+    /// `tdp_mmu` of the module kvm: nested page tables are used, and by the MMU that can split them eagerly. KVM
+    /// itself clears it where the processor has no nested page tables (arch/x86/kvm/mmu/tdp_mmu.c,
+    /// `kvm_mmu_init_tdp_mmu`; `kvm_configure_mmu`).
+    pub tdp_mmu: Option<bool>,
+    /// `eager_page_split` of the module kvm.
+    pub eager_page_split: Option<bool>,
+    /// `ept` of kvm_intel or `npt` of kvm_amd: nested page tables are used.
+    pub nested_page_tables: Option<bool>,
+}
+
+/// Whether the split that logging causes shows in the phase that causes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EagerSplit {
+    /// KVM splits when logging is switched on, or when the log is cleared.
+    Shown,
+    /// It does not.
+    NotShown {
+        /// Why.
+        because: String,
+    },
+    /// It cannot be told.
+    Unknown {
+        /// Why.
+        because: String,
+    },
+}
+
+impl EagerSplit {
+    /// One word for it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            EagerSplit::Shown => "shown",
+            EagerSplit::NotShown { .. } => "not_shown",
+            EagerSplit::Unknown { .. } => "unknown",
+        }
+    }
+
+    /// Why it is not shown, or cannot be told.
+    pub fn because(&self) -> Option<&str> {
+        match self {
+            EagerSplit::Shown => None,
+            EagerSplit::NotShown { because } | EagerSplit::Unknown { because } => Some(because),
+        }
+    }
+}
+
+const MODULES: &str = "/sys/module";
+
+impl Parameters {
+    /// Of the host whose /sys lies under `root`: `/`, or a captured tree.
+    pub fn read(root: &Path) -> Parameters {
+        let flag = |module: &str, name: &str| {
+            let text = read::text(root, &format!("{MODULES}/{module}/parameters/{name}")).ok()?;
+            match text.trim() {
+                "Y" | "1" => Some(true),
+                "N" | "0" => Some(false),
+                _ => None,
+            }
+        };
+        let modules = read::entries(root, MODULES).into_iter().filter(|name| name.starts_with("kvm_")).collect();
+        Parameters {
+            modules,
+            tdp_mmu: flag("kvm", "tdp_mmu"),
+            eager_page_split: flag("kvm", "eager_page_split"),
+            nested_page_tables: flag("kvm_intel", "ept").or_else(|| flag("kvm_amd", "npt")),
+        }
+    }
+
+    /// Whether this x86 host shadows the guest's page tables: then no leaf of KVM's is larger than the guest's own
+    /// (`FNAME(page_fault)` sets `max_level`, arch/x86/kvm/mmu/paging_tmpl.h). `None`: it cannot be told. Only kvm_intel and kvm_amd know
+    /// nested page tables, and both say whether they use them.
+    pub fn shadow_paging(&self) -> Option<bool> {
+        match (self.tdp_mmu, self.nested_page_tables) {
+            (Some(true), _) | (_, Some(true)) => Some(false),
+            (_, Some(false)) | (Some(false), None) => Some(true),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether this x86 host can show eager splitting (`kvm_mmu_slot_try_split_huge_pages` and
+    /// `kvm_mmu_try_split_huge_pages`, arch/x86/kvm/mmu/mmu.c: nothing without the TDP MMU).
+    pub fn eager_split_x86(&self) -> EagerSplit {
+        let no_tables = self.nested_page_tables == Some(false);
+        match (self.tdp_mmu, self.eager_page_split) {
+            (Some(false), _) if no_tables => EagerSplit::NotShown {
+                because: "ept or npt is off, so KVM shadows the guest's page tables and splits nothing eagerly (load \
+                          kvm_intel with ept=Y or kvm_amd with npt=Y)"
+                    .into(),
+            },
+            (Some(false), _) => EagerSplit::NotShown {
+                because:
+                    "tdp_mmu is off: KVM shadows the guest's page tables (the processor offers it no nested ones), \
+                          or manages nested ones the old way, and splits eagerly in neither case (a host with EPT \
+                          or NPT can: modprobe kvm tdp_mmu=Y)"
+                        .into(),
+            },
+            (_, Some(false)) => EagerSplit::NotShown {
+                because: "eager_page_split is off; root can switch it on: \
+                          echo Y > /sys/module/kvm/parameters/eager_page_split"
+                    .into(),
+            },
+            (Some(true), Some(true)) => EagerSplit::Shown,
+            (tdp_mmu, _) => EagerSplit::Unknown {
+                because: format!(
+                    "/sys/module/kvm/parameters/{} is not there or not readable; KVM splits eagerly since Linux 5.17",
+                    if tdp_mmu.is_none() { "tdp_mmu" } else { "eager_page_split" }
+                ),
+            },
+        }
+    }
+
+    /// Whether an arm64 host can show it, with `chunk_bytes` of KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE (0: off, as it is
+    /// without being asked).
+    pub fn eager_split_arm64(chunk_bytes: u64) -> EagerSplit {
+        if chunk_bytes > 0 {
+            return EagerSplit::Shown;
+        }
+        let because = "KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE is 0, its default: ask for a chunk".into();
+        EagerSplit::NotShown { because }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(parameters: &[(&str, &str)]) -> Parameters {
+        let root = tempfile::tempdir().unwrap();
+        for (path, value) in parameters {
+            let file = root.path().join("sys/module").join(path);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, format!("{value}\n")).unwrap();
+        }
+        Parameters::read(root.path())
+    }
+
+    #[test]
+    fn parameters_are_read_as_the_kernel_writes_them() {
+        let read = host(&[
+            ("kvm/parameters/tdp_mmu", "Y"),
+            ("kvm/parameters/eager_page_split", "N"),
+            ("kvm_amd/parameters/npt", "1"),
+        ]);
+        let expected = Parameters {
+            modules: vec!["kvm_amd".into()],
+            tdp_mmu: Some(true),
+            eager_page_split: Some(false),
+            nested_page_tables: Some(true),
+        };
+        assert_eq!(read, expected);
+        assert_eq!(host(&[("kvm/parameters/tdp_mmu", "maybe")]), Parameters::default());
+    }
+
+    #[test]
+    fn it_takes_both_parameters_to_show_a_split() {
+        let of = |tdp_mmu: Option<bool>, eager_page_split: Option<bool>| {
+            Parameters { tdp_mmu, eager_page_split, ..Parameters::default() }.eager_split_x86()
+        };
+        let (on, off) = (Some(true), Some(false));
+        assert_eq!(of(on, on), EagerSplit::Shown);
+        assert!(of(off, on).because().unwrap().contains("tdp_mmu is off"));
+        assert!(of(on, off).because().unwrap().contains("eager_page_split is off"));
+        for unknown in [of(None, on), of(on, None), of(None, None)] {
+            assert_eq!(unknown.name(), "unknown");
+            assert!(unknown.because().unwrap().contains("/sys/module/kvm/parameters/"));
+        }
+        let no_tables = Parameters { tdp_mmu: off, nested_page_tables: off, ..Parameters::default() };
+        assert!(no_tables.eager_split_x86().because().unwrap().contains("ept or npt is off"));
+    }
+
+    #[test]
+    fn guests_are_shadowed_where_no_module_has_nested_tables() {
+        let of = |tdp_mmu, nested_page_tables| {
+            Parameters { tdp_mmu, nested_page_tables, ..Parameters::default() }.shadow_paging()
+        };
+        let (on, off) = (Some(true), Some(false));
+        assert_eq!([of(on, None), of(on, on), of(off, on), of(None, on)], [Some(false); 4]);
+        assert_eq!([of(off, None), of(off, off), of(None, off)], [Some(true); 3]);
+        assert_eq!(of(None, None), None);
+    }
+
+    #[test]
+    fn arm64_splits_eagerly_when_it_is_asked_to() {
+        assert_eq!(Parameters::eager_split_arm64(2 << 20), EagerSplit::Shown);
+        assert_eq!(Parameters::eager_split_arm64(0).name(), "not_shown");
+    }
+}

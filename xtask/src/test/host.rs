@@ -1,0 +1,111 @@
+//! What of this host makes tests fail, or wait, for a reason that is not theirs: folios that the kernel gives everybody,
+//! settings that a lease left behind, somebody who has the lease.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+
+/// A folder for each size of folios.
+const FOLIOS: &str = "sys/kernel/mm/transparent_hugepage";
+/// The lock of pagelab's lease, in which its holder stands.
+const LOCK: &str = "run/pagelab/lease.lock";
+/// What a lease has changed and not put back.
+const JOURNAL: &str = "var/lib/pagelab/lease.jsonl";
+
+/// Who has the lease, as the lock says it.
+#[derive(Deserialize)]
+struct Holder {
+    pid: u32,
+    command: String,
+}
+
+/// What stands in the tests' way on the host below `root`, a line each with what to do about it.
+pub fn in_the_way(root: &Path) -> Vec<String> {
+    let holder = holder(root);
+    let left = || {
+        root.join(JOURNAL)
+            .exists()
+            .then(|| format!("/{JOURNAL}: a lease ended before its settings were put back; pagelab restore"))
+    };
+    let mut found = folios_for_everybody(root);
+    // What the holder has changed it puts back by itself.
+    found.extend(holder.or_else(left));
+    found
+}
+
+/// The sizes of folios that the kernel gives every program that asks for nothing.
+fn folios_for_everybody(root: &Path) -> Vec<String> {
+    let sizes = fs::read_dir(root.join(FOLIOS)).into_iter().flatten().flatten();
+    let mut settings: Vec<String> = sizes.map(|size| size.file_name().to_string_lossy().into_owned()).collect();
+    settings.retain(|size| {
+        size.starts_with("hugepages-") && read(root, &format!("{FOLIOS}/{size}/enabled")).contains("[always]")
+    });
+    settings.sort();
+    let told = |size: String| {
+        let path = format!("/{FOLIOS}/{size}/enabled");
+        format!(
+            "{path} is `always`: programs of the tests get these folios under every policy; pagelab restore, or echo never >{path}"
+        )
+    };
+    settings.into_iter().map(told).collect()
+}
+
+fn holder(root: &Path) -> Option<String> {
+    let Holder { pid, command } = serde_json::from_str(&read(root, LOCK)).ok()?;
+    let lives = root.join(format!("proc/{pid}")).exists();
+    lives
+        .then(|| format!("process {pid} ({command}) has the lease of the settings: tests that change some wait for it"))
+}
+
+fn read(root: &Path, path: &str) -> String {
+    fs::read_to_string(root.join(path)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A host with these files, in a directory of its own below `target`.
+    fn host(name: &str, files: &[(&str, &str)]) -> Vec<String> {
+        let root = std::env::temp_dir().join(format!("xtask-host-{name}-{}", std::process::id()));
+        for (path, text) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let found = in_the_way(&root);
+        let _ = fs::remove_dir_all(&root);
+        found
+    }
+
+    #[test]
+    fn a_host_at_rest_is_in_nobodys_way() {
+        let folder = "sys/kernel/mm/transparent_hugepage";
+        let files = [
+            (format!("{folder}/enabled"), "[always] madvise never\n"),
+            (format!("{folder}/hugepages-64kB/enabled"), "always inherit madvise [never]\n"),
+            (format!("{folder}/hugepages-2048kB/enabled"), "always [inherit] madvise never\n"),
+            (LOCK.to_string(), ""),
+        ];
+        assert_eq!(host("at-rest", &files.each_ref().map(|(path, text)| (path.as_str(), *text))), [""; 0]);
+    }
+
+    #[test]
+    fn folios_for_everybody_and_a_lease_are_named_with_what_to_do() {
+        let size = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+        let lock = r#"{"pid":4711,"start_ticks":1,"command":"pagelab compare","since_unix_s":1}"#;
+        let files = [
+            (size, "[always] inherit madvise never\n"),
+            (LOCK, lock),
+            ("proc/4711/comm", "pagelab\n"),
+            (JOURNAL, "{}\n"),
+        ];
+        let found = host("held", &files);
+        assert!(found.len() == 2 && found[0].contains("hugepages-64kB/enabled is `always`"), "{found:?}");
+        assert!(found[1].contains("process 4711 (pagelab compare)"), "{found:?}");
+        // A holder that is gone has left what is in its journal.
+        let found = host("left", &[(LOCK, lock), (JOURNAL, "{}\n")]);
+        assert!(found.len() == 1 && found[0].ends_with("pagelab restore"), "{found:?}");
+    }
+}
