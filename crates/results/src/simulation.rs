@@ -1,5 +1,4 @@
 //! What simulations of traces found, as plain data: whoever simulates fills it in, and this crate shows it.
-//!
 //! Every figure of a [`Document`] is modelled.
 
 use std::fmt::Write as _;
