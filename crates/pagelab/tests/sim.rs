@@ -218,7 +218,7 @@ fn what_cannot_be_simulated_is_said() {
         ("[khugepaged]\nscan_sleep_ms = 3", "line 3: unknown field `scan_sleep_ms`, expected one of "),
         (
             "[khugepaged]\nscan_sleep_ms = 3",
-            "; the nearest is `scan_sleep_millisecs`; `pagelab list linux` shows every key\n",
+            "; the nearest is `scan_sleep_millisecs`; `pagelab list linux` shows every key",
         ),
         ("[mthp]\nalso_enabled = [\"24K\"]", "mthp.also_enabled: found 24K, expected a power of two from 16K to 1G"),
         ("instructions_per_s = \"fast\"", "line 2"),
