@@ -225,7 +225,7 @@ fn examine_small(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
         let mut times = Vec::new();
         for _ in 0..arguments.runs.max(20) {
             let start = Instant::now();
-            examine(&observer, held.0.id(), &asked, host.geometry(), &state)?;
+            examine(&observer, held.0.id(), &asked, host.page_sizes(), &state)?;
             times.push(start.elapsed().as_secs_f64() * 1e3);
         }
         times.sort_by(f64::total_cmp);

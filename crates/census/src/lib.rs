@@ -24,7 +24,7 @@ mod error;
 pub mod explain;
 mod folio;
 mod frames;
-pub mod geometry;
+pub mod page_sizes;
 mod parallel;
 mod process_census;
 mod region;
@@ -38,11 +38,11 @@ use policy::census::Census;
 use policy::size::PageSize;
 
 pub use error::CensusError;
-pub use geometry::AnonymousFolios;
+pub use page_sizes::AnonymousFolios;
 pub use region::{Area, Region};
 pub use smaps::SmapsEntry;
 
-use geometry::FolioCounters;
+use page_sizes::FolioCounters;
 use process_census::Process;
 use scan::Scanner;
 
@@ -89,11 +89,11 @@ pub struct ProcessCensus {
 impl Observer {
     /// Opens what is needed, as far as it is permitted: without root folios stay unknown.
     pub fn open() -> Observer {
-        let base = geometry::base_page();
+        let base = page_sizes::base_page();
         let frame_flags = File::open("/proc/kpageflags").ok().filter(|_| frames_visible(base));
         Observer {
             base,
-            pmd: geometry::pmd_leaf(),
+            pmd: page_sizes::pmd_leaf(),
             source: probe_source(base),
             frame_flags,
             file_folios: false,

@@ -9,7 +9,7 @@ use policy::census::{Backing, Folio, Mapping};
 use policy::size::PageSize;
 
 use super::folio::{self, Orders};
-use super::geometry::AnonymousFolios;
+use super::page_sizes::AnonymousFolios;
 use super::region::{self, Area, Region, Surroundings};
 use super::scan::{self, Scanner};
 use super::smaps::SmapsEntry;

@@ -7,20 +7,22 @@
 pub mod admit;
 mod counters;
 pub mod direct_map;
-mod geometry;
 mod kernel;
 mod leaseholder;
 mod machine;
 pub mod maps;
 mod outer_tracer;
+mod page_sizes;
+mod processor;
 pub mod read;
 mod reporting;
 mod settings;
 mod state;
+mod tlbs;
 
 use std::path::{Path, PathBuf};
 
-use policy::Geometry;
+use policy::PageSizes;
 use policy::size::PageSize;
 use study::machine::{Machine, State};
 
@@ -29,8 +31,10 @@ pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};
+pub use processor::Processor;
 pub use read::{HostError, chosen_word, content};
 pub use settings::IDLE_LATENCY;
+pub use tlbs::ToldTlb;
 
 /// Where khugepaged is controlled (the same document).
 pub const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
@@ -41,7 +45,7 @@ pub const HUGETLB: &str = "/sys/kernel/mm/hugepages";
 #[derive(Clone, Debug)]
 pub struct Host {
     root: PathBuf,
-    geometry: Geometry,
+    page_sizes: PageSizes,
     settings: Vec<settings::Setting>,
     counters: Vec<counters::CounterFile>,
 }
@@ -56,10 +60,10 @@ impl Host {
     /// The base page size cannot be told, or a file says something that is not understood.
     pub fn open(root: impl Into<PathBuf>) -> Result<Host, HostError> {
         let root = root.into();
-        let geometry = geometry::read(&root)?;
+        let page_sizes = page_sizes::read(&root)?;
         let settings = settings::list(&root);
         let counters = counters::list(&root);
-        Ok(Host { root, geometry, settings, counters })
+        Ok(Host { root, page_sizes, settings, counters })
     }
 
     /// The directory that stands for `/`.
@@ -73,8 +77,8 @@ impl Host {
     }
 
     /// The page sizes that the kernel offers.
-    pub fn geometry(&self) -> &Geometry {
-        &self.geometry
+    pub fn page_sizes(&self) -> &PageSizes {
+        &self.page_sizes
     }
 
     /// The machine, as far as it does not change.
@@ -83,6 +87,11 @@ impl Host {
     /// A file that every kernel has cannot be read (`/proc/meminfo`, the release, the boot id).
     pub fn machine(&self) -> Result<Machine, HostError> {
         machine::read(self)
+    }
+
+    /// The processor as machine files name it, and what it tells of how it translates. What it does not tell is absent.
+    pub fn processor(&self) -> Processor {
+        processor::read(&self.root, self.is_live())
     }
 
     /// The settings and the memory as they are now. Takes well under 2 ms, so that it can be called

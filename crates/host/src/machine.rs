@@ -25,7 +25,7 @@ pub fn read(host: &Host) -> Result<Machine, HostError> {
         cpus: cpus(&line("/sys/devices/system/cpu/online")?, root)?,
         memory_bytes: total_memory(root, &meminfo)?,
         hypervisor: hypervisor(host, &cpuinfo),
-        geometry: host.geometry.clone(),
+        page_sizes: host.page_sizes.clone(),
     })
 }
 

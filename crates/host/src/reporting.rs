@@ -22,10 +22,10 @@ const NO_ORDER: u64 = 20;
 /// The smallest free block that is reported; `None` where nobody reports.
 pub fn smallest_block(host: &Host) -> Option<PageSize> {
     if !host.has(ORDER) {
-        return host.geometry.pmd.filter(|_| has_reporting_balloon(host));
+        return host.page_sizes.pmd.filter(|_| has_reporting_balloon(host));
     }
     let order = host.number(ORDER).filter(|order| *order < NO_ORDER)?;
-    PageSize::new(host.geometry.base.bytes() << order).ok()
+    PageSize::new(host.page_sizes.base.bytes() << order).ok()
 }
 
 /// Before the order could be seen: a balloon that has agreed on the feature. The text has a digit for each.

@@ -12,7 +12,7 @@ pub fn read(host: &Host) -> Result<State, HostError> {
     let meminfo = read::required(&host.root, "/proc/meminfo")?;
     let buddyinfo = read::required(&host.root, "/proc/buddyinfo")?;
     let loadavg = read::required(&host.root, "/proc/loadavg")?;
-    let mark = crate::direct_map::mark_of(&host.root, host.geometry.base);
+    let mark = crate::direct_map::mark_of(&host.root, host.page_sizes.base);
     let mut settings = settings::values(&host.settings);
     // A demotion under a trial is a change like that of a setting.
     settings.extend(mark.iter().map(|mark| (mark.file.to_string(), mark.text.clone())));

@@ -149,7 +149,7 @@ fn the_doctor_has_a_line_for_every_policy_and_a_remedy_for_every_lack() {
             let terms = Terms::assumed(&host, privilege);
             let lines = admit::doctor_lines(&host, &terms);
             let named: Vec<Granularity> = lines.iter().map(|line| line.policy.granularity).collect();
-            let all = Policy::granularities(host.geometry());
+            let all = Policy::granularities(host.page_sizes());
             assert!(all.iter().all(|granularity| named.contains(granularity)), "{name}");
             assert!(lines.iter().all(|line| !line.how.is_empty()), "{name}: {lines:?}");
             let limits = admit::facts(&host, &terms);
@@ -174,9 +174,9 @@ fn the_facts_of_a_container_are_told() {
 fn every_command_to_adopt_a_policy_names_a_file_of_the_host() {
     for name in FIXTURES {
         let host = fixture(name);
-        for granularity in Policy::granularities(host.geometry()) {
+        for granularity in Policy::granularities(host.page_sizes()) {
             let ways = admit::adoption(&Policy::plain(granularity), &host, &[]);
-            let needs_none = granularity == Granularity::Default || host.geometry().pmd.is_none();
+            let needs_none = granularity == Granularity::Default || host.page_sizes().pmd.is_none();
             let is_hugetlb = matches!(granularity, Granularity::Hugetlb(_));
             assert!(!ways.is_empty() || (needs_none && !is_hugetlb), "{name}: {granularity}");
             let text: Vec<String> = ways.into_iter().flat_map(|way| way.commands).collect();

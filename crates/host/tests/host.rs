@@ -20,20 +20,20 @@ fn names(sizes: &[PageSize]) -> Vec<String> {
 
 #[test]
 fn a_4k_kernel_with_folio_sizes() {
-    let geometry = fixture("x86_64-6.18").geometry().clone();
-    assert_eq!((geometry.base, geometry.pmd), (PageSize::K4, Some(PageSize::M2)));
-    assert_eq!(names(&geometry.mthp), ["16K", "32K", "64K", "128K", "256K", "512K", "1M"]);
-    assert_eq!(names(&geometry.hugetlb), ["2M", "1G"]);
+    let page_sizes = fixture("x86_64-6.18").page_sizes().clone();
+    assert_eq!((page_sizes.base, page_sizes.pmd), (PageSize::K4, Some(PageSize::M2)));
+    assert_eq!(names(&page_sizes.mthp), ["16K", "32K", "64K", "128K", "256K", "512K", "1M"]);
+    assert_eq!(names(&page_sizes.hugetlb), ["2M", "1G"]);
 }
 
 #[test]
 fn a_64k_kernel_has_neither_4k_nor_2m_assumptions() {
     let host = fixture("aarch64-64k-6.12");
-    let geometry = host.geometry();
-    assert_eq!((geometry.base, geometry.pmd.unwrap().to_string().as_str()), (PageSize::K64, "512M"));
-    assert_eq!(names(&geometry.mthp).first().map(String::as_str), Some("256K"), "order 2, not order 1");
-    assert_eq!(names(&geometry.mthp).last().map(String::as_str), Some("256M"));
-    assert_eq!(names(&geometry.hugetlb), ["2M", "512M", "16G"]);
+    let page_sizes = host.page_sizes();
+    assert_eq!((page_sizes.base, page_sizes.pmd.unwrap().to_string().as_str()), (PageSize::K64, "512M"));
+    assert_eq!(names(&page_sizes.mthp).first().map(String::as_str), Some("256K"), "order 2, not order 1");
+    assert_eq!(names(&page_sizes.mthp).last().map(String::as_str), Some("256M"));
+    assert_eq!(names(&page_sizes.hugetlb), ["2M", "512M", "16G"]);
     let machine = host.machine().unwrap();
     assert_eq!((machine.arch.as_str(), machine.cpus), ("aarch64", 4));
     assert_eq!(machine.cpu_model, "implementer 0x41 part 0xd0c variant 0x3 revision 1");
@@ -44,7 +44,7 @@ fn a_64k_kernel_has_neither_4k_nor_2m_assumptions() {
 #[test]
 fn an_old_kernel_has_thp_but_no_folio_sizes() {
     let host = fixture("x86_64-5.10");
-    assert_eq!((host.geometry().pmd, host.geometry().mthp.len()), (Some(PageSize::M2), 0));
+    assert_eq!((host.page_sizes().pmd, host.page_sizes().mthp.len()), (Some(PageSize::M2), 0));
     assert_eq!(host.kernel_version(), Some(KernelVersion(5, 10)));
     let machine = host.machine().unwrap();
     assert_eq!((machine.arch.as_str(), machine.hypervisor), ("x86_64", None));
@@ -57,7 +57,7 @@ fn an_old_kernel_has_thp_but_no_folio_sizes() {
 #[test]
 fn a_kernel_without_thp_in_a_container() {
     let host = fixture("x86_64-6.1-rt");
-    assert_eq!((host.geometry().pmd, host.geometry().mthp.len()), (None, 0));
+    assert_eq!((host.page_sizes().pmd, host.page_sizes().mthp.len()), (None, 0));
     assert!(host.is_read_only("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"));
     assert!(host.is_read_only("/proc/sys/vm/swappiness") && !host.is_read_only("/proc/self/status"));
     assert_eq!(host.ptrace_limit(), PtraceLimit::Privileged);
@@ -67,7 +67,7 @@ fn a_kernel_without_thp_in_a_container() {
 #[test]
 fn a_riscv_kernel_with_a_napot_pool() {
     let host = fixture("riscv64-6.12");
-    assert_eq!(names(&host.geometry().hugetlb), ["64K", "2M", "1G"]);
+    assert_eq!(names(&host.page_sizes().hugetlb), ["64K", "2M", "1G"]);
     assert_eq!(host.boot_option("transparent_hugepage").as_deref(), Some("never"));
     assert_eq!(host.machine().unwrap().cpu_model, "sifive,p670");
 }
@@ -177,7 +177,7 @@ fn this_host_agrees_with_the_commands_that_everybody_uses() {
         let output = std::process::Command::new(program).arg(argument).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_string()
     };
-    assert_eq!(host.geometry().base.bytes().to_string(), says("getconf", "PAGESIZE"));
+    assert_eq!(host.page_sizes().base.bytes().to_string(), says("getconf", "PAGESIZE"));
     assert_eq!(machine.arch, says("uname", "-m"));
     assert!(machine.kernel.starts_with(&says("uname", "-r")));
     assert_eq!(machine.cpus.to_string(), says("getconf", "_NPROCESSORS_ONLN"));

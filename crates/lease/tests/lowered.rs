@@ -27,13 +27,13 @@ fn what_is_leased_is_what_a_user_would_need() {
     let host = Host::open("/").unwrap();
     let terms = Terms::assumed(&host, Privilege::of_this_process());
     let writable = std::fs::OpenOptions::new().write(true).open(format!("{THP}/enabled")).is_ok();
-    if terms.privilege == Privilege::User || !writable || host.geometry().mthp.is_empty() {
+    if terms.privilege == Privilege::User || !writable || host.page_sizes().mthp.is_empty() {
         skip("root, a writable sysfs and mTHP");
         return;
     }
     let mut lease = Lease::acquire(Duration::from_secs(60), |_, _| true).unwrap();
     let before = host.state().unwrap().settings;
-    let transparent = Policy::granularities(host.geometry()).into_iter();
+    let transparent = Policy::granularities(host.page_sizes()).into_iter();
     for granularity in transparent.filter(|one| matches!(one, Granularity::Mthp(_) | Granularity::Thp)) {
         lease.apply([]).unwrap();
         let policy = Policy::plain(granularity);
@@ -45,7 +45,7 @@ fn what_is_leased_is_what_a_user_would_need() {
         let counters = host.counters().unwrap();
         touch_advised(64 << 20);
         let moved = counters.delta(&host.counters().unwrap());
-        let size = policy.target(host.geometry()).unwrap().bytes();
+        let size = policy.target(host.page_sizes()).unwrap().bytes();
         let got = moved.get(&format!("hugepages-{}kB/anon_fault_alloc", size >> 10)).copied().unwrap_or(0);
         // The ends of the mapping may not be aligned to the size.
         assert!(got * size >= (64 << 20) - 2 * size, "{policy}: {moved:?}");

@@ -8,13 +8,13 @@ use std::hint::black_box;
 use std::io::Cursor;
 use std::time::Duration;
 
-use model::geometry::Geometries;
 use model::machine::{self, Machine, Replacement};
 use model::policy::ModelPolicy;
 use model::replay::replay;
 use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
 use model::tlb::Tlb;
+use model::tlb_geometry::{Geometries, USUAL_WAYS};
 use nix::time::{ClockId, clock_gettime};
 use trace::{Block, Call, Chunk, Header, Kind, Reader, Recording};
 
@@ -205,7 +205,7 @@ fn two_levels(chunks: &[Chunk]) -> (u64, u64) {
 fn geometries(chunks: &[Chunk], shifts: &[u32]) -> u64 {
     let mut all = 0;
     for shift in shifts {
-        let mut geometries = Geometries::new(*shift);
+        let mut geometries = Geometries::new(*shift, USUAL_WAYS);
         for chunk in chunks {
             let numbers: Vec<u32> = chunk.pages.iter().map(|page| (page >> (shift - 12)) as u32 + 1).collect();
             geometries.add(chunk, &numbers);

@@ -23,6 +23,9 @@ pub struct Kernel {
     /// Further sizes of folios, in bytes, that are taken where one of the policy `mthp-*` cannot be had
     /// (`hugepages-*kB/enabled`).
     pub smaller_folios: Vec<u64>,
+    /// Whether MADV_DONTNEED gives back a table of pages when it drops all that this maps (CONFIG_PT_RECLAIM, since Linux
+    /// 6.14). What is not set is as Linux 6.18 is configured, which has it on x86-64 alone (`ARCH_SUPPORTS_PT_RECLAIM`).
+    pub pt_reclaim: Option<bool>,
 }
 
 impl Khugepaged {
@@ -42,6 +45,6 @@ impl Default for Kernel {
     fn default() -> Kernel {
         let khugepaged = Khugepaged { pages_to_scan: None, scan_sleep_s: 10.0, max_ptes_none: None };
         // About one instruction a cycle at 2.5 GHz.
-        Kernel { khugepaged, instructions_per_s: 2.5e9, smaller_folios: Vec::new() }
+        Kernel { khugepaged, instructions_per_s: 2.5e9, smaller_folios: Vec::new(), pt_reclaim: None }
     }
 }

@@ -160,11 +160,14 @@ impl Layout {
             Call::Mremap { address, old_bytes, new_bytes, flags, new_address } => {
                 let from = self.address(address);
                 let (old_own, new_own) = (pages(old_bytes), pages(new_bytes));
-                let may_stay = result == address || flags & (MREMAP_FIXED | MREMAP_DONTUNMAP) == 0;
+                let keeps = flags & MREMAP_DONTUNMAP != 0;
+                let may_stay = result == address || flags & MREMAP_FIXED == 0 && !keeps;
                 let grows = new_own.saturating_sub(old_own);
                 let (old_end, new_end) = (from.saturating_add(old_own), from.saturating_add(new_own));
                 let stays = may_stay && old_own > 0 && (grows == 0 || self.taken.is_free(old_end, new_end));
-                let to = self.remap((address, old_own), (result, new_own), stays.then_some(from));
+                let is_fixed = flags & MREMAP_FIXED != 0 && self.is_piece(result, new_own);
+                let place = if is_fixed { Some(self.address(result)) } else { stays.then_some(from) };
+                let to = self.remap((address, if keeps { 0 } else { old_own }), (result, new_own), place);
                 let new_address = if new_address == 0 { 0 } else { to };
                 one(Call::Mremap { address: from, old_bytes, new_bytes, flags, new_address }, to)
             }
@@ -190,7 +193,11 @@ impl Layout {
             self.add(address, bytes, address);
             return address;
         }
-        let is_next = self.pieces.range(..address).next_back().is_some_and(|(_, piece)| piece.end == address);
+        let before = self.pieces.range(..address).next_back().filter(|(_, piece)| piece.end == address);
+        let (is_next, is_behind_stack) = match before {
+            Some((_, piece)) => (true, piece.end.wrapping_add(piece.distance) == self.places.stack_end),
+            None => (false, false),
+        };
         let to = match (name, &self.file) {
             ("[stack]", _) => {
                 // What it may grow by belongs to it.
@@ -203,6 +210,12 @@ impl Layout {
                 self.heap = Some(address);
                 self.heap(address);
                 return self.heap(address + bytes).wrapping_sub(bytes);
+            }
+            // What QEMU has behind the stack of a program without an interpreter: it stands for the vdso.
+            ("", _) if is_behind_stack && bytes <= VDSO_BYTES => {
+                let end = self.places.mmap_base;
+                self.taken.take(end - VDSO_BYTES, end);
+                end - bytes
             }
             // Parts of a file keep their distances, and what is not of the file goes on behind it.
             (_, Some((file, distance))) if file == name || name.is_empty() && is_next => {
@@ -247,18 +260,24 @@ impl Layout {
     /// A mapping at an address that the program chose: inside what it has, or where nothing was moved.
     fn fixed(&mut self, recorded: u64, bytes: u64) -> u64 {
         let to = self.address(recorded);
-        let inside = self.pieces.range(..=recorded).next_back().is_some_and(|(_, piece)| recorded + bytes <= piece.end);
-        if !inside {
+        if !self.is_piece(recorded, bytes) {
             self.cut(recorded, recorded + bytes);
             self.add(recorded, bytes, to);
         }
         to
     }
 
+    /// Whether a recorded range lies in one piece.
+    fn is_piece(&self, recorded: u64, bytes: u64) -> bool {
+        self.pieces.range(..=recorded).next_back().is_some_and(|(_, piece)| recorded + bytes <= piece.end)
+    }
+
     /// Makes of a recorded range, in bytes, another one, which stays at a place or gets one.
     fn remap(&mut self, (old, old_bytes): (u64, u64), (new, new_bytes): (u64, u64), stays: Option<u64>) -> u64 {
         let to = stays.unwrap_or_else(|| self.taken.place(new_bytes, Alignment::of_memory(new_bytes)));
-        self.cut(old, old + old_bytes);
+        if old_bytes > 0 {
+            self.cut(old, old + old_bytes);
+        }
         self.cut(new, new + new_bytes);
         self.add(new, new_bytes, to);
         to

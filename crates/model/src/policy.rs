@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use ::policy::size::{PageSize, format_bytes};
-use ::policy::{Geometry, Mechanism};
 use ::policy::{Granularity, Policy, PolicyError};
+use ::policy::{Mechanism, PageSizes};
 use paging::{Format, with_format};
 use serde::{Serialize, Serializer};
 use thiserror::Error;
@@ -229,11 +229,11 @@ impl Shape {
 
 impl Shape {
     /// The sizes that a kernel with these tables offers.
-    fn as_offered(&self) -> Geometry {
+    fn as_offered(&self) -> PageSizes {
         let size = |bytes: u64| PageSize::new(bytes).expect("pages are powers of two");
         let least = self.base_bytes * LEAST_FOLIO_PAGES;
         let folios = std::iter::successors(Some(least), |bytes| Some(bytes * 2));
-        Geometry {
+        PageSizes {
             base: size(self.base_bytes),
             pmd: self.pmd_bytes.map(size),
             mthp: folios.take_while(|bytes| self.pmd_bytes.is_some_and(|pmd| *bytes < pmd)).map(size).collect(),

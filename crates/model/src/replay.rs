@@ -2,6 +2,7 @@
 
 mod error;
 mod family;
+mod numbers;
 mod order;
 mod replayed;
 

@@ -15,6 +15,7 @@ mod lookup;
 mod lookups;
 mod outcome;
 mod pages;
+mod paths;
 mod processes;
 mod served;
 mod setup;

@@ -7,6 +7,12 @@ use crate::machine::{Machine, Stage2};
 use crate::space::{LEVELS, Path};
 use crate::tlb::Sets;
 
+/// Walks that are asked for together, at most.
+pub const MOST_WALKS: usize = 128;
+/// Reads that wait to be looked up together, at most.
+const MOST_WAITING: usize = 256;
+/// No cache had an entry of a walk.
+const NOWHERE: u8 = u8::MAX;
 /// log2 of the bytes of a cache line: eight entries.
 const LINE_SHIFT: u32 = 6;
 /// Where the tables of the second stage live: the lower 38 bits of their addresses are those of no table of the first.
@@ -61,10 +67,24 @@ pub struct Walker {
     walks: u64,
 }
 
-/// Caches of lines of entries.
+/// A walk that is asked for.
+pub struct Walk<'a> {
+    /// The address, with the tag of its process.
+    pub va: u64,
+    /// The entry that maps it.
+    pub leaf: LeafEntry,
+    /// The entries above that.
+    pub path: &'a Path,
+}
+
+/// Caches of lines of entries. A cache does not depend on what the next one holds, and nothing else changes them: so many
+/// reads wait, and pass one cache after the other together.
+#[derive(Clone)]
 struct Lines {
     caches: Vec<(Sets<u32>, u32)>,
     memory_cycles: u32,
+    /// One more than the line of each read that waits: 0 stands for no entry.
+    waiting: Vec<u32>,
     references: u64,
     found: Vec<u64>,
     cycles: u64,
@@ -72,13 +92,30 @@ struct Lines {
 
 impl Lines {
     fn read(&mut self, pa: Pa) {
-        self.references += 1;
-        // Four bytes tell all lines of tables apart, of both stages. One more, because 0 stands for no entry.
-        let line = (pa.0 >> LINE_SHIFT) as u32;
-        let hit = self.caches.iter_mut().position(|(cache, _)| cache.touch(line, line + 1));
-        let at = hit.unwrap_or(self.caches.len());
-        self.found[at] += 1;
-        self.cycles += u64::from(self.caches.get(at).map_or(self.memory_cycles, |(_, cycles)| *cycles));
+        if self.waiting.len() == MOST_WAITING {
+            self.look_up();
+        }
+        // Four bytes tell all lines of tables apart, of both stages.
+        self.waiting.push((pa.0 >> LINE_SHIFT) as u32 + 1);
+    }
+
+    /// Looks up what waits.
+    fn look_up(&mut self) {
+        self.references += self.waiting.len() as u64;
+        let mut left = self.waiting.len();
+        let mut count = |found: &mut u64, reads: usize, cycles: u32| {
+            *found += reads as u64;
+            self.cycles += reads as u64 * u64::from(cycles);
+        };
+        for ((cache, cycles), found) in self.caches.iter_mut().zip(&mut self.found) {
+            let missed = cache.touch_all(&mut self.waiting[..left], |line| line - 1);
+            count(found, left - missed, *cycles);
+            left = missed;
+        }
+        if let Some(of_memory) = self.found.last_mut() {
+            count(of_memory, left, self.memory_cycles);
+        }
+        self.waiting.clear();
     }
 }
 
@@ -99,6 +136,7 @@ impl Walker {
             lines: Lines {
                 found: vec![0; lines.len() + 1],
                 caches: lines,
+                waiting: Vec::with_capacity(MOST_WAITING),
                 memory_cycles: machine.walker.memory_cycles,
                 references: 0,
                 cycles: 0,
@@ -109,36 +147,54 @@ impl Walker {
         })
     }
 
-    /// Walks to `va`, which `leaf` maps. Asked for only where it is needed: `path`, all entries on the way, and `memory`,
-    /// the physical address where that is translated too.
+    /// Does so many walks, of which `walk` says each, at most [`MOST_WALKS`]. `memory`, the physical address that one leads to,
+    /// is asked for only where that is translated too.
     ///
     /// # Errors
     /// The second stage has no room for an address.
-    pub fn walk(
+    pub fn walk<'a>(
         &mut self,
-        va: u64,
-        leaf: LeafEntry,
-        path: impl FnOnce() -> Path,
-        memory: impl FnOnce() -> Option<Pa>,
+        count: usize,
+        walk: impl Fn(usize) -> Walk<'a>,
+        memory: impl Fn(usize) -> Option<Pa>,
     ) -> Result<(), Error> {
-        self.walks += 1;
-        let leaf_level = leaf.level();
-        let from = self.caches.iter_mut().find_map(|(level, cache)| {
-            // One more, because 0 stands for no entry.
-            let table = (va >> self.shifts[usize::from(*level)]) + 1;
-            (*level > leaf_level && cache.touch(table as u32, table)).then_some(*level - 1)
-        });
-        if from != Some(leaf_level) {
-            let path = path();
-            for level in (leaf_level + 1..=from.unwrap_or(path.root_level)).rev() {
+        self.walks += count as u64;
+        let tables = self.nearest_tables(count, &walk);
+        for (at, table) in tables.iter().enumerate().take(count) {
+            let Walk { leaf, path, .. } = walk(at);
+            let from = if *table == NOWHERE { path.root_level } else { *table };
+            for level in (leaf.level() + 1..=from).rev() {
                 self.read(path.entries[usize::from(level)])?;
             }
+            self.read(leaf.pa())?;
+            if let Some(nested) = &mut self.nested {
+                nested.translate(memory(at).unwrap_or_default().intermediate(), &mut self.lines)?;
+            }
         }
-        self.read(leaf.pa())?;
-        match &mut self.nested {
-            Some(nested) => nested.translate(memory().unwrap_or_default().intermediate(), &mut self.lines),
-            None => Ok(()),
+        Ok(())
+    }
+
+    /// The level of the table that the caches know for each walk, or [`NOWHERE`]. They are asked one after the other, each for all
+    /// walks that those before it did not answer.
+    fn nearest_tables<'a>(&mut self, count: usize, walk: &impl Fn(usize) -> Walk<'a>) -> [u8; MOST_WALKS] {
+        let mut tables = [NOWHERE; MOST_WALKS];
+        let mut open: [u8; MOST_WALKS] = std::array::from_fn(|at| at as u8);
+        let mut left = count.min(MOST_WALKS);
+        for (level, cache) in &mut self.caches {
+            let mut missed = 0;
+            for place in 0..left {
+                let at = open[place];
+                let Walk { va, leaf, .. } = walk(usize::from(at));
+                // One more, because 0 stands for no entry.
+                let table = (va >> self.shifts[usize::from(*level)]) + 1;
+                let found = *level > leaf.level() && cache.touch(table as u32, table);
+                tables[usize::from(at)] = if found { *level - 1 } else { NOWHERE };
+                open[missed] = at;
+                missed += usize::from(!found);
+            }
+            left = missed;
         }
+        tables
     }
 
     /// Reads an entry, through the second stage if there is one.
@@ -163,12 +219,9 @@ impl Walker {
 
     /// What has been counted.
     pub fn counted(&self) -> Walks {
-        Walks {
-            walks: self.walks,
-            references: self.lines.references,
-            found: self.lines.found.clone(),
-            cycles: self.lines.cycles,
-        }
+        let mut lines = self.lines.clone();
+        lines.look_up();
+        Walks { walks: self.walks, references: lines.references, found: lines.found, cycles: lines.cycles }
     }
 }
 
@@ -247,6 +300,7 @@ mod tests {
         let mut lines = Lines {
             caches: caches.into(),
             memory_cycles: MEMORY_CYCLES,
+            waiting: Vec::new(),
             references: 0,
             found: vec![0; CACHES.len() + 1],
             cycles: 0,
@@ -268,6 +322,7 @@ mod tests {
             });
             found[had.unwrap_or(CACHES.len())] += 1;
         }
+        lines.look_up();
         let costs = CACHES.iter().map(|(.., cycles)| *cycles).chain([MEMORY_CYCLES]);
         let cycles: u64 = found.iter().zip(costs).map(|(found, cycles)| found * u64::from(cycles)).sum();
         assert!(found.iter().all(|found| *found > 100), "{found:?}");

@@ -10,10 +10,11 @@ mod common;
 #[path = "predicted/pool.rs"]
 mod pool;
 
-use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use beside::compact;
+use beside::launch::Launch;
 use common::{Alone, Bench, Ran, Runs, arm, needs, observed, program, recording, root, words_of};
 use serde_json::Value;
 
@@ -23,9 +24,6 @@ const TOLERANCE: f64 = 0.02;
 /// Faults that are not the memory's: the vDSO and its data, which QEMU does not have, code that libraries choose by the
 /// processor, and the few by which one launch differs from another.
 const STRAY_FAULTS: f64 = 5.0;
-const BASE_BYTES: u64 = 4096;
-/// The size that `thp` asks for.
-const LARGE_BYTES: f64 = 2097152.0;
 /// The size that `mthp-64k` asks for.
 const WINDOW_BYTES: f64 = 65536.0;
 /// Base pages of it.
@@ -44,13 +42,6 @@ struct Allowance {
     /// Aligned windows of `mthp-64k` that may be used more or less than predicted, because programs may place memory by its
     /// addresses, which under QEMU are others.
     windows: f64,
-}
-
-/// What a program is started with on both sides, so that it maps the same.
-struct Launch {
-    environment: Vec<(&'static str, String)>,
-    /// Words before the native command.
-    wrapper: Vec<String>,
 }
 
 /// A program on both sides.
@@ -83,96 +74,31 @@ fn copied(bench: &Bench, path: &str) -> String {
     copy
 }
 
-/// Gives a command these variables, and no others: the environment is a part of what is compared.
-fn in_environment<'a>(command: &'a mut Command, environment: &[(&str, String)]) -> &'a mut Command {
-    command.env_clear().envs(environment.iter().map(|(name, value)| (name, value)))
+/// A program of `tests/programs`.
+fn compiled(bench: &Bench, name: &str) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let compiled = bench.word(name);
+    assert!(Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().unwrap().success());
+    compiled
 }
 
-/// An environment in which the interpreter maps the same lengths in the same order on both sides, from `variables` and a
-/// directory for libraries that does not exist. The interpreter allocates memory for the vDSO, which QEMU 7.2 does not have,
-/// and for the names of the processor's directories of libraries, which differ: some 900 bytes, by which a page more or less
-/// is mapped, and all that follows lies a page further. The length of the directory's name decides where that happens, and
-/// there are lengths at which it happens on neither side.
+/// How a program is started so that its interpreter maps the same on both sides, with these variables.
 fn same_start(bench: &Bench, command: &[String], variables: Variables) -> Launch {
     let path = std::env::var("PATH").unwrap_or_default();
-    let mut environment = vec![("PATH", path), ("HOME", bench.word(""))];
-    environment.extend(variables.iter().map(|(name, value)| (*name, (*value).to_owned())));
-    for length in (0..4096).step_by(64) {
-        let mut environment = environment.clone();
-        environment.push(("LD_LIBRARY_PATH", format!("/{}", "x".repeat(length))));
-        let launch = Launch { environment, wrapper: words_of(&["setarch", "--addr-no-randomize"]) };
-        if mapped_natively(&launch, command, OF_INTERPRETER) == mapped_under_qemu(&launch, command, OF_INTERPRETER) {
-            return launch;
-        }
-    }
-    panic!("the interpreter of {command:?} maps differently under QEMU in every environment that was tried");
+    let mut environment = vec![("PATH".to_owned(), path), ("HOME".to_owned(), bench.word(""))];
+    environment.extend(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    // A directory that does not exist.
+    let launch = Launch::new(environment).same_start(command, |bytes| format!("/{}", "x".repeat(bytes)));
+    launch.unwrap_or_else(|| {
+        panic!("the interpreter of {command:?} maps differently under QEMU in every environment that was tried")
+    })
 }
 
-/// As [`same_start`], for a program that allocates by the addresses that it has: with a limit of its stack below which its
-/// memory lies where it maps the same, from its beginning to its end, as it does at QEMU's addresses. Limits differ by large
-/// pages, so that whatever is aligned stays so.
+/// As [`same_start`], for a program that allocates by the addresses that it has.
 fn same_addresses(bench: &Bench, command: &[String]) -> Launch {
-    const LEAST_GAP_BYTES: u64 = 128 << 20;
-    const GUARD_BYTES: u64 = 1 << 20;
-    let start = same_start(bench, command, &[]);
-    let simulated = mapped_under_qemu(&start, command, WHOLE);
-    for larges in 0..32 {
-        let stack_bytes = LEAST_GAP_BYTES - GUARD_BYTES + larges * LARGE_BYTES as u64;
-        let limit = format!("--stack={stack_bytes}:");
-        let wrapper = [&start.wrapper[..], &words_of(&["prlimit", &limit])].concat();
-        let launch = Launch { environment: start.environment.clone(), wrapper };
-        if mapped_natively(&launch, command, WHOLE) == simulated {
-            return launch;
-        }
-    }
-    panic!("{command:?} maps differently under QEMU with every limit of its stack that was tried");
-}
-
-/// What a trace of calls is read to: the call that follows the memory of the first thread, and its end.
-const OF_INTERPRETER: Option<&str> = Some("set_robust_list(");
-const WHOLE: Option<&str> = None;
-
-fn mapped_natively(launch: &Launch, command: &[String], end: Option<&str>) -> Vec<Grown> {
-    mapped(&[&launch.wrapper[..], &words_of(&["strace"]), command].concat(), &launch.environment, end)
-}
-
-fn mapped_under_qemu(launch: &Launch, command: &[String], end: Option<&str>) -> Vec<Grown> {
-    mapped(&[&words_of(&["qemu-x86_64", "-strace"]), command].concat(), &launch.environment, end)
-}
-
-/// How a program's memory grows.
-#[derive(PartialEq)]
-enum Grown {
-    /// Pages of a mapping that it makes anywhere.
-    Mapped(u64),
-    /// Bytes from the end of the heap that it set before.
-    Heap(i64),
-}
-
-/// What a command that traces another maps, in order, from what it says in the format of strace.
-fn mapped(command: &[String], environment: &[(&str, String)], end: Option<&str>) -> Vec<Grown> {
-    let mut traced = Command::new(&command[0]);
-    traced.args(&command[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = in_environment(&mut traced, environment).spawn().unwrap();
-    let lines = BufReader::new(child.stderr.take().unwrap()).split(b'\n').map(|line| line.unwrap());
-    let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
-    let lines = lines.take_while(|line| end.is_none_or(|end| !line.contains(end)));
-    let mut heap_end = None;
-    let mut grown = Vec::new();
-    for line in lines {
-        if let Some((_, rest)) = line.split_once("mmap(NULL,") {
-            let bytes: u64 = rest.split(',').next().unwrap().trim().parse().unwrap();
-            grown.push(Grown::Mapped(bytes.div_ceil(BASE_BYTES)));
-        } else if let Some((_, rest)) = line.split_once("brk(0x") {
-            let set = i64::from_str_radix(rest.split(')').next().unwrap(), 16).unwrap();
-            grown.extend(heap_end.map(|end| Grown::Heap(set - end)));
-            heap_end = Some(set);
-        }
-    }
-    assert!(!grown.is_empty(), "{command:?} shows no mapping");
-    let _ = child.kill();
-    child.wait().unwrap();
-    grown
+    same_start(bench, command, &[]).same_addresses(command).unwrap_or_else(|| {
+        panic!("{command:?} maps differently under QEMU with every limit of its stack that was tried")
+    })
 }
 
 /// Runs a program under the policies, records it and simulates the trace.
@@ -180,7 +106,7 @@ fn compared(bench: &Bench, policies: &[&str], command: &[String], launch: &Launc
     let (policies, trace) = (policies.join(","), bench.word("trace"));
     let mut record = bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin(), "--"]);
     record.args(command);
-    in_environment(&mut record, &launch.environment).ran().says(0, &[]);
+    launch.in_environment(&mut record).ran().says(0, &[]);
     // Which trials it wakes up in is chance, and the model's khugepaged has another clock.
     let still = ["--khugepaged", "off"];
     let options = ["--json", "--prove-all", "--blocks", "2", "--min-blocks", "1", "-p", &policies];
@@ -189,7 +115,7 @@ fn compared(bench: &Bench, policies: &[&str], command: &[String], launch: &Launc
     let mut native = Command::new(&launch.wrapper[0]);
     native.args(&launch.wrapper[1..]);
     common::wrap(&mut native, &bench.compare(&options, command));
-    let native: Ran = in_environment(&mut native, &launch.environment).ran();
+    let native: Ran = launch.in_environment(&mut native).ran();
     assert_eq!(native.code, Some(0), "{native}");
     let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &policies, "--json"]).ran();
     assert_eq!(simulated.code, Some(0), "{simulated}");
@@ -228,11 +154,6 @@ fn near(what: &str, native: f64, simulated: f64, allowed: f64) -> Option<String>
     is_off.then(|| format!("{what}: {native} measured, {simulated} simulated, {allowed} allowed"))
 }
 
-/// Makes free blocks of all sizes, as far as they can be made: the model has them.
-fn compact() {
-    std::fs::write("/proc/sys/vm/compact_memory", "1").unwrap();
-}
-
 /// Compares all figures of a program.
 fn agrees(bench: &Bench, command: &[String], allowance: &Allowance) {
     agrees_when(&same_start(bench, command, &[]), bench, command, allowance);
@@ -240,11 +161,16 @@ fn agrees(bench: &Bench, command: &[String], allowance: &Allowance) {
 
 /// As [`agrees`], of a program that is started so.
 fn agrees_when(launch: &Launch, bench: &Bench, command: &[String], allowance: &Allowance) {
+    agrees_under(&POLICIES, launch, bench, command, allowance);
+}
+
+/// As [`agrees_when`], under these policies.
+fn agrees_under(policies: &[&str], launch: &Launch, bench: &Bench, command: &[String], allowance: &Allowance) {
     compact();
     let launch_faults = launch_faults(bench);
-    let both = compared(bench, &POLICIES, command, launch);
+    let both = compared(bench, policies, command, launch);
     let mut off = Vec::new();
-    for policy in POLICIES {
+    for policy in policies.iter().copied() {
         let (trial, simulation) = both.of(policy);
         assert_eq!(simulation["processes"].as_f64(), Some(allowance.processes));
         let windows = if policy == "mthp-64k" { allowance.windows } else { 0.0 };
@@ -268,46 +194,29 @@ fn workload(bench: &Bench, words: &[&str]) -> Vec<String> {
     words_of(&[&[bench.word("pagelab").as_str(), "workload"], words, &["--answer-only"]].concat())
 }
 
-#[test]
-fn page_touch_is_predicted() {
+/// Compares all figures of a built-in workload.
+fn workload_agrees(words: &[&str], processes: f64) {
     if can_compare() {
         let bench = Bench::in_memory();
-        let command = workload(&bench, &["page-touch", "--bytes", "32M"]);
-        agrees_when(
-            &same_start(&bench, &command, LONG_HEAP),
-            &bench,
-            &command,
-            &Allowance { processes: 1.0, windows: 0.0 },
-        );
+        let command = workload(&bench, words);
+        let launch = same_start(&bench, &command, LONG_HEAP);
+        agrees_when(&launch, &bench, &command, &Allowance { processes, windows: 0.0 });
     }
+}
+
+#[test]
+fn page_touch_is_predicted() {
+    workload_agrees(&["page-touch", "--bytes", "32M"], 1.0);
 }
 
 #[test]
 fn forks_and_their_copies_are_predicted() {
-    if can_compare() {
-        let bench = Bench::in_memory();
-        let command = workload(&bench, &["fork-cow", "--bytes", "16M", "--rounds", "3"]);
-        agrees_when(
-            &same_start(&bench, &command, LONG_HEAP),
-            &bench,
-            &command,
-            &Allowance { processes: 4.0, windows: 0.0 },
-        );
-    }
+    workload_agrees(&["fork-cow", "--bytes", "16M", "--rounds", "3"], 4.0);
 }
 
 #[test]
 fn mappings_that_come_and_go_are_predicted() {
-    if can_compare() {
-        let bench = Bench::in_memory();
-        let command = workload(&bench, &["mmap-churn", "--rounds", "10"]);
-        agrees_when(
-            &same_start(&bench, &command, LONG_HEAP),
-            &bench,
-            &command,
-            &Allowance { processes: 1.0, windows: 0.0 },
-        );
-    }
+    workload_agrees(&["mmap-churn", "--rounds", "10"], 1.0);
 }
 
 /// Which of them comes first decides how many faults there are, and what maps the page.
@@ -315,11 +224,21 @@ fn mappings_that_come_and_go_are_predicted() {
 fn loads_before_stores_are_predicted() {
     if can_compare() && needs(&[program("gcc")]) {
         let bench = Bench::in_memory();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/loads_and_stores.c");
-        let compiled = bench.word("loads_and_stores");
-        let status = Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().unwrap();
-        assert!(status.success());
-        agrees(&bench, &[compiled], &Allowance { processes: 1.0, windows: 0.0 });
+        let command = [compiled(&bench, "loads_and_stores")];
+        agrees(&bench, &command, &Allowance { processes: 1.0, windows: 0.0 });
+    }
+}
+
+/// Memory that processes share and protect, of which parts go, and which is advised.
+#[test]
+fn memory_of_which_parts_are_shared_dropped_and_advised_is_predicted() {
+    if can_compare() && needs(&[program("gcc")]) {
+        let bench = Bench::in_memory();
+        for (name, processes) in [("copies", 4.0), ("holes", 1.0), ("advice", 1.0)] {
+            let command = [compiled(&bench, name)];
+            let launch = same_start(&bench, &command, &[]);
+            agrees_under(&POLICIES[..3], &launch, &bench, &command, &Allowance { processes, windows: 0.0 });
+        }
     }
 }
 

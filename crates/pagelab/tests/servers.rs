@@ -55,14 +55,16 @@ fn redis_under_policies_gives_its_throughput() {
 /// Redis and MariaDB forbid THP to themselves; the policy holds against it, and the row says so.
 #[test]
 fn a_program_that_turns_thp_off_is_answered_and_it_is_said() {
-    if !needs(&[root(), program("python3")]) {
+    let python = python();
+    if !needs(&[root(), ("python3", python.is_some())]) {
         return;
     }
+    let python = python.unwrap();
     let bench = Bench::new();
     let program = "import ctypes, mmap; ctypes.CDLL(None).prctl(41, 1, 0, 0, 0); m = mmap.mmap(-1, 256 << 20, \
                    flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor at in range(0, len(m), 4096): m[at] = 1";
     let options = [&["-p", "default,thp"][..], &QUICK].concat();
-    let ran = bench.compare(&options, &words_of(&["python3", "-c", program])).ran();
+    let ran = bench.compare(&options, &words_of(&[&python, "-c", program])).ran();
     ran.says(0, &[]).prints(&["PR_SET_THP_DISABLE"]);
     let document = bench.stored(1);
     let verdict = &arm(&document, "thp")["verdict"];

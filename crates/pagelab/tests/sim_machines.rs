@@ -19,7 +19,9 @@ fn a_model_machine_shows_every_figure_and_what_vouches_for_it() {
     let bench = Bench::new();
     let shown = bench.pagelab(&["list", "machines", "apple-m1"]).ran();
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
-    for part in ["apple-m1: Apple M1, performance core, aarch64", "tlb[1].ways", "measured (16K pages", "assumed: "] {
+    for part in
+        ["apple-m1: Apple M1, performance core, aarch64", "tlb[1].ways", "jiegec, blog-source: Apple M1", "assumed: "]
+    {
         assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
     let document: Value =
@@ -47,6 +49,31 @@ fn model_machines_are_listed_with_their_sources() {
         assert_eq!(sourced + assumed, figures.len(), "{}", model["name"]);
         assert_eq!((model["sourced_figures"].as_u64(), sourced > 0), (Some(sourced as u64), true));
     }
+}
+
+/// This host is one of the machines where a file describes it, and says what it cannot know; else it is refused with those that
+/// might be it.
+#[test]
+fn this_host_is_a_machine_or_is_refused_with_candidates() {
+    let traced = Traced::new();
+    let ran = traced.sim(&["-m", "host", "-p", "base", "--json"]);
+    if ran.code == Some(0) {
+        let document = ran.json();
+        assert_eq!(document["machines"][0]["name"], "host");
+        assert!(document["traces"][0]["notes"].to_string().contains("host is "), "{}", document["traces"][0]["notes"]);
+        let listed = traced.bench.pagelab(&["list", "machines", "host"]).ran();
+        assert!(
+            listed.stdout.contains("as this host has it") && listed.stdout.contains("host is "),
+            "{}",
+            listed.stdout
+        );
+        return;
+    }
+    let parts =
+        ["machine \"host\": no machine file describes this processor (", "name one of them with -m", "FILE.toml"];
+    ran.says(2, &parts);
+    traced.bench.pagelab(&["list", "machines", "host"]).ran().says(2, &parts);
+    traced.bench.pagelab(&["sim", "chase", "-m", "host"]).ran().says(2, &parts);
 }
 
 #[test]

@@ -42,6 +42,15 @@ fn chosen_geometries_have_the_figures_that_they_have_among_all() {
     let known = chosen.iter().filter(|geometry| geometry["page_bytes"] != 1 << 30);
     assert_eq!(known.clone().count(), 2 * 3 * 3);
     assert!(known.clone().all(|geometry| all.contains(geometry)));
+    // More ways than a stack of sixteen has, of one page size.
+    let many = geometries(&["--sets", "16", "--ways", "1..128", "--pages", "4K"]);
+    assert_eq!(many.len(), 128);
+    assert!(many[..15].iter().all(|geometry| all.contains(geometry)));
+    let misses: Vec<u64> = many.iter().map(|geometry| geometry["misses"].as_u64().unwrap()).collect();
+    assert!(misses.is_sorted_by(|fewer, more| fewer >= more) && misses[127] < misses[14], "{misses:?}");
+    traced
+        .sweep(&["--sets", "16", "--ways", "1..128", "--pages", "4K"])
+        .prints(&["128 ways", "ways 1 to 128, one in 4"]);
     let page = traced.bench.word("sweep.html");
     let ran = traced.sweep(&["--sets", "16", "--ways", "1..4", "--pages", "64K", "--html", &page]);
     ran.says(0, &[]).prints(&["pages of 64K", "1 way", "4 ways", "ways 1 to 4"]);
@@ -50,7 +59,7 @@ fn chosen_geometries_have_the_figures_that_they_have_among_all() {
     for (arguments, parts) in [
         (&["--sets", "3"][..], &["--sets", "powers of two from 1 to 2048", "found \"3\""][..]),
         (&["--sets", "64..16"], &["--sets", "found \"64..16\""]),
-        (&["--ways", "16"], &["--ways", "expected 1 to 15", "found \"16\""]),
+        (&["--ways", "129"], &["--ways", "expected 1 to 128", "found \"129\""]),
         (&["--pages", "3M"], &["--pages", "power of two from 4K to 1G", "3M"]),
         (&["-p", "thp"], &["unexpected argument '-p'"]),
         (&["--memory", "1G"], &["unexpected argument '--memory'"]),

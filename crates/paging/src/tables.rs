@@ -12,6 +12,7 @@ use crate::geometry::{ENTRY_BYTES, Geometry};
 use crate::log::{Event, Log};
 
 mod bulk;
+mod empty;
 mod map;
 mod mapping;
 mod protect;
@@ -21,6 +22,7 @@ mod state;
 mod unmap;
 mod walk_cache;
 
+pub use empty::Freed;
 pub use mapping::{Mapping, Sizes};
 pub use slot::{Leaf, Translation};
 pub(crate) use slot::{Slot, end_of};

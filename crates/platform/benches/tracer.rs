@@ -260,7 +260,7 @@ fn bare(command: &[OsString]) -> Result<f64, Box<dyn Error>> {
 
 fn traced(command: &[OsString], policy: &str, witness: bool) -> Result<f64, Box<dyn Error>> {
     let policy: Policy = policy.parse()?;
-    let rewriting = Rewriting::of(&policy, Host::open("/")?.geometry());
+    let rewriting = Rewriting::of(&policy, Host::open("/")?.page_sizes());
     let mut file = tempfile::tempfile()?;
     let stdout = Some(file.try_clone()?.into());
     let launch = Launch {

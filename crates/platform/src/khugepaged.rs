@@ -43,9 +43,9 @@ impl Stillness {
                 remedy: "start it by itself, and not by a program that disables THP for what it starts".into(),
             });
         }
-        let geometry = host.geometry();
-        let advised = geometry.pmd.map(|pmd| {
-            Registrable::map(pmd, geometry.base).map_err(|error| Unsupported {
+        let page_sizes = host.page_sizes();
+        let advised = page_sizes.pmd.map(|pmd| {
+            Registrable::map(pmd, page_sizes.base).map_err(|error| Unsupported {
                 reason: format!("{pmd} of memory cannot be mapped: {error}"),
                 remedy: "a higher `ulimit -v`".into(),
             })

@@ -129,12 +129,12 @@ impl HostPlatform {
 
     /// A trial under a policy, with its witness.
     fn under_policy(&mut self, policy: &Policy, state: &State) -> Result<Shown, PlatformError> {
-        let geometry = self.session.host().geometry().clone();
+        let page_sizes = self.session.host().page_sizes().clone();
         let counters = self.session.host().counters()?;
         let direct_map = policy.direct_map().map(|leaf| DirectMapBefore::read(leaf, self.session.host()));
         let timed = AtomicBool::new(false);
-        let mut witness = TrialWitness::new(&self.observer, policy, &geometry, state, self.look_budget(&timed));
-        let rewriting = Rewriting::of(policy, &geometry);
+        let mut witness = TrialWitness::new(&self.observer, policy, &page_sizes, state, self.look_budget(&timed));
+        let rewriting = Rewriting::of(policy, &page_sizes);
         let run = run_traced(&self.work, &rewriting, &mut witness, &timed)?;
         let (state_after, answer) = self.after(&run)?;
         let counters_after = self.session.host().counters()?;
@@ -144,7 +144,7 @@ impl HostPlatform {
         }
         let need_bytes = witness.memory.needed_bytes();
         let evidence = Evidence {
-            slots: SlotCounts::of_kernel(&counters.delta(&counters_after), policy.target(&geometry)),
+            slots: SlotCounts::of_kernel(&counters.delta(&counters_after), policy.target(&page_sizes)),
             advised_bytes: rewriting.wants_large().then(|| rewriting.advised_bytes()),
             noted: run.ended.causes,
             answered: run.ended.answered,
@@ -161,7 +161,7 @@ impl HostPlatform {
 
     /// A trial without filter, tracer and census.
     fn bare(&mut self, ground: &Policy) -> Result<Shown, PlatformError> {
-        let disable_thp = Rewriting::of(ground, self.session.host().geometry()).disable_thp;
+        let disable_thp = Rewriting::of(ground, self.session.host().page_sizes()).disable_thp;
         let timed = AtomicBool::new(false);
         let run = run(&self.work, disable_thp, &timed, |launch| tracer::run_bare(launch, GRACE))?;
         let (state_after, answer) = self.after(&run)?;
@@ -178,11 +178,11 @@ impl HostPlatform {
 
     /// A trial with the stops of a policy and nothing of what it does. The looks are those of the policy too.
     fn sham(&mut self, stops: &Policy, ground: &Policy, state: &State) -> Result<Shown, PlatformError> {
-        let geometry = self.session.host().geometry().clone();
+        let page_sizes = self.session.host().page_sizes().clone();
         let pace = self.paces.get(stops).copied().unwrap_or_default();
         let timed = AtomicBool::new(false);
-        let mut witness = TrialWitness::new(&self.observer, stops, &geometry, state, self.look_budget(&timed));
-        let run = run_traced(&self.work, &Rewriting::sham(stops, ground, &geometry, pace), &mut witness, &timed)?;
+        let mut witness = TrialWitness::new(&self.observer, stops, &page_sizes, state, self.look_budget(&timed));
+        let run = run_traced(&self.work, &Rewriting::sham(stops, ground, &page_sizes, pace), &mut witness, &timed)?;
         let (state_after, answer) = self.after(&run)?;
         let observations = observed(&self.work, &run, &answer, Some(&mut witness))?;
         Ok(Shown {

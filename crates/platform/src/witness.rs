@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use policy::cause::Cause;
 use policy::judge::{Aim, Evidence, Examination};
 use policy::remains::Remains;
-use policy::{Geometry, Policy};
+use policy::{PageSizes, Policy};
 use study::machine::State;
 use study::metric::Observation;
 use tracer::{Extent, Witness};
@@ -24,7 +24,7 @@ use super::memory::{Memory, PeakMemory, Status};
 pub struct TrialWitness<'a> {
     observer: &'a Observer,
     policy: &'a Policy,
-    geometry: &'a Geometry,
+    page_sizes: &'a PageSizes,
     state: &'a State,
     root: libc::pid_t,
     /// The time of looks.
@@ -47,19 +47,19 @@ impl<'a> TrialWitness<'a> {
     pub fn new(
         observer: &'a Observer,
         policy: &'a Policy,
-        geometry: &'a Geometry,
+        page_sizes: &'a PageSizes,
         state: &'a State,
         budget: LookBudget<'a>,
     ) -> TrialWitness<'a> {
         TrialWitness {
             observer,
             policy,
-            geometry,
+            page_sizes,
             state,
             root: 0,
             budget,
             memory: PeakMemory::default(),
-            examination: Examination::begun(Aim::of(policy, geometry)),
+            examination: Examination::begun(Aim::of(policy, page_sizes)),
             unseen_unmapped_bytes: 0,
             forked: BTreeSet::new(),
             leaving: BTreeMap::new(),
@@ -98,9 +98,9 @@ impl<'a> TrialWitness<'a> {
 
     /// What a look at a task found, of the whole process or of a range, as the policy has it.
     fn examine(&self, process: libc::pid_t, flags: bool, found: &ProcessCensus) -> Examination {
-        let (policy, geometry, state) = (self.policy, self.geometry, self.state);
+        let (policy, page_sizes, state) = (self.policy, self.page_sizes, self.state);
         let after_fork = self.forked.contains(&process);
-        Question { policy, geometry, state, smaps: flags.then_some(self.observer), after_fork }.answer(found)
+        Question { policy, page_sizes, state, smaps: flags.then_some(self.observer), after_fork }.answer(found)
     }
 
     /// Counts what was found in a range that goes.
@@ -111,7 +111,7 @@ impl<'a> TrialWitness<'a> {
 
     /// Where a range that goes cuts large pages, notes what is left of them: it is mapped by base pages from then on.
     fn note_what_is_cut(&mut self, task: libc::pid_t, process: libc::pid_t, start: u64, end: u64) {
-        let large = self.policy.target(self.geometry).unwrap_or(self.geometry.base);
+        let large = self.policy.target(self.page_sizes).unwrap_or(self.page_sizes.base);
         for (from, to) in Remains::beside(start, end, large) {
             if let Ok(left) = self.observer.range_with_places(task as u32, from, to) {
                 self.memory.of(process).remains.note(left.areas.iter().flat_map(|area| &area.regions), large);

@@ -237,7 +237,7 @@ fn thp_disable(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::intent::Geometry;
+    use crate::intent::PageSizes;
     use crate::size::PageSize;
 
     /// A program without memory, on a kernel of Linux 6.18 or later, or before.
@@ -257,8 +257,8 @@ mod tests {
 
     fn mechanism(policy: &str) -> Mechanism {
         let mthp = vec![PageSize::K64];
-        let geometry = Geometry { base: PageSize::K4, pmd: Some(PageSize::M2), mthp, hugetlb: vec![PageSize::M2] };
-        Mechanism::of(&policy.parse().unwrap(), &geometry)
+        let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(PageSize::M2), mthp, hugetlb: vec![PageSize::M2] };
+        Mechanism::of(&policy.parse().unwrap(), &page_sizes)
     }
 
     #[test]

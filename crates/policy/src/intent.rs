@@ -9,7 +9,7 @@ use crate::size::PageSize;
 
 /// The page sizes that a running kernel can be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Geometry {
+pub struct PageSizes {
     /// The base page.
     pub base: PageSize,
     /// The PMD leaf that THP maps (`hpage_pmd_size`); absent where the kernel has no THP.
@@ -20,7 +20,7 @@ pub struct Geometry {
     pub hugetlb: Vec<PageSize>,
 }
 
-impl Geometry {
+impl PageSizes {
     /// Leaves that the kernel's direct map can have, smallest first: pages, PMD leaves and, where the base
     /// page is 4K, PUD leaves (arm64 has none with other granules: `pud_sect_supported`,
     /// arch/arm64/include/asm/pgtable.h). Tables of all formats that Linux runs 64 bits on have entries of
@@ -148,13 +148,13 @@ impl Policy {
 
     /// The page size that the policy asks for the program's memory on this kernel; `None` where it asks for
     /// none in particular (`default`, `direct-map-2m`) or the kernel has no such size.
-    pub fn target(&self, geometry: &Geometry) -> Option<PageSize> {
+    pub fn target(&self, page_sizes: &PageSizes) -> Option<PageSize> {
         match self.granularity {
             Granularity::Default => None,
-            Granularity::Base => Some(geometry.base),
-            Granularity::Thp => geometry.pmd,
-            Granularity::Mthp(size) => geometry.mthp.contains(&size).then_some(size),
-            Granularity::Hugetlb(size) => geometry.hugetlb.contains(&size).then_some(size),
+            Granularity::Base => Some(page_sizes.base),
+            Granularity::Thp => page_sizes.pmd,
+            Granularity::Mthp(size) => page_sizes.mthp.contains(&size).then_some(size),
+            Granularity::Hugetlb(size) => page_sizes.hugetlb.contains(&size).then_some(size),
             Granularity::DirectMap(_) => None,
         }
     }
@@ -174,12 +174,12 @@ impl Policy {
     }
 
     /// Every granularity that this kernel has a name for, smallest pages first.
-    pub fn granularities(geometry: &Geometry) -> Vec<Granularity> {
+    pub fn granularities(page_sizes: &PageSizes) -> Vec<Granularity> {
         let mut all = vec![Granularity::Default, Granularity::Base];
-        all.extend(geometry.mthp.iter().map(|size| Granularity::Mthp(*size)));
-        all.extend(geometry.pmd.map(|_| Granularity::Thp));
-        all.extend(geometry.hugetlb.iter().map(|size| Granularity::Hugetlb(*size)));
-        all.extend(geometry.direct_map_leaves().into_iter().map(Granularity::DirectMap));
+        all.extend(page_sizes.mthp.iter().map(|size| Granularity::Mthp(*size)));
+        all.extend(page_sizes.pmd.map(|_| Granularity::Thp));
+        all.extend(page_sizes.hugetlb.iter().map(|size| Granularity::Hugetlb(*size)));
+        all.extend(page_sizes.direct_map_leaves().into_iter().map(Granularity::DirectMap));
         all
     }
 }
@@ -314,8 +314,8 @@ mod tests {
     fn the_direct_map_has_the_leaves_of_its_tables() {
         let leaves = |base: u64| {
             let base = PageSize::new(base << 10).unwrap();
-            let geometry = Geometry { base, pmd: None, mthp: vec![], hugetlb: vec![] };
-            geometry.direct_map_leaves().iter().map(PageSize::to_string).collect::<Vec<_>>().join(" ")
+            let page_sizes = PageSizes { base, pmd: None, mthp: vec![], hugetlb: vec![] };
+            page_sizes.direct_map_leaves().iter().map(PageSize::to_string).collect::<Vec<_>>().join(" ")
         };
         assert_eq!([leaves(4), leaves(16), leaves(64)], ["4K 2M 1G", "16K 32M", "64K 512M"]);
     }

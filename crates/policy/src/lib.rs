@@ -23,5 +23,5 @@ pub mod size;
 pub mod verdict;
 
 pub use decide::{Actions, Space, decide};
-pub use intent::{Geometry, Granularity, Modifier, Policy, PolicyError};
+pub use intent::{Granularity, Modifier, PageSizes, Policy, PolicyError};
 pub use mechanism::Mechanism;

@@ -1,7 +1,7 @@
 //! What a policy is in terms of system calls, as data.
 
 use crate::call::{madv, map};
-use crate::intent::{Geometry, Granularity, Modifier, Policy};
+use crate::intent::{Granularity, Modifier, PageSizes, Policy};
 use crate::size::PageSize;
 
 /// How the memory calls of a program are changed under a policy.
@@ -25,12 +25,12 @@ pub struct Mechanism {
 }
 
 impl Mechanism {
-    /// That of a policy. `geometry` is the kernel's; a size that it lacks was refused before.
-    pub fn of(policy: &Policy, geometry: &Geometry) -> Mechanism {
-        let smallest_large = geometry.mthp.first().copied().or(geometry.pmd).unwrap_or(geometry.base);
+    /// That of a policy. `page_sizes` is the kernel's; a size that it lacks was refused before.
+    pub fn of(policy: &Policy, page_sizes: &PageSizes) -> Mechanism {
+        let smallest_large = page_sizes.mthp.first().copied().or(page_sizes.pmd).unwrap_or(page_sizes.base);
         let (advice, large) = match policy.granularity {
             _ if policy.has(Modifier::NoHuge) => (None, smallest_large),
-            Granularity::Thp => (Some(madv::HUGEPAGE), geometry.pmd.unwrap_or(geometry.base)),
+            Granularity::Thp => (Some(madv::HUGEPAGE), page_sizes.pmd.unwrap_or(page_sizes.base)),
             Granularity::Mthp(size) => (Some(madv::HUGEPAGE), size),
             Granularity::Hugetlb(size) => (None, size),
             Granularity::Default | Granularity::Base | Granularity::DirectMap(_) => (None, smallest_large),
@@ -42,7 +42,7 @@ impl Mechanism {
             no_guards: policy.has(Modifier::NoGuards),
             prefault: policy.has(Modifier::Prefault),
             disable_thp: policy.granularity == Granularity::Base || policy.has(Modifier::NoHuge),
-            base: geometry.base,
+            base: page_sizes.base,
         }
     }
 
@@ -111,8 +111,8 @@ mod tests {
     fn stops_begin_at_a_sixteenth_of_the_size_but_not_below_a_piece() {
         let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
         let mthp = [14, 16, 19, 20].map(|order| PageSize::new(1 << order).unwrap()).to_vec();
-        let geometry = Geometry { base, pmd, mthp, hugetlb: vec![] };
-        let from = |policy: &str| Mechanism::of(&policy.parse().unwrap(), &geometry).advised_bytes() >> 10;
+        let page_sizes = PageSizes { base, pmd, mthp, hugetlb: vec![] };
+        let from = |policy: &str| Mechanism::of(&policy.parse().unwrap(), &page_sizes).advised_bytes() >> 10;
         let expected = [("thp", 128), ("mthp-1m", 64), ("mthp-512k", 64), ("mthp-64k", 64), ("mthp-16k", 16)];
         for (policy, kib) in expected {
             assert_eq!(from(policy), kib, "{policy}");

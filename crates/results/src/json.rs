@@ -101,10 +101,10 @@ fn machine(machine: &Machine) -> Value {
         "cpus": machine.cpus,
         "memory_bytes": machine.memory_bytes,
         "hypervisor": machine.hypervisor,
-        "base_page_bytes": machine.geometry.base.bytes(),
-        "thp_bytes": machine.geometry.pmd.map(|size| size.bytes()),
-        "mthp_bytes": bytes(&machine.geometry.mthp),
-        "hugetlb_bytes": bytes(&machine.geometry.hugetlb),
+        "base_page_bytes": machine.page_sizes.base.bytes(),
+        "thp_bytes": machine.page_sizes.pmd.map(|size| size.bytes()),
+        "mthp_bytes": bytes(&machine.page_sizes.mthp),
+        "hugetlb_bytes": bytes(&machine.page_sizes.hugetlb),
     })
 }
 

@@ -2,13 +2,15 @@
 //!
 //! The document is [`study::comparison::Comparison`]. [`store`] keeps it raw in SQLite; [`table`],
 //! [`sentence`], [`adopting`], [`json`], [`csv`] and [`html`] render it and decide nothing: outcomes and verdicts
-//! come from `study`. The formats are described in `FORMATS.md`.
+//! come from `study`. What was simulated is a [`simulation::Document`], and [`answer`] is its result. The formats
+//! are described in `FORMATS.md`.
 //!
 //! Text that comes from outside (command lines, messages, settings) is never shown as it is: control
 //! characters are escaped in the terminal and markup in HTML.
 #![forbid(unsafe_code)]
 
 pub mod adopting;
+pub mod answer;
 pub mod boots;
 pub mod csv;
 pub mod grid;

@@ -5,7 +5,7 @@ use policy::cause::{Cause, CauseShare};
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::size::PageSize;
 use policy::verdict::{AnsweredCall, Holding, Peak, Verdict};
-use policy::{Geometry, Granularity, Policy};
+use policy::{Granularity, PageSizes, Policy};
 use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
 use study::machine::{Machine, SettingChange, State};
 use study::metric::{Direction, Metric, Observation, Unit, names};
@@ -202,7 +202,7 @@ fn machine() -> Machine {
         cpus: 2,
         memory_bytes: 8 << 30,
         hypervisor: Some("KVM".into()),
-        geometry: Geometry {
+        page_sizes: PageSizes {
             base: PageSize::K4,
             pmd: Some(PageSize::M2),
             mthp: sizes(&[14, 15, 16, 17, 18, 19, 20]),

@@ -1,7 +1,7 @@
 //! What simulations of traces found, as plain data: whoever simulates fills it in, and this crate shows it.
 //! Every figure of a [`Document`] is modelled.
 
-use std::fmt::Write as _;
+mod shading;
 
 use policy::verdict::Verdict;
 
@@ -36,6 +36,8 @@ pub struct Trace {
     pub facts: Vec<(String, String)>,
     /// What must be known to read its figures.
     pub notes: Vec<String>,
+    /// The result of each machine, a sentence each.
+    pub answers: Vec<String>,
     /// Each machine under each policy, machine by machine.
     pub cells: Vec<Cell>,
     /// How far figures spread over layouts of addresses, if that was asked for: each machine under each policy that ran.
@@ -102,6 +104,8 @@ pub struct Cost {
     pub least_lost_cycles: u64,
     /// Cycles lost if one walk is done at a time.
     pub most_lost_cycles: u64,
+    /// Cycles of the kernel at faults, if the machine says what they take.
+    pub kernel: Option<KernelCycles>,
     /// Page faults.
     pub faults: u64,
     /// The most memory that was mapped at once.
@@ -114,6 +118,24 @@ pub struct Cost {
     pub mapped: Vec<Mapped>,
     /// Every count, as JSON has it: name and number.
     pub figures: Vec<(String, u64)>,
+}
+
+/// Cycles of the kernel at the faults of a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelCycles {
+    /// Of the faults themselves.
+    pub fault: u64,
+    /// Of filling pages with zeros.
+    pub zeroing: u64,
+    /// Of copying pages at stores.
+    pub copying: u64,
+}
+
+impl KernelCycles {
+    /// All of them.
+    pub fn total(self) -> u64 {
+        self.fault.saturating_add(self.zeroing).saturating_add(self.copying)
+    }
 }
 
 /// What rates are per: 1000 of these.
@@ -172,14 +194,14 @@ pub struct Sweep {
     /// What rates are per.
     pub per: Per,
     /// Misses, by page size, sets and ways, rising.
-    pub geometries: Vec<Geometry>,
+    pub geometries: Vec<TlbGeometry>,
     /// Bytes of all pages that are touched, by page size, rising: each and its bytes.
     pub footprints: Vec<(u64, u64)>,
 }
 
 /// One geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Geometry {
+pub struct TlbGeometry {
     /// Bytes of a page.
     pub page_bytes: u64,
     /// Sets.
@@ -200,17 +222,17 @@ impl Sweep {
     }
 
     /// Misses of every geometry of a page size.
-    pub fn of_size(&self, page_bytes: u64) -> impl Iterator<Item = &Geometry> {
+    pub fn of_size(&self, page_bytes: u64) -> impl Iterator<Item = &TlbGeometry> {
         self.geometries.iter().filter(move |geometry| geometry.page_bytes == page_bytes)
     }
 
     /// Entries and misses for a page size: one set of up to eight ways, then more sets of eight.
     pub fn curve(&self, page_bytes: u64) -> Vec<(u64, u64)> {
-        let on_curve = |geometry: &&Geometry| {
+        let on_curve = |geometry: &&TlbGeometry| {
             geometry.ways == CURVE_WAYS
                 || geometry.sets == 1 && geometry.ways < CURVE_WAYS && geometry.ways.is_power_of_two()
         };
-        let point = |geometry: &Geometry| (u64::from(geometry.sets) * u64::from(geometry.ways), geometry.misses);
+        let point = |geometry: &TlbGeometry| (u64::from(geometry.sets) * u64::from(geometry.ways), geometry.misses);
         let mut points: Vec<(u64, u64)> = self.of_size(page_bytes).filter(on_curve).map(point).collect();
         points.sort_unstable();
         points
@@ -221,31 +243,6 @@ impl Sweep {
         let missing = self.geometries.iter().map(|geometry| geometry.misses).filter(|misses| *misses > 0);
         let (least, most) = missing.fold((u64::MAX, 0), |(least, most), misses| (least.min(misses), most.max(misses)));
         (most > 0).then(|| (self.per.rate(least), self.per.rate(most)))
-    }
-
-    /// The heat map of a page size for a terminal: a line for each number of sets, a column for each number of ways, and
-    /// the darker the more misses, by the logarithm between the least and the greatest rate of the trace.
-    pub fn shading(&self, page_bytes: u64) -> String {
-        let mut by_sets: std::collections::BTreeMap<u32, Vec<(u32, u64)>> = std::collections::BTreeMap::new();
-        for geometry in self.of_size(page_bytes) {
-            by_sets.entry(geometry.sets).or_default().push((geometry.ways, geometry.misses));
-        }
-        let ways = || self.of_size(page_bytes).map(|geometry| geometry.ways);
-        let (least, most) = (ways().min().unwrap_or(0), ways().max().unwrap_or(0));
-        let mut text = format!("   sets  ways {least} to {most}\n");
-        for (sets, mut ways) in by_sets {
-            ways.sort_unstable();
-            let shades: String = ways.iter().map(|(_, misses)| self.shade(*misses)).collect();
-            // Writing to a string does not fail.
-            let _ = writeln!(text, "  {sets:>5}  {shades}");
-        }
-        text
-    }
-
-    fn shade(&self, misses: u64) -> &'static str {
-        const SHADES: [&str; 5] = ["··", "░░", "▒▒", "▓▓", "██"];
-        let last = SHADES.len() - 1;
-        SHADES[(self.heat(misses) * last as f64).round() as usize % SHADES.len()]
     }
 
     /// Where misses stand between the fewest and the most of the trace, by their logarithms: 0 to 1.
@@ -354,47 +351,4 @@ pub fn mapped_in_words(mapped: &Mapped) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sweep() -> Sweep {
-        let geometry = |page_bytes, sets, ways, misses| Geometry { page_bytes, sets, ways, misses };
-        Sweep {
-            per: Per::Instructions(1000),
-            geometries: vec![
-                geometry(4096, 1, 1, 1000),
-                geometry(4096, 1, 3, 900),
-                geometry(4096, 1, 8, 100),
-                geometry(4096, 2, 8, 10),
-                geometry(4096, 2, 1, 0),
-                geometry(65536, 1, 1, 1),
-            ],
-            footprints: vec![(4096, 8192), (65536, 65536)],
-        }
-    }
-
-    #[test]
-    fn a_curve_has_one_set_and_then_eight_ways() {
-        assert_eq!(sweep().curve(4096), [(1, 1000), (8, 100), (16, 10)]);
-        assert_eq!((sweep().page_sizes(), sweep().rates()), (vec![4096, 65536], Some((1.0, 1000.0))));
-    }
-
-    #[test]
-    fn the_more_misses_the_darker() {
-        let sweep = sweep();
-        let heats = [0, 1, 10, 1000].map(|misses| (sweep.heat(misses) * 3.0).round());
-        assert_eq!(heats, [0.0, 0.0, 1.0, 3.0]);
-        let shading = sweep.shading(4096);
-        let lines: Vec<&str> = shading.lines().collect();
-        assert_eq!(lines, ["   sets  ways 1 to 8", "      1  ████▓▓", "      2  ··░░"], "{shading}");
-        assert_eq!(Sweep::default().heat(7), 0.0);
-        let one = Sweep { geometries: vec![Geometry { page_bytes: 4096, sets: 1, ways: 4, misses: 7 }], ..sweep };
-        assert_eq!(one.shading(4096), "   sets  ways 4 to 4\n      1  ██\n");
-    }
-
-    #[test]
-    fn rates_never_round_to_nothing() {
-        let shown = [0.0, 0.0001, 0.25, 12.34, 123_456.7].map(rate_in_words);
-        assert_eq!(shown, ["0", "<0.001", "0.250", "12.3", "123,457"]);
-    }
-}
+mod tests;

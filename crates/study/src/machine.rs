@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use policy::Geometry;
+use policy::PageSizes;
 use policy::size::PageSize;
 
 /// A machine, as far as it does not change between boots of one kernel.
@@ -33,7 +33,8 @@ pub struct Machine {
     /// The hypervisor below, where one shows itself.
     pub hypervisor: Option<String>,
     /// The page sizes that the kernel offers.
-    pub geometry: Geometry,
+    #[serde(rename = "geometry")]
+    pub page_sizes: PageSizes,
 }
 
 /// What can influence page sizes and their cost, as it was at one moment.

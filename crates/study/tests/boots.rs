@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Fake, Noise, design, normal, record};
-use policy::Geometry;
+use policy::PageSizes;
 use policy::size::PageSize;
 use policy::verdict::Holding;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ fn machine(host: u32, boot: u32) -> Machine {
         cpus: 2,
         memory_bytes: 8 << 30,
         hypervisor: None,
-        geometry: Geometry { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
+        page_sizes: PageSizes { base: PageSize::K4, pmd: None, mthp: vec![], hugetlb: vec![] },
     }
 }
 

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use policy::decide::View;
     use policy::size::PageSize;
-    use policy::{Actions, Geometry};
+    use policy::{Actions, PageSizes};
 
     /// A program with one closed and one open mapping.
     struct TwoMappings;
@@ -182,13 +182,13 @@ mod tests {
             flags in (0u64..1 << 21).prop_map(|bits| bits & 0x17_e133),
         ) {
             let sizes = |sizes: &[PageSize]| sizes.to_vec();
-            let geometry = Geometry {
+            let page_sizes = PageSizes {
                 base: PageSize::K4,
                 pmd: Some(PageSize::M2),
                 mthp: sizes(&[PageSize::K64]),
                 hugetlb: sizes(&[PageSize::M2]),
             };
-            let rewriting = Rewriting::of(&policy.parse().unwrap(), &geometry);
+            let rewriting = Rewriting::of(&policy.parse().unwrap(), &page_sizes);
             let address = if number == libc::SYS_prctl { first } else { first & !4095 };
             let how = if number == libc::SYS_process_madvise { third } else { flags };
             let arguments = [address, bytes, third, how, 0, 0];

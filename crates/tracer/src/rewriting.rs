@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use policy::call::madv;
 use policy::call::map::LEFT_ALONE;
-use policy::{Geometry, Mechanism, Policy};
+use policy::{Mechanism, PageSizes, Policy};
 
 use super::filter::{Condition, Watch};
 use super::pace::Pace;
@@ -29,15 +29,15 @@ impl Deref for Rewriting {
 }
 
 impl Rewriting {
-    /// What a policy asks for. `geometry` is the kernel's; a size that it lacks was refused before.
-    pub fn of(policy: &Policy, geometry: &Geometry) -> Rewriting {
-        Rewriting { mechanism: Mechanism::of(policy, geometry), sham: None }
+    /// What a policy asks for. `page_sizes` is the kernel's; a size that it lacks was refused before.
+    pub fn of(policy: &Policy, page_sizes: &PageSizes) -> Rewriting {
+        Rewriting { mechanism: Mechanism::of(policy, page_sizes), sham: None }
     }
 
     /// The stops of a policy, with nothing done at them, for a program with the memory of another one, which needs none.
-    pub fn sham(stops: &Policy, ground: &Policy, geometry: &Geometry, pace: Pace) -> Rewriting {
-        let disable_thp = Mechanism::of(ground, geometry).disable_thp;
-        let mechanism = Mechanism { disable_thp, ..Mechanism::of(stops, geometry) };
+    pub fn sham(stops: &Policy, ground: &Policy, page_sizes: &PageSizes, pace: Pace) -> Rewriting {
+        let disable_thp = Mechanism::of(ground, page_sizes).disable_thp;
+        let mechanism = Mechanism { disable_thp, ..Mechanism::of(stops, page_sizes) };
         Rewriting { mechanism, sham: Some(pace) }
     }
 
@@ -58,19 +58,19 @@ impl Rewriting {
     pub fn watches(&self) -> Vec<Watch> {
         let mut watches = vec![Watch::new(libc::SYS_ptrace, [])];
         watches.extend(filter_watches());
-        if self.hugetlb {
-            return [watches, hugetlb_watches(self.large.bytes())].concat();
-        }
         let anonymous = Condition::Has(3, libc::MAP_ANONYMOUS as u32);
         let not_left_alone = Condition::Lacks(3, LEFT_ALONE as u32);
-        if self.advice.is_some() || self.prefault {
-            watches.push(Watch::new(libc::SYS_brk, []));
-        }
         if self.prefault {
             // Reservations, whether without access or without a promise of memory, are not populated.
             let writable = Condition::Has(2, libc::PROT_WRITE as u32);
             let promised = Condition::Lacks(3, libc::MAP_NORESERVE as u32);
             watches.push(Watch::new(libc::SYS_mmap, [anonymous, not_left_alone, writable, promised]));
+        }
+        if self.hugetlb {
+            return [watches, hugetlb_watches(self.large.bytes())].concat();
+        }
+        if self.advice.is_some() || self.prefault {
+            watches.push(Watch::new(libc::SYS_brk, []));
         }
         if self.advice.is_some() {
             // Reservations without access are advised too: what is opened of them later keeps the advice.
@@ -142,13 +142,13 @@ mod tests {
     const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
     fn stops(policy: &str, number: i64, arguments: [u64; 6]) -> bool {
-        let geometry = Geometry {
+        let page_sizes = PageSizes {
             base: PageSize::K4,
             pmd: Some(PageSize::M2),
             mthp: vec![PageSize::K64],
             hugetlb: vec![PageSize::M2],
         };
-        let watches = Rewriting::of(&policy.parse().unwrap(), &geometry).watches();
+        let watches = Rewriting::of(&policy.parse().unwrap(), &page_sizes).watches();
         watches.iter().any(|watch| watch.stops(number, &arguments))
     }
 
@@ -185,8 +185,8 @@ mod tests {
                     assert!(stops(policy, libc::SYS_prctl, [option, 1, flags, 0, 0, 0]), "{policy}");
                 }
             }
-            let geometry = Geometry { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![], hugetlb: vec![] };
-            let made = Rewriting::of(&policy.parse().unwrap(), &geometry);
+            let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![], hugetlb: vec![] };
+            let made = Rewriting::of(&policy.parse().unwrap(), &page_sizes);
             assert!(made.disable_thp && made.needs_no_tracer(), "{policy}");
         }
     }

@@ -158,7 +158,7 @@ fn mappings_that_a_timer_interrupts_are_not_received() {
 #[test]
 fn under_the_tracer_a_timer_interrupts_no_mapping() {
     let Some(command) = program("alarmed", ALARMED) else { return };
-    let rewriting = Rewriting::of(&"thp".parse().expect("a policy"), Host::open("/").expect("a host").geometry());
+    let rewriting = Rewriting::of(&"thp".parse().expect("a policy"), Host::open("/").expect("a host").page_sizes());
     let mut file = tempfile::tempfile().expect("a file");
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let launch = Launch {

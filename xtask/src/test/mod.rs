@@ -4,7 +4,7 @@ mod fuzz;
 mod host;
 mod libtest;
 mod nextest;
-mod packages;
+pub mod packages;
 mod tally;
 
 use std::fs;

@@ -5,7 +5,7 @@ use std::fs;
 use policy::census::Advice;
 use policy::judge::{self, Examination, Look};
 use policy::size::PageSize;
-use policy::{Geometry, Policy};
+use policy::{PageSizes, Policy};
 use study::machine::State;
 
 use crate::{CensusError, Observer, ProcessCensus, SmapsEntry};
@@ -25,11 +25,11 @@ pub fn examine(
     observer: &Observer,
     pid: u32,
     policy: &Policy,
-    geometry: &Geometry,
+    page_sizes: &PageSizes,
     state: &State,
 ) -> Result<Examination, CensusError> {
     let seen = observer.process(pid)?;
-    Ok(Question { policy, geometry, state, smaps: Some(observer), after_fork: false }.answer(&seen))
+    Ok(Question { policy, page_sizes, state, smaps: Some(observer), after_fork: false }.answer(&seen))
 }
 
 /// What is asked about a census that is there.
@@ -37,7 +37,7 @@ pub struct Question<'a> {
     /// What the memory was to be mapped with.
     pub policy: &'a Policy,
     /// The sizes of the kernel.
-    pub geometry: &'a Geometry,
+    pub page_sizes: &'a PageSizes,
     /// The settings that were in force.
     pub state: &'a State,
     /// Who may read smaps, which costs a walk over the whole process: without it, what only the flags of mappings could explain
@@ -50,7 +50,7 @@ pub struct Question<'a> {
 impl Question<'_> {
     /// What the census says about the policy.
     pub fn answer(&self, seen: &ProcessCensus) -> Examination {
-        let question = judge::Question::of(self.policy, self.geometry, &self.state.settings);
+        let question = judge::Question::of(self.policy, self.page_sizes, &self.state.settings);
         let question = judge::Question { after_fork: self.after_fork, ..question };
         let areas: Vec<policy::census::Area> = seen.areas.iter().map(|area| area.as_seen()).collect();
         let process = Process { seen, smaps: self.smaps };

@@ -1,7 +1,7 @@
 //! How to have a policy for good, without pagelab.
 
 use policy::size::PageSize;
-use policy::{Geometry, Granularity, Modifier, Policy};
+use policy::{Granularity, Modifier, PageSizes, Policy};
 use study::adoption::Switch;
 use study::comparison::Adoption;
 
@@ -17,17 +17,17 @@ use crate::{Host, THP, hugetlb_file, thp_size_enabled};
 /// tmpfiles.d(5); the glibc manual, Memory Allocation Tunables (`glibc.malloc.hugetlb`, since 2.35);
 /// those of switches are in [`study::adoption`].
 pub fn adoption(policy: &Policy, host: &Host, command: &[String]) -> Vec<Adoption> {
-    let geometry = host.geometry();
+    let page_sizes = host.page_sizes();
     let mut ways: Vec<Adoption> =
         Switch::of(command, policy).into_iter().filter_map(|own| by_switch(policy, &own, host)).collect();
     ways.extend(match policy.granularity {
         Granularity::Default => Vec::new(),
-        Granularity::Base => base(geometry),
-        Granularity::Mthp(size) if geometry.mthp.contains(&size) => transparent_pages(size, host),
-        Granularity::Thp => geometry.pmd.map(|pmd| transparent_pages(pmd, host)).unwrap_or_default(),
-        Granularity::Hugetlb(size) if geometry.hugetlb.contains(&size) => hugetlb(size),
+        Granularity::Base => base(page_sizes),
+        Granularity::Mthp(size) if page_sizes.mthp.contains(&size) => transparent_pages(size, host),
+        Granularity::Thp => page_sizes.pmd.map(|pmd| transparent_pages(pmd, host)).unwrap_or_default(),
+        Granularity::Hugetlb(size) if page_sizes.hugetlb.contains(&size) => hugetlb(size),
         Granularity::Mthp(_) | Granularity::Hugetlb(_) => Vec::new(),
-        Granularity::DirectMap(leaf) => direct_map(leaf, geometry),
+        Granularity::DirectMap(leaf) => direct_map(leaf, page_sizes),
     });
     let of_modifiers: Vec<Adoption> = policy.modifiers().iter().map(|modifier| of_modifier(*modifier)).collect();
     match (ways.first_mut(), &of_modifiers[..]) {
@@ -51,16 +51,16 @@ fn join(way: &mut Adoption, other: &Adoption) {
 
 /// The switch, and the setting that it needs: where the program does not ask, one for every program.
 fn by_switch(policy: &Policy, (switch, program): &(Switch, String), host: &Host) -> Option<Adoption> {
-    let geometry = host.geometry();
+    let page_sizes = host.page_sizes();
     let option = format!("{program} {}", switch.options());
-    let (needs, mut commands) = match (policy.granularity, policy.target(geometry)?) {
+    let (needs, mut commands) = match (policy.granularity, policy.target(page_sizes)?) {
         (Granularity::Hugetlb(_), size) => (Some("a pool of N pages, until reboot (as root)"), vec![fill_pool(size)]),
         (_, size) if switch.asks() && transparent::is_had(size, false, host) => (None, Vec::new()),
         (_, size) if switch.asks() => {
-            (Some("for programs that ask, until reboot (as root)"), only(size, "madvise", geometry))
+            (Some("for programs that ask, until reboot (as root)"), only(size, "madvise", page_sizes))
         }
         (_, size) if transparent::is_had(size, true, host) => (None, Vec::new()),
-        (_, size) => (Some("for every program, until reboot (as root)"), only(size, "always", geometry)),
+        (_, size) => (Some("for every program, until reboot (as root)"), only(size, "always", page_sizes)),
     };
     let scope = match needs {
         Some(needs) => format!("{}; and {needs}", switch.what),
@@ -74,8 +74,8 @@ fn way<const N: usize>(scope: &str, commands: [&str; N]) -> Adoption {
     Adoption { scope: scope.into(), commands: commands.map(String::from).to_vec() }
 }
 
-fn base(geometry: &Geometry) -> Vec<Adoption> {
-    let Some(pmd) = geometry.pmd else { return Vec::new() };
+fn base(page_sizes: &PageSizes) -> Vec<Adoption> {
+    let Some(pmd) = page_sizes.pmd else { return Vec::new() };
     vec![
         way(
             "one program and all it starts; pagelab sets PR_SET_THP_DISABLE and is then replaced by the program",
@@ -86,7 +86,7 @@ fn base(geometry: &Geometry) -> Vec<Adoption> {
             "one program and all it starts: in its code, before memory is touched",
             ["prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);"],
         ),
-        now("every program, until reboot (as root)", geometry, pmd, "never"),
+        now("every program, until reboot (as root)", page_sizes, pmd, "never"),
         at_boot("every program, at each boot", &[(format!("{THP}/enabled"), "never")]),
         way("every program, at each boot: the kernel command line", ["transparent_hugepage=never"]),
     ]
@@ -98,8 +98,8 @@ fn transparent_pages(size: PageSize, host: &Host) -> Vec<Adoption> {
     const TUNABLE: &str = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 COMMAND";
     const MALLOC: &str =
         "one program's malloc asks for them (dynamically linked with glibc 2.35 or later; the main arena)";
-    let geometry = host.geometry();
-    let Some(pmd) = geometry.pmd else { return Vec::new() };
+    let page_sizes = host.page_sizes();
+    let Some(pmd) = page_sizes.pmd else { return Vec::new() };
     let for_those_that_ask = transparent::is_had(size, false, host);
     let malloc_asks = host.value(&format!("{THP}/enabled")).as_deref() == Some("madvise");
     let mut ways = Vec::new();
@@ -110,14 +110,14 @@ fn transparent_pages(size: PageSize, host: &Host) -> Vec<Adoption> {
         ways.push(in_code());
     }
     if !(for_those_that_ask && malloc_asks) {
-        let mut commands = only(size, "madvise", geometry);
+        let mut commands = only(size, "madvise", page_sizes);
         if size != pmd {
             commands.push(format!("echo madvise > {THP}/enabled"));
         }
         commands.push(TUNABLE.into());
         ways.push(Adoption { scope: format!("{MALLOC}; and for programs that ask, until reboot (as root)"), commands });
     }
-    ways.push(now("programs that ask for it, until reboot (as root)", geometry, size, "madvise"));
+    ways.push(now("programs that ask for it, until reboot (as root)", page_sizes, size, "madvise"));
     if !for_those_that_ask {
         ways.push(in_code());
     }
@@ -137,7 +137,7 @@ fn transparent_pages(size: PageSize, host: &Host) -> Vec<Adoption> {
         others.chain([(file, value)]).collect::<Vec<_>>()
     };
     ways.push(at_boot("programs that ask for it, at each boot", &settings("madvise")));
-    ways.push(now("every program, until reboot (as root)", geometry, size, "always"));
+    ways.push(now("every program, until reboot (as root)", page_sizes, size, "always"));
     ways.push(at_boot("every program, at each boot", &settings("always")));
     ways.push(line);
     ways
@@ -169,14 +169,14 @@ fn fill_pool(size: PageSize) -> String {
 
 /// Where the direct map is as large as it can be there is nothing to do. The options are those of x86
 /// (`nogbpages`, `debug_pagealloc=`) and arm64 (`rodata=`): Documentation/admin-guide/kernel-parameters.txt.
-fn direct_map(leaf: PageSize, geometry: &Geometry) -> Vec<Adoption> {
+fn direct_map(leaf: PageSize, page_sizes: &PageSizes) -> Vec<Adoption> {
     const LINE: &str = "every program and the kernel, at each boot: the kernel command line";
-    match geometry.direct_map_leaves().iter().position(|size| *size == leaf) {
+    match page_sizes.direct_map_leaves().iter().position(|size| *size == leaf) {
         Some(0) => vec![
             way(&format!("{LINE} (arm64)"), ["rodata=full"]),
             way(&format!("{LINE} (costs time of its own; CONFIG_DEBUG_PAGEALLOC)"), ["debug_pagealloc=on"]),
         ],
-        Some(1) if geometry.base == PageSize::K4 => vec![way(&format!("{LINE} (x86)"), ["nogbpages"])],
+        Some(1) if page_sizes.base == PageSize::K4 => vec![way(&format!("{LINE} (x86)"), ["nogbpages"])],
         _ => vec![way(&format!("{LINE}: without these"), ["nogbpages", "debug_pagealloc=on", "rodata=full"])],
     }
 }
@@ -206,19 +206,19 @@ fn of_modifier(modifier: Modifier) -> Adoption {
     }
 }
 
-fn now(scope: &str, geometry: &Geometry, size: PageSize, value: &str) -> Adoption {
-    Adoption { scope: scope.into(), commands: only(size, value, geometry) }
+fn now(scope: &str, page_sizes: &PageSizes, size: PageSize, value: &str) -> Adoption {
+    Adoption { scope: scope.into(), commands: only(size, value, page_sizes) }
 }
 
 /// The commands after which `size` is the only size and its setting is `value`, whatever was set before.
 /// The PMD size follows the top-level file, as it does after boot.
-fn only(size: PageSize, value: &str, geometry: &Geometry) -> Vec<String> {
+fn only(size: PageSize, value: &str, page_sizes: &PageSizes) -> Vec<String> {
     let mut commands = Vec::new();
-    if !geometry.mthp.is_empty() {
+    if !page_sizes.mthp.is_empty() {
         commands.push(format!("for file in {THP}/hugepages-*/enabled; do echo never > $file; done"));
     }
-    if geometry.pmd == Some(size) {
-        commands.extend((!geometry.mthp.is_empty()).then(|| format!("echo inherit > {}", thp_size_enabled(size))));
+    if page_sizes.pmd == Some(size) {
+        commands.extend((!page_sizes.mthp.is_empty()).then(|| format!("echo inherit > {}", thp_size_enabled(size))));
         commands.push(format!("echo {value} > {THP}/enabled"));
     } else {
         commands.push(format!("echo {value} > {}", thp_size_enabled(size)));

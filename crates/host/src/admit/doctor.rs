@@ -53,7 +53,7 @@ pub struct Fact {
 
 /// One line for each policy that this kernel has a name for, and one for each modifier.
 pub fn doctor_lines(host: &Host, terms: &Terms) -> Vec<DoctorLine> {
-    let plain = Policy::granularities(host.geometry()).into_iter().map(Policy::plain);
+    let plain = Policy::granularities(host.page_sizes()).into_iter().map(Policy::plain);
     let modified = Modifier::ALL.into_iter().map(|modifier| Policy::DEFAULT.with(modifier));
     plain.chain(modified).map(|policy| line(policy, host, terms)).collect()
 }
@@ -72,10 +72,10 @@ pub fn facts(host: &Host, terms: &Terms) -> Vec<Fact> {
     let mut facts = vec![kernel(host), sizes(host), thp(host), census(host), folios(host, terms), tracing(terms)];
     facts.extend([yama(host), filter(host), counters(host), hidden(host), writable(host, terms)]);
     match host.state() {
-        Ok(state) => facts.extend(host.geometry().pmd.map(|pmd| fragmentation(pmd, host, &state))),
+        Ok(state) => facts.extend(host.page_sizes().pmd.map(|pmd| fragmentation(pmd, host, &state))),
         Err(error) => facts.push(limited("memory", "unknown", error.to_string())),
     }
-    facts.extend(host.geometry().hugetlb.iter().map(|size| pool(*size, host)));
+    facts.extend(host.page_sizes().hugetlb.iter().map(|size| pool(*size, host)));
     facts.extend(governor(host));
     facts
 }
@@ -100,11 +100,11 @@ fn kernel(host: &Host) -> Fact {
 }
 
 fn sizes(host: &Host) -> Fact {
-    let geometry = host.geometry();
-    let pmd = geometry.pmd.map_or("none".into(), |pmd| pmd.to_string());
+    let page_sizes = host.page_sizes();
+    let pmd = page_sizes.pmd.map_or("none".into(), |pmd| pmd.to_string());
     let list = |sizes: &[PageSize]| if sizes.is_empty() { "none".into() } else { super::list(sizes) };
-    let value = format!("base {}, PMD {pmd}", geometry.base);
-    fact("page sizes", value, format!("mTHP: {}; hugetlb: {}", list(&geometry.mthp), list(&geometry.hugetlb)))
+    let value = format!("base {}, PMD {pmd}", page_sizes.base);
+    fact("page sizes", value, format!("mTHP: {}; hugetlb: {}", list(&page_sizes.mthp), list(&page_sizes.hugetlb)))
 }
 
 fn thp(host: &Host) -> Fact {
@@ -221,7 +221,7 @@ fn writable(host: &Host, terms: &Terms) -> Fact {
 }
 
 fn fragmentation(pmd: PageSize, host: &Host, state: &State) -> Fact {
-    let base = host.geometry().base;
+    let base = host.page_sizes().base;
     let order = pmd.order(base) as usize;
     let bytes = |(order, blocks): (usize, &u64)| blocks.saturating_mul(base.bytes() << order);
     let all: u64 = state.free_blocks_by_order.iter().enumerate().map(bytes).sum();

@@ -44,7 +44,7 @@ impl Pool {
 
 /// Pages of the pool of `size`.
 pub fn hugetlb(size: PageSize, host: &Host, terms: &Terms) -> Result<Lowering, Unsupported> {
-    let sizes = &host.geometry().hugetlb;
+    let sizes = &host.page_sizes().hugetlb;
     if !sizes.contains(&size) {
         let (reason, remedy) = match sizes.is_empty() {
             true => ("this kernel has no hugetlb pools".into(), "a kernel with CONFIG_HUGETLBFS=y".into()),
@@ -110,7 +110,7 @@ fn on_demand(size: PageSize, pool: &Pool, host: &Host) -> Result<Lowering, Unsup
         remedy: "say how much the program needs: --hugetlb-pool SIZE".into(),
     })?;
     let orders = state.free_blocks_by_order.len() as u32;
-    if size.order(host.geometry().base) >= orders {
+    if size.order(host.page_sizes().base) >= orders {
         let note = "the pool takes a quarter of the available memory; --hugetlb-pool SIZE says how much it shall be";
         return match state.available_bytes / 4 * POOL_QUARTERS / size.bytes() {
             0 => Err(too_little_memory(size, state.available_bytes)),

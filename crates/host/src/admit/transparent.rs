@@ -17,19 +17,19 @@ const SIZES: KernelVersion = KernelVersion(6, 8);
 
 /// Folios of exactly `size`.
 pub fn mthp(size: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
-    let geometry = host.geometry();
-    let pmd = geometry.pmd.ok_or_else(no_thp)?;
+    let page_sizes = host.page_sizes();
+    let pmd = page_sizes.pmd.ok_or_else(no_thp)?;
     if size == pmd {
         return Err(unsupported(format!("{size} is the PMD size here"), "the policy `thp`"));
     }
-    if geometry.mthp.is_empty() {
+    if page_sizes.mthp.is_empty() {
         let version = host.kernel_version().map_or("unknown".into(), |version| version.to_string());
         let reason = format!("folios smaller than a PMD came with Linux {SIZES}, this is {version}");
         return Err(unsupported(reason, "a newer kernel, or the policy `thp`"));
     }
-    if !geometry.mthp.contains(&size) {
+    if !page_sizes.mthp.contains(&size) {
         let reason = format!("this kernel has no folios of {size} for anonymous memory");
-        return Err(unsupported(reason, &format!("one of {}", list(&geometry.mthp))));
+        return Err(unsupported(reason, &format!("one of {}", list(&page_sizes.mthp))));
     }
     let settings = only(size, host);
     Ok(Lowering { mechanism: mechanism(size, &settings), settings, notes: Vec::new() })
@@ -37,7 +37,7 @@ pub fn mthp(size: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
 
 /// Folios of PMD size.
 pub fn thp(host: &Host) -> Result<Lowering, Unsupported> {
-    let pmd = host.geometry().pmd.ok_or_else(no_thp)?;
+    let pmd = host.page_sizes().pmd.ok_or_else(no_thp)?;
     let settings = only(pmd, host);
     let defrag = host.value(&format!("{THP}/defrag"));
     let never = "transparent_hugepage/defrag is `never`: where no free block of that size is left, none is made";
@@ -47,8 +47,8 @@ pub fn thp(host: &Host) -> Result<Lowering, Unsupported> {
 
 /// The settings that must change so that advised memory has folios of `wanted` and of no other size.
 fn only(wanted: PageSize, host: &Host) -> Vec<Setting> {
-    let geometry = host.geometry();
-    let sizes: Vec<PageSize> = geometry.mthp.iter().copied().chain(geometry.pmd).collect();
+    let page_sizes = host.page_sizes();
+    let sizes: Vec<PageSize> = page_sizes.mthp.iter().copied().chain(page_sizes.pmd).collect();
     let has_own_file = |size: &PageSize| host.has(&thp_size_enabled(*size));
     // Off before on, so that no moment has two sizes.
     let others = sizes.iter().filter(|size| **size != wanted && has_own_file(size) && is_on(**size, host));
@@ -65,8 +65,8 @@ fn is_on(size: PageSize, host: &Host) -> bool {
 
 /// Whether advised memory, or with `for_all` all memory, has folios of `size` now, and none of a larger one instead.
 pub(super) fn is_had(size: PageSize, for_all: bool, host: &Host) -> bool {
-    let geometry = host.geometry();
-    let larger = geometry.mthp.iter().copied().chain(geometry.pmd).filter(|other| *other > size);
+    let page_sizes = host.page_sizes();
+    let larger = page_sizes.mthp.iter().copied().chain(page_sizes.pmd).filter(|other| *other > size);
     let wanted = in_force(size, host);
     (wanted == "always" || (wanted == "madvise" && !for_all)) && !larger.into_iter().any(|other| is_on(other, host))
 }

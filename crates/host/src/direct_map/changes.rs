@@ -25,5 +25,5 @@ pub fn changes(host: &Host) -> Result<Vec<Changes>, HostError> {
         let count = |what: &str| counters.get(&format!("direct_map_level{}_{what}", at + 1));
         Changes { leaf: *leaf, splits: count("splits"), collapses: count("collapses") }
     };
-    Ok(host.geometry().direct_map_leaves().iter().enumerate().skip(1).map(of_level).collect())
+    Ok(host.page_sizes().direct_map_leaves().iter().enumerate().skip(1).map(of_level).collect())
 }

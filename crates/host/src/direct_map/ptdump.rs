@@ -11,13 +11,13 @@
 
 use std::collections::BTreeMap;
 
-use policy::Geometry;
+use policy::PageSizes;
 use policy::size::PageSize;
 
 use super::leaves::{Leaves, Source};
 
 /// The leaves of the section "Linear Mapping"; `None` where there is no such section.
-pub fn parse(dump: &str, geometry: &Geometry) -> Option<Leaves> {
+pub fn parse(dump: &str, page_sizes: &PageSizes) -> Option<Leaves> {
     let mut leaves = Leaves {
         bytes: BTreeMap::new(),
         contiguous_bytes: BTreeMap::new(),
@@ -33,7 +33,7 @@ pub fn parse(dump: &str, geometry: &Geometry) -> Option<Leaves> {
             let name = name.to_ascii_lowercase();
             inside = name.contains("linear mapping") && !name.contains("end");
             sections += usize::from(inside);
-        } else if let (true, Some(range)) = (inside, range(line, geometry)) {
+        } else if let (true, Some(range)) = (inside, range(line, page_sizes)) {
             *leaves.bytes.entry(range.leaf).or_default() += range.bytes;
             if range.contiguous {
                 *leaves.contiguous_bytes.entry(range.leaf).or_default() += range.bytes;
@@ -50,14 +50,14 @@ struct Range {
 }
 
 /// A line that maps something; `None` for a hole and for what is no range.
-fn range(line: &str, geometry: &Geometry) -> Option<Range> {
+fn range(line: &str, page_sizes: &PageSizes) -> Option<Range> {
     let (addresses, rest) = line.trim().split_once(char::is_whitespace)?;
     let (from, to) = addresses.split_once('-')?;
     let address = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
     let bytes = address(to)?.checked_sub(address(from)?)?;
     let words: Vec<&str> = rest.split_whitespace().collect();
     let at = words.iter().position(|word| level(word).is_some())?;
-    let leaf = *geometry.direct_map_leaves().get(level(words[at])?)?;
+    let leaf = *page_sizes.direct_map_leaves().get(level(words[at])?)?;
     let attributes = &words[at + 1..];
     (!attributes.is_empty()).then(|| Range { leaf, bytes, contiguous: attributes.contains(&"CON") })
 }
@@ -84,13 +84,13 @@ mod tests {
 0xffff800000000000-0xffff800000001000           4K PTE       ro x  SHD AF                UXN    MEM/NORMAL
 ";
 
-    fn geometry(base: u64) -> Geometry {
-        Geometry { base: PageSize::new(base << 10).unwrap(), pmd: None, mthp: vec![], hugetlb: vec![] }
+    fn page_sizes(base: u64) -> PageSizes {
+        PageSizes { base: PageSize::new(base << 10).unwrap(), pmd: None, mthp: vec![], hugetlb: vec![] }
     }
 
     #[test]
     fn a_mixed_map_is_told_by_leaf_and_run() {
-        let leaves = parse(MIXED, &geometry(4)).unwrap();
+        let leaves = parse(MIXED, &page_sizes(4)).unwrap();
         let expected = [(PageSize::K4, 4 << 20), (PageSize::M2, 1020 << 20), (PageSize::G1, 5 << 30)];
         assert_eq!(leaves.bytes, BTreeMap::from(expected));
         assert_eq!(leaves.contiguous_bytes, BTreeMap::from([(PageSize::K4, 64 << 10)]));
@@ -98,16 +98,16 @@ mod tests {
 
     #[test]
     fn levels_are_those_of_the_granule() {
-        let leaves = parse(MIXED, &geometry(64)).unwrap();
+        let leaves = parse(MIXED, &page_sizes(64)).unwrap();
         assert_eq!(leaves.of(PageSize::new(512 << 20).unwrap()), 1020 << 20);
         assert_eq!(leaves.bytes.len(), 2, "64K has no PUD leaves");
     }
 
     #[test]
     fn a_dump_of_something_else_says_nothing() {
-        assert_eq!(parse("", &geometry(4)), None);
-        assert_eq!(parse("---[ User Space ]---\n0x0-0x1000 4K PTE RW\n", &geometry(4)), None);
+        assert_eq!(parse("", &page_sizes(4)), None);
+        assert_eq!(parse("---[ User Space ]---\n0x0-0x1000 4K PTE RW\n", &page_sizes(4)), None);
         let broken = "---[ Linear Mapping ]---\n0x2000-0x1000 4K PTE RW\nzz\n0x-0x 1 PMD RW\n";
-        assert!(parse(broken, &geometry(4)).unwrap().bytes.is_empty());
+        assert!(parse(broken, &page_sizes(4)).unwrap().bytes.is_empty());
     }
 }

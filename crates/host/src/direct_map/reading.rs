@@ -23,7 +23,7 @@ pub fn leaves(host: &Host) -> Result<Leaves, Unsupported> {
     }
     let dump =
         fs::read_to_string(host.root().join(Source::Ptdump.file().trim_start_matches('/'))).map_err(unreadable)?;
-    ptdump::parse(&dump, host.geometry()).ok_or_else(|| Unsupported {
+    ptdump::parse(&dump, host.page_sizes()).ok_or_else(|| Unsupported {
         reason: format!("{} has no section \"Linear Mapping\"", Source::Ptdump.file()),
         remedy: "report it with the file's first lines".into(),
     })
@@ -34,7 +34,7 @@ fn counted(bytes: BTreeMap<PageSize, u64>, host: &Host) -> Leaves {
     let changes = changes(host).unwrap_or_default();
     let boot_bytes = at_boot(&bytes, &changes);
     let zoneinfo = fs::read_to_string(host.root().join("proc/zoneinfo")).unwrap_or_default();
-    let memory_bytes = present_pages(&zoneinfo).map(|pages| pages * host.geometry().base.bytes());
+    let memory_bytes = present_pages(&zoneinfo).map(|pages| pages * host.page_sizes().base.bytes());
     let split_bytes = still_split(marked(host), &changes);
     Leaves { bytes, contiguous_bytes: BTreeMap::new(), boot_bytes, split_bytes, memory_bytes, source: Source::Meminfo }
 }

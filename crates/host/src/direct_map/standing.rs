@@ -33,12 +33,12 @@ impl Standing {
 
 /// The standing of every leaf size that this kernel's direct map can have, smallest first.
 pub fn standings(host: &Host) -> Vec<(PageSize, Standing)> {
-    host.geometry().direct_map_leaves().into_iter().map(|leaf| (leaf, standing(leaf, host))).collect()
+    host.page_sizes().direct_map_leaves().into_iter().map(|leaf| (leaf, standing(leaf, host))).collect()
 }
 
 /// Whether this boot has direct-map leaves of this size.
 pub fn standing(leaf: PageSize, host: &Host) -> Standing {
-    let possible = host.geometry().direct_map_leaves();
+    let possible = host.page_sizes().direct_map_leaves();
     if !possible.contains(&leaf) {
         let names: Vec<String> = possible.iter().map(PageSize::to_string).collect();
         return Standing::OtherBoot(Unsupported {
@@ -97,7 +97,7 @@ fn demote_or_boot(leaf: PageSize, host: &Host, boot: &Boot) -> String {
 
 /// The boot that has leaves of this size.
 fn boot_remedy(leaf: PageSize, host: &Host, boot: &Boot) -> String {
-    let sizes = host.geometry().direct_map_leaves();
+    let sizes = host.page_sizes().direct_map_leaves();
     match sizes.iter().position(|size| *size == leaf) {
         Some(0) if boot.is_arm() => {
             "boot with rodata=full (processors with BBML2 keep blocks all the same: then debug_pagealloc=on)".into()

@@ -43,7 +43,7 @@ mod tests {
         // Fresh memory from the kernel, written to in one place, from which the other is farther than a leaf reaches.
         let mut memory = vec![0u8; 64 << 20];
         memory[48 << 20] = 1;
-        let base = Host::open("/").unwrap().geometry().base;
+        let base = Host::open("/").unwrap().page_sizes().base;
         let presence = Presence::of(std::process::id() as libc::pid_t, base).unwrap();
         let is_there = |at: usize| presence.is_there(std::ptr::from_ref(&memory[at]) as u64).unwrap();
         assert!(is_there(48 << 20) && !is_there(8 << 20));

@@ -13,6 +13,7 @@ use ::policy::decide::View;
 use ::policy::looks::{Extent, Going};
 use ::policy::pool::{Content, PoolKernel, Views, serve};
 use ::policy::ranges::Ranges;
+use ::policy::size::PageSize;
 use trace::Event;
 
 use super::change::Change;
@@ -56,7 +57,9 @@ pub(super) struct Pool {
 }
 
 impl Pool {
+    /// One without memory. Calls count in the base pages of 4K with which they were recorded, whatever the machine has.
     pub fn new(mechanism: Mechanism) -> Pool {
+        let mechanism = Mechanism { base: PageSize::K4, ..mechanism };
         Pool { mechanism, views: Views::default(), vmas: Ranges::default(), mappings: 0 }
     }
 

@@ -73,8 +73,13 @@ fn a_program_its_heap_and_its_stack_are_where_linux_puts_them() {
     assert_eq!(begin, PROGRAM + 5 * HUGE + 4096);
     assert_eq!(brk(&mut layout, EMULATED + 5 * HUGE + 20480 + 135168), begin + 135168);
     assert_eq!(layout.address(EMULATED + 5 * HUGE + 20480 + 4096), begin + 4096);
-    // A program that is linked for an address stays there.
+    // A program that is linked for an address stays there, and its heap behind it.
+    let mut layout = Layout::default();
     assert_eq!(region(&mut layout, 0x40_0000, 4096, "/bin/static"), 0x40_0000);
+    assert_eq!(region(&mut layout, EMULATED + (16 << 20), 8192, "[stack]"), STACK_END - 8192);
+    assert_eq!(region(&mut layout, EMULATED + (16 << 20) + 8192, 8192, ""), MMAP_BASE - 8192);
+    assert_eq!(brk(&mut layout, 0x40_1000), 0x40_1000);
+    assert_eq!(mmap(&mut layout, EMULATED + (40 << 20), 8192), MMAP_BASE - VDSO_BYTES - 8192);
 }
 
 #[test]
@@ -107,6 +112,17 @@ fn what_grows_in_place_does_so_only_where_there_is_room() {
     };
     assert_eq!(address(1), first);
     assert_ne!(address(1 | MREMAP_DONTUNMAP), first);
+    // What is moved to a place of the program's own goes there; what stays behind is still there.
+    let own = mmap(&mut layout.clone(), EMULATED + (2 << 20), 1 << 20);
+    let fixed = |flags| {
+        let mut layout = layout.clone();
+        mmap(&mut layout, EMULATED + (2 << 20), 1 << 20);
+        let (old_bytes, new_address) = (8192, EMULATED + (2 << 20) + 4096);
+        let call = Call::Mremap { address: EMULATED, old_bytes, new_bytes: 8192, flags, new_address };
+        (to(calls(&mut layout, call, new_address).remove(0)), layout.address(new_address), layout.address(EMULATED))
+    };
+    assert_eq!(fixed(1 | MREMAP_FIXED), (first, own + 4096, EMULATED));
+    assert_eq!(fixed(1 | MREMAP_FIXED | MREMAP_DONTUNMAP), (first, own + 4096, first));
     // Recorded in place, but its neighbour is in the way here.
     let told = told(&mut layout, grow(EMULATED + (1 << 20), 16384), EMULATED + (1 << 20));
     assert_ne!(told[0].result as u64, second);

@@ -3,12 +3,15 @@
 mod beside;
 mod built_in;
 mod error;
+mod kernel_costs;
 mod read;
 mod shape;
+mod stages;
 mod wire;
 
 pub use built_in::{BUILT_IN, built_in};
 pub use error::MachineError;
+pub use kernel_costs::{KernelCosts, KernelCycles, Zeroing};
 pub use read::{SCHEMA, read};
 pub use shape::{
     Architecture, Coalescing, Figure, Ground, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Reach, Replacement,

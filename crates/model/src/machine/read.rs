@@ -4,14 +4,15 @@ use std::fmt::{Debug, Display};
 
 use ::policy::size::{PageSize, format_bytes};
 use paging::format::named::Named;
-use paging::format::riscv::Stage;
 
 use super::beside::{level_without_the_one_before, second_of_a_kind};
 use super::error::MachineError;
+use super::kernel_costs::{KernelCosts, Zeroing};
 use super::shape::{
     Architecture, Coalescing, Figure, Ground, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Reach, Replacement,
     Serves, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
 };
+use super::stages::{has_leaf, of_first_stage, of_second_stage};
 use super::wire::{self, Cited};
 use crate::toml_file;
 
@@ -50,6 +51,7 @@ pub fn read(file: &str, text: &str) -> Result<Machine, MachineError> {
         walk_caches: judge.walk_caches()?,
         walker: judge.walker()?,
         stage2: judge.stage2(architecture)?,
+        kernel_costs: judge.kernel_costs()?,
         figures: Vec::new(),
     };
     judge.every_page_is_held(&machine)?;
@@ -323,6 +325,37 @@ impl Judge<'_> {
         Ok(Some(Stage2 { format, page, sets, ways }))
     }
 
+    fn kernel_costs(&mut self) -> Result<Option<KernelCosts>, MachineError> {
+        let Some(wire) = &self.wire.kernel_costs else { return Ok(None) };
+        let mut zeroing: Vec<Zeroing> = Vec::new();
+        for (index, zeroed) in wire.zeroing.iter().enumerate() {
+            let key = format!("kernel_costs.zeroing[{index}]");
+            let page_bytes = self.size(&format!("{key}.page"), &zeroed.page)?.bytes();
+            if zeroing.iter().any(|other| other.page_bytes == page_bytes) {
+                return Err(self.wrong(&format!("{key}.page"), &zeroed.page, "sizes, each once"));
+            }
+            let cycles = self.cycles(&format!("{key}.cycles"), &zeroed.cycles)?;
+            zeroing.push(Zeroing { page_bytes, cycles });
+        }
+        zeroing.sort_by_key(|zeroing| zeroing.page_bytes);
+        if zeroing.is_empty() {
+            return Err(self.wrong("kernel_costs.zeroing", "none", "at least one page size"));
+        }
+        Ok(Some(KernelCosts {
+            fault_cycles: self.cycles("kernel_costs.fault_cycles", &wire.fault_cycles)?,
+            copy_4k_cycles: self.cycles("kernel_costs.copy_4k_cycles", &wire.copy_4k_cycles)?,
+            zeroing,
+        }))
+    }
+
+    /// What takes some time.
+    fn cycles(&mut self, key: &str, cycles: &Cited<u32>) -> Result<u32, MachineError> {
+        match self.cited(key, cycles)? {
+            0 => Err(self.wrong(key, 0, "at least one cycle")),
+            cycles => Ok(*cycles),
+        }
+    }
+
     /// Refuses machines that have no first-level TLB for the base pages of some format.
     fn every_page_is_held(&self, machine: &Machine) -> Result<(), MachineError> {
         for format in &machine.formats {
@@ -341,30 +374,4 @@ impl Judge<'_> {
         }
         Ok(())
     }
-}
-
-/// Whose programs a format is for.
-fn of_first_stage(format: &Named) -> Option<Architecture> {
-    match format {
-        Named::X86_64(_) => Some(Architecture::X86_64),
-        Named::Arm64Stage1(_) => Some(Architecture::Arm64),
-        Named::RiscV(format) if format.stage() == Stage::Guest => None,
-        Named::RiscV(_) | Named::Software64K(_) => Some(Architecture::RiscV64),
-        Named::Arm64Stage2(_) => None,
-    }
-}
-
-/// Whose virtual machines a format is for. Nested tables of x86-64 are walked as those of programs are.
-fn of_second_stage(format: &Named) -> Option<Architecture> {
-    match format {
-        Named::X86_64(_) => Some(Architecture::X86_64),
-        Named::Arm64Stage2(_) => Some(Architecture::Arm64),
-        Named::RiscV(format) if format.stage() == Stage::Guest => Some(Architecture::RiscV64),
-        Named::RiscV(_) | Named::Software64K(_) | Named::Arm64Stage1(_) => None,
-    }
-}
-
-fn has_leaf(format: &impl paging::Format, bytes: u64) -> bool {
-    let geometry = format.geometry();
-    (0..geometry.levels()).any(|level| format.has_leaf(level) && geometry.span(level) == bytes)
 }

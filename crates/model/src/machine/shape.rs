@@ -4,6 +4,8 @@ use ::policy::size::PageSize;
 use paging::format::named::Named;
 use paging::{Format, with_format};
 
+use super::kernel_costs::KernelCosts;
+
 /// An instruction set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Architecture {
@@ -70,6 +72,8 @@ pub struct Machine {
     pub walker: WalkerShape,
     /// The second stage, in a virtual machine.
     pub stage2: Option<Stage2>,
+    /// What the kernel does at faults, if the file says it.
+    pub kernel_costs: Option<KernelCosts>,
     /// Every figure of the file and what vouches for it.
     pub figures: Vec<Figure>,
 }

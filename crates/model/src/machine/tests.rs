@@ -90,6 +90,37 @@ fn a_second_tlb_of_one_kind_is_refused() {
 }
 
 #[test]
+fn what_the_kernel_does_has_figures_of_its_own() {
+    let with = |text: &str| read("test.toml", &format!("{WHOLE}[kernel_costs]\n{text}"));
+    let figure = |key: &str, is: u32| format!("{key} = {{ is = {is}, assumed = \"a test\" }}\n");
+    let zeroing =
+        |page: &str, cycles| format!("[[kernel_costs.zeroing]]\npage = \"{page}\"\n{}", figure("cycles", cycles));
+    let faults = figure("fault_cycles", 1000) + &figure("copy_4k_cycles", 700);
+    let machine = with(&(faults.clone() + &zeroing("2M", 9000) + &zeroing("4K", 100))).unwrap();
+    let costs = machine.kernel_costs.unwrap();
+    assert_eq!((costs.fault_cycles, costs.copy_4k_cycles), (1000, 700));
+    assert_eq!(
+        costs.zeroing.iter().map(|one| (one.page_bytes, one.cycles)).collect::<Vec<_>>(),
+        [(4096, 100), (2 << 20, 9000)]
+    );
+    assert!(machine.figures.iter().any(|figure| figure.key == "kernel_costs.zeroing[1].cycles"));
+    assert!(read("test.toml", WHOLE).unwrap().kernel_costs.is_none(), "it can be left out");
+    for (text, words) in [
+        (faults.clone() + &zeroing("4K", 100) + &zeroing("4K", 90), "kernel_costs.zeroing[1].page: found 4K"),
+        (faults.clone() + &zeroing("4K", 0), "kernel_costs.zeroing[0].cycles: found 0; expected at least one cycle"),
+        (faults.clone() + "zeroing = []\n", "kernel_costs.zeroing: found none"),
+        (
+            figure("fault_cycles", 0) + &figure("copy_4k_cycles", 1) + &zeroing("4K", 1),
+            "kernel_costs.fault_cycles: found 0",
+        ),
+        (faults.clone() + "speed = 3\n" + &zeroing("4K", 1), "unknown field `speed`"),
+    ] {
+        let said = with(&text).unwrap_err().to_string();
+        assert!(said.contains(words), "{said}");
+    }
+}
+
+#[test]
 fn a_format_is_of_the_instruction_set_and_of_the_stage() {
     let stage2 = |format: &str| {
         let figure = |(key, is): (&str, &str)| format!("{key} = {{ is = {is}, assumed = \"a test\" }}\n");

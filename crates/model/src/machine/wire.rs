@@ -32,6 +32,7 @@ pub struct Machine {
     pub walk_cache: Vec<WalkCache>,
     pub walker: Walker,
     pub stage2: Option<Stage2>,
+    pub kernel_costs: Option<KernelCosts>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -82,4 +83,19 @@ pub struct Stage2 {
     pub page: Cited<String>,
     pub tlb_entries: Cited<u32>,
     pub tlb_ways: Cited<u32>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KernelCosts {
+    pub fault_cycles: Cited<u32>,
+    pub copy_4k_cycles: Cited<u32>,
+    pub zeroing: Vec<Zeroing>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Zeroing {
+    pub page: String,
+    pub cycles: Cited<u32>,
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use trace::{Block, Call, Chunk, Event, Image, PAGE_SHIFT, Windows};
 
+use super::numbers::Numbers;
 use super::replayed::Replayed;
 use crate::call::is_sound;
 use crate::layout::{Change, Layout};
@@ -124,7 +125,7 @@ struct Thread {
 /// Puts blocks and events of all threads into one order.
 #[derive(Debug, Default)]
 pub(super) struct Feeder {
-    numbers: HashMap<u64, u32, Hashing>,
+    numbers: Numbers,
     new_pages: Vec<u64>,
     threads: Vec<Thread>,
     /// Which of them each number is of, that threads have in the file: any number, whatever is in a file.
@@ -189,12 +190,11 @@ impl Feeder {
     }
 
     fn number(&mut self, page: u64) -> u32 {
-        let next = self.numbers.len() as u32;
-        let (numbers, new_pages) = (&mut self.numbers, &mut self.new_pages);
-        *numbers.entry(page).or_insert_with(|| {
-            new_pages.push(page);
-            next
-        })
+        let (number, is_new) = self.numbers.number(page);
+        if is_new {
+            self.new_pages.push(page);
+        }
+        number
     }
 
     /// The numbers of the pages of a thread's first block, where they lie now.

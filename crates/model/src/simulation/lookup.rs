@@ -3,9 +3,10 @@
 use trace::Kind;
 
 use super::slot::{LANES, READ_ONLY, Rest, Slot, Slots};
+use crate::walk::MOST_WALKS;
 
-/// Runs of a block where many are missed.
-pub const BLOCK: usize = 64;
+/// Runs of a block where many are missed: each has two lookups at most.
+pub const BLOCK: usize = MOST_WALKS / 2;
 
 /// One lookup.
 #[derive(Clone, Copy, Debug)]
@@ -27,10 +28,10 @@ impl Lookup {
 pub struct Lookups {
     pub lookups: Vec<Lookup>,
     /// Its first `misses` are what the first level did not answer.
-    pub missed: [Lookup; 2 * BLOCK],
+    pub missed: [Lookup; MOST_WALKS],
     pub misses: usize,
     /// What is known of those.
-    pub rests: [Rest; 2 * BLOCK],
+    pub rests: [Rest; MOST_WALKS],
     /// Whether so many were missed lately that it pays to look ahead.
     pub many: bool,
 }
@@ -40,9 +41,9 @@ impl Default for Lookups {
         let none = Lookup { slot: Slot::UNKNOWN, number: 0, lane: 0 };
         Lookups {
             lookups: Vec::new(),
-            missed: [none; 2 * BLOCK],
+            missed: [none; MOST_WALKS],
             misses: 0,
-            rests: [Rest::default(); 2 * BLOCK],
+            rests: [Rest::default(); MOST_WALKS],
             many: false,
         }
     }

@@ -9,6 +9,7 @@ use super::slot::{FURTHER_LEVELS, LANES, NONE, READ_ONLY, Rest, Slot, Slots, Sto
 use super::state::Simulation;
 use crate::machine::Machine;
 use crate::space::SpaceError;
+use crate::walk::Walk;
 use trace::{Kind, PAGE_SHIFT};
 
 /// Runs of a block where few are missed.
@@ -133,12 +134,13 @@ impl Simulation {
         if self.setup.has_further_levels {
             walks = core.further_levels(&self.setup.machine, &self.lineage.own.slots, missed, rests, walks);
         }
-        for (lookup, rest) in missed.iter().zip(&*rests).take(walks) {
+        let (missed, rests) = (&missed[..walks], &rests[..walks]);
+        for (lookup, rest) in missed.iter().zip(rests) {
             core.counts.walked[lookup.lane()][usize::from(rest.size)] += 1;
-            let va = rest.page << PAGE_SHIFT;
-            core.walker.walk(va ^ tag, rest.entry, || self.space.path(va), || self.space.physical(va))?;
         }
-        Ok(())
+        let va = |at: usize| rests[at].page << PAGE_SHIFT;
+        let walk = |at: usize| Walk { va: va(at) ^ tag, leaf: rests[at].entry, path: self.paths.path(rests[at].path) };
+        Ok(core.walker.walk(walks, walk, |at| self.space.physical(va(at)))?)
     }
 
     /// One lookup of a page whose slot was just made.

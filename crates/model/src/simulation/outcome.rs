@@ -8,6 +8,7 @@ use trace::PAGE_SHIFT;
 use super::core::{Counts, add};
 use super::slot::LANES;
 use super::state::Simulation;
+use crate::machine::{KernelCosts, KernelCycles};
 use crate::policy::ModelPolicy;
 use crate::space::{Costs, LeftOut};
 use crate::walk::Walks;
@@ -107,6 +108,8 @@ pub struct Outcome {
     pub walk_cycles: u64,
     /// Cycles of hits behind the first level.
     pub second_hit_cycles: u64,
+    /// Cycles of the kernel at all faults, if the machine says what they take; without those that read from swap.
+    pub kernel_cycles: Option<KernelCycles>,
     /// Walks that the machine can do at the same time.
     pub walkers: u32,
     /// All faults.
@@ -182,6 +185,9 @@ impl Simulation {
         };
         let second_hit_cycles = self.hardware.cores.iter().map(|core| core.counts.second_hit_cycles).sum();
         let costs = Costs { forks: self.lineage.missed_forks, ..self.space.costs() };
+        let at_faults = |kernel: &KernelCosts| {
+            kernel.cycles(costs.faults(), costs.zeroed_at_faults(self.setup.plan.base_bytes), costs.copied_bytes)
+        };
         Ok(Outcome {
             machine: self.setup.machine.name.clone(),
             policy: self.setup.policy.clone(),
@@ -200,6 +206,7 @@ impl Simulation {
             found: found.collect(),
             walk_cycles: total(|walks| walks.cycles),
             second_hit_cycles,
+            kernel_cycles: self.setup.machine.kernel_costs.as_ref().map(at_faults),
             walkers: self.setup.machine.walker.walkers,
             faults: costs.faults(),
             resident_bytes: costs.resident_bytes(),

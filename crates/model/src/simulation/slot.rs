@@ -61,6 +61,8 @@ pub struct Rest {
     pub second: u8,
     /// log2 of the bytes that are mapped together.
     pub size: u8,
+    /// The number of the entries above ([`super::paths::Paths`]).
+    pub path: u32,
 }
 
 /// Levels behind the second that a machine can have.

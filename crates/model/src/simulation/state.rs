@@ -8,6 +8,7 @@ use trace::{Call, Chunk, Event, PAGE_SHIFT};
 use super::hardware::Hardware;
 use super::lineage::Lineage;
 use super::lookup::Lookups;
+use super::paths::Paths;
 use super::setup::Setup;
 use super::slot::{FURTHER_LEVELS, LANES, NONE, Rest, Slot, Stored};
 use crate::fold::Fold;
@@ -27,6 +28,7 @@ pub struct Simulation {
     pub(super) hardware: Hardware,
     pub(super) lineage: Lineage,
     pub(super) lookups: Lookups,
+    pub(super) paths: Paths,
     pub(super) fold: Fold,
     /// Which layout of randomisation its program has.
     draw: Option<Draw>,
@@ -54,6 +56,7 @@ impl Simulation {
             hardware,
             lineage: Lineage::default(),
             lookups: Lookups::default(),
+            paths: Paths::default(),
             accesses: 0,
             runs: 0,
             instructions: 0,
@@ -222,8 +225,10 @@ impl Simulation {
         let (first, first_shift) = self.setup.tlb_for(1, serves, leaf, run_bytes);
         let (second, second_shift) = self.setup.tlb_for(2, serves, leaf, run_bytes);
         let (tagged, keys) = (va ^ self.lineage.tag, &mut self.hardware.keys);
+        let path = self.space.path(va);
         let rest = Rest {
-            entry: LeafEntry::of(&self.space.path(va)),
+            entry: LeafEntry::of(&path),
+            path: self.paths.number(&path),
             page: va >> PAGE_SHIFT,
             second_key: if second == NONE { 0 } else { keys.key(second_shift, tagged) },
             second_index: (va >> second_shift) as u16,

@@ -58,7 +58,7 @@ fn a_call_that_no_kernel_lets_succeed_is_counted_and_does_nothing() {
             let mut space = written(machine, policy, M2);
             let before = space.costs();
             space.event(&event(call.clone(), result)).unwrap();
-            assert_eq!(space.costs(), Costs { refused_calls: 1, ..before }, "{machine} {policy} {call:?}");
+            assert_eq!(space.costs(), Costs { refused_calls: 1, ..before.clone() }, "{machine} {policy} {call:?}");
             write_all(&mut *space, PLACE, M2);
             assert_eq!(space.costs().faults(), before.faults(), "{machine} {policy} {call:?}");
         }

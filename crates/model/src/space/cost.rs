@@ -2,6 +2,15 @@
 
 use serde::Serialize;
 
+/// Bytes that were filled with zeros in folios of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ZeroedFolios {
+    /// Bytes of such a folio.
+    pub folio_bytes: u64,
+    /// Bytes that were filled.
+    pub bytes: u64,
+}
+
 /// Counts of one address space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Costs {
@@ -15,6 +24,8 @@ pub struct Costs {
     pub write_faults: u64,
     /// Bytes that the kernel filled with zeros.
     pub zeroed_bytes: u64,
+    /// What of that was filled a whole folio at a time, by size, smallest first; the rest went page by page.
+    pub zeroed_folios: Vec<ZeroedFolios>,
     /// Bytes that were copied: of file pages, and of memory that a forked process shares.
     pub copied_bytes: u64,
     /// Anonymous memory that is mapped; what two processes map counts twice, as in their RSS.
@@ -57,8 +68,10 @@ pub struct Costs {
     pub scanned_pages: u64,
     /// Huge pages that khugepaged has made.
     pub collapses: u64,
-    /// Bytes that it copied into them; what it filled with zeros is in `zeroed_bytes`.
+    /// Bytes that it copied into them; what it filled with zeros is in `zeroed_bytes` too.
     pub collapse_copied_bytes: u64,
+    /// Bytes that it filled with zeros.
+    pub collapse_zeroed_bytes: u64,
     /// Bytes that were reclaimed to swap.
     pub swapped_out_bytes: u64,
     /// Faults that brought pages back from swap: major faults.
@@ -88,5 +101,30 @@ impl Costs {
     /// Memory that is mapped.
     pub fn resident_bytes(&self) -> u64 {
         self.anonymous_bytes + self.file_bytes
+    }
+    /// Counts a whole folio that a fault fills with zeros.
+    pub(super) fn zero_folio(&mut self, folio_bytes: u64) {
+        self.zeroed_bytes += folio_bytes;
+        match self.zeroed_folios.binary_search_by_key(&folio_bytes, |known| known.folio_bytes) {
+            Ok(at) => self.zeroed_folios[at].bytes += folio_bytes,
+            Err(at) => self.zeroed_folios.insert(at, ZeroedFolios { folio_bytes, bytes: folio_bytes }),
+        }
+    }
+
+    /// Takes a folio that was counted back: it is copied into instead.
+    pub(super) fn copy_folio(&mut self, folio_bytes: u64) {
+        self.zeroed_bytes -= folio_bytes;
+        self.copied_bytes += folio_bytes;
+        if let Some(known) = self.zeroed_folios.iter_mut().find(|known| known.folio_bytes == folio_bytes) {
+            known.bytes -= folio_bytes;
+        }
+    }
+
+    /// What faults filled with zeros: what is filled at once, and all bytes that were filled so.
+    pub fn zeroed_at_faults(&self, base_bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<'_> {
+        let folios = || self.zeroed_folios.iter().map(|zeroed| (zeroed.folio_bytes, zeroed.bytes));
+        let in_folios: u64 = folios().map(|(_, bytes)| bytes).sum();
+        let in_pages = self.zeroed_bytes.saturating_sub(in_folios + self.collapse_zeroed_bytes);
+        folios().chain([(base_bytes, in_pages)])
     }
 }

@@ -20,8 +20,10 @@ const MAP_ANONYMOUS: u64 = 0x20;
 const MAP_GROWSDOWN: u64 = 0x100;
 const MREMAP_DONTUNMAP: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
 const MADV_HUGEPAGE: u64 = 14;
 const MADV_NOHUGEPAGE: u64 = 15;
+const MADV_COLD: u64 = 20;
 const MADV_POPULATE_READ: u64 = 22;
 const MADV_POPULATE_WRITE: u64 = 23;
 const MADV_DONTNEED_LOCKED: u64 = 24;
@@ -123,7 +125,7 @@ impl<F: Format> Paged<F> {
         let backing = self.backing(begin, flags, file);
         let advice = if flags & map::STACK != 0 { Advice::NoHuge } else { Advice::None };
         self.unmap_range(begin, end)?;
-        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice });
+        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice, anon: None });
         if map::populates(flags) && protection & (PROT_READ | PROT_WRITE) != 0 {
             self.populate(begin, end, protection & PROT_WRITE != 0)?;
         }
@@ -153,7 +155,7 @@ impl<F: Format> Paged<F> {
             _ => Backing::File,
         };
         self.unmap_range(begin, end)?;
-        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
+        self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None, anon: None });
         self.begin_early(begin, end, protection, backing)
     }
 
@@ -186,6 +188,7 @@ impl<F: Format> Paged<F> {
         self.processes.running.vmas.remove(begin, end);
         if first < last {
             self.drop_range(first, last)?;
+            self.free_tables(first, last)?;
         }
         Ok(())
     }
@@ -198,6 +201,7 @@ impl<F: Format> Paged<F> {
         }
         for part in joined(self.processes.running.all_parts()?) {
             self.drop_range(part.va, part.va + part.bytes)?;
+            self.free_tables(part.va, part.va + part.bytes)?;
         }
         self.forget_swapped(0, u64::MAX);
         Ok(())
@@ -205,21 +209,25 @@ impl<F: Format> Paged<F> {
 
     /// Gives a range another protection; VMAs that have it already are left alone (`mprotect_fixup`, mm/mprotect.c).
     pub(super) fn protect_range(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        let mut changed: Vec<(u64, u64)> = Vec::new();
+        // Where they begin and end, and whether they are of a pool.
+        let mut changed: Vec<(u64, u64, bool)> = Vec::new();
         for (begin, vma) in
             self.processes.running.vmas.within(begin, end).iter().filter(|(_, vma)| vma.protection != protection)
         {
-            match changed.last_mut().filter(|(_, end)| end == begin && vma.backing != Backing::Pool) {
-                Some((_, end)) => *end = vma.end,
-                None => changed.push((*begin, vma.end)),
+            let of_pool = vma.backing == Backing::Pool;
+            match changed.last_mut().filter(|(_, end, before)| end == begin && *before == of_pool) {
+                Some((_, end, _)) => *end = vma.end,
+                None => changed.push((*begin, vma.end, of_pool)),
             }
         }
-        changed.into_iter().try_for_each(|(begin, end)| self.change_protection(begin, end, protection))
+        changed.into_iter().try_for_each(|(begin, end, of_pool)| {
+            // To `hugetlb_change_protection` (mm/hugetlb.c) a private page that can be written is one to be copied.
+            self.change_protection(begin, end, protection, !of_pool && protection & PROT_WRITE != 0)
+        })
     }
 
-    fn change_protection(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        // To `hugetlb_change_protection` (mm/hugetlb.c) a private page that can be written is one to be copied.
-        let of_pool = self.processes.running.vmas.find(begin).is_some_and(|(_, vma)| vma.backing == Backing::Pool);
+    /// Gives VMAs another protection, and what is mapped there; `may_write` says whether stores need no fault then.
+    fn change_protection(&mut self, begin: u64, end: u64, protection: u64, may_write: bool) -> Result<(), SpaceError> {
         self.processes.running.vmas.change(begin, end, |vma| vma.protection = protection);
         let (first, last) = self.pages_within(begin, end);
         if first >= last {
@@ -227,8 +235,9 @@ impl<F: Format> Paged<F> {
         }
         self.give_up_reservations(first, last);
         let parts = self.parts(first, last)?;
-        for (begin, end, writable) in stretches(&parts) {
-            let attributes = self.attributes(protection, writable && !of_pool && protection & PROT_WRITE != 0);
+        let stretches = stretches(&parts, |part| may_write && self.may_become_writable(part));
+        for (begin, end, writable) in stretches {
+            let attributes = self.attributes(protection, writable);
             self.protect(begin, end, attributes)?;
         }
         self.fold_again(&parts)
@@ -279,7 +288,8 @@ impl<F: Format> Paged<F> {
         } else if asked > heap.end {
             let (begin, end) = (page(heap.end), page(asked));
             let (protection, backing) = (PROT_READ | PROT_WRITE, Backing::Anonymous);
-            self.processes.running.vmas.insert(begin, Vma { end, protection, backing, advice: Advice::None });
+            let vma = Vma { end, protection, backing, advice: Advice::None, anon: None };
+            self.processes.running.vmas.insert(begin, vma);
         }
         Ok(asked)
     }
@@ -296,9 +306,12 @@ impl<F: Format> Paged<F> {
                 if first < last {
                     self.witness_call(first, last)?;
                     self.drop_range(first, last)?;
+                    self.reclaim_tables(first, last)?;
                 }
                 Ok(())
             }
+            MADV_FREE => self.advise_free(begin, end),
+            MADV_COLD => self.advise_cold(begin, end),
             MADV_POPULATE_READ => self.populate(begin, end, false),
             MADV_POPULATE_WRITE => self.populate(begin, end, true),
             _ => Ok(()),
@@ -311,9 +324,14 @@ impl<F: Format> Paged<F> {
         Ok(self.split_at_edge(end)?)
     }
 
-    /// Touches every page of a range. More than the machine has no kernel can populate.
+    /// Touches every page of a range, up to the first VMA that may not be touched so (`check_vma_flags`, mm/gup.c). More than
+    /// the machine has no kernel can populate.
     fn populate(&mut self, begin: u64, end: u64, store: bool) -> Result<(), SpaceError> {
+        let needed = if store { PROT_WRITE } else { PROT_READ | PROT_WRITE };
         for (from, vma) in self.processes.running.vmas.within(begin, end) {
+            if vma.protection & needed == 0 {
+                return Ok(());
+            }
             if vma.end - from > self.memory.bytes {
                 return Err(SpaceError::OutOfMemory { va: from, base_bytes: self.base });
             }

@@ -27,6 +27,9 @@ impl<F: Format> Paged<F> {
             return self.outside_directly(va);
         }
         let (begin, vma) = self.vma_for(va);
+        if store && !matches!(vma.backing, Backing::Shared(_) | Backing::SharedFile) {
+            self.processes.running.vmas.prepare_anon(va);
+        }
         if let Some(pa) = self.processes.running.physical(page) {
             return self.write_fault(page, pa, begin, vma);
         }
@@ -58,7 +61,7 @@ impl<F: Format> Paged<F> {
         self.costs.outside_bytes += self.base;
         let protection = PROT_READ | PROT_WRITE;
         let end = page + self.base;
-        (page, Vma { end, protection, backing: Backing::Inferred, advice: Advice::NoHuge })
+        (page, Vma { end, protection, backing: Backing::Inferred, advice: Advice::NoHuge, anon: None })
     }
 
     /// The aligned window of `bytes` around a page, if it lies in the VMA.
@@ -93,12 +96,14 @@ impl<F: Format> Paged<F> {
         match self.plan.granule {
             // Read or written, it is there; it may be written when it was (`hugetlb_no_page`, mm/hugetlb.c).
             Granule::Hugetlb(bytes) if matches!(vma.backing, Backing::Pool | Backing::Inferred) => {
+                self.processes.running.vmas.prepare_anon(page);
                 let protection = if reads_zeros { vma.protection & !PROT_WRITE } else { vma.protection };
                 let sizes = self.processes.running.pool_sizes(bytes);
                 self.folio_fault(page, begin, bytes, Vma { protection, ..vma }, sizes)
             }
             Granule::Thp(bytes) if self.may_be_huge(vma) && reads_zeros => {
                 let Some(window) = self.empty_window(page, bytes, begin, vma)? else { return Ok(false) };
+                self.processes.running.vmas.prepare_anon(page);
                 let attributes = self.attributes(vma.protection, false);
                 self.map(window, ZERO_PA, bytes, Sizes::up_to(bytes), attributes)?;
                 self.costs.zero_faults += 1;
@@ -143,12 +148,20 @@ impl<F: Format> Paged<F> {
         match self.window(page, bytes, begin, vma) {
             Some(window)
                 if self.processes.running.is_empty(window, window + bytes)?
+                    && self.has_room_for_leaf(window, bytes)
                     && !self.processes.running.is_swapped(window, window + bytes) =>
             {
                 Ok(Some(window))
             }
             _ => Ok(None),
         }
+    }
+
+    /// Whether a leaf of THP can stand there, if that is what is to stand there: `create_huge_pmd` (mm/memory.c) makes none in
+    /// place of a table, which is khugepaged's to do.
+    fn has_room_for_leaf(&self, window: u64, bytes: u64) -> bool {
+        let process = &self.processes.running;
+        process.rules.huge_bytes != Some(bytes) || process.has_no_table(window, bytes)
     }
 
     /// Allocates and maps a whole folio; `false` if there is no such block of memory.
@@ -161,7 +174,7 @@ impl<F: Format> Paged<F> {
         self.map(window, pa, bytes, sizes, attributes)?;
         let pinned = matches!(self.plan.granule, Granule::Hugetlb(_));
         self.memory.folios.add(pa, bytes, self.processes.number, window, pinned);
-        self.costs.zeroed_bytes += bytes;
+        self.costs.zero_folio(bytes);
         if sizes.contiguous
             && let Ok(found) = self.processes.running.tables.leaf(InputAddress(window))
         {

@@ -34,8 +34,8 @@ pub struct Folio {
     pub pinned: bool,
     /// By what processes ask for it that do not map it; it has one page then.
     key: Option<CacheKey>,
-    /// How often each page is mapped.
-    counts: Counts,
+    /// How each page is mapped.
+    pages: Pages,
     first: Place,
     /// Other processes' places, after a fork.
     others: Vec<Place>,
@@ -63,25 +63,40 @@ pub struct Place {
     pages: u64,
 }
 
-/// How often pages are mapped; most folios have one page.
-#[derive(Clone, Debug)]
-enum Counts {
-    One(u16),
-    Many(Box<[u16]>),
+/// How a page is mapped.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    /// How often.
+    count: u16,
+    /// Nobody else can have it: it may become writable without a fault (`PageAnonExclusive`, include/linux/page-flags.h). A
+    /// fork takes that away, and a write fault that finds the page alone gives it back.
+    is_exclusive: bool,
 }
 
-impl Counts {
-    fn all(&self) -> &[u16] {
+impl Page {
+    /// One that was allocated for the place that maps it.
+    const NEW: Page = Page { count: 1, is_exclusive: true };
+}
+
+/// The pages of a folio; most have one.
+#[derive(Clone, Debug)]
+enum Pages {
+    One(Page),
+    Many(Box<[Page]>),
+}
+
+impl Pages {
+    fn all(&self) -> &[Page] {
         match self {
-            Counts::One(count) => std::slice::from_ref(count),
-            Counts::Many(counts) => counts,
+            Pages::One(page) => std::slice::from_ref(page),
+            Pages::Many(pages) => pages,
         }
     }
 
-    fn all_mut(&mut self) -> &mut [u16] {
+    fn all_mut(&mut self) -> &mut [Page] {
         match self {
-            Counts::One(count) => std::slice::from_mut(count),
-            Counts::Many(counts) => counts,
+            Pages::One(page) => std::slice::from_mut(page),
+            Pages::Many(pages) => pages,
         }
     }
 }
@@ -119,9 +134,10 @@ impl Folios {
     /// Takes note of a folio that a process maps as a whole. It was touched once.
     pub fn add(&mut self, pa: Pa, bytes: u64, process: u32, va: u64, pinned: bool) {
         let pages = bytes / self.base;
-        let counts = if pages == 1 { Counts::One(1) } else { Counts::Many(vec![1; pages as usize].into()) };
         let first = Place { process, va, pages };
-        let folio = Folio { bytes, accessed: false, pinned, key: None, counts, first, others: Vec::new() };
+        let pages =
+            if pages == 1 { Pages::One(Page::NEW) } else { Pages::Many(vec![Page::NEW; pages as usize].into()) };
+        let folio = Folio { bytes, accessed: false, pinned, key: None, pages, first, others: Vec::new() };
         self.folios.insert(pa, folio);
     }
 
@@ -160,9 +176,34 @@ impl Folios {
         (pa < *begin + folio.bytes).then_some((*begin, folio))
     }
 
-    /// Whether `process` alone maps the folio around `pa` (`wp_can_reuse_anon_folio`, mm/memory.c).
-    pub fn is_exclusive(&self, pa: Pa, process: u32) -> bool {
-        self.find(pa).is_some_and(|(_, folio)| folio.places().all(|place| place.process == process))
+    /// Whether a write of `process` to the page at `pa`, which may not be written, needs no copy: nobody else maps the folio
+    /// (`wp_can_reuse_anon_folio`, mm/memory.c). Of a larger one that has one page left a copy is made, so that it goes back.
+    pub fn can_be_reused(&self, pa: Pa, process: u32) -> bool {
+        self.find(pa).is_some_and(|(_, folio)| {
+            let mapped: u64 = folio.places().map(|place| place.pages).sum();
+            let is_last_page = folio.bytes > self.base && mapped <= 1;
+            folio.places().all(|place| place.process == process) && !is_last_page
+        })
+    }
+
+    /// Whether nobody else can have the page at `pa`.
+    pub fn is_exclusive(&self, pa: Pa) -> bool {
+        self.find(pa).is_some_and(|(begin, folio)| folio.pages.all()[((pa - begin) / self.base) as usize].is_exclusive)
+    }
+
+    /// Nobody else has a stretch that a process maps, or somebody may.
+    pub fn set_exclusive(&mut self, pa: Pa, bytes: u64, is_exclusive: bool) {
+        let (base, end) = (self.base, pa + bytes);
+        let mut pa = pa;
+        while pa < end {
+            let Some((begin, folio)) = self.find_mut(pa) else { return };
+            let next = (begin + folio.bytes).min(end);
+            let (first, last) = ((pa - begin) / base, (next - begin) / base);
+            folio.pages.all_mut()[first as usize..last as usize]
+                .iter_mut()
+                .for_each(|page| page.is_exclusive = is_exclusive);
+            pa = next;
+        }
     }
 
     /// How many processes map the folio around `pa`.
@@ -172,7 +213,7 @@ impl Folios {
 
     /// How many pages of the folio at a physical address are mapped.
     pub fn mapped_pages(&self, pa: Pa) -> u64 {
-        let mapped = |folio: &Folio| folio.counts.all().iter().filter(|count| **count != 0).count() as u64;
+        let mapped = |folio: &Folio| folio.pages.all().iter().filter(|page| page.count != 0).count() as u64;
         self.folios.get(&pa).map_or(0, mapped)
     }
 
@@ -183,7 +224,7 @@ impl Folios {
         }
     }
 
-    /// Takes note that a process maps memory that is mapped elsewhere, or was a moment ago, at `va`.
+    /// Takes note that a process maps memory that is mapped elsewhere, or was a moment ago, at `va`. It is nobody's alone.
     pub fn share(&mut self, pa: Pa, bytes: u64, process: u32, va: u64, costs: &mut Costs) {
         let (base, end) = (self.base, pa + bytes);
         let (mut pa, mut va) = (pa, va);
@@ -191,16 +232,16 @@ impl Folios {
             let Some((begin, folio)) = self.find_mut(pa) else { return };
             let next = (begin + folio.bytes).min(end);
             let (first, last) = ((pa - begin) / base, (next - begin) / base);
-            for count in &mut folio.counts.all_mut()[first as usize..last as usize] {
-                costs.unmapped_bytes -= if *count == 0 { base } else { 0 };
-                *count += 1;
+            for page in &mut folio.pages.all_mut()[first as usize..last as usize] {
+                costs.unmapped_bytes -= if page.count == 0 { base } else { 0 };
+                *page = Page { count: page.count + 1, is_exclusive: false };
             }
             let start = va.wrapping_sub(pa - begin);
             match folio.place(process) {
                 Some(place) => (place.va, place.pages) = (start, place.pages + last - first),
                 None => folio.others.push(Place { process, va: start, pages: last - first }),
             }
-            if folio.counts.all().iter().all(|count| *count != 0) {
+            if folio.pages.all().iter().all(|page| page.count != 0) {
                 self.partial.remove(&begin);
             }
             va += next - pa;
@@ -230,21 +271,21 @@ impl Folios {
             let Some((begin, folio)) = self.find_mut(pa) else { return };
             let next = (begin + folio.bytes).min(end);
             let (first, last) = ((pa - begin) / base, (next - begin) / base);
-            for count in &mut folio.counts.all_mut()[first as usize..last as usize] {
-                *count -= 1;
-                costs.unmapped_bytes += if *count == 0 { base } else { 0 };
+            for page in &mut folio.pages.all_mut()[first as usize..last as usize] {
+                page.count -= 1;
+                costs.unmapped_bytes += if page.count == 0 { base } else { 0 };
             }
             if let Some(place) = folio.place(process) {
                 place.pages -= last - first;
             }
             folio.others.retain(|place| place.pages != 0);
-            if folio.counts.all().iter().all(|count| *count == 0) {
+            if folio.pages.all().iter().all(|page| page.count == 0) {
                 let bytes = folio.bytes;
                 costs.unmapped_bytes -= bytes;
                 self.folios.remove(&begin);
                 self.partial.remove(&begin);
                 buddy.release(begin, bytes);
-            } else if folio.counts.all().contains(&0) {
+            } else if folio.pages.all().iter().any(|page| page.count == 0) {
                 self.cut += u64::from(self.partial.insert(begin));
             }
             pa = next;
@@ -254,16 +295,25 @@ impl Folios {
     /// Splits a folio that is mapped in part into pages and gives back those that nothing maps, as the shrinker of the
     /// deferred-split queue does (mm/huge_memory.c). `false` if there is none.
     pub fn split_a_partial_one(&mut self, buddy: &mut Buddy, costs: &mut Costs) -> bool {
-        // Which of several processes maps which page is not kept.
         let is_one = |begin: &&Pa| self.folios.get(begin).is_some_and(|folio| folio.places().count() == 1);
         let Some(begin) = self.partial.iter().find(is_one).copied() else { return false };
+        self.split(begin, buddy, costs)
+    }
+
+    /// Splits the folio around a physical address into pages and gives back those that nothing maps (`split_folio`). `false`
+    /// if it is a page, of a pool, or mapped by several processes: which of them maps which page is not kept.
+    pub fn split(&mut self, pa: Pa, buddy: &mut Buddy, costs: &mut Costs) -> bool {
+        let Some((begin, folio)) = self.find(pa) else { return false };
+        if folio.bytes == self.base || folio.pinned || folio.places().count() > 1 {
+            return false;
+        }
         self.partial.remove(&begin);
         let Some(folio) = self.folios.remove(&begin) else { return false };
         let (base, place) = (self.base, folio.places().next());
         let (pinned, accessed) = (folio.pinned, folio.accessed);
-        for (page, count) in folio.counts.all().iter().enumerate() {
-            let offset = page as u64 * base;
-            if *count == 0 {
+        for (index, page) in folio.pages.all().iter().enumerate() {
+            let offset = index as u64 * base;
+            if page.count == 0 {
                 costs.unmapped_bytes -= base;
                 buddy.release(begin + offset, base);
                 continue;
@@ -273,8 +323,8 @@ impl Folios {
                 pages: 1,
                 ..place
             });
-            let counts = Counts::One(*count);
-            let page = Folio { bytes: base, accessed, pinned, key: None, counts, first, others: Vec::new() };
+            let pages = Pages::One(*page);
+            let page = Folio { bytes: base, accessed, pinned, key: None, pages, first, others: Vec::new() };
             self.folios.insert(begin + offset, page);
         }
         costs.folio_splits += 1;

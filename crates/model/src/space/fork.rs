@@ -1,14 +1,14 @@
 //! Forked processes: page tables that are copied, and pages that are copied when they are written.
 //!
-//! Follows `copy_page_range` (mm/memory.c): anonymous memory is shared and write-protected on both sides; of private files
-//! only mappings with written pages are copied; what is shared is left to faults.
+//! Follows `copy_page_range` (mm/memory.c): anonymous memory is shared and write-protected on both sides, and nobody's alone
+//! any more; VMAs without anonymous pages are left to faults, and so is what is shared. Tables are copied, also empty ones.
 
 use paging::{Error, Format, Sizes};
 
 use super::error::SpaceError;
 use super::paged::Paged;
 use super::part::{Part, joined, stretches};
-use super::places::is_memory;
+use super::places::{is_file, is_memory};
 use super::vma::{Backing, Vma};
 use crate::address::Pa;
 use crate::call::PROT_WRITE;
@@ -28,14 +28,13 @@ impl<F: Format> Paged<F> {
                 continue;
             }
             done = end;
+            // What has no anonymous page is left to faults (`vma_needs_copy`, mm/memory.c).
+            let is_shared = matches!(vma.backing, Backing::Shared(_) | Backing::SharedFile);
             let parts = self.parts(begin, end)?;
-            let copied = match vma.backing {
-                Backing::Anonymous | Backing::Pool | Backing::Stack | Backing::Inferred => true,
-                Backing::File => parts.iter().any(|part| is_memory(part.pa)),
-                Backing::Shared(_) | Backing::SharedFile => false,
-            };
-            if copied && !parts.is_empty() {
+            if !is_shared && (vma.anon.is_some() || parts.iter().any(|part| is_memory(part.pa))) {
+                let tables = self.processes.running.tables_in(begin, end)?;
                 self.copy(number, vma, parts)?;
+                self.processes.copy_tables(number, &tables)?;
             }
         }
         Ok(number)
@@ -45,7 +44,7 @@ impl<F: Format> Paged<F> {
     fn copy(&mut self, child: u32, vma: Vma, parts: Vec<Part>) -> Result<(), SpaceError> {
         let writable: Vec<Part> = parts.iter().copied().filter(|part| part.writable).collect();
         let attributes = self.attributes(vma.protection, false);
-        for (begin, end, _) in stretches(&writable) {
+        for (begin, end, _) in stretches(&writable, |_| true) {
             self.protect(begin, end, attributes)?;
         }
         let parts = joined(parts.into_iter().map(|part| Part { writable: false, ..part }).collect());
@@ -86,10 +85,11 @@ impl<F: Format> Paged<F> {
     /// `do_huge_pmd_wp_page`).
     pub(super) fn copy_on_write(&mut self, page: u64, pa: Pa, vma: Vma) -> Result<(), SpaceError> {
         let pool_page = self.pool_page(page, pa)?;
-        if self.is_exclusive(pa) {
+        if self.can_be_reused(pa) {
             let leaf_bytes = self.leaf(page).map_or(self.base, |leaf| leaf.leaf_bytes.max(self.base));
             let (begin, bytes) = pool_page.unwrap_or((page & !(leaf_bytes - 1), leaf_bytes));
             let attributes = self.attributes(vma.protection | PROT_WRITE, true);
+            self.memory.folios.set_exclusive(Pa(pa.0 - (page - begin)), bytes, true);
             return Ok(self.protect(begin, begin + bytes, attributes)?);
         }
         if let Some((begin, bytes)) = pool_page {
@@ -99,14 +99,24 @@ impl<F: Format> Paged<F> {
             if !self.whole(begin, bytes, vma, sizes)? {
                 return Err(SpaceError::OutOfMemory { va: page, base_bytes: bytes });
             }
-            self.costs.zeroed_bytes -= bytes;
-            self.costs.copied_bytes += bytes;
+            self.costs.copy_folio(bytes);
             return Ok(());
         }
         // A huge page is split and one page of it is copied.
         self.drop_range(page, page + self.base)?;
         self.costs.copied_bytes += self.base;
         self.copied_page(page, vma)
+    }
+
+    /// Whether a part can be written at once where its protection says so (`can_change_pte_writable`, mm/mprotect.c): private
+    /// memory that nobody else can have, and what is shared. The rest waits for a write fault, and so does what stands in for
+    /// other memory (zeros, files).
+    pub(super) fn may_become_writable(&self, part: &Part) -> bool {
+        let is_shared = |(_, vma): (u64, Vma)| matches!(vma.backing, Backing::Shared(_));
+        let is_own = |pa| {
+            self.memory.folios.is_exclusive(pa) || self.processes.running.vmas.find(part.va).is_some_and(is_shared)
+        };
+        is_memory(part.pa) && is_own(part.pa) || is_file(part.pa) && part.writable
     }
 
     /// The page of a pool around `page`, at `pa`: its address and its bytes, if all of it is mapped there.

@@ -144,6 +144,10 @@ fn agree<F: Format + Send>(policy: &str, mut paged: Paged<F>, steps: &[Step]) ->
             };
             vmas.iter().flat_map(pages).collect::<Vec<(u64, Attributes)>>()
         };
+        let private = |vmas: &[(u64, u64, Attributes)]| {
+            vmas.iter().filter(|(_, _, of)| !of.is_shared).copied().collect::<Vec<_>>()
+        };
+        prop_assert_eq!(private(&of_model), private(&traced.vmas()), "{} {:?}", policy, step);
         prop_assert!(
             by_page(&of_model) == by_page(&traced.vmas()),
             "{policy} {step:?}: {of_model:x?} {:x?}",

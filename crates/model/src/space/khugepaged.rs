@@ -172,6 +172,7 @@ impl<F: Format> Paged<F> {
         self.costs.collapses += 1;
         self.costs.collapse_copied_bytes += (seen.present + seen.swapped) * self.base;
         self.costs.zeroed_bytes += missing * self.base;
+        self.costs.collapse_zeroed_bytes += missing * self.base;
         Ok(())
     }
 }

@@ -3,7 +3,6 @@
 use super::buddy::{Buddy, Physical};
 use super::cost::Costs;
 use super::folio::Folios;
-use super::part::Part;
 use super::places::{FILES_BYTES, FILES_PA, is_memory};
 use crate::address::Pa;
 
@@ -27,10 +26,10 @@ impl Memory {
         }
     }
 
-    /// Takes note that a process does not map a part any more.
-    pub(super) fn give_back(&mut self, part: &Part, process: u32, costs: &mut Costs) {
-        if is_memory(part.pa) {
-            self.folios.unmap(part.pa, part.bytes, process, &mut self.buddy, costs);
+    /// Takes note that a process does not map a stretch any more.
+    pub(super) fn give_back(&mut self, pa: Pa, bytes: u64, process: u32, costs: &mut Costs) {
+        if is_memory(pa) {
+            self.folios.unmap(pa, bytes, process, &mut self.buddy, costs);
         }
     }
 

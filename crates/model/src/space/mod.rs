@@ -2,11 +2,11 @@
 //!
 //! Follows mm/memory.c and mm/huge_memory.c of Linux: `do_anonymous_page`, `do_huge_pmd_anonymous_page`,
 //! `do_read_fault` with fault-around, `do_wp_page`. What is simplified: all file pages are in the page cache, one by one
-//! and not contiguous; tables that become empty are freed at once; memory advised as free (MADV_FREE) stays.
+//! and not contiguous; memory advised as free (MADV_FREE) stays, also where memory is short.
 //!
 //! The data are one object an idea: `process` is one address space and `tables` changes it, `processes` are all of them,
 //! `memory` is what can be allocated, `swap_cache` what nothing maps, `scan` khugepaged's clock, `seen` what was judged.
-//! `paged` has them all; faults, calls, fork, reclaim and khugepaged are what is done with them.
+//! `paged` has them all; `page_tables` says which tables go, `lazy` what advice splits; faults, calls, fork, reclaim and khugepaged are what is done with them.
 
 mod advice;
 mod buddy;
@@ -19,8 +19,10 @@ mod folio;
 mod fork;
 mod interface;
 mod khugepaged;
+mod lazy;
 mod leaf;
 mod memory;
+mod page_tables;
 mod paged;
 mod part;
 mod places;
@@ -41,7 +43,7 @@ use paging::{Error, with_format};
 pub use crate::kernel::{Kernel, Khugepaged};
 use crate::policy::Plan;
 pub use buddy::Physical;
-pub use cost::Costs;
+pub use cost::{Costs, ZeroedFolios};
 pub use error::SpaceError;
 pub use interface::Space;
 pub use leaf::{LEVELS, Leaf, Path};
@@ -59,6 +61,10 @@ pub fn new(plan: &Plan, physical: &Physical) -> Result<Box<dyn Space>, Error> {
 
 #[cfg(test)]
 mod call_tests;
+#[cfg(test)]
+mod copy_tests;
+#[cfg(test)]
+mod fork_oracle;
 #[cfg(test)]
 mod interpreter_tests;
 #[cfg(test)]

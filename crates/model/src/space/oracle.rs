@@ -24,21 +24,70 @@ struct Oracle {
     folio_bytes: u64,
     /// Whether one entry maps them.
     huge: bool,
-    vmas: BTreeSet<u64>,
+    /// Pages of VMAs, each with the number of its VMA's anonymous pages; 0 where there have been none.
+    vmas: BTreeMap<u64, u64>,
+    anons: u64,
     pages: BTreeMap<u64, Page>,
     /// Whether the leaf of a folio is whole, and how many pages it had.
     folios: Vec<(bool, u64)>,
+    /// Tables by what one of them is for (its bits), numbered by their addresses: of pages, and those above.
+    tables: [BTreeSet<u64>; 3],
     counted: Costs,
 }
+
+/// What a table of each level is for: so many bits of an address.
+const TABLE_BITS: [u32; 3] = [21, 30, 39];
 
 impl Oracle {
     fn window(&self, page: u64, bytes: u64) -> Option<Vec<u64>> {
         let begin = page & !(bytes - 1);
         let pages: Vec<u64> = (begin..begin + bytes).step_by(PAGE as usize).collect();
-        pages.iter().all(|page| self.vmas.contains(page) && !self.pages.contains_key(page)).then_some(pages)
+        let is_free = |page: &u64| self.is_one(begin, *page) && !self.pages.contains_key(page);
+        pages.iter().all(is_free).then_some(pages)
+    }
+
+    /// Whether two pages are of one VMA, if those between are.
+    fn is_one(&self, one: u64, other: u64) -> bool {
+        self.vmas.contains_key(&one) && self.vmas.get(&one) == self.vmas.get(&other)
+    }
+
+    /// Gives the VMA of a page a number.
+    fn number(&mut self, page: u64, anon: u64) {
+        let up: Vec<u64> = (0..).map(|index| page + index * PAGE).take_while(|at| self.is_one(page, *at)).collect();
+        let down: Vec<u64> = (1..).map(|index| page - index * PAGE).take_while(|at| self.is_one(page, *at)).collect();
+        self.vmas.extend(up.into_iter().chain(down).map(|page| (page, anon)));
+    }
+
+    /// The VMA of a page is about to have an anonymous page.
+    fn prepare(&mut self, page: u64) {
+        if self.vmas[&page] == 0 {
+            self.anons += 1;
+            self.number(page, self.anons);
+        }
+    }
+
+    /// Makes a VMA, which is joined with the one below it, or else with the one above it.
+    fn map(&mut self, begin: u64, end: u64) {
+        self.vmas.extend((begin..end).step_by(PAGE as usize).map(|page| (page, 0)));
+        let of = |page: u64| self.vmas.get(&page).copied().filter(|anon| *anon != 0);
+        if let Some(anon) = of(begin - PAGE).or(of(end)) {
+            self.number(begin, anon);
+        }
+    }
+
+    fn add_tables(&mut self, page: u64, huge: bool) {
+        for (tables, bits) in self.tables.iter_mut().zip(TABLE_BITS).skip(usize::from(huge)) {
+            tables.insert(page >> bits);
+        }
+    }
+
+    /// The window of a huge page, if one entry may map it.
+    fn huge_window(&self, page: u64) -> Option<Vec<u64>> {
+        self.window(page, HUGE).filter(|_| self.huge && !self.tables[0].contains(&(page >> TABLE_BITS[0])))
     }
 
     fn own(&mut self, pages: &[u64], huge: bool) {
+        self.add_tables(pages[0], huge);
         self.folios.push((huge, pages.len() as u64));
         let folio = self.folios.len() - 1;
         pages.iter().for_each(|page| {
@@ -48,6 +97,9 @@ impl Oracle {
     }
 
     fn touch(&mut self, page: u64, store: bool) {
+        if store || self.huge && !self.pages.contains_key(&page) && self.huge_window(page).is_some() {
+            self.prepare(page);
+        }
         match (self.pages.get(&page).copied(), store) {
             (Some(Page::Own { .. }), _) | (Some(_), false) => {}
             (Some(Page::Zeros { huge }), true) => {
@@ -60,14 +112,18 @@ impl Oracle {
             }
             (None, true) => {
                 self.counted.anonymous_faults += 1;
-                let window = self.window(page, self.folio_bytes);
+                let window = match self.huge {
+                    true => self.huge_window(page),
+                    false => self.window(page, self.folio_bytes),
+                };
                 let huge = self.huge && window.is_some();
                 self.own(&window.unwrap_or(vec![page]), huge);
             }
             (None, false) => {
                 self.counted.zero_faults += 1;
-                let window = self.window(page, HUGE).filter(|_| self.huge);
+                let window = self.huge_window(page);
                 let huge = window.is_some();
+                self.add_tables(page, huge);
                 window.unwrap_or(vec![page]).iter().for_each(|page| {
                     self.pages.insert(*page, Page::Zeros { huge });
                 });
@@ -90,6 +146,7 @@ impl Oracle {
             return;
         }
         self.counted.splits += 1;
+        self.add_tables(begin, false);
         for page in (begin..begin + HUGE).step_by(PAGE as usize) {
             match self.pages.get_mut(&page) {
                 Some(Page::Zeros { huge }) => *huge = false,
@@ -108,31 +165,39 @@ impl Oracle {
                 self.vmas.remove(&page);
             }
         }
+        let vmas = &self.vmas;
+        if forget {
+            // A table stays while there is a VMA at any of its addresses.
+            for (tables, bits) in self.tables.iter_mut().zip(TABLE_BITS) {
+                tables.retain(|table| vmas.range(table << bits..(table + 1) << bits).next().is_some());
+            }
+        } else {
+            // Those of pages go with all that one VMA has there.
+            self.tables[0].retain(|table| {
+                let (first, last) = (table * HUGE, (table + 1) * HUGE);
+                let is_one = (first..last).step_by(PAGE as usize).all(|page| vmas.get(&page) == vmas.get(&first));
+                first < begin || end < last || !is_one
+            });
+        }
     }
 
     /// Everything that follows from what is there.
     fn costs(&self) -> Costs {
         let mut counts: BTreeMap<usize, u64> = BTreeMap::new();
-        let mut small = BTreeSet::new();
-        let mut above = [BTreeSet::new(), BTreeSet::new()];
         let mut huge = BTreeSet::new();
         for (page, what) in &self.pages {
             if let Page::Own { folio } = what {
                 *counts.entry(*folio).or_default() += 1;
             }
             if self.is_huge(*page) {
-                huge.insert(page >> 21)
-            } else {
-                small.insert(page >> 21)
-            };
-            above[0].insert(page >> 30);
-            above[1].insert(page >> 39);
+                huge.insert(page >> 21);
+            }
         }
         let partial = counts.iter().map(|(folio, pages)| (self.folios[*folio].1 - pages) * PAGE);
         Costs {
             anonymous_bytes: counts.values().sum::<u64>() * PAGE,
             unmapped_bytes: partial.sum(),
-            table_bytes: (1 + small.len() + above[0].len() + above[1].len()) as u64 * PAGE,
+            table_bytes: (1 + self.tables.iter().map(BTreeSet::len).sum::<usize>()) as u64 * PAGE,
             deposited_table_bytes: huge.len() as u64 * PAGE,
             ..self.counted.clone()
         }
@@ -143,8 +208,9 @@ impl Oracle {
 fn every_count_is_that_of_a_map_with_an_entry_for_each_page() {
     for (policy, folio_bytes, huge) in [("base", PAGE, false), ("mthp-64k", 64 << 10, false), ("thp", HUGE, true)] {
         let mut space = space("cascade-lake", policy, Physical::default());
-        let (vmas, pages, folios) = (BTreeSet::new(), BTreeMap::new(), Vec::new());
-        let mut oracle = Oracle { folio_bytes, huge, vmas, pages, folios, counted: Costs::default() };
+        let (vmas, pages, folios) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        let (tables, counted) = (Default::default(), Costs::default());
+        let mut oracle = Oracle { folio_bytes, huge, vmas, anons: 0, pages, folios, tables, counted };
         let mut state = 7;
         let mut random = |below: u64| next_random(&mut state) % below;
         for step in 0..3000 {
@@ -162,7 +228,7 @@ fn every_count_is_that_of_a_map_with_an_entry_for_each_page() {
                     };
                     space.event(&event(call, begin)).unwrap();
                     oracle.unmap(begin, end, true);
-                    oracle.vmas.extend((begin..end).step_by(PAGE as usize));
+                    oracle.map(begin, end);
                 }
                 1 if random(3) == 0 => {
                     space.event(&event(Call::Munmap { address: begin, bytes: end - begin }, 0)).unwrap();
@@ -173,7 +239,7 @@ fn every_count_is_that_of_a_map_with_an_entry_for_each_page() {
                     space.event(&event(call, 0)).unwrap();
                     oracle.unmap(begin, end, false);
                 }
-                kind if oracle.vmas.contains(&begin) => {
+                kind if oracle.vmas.contains_key(&begin) => {
                     space.access(begin, kind > 6).unwrap();
                     oracle.touch(begin, kind > 6);
                 }

@@ -12,7 +12,7 @@ use super::error::SpaceError;
 use super::interface::Space;
 use super::leaf::{LEVELS, Leaf, Path};
 use super::memory::Memory;
-use super::part::Part;
+use super::part::{Part, contiguous};
 use super::process::LeafRules;
 use super::processes::Processes;
 use super::scan::Scan;
@@ -107,8 +107,8 @@ impl<F: Format> Paged<F> {
         self.forget_swapped(begin, end);
         let parts = self.parts(begin, end)?;
         self.unmap(begin, end, &parts)?;
-        for part in &parts {
-            self.memory.give_back(part, self.processes.number, &mut self.costs);
+        for (pa, bytes) in contiguous(&parts) {
+            self.memory.give_back(pa, bytes, self.processes.number, &mut self.costs);
         }
         Ok(())
     }
@@ -209,7 +209,7 @@ impl<F: Format + Send> Space for Paged<F> {
             return self.map_directly(begin, end, bytes);
         }
         let (protection, end) = (PROT_READ | PROT_WRITE | PROT_EXEC, self.base_end(end));
-        let assumed = Vma { end, protection, backing: Backing::Inferred, advice: Advice::None };
+        let assumed = Vma { end, protection, backing: Backing::Inferred, advice: Advice::None, anon: None };
         self.processes.running.vmas.insert(begin, assumed);
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! Parts of memory that one leaf maps, and what neighbours of them have in common.
 
-use super::places::{is_file, is_memory};
 use crate::address::Pa;
 
 /// A part of memory that one leaf maps.
@@ -33,15 +32,29 @@ pub(super) fn joined(parts: Vec<Part>) -> Vec<Part> {
     all
 }
 
-/// Stretches of parts that lie side by side and may or may not become writable: what stands in for other memory (zeros,
-/// files) may not.
-pub(super) fn stretches(parts: &[Part]) -> Vec<(u64, u64, bool)> {
+/// Stretches of memory that is contiguous at contiguous addresses, however it is mapped: a folio that goes whole goes at once
+/// (`folio_pte_batch`, mm/internal.h).
+pub(super) fn contiguous(parts: &[Part]) -> Vec<(Pa, u64)> {
+    let mut all: Vec<(Pa, u64)> = Vec::new();
+    let mut next_va = None;
+    for part in parts {
+        match all.last_mut() {
+            Some((pa, bytes)) if next_va == Some(part.va) && *pa + *bytes == part.pa => *bytes += part.bytes,
+            _ => all.push((part.pa, part.bytes)),
+        }
+        next_va = Some(part.va + part.bytes);
+    }
+    all
+}
+
+/// Stretches of parts that lie side by side and are alike in what `may` says of each.
+pub(super) fn stretches(parts: &[Part], may: impl Fn(&Part) -> bool) -> Vec<(u64, u64, bool)> {
     let mut stretches: Vec<(u64, u64, bool)> = Vec::new();
     for part in parts {
-        let own = is_memory(part.pa) || is_file(part.pa) && part.writable;
+        let may = may(part);
         match stretches.last_mut() {
-            Some((_, end, writable)) if *end == part.va && *writable == own => *end += part.bytes,
-            _ => stretches.push((part.va, part.va + part.bytes, own)),
+            Some((_, end, alike)) if *end == part.va && *alike == may => *end += part.bytes,
+            _ => stretches.push((part.va, part.va + part.bytes, may)),
         }
     }
     stretches

@@ -20,10 +20,28 @@ use crate::policy::{Granule, Plan};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dropped(pub(super) Vec<(u64, u64)>);
 
+impl Dropped {
+    /// Makes one of the last two where they overlap: tables that go with what they mapped are dropped with it.
+    fn join_last(&mut self) {
+        if let [.., (va, bytes), (next, next_bytes)] = self.0[..]
+            && va < next.saturating_add(next_bytes)
+            && next < va.saturating_add(bytes)
+        {
+            self.0.pop();
+            let first = va.min(next);
+            let last = (va + (bytes - 1)).max(next + (next_bytes - 1));
+            self.0.last_mut().into_iter().for_each(|range| *range = (first, last - first + 1));
+        }
+    }
+}
+
 impl Log for Dropped {
     fn event(&mut self, event: Change) {
-        if let Change::Invalidate { va, bytes, .. } = event {
+        if let Change::Invalidate { va, bytes, tables } = event {
             self.0.push((va.0, bytes));
+            if tables {
+                self.join_last();
+            }
         }
     }
 }
@@ -119,6 +137,20 @@ impl<F: Format> Visitor for Parts<'_, F> {
     }
 }
 
+/// Collects the tables for a range: addresses and levels.
+struct Found {
+    begin: u64,
+    tables: Vec<(u64, u8)>,
+}
+
+impl Visitor for Found {
+    fn table(&mut self, node: &Node) -> Action {
+        let level = node.level - 1;
+        self.tables.push((node.va.0.max(self.begin), level));
+        if level == 0 { Action::SkipChildren } else { Action::Continue }
+    }
+}
+
 /// Finds the first leaf.
 struct First(Option<u64>);
 
@@ -184,6 +216,13 @@ impl<F: Format> Process<F> {
         Ok(found.parts)
     }
 
+    /// The tables for a range, the root aside: an address of each, and its level.
+    pub(super) fn tables_in(&self, begin: u64, end: u64) -> Result<Vec<(u64, u8)>, Error> {
+        let mut found = Found { begin, tables: Vec::new() };
+        self.tables.walk(InputAddress(begin), end - begin, &mut found)?;
+        Ok(found.tables)
+    }
+
     /// Where the first leaf of a range begins.
     pub(super) fn first_mapped(&self, begin: u64, end: u64) -> Result<Option<u64>, Error> {
         let mut first = First(None);
@@ -194,6 +233,13 @@ impl<F: Format> Process<F> {
     /// Whether nothing is mapped in a range.
     pub(super) fn is_empty(&self, begin: u64, end: u64) -> Result<bool, Error> {
         Ok(self.first_mapped(begin, end)?.is_none())
+    }
+
+    /// Whether one leaf could map the `bytes` around `va`: nothing is mapped there, and no table stands in the way, not an
+    /// empty one either (`pmd_none`).
+    pub(super) fn has_no_table(&self, va: u64, bytes: u64) -> bool {
+        let unit = |level| self.tables.geometry().span(level) << self.tables.format().run_bits();
+        matches!(self.tables.leaf(InputAddress(va)), Err(Error::NotMapped { level, .. }) if unit(level) >= bytes)
     }
 
     /// Whether a page of a range was reclaimed.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use paging::{Census, Error, Format};
+use paging::{Census, Error, Format, InputAddress};
 
 use super::cost::Costs;
 use super::process::{LeafRules, Process};
@@ -34,7 +34,7 @@ impl<F: Format> Processes<F> {
         self.running.has_forked = true;
         let (own, number) = (&self.running, self.count);
         let mut child = Process::new(*own.tables.format(), own.rules, number)?;
-        child.vmas = own.vmas.clone();
+        child.vmas = own.vmas.forked();
         child.swapped = own.swapped.clone();
         (child.thp_disabled, child.heap, child.policy) = (own.thp_disabled, own.heap, own.policy);
         child.has_forked = true;
@@ -53,6 +53,12 @@ impl<F: Format> Processes<F> {
         self.others.insert(number, next);
         self.count += 1;
         Ok(number)
+    }
+
+    /// Makes tables for a child where its parent has them: addresses and levels.
+    pub(super) fn copy_tables(&mut self, child: u32, tables: &[(u64, u8)]) -> Result<(), Error> {
+        let Some(child) = self.others.get_mut(&child) else { return Ok(()) };
+        tables.iter().try_for_each(|(va, level)| child.tables.make_tables(InputAddress(*va), *level))
     }
 
     /// Goes on as another process; `false` if there is none.

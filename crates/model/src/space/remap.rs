@@ -1,12 +1,19 @@
 //! `mremap`: what is mapped goes elsewhere, or has another length.
 
-use paging::{Format, Sizes};
+use paging::{Error, Format, Sizes};
 
 use super::error::SpaceError;
 use super::paged::Paged;
-use super::part::joined;
+use super::part::{Part, joined};
 use super::vma::Vma;
 use crate::call::{PROT_READ, PROT_WRITE};
+
+/// What was taken away from its place: parts and their protection, and how far they go.
+#[derive(Debug, Default)]
+struct Moved {
+    distance: u64,
+    parts: Vec<(Part, u64)>,
+}
 
 impl<F: Format> Paged<F> {
     /// Makes of what is mapped from `old` to `old_end` what is mapped from `new` to `new_end`; the two are the same place
@@ -25,10 +32,13 @@ impl<F: Format> Paged<F> {
             self.unmap_range(old + moved, old_end)?;
         } else {
             self.unmap_range(new, new_end)?;
-            self.move_pages(old, moved, new)?;
-            if !keeps {
+            let taken = self.take_pages(old, moved, new)?;
+            if keeps {
+                self.free_moved_tables(old, moved, new)?;
+            } else {
                 self.unmap_range(old, old_end)?;
             }
+            self.put_pages(taken)?;
             for (begin, vma) in &vmas {
                 self.processes.running.vmas.insert(new + (begin - old), vma.moved(new.wrapping_sub(old)));
             }
@@ -40,19 +50,19 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Moves what is mapped. Leaves stay as large as the new address lets them.
-    fn move_pages(&mut self, old: u64, bytes: u64, new: u64) -> Result<(), SpaceError> {
+    /// Takes what is mapped away from its place.
+    fn take_pages(&mut self, old: u64, bytes: u64, new: u64) -> Result<Moved, SpaceError> {
         let (first, last) = self.pages_within(old, old + bytes);
         let distance = new.wrapping_sub(old);
         if first >= last || distance & (self.base - 1) != 0 {
             // The pages of the model are larger than the distance: what was there is touched again.
-            return Ok(());
+            return Ok(Moved::default());
         }
         // Nor can a page go where another mapping has a part of one.
         let (to, to_end) = self.pages_within(new, new + bytes);
         let (first, last) = (first.max(to.wrapping_sub(distance)), last.min(to_end.wrapping_sub(distance)));
         if first >= last {
-            return Ok(());
+            return Ok(Moved::default());
         }
         let parts = self.parts(first, last)?;
         self.unmap(first, last, &parts)?;
@@ -61,18 +71,37 @@ impl<F: Format> Paged<F> {
             .running
             .swapped
             .extend(swapped.into_iter().map(|(page, slot)| (page.wrapping_add(distance), slot)));
-        for part in joined(parts) {
-            let to = part.va.wrapping_add(distance);
-            let vma =
-                self.processes.running.vmas.find(part.va).map_or(PROT_READ | PROT_WRITE, |(_, vma)| vma.protection);
+        let protection = |part: &Part| {
+            self.processes.running.vmas.find(part.va).map_or(PROT_READ | PROT_WRITE, |(_, vma)| vma.protection)
+        };
+        let parts = joined(parts).into_iter().map(|part| (part, protection(&part))).collect();
+        Ok(Moved { distance, parts })
+    }
+
+    /// Maps what was taken away. Leaves stay as large as the new address lets them.
+    fn put_pages(&mut self, moved: Moved) -> Result<(), SpaceError> {
+        for (part, protection) in moved.parts {
+            let to = part.va.wrapping_add(moved.distance);
             let sizes = Sizes { largest_bytes: part.leaf_bytes.max(self.base), contiguous: part.grouped };
             if part.leaf_bytes > self.base && to & (part.leaf_bytes - 1) != 0 {
                 self.costs.splits += part.bytes.div_ceil(part.leaf_bytes);
             }
-            let attributes = self.attributes(vma, part.writable);
+            let attributes = self.attributes(protection, part.writable);
             self.map(to, part.pa, part.bytes, sizes, attributes)?;
             self.memory.folios.moved(part.pa, part.bytes, self.processes.number, to);
         }
         Ok(())
+    }
+
+    /// Gives back the tables of pages that went with what they mapped, from a place that keeps its VMA: where the new one is
+    /// aligned as the old one is, a table is moved whole (`move_normal_pmd`, mm/mremap.c).
+    fn free_moved_tables(&mut self, old: u64, bytes: u64, new: u64) -> Result<(), Error> {
+        let (geometry, format) = (self.processes.running.tables.geometry(), self.processes.running.tables.format());
+        let table_bytes = geometry.span(1) << format.run_bits();
+        let (first, last) = self.pages_within(old, old + bytes);
+        if new.wrapping_sub(old) & (table_bytes - 1) != 0 || first >= last {
+            return Ok(());
+        }
+        self.free_page_tables(first, last)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::policy::Geometry;
+use ::policy::PageSizes;
 use ::policy::cause::Cause;
 use ::policy::judge::{Aim, Examination, THP};
 use ::policy::size::PageSize;
@@ -15,7 +15,7 @@ use crate::policy::{Granule, Plan};
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) aim: Aim,
-    pub(super) geometry: Geometry,
+    pub(super) page_sizes: PageSizes,
     pub(super) settings: BTreeMap<String, String>,
     pub(super) examination: Examination,
     pub(super) left_out: LeftOut,
@@ -69,7 +69,7 @@ impl Seen {
         let enabled = if plan.mechanism.advice.is_some() { "madvise" } else { "always" };
         Seen {
             aim,
-            geometry: Geometry { base: size(plan.base_bytes), pmd: None, mthp: Vec::new(), hugetlb: Vec::new() },
+            page_sizes: PageSizes { base: size(plan.base_bytes), pmd: None, mthp: Vec::new(), hugetlb: Vec::new() },
             settings: [(format!("{THP}/enabled"), enabled.to_owned())].into(),
             examination: Examination::begun(aim),
             left_out: LeftOut::default(),

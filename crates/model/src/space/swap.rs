@@ -17,10 +17,11 @@ impl<F: Format> Paged<F> {
         (self.memory.folios.key(pa) == Some(key)).then_some(pa)
     }
 
-    /// Whether the running process alone has the page at `pa`, in memory and in swap (`wp_can_reuse_anon_folio`).
-    pub(super) fn is_exclusive(&self, pa: Pa) -> bool {
+    /// Whether the running process alone has the page at `pa`, in memory and in swap, so that it need not copy it to write.
+    pub(super) fn can_be_reused(&self, pa: Pa) -> bool {
         let is_asked_for = self.memory.folios.key(pa).is_some_and(|key| self.swap_cache.contains(key));
-        self.memory.folios.is_exclusive(pa, self.processes.number) && !is_asked_for
+        let folios = &self.memory.folios;
+        folios.is_exclusive(pa) || folios.can_be_reused(pa, self.processes.number) && !is_asked_for
     }
 
     /// Forgets pages that were reclaimed and whose addresses are unmapped.
@@ -71,6 +72,7 @@ impl<F: Format> Paged<F> {
         }
         self.swap_cache.put(key, Some(pa));
         self.memory.folios.set_key(pa, key);
+        self.memory.folios.set_exclusive(pa, self.base, false);
         self.protect(page, page + self.base, self.attributes(vma.protection, false))?;
         if store { self.copy_on_write(page, pa, vma) } else { Ok(()) }
     }

@@ -1,6 +1,6 @@
 //! Changes of a process's tables, each with what it costs: mapping, unmapping, protecting, splitting.
 
-use paging::{Attributes, Error, Format, InputAddress, Mapping};
+use paging::{Attributes, Error, Format, Freed, InputAddress, Mapping};
 
 use super::cost::Costs;
 use super::part::Part;
@@ -39,10 +39,10 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
-    /// Makes holes of the parts, which are all that there is in a range.
+    /// Makes holes of the parts, which are all that there is in a range. Their tables stay.
     pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part], costs: &mut Costs) -> Result<(), Error> {
         self.count_splits(begin, end, costs);
-        self.tables.unmap(InputAddress(begin), end - begin)?;
+        self.tables.unmap_leaves(InputAddress(begin), end - begin)?;
         self.lose_huge_leaves(self.whole_huge_leaves(parts), costs);
         self.count_tables(costs);
         for part in parts {
@@ -55,14 +55,26 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
+    /// Gives back empty tables.
+    pub(super) fn free_tables(&mut self, freed: &Freed, costs: &mut Costs) -> Result<(), Error> {
+        self.tables.free_empty_tables(freed)?;
+        self.count_tables(costs);
+        Ok(())
+    }
+
     /// Splits the leaf of THP that goes on where a VMA now begins or ends (`vma_adjust_trans_huge`, mm/huge_memory.c); `page`
     /// is the base page that `va` is in.
     pub(super) fn split_at_edge(&mut self, va: u64, page: u64, costs: &mut Costs) -> Result<(), Error> {
-        if self.rules.huge_bytes.is_some() && self.vmas.has_edge(va) && self.cut_at(page).leaf.is_some() {
-            self.count_splits(page, page, costs);
-            self.tables.split(InputAddress(page))?;
-            self.count_tables(costs);
-        }
+        let is_cut = self.rules.huge_bytes.is_some() && self.vmas.has_edge(va) && self.cut_at(page).leaf.is_some();
+        if is_cut { self.split_leaf(page, costs) } else { Ok(()) }
+    }
+
+    /// Splits the leaf of THP around `va`.
+    pub(super) fn split_leaf(&mut self, va: u64, costs: &mut Costs) -> Result<(), Error> {
+        costs.splits += 1;
+        self.lose_huge_leaves(1, costs);
+        self.tables.split(InputAddress(va))?;
+        self.count_tables(costs);
         Ok(())
     }
 

@@ -182,6 +182,11 @@ fn what_is_populated_is_what_the_tracer_populates() {
         ("base+prefault", 3, 0x2_0022, 0),
         ("base", 3, 0x8022, M2),
         ("base", 3, 0x1_8022, 0),
+        ("thp", 3, 0x8022, M2),
+        // Nobody may touch it.
+        ("base", 0, 0x8022, 0),
+        ("mthp-64k", 0, 0x8022, 0),
+        ("thp", 0, 0x8022, 0),
     ] {
         let mut space = space("cascade-lake", policy, Physical::default());
         let call = Call::Mmap { address: PLACE, bytes: M2, protection, flags, file: -1, offset: 0 };

@@ -33,6 +33,34 @@ pub struct Object {
     pub origin: u64,
 }
 
+/// That a VMA has anonymous pages, or had (`anon_vma`, mm/rmap.c). It decides what the VMA is joined with
+/// (`is_mergeable_anon_vma`, mm/vma.c).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anon {
+    /// VMAs with the same number may be joined.
+    number: u64,
+    /// It came with a fork: nothing new is joined with it (`vma_had_uncowed_parents`).
+    forked: bool,
+    /// How far its pages were moved by `mremap` (`vm_pgoff`).
+    distance: u64,
+}
+
+impl Anon {
+    /// What the VMA has that two make together, with or without anonymous pages; `None` if they stay two.
+    fn joined(one: Option<Anon>, other: Option<Anon>) -> Option<Option<Anon>> {
+        match (one, other) {
+            (Some(one), Some(other)) => (one == other).then_some(Some(one)),
+            (Some(anon), None) | (None, Some(anon)) => anon.takes_new().then_some(Some(anon)),
+            (None, None) => Some(None),
+        }
+    }
+
+    /// Whether a VMA without anonymous pages is joined with it.
+    fn takes_new(self) -> bool {
+        !self.forked && self.distance == 0
+    }
+}
+
 /// A stretch of addresses with the same properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
@@ -44,6 +72,8 @@ pub struct Vma {
     pub backing: Backing,
     /// What was advised.
     pub advice: Advice,
+    /// Its anonymous pages; `None` before it had any.
+    pub anon: Option<Anon>,
 }
 
 impl Vma {
@@ -55,42 +85,60 @@ impl Vma {
             }
             other => other,
         };
-        Vma { end: self.end.wrapping_add(distance), backing, ..self }
+        let anon = self.anon.map(|anon| Anon { distance: anon.distance.wrapping_add(distance), ..anon });
+        Vma { end: self.end.wrapping_add(distance), backing, anon, ..self }
+    }
+
+    /// Whether another one differs in nothing but protection, addresses and anonymous pages.
+    fn is_like(&self, other: &Vma) -> bool {
+        let is_memory = matches!(self.backing, Backing::Anonymous | Backing::Stack | Backing::Inferred);
+        is_memory && (self.backing, self.advice) == (other.backing, other.advice)
     }
 }
 
 /// All VMAs of an address space, by their beginnings.
 #[derive(Clone, Debug, Default)]
-pub struct Vmas(BTreeMap<u64, Vma>);
+pub struct Vmas {
+    all: BTreeMap<u64, Vma>,
+    /// How many numbers VMAs with anonymous pages have had.
+    anons: u64,
+}
 
 impl Vmas {
     /// The VMA that holds `address`, with its beginning.
     pub fn find(&self, address: u64) -> Option<(u64, Vma)> {
-        let (begin, vma) = self.0.range(..=address).next_back()?;
+        let (begin, vma) = self.all.range(..=address).next_back()?;
         (address < vma.end).then_some((*begin, *vma))
     }
 
     /// The first VMA behind `address`.
     pub fn after(&self, address: u64) -> Option<(u64, Vma)> {
         let behind = (Bound::Excluded(address), Bound::Unbounded);
-        self.0.range(behind).next().map(|(begin, vma)| (*begin, *vma))
+        self.all.range(behind).next().map(|(begin, vma)| (*begin, *vma))
     }
 
     /// Whether a VMA begins or ends at `address`.
     pub fn has_edge(&self, address: u64) -> bool {
         let ends = |(_, vma): (&u64, &Vma)| vma.end == address;
-        self.0.contains_key(&address) || self.0.range(..address).next_back().is_some_and(ends)
+        self.all.contains_key(&address) || self.all.range(..address).next_back().is_some_and(ends)
     }
 
     /// Whether any VMA has a part in a range.
     pub fn any_in(&self, begin: u64, end: u64) -> bool {
-        self.0.range(..end).next_back().is_some_and(|(_, vma)| vma.end > begin)
+        self.all.range(..end).next_back().is_some_and(|(_, vma)| vma.end > begin)
+    }
+
+    /// Where the last VMA below a range ends, and where the first one above it begins.
+    pub fn around(&self, begin: u64, end: u64) -> (Option<u64>, Option<u64>) {
+        let below = self.all.range(..begin).next_back().map(|(_, vma)| vma.end.min(begin));
+        let above = self.all.range(end..).next().map(|(above, _)| *above);
+        (below, above)
     }
 
     /// The VMAs in a range, cut to it.
     pub fn within(&self, begin: u64, end: u64) -> Vec<(u64, Vma)> {
         let first = self.find(begin).map_or(begin, |(first, _)| first);
-        let all = self.0.range(first..end);
+        let all = self.all.range(first..end);
         all.map(|(at, vma)| ((*at).max(begin), Vma { end: vma.end.min(end), ..*vma })).collect()
     }
 
@@ -99,8 +147,8 @@ impl Vmas {
         if let Some((begin, vma)) = self.find(address)
             && begin < address
         {
-            self.0.insert(begin, Vma { end: address, ..vma });
-            self.0.insert(address, vma);
+            self.all.insert(begin, Vma { end: address, ..vma });
+            self.all.insert(address, vma);
         }
     }
 
@@ -108,9 +156,9 @@ impl Vmas {
     pub fn remove(&mut self, begin: u64, end: u64) {
         self.cut(begin);
         self.cut(end);
-        let gone: Vec<u64> = self.0.range(begin..end).map(|(at, _)| *at).collect();
+        let gone: Vec<u64> = self.all.range(begin..end).map(|(at, _)| *at).collect();
         for at in gone {
-            self.0.remove(&at);
+            self.all.remove(&at);
         }
     }
 
@@ -120,7 +168,7 @@ impl Vmas {
             return;
         }
         self.remove(begin, vma.end);
-        self.0.insert(begin, vma);
+        self.all.insert(begin, vma);
         self.join(begin);
         self.join(vma.end);
     }
@@ -130,7 +178,7 @@ impl Vmas {
         self.cut(begin);
         self.cut(end);
         let changed: Vec<u64> = self
-            .0
+            .all
             .range_mut(begin..end)
             .map(|(at, vma)| {
                 change(vma);
@@ -144,18 +192,48 @@ impl Vmas {
     /// Joins the VMA that begins at `address` with the one before it, if they are alike. Files are not: what stands
     /// behind them differs; nor are mappings of a pool, of which each has a file.
     fn join(&mut self, address: u64) {
-        let Some(vma) = self.0.get(&address).copied() else { return };
-        let Some((before, other)) = self.0.range(..address).next_back().map(|(at, vma)| (*at, *vma)) else { return };
-        let is_memory = matches!(vma.backing, Backing::Anonymous | Backing::Stack | Backing::Inferred);
-        if other.end == address && is_memory && (Vma { end: vma.end, ..other }) == vma {
-            self.0.remove(&address);
-            self.0.insert(before, vma);
+        let Some(vma) = self.all.get(&address).copied() else { return };
+        let Some((before, other)) = self.all.range(..address).next_back().map(|(at, vma)| (*at, *vma)) else { return };
+        if other.end == address
+            && vma.is_like(&other)
+            && vma.protection == other.protection
+            && let Some(anon) = Anon::joined(other.anon, vma.anon)
+        {
+            self.all.remove(&address);
+            self.all.insert(before, Vma { anon, ..vma });
         }
+    }
+
+    /// The VMA at an address is about to have an anonymous page. Its first one makes it like a neighbour that has some already
+    /// and differs in protection at most (`find_mergeable_anon_vma`, mm/vma.c).
+    pub fn prepare_anon(&mut self, address: u64) {
+        let Some((begin, vma)) = self.find(address).filter(|(_, vma)| vma.anon.is_none()) else { return };
+        let next = self.all.get(&vma.end);
+        let before = self.all.range(..begin).next_back().map(|(_, before)| before).filter(|before| before.end == begin);
+        let neighbours = next.into_iter().chain(before).filter(|neighbour| vma.is_like(neighbour));
+        let shared = neighbours.filter_map(|neighbour| neighbour.anon).find(|anon| anon.takes_new());
+        let anon = shared.unwrap_or_else(|| {
+            self.anons += 1;
+            Anon { number: self.anons, forked: false, distance: 0 }
+        });
+        self.all.insert(begin, Vma { anon: Some(anon), ..vma });
+    }
+
+    /// Those of a forked child: VMAs with anonymous pages have their own (`anon_vma_fork`, mm/rmap.c).
+    pub fn forked(&self) -> Vmas {
+        let mut child = self.clone();
+        for vma in child.all.values_mut() {
+            if let Some(anon) = &mut vma.anon {
+                child.anons += 1;
+                *anon = Anon { number: child.anons, forked: true, ..*anon };
+            }
+        }
+        child
     }
 
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = (u64, Vma)> + '_ {
-        self.0.iter().map(|(begin, vma)| (*begin, *vma))
+        self.all.iter().map(|(begin, vma)| (*begin, *vma))
     }
 }
 
@@ -163,7 +241,7 @@ impl Vmas {
 mod tests {
     use super::*;
 
-    const HEAP: Vma = Vma { end: 0, protection: 3, backing: Backing::Anonymous, advice: Advice::None };
+    const HEAP: Vma = Vma { end: 0, protection: 3, backing: Backing::Anonymous, advice: Advice::None, anon: None };
 
     fn ranges(vmas: &Vmas) -> Vec<(u64, u64, u64)> {
         vmas.all().map(|(begin, vma)| (begin, vma.end, vma.protection)).collect()
@@ -194,5 +272,39 @@ mod tests {
         vmas.insert(0x1000, Vma { end: 0x2000, ..file });
         vmas.insert(0x2000, Vma { end: 0x3000, ..file });
         assert_eq!(vmas.all().count(), 2);
+    }
+
+    /// As Linux 6.18 showed them in /proc/self/maps.
+    #[test]
+    fn what_has_anonymous_pages_of_others_stays_apart() {
+        let mut parent = Vmas::default();
+        parent.insert(0x1000, Vma { end: 0x3000, ..HEAP });
+        parent.prepare_anon(0x1000);
+        let mut child = parent.forked();
+        child.insert(0x3000, Vma { end: 0x5000, ..HEAP });
+        assert_eq!(ranges(&child), [(0x1000, 0x3000, 3), (0x3000, 0x5000, 3)]);
+        // What is new in the child has its own pages, with which the next is joined.
+        child.prepare_anon(0x3000);
+        child.insert(0x5000, Vma { end: 0x6000, ..HEAP });
+        assert_eq!(ranges(&child), [(0x1000, 0x3000, 3), (0x3000, 0x6000, 3)]);
+        // One VMA that is cut in the child is whole again; what the parent had cut never is.
+        child.change(0x1000, 0x2000, |vma| vma.protection = 1);
+        child.change(0x1000, 0x2000, |vma| vma.protection = 3);
+        assert_eq!(child.all().count(), 2);
+        parent.change(0x1000, 0x2000, |vma| vma.protection = 1);
+        let mut child = parent.forked();
+        for vmas in [&mut parent, &mut child] {
+            vmas.change(0x1000, 0x2000, |vma| vma.protection = 3);
+        }
+        assert_eq!((parent.all().count(), child.all().count()), (1, 2));
+        // A gap between two that were written apart goes to the lower one.
+        parent.insert(0x7000, Vma { end: 0x8000, ..HEAP });
+        parent.prepare_anon(0x7000);
+        parent.insert(0x3000, Vma { end: 0x7000, ..HEAP });
+        assert_eq!(ranges(&parent), [(0x1000, 0x7000, 3), (0x7000, 0x8000, 3)]);
+        // What was moved, with pages, is joined with nothing at its new place.
+        parent.insert(0x9000, Vma { end: 0xa000, ..HEAP });
+        parent.insert(0xa000, parent.find(0x7000).unwrap().1.moved(0x3000));
+        assert_eq!(parent.all().count(), 4);
     }
 }

@@ -165,9 +165,9 @@ impl<F: Format> Paged<F> {
         let mut found = census::Census::default();
         let regions = places.iter().flat_map(|place| &place.regions);
         regions.for_each(|region| found.add(region.mapping, region.length_bytes()));
-        let Seen { aim, geometry, settings, .. } = &self.seen;
+        let Seen { aim, page_sizes, settings, .. } = &self.seen;
         let (aim, after_fork) = (*aim, process.has_forked);
-        let question = Question { aim, by_thp_disable: false, geometry, settings, after_fork };
+        let question = Question { aim, by_thp_disable: false, page_sizes, settings, after_fork };
         let asked = Asked {
             thp_disabled: process.thp_disabled,
             advice: places.iter().map(|place| (place.begin, place.advice)).collect(),

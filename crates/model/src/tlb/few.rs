@@ -1,6 +1,6 @@
 //! Sets of few ways in the order of last uses, moved without branches.
 
-use super::entry::forget_in_order;
+use super::entry::{forget_in_order, leave_missed};
 
 #[derive(Clone, Debug)]
 pub struct Few<K, const WAYS: usize> {
@@ -32,6 +32,12 @@ impl<K: Copy + Default + PartialEq, const WAYS: usize> Few<K, WAYS> {
         }
         set[0] = key;
         weight != 0
+    }
+
+    /// As [`Few::touch`], of one key after the other: leaves those that were not there in front, and says how many.
+    #[inline]
+    pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
+        leave_missed(keys, |key| self.touch(index(key), key))
     }
 
     pub fn forget_one(&mut self, index: u32, key: K) {

@@ -1,6 +1,6 @@
 //! Random replacement, by a seeded generator: the same in every run.
 
-use super::entry::Key;
+use super::entry::{Key, forget_in_place};
 
 #[derive(Clone, Debug)]
 pub struct Random {
@@ -30,16 +30,11 @@ impl Random {
 
     pub fn forget_one(&mut self, index: u32, key: Key) {
         let first = (index & self.mask) as usize * self.ways;
-        self.entries[first..first + self.ways].iter_mut().filter(|entry| **entry == key).for_each(|entry| *entry = 0);
+        forget_in_place(&mut self.entries[first..first + self.ways], &|other| other == key);
     }
 
     pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
-        let mut dropped = 0;
-        for entry in self.entries.iter_mut().filter(|entry| **entry != 0 && gone(**entry)) {
-            *entry = 0;
-            dropped += 1;
-        }
-        dropped
+        forget_in_place(&mut self.entries, gone)
     }
 }
 

@@ -37,6 +37,17 @@ impl<K: Copy + Default + PartialEq> Sets<K> {
         }
     }
 
+    /// As [`Sets::touch`], of one key after the other, with the index of each: leaves the keys that were not there in front,
+    /// and says how many.
+    pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
+        match &mut self.0 {
+            Ways::Four(sets) => sets.touch_all(keys, index),
+            Ways::Eight(sets) => sets.touch_all(keys, index),
+            Ways::Sixteen(sets) => sets.touch_all(keys, index),
+            Ways::Any(sets) => sets.touch_all(keys, index),
+        }
+    }
+
     /// Drops the keys that `gone` says.
     pub fn forget(&mut self, gone: &impl Fn(K) -> bool) {
         match &mut self.0 {

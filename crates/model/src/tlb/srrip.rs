@@ -3,7 +3,7 @@
 //! Source: Jaleel, Theobald, Steely and Emer, "High performance cache replacement using re-reference interval prediction
 //! (RRIP)", ISCA 2010, section 4: the static policy with hit priority and predictions of two bits.
 
-use super::entry::Key;
+use super::entry::{Key, forget_in_place};
 
 /// The prediction of what makes room.
 pub const DISTANT: u8 = 3;
@@ -43,16 +43,11 @@ impl Srrip {
 
     pub fn forget_one(&mut self, index: u32, key: Key) {
         let first = (index & self.mask) as usize * self.ways;
-        self.entries[first..first + self.ways].iter_mut().filter(|entry| **entry == key).for_each(|entry| *entry = 0);
+        forget_in_place(&mut self.entries[first..first + self.ways], &|other| other == key);
     }
 
     pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
-        let mut dropped = 0;
-        for entry in self.entries.iter_mut().filter(|entry| **entry != 0 && gone(**entry)) {
-            *entry = 0;
-            dropped += 1;
-        }
-        dropped
+        forget_in_place(&mut self.entries, gone)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sets of any number of ways in the order of last uses, searched from the front.
 
-use super::entry::forget_in_order;
+use super::entry::{forget_in_order, leave_missed};
 
 #[derive(Clone, Debug)]
 pub struct Wide<K> {
@@ -27,6 +27,11 @@ impl<K: Copy + Default + PartialEq> Wide<K> {
             }
         }
         false
+    }
+
+    /// As [`Wide::touch`], of one key after the other: leaves those that were not there in front, and says how many.
+    pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
+        leave_missed(keys, |key| self.touch(index(key), key))
     }
 
     pub fn forget_one(&mut self, index: u32, key: K) {

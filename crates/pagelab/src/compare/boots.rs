@@ -22,7 +22,7 @@ pub fn policies(named: &[Policy], host: &Host) -> Result<Vec<Policy>, Failure> {
              compare without --arm-of-boot"
         )));
     }
-    let mut leaves = host.geometry().direct_map_leaves();
+    let mut leaves = host.page_sizes().direct_map_leaves();
     leaves.reverse();
     let all = leaves.into_iter().map(|leaf| Policy::plain(Granularity::DirectMap(leaf))).collect();
     Ok(if named.is_empty() { all } else { named.to_vec() })

@@ -41,8 +41,8 @@ pub fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     design.khugepaged = measuring.khugepaged.into();
     add_metrics(&mut design, measuring)?;
     design.primary = primary(&stopping.primary, &design)?;
-    let geometry = host.geometry();
-    Ok(design.with_controls(|policy| !Rewriting::of(policy, geometry).needs_no_tracer()))
+    let page_sizes = host.page_sizes();
+    Ok(design.with_controls(|policy| !Rewriting::of(policy, page_sizes).needs_no_tracer()))
 }
 
 /// The policies that were asked for, each once, or those that make sense here.
@@ -101,15 +101,15 @@ fn trial_time_s(stopping: &Stopping) -> Option<f64> {
 /// Without -p: what the kernel does by itself, base pages, and each larger size that this kernel offers
 /// once. A hugetlb pool that cannot be filled is a row too: `unsupported`, and why.
 fn sensible(host: &Host) -> Vec<Policy> {
-    let geometry = host.geometry();
+    let page_sizes = host.page_sizes();
     let telling = |granularity: &Granularity| match granularity {
         Granularity::Default | Granularity::Base | Granularity::Thp => true,
         // 64K is what arm64 and RISC-V can map as one; the others differ from it by little.
         Granularity::Mthp(size) => size.bytes() == 64 << 10,
-        Granularity::Hugetlb(size) => Some(*size) == geometry.pmd,
+        Granularity::Hugetlb(size) => Some(*size) == page_sizes.pmd,
         Granularity::DirectMap(_) => false,
     };
-    Policy::granularities(geometry).into_iter().filter(telling).map(Policy::plain).collect()
+    Policy::granularities(page_sizes).into_iter().filter(telling).map(Policy::plain).collect()
 }
 
 fn baseline(policies: &[Policy], wanted: Option<&Policy>) -> Policy {

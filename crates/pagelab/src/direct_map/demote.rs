@@ -56,7 +56,7 @@ pub fn run(arguments: &DemoteArguments) -> Result<(), Failure> {
     }
     let host = Host::open("/").map_err(Failure::input)?;
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
-    let ratio = if arguments.to == host.geometry().base { BASE_RATIO } else { LARGE_RATIO };
+    let ratio = if arguments.to == host.page_sizes().base { BASE_RATIO } else { LARGE_RATIO };
     let goal = Goal { leaf: arguments.to, ratio, limit_bytes: arguments.limit };
     let bar = bar(ratio);
     let patience = Duration::from_secs_f64(arguments.wait);

@@ -63,7 +63,7 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
         end_as(tracer::run_untraced(&launch).map_err(|error| Failure::launch(&error))?);
     }
     let host = Host::open("/").map_err(Failure::input)?;
-    let rewriting = Rewriting::of(&policy, host.geometry());
+    let rewriting = Rewriting::of(&policy, host.page_sizes());
     launch.disable_thp = rewriting.disable_thp;
     let mut session = Session::new(host)
         .with_hugetlb_pool(arguments.hugetlb_pool)

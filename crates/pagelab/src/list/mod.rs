@@ -35,7 +35,7 @@ pub enum Listed {
     Policies,
     /// This machine, and model machines for `pagelab sim`
     Machines {
-        /// One model machine, or a FILE.toml: every figure, with its source or that it is assumed
+        /// One model machine, `host` or a FILE.toml: every figure, with its source or that it is assumed
         #[arg(value_name = "MACHINE")]
         model: Option<String>,
     },
@@ -76,7 +76,7 @@ fn policies() -> Result<(String, Value), Failure> {
     let terms = Terms::of_this_process(&host, tracer::try_tracing);
     let mut rows = Vec::new();
     let mut documents = Vec::new();
-    for granularity in Policy::granularities(host.geometry()) {
+    for granularity in Policy::granularities(host.page_sizes()) {
         let policy = Policy::plain(granularity);
         let (here, how) = match admit::admit(&policy, &host, &terms) {
             Admission::Admitted { mechanism } => ("available", mechanism),
@@ -113,21 +113,27 @@ fn meaning(granularity: Granularity) -> String {
 /// One model machine with all its figures.
 fn model(name: &str) -> Result<(String, Value), Failure> {
     let model = sim::machines::named(name)?;
-    let text = format!(
+    let notes = sim::machines::host_notes(&[name.to_owned()])?;
+    let mut text = format!(
         "{}: {}, {}\n\n{}",
         model.name,
         model.processor,
         model.architecture.name(),
         plain(["figure", "is", "vouched for by"], sim::machines::figures(&model), terminal_width())
     );
-    let document = json!({ "schema": "pagelab.list-machines/1", "model_machines": [sim::machines::of(&model)] });
+    for note in &notes {
+        text.push('\n');
+        text.push_str(&results::fold(note, terminal_width(), 2));
+    }
+    let models = [sim::machines::of(&model)];
+    let document = json!({ "schema": "pagelab.list-machines/1", "model_machines": models, "notes": notes });
     Ok((text, document))
 }
 
 fn machines() -> Result<(String, Value), Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
     let machine = host.machine().map_err(Failure::input)?;
-    let geometry = &machine.geometry;
+    let page_sizes = &machine.page_sizes;
     let sizes = |sizes: &[policy::size::PageSize]| match sizes {
         [] => "none".to_string(),
         sizes => sizes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
@@ -140,10 +146,10 @@ fn machines() -> Result<(String, Value), Failure> {
         ["memory".into(), format_bytes(machine.memory_bytes)],
         ["kernel".into(), format!("{} {}", machine.arch, machine.kernel)],
         ["hypervisor".into(), machine.hypervisor.clone().unwrap_or_else(|| "none seen".into())],
-        ["base page".into(), geometry.base.to_string()],
-        ["PMD leaf".into(), geometry.pmd.map_or("no THP in this kernel".into(), |pmd| pmd.to_string())],
-        ["mTHP sizes".into(), sizes(&geometry.mthp)],
-        ["hugetlb pools".into(), sizes(&geometry.hugetlb)],
+        ["base page".into(), page_sizes.base.to_string()],
+        ["PMD leaf".into(), page_sizes.pmd.map_or("no THP in this kernel".into(), |pmd| pmd.to_string())],
+        ["mTHP sizes".into(), sizes(&page_sizes.mthp)],
+        ["hugetlb pools".into(), sizes(&page_sizes.hugetlb)],
     ];
     let models = model::machine::BUILT_IN.iter().map(|(name, _)| sim::machines::document(name));
     let models: Vec<Value> = models.collect::<Result<_, _>>()?;

@@ -18,8 +18,8 @@ pub struct Replay {
     /// +prefault; repeat it, or separate several by commas. Without it: base, mthp-64k, thp
     #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
     pub policy: Vec<ModelPolicy>,
-    /// A machine of `pagelab list machines`, or a FILE.toml; repeat it, or separate several by commas. Without it: one
-    /// of the architecture that the trace was recorded on
+    /// A machine of `pagelab list machines`, `host` for this one, or a FILE.toml; repeat it, or separate several by commas.
+    /// Without it: one of the architecture that the trace was recorded on
     #[arg(short, long = "machine", value_name = "MACHINE", value_delimiter = ',')]
     pub machines: Vec<String>,
     /// What is set about Linux besides the policy: khugepaged, further folio sizes, the clock. `pagelab list linux` prints a

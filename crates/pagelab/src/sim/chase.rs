@@ -29,8 +29,8 @@ const REPEATS: u32 = 5;
 /// Arguments of `pagelab sim chase`.
 #[derive(Debug, Args)]
 pub struct Chase {
-    /// The machine that is modelled: one of `pagelab list machines`, or a FILE.toml. Without it: the one that describes this
-    /// processor
+    /// The machine that is modelled: one of `pagelab list machines`, `host` for this one with its nested walks, or a FILE.toml.
+    /// Without it: the one that describes this processor
     #[arg(short, long, value_name = "MACHINE")]
     machine: Option<String>,
     /// The largest buffer; the smallest has 64K, and each next one twice as much

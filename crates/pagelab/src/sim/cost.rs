@@ -1,10 +1,41 @@
 //! What a simulation costs, as plain data for showing.
 
+use model::machine::{KernelCycles, Machine};
 use model::simulation::Outcome;
 use policy::size::format_bytes;
+use results::answer::{Answer, answers};
 use results::simulation as shown;
-use results::simulation::Per;
+use results::simulation::{Missing, Per};
 use serde_json::json;
+
+use super::machines;
+use super::simulated::{Cell, Simulated};
+
+/// The result of each machine of a trace, of those that were used.
+pub fn answered(simulated: &Simulated, used: &[Machine]) -> Vec<Answer> {
+    let machines: Vec<shown::Machine> = used.iter().map(machines::shown).collect();
+    answers(&cells(simulated), &machines, !simulated.replayed.is_complete())
+}
+
+/// Each machine under each policy, for showing.
+pub fn cells(simulated: &Simulated) -> Vec<shown::Cell> {
+    let cell = |cell: &Cell| match cell {
+        Cell::Ran(outcome) => shown::Cell {
+            machine: outcome.machine.clone(),
+            policy: outcome.policy.to_string(),
+            outcome: match &outcome.stopped {
+                Some(why) => Err(Missing::Stopped(why.clone())),
+                None => Ok(cost(outcome)),
+            },
+        },
+        Cell::Refused(refused) => shown::Cell {
+            machine: refused.machine.clone(),
+            policy: refused.policy.clone(),
+            outcome: Err(Missing::Refused(refused.reason.clone())),
+        },
+    };
+    simulated.cells.iter().map(cell).collect()
+}
 
 /// What an outcome costs, for showing.
 pub fn cost(outcome: &Outcome) -> shown::Cost {
@@ -12,6 +43,11 @@ pub fn cost(outcome: &Outcome) -> shown::Cost {
         leaf_bytes: mapped.leaf_bytes,
         group_bytes: mapped.group_bytes,
         bytes: mapped.bytes,
+    };
+    let kernel = |cycles: KernelCycles| shown::KernelCycles {
+        fault: cycles.fault_cycles,
+        zeroing: cycles.zeroing_cycles,
+        copying: cycles.copying_cycles,
     };
     shown::Cost {
         page_bytes: outcome.page_bytes,
@@ -23,6 +59,7 @@ pub fn cost(outcome: &Outcome) -> shown::Cost {
         walk_references: outcome.walk_references,
         least_lost_cycles: outcome.least_lost_cycles(),
         most_lost_cycles: outcome.most_lost_cycles(),
+        kernel: outcome.kernel_cycles.map(kernel),
         faults: outcome.faults,
         resident_peak_bytes: outcome.costs.resident_peak_bytes,
         touched_peak_bytes: outcome.touched_peak_bytes,
@@ -43,10 +80,17 @@ pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
             figures.push((format!("{level}_misses, {}", format_bytes(of.page_bytes)), of.misses));
         }
     }
+    for (level, misses) in (3..).zip(&outcome.further_levels) {
+        figures.push((format!("further_levels_misses, level {level}"), misses.total()));
+    }
     let found = |found: &model::simulation::Found| (format!("walk_references, {}", found.cache), found.references);
     figures.extend(outcome.found.iter().map(found));
     figures.push(("least_lost_cycles".to_owned(), outcome.least_lost_cycles()));
     figures.push(("most_lost_cycles".to_owned(), outcome.most_lost_cycles()));
+    if let Some(KernelCycles { fault_cycles, zeroing_cycles, copying_cycles }) = outcome.kernel_cycles {
+        let cycles = [("fault", fault_cycles), ("zeroing", zeroing_cycles), ("copying", copying_cycles)];
+        figures.extend(cycles.map(|(what, count)| (format!("kernel_cycles, {what}"), count)));
+    }
     let document = json!(outcome);
     let counts = document.as_object().into_iter().flatten();
     let of_the_machine = ["walkers", "threads", "base_bytes", "page_bytes"];

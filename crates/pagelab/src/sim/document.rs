@@ -4,17 +4,17 @@ use model::machine::Machine;
 use model::space::Kernel;
 use policy::size::format_bytes;
 use results::simulation as shown;
-use results::simulation::{Document, Missing};
+use results::simulation::Document;
 use serde_json::{Value, json};
 
-use super::cost::cost;
+use super::cost::{answered, cells};
 use super::request::Request;
-use super::simulated::{Cell, Simulated};
+use super::simulated::Simulated;
 use super::{machines, notes, report};
 
 /// Everything as one JSON document.
 pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Value {
-    let Kernel { khugepaged, instructions_per_s, smaller_folios } = &request.kernel;
+    let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim } = &request.kernel;
     json!({
         "schema": "pagelab.sim/1",
         "settings": {
@@ -26,13 +26,14 @@ pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Val
                 "scan_sleep_s": khugepaged.scan_sleep_s,
                 "max_ptes_none": khugepaged.max_ptes_none,
                 "instructions_per_s": instructions_per_s,
+                "pt_reclaim": pt_reclaim,
             },
             "seed": request.physical.seed,
             "layouts": request.layouts,
             "accesses_only": request.accesses_only,
         },
         "machines": used.iter().map(machines::of).collect::<Vec<_>>(),
-        "traces": simulated.iter().map(report::document).collect::<Vec<_>>(),
+        "traces": simulated.iter().map(|simulated| report::document(simulated, used)).collect::<Vec<_>>(),
     })
 }
 
@@ -57,14 +58,14 @@ pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Doc
         invocation: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         settings,
-        traces: simulated.iter().map(of_trace).collect(),
+        traces: simulated.iter().map(|simulated| of_trace(simulated, used)).collect(),
         machines: used.iter().map(machines::shown).collect(),
     }
 }
 
 /// What the kernel does besides the policies.
 fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
-    let Kernel { khugepaged, instructions_per_s, smaller_folios } = kernel;
+    let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim } = kernel;
     let pages = |pages: Option<u64>, usual: &str| pages.map_or(usual.to_owned(), |pages| format!("{pages} pages"));
     let mut settings = vec![(
         "khugepaged".to_owned(),
@@ -79,11 +80,15 @@ fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
     if !folios.is_empty() {
         settings.push(("further folios".to_owned(), folios.join(", ")));
     }
+    if let Some(pt_reclaim) = pt_reclaim {
+        let text = if *pt_reclaim { "given back by MADV_DONTNEED" } else { "kept by MADV_DONTNEED" };
+        settings.push(("empty tables of pages".to_owned(), text.to_owned()));
+    }
     settings
 }
 
 /// A trace, for the page.
-pub fn of_trace(simulated: &Simulated) -> shown::Trace {
+pub fn of_trace(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
     let mut facts = Vec::new();
     if let Some((accesses, runs, instructions)) = simulated.counted() {
         let instructions = instructions.map_or("not counted by the trace".to_owned(), |count| count.to_string());
@@ -94,27 +99,13 @@ pub fn of_trace(simulated: &Simulated) -> shown::Trace {
             ("recorder".to_owned(), simulated.header.recorded_by()),
         ];
     }
-    let cell = |cell: &Cell| match cell {
-        Cell::Ran(outcome) => shown::Cell {
-            machine: outcome.machine.clone(),
-            policy: outcome.policy.to_string(),
-            outcome: match &outcome.stopped {
-                Some(why) => Err(Missing::Stopped(why.clone())),
-                None => Ok(cost(outcome)),
-            },
-        },
-        Cell::Refused(refused) => shown::Cell {
-            machine: refused.machine.clone(),
-            policy: refused.policy.clone(),
-            outcome: Err(Missing::Refused(refused.reason.clone())),
-        },
-    };
     shown::Trace {
         file: simulated.file.clone(),
         command: simulated.header.command.clone(),
         facts,
         notes: notes::of(simulated),
-        cells: simulated.cells.iter().map(cell).collect(),
+        answers: answered(simulated, used).into_iter().map(|answer| answer.sentence).collect(),
+        cells: cells(simulated),
         spreads: simulated.layouts.as_ref().map(|layouts| layouts.spreads.clone()).unwrap_or_default(),
         sweep: simulated.swept.as_ref().map(|swept| swept.sweep.clone()),
     }

@@ -1,9 +1,11 @@
 //! Model machines: which were asked for, and what `pagelab list machines` says about them.
 
+use host::Host;
 use model::machine::{self, Architecture, Figure, Ground, Machine};
 use results::simulation as page;
 use serde_json::{Value, json};
 
+use super::host_machine;
 use crate::failure::Failure;
 
 /// The machines that were named, each once: built-in ones, or files.
@@ -23,8 +25,19 @@ pub fn chosen(names: &[String]) -> Result<Vec<Machine>, Failure> {
     Ok(all.into_iter().map(|(_, machine)| machine).collect())
 }
 
-/// A machine by its name, or of a file.
+/// What must be known of this host, where it is one of the machines that were named.
+pub fn host_notes(names: &[String]) -> Result<Vec<String>, Failure> {
+    match names.iter().any(|name| name == host_machine::NAME) {
+        true => Ok(host_machine::of_this_host()?.notes),
+        false => Ok(Vec::new()),
+    }
+}
+
+/// A machine by its name, of a file, or this host.
 pub fn named(name: &str) -> Result<Machine, Failure> {
+    if name == host_machine::NAME {
+        return Ok(host_machine::of_this_host()?.machine);
+    }
     if !name.ends_with(".toml") {
         return machine::built_in(name).map_err(Failure::input);
     }
@@ -44,20 +57,9 @@ pub fn for_architecture(architecture: &str) -> Result<Machine, Failure> {
     machine::built_in(name).map_err(Failure::input)
 }
 
-/// The processor that this runs on, as [`Machine::is_cpu`] takes it.
+/// The processor that this runs on, as [`Machine::is_cpu`] takes it; empty where nothing says.
 pub fn host_cpu() -> String {
-    cpu_of(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
-}
-
-fn cpu_of(cpuinfo: &str) -> String {
-    let field = |name: &str| {
-        let lines = cpuinfo.lines().filter_map(|line| line.split_once(':'));
-        lines.filter(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_owned()).next()
-    };
-    let joined =
-        |names: &[&str]| names.iter().map(|name| field(name)).collect::<Option<Vec<_>>>().map(|all| all.join("/"));
-    let x86 = joined(&["vendor_id", "cpu family", "model"]);
-    x86.or_else(|| joined(&["CPU implementer", "CPU part"])).or_else(|| field("uarch")).unwrap_or_default()
+    Host::open("/").map_or(String::new(), |host| host.processor().id)
 }
 
 /// The model machine that describes this processor, if one does.
@@ -137,18 +139,5 @@ fn figure_document(figure: &Figure) -> Value {
     match &figure.ground {
         Ground::Source(source) => json!({ "key": figure.key, "is": figure.value, "source": source }),
         Ground::Assumed(why) => json!({ "key": figure.key, "is": figure.value, "assumed": why }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_processor_is_read_from_cpuinfo() {
-        let amd = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n";
-        assert_eq!(cpu_of(amd), "AuthenticAMD/25/1");
-        assert_eq!(cpu_of("CPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd0c\n"), "0x41/0xd0c");
-        assert_eq!(cpu_of(""), "");
     }
 }

@@ -5,6 +5,7 @@ mod chase;
 mod cost;
 mod document;
 mod files;
+mod host_machine;
 mod layouts;
 pub mod linux;
 pub mod machines;
@@ -62,7 +63,7 @@ fn replay(arguments: &Replay) -> Result<(), Failure> {
     layouts::simulate(&mut all, &request)?;
     let text = match arguments.json {
         true => format!("{:#}", document::json(&all, &used, &request)),
-        false => report::texts(&all, terminal_width()),
+        false => report::texts(&all, &used, terminal_width()),
     };
     print(&text, arguments.json)?;
     if let Some(file) = &arguments.html {

@@ -88,7 +88,9 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
             simulated.header.architecture
         ));
     }
+    notes.extend(ran.first().map(|outcome| alone(outcome)));
     notes.extend(simulated.shared.iter().map(|machine| shared(&format!("{machine} has a TLB of level 1 that"))));
+    notes.extend(simulated.host.iter().cloned());
     notes
 }
 
@@ -125,6 +127,18 @@ fn layouts(simulated: &Simulated) -> Option<String> {
             ))
         }
     }
+}
+
+/// What nothing takes from a thread here, and other threads, cores and processes do on a machine.
+fn alone(outcome: &Outcome) -> String {
+    let who = match outcome.threads {
+        1 => "the program has a core to itself".to_owned(),
+        threads => format!("each of the {threads} threads has a core to itself"),
+    };
+    format!(
+        "{who}, with its TLBs, walkers and the caches that entries are found in: what two hardware threads of a core (SMT), other \
+         cores and other processes take from each other is not modelled"
+    )
 }
 
 fn stopped(outcome: &Outcome) -> Option<String> {

@@ -1,26 +1,28 @@
 //! The outcome as tables for the terminal and as JSON.
 
+use model::machine::Machine;
 use model::replay::Unrecorded;
 use model::simulation::Outcome;
 use policy::cause::CauseShare;
 use policy::size::format_bytes;
 use policy::verdict::AnsweredCall;
+use results::answer::Answer;
 use results::fold;
 use results::grid::plain;
 use results::simulation::{Per, Spread, Spreading, mapped_in_words, rate_in_words, verdict_in_words};
 use serde_json::{Value, json};
 
-use super::cost::cost;
+use super::cost::{answered, cost};
 use super::simulated::{Cell, Layouts, Simulated};
 use super::{notes, swept};
 
 /// Tables for the terminal, trace by trace.
-pub fn texts(all: &[Simulated], width: usize) -> String {
-    all.iter().map(|simulated| text(simulated, width)).collect::<Vec<_>>().join("\n\n")
+pub fn texts(all: &[Simulated], used: &[Machine], width: usize) -> String {
+    all.iter().map(|simulated| text(simulated, used, width)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Tables of a trace: one a machine.
-fn text(simulated: &Simulated, width: usize) -> String {
+/// Tables of a trace, those of each machine together, and its result.
+fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     let mut lines = Vec::new();
     let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::ran).collect();
     if let Some(first) = whole_or_first(&ran) {
@@ -38,13 +40,14 @@ fn text(simulated: &Simulated, width: usize) -> String {
         let name = outcomes.first().map_or("", |outcome| &outcome.machine);
         lines.push(format!("\n{name}\n{}", translation(outcomes, width)));
         lines.push(format!("\n{}", memory(outcomes, width)));
+        lines.extend(kernel(outcomes, width).map(|table| format!("\n{table}")));
         lines.extend(simulated.layouts.as_ref().and_then(|layouts| over_layouts(name, layouts, width)));
     }
     if let Some(first) = ran.first() {
         let unit = Per::of(first.instructions, first.runs).unit();
         let caption = format!(
             "misses, walks, entries that walks read, and cycles lost (one walk at a time) per 1000 {unit}; memory at its \
-             peaks, mapped as at the end; modelled"
+             peaks, mapped as at the end; cycles of translation and of the kernel at faults per 1000 {unit}; modelled"
         );
         lines.push(fold(&caption, width, 0));
     }
@@ -54,6 +57,8 @@ fn text(simulated: &Simulated, width: usize) -> String {
     if let Some(swept) = &simulated.swept {
         lines.push(format!("\n{}", swept::curves_text(&swept.sweep, width)));
     }
+    lines.push(String::new());
+    lines.extend(answered(simulated, used).iter().map(|answer| fold(&answer.sentence, width, 2)));
     lines.join("\n")
 }
 
@@ -145,6 +150,28 @@ fn memory(outcomes: &[&Outcome], width: usize) -> String {
     plain(header, outcomes.iter().map(row), width)
 }
 
+/// Cycles of translation and of the kernel, if the machine says what the kernel does.
+fn kernel(outcomes: &[&Outcome], width: usize) -> Option<String> {
+    outcomes.iter().find(|outcome| outcome.kernel_cycles.is_some())?;
+    let row = |outcome: &&Outcome| {
+        let mut row = [const { String::new() }; 6];
+        row[0] = outcome.policy.to_string();
+        let cost = cost(outcome);
+        let Some(kernel) = cost.kernel.filter(|_| outcome.is_whole()) else {
+            row[5] = STOPPED.to_owned();
+            return row;
+        };
+        let all = kernel.total().saturating_add(cost.most_lost_cycles);
+        let counts = [cost.most_lost_cycles, kernel.fault, kernel.zeroing, kernel.copying, all];
+        for (cell, count) in row[1..].iter_mut().zip(counts) {
+            *cell = rate_in_words(cost.per.rate(count));
+        }
+        row
+    };
+    let header = ["policy", "translation", "faults", "zeroing", "copying", "together"];
+    Some(plain(header, outcomes.iter().map(row), width))
+}
+
 /// How far figures of a machine spread over layouts.
 fn over_layouts(machine: &str, layouts: &Layouts, width: usize) -> Option<String> {
     let of_machine = layouts.spreads.iter().filter(|spread| spread.machine == *machine);
@@ -164,7 +191,7 @@ fn mapped(mapped: &[results::simulation::Mapped]) -> String {
 }
 
 /// One trace of the JSON document.
-pub fn document(simulated: &Simulated) -> Value {
+pub fn document(simulated: &Simulated, used: &[Machine]) -> Value {
     let cells: Vec<Value> = simulated
         .cells
         .iter()
@@ -192,6 +219,7 @@ pub fn document(simulated: &Simulated) -> Value {
         "damage": simulated.damage(),
         "events_out_of_order": simulated.replayed.out_of_order,
         "notes": notes::of(simulated),
+        "answers": answered(simulated, used).iter().map(answer_document).collect::<Vec<_>>(),
         "curves": curves,
         "layouts": simulated.layouts.as_ref().map(layouts),
         "simulations": cells,
@@ -222,6 +250,20 @@ fn layouts(layouts: &Layouts) -> Value {
 /// A program of which there is no trace, and how often it was executed.
 fn unrecorded((Unrecorded { program, why }, times): (&Unrecorded, &u64)) -> Value {
     json!({ "program": program, "why": why, "times": times })
+}
+
+/// The result of a machine.
+fn answer_document(answer: &Answer) -> Value {
+    json!({
+        "machine": answer.machine,
+        "sentence": answer.sentence,
+        "best": answer.best,
+        "reference": answer.reference,
+        "lost_cycles_ratio": answer.lost_ratio,
+        "resident_peak_ratio": answer.resident_ratio,
+        "best_with_kernel": answer.best_with_kernel,
+        "provenance": "modelled",
+    })
 }
 
 fn ran_document(outcome: &Outcome, trace_is_complete: bool) -> Value {
@@ -256,5 +298,6 @@ fn rates(outcome: &Outcome, of: u64) -> Value {
         "least_lost_cycles": rate(outcome.least_lost_cycles()),
         "most_lost_cycles": rate(outcome.most_lost_cycles()),
         "faults": rate(outcome.faults),
+        "kernel_cycles": outcome.kernel_cycles.map(|cycles| rate(cycles.total())),
     })
 }

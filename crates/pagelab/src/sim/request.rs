@@ -21,6 +21,8 @@ pub struct Request {
     pub files: Vec<PathBuf>,
     /// The machines that were named, each once; where there is none, each trace has one of its architecture.
     pub machines: Vec<Machine>,
+    /// What must be known of this host, where it is one of them.
+    pub host: Vec<String>,
     /// The policies, each once.
     pub policies: Vec<ModelPolicy>,
     /// The memory that there is.
@@ -48,6 +50,7 @@ impl Request {
         Ok(Request {
             files: arguments.files.clone(),
             machines: machines::chosen(&arguments.machines)?,
+            host: machines::host_notes(&arguments.machines)?,
             policies: policies(&arguments.policy),
             physical: Physical {
                 bytes: arguments.memory,

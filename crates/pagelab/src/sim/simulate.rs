@@ -9,6 +9,7 @@ use model::machine::{Architecture, Machine, Serves};
 use model::policy::Unsupported;
 use model::replay::{Child, ReplayError, Replayed, infer, replay_accesses, replay_processes, touched};
 use model::simulation::Simulation;
+use model::tlb_geometry::USUAL_WAYS;
 use trace::{Header, Image};
 
 use super::files::{bar, header, opened, say_damage};
@@ -46,13 +47,13 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
     let (cells, replayed) = run(file, cells, request)?;
     say_damage(file, &replayed.damage);
     let ran = cells.iter().any(|cell| cell.ran().is_some());
-    let swept =
-        (request.curves && ran).then(|| swept::swept(file, &swept::PAGE_SHIFTS, request.threads)).transpose()?;
+    let swept = (request.curves && ran)
+        .then(|| swept::swept(file, &swept::PAGE_SHIFTS, USUAL_WAYS, request.threads))
+        .transpose()?;
     let whose = Whose::of(&machines, &header, request.machines.is_empty());
     let Whose { foreign, shared, guessed } = whose;
-    let file = file.display().to_string();
-    let layouts = None;
-    Ok((Simulated { file, header, replayed, cells, swept, layouts, foreign, shared, guessed }, machines))
+    let (file, host, layouts) = (file.display().to_string(), request.host.clone(), None);
+    Ok((Simulated { file, header, replayed, cells, swept, layouts, foreign, shared, guessed, host }, machines))
 }
 
 /// The machines that a trace is simulated on.

@@ -29,6 +29,8 @@ pub struct Simulated {
     pub shared: Vec<String>,
     /// The machine that was taken where nothing says which.
     pub guessed: Option<String>,
+    /// What must be known of this host, where it was one of the machines.
+    pub host: Vec<String>,
 }
 
 /// Layouts of addresses, as Linux makes them by randomisation.

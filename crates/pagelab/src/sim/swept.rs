@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::path::Path;
 
-use model::geometry::sweep;
+use model::tlb_geometry::sweep;
 use policy::size::format_bytes;
 use results::grid::plain;
-use results::simulation::{Geometry, Per, Sweep, rate_in_words};
+use results::simulation::{Per, Sweep, TlbGeometry, rate_in_words};
 use serde_json::{Value, json};
 use trace::{Block, Header, Reader};
 
@@ -77,22 +77,22 @@ impl Swept {
     }
 }
 
-/// Sweeps a trace for pages of `1 << shift` bytes each.
+/// Sweeps a trace for pages of `1 << shift` bytes each and up to so many ways.
 ///
 /// # Errors
 /// It cannot be read, or is exact for none of the geometries.
-pub fn swept(file: &Path, page_shifts: &[u32], threads: usize) -> Result<Swept, Failure> {
+pub fn swept(file: &Path, page_shifts: &[u32], ways: u32, threads: usize) -> Result<Swept, Failure> {
     let bar = bar(file, "every geometry");
-    let swept = sweep(opened(file, &bar)?, page_shifts, threads);
+    let swept = sweep(opened(file, &bar)?, page_shifts, ways, threads);
     bar.finish_and_clear();
     let swept = swept.map_err(|error| Failure::about(file, error))?;
-    let geometry = |of: &model::geometry::GeometryMisses| Geometry {
+    let geometry = |of: &model::tlb_geometry::GeometryMisses| TlbGeometry {
         page_bytes: of.page_bytes,
         sets: of.sets,
         ways: of.ways,
         misses: of.misses,
     };
-    let mut geometries: Vec<Geometry> = swept.geometries.iter().map(geometry).collect();
+    let mut geometries: Vec<TlbGeometry> = swept.geometries.iter().map(geometry).collect();
     geometries.sort_unstable();
     let per = Per::of(swept.instructions, swept.runs);
     Ok(Swept {

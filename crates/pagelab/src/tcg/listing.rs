@@ -137,8 +137,8 @@ fn check(arguments: &TcgRegions) -> Result<(), Failure> {
 /// What was named, and of this machine what was not.
 fn target(arguments: &TcgRegions) -> Result<Target, Failure> {
     let here = Host::open("/").map_err(Failure::input)?;
-    let page = arguments.page.unwrap_or(here.geometry().base);
-    let Some(pmd) = arguments.pmd.or(here.geometry().pmd) else {
+    let page = arguments.page.unwrap_or(here.page_sizes().base);
+    let Some(pmd) = arguments.pmd.or(here.page_sizes().pmd) else {
         return Err(Failure::Input("this kernel has no THP, so no PMD leaf is known; name one with --pmd".into()));
     };
     if pmd <= page {

@@ -204,7 +204,7 @@ fn shape(arguments: &Arguments, program: &Program) -> Result<Shape, WorkloadErro
     let regions = program.pieces.div_ceil(in_region as u64);
     arguments::room("bytes", u128::from(regions) * stride_bytes as u128)?;
     // A kernel without THP has no PMD leaf to align to.
-    let alignment = host::Host::open("/").ok().and_then(|host| host.geometry().pmd).unwrap_or(base_page());
+    let alignment = host::Host::open("/").ok().and_then(|host| host.page_sizes().pmd).unwrap_or(base_page());
     let advice = match arguments.advice {
         Advice::Huge => jit::Advice::Huge,
         Advice::NoHuge => jit::Advice::NoHuge,

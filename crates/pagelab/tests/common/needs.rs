@@ -39,3 +39,11 @@ pub fn recording(emulator: &'static str) -> (&'static str, bool) {
         false => (emulator, false),
     }
 }
+
+/// Python itself. The `python3` that the path names may be a script of a version manager, which forks many times
+/// before it starts the interpreter; its pages would be counted with the program's.
+pub fn python() -> Option<String> {
+    let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().ok()?;
+    let path = String::from_utf8(output.stdout).ok()?.trim().to_string();
+    output.status.success().then_some(path).filter(|path| !path.is_empty())
+}

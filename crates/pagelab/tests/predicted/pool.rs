@@ -39,7 +39,7 @@ fn what_is_made_of_calls_under_a_pool_is_predicted() {
     let launch_faults = launch_faults(&bench);
     let mut off = Vec::new();
     for (way, processes) in WAYS {
-        let both = compared(&bench, &[POLICY], &[compiled.clone(), way.to_owned()], &launch);
+        let both = compared(&bench, &["base", POLICY], &[compiled.clone(), way.to_owned()], &launch);
         let (trial, simulation) = both.of(POLICY);
         assert_eq!(simulation["processes"].as_f64(), Some(processes), "{way}");
         assert_eq!(simulation["verdict"]["holding"], trial["verdict"]["holding"], "{way}");

@@ -130,6 +130,7 @@ impl<F: Format, L: Log> Tables<F, L> {
             match alone {
                 Some(leaf) if fits => {
                     let part = Stretch { end: aligned_end, ..*stretch };
+                    self.free_tables_for(table, level, part.va, part.end)?;
                     self.fill(table, level, part, leaf, leaves.grouped[usize::from(level)])?;
                     stretch.va = aligned_end;
                 }
@@ -256,7 +257,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Allocates empty tables for the run of entries around `slot` and points the entries to them.
-    fn add_tables(&mut self, slot: Slot) -> Result<(), Error> {
+    pub(super) fn add_tables(&mut self, slot: Slot) -> Result<(), Error> {
         let below = slot.level - 1;
         let bytes = self.block_bytes(below);
         let block = self.arena.allocate(bytes, bytes)?;

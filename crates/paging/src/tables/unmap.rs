@@ -193,7 +193,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok((va + (leaves << self.geometry().shift(level))).min(end))
     }
 
-    fn is_empty(&self, block: OutputAddress, level: u8) -> Result<bool, Error> {
+    pub(super) fn is_empty(&self, block: OutputAddress, level: u8) -> Result<bool, Error> {
         self.are_holes(block, level, 0, self.block_bytes(level) / ENTRY_BYTES)
     }
 

@@ -11,7 +11,7 @@ mod resizes;
 mod walks;
 
 use formats::for_every_format;
-use paging::{Attributes, Flags, Format, Mapping, OutputAddress, Sizes, Tables};
+use paging::{Attributes, Flags, Format, Freed, Mapping, OutputAddress, Sizes, Tables};
 
 /// Attributes that every format can express: of user data, but at stage 2, which knows no user.
 fn data<F: Format>(format: &F) -> Attributes {
@@ -44,4 +44,40 @@ fn whole_gigabyte_is_mapped<F: Format>(format: F) {
 #[test]
 fn a_gigabyte_of_pages_is_mapped_and_unmapped() {
     for_every_format!(whole_gigabyte_is_mapped);
+}
+
+/// Tables go with the addresses that they are for, and no earlier.
+fn empty_tables_go_with_their_addresses<F: Format>(format: F) {
+    let geometry = format.geometry();
+    let (unit, table) = (geometry.page_bytes() << format.run_bits(), geometry.span(1) << format.run_bits());
+    let mut tables = Tables::new(format, OutputAddress(1 << 30), 64 << 20).unwrap();
+    let va = geometry.extended(geometry.span(geometry.root_level()) << format.run_bits());
+    let mapping =
+        Mapping { va, pa: OutputAddress(2 << 30), bytes: table, attributes: data(&format), sizes: Sizes::up_to(unit) };
+    tables.map(&mapping).unwrap();
+    let mapped = tables.arena().used_bytes();
+    tables.unmap_leaves(va, table).unwrap();
+    assert_eq!((tables.translate(va).is_err(), tables.arena().used_bytes()), (true, mapped), "{format:?}");
+    let all = Freed::within(va, table);
+    for (room, room_bytes) in [(va, table - unit), (va + unit, table)] {
+        let bytes = table - unit;
+        tables.free_empty_tables(&Freed { va: va + unit, bytes: bytes - unit, room, room_bytes, ..all }).unwrap();
+    }
+    assert_eq!(tables.arena().used_bytes(), mapped, "{format:?}: a page of its addresses is still there");
+    tables.free_empty_tables(&Freed { va: va + unit, bytes: unit, top: 0, ..all }).unwrap();
+    let block = geometry.table_bytes(0) << format.run_bits();
+    assert_eq!(tables.arena().used_bytes(), mapped - block, "{format:?}: that of the pages alone");
+    let whole = geometry.span(geometry.root_level()) << format.run_bits();
+    tables.make_tables(va + unit, 0).unwrap();
+    assert_eq!(tables.arena().used_bytes(), mapped, "{format:?}: the same tables again");
+    tables.map(&Mapping { sizes: Sizes::BEST, ..mapping }).unwrap();
+    tables.unmap_leaves(va, table).unwrap();
+    tables.free_empty_tables(&Freed::within(va, whole)).unwrap();
+    let root = geometry.table_bytes(geometry.root_level());
+    assert_eq!(tables.arena().used_bytes(), root, "{format:?}: only the root is left");
+}
+
+#[test]
+fn tables_go_with_their_addresses() {
+    for_every_format!(empty_tables_go_with_their_addresses);
 }

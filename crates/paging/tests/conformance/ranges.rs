@@ -3,7 +3,7 @@
 use core::cell::RefCell;
 
 use paging::{
-    Action, Attributes, Error, Flags, Format, InputAddress, Mapping, Node, OutputAddress, Sizes, Tables, Visitor,
+    Action, Attributes, Error, Flags, Format, Freed, InputAddress, Mapping, Node, OutputAddress, Sizes, Tables, Visitor,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -25,6 +25,8 @@ struct Operation {
 enum What {
     Map { shift: u8, writable: bool, contiguous: bool, largest: u8 },
     Unmap,
+    UnmapLeaves,
+    FreeEmptyTables { top: u8 },
     Protect { writable: bool },
     Split,
     Collapse,
@@ -45,7 +47,9 @@ fn mapping() -> impl Strategy<Value = What> {
 fn operation() -> impl Strategy<Value = Operation> {
     let what = prop_oneof![
         3 => mapping(),
-        2 => Just(What::Unmap),
+        1 => Just(What::Unmap),
+        1 => Just(What::UnmapLeaves),
+        1 => (0u8..3).prop_map(|top| What::FreeEmptyTables { top }),
         2 => any::<bool>().prop_map(|writable| What::Protect { writable }),
         2 => Just(What::Split),
         2 => Just(What::Collapse),
@@ -57,7 +61,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     let level = prop_oneof![3 => Just(0u8), 1 => Just(1u8)];
     (what, level, first, count).prop_map(|(what, level, first, count)| {
         // Near the first mapping, so that there is something to be resized.
-        let is_far = level > 0 && !matches!(what, What::Map { .. } | What::Unmap | What::Protect { .. });
+        let is_far = level > 0 && matches!(what, What::Split | What::Collapse | What::Fold | What::Unfold);
         Operation { what, level, first: if is_far { first % 3 } else { first }, count }
     })
 }
@@ -76,6 +80,8 @@ struct Bench<F> {
     tables: Tables<F>,
     oracle: Oracle,
     changed: Changed,
+    /// Tables may be empty.
+    keeps_tables: bool,
     /// Where the operations happen: the beginning of a leaf of the highest level that they use.
     va: InputAddress,
     pa: OutputAddress,
@@ -91,6 +97,7 @@ impl<F: Format> Bench<F> {
             tables: Tables::new(format, OutputAddress(1 << 30), 1 << 30).unwrap(),
             oracle: Oracle::default(),
             changed: Changed::default(),
+            keeps_tables: false,
             va,
             pa: OutputAddress(1 << 45),
         }
@@ -140,6 +147,14 @@ impl<F: Format> Bench<F> {
                 self.tables.unmap(va, bytes).unwrap();
                 self.oracle.unmap(va, bytes);
             }
+            What::UnmapLeaves => {
+                self.keeps_tables = true;
+                self.tables.unmap_leaves(va, bytes).unwrap();
+                self.oracle.unmap(va, bytes);
+            }
+            What::FreeEmptyTables { top } => {
+                self.tables.free_empty_tables(&Freed { top, ..Freed::within(va, bytes) }).unwrap();
+            }
             What::Protect { writable } => {
                 let protected = self.tables.protect(va, bytes, self.attributes(writable));
                 let expected = self.oracle.protect(va, bytes, self.attributes(writable));
@@ -172,8 +187,30 @@ impl<F: Format> Bench<F> {
         }
     }
 
-    /// Compares the tables as a whole.
-    fn compare_all(&self) {
+    /// Compares the tables as a whole, and once more when those that were kept empty have been given back.
+    fn compare_all(&mut self) {
+        self.compare_tables();
+        if self.keeps_tables {
+            let half = 1 << (self.format.geometry().input_bits() - 1);
+            self.tables.free_empty_tables(&Freed::within(self.format.geometry().extended(0), half)).unwrap();
+            self.compare_tables();
+        }
+        self.no_table_is_empty();
+    }
+
+    fn no_table_is_empty(&self) {
+        let mut tables = EmptyTables { leaves: 0, before: Vec::new(), empty: 0 };
+        self.tables.walk_all(&mut tables).unwrap();
+        // The hardware tables of a software table come and go together.
+        let is_software = self.format.run_bits() != 0;
+        assert!(tables.empty == 0 || is_software, "{:?}: {} empty tables were kept", self.format, tables.empty);
+        if self.oracle.bytes() == 0 {
+            let tables = self.tables.census().unwrap().tables;
+            assert_eq!(tables.values().sum::<u64>(), 1, "{:?}: only the root is left", self.format);
+        }
+    }
+
+    fn compare_tables(&self) {
         let mut stretches = Stretches { bench: self, next: 0 };
         self.tables.walk_all(&mut stretches).unwrap();
         assert_eq!(u128::from(stretches.next), self.format.geometry().input_bytes(), "{:?}", self.format);
@@ -182,18 +219,6 @@ impl<F: Format> Bench<F> {
         assert_eq!(census.illegal, 0);
         // Neither a table too many nor one forgotten.
         assert_eq!(self.tables.arena().used_bytes(), census.table_bytes, "{:?}", self.format);
-        let mut tables = EmptyTables { leaves: 0, before: Vec::new(), empty: 0 };
-        self.tables.walk_all(&mut tables).unwrap();
-        // The hardware tables of a software table come and go together.
-        assert!(
-            tables.empty == 0 || self.format.run_bits() != 0,
-            "{:?}: {} empty tables were kept",
-            self.format,
-            tables.empty
-        );
-        if self.oracle.bytes() == 0 {
-            assert_eq!(census.tables.values().sum::<u64>(), 1, "{:?}: only the root is left", self.format);
-        }
     }
 }
 

@@ -104,7 +104,7 @@ pub fn demote(
         None => {
             let marker = mark(host, goal.leaf)?;
             // For large leaves a page in each of a few frames does.
-            if goal.limit_bytes.is_none() && goal.leaf == host.geometry().base {
+            if goal.limit_bytes.is_none() && goal.leaf == host.page_sizes().base {
                 warnings.extend(reserve::lower(host, &mut lease));
             }
             (splitting.run(listener), Some(marker))
@@ -169,7 +169,7 @@ fn possible(host: &Host, goal: Goal) -> Result<Leaves, DemotionError> {
 
 /// The next larger leaf.
 fn larger(host: &Host, leaf: PageSize) -> Result<PageSize, Unsupported> {
-    let sizes = host.geometry().direct_map_leaves();
+    let sizes = host.page_sizes().direct_map_leaves();
     let smaller: Vec<String> = sizes.iter().rev().skip(1).rev().map(PageSize::to_string).collect();
     let at = sizes.iter().position(|size| *size == leaf);
     at.and_then(|at| sizes.get(at + 1)).copied().ok_or_else(|| Unsupported {

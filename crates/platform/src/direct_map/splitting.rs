@@ -127,7 +127,7 @@ pub(super) enum BeginError {
 impl<'a> Splitting<'a> {
     /// Makes all ready; nothing is split yet. `first` are the leaves now, `larger` the leaf to be split.
     pub fn new(host: &'a Host, goal: Goal, larger: PageSize, first: Leaves) -> Result<Splitting<'a>, BeginError> {
-        let base_bytes = host.geometry().base.bytes();
+        let base_bytes = host.page_sizes().base.bytes();
         let mut warnings = Vec::new();
         let memory = frames::memory(host).unwrap_or_else(|error| {
             warnings.push(format!("where memory lies is not known: {error}; shares are bounds by counters alone"));
@@ -215,7 +215,7 @@ impl<'a> Splitting<'a> {
         if !is_told || signals::arrived().is_some() {
             return None;
         }
-        let page_bytes = self.host.geometry().base.bytes();
+        let page_bytes = self.host.page_sizes().base.bytes();
         let read = Remainder::of(self.host.root(), page_bytes, self.frames.missed());
         let unknown = |error| self.warnings.push(format!("whose the other memory is is not known: {error}"));
         read.map_err(unknown).ok()
@@ -262,7 +262,7 @@ impl<'a> Splitting<'a> {
 
     /// One secret page, and what is held until the next.
     fn step(&mut self) -> Result<(), Refused> {
-        let base_bytes = self.host.geometry().base.bytes();
+        let base_bytes = self.host.page_sizes().base.bytes();
         let frame = self.take()?;
         self.available.take(base_bytes);
         let is_new = self.frames.hit(frame * base_bytes);

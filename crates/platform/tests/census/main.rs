@@ -119,8 +119,8 @@ impl Map {
         let (start, end) = (self.start as u64, self.end() as u64);
         let observer = Observer::open();
         let seen = observer.range_with_places(std::process::id(), start, end).unwrap();
-        let (geometry, after_fork) = (host.geometry(), false);
-        let question = Question { policy: &policy, geometry, state: &state, smaps: None, after_fork };
+        let (page_sizes, after_fork) = (host.page_sizes(), false);
+        let question = Question { policy: &policy, page_sizes, state: &state, smaps: None, after_fork };
         Evidence::of(question.answer(&seen)).verdict()
     }
 }

@@ -123,7 +123,7 @@ fn zero_pages_are_no_memory() {
 
 #[test]
 fn hugetlb_pages_of_a_pool() {
-    let Some(size) = Host::open("/").unwrap().geometry().hugetlb.first().copied() else { return skip("hugetlb") };
+    let Some(size) = Host::open("/").unwrap().page_sizes().hugetlb.first().copied() else { return skip("hugetlb") };
     let path = format!("/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages", size.bytes() >> 10);
     let Ok(pages) = fs::read_to_string(&path).unwrap_or_default().trim().parse::<u64>() else { return skip("hugetlb") };
     let more = (pages + 3).to_string();

@@ -71,7 +71,7 @@ fn the_causes_of_another_process_are_found() {
     let _output = lines_until_ready(&mut child);
     let host = Host::open("/").unwrap();
     let (state, thp) = (host.state().unwrap(), "thp".parse::<Policy>().unwrap());
-    let examination = examine(&Observer::open(), child.id(), &thp, host.geometry(), &state);
+    let examination = examine(&Observer::open(), child.id(), &thp, host.page_sizes(), &state);
     drop(child.stdin.take());
     child.wait().unwrap();
     let verdict = Evidence::of(examination.unwrap()).verdict();
@@ -108,7 +108,7 @@ fn the_memory_is_there_at_the_exit_stop() {
     let host = Host::open("/").unwrap();
     let policy: Policy = "base".parse().unwrap();
     let state = host.state().unwrap();
-    let seen = examine(&observer, child.id(), &policy, host.geometry(), &state).unwrap();
+    let seen = examine(&observer, child.id(), &policy, host.page_sizes(), &state).unwrap();
     ptrace::cont(pid, None).unwrap();
     child.wait().unwrap();
     assert!(seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous) as usize >= 16 * MIB);

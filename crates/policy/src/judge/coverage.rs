@@ -1,7 +1,7 @@
 //! How memory stands to what a policy asks for.
 
 use crate::census::{Backing, Folio, Mapping};
-use crate::intent::{Geometry, Granularity, Modifier, Policy};
+use crate::intent::{Granularity, Modifier, PageSizes, Policy};
 use crate::size::PageSize;
 
 /// What a policy asks for, as far as a census can tell.
@@ -42,11 +42,11 @@ pub enum Standing {
 
 impl Aim {
     /// That of a policy on a kernel with these sizes.
-    pub fn of(policy: &Policy, geometry: &Geometry) -> Aim {
+    pub fn of(policy: &Policy, page_sizes: &PageSizes) -> Aim {
         if policy.has(Modifier::NoHuge) {
-            return Aim::Base(geometry.base);
+            return Aim::Base(page_sizes.base);
         }
-        match (policy.granularity, policy.target(geometry)) {
+        match (policy.granularity, policy.target(page_sizes)) {
             (Granularity::Default | Granularity::DirectMap(_), _) => Aim::Nothing,
             (_, None) => Aim::Unavailable,
             (Granularity::Base, Some(size)) => Aim::Base(size),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::cause::Cause;
 use crate::census::Advice;
-use crate::intent::Geometry;
+use crate::intent::PageSizes;
 use crate::size::PageSize;
 
 /// Where the kernel shows its transparent pages (Documentation/admin-guide/mm/transhuge.rst).
@@ -48,7 +48,7 @@ enum Mode {
 
 impl Rules<'_> {
     /// Whether the mapping may have folios of this size; `advice` is what it was advised, where that
-    /// is known. Geometry is not asked here.
+    /// is known. Page sizes are not asked for here.
     pub fn eligibility(&self, size: PageSize, advice: Option<Advice>) -> Eligibility {
         if self.disabled_for_process {
             return Eligibility::Refused(Cause::DisabledForProcess);
@@ -81,11 +81,11 @@ impl Rules<'_> {
     /// that was made before the prctl or the advice and whose leaf was split afterwards: the program may
     /// have called prctl itself, and late. That pagelab did so before the first instruction is more than
     /// is asked here, and proves more.
-    pub fn only_base_pages(&self, geometry: &Geometry, length_bytes: u64, advice: Option<Advice>) -> bool {
+    pub fn only_base_pages(&self, page_sizes: &PageSizes, length_bytes: u64, advice: Option<Advice>) -> bool {
         let ruled_out = |size: &PageSize| self.switched_off(*size).is_some() || length_bytes < size.bytes();
         let advised_against = advice == Some(Advice::NoHuge);
-        geometry.mthp.iter().all(ruled_out)
-            && geometry.pmd.is_none_or(|pmd| self.disabled_for_process || advised_against || ruled_out(&pmd))
+        page_sizes.mthp.iter().all(ruled_out)
+            && page_sizes.pmd.is_none_or(|pmd| self.disabled_for_process || advised_against || ruled_out(&pmd))
     }
 
     /// The size's own file first; where it says `inherit`, or on kernels before 6.8 that have none, the
@@ -151,13 +151,13 @@ mod tests {
 
     #[test]
     fn base_pages_are_proven_only_where_every_larger_size_is_ruled_out() {
-        let geometry =
-            Geometry { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![PageSize::K64], hugetlb: vec![] };
+        let page_sizes =
+            PageSizes { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![PageSize::K64], hugetlb: vec![] };
         let off = settings(&[("enabled", "madvise"), ("hugepages-64kB/enabled", "never")]);
         let on = settings(&[("enabled", "madvise"), ("hugepages-64kB/enabled", "inherit")]);
         let proven =
             |settings: &BTreeMap<String, String>, disabled_for_process: bool, length_bytes: u64, advice: Advice| {
-                Rules { settings, disabled_for_process }.only_base_pages(&geometry, length_bytes, Some(advice))
+                Rules { settings, disabled_for_process }.only_base_pages(&page_sizes, length_bytes, Some(advice))
             };
         assert!(proven(&off, true, 4 << 20, Silent));
         assert!(proven(&off, false, 4 << 20, NoHuge));

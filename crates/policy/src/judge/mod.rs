@@ -42,7 +42,7 @@ use std::collections::BTreeMap;
 
 use crate::cause::Cause;
 use crate::census::{Advice, Area, Backing, Census, Mapping};
-use crate::intent::{Geometry, Granularity, Modifier, Policy};
+use crate::intent::{Granularity, Modifier, PageSizes, Policy};
 use crate::size::PageSize;
 
 pub use coverage::Aim;
@@ -61,7 +61,7 @@ pub struct Question<'a> {
     /// Whether that is had by PR_SET_THP_DISABLE, which is in force before the program's first instruction.
     pub by_thp_disable: bool,
     /// The sizes of the kernel.
-    pub geometry: &'a Geometry,
+    pub page_sizes: &'a PageSizes,
     /// The settings that were in force: path to value.
     pub settings: &'a BTreeMap<String, String>,
     /// Whether the process was forked, or has forked, since it loaded its program.
@@ -96,9 +96,9 @@ pub trait Process {
 
 impl<'a> Question<'a> {
     /// Whether a policy took effect, asked of a process that was not forked.
-    pub fn of(policy: &Policy, geometry: &'a Geometry, settings: &'a BTreeMap<String, String>) -> Question<'a> {
+    pub fn of(policy: &Policy, page_sizes: &'a PageSizes, settings: &'a BTreeMap<String, String>) -> Question<'a> {
         let by_thp_disable = policy.granularity == Granularity::Base || policy.has(Modifier::NoHuge);
-        Question { aim: Aim::of(policy, geometry), by_thp_disable, geometry, settings, after_fork: false }
+        Question { aim: Aim::of(policy, page_sizes), by_thp_disable, page_sizes, settings, after_fork: false }
     }
 
     /// What the memory that was looked at says.
@@ -196,10 +196,10 @@ impl<'a> Question<'a> {
         unseen: u64,
     ) -> u64 {
         if seen.areas.is_empty() {
-            let proven = rules.only_base_pages(self.geometry, u64::MAX, None);
+            let proven = rules.only_base_pages(self.page_sizes, u64::MAX, None);
             return if proven { unseen } else { 0 };
         }
-        let proven = |area: &&Area| rules.only_base_pages(self.geometry, area.length_bytes(), advice_of(area));
+        let proven = |area: &&Area| rules.only_base_pages(self.page_sizes, area.length_bytes(), advice_of(area));
         let regions = seen.areas.iter().filter(proven).flat_map(|area| area.regions);
         regions.filter(|region| standing(&region.mapping) == Standing::Unseen).map(|region| region.length_bytes()).sum()
     }

@@ -10,8 +10,8 @@ const K64: PageSize = PageSize::K64;
 const M2: PageSize = PageSize::M2;
 const MIB: u64 = 1 << 20;
 
-fn geometry() -> Geometry {
-    Geometry { base: K4, pmd: Some(M2), mthp: vec![K64], hugetlb: vec![M2] }
+fn page_sizes() -> PageSizes {
+    PageSizes { base: K4, pmd: Some(M2), mthp: vec![K64], hugetlb: vec![M2] }
 }
 
 type Settings = BTreeMap<String, String>;
@@ -66,10 +66,10 @@ fn process(length_bytes: u64, runs: &[(Mapping, u64)]) -> Made {
 }
 
 fn asked(policy: &str, settings: &Settings, after_fork: bool, seen: &Made) -> Examination {
-    let (policy, geometry) = (policy.parse().unwrap(), geometry());
+    let (policy, page_sizes) = (policy.parse().unwrap(), page_sizes());
     let area = Area { start: 0, end: seen.length_bytes, kind: VmaKind::Anonymous, regions: &seen.regions };
     let areas = if seen.has_places { vec![area] } else { vec![] };
-    let question = Question { after_fork, ..Question::of(&policy, &geometry, settings) };
+    let question = Question { after_fork, ..Question::of(&policy, &page_sizes, settings) };
     question.answer(&Look { census: &seen.census, areas: &areas }, seen)
 }
 
@@ -125,7 +125,7 @@ fn each_policy_has_its_own_idea_of_covered() {
 /// Nothing seen is no proof: neither of a trial in which nobody could be looked at, nor of the largest of its processes.
 #[test]
 fn a_process_that_could_not_be_looked_at_is_no_proof() {
-    let begun = |policy: &str| Examination::begun(Aim::of(&policy.parse().unwrap(), &geometry()));
+    let begun = |policy: &str| Examination::begun(Aim::of(&policy.parse().unwrap(), &page_sizes()));
     let word = |examination: Examination| Evidence::of(examination).verdict().holding;
     for policy in ["base", "thp", "mthp-64k", "hugetlb-2m", "default+no-huge"] {
         assert_eq!(word(begun(policy)), Holding::Unknown, "{policy}");

@@ -8,7 +8,24 @@ use crate::carry_out::is_error;
 use crate::guards;
 
 impl<K: PoolKernel> Serving<'_, K> {
-    pub(super) fn mmap(&mut self, call: &Call) -> Served<K> {
+    /// mmap, and what the policy populates of it.
+    pub(super) fn mmap_populated(&mut self, call: &Call) -> Served<K> {
+        let served = self.mmap(call)?;
+        let Call::Mmap { bytes, protection, flags, .. } = *call else { return Ok(served) };
+        if !self.mechanism.populates(protection, flags) {
+            return Ok(served);
+        }
+        let start = match served {
+            Some(start) => start,
+            None => self.kernel.own_call()?,
+        };
+        if !is_error(start) {
+            self.kernel.advise((start as u64, bytes), madv::POPULATE_WRITE)?;
+        }
+        Ok(Some(start))
+    }
+
+    fn mmap(&mut self, call: &Call) -> Served<K> {
         let Call::Mmap { address, bytes, protection, flags, .. } = *call else { return Ok(None) };
         let anonymous = map::can_be_of_pool(flags);
         let Some(bytes) = self.base_up(bytes).filter(|bytes| *bytes > 0) else { return Ok(None) };
@@ -179,6 +196,9 @@ impl<K: PoolKernel> Serving<'_, K> {
         if asked > heap.mapped_end {
             let Some(end) = self.size().align_up(asked) else { return Ok(Some(heap.program_end as i64)) };
             if self.grow_heap(heap.mapped_end, end)? {
+                if self.mechanism.prefault {
+                    self.kernel.advise((heap.mapped_end, end - heap.mapped_end), madv::POPULATE_WRITE)?;
+                }
                 heap.mapped_end = end;
                 heap.program_end = asked;
             }

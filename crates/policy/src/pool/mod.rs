@@ -79,7 +79,7 @@ pub fn serve<K: PoolKernel>(
 ) -> Result<Outcome, K::Error> {
     let mut serving = Serving { mechanism, views, kernel };
     let served = match *call {
-        Call::Mmap { .. } => serving.mmap(call),
+        Call::Mmap { .. } => serving.mmap_populated(call),
         Call::Munmap { address, bytes } => serving.munmap(address, bytes),
         Call::Mprotect { address, bytes, protection } => serving.mprotect(address, bytes, protection),
         Call::Mremap { .. } => serving.mremap(call),

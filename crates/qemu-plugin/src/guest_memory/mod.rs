@@ -5,6 +5,7 @@ pub mod owned;
 pub mod ram;
 mod reading;
 pub mod regions;
+mod segments;
 pub mod startup;
 
 pub use reading::{GuestMemory, PAGE_BYTES, ProgramMemory};

@@ -11,6 +11,7 @@ use std::ops::Range;
 use trace::Call;
 
 use crate::guest_memory::regions::Region;
+use crate::guest_memory::segments;
 use crate::guest_memory::{GuestMemory, PAGE_BYTES};
 
 /// The program's memory, by the program's addresses.
@@ -133,27 +134,9 @@ pub fn vector(stack: &Range<u64>, used: u64, contents: &impl GuestMemory) -> Opt
 /// Arguments and environment have at most 6M (`_STK_LIM / 4 * 3`, fs/exec.c).
 const MOST_BYTES: u64 = 6 << 20;
 
-/// Bytes that an ELF file takes in memory, to the end of its last page (elf(5)).
+/// Bytes that an ELF file takes in memory, to the end of its last page.
 fn elf_bytes(address: u64, contents: &impl GuestMemory) -> Option<u64> {
-    let mut header = [0; 64];
-    if contents.read(address, &mut header) < header.len() || header[..4] != *b"\x7fELF" {
-        return None;
-    }
-    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let half = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
-    let (offset, entry_bytes, count) = (word(&header, 32), half(54), half(56));
-    // Their places in the file, or in memory where QEMU has moved them (its vdso).
-    let mut segments = Vec::new();
-    for index in 0..count {
-        let mut entry = [0; 56];
-        let at = address.checked_add(offset)?.checked_add(index * entry_bytes)?;
-        if contents.read(at, &mut entry) == entry.len() && entry[..4] == libc::PT_LOAD.to_le_bytes() {
-            segments.push((word(&entry, 16), word(&entry, 16).checked_add(word(&entry, 40))?));
-        }
-    }
-    let begin = segments.iter().map(|(begin, _)| *begin).min()? & !(PAGE_BYTES - 1);
-    let end = segments.iter().map(|(_, end)| *end).max()?;
-    (end - begin).checked_next_multiple_of(PAGE_BYTES)
+    segments::of(address, contents)?.iter().map(|segment| segment.pages.end).max()
 }
 
 #[cfg(test)]

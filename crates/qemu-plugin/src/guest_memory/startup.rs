@@ -11,6 +11,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::guest_memory::owned::{self, Owned};
 use crate::guest_memory::regions::{self, Region};
+use crate::guest_memory::segments;
 use crate::guest_memory::{GuestMemory, PAGE_BYTES};
 
 /// The memory of this process, as far as it is the program's.
@@ -47,6 +48,7 @@ pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &
     let heap = heap.start & !(PAGE_BYTES - 1)..heap.end.next_multiple_of(PAGE_BYTES);
     regions::name(&mut regions, heap, "[heap]");
     name_vdso(&mut regions, contents);
+    segments::take_apart(&mut regions, contents);
     written.retain(|page| is_written_by_linux(*page, &regions));
     Loaded { regions, written }
 }

@@ -26,10 +26,10 @@ pub(super) fn machine(comparison: &Comparison) -> String {
         ("kernel", machine.kernel.clone()),
         ("kernel command line", machine.kernel_command_line.clone()),
         ("boot", machine.boot_id.clone()),
-        ("base page", machine.geometry.base.to_string()),
-        ("THP (PMD leaf)", machine.geometry.pmd.map_or("none".to_string(), |size| size.to_string())),
-        ("mTHP", sizes(&machine.geometry.mthp)),
-        ("hugetlb", sizes(&machine.geometry.hugetlb)),
+        ("base page", machine.page_sizes.base.to_string()),
+        ("THP (PMD leaf)", machine.page_sizes.pmd.map_or("none".to_string(), |size| size.to_string())),
+        ("mTHP", sizes(&machine.page_sizes.mthp)),
+        ("hugetlb", sizes(&machine.page_sizes.hugetlb)),
     ];
     let states: Vec<&State> =
         comparison.trials.iter().flat_map(|record| [&record.state_before, &record.state_after]).collect();

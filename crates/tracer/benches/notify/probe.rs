@@ -253,7 +253,7 @@ impl Kind {
 
     fn traced(&self) -> Result<f64, Box<dyn Error>> {
         let policy: Policy = "thp".parse()?;
-        let rewriting = Rewriting::of(&policy, Host::open("/")?.geometry());
+        let rewriting = Rewriting::of(&policy, Host::open("/")?.page_sizes());
         let mut file = tempfile::tempfile()?;
         let launch = Launch {
             command: vec![self.program.clone().into(), self.name.into(), self.times.to_string().into()],

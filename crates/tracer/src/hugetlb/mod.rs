@@ -128,3 +128,115 @@ fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) ->
 fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use policy::PageSizes;
+    use policy::call::Vma;
+    use policy::carry_out::Kernel;
+    use policy::cause::Cause;
+    use policy::decide::View;
+    use policy::pool::{Content, PoolKernel, Views};
+    use policy::size::PageSize;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::rewriting::Rewriting;
+
+    /// Of whom nothing is asked.
+    struct Nobody;
+
+    impl View for Nobody {
+        fn vma_at(&mut self, _: u64) -> Option<Vma> {
+            unreachable!("a mapping was asked for")
+        }
+
+        fn excepts_advised(&mut self) -> bool {
+            true
+        }
+    }
+
+    impl Kernel for Nobody {
+        type Error = Infallible;
+
+        fn call(&mut self, call: &Call) -> Result<i64, Infallible> {
+            unreachable!("{call:?}")
+        }
+
+        fn own_call(&mut self) -> Result<i64, Infallible> {
+            unreachable!("the program's own call")
+        }
+
+        fn advise(&mut self, range: (u64, u64), advice: u64) -> Result<(), Infallible> {
+            unreachable!("advice {advice} on {range:?}")
+        }
+
+        fn look(&mut self, range: (u64, u64)) -> Result<i64, Infallible> {
+            unreachable!("a look at {range:?}")
+        }
+
+        fn zero(&mut self, start: u64, end: u64) -> bool {
+            unreachable!("zeros from {start} to {end}")
+        }
+
+        fn allows(&mut self, _: &Call) -> bool {
+            true
+        }
+
+        fn answered(&mut self, said: &'static str) {
+            unreachable!("{said}")
+        }
+    }
+
+    impl PoolKernel for Nobody {
+        fn own_call_on(&mut self, range: (u64, u64)) -> Result<i64, Infallible> {
+            unreachable!("the program's own call on {range:?}")
+        }
+
+        fn copy(&mut self, from: u64, to: u64, _: u64, _: Content) -> bool {
+            unreachable!("a copy from {from} to {to}")
+        }
+
+        fn unreserved_pages(&mut self) -> u64 {
+            0
+        }
+
+        fn note(&mut self, cause: Cause, _: u64) {
+            unreachable!("{cause:?}")
+        }
+    }
+
+    proptest! {
+        #![proptest_config(testing::properties(4096))]
+        /// The filter lets calls run at full speed to which nothing would be done.
+        #[test]
+        fn what_does_not_stop_would_be_passed(
+            policy in prop::sample::select(vec!["hugetlb-2m", "hugetlb-2m+no-guards", "hugetlb-2m+prefault"]),
+            number in prop::sample::select(vec![
+                libc::SYS_mmap, libc::SYS_mmap, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_brk, libc::SYS_mprotect,
+                libc::SYS_pkey_mprotect, libc::SYS_madvise, libc::SYS_mlock, libc::SYS_mincore, libc::SYS_mbind, MSEAL,
+            ]),
+            page in 0u64..1 << 20,
+            bytes in prop_oneof![0u64..1 << 22, Just(4096), Just(2 << 20)],
+            third in 0u64..4,
+            flags in (0u64..1 << 21).prop_map(|bits| bits & 0x17_e133),
+        ) {
+            let size = PageSize::M2;
+            let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(size), mthp: vec![], hugetlb: vec![size] };
+            let rewriting = Rewriting::of(&policy.parse().unwrap(), &page_sizes);
+            let arguments = [page << 12, bytes, third, flags, u64::MAX, 0];
+            if !rewriting.watches().iter().any(|watch| watch.stops(number, &arguments)) {
+                let mut views = Views::default();
+                views.back((1 << 30, 1 << 31), (1 << 30, (1 << 31) - 4096), 3);
+                views.reserve(1 << 31, 3 << 30);
+                let before = views.clone();
+                let call = call_of(number, arguments).unwrap();
+                let outcome = pool::serve(&rewriting.in_force(), &mut views, &call, &mut Nobody);
+                prop_assert_eq!(outcome, Ok(Outcome::Pass), "{:?}", call);
+                prop_assert_eq!(&views, &before, "{:?}", call);
+            }
+        }
+    }
+}

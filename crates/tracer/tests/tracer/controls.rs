@@ -50,7 +50,7 @@ fn a_bare_run_ends_as_its_program_and_leaves_nothing_behind() {
 
 fn sham(policy: &str, pace: Pace, command: &[&str]) -> Outcome {
     let stops: Policy = policy.parse().expect("a policy");
-    let rewriting = Rewriting::sham(&stops, &Policy::DEFAULT, host().geometry(), pace);
+    let rewriting = Rewriting::sham(&stops, &Policy::DEFAULT, host().page_sizes(), pace);
     rewritten(rewriting, command, |_| {}).unwrap_or_else(|error| panic!("{command:?} as {policy}: {error}"))
 }
 

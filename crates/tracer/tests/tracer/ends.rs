@@ -71,7 +71,7 @@ fn programs_do_not_notice_that_all_is_looked_at() {
     let _alone = alone();
     let (Some(mix), Some(pieces)) = (c("mix"), c("given_back")) else { return };
     let looked = |policy: &str, command: &[&str]| {
-        let rewriting = Rewriting::of(&policy.parse().unwrap(), host().geometry());
+        let rewriting = Rewriting::of(&policy.parse().unwrap(), host().page_sizes());
         let mut file = tempfile::tempfile().unwrap();
         let mut everything = Everything::default();
         let leftovers = Leftovers::KillAfter(Duration::from_millis(200));
@@ -103,7 +103,7 @@ fn programs_do_not_notice_that_all_is_looked_at() {
 #[test]
 fn looks_are_told_by_what_they_do_to_the_wall_time() {
     let _alone = alone();
-    let rewriting = Rewriting::of(&Policy::DEFAULT, host().geometry());
+    let rewriting = Rewriting::of(&Policy::DEFAULT, host().page_sizes());
     let look_s = 0.3;
     let looked = |line: &str| {
         let file = tempfile::tempfile().unwrap();

@@ -66,6 +66,22 @@ fn prefaulted_memory_is_resident_at_once() {
 }
 
 #[test]
+fn prefaulted_pool_pages_are_resident_at_once_and_small_mappings_too() {
+    let _alone = alone();
+    let Some(program) = c("churn") else { return };
+    let Some(mut settings) = Settings::lease() else { return skip("root") };
+    if !settings.set(&pool_file(), "40") {
+        return skip("40 hugetlb pages of 2M");
+    }
+    let faults = |policy, bytes| under(policy, &[text(&program), "50", bytes, "0"]).ended.usage.minor_faults;
+    // Two pages of the pool each, and twenty of the base size; nothing of them is touched.
+    for (bytes, pages) in [("4194304", 2), ("81920", 20)] {
+        let (lazy, eager) = (faults("hugetlb-2m", bytes), faults("hugetlb-2m+prefault", bytes));
+        assert!(eager >= lazy + pages * 50, "{bytes}: {eager} against {lazy}");
+    }
+}
+
+#[test]
 fn guards_fault_unless_they_are_given_up() {
     let _alone = alone();
     let Some(program) = c("guards") else { return };

@@ -162,7 +162,7 @@ fn launch(command: &[&str], stdout: &File) -> Launch {
 
 fn try_under(policy: &str, command: &[&str], change: impl FnOnce(&mut Launch)) -> Result<Outcome, LaunchError> {
     let policy: Policy = policy.parse().expect("a policy");
-    rewritten(Rewriting::of(&policy, host().geometry()), command, change)
+    rewritten(Rewriting::of(&policy, host().page_sizes()), command, change)
 }
 
 fn rewritten(rewriting: Rewriting, command: &[&str], change: impl FnOnce(&mut Launch)) -> Result<Outcome, LaunchError> {
@@ -236,7 +236,7 @@ impl Drop for Settings {
 
 fn has_4k_pages_and_2m_leaves() -> bool {
     let host = host();
-    host.geometry().base == PageSize::K4 && host.geometry().pmd == Some(PageSize::M2)
+    host.page_sizes().base == PageSize::K4 && host.page_sizes().pmd == Some(PageSize::M2)
 }
 
 /// THP for advised memory only, so that the advice makes the difference.

@@ -284,7 +284,7 @@ proptest! {
     #![proptest_config(testing::properties(128))]
     #[test]
     fn both_interpreters_of_a_policy_of_pool_pages_agree(
-        policy in prop::sample::select(vec!["hugetlb-2m", "hugetlb-2m+no-guards"]),
+        policy in prop::sample::select(vec!["hugetlb-2m", "hugetlb-2m+no-guards", "hugetlb-2m+prefault"]),
         steps in steps(),
     ) {
         let plan = Plan::new(&policy.parse().unwrap(), &built_in("cascade-lake").unwrap()).unwrap();

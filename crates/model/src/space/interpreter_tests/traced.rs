@@ -1,9 +1,11 @@
 //! A traced program on a kernel that has an entry for each page. It follows mm/mmap.c, `do_huge_pmd_anonymous_page` and
 //! `alloc_anon_folio` (mm/memory.c), and looks at what goes as the witness of `platform` does.
 
+mod pages;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use ::policy::call::{Call, madv, map, prot};
+use ::policy::call::{Call, madv, map};
 use ::policy::carry_out::{Kernel, Outcome, carry_out};
 use ::policy::census::{self, Advice, Area, Census, Folio, Mapping, Region, VmaKind};
 use ::policy::decide::{View, decide};
@@ -11,9 +13,12 @@ use ::policy::judge::{self, Aim, Evidence, Examination, Look, Question, SlotCoun
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
 use ::policy::verdict::Verdict;
-use ::policy::{Geometry, Mechanism, Policy};
+use ::policy::{Mechanism, PageSizes, Policy};
 
 use super::PAGE;
+
+/// What a table of pages is for, and the leaf in its place.
+const LARGE: u64 = 2 << 20;
 
 /// What a VMA says of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +39,18 @@ struct Present {
 /// A traced program on a kernel that has an entry for each page.
 pub(super) struct Traced {
     pub mechanism: Mechanism,
-    question: (Policy, Geometry, BTreeMap<String, String>),
+    question: (Policy, PageSizes, BTreeMap<String, String>),
     pub space: ::policy::Space,
     pub pages: BTreeMap<u64, Attributes>,
+    /// Which pages' VMAs have anonymous pages: their `anon_vma`.
+    anons: BTreeMap<u64, u64>,
+    /// Addresses of 2M that have a table of pages.
+    tables: BTreeSet<u64>,
     present: BTreeMap<u64, Present>,
+    /// Pages that were populated to be read: zeros stand there.
+    zeros: BTreeSet<u64>,
+    /// Where one leaf maps 2M of them.
+    huge_zeros: BTreeSet<u64>,
     brk: u64,
     folios: u64,
     cut: BTreeSet<u64>,
@@ -70,19 +83,23 @@ impl Traced {
         let policy: Policy = policy.parse().unwrap();
         let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
         let mthp = (14..21).map(|bits| PageSize::new(1 << bits).unwrap()).collect();
-        let geometry = Geometry { base, pmd, mthp, hugetlb: vec![] };
+        let page_sizes = PageSizes { base, pmd, mthp, hugetlb: vec![] };
         Traced {
-            mechanism: Mechanism::of(&policy, &geometry),
+            mechanism: Mechanism::of(&policy, &page_sizes),
             space: ::policy::Space::default(),
             pages: BTreeMap::new(),
+            anons: BTreeMap::new(),
+            tables: BTreeSet::new(),
             present: BTreeMap::new(),
+            zeros: BTreeSet::new(),
+            huge_zeros: BTreeSet::new(),
             brk: 0,
             folios: 0,
             cut: BTreeSet::new(),
             remains: Remains::default(),
-            seen: Examination::begun(Aim::of(&policy, &geometry)),
+            seen: Examination::begun(Aim::of(&policy, &page_sizes)),
             answered: BTreeMap::new(),
-            question: (policy, geometry, [(format!("{THP}/enabled"), "madvise".to_owned())].into()),
+            question: (policy, page_sizes, [(format!("{THP}/enabled"), "madvise".to_owned())].into()),
             own: None,
         }
     }
@@ -104,7 +121,9 @@ impl Traced {
         let mut vmas: Vec<(u64, u64, Attributes)> = Vec::new();
         for (page, attributes) in &self.pages {
             match vmas.last_mut() {
-                Some((_, end, before)) if end == page && before == attributes => *end += PAGE,
+                Some((_, end, before)) if end == page && before == attributes && self.is_one(page - PAGE, *page) => {
+                    *end += PAGE
+                }
                 _ => vmas.push((*page, page + PAGE, *attributes)),
             }
         }
@@ -120,6 +139,7 @@ impl Traced {
                 (address..address + bytes).step_by(PAGE as usize).for_each(|page| {
                     self.pages.insert(page, attributes);
                 });
+                self.join(address, address + bytes);
                 if flags & map::POPULATE != 0 {
                     self.populate(address, address + bytes);
                 }
@@ -132,9 +152,12 @@ impl Traced {
                 match before {
                     0 => {}
                     _ if new < old => self.unmap(new, old),
-                    _ => (old..new).step_by(PAGE as usize).for_each(|page| {
-                        self.pages.insert(page, attributes);
-                    }),
+                    _ => {
+                        (old..new).step_by(PAGE as usize).for_each(|page| {
+                            self.pages.insert(page, attributes);
+                        });
+                        self.join(old, new);
+                    }
                 }
                 end as i64
             }
@@ -147,10 +170,11 @@ impl Traced {
                 match advice {
                     madv::HUGEPAGE => self.change(address, end, |page| page.advice = Advice::Huge),
                     madv::NOHUGEPAGE => self.change(address, end, |page| page.advice = Advice::NoHuge),
-                    madv::POPULATE_WRITE => self.populate(address, end),
+                    madv::POPULATE_READ | madv::POPULATE_WRITE => self.populate(address, end),
                     madv::DONTNEED | madv::DONTNEED_LOCKED => {
                         self.witness(address, end);
                         self.drop(address, end);
+                        self.reclaim_tables(address, end);
                     }
                     _ => {}
                 }
@@ -158,77 +182,6 @@ impl Traced {
             }
             _ => 0,
         }
-    }
-
-    fn change(&mut self, start: u64, end: u64, change: impl Fn(&mut Attributes)) {
-        self.pages.range_mut(start..end).for_each(|(_, attributes)| change(attributes));
-        // A leaf does not reach over the end of a VMA.
-        for edge in [start, end] {
-            let (Some(before), Some(after)) = (self.pages.get(&(edge - PAGE)), self.pages.get(&edge)) else { continue };
-            if before != after {
-                self.split(edge);
-            }
-        }
-    }
-
-    /// Takes apart the leaf that goes on at an address.
-    fn split(&mut self, edge: u64) {
-        let same = |page: Option<&Present>| page.filter(|page| page.by_leaf).map(|page| page.folio);
-        if let Some(folio) = same(self.present.get(&(edge - PAGE)))
-            && same(self.present.get(&edge)) == Some(folio)
-        {
-            self.present.values_mut().filter(|page| page.folio == folio).for_each(|page| page.by_leaf = false);
-        }
-    }
-
-    pub fn unmap(&mut self, start: u64, end: u64) {
-        self.witness(start, end);
-        self.drop(start, end);
-        let gone: Vec<u64> = self.pages.range(start..end).map(|(page, _)| *page).collect();
-        gone.iter().for_each(|page| {
-            self.pages.remove(page);
-        });
-    }
-
-    fn drop(&mut self, start: u64, end: u64) {
-        self.split(start);
-        self.split(end);
-        let gone: Vec<(u64, Present)> = self.present.range(start..end).map(|(page, of)| (*page, *of)).collect();
-        gone.iter().for_each(|(page, _)| {
-            self.present.remove(page);
-        });
-        let gone: BTreeSet<u64> = gone.into_iter().map(|(_, of)| of.folio).collect();
-        self.cut.extend(self.present.values().map(|of| of.folio).filter(|folio| gone.contains(folio)));
-    }
-
-    fn populate(&mut self, start: u64, end: u64) {
-        (start..end).step_by(PAGE as usize).for_each(|page| self.write(page));
-    }
-
-    /// Whether the program can write a page.
-    pub fn is_writable(&self, page: u64) -> bool {
-        self.pages
-            .get(&page)
-            .is_some_and(|attributes| attributes.protection & prot::WRITE != 0 && !attributes.is_shared)
-    }
-
-    pub fn write(&mut self, page: u64) {
-        if self.present.contains_key(&page) || !self.is_writable(page) {
-            return;
-        }
-        self.folios += 1;
-        let (attributes, bytes) = (self.pages[&page], self.mechanism.large.bytes());
-        let slot = page & !(bytes - 1);
-        let mut pages = (slot..slot + bytes).step_by(PAGE as usize);
-        let fits = pages.all(|page| self.pages.get(&page) == Some(&attributes) && !self.present.contains_key(&page));
-        let (from, bytes) = match attributes.advice == Advice::Huge && !self.mechanism.disable_thp && fits {
-            true => (slot, bytes),
-            false => (page, PAGE),
-        };
-        let present = Present { folio: self.folios, bytes, by_leaf: bytes == PageSize::M2.bytes() };
-        (from..from + bytes).step_by(PAGE as usize).for_each(|page| {
-            self.present.insert(page, present);
-        });
     }
 
     /// What is present of a range, VMA by VMA: a folio that the range cuts, or that two VMAs have, is seen in part.
@@ -247,13 +200,25 @@ impl Traced {
                     Mapping { backing, leaf, folio: if whole { Folio::Whole(size) } else { Folio::Part(size) } };
                 Region { start: *page, end: page + PAGE, mapping }
             });
-            found.push((first, last, regions.collect()));
+            let zeros = self.zeros.range(first.max(start)..last.min(end).max(first.max(start))).map(|page| {
+                let is_huge = self.huge_zeros.contains(&(page & !(LARGE - 1)));
+                let leaf = if is_huge { PageSize::M2 } else { PageSize::K4 };
+                let folio = Folio::Whole(leaf);
+                Region {
+                    start: *page,
+                    end: page + PAGE,
+                    mapping: Mapping { backing: census::Backing::Zero, leaf, folio },
+                }
+            });
+            let mut regions: Vec<Region> = regions.chain(zeros).collect();
+            regions.sort_by_key(|region| region.start);
+            found.push((first, last, regions));
         }
         found
     }
 
     fn examine(&self, places: &[(u64, u64, Vec<Region>)]) -> Examination {
-        let (policy, geometry, settings) = &self.question;
+        let (policy, page_sizes, settings) = &self.question;
         let areas: Vec<Area> = places
             .iter()
             .map(|(start, end, regions)| Area { start: *start, end: *end, kind: VmaKind::Anonymous, regions })
@@ -261,13 +226,13 @@ impl Traced {
         let mut census = Census::default();
         let regions = places.iter().flat_map(|(_, _, regions)| regions);
         regions.for_each(|region| census.add(region.mapping, region.length_bytes()));
-        Question::of(policy, geometry, settings).answer(&Look { census: &census, areas: &areas }, self)
+        Question::of(policy, page_sizes, settings).answer(&Look { census: &census, areas: &areas }, self)
     }
 
     /// What the witness of `platform` does with a range that goes.
     fn witness(&mut self, start: u64, end: u64) {
-        let (policy, geometry, _) = &self.question;
-        let large = policy.target(geometry).unwrap();
+        let (policy, page_sizes, _) = &self.question;
+        let large = policy.target(page_sizes).unwrap();
         for (from, to) in Remains::beside(start, end, large) {
             let left = self.found(from, to);
             self.remains.note(left.iter().flat_map(|(_, _, regions)| regions), large);

@@ -29,9 +29,18 @@ impl Served {
             Change::Copy { to, bytes, .. } => {
                 (0..*bytes).step_by(4096).try_for_each(|at| self.space.write_for(to + at))
             }
-            Change::Refused => Ok(self.space.note_refused()),
-            Change::Answered(said) => Ok(self.space.note_answered(said)),
-            Change::Noted(cause, bytes) => Ok(self.space.note_cause(cause, *bytes)),
+            Change::Refused => {
+                self.space.note_refused();
+                Ok(())
+            }
+            Change::Answered(said) => {
+                self.space.note_answered(said);
+                Ok(())
+            }
+            Change::Noted(cause, bytes) => {
+                self.space.note_cause(cause, *bytes);
+                Ok(())
+            }
         }
     }
 

@@ -1,8 +1,8 @@
 //! Which geometries are swept.
 
-use model::geometry::{SET_SHIFTS, WAYS};
+use model::tlb_geometry::{MOST_WAYS, SET_SHIFTS};
 use policy::size::{SizeError, format_bytes, parse_bytes};
-use results::simulation::Geometry;
+use results::simulation::TlbGeometry;
 
 /// log2 of the page sizes that there can be: 4K to 1G.
 const PAGE_SHIFTS: std::ops::RangeInclusive<u32> = 12..=30;
@@ -34,7 +34,7 @@ pub enum ChosenError {
     #[error("expected powers of two from 1 to {most}, as 16..{most} or 64, found {0:?}", most = most_sets())]
     Sets(String),
     /// No number or range of ways that there can be.
-    #[error("expected 1 to {WAYS}, as 4..8 or 8, found {0:?}")]
+    #[error("expected 1 to {MOST_WAYS}, as 4..8 or 8, found {0:?}")]
     Ways(String),
     /// No size.
     #[error(transparent)]
@@ -66,7 +66,7 @@ impl Chosen {
     }
 
     /// Whether a geometry is among them.
-    pub fn has(&self, geometry: &Geometry) -> bool {
+    pub fn has(&self, geometry: &TlbGeometry) -> bool {
         let within = |range: &Range, number: u32| (range.least..=range.most).contains(&number);
         within(&self.sets, geometry.sets) && within(&self.ways, geometry.ways)
     }
@@ -102,7 +102,7 @@ pub fn parse_sets(text: &str) -> Result<Range, ChosenError> {
 
 /// Numbers of ways: `4..8` or `8`.
 pub fn parse_ways(text: &str) -> Result<Range, ChosenError> {
-    let fits = |ways: u32| (1..=WAYS).contains(&(ways as usize));
+    let fits = |ways: u32| (1..=MOST_WAYS).contains(&ways);
     parse_range(text, fits).ok_or_else(|| ChosenError::Ways(text.to_owned()))
 }
 
@@ -121,12 +121,12 @@ mod tests {
     fn ranges_are_read_and_refused() {
         let range = |least, most| Ok(Range { least, most });
         assert_eq!((parse_sets("1..2048"), parse_sets("64")), (range(1, 2048), range(64, 64)));
-        assert_eq!((parse_ways("4..8"), parse_ways("15")), (range(4, 8), range(15, 15)));
+        assert_eq!((parse_ways("4..8"), parse_ways("1..128")), (range(4, 8), range(1, 128)));
         assert_eq!((parse_page("4K"), parse_page("1G")), (Ok(12), Ok(30)));
         for wrong in ["", "0", "3", "4096", "16..", "..16", "64..16", "1..3", "16...64", "a..b", "-1"] {
             assert_eq!(parse_sets(wrong), Err(ChosenError::Sets(wrong.to_owned())));
         }
-        for wrong in ["0", "16", "8..4", "1..16", "x"] {
+        for wrong in ["0", "129", "8..4", "1..256", "x"] {
             assert_eq!(parse_ways(wrong), Err(ChosenError::Ways(wrong.to_owned())));
         }
         assert!(parse_page("3M").unwrap_err().to_string().contains("from 4K to 1G, found 3M"));
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(chosen.page_shifts, [12, 21]);
         assert_eq!(chosen.to_string(), "16 to 64 sets, 4 ways");
         assert_eq!(named(Range { least: 1, most: 1 }, "way"), "1 way");
-        let has = |sets, ways| chosen.has(&Geometry { page_bytes: 4096, sets, ways, misses: 0 });
+        let has = |sets, ways| chosen.has(&TlbGeometry { page_bytes: 4096, sets, ways, misses: 0 });
         assert!(has(16, 4) && has(64, 4) && !has(8, 4) && !has(128, 4) && !has(16, 5));
     }
 }

@@ -28,10 +28,10 @@ pub struct Sweep {
     /// Numbers of sets: powers of two from 1 to 2048, as LEAST..MOST or one number
     #[arg(long, value_name = "RANGE", default_value = "1..2048", value_parser = parse_sets)]
     sets: Range,
-    /// Numbers of ways from 1 to 15, as LEAST..MOST or one number
+    /// Numbers of ways from 1 to 128, as LEAST..MOST or one number; more than 16 take longer
     #[arg(long, value_name = "RANGE", default_value = "1..15", value_parser = parse_ways)]
     ways: Range,
-    /// Page sizes: powers of two from 4K to 1G, several by commas. Fetches and data share the TLB
+    /// Page sizes: powers of two from 4K to 1G, one or several by commas. Fetches and data share the TLB
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_page,
           default_values = ["4K", "16K", "64K", "2M", "32M"])]
     pages: Vec<u32>,
@@ -69,7 +69,7 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
 
 /// A trace, swept for the geometries that were chosen.
 fn chosen_of(file: &Path, chosen: &Chosen, threads: usize) -> Result<Swept, Failure> {
-    let mut swept = swept(file, &chosen.page_shifts, threads)?;
+    let mut swept = swept(file, &chosen.page_shifts, chosen.ways.most, threads)?;
     say_damage(file, &swept.damage);
     swept.sweep.geometries.retain(|geometry| chosen.has(geometry));
     match swept.sweep.geometries.is_empty() {
@@ -99,7 +99,7 @@ fn page(all: Vec<(&Path, Swept)>, chosen: &Chosen) -> Document {
         let swept = Some(swept);
         let (cells, layouts) = (Vec::new(), None);
         let (foreign, shared, guessed) = (Vec::new(), Vec::new(), None);
-        of_trace(&Simulated {
+        let simulated = Simulated {
             file: file.display().to_string(),
             header,
             replayed,
@@ -109,7 +109,9 @@ fn page(all: Vec<(&Path, Swept)>, chosen: &Chosen) -> Document {
             foreign,
             shared,
             guessed,
-        })
+            host: Vec::new(),
+        };
+        of_trace(&simulated, &[])
     };
     Document {
         title: format!("TLB misses of {}: {chosen}", files.join(", ")),

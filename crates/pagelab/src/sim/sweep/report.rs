@@ -4,7 +4,7 @@ use std::path::Path;
 
 use policy::size::format_bytes;
 use results::grid::of_columns;
-use results::simulation::{Geometry, Sweep, rate_in_words};
+use results::simulation::{Sweep, TlbGeometry, rate_in_words};
 use serde_json::{Value, json};
 
 use super::super::swept::{Swept, footprint_documents};
@@ -13,11 +13,12 @@ use super::super::swept::{Swept, footprint_documents};
 const MOST_COLUMNS: usize = 6;
 /// The ways that a table shows where there are more, besides the fewest and the most.
 const SHOWN_WAYS: [u32; MOST_COLUMNS] = [1, 2, 4, 8, 12, 15];
+/// The same where there are more than 16.
+const SHOWN_OF_MANY: [u32; MOST_COLUMNS] = [1, 4, 8, 16, 32, 64];
 
 /// A trace of `pagelab.sim-sweep/1`.
 pub fn document(file: &Path, swept: &Swept) -> Value {
-    let geometry =
-        |of: &Geometry| json!({ "page_bytes": of.page_bytes, "sets": of.sets, "ways": of.ways, "misses": of.misses });
+    let geometry = |of: &TlbGeometry| json!({ "page_bytes": of.page_bytes, "sets": of.sets, "ways": of.ways, "misses": of.misses });
     json!({
         "file": file.display().to_string(),
         "provenance": "modelled",
@@ -81,7 +82,8 @@ fn shown(ways: &[u32]) -> Vec<u32> {
         return ways.to_vec();
     }
     let ends = [ways.first(), ways.last()];
-    ways.iter().filter(|ways| SHOWN_WAYS.contains(ways) || ends.contains(&Some(ways))).copied().collect()
+    let usual = if ways.last() > Some(&16) { SHOWN_OF_MANY } else { SHOWN_WAYS };
+    ways.iter().filter(|ways| usual.contains(ways) || ends.contains(&Some(ways))).copied().collect()
 }
 
 #[cfg(test)]
@@ -95,5 +97,8 @@ mod tests {
         assert_eq!(shown(&all[2..8]), [3, 4, 5, 6, 7, 8]);
         assert_eq!(shown(&all[2..9]), [3, 4, 8, 9]);
         assert_eq!(shown(&all[7..8]), [8]);
+        let many: Vec<u32> = (1..=128).collect();
+        assert_eq!(shown(&many), [1, 4, 8, 16, 32, 64, 128]);
+        assert_eq!(shown(&many[19..48]), [20, 32, 48]);
     }
 }

@@ -48,7 +48,7 @@ impl BackingName {
     pub fn lower(self, host: &Host, bytes: u64) -> Result<HostBacking, WorkloadError> {
         let pool = |size: PageSize| {
             arguments::multiple("bytes", bytes, size.bytes(), "the page of its backing")?;
-            if host.geometry().hugetlb.contains(&size) {
+            if host.page_sizes().hugetlb.contains(&size) {
                 return Ok(HostBacking::Hugetlb(size));
             }
             Err(self.lacking(format!("this kernel has no pool of {size} pages"), "another backing"))
@@ -67,7 +67,7 @@ impl BackingName {
     }
 
     fn thp(self, host: &Host) -> Result<HostBacking, WorkloadError> {
-        let pmd = host.geometry().pmd;
+        let pmd = host.page_sizes().pmd;
         if pmd.is_some_and(|size| is_on(size, host)) {
             return Ok(HostBacking::Advised);
         }
@@ -80,14 +80,14 @@ impl BackingName {
     }
 
     fn mthp(self, host: &Host) -> Result<HostBacking, WorkloadError> {
-        let geometry = host.geometry();
+        let page_sizes = host.page_sizes();
         let remedy = "pagelab exec -p mthp-64k -- pagelab workload kvm-dirty-log, whose memory is that of the policy";
-        if !geometry.mthp.iter().any(|size| is_on(*size, host)) {
+        if !page_sizes.mthp.iter().any(|size| is_on(*size, host)) {
             let what = format!("advised memory gets no folios below PMD size ({THP}/hugepages-*kB/enabled)");
             return Err(self.lacking(what, remedy));
         }
         // The kernel takes the largest size that is on and fits (alloc_anon_folio, mm/memory.c).
-        if geometry.pmd.is_some_and(|size| is_on(size, host)) {
+        if page_sizes.pmd.is_some_and(|size| is_on(size, host)) {
             let what = "folios of PMD size are enabled too, and the kernel takes the largest that fits";
             return Err(self.lacking(what.into(), remedy));
         }

@@ -160,7 +160,7 @@ fn request(arguments: &Arguments) -> Result<Request, WorkloadError> {
     };
     Ok(Request {
         backing,
-        alignment: host.geometry().pmd.unwrap_or(page),
+        alignment: host.page_sizes().pmd.unwrap_or(page),
         bytes: arguments.bytes,
         slots: arguments.slots,
         vcpus: arguments.vcpus,

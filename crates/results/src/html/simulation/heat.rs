@@ -10,6 +10,8 @@ use study::metric::Unit;
 const LEFT: f64 = 64.0;
 const TOP: f64 = 26.0;
 const LINE: f64 = 22.0;
+/// Numbers of ways above a map at most.
+const MOST_NUMBERS: usize = 24;
 
 /// The map of one page size: sets downwards, ways to the right.
 pub(super) fn map(sweep: &Sweep, page_bytes: u64, id: &str) -> String {
@@ -25,7 +27,9 @@ pub(super) fn map(sweep: &Sweep, page_bytes: u64, id: &str) -> String {
     let description = format!("{} geometries; the numbers stand in the table below.", sets.len() * ways.len());
     let mut figure = Figure::new(id, &title, &description, TOP + LINE * sets.len() as f64 + 2.0);
     figure.text("axis", (0.0, 15.0), Anchor::Start, "sets \\ ways");
-    for (at, count) in ways.iter().enumerate() {
+    // As many numbers as have room beside each other.
+    let step = ways.len().div_ceil(MOST_NUMBERS).max(1);
+    for (at, count) in ways.iter().enumerate().step_by(step) {
         figure.text("tick", (LEFT + cell * (at as f64 + 0.5), 15.0), Anchor::Middle, &count.to_string());
     }
     for (at, count) in sets.iter().enumerate() {

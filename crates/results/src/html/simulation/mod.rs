@@ -9,7 +9,7 @@ mod tables;
 
 pub use knees::knees;
 
-use super::parts::{page, section};
+use super::parts::{page, section, typeset};
 use crate::simulation::{Document, Trace};
 use crate::text::{command_line, escape, printable};
 use parts::{machines, modelled, unit};
@@ -58,8 +58,10 @@ fn result(trace: &Trace, at: usize) -> String {
     if !trace.command.is_empty() {
         html.push_str(&format!("<pre><code>{}</code></pre>\n", escape(&command_line(&trace.command))));
     }
+    html.push_str(&trace.answers.iter().map(|answer| paragraph(answer)).collect::<String>());
     html.push_str(&tables::facts(&trace.facts));
     html.push_str(&machines(trace).iter().map(|cells| tables::result(cells)).collect::<String>());
+    html.push_str(&machines(trace).iter().map(|cells| tables::kernel(cells)).collect::<String>());
     let bars: Vec<String> = machines(trace)
         .iter()
         .enumerate()
@@ -80,6 +82,10 @@ fn result(trace: &Trace, at: usize) -> String {
         html.push_str(&format!("<h3>To be known</h3>\n<ul class=\"warnings\">\n{items}</ul>\n"));
     }
     html
+}
+
+fn paragraph(answer: &str) -> String {
+    format!("<p><strong>{}</strong></p>\n", escape(&typeset(answer)))
 }
 
 const PEAKS: &str = "; marks are the peaks of resident memory under policies, at the sizes that they ask for";

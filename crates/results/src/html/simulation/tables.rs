@@ -83,6 +83,28 @@ fn result_row(cell: &Cell) -> String {
     )
 }
 
+/// What translation and the kernel take under each policy of a machine, if the machine says what the kernel does.
+pub(super) fn kernel(cells: &[Cell]) -> String {
+    let row = |(cell, cost): (&Cell, &Cost)| {
+        let kernel = cost.kernel?;
+        let all = kernel.total().saturating_add(cost.most_lost_cycles);
+        let counts = [cost.most_lost_cycles, kernel.fault, kernel.zeroing, kernel.copying, all];
+        let rates = counts.map(|count| number(&rate_in_words(cost.per.rate(count)))).concat();
+        Some(format!("<tr><th scope=\"row\" class=\"name\">{}</th>{rates}</tr>\n", escape(&cell.policy)))
+    };
+    let body: String = costs(cells).filter_map(row).collect();
+    if body.is_empty() {
+        return String::new();
+    }
+    let caption = format!(
+        "{}: cycles of translation and of the kernel per 1000 {}, modelled; what a fault, zeroing and copying cost, and what \
+         vouches for it, stands under Machines",
+        cells[0].machine,
+        unit(cells)
+    );
+    wide(&caption, &heads(&["policy", "translation", "faults", "zeroing", "copying", "together"], 1), &body)
+}
+
 fn verdict(cost: &Cost) -> String {
     let class = match cost.verdict.holding {
         Holding::Held => "good",

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::simulation::{
-    Cell, Cost, Geometry, Ground, Machine, MachineFigure, Mapped, Missing, Per, Spread, Spreading, Sweep,
+    Cell, Cost, Ground, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Spread, Spreading, Sweep,
+    TlbGeometry,
 };
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::{Holding, Verdict};
@@ -25,6 +26,7 @@ fn cost(page_bytes: u64, misses: u64) -> Cost {
         walk_references: misses,
         least_lost_cycles: misses * 10,
         most_lost_cycles: misses * 20,
+        kernel: Some(KernelCycles { fault: 12_000, zeroing: misses, copying: 0 }),
         faults: 12,
         resident_peak_bytes: 100 << 20,
         touched_peak_bytes: 90 << 20,
@@ -48,7 +50,7 @@ fn document() -> Document {
     ];
     let geometries = [4096, 65536].into_iter().flat_map(|page_bytes| {
         [1, 2, 4].into_iter().flat_map(move |sets| {
-            (1..=8).map(move |ways| Geometry {
+            (1..=8).map(move |ways| TlbGeometry {
                 page_bytes,
                 sets,
                 ways,
@@ -66,6 +68,7 @@ fn document() -> Document {
             command: vec!["sort".into(), "\u{1b}[2J".into()],
             facts: vec![("accesses".to_string(), "12".to_string())],
             notes: vec!["the trace was cut off".to_string()],
+            answers: vec!["cortex-a57: mthp-64k is the <best>.".to_string()],
             cells,
             spreads: vec![Spread {
                 machine: "cortex-a57".to_string(),
@@ -92,6 +95,11 @@ fn document() -> Document {
                     key: "tlb[0].ways".into(),
                     value: "8".into(),
                     ground: Ground::Assumed("nobody says".into()),
+                },
+                MachineFigure {
+                    key: "kernel_costs.fault_cycles".into(),
+                    value: "1000".into(),
+                    ground: Ground::Assumed("a guess".into()),
                 },
             ],
         }],
@@ -122,6 +130,9 @@ fn everything_is_on_the_page() {
         "4 sets of 8 ways",
         "peak under mthp-64k",
         "<dt>seed</dt><dd>3</dd>",
+        "cortex-a57: mthp-64k is the &lt;best&gt;.",
+        "cycles of translation and of the kernel",
+        "kernel_costs.fault_cycles",
     ] {
         assert!(html.contains(part), "{part} is missing");
     }
@@ -153,8 +164,9 @@ fn labels(figure: &str) -> Vec<(f64, f64)> {
 fn labels_of_axes_are_whole_and_apart() {
     let mut shown = document();
     let sweep = shown.traces[0].sweep.as_mut().unwrap();
-    sweep.geometries =
-        (0..12).map(|power| Geometry { page_bytes: 4096, sets: 1 << power, ways: 8, misses: 5000 >> power }).collect();
+    sweep.geometries = (0..12)
+        .map(|power| TlbGeometry { page_bytes: 4096, sets: 1 << power, ways: 8, misses: 5000 >> power })
+        .collect();
     sweep.footprints = [12, 14, 16, 21, 25, 29, 30].map(|power| (1 << power, 1 << 30)).to_vec();
     for figure in [curves::misses(sweep, "a"), curves::memory(&shown.traces[0], "b")] {
         let labels = labels(&figure.unwrap());

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use policy::Geometry;
+use policy::PageSizes;
 use policy::size::PageSize;
 
 use super::read::{self, HostError};
 use super::{HUGETLB, THP};
 
 /// Reads the page sizes of the host under `root`.
-pub fn read(root: &Path) -> Result<Geometry, HostError> {
+pub fn read(root: &Path) -> Result<PageSizes, HostError> {
     let base = base_page(root)?;
     let pmd = pmd_leaf(root)?;
     let mut mthp = sizes(root, THP);
@@ -17,7 +17,7 @@ pub fn read(root: &Path) -> Result<Geometry, HostError> {
     // `thpsize_create`): anonymous memory cannot have it.
     mthp.retain(|size| read::under(root, &super::thp_size_enabled(*size)).exists());
     mthp.retain(|size| pmd.is_none_or(|pmd| *size < pmd));
-    Ok(Geometry { base, pmd, mthp, hugetlb: sizes(root, HUGETLB) })
+    Ok(PageSizes { base, pmd, mthp, hugetlb: sizes(root, HUGETLB) })
 }
 
 /// The base page: of the running kernel from sysconf(3); of a captured one from the first mapping in

@@ -1,7 +1,8 @@
 //! Misses of every LRU geometry in one pass: set counts times ways times page sizes.
 //!
 //! For each set count a stack of the pages of each set, in the order of their last uses: a page at depth `d` hits in all
-//! TLBs of more than `d` ways, so that one stack of sixteen answers for sixteen numbers of ways. For every larger power of two
+//! TLBs of more than `d` ways, so that one stack of sixteen answers for sixteen numbers of ways. Where more ways are asked for
+//! it has 32, 64 or 128 places. For every larger power of two
 //! of sets a page is at the same depth or less (its set there is a part of this one: nothing else was used later in it), so
 //! that a page in front of its set needs no look into the larger ones, and one at a small depth only at their fronts. So
 //! programs are looked up from the fewest sets on. Where many pages are in no stack the order is the other one: what is in
@@ -19,23 +20,25 @@ use trace::{Block, Chunk, Filter, NotExact, ReadError, Reader, TlbGeometry, Wind
 use crate::replay::{forked, program_of};
 use crate::simulation::Hashing;
 
-/// log2 of the set counts: 1 to 2048.
-pub const SET_SHIFTS: std::ops::Range<u32> = 0..12;
-/// Ways: 1 to 15, as many as a stack has.
-pub const WAYS: usize = 15;
+mod stacks;
 
-/// The ways that one stack holds; one more than [`WAYS`] would be another vector.
-const DEPTH: usize = 16;
+pub use stacks::SET_SHIFTS;
+use stacks::{MOST_DEPTH, OfDepth};
+
+/// Ways that are counted where nothing else is asked for.
+pub const USUAL_WAYS: u32 = 15;
+/// The most ways that can be counted.
+pub const MOST_WAYS: u32 = MOST_DEPTH as u32;
 
 /// All geometries of one page size.
 #[derive(Clone, Debug)]
 pub struct Geometries {
     /// log2 of the bytes of a page.
     page_shift: u32,
-    /// By set count: the stacks of its sets.
-    stacks: Vec<Stacks>,
+    /// Numbers of ways from 1 to this one.
+    ways: u32,
+    stacks: OfDepth,
     touches: u64,
-    last: u64,
     /// Whether more than one in [`MANY_ABSENT`] runs of the last chunk were in no stack.
     has_many_absent: bool,
 }
@@ -45,64 +48,11 @@ pub struct Geometries {
 /// eight pages both orders take the same at 15 to 30 %, and this one takes 0.92 at 35 %.
 const MANY_ABSENT: u64 = 3;
 
-#[derive(Clone, Debug)]
-struct Stacks {
-    sets: Vec<[u32; DEPTH]>,
-    mask: u32,
-    /// How often a page was found at each depth; the last place counts what was not found.
-    found: [u64; DEPTH + 1],
-}
-
-impl Stacks {
-    fn new(shift: u32) -> Stacks {
-        Stacks { sets: vec![[0; DEPTH]; 1 << shift], mask: (1 << shift) - 1, found: [0; DEPTH + 1] }
-    }
-
-    /// Brings a page in front of its set; at which depth it was, [`DEPTH`] if nowhere. It is at a depth below `N`, or `N` is
-    /// all.
-    #[inline(always)]
-    fn touch<const N: usize>(&mut self, index: u32, key: u32) -> usize {
-        let set = &mut self.sets[(index & self.mask) as usize];
-        if set[0] == key {
-            return 0;
-        }
-        const { assert!(N <= DEPTH, "a stack is no deeper") };
-        let Some(front) = set.first_chunk_mut::<N>() else { return DEPTH };
-        let old = *front;
-        let mut weight = 0;
-        for (depth, other) in old.iter().enumerate().skip(1) {
-            weight += if *other == key { (DEPTH - depth) as u32 } else { 0 };
-        }
-        let depth = DEPTH as u32 - weight;
-        let last = depth.min(N as u32 - 1);
-        for place in 1..N {
-            front[place] = if place as u32 <= last { old[place - 1] } else { old[place] };
-        }
-        front[0] = key;
-        self.found[depth as usize] += 1;
-        depth as usize
-    }
-
-    /// Brings a page in front of its set that is not in it.
-    #[inline(always)]
-    fn push(&mut self, index: u32, key: u32) {
-        let set = &mut self.sets[(index & self.mask) as usize];
-        set.copy_within(..DEPTH - 1, 1);
-        set[0] = key;
-        self.found[DEPTH] += 1;
-    }
-}
-
 impl Geometries {
-    /// Empty stacks for pages of `1 << page_shift` bytes, at least 4K.
-    pub fn new(page_shift: u32) -> Geometries {
-        Geometries {
-            page_shift,
-            stacks: SET_SHIFTS.map(Stacks::new).collect(),
-            touches: 0,
-            last: u64::MAX,
-            has_many_absent: false,
-        }
+    /// Empty stacks for pages of `1 << page_shift` bytes, at least 4K, and up to `ways` ways, at most [`MOST_WAYS`].
+    pub fn new(page_shift: u32, ways: u32) -> Geometries {
+        let ways = ways.clamp(1, MOST_WAYS);
+        Geometries { page_shift, ways, stacks: OfDepth::new(ways as usize), touches: 0, has_many_absent: false }
     }
 
     /// Adds runs: all of a chunk, fetches and data alike. `numbers` are numbers of the chunk's pages at this page size,
@@ -113,73 +63,24 @@ impl Geometries {
             chunk.pages.iter().zip(numbers).map(|(page, number)| ((page >> shift) as u32, *number)).collect();
         let runs = chunk.ids.len() as u64;
         self.touches += runs;
-        let absent = self.absent();
-        if self.has_many_absent {
-            self.touch_from_most(&chunk.ids, &pages);
-        } else {
-            self.touch_from_fewest(&chunk.ids, &pages);
-        }
-        self.has_many_absent = (self.absent() - absent) * MANY_ABSENT > runs;
+        let absent = self.stacks.absent();
+        self.stacks.touch(&chunk.ids, &pages, self.has_many_absent);
+        self.has_many_absent = (self.stacks.absent() - absent) * MANY_ABSENT > runs;
     }
 
-    /// How often a page was in no stack so far.
-    fn absent(&self) -> u64 {
-        self.stacks.last().map_or(0, |most| most.found[DEPTH])
-    }
-
-    fn touch_from_fewest(&mut self, ids: &[u16], pages: &[(u32, u32)]) {
-        for id in ids {
-            let (index, key) = pages[usize::from(*id)];
-            if u64::from(key) == self.last {
-                continue;
-            }
-            self.last = u64::from(key);
-            let mut depth = DEPTH;
-            for stacks in &mut self.stacks {
-                depth = match depth {
-                    ..4 => stacks.touch::<4>(index, key),
-                    4..8 => stacks.touch::<8>(index, key),
-                    _ => stacks.touch::<DEPTH>(index, key),
-                };
-                if depth == 0 {
-                    break;
-                }
-            }
-        }
-    }
-
-    // Apart, so that the loop that programs need stays as small as it is.
-    #[inline(never)]
-    fn touch_from_most(&mut self, ids: &[u16], pages: &[(u32, u32)]) {
-        for id in ids {
-            let (index, key) = pages[usize::from(*id)];
-            if u64::from(key) == self.last {
-                continue;
-            }
-            self.last = u64::from(key);
-            let mut depth = 0;
-            for stacks in self.stacks.iter_mut().rev() {
-                match depth {
-                    DEPTH => stacks.push(index, key),
-                    _ => depth = stacks.touch::<DEPTH>(index, key),
-                }
-            }
-        }
-    }
-
-    /// Misses of a TLB of `1 << set_shift` sets and `ways` ways; `None` outside [`SET_SHIFTS`] and [`WAYS`].
-    pub fn misses(&self, set_shift: u32, ways: usize) -> Option<u64> {
-        let stacks = self.stacks.get(set_shift as usize).filter(|_| (1..=WAYS).contains(&ways))?;
-        Some(stacks.found[ways..].iter().sum())
+    /// Misses of a TLB of `1 << set_shift` sets and `ways` ways; `None` outside [`SET_SHIFTS`] and the ways that are counted.
+    pub fn misses(&self, set_shift: u32, ways: u32) -> Option<u64> {
+        let is_counted = SET_SHIFTS.contains(&set_shift) && (1..=self.ways).contains(&ways);
+        is_counted.then(|| self.stacks.misses(set_shift as usize, ways as usize))
     }
 
     /// Every geometry for which a trace with this filter is exact.
     pub fn all(&self, filter: &Filter) -> Vec<GeometryMisses> {
         let is_exact = |shift: &u32| admits(filter, self.page_shift, *shift).is_ok();
-        let geometries = SET_SHIFTS.filter(is_exact).flat_map(|shift| (1..=WAYS).map(move |ways| (shift, ways)));
+        let geometries = SET_SHIFTS.filter(is_exact).flat_map(|shift| (1..=self.ways).map(move |ways| (shift, ways)));
         let misses = geometries.filter_map(|(shift, ways)| {
             let misses = self.misses(shift, ways)?;
-            Some(GeometryMisses { page_bytes: 1 << self.page_shift, sets: 1 << shift, ways: ways as u32, misses })
+            Some(GeometryMisses { page_bytes: 1 << self.page_shift, sets: 1 << shift, ways, misses })
         });
         misses.collect()
     }
@@ -216,13 +117,13 @@ fn admits(filter: &Filter, page_shift: u32, set_shift: u32) -> Result<(), NotExa
     filter.admits(&TlbGeometry { page_bytes: 1 << page_shift, sets: 1 << set_shift })
 }
 
-/// Reads a trace once for pages of `1 << shift` bytes each, all threads after another as the file has them, as if they
-/// shared one TLB. Page sizes are shared by up to `threads` threads. Of a trace that was filtered there are only the
+/// Reads a trace once for pages of `1 << shift` bytes each and up to `ways` ways, all threads after another as the file has
+/// them, as if they shared one TLB. Page sizes are shared by up to `threads` threads. Of a trace that was filtered there are only the
 /// geometries for which it is exact.
 ///
 /// # Errors
 /// The trace cannot be read, or is exact for none of the geometries.
-pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swept, SweepError> {
+pub fn sweep(from: impl Read, page_shifts: &[u32], ways: u32, threads: usize) -> Result<Swept, SweepError> {
     let mut reader = Reader::new(from)?;
     let filter = reader.header().filter;
     // More sets are more exact.
@@ -231,7 +132,7 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], threads: usize) -> Result<Swe
     if let ([], Some((_, Err(error)))) = (&exact[..], refused.into_iter().next()) {
         return Err(error.into());
     }
-    let mut all: Vec<Numbered> = exact.iter().map(|(shift, _)| Numbered::new(*shift)).collect();
+    let mut all: Vec<Numbered> = exact.iter().map(|(shift, _)| Numbered::new(*shift, ways)).collect();
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let (geometries, damage) = (Vec::new(), Vec::new());
     let (cut_off, forks, executed) = (false, 0, None);
@@ -302,8 +203,8 @@ struct Numbered {
 }
 
 impl Numbered {
-    fn new(shift: u32) -> Numbered {
-        Numbered { geometries: Geometries::new(shift), numbers: HashMap::default() }
+    fn new(shift: u32, ways: u32) -> Numbered {
+        Numbered { geometries: Geometries::new(shift, ways), numbers: HashMap::default() }
     }
 
     fn add(&mut self, chunk: &Chunk) {
@@ -346,11 +247,12 @@ mod tests {
             pages in prop::sample::select(vec![20u64, 300, 9000]),
             stream in proptest::collection::vec(any::<u32>(), 1..2000),
             shift in prop::sample::select(vec![12u32, 14, 21]),
+            most in prop::sample::select(vec![15u32, 16, 20, 64, 128]),
         ) {
             let stream: Vec<u64> = stream.iter().map(|number| u64::from(*number) * 7 % pages).collect();
             let number = |page: u64| (page >> (shift - 12)) as u32 + 1;
             let numbers: Vec<u32> = stream.iter().map(|page| number(*page)).collect();
-            let mut geometries = Geometries::new(shift);
+            let mut geometries = Geometries::new(shift, most);
             // The order of the search is another one where the chunk before had many pages that were in no stack.
             let mut orders = [false; 2];
             for part in stream.chunks(100) {
@@ -360,8 +262,12 @@ mod tests {
             }
             prop_assert!(orders[0] && (orders[1] || stream.len() <= 100 || pages < 300 || shift == 21));
             for set_shift in [0, 1, 4, 7, 11] {
-                for ways in [1, 2, 4, 7, 12, 15] {
-                    let mut tlb = Tlb::new(1 << set_shift, ways as u32, Replacement::Lru, 0);
+                for ways in [1, 2, 4, 7, 12, 15, 16, 17, 20, 33, 64, 100, 128] {
+                    if ways > most {
+                        prop_assert_eq!(geometries.misses(set_shift, ways), None);
+                        continue;
+                    }
+                    let mut tlb = Tlb::new(1 << set_shift, ways, Replacement::Lru, 0);
                     let misses = stream.iter().zip(&numbers).filter(|(page, number)| {
                         !tlb.touch((**page >> (shift - 12)) as u32, **number)
                     });
@@ -373,8 +279,9 @@ mod tests {
 
     #[test]
     fn all_are_there_and_no_others() {
-        let geometries = Geometries::new(12);
+        let geometries = Geometries::new(12, USUAL_WAYS);
         assert_eq!(geometries.all(&Filter::None).len(), 180);
         assert_eq!((geometries.misses(12, 1), geometries.misses(0, 16), geometries.misses(0, 0)), (None, None, None));
+        assert_eq!(Geometries::new(12, u32::MAX).all(&Filter::None).len(), 12 * 128);
     }
 }

@@ -1,0 +1,312 @@
+//! A program on the running kernel beside the simulation of its recorded trace: what `pagelab compare --prove-all` measures, and
+//! what `pagelab record` and `pagelab sim` say.
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::launch::Launch;
+
+/// Tests that compare settings run one at a time, in whatever program they are.
+pub const TURN: &str = "/run/pagelab-test.lock";
+/// The model machine. What it caches matters to no figure here.
+const MACHINE: &str = "cascade-lake";
+
+/// What a program did to memory under a policy. Counts are of all its processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// Minor faults. Natively those of the launch are among them, which a recorded program has not.
+    pub faults: u64,
+    /// Memory that the policy concerns, and that part of it that was mapped as asked: looked at before it went, and at the end.
+    pub concerned_bytes: u64,
+    /// See `concerned_bytes`.
+    pub covered_bytes: u64,
+    /// Page tables of each process at their largest, without the root.
+    pub table_bytes: u64,
+    /// Whether the policy held: `held`, `partly`, `not_held`, `unknown`.
+    pub holding: String,
+}
+
+/// What each counted trial of a policy was.
+pub type Trials = Result<Vec<Figures>, NoTrials>;
+
+/// Why a policy has no trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoTrials {
+    /// The machine cannot give it.
+    Unsupported(String),
+    /// The program did not do what it does under other policies: the outcome and its message.
+    Wrong(String, String),
+    /// The document has none.
+    Absent,
+}
+
+impl fmt::Display for NoTrials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoTrials::Unsupported(reason) => write!(f, "unsupported: {reason}"),
+            NoTrials::Wrong(outcome, message) => write!(f, "{outcome}: {message}"),
+            NoTrials::Absent => write!(f, "no trial counts"),
+        }
+    }
+}
+
+impl std::error::Error for NoTrials {}
+
+/// Why a program could not be set beside its simulation.
+#[derive(Debug)]
+pub enum Problem {
+    /// A command could not be started.
+    Start(String, std::io::Error),
+    /// A command failed: itself, its exit code if it has one, and the end of what it said.
+    Failed(String, Option<i32>, String),
+    /// What a command printed has not what is read off it.
+    Unread(String, String),
+    /// A policy has no trial.
+    NoTrials(NoTrials),
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Start(command, error) => write!(f, "cannot run {command}: {error}"),
+            Problem::Failed(command, Some(code), said) => write!(f, "{command} ended with exit code {code}: {said}"),
+            Problem::Failed(command, None, said) => write!(f, "{command} failed: {said}"),
+            Problem::Unread(command, what) => write!(f, "what {command} printed has no {what}"),
+            Problem::NoTrials(why) => why.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// Where programs are measured and simulated. Needs root, for pools and for what maps a page.
+#[derive(Clone, Debug)]
+pub struct Lab {
+    /// The pagelab to use.
+    pub pagelab: PathBuf,
+    /// Its recorder.
+    pub plugin: PathBuf,
+    /// In tmpfs: traces, and the store of comparisons.
+    pub directory: PathBuf,
+    /// How long one command may take, in seconds, before it is ended.
+    pub limit_s: u64,
+    /// As whom the program runs; root without it.
+    pub user: Option<String>,
+    /// Its standard input; none without it.
+    pub input: Option<PathBuf>,
+    /// Run before each run of the program: a command line as a shell splits it.
+    pub prepare: Option<String>,
+}
+
+impl Lab {
+    /// A path in the directory, as a word of a command line.
+    pub fn word(&self, name: &str) -> String {
+        self.directory.join(name).display().to_string()
+    }
+
+    /// Records a program and simulates it under these policies: one of the figures for each, in their order.
+    ///
+    /// # Errors
+    /// Where it cannot be recorded or simulated.
+    pub fn simulated(&self, launch: &Launch, command: &[String], policies: &[&str]) -> Result<Vec<Figures>, Problem> {
+        let trace = self.word("trace");
+        self.record(launch, command, &trace)?;
+        let mut sim = Command::new(&self.pagelab);
+        sim.args(["sim", &trace, "-m", MACHINE, "-p", &policies.join(","), "--json"]);
+        let document = self.document("pagelab sim", &mut sim)?;
+        let simulations = document["traces"][0]["simulations"].as_array().cloned().unwrap_or_default();
+        let of = |policy: &&str| {
+            let simulation = simulations.iter().find(|simulation| simulation["policy"] == **policy);
+            let figures = simulation.and_then(Figures::simulated);
+            figures.ok_or_else(|| Problem::Unread("pagelab sim".to_owned(), format!("figures under {policy}")))
+        };
+        policies.iter().map(of).collect()
+    }
+
+    /// Makes a trace of a program, and of the processes that it forks, in place of those that were there.
+    fn record(&self, launch: &Launch, command: &[String], trace: &str) -> Result<(), Problem> {
+        for entry in std::fs::read_dir(&self.directory).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("trace") {
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        if let Some(prepare) = &self.prepare {
+            self.output("the preparation", Command::new("sh").args(["-c", prepare]))?;
+        }
+        let user = self.user.iter().flat_map(|user| ["setpriv", "--init-groups", "--reuid", user, "--regid", user]);
+        let pagelab = self.pagelab.display().to_string();
+        let plugin = self.plugin.display().to_string();
+        let words = user.chain([pagelab.as_str(), "record", "-o", trace, "--plugin", &plugin, "--"]);
+        let words: Vec<&str> = words.chain(command.iter().map(String::as_str)).collect();
+        let mut record = Command::new(words[0]);
+        record.args(&words[1..]);
+        self.output("pagelab record", launch.in_environment(&mut record)).map(drop)
+    }
+
+    /// Runs a program under these policies, so many times each after a first one that does not count: the trials of each.
+    ///
+    /// # Errors
+    /// Where the comparison fails. A policy that this machine cannot give is no error.
+    pub fn measured(
+        &self,
+        launch: &Launch,
+        command: &[String],
+        policies: &[&str],
+        runs: usize,
+    ) -> Result<Vec<Trials>, Problem> {
+        let store = self.word("results.sqlite");
+        // One policy alone is no comparison.
+        let other = ["base", "thp"].into_iter().filter(|other| policies.len() == 1 && policies != [*other]).take(1);
+        let compared: Vec<&str> = policies.iter().copied().chain(other).collect();
+        let (compared, runs) = (compared.join(","), runs.to_string());
+        let mut words: Vec<&str> = vec!["compare", "--store", &store, "--json", "--prove-all", "--check-output"];
+        // Which trials khugepaged wakes up in is chance, and the model's has another clock.
+        words.extend(["--khugepaged", "off", "--blocks", &runs, "--min-blocks", &runs, "-p", &compared]);
+        let limit = format!("{}s", self.limit_s);
+        words.extend(["--trial-time", &limit]);
+        words.extend(self.user.iter().flat_map(|user| ["--user", user.as_str()]));
+        let given: Vec<String> = match self.user {
+            Some(_) => launch.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
+            None => Vec::new(),
+        };
+        words.extend(given.iter().flat_map(|variable| ["--env", variable.as_str()]));
+        let input = self.input.as_ref().map(|input| input.display().to_string());
+        words.extend(input.iter().flat_map(|input| ["--input", input.as_str()]));
+        words.extend(self.prepare.iter().flat_map(|prepare| ["--prepare", prepare.as_str()]));
+        words.push("--");
+        words.extend(command.iter().map(String::as_str));
+        let words = std::iter::once(self.pagelab.as_os_str()).chain(words.iter().map(AsRef::as_ref));
+        let document = {
+            let _turn = turn();
+            self.document("pagelab compare", &mut launch.natively(words))?
+        };
+        let _ = std::fs::remove_file(store);
+        Ok(policies.iter().map(|policy| trials(&document, policy)).collect())
+    }
+
+    fn document(&self, name: &str, command: &mut Command) -> Result<Value, Problem> {
+        let printed = self.output(name, command)?;
+        serde_json::from_slice(&printed).map_err(|error| Problem::Unread(name.to_owned(), format!("JSON: {error}")))
+    }
+
+    /// What a command prints.
+    fn output(&self, name: &str, command: &mut Command) -> Result<Vec<u8>, Problem> {
+        let start = |error| Problem::Start(name.to_owned(), error);
+        let input = self.input.as_ref().map(File::open).transpose().map_err(start)?;
+        let output = self.limited(command).stdin(input.map_or(Stdio::null(), Stdio::from)).output().map_err(start)?;
+        if output.status.success() {
+            return Ok(output.stdout);
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = said.lines().rev().take(3).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("; ");
+        Err(Problem::Failed(name.to_owned(), output.status.code(), said))
+    }
+
+    /// The command, ended after a time in which it could have run many trials.
+    fn limited(&self, command: &Command) -> Command {
+        let mut limited = Command::new("timeout");
+        limited.args(["--kill-after=20", &(self.limit_s * 40).to_string()]);
+        limited.arg(command.get_program()).args(command.get_args()).current_dir(&self.directory);
+        if command.get_envs().next().is_some() {
+            limited.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        }
+        limited
+    }
+}
+
+impl Figures {
+    fn simulated(simulation: &Value) -> Option<Figures> {
+        if !simulation["stopped"].is_null() {
+            return None;
+        }
+        Some(Figures {
+            faults: simulation["faults"].as_u64()?,
+            table_bytes: simulation["process_table_bytes"].as_u64()?,
+            ..Figures::judged(&simulation["verdict"])?
+        })
+    }
+
+    fn measured(trial: &Value) -> Option<Figures> {
+        let observed = |metric: &str| {
+            let observations = trial["observations"].as_array()?;
+            let found = observations.iter().find(|observation| observation["metric"] == metric)?;
+            found["value"].as_f64().map(|value| value as u64)
+        };
+        Some(Figures {
+            faults: observed("minor_faults")?,
+            table_bytes: observed("page_table_seen_bytes")?,
+            ..Figures::judged(&trial["verdict"])?
+        })
+    }
+
+    fn judged(verdict: &Value) -> Option<Figures> {
+        Some(Figures {
+            faults: 0,
+            table_bytes: 0,
+            concerned_bytes: verdict["concerned_bytes"].as_u64()?,
+            covered_bytes: verdict["covered_bytes"].as_u64()?,
+            holding: verdict["holding"].as_str()?.to_owned(),
+        })
+    }
+}
+
+/// The trials of a policy that count.
+fn trials(document: &Value, policy: &str) -> Trials {
+    let arm = document["arms"].as_array().and_then(|arms| arms.iter().find(|arm| arm["label"] == policy));
+    let arm = arm.ok_or(NoTrials::Absent)?;
+    let outcome = &arm["outcome"];
+    if let Some(word) = outcome["outcome"].as_str().filter(|word| ["wrong_answer", "too_slow"].contains(word)) {
+        return Err(NoTrials::Wrong(word.to_owned(), outcome["message"].as_str().unwrap_or_default().to_owned()));
+    }
+    if let Some(reason) = arm["admission"]["reason"].as_str() {
+        return Err(NoTrials::Unsupported(reason.to_owned()));
+    }
+    let trials = document["trials"].as_array().into_iter().flatten();
+    let counted = trials.filter(|trial| trial["label"] == policy && trial["counted"] == true);
+    let figures: Option<Vec<Figures>> = counted.map(Figures::measured).collect();
+    figures.filter(|figures| !figures.is_empty()).ok_or(NoTrials::Absent)
+}
+
+/// The turn of whoever compares settings, while it lives; `None` where nobody can wait for one.
+fn turn() -> Option<File> {
+    let file = File::options().create(true).append(true).open(Path::new(TURN)).ok()?;
+    file.lock().ok().map(|()| file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_those_of_trials_that_count() {
+        let trial = |counted: bool, faults: f64| {
+            serde_json::json!({
+                "label": "thp", "counted": counted,
+                "observations": [{"metric": "minor_faults", "value": faults},
+                                 {"metric": "page_table_seen_bytes", "value": 8192.0}],
+                "verdict": {"holding": "held", "concerned_bytes": 4, "covered_bytes": 3},
+            })
+        };
+        let arm =
+            serde_json::json!({"label": "thp", "admission": {"supported": true}, "outcome": {"outcome": "baseline"}});
+        let document = serde_json::json!({"arms": [arm], "trials": [trial(false, 9.0), trial(true, 7.0)]});
+        let found = trials(&document, "thp").map(|all| all.iter().map(|one| one.faults).collect::<Vec<_>>());
+        assert_eq!(found, Ok(vec![7]));
+        assert_eq!(trials(&document, "base"), Err(NoTrials::Absent));
+    }
+
+    #[test]
+    fn an_arm_without_figures_says_why() {
+        let outcome = serde_json::json!({"outcome": "wrong_answer", "message": "it printed something else"});
+        let wrong = serde_json::json!({"label": "thp", "outcome": outcome});
+        let refused = serde_json::json!({"label": "base", "admission": {"reason": "no root"}, "outcome": {}});
+        let document = serde_json::json!({"arms": [wrong, refused], "trials": []});
+        let told = |policy: &str| trials(&document, policy).map_err(|why| why.to_string());
+        assert_eq!(told("thp"), Err("wrong_answer: it printed something else".to_owned()));
+        assert_eq!(told("base"), Err("unsupported: no root".to_owned()));
+    }
+}

@@ -1,0 +1,174 @@
+//! How a program is started natively and under QEMU, so that it maps the same on both sides.
+//!
+//! What no trace tells of is taken out: randomised addresses, an environment that differs, what the interpreter allocates by
+//! the processor, and programs that allocate by the addresses that they have.
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+const BASE_BYTES: u64 = 4096;
+/// By how much the limits of the stack differ that are tried: whatever is aligned for large pages stays so.
+const LARGE_BYTES: u64 = 2 << 20;
+
+/// What a program is started with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// All of its environment: no other variable is there.
+    pub environment: Vec<(String, String)>,
+    /// Words before the native command.
+    pub wrapper: Vec<String>,
+}
+
+/// Until when what a program maps is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    /// The call that follows the memory of the first thread, which the interpreter makes.
+    Program,
+    /// Its end.
+    End,
+}
+
+/// How a program's memory grows.
+#[derive(Debug, PartialEq, Eq)]
+enum Grown {
+    /// Pages of a mapping that it makes anywhere.
+    Mapped(u64),
+    /// Bytes from the end of the heap that it set before.
+    Heap(i64),
+}
+
+impl Launch {
+    /// Without randomised addresses.
+    pub fn new(environment: Vec<(String, String)>) -> Launch {
+        Launch { environment, wrapper: ["setarch", "--addr-no-randomize"].map(str::to_owned).into() }
+    }
+
+    /// One in which the interpreter of a program maps the same lengths in the same order on both sides; `None` where none was
+    /// found. The interpreter allocates memory for the vDSO, which QEMU 7.2 does not have, and for the names of the processor's
+    /// directories of libraries, which differ: some 900 bytes, by which a page more or less is mapped, and all that follows
+    /// lies a page further. The length of `LD_LIBRARY_PATH` decides where that happens, and there are lengths at which it
+    /// happens on neither side: `libraries` makes one that is so many bytes longer than its shortest.
+    pub fn same_start(&self, command: &[String], libraries: impl Fn(usize) -> String) -> Option<Launch> {
+        let padded = |bytes| {
+            let mut launch = self.clone();
+            launch.environment.push(("LD_LIBRARY_PATH".to_owned(), libraries(bytes)));
+            launch
+        };
+        let is_same = |launch: &Launch| {
+            let emulated = launch.mapped_under_qemu(command, Until::Program);
+            emulated.is_some_and(|emulated| launch.maps_natively(command, Until::Program, &emulated))
+        };
+        (0..4096).step_by(64).map(padded).find(is_same)
+    }
+
+    /// One for a program that allocates by the addresses that it has: with a limit of its stack below which its memory lies
+    /// where it maps the same, from its beginning to its end, as it does at QEMU's addresses; `None` where none was found.
+    pub fn same_addresses(&self, command: &[String]) -> Option<Launch> {
+        const LEAST_GAP_BYTES: u64 = 128 << 20;
+        const GUARD_BYTES: u64 = 1 << 20;
+        let simulated = self.mapped_under_qemu(command, Until::End)?;
+        let limited = |larges: u64| {
+            let limit = format!("--stack={}:", LEAST_GAP_BYTES - GUARD_BYTES + larges * LARGE_BYTES);
+            let mut launch = self.clone();
+            launch.wrapper.extend(["prlimit".to_owned(), limit]);
+            launch
+        };
+        let is_same = |launch: &Launch| launch.maps_natively(command, Until::End, &simulated);
+        (0..32).map(limited).find(is_same)
+    }
+
+    /// Gives a command this environment, and nothing else of one.
+    pub fn in_environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        command.env_clear().envs(self.environment.iter().map(|(name, value)| (name, value)))
+    }
+
+    /// A command in this environment behind the wrapper.
+    pub fn natively<'a>(&'a self, words: impl IntoIterator<Item = &'a OsStr>) -> Command {
+        let mut all = self.wrapper.iter().map(AsRef::as_ref).chain(words);
+        let mut command = Command::new(all.next().unwrap_or(OsStr::new("true")));
+        command.args(all);
+        self.in_environment(&mut command);
+        command
+    }
+
+    /// Whether a program maps so natively.
+    fn maps_natively(&self, command: &[String], until: Until, expected: &[Grown]) -> bool {
+        let words = self.wrapper.iter().cloned().chain(["strace".to_owned()]).chain(command.iter().cloned());
+        // What differs is known before its end.
+        let goes_on = |grown: &[Grown]| expected.starts_with(grown);
+        self.mapped(&words.collect::<Vec<_>>(), until, goes_on).is_some_and(|grown| grown == expected)
+    }
+
+    fn mapped_under_qemu(&self, command: &[String], until: Until) -> Option<Vec<Grown>> {
+        let words = ["qemu-x86_64", "-strace"].map(str::to_owned).into_iter().chain(command.iter().cloned());
+        self.mapped(&words.collect::<Vec<_>>(), until, |_| true)
+    }
+
+    /// What a command that traces another maps, in order, from what it says in the format of strace, for as long as it
+    /// `goes_on`; `None` where it says nothing of it.
+    fn mapped(&self, words: &[String], until: Until, goes_on: impl Fn(&[Grown]) -> bool) -> Option<Vec<Grown>> {
+        let mut traced = Command::new(&words[0]);
+        traced.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        // A group of its own: what strace runs does not end with it.
+        let mut child = self.in_environment(&mut traced).process_group(0).spawn().ok()?;
+        let lines = BufReader::new(child.stderr.take()?).split(b'\n').map_while(Result::ok);
+        let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
+        let lines = lines.take_while(|line| until == Until::End || !line.contains("set_robust_list("));
+        let grown = grown(lines, goes_on);
+        end_group(child);
+        Some(grown).filter(|grown| !grown.is_empty())
+    }
+}
+
+/// How memory grows by the calls in these lines.
+fn grown(lines: impl Iterator<Item = String>, goes_on: impl Fn(&[Grown]) -> bool) -> Vec<Grown> {
+    let mut heap_end = None;
+    let mut grown = Vec::new();
+    for line in lines {
+        if !goes_on(&grown) {
+            break;
+        }
+        if let Some((_, rest)) = line.split_once("mmap(NULL,") {
+            let bytes = rest.split(',').next().and_then(|bytes| bytes.trim().parse::<u64>().ok());
+            grown.extend(bytes.map(|bytes| Grown::Mapped(bytes.div_ceil(BASE_BYTES))));
+        } else if let Some((_, rest)) = line.split_once("brk(0x") {
+            let set = rest.split(')').next().and_then(|set| i64::from_str_radix(set, 16).ok());
+            grown.extend(heap_end.zip(set).map(|(end, set)| Grown::Heap(set - end)));
+            heap_end = set.or(heap_end);
+        }
+    }
+    grown
+}
+
+/// Kills a child and its group.
+fn end_group(mut child: Child) {
+    let group = format!("-{}", child.id());
+    let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_strace_and_of_qemu_become_the_same() {
+        let native =
+            ["brk(NULL) = 0x5000", "brk(0x5000) = 0x5000", "mmap(NULL, 8193, PROT_READ) = 1", "brk(0x9000) = 0x9000"];
+        let emulated = ["7 brk(0x1000) = 0x1000", "7 mmap(NULL,12288,PROT_READ) = 2", "7 brk(0x5000) = 0x5000"];
+        let both = [&native[..], &emulated[..]].map(|lines| grown(lines.iter().map(ToString::to_string), |_| true));
+        assert_eq!(both[0], [Grown::Mapped(3), Grown::Heap(0x4000)]);
+        assert_eq!(both[0], both[1]);
+        let first = grown(native.iter().map(ToString::to_string), |grown| grown.is_empty());
+        assert_eq!(first, [Grown::Mapped(3)]);
+    }
+
+    #[test]
+    fn a_launch_has_no_variable_but_its_own() {
+        let launch = Launch { environment: vec![("A".into(), "b".into())], wrapper: vec!["env".into()] };
+        let printed = launch.natively([OsStr::new("env")]).output().map(|output| output.stdout);
+        assert_eq!(printed.ok().as_deref(), Some(&b"A=b\n"[..]));
+    }
+}

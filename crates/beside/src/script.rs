@@ -1,0 +1,349 @@
+//! Random programs of system calls and touches, as scripts of `crates/pagelab/tests/programs/script.c`.
+//!
+//! A script is a list of operations that may ask for anything. What it becomes as text is only what a kernel lets succeed, and
+//! only touches of memory that may be touched so: taking operations out leaves a script that runs, which is what shrinking
+//! one needs.
+
+use std::fmt::Write as _;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64;
+
+/// Places for mappings; the first is the heap.
+const SLOTS: usize = 4;
+const HEAP: usize = 0;
+/// Bits of protections.
+const LOADS: u8 = 1;
+const STORES: u8 = 2;
+const BOTH: u8 = LOADS | STORES;
+/// How deep forks go.
+const DEPTH: usize = 2;
+/// The most bytes that a script may have: the interpreter keeps it in so many.
+const TEXT_BYTES: usize = 30_000;
+
+/// An operation. Offsets and lengths are in base pages; what of them does not lie in the slot is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "fields of one meaning in all of them")]
+pub enum Op {
+    /// Maps memory, which is the slot's from then on.
+    Map { slot: usize, pages: usize, protection: u8, kind: Kind },
+    /// Maps memory in the place of a part of the slot.
+    Over { slot: usize, offset: usize, pages: usize, protection: u8, kind: Kind },
+    /// Unmaps a part.
+    Unmap { slot: usize, offset: usize, pages: usize },
+    /// Makes all of a slot longer or shorter.
+    Remap { slot: usize, pages: usize },
+    /// Gives a part another protection.
+    Protect { slot: usize, offset: usize, pages: usize, protection: u8 },
+    /// Advises a part.
+    Advise { slot: usize, offset: usize, pages: usize, advice: Advice },
+    /// Moves the end of the heap.
+    Heap { pages: usize },
+    /// Touches each page of so many.
+    Touch { slot: usize, offset: usize, pages: usize, step: usize, touch: Touch },
+    /// What follows is done by a forked process, until it ends; its parent waits.
+    Fork,
+    /// The forked process ends.
+    End,
+}
+
+/// What a mapping is, as the interpreter numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "flags of mmap(2) by their names")]
+pub enum Kind {
+    Private = 0,
+    Shared = 1,
+    NoReserve = 2,
+    Populate = 3,
+    Stack = 4,
+}
+
+/// Advice, by its number in `include/uapi/asm-generic/mman-common.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "values of madvise(2) by their names")]
+pub enum Advice {
+    DontNeed = 4,
+    Free = 8,
+    HugePage = 14,
+    NoHugePage = 15,
+    PopulateRead = 22,
+    PopulateWrite = 23,
+}
+
+/// How memory is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// A load.
+    Load,
+    /// A store.
+    Store,
+    /// An instruction that loads and stores.
+    Add,
+    /// The kernel stores, of a call.
+    Kernel,
+}
+
+/// A random program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Script(pub Vec<Op>);
+
+/// A slot as the script knows it: each page with its protection, if it is mapped.
+#[derive(Clone, Debug, Default)]
+struct Slot {
+    pages: Vec<Option<u8>>,
+    shared: bool,
+    /// One mapping from its beginning to its end, as far as the script did.
+    whole: bool,
+}
+
+impl Script {
+    /// The script of a seed.
+    pub fn random(seed: u64) -> Script {
+        let random = &mut Pcg64::seed_from_u64(seed);
+        let count = 4 + below(random, 22);
+        let mut ops = Vec::new();
+        for _ in 0..count {
+            ops.push(op(random));
+            // What is mapped is touched at once in half of the cases.
+            if let Some(Op::Map { slot, pages, .. }) = ops.last().copied()
+                && below(random, 2) == 0
+            {
+                ops.push(Op::Touch { slot, offset: offset(random), pages, step: step(random), touch: touch(random) });
+            }
+        }
+        Script(ops)
+    }
+
+    /// The script as the interpreter reads it.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        let mut slots = vec![Slot::default(); SLOTS];
+        slots[HEAP].whole = true;
+        let mut parents = Vec::new();
+        for op in &self.0 {
+            match op {
+                Op::Fork if parents.len() < DEPTH => {
+                    parents.push(slots.clone());
+                    text.push_str("{\n");
+                }
+                Op::End if !parents.is_empty() => {
+                    slots = parents.pop().unwrap_or_default();
+                    text.push_str("}\n");
+                }
+                Op::Fork | Op::End => {}
+                op => write(op, &mut slots, &mut text),
+            }
+            if text.len() > TEXT_BYTES {
+                break;
+            }
+        }
+        parents.iter().for_each(|_| text.push_str("}\n"));
+        text
+    }
+}
+
+/// A number below `end`, which is not zero.
+fn below(random: &mut Pcg64, end: u64) -> u64 {
+    random.random_range(0..end)
+}
+
+/// An operation by chance.
+fn op(random: &mut Pcg64) -> Op {
+    let slot = below(random, SLOTS as u64) as usize;
+    let (offset, pages) = (offset(random), pages(random));
+    match below(random, 40) {
+        0..=8 => Op::Map { slot: slot.max(1), pages, protection: protection(random), kind: kind(random) },
+        9..=10 => Op::Over { slot, offset, pages, protection: protection(random), kind: kind(random) },
+        11..=12 => Op::Unmap { slot, offset, pages },
+        13..=14 => Op::Remap { slot: slot.max(1), pages },
+        15..=18 => Op::Protect { slot, offset, pages, protection: protection(random) },
+        19..=21 => Op::Advise { slot, offset, pages, advice: advice(random) },
+        22..=23 => Op::Heap { pages },
+        24..=26 => Op::Fork,
+        27..=28 => Op::End,
+        _ => Op::Touch { slot, offset, pages, step: step(random), touch: touch(random) },
+    }
+}
+
+/// Lengths around those at which something changes: a page, a folio of 64K, a table.
+fn pages(random: &mut Pcg64) -> usize {
+    let pages = match below(random, 10) {
+        0..=1 => 1 + below(random, 8),
+        2..=3 => 9 + below(random, 40),
+        4..=5 => 100 + below(random, 600),
+        6 => 16 * (1 + below(random, 40)),
+        7..=8 => 512 * (1 + below(random, 5)),
+        _ => 1000 + below(random, 1600),
+    };
+    pages as usize
+}
+
+fn offset(random: &mut Pcg64) -> usize {
+    let offset = match below(random, 8) {
+        0..=3 => 0,
+        4 => below(random, 16),
+        5 => 16 * below(random, 40),
+        6 => 512 * below(random, 4),
+        _ => below(random, 1500),
+    };
+    offset as usize
+}
+
+fn step(random: &mut Pcg64) -> usize {
+    [1, 1, 1, 2, 3, 16, 17, 100, 512][below(random, 9) as usize]
+}
+
+fn protection(random: &mut Pcg64) -> u8 {
+    [BOTH, BOTH, BOTH, BOTH, LOADS, 0][below(random, 6) as usize]
+}
+
+fn kind(random: &mut Pcg64) -> Kind {
+    let kinds = [Kind::Private, Kind::Private, Kind::Private, Kind::Private, Kind::NoReserve, Kind::Populate];
+    [&kinds[..], &[Kind::Stack, Kind::Shared]].concat()[below(random, 8) as usize]
+}
+
+fn advice(random: &mut Pcg64) -> Advice {
+    let often = [Advice::DontNeed, Advice::DontNeed, Advice::Free, Advice::HugePage];
+    let rarely = [Advice::NoHugePage, Advice::PopulateRead, Advice::PopulateWrite];
+    [&often[..], &rarely[..]].concat()[below(random, 7) as usize]
+}
+
+fn touch(random: &mut Pcg64) -> Touch {
+    [Touch::Load, Touch::Store, Touch::Store, Touch::Store, Touch::Add, Touch::Kernel][below(random, 6) as usize]
+}
+
+/// Writes what an operation can do to the slots as they are, and does it to them.
+fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
+    match *op {
+        Op::Map { slot, pages, protection, kind } => {
+            let _ = writeln!(text, "m {slot} {pages} {protection} {}", kind as u8);
+            let shared = kind == Kind::Shared;
+            slots[slot] = Slot { pages: vec![Some(protection); pages], shared, whole: true };
+        }
+        Op::Over { slot, offset, pages, protection, kind } => {
+            // Shared memory in the middle of other is a slot of two kinds.
+            let kind = if kind == Kind::Shared { Kind::Private } else { kind };
+            if slots[slot].shared {
+                return;
+            }
+            for (offset, pages) in slots[slot].runs(offset, pages, |_| true) {
+                let _ = writeln!(text, "f {slot} {offset} {pages} {protection} {}", kind as u8);
+                slots[slot].set(offset, pages, Some(protection));
+            }
+        }
+        Op::Unmap { slot, offset, pages } => {
+            for (offset, pages) in slots[slot].runs(offset, pages, |_| true) {
+                let _ = writeln!(text, "u {slot} {offset} {pages}");
+                slots[slot].set(offset, pages, None);
+            }
+        }
+        Op::Remap { slot, pages } => {
+            let before = slots[slot].pages.len();
+            let protection = slots[slot].pages.first().copied().flatten();
+            if let (true, false, Some(protection)) = (slots[slot].whole, slots[slot].shared, protection) {
+                let _ = writeln!(text, "r {slot} {before} {pages}");
+                slots[slot].pages.resize(pages, Some(protection));
+            }
+        }
+        Op::Protect { slot, offset, pages, protection } => {
+            for (offset, pages) in slots[slot].runs(offset, pages, |_| true) {
+                let _ = writeln!(text, "p {slot} {offset} {pages} {protection}");
+                slots[slot].set(offset, pages, Some(protection));
+            }
+        }
+        Op::Advise { slot, offset, pages, advice } => {
+            let may = |protection: u8| match advice {
+                Advice::PopulateRead => protection & LOADS != 0,
+                Advice::PopulateWrite => protection & STORES != 0,
+                _ => true,
+            };
+            if slots[slot].shared && advice == Advice::Free {
+                return;
+            }
+            for (offset, pages) in slots[slot].runs(offset, pages, may) {
+                let _ = writeln!(text, "a {slot} {offset} {pages} {}", advice as u8);
+                let changes = matches!(advice, Advice::HugePage | Advice::NoHugePage);
+                slots[slot].whole &= !changes || pages == slots[slot].pages.len();
+            }
+        }
+        Op::Heap { pages } => {
+            let heap = &mut slots[HEAP];
+            // What was mapped over and unmapped stands in the way.
+            if heap.whole {
+                let _ = writeln!(text, "b {pages}");
+                heap.pages.resize(pages, Some(BOTH));
+            }
+        }
+        Op::Touch { slot, offset, pages, step, touch } => {
+            let (letter, needed) = match touch {
+                Touch::Load => ('l', LOADS),
+                Touch::Store => ('s', STORES),
+                Touch::Add => ('x', BOTH),
+                Touch::Kernel => ('k', STORES),
+            };
+            for (offset, pages) in slots[slot].runs(offset, pages, |protection| protection & needed == needed) {
+                let _ = match touch {
+                    Touch::Kernel => writeln!(text, "k {slot} {offset} {pages}"),
+                    _ => writeln!(text, "{letter} {slot} {offset} {pages} {step}"),
+                };
+            }
+        }
+        Op::Fork | Op::End => {}
+    }
+}
+
+impl Slot {
+    /// The stretches of a range that are mapped with a protection that will do: offsets and lengths.
+    fn runs(&self, offset: usize, pages: usize, may: impl Fn(u8) -> bool) -> Vec<(usize, usize)> {
+        let end = (offset + pages).min(self.pages.len());
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for at in (offset..end).filter(|at| self.pages[*at].is_some_and(&may)) {
+            match runs.last_mut().filter(|(from, length)| from + length == at) {
+                Some((_, length)) => *length += 1,
+                None => runs.push((at, 1)),
+            }
+        }
+        runs
+    }
+
+    /// Makes pages so. What is changed in part is one mapping no more.
+    fn set(&mut self, offset: usize, pages: usize, protection: Option<u8>) {
+        self.whole &= pages == self.pages.len() && protection.is_some();
+        self.pages[offset..offset + pages].fill(protection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touch(pages: usize) -> Op {
+        Op::Touch { slot: 1, offset: 0, pages, step: 1, touch: Touch::Store }
+    }
+
+    fn map(pages: usize) -> Op {
+        Op::Map { slot: 1, pages, protection: BOTH, kind: Kind::Private }
+    }
+
+    #[test]
+    fn only_what_may_be_touched_is_touched() {
+        let hole = Op::Unmap { slot: 1, offset: 2, pages: 1 };
+        let closed = Op::Protect { slot: 1, offset: 5, pages: 9, protection: LOADS };
+        let script = Script(vec![touch(3), map(8), hole, closed, touch(20), Op::Remap { slot: 1, pages: 3 }]);
+        assert_eq!(script.text(), "m 1 8 3 0\nu 1 2 1\np 1 5 3 1\ns 1 0 2 1\ns 1 3 2 1\n");
+    }
+
+    #[test]
+    fn a_forked_process_does_not_change_its_parents_memory() {
+        let script =
+            Script(vec![map(4), Op::Fork, Op::Unmap { slot: 1, offset: 0, pages: 4 }, Op::End, touch(4), Op::Fork]);
+        assert_eq!(script.text(), "m 1 4 3 0\n{\nu 1 0 4\n}\ns 1 0 4 1\n{\n}\n");
+    }
+
+    #[test]
+    fn a_seed_makes_one_script() {
+        let script = |seed| Script::random(seed).text();
+        assert_eq!(script(1), script(1));
+        assert_ne!(script(1), script(2));
+    }
+}

@@ -1,0 +1,133 @@
+//! Scripts natively beside their simulations: all figures are the same, to the fault and to the byte.
+
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::lab::{Figures, Lab, Problem};
+use crate::launch::Launch;
+use crate::script::Script;
+
+/// Runs of a script that was off once: one of them that agrees is enough.
+const AGAIN: usize = 3;
+
+/// What runs scripts and simulates them.
+#[derive(Debug)]
+pub struct Scripts<'a> {
+    lab: Lab,
+    launch: Launch,
+    policies: &'a [&'a str],
+    /// Faults of a launch natively, under each policy: those of a script that does nothing.
+    launch_faults: Vec<u64>,
+}
+
+/// A figure of a script that is off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Off {
+    /// Under which policy.
+    pub policy: String,
+    /// The figure.
+    pub figure: &'static str,
+    /// What was measured, once or several times.
+    pub measured: Vec<String>,
+    /// What was simulated.
+    pub simulated: String,
+}
+
+impl fmt::Display for Off {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Off { policy, figure, measured, simulated } = self;
+        write!(f, "{policy}, {figure}: {} measured, {simulated} simulated", measured.join(" or "))
+    }
+}
+
+impl<'a> Scripts<'a> {
+    /// Compiles the interpreter from its source and runs a script that does nothing.
+    ///
+    /// # Errors
+    /// Where that cannot be done.
+    pub fn new(lab: Lab, source: &Path, policies: &'a [&'a str]) -> Result<Scripts<'a>, Problem> {
+        let environment = [("PATH", std::env::var("PATH").unwrap_or_default()), ("HOME", lab.word(""))];
+        let launch = Launch::new(environment.map(|(name, value)| (name.to_owned(), value)).into());
+        compile(source, &lab.word("script"))?;
+        let mut scripts = Scripts { lab, launch, policies, launch_faults: vec![0; policies.len()] };
+        let simulated = scripts.simulated("")?;
+        let measured = scripts.measured("", policies, 1)?;
+        let more = |(trials, simulated): (&Vec<Figures>, &Figures)| trials[0].faults.saturating_sub(simulated.faults);
+        scripts.launch_faults = measured.iter().zip(&simulated).map(more).collect();
+        Ok(scripts)
+    }
+
+    /// What is off of a script.
+    ///
+    /// # Errors
+    /// Where it cannot be run, recorded or simulated.
+    pub fn off(&self, text: &str) -> Result<Vec<Off>, Problem> {
+        let simulated = self.simulated(text)?;
+        let once = self.measured(text, self.policies, 1)?;
+        let mut all = Vec::new();
+        for (number, (trials, simulated)) in once.iter().zip(&simulated).enumerate() {
+            if self.differs(number, trials, simulated).is_empty() {
+                continue;
+            }
+            let policy = &self.policies[number..=number];
+            let again = self.measured(text, policy, AGAIN)?;
+            all.extend(again.iter().flat_map(|trials| self.differs(number, trials, simulated)));
+        }
+        Ok(all)
+    }
+
+    /// A script that is off by the same figure under the same policy as another one, and from which nothing can be taken.
+    pub fn shrunk(&self, script: &Script, off: &[Off]) -> Script {
+        let is_same = |one: &Off| off.iter().any(|other| (&other.policy, other.figure) == (&one.policy, one.figure));
+        script.shrunk(|script| self.off(&script.text()).is_ok_and(|off| off.iter().any(is_same)))
+    }
+
+    fn command(&self, text: &str) -> Result<Vec<String>, Problem> {
+        let (script, file) = (self.lab.word("script"), self.lab.word("text"));
+        let written = std::fs::write(&file, text);
+        written.map_err(|error| Problem::Start(file.clone(), error))?;
+        Ok(vec![script, file])
+    }
+
+    fn simulated(&self, text: &str) -> Result<Vec<Figures>, Problem> {
+        self.lab.simulated(&self.launch, &self.command(text)?, self.policies)
+    }
+
+    fn measured(&self, text: &str, policies: &[&str], runs: usize) -> Result<Vec<Vec<Figures>>, Problem> {
+        let measured = self.lab.measured(&self.launch, &self.command(text)?, policies, runs)?;
+        measured.into_iter().map(|trials| trials.map_err(Problem::NoTrials)).collect()
+    }
+
+    /// The figures of which no trial is as the simulation says.
+    fn differs(&self, number: usize, trials: &[Figures], simulated: &Figures) -> Vec<Off> {
+        let policy = self.policies[number].to_owned();
+        let launch_faults = self.launch_faults[number];
+        let pairs = |figures: &Figures, less: u64| {
+            [
+                ("faults", figures.faults.saturating_sub(less).to_string()),
+                ("covered bytes", figures.covered_bytes.to_string()),
+                ("concerned bytes", figures.concerned_bytes.to_string()),
+                ("bytes of tables", figures.table_bytes.to_string()),
+                ("verdict", figures.holding.clone()),
+            ]
+        };
+        let measured: Vec<_> = trials.iter().map(|trial| pairs(trial, launch_faults)).collect();
+        let off = |(at, (figure, simulated)): (usize, (&'static str, String))| {
+            let mut measured: Vec<String> = measured.iter().map(|pairs| pairs[at].1.clone()).collect();
+            measured.dedup();
+            let is_off = !measured.contains(&simulated);
+            is_off.then(|| Off { policy: policy.clone(), figure, measured, simulated })
+        };
+        pairs(simulated, 0).into_iter().enumerate().filter_map(off).collect()
+    }
+}
+
+/// Compiles the interpreter.
+fn compile(source: &Path, program: &str) -> Result<(), Problem> {
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-fno-pie", "-no-pie", "-o", program]);
+    let output = gcc.arg(source).output().map_err(|error| Problem::Start("gcc".to_owned(), error))?;
+    let said = || String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(()) } else { Err(Problem::Failed("gcc".to_owned(), output.status.code(), said())) }
+}

@@ -1,0 +1,92 @@
+//! The processor that a host has, as machine files name it, and what it tells of its translation.
+
+use std::path::Path;
+
+use crate::read;
+use crate::tlbs::{self, ToldTlb};
+
+/// What a host's processor is, and what can be known of how it translates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Processor {
+    /// As machine files have it: `VENDOR/FAMILY/MODEL` in decimal (x86), `IMPLEMENTER/PART` (arm64), the `uarch` (RISC-V);
+    /// empty where /proc/cpuinfo says none of these.
+    pub id: String,
+    /// The name of the page-table format that the kernel uses, without options, where /proc/cpuinfo tells it: `x86-64`,
+    /// `x86-64-la57`, `sv48`.
+    pub table_format: Option<String>,
+    /// Its TLBs as CPUID tells them; none where it does not: another instruction set, a captured host, a hypervisor that
+    /// leaves these leaves empty.
+    pub tlbs: Vec<ToldTlb>,
+}
+
+/// The processor of the host under `root`; CPUID is of this processor, and asked only where `is_live`.
+pub(crate) fn read(root: &Path, is_live: bool) -> Processor {
+    let cpuinfo = read::text(root, "/proc/cpuinfo").unwrap_or_default();
+    let id = id(&cpuinfo);
+    let tlbs = if is_live { tlbs::told(&id) } else { Vec::new() };
+    Processor { table_format: table_format(&cpuinfo), id, tlbs }
+}
+
+/// A field of the first processor that has it.
+fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = cpuinfo.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim())
+}
+
+fn id(cpuinfo: &str) -> String {
+    let joined = |names: &[&str]| {
+        let all: Option<Vec<&str>> = names.iter().map(|name| field(cpuinfo, name)).collect();
+        all.map(|all| all.join("/"))
+    };
+    let x86 = joined(&["vendor_id", "cpu family", "model"]);
+    let known = x86.or_else(|| joined(&["CPU implementer", "CPU part"]));
+    known.or_else(|| joined(&["uarch"])).unwrap_or_default()
+}
+
+/// Linux leaves the flag `la57` out where it does not use five levels (`no5lvl`, or it was built so); RISC-V's `mmu` is what
+/// the kernel was started with.
+fn table_format(cpuinfo: &str) -> Option<String> {
+    match (field(cpuinfo, "mmu"), field(cpuinfo, "flags")) {
+        (Some(mmu), _) if mmu.starts_with("sv") => Some(mmu.to_owned()),
+        (_, Some(flags)) => {
+            let mut flags = flags.split_whitespace();
+            Some(if flags.any(|flag| flag == "la57") { "x86-64-la57" } else { "x86-64" }.to_owned())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_is_read_from_cpuinfo() {
+        let amd = "processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n";
+        assert_eq!(id(amd), "AuthenticAMD/25/1");
+        assert_eq!(id("CPU implementer\t: 0x41\nCPU architecture: 8\nCPU part\t: 0xd0c\n"), "0x41/0xd0c");
+        assert_eq!(id("hart\t: 0\nuarch\t: sifive,u74-mc\n"), "sifive,u74-mc");
+        assert_eq!(id(""), "");
+    }
+
+    #[test]
+    fn the_levels_of_page_tables_are_those_that_the_kernel_uses() {
+        assert_eq!(table_format("flags\t: fpu lm la57\n").as_deref(), Some("x86-64-la57"));
+        assert_eq!(table_format("flags\t: fpu lm\n").as_deref(), Some("x86-64"));
+        assert_eq!(table_format("hart\t: 0\nmmu\t\t: sv48\n").as_deref(), Some("sv48"));
+        assert_eq!(table_format("mmu\t: none\n"), None);
+        assert_eq!(table_format("CPU implementer\t: 0x41\n"), None);
+    }
+
+    #[test]
+    fn captured_hosts_have_their_processors() {
+        let fixture = |name: &str| format!("{}/../../fixtures/host/{name}", env!("CARGO_MANIFEST_DIR"));
+        let of = |name: &str| read(Path::new(&fixture(name)), false);
+        let zen = of("x86_64-6.18");
+        assert_eq!((zen.id.as_str(), zen.table_format.as_deref()), ("AuthenticAMD/25/1", Some("x86-64")));
+        assert!(zen.tlbs.is_empty(), "CPUID is of another processor");
+        assert_eq!((of("aarch64-64k-6.12").id.as_str(), of("aarch64-64k-6.12").table_format), ("0x41/0xd0c", None));
+        let p670 = of("riscv64-6.12");
+        assert_eq!((p670.id.as_str(), p670.table_format.as_deref()), ("sifive,p670", Some("sv48")));
+    }
+}

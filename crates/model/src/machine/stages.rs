@@ -1,0 +1,32 @@
+//! What page-table formats are for: programs, virtual machines, leaves of a size.
+
+use paging::format::named::Named;
+use paging::format::riscv::Stage;
+
+use super::shape::Architecture;
+
+/// Whose programs a format is for.
+pub(super) fn of_first_stage(format: &Named) -> Option<Architecture> {
+    match format {
+        Named::X86_64(_) => Some(Architecture::X86_64),
+        Named::Arm64Stage1(_) => Some(Architecture::Arm64),
+        Named::RiscV(format) if format.stage() == Stage::Guest => None,
+        Named::RiscV(_) | Named::Software64K(_) => Some(Architecture::RiscV64),
+        Named::Arm64Stage2(_) => None,
+    }
+}
+
+/// Whose virtual machines a format is for. Nested tables of x86-64 are walked as those of programs are.
+pub(super) fn of_second_stage(format: &Named) -> Option<Architecture> {
+    match format {
+        Named::X86_64(_) => Some(Architecture::X86_64),
+        Named::Arm64Stage2(_) => Some(Architecture::Arm64),
+        Named::RiscV(format) if format.stage() == Stage::Guest => Some(Architecture::RiscV64),
+        Named::RiscV(_) | Named::Software64K(_) | Named::Arm64Stage1(_) => None,
+    }
+}
+
+pub(super) fn has_leaf(format: &impl paging::Format, bytes: u64) -> bool {
+    let geometry = format.geometry();
+    (0..geometry.levels()).any(|level| format.has_leaf(level) && geometry.span(level) == bytes)
+}

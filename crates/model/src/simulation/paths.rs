@@ -1,0 +1,65 @@
+//! The entries above leaves: the same for all pages whose leaves are in one table.
+
+use std::collections::HashMap;
+
+use super::keys::Hashing;
+use crate::space::Path;
+
+/// The entries on the way to tables of leaves, each way once. A way stays as it is while a leaf is in its table: whoever
+/// has its number forgets it with the leaf.
+#[derive(Default)]
+pub(super) struct Paths {
+    /// The last way to a table, by the address of the entry that points to it.
+    numbers: HashMap<u64, u32, Hashing>,
+    paths: Vec<Path>,
+}
+
+impl Paths {
+    /// The number of the way to the leaf that `path` ends at.
+    pub(super) fn number(&mut self, path: &Path) -> u32 {
+        let mut above = *path;
+        above.entries[..=usize::from(path.leaf_level)].fill(Default::default());
+        let pointer = above.entries.get(usize::from(path.leaf_level) + 1).copied().unwrap_or_default().0;
+        let paths = &mut self.paths;
+        // Another table can have been put where one was.
+        let number = self.numbers.get(&pointer).copied().filter(|number| paths[*number as usize] == above);
+        number.unwrap_or_else(|| {
+            paths.push(above);
+            self.numbers.insert(pointer, paths.len() as u32 - 1);
+            paths.len() as u32 - 1
+        })
+    }
+
+    /// The entries above a leaf.
+    #[inline]
+    pub(super) fn path(&self, number: u32) -> &Path {
+        &self.paths[number as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::address::Pa;
+    use crate::space::LEVELS;
+
+    #[test]
+    fn pages_of_one_table_share_a_way_and_a_table_in_its_place_has_another() {
+        let path = |leaf: u64, pmd: u64, pud: u64| Path {
+            entries: [Pa(leaf), Pa(pmd), Pa(pud), Pa(8), Pa(0)],
+            root_level: 3,
+            leaf_level: 0,
+        };
+        assert_eq!(LEVELS, 5);
+        let mut paths = Paths::default();
+        let [first, again] = [0x1000, 0x1008].map(|leaf| paths.number(&path(leaf, 0x2000, 0x3000)));
+        assert_eq!(first, again);
+        assert_eq!(paths.path(first), &path(0, 0x2000, 0x3000));
+        let other = paths.number(&path(0x5000, 0x2008, 0x3000));
+        let moved = paths.number(&path(0x5000, 0x2000, 0x9000));
+        assert!(first != other && moved != first && moved != other);
+        assert_eq!(paths.path(first), &path(0, 0x2000, 0x3000), "who has it still, has it");
+        let huge = paths.number(&Path { leaf_level: 1, ..path(0x5000, 0x2000, 0x3000) });
+        assert_eq!(paths.path(huge).entries[..2], [Pa(0); 2]);
+    }
+}

@@ -1,0 +1,208 @@
+//! Copy on write, tables and folios of which parts go, against what Linux 6.18 did (x86-64, counted by `getrusage` and `VmPTE`).
+
+use super::tests::{M2, PLACE, advise, event, mmap, space, write_all, written};
+use super::*;
+use trace::Call;
+
+const M1: u64 = M2 / 2;
+const DONTNEED: u64 = 4;
+const FREE: u64 = 8;
+
+fn protect(space: &mut dyn Space, address: u64, bytes: u64, protection: u64) {
+    space.event(&event(Call::Mprotect { address, bytes, protection }, 0)).unwrap();
+}
+
+fn protect_and_back(space: &mut dyn Space, address: u64, bytes: u64) {
+    protect(space, address, bytes, 1);
+    protect(space, address, bytes, 3);
+}
+
+fn munmap(space: &mut dyn Space, address: u64, bytes: u64) {
+    space.event(&event(Call::Munmap { address, bytes }, 0)).unwrap();
+}
+
+fn read_all(space: &mut dyn Space, begin: u64, bytes: u64) {
+    for va in (begin..begin + bytes).step_by(4096) {
+        space.access(va, false).unwrap();
+    }
+}
+
+/// Faults and pages that are copied by what is done.
+fn counted(space: &mut dyn Space, what: impl FnOnce(&mut dyn Space)) -> (u64, u64) {
+    let before = space.costs();
+    what(space);
+    let after = space.costs();
+    (after.faults() - before.faults(), (after.copied_bytes - before.copied_bytes) / 4096)
+}
+
+fn tables(space: &dyn Space) -> u64 {
+    space.costs().table_bytes / 4096
+}
+
+#[test]
+fn what_was_shared_is_not_writable_again_by_its_protection() {
+    for (policy, pages, alone) in [("base", 1024, 1024), ("mthp-64k", 1024, 1024), ("thp", 1024, 2)] {
+        let mut space = written("cascade-lake", policy, 2 * M2);
+        let store = |space: &mut dyn Space| {
+            protect_and_back(space, PLACE, 2 * M2);
+            write_all(space, PLACE, 2 * M2);
+        };
+        assert_eq!(counted(&mut *space, store), (0, 0), "{policy}: nobody else has it");
+        let child = space.fork().unwrap();
+        space.enter(child);
+        assert_eq!(counted(&mut *space, store), (pages, pages), "{policy}: each is copied");
+        assert_eq!(counted(&mut *space, store), (0, 0), "{policy}: copies are the child's");
+        space.enter(0);
+        space.end(child).unwrap();
+        assert_eq!(counted(&mut *space, store), (alone, 0), "{policy}: a fault each, and no copies");
+        assert_eq!(counted(&mut *space, store), (0, 0), "{policy}: and then they are the parent's");
+    }
+}
+
+#[test]
+fn the_last_page_of_a_folio_is_copied_so_that_the_rest_goes_back() {
+    let mut space = written("cascade-lake", "mthp-64k", 1 << 16);
+    let child = space.fork().unwrap();
+    space.end(child).unwrap();
+    munmap(&mut *space, PLACE, 14 * 4096);
+    let last = PLACE + 15 * 4096;
+    assert_eq!(counted(&mut *space, |space| write_all(space, last - 4096, 4096)), (1, 0));
+    munmap(&mut *space, last - 4096, 4096);
+    assert_eq!(space.costs().unmapped_bytes, 15 * 4096);
+    assert_eq!(counted(&mut *space, |space| write_all(space, last, 4096)), (1, 1));
+    assert_eq!(space.costs().unmapped_bytes, 0);
+}
+
+#[test]
+fn tables_go_with_the_last_vma_of_their_addresses() {
+    let mut space = written("cascade-lake", "base", 2 * M2);
+    assert_eq!(tables(&*space), 5);
+    munmap(&mut *space, PLACE + M1, M1);
+    assert_eq!(tables(&*space), 5);
+    munmap(&mut *space, PLACE, M1);
+    assert_eq!(tables(&*space), 4);
+    // A VMA that nobody has touched is one, too.
+    mmap(&mut *space, PLACE + (1 << 30), 4096);
+    write_all(&mut *space, PLACE + (1 << 30), 4096);
+    mmap(&mut *space, PLACE + (1 << 30) + M2, 4096);
+    assert_eq!(tables(&*space), 6);
+    munmap(&mut *space, PLACE + (1 << 30), 4096);
+    assert_eq!(tables(&*space), 5);
+    munmap(&mut *space, PLACE + (1 << 30) + M2, 4096);
+    munmap(&mut *space, PLACE + M2, M2);
+    assert_eq!(tables(&*space), 1);
+}
+
+#[test]
+fn what_madvise_drops_keeps_its_table_unless_all_of_it_goes() {
+    for (pt_reclaim, machine, kept) in [
+        (None, "cascade-lake", 4),
+        (Some(false), "cascade-lake", 5),
+        (None, "neoverse-n1", 5),
+        (Some(true), "rva23", 4),
+    ] {
+        let mut space = space(machine, "base", Physical::default());
+        space.set_kernel(Kernel { pt_reclaim, ..Kernel::default() });
+        mmap(&mut *space, PLACE, 2 * M2);
+        write_all(&mut *space, PLACE, 2 * M2);
+        let all = tables(&*space);
+        advise(&mut *space, PLACE, M1, DONTNEED);
+        advise(&mut *space, PLACE + M1, M1, DONTNEED);
+        assert_eq!((tables(&*space), space.costs().anonymous_bytes), (all, M2), "{machine}");
+        advise(&mut *space, PLACE, M2 + 4096, DONTNEED);
+        assert_eq!(tables(&*space), all - (5 - kept), "{machine} {pt_reclaim:?}");
+    }
+}
+
+#[test]
+fn no_huge_page_stands_in_the_place_of_a_table() {
+    let mut space = written("cascade-lake", "thp", 2 * M2);
+    advise(&mut *space, PLACE, M1, DONTNEED);
+    advise(&mut *space, PLACE + M1, M1, DONTNEED);
+    assert_eq!(counted(&mut *space, |space| write_all(space, PLACE, M2)).0, 512);
+    advise(&mut *space, PLACE, 2 * M2, DONTNEED);
+    assert_eq!(counted(&mut *space, |space| write_all(space, PLACE, 2 * M2)).0, 2);
+    // Nor one of zeros.
+    advise(&mut *space, PLACE, M1, DONTNEED);
+    advise(&mut *space, PLACE + M1, M1, DONTNEED);
+    assert_eq!(counted(&mut *space, |space| read_all(space, PLACE, M2)).0, 512);
+}
+
+#[test]
+fn a_child_has_the_tables_of_its_parent_and_faults_where_there_is_no_anonymous_memory() {
+    let mut space = written("cascade-lake", "base", M2);
+    advise(&mut *space, PLACE, M1, DONTNEED);
+    advise(&mut *space, PLACE + M1, M1, DONTNEED);
+    mmap(&mut *space, PLACE + 8 * M2, M2);
+    read_all(&mut *space, PLACE + 8 * M2, M2);
+    assert_eq!(tables(&*space), 5);
+    let child = space.fork().unwrap();
+    space.enter(child);
+    assert_eq!(tables(&*space), 5 + 4);
+    assert_eq!(counted(&mut *space, |space| read_all(space, PLACE + 8 * M2, M2)).0, 512);
+    // What an anonymous page was in is copied, zeros too.
+    space.enter(0);
+    write_all(&mut *space, PLACE + 8 * M2, 4096);
+    let child = space.fork().unwrap();
+    space.enter(child);
+    assert_eq!(counted(&mut *space, |space| read_all(space, PLACE + 8 * M2, M2)).0, 0);
+}
+
+#[test]
+fn new_memory_of_a_child_is_no_part_of_a_window_with_what_it_inherited() {
+    let mut space = space("cascade-lake", "mthp-64k", Physical::default());
+    mmap(&mut *space, PLACE, M1 + 4096);
+    write_all(&mut *space, PLACE, M1);
+    let child = space.fork().unwrap();
+    let grow = |space: &mut dyn Space| {
+        mmap(space, PLACE + M1 + 4096, M1);
+        write_all(space, PLACE + M1 + 4096, (1 << 16) - 4096);
+    };
+    assert_eq!(counted(&mut *space, grow).0, 1);
+    space.enter(child);
+    assert_eq!(counted(&mut *space, grow).0, 15);
+}
+
+#[test]
+fn a_moved_table_is_there_once() {
+    let mremap = |space: &mut dyn Space, to: u64, flags| {
+        let call = Call::Mremap { address: PLACE, old_bytes: M2, new_bytes: M2, flags, new_address: to };
+        space.event(&event(call, to)).unwrap();
+    };
+    // MAYMOVE and FIXED; with DONTUNMAP the old place stays.
+    for (flags, to, after) in [(3, PLACE + 8 * M2, 4), (7, PLACE + 8 * M2, 4), (7, PLACE + 8 * M2 + 4096, 6)] {
+        let mut space = written("cascade-lake", "base", M2);
+        mremap(&mut *space, to, flags);
+        assert_eq!((tables(&*space), space.costs().table_peak_bytes / 4096), (after, after), "{flags}");
+    }
+}
+
+#[test]
+fn advice_that_cuts_a_folio_makes_pages_of_it() {
+    for (policy, bytes, splits) in [("mthp-64k", 1 << 16, 0), ("thp", M2, 1)] {
+        let mut space = written("cascade-lake", policy, 2 * bytes);
+        advise(&mut *space, PLACE, bytes, FREE);
+        assert_eq!(space.costs().folio_splits, 0, "{policy}: one that goes whole stays whole");
+        let before = space.verdict().unwrap();
+        assert_eq!(
+            (before.concerned_bytes, before.covered_bytes),
+            (3 * bytes, 3 * bytes),
+            "{policy}: it was looked at"
+        );
+        advise(&mut *space, PLACE + bytes, 4096, FREE);
+        let costs = space.costs();
+        assert_eq!((costs.folio_splits, costs.splits, costs.anonymous_bytes), (1, splits, 2 * bytes), "{policy}");
+        let verdict = space.verdict().unwrap();
+        // A page of a leaf that goes was mapped as asked; one of a folio by itself is not.
+        assert_eq!(verdict.covered_bytes, 2 * bytes + splits * 4096, "{policy}");
+        // Nothing is gone: no fault, but as pages.
+        assert_eq!(counted(&mut *space, |space| write_all(space, PLACE, 2 * bytes)), (0, 0));
+        // One that a child has too is left alone.
+        let child = space.fork().unwrap();
+        advise(&mut *space, PLACE, 4096, FREE);
+        assert_eq!(space.costs().folio_splits, 1, "{policy}");
+        space.end(child).unwrap();
+        advise(&mut *space, PLACE, 4096, 20);
+        assert_eq!(space.costs().folio_splits, 2, "{policy}: cold");
+    }
+}

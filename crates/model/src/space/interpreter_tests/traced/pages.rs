@@ -1,0 +1,185 @@
+//! What is done to its pages: VMAs that are joined, what is mapped, taken apart and dropped.
+
+use std::collections::BTreeSet;
+
+use ::policy::call::prot;
+use ::policy::census::Advice;
+
+use super::super::PAGE;
+use super::{Attributes, LARGE, Present, Traced};
+
+impl Traced {
+    /// Whether two pages, side by side or with no others between, are of one VMA.
+    pub(super) fn is_one(&self, one: u64, other: u64) -> bool {
+        self.pages.get(&one) == self.pages.get(&other) && self.anons.get(&one) == self.anons.get(&other)
+    }
+
+    /// Joins VMAs of a range with those beside it: what has no anonymous pages yet with the one before it, or else with the
+    /// one behind it.
+    pub(super) fn join(&mut self, start: u64, end: u64) {
+        let is_private = |attributes: Option<&Attributes>| attributes.is_some_and(|attributes| !attributes.is_shared);
+        let alike = |traced: &Traced, one: u64, other: u64| {
+            is_private(traced.pages.get(&one)) && traced.pages.get(&one) == traced.pages.get(&other)
+        };
+        let mut page = start;
+        while page <= end || self.pages.contains_key(&page) && !self.anons.contains_key(&page) {
+            if let Some(anon) = self.anons.get(&(page - PAGE)).copied().filter(|_| alike(self, page - PAGE, page)) {
+                self.anons.entry(page).or_insert(anon);
+            }
+            page += PAGE;
+        }
+        let mut page = end;
+        while page >= start || self.pages.contains_key(&page) && !self.anons.contains_key(&page) {
+            if let Some(anon) = self.anons.get(&(page + PAGE)).copied().filter(|_| alike(self, page, page + PAGE)) {
+                self.anons.entry(page).or_insert(anon);
+            }
+            page -= PAGE;
+        }
+    }
+
+    /// A VMA is about to have an anonymous page; its first one makes it one with a neighbour that differs in protection alone.
+    pub(super) fn prepare_anon(&mut self, page: u64) {
+        if self.anons.contains_key(&page) {
+            return;
+        }
+        let is_same = |traced: &Traced, at: u64| traced.is_one(page, at);
+        let first = (0..).map(|index| page - index * PAGE).take_while(|at| is_same(self, *at)).last().unwrap_or(page);
+        let last = (0..).map(|index| page + index * PAGE).take_while(|at| is_same(self, *at)).last().unwrap_or(page);
+        let advice = self.pages[&page].advice;
+        let of = |at: u64| self.anons.get(&at).copied().filter(|_| self.pages[&at].advice == advice);
+        let anon = of(last + PAGE).or_else(|| of(first - PAGE)).unwrap_or(self.folios);
+        (first..=last).step_by(PAGE as usize).for_each(|at| {
+            self.anons.insert(at, anon);
+        });
+    }
+
+    pub(super) fn change(&mut self, start: u64, end: u64, change: impl Fn(&mut Attributes)) {
+        self.pages.range_mut(start..end).for_each(|(_, attributes)| change(attributes));
+        self.join(start, end);
+        // A leaf does not reach over the end of a VMA.
+        for edge in [start, end] {
+            let (Some(before), Some(after)) = (self.pages.get(&(edge - PAGE)), self.pages.get(&edge)) else { continue };
+            if before != after {
+                self.split(edge);
+            }
+        }
+    }
+
+    /// Takes apart the leaf that goes on at an address.
+    pub(super) fn split(&mut self, edge: u64) {
+        let slot = edge & !(LARGE - 1);
+        if slot != edge && self.huge_zeros.remove(&slot) {
+            self.tables.insert(slot);
+        }
+        let same = |page: Option<&Present>| page.filter(|page| page.by_leaf).map(|page| page.folio);
+        if let Some(folio) = same(self.present.get(&(edge - PAGE)))
+            && same(self.present.get(&edge)) == Some(folio)
+        {
+            self.present.values_mut().filter(|page| page.folio == folio).for_each(|page| page.by_leaf = false);
+            self.tables.insert(edge & !(LARGE - 1));
+        }
+    }
+
+    pub(in super::super) fn unmap(&mut self, start: u64, end: u64) {
+        self.witness(start, end);
+        self.drop(start, end);
+        let gone: Vec<u64> = self.pages.range(start..end).map(|(page, _)| *page).collect();
+        gone.iter().for_each(|page| {
+            self.pages.remove(page);
+            self.anons.remove(page);
+        });
+        let pages = &self.pages;
+        self.tables.retain(|table| pages.range(table..&(table + LARGE)).next().is_some());
+    }
+
+    /// What MADV_DONTNEED does to the tables of which it drops all, of one VMA each (`reclaim_pt_is_enabled`).
+    pub(super) fn reclaim_tables(&mut self, start: u64, end: u64) {
+        let is_gone = |table: u64| {
+            let mut pages = (table..table + LARGE).step_by(PAGE as usize);
+            start <= table && table + LARGE <= end && pages.all(|page| self.is_one(table, page))
+        };
+        let gone: Vec<u64> = self.tables.iter().copied().filter(|table| is_gone(*table)).collect();
+        gone.iter().for_each(|table| {
+            self.tables.remove(table);
+        });
+    }
+
+    pub(super) fn drop(&mut self, start: u64, end: u64) {
+        self.split(start);
+        self.split(end);
+        self.zeros.retain(|page| !(start..end).contains(page));
+        self.huge_zeros.retain(|page| !(start..end).contains(page));
+        let gone: Vec<(u64, Present)> = self.present.range(start..end).map(|(page, of)| (*page, *of)).collect();
+        gone.iter().for_each(|(page, _)| {
+            self.present.remove(page);
+        });
+        let gone: BTreeSet<u64> = gone.into_iter().map(|(_, of)| of.folio).collect();
+        self.cut.extend(self.present.values().map(|of| of.folio).filter(|folio| gone.contains(folio)));
+    }
+
+    pub(super) fn populate(&mut self, start: u64, end: u64) {
+        for page in (start..end).step_by(PAGE as usize) {
+            let of = self.pages.get(&page).copied();
+            match of.filter(|of| of.protection & prot::WRITE == 0 && of.protection != 0 && !of.is_shared) {
+                Some(of) => self.read(page, of),
+                None => self.write(page),
+            }
+        }
+    }
+
+    /// Maps zeros: a huge page of them where one of memory could stand.
+    pub(super) fn read(&mut self, page: u64, of: Attributes) {
+        let slot = page & !(LARGE - 1);
+        let is_empty = |at: u64| !self.present.contains_key(&at) && !self.zeros.contains(&at);
+        let is_fit = |at: u64| self.is_one(page, at) && is_empty(at);
+        let is_huge = self.mechanism.large.bytes() == LARGE && of.advice == Advice::Huge && !self.mechanism.disable_thp;
+        if !is_empty(page) {
+            return;
+        }
+        if is_huge && !self.tables.contains(&slot) && (slot..slot + LARGE).step_by(PAGE as usize).all(is_fit) {
+            self.prepare_anon(page);
+            self.zeros.extend((slot..slot + LARGE).step_by(PAGE as usize));
+            self.huge_zeros.insert(slot);
+        } else {
+            self.zeros.insert(page);
+            self.tables.insert(slot);
+        }
+    }
+
+    /// Whether the program can write a page.
+    pub(in super::super) fn is_writable(&self, page: u64) -> bool {
+        self.pages
+            .get(&page)
+            .is_some_and(|attributes| attributes.protection & prot::WRITE != 0 && !attributes.is_shared)
+    }
+
+    pub(in super::super) fn write(&mut self, page: u64) {
+        if self.present.contains_key(&page) || !self.is_writable(page) {
+            return;
+        }
+        let slot = page & !(LARGE - 1);
+        if self.huge_zeros.remove(&slot) {
+            self.zeros.retain(|zeros| !(slot..slot + LARGE).contains(zeros));
+        }
+        self.folios += 1;
+        self.prepare_anon(page);
+        let (attributes, bytes) = (self.pages[&page], self.mechanism.large.bytes());
+        let slot = page & !(bytes - 1);
+        let mut pages = (slot..slot + bytes).step_by(PAGE as usize);
+        let is_empty = |at: &u64| !self.present.contains_key(at) && !self.zeros.contains(at);
+        let fits = pages.all(|at| self.is_one(page, at) && is_empty(&at));
+        let fits = fits && (bytes < LARGE || !self.tables.contains(&slot));
+        let (from, bytes) = match attributes.advice == Advice::Huge && !self.mechanism.disable_thp && fits {
+            true => (slot, bytes),
+            false => (page, PAGE),
+        };
+        let present = Present { folio: self.folios, bytes, by_leaf: bytes == LARGE };
+        self.zeros.remove(&page);
+        if bytes < LARGE {
+            self.tables.insert(page & !(LARGE - 1));
+        }
+        (from..from + bytes).step_by(PAGE as usize).for_each(|page| {
+            self.present.insert(page, present);
+        });
+    }
+}

@@ -1,0 +1,256 @@
+//! The machine `host`: the machine file that describes this host's processor, with what is known of this host in place of
+//! what the file leaves open, and what cannot be known named.
+
+use host::{Host, ToldTlb};
+use model::machine::{self, Figure, Ground, Machine, Serves, Stage2, TableFormat};
+use policy::size::{PageSize, format_bytes};
+
+use crate::failure::Failure;
+
+/// What it is called on the command line.
+pub const NAME: &str = "host";
+/// With what a virtual machine's memory is taken to be mapped.
+const GUEST_PAGE: PageSize = PageSize::M2;
+/// Entries of the TLB of second-stage translations, and its ways.
+const NESTED_TLB: (u32, u32) = (64, 4);
+
+/// This host as a machine.
+pub struct HostMachine {
+    /// The machine.
+    pub machine: Machine,
+    /// What is known of it, and what is not, with what to do.
+    pub notes: Vec<String>,
+}
+
+/// This host as a machine.
+///
+/// # Errors
+/// The host cannot be read, or no machine file describes its processor: the message lists those that might.
+pub fn of_this_host() -> Result<HostMachine, Failure> {
+    of(&Host::open("/").map_err(Failure::input)?)
+}
+
+fn of(host: &Host) -> Result<HostMachine, Failure> {
+    let processor = host.processor();
+    let (name, architecture, hypervisor) = match host.machine() {
+        Ok(machine) => (machine.cpu_model, machine.arch, machine.hypervisor),
+        Err(_) => ("a processor without a name".to_owned(), std::env::consts::ARCH.to_owned(), None),
+    };
+    let described = known().find(|machine| machine.is_cpu(&processor.id));
+    let Some(mut machine) = described else {
+        return Err(Failure::Input(nothing_fits(&processor.id, &name, &architecture, hypervisor.as_deref())));
+    };
+    let mut notes = vec![format!("{NAME} is {name} ({}), which {} describes", processor.id, machine.name)];
+    notes.extend(compared(&machine, &processor.tlbs, hypervisor.as_deref()));
+    notes.push(keep_what_is_used(&mut machine, processor.table_format.as_deref(), host.page_sizes().base));
+    if let Some(hypervisor) = hypervisor {
+        notes.push(nest(&mut machine, &hypervisor));
+    }
+    machine.processor = format!("{}, as this host has it", machine.processor);
+    machine.name = NAME.to_owned();
+    Ok(HostMachine { machine, notes })
+}
+
+/// The machines of the program.
+fn known() -> impl Iterator<Item = Machine> {
+    machine::BUILT_IN.iter().filter_map(|(name, _)| machine::built_in(name).ok())
+}
+
+/// That no machine file is of this processor, and which are near.
+fn nothing_fits(id: &str, name: &str, architecture: &str, hypervisor: Option<&str>) -> String {
+    let shown = match hypervisor {
+        Some(hypervisor) => format!(", or what {hypervisor} shows of it: a hypervisor may hide which one it is"),
+        None => String::new(),
+    };
+    let vendor = |id: &str| id.split(['/', ',']).next().unwrap_or_default().to_owned();
+    let is_near = |machine: &Machine| machine.cpus.iter().any(|cpu| !id.is_empty() && vendor(cpu) == vendor(id));
+    let is_of_this_set = |machine: &Machine| machine.architecture.name() == architecture;
+    let listed = |machines: Vec<Machine>| {
+        let one = |machine: &Machine| format!("{} ({})", machine.name, machine.processor);
+        machines.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let near: Vec<Machine> = known().filter(is_near).collect();
+    let candidates = match near.is_empty() {
+        false => format!("those of its maker: {}", listed(near)),
+        true => format!("those of its instruction set: {}", listed(known().filter(is_of_this_set).collect())),
+    };
+    format!(
+        "machine \"{NAME}\": no machine file describes this processor ({}, {name}{shown}); {candidates}; name one of them with -m, \
+         or give a FILE.toml of your own (`pagelab list machines NAME` shows what such a file says)",
+        if id.is_empty() { "unknown: /proc/cpuinfo does not say" } else { id }
+    )
+}
+
+/// Leaves of the formats with the kernel's base page the one that it uses, as the first.
+fn keep_what_is_used(machine: &mut Machine, used: Option<&str>, base: PageSize) -> String {
+    let is_of_base = |format: &TableFormat| base_bytes(format) == base.bytes();
+    let is_used = |format: &TableFormat| used.is_none_or(|used| format.name.split('+').next() == Some(used));
+    let Some(at) = machine.formats.iter().position(|format| is_of_base(format) && is_used(format)) else {
+        return format!(
+            "its kernel uses {} with base pages of {base}, which {} does not have: {} is taken",
+            used.unwrap_or("a format that is not shown"),
+            machine.name,
+            machine.formats[0].name
+        );
+    };
+    let format = machine.formats.remove(at);
+    machine.formats.retain(|other| !is_of_base(other));
+    machine.formats.insert(0, format.clone());
+    let (told, ground) = match used {
+        Some(_) => ("as /proc/cpuinfo tells", Ground::Source("/proc/cpuinfo of this host".to_owned())),
+        None => {
+            let why = "the base page is this kernel's; how many bits of address it was built with no file tells";
+            (why, Ground::Assumed(why.to_owned()))
+        }
+    };
+    machine.figures.retain(|figure| figure.key != "formats");
+    machine.figures.insert(0, Figure { key: "formats".to_owned(), value: format.name.clone(), ground });
+    format!("its page tables are {}: {told}", format.name)
+}
+
+fn base_bytes(format: &TableFormat) -> u64 {
+    paging::with_format!(&format.format, format => paging::Format::geometry(format).page_bytes())
+}
+
+/// Nests the walks of a virtual machine. What the second stage is like, a guest cannot see.
+fn nest(machine: &mut Machine, hypervisor: &str) -> String {
+    let name = match machine.architecture {
+        machine::Architecture::X86_64 => "x86-64",
+        machine::Architecture::Arm64 => "arm64-s2-4k-48",
+        machine::Architecture::RiscV64 => "sv48x4",
+    };
+    let Ok(format) = name.parse() else {
+        return format!("it is a virtual machine ({hypervisor}): walks are modelled as if it were none");
+    };
+    let (entries, ways) = NESTED_TLB;
+    let format = TableFormat { name: name.to_owned(), format };
+    machine.stage2 = Some(Stage2 { format, page: GUEST_PAGE, sets: entries / ways, ways });
+    let why = "a guest cannot see it";
+    let values = [
+        ("format", name.to_owned()),
+        ("page", GUEST_PAGE.to_string()),
+        ("tlb_entries", entries.to_string()),
+        ("tlb_ways", ways.to_string()),
+    ];
+    machine.figures.extend(values.map(|(key, value)| Figure {
+        key: format!("stage2.{key}"),
+        value,
+        ground: Ground::Assumed(why.to_owned()),
+    }));
+    format!(
+        "it is a virtual machine ({hypervisor}): walks are nested. With what its memory is mapped a guest cannot see: {} is \
+         assumed, and no TLB entry covers more; where the hypervisor maps it by 4K, no policy saves entries. `pagelab sim \
+         chase` shows whether large pages reach further here",
+        GUEST_PAGE
+    )
+}
+
+/// What CPUID tells otherwise than the machine file, or that it tells nothing.
+fn compared(machine: &Machine, told: &[ToldTlb], hypervisor: Option<&str>) -> Vec<String> {
+    if told.is_empty() {
+        let why = hypervisor.map_or(String::new(), |hypervisor| format!(" under {hypervisor}"));
+        return vec![format!("CPUID does not tell its TLBs{why}: they are those of {}", machine.name)];
+    }
+    let mut kinds: Vec<(u8, Serves, u64)> = Vec::new();
+    for tlb in told {
+        let serves = [(tlb.fetch, Serves::Fetch), (tlb.load, Serves::Load)];
+        kinds.extend(serves.into_iter().filter(|(is, _)| *is).map(|(_, serves)| (tlb.level, serves, tlb.page_bytes)));
+    }
+    kinds.sort_by_key(|(level, serves, bytes)| (*level, *serves == Serves::Load, *bytes));
+    kinds.dedup();
+    let other = |(level, serves, bytes): (u8, Serves, u64)| {
+        let is_of = |tlb: &&ToldTlb| {
+            (tlb.level, tlb.page_bytes) == (level, bytes) && if serves == Serves::Fetch { tlb.fetch } else { tlb.load }
+        };
+        let said: u32 = told.iter().filter(is_of).map(|tlb| tlb.entries).sum();
+        let holds = machine.tlbs.iter().filter(|tlb| {
+            tlb.level == level && tlb.serves.contains(&serves) && tlb.holds.iter().any(|size| size.bytes() == bytes)
+        });
+        let modelled: u32 = holds.map(|tlb| tlb.entries()).sum();
+        (said != modelled).then(|| {
+            format!(
+                "CPUID tells {said} entries of {} at level {level} for {}, and {} has {modelled}, which are modelled",
+                format_bytes(bytes),
+                if serves == Serves::Fetch { "fetches" } else { "loads" },
+                machine.name
+            )
+        })
+    };
+    let differ: Vec<String> = kinds.into_iter().filter_map(other).collect();
+    if differ.is_empty() {
+        return vec![format!("CPUID tells the TLBs that {} has", machine.name)];
+    }
+    differ
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn captured(name: &str) -> Host {
+        Host::open(format!("{}/../../fixtures/host/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    }
+
+    #[test]
+    fn a_virtual_machine_has_nested_walks_whose_second_stage_is_assumed() {
+        let HostMachine { machine, notes } = of(&captured("x86_64-6.18")).unwrap();
+        assert_eq!((machine.name.as_str(), machine.formats[0].name.as_str()), ("host", "x86-64"));
+        assert_eq!(machine.stage2.as_ref().map(|stage2| stage2.page), Some(PageSize::M2));
+        let assumed = |key: &str| {
+            let figure = machine.figures.iter().find(|figure| figure.key == key).unwrap();
+            matches!(figure.ground, Ground::Assumed(_))
+        };
+        assert!(assumed("stage2.page") && assumed("stage2.tlb_entries") && !assumed("formats"));
+        let text = notes.join("\n");
+        for part in
+            ["host is AMD EPYC (AuthenticAMD/25/1), which zen-3 describes", "CPUID does not tell", "2M is assumed"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+
+    #[test]
+    fn the_base_page_of_the_kernel_chooses_the_page_tables() {
+        let HostMachine { machine, notes } = of(&captured("aarch64-64k-6.12")).unwrap();
+        assert_eq!(machine.formats[0].name, "arm64-64k-48");
+        assert!(machine.formats[1..].iter().all(|format| base_bytes(format) != 65536));
+        assert!(notes.iter().any(|note| note.contains("how many bits of address")), "{notes:?}");
+        let mut known = machine::built_in("zen-3").unwrap();
+        let said = keep_what_is_used(&mut known, Some("x86-64-la57"), PageSize::K4);
+        assert!(
+            said.contains("x86-64-la57 with base pages of 4K, which zen-3 does not have: x86-64 is taken"),
+            "{said}"
+        );
+        let mut known = machine::built_in("ice-lake").unwrap();
+        keep_what_is_used(&mut known, Some("x86-64-la57"), PageSize::K4);
+        assert_eq!(known.formats.iter().map(|format| format.name.as_str()).collect::<Vec<_>>(), ["x86-64-la57"]);
+    }
+
+    #[test]
+    fn a_processor_that_no_file_describes_is_refused_with_candidates() {
+        let said = of(&captured("riscv64-6.12")).err().unwrap().to_string();
+        assert!(said.contains("no machine file describes this processor (sifive,p670"), "{said}");
+        assert!(said.contains("those of its instruction set: sifive-u74 (") && !said.contains("zen"), "{said}");
+        let said = nothing_fits("GenuineIntel/6/167", "Intel(R) Xeon(R) Processor", "x86_64", Some("KVM"));
+        for part in
+            ["GenuineIntel/6/167, Intel(R) Xeon(R) Processor, or what KVM shows", "those of its maker: cascade-lake"]
+        {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(said.contains("sapphire-rapids (") && !said.contains("zen-"), "{said}");
+        assert!(nothing_fits("", "?", "x86_64", None).contains("/proc/cpuinfo does not say"));
+    }
+
+    #[test]
+    fn cpuid_is_held_against_the_file() {
+        let zen = machine::built_in("zen-3").unwrap();
+        let told = |entries| ToldTlb { level: 2, fetch: false, load: true, page_bytes: 4096, entries };
+        assert_eq!(compared(&zen, &[told(2048)], None), ["CPUID tells the TLBs that zen-3 has"]);
+        let said = compared(&zen, &[told(1024), told(512)], None);
+        assert_eq!(
+            said,
+            ["CPUID tells 1536 entries of 4K at level 2 for loads, and zen-3 has 2048, which are modelled"]
+        );
+        assert!(compared(&zen, &[], Some("KVM"))[0].contains("does not tell its TLBs under KVM"));
+    }
+}

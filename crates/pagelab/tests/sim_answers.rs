@@ -1,0 +1,75 @@
+//! The result of `pagelab sim` in a sentence, and the cycles of the kernel beside those of translation.
+
+mod common;
+#[path = "common/traced.rs"]
+mod traced;
+
+use std::fs;
+
+use serde_json::Value;
+use traced::Traced;
+
+/// What is best, by how much, at which memory and on what it rests: in text, JSON and on the page.
+#[test]
+fn the_end_is_a_sentence_for_each_machine() {
+    let traced = Traced::new();
+    let page = traced.bench.path("page.html").display().to_string();
+    let arguments = ["-m", "cascade-lake,neoverse-n1", "-p", "base,thp,base-64k"];
+    let text = traced.sim(&[&arguments[..], &["--html", &page]].concat()).stdout;
+    let document = traced.json(&arguments);
+    let answers = document["traces"][0]["answers"].as_array().unwrap();
+    assert_eq!(answers.len(), 2);
+    let cascade = &answers[0];
+    assert_eq!((&cascade["machine"], &cascade["provenance"]), (&"cascade-lake".into(), &"modelled".into()));
+    assert_eq!((&cascade["best"], &cascade["reference"]), (&serde_json::json!(["thp"]), &"base".into()));
+    let cell = |at: usize| &document["traces"][0]["simulations"][at];
+    let lost = |at: usize| cell(at)["most_lost_cycles"].as_f64().unwrap();
+    assert_eq!(cascade["lost_cycles_ratio"].as_f64().unwrap(), lost(1) / lost(0));
+    let sentence = cascade["sentence"].as_str().unwrap();
+    for part in [
+        "cascade-lake: thp is the best of 2 policies: ",
+        "% less translation time than base (",
+        "peak memory (4",
+        "With faults, zeroing and copying, whose cost is assumed, ",
+        "Not compared: base-64k (cannot be had: ",
+        "figures of the machine (TLBs ",
+    ] {
+        assert!(sentence.contains(part), "{part}: {sentence}");
+    }
+    let last = text.lines().rev().find(|line| !line.starts_with(' ')).unwrap();
+    assert!(last.starts_with("neoverse-n1: "), "it is what comes last: {text}");
+    let unfolded = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(answers.iter().all(|answer| unfolded.contains(answer["sentence"].as_str().unwrap())), "{text}");
+    assert!(fs::read_to_string(&page).unwrap().contains("<strong>cascade-lake: thp is the best of 2 policies"));
+}
+
+/// 1025 faults that fill a page of 4K each, and two of 2M beside that of the code.
+#[test]
+fn faults_and_zeroing_have_cycles_with_their_ground() {
+    let traced = Traced::new();
+    let document = traced.json(&["-m", "zen-3", "-p", "base,thp"]);
+    let cell = |at: usize| &document["traces"][0]["simulations"][at];
+    let figures = document["machines"][0]["figures"].as_array().unwrap();
+    let figure = |key: &str| {
+        let found = figures.iter().find(|figure| figure["key"] == key).unwrap();
+        assert!(found["assumed"].is_string(), "{found}");
+        found["is"].as_str().unwrap().parse::<u64>().unwrap()
+    };
+    let fault = figure("kernel_costs.fault_cycles");
+    let zeroing = [0, 1].map(|at| figure(&format!("kernel_costs.zeroing[{at}].cycles")));
+    for (at, faults, zeroed) in [(0, 1025, 1025 * zeroing[0]), (1, 3, 2 * zeroing[1] + zeroing[0])] {
+        let cycles = &cell(at)["kernel_cycles"];
+        assert_eq!(cell(at)["faults"], faults);
+        assert_eq!((&cycles["fault_cycles"], &cycles["zeroing_cycles"]), (&(faults * fault).into(), &zeroed.into()));
+        assert_eq!(cycles["copying_cycles"], 0);
+    }
+    assert_eq!(cell(1)["zeroed_folios"], serde_json::json!([{ "folio_bytes": 2 << 20, "bytes": 4 << 20 }]));
+    let text = traced.sim(&["-m", "zen-3", "-p", "base,thp"]).stdout;
+    assert!(text.contains("zeroing") && text.contains("together"), "{text}");
+    let without = traced.bench.path("without.toml").display().to_string();
+    fs::write(&without, include_str!("../../../fixtures/machine.toml")).unwrap();
+    let document = traced.json(&["-m", &without, "-p", "base,thp"]);
+    assert_eq!(document["traces"][0]["simulations"][0]["kernel_cycles"], Value::Null);
+    let answer = document["traces"][0]["answers"][0]["sentence"].as_str().unwrap();
+    assert!(answer.contains("is not known: the machine file has no [kernel_costs]"), "{answer}");
+}

@@ -1,0 +1,123 @@
+//! Cells of the table: a figure measured beside a figure simulated, and whether they agree.
+
+use beside::lab::Figures;
+use serde::{Deserialize, Serialize};
+
+/// How far a figure may be off.
+const TOLERANCE: f64 = 0.02;
+/// Faults that are not the memory's: the vDSO and its data, which QEMU does not have, code that libraries choose by the
+/// processor, and the few by which one launch differs from another.
+const STRAY_FAULTS: f64 = 5.0;
+const BASE_BYTES: f64 = 4096.0;
+
+/// What is compared, in the table's order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// Minor faults, without those of the launch.
+    Faults,
+    /// Bytes mapped as the policy asks, before they go and at each process's end.
+    CoveredBytes,
+    /// Bytes that the policy concerns: all private anonymous memory and pages of pools.
+    ConcernedBytes,
+    /// Page tables of each process at their largest.
+    TableBytes,
+    /// Whether the policy held.
+    Verdict,
+}
+
+/// All of them.
+pub const FIGURES: [Figure; 5] =
+    [Figure::Faults, Figure::CoveredBytes, Figure::ConcernedBytes, Figure::TableBytes, Figure::Verdict];
+
+impl Figure {
+    /// As it is called in `reasons.toml` and in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Figure::Faults => "faults",
+            Figure::CoveredBytes => "covered_bytes",
+            Figure::ConcernedBytes => "concerned_bytes",
+            Figure::TableBytes => "table_bytes",
+            Figure::Verdict => "verdict",
+        }
+    }
+
+    /// What may be off beside [`TOLERANCE`]: stray faults, and the base pages that they bring.
+    fn stray(self) -> f64 {
+        match self {
+            Figure::Faults => STRAY_FAULTS,
+            Figure::CoveredBytes | Figure::ConcernedBytes => STRAY_FAULTS * BASE_BYTES,
+            Figure::TableBytes | Figure::Verdict => 0.0,
+        }
+    }
+}
+
+/// A figure on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cell {
+    /// A number: the median of what was measured, the least, the most, and what was simulated.
+    Number { measured: f64, least: f64, most: f64, simulated: f64 },
+    /// A word. Measured ones differ where a policy holds in some runs only.
+    Word { measured: Vec<String>, simulated: String },
+}
+
+impl Cell {
+    /// A figure of trials beside one of a simulation. `launch_faults` are those that a launch has natively.
+    pub fn new(figure: Figure, trials: &[Figures], simulated: &Figures, launch_faults: f64) -> Cell {
+        let number = |of: fn(&Figures) -> u64, less: f64| {
+            let mut measured: Vec<f64> = trials.iter().map(|trial| of(trial) as f64 - less).collect();
+            measured.sort_by(f64::total_cmp);
+            let (least, most) = (measured[0], measured[measured.len() - 1]);
+            Cell::Number { measured: measured[(measured.len() - 1) / 2], least, most, simulated: of(simulated) as f64 }
+        };
+        match figure {
+            Figure::Faults => number(|figures| figures.faults, launch_faults),
+            Figure::CoveredBytes => number(|figures| figures.covered_bytes, 0.0),
+            Figure::ConcernedBytes => number(|figures| figures.concerned_bytes, 0.0),
+            Figure::TableBytes => number(|figures| figures.table_bytes, 0.0),
+            Figure::Verdict => {
+                let mut measured: Vec<String> = trials.iter().map(|trial| trial.holding.clone()).collect();
+                measured.sort();
+                measured.dedup();
+                Cell::Word { measured, simulated: simulated.holding.clone() }
+            }
+        }
+    }
+
+    /// Whether both agree: within the tolerance or the stray faults of the median, or between the least and the most that were
+    /// measured; a word is one of those that were measured.
+    pub fn agrees(&self, figure: Figure) -> bool {
+        match self {
+            Cell::Number { measured, least, most, simulated } => {
+                let off = (simulated - measured).abs();
+                off <= measured.abs() * TOLERANCE || off <= figure.stray() || (least..=most).contains(&simulated)
+            }
+            Cell::Word { measured, simulated } => measured.contains(simulated),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(faults: u64, bytes: u64, holding: &str) -> Figures {
+        Figures { faults, concerned_bytes: bytes, covered_bytes: bytes, table_bytes: bytes, holding: holding.into() }
+    }
+
+    #[test]
+    fn two_percent_five_faults_or_the_spread_of_runs_are_agreement() {
+        let trials = [figures(1050, 409_600, "held"), figures(1046, 409_600, "partly"), figures(1090, 409_600, "held")];
+        let agrees = |figure, simulated: &Figures| Cell::new(figure, &trials, simulated, 46.0).agrees(figure);
+        for (faults, is_near) in [(1004, true), (1024, true), (1044, true), (1045, false), (984, true), (983, false)] {
+            assert_eq!(agrees(Figure::Faults, &figures(faults, 0, "held")), is_near, "{faults}");
+        }
+        assert!(agrees(Figure::CoveredBytes, &figures(0, 409_600 - 5 * 4096, "held")));
+        assert!(!agrees(Figure::CoveredBytes, &figures(0, 409_600 - 6 * 4096, "held")));
+        assert!(!agrees(Figure::TableBytes, &figures(0, 409_600 - 3 * 4096, "held")));
+        assert!(
+            agrees(Figure::Verdict, &figures(0, 0, "partly")) && !agrees(Figure::Verdict, &figures(0, 0, "not_held"))
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! `cargo xtask truth`: programs that nobody tuned the model for, on the running kernel beside their simulations. And
+//! `cargo xtask truth --random`: programs by chance, until one is off.
+
+mod arguments;
+mod bench;
+mod inputs;
+mod judge;
+mod programs;
+mod random;
+mod reasons;
+mod row;
+mod tools;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::ExitCode;
+
+use beside::compact;
+use beside::lab::{Figures, Problem, Trials};
+
+use arguments::{Arguments, Job};
+use bench::Bench;
+use judge::{Cell, FIGURES, Figure};
+use programs::Program;
+use reasons::{Miss, Reasons};
+use row::{Column, Row};
+use tools::Tools;
+
+/// The policies of the table.
+pub const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
+/// Runs of a program under a policy where one run was off: the kernel's own spread.
+const RUNS: usize = 10;
+
+/// Makes the table, or tries random programs. Fails where a cell is off without a reason.
+pub fn run(root: &Path, words: &[String]) -> ExitCode {
+    if words.iter().any(|word| word == "--help") {
+        println!("{}", arguments::USAGE);
+        return ExitCode::SUCCESS;
+    }
+    let outcome = Arguments::parse(words).and_then(|arguments| {
+        let tools = Tools::ready(root, arguments.built.as_deref())?;
+        match &arguments.job {
+            Job::Table { names, again } => table(root, &tools, names, *again, &arguments.policies),
+            Job::Random(wanted) => random::run(root, &tools, wanted, &arguments.policies),
+        }
+    });
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(problem) => {
+            eprintln!("truth: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Rows as they come, and what they come to; whether every miss has its reason and every reason its miss.
+fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[&'static str]) -> Result<bool, String> {
+    let (programs, reasons) = (programs::named(names)?, Reasons::read()?);
+    let made_with = tools::provenance(root);
+    println!("{}, pagelab {}, {}\n", made_with.0, made_with.1, tools::today());
+    print!("{}", row::head());
+    let kept = root.join("target/truth");
+    let mut launches = BTreeMap::new();
+    let mut rows = Vec::new();
+    for program in &programs {
+        let kept_row = Row::kept(&kept, &program.name).filter(|row| {
+            let has = row.policies.iter().map(|(policy, _)| policy.as_str());
+            let is_same = !again && row.made_with == made_with && !tools::is_changed(&made_with);
+            is_same && has.eq(policies.iter().copied())
+        });
+        let row = match kept_row {
+            Some(row) => row,
+            None => {
+                let row = measured(program, tools, policies, &made_with, &mut launches);
+                if row.missing().is_none() {
+                    row.keep(&kept)?;
+                }
+                row
+            }
+        };
+        print!("{}", row.lines());
+        rows.push(row);
+    }
+    Ok(concluded(&rows, &reasons))
+}
+
+/// What a launch has of faults natively, by the user that runs it.
+type Launches = BTreeMap<Option<String>, f64>;
+
+fn measured(
+    program: &Program,
+    tools: &Tools,
+    policies: &[&'static str],
+    made_with: &(String, String),
+    launches: &mut Launches,
+) -> Row {
+    let without = |why: &str| Row::without(&program.name, &program.kind, made_with, policies, why);
+    let bench = match Bench::new(program, tools) {
+        Ok(bench) => bench,
+        Err(why) => return without(&why.to_string()),
+    };
+    match launch_faults(program, tools, launches).and_then(|launch_faults| cells(&bench, policies, launch_faults)) {
+        Ok(policies) => Row { policies, differs: bench.differs.map(str::to_owned), ..without("") },
+        Err(problem) => without(&problem.to_string()),
+    }
+}
+
+/// Faults before the execve, which the launcher has and a recorded program has not: those of a program that only exits.
+fn launch_faults(program: &Program, tools: &Tools, launches: &mut Launches) -> Result<f64, Problem> {
+    if let Some(faults) = launches.get(&program.user) {
+        return Ok(*faults);
+    }
+    let nothing = |why: String| Problem::Unread("the program that only exits".to_owned(), why);
+    let exits = Program::only_exits(program.user.clone());
+    let bench = Bench::new(&exits, tools).map_err(|why| nothing(why.to_string()))?;
+    let both = cells(&bench, &["base"], 0.0)?;
+    let cell = both.first().and_then(|(_, cells)| cells.as_ref().ok()?.first().map(|(_, cell)| cell.clone()));
+    let Some(Cell::Number { measured, simulated, .. }) = cell else { return Err(nothing("faults".to_owned())) };
+    launches.insert(program.user.clone(), measured - simulated);
+    Ok(measured - simulated)
+}
+
+/// The cells of a program under the policies. Where one is off, its policy is run more often.
+fn cells(bench: &Bench, policies: &[&'static str], launch_faults: f64) -> Result<Vec<Column>, Problem> {
+    compact();
+    let simulated = bench.lab.simulated(&bench.launch, &bench.command, policies)?;
+    let once = bench.lab.measured(&bench.launch, &bench.command, policies, 1)?;
+    let mut rows = Vec::new();
+    for ((policy, trials), simulated) in policies.iter().zip(once).zip(&simulated) {
+        let mut found = judged(trials, simulated, launch_faults);
+        let is_off = |cells: &Vec<(Figure, Cell)>| cells.iter().any(|(figure, cell)| !cell.agrees(*figure));
+        if found.as_ref().is_ok_and(is_off) {
+            let again = bench.lab.measured(&bench.launch, &bench.command, &[policy], RUNS)?;
+            found = again.into_iter().next().map_or(found, |trials| judged(trials, simulated, launch_faults));
+        }
+        rows.push(((*policy).to_owned(), found));
+    }
+    Ok(rows)
+}
+
+fn judged(trials: Trials, simulated: &Figures, launch_faults: f64) -> Result<Vec<(Figure, Cell)>, String> {
+    let trials = trials.map_err(|why| why.to_string())?;
+    Ok(FIGURES.map(|figure| (figure, Cell::new(figure, &trials, simulated, launch_faults))).into())
+}
+
+/// Prints how many cells agree, why the others do not, and what the list of reasons must learn.
+fn concluded(rows: &[Row], reasons: &Reasons) -> bool {
+    let all =
+        || rows.iter().flat_map(|row| row.cells().map(move |(policy, figure, agrees)| (row, policy, figure, agrees)));
+    let miss = |row: &Row, policy: &str, figure| -> Miss { (row.program.clone(), policy.to_owned(), figure) };
+    let looked: BTreeSet<Miss> = all().map(|(row, policy, figure, _)| miss(row, policy, figure)).collect();
+    let off = all().filter(|(.., agrees)| !agrees);
+    let misses: BTreeSet<Miss> = off.map(|(row, policy, figure, _)| miss(row, policy, figure)).collect();
+    let count = |figure: Option<Figure>| {
+        let of =
+            |misses: &BTreeSet<Miss>| misses.iter().filter(|miss| figure.is_none_or(|figure| miss.2 == figure)).count();
+        (of(&looked) - of(&misses), of(&looked))
+    };
+    let (near, cells) = count(None);
+    let share = near as f64 / cells.max(1) as f64 * 100.0;
+    println!("\n{near} of {cells} cells ({share:.1} %) within 2 %, 5 faults or the spread of {RUNS} runs");
+    for figure in FIGURES {
+        let (near, cells) = count(Some(figure));
+        println!("  {}: {near} of {cells}", figure.name());
+    }
+    for (program, policy, figure) in &misses {
+        if let Some(because) = reasons.of(&(program.clone(), policy.clone(), *figure)) {
+            println!("off: {program} under {policy}, {}: {because}", figure.name());
+        }
+    }
+    for row in rows {
+        if let Some(why) = row.missing() {
+            println!("not in the table: {}: {why}", row.program);
+            continue;
+        }
+        let missing = row.policies.iter().filter_map(|(policy, cells)| Some((policy, cells.as_ref().err()?)));
+        missing.for_each(|(policy, why)| println!("not in the table: {} under {policy}: {why}", row.program));
+        row.differs.iter().for_each(|why| println!("not the same on both sides: {}: {why}", row.program));
+    }
+    let unsettled = reasons.unsettled(&misses, &looked);
+    unsettled.iter().for_each(|what| println!("unsettled: {what}"));
+    unsettled.is_empty()
+}

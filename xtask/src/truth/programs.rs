@@ -1,0 +1,125 @@
+//! The list of programs (`programs.toml`).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::inputs::Content;
+
+/// The list.
+const LIST: &str = include_str!("programs.toml");
+/// What a program's arguments call the directory of its files.
+pub const DIRECTORY: &str = "{dir}";
+
+/// A program of the table. Keys are explained where the list begins.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Program {
+    /// How it is called in the table.
+    pub name: String,
+    /// What it is.
+    pub kind: String,
+    /// Debian's package.
+    pub package: String,
+    /// The program itself.
+    pub run: String,
+    /// It finds its own files by where it lies.
+    #[serde(default)]
+    pub in_place: bool,
+    /// Its arguments.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// What it reads.
+    #[serde(default)]
+    pub files: BTreeMap<String, Content>,
+    /// What makes what it reads, or itself.
+    #[serde(default)]
+    pub make: Vec<Vec<String>>,
+    /// Before every run.
+    pub prepare: Option<String>,
+    /// The file that is its standard input.
+    pub input: Option<String>,
+    /// Variables besides `PATH` and `HOME`.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// As whom it runs.
+    pub user: Option<String>,
+    /// It allocates by its addresses.
+    #[serde(default)]
+    pub addresses: bool,
+    /// How long a native run may take, in seconds.
+    #[serde(default = "usual_limit_s")]
+    pub limit_s: u64,
+}
+
+fn usual_limit_s() -> u64 {
+    20
+}
+
+impl Program {
+    /// One that does nothing, by which the faults of a launch are known.
+    pub fn only_exits(user: Option<String>) -> Program {
+        Program {
+            name: "true".to_owned(),
+            kind: "C".to_owned(),
+            package: "coreutils".to_owned(),
+            run: "/usr/bin/true".to_owned(),
+            in_place: false,
+            arguments: Vec::new(),
+            files: BTreeMap::new(),
+            make: Vec::new(),
+            prepare: None,
+            input: None,
+            environment: BTreeMap::new(),
+            user,
+            addresses: false,
+            limit_s: usual_limit_s(),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct List {
+    program: Vec<Program>,
+}
+
+/// All programs, or those of these names.
+///
+/// # Errors
+/// A list that does not parse, and a name that is not in it.
+pub fn named(names: &[String]) -> Result<Vec<Program>, String> {
+    let list: List = toml::from_str(LIST).map_err(|error| format!("programs.toml: {error}"))?;
+    let known = |name: &&String| list.program.iter().any(|program| program.name == **name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let known: Vec<&str> = list.program.iter().map(|program| program.name.as_str()).collect();
+        return Err(format!("expected a program of the table, found {unknown:?}; there are {}", known.join(", ")));
+    }
+    let wanted = |program: &Program| names.is_empty() || names.contains(&program.name);
+    Ok(list.program.into_iter().filter(wanted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_has_25_programs_and_more_each_once() {
+        let all = named(&[]).unwrap();
+        assert!(all.len() >= 25, "{}", all.len());
+        let names: std::collections::BTreeSet<&str> = all.iter().map(|program| program.name.as_str()).collect();
+        assert_eq!(names.len(), all.len());
+        for program in &all {
+            let input = program.input.as_ref();
+            assert!(input.is_none_or(|input| program.files.contains_key(input)), "{}", program.name);
+            assert!(!program.package.is_empty() && !program.kind.is_empty() && program.limit_s > 0, "{}", program.name);
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_told_what_there_is() {
+        let told = named(&["sqlit".to_owned()]).unwrap_err();
+        assert!(told.contains("\"sqlit\"") && told.contains("sqlite, "), "{told}");
+        assert_eq!(named(&["sqlite".to_owned()]).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,89 @@
+//! Random programs of system calls and touches, natively beside their simulations. One that is off is shrunk and printed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use beside::compact;
+use beside::lab::Lab;
+use beside::script::Script;
+use beside::scripts::{Off, Scripts};
+
+use super::arguments::{Until, Wanted};
+use super::bench::Directory;
+use super::tools::Tools;
+
+/// The interpreter of scripts.
+const INTERPRETER: &str = "crates/pagelab/tests/programs/script.c";
+/// Free blocks of all sizes are made again after so many scripts.
+const COMPACTED: u64 = 50;
+
+/// Tries scripts as they are wanted; whether none was off.
+///
+/// # Errors
+/// Where none can be tried.
+pub fn run(root: &Path, tools: &Tools, wanted: &Wanted, policies: &[&'static str]) -> Result<bool, String> {
+    let directory = Directory::new("scripts").map_err(|why| why.to_string())?;
+    let lab = Lab {
+        pagelab: tools.pagelab.clone(),
+        plugin: tools.plugin.clone(),
+        directory: directory.path().to_path_buf(),
+        limit_s: 20,
+        user: None,
+        input: None,
+        prepare: None,
+    };
+    let scripts = Scripts::new(lab, &root.join(INTERPRETER), policies).map_err(|problem| problem.to_string())?;
+    match &wanted.until {
+        Until::Given(file) => given(&scripts, file),
+        Until::Minutes(minutes) => {
+            let end = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
+            Ok(tried(&scripts, wanted.seed, |_| Instant::now() < end))
+        }
+        Until::Scripts(count) => Ok(tried(&scripts, wanted.seed, |tried| tried < *count)),
+    }
+}
+
+/// Tries one script.
+fn given(scripts: &Scripts, file: &PathBuf) -> Result<bool, String> {
+    let text = fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    let off = scripts.off(&text).map_err(|problem| problem.to_string())?;
+    print(&off);
+    println!("{}", if off.is_empty() { "agrees" } else { "off" });
+    Ok(off.is_empty())
+}
+
+/// Tries scripts one after the other while `goes_on` says so of how many there were.
+fn tried(scripts: &Scripts, first: u64, goes_on: impl Fn(u64) -> bool) -> bool {
+    let (start, mut count, mut wrong, mut failed) = (Instant::now(), 0, 0, 0);
+    while goes_on(count) {
+        if count.is_multiple_of(COMPACTED) {
+            compact();
+        }
+        let seed = first + count;
+        let script = Script::random(seed);
+        match scripts.off(&script.text()) {
+            Ok(off) if off.is_empty() => {}
+            Ok(off) => {
+                wrong += 1;
+                println!("seed {seed} is off:");
+                print(&off);
+                let least = scripts.shrunk(&script, &off);
+                println!("the least of it (--script FILE tries it again):\n{}", least.text());
+                print(&scripts.off(&least.text()).unwrap_or_default());
+            }
+            Err(problem) => {
+                failed += 1;
+                println!("seed {seed} could not be compared: {problem}\n{}", script.text());
+            }
+        }
+        count += 1;
+    }
+    let minutes = start.elapsed().as_secs_f64() / 60.0;
+    println!("{count} scripts from seed {first} on in {minutes:.1} min: {wrong} off, {failed} not compared");
+    wrong == 0 && failed == 0
+}
+
+fn print(off: &[Off]) {
+    off.iter().for_each(|off| println!("  {off}"));
+}
