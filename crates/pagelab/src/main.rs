@@ -7,6 +7,7 @@ mod demo;
 mod direct_map;
 mod doctor;
 mod exec;
+mod executed;
 mod failure;
 mod list;
 mod locale;

@@ -23,6 +23,7 @@ mod abi;
 mod accesses;
 mod api;
 mod call;
+mod exec;
 mod file;
 mod guest_memory;
 mod install;

@@ -22,6 +22,7 @@ pub mod place;
 pub mod sentence;
 pub mod shading;
 pub mod simulation;
+mod spread;
 pub mod store;
 pub mod table;
 pub mod terminal;

@@ -5,14 +5,15 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use trace::{Block, Header, ReadError, Reader};
+use trace::{Block, Call, Header, Image, Process, ReadError, Reader};
 
 use super::error::ReplayError;
 use super::order::{Batch, Feeder, Part, Step};
-use super::replayed::Replayed;
+use super::replayed::{Replayed, Unrecorded};
+use crate::layout::Change;
 use crate::simulation::MOST_PROCESSES;
 
-/// A trace of a forked process.
+/// A trace of a forked process, or of a program that a process executes.
 pub struct Child {
     /// The name of its file.
     pub name: String,
@@ -24,12 +25,12 @@ pub struct Child {
 pub(super) struct Family<'a> {
     /// That of the first process.
     header: Header,
-    child: &'a mut dyn FnMut(u32) -> io::Result<Option<Child>>,
+    child: &'a mut dyn FnMut(Image) -> io::Result<Option<Child>>,
     /// By addresses: the threads of the simulations that have them.
     workers: &'a [Vec<SyncSender<Arc<Batch>>>],
     replayed: &'a mut Replayed,
-    /// Processes whose traces were read or are being read.
-    met: HashSet<u32>,
+    /// Images whose traces were read or are being read.
+    met: HashSet<Image>,
     /// Processes that wait for the one that runs.
     waiting: usize,
 }
@@ -38,20 +39,43 @@ impl<'a> Family<'a> {
     /// The family of the process whose trace has this header.
     pub fn new(
         header: &Header,
-        child: &'a mut dyn FnMut(u32) -> io::Result<Option<Child>>,
+        child: &'a mut dyn FnMut(Image) -> io::Result<Option<Child>>,
         workers: &'a [Vec<SyncSender<Arc<Batch>>>],
         replayed: &'a mut Replayed,
     ) -> Family<'a> {
-        let met = header.process.iter().map(|process| process.process).collect();
+        let met = header.process.iter().map(Process::image).collect();
         Family { header: header.clone(), child, workers, replayed, met, waiting: 0 }
     }
 
-    /// Sends what is in the trace of a process, and of those that it forks, to all workers. Whether it had runs. `name` is
-    /// that of the file of a forked process; there is a feeder for each kind of addresses.
+    /// Sends what is in the trace of a process to all workers, and what is in those of the programs that it executes and of the
+    /// processes that it forks. Whether any of the process had runs. `name` is that of the file, of all but the first; there is a
+    /// feeder for each kind of addresses.
     pub fn feed<R: Read>(
         &mut self,
-        mut reader: Reader<R>,
+        reader: Reader<R>,
         mut feeders: Vec<Feeder>,
+        name: Option<&str>,
+    ) -> Result<bool, ReplayError> {
+        let mut process = reader.header().process;
+        let mut found_runs = self.feed_image(reader, &mut feeders, name)?;
+        while let Some((own, child)) = self.executed(process, &mut feeders)? {
+            feeders = feeders.iter().map(|feeder| feeder.image(own.image())).collect();
+            self.tell(|| Step::Exec);
+            found_runs |= self.within(child, |family, from, name| {
+                let reader = family.opened(from, own.image(), own.parent)?;
+                family.feed_image(reader, &mut feeders, Some(name))
+            })?;
+            self.replayed.executed += 1;
+            process = Some(own);
+        }
+        Ok(found_runs)
+    }
+
+    /// The same for one image of it.
+    fn feed_image<R: Read>(
+        &mut self,
+        mut reader: Reader<R>,
+        feeders: &mut [Feeder],
         name: Option<&str>,
     ) -> Result<bool, ReplayError> {
         let (mut found_runs, mut at_end) = (false, false);
@@ -73,7 +97,7 @@ impl<'a> Family<'a> {
                 }
                 let Some((process, shares)) = forked else { break };
                 let parent = reader.header().process.map(|process| process.process);
-                self.fork(process, parent, shares, &feeders)?;
+                self.fork(process, parent, shares, feeders)?;
             }
         }
         let place = name.map(|name| format!("{name}: ")).unwrap_or_default();
@@ -88,19 +112,39 @@ impl<'a> Family<'a> {
         Ok(found_runs)
     }
 
+    /// The program that a process has executed at the end of its trace, and the trace of it, if there is one.
+    fn executed(
+        &mut self,
+        process: Option<Process>,
+        feeders: &mut [Feeder],
+    ) -> Result<Option<(Process, Child)>, ReplayError> {
+        let mut executed = None;
+        for feeder in feeders {
+            executed = feeder.executed.take().or(executed);
+        }
+        let Some(event) = executed else { return Ok(None) };
+        self.tell(|| Step::Change(Change::Call(event.clone())));
+        let next = process.map(|process| Process { execs: process.image().next().execs, ..process });
+        let child = next.map(|next| (self.child)(next.image())).transpose().map_err(ReadError::Io)?.flatten();
+        if let (None, Call::Exec { program, unrecorded: why }) = (&child, event.call) {
+            *self.replayed.unrecorded.entry(Unrecorded { program, why }).or_default() += 1;
+        }
+        Ok(next.zip(child))
+    }
+
     /// A process was forked: it runs to its end, if there is a trace of it.
     fn fork(&mut self, process: u32, parent: Option<u32>, shares: bool, feeders: &[Feeder]) -> Result<(), ReplayError> {
-        let Some(Child { name, from }) = (self.child)(process).map_err(ReadError::Io)? else {
+        let image = Image { process, execs: 0 };
+        let Some(child) = (self.child)(image).map_err(ReadError::Io)? else {
             self.tell(|| Step::Missing { shares });
             return Ok(());
         };
         self.tell(|| Step::Enter { shares });
         self.waiting += 1;
-        let fed = self.feed_child(process, parent, from, feeders.iter().map(Feeder::child).collect(), &name);
-        // The innermost file is the one that something is wrong with.
-        fed.map_err(|error| match error {
-            ReplayError::Child { .. } => error,
-            error => ReplayError::Child { name, error: Box::new(error) },
+        let feeders = feeders.iter().map(Feeder::child).collect();
+        self.within(child, |family, from, name| {
+            let reader = family.opened(from, image, parent)?;
+            family.feed(reader, feeders, Some(name))
         })?;
         self.waiting -= 1;
         self.tell(|| Step::Leave);
@@ -108,32 +152,44 @@ impl<'a> Family<'a> {
         Ok(())
     }
 
-    fn feed_child(
+    /// Reads another trace. The innermost file is the one that something is wrong with.
+    fn within<T>(
         &mut self,
-        process: u32,
-        parent: Option<u32>,
+        Child { name, from }: Child,
+        read: impl FnOnce(&mut Self, Box<dyn Read>, &str) -> Result<T, ReplayError>,
+    ) -> Result<T, ReplayError> {
+        read(self, from, &name).map_err(|error| match error {
+            ReplayError::Child { .. } => error,
+            error => ReplayError::Child { name, error: Box::new(error) },
+        })
+    }
+
+    /// Opens the trace of an image.
+    fn opened(
+        &mut self,
         from: Box<dyn Read>,
-        feeders: Vec<Feeder>,
-        name: &str,
-    ) -> Result<(), ReplayError> {
-        if !self.met.insert(process) {
-            return Err(ReplayError::Again { process });
+        image: Image,
+        parent: Option<u32>,
+    ) -> Result<Reader<Box<dyn Read>>, ReplayError> {
+        if !self.met.insert(image) {
+            return Err(ReplayError::Again { process: image.process });
         }
         if self.waiting >= MOST_PROCESSES {
             return Err(ReplayError::Deep { most: MOST_PROCESSES });
         }
         let reader = Reader::new(from)?;
-        self.belongs(reader.header(), process, parent)?;
-        self.feed(reader, feeders, Some(name)).map(drop)
+        self.belongs(reader.header(), image, parent)?;
+        Ok(reader)
     }
 
     /// Refuses a trace that is not of the same recording as the first process's.
-    fn belongs(&self, header: &Header, process: u32, parent: Option<u32>) -> Result<(), ReplayError> {
+    fn belongs(&self, header: &Header, image: Image, parent: Option<u32>) -> Result<(), ReplayError> {
         same("system", header.system, self.header.system)?;
         same("the architecture", &header.architecture, &self.header.architecture)?;
         same("the filter", header.filter, self.header.filter)?;
         let Some(own) = header.process else { return Ok(()) };
-        same("the process", own.process, process)?;
+        same("the process", own.process, image.process)?;
+        same("the number of programs executed", own.execs, image.execs)?;
         match (own.parent, parent) {
             (Some(found), Some(expected)) => same("the parent", found, expected),
             _ => Ok(()),

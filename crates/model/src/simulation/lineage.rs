@@ -1,6 +1,7 @@
 //! The process that runs, and its parents, which wait for it.
 
 use super::pages::Pages;
+use super::slot::Slots;
 
 /// Processes of which each waits for the one that it forked, at most: as many as tags tell apart.
 pub const MOST_PROCESSES: usize = 1 << (u64::BITS - TAG_SHIFT);
@@ -32,6 +33,8 @@ pub(super) struct Waiting {
     pub(super) process: u32,
     tag: u64,
     pages: Pages,
+    /// What the model's time was when it forked.
+    since: u64,
 }
 
 /// A process that has ended.
@@ -49,20 +52,38 @@ impl Lineage {
 
     /// Goes on as a process that was forked; `shares` if its memory is its parent's.
     pub(super) fn enter(&mut self, process: u32, shares: bool, own: Pages) {
+        let since = own.began_instructions;
         let pages = std::mem::replace(&mut self.own, own);
-        self.waiting.push(Waiting { process: self.process, tag: self.tag, pages });
+        self.waiting.push(Waiting { process: self.process, tag: self.tag, pages, since });
         if !shares {
             self.tag = (self.waiting.len() as u64) << TAG_SHIFT;
         }
         self.process = process;
     }
 
-    /// Goes on as the parent, for whom `taken` instructions have passed; what has ended.
+    /// Goes on as the same process in memory of its own, `process`, in which it has touched nothing: what it had is its parent's
+    /// where it shared that.
+    pub(super) fn exec(&mut self, process: u32, now: u64) {
+        let shares = self.shares();
+        let before = std::mem::replace(&mut self.own, Pages::of_program(now));
+        match self.waiting.last_mut().filter(|_| shares) {
+            Some(parent) => {
+                parent.pages.touched = before.touched;
+                // Its faults and calls were its parent's.
+                parent.pages.slots.iter_mut().for_each(Slots::forget_all);
+                self.tag = (self.waiting.len() as u64) << TAG_SHIFT;
+            }
+            None => self.touched_pages -= before.touched.len() as u64,
+        }
+        self.process = process;
+    }
+
+    /// Goes on as the parent; what has ended.
     pub(super) fn leave(&mut self, now: u64) -> Option<Ended> {
         let parent = self.waiting.pop()?;
         let pages = std::mem::replace(&mut self.own, parent.pages);
         let ended = Ended { process: self.process, tag: self.tag, pages };
-        let taken = now.saturating_sub(ended.pages.began_instructions);
+        let taken = now.saturating_sub(parent.since);
         self.own.began_instructions = self.own.began_instructions.saturating_add(taken);
         (self.process, self.tag) = (parent.process, parent.tag);
         Some(ended)

@@ -30,6 +30,19 @@ impl Simulation {
         }
     }
 
+    /// The running process executes another program, about which its call was told: it goes on with memory of its own, in which
+    /// nothing is.
+    pub fn exec(&mut self) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let now = self.now();
+        match self.space.exec(self.lineage.shares()) {
+            Ok(process) => self.lineage.exec(process, now),
+            Err(error) => self.stopped = Some(error),
+        }
+    }
+
     /// The running process has made another one of which nothing is known.
     pub fn missed(&mut self, shares: bool) {
         self.lineage.missed_forks += u64::from(!shares);
