@@ -26,6 +26,7 @@ mod accesses;
 mod api;
 mod call;
 mod clock;
+mod exec;
 mod file;
 mod forgotten;
 mod guest_memory;

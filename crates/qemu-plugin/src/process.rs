@@ -9,6 +9,7 @@ use trace::Call;
 
 use crate::api::Opaque;
 use crate::call::{self, Kind, Pending};
+use crate::exec;
 use crate::file::Complaints;
 use crate::forgotten::taken_away;
 use crate::guest_memory::regions::{self, Region};
@@ -116,7 +117,7 @@ fn begin_call(state: &mut Vcpu, call: Pending) {
                 recorder.note(state, call, 0);
             }
         }
-        Kind::Execve | Kind::Execveat => recorder.close(state, call::event(kind, &arguments, &memory)),
+        Kind::Execve | Kind::Execveat => exec::begins(recorder, state, kind, &arguments, &memory),
         // The child has what is the program's now. It cannot ask later: another thread may be at it, which the child has not.
         Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork => {
             recorder.tell_times(state);
@@ -175,6 +176,7 @@ fn begin_child(vcpu: c_uint) {
             }
         }
         Err(error) => {
+            parent.say_lost_if_full(&error.error);
             // The parent's file is not this process's to write to.
             PLUGIN.set_recorder(parent.silent());
             Complaints::open().report(&error);

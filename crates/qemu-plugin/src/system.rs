@@ -24,7 +24,7 @@ struct NothingRecorded(#[source] RamError);
 fn ram() -> &'static Ram {
     PLUGIN.ram(|| {
         let recorder = PLUGIN.recorder();
-        match Ram::read(&recorder.plan.memory, !PLUGIN.api().has_physical_addresses()) {
+        match Ram::read(&recorder.plan.request.memory, !PLUGIN.api().has_physical_addresses()) {
             Ok(ram) => {
                 recorder.begin();
                 recorder.begin_with(ram.calls());

@@ -244,7 +244,7 @@ fn an_index_of_more_blocks_than_a_block_holds_has_parts() {
 
 #[test]
 fn events_with_much_text_are_read_again() {
-    let call = Call::Exec { program: "\u{1}".repeat(4096) };
+    let call = Call::exec("\u{1}".repeat(4096));
     let events: Vec<Event> = (0..4000).map(|order| Event { run: 0, order, call: call.clone(), result: -2 }).collect();
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
     writer.events(0, &events, 0).unwrap();

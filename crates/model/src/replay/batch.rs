@@ -64,6 +64,8 @@ pub(super) enum Step {
         process: u32,
         next: u32,
     },
+    /// The running process executes another program, which runs.
+    Exec,
     /// A process was forked of which there is no trace.
     Missing {
         shares: bool,

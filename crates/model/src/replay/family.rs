@@ -5,15 +5,16 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use trace::{Block, Header, ReadError, Reader};
+use trace::{Block, Call, Header, Image, Process, ReadError, Reader};
 
 use super::batch::{Batch, Part, Step};
 use super::error::ReplayError;
 use super::order::Feeder;
-use super::replayed::Replayed;
+use super::replayed::{Replayed, Unrecorded};
+use crate::layout::Change;
 use crate::simulation::MOST_PROCESSES;
 
-/// A trace of a forked process.
+/// A trace of a forked process, or of a program that a process executes.
 pub struct Child {
     /// The name of its file.
     pub name: String,
@@ -48,7 +49,9 @@ struct Member<'a> {
     number: u32,
     /// The numbers of those that forked it, its parent last.
     parents: Vec<u32>,
-    /// The name of its file; none for the first.
+    /// What its trace says of it.
+    process: Option<Process>,
+    /// The name of its file, and of that of the program that it executes; none for the first.
     name: Option<String>,
     blocks: Box<dyn Blocks + 'a>,
     /// One for each kind of addresses.
@@ -63,6 +66,11 @@ impl Member<'_> {
     /// for all feeders.
     fn time(&self) -> Option<u64> {
         self.feeders.first().and_then(Feeder::time)
+    }
+
+    /// Whether its trace says when it did what.
+    fn is_timed(&self) -> bool {
+        self.feeders.iter().any(Feeder::is_timed)
     }
 
     /// Whether nothing is left of it.
@@ -81,17 +89,18 @@ impl Member<'_> {
     }
 }
 
-/// Reads the traces of a process and of those that it forks, and puts what all of them do into one order: by time, where their
-/// traces tell it. Otherwise a child runs to its end before its parent goes on; so does one that shares its parent's memory.
+/// Reads the traces of a process, of those that it forks and of programs that these execute, and puts what all of them do into one
+/// order: by time, where their traces tell it. Otherwise a child runs to its end before its parent goes on. One that shares its
+/// parent's memory does so in any case, or until it executes a program.
 pub(super) struct Family<'a> {
     /// That of the first process.
     header: Header,
-    child: &'a mut dyn FnMut(u32) -> io::Result<Option<Child>>,
+    child: &'a mut dyn FnMut(Image) -> io::Result<Option<Child>>,
     /// By addresses: the threads of the simulations that have them.
     workers: &'a [Vec<SyncSender<Arc<Batch>>>],
     replayed: &'a mut Replayed,
-    /// Processes whose traces were read or are being read.
-    met: HashSet<u32>,
+    /// Images whose traces were read or are being read.
+    met: HashSet<Image>,
     /// Those that have not ended, in the order in which they were forked.
     members: Vec<Member<'a>>,
     /// How many there have been.
@@ -106,12 +115,12 @@ impl<'a> Family<'a> {
     pub fn new<R: Read + 'a>(
         reader: Reader<R>,
         feeders: Vec<Feeder>,
-        child: &'a mut dyn FnMut(u32) -> io::Result<Option<Child>>,
+        child: &'a mut dyn FnMut(Image) -> io::Result<Option<Child>>,
         workers: &'a [Vec<SyncSender<Arc<Batch>>>],
         replayed: &'a mut Replayed,
     ) -> Family<'a> {
         let header = reader.header().clone();
-        let met = header.process.iter().map(|process| process.process).collect();
+        let met = header.process.iter().map(Process::image).collect();
         let mut family =
             Family { header, child, workers, replayed, met, members: Vec::new(), count: 0, at: 0, found_runs: false };
         family.join(Vec::new(), None, Box::new(reader), feeders);
@@ -127,7 +136,9 @@ impl<'a> Family<'a> {
     ) -> u32 {
         let number = self.count;
         self.count += 1;
-        self.members.push(Member { number, parents, name, blocks, feeders, at_end: false, waits_for: None });
+        let process = blocks.header().process;
+        let (at_end, waits_for) = (false, None);
+        self.members.push(Member { number, parents, process, name, blocks, feeders, at_end, waits_for });
         number
     }
 
@@ -137,8 +148,11 @@ impl<'a> Family<'a> {
             let went_on = self.go_on(index);
             went_on.map_err(|error| self.members[index].blamed(error))?;
             if self.members[index].is_done() {
-                let ended = self.members.remove(index);
-                self.end(ended);
+                self.note_read(index);
+                if !self.execute(index)? {
+                    let ended = self.members.remove(index);
+                    self.end(&ended);
+                }
             }
         }
         Ok(self.found_runs)
@@ -181,7 +195,7 @@ impl<'a> Family<'a> {
         let member = &mut self.members[index];
         match member.blocks.next_block()? {
             Some(block) => {
-                self.found_runs |= member.name.is_none() && matches!(block, Block::Runs { .. });
+                self.found_runs |= member.number == 0 && matches!(block, Block::Runs { .. });
                 let part = Part::from(block);
                 member.feeders.iter_mut().for_each(|feeder| feeder.take(part.clone()));
             }
@@ -196,12 +210,11 @@ impl<'a> Family<'a> {
         let member = &mut self.members[index];
         let (at_end, number, before) = (member.at_end, member.number, member.time());
         let batches: Vec<Batch> = member.feeders.iter_mut().map(|feeder| feeder.batch(at_end, until)).collect();
-        let forked = member.feeders.iter_mut().filter_map(|feeder| feeder.forked.take()).next_back();
+        let forked = member.feeders.iter_mut().fold(None, |forked, feeder| feeder.forked.take().or(forked));
         let is_empty = batches.iter().all(Batch::is_empty);
         let moved = !is_empty || forked.is_some() || member.time() != before;
-        if !is_empty && self.at != number {
-            self.at = number;
-            self.tell(|| Step::Switch { process: number });
+        if !is_empty {
+            self.switch(number);
         }
         for (workers, batch) in self.workers.iter().zip(batches) {
             send(workers, batch);
@@ -212,16 +225,25 @@ impl<'a> Family<'a> {
         Ok(moved)
     }
 
+    /// What comes next is of this process.
+    fn switch(&mut self, number: u32) {
+        if self.at != number {
+            self.at = number;
+            self.tell(|| Step::Switch { process: number });
+        }
+    }
+
     /// A process was forked by another, and joins if there is a trace of it.
     fn fork(&mut self, index: usize, process: u32, shares: bool) -> Result<(), ReplayError> {
-        let Some(Child { name, from }) = (self.child)(process).map_err(ReadError::Io)? else {
+        let image = Image { process, execs: 0 };
+        let Some(Child { name, from }) = (self.child)(image).map_err(ReadError::Io)? else {
             self.tell(|| Step::Missing { shares });
             return Ok(());
         };
-        let wrong = |error| ReplayError::Child { name: name.clone(), error: Box::new(error) };
-        let reader = self.child_reader(index, process, from).map_err(wrong)?;
+        let parent = self.members[index].process.map(|process| process.process);
+        let reader = self.opened(&name, from, image, parent, self.members.len())?;
         let parent = &self.members[index];
-        let is_timed = parent.feeders.iter().any(Feeder::is_timed);
+        let is_timed = parent.is_timed();
         let parents = parent.parents.iter().copied().chain([parent.number]).collect();
         let feeders = parent.feeders.iter().map(Feeder::child).collect();
         let child = self.join(parents, Some(name), Box::new(reader), feeders);
@@ -232,57 +254,100 @@ impl<'a> Family<'a> {
         Ok(())
     }
 
-    fn child_reader(
+    /// Goes on with the program that a process has executed at the end of its trace. Whether there is a trace of it.
+    fn execute(&mut self, index: usize) -> Result<bool, ReplayError> {
+        let member = &mut self.members[index];
+        let executed = member.feeders.iter_mut().fold(None, |executed, feeder| feeder.executed.take().or(executed));
+        let (Some(event), number, process) = (executed, member.number, member.process) else { return Ok(false) };
+        self.switch(number);
+        self.tell(|| Step::Change(Change::Call(event.clone())));
+        let next = process.map(|process| Process { execs: process.image().next().execs, ..process });
+        let child = next.map(|next| (self.child)(next.image())).transpose().map_err(ReadError::Io)?.flatten();
+        let Some((own, Child { name, from })) = next.zip(child) else {
+            if let Call::Exec { program, unrecorded: why } = event.call {
+                *self.replayed.unrecorded.entry(Unrecorded { program, why }).or_default() += 1;
+            }
+            return Ok(false);
+        };
+        // It is no further process.
+        let reader = self.opened(&name, from, own.image(), own.parent, self.members.len() - 1)?;
+        self.tell(|| Step::Exec);
+        self.replayed.executed += 1;
+        let member = &mut self.members[index];
+        member.feeders = member.feeders.iter().map(|feeder| feeder.image(own.image())).collect();
+        (member.blocks, member.at_end) = (Box::new(reader), false);
+        (member.process, member.name) = (Some(own), Some(name));
+        self.go_on_without(number, Member::is_timed);
+        Ok(true)
+    }
+
+    /// Opens the trace of an image, beside so many processes. It is the one that something is wrong with.
+    fn opened(
         &mut self,
-        parent: usize,
-        process: u32,
+        name: &str,
         from: Box<dyn Read>,
+        image: Image,
+        parent: Option<u32>,
+        others: usize,
     ) -> Result<Reader<Box<dyn Read>>, ReplayError> {
-        if !self.met.insert(process) {
-            return Err(ReplayError::Again { process });
+        let open = || {
+            if !self.met.insert(image) {
+                return Err(ReplayError::Again { process: image.process });
+            }
+            if others >= MOST_PROCESSES {
+                return Err(ReplayError::Deep { most: MOST_PROCESSES });
+            }
+            let reader = Reader::new(from)?;
+            self.belongs(reader.header(), image, parent)?;
+            Ok(reader)
+        };
+        open().map_err(|error| ReplayError::Child { name: name.to_owned(), error: Box::new(error) })
+    }
+
+    /// The trace of an image was read to its end.
+    fn note_read(&mut self, index: usize) {
+        let Member { name, blocks, feeders, .. } = &self.members[index];
+        let place = name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+        if let Some(feeder) = feeders.first() {
+            self.replayed.damage.extend(feeder.replayed.damage.iter().map(|damage| format!("{place}{damage}")));
+            self.replayed.out_of_order += feeder.replayed.out_of_order;
+            self.replayed.untimed += u64::from(feeder.lacks_times() && !self.header.system);
         }
-        if self.members.len() >= MOST_PROCESSES {
-            return Err(ReplayError::Deep { most: MOST_PROCESSES });
+        match name.as_ref().filter(|_| !blocks.is_whole()) {
+            Some(name) => self.replayed.cut_off_children.push(name.clone()),
+            None => self.replayed.cut_off |= !blocks.is_whole(),
         }
-        let reader = Reader::new(from)?;
-        let parent = self.members[parent].blocks.header().process.map(|process| process.process);
-        self.belongs(reader.header(), process, parent)?;
-        Ok(reader)
     }
 
     /// A process has ended.
-    fn end(&mut self, ended: Member<'_>) {
-        let place = ended.name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
-        let is_system = self.header.system;
-        self.replayed.untimed +=
-            ended.feeders.first().map_or(0, |feeder| u64::from(feeder.lacks_times() && !is_system));
-        if let Some(Feeder { replayed, .. }) = ended.feeders.first() {
-            self.replayed.damage.extend(replayed.damage.iter().map(|damage| format!("{place}{damage}")));
-            self.replayed.out_of_order += replayed.out_of_order;
-        }
-        match ended.name.filter(|_| !ended.blocks.is_whole()) {
-            Some(name) => self.replayed.cut_off_children.push(name),
-            None => self.replayed.cut_off |= !ended.blocks.is_whole(),
-        }
+    fn end(&mut self, ended: &Member<'_>) {
         // The first stays as it was at its end: that is what the outcome is of.
-        let Some(parent) = ended.parents.last() else { return };
+        if ended.parents.is_empty() {
+            return;
+        }
         self.replayed.children += 1;
         // Whoever forked it and is still there.
         let is_there = |number: &&u32| self.members.iter().any(|member| member.number == **number);
         self.at = ended.parents.iter().rev().find(is_there).copied().unwrap_or(0);
         let next = self.at;
         self.tell(|| Step::End { process: ended.number, next });
-        let waits = self.members.iter_mut().filter(|member| member.number == *parent);
-        waits.filter(|member| member.waits_for == Some(ended.number)).for_each(|member| member.waits_for = None);
+        self.go_on_without(ended.number, |_| true);
+    }
+
+    /// Who waits for a process goes on, if it may.
+    fn go_on_without(&mut self, number: u32, may: impl Fn(&Member<'a>) -> bool) {
+        let waits = self.members.iter_mut().filter(|member| member.waits_for == Some(number) && may(member));
+        waits.for_each(|member| member.waits_for = None);
     }
 
     /// Refuses a trace that is not of the same recording as the first process's.
-    fn belongs(&self, header: &Header, process: u32, parent: Option<u32>) -> Result<(), ReplayError> {
+    fn belongs(&self, header: &Header, image: Image, parent: Option<u32>) -> Result<(), ReplayError> {
         same("system", header.system, self.header.system)?;
         same("the architecture", &header.architecture, &self.header.architecture)?;
         same("the filter", header.filter, self.header.filter)?;
         let Some(own) = header.process else { return Ok(()) };
-        same("the process", own.process, process)?;
+        same("the process", own.process, image.process)?;
+        same("the number of programs executed", own.execs, image.execs)?;
         match (own.parent, parent) {
             (Some(found), Some(expected)) => same("the parent", found, expected),
             _ => Ok(()),

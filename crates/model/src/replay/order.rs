@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use trace::{Call, Event, PAGE_SHIFT, Windows};
+use trace::{Call, Event, Image, PAGE_SHIFT, Windows};
 
 use super::batch::{Batch, Part, Runs, Step};
 use super::numbers::Numbers;
@@ -88,6 +88,9 @@ pub(super) struct Feeder {
     has_forked: bool,
     /// A process that was forked just now, and whether it shares the memory: nothing goes on before it was looked for.
     pub(super) forked: Option<(u32, bool)>,
+    /// The program that the process executes, which is the last that it does: whatever other threads do comes before it, wherever
+    /// it stands.
+    pub(super) executed: Option<Event>,
     /// Where Linux would have put what the recorder's emulator put elsewhere.
     layout: Option<Layout>,
     /// Calls are left out.
@@ -113,6 +116,11 @@ impl Feeder {
     /// For a process that this one has forked just now.
     pub(super) fn child(&self) -> Feeder {
         Feeder { layout: self.layout.as_ref().map(Layout::forked), is_forked: true, ..Feeder::default() }
+    }
+
+    /// For the program that this process executes.
+    pub(super) fn image(&self, image: Image) -> Feeder {
+        Feeder { layout: self.layout.as_ref().map(|layout| layout.anew(image)), ..Feeder::default() }
     }
 
     pub(super) fn take(&mut self, part: Part) {
@@ -320,6 +328,10 @@ impl Feeder {
         if let Some(event) = self.threads[thread].events.pop_front() {
             self.threads[thread].applied += 1;
             self.next = self.next.max(event.order.saturating_add(1));
+            if executes(&event) {
+                self.executed = Some(event);
+                return;
+            }
             self.forked = forked(&event);
             self.has_forked |= self.forked.is_some();
             match &mut self.layout {
@@ -351,6 +363,17 @@ impl Feeder {
         self.replayed.out_of_order += 1;
         true
     }
+}
+
+/// Whether a call has begun another program.
+fn executes(event: &Event) -> bool {
+    matches!(event.call, Call::Exec { .. }) && event.result >= 0
+}
+
+/// The program that a call has begun.
+pub(crate) fn program_of(event: Event) -> Option<String> {
+    let executes = executes(&event);
+    if let Call::Exec { program, .. } = event.call { Some(program).filter(|_| executes) } else { None }
 }
 
 /// The process that a call has made, and whether it shares its parent's memory.

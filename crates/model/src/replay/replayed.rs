@@ -1,5 +1,16 @@
 //! What was met on the way through a trace.
 
+use std::collections::BTreeMap;
+
+/// A program that a process executed and of which there is no trace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unrecorded {
+    /// Its name, as it was called.
+    pub program: String,
+    /// Why the recorder did not follow it there, if it says so.
+    pub why: Option<String>,
+}
+
 /// What was met on the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
@@ -17,7 +28,11 @@ pub struct Replayed {
     pub accesses_only: bool,
     /// Traces of forked processes that were found.
     pub children: u64,
-    /// Names of those that were cut off.
+    /// Programs that processes executed and of which traces were found.
+    pub executed: u64,
+    /// Those of which there is none, and how often each was executed.
+    pub unrecorded: BTreeMap<Unrecorded, u64>,
+    /// Names of traces other than the first that were cut off.
     pub cut_off_children: Vec<String>,
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::pages::Pages;
+use super::slot::Slots;
 
 /// Processes that can live at the same time: as many as tags tell apart.
 pub const MOST_PROCESSES: usize = 1 << (u64::BITS - TAG_SHIFT);
@@ -21,8 +22,10 @@ pub(super) struct Lineage {
     pub(super) tag: u64,
     /// Its pages.
     pub(super) own: Pages,
-    /// Whether it has its parent's memory.
-    pub(super) shares: bool,
+    /// Its parent, if it has that one's memory.
+    shared_with: Option<u32>,
+    /// What the model's time was when it was forked.
+    since: u64,
     /// All others that live, by their numbers.
     others: BTreeMap<u32, Member>,
     /// Processes of which there is no trace.
@@ -38,19 +41,21 @@ pub(super) struct Member {
     pub(super) process: u32,
     pub(super) tag: u64,
     pub(super) pages: Pages,
-    pub(super) shares: bool,
+    pub(super) shared_with: Option<u32>,
+    pub(super) since: u64,
 }
 
 impl Lineage {
-    /// Whether the running process was forked by another one.
-    pub(super) fn is_forked(&self) -> bool {
-        self.number != 0
+    /// Whether the running process has its parent's memory.
+    pub(super) fn shares(&self) -> bool {
+        self.shared_with.is_some()
     }
 
     /// Adds a process that was forked by the running one and has this address space.
     pub(super) fn fork(&mut self, number: u32, process: u32, shares: bool, pages: Pages) {
         let tag = if shares { self.tag } else { self.free_tag() };
-        self.others.insert(number, Member { process, tag, pages, shares });
+        let (shared_with, since) = (shares.then_some(self.number), pages.began_instructions);
+        self.others.insert(number, Member { process, tag, pages, shared_with, since });
     }
 
     /// The lowest tag that no process has.
@@ -64,10 +69,27 @@ impl Lineage {
     pub(super) fn switch(&mut self, number: u32) {
         if let Some(next) = self.others.remove(&number) {
             let pages = std::mem::replace(&mut self.own, next.pages);
-            let before = Member { process: self.process, tag: self.tag, pages, shares: self.shares };
-            self.others.insert(self.number, before);
-            (self.number, self.process, self.tag, self.shares) = (number, next.process, next.tag, next.shares);
+            let (process, tag, shared_with, since) = (self.process, self.tag, self.shared_with, self.since);
+            self.others.insert(self.number, Member { process, tag, pages, shared_with, since });
+            (self.number, self.process, self.tag) = (number, next.process, next.tag);
+            (self.shared_with, self.since) = (next.shared_with, next.since);
         }
+    }
+
+    /// Goes on as the same process in memory of its own, `process`, in which it has touched nothing: what it had is its parent's
+    /// where it shared that.
+    pub(super) fn exec(&mut self, process: u32, now: u64) {
+        let before = std::mem::replace(&mut self.own, Pages::of_program(now));
+        match self.shared_with.take().and_then(|parent| self.others.get_mut(&parent)) {
+            Some(parent) => {
+                parent.pages.touched = before.touched;
+                // Its faults and calls were its parent's.
+                parent.pages.slots.iter_mut().for_each(Slots::forget_all);
+                self.tag = self.free_tag();
+            }
+            None => self.touched_pages -= before.touched.len() as u64,
+        }
+        self.process = process;
     }
 
     /// Takes out a process that is not running.

@@ -39,6 +39,19 @@ impl Simulation {
         }
     }
 
+    /// The running process executes another program, about which its call was told: it goes on with memory of its own, in which
+    /// nothing is.
+    pub fn exec(&mut self) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let now = self.now();
+        match self.space.exec(self.lineage.shares()) {
+            Ok(process) => self.lineage.exec(process, now),
+            Err(error) => self.stopped = Some(error),
+        }
+    }
+
     /// The running process has made another one of which nothing is known.
     pub fn missed(&mut self, shares: bool) {
         self.lineage.missed_forks += u64::from(!shares);
@@ -54,9 +67,9 @@ impl Simulation {
         self.switch(next);
         let Some(ended) = self.lineage.remove(number) else { return };
         // Whoever waited for it goes on now.
-        let waited = now.saturating_sub(ended.pages.began_instructions.max(self.lineage.own.executed()));
+        let waited = now.saturating_sub(ended.since.max(self.lineage.own.executed()));
         self.lineage.own.began_instructions = self.lineage.own.began_instructions.saturating_add(waited);
-        if ended.shares {
+        if ended.shared_with.is_some() {
             // Its faults and calls were its parent's.
             self.lineage.own.touched = ended.pages.touched;
             self.lineage.own.slots.iter_mut().for_each(Slots::forget_all);

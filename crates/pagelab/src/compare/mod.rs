@@ -6,6 +6,7 @@ mod design;
 mod ending;
 #[cfg(debug_assertions)]
 mod fake;
+mod fragmented;
 mod ground;
 mod keeper;
 mod khugepaged;

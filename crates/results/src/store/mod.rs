@@ -44,7 +44,7 @@ use place::Prepared;
 use schema::SCHEMA;
 
 /// The latest version of the schema; the file's `user_version`.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 /// The file's `application_id`: `pglb` in ASCII.
 const APPLICATION: i64 = 0x7067_6c62;
 

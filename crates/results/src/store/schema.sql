@@ -1,4 +1,4 @@
--- The store, version 4. FORMATS.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
+-- The store, version 5. FORMATS.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
 -- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
 
 CREATE TABLE machines (
@@ -29,7 +29,8 @@ CREATE TABLE comparisons (
     prove_all       INTEGER NOT NULL DEFAULT 0, -- since version 2
     prepare         TEXT,                   -- JSON list; since version 3
     trial_time_s    REAL,                   -- since version 4
-    khugepaged      TEXT NOT NULL DEFAULT 'as_is' -- since version 4
+    khugepaged      TEXT NOT NULL DEFAULT 'as_is', -- since version 4
+    fragmented      TEXT                    -- JSON object; since version 5
 ) STRICT;
 
 CREATE TABLE arms (
