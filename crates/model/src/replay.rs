@@ -1,5 +1,6 @@
 //! From a trace to simulations: one pass over the file serves all of them, and threads share them.
 
+mod batch;
 mod error;
 mod family;
 mod numbers;
@@ -15,10 +16,11 @@ use trace::{Block, Call, Event, Image, Reader};
 
 use crate::layout::{Layout, Scheme};
 use crate::simulation::{Hashing, Simulation};
+use batch::{Batch, Step};
 pub use error::ReplayError;
 pub use family::Child;
 use family::Family;
-use order::{Batch, Feeder, Step};
+use order::Feeder;
 pub(crate) use order::{forked, program_of};
 pub use replayed::{Replayed, Unrecorded};
 
@@ -52,7 +54,7 @@ fn stretches(from: impl Read, ends: impl Fn(&[Event]) -> bool) -> Result<Option<
         match block {
             Block::Events { events, .. } if ends(&events) => return Ok(None),
             Block::Runs { chunk, .. } => pages.extend(&chunk.pages),
-            Block::Events { .. } | Block::Damaged(_) => {}
+            Block::Events { .. } | Block::Timestamps(_) | Block::Damaged(_) => {}
         }
     }
     if pages.is_empty() {
@@ -90,8 +92,8 @@ pub fn replay(
 }
 
 /// As [`replay`], with the traces of forked processes and of programs that a process executes, which `child` opens. Which of two
-/// processes does what first no trace says: a child runs from its fork to its end before its parent goes on, as it does when the parent
-/// waits for it.
+/// processes does what first their timestamps say. Without these, and where it shares its parent's memory, a child runs from its
+/// fork to its end before its parent goes on, as it does when the parent waits for it.
 ///
 /// # Errors
 /// A trace cannot be read or is not one of a program.
@@ -175,8 +177,8 @@ fn feed<R: Read>(
             };
             workers.push(simulations.chunks_mut(share).map(begin).collect());
         }
-        let mut family = Family::new(reader.header(), child, &workers, &mut replayed);
-        if family.feed(reader, feeders, None)? { Ok(()) } else { Err(ReplayError::Nothing) }
+        let family = Family::new(reader, feeders, child, &workers, &mut replayed);
+        if family.feed()? { Ok(()) } else { Err(ReplayError::Nothing) }
     })?;
     Ok(replayed)
 }
@@ -188,8 +190,9 @@ fn work(simulations: &mut [&mut Simulation], batches: &Receiver<Arc<Batch>>) {
             for step in &batch.steps {
                 match step {
                     Step::Change(change) => simulation.change(change),
-                    Step::Enter { shares } => simulation.enter(*shares),
-                    Step::Leave => simulation.leave(),
+                    Step::Fork { process, shares } => simulation.fork(*process, *shares),
+                    Step::Switch { process } => simulation.switch(*process),
+                    Step::End { process, next } => simulation.end(*process, *next),
                     Step::Exec => simulation.exec(),
                     Step::Missing { shares } => simulation.missed(*shares),
                     Step::Runs { thread, block, numbers, range, recorded } => {

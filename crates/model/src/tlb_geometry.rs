@@ -163,6 +163,7 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], ways: u32, threads: usize) ->
                     // A worker ends only when its sender is gone, or with a panic, which the scope passes on.
                     workers.iter().for_each(|worker| drop(worker.send(Arc::clone(&chunk))));
                 }
+                Block::Timestamps(_) => {}
                 Block::Damaged(damage) => swept.damage.push(format!("offset {}: {}", damage.offset, damage.why)),
                 Block::Events { thread, events, .. } => {
                     recorded.entry(thread).or_default().events(&events);

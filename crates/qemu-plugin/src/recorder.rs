@@ -3,14 +3,15 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use trace::{Call, Event, Header, Image, Process, Writer};
+use trace::{Call, Event, Header, Image, Kind, Process, Writer};
 
 use crate::call::Numbers;
 use crate::file::{Complaints, TraceFile};
+use crate::forgotten::Forgotten;
 use crate::guest_memory::owned::Owned;
 use crate::kernel_accesses::Stretch;
 use crate::request::Request;
@@ -34,6 +35,8 @@ const WORKS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Events that are noted before they are written.
 const NOTED: usize = 1 << 12;
+
+mod first_touches;
 
 /// A forked process cannot be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +87,10 @@ pub struct Recorder {
     /// Some of it is there again.
     is_spare: Condvar,
     unwritten: Mutex<Unwritten>,
+    /// There are several threads or processes: who touches what when is told.
+    is_timed: AtomicBool,
+    /// What was taken away from under touched pages.
+    forgotten: Mutex<Forgotten>,
 }
 
 impl Recorder {
@@ -118,6 +125,8 @@ impl Recorder {
             spare: Mutex::new((Vec::new(), WORKS)),
             is_spare: Condvar::new(),
             unwritten: Mutex::new(Unwritten::new(writer)),
+            is_timed: AtomicBool::new(false),
+            forgotten: Mutex::new(Forgotten::default()),
         }
     }
 
@@ -200,7 +209,11 @@ impl Recorder {
         let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
         // A later thread says before its first run what it comes after; the first comes after nothing.
         let seen = if thread == 0 { 0 } else { u64::MAX };
-        Vcpu::new(thread, &self.plan.header, self.plan.schedule, seen)
+        let mut vcpu = Vcpu::new(thread, &self.plan.header, self.plan.schedule, seen);
+        if self.is_timed() {
+            vcpu.tell_touches();
+        }
+        vcpu
     }
 
     /// Notes what was there before anything was recorded, for the first thread, whichever asks.
@@ -240,6 +253,9 @@ impl Recorder {
     /// Notes that a thread goes on after events of others.
     pub fn note_seen(&self, vcpu: &mut Vcpu) {
         self.empty(vcpu);
+        if vcpu.tells_touches() {
+            vcpu.forget(&self.forgotten.lock().unwrap_or_else(PoisonError::into_inner));
+        }
         let mut unwritten = self.lock();
         let order = self.events();
         vcpu.set_seen(order);
@@ -262,6 +278,7 @@ impl Recorder {
         }
         self.empty(vcpu);
         for part in stretches.iter().flat_map(|stretch| stretch.pages()) {
+            self.touch(vcpu, part.address, part.bytes, if part.store { Kind::KERNEL_STORE } else { Kind::KERNEL_LOAD });
             if vcpu.kernel_access(part.address, part.bytes, part.store, self.most_runs()) {
                 self.write(vcpu);
             }
@@ -269,11 +286,13 @@ impl Recorder {
     }
 
     /// Empties a thread's buffers and ends its runs: what it does next is not part of them. Writes its chunk if that is
-    /// full or old.
-    pub fn empty(&self, vcpu: &mut Vcpu) {
-        if vcpu.empty(self.most_runs()) {
+    /// full or old, and says so.
+    pub fn empty(&self, vcpu: &mut Vcpu) -> bool {
+        let is_taken = vcpu.empty(self.most_runs());
+        if is_taken {
             self.write(vcpu);
         }
+        is_taken
     }
 
     fn most_runs(&self) -> usize {

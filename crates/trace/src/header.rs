@@ -7,7 +7,9 @@ use crate::image::Image;
 use crate::run::PAGE_SHIFT;
 
 /// The name and version of the format.
-pub const SCHEMA: &str = "pagelab.trace/4";
+pub const SCHEMA: &str = "pagelab.trace/5";
+/// The version before, which is read too: it had no timestamps.
+pub const SCHEMA_BEFORE: &str = "pagelab.trace/4";
 
 /// Which columns the runs have besides their pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

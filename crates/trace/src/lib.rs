@@ -6,6 +6,7 @@
 //!   nothing that a TLB or a page table could tell apart.
 //! - **chunk**: the runs of one thread that stand together in a block, column by column.
 //! - **event**: a system call that changes the address space, with its place among the runs.
+//! - **timestamp**: when a thread came to a place among its runs and events, where it may matter who came first.
 //! - **image**: what a process executes from its fork, or an execve, to its end or the next execve. Each has a trace.
 //! - **block**: what a file is a sequence of; each stands for itself, with checksums.
 //! - **pace**: how often a recorder writes a block, and so what is lost when it is killed.
@@ -37,6 +38,7 @@ mod recording;
 mod run;
 mod run_cache;
 mod runs;
+mod timestamp;
 mod windows;
 mod writer;
 
@@ -48,7 +50,9 @@ pub use column::{ColumnError, Encoder};
 pub use dictionary::MAX_PAGES;
 pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
-pub use header::{Columns, Emulator, Filter, Header, NotExact, Part, Process, SCHEMA, TlbGeometry, Window};
+pub use header::{
+    Columns, Emulator, Filter, Header, NotExact, Part, Process, SCHEMA, SCHEMA_BEFORE, TlbGeometry, Window,
+};
 pub use image::Image;
 pub use index::Place;
 pub use lru_filter::LruFilter;
@@ -57,5 +61,6 @@ pub use reader::{Block, Reader};
 pub use recording::Recording;
 pub use run::{Kind, PAGE_SHIFT, Run};
 pub use runs::{Runs, page_of};
+pub use timestamp::{MAX_TIMESTAMPS, Timestamp, TimestampError};
 pub use windows::Windows;
 pub use writer::{Checkpoint, Writer};

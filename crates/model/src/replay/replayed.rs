@@ -18,8 +18,10 @@ pub struct Replayed {
     pub damage: Vec<String>,
     /// No event says which memory there is: it was inferred from what is touched.
     pub inferred: bool,
-    /// Events that had to be taken out of their order over threads, because what was before is missing.
+    /// Events and timestamps that had to be taken out of their order over threads, because what was before is missing.
     pub out_of_order: u64,
+    /// Processes with several threads or children of which no timestamp says who was first.
+    pub untimed: u64,
     /// The trace was cut off.
     pub cut_off: bool,
     /// Calls were left out: [`replay_accesses`](super::replay_accesses).

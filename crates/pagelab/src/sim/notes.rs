@@ -43,6 +43,15 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
     if simulated.replayed.out_of_order != 0 {
         notes.push(format!("{} events came before others that are missing", simulated.replayed.out_of_order));
     }
+    if simulated.replayed.untimed != 0 {
+        notes.push(
+            "the trace does not say which of its threads or processes was the first to touch memory: between calls that \
+             change memory one thread is taken after the other, and children before their parents; where one fills what \
+             another reads there are too many faults, and where a parent stores while its child lives too few copies. \
+             Record the program again"
+                .to_owned(),
+        );
+    }
     if let Some(outside) = ran.iter().map(|outcome| outcome.costs.outside_bytes).max().filter(|bytes| *bytes != 0) {
         notes.push(format!(
             "{} were touched where no event tells of memory, and mapped as base pages",

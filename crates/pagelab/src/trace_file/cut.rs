@@ -144,6 +144,8 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
                 let name = arguments.file.display().to_string();
                 say(format_args!("pagelab: {}: damaged {}", results::printable(&name), damage_text(&damage)));
             }
+            // A part need not have all threads, nor what they did before.
+            Block::Timestamps(_) => {}
             Block::Events { thread, instructions, events } => part.events(thread, instructions, events),
             Block::Runs { thread, first, instructions, chunk } => {
                 part.block(thread, first, instructions, &chunk).map_err(wrong)?;

@@ -198,6 +198,7 @@ pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Fa
                     }
                 }
             }
+            Block::Timestamps(_) => {}
             Block::Damaged(damage) => damages.add(damage),
         }
     }

@@ -87,7 +87,7 @@ fn whole_blocks(path: &Path, begin: u64, pages: u64) -> (usize, u64) {
                     stores += 1;
                 }
             }
-            Block::Runs { .. } | Block::Damaged(_) => {}
+            Block::Runs { .. } | Block::Timestamps(_) | Block::Damaged(_) => {}
         }
     }
     (regions, stores)

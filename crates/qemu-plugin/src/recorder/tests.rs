@@ -32,7 +32,7 @@ fn events(directory: &Path) -> (Vec<Event>, bool) {
     while let Some(block) = reader.next_block().unwrap() {
         match block {
             Block::Events { events, .. } => found.extend(events),
-            Block::Runs { .. } => {}
+            Block::Runs { .. } | Block::Timestamps(_) => {}
             Block::Damaged(damage) => panic!("{damage:?}"),
         }
     }
