@@ -13,6 +13,7 @@ use crate::record::RecordArguments;
 use crate::restore::Restore;
 use crate::show::Show;
 use crate::sim::SimArguments;
+use crate::studies::StudyArguments;
 use crate::table::TableArguments;
 use crate::trace_file::TraceArguments;
 use crate::workload::WorkloadArguments;
@@ -36,6 +37,8 @@ pub enum Verb {
     Show(Show),
     /// Say what several boots and hosts say together
     Merge(Merge),
+    /// Studies: a file of workloads, policies and machines; run, resumed and reported
+    Study(StudyArguments),
     /// Run a command under one policy, nothing measured
     Exec(Exec),
     /// Record which memory a command touches, in an emulator

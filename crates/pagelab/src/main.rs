@@ -20,6 +20,7 @@ mod restore;
 mod show;
 mod sim;
 mod status_line;
+mod studies;
 mod table;
 mod tcg;
 mod trace_file;
@@ -51,6 +52,7 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Compare(arguments) => compare::run(*arguments),
         Verb::Show(arguments) => show::run(&arguments),
         Verb::Merge(arguments) => merge::run(&arguments),
+        Verb::Study(arguments) => studies::run(&arguments),
         Verb::Exec(arguments) => exec::run(arguments),
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Trace(arguments) => trace_file::run(&arguments),

@@ -58,6 +58,8 @@ pub struct HostPlatform {
     observer: Observer,
     work: Work,
     began: Instant,
+    /// What its clock showed then, for a comparison that goes on.
+    before_s: f64,
     last_words: String,
     blame: Blame,
     /// How the calls that stopped were last served under each policy.
@@ -91,11 +93,17 @@ impl HostPlatform {
             observer: Observer::open(),
             work,
             began: Instant::now(),
+            before_s: 0.0,
             last_words: String::new(),
             blame: Blame::Command,
             paces: BTreeMap::new(),
             fragments: Fragments::Unwanted,
         }
+    }
+
+    /// A platform whose clock goes on from there.
+    pub fn with_clock_at(self, before_s: f64) -> HostPlatform {
+        HostPlatform { before_s, ..self }
     }
 
     /// Has a command fragment free memory before the first trial and hold it so until the last ([`Fragmented::hold`]).
@@ -276,7 +284,7 @@ impl Platform for HostPlatform {
     }
 
     fn elapsed_s(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
+        self.before_s + self.began.elapsed().as_secs_f64()
     }
 
     fn interrupted(&self) -> bool {

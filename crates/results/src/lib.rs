@@ -16,6 +16,7 @@ pub mod csv;
 pub mod grid;
 pub mod html;
 pub mod json;
+pub mod matrix;
 pub mod output;
 pub mod parquet;
 pub mod place;

@@ -168,6 +168,17 @@ impl Fake {
         comparison
     }
 
+    /// As it is after the trials of a comparison, with its clock there.
+    pub fn going_on(mut self, comparison: &Comparison, clock_s: f64) -> Fake {
+        let arms = comparison.trials.iter().filter_map(|record| comparison.design.arms.get(record.trial.arm));
+        for arm in arms {
+            if let Ok(fake) = self.arm(arm) {
+                fake.trials += 1;
+            }
+        }
+        Fake { clock_s, ..self }
+    }
+
     fn arm(&mut self, arm: &Arm) -> Result<&mut FakeArm, FakeError> {
         let unknown = || FakeError::Arm(arm.label.clone());
         if !self.arms.contains_key(&arm.label) {

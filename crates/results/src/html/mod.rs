@@ -7,6 +7,7 @@ pub mod boots;
 mod coverage;
 mod forest;
 mod machine;
+pub mod matrix;
 mod memory;
 mod parts;
 mod samples;

@@ -149,6 +149,36 @@ CREATE TABLE rejections (
     PRIMARY KEY (trial, position)
 ) STRICT, WITHOUT ROWID;
 
+-- Where an interrupted comparison went on. Since version 5.
+CREATE TABLE resumptions (
+    comparison      INTEGER NOT NULL REFERENCES comparisons (id) ON DELETE CASCADE,
+    position        INTEGER NOT NULL,       -- counted from 0
+    trials          INTEGER NOT NULL,       -- that there were before
+    started_unix_s  INTEGER NOT NULL,
+    boot_id         TEXT NOT NULL,
+    PRIMARY KEY (comparison, position)
+) STRICT, WITHOUT ROWID;
+
+-- Which comparisons are of a study. Since version 5.
+CREATE TABLE study_comparisons (
+    study       TEXT NOT NULL,
+    workload    TEXT NOT NULL,
+    subject     TEXT NOT NULL,              -- JSON: everything that decides what is measured
+    comparison  INTEGER NOT NULL REFERENCES comparisons (id) ON DELETE CASCADE,
+    PRIMARY KEY (study, comparison)
+) STRICT, WITHOUT ROWID;
+
+-- What a model machine gave under a policy. Since version 5.
+CREATE TABLE study_simulations (
+    study       TEXT NOT NULL,
+    workload    TEXT NOT NULL,
+    subject     TEXT NOT NULL,              -- JSON: everything that decides what is simulated
+    machine     TEXT NOT NULL,
+    policy      TEXT NOT NULL,
+    outcome     TEXT NOT NULL,              -- JSON object
+    PRIMARY KEY (study, subject, machine, policy)
+) STRICT, WITHOUT ROWID;
+
 -- The changes against the baseline, out of the derived analysis.
 CREATE VIEW effects AS
 SELECT comparisons.id AS comparison, outcome.key AS arm, arms.label, effect.key AS metric,

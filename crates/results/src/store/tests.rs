@@ -158,6 +158,9 @@ fn becomes_the_latest(version: i64) {
         let name = column.split(' ').next().unwrap();
         plain(&store).execute_batch(&format!("ALTER TABLE {table} DROP COLUMN {name}")).unwrap();
     }
+    for (_, table) in schema::LATER_TABLES.iter().filter(|(since, _)| *since > version) {
+        plain(&store).execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
     if version < 4 {
         old.trials.iter_mut().for_each(|record| record.verdict.peak = None);
     }
@@ -169,6 +172,7 @@ fn becomes_the_latest(version: i64) {
     store.connection.pragma_update(None, "user_version", version).unwrap();
     let store = Store::open(store.path()).unwrap();
     assert!(store.load(old.id).unwrap() == old);
+    assert!(store.studies().unwrap().is_empty() && store.resumptions(old.id).unwrap().is_empty());
     assert_eq!(store.pragma("user_version").unwrap(), version, "it was read only");
     let mut new = sample::with_controls();
     new.design.prove_all = true;

@@ -83,11 +83,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
 }
 
 fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, arm: usize) -> Written {
-    let (mechanism, reason, remedy) = match comparison.admissions.get(arm) {
-        Some(Admission::Admitted { mechanism }) => (Some(mechanism), None, None),
-        Some(Admission::Unsupported(why)) => (None, Some(&why.reason), Some(&why.remedy)),
-        None => (None, None, None),
-    };
+    let (mechanism, reason, remedy) = admission_columns(comparison.admissions.get(arm));
     let Arm { label, policy, role } = &comparison.design.arms[arm];
     let role = (*role != Role::Policy).then(|| json(role)).transpose()?;
     let number = integer("an arm", arm)?;
@@ -111,6 +107,25 @@ fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, ar
         ])?;
     }
     Ok(())
+}
+
+/// Writes anew which arms are admitted.
+pub(super) fn admissions(transaction: &Transaction<'_>, id: i64, admissions: &[Admission]) -> Written {
+    let query = "UPDATE arms SET mechanism = ?3, reason = ?4, remedy = ?5 WHERE comparison = ?1 AND arm = ?2";
+    for (arm, admission) in admissions.iter().enumerate() {
+        let (mechanism, reason, remedy) = admission_columns(Some(admission));
+        let values = params![id, integer("an arm", arm)?, mechanism, reason, remedy];
+        transaction.prepare_cached(query)?.execute(values)?;
+    }
+    Ok(())
+}
+
+fn admission_columns(admission: Option<&Admission>) -> (Option<&String>, Option<&String>, Option<&String>) {
+    match admission {
+        Some(Admission::Admitted { mechanism }) => (Some(mechanism), None, None),
+        Some(Admission::Unsupported(why)) => (None, Some(&why.reason), Some(&why.remedy)),
+        None => (None, None, None),
+    }
 }
 
 /// Writes a trial and everything that belongs to it.
