@@ -37,8 +37,6 @@ const MAP_FIXED: u64 = 0x10;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_DONTUNMAP: u64 = 4;
-/// Memory that no event tells of is taken to go on inside of so many aligned bytes.
-const UNTOLD_BYTES: u64 = 64 << 10;
 
 /// A stretch of recorded addresses and how far it is moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,25 +83,6 @@ impl Layout {
             Some((_, piece)) if recorded < piece.end => recorded.wrapping_add(piece.distance),
             _ => recorded,
         }
-    }
-
-    /// What a recorded address is that is touched. Memory that no event tells of (`shmat`) and that the emulator has put
-    /// somewhere is put where Linux has room.
-    pub fn touched(&mut self, recorded: u64) -> u64 {
-        if recorded >= EMULATED && !self.is_piece(recorded, 1) {
-            let (begin, end) = self.stretch_around(recorded);
-            let to = self.taken.place(end - begin, None);
-            self.mean(begin, end - begin, to);
-        }
-        self.address(recorded)
-    }
-
-    /// The stretch of recorded addresses around one of which no event tells, of `UNTOLD_BYTES` at most.
-    fn stretch_around(&self, recorded: u64) -> (u64, u64) {
-        let begin = recorded & !(UNTOLD_BYTES - 1);
-        let below = self.pieces.range(..=recorded).next_back().map_or(0, |(_, piece)| piece.end);
-        let above = self.pieces.range(recorded..).next().map_or(u64::MAX, |(above, _)| *above);
-        (begin.max(below), begin.saturating_add(UNTOLD_BYTES).min(above))
     }
 
     /// Nothing is reserved: no part of what was mapped so far is cut out of it.

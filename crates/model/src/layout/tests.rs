@@ -97,17 +97,6 @@ fn only_what_can_have_a_large_page_is_aligned() {
     assert_ne!(part % HUGE, 4096);
 }
 
-#[test]
-fn what_no_event_tells_of_is_among_the_mappings() {
-    let mut layout = Layout::default();
-    let first = mmap(&mut layout, EMULATED, 8192);
-    let (next, after) = (layout.touched(EMULATED + 8192), layout.touched(EMULATED + 12288));
-    assert!(next < first && next >= first - (64 << 10), "{next:#x}");
-    assert_eq!((after, layout.touched(EMULATED)), (next + 4096, first));
-    // A number of the program's own is no address of the emulator's.
-    assert_eq!(layout.touched(0x1_0000), 0x1_0000);
-}
-
 /// glibc's arenas, with what it unmaps on both sides under QEMU.
 #[test]
 fn an_aligned_part_that_is_cut_out_is_aligned_here() {

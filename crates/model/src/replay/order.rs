@@ -209,7 +209,7 @@ impl Feeder {
     }
 
     fn placed(&mut self, page: u64) -> u32 {
-        let page = self.layout.as_mut().map_or(page, |layout| layout.touched(page << PAGE_SHIFT) >> PAGE_SHIFT);
+        let page = self.layout.as_ref().map_or(page, |layout| layout.address(page << PAGE_SHIFT) >> PAGE_SHIFT);
         self.number(page)
     }
 
