@@ -5,9 +5,9 @@
 //! translated to those that Linux 6.18 on x86-64 chooses without randomisation: programs at `ELF_ET_DYN_BASE`, the heap
 //! directly behind them (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into the highest gap that is
 //! large enough (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for
-//! them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c). What grows by `mremap` and may move stays where there is room
-//! (`expand_vma`, mm/mremap.c). With randomisation the same mappings lie elsewhere by whole pages, the heap anywhere in 1G
-//! behind its program (`arch_randomize_brk`, arch/x86/kernel/process.c), and one table more or less is chance.
+//! them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c), unless the program says where and there is room
+//! (`arch_get_unmapped_area_topdown`, arch/x86/kernel/sys_x86_64.c). What grows by `mremap` and may move stays where there is
+//! room (`expand_vma`, mm/mremap.c). With randomisation the same mappings lie elsewhere by whole pages: `random`.
 //!
 //! Under a policy of pages of a pool a program's calls become others, at other addresses: `pool` serves them, and `of_pool` knows
 //! which recorded addresses are meant.
@@ -16,17 +16,22 @@ mod change;
 pub(crate) mod linux;
 mod of_pool;
 mod pool;
+mod random;
+mod reservations;
 mod taken;
 
 use std::collections::BTreeMap;
 
 use ::policy::Mechanism;
-use trace::{Call, Event};
+use trace::{Call, Event, Image};
 
 pub(crate) use change::Change;
-use linux::{EMULATED, INTERPRETER_BYTES, MMAP_BASE, PAGE, PROGRAM, STACK_BYTES, STACK_END, VDSO_BYTES, pages};
+use linux::{EMULATED, INTERPRETER_BYTES, NEAR_BYTES, PAGE, STACK_BYTES, VDSO_BYTES, pages};
 use pool::Pool;
-use taken::{Alignment, Taken};
+use random::Places;
+pub(crate) use random::{Bits, Draw};
+use reservations::Reservations;
+use taken::{Alignment, Asked, Taken};
 
 const MAP_FIXED: u64 = 0x10;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
@@ -40,9 +45,21 @@ struct Piece {
     distance: u64,
 }
 
+/// What layouts of the same program differ in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Scheme {
+    /// The policy, if it is one of pages of a pool.
+    pub pool: Option<Mechanism>,
+    /// Which of the layouts of randomisation it is; `None` without that.
+    pub draw: Option<Draw>,
+}
+
 /// From recorded addresses to Linux's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
+    scheme: Scheme,
+    /// Where the parts of the program go.
+    places: Places,
     /// By recorded address.
     pieces: BTreeMap<u64, Piece>,
     /// Linux's addresses that are taken.
@@ -55,14 +72,24 @@ pub(crate) struct Layout {
     heap_begins: u64,
     /// What is remembered under such a policy.
     pool: Option<Pool>,
+    /// What the program may cut an aligned part out of.
+    reservations: Reservations,
     /// Recorded addresses that mean something else since they were taken last.
     changed: Vec<(u64, u64)>,
 }
 
 impl Layout {
-    /// That of a program under a policy of pages of a pool, where it has one.
-    pub fn of_pool(mechanism: Option<Mechanism>) -> Layout {
-        Layout { pool: mechanism.map(Pool::new), ..Layout::default() }
+    /// That of a program that a process executes; `image` is only to tell programs apart.
+    pub fn new(scheme: Scheme, image: Image) -> Layout {
+        let number = u64::from(image.process) << 32 | u64::from(image.execs);
+        let places = scheme.draw.map_or_else(Places::default, |draw| Places::drawn(draw, number));
+        let (pool, taken) = (scheme.pool.map(Pool::new), Taken::below(places.mmap_base));
+        Layout { scheme, places, taken, pool, ..Layout::default() }
+    }
+
+    /// That of another program, which the process of this one executes.
+    pub fn anew(&self, image: Image) -> Layout {
+        Layout { pool: self.pool.as_ref().map(Pool::executed), ..Layout::new(self.scheme, image) }
     }
 
     /// That of a copy that fork makes.
@@ -78,6 +105,12 @@ impl Layout {
         }
     }
 
+    /// Nothing is reserved: no part of what was mapped so far is cut out of it.
+    #[cfg(test)]
+    pub fn uses_all(&mut self) {
+        self.reservations = Reservations::default();
+    }
+
     /// Takes the recorded ranges that were given another meaning.
     pub fn take_changed(&mut self) -> Vec<(u64, u64)> {
         std::mem::take(&mut self.changed)
@@ -89,6 +122,7 @@ impl Layout {
         if event.result < 0 && event.result > -4096 {
             return vec![Change::Call(event.clone())];
         }
+        self.reservations.hear(event);
         if self.pool.is_some() {
             return self.by_pool(event);
         }
@@ -108,10 +142,12 @@ impl Layout {
                 let to = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
                     self.fixed(result, pages(bytes))
                 } else {
-                    let aligned = Alignment::of_mapping(bytes, protection, flags, offset, result);
-                    let to = self.taken.place(pages(bytes), aligned);
+                    let hint = self.hint(address, pages(bytes));
+                    let asked = Asked { bytes, flags, offset, has_hint: hint != 0 };
+                    let to = self.taken.place_for(&asked, hint);
                     self.cut(result, result + pages(bytes));
                     self.add(result, pages(bytes), to);
+                    self.reservations.note(&event.call, result, to);
                     to
                 };
                 one(
@@ -120,8 +156,17 @@ impl Layout {
                 )
             }
             Call::Munmap { address, bytes } => {
-                let parts = self.parts(address, pages(bytes));
-                self.cut(address, address.saturating_add(pages(bytes)));
+                let parts = match self.trim(address, pages(bytes)) {
+                    Some(parts) => {
+                        parts.iter().for_each(|(begin, bytes)| self.taken.free(*begin, begin + bytes));
+                        parts
+                    }
+                    None => {
+                        let parts = self.parts(address, pages(bytes));
+                        self.cut(address, address.saturating_add(pages(bytes)));
+                        parts
+                    }
+                };
                 let calls = parts.into_iter().map(|(address, bytes)| Call::Munmap { address, bytes });
                 calls.map(|call| Event { call, ..event.clone() }).collect()
             }
@@ -160,6 +205,22 @@ impl Layout {
         }
     }
 
+    /// Where a program would like to have so many bytes that it recorded to want at an address; 0 is anywhere. What lies near
+    /// something that it has was computed from that, which is elsewhere here.
+    fn hint(&self, recorded: u64, bytes: u64) -> u64 {
+        if recorded == 0 {
+            return 0;
+        }
+        let below = self.pieces.range(..recorded).next_back();
+        let above = self.pieces.range(recorded..).next();
+        let below = below.map(|(_, piece)| (recorded.saturating_sub(piece.end), piece.distance));
+        let above = above.map(|(begin, piece)| (begin.saturating_sub(recorded.saturating_add(bytes)), piece.distance));
+        // The first of two that are as near: what goes on behind a mapping.
+        let nearest = below.into_iter().chain(above).min_by_key(|(gap, _)| *gap);
+        let distance = nearest.filter(|(gap, _)| *gap <= NEAR_BYTES).map_or(0, |(_, distance)| distance);
+        recorded.wrapping_add(distance)
+    }
+
     /// Memory that was there at the beginning: the program and its heap, its interpreter, its stack.
     fn region(&mut self, address: u64, bytes: u64, name: &str) -> u64 {
         let has_name = !name.starts_with('[') && !name.is_empty();
@@ -173,15 +234,16 @@ impl Layout {
         }
         let before = self.pieces.range(..address).next_back().filter(|(_, piece)| piece.end == address);
         let (is_next, is_behind_stack) = match before {
-            Some((_, piece)) => (true, piece.end.wrapping_add(piece.distance) == STACK_END),
+            Some((_, piece)) => (true, piece.end.wrapping_add(piece.distance) == self.places.stack_end),
             None => (false, false),
         };
         let to = match (name, &self.file) {
             ("[stack]", _) => {
                 // What it may grow by belongs to it.
                 let all = bytes.max(STACK_BYTES);
-                self.add((address + bytes).saturating_sub(all), all, STACK_END - all);
-                return STACK_END - bytes;
+                let end = self.places.stack_end;
+                self.add((address + bytes).saturating_sub(all), all, end - all);
+                return end - bytes;
             }
             ("[heap]", _) => {
                 self.heap = Some(address);
@@ -190,18 +252,20 @@ impl Layout {
             }
             // What QEMU has behind the stack of a program without an interpreter: it stands for the vdso.
             ("", _) if is_behind_stack && bytes <= VDSO_BYTES => {
-                self.taken.take(MMAP_BASE - VDSO_BYTES, MMAP_BASE);
-                MMAP_BASE - bytes
+                let end = self.places.mmap_base;
+                self.taken.take(end - VDSO_BYTES, end);
+                end - bytes
             }
             // Parts of a file keep their distances, and what is not of the file goes on behind it.
             (_, Some((file, distance))) if file == name || name.is_empty() && is_next => {
                 address.wrapping_add(*distance)
             }
-            (_, None) if has_name => PROGRAM,
+            (_, None) if has_name => self.places.program,
             _ if has_name => {
                 // The interpreter, with the vdso below it.
-                let to = MMAP_BASE - INTERPRETER_BYTES;
-                self.taken.take(to - VDSO_BYTES, MMAP_BASE);
+                let end = self.places.mmap_base;
+                let to = end - INTERPRETER_BYTES;
+                self.taken.take(to - VDSO_BYTES, end);
                 to
             }
             _ => self.taken.place(bytes, None),
@@ -227,8 +291,9 @@ impl Layout {
 
     /// Where Linux begins the heap that was recorded to begin at an address.
     fn heap_place(&self, begin: u64) -> u64 {
-        let program = self.taken.last_end_below(PROGRAM + (1 << 40)).unwrap_or(PROGRAM);
-        pages(program) + (begin & (PAGE - 1))
+        let Places { program, heap_gap_bytes, .. } = self.places;
+        let program_end = self.taken.last_end_below(program + (1 << 40)).unwrap_or(program);
+        pages(program_end) + heap_gap_bytes + (begin & (PAGE - 1))
     }
 
     /// A mapping at an address that the program chose: inside what it has, or where nothing was moved.
@@ -255,6 +320,15 @@ impl Layout {
         self.cut(new, new + new_bytes);
         self.add(new, new_bytes, to);
         to
+    }
+
+    /// What of Linux's addresses goes where a program unmaps an end of what it reserved, so that an aligned part is left.
+    fn trim(&mut self, address: u64, bytes: u64) -> Option<Vec<(u64, u64)>> {
+        let trimmed = self.reservations.trim(address, bytes)?;
+        self.forget(trimmed.recorded.0, trimmed.recorded.1);
+        let (recorded, bytes, to) = trimmed.kept;
+        self.mean(recorded, bytes, to);
+        Some(trimmed.unmapped)
     }
 
     /// The ranges of Linux's addresses behind a recorded one.

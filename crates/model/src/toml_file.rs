@@ -9,6 +9,8 @@ use serde::de::DeserializeOwned;
 pub struct TomlError {
     /// Where, counted from 1.
     line: usize,
+    /// The key in that line whose value is wrong.
+    key: Option<String>,
     /// What the reader says.
     what: String,
     /// The known name that is most like the one that is not known.
@@ -17,8 +19,10 @@ pub struct TomlError {
 
 impl fmt::Display for TomlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let TomlError { line, what, nearest } = self;
-        write!(f, "line {line}: {what}")?;
+        let TomlError { line, key, what, nearest } = self;
+        write!(f, "line {line}")?;
+        key.iter().try_for_each(|key| write!(f, ", `{key}`"))?;
+        write!(f, ": {what}")?;
         nearest.iter().try_for_each(|nearest| write!(f, "; the nearest is `{nearest}`"))
     }
 }
@@ -33,8 +37,15 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
     toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
-        TomlError { line: before.matches('\n').count() + 1, nearest: nearest(&what), what }
+        TomlError { line: before.matches('\n').count() + 1, key: key(before, &what), nearest: nearest(&what), what }
     })
+}
+
+/// The first key of the line in which a wrong value stands, from what is before that.
+fn key(before: &str, what: &str) -> Option<String> {
+    let is_of_value = ["invalid ", "unknown variant "].iter().any(|kind| what.starts_with(kind));
+    let key = before.rsplit('\n').next()?.split_once('=')?.0.trim();
+    is_of_value.then(|| key.to_owned())
 }
 
 /// Of what the reader says of an unknown name and those that it expects: the most similar of these, if any is.
@@ -85,10 +96,13 @@ mod tests {
             ("entires = 3", "line 1: unknown field `entires`, expected `entries` or `part`; the nearest is `entries`"),
             ("entries = 3\n[part]\nscan_sleep_s = 1", "; the nearest is `scan_sleep_millisecs`"),
             ("entries = 3\nspeed = 1", "line 2: unknown field `speed`, expected `entries` or `part`"),
-            ("entries = 3\n[part]\nscan_sleep_millisecs = 1\nkind = \"rand\"", "line 4: unknown variant `rand`"),
+            (
+                "entries = 3\n[part]\nscan_sleep_millisecs = 1\nkind = \"rand\"",
+                "line 4, `kind`: unknown variant `rand`",
+            ),
             ("", "missing field `entries`"),
             ("entries = 3\nentries = 4", "line 2: duplicate key"),
-            ("entries = \"many\"", "line 1: invalid type: string \"many\", expected u32"),
+            ("entries = \"many\"", "line 1, `entries`: invalid type: string \"many\", expected u32"),
             ("entries = {\n\n[", "line "),
             ("\u{0}", "line 1: "),
         ] {

@@ -7,6 +7,7 @@ mod demo;
 mod direct_map;
 mod doctor;
 mod exec;
+mod executed;
 mod failure;
 mod list;
 mod locale;
@@ -73,5 +74,6 @@ fn complain(failure: &Failure) -> ExitCode {
 fn work(arguments: workload::WorkloadArguments) -> Result<(), Failure> {
     let report = workload::run(arguments)
         .map_err(|error| Failure::Workload { message: told(&error), code: error.exit_code() })?;
-    output::ignore_closed_pipe(writeln!(std::io::stdout(), "{report}"))
+    output::ignore_closed_pipe(writeln!(std::io::stdout(), "{report}"))?;
+    report.wait().map_err(Failure::input)
 }

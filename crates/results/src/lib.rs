@@ -23,12 +23,14 @@ pub mod place;
 pub mod sentence;
 pub mod shading;
 pub mod simulation;
+mod spread;
 pub mod store;
 pub mod table;
 pub mod terminal;
 
 mod collapses;
 mod figure;
+mod fragmented;
 mod rows;
 mod text;
 

@@ -1,6 +1,6 @@
 //! Recorded addresses and those that Linux chooses.
 
-use super::linux::HUGE;
+use super::linux::{HUGE, MMAP_BASE, PROGRAM, STACK_END};
 use super::*;
 
 fn told(layout: &mut Layout, call: Call, result: u64) -> Vec<Event> {
@@ -40,6 +40,83 @@ fn mappings_go_downwards_and_whole_huge_pages_are_aligned() {
     // What goes leaves a gap, which is used again.
     assert_eq!(calls(&mut layout, Call::Munmap { address: EMULATED, bytes: 8192 }, 0).len(), 1);
     assert_eq!(mmap(&mut layout, EMULATED, 4096), TOP - 4096);
+}
+
+fn mmap_at(layout: &mut Layout, hint: u64, recorded: u64, bytes: u64, flags: u64) -> u64 {
+    let call = Call::Mmap { address: hint, bytes, protection: 3, flags, file: -1, offset: 0 };
+    told(layout, call, recorded)[0].result as u64
+}
+
+const PRIVATE: u64 = 0x22;
+
+/// As Linux 6.18 answered without randomisation.
+#[test]
+fn what_a_program_asks_for_it_gets_where_there_is_room() {
+    let mut layout = Layout::default();
+    // A number of the program's own, which is not aligned for large pages.
+    assert_eq!(mmap_at(&mut layout, 0x1234_5678_9000, EMULATED, 2 * HUGE, PRIVATE), 0x1234_5678_9000);
+    assert_eq!(mmap_at(&mut layout, 0x1000, EMULATED + 2 * HUGE, 4096, PRIVATE), 0x10000);
+    assert_eq!(mmap_at(&mut layout, 0x2000_0000_0123, EMULATED + 3 * HUGE, 4096, PRIVATE), 0x2000_0000_0000);
+    let above_all = mmap_at(&mut layout, 0x8000_0000_0000, EMULATED + 4 * HUGE, 4096, PRIVATE);
+    assert_eq!(above_all, TOP - 4096);
+    // There is something already.
+    let taken = mmap_at(&mut layout, 0x1234_5678_a000, EMULATED + 5 * HUGE, 2 * HUGE, PRIVATE);
+    assert_eq!(taken, TOP - 4096 - 2 * HUGE);
+}
+
+#[test]
+fn what_is_asked_for_beside_a_mapping_is_beside_it_here() {
+    let mut layout = Layout::default();
+    let (first, second) = (mmap(&mut layout, EMULATED, 8192), mmap(&mut layout, EMULATED + HUGE, 4096));
+    // Behind the second, where the first is; far behind it; below it.
+    let behind = mmap_at(&mut layout, EMULATED + HUGE + 4096, EMULATED + HUGE + 4096, 4096, PRIVATE);
+    assert_eq!((behind, second), (second - 4096, first - 4096));
+    let below = mmap_at(&mut layout, EMULATED - (1 << 30), EMULATED - (1 << 30), 4096, PRIVATE);
+    assert_eq!(below, first - (1 << 30));
+    let own = EMULATED - (9 << 30);
+    assert_eq!(mmap_at(&mut layout, own, own, 4096, PRIVATE), own);
+}
+
+/// As Linux 6.18 answered, where no large pages of shared memory are enabled.
+#[test]
+fn only_what_can_have_a_large_page_is_aligned() {
+    let mut layout = Layout::default();
+    mmap(&mut layout, EMULATED, 4096);
+    let (hint, shared) = (EMULATED, 0x21);
+    assert_eq!(mmap_at(&mut layout, hint, EMULATED + HUGE, 2 * HUGE, PRIVATE), TOP - 4096 - 2 * HUGE);
+    assert_eq!(mmap_at(&mut layout, 0, EMULATED + 3 * HUGE, HUGE, shared), TOP - 4096 - 3 * HUGE);
+    let mut file = |recorded, bytes, offset| {
+        let call = Call::Mmap { address: 0, bytes, protection: 1, flags: 2, file: 3, offset };
+        told(&mut layout, call, recorded)[0].result as u64
+    };
+    let all = file(EMULATED + 4 * HUGE, HUGE + 4096, 0);
+    assert_eq!(all % HUGE, 0);
+    assert_eq!(file(EMULATED + 6 * HUGE, 2 * HUGE, 4096) % HUGE, 4096);
+    // No whole 2M of the file is in it: it is where there is room.
+    let part = file(EMULATED + 9 * HUGE, HUGE + 4096, 4096);
+    assert_ne!(part % HUGE, 4096);
+}
+
+/// glibc's arenas, with what it unmaps on both sides under QEMU.
+#[test]
+fn an_aligned_part_that_is_cut_out_is_aligned_here() {
+    const ARENA: u64 = 64 << 20;
+    let mut layout = Layout::default();
+    mmap(&mut layout, EMULATED, 12288);
+    let recorded = EMULATED + 12288;
+    let reserve = Call::Mmap { address: 0, bytes: 2 * ARENA, protection: 0, flags: 0x4022, file: -1, offset: 0 };
+    let reserved = told(&mut layout, reserve, recorded)[0].result as u64;
+    let arena = recorded.next_multiple_of(ARENA);
+    let mut gone = calls(&mut layout, Call::Munmap { address: recorded, bytes: arena - recorded }, 0);
+    let rest = recorded + ARENA - arena;
+    gone.extend(calls(&mut layout, Call::Munmap { address: arena + ARENA, bytes: rest }, 0));
+    let bytes = |call: &Call| if let Call::Munmap { bytes, .. } = call { *bytes } else { 0 };
+    assert_eq!(gone.iter().map(bytes).sum::<u64>(), ARENA);
+    assert_eq!(layout.address(arena), reserved.next_multiple_of(ARENA));
+    assert_eq!(layout.address(arena + ARENA - 1), reserved.next_multiple_of(ARENA) + ARENA - 1);
+    // What was unmapped is free.
+    let next = mmap(&mut layout, EMULATED + 4 * ARENA, 4096);
+    assert!(next < TOP - 12288 && next >= reserved.next_multiple_of(ARENA) + ARENA, "{next:#x}");
 }
 
 #[test]
@@ -127,4 +204,37 @@ fn what_grows_in_place_does_so_only_where_there_is_room() {
     let told = told(&mut layout, grow(EMULATED + (1 << 20), 16384), EMULATED + (1 << 20));
     assert_ne!(told[0].result as u64, second);
     assert_eq!(layout.address(EMULATED + (1 << 20)), told[0].result as u64);
+}
+
+#[test]
+fn a_layout_of_randomisation_has_its_parts_where_they_were_drawn() {
+    let image = Image { process: 7, execs: 0 };
+    let scheme = |seed| Scheme { draw: Some(Draw { seed, bits: Bits::of_addresses(47) }), pool: None };
+    let lay_out = |scheme: Scheme, image: Image| {
+        let mut layout = Layout::new(scheme, image);
+        let mut region = |address, bytes, name: &str| {
+            let told = calls(&mut layout, Call::Region { address, bytes, protection: 3, name: name.into() }, 0);
+            if let Call::Region { address, .. } = told[0] { address } else { 0 }
+        };
+        let program = region(EMULATED, 8192, "/bin/a");
+        let stack = region(EMULATED + (16 << 20), 8192, "[stack]");
+        let linker = region(EMULATED + (32 << 20), 4096, "/lib/ld.so");
+        let brk = Call::Brk { address: 0 };
+        let heap = EMULATED + 5 * HUGE;
+        let heap = told(&mut layout, brk, heap)[0].result as u64;
+        let first = mmap(&mut layout, EMULATED + (64 << 20), 8192);
+        [program, stack + 8192, linker, heap, first]
+    };
+    for seed in 0..20 {
+        let places = Places::drawn(scheme(seed).draw.unwrap(), 7 << 32);
+        let [program, stack_end, linker, heap, first] = lay_out(scheme(seed), image);
+        assert_eq!((program, stack_end), (places.program, places.stack_end));
+        assert_eq!(linker, places.mmap_base - INTERPRETER_BYTES);
+        assert_eq!(first, linker - VDSO_BYTES - 8192);
+        assert_eq!(heap, program + 8192 + places.heap_gap_bytes);
+        assert_eq!(lay_out(scheme(seed), image), [program, stack_end, linker, heap, first], "the same again");
+        assert_ne!(lay_out(scheme(seed), image.next())[0], program, "another program lies elsewhere");
+    }
+    let fixed = lay_out(Scheme::default(), image);
+    assert_eq!((fixed[0], fixed[1], fixed[2]), (PROGRAM, STACK_END, MMAP_BASE - INTERPRETER_BYTES));
 }

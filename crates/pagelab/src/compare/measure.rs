@@ -15,7 +15,7 @@ use super::keeper::{Keeper, Kept};
 use super::progress::Progress;
 use super::request::Setup;
 use super::trials::Trials;
-use super::{khugepaged, work};
+use super::{fragmented, khugepaged, work};
 use crate::failure::{Failure, say};
 use crate::waiting::say_who_holds_the_lease;
 
@@ -53,7 +53,9 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
                 .with_hugetlb_pool(setup.hugetlb_pool)
                 .with_patience(setup.patience, say_who_holds_the_lease);
             let session = khugepaged::held(session, setup.design.khugepaged)?;
-            Ok(run(&mut HostPlatform::new(session, setup.work).with_clock_at(clock_s), begun, way, kept))
+            let fragments = setup.design.fragmented.map(fragmented::command).transpose()?;
+            let mut platform = HostPlatform::new(session, setup.work).with_clock_at(clock_s).with_fragments(fragments);
+            Ok(run(&mut platform, begun, way, kept))
         }
         #[cfg(debug_assertions)]
         Ground::Fake(fake) => {

@@ -6,6 +6,7 @@ mod design;
 mod ending;
 #[cfg(debug_assertions)]
 mod fake;
+mod fragmented;
 pub mod gone_before;
 mod ground;
 pub mod in_study;

@@ -6,6 +6,7 @@ mod cost;
 mod document;
 mod files;
 mod host_machine;
+mod layouts;
 pub mod linux;
 pub mod machines;
 mod notes;
@@ -88,7 +89,8 @@ pub fn is_trace_of(file: &Path, command: &[String], most: Option<u64>) -> bool {
 
 fn replay(arguments: &Replay) -> Result<(), Failure> {
     let request = Request::of(arguments)?;
-    let (all, used) = simulate::all(&request)?;
+    let (mut all, used) = simulate::all(&request)?;
+    layouts::simulate(&mut all, &request)?;
     let text = match arguments.json {
         true => format!("{:#}", document::json(&all, &used, &request)),
         false => report::texts(&all, &used, terminal_width()),

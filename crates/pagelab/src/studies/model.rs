@@ -101,7 +101,7 @@ fn refused(definition: &Definition, workload: &Workload) -> Option<String> {
         let recorded = recorded(workload);
         let is_shell = recorded.first().is_some_and(|first| SHELLS.contains(&first.as_str()));
         if is_shell {
-            return Some("what a shell starts is not recorded: name what is (`recorded`), or a trace".to_owned());
+            return Some("a shell is not simulated as if it were the program that it starts: name what is recorded (`recorded`), or a trace".to_owned());
         }
         if let Err(why) = is_here(workload, recorded) {
             return Some(why);
@@ -283,7 +283,7 @@ fn record(definition: &Definition, workload: &Workload, store: &Store) -> Result
         return Err(Failure::Input(format!("it cannot be recorded: `pagelab record` ended with {}", ended.status)));
     }
     if said.contains(OUTSIDE) {
-        return Err(Failure::Input("the trace is not that of the program: it went on as another one".to_owned()));
+        return Err(Failure::Input("the trace lacks programs that were executed".to_owned()));
     }
     remove(&whole)?;
     std::fs::rename(&partial, &whole).map_err(|error| Failure::about(&whole, error))?;

@@ -24,6 +24,7 @@ pub(super) const LATER: &[(i64, &str, &str)] = &[
     (4, "verdicts", "peak_seen_bytes INTEGER"),
     (4, "verdicts", "peak_least_bytes INTEGER"),
     (4, "verdicts", "peak_most_bytes INTEGER"),
+    (5, "comparisons", "fragmented TEXT"),
 ];
 
 /// Tables that came later, with the version that brought them.

@@ -29,7 +29,8 @@ CREATE TABLE comparisons (
     prove_all       INTEGER NOT NULL DEFAULT 0, -- since version 2
     prepare         TEXT,                   -- JSON list; since version 3
     trial_time_s    REAL,                   -- since version 4
-    khugepaged      TEXT NOT NULL DEFAULT 'as_is' -- since version 4
+    khugepaged      TEXT NOT NULL DEFAULT 'as_is', -- since version 4
+    fragmented      TEXT                    -- JSON object; since version 5
 ) STRICT;
 
 CREATE TABLE arms (

@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
-use study::comparison::Khugepaged;
+use policy::size::PageSize;
+use study::comparison::{Fragmented, Khugepaged};
 
 use super::*;
 use crate::sample;
@@ -177,6 +178,7 @@ fn becomes_the_latest(version: i64) {
     new.design.prove_all = true;
     new.design.trial_time_s = Some(30.0);
     new.design.khugepaged = Khugepaged::Off;
+    new.design.fragmented = Some(Fragmented { percent: 80, block: PageSize::M2 });
     new.invocation.prepare = Some(vec!["true".into()]);
     new.id = store.begin(&new).unwrap();
     assert_eq!(store.pragma("user_version").unwrap(), VERSION);

@@ -40,8 +40,8 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
         .prepare_cached(
             "INSERT INTO comparisons (started_unix_s, command, client, pagelab, version, machine, baseline,
                  primary_metric, min_blocks, max_blocks, max_time_s, precision_ratio, band_ratio, confidence, seed,
-                 prove_all, prepare, trial_time_s, khugepaged, ended, ended_message, analysis)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+                 prove_all, prepare, trial_time_s, khugepaged, fragmented, ended, ended_message, analysis)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
         )?
         .execute(params![
             comparison.started_unix_s,
@@ -63,6 +63,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
             invocation.prepare.as_ref().map(json).transpose()?,
             trial_time_s,
             word(design.khugepaged)?,
+            design.fragmented.as_ref().map(json).transpose()?,
             ended,
             message,
             comparison.analysis.as_ref().map(json).transpose()?,
