@@ -1,13 +1,16 @@
 //! `pagelab inspect`: which page sizes map a running program, region by region, and why not larger ones.
 
 mod at_exit;
+mod collapse;
 mod many;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use census::Observer;
-use census::inspect::{Detail, Inspector, which};
+use census::inspect::{CapturedFile, Detail, Inspector, which};
 use clap::{ArgGroup, Args};
 use host::Host;
 use policy::inspect::Inspection;
@@ -38,6 +41,17 @@ pub struct Inspect {
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub json: bool,
+    /// Ask the kernel for large pages (MADV_COLLAPSE) where there could be some, and say what came of it. This changes the
+    /// process, and cannot be undone
+    #[arg(long, requires = "pid", conflicts_with_all = ["capture", "root"])]
+    pub collapse: bool,
+    /// Write what is read of the process to a directory, for a bug report: mappings, flags, which pages are where, settings and
+    /// counters of the system; never contents of memory, nor the command line
+    #[arg(long, value_name = "DIR", requires = "pid", conflicts_with = "root")]
+    pub capture: Option<PathBuf>,
+    /// Inspect a process in such a directory, and not one of this system
+    #[arg(long, value_name = "DIR", requires = "pid")]
+    pub root: Option<PathBuf>,
     /// Run this command, and look at its processes when they end
     #[arg(last = true)]
     pub command: Vec<OsString>,
@@ -49,10 +63,17 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         return at_exit::run(arguments);
     }
     if let Some(pid) = arguments.pid {
-        let inspector = inspector(Observer::open().with_file_folios().with_tlb_runs())?;
+        let root = arguments.root.as_deref().unwrap_or(Path::new("/"));
+        let inspector = inspector(root, Observer::open().with_file_folios().with_tlb_runs())?;
+        if let Some(directory) = &arguments.capture {
+            return write(directory, &inspector.capture(pid).map_err(Failure::input)?, pid);
+        }
         let supply = inspector.supply().map_err(Failure::input)?;
         let inspected = inspector.process(pid, &supply).map_err(Failure::input)?;
-        return show(arguments, &inspected);
+        return match arguments.collapse {
+            true => collapse::run(arguments, &inspector, &supply, &inspected),
+            false => show(arguments, &inspected),
+        };
     }
     let processes = match (&arguments.tree, &arguments.cgroup) {
         (Some(root), _) => which::tree(*root),
@@ -62,17 +83,30 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     many::run(arguments, &processes.map_err(Failure::input)?)
 }
 
-fn inspector(observer: Observer) -> Result<Inspector, Failure> {
-    let host = Host::open("/").map_err(Failure::input)?;
+fn inspector(root: &Path, observer: Observer) -> Result<Inspector, Failure> {
+    let host = Host::open(root).map_err(Failure::input)?;
     Ok(Inspector::new(host, observer, Detail::default()))
+}
+
+/// Writes a capture, whose files must not be there yet.
+fn write(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failure> {
+    for (path, text) in files {
+        let file = directory.join(path.trim_start_matches('/'));
+        let folder = file.parent().unwrap_or(directory);
+        let written = std::fs::create_dir_all(folder)
+            .and_then(|()| File::create_new(&file))
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|error| Failure::about(&file, error))?;
+    }
+    let again = format!("captured; inspect it: pagelab inspect --root {} {pid}", directory.display());
+    print(&results::printable(&again), false)
 }
 
 /// Prints what was found of one process.
 fn show(arguments: &Inspect, inspected: &Inspection) -> Result<(), Failure> {
-    let base = census::page_sizes::base_page();
     let text = match arguments.json {
         true => format!("{:#}", inspection::json::one(inspected)),
-        false => inspection::process(inspected, base, arguments.regions, terminal_width()),
+        false => inspection::process(inspected, arguments.regions, terminal_width()),
     };
     print(&text, arguments.json)
 }

@@ -105,6 +105,10 @@ impl OfRegion<'_> {
                 let cause = if length < self.target.bytes() { Cause::MappingTooSmall } else { Cause::NoAlignedSlot };
                 told.add(cause, Vec::new(), bytes, || vec![format!("from {:#x} to {:#x}", vma.start, vma.end)]);
             }
+            Left::Sum(bytes) => match self.refusal(vma) {
+                Some((cause, evidence)) => told.add(cause, Vec::new(), bytes, || evidence),
+                None => self.permitted(vma, Shape::Full, bytes, told),
+            },
             Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, told),
             Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, told),
             Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, told),
