@@ -77,6 +77,8 @@ pub struct Seen {
     pub win: Win,
     /// What is not at the target, by the number of its mapping in the region.
     pub pieces: Vec<(usize, Left)>,
+    /// The slot across mappings that was counted last.
+    last_cut_slot: Option<u64>,
 }
 
 /// Memory of one mapping that is not at the target.
@@ -254,7 +256,22 @@ impl Seen {
         }
         let left = [Left::CutBelow(below), Left::CutAbove(above), Left::NoSlot(no_slot)];
         self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
-        self.win.bytes += below + above;
+        self.add_cut_slot(target.align_down(vma.start), below, target);
+        self.add_cut_slot(target.align_down(vma.end - 1), above, target);
+    }
+
+    /// Counts memory of a slot of the region that lies in several mappings; the slot itself once.
+    fn add_cut_slot(&mut self, slot: u64, bytes: u64, target: PageSize) {
+        if bytes == 0 {
+            return;
+        }
+        if self.last_cut_slot != Some(slot) {
+            self.last_cut_slot = Some(slot);
+            self.win.slots += 1;
+            self.win.absent_bytes += target.bytes();
+        }
+        self.win.bytes += bytes;
+        self.win.absent_bytes = self.win.absent_bytes.saturating_sub(bytes);
     }
 }
 

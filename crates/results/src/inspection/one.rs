@@ -17,7 +17,9 @@ pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> Stri
         true => super::regions(inspection, width),
         false => kinds(inspection, width),
     };
-    let parts = [head(inspection), memory, why(inspection, width), supply(inspection, width), sight(inspection)];
+    // Every region tells its own.
+    let causes = if all_regions { String::new() } else { why(inspection, width) };
+    let parts = [head(inspection), memory, causes, supply(inspection, width), sight(inspection, width)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
@@ -140,7 +142,7 @@ fn supply(inspection: &Inspection, width: usize) -> String {
     std::iter::once("what the kernel could give".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-fn sight(inspection: &Inspection) -> String {
-    let lines = inspection.sight.describe().into_iter().map(|line| format!("  {line}"));
+fn sight(inspection: &Inspection, width: usize) -> String {
+    let lines = inspection.sight.describe().into_iter().map(|line| fold(&format!("  {line}"), width, 4));
     std::iter::once("how this was seen".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }
