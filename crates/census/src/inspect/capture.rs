@@ -110,6 +110,10 @@ impl Subject for Captured {
         self.pages.has_guest
     }
 
+    fn is_go(&self) -> bool {
+        self.pages.is_go
+    }
+
     fn is_shmem(&self, device: (u32, u32)) -> bool {
         self.pages.shmem_devices.contains(&device)
     }

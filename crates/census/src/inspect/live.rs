@@ -7,8 +7,8 @@ use host::maps::{Vma, VmaKind};
 use policy::inspect::VmaFacts;
 use policy::size::PageSize;
 
-use super::stacks;
 use super::subject::{Found, Sizes, Subject};
+use super::{elf, stacks};
 use crate::process_census::Process;
 use crate::{CensusError, Observer, Source};
 
@@ -63,6 +63,10 @@ impl Subject for Live<'_> {
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", self.pid)).into_iter().flatten().flatten();
         let mut targets = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
         targets.any(|target| target.to_string_lossy().contains("anon_inode:kvm-vm"))
+    }
+
+    fn is_go(&self) -> bool {
+        elf::has_section(&format!("/proc/{}/exe", self.pid), ".go.buildinfo").unwrap_or(false)
     }
 
     fn is_shmem(&self, device: (u32, u32)) -> bool {

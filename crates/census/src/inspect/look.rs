@@ -35,7 +35,7 @@ pub fn look(
     let mapped = look.vmas()?;
     let told = look.told(&mut partial);
     let facts = look.facts(&mapped, &told);
-    let around = Surroundings::of(&facts, subject.stacks(), subject.has_guest());
+    let around = Surroundings::of(&facts, subject.stacks(), subject.has_guest(), subject.is_go());
     let groups = group(&facts, &around.stacks);
     let outlines: Vec<Outline> = groups.iter().map(|group| look.outline(&facts[group.clone()])).collect();
     let seen = match subject.is_by_page() {

@@ -6,6 +6,7 @@
 
 mod capture;
 mod collapse;
+mod elf;
 mod error;
 mod identity;
 mod live;

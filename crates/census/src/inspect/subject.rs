@@ -42,6 +42,8 @@ pub trait Subject {
     fn stacks(&self) -> Vec<u64>;
     /// Whether it has a virtual machine of KVM open.
     fn has_guest(&self) -> bool;
+    /// Whether its program was made by Go.
+    fn is_go(&self) -> bool;
     /// Whether the file behind a mapping lies in shared memory.
     fn is_shmem(&self, device: (u32, u32)) -> bool;
     /// Guards inside a mapping, in order.

@@ -23,6 +23,8 @@ pub struct Pages {
     pub sees_folios: bool,
     /// Whether it had a virtual machine of KVM open.
     pub has_guest: bool,
+    /// Whether its program was made by Go.
+    pub is_go: bool,
     /// Devices whose files are shared memory.
     pub shmem_devices: Vec<(u32, u32)>,
     /// Stack pointers of its threads, in order.
@@ -56,6 +58,7 @@ impl Pages {
             is_by_page: subject.is_by_page(),
             sees_folios: subject.sees_folios(),
             has_guest: subject.has_guest(),
+            is_go: subject.is_go(),
             stacks: subject.stacks(),
             ..Pages::default()
         };
@@ -97,9 +100,12 @@ impl Pages {
         if let Some(program) = &self.program {
             line(format_args!("program {}", program.replace('\n', " ")));
         }
-        for (is, word) in
-            [(self.is_by_page, "by-page"), (self.sees_folios, "sees-folios"), (self.has_guest, "has-guest")]
-        {
+        for (is, word) in [
+            (self.is_by_page, "by-page"),
+            (self.sees_folios, "sees-folios"),
+            (self.has_guest, "has-guest"),
+            (self.is_go, "is-go"),
+        ] {
             if is {
                 line(format_args!("{word}"));
             }
@@ -150,6 +156,7 @@ impl Pages {
             "by-page" => self.is_by_page = true,
             "sees-folios" => self.sees_folios = true,
             "has-guest" => self.has_guest = true,
+            "is-go" => self.is_go = true,
             "folios-of-system" => {
                 let sizes = words.filter(|word| !word.is_empty()).map(|word| size(Some(word)));
                 self.folios_of_system = Some(sizes.collect::<Option<Vec<PageSize>>>()?);
@@ -203,6 +210,7 @@ mod tests {
             is_by_page: true,
             sees_folios: true,
             has_guest: true,
+            is_go: true,
             shmem_devices: vec![(0, 1), (0, 24)],
             stacks: vec![0x7f00],
             guards: vec![(0x3000, 0x4000)],

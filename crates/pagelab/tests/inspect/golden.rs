@@ -30,7 +30,8 @@ fn captured_processes_are_inspected_as_before() {
             assert!(copied.success());
         }
         let ran = bench.pagelab(&["inspect", "--root", "tree", "100", "--regions"]).ran();
-        let expected = fs::read_to_string(fixtures().join("inspect").join(case).join("expected.txt")).unwrap_or_default();
+        let expected =
+            fs::read_to_string(fixtures().join("inspect").join(case).join("expected.txt")).unwrap_or_default();
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), expected.as_str()), "{case}: {}", ran.stderr);
     }
 }

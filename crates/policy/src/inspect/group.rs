@@ -13,6 +13,9 @@ use crate::cut::{Cut, CutBy};
 /// From this length on addresses without access are a reserve to grow into, and no guard.
 pub const RESERVE_BYTES: u64 = 1 << 20;
 
+/// No longer stretch without access is called a guard page: one base page of any architecture.
+const GUARD_BYTES: u64 = 64 << 10;
+
 /// Arenas of glibc's threads begin at multiples of this (`HEAP_MAX_SIZE`, malloc/arena.c, on 64-bit systems).
 pub const GLIBC_ARENA_BYTES: u64 = 64 << 20;
 
@@ -80,7 +83,7 @@ fn is_full_arena(first: &VmaFacts, last: &VmaFacts) -> bool {
 
 /// What cuts a group of neighbours. A guard is a cut with a length, and what differs on both sides of it is not told again.
 pub fn cuts(vmas: &[VmaFacts]) -> impl Iterator<Item = Cut> + '_ {
-    let is_guard = |vma: &VmaFacts| vma.is_inaccessible() && vma.length_bytes() < RESERVE_BYTES;
+    let is_guard = |vma: &VmaFacts| vma.is_inaccessible() && vma.length_bytes() <= GUARD_BYTES;
     (0..vmas.len()).filter_map(move |at| {
         let vma = &vmas[at];
         if vma.part == VmaPart::Guard {

@@ -1,6 +1,6 @@
 //! What a region is, by what names, files, addresses and shapes say.
 
-use super::group::GLIBC_ARENA_BYTES;
+use super::group::{GLIBC_ARENA_BYTES, RESERVE_BYTES};
 use super::kind::{Allocator, FilePart, Kind};
 use super::vma::VmaFacts;
 use crate::census::VmaKind;
@@ -14,15 +14,17 @@ pub struct Surroundings {
     pub stacks: Vec<u64>,
     /// Whether it has a virtual machine of KVM open.
     pub has_guest: bool,
+    /// Whether its program was made by Go.
+    pub is_go: bool,
 }
 
 impl Surroundings {
     /// Those of a process with these mappings and stack pointers.
-    pub fn of(vmas: &[VmaFacts], stacks: Vec<u64>, has_guest: bool) -> Surroundings {
+    pub fn of(vmas: &[VmaFacts], stacks: Vec<u64>, has_guest: bool, is_go: bool) -> Surroundings {
         let code = vmas.iter().filter(|vma| vma.kind == VmaKind::PrivateFile && vma.is_executable());
         let mut code_files: Vec<String> = code.map(|vma| vma.name.clone()).collect();
         code_files.dedup();
-        Surroundings { code_files, stacks, has_guest }
+        Surroundings { code_files, stacks, has_guest, is_go }
     }
 
     /// The mapped library whose file name begins so.
@@ -80,7 +82,9 @@ fn anonymous(vmas: &[VmaFacts], around: &Surroundings) -> (Kind, String) {
         return (Kind::Heap, "named by the kernel: the memory of brk".into());
     }
     let holds = |stack: &&u64| vmas.iter().any(|vma| (vma.start..vma.end).contains(stack));
-    if vmas[0].is_inaccessible()
+    if vmas.len() <= 2
+        && vmas[0].is_inaccessible()
+        && vmas[0].length_bytes() < RESERVE_BYTES
         && let Some(stack) = around.stacks.iter().find(holds)
     {
         return (Kind::ThreadStack, format!("the stack pointer of a thread lies in it ({stack:#x})"));
@@ -119,6 +123,11 @@ fn by_shape(vmas: &[VmaFacts], around: &Surroundings) -> Option<(Kind, String)> 
     if first.start >> 40 == 0 && (first.start >> 32) & 0xff == 0xc0 {
         return Some((Kind::GoHeap, "it lies where Go puts its heap (from 0xc000000000 on)".into()));
     }
+    // Since Go 1.26 the heap begins at random.
+    if around.is_go && first.start.is_multiple_of(GO_ARENA_BYTES) {
+        let how = "the program was made by Go (.go.buildinfo), and this begins at a multiple of its arenas' 64M";
+        return Some((Kind::GoHeap, how.into()));
+    }
     if let Some(library) = around.library("libjvm.so")
         && length >= JVM_HEAP_BYTES
         && first.start < 32 << 30
@@ -143,6 +152,8 @@ fn by_shape(vmas: &[VmaFacts], around: &Surroundings) -> Option<(Kind, String)> 
     })
 }
 
+/// Arenas of Go's heap (`heapArenaBytes`, runtime/malloc.go, on 64-bit Linux).
+const GO_ARENA_BYTES: u64 = 64 << 20;
 /// No smaller region is taken for a Java heap.
 const JVM_HEAP_BYTES: u64 = 8 << 20;
 /// No smaller region is taken for a guest's memory.

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use policy::census::Census;
-use policy::inspect::{Inspection, Region, ThpMode, explained};
+use policy::inspect::{Inspection, ThpMode, explained};
 use policy::judge::THP;
 use policy::size::format_bytes;
 
-use super::words::{cause_lines, sizes};
+use super::words::{cause_lines, is_shown, sizes};
 use crate::grid::last_folded;
 use crate::text::{fold, printable};
 
@@ -79,11 +79,6 @@ fn kinds(inspection: &Inspection, width: usize) -> String {
         ]
     });
     last_folded(["kind", "regions", "size", "resident", "could be larger", "by leaf and folio"], rows, width)
-}
-
-/// Whether a region is worth a word: it has memory, or something is wrong with it.
-pub fn is_shown(region: &Region) -> bool {
-    !region.census.is_empty() || !region.causes.is_empty()
 }
 
 /// The causes of all regions, those that something can be done about first.

@@ -3,8 +3,7 @@
 use policy::inspect::{Inspection, Region};
 use policy::size::format_bytes;
 
-use super::one::is_shown;
-use super::words::{cause_lines, sizes};
+use super::words::{cause_lines, is_shown, sizes};
 use crate::text::{fold, printable};
 
 /// Cuts that are shown with their places.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use policy::cause::Cause;
 use policy::census::{Backing, Census, Folio, Mapping};
-use policy::inspect::Explained;
+use policy::inspect::{Explained, Region};
 use policy::size::{PageSize, format_bytes};
 
 /// The size by which a mapping is shown, and whether a larger folio may stand behind it unseen.
@@ -47,4 +47,9 @@ pub fn cause_lines(one: &Explained) -> Vec<String> {
     let remedies = told.into_iter().map(|remedy| format!("  remedy: {remedy}"));
     let apart = (!one.or.is_empty()).then(|| "  these cannot be told apart by what is visible".to_string());
     std::iter::once(clause).chain(or).chain(apart).chain(evidence).chain(remedies).collect()
+}
+
+/// Whether a region is worth a word: it has memory, or something is wrong with it.
+pub fn is_shown(region: &Region) -> bool {
+    !region.census.is_empty() || !region.causes.is_empty()
 }
