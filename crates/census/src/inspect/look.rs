@@ -248,7 +248,8 @@ impl Look<'_> {
         let causes = explain(outline, &kind, vmas, &all_cuts, &seen, &ground);
         let whole = || vmas.iter().filter(|vma| vma.part == VmaPart::First);
         let sum = |bytes: fn(&Told) -> u64| whole().map(|vma| vma.told.as_ref().map(bytes)).sum::<Option<u64>>();
-        let is_multiple = |size: PageSize| outline.start % size.bytes() == 0 && outline.end % size.bytes() == 0;
+        let is_multiple =
+            |size: PageSize| outline.start.is_multiple_of(size.bytes()) && outline.end.is_multiple_of(size.bytes());
         Region {
             start: outline.start,
             end: outline.end,

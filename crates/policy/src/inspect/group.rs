@@ -109,3 +109,95 @@ fn difference(left: &VmaFacts, right: &VmaFacts) -> CutBy {
         _ => CutBy::Unseen,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::prot;
+    use crate::inspect::{Allocator, Kind, Surroundings, Told, VmFlags, VmaPart, recognise};
+
+    const M: u64 = 1 << 20;
+    const RW: u64 = prot::READ | prot::WRITE;
+
+    fn vma(start: u64, end: u64, protection: u64) -> VmaFacts {
+        VmaFacts {
+            start,
+            end,
+            kind: VmaKind::Anonymous,
+            protection,
+            shared: false,
+            device: (0, 0),
+            inode: 0,
+            offset: 0,
+            name: String::new(),
+            is_shmem: false,
+            part: VmaPart::First,
+            told: None,
+        }
+    }
+
+    fn kinds(vmas: &[VmaFacts], stacks: &[u64]) -> Vec<(usize, Kind)> {
+        let around = Surroundings::of(vmas, stacks.to_vec(), false, false);
+        group(vmas, stacks).into_iter().map(|group| (group.len(), recognise(&vmas[group], None, &around).0)).collect()
+    }
+
+    #[test]
+    fn a_guard_belongs_to_its_allocation_and_a_gap_ends_it() {
+        let vmas =
+            [vma(0, 2 * M, RW), vma(2 * M, 2 * M + 4096, 0), vma(2 * M + 4096, 8 * M, RW), vma(9 * M, 10 * M, RW)];
+        assert_eq!(group(&vmas, &[]), [0..3, 3..4]);
+        let found: Vec<Cut> = cuts(&vmas[..3]).collect();
+        assert_eq!(found, [Cut { start: 2 * M, end: 2 * M + 4096, by: CutBy::Guard }]);
+    }
+
+    #[test]
+    fn stacks_of_threads_are_regions_of_their_own_though_they_touch() {
+        let stack = |at: u64| [vma(at, at + 4096, 0), vma(at + 4096, at + 8 * M, RW)];
+        let vmas = [stack(0), stack(8 * M), stack(16 * M)].concat();
+        let found = kinds(&vmas, &[6 * M, 15 * M, 23 * M]);
+        assert_eq!(found, vec![(2, Kind::ThreadStack); 3]);
+    }
+
+    #[test]
+    fn arenas_of_glibc_end_at_their_64m() {
+        let arena = |at: u64| [vma(at, at + 3 * M, RW), vma(at + 3 * M, at + 64 * M, 0)];
+        let vmas = [arena(64 * M), arena(128 * M)].concat();
+        assert_eq!(kinds(&vmas, &[]), vec![(2, Kind::Arena(Allocator::Glibc)); 2]);
+    }
+
+    #[test]
+    fn a_goroutine_with_a_reserve_below_is_no_stack_of_a_thread() {
+        let vmas = [vma(128 * M, 172 * M, 0), vma(172 * M, 300 * M, RW)];
+        let around = Surroundings::of(&vmas, vec![200 * M], false, true);
+        assert_eq!(recognise(&vmas, None, &around).0, Kind::GoHeap);
+    }
+
+    #[test]
+    fn what_keeps_neighbours_apart_is_named() {
+        let with = |flags: &str, name: &str, at: u64| VmaFacts {
+            told: Some(Told { flags: VmFlags::of(flags), ..Told::default() }),
+            name: name.into(),
+            ..vma(at * M, (at + 1) * M, RW)
+        };
+        let by = |left: VmaFacts, right: VmaFacts| cuts(&[left, right]).next().map(|cut| cut.by);
+        assert_eq!(by(with("hg", "", 0), with("hg lo", "", 1)), Some(CutBy::Flags));
+        assert_eq!(by(with("hg", "", 0), with("hg", "[anon:x]", 1)), Some(CutBy::Name));
+        assert_eq!(by(with("hg gu", "", 0), with("hg", "", 1)), Some(CutBy::Unseen));
+        assert_eq!(by(vma(0, M, RW), vma(M, 2 * M, prot::READ)), Some(CutBy::Protection));
+    }
+
+    #[test]
+    fn guards_inside_cut_a_mapping_into_parts() {
+        let parts = vma(0, 8 * M, RW).cut_at(&[(0, 4096), (4 * M, 4 * M + 8192)]);
+        let shape: Vec<(u64, VmaPart)> = parts.iter().map(|part| (part.end, part.part)).collect();
+        let expected = [
+            (4096, VmaPart::Guard),
+            (4 * M, VmaPart::Further),
+            (4 * M + 8192, VmaPart::Guard),
+            (8 * M, VmaPart::Further),
+        ];
+        assert_eq!(shape, expected);
+        assert_eq!(group(&parts, &[]).len(), 1);
+        assert_eq!(cuts(&parts).filter(|cut| cut.by == CutBy::LightGuard).count(), 2);
+    }
+}
