@@ -9,6 +9,7 @@ mod doctor;
 mod exec;
 mod executed;
 mod failure;
+mod inspect;
 mod list;
 mod locale;
 mod merge;
@@ -54,6 +55,7 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Study(arguments) => studies::run(&arguments),
         Verb::Exec(arguments) => exec::run(arguments),
+        Verb::Inspect(arguments) => inspect::run(&arguments),
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Trace(arguments) => trace_file::run(&arguments),
         Verb::Sim(arguments) => sim::run(&arguments),

@@ -1,0 +1,12 @@
+//! An inspection as text for a terminal, and as a document.
+
+pub mod collapsing;
+pub mod json;
+mod many;
+mod one;
+mod regions;
+mod words;
+
+pub use many::processes;
+pub use one::process;
+pub use regions::regions;
