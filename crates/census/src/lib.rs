@@ -24,6 +24,7 @@ mod error;
 pub mod explain;
 mod folio;
 mod frames;
+pub mod inspect;
 pub mod page_sizes;
 mod parallel;
 mod process_census;
@@ -62,9 +63,12 @@ pub enum Source {
 pub struct Observer {
     base: PageSize,
     pmd: Option<PageSize>,
+    /// Transparent sizes between the base page and a PMD leaf, smallest first.
+    mthp: Vec<PageSize>,
     source: Source,
     frame_flags: Option<File>,
     file_folios: bool,
+    tlb_runs: bool,
     folio_counters: FolioCounters,
     shmem: shmem::ShmemDevices,
     threads: u64,
@@ -94,9 +98,11 @@ impl Observer {
         Observer {
             base,
             pmd: page_sizes::pmd_leaf(),
+            mthp: page_sizes::mthp(),
             source: probe_source(base),
             frame_flags,
             file_folios: false,
+            tlb_runs: false,
             folio_counters: FolioCounters::open(),
             shmem: shmem::ShmemDevices::new(),
             threads: std::thread::available_parallelism().map_or(1, |threads| threads.get().min(MOST_THREADS) as u64),
@@ -113,6 +119,13 @@ impl Observer {
     /// physical memory, so that a small process costs about twice as much.
     pub fn with_file_folios(mut self) -> Observer {
         self.file_folios = true;
+        self
+    }
+
+    /// The same, but looks at the frames of all anonymous base pages, also where no larger folio can stand behind them: they
+    /// may be contiguous all the same.
+    pub fn with_tlb_runs(mut self) -> Observer {
+        self.tlb_runs = true;
         self
     }
 
@@ -191,6 +204,11 @@ impl Observer {
     pub fn smaps(&self, pid: u32) -> Result<Vec<SmapsEntry>, CensusError> {
         let path = format!("/proc/{pid}/smaps");
         smaps::parse(&read_text(pid, &path)?, &path)
+    }
+
+    /// The transparent sizes that anonymous memory could have, smallest first.
+    fn transparent_sizes(&self) -> impl DoubleEndedIterator<Item = PageSize> + '_ {
+        self.mthp.iter().copied().chain(self.pmd)
     }
 
     /// A folio that is mapped whole begins at a multiple of its size and is at most of PMD size: it never

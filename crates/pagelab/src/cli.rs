@@ -7,6 +7,7 @@ use crate::demo::Demo;
 use crate::direct_map::DirectMapArguments;
 use crate::doctor::Doctor;
 use crate::exec::Exec;
+use crate::inspect::Inspect;
 use crate::list::List;
 use crate::merge::Merge;
 use crate::record::RecordArguments;
@@ -38,6 +39,8 @@ pub enum Verb {
     Merge(Merge),
     /// Run a command under one policy, nothing measured
     Exec(Exec),
+    /// Say which page sizes map a running program, region by region, and why not larger ones
+    Inspect(Inspect),
     /// Record which memory a command touches, in an emulator
     Record(Box<RecordArguments>),
     /// Recorded traces: what is in them, checks, parts, text, those of other tools

@@ -8,6 +8,7 @@ mod direct_map;
 mod doctor;
 mod exec;
 mod failure;
+mod inspect;
 mod list;
 mod locale;
 mod merge;
@@ -51,6 +52,7 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Show(arguments) => show::run(&arguments),
         Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Exec(arguments) => exec::run(arguments),
+        Verb::Inspect(arguments) => inspect::run(&arguments),
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Trace(arguments) => trace_file::run(&arguments),
         Verb::Sim(arguments) => sim::run(&arguments),

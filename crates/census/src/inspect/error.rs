@@ -1,0 +1,61 @@
+//! What can keep a process from being inspected.
+
+use host::HostError;
+
+use crate::CensusError;
+
+/// Why there is no inspection, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// There is no such process.
+    #[error(
+        "there is no process {pid} here: it has ended, belongs to another PID namespace (ask by the number that it has in \
+         this /proc), or /proc hides it (mount option hidepid: ask as root or as its user)"
+    )]
+    NoSuchProcess {
+        /// The process.
+        pid: u32,
+    },
+    /// The process has ended, and nobody has waited for it.
+    #[error(
+        "process {pid} ({name}) is a zombie: it has ended and has no memory; its parent {parent} has not waited for it"
+    )]
+    Zombie {
+        /// The process.
+        pid: u32,
+        /// Its name.
+        name: String,
+        /// Its parent.
+        parent: u32,
+    },
+    /// A thread of the kernel.
+    #[error(
+        "{pid} ({name}) is a thread of the kernel, which has no memory of its own (pagelab direct-map status shows its map)"
+    )]
+    KernelThread {
+        /// Its number.
+        pid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// Its number was given to another process while it was looked at.
+    #[error("process {pid} ended while it was looked at, and its number belongs to another process now: ask again")]
+    Replaced {
+        /// The process.
+        pid: u32,
+    },
+    /// A file of the process does not look as it should.
+    #[error("{path}: {what}; the kernel may be newer than this program")]
+    Unexpected {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The process could not be looked at.
+    #[error(transparent)]
+    Census(#[from] CensusError),
+    /// The system could not be read.
+    #[error(transparent)]
+    Host(#[from] HostError),
+}

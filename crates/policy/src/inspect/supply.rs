@@ -1,0 +1,28 @@
+//! What the kernel could give.
+
+use std::collections::BTreeMap;
+
+/// The state of memory that decides whether the kernel could give larger pages, at the time of the look.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Supply {
+    /// Free blocks of the system by order (/proc/buddyinfo), the base page first.
+    pub free_blocks_by_order: Vec<u64>,
+    /// Memory that new programs can have.
+    pub available_bytes: u64,
+    /// Settings: path to value.
+    pub settings: BTreeMap<String, String>,
+    /// The kernel's event counters since its boot, by the names of `host::Counters`; for the whole system.
+    pub counters: BTreeMap<String, u64>,
+}
+
+impl Supply {
+    /// A counter; 0 where it never moved, `None` where this kernel does not have it.
+    pub fn counter(&self, name: &str) -> Option<u64> {
+        self.counters.get(name).copied()
+    }
+
+    /// Free blocks of an order or larger.
+    pub fn free_blocks_from(&self, order: u32) -> u64 {
+        self.free_blocks_by_order.iter().skip(order as usize).sum()
+    }
+}

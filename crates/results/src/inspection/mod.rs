@@ -1,0 +1,5 @@
+//! An inspection as text for a terminal.
+
+mod table;
+
+pub use table::{regions, summary};
