@@ -22,6 +22,7 @@ mod sim;
 mod status_line;
 mod table;
 mod tcg;
+mod top;
 mod trace_file;
 mod user;
 mod waiting;
@@ -53,6 +54,7 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Exec(arguments) => exec::run(arguments),
         Verb::Inspect(arguments) => inspect::run(&arguments),
+        Verb::Top(arguments) => top::run(&arguments),
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Trace(arguments) => trace_file::run(&arguments),
         Verb::Sim(arguments) => sim::run(&arguments),
