@@ -59,6 +59,13 @@ impl<'a> Process<'a> {
         })
     }
 
+    /// Guards inside a mapping, in order; none where the kernel does not tell them.
+    pub fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut found = Vec::new();
+        let scanned = Scanner::new().scan_for(&self.pagemap, start..end, scan::GUARD, 0, &mut found);
+        scanned.map(|()| found.iter().map(|guard| (guard.start, guard.end)).collect()).unwrap_or_default()
+    }
+
     fn failed(&self, name: &str, error: io::Error) -> CensusError {
         CensusError::io(self.pid, &format!("/proc/{}/{name}", self.pid), error)
     }

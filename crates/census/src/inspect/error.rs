@@ -1,5 +1,8 @@
 //! What can keep a process from being inspected.
 
+use std::io;
+use std::path::PathBuf;
+
 use host::HostError;
 
 use crate::CensusError;
@@ -51,6 +54,21 @@ pub enum InspectError {
         path: String,
         /// What is wrong with it.
         what: &'static str,
+    },
+    /// There is no such control group.
+    #[error("{path:?} is no control group: expected a directory below /sys/fs/cgroup with a file cgroup.procs")]
+    NoSuchGroup {
+        /// As it was named.
+        path: PathBuf,
+    },
+    /// A control group could not be read.
+    #[error("{path:?}: {error}")]
+    Group {
+        /// Its directory.
+        path: PathBuf,
+        /// What the kernel answered.
+        #[source]
+        error: io::Error,
     },
     /// The process could not be looked at.
     #[error(transparent)]

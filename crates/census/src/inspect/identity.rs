@@ -20,6 +20,13 @@ pub struct Identity {
     image: (u64, u64),
 }
 
+/// The parent of a process; `None` where it is gone.
+pub fn parent_of(pid: u32) -> Option<u32> {
+    let text = host::content(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = text.rsplit_once(')')?;
+    rest.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 /// Flags of a task (include/linux/sched.h).
 const PF_FORKNOEXEC: u64 = 0x40;
 const PF_KTHREAD: u64 = 0x20_0000;

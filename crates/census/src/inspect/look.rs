@@ -8,7 +8,7 @@ use std::ops::Range;
 use host::maps::{self, Vma, VmaKind};
 use policy::inspect::{
     Cut, Ground, Inspection, Kind, Outline, Process as About, Region, Seen, Sight, Supply, Surroundings, Told,
-    VmaFacts, cuts, explain, group, recognise,
+    VmaFacts, VmaPart, cuts, explain, group, recognise,
 };
 use policy::size::PageSize;
 
@@ -34,19 +34,21 @@ pub fn look(
     let about = status::read(identity);
     let look = Look { observer, about: &about, supply, detail };
     let mut partial = Vec::new();
-    let vmas = look.vmas()?;
-    let facts = look.facts(&vmas, &mut partial);
+    let process = Process::at(observer, identity.pid)?;
+    let mapped = look.vmas()?;
+    let facts = look.facts(&mapped, &mut partial);
+    let facts: Vec<VmaFacts> = facts.into_iter().flat_map(|facts| at_guards(facts, &process)).collect();
     let around = Surroundings::of(&facts, stacks::of_process(identity.pid), has_guest(identity.pid));
     let groups = group(&facts, &around.stacks);
-    let mut outlines: Vec<Outline> = groups.iter().map(|group| look.outline(&facts[group.clone()])).collect();
-    let seen = look.pages(&vmas, &facts, &groups, &outlines, &mut partial)?;
-    let regions = groups.iter().zip(seen).zip(outlines.drain(..)).map(|((group, seen), outline)| {
+    let outlines: Vec<Outline> = groups.iter().map(|group| look.outline(&facts[group.clone()], &process)).collect();
+    let seen = look.pages(&process, &facts, &groups, &outlines, &mut partial);
+    let regions = groups.iter().zip(seen).zip(&outlines).map(|((group, seen), outline)| {
         let facts = &facts[group.clone()];
         let (kind, how) = recognise(facts, &around);
-        look.region(facts, kind, how, &outline, seen)
+        look.region(facts, kind, how, outline, seen)
     });
     let regions = regions.collect();
-    let changed = look.vmas().is_ok_and(|later| bounds(&later) != bounds(&vmas));
+    let changed = look.vmas().is_ok_and(|later| bounds(&later) != bounds(&mapped));
     if changed {
         partial.push("its mappings changed while it was looked at: what changed is as it was before or after".into());
     }
@@ -57,6 +59,17 @@ pub fn look(
         is_live: true,
     };
     Ok(Inspection { process: about, regions, supply: supply.clone(), sight, partial })
+}
+
+/// A mapping, cut at the guards inside.
+fn at_guards(facts: VmaFacts, process: &Process) -> Vec<VmaFacts> {
+    match facts.told.is_some_and(|told| told.flags.has("gu")) {
+        true => {
+            let guards = process.guards(facts.start, facts.end);
+            facts.cut_at(&guards)
+        }
+        false => vec![facts],
+    }
 }
 
 fn bounds(vmas: &[Vma]) -> Vec<(u64, u64)> {
@@ -108,19 +121,23 @@ impl Look<'_> {
             inode: vma.inode,
             offset: vma.offset,
             name: vma.name.clone(),
+            part: VmaPart::First,
             is_shmem: vma.inode != 0 && self.observer.shmem.contain(self.about.pid, vma.device),
             told: told.get(&vma.start).filter(|(end, _)| *end == vma.end).map(|(_, told)| *told),
         };
         vmas.iter().map(facts).collect()
     }
 
-    fn outline(&self, vmas: &[VmaFacts]) -> Outline {
+    fn outline(&self, vmas: &[VmaFacts], process: &Process) -> Outline {
         let (start, end) = (vmas[0].start, vmas[vmas.len() - 1].end);
+        let target = self.target(vmas, start, end);
         Outline {
             start,
             end,
-            target: self.target(vmas, start, end),
+            target,
+            may_have: target.is_none_or(|target| self.may_have(process, target)),
             base: self.observer.base,
+            pmd: self.observer.pmd,
             window: self.observer.pmd.filter(|_| self.detail.windows),
         }
     }
@@ -149,17 +166,17 @@ impl Look<'_> {
     /// What is in the pages of all regions.
     fn pages(
         &self,
-        vmas: &[Vma],
+        process: &Process,
         facts: &[VmaFacts],
         groups: &[Range<usize>],
         outlines: &[Outline],
         partial: &mut Vec<String>,
-    ) -> Result<Vec<Seen>, CensusError> {
+    ) -> Vec<Seen> {
         let mut seen: Vec<Seen> = groups.iter().map(|_| Seen::default()).collect();
-        let process = Process::at(self.observer, self.about.pid)?;
         let mut group = 0;
-        for (part, start, end) in goes(vmas, self.observer.chunk_alignment()) {
-            let present = match process.present(&vmas[part.clone()], start, end) {
+        for (part, start, end) in goes(facts, self.observer.chunk_alignment()) {
+            let vmas: Vec<Vma> = facts[part.clone()].iter().map(as_mapped).collect();
+            let present = match process.present(&vmas, start, end) {
                 Ok(present) => present,
                 Err(error) => {
                     partial.push(format!("nothing is known from {start:#x} on: {error}"));
@@ -170,16 +187,18 @@ impl Look<'_> {
                 while groups[group].end <= at {
                     group += 1;
                 }
-                let (outline, seen) = (&outlines[group], &mut seen[group]);
-                let may_have = outline.target.is_none_or(|target| self.may_have(&process, target));
-                let is_pmd = outline.target == self.observer.pmd;
-                seen.add(outline, at - groups[group].start, &facts[at], &present.regions, is_pmd, may_have);
-                if self.observer.sees_folios() {
-                    seen.tlb_runs = Some(seen.tlb_runs.unwrap_or_default().merged(present.tlb_runs));
-                }
+                let tlb_runs = Some(present.tlb_runs).filter(|_| self.sees_frames(&facts[at]));
+                let at_in_group = at - groups[group].start;
+                seen[group].add(&outlines[group], at_in_group, &facts[at], &present.regions, tlb_runs);
             }
         }
-        Ok(seen)
+        seen
+    }
+
+    /// Whether the frames of a mapping are looked at.
+    fn sees_frames(&self, vma: &VmaFacts) -> bool {
+        let anonymous = matches!(vma.kind, VmaKind::Anonymous | VmaKind::Stack);
+        self.observer.sees_folios() && self.observer.tlb_runs && (anonymous || self.observer.file_folios)
     }
 
     fn may_have(&self, process: &Process, size: PageSize) -> bool {
@@ -203,7 +222,7 @@ impl Look<'_> {
             end: outline.end,
             kind,
             recognised_by,
-            vmas: vmas.len() as u64,
+            vmas: vmas.iter().filter(|vma| vma.part == VmaPart::First).count() as u64,
             shared: vmas[0].shared,
             swap_bytes: sum(|told| told.swap_bytes),
             shared_after_fork_bytes: sum(|told| told.shared_bytes),
@@ -220,8 +239,14 @@ impl Look<'_> {
     }
 }
 
+/// A mapping as it is asked for.
+fn as_mapped(facts: &VmaFacts) -> Vma {
+    let VmaFacts { start, end, protection, shared, device, inode, offset, .. } = *facts;
+    Vma { start, end, protection, shared, device, inode, offset, name: facts.name.clone() }
+}
+
 /// The mappings, as many in one go as are looked at together: numbers of mappings, and the addresses.
-fn goes(vmas: &[Vma], alignment: PageSize) -> Vec<(Range<usize>, u64, u64)> {
+fn goes(vmas: &[VmaFacts], alignment: PageSize) -> Vec<(Range<usize>, u64, u64)> {
     let mut goes: Vec<(Range<usize>, u64, u64)> = Vec::new();
     for (at, vma) in vmas.iter().enumerate() {
         let fits =

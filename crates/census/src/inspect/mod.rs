@@ -9,9 +9,11 @@ mod identity;
 mod look;
 mod stacks;
 mod status;
+pub mod which;
 
 use host::Host;
-use policy::inspect::{Inspection, Supply};
+use policy::inspect::{Inspection, Pool, Supply};
+use policy::size::PageSize;
 
 use crate::Observer;
 pub use error::InspectError;
@@ -51,7 +53,20 @@ impl Inspector {
             free_blocks_by_order: state.free_blocks_by_order,
             available_bytes: state.available_bytes,
             settings: state.settings,
+            pools: self.host.page_sizes().hugetlb.iter().filter_map(|size| self.pool(*size)).collect(),
             counters: counters.iter().map(|(name, value)| (name.to_string(), value)).collect(),
+        })
+    }
+
+    fn pool(&self, size: PageSize) -> Option<Pool> {
+        let number = |file: &str| self.host.number(&host::hugetlb_file(size, file));
+        let promised = number("resv_hugepages").unwrap_or(0);
+        let surplus = number("surplus_hugepages").unwrap_or(0);
+        Some(Pool {
+            size,
+            pages: number("nr_hugepages")?,
+            free: number("free_hugepages")?.saturating_sub(promised),
+            surplus_left: number("nr_overcommit_hugepages").unwrap_or(0).saturating_sub(surplus),
         })
     }
 

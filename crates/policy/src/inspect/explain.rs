@@ -14,6 +14,7 @@ use super::kind::Kind;
 use super::process::ThpMode;
 use super::region::Explained;
 use super::seen::{Left, Outline, Seen};
+use super::supply::Pool;
 use super::vma::VmaFacts;
 use crate::cause::Cause;
 use crate::census::{Advice, Backing};
@@ -35,11 +36,25 @@ pub fn explain(
         let region = OfRegion { target, kind, vmas, cuts, seen, ground };
         seen.pieces.iter().for_each(|(at, left)| region.explain(*at, left, &mut told));
     }
+    if let Kind::Hugetlb { size: Some(size) } = kind {
+        pool(*size, outline, seen, ground, &mut told);
+    }
     let files = seen.census.bytes_where(|mapping| {
         mapping.backing == Backing::File && mapping.effective() < ground.pmd.unwrap_or(mapping.leaf)
     });
     told.add(Cause::FilePages, Vec::new(), files, Vec::new);
     told.explained()
+}
+
+/// What of a hugetlb region is absent where the pool has nothing to give: who touches it gets SIGBUS.
+fn pool(size: PageSize, outline: &Outline, seen: &Seen, ground: &Ground, told: &mut Told) {
+    let exhausted = |pool: &&Pool| pool.size == size && pool.free == 0 && pool.surplus_left == 0;
+    if let Some(pool) = ground.supply.pools.iter().find(exhausted) {
+        let absent = (outline.end - outline.start).saturating_sub(seen.census.total_bytes());
+        told.add(Cause::PoolExhausted { size }, Vec::new(), absent, || {
+            vec![format!("the pool has {} pages, none of them free: touching this memory ends in SIGBUS", pool.pages)]
+        });
+    }
 }
 
 /// What was told so far: bytes and evidence by cause.

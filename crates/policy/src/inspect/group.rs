@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::vma::VmaFacts;
+use super::vma::{VmaFacts, VmaPart};
 use crate::census::VmaKind;
 use crate::cut::{Cut, CutBy};
 
@@ -16,7 +16,8 @@ pub const RESERVE_BYTES: u64 = 1 << 20;
 /// Arenas of glibc's threads begin at multiples of this (`HEAP_MAX_SIZE`, malloc/arena.c, on 64-bit systems).
 pub const GLIBC_ARENA_BYTES: u64 = 64 << 20;
 
-/// Divides mappings, in the order of addresses, into those that are one allocation. `stacks` are stack pointers of threads.
+/// Divides mappings, in the order of addresses, into those that are one allocation. `stacks` are stack pointers of threads, in
+/// order.
 pub fn group(vmas: &[VmaFacts], stacks: &[u64]) -> Vec<Range<usize>> {
     let mut groups: Vec<Range<usize>> = Vec::new();
     for (at, vma) in vmas.iter().enumerate() {
@@ -57,18 +58,23 @@ fn are_one(left: &VmaFacts, right: &VmaFacts) -> bool {
 /// Whether a mapping that could belong to those before it begins an allocation of its own.
 fn begins_anew(vmas: &[VmaFacts], group: &Range<usize>, at: usize, stacks: &[u64]) -> bool {
     let (left, vma) = (&vmas[at - 1], &vmas[at]);
-    let holds_stack = |vma: &VmaFacts| stacks.iter().any(|stack| (vma.start..vma.end).contains(stack));
-    let guards_stack = |at: usize| {
-        let guard = &vmas[at];
-        let next = vmas.get(at + 1).filter(|next| next.start == guard.end);
-        guard.is_inaccessible() && guard.length_bytes() < RESERVE_BYTES && next.is_some_and(holds_stack)
-    };
     let is_arena = |vma: &VmaFacts| vma.is_writable() && vma.start.is_multiple_of(GLIBC_ARENA_BYTES);
-    guards_stack(at)
-        || holds_stack(left)
-        || holds_stack(vma) && !guards_stack(at - 1)
+    is_stack(vmas, at + 1, stacks)
+        || is_stack(vmas, at - 1, stacks)
         || is_arena(vma) && left.is_inaccessible() && left.length_bytes() >= RESERVE_BYTES
         || is_arena(&vmas[group.start]) && is_full_arena(&vmas[group.start], left)
+}
+
+/// Whether a mapping is the stack of a thread: a guard lies below it, and the stack pointer in it.
+fn is_stack(vmas: &[VmaFacts], at: usize, stacks: &[u64]) -> bool {
+    let Some((guard, vma)) = at.checked_sub(1).and_then(|below| Some((&vmas[below], vmas.get(at)?))) else {
+        return false;
+    };
+    let first = stacks.partition_point(|stack| *stack < vma.start);
+    guard.end == vma.start
+        && guard.is_inaccessible()
+        && guard.length_bytes() < RESERVE_BYTES
+        && stacks.get(first).is_some_and(|stack| *stack < vma.end)
 }
 
 /// Whether an arena of glibc that begins with `first` ends with `last`: as a whole, and not by chance in the middle of a reserve.
@@ -81,6 +87,9 @@ pub fn cuts(vmas: &[VmaFacts]) -> impl Iterator<Item = Cut> + '_ {
     let is_guard = |vma: &VmaFacts| vma.is_inaccessible() && vma.length_bytes() < RESERVE_BYTES;
     (0..vmas.len()).filter_map(move |at| {
         let vma = &vmas[at];
+        if vma.part == VmaPart::Guard {
+            return Some(Cut { start: vma.start, end: vma.end, by: CutBy::LightGuard });
+        }
         if is_guard(vma) {
             return Some(Cut { start: vma.start, end: vma.end, by: CutBy::Guard });
         }

@@ -17,6 +17,7 @@ mod recognise;
 mod region;
 mod seen;
 mod shared;
+mod summary;
 mod supply;
 mod vma;
 
@@ -29,8 +30,9 @@ pub use process::{Process, Sight, ThpMode};
 pub use recognise::{Surroundings, recognise};
 pub use region::{Explained, Region};
 pub use seen::{Left, Outline, Seen, TlbRuns, Win, Window};
-pub use supply::Supply;
-pub use vma::{Told, VmFlags, VmaFacts};
+pub use summary::{Summary, explained};
+pub use supply::{Pool, Supply};
+pub use vma::{Told, VmFlags, VmaFacts, VmaPart};
 
 /// What was found of a process at one look.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,14 +70,5 @@ impl Inspection {
         let mut census = crate::census::Census::default();
         self.regions.iter().for_each(|region| census.merge(&region.census));
         census
-    }
-
-    /// The cause that explains most bytes; `None` where everything is as large as it could be.
-    pub fn first_cause(&self) -> Option<(&crate::cause::Cause, u64)> {
-        let mut by_cause = std::collections::BTreeMap::new();
-        for explained in self.regions.iter().flat_map(|region| &region.causes) {
-            *by_cause.entry(&explained.cause).or_insert(0u64) += explained.bytes;
-        }
-        by_cause.into_iter().max_by_key(|(_, bytes)| *bytes)
     }
 }

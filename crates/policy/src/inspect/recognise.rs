@@ -72,7 +72,9 @@ fn anonymous(vmas: &[VmaFacts], around: &Surroundings) -> (Kind, String) {
         return (Kind::Heap, "named by the kernel: the memory of brk".into());
     }
     let holds = |stack: &&u64| vmas.iter().any(|vma| (vma.start..vma.end).contains(stack));
-    if let Some(stack) = around.stacks.iter().find(holds) {
+    if vmas[0].is_inaccessible()
+        && let Some(stack) = around.stacks.iter().find(holds)
+    {
         return (Kind::ThreadStack, format!("the stack pointer of a thread lies in it ({stack:#x})"));
     }
     if vmas.iter().all(VmaFacts::is_inaccessible) {

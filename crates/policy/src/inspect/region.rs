@@ -59,6 +59,15 @@ pub struct Explained {
     pub evidence: Vec<String>,
 }
 
+impl Explained {
+    /// Whether larger pages are to be had where the cause is gone. Pages of files are as large as their file system makes them,
+    /// and where no slot is nothing can stand.
+    pub fn is_winnable(&self) -> bool {
+        let fixed = [Cause::FilePages, Cause::PrivateFileCopy, Cause::NoAlignedSlot, Cause::MappingTooSmall];
+        !fixed.contains(&self.cause)
+    }
+}
+
 impl Region {
     /// Cuts that are kept with their places.
     pub const MOST_CUTS: usize = 64;

@@ -54,8 +54,12 @@ pub struct Outline {
     pub end: u64,
     /// The largest size that it could have.
     pub target: Option<PageSize>,
+    /// Whether anonymous folios of that size may exist in the system.
+    pub may_have: bool,
     /// The base page.
     pub base: PageSize,
+    /// The size of PMD leaves.
+    pub pmd: Option<PageSize>,
     /// The size of windows, where they are wanted.
     pub window: Option<PageSize>,
 }
@@ -123,8 +127,8 @@ impl TlbRuns {
 }
 
 impl Outline {
-    fn aim(&self, pmd_leaf: bool) -> Option<Aim> {
-        self.target.map(if pmd_leaf { Aim::Leaf } else { Aim::Mthp })
+    fn aim(&self) -> Option<Aim> {
+        self.target.map(if self.target == self.pmd { Aim::Leaf } else { Aim::Mthp })
     }
 
     /// Whether the slot that holds an address lies in the region.
@@ -136,20 +140,24 @@ impl Outline {
 
 impl Seen {
     /// Adds runs of present memory of the mapping `vma`, the region's `at`-th. A mapping may be given in parts that are cut at
-    /// multiples of the PMD size. `is_pmd` says whether the target is the size of a PMD leaf; `may_have` whether anonymous
-    /// folios of the target may exist in the system.
-    pub fn add(&mut self, outline: &Outline, at: usize, vma: &VmaFacts, runs: &[Run], is_pmd: bool, may_have: bool) {
+    /// multiples of the PMD size.
+    pub fn add(&mut self, outline: &Outline, at: usize, vma: &VmaFacts, runs: &[Run], tlb_runs: Option<TlbRuns>) {
+        if let Some(tlb_runs) = tlb_runs {
+            self.tlb_runs = Some(self.tlb_runs.unwrap_or_default().merged(tlb_runs));
+        }
         for run in runs {
             self.census.add(run.mapping, run.length_bytes());
             if let Some(window) = outline.window {
                 add_to_windows(&mut self.windows, run, window, outline.base);
             }
         }
-        let (Some(target), Some(aim)) = (outline.target, outline.aim(is_pmd)) else { return };
+        let (Some(target), Some(aim)) = (outline.target, outline.aim()) else { return };
         let standing = |mapping: &Mapping| match (aim, aim.standing_of_any(mapping)) {
             _ if mapping.backing == Backing::File => Standing::Unconcerned,
             (Aim::Mthp(_), Standing::Larger) => Standing::Covered,
-            (Aim::Mthp(_), Standing::Unseen) if mapping.backing == Backing::Anonymous && !may_have => Standing::Missing,
+            (Aim::Mthp(_), Standing::Unseen) if mapping.backing == Backing::Anonymous && !outline.may_have => {
+                Standing::Missing
+            }
             (_, standing) => standing,
         };
         let area = Area { start: vma.start, end: vma.end, kind: vma.kind_for_slots(), regions: runs };
@@ -158,7 +166,14 @@ impl Seen {
                 self.pieces.push((at, Left::Piece(piece)));
             }
         }
-        self.add_outside_slots(outline, at, vma, runs, target, &standing);
+        let is_misplaced = tlb_runs.is_some_and(|runs| runs.misplaced_bytes > 0);
+        let standing_outside = |mapping: &Mapping| match standing(mapping) {
+            // A folio across the cut of a region is there because of the cut.
+            Standing::Cut | Standing::Split if !is_misplaced => Standing::Missing,
+            other => other,
+        };
+        self.add_outside_slots(outline, at, vma, runs, target, &standing_outside);
+        self.add_larger_folios(at, vma, runs, target, &standing, is_misplaced);
         let not_covered = |mapping: &Mapping| match standing(mapping) {
             Standing::Covered | Standing::Unconcerned => Standing::Covered,
             _ => Standing::Missing,
@@ -170,7 +185,29 @@ impl Seen {
         }
     }
 
-    /// What is not at the target and lies in no slot of its mapping, and what larger folios there are that do not count.
+    /// Larger folios that do not count, in slots of the mapping; those that were moved out of place wherever they are.
+    fn add_larger_folios(
+        &mut self,
+        at: usize,
+        vma: &VmaFacts,
+        runs: &[Run],
+        target: PageSize,
+        standing: &impl Fn(&Mapping) -> Standing,
+        is_misplaced: bool,
+    ) {
+        let (first, last) = match is_misplaced {
+            true => (vma.start, vma.end),
+            false => slots_of(vma, target),
+        };
+        let bytes = |wanted: Standing| -> u64 {
+            let inside = |run: &Run| run.end.min(last).saturating_sub(run.start.max(first));
+            runs.iter().filter(|run| standing(&run.mapping) == wanted).map(inside).sum()
+        };
+        let left = [Left::PartOfFolio(bytes(Standing::Cut)), Left::Split(bytes(Standing::Split))];
+        self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
+    }
+
+    /// What is not at the target and lies in no slot of its mapping.
     fn add_outside_slots(
         &mut self,
         outline: &Outline,
@@ -180,13 +217,10 @@ impl Seen {
         target: PageSize,
         standing: &impl Fn(&Mapping) -> Standing,
     ) {
-        let first = target.align_up(vma.start).unwrap_or(u64::MAX).min(vma.end);
-        let last = target.align_down(vma.end).max(first);
-        let (mut below, mut above, mut no_slot, mut part, mut split) = (0, 0, 0, 0, 0);
+        let (first, last) = slots_of(vma, target);
+        let (mut below, mut above, mut no_slot) = (0, 0, 0);
         for run in runs {
             match standing(&run.mapping) {
-                Standing::Cut => part += run.length_bytes(),
-                Standing::Split => split += run.length_bytes(),
                 Standing::Missing | Standing::Unseen if vma.kind_for_slots() == VmaKind::Anonymous => {
                     let head = run.end.min(first).saturating_sub(run.start);
                     let tail = run.end.saturating_sub(run.start.max(last));
@@ -198,16 +232,16 @@ impl Seen {
                 _ => {}
             }
         }
-        let left = [
-            Left::CutBelow(below),
-            Left::CutAbove(above),
-            Left::NoSlot(no_slot),
-            Left::PartOfFolio(part),
-            Left::Split(split),
-        ];
+        let left = [Left::CutBelow(below), Left::CutAbove(above), Left::NoSlot(no_slot)];
         self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
         self.win.bytes += below + above;
     }
+}
+
+/// Where the slots of a mapping begin and end; both at its end where it has none.
+fn slots_of(vma: &VmaFacts, target: PageSize) -> (u64, u64) {
+    let first = target.align_up(vma.start).unwrap_or(u64::MAX).min(vma.end);
+    (first, target.align_down(vma.end).max(first))
 }
 
 impl Left {

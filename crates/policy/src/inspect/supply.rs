@@ -2,6 +2,21 @@
 
 use std::collections::BTreeMap;
 
+use crate::size::PageSize;
+
+/// A hugetlb pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// The size of its pages.
+    pub size: PageSize,
+    /// Pages that it has.
+    pub pages: u64,
+    /// Pages that are free and not promised to anybody.
+    pub free: u64,
+    /// Surplus pages that it may still take from the system.
+    pub surplus_left: u64,
+}
+
 /// The state of memory that decides whether the kernel could give larger pages, at the time of the look.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Supply {
@@ -11,6 +26,8 @@ pub struct Supply {
     pub available_bytes: u64,
     /// Settings: path to value.
     pub settings: BTreeMap<String, String>,
+    /// The hugetlb pools of the system.
+    pub pools: Vec<Pool>,
     /// The kernel's event counters since its boot, by the names of `host::Counters`; for the whole system.
     pub counters: BTreeMap<String, u64>,
 }

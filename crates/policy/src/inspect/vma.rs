@@ -27,8 +27,22 @@ pub struct VmaFacts {
     pub name: String,
     /// Whether the file behind it lies in shared memory (tmpfs).
     pub is_shmem: bool,
+    /// What of a mapping it is.
+    pub part: VmaPart,
     /// What only smaps says; `None` where it was not read, or had not this mapping any more.
     pub told: Option<Told>,
+}
+
+/// What of a mapping is meant: guard pages inside (MADV_GUARD_INSTALL) cut it into parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VmaPart {
+    /// All of it, or its first part.
+    #[default]
+    First,
+    /// A part after a guard.
+    Further,
+    /// A guard inside.
+    Guard,
 }
 
 /// What smaps says of a mapping.
@@ -104,7 +118,28 @@ impl VmaFacts {
 
     /// Whether nothing can be read from it, written to it or executed in it.
     pub fn is_inaccessible(&self) -> bool {
-        self.protection == 0
+        self.protection == 0 || self.part == VmaPart::Guard
+    }
+
+    /// Cuts it at guards inside, which are in order and lie in it.
+    pub fn cut_at(self, guards: &[(u64, u64)]) -> Vec<VmaFacts> {
+        let mut parts = Vec::new();
+        let mut at = self.start;
+        let part = |start: u64, end: u64, part: VmaPart| {
+            let part = if start == self.start && part == VmaPart::Further { VmaPart::First } else { part };
+            VmaFacts { start, end, part, ..self.clone() }
+        };
+        for (start, end) in guards.iter().copied().filter(|(start, end)| *start >= self.start && *end <= self.end) {
+            if at < start {
+                parts.push(part(at, start, VmaPart::Further));
+            }
+            parts.push(part(start, end, VmaPart::Guard));
+            at = end;
+        }
+        if at < self.end {
+            parts.push(part(at, self.end, VmaPart::Further));
+        }
+        parts
     }
 
     /// Whether it can be written.

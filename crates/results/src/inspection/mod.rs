@@ -1,5 +1,11 @@
-//! An inspection as text for a terminal.
+//! An inspection as text for a terminal, and as a document.
 
-mod table;
+pub mod json;
+mod many;
+mod one;
+mod regions;
+mod words;
 
-pub use table::{regions, summary};
+pub use many::processes;
+pub use one::process;
+pub use regions::regions;

@@ -1,0 +1,90 @@
+//! A command, looked at when its processes end.
+
+use std::time::Duration;
+
+use census::Observer;
+use census::inspect::{InspectError, Inspector};
+use host::Host;
+use policy::Policy;
+use policy::inspect::{Inspection, Summary, Supply};
+use results::inspection;
+use study::trial::Exit;
+use tracer::signals::{self, PassOn};
+use tracer::{Launch, Leftovers, Rewriting, Witness};
+
+use super::Inspect;
+use crate::failure::{Failure, say};
+use crate::output::{print, terminal_width};
+use crate::user;
+
+/// How long processes that outlive the command may be idle.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Looks at every process of a tree when the last task that uses its memory ends.
+struct AtExit {
+    inspector: Inspector,
+    supply: Supply,
+    /// The one with most memory.
+    largest: Option<Inspection>,
+    summaries: Vec<Summary>,
+    unseen: Vec<(u32, InspectError)>,
+}
+
+impl Witness for AtExit {
+    fn begins(&mut self, _: i32) {}
+
+    fn ends(&mut self, task: i32) {
+        match self.inspector.process(task as u32, &self.supply) {
+            Ok(inspection) => {
+                self.summaries.push(Summary::of(&inspection));
+                let bytes = self.largest.as_ref().map_or(0, Inspection::resident_bytes);
+                if inspection.resident_bytes() >= bytes {
+                    self.largest = Some(inspection);
+                }
+            }
+            Err(error) => self.unseen.push((task as u32, error)),
+        }
+    }
+
+    fn unmaps(&mut self, _: i32, _: u64, _: u64) {}
+}
+
+/// Runs the command, and shows what its processes had at their ends. Its output goes where pagelab's goes.
+pub fn run(arguments: &Inspect) -> Result<(), Failure> {
+    let launch = Launch {
+        command: arguments.command.clone(),
+        user: user::to_run_as(None)?,
+        variables: user::variables(&[])?,
+        stdin: None,
+        stdout: None,
+        stderr: None,
+        disable_thp: false,
+        limit: None,
+    };
+    let inspector = super::inspector(Observer::open().with_file_folios().with_tlb_runs())?;
+    let supply = inspector.supply().map_err(Failure::input)?;
+    let host = Host::open("/").map_err(Failure::input)?;
+    let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());
+    let mut witness = AtExit { inspector, supply, largest: None, summaries: Vec::new(), unseen: Vec::new() };
+    signals::catch(PassOn::Same).map_err(Failure::input)?;
+    let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
+    let ended = ended.map_err(|error| match signals::arrived() {
+        Some(signal) => Failure::Stopped(signal, "the command with it"),
+        None => Failure::launch(&error),
+    })?;
+    for (task, error) in &witness.unseen {
+        say(format_args!("pagelab: process {task} was not seen at its end: {error}"));
+    }
+    if witness.summaries.len() > 1 && !arguments.json {
+        print(&format!("{}\n", inspection::processes(&witness.summaries, terminal_width())), false)?;
+    }
+    match &witness.largest {
+        Some(largest) => super::show(arguments, largest)?,
+        None => return Err(Failure::NoResult("no process of the command was seen at its end".into())),
+    }
+    match ended.exit {
+        Exit::Code(0) => Ok(()),
+        Exit::Code(code) => Err(Failure::Command(format!("the command ended with exit code {code}"))),
+        Exit::Signal(signal) => Err(Failure::Command(format!("the command was ended by signal {signal}"))),
+    }
+}
