@@ -12,6 +12,7 @@ mod status;
 pub mod which;
 
 use host::Host;
+use policy::PageSizes;
 use policy::inspect::{Inspection, Pool, Supply};
 use policy::size::PageSize;
 
@@ -40,6 +41,11 @@ impl Inspector {
     /// An inspector that looks through `observer`, whose rights decide what is seen.
     pub fn new(host: Host, observer: Observer, detail: Detail) -> Inspector {
         Inspector { host, observer, detail }
+    }
+
+    /// The sizes of the kernel.
+    pub fn page_sizes(&self) -> &PageSizes {
+        self.host.page_sizes()
     }
 
     /// What the kernel could give now. It is the same for all processes of one look.

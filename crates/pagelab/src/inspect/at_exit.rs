@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use census::Observer;
 use census::inspect::{InspectError, Inspector};
 use host::Host;
 use policy::Policy;
@@ -61,7 +60,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         disable_thp: false,
         limit: None,
     };
-    let inspector = super::inspector(Observer::open().with_file_folios().with_tlb_runs())?;
+    let inspector = super::detailed(arguments)?;
     let supply = inspector.supply().map_err(Failure::input)?;
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());

@@ -1,20 +1,25 @@
 //! `pagelab inspect`: which page sizes map a running program, region by region, and why not larger ones.
 
 mod at_exit;
+mod every;
 mod many;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use census::Observer;
 use census::inspect::{Detail, Inspector, which};
 use clap::{ArgGroup, Args};
 use host::Host;
 use policy::inspect::Inspection;
+use policy::size::PageSize;
+use results::html::inspection as html;
 use results::inspection;
 
 use crate::failure::Failure;
-use crate::output::{print, terminal_width};
+use crate::output::{can_be_written, print, terminal_width, write_page};
+use crate::words::parse_duration;
 
 /// Arguments of `pagelab inspect`.
 #[derive(Debug, Args)]
@@ -38,6 +43,18 @@ pub struct Inspect {
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub json: bool,
+    /// Write the map of the address space as one HTML page, a cell a window of a large page
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "cgroup", "all", "every"])]
+    pub html: Option<PathBuf>,
+    /// Look at the process this often until it ends, a row a look
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "pid", conflicts_with_all = ["regions", "json"])]
+    pub every: Option<f64>,
+    /// With --every: print each look as one line of JSON
+    #[arg(long, requires = "every")]
+    pub json_lines: bool,
+    /// With --every: replace this file by each look, as OpenMetrics text for a collector
+    #[arg(long, value_name = "FILE", requires = "every")]
+    pub openmetrics: Option<PathBuf>,
     /// Run this command, and look at its processes when they end
     #[arg(last = true)]
     pub command: Vec<OsString>,
@@ -45,11 +62,15 @@ pub struct Inspect {
 
 /// Runs `pagelab inspect`.
 pub fn run(arguments: &Inspect) -> Result<(), Failure> {
+    can_be_written(arguments.html.iter().chain(&arguments.openmetrics))?;
     if !arguments.command.is_empty() {
         return at_exit::run(arguments);
     }
+    if let (Some(pid), Some(every_s)) = (arguments.pid, arguments.every) {
+        return every::run(arguments, pid, every_s);
+    }
     if let Some(pid) = arguments.pid {
-        let inspector = inspector(Observer::open().with_file_folios().with_tlb_runs())?;
+        let inspector = detailed(arguments)?;
         let supply = inspector.supply().map_err(Failure::input)?;
         let inspected = inspector.process(pid, &supply).map_err(Failure::input)?;
         return show(arguments, &inspected);
@@ -67,12 +88,33 @@ fn inspector(observer: Observer) -> Result<Inspector, Failure> {
     Ok(Inspector::new(host, observer, Detail::default()))
 }
 
+/// An inspector of one process, with all that is shown of it.
+fn detailed(arguments: &Inspect) -> Result<Inspector, Failure> {
+    let host = Host::open("/").map_err(Failure::input)?;
+    let detail = Detail { windows: arguments.html.is_some() };
+    Ok(Inspector::new(host, Observer::open().with_file_folios().with_tlb_runs(), detail))
+}
+
 /// Prints what was found of one process.
 fn show(arguments: &Inspect, inspected: &Inspection) -> Result<(), Failure> {
     let base = census::page_sizes::base_page();
+    if let Some(file) = &arguments.html {
+        write_page(file, &html::report(inspected, &setting(base)))?;
+    }
     let text = match arguments.json {
         true => format!("{:#}", inspection::json::one(inspected)),
         false => inspection::process(inspected, base, arguments.regions, terminal_width()),
     };
     print(&text, arguments.json)
+}
+
+/// What the page says of where and when it was made.
+fn setting(base: PageSize) -> html::Setting {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    html::Setting {
+        base,
+        pmd: census::page_sizes::pmd_leaf(),
+        unix_s: Some(now.as_secs() as i64),
+        version: env!("CARGO_PKG_VERSION").into(),
+    }
 }

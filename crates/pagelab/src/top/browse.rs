@@ -1,6 +1,7 @@
 //! What the one before the terminal does: sorting, filter, selection, and which page is shown. Knows no terminal.
 
-use super::view::{Class, Look, Row, View};
+use super::view::{Look, Row, View};
+use crate::sizes::Class;
 
 /// What the table is sorted by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

@@ -4,8 +4,9 @@ use policy::PageSizes;
 use policy::size::format_bytes;
 
 use super::browse::Sort;
-use super::view::{Class, Look, Row, Seen};
-use super::words::{count, fitted, share};
+use super::view::{Look, Row, Seen};
+use crate::short::{count, fitted, share};
+use crate::sizes::Class;
 
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

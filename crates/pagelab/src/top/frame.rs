@@ -8,7 +8,7 @@ use super::browse::{Browse, Page, Shown};
 use super::columns::{Layout, Tone};
 use super::header::header;
 use super::view::{Look, Row, View};
-use super::words::fitted;
+use crate::short::fitted;
 
 /// How a terminal can show it.
 #[derive(Clone, Copy, Debug)]
@@ -162,7 +162,7 @@ impl Drawing {
                 let sizes = seen.sizes.iter();
                 let sizes = sizes.map(|(size, bytes)| format!("{} in {size}", policy::size::format_bytes(bytes)));
                 let age =
-                    if seen.is_old { format!(" ({} ago)", super::words::seconds(seen.age_s)) } else { String::new() };
+                    if seen.is_old { format!(" ({} ago)", crate::short::seconds(seen.age_s)) } else { String::new() };
                 let cause = seen.cause.as_ref().map(|cause| format!("; {cause}")).unwrap_or_default();
                 format!("{}{age}{cause}", sizes.collect::<Vec<_>>().join(", "))
             }

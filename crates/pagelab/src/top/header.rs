@@ -4,7 +4,7 @@ use policy::size::format_bytes;
 
 use super::pace::PROMISE;
 use super::view::{Look, SizeRates, System, View};
-use super::words::{count, rate, seconds, share};
+use crate::short::{count, rate, seconds, share};
 
 /// A line of the header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ fn title(view: &View, width: usize) -> String {
     let left = format!("pagelab top  {} processes{waiting}", view.rows.len());
     let right = format!("every {}", seconds(view.pace.every_s));
     let gap = width.saturating_sub(left.chars().count() + right.chars().count());
-    if gap < 2 { super::words::fitted(&left, width, false) } else { format!("{left}{:gap$}{right}", "") }
+    if gap < 2 { crate::short::fitted(&left, width, false) } else { format!("{left}{:gap$}{right}", "") }
 }
 
 /// Why it is looked less often than asked for.
@@ -182,5 +182,5 @@ fn folded(paragraph: &Paragraph, width: usize) -> Vec<String> {
         }
         is_first = false;
     }
-    lines.into_iter().map(|line| super::words::fitted(&line, line.chars().count().min(width), false)).collect()
+    lines.into_iter().map(|line| crate::short::fitted(&line, line.chars().count().min(width), false)).collect()
 }

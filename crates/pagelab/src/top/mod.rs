@@ -13,7 +13,6 @@ mod screen;
 mod turns;
 mod view;
 mod watch;
-mod words;
 
 #[cfg(test)]
 mod sample;

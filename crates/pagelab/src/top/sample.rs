@@ -7,7 +7,8 @@ use policy::PageSizes;
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::size::PageSize;
 
-use super::view::{Compaction, Khugepaged, Look, Row, Seen, SizeRates, Sizes, System, Told, View};
+use super::view::{Compaction, Khugepaged, Look, Row, Seen, SizeRates, System, Told, View};
+use crate::sizes::Sizes;
 
 /// Memory in base pages, folios of 64K and leaves of 2M, in MiB.
 fn sizes(base: u64, mthp: u64, pmd: u64) -> Sizes {

@@ -3,8 +3,10 @@
 /// What is known of a process when turns are given.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
-    /// Seconds since it was looked at; absent where it never was.
-    pub age_s: Option<f64>,
+    /// Seconds since it was looked at; for one that never was, since it was first seen.
+    pub waited_s: f64,
+    /// Whether it was never looked at.
+    pub is_new: bool,
     /// Whether its faults or its resident memory have changed since.
     pub moved: bool,
     /// Whether the kernel has split or collapsed large pages of whatever process since.
@@ -16,15 +18,15 @@ pub struct Known {
 /// After so many seconds a process is looked at again although nothing says that its memory changed.
 const REST_S: f64 = 60.0;
 
-/// The processes whose turn it is, by their places, in the order in which they are looked at: those that never were, the largest
-/// first; those that moved; those that the kernel may have changed; those that have rested. Of each the one first that has
-/// waited longest.
+/// The processes whose turn it is, by their places, in the order in which they are looked at: those that are new or moved; those
+/// that the kernel may have changed; those that have rested. Of each the one first that has waited longest, so that none waits
+/// for ever; of those that came together the largest.
 pub fn order(known: &[Known]) -> Vec<usize> {
     let mut due: Vec<(usize, u8)> =
         known.iter().enumerate().filter_map(|(place, one)| Some((place, rank(one)?))).collect();
     due.sort_by(|(a, rank_a), (b, rank_b)| {
         let (a, b) = (&known[*a], &known[*b]);
-        let waited = b.age_s.unwrap_or(0.0).total_cmp(&a.age_s.unwrap_or(0.0));
+        let waited = b.waited_s.total_cmp(&a.waited_s);
         rank_a.cmp(rank_b).then(waited).then(b.resident_bytes.cmp(&a.resident_bytes))
     });
     due.into_iter().map(|(place, _)| place).collect()
@@ -32,10 +34,9 @@ pub fn order(known: &[Known]) -> Vec<usize> {
 
 fn rank(known: &Known) -> Option<u8> {
     match known {
-        Known { age_s: None, .. } => Some(0),
-        Known { moved: true, .. } => Some(1),
-        Known { reshaped: true, .. } => Some(2),
-        Known { age_s: Some(age_s), .. } if *age_s >= REST_S => Some(3),
+        Known { is_new: true, .. } | Known { moved: true, .. } => Some(0),
+        Known { reshaped: true, .. } => Some(1),
+        Known { waited_s, .. } if *waited_s >= REST_S => Some(2),
         Known { .. } => None,
     }
 }
@@ -44,7 +45,7 @@ fn rank(known: &Known) -> Option<u8> {
 mod tests {
     use super::*;
 
-    const RESTING: Known = Known { age_s: Some(5.0), moved: false, reshaped: false, resident_bytes: 1 };
+    const RESTING: Known = Known { waited_s: 5.0, is_new: false, moved: false, reshaped: false, resident_bytes: 1 };
 
     #[test]
     fn what_did_not_change_is_left_alone() {
@@ -52,18 +53,19 @@ mod tests {
     }
 
     #[test]
-    fn new_ones_come_first_then_those_that_changed_and_the_oldest_of_each() {
-        let new = |resident_bytes| Known { age_s: None, resident_bytes, ..RESTING };
-        let moved = |age_s| Known { age_s: Some(age_s), moved: true, ..RESTING };
+    fn who_has_waited_longest_comes_first_and_of_those_who_came_together_the_largest() {
+        let new = |waited_s, resident_bytes| Known { waited_s, is_new: true, resident_bytes, ..RESTING };
+        let moved = |waited_s| Known { waited_s, moved: true, ..RESTING };
         let known = [
-            Known { age_s: Some(REST_S), ..RESTING },
+            Known { waited_s: REST_S, ..RESTING },
             Known { reshaped: true, ..RESTING },
             moved(2.0),
             RESTING,
             moved(4.0),
-            new(1),
-            new(9),
+            new(3.0, 1),
+            new(3.0, 9),
+            new(0.0, 100),
         ];
-        assert_eq!(order(&known), [6, 5, 4, 2, 1, 0]);
+        assert_eq!(order(&known), [4, 6, 5, 2, 7, 1, 0]);
     }
 }

@@ -7,12 +7,13 @@ use census::Observer;
 use census::inspect::{Detail, InspectError, Inspector};
 use host::{Activity, Host, HostError, ProcessStat};
 use nix::time::{ClockId, clock_gettime};
-use policy::inspect::{Inspection, Supply};
+use policy::inspect::{Inspection, Summary, Supply};
 
 use super::pace::Pace;
 use super::turns::{self, Known};
-use super::view::{Look, Row, Seen, Sizes, System, Told, View};
+use super::view::{Look, Row, Seen, System, Told, View};
 use crate::failure::Failure;
+use crate::sizes::Sizes;
 
 /// Counters of what the kernel does to large pages of its own accord: when none of them moved, memory that did not fault is as it
 /// was.
@@ -47,6 +48,7 @@ pub struct Watcher {
 /// A process that is watched.
 struct Watched {
     stat: ProcessStat,
+    since: Instant,
     faults_per_s: Option<f64>,
     looked: Option<Looked>,
 }
@@ -94,7 +96,7 @@ impl Watcher {
         let since = self.before.as_ref().map(|(before, at)| (before, (now - *at).as_secs_f64()));
         self.pace.waited(since.map_or(0.0, |(_, seconds)| seconds));
         let system = System::of(&activity, since, self.host.page_sizes());
-        self.list(since.map(|(_, seconds)| seconds));
+        self.list(now, since.map(|(_, seconds)| seconds));
         let looks_s = self.look(now, reshaped(&activity), thoroughness).map_err(Failure::input)?;
         let view = self.view(system, now, reshaped(&activity));
         self.before = Some((activity, now));
@@ -112,16 +114,16 @@ impl Watcher {
     }
 
     /// Takes over the list of processes.
-    fn list(&mut self, since_s: Option<f64>) {
+    fn list(&mut self, now: Instant, since_s: Option<f64>) {
         let mut known = std::mem::take(&mut self.processes);
         for stat in self.host.processes() {
             let before = known.remove(&stat.pid).filter(|before| before.stat.started_ticks == stat.started_ticks);
             let watched = match before {
-                None => Watched { stat, faults_per_s: None, looked: None },
+                None => Watched { stat, since: now, faults_per_s: None, looked: None },
                 Some(before) => {
                     let faults = faults(&stat).saturating_sub(faults(&before.stat));
                     let faults_per_s = since_s.filter(|since_s| *since_s > 0.0).map(|since_s| faults as f64 / since_s);
-                    Watched { stat, faults_per_s, looked: before.looked }
+                    Watched { stat, since: before.since, faults_per_s, looked: before.looked }
                 }
             };
             self.processes.insert(watched.stat.pid, watched);
@@ -177,7 +179,8 @@ impl Watched {
     fn known(&self, now: Instant, reshaped: u64) -> Known {
         let looked = self.looked.as_ref();
         Known {
-            age_s: looked.map(|looked| (now - looked.at).as_secs_f64()),
+            waited_s: (now - looked.map_or(self.since, |looked| looked.at)).as_secs_f64(),
+            is_new: looked.is_none(),
             moved: looked.is_some_and(|looked| moved(&looked.stat, &self.stat)),
             reshaped: looked.is_some_and(|looked| looked.reshaped != reshaped),
             resident_bytes: self.stat.resident_bytes,
@@ -212,10 +215,11 @@ impl Watched {
 
 /// What a row needs of an inspection.
 fn seen(inspection: &Inspection) -> Seen {
+    let summary = Summary::of(inspection);
     Seen {
-        sizes: Sizes::of(&inspection.census()),
-        larger_bytes: inspection.could_be_larger_bytes(),
-        cause: inspection.first_cause().map(|(cause, _)| cause.describe()),
+        sizes: Sizes::of(&summary.census),
+        larger_bytes: summary.could_be_larger_bytes,
+        cause: summary.first_cause.map(|(cause, _)| cause.describe()),
         age_s: 0.0,
         is_old: false,
     }

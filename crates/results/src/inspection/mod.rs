@@ -3,8 +3,9 @@
 pub mod json;
 mod many;
 mod one;
+pub mod openmetrics;
 mod regions;
-mod words;
+pub(crate) mod words;
 
 pub use many::processes;
 pub use one::process;
