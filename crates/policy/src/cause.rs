@@ -140,11 +140,6 @@ pub enum Cause {
         /// The file that says so.
         path: String,
     },
-    /// The kernel gives shared memory the size only inside the length of its file.
-    BeyondFile {
-        /// The file that says so.
-        path: String,
-    },
     /// Pages of the page cache: the file system and readahead choose their size.
     FilePages,
     /// The place in the file and the address are not multiples of the size by the same remainder.
@@ -245,7 +240,6 @@ impl Cause {
             Cause::SharedNotAdvised { path } => {
                 format!("shared memory that is not advised, and {path} gives the size to advised memory only")
             }
-            Cause::BeyondFile { path } => format!("shared memory gets the size only inside its file's length ({path})"),
             Cause::FilePages => "pages of a file: the file system and readahead choose their size".into(),
             Cause::FileMisaligned => "place in the file and address do not have the same remainder".into(),
             Cause::DisabledExceptAdvised => {
@@ -324,7 +318,6 @@ impl Cause {
             Cause::MovedOutOfPlace => "move to a multiple of the size (MREMAP_FIXED), or allocate anew and copy",
             Cause::SharedDisabled { path } => return Some(format!("as root: echo advise > {path}")),
             Cause::SharedNotAdvised { .. } => "advise the mapping (MADV_HUGEPAGE)",
-            Cause::BeyondFile { .. } => "make the file a multiple of the size long (ftruncate)",
             Cause::FileMisaligned => {
                 "link with -z common-page-size=2M, or map the file at an address of the same remainder"
             }
@@ -334,7 +327,6 @@ impl Cause {
             Cause::Pinned => "unpin, or pin memory after it has its large pages",
             Cause::Stack
             | Cause::FilePages
-            | Cause::MappingCut { by: CutBy::Backing }
             | Cause::PrivateFileCopy
             | Cause::Demoted
             | Cause::LargerThanAsked

@@ -25,8 +25,6 @@ pub enum CutBy {
     Protection,
     /// Other advice (madvise), or mlock, userfaultfd, a policy of memory nodes: other flags.
     Flags,
-    /// A file on one side: what follows a program's data without being in its file (.bss).
-    Backing,
     /// Another name (PR_SET_VMA_ANON_NAME).
     Name,
     /// Nothing that is visible: the kernel keeps the mappings apart because both were written to before they met (their
@@ -42,7 +40,6 @@ impl CutBy {
             CutBy::LightGuard => "guard page (MADV_GUARD_INSTALL)",
             CutBy::Protection => "other protection",
             CutBy::Flags => "other advice or flags",
-            CutBy::Backing => "end of the file's part",
             CutBy::Name => "other name",
             CutBy::Unseen => "nothing visible",
         }
@@ -55,7 +52,6 @@ impl CutBy {
             CutBy::LightGuard => "light_guard",
             CutBy::Protection => "protection",
             CutBy::Flags => "flags",
-            CutBy::Backing => "backing",
             CutBy::Name => "name",
             CutBy::Unseen => "unseen",
         }

@@ -43,8 +43,9 @@ pub fn look(
     let outlines: Vec<Outline> = groups.iter().map(|group| look.outline(&facts[group.clone()], &process)).collect();
     let seen = look.pages(&process, &facts, &groups, &outlines, &mut partial);
     let regions = groups.iter().zip(seen).zip(&outlines).map(|((group, seen), outline)| {
+        let before = group.start.checked_sub(1).map(|before| &facts[before]);
         let facts = &facts[group.clone()];
-        let (kind, how) = recognise(facts, &around);
+        let (kind, how) = recognise(facts, before, &around);
         look.region(facts, kind, how, outline, seen)
     });
     let regions = regions.collect();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use census::inspect::{InspectError, Inspector};
+use census::{Observer, page_sizes};
 use host::Host;
 use policy::Policy;
 use policy::inspect::{Inspection, Summary, Supply};
@@ -75,7 +76,8 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         say(format_args!("pagelab: process {task} was not seen at its end: {error}"));
     }
     if witness.summaries.len() > 1 && !arguments.json {
-        print(&format!("{}\n", inspection::processes(&witness.summaries, terminal_width())), false)?;
+        let rows = inspection::processes(&witness.summaries, page_sizes::base_page(), terminal_width());
+        print(&format!("{rows}\n"), false)?;
     }
     match &witness.largest {
         Some(largest) => super::show(arguments, largest)?,

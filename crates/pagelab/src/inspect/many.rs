@@ -1,7 +1,7 @@
 //! Many processes, a row each.
 
 use census::inspect::InspectError;
-use census::{CensusError, Observer};
+use census::{CensusError, Observer, page_sizes};
 use policy::inspect::Summary;
 use results::inspection;
 
@@ -24,7 +24,7 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     if arguments.json {
         return print(&format!("{:#}", inspection::json::many(&seen, &supply, &unseen)), true);
     }
-    let mut text = inspection::processes(&seen, terminal_width());
+    let mut text = inspection::processes(&seen, page_sizes::base_page(), terminal_width());
     if let Some((_, why)) = unseen.first() {
         text += &format!("\n\n{} more could not be looked at, such as: {}", unseen.len(), results::printable(why));
     }

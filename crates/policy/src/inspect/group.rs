@@ -40,10 +40,6 @@ fn are_one(left: &VmaFacts, right: &VmaFacts) -> bool {
     }
     match (left.kind, right.kind) {
         (VmaKind::Anonymous, VmaKind::Anonymous) => (left.name == "[heap]") == (right.name == "[heap]"),
-        // The part of a program's data that is not in its file (.bss).
-        (VmaKind::PrivateFile, VmaKind::Anonymous) => {
-            left.is_writable() && right.is_writable() && right.name.is_empty() && !left.is_hugetlb()
-        }
         (VmaKind::PrivateFile, VmaKind::PrivateFile) | (VmaKind::Shared, VmaKind::Shared) => {
             let same_file = (left.device, left.inode) == (right.device, right.inode);
             let follows = left.offset + left.length_bytes() == right.offset;
@@ -102,9 +98,6 @@ pub fn cuts(vmas: &[VmaFacts]) -> impl Iterator<Item = Cut> + '_ {
 fn difference(left: &VmaFacts, right: &VmaFacts) -> CutBy {
     if left.protection != right.protection {
         return CutBy::Protection;
-    }
-    if left.inode != right.inode {
-        return CutBy::Backing;
     }
     let flags = left.told.zip(right.told).map(|(left, right)| left.flags.difference(right.flags));
     match flags {

@@ -32,8 +32,8 @@ impl Surroundings {
     }
 }
 
-/// What a region is, and how that was recognised. `vmas` are its mappings.
-pub fn recognise(vmas: &[VmaFacts], around: &Surroundings) -> (Kind, String) {
+/// What a region is, and how that was recognised. `vmas` are its mappings, and `before` is the mapping before them.
+pub fn recognise(vmas: &[VmaFacts], before: Option<&VmaFacts>, around: &Surroundings) -> (Kind, String) {
     let Some(first) = vmas.first() else { return (Kind::Anonymous, String::new()) };
     if vmas.iter().any(VmaFacts::is_hugetlb) {
         let size = vmas.iter().find_map(|vma| vma.told?.hugetlb);
@@ -44,7 +44,7 @@ pub fn recognise(vmas: &[VmaFacts], around: &Surroundings) -> (Kind, String) {
         VmaKind::Stack => (Kind::Stack, "named by the kernel".into()),
         VmaKind::Shared if first.is_shmem => shared_memory(first),
         VmaKind::Shared | VmaKind::PrivateFile => file(first),
-        VmaKind::Anonymous => anonymous(vmas, around),
+        VmaKind::Anonymous => bss(first, before).unwrap_or_else(|| anonymous(vmas, around)),
     }
 }
 
@@ -65,6 +65,14 @@ fn file(vma: &VmaFacts) -> (Kind, String) {
         return (Kind::Jit, format!("executable memory of a memfd ({})", vma.name));
     }
     (Kind::File { path: vma.name.clone(), part }, "its file".into())
+}
+
+/// The part of a program's data that is not in its file.
+fn bss(first: &VmaFacts, before: Option<&VmaFacts>) -> Option<(Kind, String)> {
+    let data = before.filter(|before| before.end == first.start && before.kind == VmaKind::PrivateFile)?;
+    let is_data = data.is_writable() && first.is_writable() && first.name.is_empty() && !data.is_hugetlb();
+    let kind = || Kind::File { path: data.name.clone(), part: FilePart::Data };
+    is_data.then(|| (kind(), "it follows the file's data, without being in the file (.bss)".into()))
 }
 
 fn anonymous(vmas: &[VmaFacts], around: &Surroundings) -> (Kind, String) {

@@ -1,29 +1,45 @@
-//! Many processes, a row each.
+//! Many processes, a row each, and below it why it is not larger.
 
 use policy::inspect::Summary;
-use policy::size::format_bytes;
+use policy::size::{PageSize, format_bytes};
 
-use super::words::sizes;
-use crate::grid::last_folded;
+use super::words::cause_clause;
+use crate::text::{fold, printable};
 
-/// A row a process, that with most bytes that could be larger first.
-pub fn processes(summaries: &[Summary], width: usize) -> String {
+/// A row a process, that with most bytes that could be larger first. The first cause is below its row.
+pub fn processes(summaries: &[Summary], base: PageSize, width: usize) -> String {
     let mut sorted: Vec<&Summary> = summaries.iter().collect();
     sorted.sort_by_key(|one| std::cmp::Reverse((one.could_be_larger_bytes, one.resident_bytes)));
+    let header = row(["pid", "name", "resident", "could be larger", "would add", "is larger"].map(String::from));
     let rows = sorted.into_iter().map(|one| {
-        let why =
-            one.first_cause.as_ref().map(|(cause, bytes)| format!("{}: {}", format_bytes(*bytes), cause.describe()));
-        let partial = (!one.partial.is_empty()).then(|| "(partial)".to_string());
-        [
+        let cells = [
             one.process.pid.to_string(),
-            one.process.name.clone(),
+            printable(&one.process.name),
             format_bytes(one.resident_bytes),
             format_bytes(one.could_be_larger_bytes),
             format_bytes(one.bloat_bytes),
-            sizes(&one.census),
-            why.into_iter().chain(partial).collect::<Vec<_>>().join(" "),
-        ]
+            larger(one, base),
+        ];
+        let cause = one.first_cause.as_ref().map(|(cause, bytes)| cause_clause(cause, *bytes));
+        let partial = one.partial.first().map(|why| format!("partial: {why}"));
+        let below = [cause, partial]
+            .into_iter()
+            .flatten()
+            .map(|line| fold(&format!("{:10}{}", "", printable(&line)), width, 12));
+        std::iter::once(row(cells)).chain(below).collect::<Vec<_>>().join("\n")
     });
-    let header = ["pid", "name", "resident", "could be larger", "would add", "by leaf and folio", "first cause"];
-    last_folded(header, rows, width)
+    std::iter::once(header).chain(rows).collect::<Vec<_>>().join("\n")
+}
+
+fn row([pid, name, resident, could, add, larger]: [String; 6]) -> String {
+    format!("{pid:>8}  {name:<16} {resident:>8}  {could:>15}  {add:>9}  {larger}").trim_end().to_string()
+}
+
+/// The share that larger pages than base pages map already.
+fn larger(one: &Summary, base: PageSize) -> String {
+    let larger = one.census.bytes_where(|mapping| mapping.effective() > base);
+    match one.resident_bytes {
+        0 => String::new(),
+        all => format!("{:.0} %", larger.min(all) as f64 / all as f64 * 100.0),
+    }
 }

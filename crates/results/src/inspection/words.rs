@@ -12,7 +12,7 @@ pub fn shown_size(mapping: &Mapping) -> (PageSize, bool) {
     (mapping.effective(), mapping.folio == Folio::Unknown)
 }
 
-/// Memory by leaf and folio size, largest first: `2M 1.5G, 64K 3M, 4K 12M`. `4K?` stands for base-page entries behind which the
+/// Memory by leaf and folio size, largest first: `1.5G by 2M, 3M by 64K, 12M by 4K`. `4K?` stands for base-page entries behind which the
 /// folio is not visible, `pool` for pages of hugetlb.
 pub fn sizes(census: &Census) -> String {
     let mut by_size: BTreeMap<(PageSize, bool, bool), u64> = BTreeMap::new();
@@ -22,14 +22,19 @@ pub fn sizes(census: &Census) -> String {
     }
     let shown = |((size, unseen, pool), bytes): (&(PageSize, bool, bool), &u64)| {
         let (unseen, pool) = (if *unseen { "?" } else { "" }, if *pool { " pool" } else { "" });
-        format!("{size}{unseen}{pool} {}", format_bytes(*bytes))
+        format!("{} by {size}{unseen}{pool}", format_bytes(*bytes))
     };
     by_size.iter().rev().map(shown).collect::<Vec<_>>().join(", ")
 }
 
+/// A cause and the memory that it explains, in one clause.
+pub fn cause_clause(cause: &Cause, bytes: u64) -> String {
+    format!("{}: {}", format_bytes(bytes), cause.describe())
+}
+
 /// What is known of a cause, a line each: bytes and clause, candidates, evidence, remedy.
 pub fn cause_lines(one: &Explained) -> Vec<String> {
-    let clause = format!("{}: {}", format_bytes(one.bytes), one.cause.describe());
+    let clause = cause_clause(&one.cause, one.bytes);
     let or = one.or.iter().map(|cause| format!("  or: {}", cause.describe()));
     let evidence = (!one.evidence.is_empty()).then(|| format!("  seen: {}", one.evidence.join("; ")));
     let remedies = std::iter::once(&one.cause).chain(&one.or).filter_map(Cause::remedy);
