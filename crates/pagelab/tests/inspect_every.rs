@@ -50,6 +50,18 @@ fn json_lines_are_documents_and_a_signal_ends_them() {
     assert!(times.is_sorted_by(|one, next| one < next), "{times:?}");
 }
 
+#[test]
+fn a_command_is_looked_at_while_it_runs_and_at_its_end() {
+    let bench = Bench::new();
+    let ran = bench.pagelab(&["inspect", "--every", "300ms", "--", "sh", "-c", "sleep 3; exit 3"]).ran();
+    ran.says(1, &["exit code 3"]).prints(&["(sh)", "so far why not", "resident"]);
+    assert!(ran.stdout.matches('▁').count() > 2, "{ran}");
+    let words = ["inspect", "--every", "200ms", "--json-lines", "--", "sleep", "2"];
+    let ran = bench.pagelab(&words).ran();
+    let looks = ran.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    assert!(looks.filter(|look| look["name"] == "sleep").count() > 1, "{ran}");
+}
+
 /// What Prometheus itself says of the file, while it is replaced again and again.
 #[test]
 fn prometheus_reads_what_is_exported_and_never_half_of_it() {
@@ -110,8 +122,10 @@ fn what_does_not_go_together_is_refused() {
     for (words, said) in [
         (&["1", "--json-lines"][..], "--every <TIME>"),
         (&["1", "--openmetrics", "x"], "--every <TIME>"),
-        (&["--all", "--every", "1s"], "<PID>"),
-        (&["1", "--every", "1s", "--html", "x"], "cannot be used with"),
+        (&["--all", "--every", "1s"], "cannot be used with"),
+        (&["--all", "--html", "x"], "cannot be used with"),
+        (&["1", "--every", "1s", "--html", "x"], "which show one look"),
+        (&["1", "--every", "1s", "--json"], "which show one look"),
         (&["1", "--every", "often"], "expected a time such as 90s"),
         (&["1", "--every", "1s", "--openmetrics", "/no/such/place"], "/no/such/place"),
         (&["1", "--html", "/no/such/place"], "/no/such/place"),

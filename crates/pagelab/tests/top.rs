@@ -2,6 +2,10 @@
 
 mod common;
 
+#[allow(dead_code, reason = "its main is a program's")]
+#[path = "../benches/top.rs"]
+mod bench;
+
 use std::process::Command;
 use std::time::Duration;
 
@@ -66,6 +70,9 @@ impl Terminal {
 
     /// Waits until the shell has its terminal again: cooked, with its cursor, and out of the alternate screen.
     fn is_restored(&self, code: u8) {
+        // Until it has left the terminal it takes what is typed.
+        let left = || self.tmux(&["display-message", "-p", "#{alternate_on}"]).trim() == "0";
+        assert!(within(PATIENCE, left), "it does not leave the terminal:\n{}", self.screen());
         self.runs("echo ended with $? ; stty -a | tr ' ;' '\\n\\n' | grep -cx -e icanon -e echo -e isig");
         let screen = self.sees(&format!("ended with {code}"));
         self.sees_where("three modes of a usual terminal", |screen| screen.lines().any(|line| line.trim() == "3"));
@@ -229,4 +236,14 @@ fn what_is_no_interval_and_no_column_is_refused() {
     ] {
         bench.pagelab(&[&["top"], &words[..]].concat()).ran().says(2, &[said]);
     }
+}
+
+/// The benchmark in small: what it costs beside many processes is for the benchmark to say.
+#[test]
+fn the_benchmark_runs() {
+    if !needs(&[program("script"), program("python3")]) {
+        return;
+    }
+    let share = bench::share(std::path::Path::new(env!("CARGO_BIN_EXE_pagelab")), 2, 3).unwrap();
+    assert!(share > 0.0 && share < 0.5, "{share}");
 }

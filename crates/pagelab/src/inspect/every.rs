@@ -1,6 +1,9 @@
 //! A process, looked at again and again: a row a look, with the large pages of the last looks as a sparkline.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use census::Observer;
@@ -22,39 +25,92 @@ const SPARKS: usize = 16;
 /// How long a signal may wait to be heard.
 const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Looks at a process until it ends, or until pagelab is told to stop.
-pub fn run(arguments: &Inspect, pid: u32, every_s: f64) -> Result<(), Failure> {
-    let inspector = super::inspector(Observer::open().with_file_folios())?;
-    signals::catch(PassOn::Same).map_err(Failure::input)?;
-    let mut series = Series::new(arguments, inspector.page_sizes().clone());
-    let (began, mut looks) = (Instant::now(), 0u32);
-    loop {
-        match look(&inspector, pid) {
-            Ok(summary) if series.is_another(&summary) => {
-                return over(pid, "and its number belongs to another process");
-            }
-            Ok(summary) => series.show(&summary, began.elapsed())?,
-            Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. }) if looks > 0 => return over(pid, ""),
-            Err(error) => return Err(Failure::input(error)),
+/// How often a process is looked at, and where that goes.
+#[derive(Clone, Debug)]
+pub struct Looks {
+    every: Duration,
+    as_lines: bool,
+    metrics: Option<PathBuf>,
+}
+
+/// Looks at a process in a thread of their own, while another one runs it.
+pub struct Beside {
+    thread: JoinHandle<Result<(), Failure>>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Looks {
+    /// Those that were asked for.
+    pub fn of(arguments: &Inspect) -> Option<Looks> {
+        let every = Duration::from_secs_f64(arguments.every?.min(1e9));
+        Some(Looks { every, as_lines: arguments.json_lines, metrics: arguments.openmetrics.clone() })
+    }
+
+    /// Looks at a process until it ends, or until pagelab is told to stop.
+    pub fn at(&self, pid: u32) -> Result<(), Failure> {
+        signals::catch(PassOn::Same).map_err(Failure::input)?;
+        if let Some(how) = self.until(pid, &AtomicBool::new(false))? {
+            say(format_args!("pagelab: process {pid} has ended{how}"));
         }
-        looks += 1;
-        // Each look has its time, however long the one before took.
-        let mut next = began + Duration::from_secs_f64(every_s * f64::from(looks));
-        if next < Instant::now() {
-            next = Instant::now() + Duration::from_secs_f64(every_s);
-        }
-        while let Some(left) = next.checked_duration_since(Instant::now()) {
-            if signals::arrived().is_some() {
-                return Ok(());
+        Ok(())
+    }
+
+    /// Looks at a process that is about to load its program: for the first time when it has had one interval of its own.
+    pub fn beside(self, pid: u32) -> Beside {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            wait(Instant::now() + self.every, &told);
+            self.until(pid, &told).map(drop)
+        });
+        Beside { thread, is_over }
+    }
+
+    /// Looks until the process ends, and says how; or until somebody says that it is over.
+    fn until(&self, pid: u32, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
+        let inspector = super::inspector(Observer::open().with_file_folios())?;
+        let mut series = Series::new(self, inspector.page_sizes().clone());
+        let (began, mut looks) = (Instant::now(), 0u32);
+        while signals::arrived().is_none() && !is_over.load(Ordering::SeqCst) {
+            match look(&inspector, pid) {
+                Ok(summary) if series.is_another(&summary) => {
+                    return Ok(Some(", and its number belongs to another process"));
+                }
+                Ok(summary) => series.show(&summary, began.elapsed())?,
+                Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. }) if looks > 0 => {
+                    return Ok(Some(""));
+                }
+                Err(_) if is_over.load(Ordering::SeqCst) => break,
+                Err(error) => return Err(Failure::input(error)),
             }
-            std::thread::sleep(left.min(SIGNAL_PATIENCE));
+            looks += 1;
+            // Each look has its time, however long the one before took.
+            let next = began + self.every * looks;
+            wait(if next < Instant::now() { Instant::now() + self.every } else { next }, is_over);
+        }
+        Ok(None)
+    }
+}
+
+impl Beside {
+    /// The process has ended: waits for the last look.
+    pub fn finish(self) -> Result<(), Failure> {
+        self.is_over.store(true, Ordering::SeqCst);
+        match self.thread.join() {
+            Ok(looked) => looked,
+            Err(panic) => std::panic::resume_unwind(panic),
         }
     }
 }
 
-fn over(pid: u32, how: &str) -> Result<(), Failure> {
-    say(format_args!("pagelab: process {pid} has ended {how}").to_string().trim_end());
-    Ok(())
+/// Waits until then, until a signal arrives, or until it is over.
+fn wait(until: Instant, is_over: &AtomicBool) {
+    while let Some(left) = until.checked_duration_since(Instant::now()) {
+        if signals::arrived().is_some() || is_over.load(Ordering::SeqCst) {
+            return;
+        }
+        std::thread::sleep(left.min(SIGNAL_PATIENCE));
+    }
 }
 
 fn look(inspector: &Inspector, pid: u32) -> Result<Summary, InspectError> {
@@ -72,8 +128,8 @@ struct Series {
 }
 
 impl Series {
-    fn new(arguments: &Inspect, page_sizes: PageSizes) -> Series {
-        let (as_lines, metrics) = (arguments.json_lines, arguments.openmetrics.clone());
+    fn new(looks: &Looks, page_sizes: PageSizes) -> Series {
+        let (as_lines, metrics) = (looks.as_lines, looks.metrics.clone());
         Series { page_sizes, as_lines, metrics, started_ticks: None, large: Vec::new() }
     }
 

@@ -20,6 +20,7 @@ use results::inspection;
 use crate::failure::Failure;
 use crate::output::{can_be_written, print, terminal_width, write_page};
 use crate::words::parse_duration;
+use every::Looks;
 
 /// Arguments of `pagelab inspect`.
 #[derive(Debug, Args)]
@@ -44,10 +45,10 @@ pub struct Inspect {
     #[arg(long)]
     pub json: bool,
     /// Write the map of the address space as one HTML page, a cell a window of a large page
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "cgroup", "all", "every"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "cgroup", "all"])]
     pub html: Option<PathBuf>,
-    /// Look at the process this often until it ends, a row a look
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, requires = "pid", conflicts_with_all = ["regions", "json"])]
+    /// Look at the process, or the command's, this often until it ends, a row a look
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["tree", "cgroup", "all"])]
     pub every: Option<f64>,
     /// With --every: print each look as one line of JSON
     #[arg(long, requires = "every")]
@@ -66,8 +67,15 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     if !arguments.command.is_empty() {
         return at_exit::run(arguments);
     }
-    if let (Some(pid), Some(every_s)) = (arguments.pid, arguments.every) {
-        return every::run(arguments, pid, every_s);
+    if let (Some(pid), Some(looks)) = (arguments.pid, Looks::of(arguments)) {
+        if arguments.html.is_some() || arguments.regions || arguments.json {
+            return Err(Failure::Input(
+                "--every shows a process over time, in rows or as --json-lines; leave out --html, --regions and --json, which \
+                 show one look"
+                    .into(),
+            ));
+        }
+        return looks.at(pid);
     }
     if let Some(pid) = arguments.pid {
         let inspector = detailed(arguments)?;

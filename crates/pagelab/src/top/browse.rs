@@ -131,7 +131,7 @@ const MEANINGS: [&str; 7] = [
     "RESIDENT  resident bytes by the kernel's own counters; shared memory counts in each process, hugetlb in none",
     "4K, mTHP, 2M  the share of memory that base pages map, larger folios behind base-page entries, PMD leaves; ? where folios \
      are not visible (root sees them)",
-    "CAN GROW  bytes that the kernel could map by larger pages than it does; ~ where the memory has changed since it was looked at",
+    "TO WIN    bytes that the kernel could map by larger pages than it does; ~ where the memory has changed since it was looked at",
     "given  folios that anonymous faults got of a size, and faults that asked for it and fell back to a smaller one",
     "A process is looked at when its faults or its resident memory have changed, the one first that has waited longest.",
     "top stays below 1 % of a processor: rows grow old, and the interval becomes longer, rather than that it costs more.",

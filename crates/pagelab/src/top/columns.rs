@@ -103,7 +103,7 @@ impl Column {
             Column::Share(Class::Mthp) => "mTHP".into(),
             Column::Share(Class::Pmd) => page_sizes.pmd.map(|pmd| pmd.to_string()).unwrap_or_default(),
             Column::Share(Class::Larger) => "more".into(),
-            Column::Larger => "CAN GROW".into(),
+            Column::Larger => "TO WIN".into(),
             Column::Cause => "WHY IT IS NOT LARGER".into(),
         }
     }

@@ -5,13 +5,13 @@
 //! interval is lengthened. What is left is for looks at processes: where there is not enough, their rows grow old, which they show.
 
 /// The share of one processor that it costs at most, below the hundredth that is promised: starting costs something too.
-const SHARE: f64 = 0.008;
+const SHARE: f64 = 0.007;
 /// The promise, in words.
 pub const PROMISE: &str = "1 % of a processor";
 /// CPU time in seconds that is there when it starts: the first frames look at what there is.
-const START_S: f64 = 0.25;
+const START_S: f64 = 0.12;
 /// CPU time in seconds that is kept at most: nothing is looked at in a burst after a long idle time.
-const MOST_KEPT_S: f64 = 0.3;
+const MOST_KEPT_S: f64 = 0.15;
 /// The part of an interval's earnings that the frame itself may take.
 const FRAME_PART: f64 = 0.5;
 

@@ -55,7 +55,10 @@ fn another_users_process_is_refused_and_ones_own_is_not() {
     assert_eq!(own.code, Some(0), "{own}");
     let document = &own.stdout[own.stdout.find("{\n").unwrap()..];
     let document: serde_json::Value = serde_json::from_str(document).unwrap();
-    assert_eq!((document["sight"]["by_page"].as_bool(), document["sight"]["folios"].as_bool()), (Some(true), Some(false)));
+    assert_eq!(
+        (document["sight"]["by_page"].as_bool(), document["sight"]["folios"].as_bool()),
+        (Some(true), Some(false))
+    );
     assert!(document["processes"][0]["resident_bytes"].as_u64().unwrap() >= 24 << 20, "{document:#}");
 }
 

@@ -31,7 +31,8 @@ struct Set {
 impl Set {
     fn to(path: &str, value: &str) -> Set {
         let text = fs::read_to_string(path).unwrap();
-        let before = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text.trim(), |(word, _)| word);
+        let before =
+            text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text.trim(), |(word, _)| word);
         let set = Set { path: path.to_string(), before: before.to_string() };
         fs::write(path, value).unwrap_or_else(|error| panic!("{path}: {error}"));
         set
@@ -49,7 +50,8 @@ fn is_told(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Option<Valu
     let provoked = Provoked::start(name)?;
     let region = provoked.region();
     let found = causes(&region);
-    let told = found.iter().find(|(found, ..)| found == code).unwrap_or_else(|| panic!("{name}: no {code} in {found:?}"));
+    let told =
+        found.iter().find(|(found, ..)| found == code).unwrap_or_else(|| panic!("{name}: no {code} in {found:?}"));
     assert_eq!(told.1, bytes, "{name}: {found:?}");
     let address = format!("{:#x}", provoked.address);
     for words in evidence {
@@ -86,10 +88,7 @@ fn a_size_that_is_switched_off_and_a_process_that_excepts_advised_memory() {
 #[test]
 fn cuts_are_causes_with_their_addresses() {
     let Some(_still) = for_advised() else { return };
-    for (name, evidence) in [
-        ("guard", "guard page at"),
-        ("light_guard", "guard page (MADV_GUARD_INSTALL) at"),
-    ] {
+    for (name, evidence) in [("guard", "guard page at"), ("light_guard", "guard page (MADV_GUARD_INSTALL) at")] {
         let Some(provoked) = Provoked::start(name) else { continue };
         let region = provoked.region();
         let guard = provoked.address + 3 * HUGE - 4096;
@@ -122,7 +121,10 @@ fn history_is_told_as_far_as_it_is_visible() {
     is_told("fork", "split_after_fork", SIZE / 2, &["shared with another process"]);
     is_told("read_first", "zero_page_in_slot", SIZE / HUGE / 2 * 4096, &[]);
     let holes = is_told("holes", "slot_partly_present", SIZE / 2, &["max_ptes_none"]).unwrap();
-    assert_eq!((holes["could_be_larger_bytes"].as_u64(), holes["bloat_bytes"].as_u64()), (Some(SIZE / 2), Some(SIZE / 2)));
+    assert_eq!(
+        (holes["could_be_larger_bytes"].as_u64(), holes["bloat_bytes"].as_u64()),
+        (Some(SIZE / 2), Some(SIZE / 2))
+    );
 }
 
 #[test]
@@ -179,9 +181,11 @@ fn files_are_told_by_their_pages() {
     }
     let provoked = Provoked::start("not_advised").unwrap();
     let process = provoked.inspected();
-    let text = process["regions"].as_array().unwrap().iter().find(|region| {
-        region["kind"] == "text" && region["text"].as_str().unwrap().ends_with("/provoke")
-    });
+    let text = process["regions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|region| region["kind"] == "text" && region["text"].as_str().unwrap().ends_with("/provoke"));
     let text = text.unwrap_or_else(|| panic!("{process:#}"));
     assert_eq!(causes(text)[0].0, "file_pages");
     assert_eq!(text["could_be_larger_bytes"].as_u64(), Some(0), "no more than the file system makes of it");

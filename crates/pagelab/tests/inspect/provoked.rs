@@ -62,9 +62,8 @@ impl Provoked {
 /// The region that holds an address.
 pub fn region_at(process: &Value, address: u64) -> Value {
     let regions = process["regions"].as_array().unwrap();
-    let holds = |region: &&Value| {
-        (region["start"].as_u64().unwrap()..region["end"].as_u64().unwrap()).contains(&address)
-    };
+    let holds =
+        |region: &&Value| (region["start"].as_u64().unwrap()..region["end"].as_u64().unwrap()).contains(&address);
     regions.iter().find(holds).unwrap_or_else(|| panic!("nothing at {address:#x} in {process:#}")).clone()
 }
 
@@ -73,7 +72,8 @@ pub fn causes(region: &Value) -> Vec<(String, u64, Vec<String>, String)> {
     let code = |cause: &Value| cause["code"].as_str().unwrap().to_string();
     let causes = region["causes"].as_array().unwrap().iter().map(|one| {
         let or = one["or"].as_array().unwrap().iter().map(code).collect();
-        let evidence = one["evidence"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect::<Vec<_>>();
+        let evidence =
+            one["evidence"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect::<Vec<_>>();
         (code(&one["cause"]), one["bytes"].as_u64().unwrap(), or, evidence.join("; "))
     });
     causes.collect()

@@ -28,7 +28,7 @@ compaction     waited for 3.0/s · got a block 2.0/s · got none 1.0/s · kcompa
                pages moved 900/s
 split          folios 0/s · PMD leaves 4.0/s
 pools          2M 64 pages, 10 free
-    PID NAME            RESIDENT FAULTS/s    4K  mTHP    2M CAN GROW WHY IT IS NOT LARGER
+    PID NAME            RESIDENT FAULTS/s    4K  mTHP    2M   TO WIN WHY IT IS NOT LARGER
    4242 java               4.00G      3.2    7%    5%   88%    ~262M not advised, and the kernel gives the …
      77 redis-server        812M    12.3k  100%    0%    0%     806M the process disabled THP for itself (P…
       1 systemd              12M        0  100%    0%    0%        0
@@ -52,7 +52,7 @@ fn a_terminal_of_80_columns_keeps_what_matters() {
 pagelab top  5 processes, 1 not looked at yet                          every 2 s
 memory         21G available of 32G · 5G free in blocks of 2M and more
 faults         12.4k/s · 0/s waited for I/O · over 2 s
-    PID NAME            RESIDENT    4K    2M CAN GROW WHY IT IS NOT LARGER
+    PID NAME            RESIDENT    4K    2M   TO WIN WHY IT IS NOT LARGER
    4242 java               4.00G    7%   88%    ~262M not advised, and the kern…
      77 redis-server        812M  100%    0%     806M the process disabled THP …
       1 systemd              12M  100%    0%        0

@@ -14,6 +14,8 @@ use strip::{Filling, Scale, strip};
 
 /// Regions that are drawn at most: those with most memory.
 const MOST_DRAWN: usize = 48;
+/// Regions of one cell are drawn only where there are no more of them than this.
+const FEW_REGIONS: usize = 6;
 
 /// Where and when an inspection was made.
 #[derive(Clone, Debug)]
@@ -123,8 +125,9 @@ fn map_of(shown: &[&Region], setting: &Setting) -> String {
     if drawn.is_empty() {
         return String::new();
     }
-    drawn.sort_by_key(|region| std::cmp::Reverse((region.win.bytes > 0, region.resident_bytes())));
-    let left = drawn.split_off(drawn.len().min(MOST_DRAWN));
+    drawn.sort_by_key(|region| std::cmp::Reverse((region.windows.len() > 1, region.resident_bytes())));
+    let of_cells = drawn.iter().filter(|region| region.windows.len() > 1).count();
+    let left = drawn.split_off(drawn.len().min(MOST_DRAWN).min(of_cells.max(FEW_REGIONS)));
     drawn.sort_by_key(|region| region.start);
     let scale = Scale::of(&drawn, window);
     let strips: String = drawn.iter().enumerate().map(|(at, region)| strip_of(region, scale, at)).collect();
