@@ -63,8 +63,6 @@ pub enum Source {
 pub struct Observer {
     base: PageSize,
     pmd: Option<PageSize>,
-    /// Transparent sizes between the base page and a PMD leaf, smallest first.
-    mthp: Vec<PageSize>,
     source: Source,
     frame_flags: Option<File>,
     file_folios: bool,
@@ -98,7 +96,6 @@ impl Observer {
         Observer {
             base,
             pmd: page_sizes::pmd_leaf(),
-            mthp: page_sizes::mthp(),
             source: probe_source(base),
             frame_flags,
             file_folios: false,
@@ -204,11 +201,6 @@ impl Observer {
     pub fn smaps(&self, pid: u32) -> Result<Vec<SmapsEntry>, CensusError> {
         let path = format!("/proc/{pid}/smaps");
         smaps::parse(&read_text(pid, &path)?, &path)
-    }
-
-    /// The transparent sizes that anonymous memory could have, smallest first.
-    fn transparent_sizes(&self) -> impl DoubleEndedIterator<Item = PageSize> + '_ {
-        self.mthp.iter().copied().chain(self.pmd)
     }
 
     /// A folio that is mapped whole begins at a multiple of its size and is at most of PMD size: it never

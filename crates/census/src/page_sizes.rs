@@ -24,18 +24,6 @@ pub fn pmd_leaf() -> Option<PageSize> {
     text.trim().parse::<u64>().ok().and_then(|bytes| PageSize::new(bytes).ok())
 }
 
-/// The transparent sizes that anonymous memory can have beside that of a PMD leaf, smallest first (Linux 6.8).
-pub fn mthp() -> Vec<PageSize> {
-    let entries = fs::read_dir(THP).into_iter().flatten().flatten();
-    let mut sizes: Vec<PageSize> = entries
-        .filter(|entry| entry.path().join("enabled").exists())
-        .filter_map(|entry| folder_size(entry.file_name().to_str()?))
-        .filter(|size| Some(*size) != pmd_leaf())
-        .collect();
-    sizes.sort();
-    sizes
-}
-
 /// The counters `hugepages-*kB/stats/nr_anon` (Linux 6.12), open for reading again and again.
 pub struct FolioCounters(Vec<(PageSize, File)>);
 

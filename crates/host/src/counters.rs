@@ -22,6 +22,13 @@ pub struct CounterFile {
     file: PathBuf,
 }
 
+impl CounterFile {
+    /// Where it is read.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
 /// Event counters of the whole system, since it was booted.
 ///
 /// Names are those of /proc/vmstat (`thp_fault_fallback`), `hugepages-64kB/anon_fault_fallback` for

@@ -147,6 +147,26 @@ impl Host {
         read::under(&self.root, path).exists()
     }
 
+    /// Every file that a host is read from, as paths on the running host: what a capture of it needs beside the head of
+    /// `/proc/self/smaps`, which says the base page.
+    pub fn files(&self) -> Vec<String> {
+        const FIXED: [&str; 6] = [
+            "/proc/meminfo",
+            "/proc/buddyinfo",
+            "/proc/loadavg",
+            "/proc/vmstat",
+            "/proc/sys/kernel/osrelease",
+            "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size",
+        ];
+        const OF_POOL: [&str; 3] = ["free_hugepages", "resv_hugepages", "surplus_hugepages"];
+        let on_host = |file: &Path| format!("/{}", file.strip_prefix(&self.root).unwrap_or(file).display());
+        let settings = self.settings.iter().map(|setting| setting.path().to_string());
+        let counters = self.counters.iter().map(|counter| on_host(counter.file()));
+        let sizes = &self.page_sizes.hugetlb;
+        let pools = sizes.iter().flat_map(|size| OF_POOL.map(|file| hugetlb_file(*size, file)));
+        FIXED.map(String::from).into_iter().chain(settings).chain(counters).chain(pools).collect()
+    }
+
     /// A number in a file of its own; `None` where there is no such file or no number in it.
     pub fn number(&self, path: &str) -> Option<u64> {
         self.value(path)?.parse().ok()

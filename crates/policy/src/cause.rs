@@ -313,7 +313,7 @@ impl Cause {
             }
             Cause::MappingCut { by: CutBy::Unseen } => "map it with one mmap, before anything of it is touched",
             Cause::GrewInSteps => {
-                "glibc: GLIBC_TUNABLES=glibc.malloc.top_pad=67108864 with advice (glibc.malloc.hugetlb=1) or `always`;                  or let khugepaged, or `pagelab inspect --collapse`, collapse it"
+                "glibc: GLIBC_TUNABLES=glibc.malloc.top_pad=67108864 with advice (glibc.malloc.hugetlb=1) or `always`; or let khugepaged, or `pagelab inspect --collapse`, collapse it"
             }
             Cause::MovedOutOfPlace => "move to a multiple of the size (MREMAP_FIXED), or allocate anew and copy",
             Cause::SharedDisabled { path } => return Some(format!("as root: echo advise > {path}")),

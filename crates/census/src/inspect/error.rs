@@ -41,6 +41,16 @@ pub enum InspectError {
         /// Its name.
         name: String,
     },
+    /// There is no such process in a capture.
+    #[error(
+        "there is no process {pid} in the capture {root:?}: expected a directory proc/{pid} with maps, smaps and stat"
+    )]
+    NotCaptured {
+        /// The process.
+        pid: u32,
+        /// The capture.
+        root: PathBuf,
+    },
     /// Its number was given to another process while it was looked at.
     #[error("process {pid} ended while it was looked at, and its number belongs to another process now: ask again")]
     Replaced {
@@ -48,7 +58,7 @@ pub enum InspectError {
         pid: u32,
     },
     /// A file of the process does not look as it should.
-    #[error("{path}: {what}; the kernel may be newer than this program")]
+    #[error("{path} is not as expected ({what}); the kernel or the capture may be newer than this program")]
     Unexpected {
         /// The file.
         path: String,

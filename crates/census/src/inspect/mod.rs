@@ -4,21 +4,30 @@
 //! process. Nothing is changed. A running process changes meanwhile: it is looked at again where it has executed another program,
 //! and what else changed is said in [`Inspection::partial`].
 
+mod capture;
+mod collapse;
 mod error;
 mod identity;
+mod live;
 mod look;
 mod stacks;
 mod status;
+mod subject;
+mod told_pages;
 pub mod which;
 
 use host::Host;
 use policy::PageSizes;
-use policy::inspect::{Inspection, Pool, Supply};
+use policy::inspect::{Collapsed, Inspection, Pool, Region, Supply};
 use policy::size::PageSize;
 
 use crate::Observer;
+use capture::Captured;
+pub use capture::CapturedFile;
 pub use error::InspectError;
 use identity::Identity;
+use live::Live;
+use subject::Sizes;
 
 /// What is looked at beside what always is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,13 +43,15 @@ const LOOKS: usize = 3;
 pub struct Inspector {
     host: Host,
     observer: Observer,
+    sizes: Sizes,
     detail: Detail,
 }
 
 impl Inspector {
     /// An inspector that looks through `observer`, whose rights decide what is seen.
     pub fn new(host: Host, observer: Observer, detail: Detail) -> Inspector {
-        Inspector { host, observer, detail }
+        let sizes = sizes_of(host.page_sizes());
+        Inspector { host, observer, sizes, detail }
     }
 
     /// The sizes of the kernel.
@@ -56,6 +67,7 @@ impl Inspector {
         let state = self.host.state()?;
         let counters = self.host.counters()?;
         Ok(Supply {
+            base_bytes: self.sizes.base.bytes(),
             free_blocks_by_order: state.free_blocks_by_order,
             available_bytes: state.available_bytes,
             settings: state.settings,
@@ -82,10 +94,14 @@ impl Inspector {
     /// [`InspectError`]: there is no such process, it has no memory, or may not be looked at.
     pub fn process(&self, pid: u32, supply: &Supply) -> Result<Inspection, InspectError> {
         let mut looks = 0;
+        if !self.host.is_live() {
+            return self.captured(pid, supply);
+        }
         loop {
             looks += 1;
             let before = Identity::of(pid)?;
-            let mut inspection = look::look(&self.observer, &before, supply, self.detail)?;
+            let subject = Live::open(&self.observer, &self.sizes, pid)?;
+            let mut inspection = look::look(&subject, &before, supply, self.detail)?;
             match Identity::of(pid) {
                 Ok(after) if after.started_ticks != before.started_ticks => return Err(InspectError::Replaced { pid }),
                 Ok(after) if !before.is_same_program(&after) && looks < LOOKS => continue,
@@ -98,4 +114,48 @@ impl Inspector {
             return Ok(inspection);
         }
     }
+
+    fn captured(&self, pid: u32, supply: &Supply) -> Result<Inspection, InspectError> {
+        let subject = Captured::open(&self.host, self.sizes.clone(), pid)?;
+        let path = self.host.root().join(format!("proc/{pid}/stat"));
+        let stat =
+            host::content(&path).map_err(|_| InspectError::NotCaptured { pid, root: self.host.root().into() })?;
+        look::look(&subject, &Identity::parse(pid, &stat)?, supply, self.detail)
+    }
+
+    /// The size of a PMD leaf; `None` where the kernel has no THP.
+    pub fn pmd_leaf(&self) -> Option<PageSize> {
+        self.sizes.pmd
+    }
+
+    /// Asks the kernel to collapse what of a process could be larger, region by region. It changes the process for good.
+    ///
+    /// # Errors
+    /// The process is gone, or another one has its number.
+    pub fn collapse(&self, inspected: &Inspection) -> Result<Vec<Collapsed>, InspectError> {
+        let Some(leaf) = self.sizes.pmd else { return Ok(Vec::new()) };
+        let could = |region: &&Region| region.win.bytes > 0 && region.target == Some(leaf);
+        let regions: Vec<&Region> = inspected.regions.iter().filter(could).collect();
+        collapse::collapse(inspected.process.pid, inspected.process.started_ticks, &regions, leaf)
+    }
+
+    /// Captures a process of the running kernel, with what is known of the system: files to be written below a directory, which
+    /// an inspector of that directory inspects like the process. No contents of memory are among them.
+    ///
+    /// # Errors
+    /// As [`Inspector::process`].
+    pub fn capture(&self, pid: u32) -> Result<Vec<CapturedFile>, InspectError> {
+        Identity::of(pid)?;
+        let subject = Live::open(&self.observer, &self.sizes, pid)?;
+        let vmas = look::mappings(&subject, pid)?;
+        let mut files = capture::system(&self.host);
+        files.extend(capture::process(&subject, pid, &vmas)?);
+        Ok(files)
+    }
+}
+
+/// The sizes that regions are held against.
+fn sizes_of(page_sizes: &PageSizes) -> Sizes {
+    let transparent = page_sizes.mthp.iter().copied().chain(page_sizes.pmd).collect();
+    Sizes { base: page_sizes.base, pmd: page_sizes.pmd, transparent }
 }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use policy::inspect::{Process, ThpMode};
 
 use super::identity::Identity;
+use super::subject::Subject;
 
 /// Reads it. What cannot be read is absent.
-pub fn read(identity: &Identity) -> Process {
-    let file = |name: &str| format!("/proc/{}/{name}", identity.pid);
-    let text = |name: &str| host::content(file(name)).unwrap_or_default();
+pub fn read(subject: &dyn Subject, identity: &Identity) -> Process {
+    let text = |name: &str| subject.text(name).unwrap_or_default();
     let status = text("status");
     let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':')).map(str::trim);
     let kilobytes = |key: &str| value(key).and_then(|value| value.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0);
@@ -20,7 +20,7 @@ pub fn read(identity: &Identity) -> Process {
         started_ticks: identity.started_ticks,
         name: identity.name.clone(),
         command: command.trim_end_matches('\0').split('\0').filter(|_| !command.is_empty()).map(String::from).collect(),
-        program: std::fs::read_link(file("exe")).ok().map(|path| path.to_string_lossy().into_owned()),
+        program: subject.program(),
         user_id: value("Uid").and_then(|ids| ids.split_ascii_whitespace().next()?.parse().ok()),
         is_fork: identity.is_fork,
         thp: match value("THP_enabled") {
@@ -31,7 +31,8 @@ pub fn read(identity: &Identity) -> Process {
         threads: identity.threads,
         swap_bytes: kilobytes("VmSwap") << 10,
         pinned_bytes: kilobytes("VmPin") << 10,
-        memory_limits: memory_cgroup.as_deref().map(memory_limits).unwrap_or_default(),
+        peak_bytes: kilobytes("VmHWM") << 10,
+        memory_limits: memory_cgroup.as_deref().filter(|_| subject.is_live()).map(memory_limits).unwrap_or_default(),
         memory_cgroup,
     }
 }

@@ -1,5 +1,6 @@
 //! A command, looked at when its processes end.
 
+use std::path::Path;
 use std::time::Duration;
 
 use census::inspect::{InspectError, Inspector};
@@ -7,6 +8,7 @@ use census::page_sizes;
 use host::Host;
 use policy::Policy;
 use policy::inspect::{Inspection, Summary, Supply};
+use policy::size::format_bytes;
 use results::inspection;
 use study::trial::Exit;
 use tracer::signals::{self, PassOn};
@@ -20,6 +22,9 @@ use crate::user;
 
 /// How long processes that outlive the command may be idle.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What went before the end is told from so much on.
+const WORTH_A_NOTE_BYTES: u64 = 1 << 20;
 
 /// Looks at every process of a tree when the last task that uses its memory ends.
 struct AtExit {
@@ -41,7 +46,8 @@ impl Witness for AtExit {
 
     fn ends(&mut self, task: i32) {
         match self.inspector.process(task as u32, &self.supply) {
-            Ok(inspection) => {
+            Ok(mut inspection) => {
+                note_what_went_before(&mut inspection);
                 self.summaries.push(Summary::of(&inspection));
                 let bytes = self.largest.as_ref().map_or(0, Inspection::resident_bytes);
                 if inspection.resident_bytes() >= bytes {
@@ -53,6 +59,17 @@ impl Witness for AtExit {
     }
 
     fn unmaps(&mut self, _: i32, _: u64, _: u64) {}
+}
+
+/// A program that gives its memory back before it ends has little left to look at.
+fn note_what_went_before(inspection: &mut Inspection) {
+    let (peak, resident) = (inspection.process.peak_bytes, inspection.resident_bytes());
+    if peak / 2 > resident && peak - resident >= WORTH_A_NOTE_BYTES {
+        let (peak, resident) = (format_bytes(peak), format_bytes(resident));
+        let partial =
+            format!("{peak} were resident at its peak, and {resident} at its end: look at it by its PID meanwhile");
+        inspection.partial.push(partial);
+    }
 }
 
 /// Runs the command, and shows what its processes had at their ends. Its output goes where pagelab's goes.
@@ -67,7 +84,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         disable_thp: false,
         limit: None,
     };
-    let inspector = super::detailed(arguments)?;
+    let inspector = super::detailed(Path::new("/"), arguments)?;
     let supply = inspector.supply().map_err(Failure::input)?;
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());
@@ -92,7 +109,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         print(&format!("{rows}\n"), false)?;
     }
     match &witness.largest {
-        Some(largest) => super::show(arguments, largest)?,
+        Some(largest) => super::show(arguments, &witness.inspector, largest)?,
         None => return Err(Failure::NoResult("no process of the command was seen at its end".into())),
     }
     exit(&ended.exit)

@@ -1,6 +1,6 @@
 //! A process, looked at again and again: a row a look, with the large pages of the last looks as a sparkline.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -68,7 +68,7 @@ impl Looks {
 
     /// Looks until the process ends, and says how; or until somebody says that it is over.
     fn until(&self, pid: u32, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
-        let inspector = super::inspector(Observer::open().with_file_folios())?;
+        let inspector = super::inspector(Path::new("/"), Observer::open().with_file_folios())?;
         let mut series = Series::new(self, inspector.page_sizes().clone());
         let (began, mut looks) = (Instant::now(), 0u32);
         while signals::arrived().is_none() && !is_over.load(Ordering::SeqCst) {

@@ -1,5 +1,7 @@
 //! Many processes, a row each.
 
+use std::path::Path;
+
 use census::inspect::InspectError;
 use census::{CensusError, Observer, page_sizes};
 use policy::inspect::Summary;
@@ -11,7 +13,7 @@ use crate::output::{print, terminal_width};
 
 /// Looks at these processes. One that has ended meanwhile, or has no memory, is left out; one that may not be looked at is counted.
 pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
-    let inspector = super::inspector(Observer::open())?;
+    let inspector = super::inspector(Path::new("/"), Observer::open())?;
     let supply = inspector.supply().map_err(Failure::input)?;
     let (mut seen, mut unseen) = (Vec::new(), Vec::new());
     for pid in processes.iter().copied().filter(|pid| *pid != std::process::id()) {
@@ -26,7 +28,8 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     }
     let mut text = inspection::processes(&seen, page_sizes::base_page(), terminal_width());
     if let Some((_, why)) = unseen.first() {
-        text += &format!("\n\n{} more could not be looked at, such as: {}", unseen.len(), results::printable(why));
+        let said = format!("{} more could not be looked at, such as: {}", unseen.len(), results::printable(why));
+        text += &format!("\n\n{}", results::fold(&said, terminal_width(), 2));
     }
     text += "\n\npagelab inspect PID shows one of them, region by region";
     print(&text, false)

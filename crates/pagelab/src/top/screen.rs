@@ -97,7 +97,7 @@ impl Screen {
         self.draw(view, browse)?;
         let width = usize::from(self.terminal.size().map_err(unusable)?.width);
         let text = match watcher.inspect(pid) {
-            Ok(seen) => inspection::process(&seen, view.system.page_sizes.base, false, width),
+            Ok(seen) => inspection::process(&seen, false, width),
             Err(error) => results::printable(&told(&error)),
         };
         browse.show(format!("inspection of process {pid}"), &text);

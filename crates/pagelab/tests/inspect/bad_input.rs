@@ -59,7 +59,9 @@ fn another_users_process_is_refused_and_ones_own_is_not() {
         (document["sight"]["by_page"].as_bool(), document["sight"]["folios"].as_bool()),
         (Some(true), Some(false))
     );
-    assert!(document["processes"][0]["resident_bytes"].as_u64().unwrap() >= 24 << 20, "{document:#}");
+    // It gives its memory back before it ends, which is said.
+    let partial = document["processes"][0]["partial"][0].as_str().unwrap_or_default();
+    assert!(partial.contains("at its peak"), "{document:#}");
 }
 
 #[test]

@@ -5,5 +5,6 @@ mod common;
 
 mod bad_input;
 mod causes;
+mod golden;
 mod provoked;
 mod views;

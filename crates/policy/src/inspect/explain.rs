@@ -105,6 +105,10 @@ impl OfRegion<'_> {
                 let cause = if length < self.target.bytes() { Cause::MappingTooSmall } else { Cause::NoAlignedSlot };
                 told.add(cause, Vec::new(), bytes, || vec![format!("from {:#x} to {:#x}", vma.start, vma.end)]);
             }
+            Left::Sum(bytes) => match self.refusal(vma) {
+                Some((cause, evidence)) => told.add(cause, Vec::new(), bytes, || evidence),
+                None => self.permitted(vma, Shape::Full, bytes, told),
+            },
             Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, told),
             Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, told),
             Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, told),
@@ -118,8 +122,10 @@ impl OfRegion<'_> {
 
     /// A slot of the region that a cut at this address keeps from being one of its mapping.
     fn cut(&self, address: u64, vma: &VmaFacts, bytes: u64, told: &mut Told) {
+        // Cuts are in the order of addresses, and none lies in another.
+        let after = self.cuts.partition_point(|cut| cut.start <= address);
         let near = |cut: &&Cut| cut.start == address || cut.end == address;
-        let Some(cut) = self.cuts.iter().find(near) else {
+        let Some(cut) = self.cuts[..after].last().filter(near) else {
             told.add(Cause::NoAlignedSlot, Vec::new(), bytes, || vec![format!("the mapping ends at {address:#x}")]);
             return;
         };

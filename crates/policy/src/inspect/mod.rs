@@ -7,6 +7,7 @@
 //! [`Seen`] mapping by mapping, and [`Region`] is what becomes of it.
 
 mod cause_evidence;
+mod collapsed;
 mod explain;
 mod ground;
 mod group;
@@ -22,6 +23,7 @@ mod supply;
 mod vma;
 
 pub use crate::cut::{Cut, CutBy};
+pub use collapsed::{Collapsed, collapse_refusal};
 pub use explain::explain;
 pub use ground::Ground;
 pub use group::{cuts, group};

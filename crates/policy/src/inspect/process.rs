@@ -25,6 +25,8 @@ pub struct Process {
     pub threads: u64,
     /// Bytes that are swapped out.
     pub swap_bytes: u64,
+    /// The most that was ever present of it (VmHWM); the kernel updates it now and then.
+    pub peak_bytes: u64,
     /// Bytes that it has pinned (VmPin: RDMA, VFIO, io_uring).
     pub pinned_bytes: u64,
     /// Its memory control group, as a path below the mount of control groups; `None` where it cannot be read.

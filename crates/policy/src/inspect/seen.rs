@@ -77,6 +77,8 @@ pub struct Seen {
     pub win: Win,
     /// What is not at the target, by the number of its mapping in the region.
     pub pieces: Vec<(usize, Left)>,
+    /// The slot across mappings that was counted last.
+    last_cut_slot: Option<u64>,
 }
 
 /// Memory of one mapping that is not at the target.
@@ -84,6 +86,8 @@ pub struct Seen {
 pub enum Left {
     /// By its shape, inside the mapping.
     Piece(Piece),
+    /// Somewhere in slots of the mapping: places are not visible.
+    Sum(u64),
     /// A larger folio of which a part is mapped, or out of place.
     PartOfFolio(u64),
     /// A whole folio of the size or larger, whose leaf was split.
@@ -185,6 +189,24 @@ impl Seen {
         }
     }
 
+    /// Adds the sums of a mapping, where its pages cannot be looked at: at most what fits its slots could be larger.
+    pub fn add_sums(&mut self, outline: &Outline, at: usize, vma: &VmaFacts, sums: &Census) {
+        self.census.merge(sums);
+        let (Some(target), Some(aim)) = (outline.target, outline.aim()) else { return };
+        let smaller = |mapping: &Mapping| {
+            mapping.backing != Backing::File
+                && mapping.backing != Backing::Hugetlb
+                && matches!(aim.standing_of_any(mapping), Standing::Missing | Standing::Unseen)
+        };
+        let bytes = sums.bytes_where(smaller);
+        let (first, last) = slots_of(vma, target);
+        let inside = if vma.kind_for_slots() == VmaKind::Anonymous { bytes.min(last - first) } else { 0 };
+        self.win.bytes += inside;
+        self.win.slots += inside.div_ceil(target.bytes());
+        let left = [Left::Sum(inside), Left::NoSlot(bytes - inside)];
+        self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
+    }
+
     /// Larger folios that do not count, in slots of the mapping; those that were moved out of place wherever they are.
     fn add_larger_folios(
         &mut self,
@@ -234,7 +256,22 @@ impl Seen {
         }
         let left = [Left::CutBelow(below), Left::CutAbove(above), Left::NoSlot(no_slot)];
         self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
-        self.win.bytes += below + above;
+        self.add_cut_slot(target.align_down(vma.start), below, target);
+        self.add_cut_slot(target.align_down(vma.end - 1), above, target);
+    }
+
+    /// Counts memory of a slot of the region that lies in several mappings; the slot itself once.
+    fn add_cut_slot(&mut self, slot: u64, bytes: u64, target: PageSize) {
+        if bytes == 0 {
+            return;
+        }
+        if self.last_cut_slot != Some(slot) {
+            self.last_cut_slot = Some(slot);
+            self.win.slots += 1;
+            self.win.absent_bytes += target.bytes();
+        }
+        self.win.bytes += bytes;
+        self.win.absent_bytes = self.win.absent_bytes.saturating_sub(bytes);
     }
 }
 
@@ -249,7 +286,8 @@ impl Left {
     pub fn bytes(&self) -> u64 {
         match self {
             Left::Piece(piece) => piece.missing_bytes + piece.unseen_bytes,
-            Left::PartOfFolio(bytes)
+            Left::Sum(bytes)
+            | Left::PartOfFolio(bytes)
             | Left::Split(bytes)
             | Left::CutBelow(bytes)
             | Left::CutAbove(bytes)

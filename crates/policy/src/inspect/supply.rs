@@ -20,6 +20,8 @@ pub struct Pool {
 /// The state of memory that decides whether the kernel could give larger pages, at the time of the look.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Supply {
+    /// The base page in bytes.
+    pub base_bytes: u64,
     /// Free blocks of the system by order (/proc/buddyinfo), the base page first.
     pub free_blocks_by_order: Vec<u64>,
     /// Memory that new programs can have.

@@ -47,6 +47,7 @@ fn framed(supply: &Supply, sight: Option<Sight>, processes: Vec<Value>) -> Value
             "text": sight.describe(),
         })),
         "supply": {
+            "base_bytes": supply.base_bytes,
             "free_blocks_by_order": supply.free_blocks_by_order,
             "pools": supply.pools.iter().map(|pool| json!({
                 "size_bytes": pool.size.bytes(),

@@ -1,5 +1,6 @@
 //! An inspection as text for a terminal, and as a document.
 
+pub mod collapsing;
 pub mod json;
 mod many;
 mod one;

@@ -5,19 +5,21 @@ use std::collections::BTreeMap;
 use policy::census::Census;
 use policy::inspect::{Inspection, Region, ThpMode, explained};
 use policy::judge::THP;
-use policy::size::{PageSize, format_bytes};
+use policy::size::format_bytes;
 
 use super::words::{cause_lines, sizes};
 use crate::grid::last_folded;
 use crate::text::{fold, printable};
 
-/// The whole answer. `base` is the base page; `all_regions` puts the regions in the place of their kinds.
-pub fn process(inspection: &Inspection, base: PageSize, all_regions: bool, width: usize) -> String {
+/// The whole answer. `all_regions` puts the regions in the place of their kinds.
+pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> String {
     let memory = match all_regions {
         true => super::regions(inspection, width),
         false => kinds(inspection, width),
     };
-    let parts = [head(inspection), memory, why(inspection, width), supply(inspection, base, width), sight(inspection)];
+    // Every region tells its own.
+    let causes = if all_regions { String::new() } else { why(inspection, width) };
+    let parts = [head(inspection), memory, causes, supply(inspection, width), sight(inspection, width)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
@@ -103,12 +105,13 @@ fn why(inspection: &Inspection, width: usize) -> String {
 }
 
 /// What the kernel could give.
-fn supply(inspection: &Inspection, base: PageSize, width: usize) -> String {
+fn supply(inspection: &Inspection, width: usize) -> String {
     let supply = &inspection.supply;
     let at = |name: &str| supply.settings.get(&format!("{THP}/{name}")).map_or("?", String::as_str);
     let number = |name: &str| supply.counter(name).map_or("?".to_string(), |value| value.to_string());
     let blocks = supply.free_blocks_by_order.iter().enumerate().rev().filter(|(_, count)| **count > 0).take(4);
-    let blocks = blocks.map(|(order, count)| format!("{} x {}", count, format_bytes(base.bytes() << order)));
+    let blocks =
+        blocks.map(|(order, count)| format!("{} x {}", count, format_bytes(inspection.supply.base_bytes << order)));
     let lines = [
         format!(
             "available {}; free blocks, largest first: {}",
@@ -139,7 +142,7 @@ fn supply(inspection: &Inspection, base: PageSize, width: usize) -> String {
     std::iter::once("what the kernel could give".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-fn sight(inspection: &Inspection) -> String {
-    let lines = inspection.sight.describe().into_iter().map(|line| format!("  {line}"));
+fn sight(inspection: &Inspection, width: usize) -> String {
+    let lines = inspection.sight.describe().into_iter().map(|line| fold(&format!("  {line}"), width, 4));
     std::iter::once("how this was seen".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }
