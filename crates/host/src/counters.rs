@@ -14,6 +14,12 @@ const VMSTAT: [&str; 5] = ["thp_", "compact_", "htlb_", "direct_map_level", "pgm
 pub const COLLAPSED: &str = "khugepaged/pages_collapsed";
 /// Large pages that were allocated for such windows, and for those of MADV_COLLAPSE (mm/khugepaged.c, `alloc_charge_folio`).
 pub const COLLAPSE_ALLOCATIONS: &str = "thp_collapse_alloc";
+/// Faults of anonymous memory that found no page of the PMD's size (mm/huge_memory.c, `vma_alloc_anon_folio_pmd`).
+pub const FALLBACKS: &str = "thp_fault_fallback";
+/// Times that an allocation waited for compaction (mm/page_alloc.c, `__alloc_pages_direct_compact`).
+pub const COMPACTIONS: &str = "compact_stall";
+/// Those after which it had its page (the same).
+pub const COMPACTED: &str = "compact_success";
 
 /// A file that holds one counter.
 #[derive(Clone, Debug)]

@@ -29,7 +29,7 @@ use policy::size::PageSize;
 use study::machine::{Machine, State};
 
 pub use activity::Activity;
-pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters};
+pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};

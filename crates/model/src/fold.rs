@@ -32,6 +32,11 @@ impl Fold {
         Fold { user_bytes: (30..=47).rev().find(fits).map_or(END, |bits| 1 << bits), moved: false }
     }
 
+    /// Bits of the addresses that a program has.
+    pub fn user_bits(&self) -> u32 {
+        self.user_bytes.ilog2()
+    }
+
     /// Where an address of the trace is.
     pub fn address(&mut self, recorded: u64) -> u64 {
         if recorded < self.user_bytes || recorded >= END {

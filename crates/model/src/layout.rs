@@ -6,8 +6,7 @@
 //! directly behind them (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into the highest gap that is
 //! large enough (`vm_unmapped_area_info`, mm/mmap.c), anonymous ones of whole huge pages and files of at least one aligned for
 //! them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c). What grows by `mremap` and may move stays where there is room
-//! (`expand_vma`, mm/mremap.c). With randomisation the same mappings lie elsewhere by whole pages, the heap anywhere in 1G
-//! behind its program (`arch_randomize_brk`, arch/x86/kernel/process.c), and one table more or less is chance.
+//! (`expand_vma`, mm/mremap.c). With randomisation the same mappings lie elsewhere by whole pages: `random`.
 //!
 //! Under a policy of pages of a pool a program's calls become others, at other addresses: `pool` serves them, and `of_pool` knows
 //! which recorded addresses are meant.
@@ -16,16 +15,19 @@ mod change;
 pub(crate) mod linux;
 mod of_pool;
 mod pool;
+mod random;
 mod taken;
 
 use std::collections::BTreeMap;
 
 use ::policy::Mechanism;
-use trace::{Call, Event};
+use trace::{Call, Event, Image};
 
 pub(crate) use change::Change;
-use linux::{EMULATED, INTERPRETER_BYTES, MMAP_BASE, PAGE, PROGRAM, STACK_BYTES, STACK_END, VDSO_BYTES, pages};
+use linux::{EMULATED, INTERPRETER_BYTES, PAGE, STACK_BYTES, VDSO_BYTES, pages};
 use pool::Pool;
+use random::Places;
+pub(crate) use random::{Bits, Draw};
 use taken::{Alignment, Taken};
 
 const MAP_FIXED: u64 = 0x10;
@@ -40,9 +42,21 @@ struct Piece {
     distance: u64,
 }
 
+/// What layouts of the same program differ in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Scheme {
+    /// The policy, if it is one of pages of a pool.
+    pub pool: Option<Mechanism>,
+    /// Which of the layouts of randomisation it is; `None` without that.
+    pub draw: Option<Draw>,
+}
+
 /// From recorded addresses to Linux's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
+    scheme: Scheme,
+    /// Where the parts of the program go.
+    places: Places,
     /// By recorded address.
     pieces: BTreeMap<u64, Piece>,
     /// Linux's addresses that are taken.
@@ -60,9 +74,17 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// That of a program under a policy of pages of a pool, where it has one.
-    pub fn of_pool(mechanism: Option<Mechanism>) -> Layout {
-        Layout { pool: mechanism.map(Pool::new), ..Layout::default() }
+    /// That of a program that a process executes; `image` is only to tell programs apart.
+    pub fn new(scheme: Scheme, image: Image) -> Layout {
+        let number = u64::from(image.process) << 32 | u64::from(image.execs);
+        let places = scheme.draw.map_or_else(Places::default, |draw| Places::drawn(draw, number));
+        let (pool, taken) = (scheme.pool.map(Pool::new), Taken::below(places.mmap_base));
+        Layout { scheme, places, taken, pool, ..Layout::default() }
+    }
+
+    /// That of another program, which the process of this one executes.
+    pub fn anew(&self, image: Image) -> Layout {
+        Layout { pool: self.pool.as_ref().map(Pool::executed), ..Layout::new(self.scheme, image) }
     }
 
     /// That of a copy that fork makes.
@@ -173,15 +195,16 @@ impl Layout {
         }
         let before = self.pieces.range(..address).next_back().filter(|(_, piece)| piece.end == address);
         let (is_next, is_behind_stack) = match before {
-            Some((_, piece)) => (true, piece.end.wrapping_add(piece.distance) == STACK_END),
+            Some((_, piece)) => (true, piece.end.wrapping_add(piece.distance) == self.places.stack_end),
             None => (false, false),
         };
         let to = match (name, &self.file) {
             ("[stack]", _) => {
                 // What it may grow by belongs to it.
                 let all = bytes.max(STACK_BYTES);
-                self.add((address + bytes).saturating_sub(all), all, STACK_END - all);
-                return STACK_END - bytes;
+                let end = self.places.stack_end;
+                self.add((address + bytes).saturating_sub(all), all, end - all);
+                return end - bytes;
             }
             ("[heap]", _) => {
                 self.heap = Some(address);
@@ -190,18 +213,20 @@ impl Layout {
             }
             // What QEMU has behind the stack of a program without an interpreter: it stands for the vdso.
             ("", _) if is_behind_stack && bytes <= VDSO_BYTES => {
-                self.taken.take(MMAP_BASE - VDSO_BYTES, MMAP_BASE);
-                MMAP_BASE - bytes
+                let end = self.places.mmap_base;
+                self.taken.take(end - VDSO_BYTES, end);
+                end - bytes
             }
             // Parts of a file keep their distances, and what is not of the file goes on behind it.
             (_, Some((file, distance))) if file == name || name.is_empty() && is_next => {
                 address.wrapping_add(*distance)
             }
-            (_, None) if has_name => PROGRAM,
+            (_, None) if has_name => self.places.program,
             _ if has_name => {
                 // The interpreter, with the vdso below it.
-                let to = MMAP_BASE - INTERPRETER_BYTES;
-                self.taken.take(to - VDSO_BYTES, MMAP_BASE);
+                let end = self.places.mmap_base;
+                let to = end - INTERPRETER_BYTES;
+                self.taken.take(to - VDSO_BYTES, end);
                 to
             }
             _ => self.taken.place(bytes, None),
@@ -227,8 +252,9 @@ impl Layout {
 
     /// Where Linux begins the heap that was recorded to begin at an address.
     fn heap_place(&self, begin: u64) -> u64 {
-        let program = self.taken.last_end_below(PROGRAM + (1 << 40)).unwrap_or(PROGRAM);
-        pages(program) + (begin & (PAGE - 1))
+        let Places { program, heap_gap_bytes, .. } = self.places;
+        let program_end = self.taken.last_end_below(program + (1 << 40)).unwrap_or(program);
+        pages(program_end) + heap_gap_bytes + (begin & (PAGE - 1))
     }
 
     /// A mapping at an address that the program chose: inside what it has, or where nothing was moved.

@@ -25,4 +25,5 @@ pub mod simulation;
 pub mod space;
 pub mod tlb;
 pub mod tlb_geometry;
+pub mod toml_file;
 pub mod walk;

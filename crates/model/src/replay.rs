@@ -1,5 +1,6 @@
 //! From a trace to simulations: one pass over the file serves all of them, and threads share them.
 
+mod batch;
 mod error;
 mod family;
 mod numbers;
@@ -11,17 +12,17 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use ::policy::Mechanism;
-use trace::{Block, Call, Event, Reader};
+use trace::{Block, Call, Event, Image, Reader};
 
-use crate::layout::Layout;
+use crate::layout::{Layout, Scheme};
 use crate::simulation::{Hashing, Simulation};
+use batch::{Batch, Step};
 pub use error::ReplayError;
 pub use family::Child;
 use family::Family;
-pub(crate) use order::forked;
-use order::{Batch, Feeder, Step};
-pub use replayed::Replayed;
+use order::Feeder;
+pub(crate) use order::{forked, program_of};
+pub use replayed::{Replayed, Unrecorded};
 
 /// Batches that wait for a thread of simulations.
 const MOST_AHEAD: usize = 2;
@@ -53,7 +54,7 @@ fn stretches(from: impl Read, ends: impl Fn(&[Event]) -> bool) -> Result<Option<
         match block {
             Block::Events { events, .. } if ends(&events) => return Ok(None),
             Block::Runs { chunk, .. } => pages.extend(&chunk.pages),
-            Block::Events { .. } | Block::Damaged(_) => {}
+            Block::Events { .. } | Block::Timestamps(_) | Block::Damaged(_) => {}
         }
     }
     if pages.is_empty() {
@@ -90,15 +91,15 @@ pub fn replay(
     replay_processes(from, &mut |_| Ok(None), inferred, simulations, threads)
 }
 
-/// As [`replay`], with the traces of forked processes, which `child` opens by their numbers. Which of two processes does
-/// what first no trace says: a child runs from its fork to its end before its parent goes on, as it does when the parent
-/// waits for it.
+/// As [`replay`], with the traces of forked processes and of programs that a process executes, which `child` opens. Which of two
+/// processes does what first their timestamps say. Without these, and where it shares its parent's memory, a child runs from its
+/// fork to its end before its parent goes on, as it does when the parent waits for it.
 ///
 /// # Errors
 /// A trace cannot be read or is not one of a program.
 pub fn replay_processes(
     from: impl Read,
-    child: &mut dyn FnMut(u32) -> std::io::Result<Option<Child>>,
+    child: &mut dyn FnMut(Image) -> std::io::Result<Option<Child>>,
     inferred: Option<&[(u64, u64)]>,
     simulations: &mut [Simulation],
     threads: usize,
@@ -106,10 +107,15 @@ pub fn replay_processes(
     let reader = Reader::new(from)?;
     // Addresses of a program that was emulated are those that the emulator chose.
     let is_emulated = !reader.header().system && reader.header().emulator.is_some();
+    if !is_emulated && simulations.iter().any(|simulation| simulation.scheme().draw.is_some()) {
+        return Err(ReplayError::NoLayout);
+    }
+    let first = reader.header().process.map_or_else(Image::default, |process| process.image());
     // Those of a program whose memory comes from a pool are others in any case.
-    let feeder = |pool: Option<Mechanism>| Feeder::new((is_emulated || pool.is_some()).then(|| Layout::of_pool(pool)));
+    let is_laid_out = |scheme: &Scheme| is_emulated || scheme.pool.is_some();
+    let feeder = |scheme| Feeder::new(is_laid_out(&scheme).then(|| Layout::new(scheme, first)));
     let memory = inferred.unwrap_or_default();
-    let replayed = feed(reader, child, memory, simulations, threads, Simulation::of_pool, feeder)?;
+    let replayed = feed(reader, child, memory, simulations, threads, Simulation::scheme, feeder)?;
     Ok(Replayed { inferred: inferred.is_some(), ..replayed })
 }
 
@@ -126,19 +132,19 @@ pub fn replay_accesses(
 ) -> Result<Replayed, ReplayError> {
     let feeder = |_| Feeder::accesses_only();
     let reader = Reader::new(from)?;
-    let replayed = feed(reader, &mut |_| Ok(None), touched, simulations, threads, |_| None, feeder)?;
+    let replayed = feed(reader, &mut |_| Ok(None), touched, simulations, threads, |_| Scheme::default(), feeder)?;
     Ok(Replayed { accesses_only: true, ..replayed })
 }
 
-/// Feeds a trace to simulations: for those of one policy of a pool there is one feeder.
+/// Feeds a trace to simulations: for those of the same addresses there is one feeder.
 fn feed<R: Read>(
     reader: Reader<R>,
-    child: &mut dyn FnMut(u32) -> std::io::Result<Option<Child>>,
+    child: &mut dyn FnMut(Image) -> std::io::Result<Option<Child>>,
     memory: &[(u64, u64)],
     simulations: &mut [Simulation],
     threads: usize,
-    pool: impl Fn(&Simulation) -> Option<Mechanism>,
-    feeder: impl Fn(Option<Mechanism>) -> Feeder,
+    scheme: impl Fn(&Simulation) -> Scheme,
+    feeder: impl Fn(Scheme) -> Feeder,
 ) -> Result<Replayed, ReplayError> {
     for simulation in &*simulations {
         match (reader.header().system, simulation.is_direct()) {
@@ -151,19 +157,19 @@ fn feed<R: Read>(
         simulations.iter_mut().for_each(|simulation| simulation.assume(*begin, *end));
     }
     let share = simulations.len().div_ceil(threads.max(1)).max(1);
-    let mut by_pool: BTreeMap<Option<Mechanism>, Vec<&mut Simulation>> = BTreeMap::new();
+    let mut by_scheme: BTreeMap<Scheme, Vec<&mut Simulation>> = BTreeMap::new();
     for simulation in simulations {
-        by_pool.entry(pool(simulation)).or_default().push(simulation);
+        by_scheme.entry(scheme(simulation)).or_default().push(simulation);
     }
-    if by_pool.is_empty() {
+    if by_scheme.is_empty() {
         // The trace is read all the same: what is wrong with it is told.
-        by_pool.insert(None, Vec::new());
+        by_scheme.insert(Scheme::default(), Vec::new());
     }
-    let feeders = by_pool.keys().map(|pool| feeder(*pool)).collect();
+    let feeders = by_scheme.keys().map(|scheme| feeder(*scheme)).collect();
     let mut replayed = Replayed::default();
     std::thread::scope(|scope| {
         let mut workers: Vec<Vec<SyncSender<Arc<Batch>>>> = Vec::new();
-        for simulations in by_pool.values_mut() {
+        for simulations in by_scheme.values_mut() {
             let begin = |simulations| {
                 let (sender, receiver) = sync_channel(MOST_AHEAD);
                 scope.spawn(move || work(simulations, &receiver));
@@ -171,8 +177,8 @@ fn feed<R: Read>(
             };
             workers.push(simulations.chunks_mut(share).map(begin).collect());
         }
-        let mut family = Family::new(reader.header(), child, &workers, &mut replayed);
-        if family.feed(reader, feeders, None)? { Ok(()) } else { Err(ReplayError::Nothing) }
+        let family = Family::new(reader, feeders, child, &workers, &mut replayed);
+        if family.feed()? { Ok(()) } else { Err(ReplayError::Nothing) }
     })?;
     Ok(replayed)
 }
@@ -184,8 +190,10 @@ fn work(simulations: &mut [&mut Simulation], batches: &Receiver<Arc<Batch>>) {
             for step in &batch.steps {
                 match step {
                     Step::Change(change) => simulation.change(change),
-                    Step::Enter { shares } => simulation.enter(*shares),
-                    Step::Leave => simulation.leave(),
+                    Step::Fork { process, shares } => simulation.fork(*process, *shares),
+                    Step::Switch { process } => simulation.switch(*process),
+                    Step::End { process, next } => simulation.end(*process, *next),
+                    Step::Exec => simulation.exec(),
                     Step::Missing { shares } => simulation.missed(*shares),
                     Step::Runs { thread, block, numbers, range, recorded } => {
                         simulation.runs(*thread, &block.chunk, numbers, range.clone());

@@ -17,7 +17,7 @@ use serde::Serialize;
 use thiserror::Error;
 use trace::{Block, Chunk, Filter, NotExact, ReadError, Reader, TlbGeometry, Windows};
 
-use crate::replay::forked;
+use crate::replay::{forked, program_of};
 use crate::simulation::Hashing;
 
 mod stacks;
@@ -108,6 +108,8 @@ pub struct Swept {
     pub cut_off: bool,
     /// Processes that were forked: what they touched is in other files, and not here.
     pub forks: u64,
+    /// The program that the process executed at the end: what that touched is in another file, or nowhere.
+    pub executed: Option<String>,
 }
 
 /// Refuses TLBs of `1 << set_shift` sets whose misses a filter may have changed.
@@ -133,7 +135,8 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], ways: u32, threads: usize) ->
     let mut all: Vec<Numbered> = exact.iter().map(|(shift, _)| Numbered::new(*shift, ways)).collect();
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let (geometries, damage) = (Vec::new(), Vec::new());
-    let mut swept = Swept { accesses: 0, runs: 0, instructions: None, geometries, damage, cut_off: false, forks: 0 };
+    let (cut_off, forks, executed) = (false, 0, None);
+    let mut swept = Swept { accesses: 0, runs: 0, instructions: None, geometries, damage, cut_off, forks, executed };
     let mut instructions = 0u64;
     let mut recorded: BTreeMap<u32, Windows> = BTreeMap::new();
     std::thread::scope(|scope| {
@@ -160,10 +163,12 @@ pub fn sweep(from: impl Read, page_shifts: &[u32], ways: u32, threads: usize) ->
                     // A worker ends only when its sender is gone, or with a panic, which the scope passes on.
                     workers.iter().for_each(|worker| drop(worker.send(Arc::clone(&chunk))));
                 }
+                Block::Timestamps(_) => {}
                 Block::Damaged(damage) => swept.damage.push(format!("offset {}: {}", damage.offset, damage.why)),
                 Block::Events { thread, events, .. } => {
                     recorded.entry(thread).or_default().events(&events);
                     swept.forks += events.iter().filter_map(forked).count() as u64;
+                    swept.executed = events.into_iter().filter_map(program_of).next_back().or(swept.executed.take());
                 }
             }
         }

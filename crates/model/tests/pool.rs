@@ -7,7 +7,7 @@ use model::machine::built_in;
 use model::replay::{Child, replay_processes};
 use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
-use trace::{Call, Header, Kind, Recording};
+use trace::{Call, Header, Image, Kind, Recording};
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
@@ -70,10 +70,10 @@ impl Program {
 fn run(policy: &str, program: Program, child: Option<Program>) -> Outcome {
     let done = |program: Program| program.recording.finish().unwrap();
     let children: HashMap<u32, Vec<u8>> = child.map(|child| (CHILD, done(child))).into_iter().collect();
-    let mut open = |process: u32| {
+    let mut open = |image: Image| {
         let child =
             |bytes: &Vec<u8>| Child { name: "child".to_owned(), from: Box::new(std::io::Cursor::new(bytes.clone())) };
-        Ok(children.get(&process).map(child))
+        Ok(children.get(&image.process).filter(|_| image.execs == 0).map(child))
     };
     let machine = built_in("cascade-lake").unwrap();
     let mut simulations = [Simulation::new(&machine, &policy.parse().unwrap(), &Physical::default()).unwrap()];

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io::Cursor;
 
 use model::machine;
-use model::replay::{Child, ReplayError, Replayed, replay_processes};
+use model::replay::{Child, ReplayError, Replayed, Unrecorded, replay_processes};
 use model::simulation::{MOST_PROCESSES, Outcome, Simulation};
 use model::space::Physical;
-use trace::{Call, Chunk, Filter, Header, Kind, Process, Recording, Writer};
+use trace::{Call, Chunk, Filter, Header, Image, Kind, Process, Recording, Writer};
 
 const BASE: u64 = 0x10_0000_0000;
 const FIRST: u32 = 100;
@@ -17,7 +17,7 @@ const CLONE_VM: u64 = 0x100;
 struct Made(Recording<Vec<u8>>);
 
 fn header(process: u32, parent: Option<u32>) -> Header {
-    Header { process: Some(Process { process, parent }), architecture: "x86_64".into(), ..Header::of("test") }
+    Header { process: Some(Process { process, parent, execs: 0 }), architecture: "x86_64".into(), ..Header::of("test") }
 }
 
 impl Made {
@@ -44,6 +44,12 @@ impl Made {
         self
     }
 
+    fn exec(mut self, unrecorded: Option<&str>) -> Made {
+        let unrecorded = unrecorded.map(str::to_owned);
+        self.0.event(0, Call::Exec { program: "a".to_owned(), unrecorded }, 0);
+        self
+    }
+
     fn done(self) -> Vec<u8> {
         self.0.finish().unwrap()
     }
@@ -51,11 +57,18 @@ impl Made {
 
 /// Runs a trace with those of its children, by their numbers.
 fn run(first: &[u8], children: &HashMap<u32, Vec<u8>>) -> Result<(Outcome, Replayed), ReplayError> {
+    let of_fork = |(process, bytes): (&u32, &Vec<u8>)| (Image { process: *process, execs: 0 }, bytes.clone());
+    run_images(first, &children.iter().map(of_fork).collect())
+}
+
+/// Runs a trace with those of other images.
+fn run_images(first: &[u8], others: &HashMap<Image, Vec<u8>>) -> Result<(Outcome, Replayed), ReplayError> {
     let machine = machine::read("lru.toml", include_str!("../benches/lru.toml")).unwrap();
     let mut simulations = [Simulation::new(&machine, &"base".parse().unwrap(), &Physical::default()).unwrap()];
-    let mut child = |process: u32| {
-        let open = |bytes: &Vec<u8>| Child { name: format!("a.{process}"), from: Box::new(Cursor::new(bytes.clone())) };
-        Ok(children.get(&process).map(open))
+    let mut child = |image: Image| {
+        let name = format!("a{}", image.suffix());
+        let open = |bytes: &Vec<u8>| Child { name, from: Box::new(Cursor::new(bytes.clone())) };
+        Ok(others.get(&image).map(open))
     };
     let replayed = replay_processes(Cursor::new(first), &mut child, None, &mut simulations, 1)?;
     Ok((simulations[0].outcome().unwrap(), replayed))
@@ -184,6 +197,81 @@ fn a_trace_of_another_recording_is_refused_by_its_name() {
     assert!(error.contains("a.7: the file is no trace"), "{error}");
     let (_, replayed) = run(&first, &HashMap::from([(7, Made::new(own).touch(0..1).done())])).unwrap();
     assert!(replayed.is_complete() && replayed.children == 1);
+}
+
+fn image(process: u32, execs: u32) -> Image {
+    Image { process, execs }
+}
+
+/// A trace of a program that a process executes.
+fn program(image: Image, parent: Option<u32>) -> Made {
+    let process = Some(Process { process: image.process, parent, execs: image.execs });
+    Made::new(Header { process, ..header(image.process, parent) })
+}
+
+#[test]
+fn a_program_that_a_process_executes_has_new_memory() {
+    let first = || Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).exec(None);
+    let second = || program(image(FIRST, 1), None).map(64 << 12).touch(0..8);
+    let (outcome, replayed) =
+        run_images(&first().done(), &HashMap::from([(image(FIRST, 1), second().done())])).unwrap();
+    assert_eq!((replayed.executed, replayed.unrecorded.len(), replayed.is_complete()), (1, 0, true));
+    assert_eq!((outcome.faults, outcome.resident_bytes, outcome.touched_bytes), (24, 8 << 12, 8 << 12));
+    assert_eq!((outcome.touched_peak_bytes, outcome.costs.resident_peak_bytes), (16 << 12, 16 << 12));
+    assert_eq!((outcome.costs.processes, outcome.walks, outcome.instructions), (1, 24, Some(24)));
+    // Another one after it, and its tables count apart.
+    let third = program(image(FIRST, 2), None).map(64 << 12).touch(0..4).done();
+    let all = HashMap::from([(image(FIRST, 1), second().exec(None).done()), (image(FIRST, 2), third)]);
+    let (both, replayed) = run_images(&first().done(), &all).unwrap();
+    assert_eq!((replayed.executed, both.faults, both.resident_bytes), (2, 28, 4 << 12));
+    assert_eq!(both.costs.process_table_bytes, 3 * (outcome.costs.process_table_bytes / 2));
+}
+
+#[test]
+fn a_child_that_executes_leaves_its_parents_memory_alone() {
+    for flags in [0, CLONE_VM] {
+        let first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(flags, 7).touch(0..16).done();
+        let child = Made::new(header(7, Some(FIRST))).touch(0..1).exec(None).done();
+        // It forks too.
+        let program_of_child = program(image(7, 1), Some(FIRST)).map(64 << 12).touch(0..8).fork(0, 9).done();
+        let grandchild = Made::new(header(9, Some(7))).touch(0..1).done();
+        let others = [(image(7, 0), child), (image(7, 1), program_of_child), (image(9, 0), grandchild)];
+        let (outcome, replayed) = run_images(&first, &others.into()).unwrap();
+        assert_eq!((replayed.children, replayed.executed), (2, 1));
+        let copies = if flags == 0 { 1 } else { 0 };
+        // What was copied, or protected for that, is faulted again: by the child, and the pages of both that the parent stores to.
+        let again = if flags == 0 { 16 } else { 0 };
+        assert_eq!(outcome.faults, 16 + copies + 8 + 1 + again, "{flags}");
+        assert_eq!((outcome.resident_bytes, outcome.touched_bytes), (16 << 12, 16 << 12));
+        assert_eq!(outcome.costs.processes, 3);
+    }
+}
+
+#[test]
+fn a_program_of_which_there_is_no_trace_is_named() {
+    let first = |why| Made::new(header(FIRST, None)).map(8192).touch(0..2).exec(why).done();
+    let told = |why| {
+        let (outcome, replayed) = run(&first(why), &HashMap::new()).unwrap();
+        assert_eq!((outcome.resident_bytes, replayed.executed), (0, 0));
+        replayed.unrecorded.into_iter().collect::<Vec<_>>()
+    };
+    let unrecorded = |why: Option<&str>| Unrecorded { program: "a".to_owned(), why: why.map(str::to_owned) };
+    assert_eq!(told(None), [(unrecorded(None), 1)]);
+    assert_eq!(told(Some("it gains privileges")), [(unrecorded(Some("it gains privileges")), 1)]);
+    // That of another number is of another recording.
+    let other = program(image(FIRST, 2), None).map(8192).touch(0..2).done();
+    let error = run_images(&first(None), &HashMap::from([(image(FIRST, 1), other)])).unwrap_err().to_string();
+    assert!(error.contains("a.100.exec1: its header has the number of programs executed 2, expected 1"), "{error}");
+}
+
+#[test]
+fn what_other_threads_did_is_done_before_a_program_is_executed() {
+    let mut made = Made::new(header(FIRST, None)).map(64 << 12).touch(0..1);
+    made = made.exec(None);
+    // It stands behind in the file, and has seen nothing.
+    made.0.access(1, BASE + (5 << 12), 8, Kind::STORE).unwrap();
+    let (outcome, _) = run(&made.done(), &HashMap::new()).unwrap();
+    assert_eq!((outcome.faults, outcome.costs.outside_bytes, outcome.resident_bytes), (2, 0, 0));
 }
 
 #[test]

@@ -14,6 +14,7 @@ use crate::record::RecordArguments;
 use crate::restore::Restore;
 use crate::show::Show;
 use crate::sim::SimArguments;
+use crate::studies::StudyArguments;
 use crate::table::TableArguments;
 use crate::top::TopArguments;
 use crate::trace_file::TraceArguments;
@@ -38,6 +39,8 @@ pub enum Verb {
     Show(Show),
     /// Say what several boots and hosts say together
     Merge(Merge),
+    /// Studies: a file of workloads, policies and machines; run, resumed and reported
+    Study(StudyArguments),
     /// Run a command under one policy, nothing measured
     Exec(Exec),
     /// Say which page sizes map a running program, region by region, and why not larger ones

@@ -7,6 +7,7 @@ mod demo;
 mod direct_map;
 mod doctor;
 mod exec;
+mod executed;
 mod failure;
 mod inspect;
 mod list;
@@ -22,6 +23,7 @@ mod show;
 mod sim;
 mod sizes;
 mod status_line;
+mod studies;
 mod table;
 mod tcg;
 mod top;
@@ -54,6 +56,7 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Compare(arguments) => compare::run(*arguments),
         Verb::Show(arguments) => show::run(&arguments),
         Verb::Merge(arguments) => merge::run(&arguments),
+        Verb::Study(arguments) => studies::run(&arguments),
         Verb::Exec(arguments) => exec::run(arguments),
         Verb::Inspect(arguments) => inspect::run(&arguments),
         Verb::Top(arguments) => top::run(&arguments),
@@ -77,5 +80,6 @@ fn complain(failure: &Failure) -> ExitCode {
 fn work(arguments: workload::WorkloadArguments) -> Result<(), Failure> {
     let report = workload::run(arguments)
         .map_err(|error| Failure::Workload { message: told(&error), code: error.exit_code() })?;
-    output::ignore_closed_pipe(writeln!(std::io::stdout(), "{report}"))
+    output::ignore_closed_pipe(writeln!(std::io::stdout(), "{report}"))?;
+    report.wait().map_err(Failure::input)
 }

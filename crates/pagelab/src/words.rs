@@ -3,8 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use policy::size::{SizeError, parse_bytes};
+use policy::size::{PageSize, SizeError, parse_bytes};
 use policy::{Policy, PolicyError};
+use study::comparison::Fragmented;
 
 /// A word of the command line that is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +16,9 @@ pub enum WordError {
     /// A percentage that is nothing, or everything.
     #[error("expected more than 0% and less than 100%, found {0}")]
     PercentRange(String),
+    /// No part of the memory.
+    #[error("expected 1% to 100%, with a size of blocks if it is not 2M (80%, 80%@64K), found {0:?}")]
+    Fragmented(String),
     /// No time.
     #[error("expected a time such as 90s, 10m or 1h, found {0:?}")]
     Duration(String),
@@ -43,6 +47,15 @@ pub fn parse_percent(text: &str) -> Result<f64, WordError> {
     let percent: f64 = text.trim_end_matches('%').parse().map_err(|_| WordError::Percent(text.to_owned()))?;
     let fits = percent > 0.0 && percent < 100.0;
     if fits { Ok(percent / 100.0) } else { Err(WordError::PercentRange(text.to_owned())) }
+}
+
+/// `80%`, `80%@64K`, `80`: so much of the free memory in blocks below 2M, or below that size.
+pub fn parse_fragmented(text: &str) -> Result<Fragmented, WordError> {
+    let wrong = || WordError::Fragmented(text.to_owned());
+    let (percent, block) = text.split_once('@').map_or((text, None), |(percent, block)| (percent, Some(block)));
+    let percent: u32 = percent.strip_suffix('%').unwrap_or(percent).parse().map_err(|_| wrong())?;
+    let block = block.map_or(Ok(PageSize::M2), |block| block.parse().map_err(|_| wrong()))?;
+    (1..=100).contains(&percent).then_some(Fragmented { percent, block }).ok_or_else(wrong)
 }
 
 /// `90s`, `10m`, `1h`, `500ms`; seconds.

@@ -189,11 +189,15 @@ fn what_cannot_be_simulated_is_said() {
     let toml = traced.bench.path("bad.toml");
     fs::write(&toml, "schema = \"pagelab.machine/1\"\nspeed = 3\n").unwrap();
     let toml = toml.display().to_string();
+    let misspelt = traced.bench.word("misspelt.toml");
+    fs::write(&misspelt, "schema = \"pagelab.machine/1\"\nname = \"a\"\nprocesor = \"b\"\n").unwrap();
     let empty = traced.bench.path("empty").display().to_string();
     fs::write(&empty, "").unwrap();
     for (arguments, code, words) in [
         (vec!["-m", "zen-9"], 2, "the nearest is \"zen-"),
         (vec!["-m", &toml], 2, "unknown field `speed`"),
+        (vec!["-m", &misspelt], 2, "misspelt.toml: line 3: unknown field `procesor`, expected "),
+        (vec!["-m", &misspelt], 2, "; the nearest is `processor`\n"),
         (vec!["-p", "base-8k"], 2, "contig-64k"),
         (vec!["-m", "zen-2", "-p", "contig-64k"], 3, "reasons stand above"),
         (vec!["--memory", "1K"], 2, "1M to 256G"),
@@ -211,10 +215,17 @@ fn what_cannot_be_simulated_is_said() {
     for (linux, words) in [
         ("[khugepaged]\nscan_sleep_millisecs = 0", "khugepaged.scan_sleep_millisecs: found 0, expected 1 or more"),
         ("[khugepaged]\nspeed = 3", "unknown field `speed`"),
+        ("[khugepaged]\nscan_sleep_ms = 3", "line 3: unknown field `scan_sleep_ms`, expected one of "),
+        (
+            "[khugepaged]\nscan_sleep_ms = 3",
+            "; the nearest is `scan_sleep_millisecs`; `pagelab list linux` shows every key",
+        ),
         ("[mthp]\nalso_enabled = [\"24K\"]", "mthp.also_enabled: found 24K, expected a power of two from 16K to 1G"),
         ("instructions_per_s = \"fast\"", "line 2"),
     ] {
-        traced.under(linux, &[]).says(2, &["linux.toml: ", words]);
+        let ran = traced.under(linux, &[]);
+        ran.says(2, &["linux.toml: ", words]);
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran}");
     }
     let little = traced.sim(&["-p", "base", "--memory", "1M"]);
     assert!(little.stdout.contains("memory was short: up to"), "{}", little.stdout);
@@ -304,7 +315,7 @@ fn a_trace_of_a_forked_process_that_is_of_another_recording_is_refused_by_its_na
     let traced = Traced::new();
     let file = traced.bench.path("forks.trace");
     let header = |process, parent| Header {
-        process: Some(Process { process, parent }),
+        process: Some(Process { process, parent, execs: 0 }),
         architecture: "x86_64".into(),
         ..Header::of("test")
     };

@@ -57,6 +57,12 @@ pub enum PlatformError {
     /// The server was gone before it was ready.
     #[error("the server ended before it was ready")]
     ServerEnded,
+    /// Memory is not fragmented, or no longer.
+    #[error("--fragmented: the process that fragments free memory has ended; {last_words}")]
+    NotFragmented {
+        /// What it last wrote to standard error, as a part of a sentence.
+        last_words: String,
+    },
     /// khugepaged does not sleep.
     #[error(
         "khugepaged was still at work after {patience_s} s; see /sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan, \
@@ -118,9 +124,11 @@ pub enum Blame {
 impl PlatformError {
     /// What is to blame.
     pub fn blame(&self) -> Blame {
-        use PlatformError::{Helper, Host, Io, Launch, Lease, NotRestored, Restless, Unsupported};
+        use PlatformError::{Helper, Host, Io, Launch, Lease, NotFragmented, NotRestored, Restless, Unsupported};
         let exit_code = match self {
-            Lease(_) | Host(_) | Io(_) | Unsupported(..) | NotRestored(_) | Restless { .. } => return Blame::System,
+            Lease(_) | Host(_) | Io(_) | Unsupported(..) | NotRestored(_) | Restless { .. } | NotFragmented { .. } => {
+                return Blame::System;
+            }
             Launch(error) => error.exit_code(),
             Helper { program, error } => helper::exit_code(program, error),
             _ => None,

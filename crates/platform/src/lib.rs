@@ -5,6 +5,7 @@ pub mod counters;
 pub mod direct_map;
 mod direct_map_before;
 mod error;
+mod fragmented;
 mod helper;
 mod khugepaged;
 mod look_budget;
@@ -20,6 +21,7 @@ mod witness;
 mod work;
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -37,6 +39,7 @@ use study::trial::{Answer, Arm, Trial, TrialRecord};
 use tracer::{Pace, Rewriting, signals};
 
 use direct_map_before::DirectMapBefore;
+use fragmented::Fragmented;
 use look_budget::LookBudget;
 use observed::{observed, of_the_host};
 use output::Captured;
@@ -55,10 +58,20 @@ pub struct HostPlatform {
     observer: Observer,
     work: Work,
     began: Instant,
+    /// What its clock showed then, for a comparison that goes on.
+    before_s: f64,
     last_words: String,
     blame: Blame,
     /// How the calls that stopped were last served under each policy.
     paces: BTreeMap<Policy, Pace>,
+    fragments: Fragments,
+}
+
+/// Whether free memory is to be fragmented, and whether it is.
+enum Fragments {
+    Unwanted,
+    Wanted(Command),
+    Held(Fragmented),
 }
 
 /// What a trial showed.
@@ -80,17 +93,45 @@ impl HostPlatform {
             observer: Observer::open(),
             work,
             began: Instant::now(),
+            before_s: 0.0,
             last_words: String::new(),
             blame: Blame::Command,
             paces: BTreeMap::new(),
+            fragments: Fragments::Unwanted,
         }
     }
 
-    /// Puts the host's settings back.
+    /// A platform whose clock goes on from there.
+    pub fn with_clock_at(self, before_s: f64) -> HostPlatform {
+        HostPlatform { before_s, ..self }
+    }
+
+    /// Has a command fragment free memory before the first trial and hold it so until the last ([`Fragmented::hold`]).
+    pub fn with_fragments(mut self, command: Option<Command>) -> HostPlatform {
+        self.fragments = command.map_or(Fragments::Unwanted, Fragments::Wanted);
+        self
+    }
+
+    /// Fragments memory where that is wanted and was not done, once nobody else measures: others would find it so.
+    fn fragment(&mut self) -> Result<(), PlatformError> {
+        if let Fragments::Held(fragmented) = &mut self.fragments {
+            return fragmented.check();
+        }
+        if matches!(self.fragments, Fragments::Wanted(_)) {
+            self.session.rest()?;
+            if let Fragments::Wanted(command) = std::mem::replace(&mut self.fragments, Fragments::Unwanted) {
+                self.fragments = Fragments::Held(Fragmented::hold(command)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the host's settings back, and gives memory back that was held.
     ///
     /// # Errors
     /// See [`Session::finish`].
     pub fn finish(&mut self) -> Result<(), PlatformError> {
+        self.fragments = Fragments::Unwanted;
         self.session.finish()
     }
 
@@ -110,6 +151,7 @@ impl HostPlatform {
     }
 
     fn trial(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
+        self.fragment()?;
         // A pool that the kernel gave when the arm was admitted and does not give now is the verdict's to name.
         let _ = self.session.apply(&arm.policy)?;
         let started_s = self.elapsed_s();
@@ -223,6 +265,7 @@ impl Platform for HostPlatform {
         };
         // Whether the kernel finds contiguous memory for a pool is known when it was asked to. What else fails is for
         // the first trial to say.
+        let _ = self.fragment();
         let refused = self.session.apply(&arm.policy).ok().flatten();
         refused.map_or(admission, Admission::Unsupported)
     }
@@ -241,7 +284,7 @@ impl Platform for HostPlatform {
     }
 
     fn elapsed_s(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
+        self.before_s + self.began.elapsed().as_secs_f64()
     }
 
     fn interrupted(&self) -> bool {

@@ -1,6 +1,6 @@
 //! What is observed of a run.
 
-use host::{COLLAPSE_ALLOCATIONS, COLLAPSED, Counters};
+use host::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 use study::metric::{Observation, names};
 use study::trial::Answer;
 use tracer::{Looks, Usage};
@@ -10,9 +10,15 @@ use crate::running::Run;
 use crate::witness::TrialWitness;
 use crate::work::Work;
 
-/// What khugepaged did on the host during a trial, as far as the kernel counts it.
+/// What khugepaged, the allocator and compaction did on the host during a trial, as far as the kernel counts it.
 pub fn of_the_host(before: &Counters, after: &Counters) -> impl Iterator<Item = Observation> {
-    let counts = [(names::HOST_COLLAPSES, COLLAPSED), (names::HOST_COLLAPSE_ALLOCATIONS, COLLAPSE_ALLOCATIONS)];
+    let counts = [
+        (names::HOST_COLLAPSES, COLLAPSED),
+        (names::HOST_COLLAPSE_ALLOCATIONS, COLLAPSE_ALLOCATIONS),
+        (names::HOST_FALLBACKS, FALLBACKS),
+        (names::HOST_COMPACTIONS, COMPACTIONS),
+        (names::HOST_COMPACTED, COMPACTED),
+    ];
     let moved = |(metric, counter)| Some(Observation::measured(metric, before.moved(after, counter)? as f64));
     counts.into_iter().filter_map(moved)
 }

@@ -91,11 +91,12 @@ impl Fetch {
     }
 }
 
-pub extern "C" fn fetched(vcpu: c_uint, data: usize) {
+/// `ASKS` here and below: first touches are told, so that it is looked for them at once.
+pub extern "C" fn fetched<const ASKS: bool>(vcpu: c_uint, data: usize) {
     let fetches = Fetches(data);
     if let Some(current) = PLUGIN.current(vcpu)
         && !current.needs_attention(PLUGIN.events.load(Ordering::Relaxed))
-        && current.fetch(fetches.page(), fetches.accesses())
+        && current.fetch::<ASKS>(fetches.page(), fetches.accesses())
     {
         return current.count(fetches.instructions());
     }
@@ -107,9 +108,10 @@ pub extern "C" fn fetched(vcpu: c_uint, data: usize) {
 extern "C" fn fetched_slowly(vcpu: c_uint, data: usize) {
     let (state, fetches) = (PLUGIN.state(vcpu), Fetches(data));
     attend_if_needed(state);
-    if state.is_recording() && !state.current().fetch(fetches.page(), fetches.accesses()) {
-        PLUGIN.recorder().empty(state);
-        state.current().fetch(fetches.page(), fetches.accesses());
+    PLUGIN.recorder().touch(state, fetches.page(), 1, Kind::FETCH);
+    if state.is_recording() && !state.current().fetch_anyway(fetches.page(), fetches.accesses()) {
+        empty(state);
+        state.current().fetch_anyway(fetches.page(), fetches.accesses());
     }
     state.current().count(fetches.instructions());
 }
@@ -147,16 +149,25 @@ fn attend(state: &mut Vcpu) {
                     recorder.say_complete();
                 }
             }
-            Attention::Due => recorder.empty(state),
+            Attention::Due => empty(state),
         }
     }
 }
 
+/// Empties a thread's buffers; where that made a block, threads that are in calls for long have theirs written too, because
+/// who reads the file cannot go on before.
+fn empty(state: &mut Vcpu) {
+    let recorder = PLUGIN.recorder();
+    if recorder.empty(state) {
+        PLUGIN.vcpus.while_parked(|other| recorder.write(other));
+    }
+}
+
 /// A load or store.
-pub extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+pub extern "C" fn accessed<const ASKS: bool>(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)
         && let Some(kind) = PLUGIN.told.known(info)
-        && current.access(address, kind)
+        && current.access::<ASKS>(address, kind)
     {
         return;
     }
@@ -166,14 +177,25 @@ pub extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) 
 #[cold]
 #[inline(never)]
 fn accessed_slowly(vcpu: c_uint, info: u32, address: u64) {
+    if let Some(current) = PLUGIN.current(vcpu)
+        && let Some(kind) = PLUGIN.told.known(info)
+        && current.access_again(address, kind)
+    {
+        return;
+    }
     let (kind, bytes) = PLUGIN.told.ask(PLUGIN.api(), info);
     record(PLUGIN.state(vcpu), address, bytes, kind);
 }
 
 /// An access of which it is known what it does.
-pub extern "C" fn accessed_once<const STORE: bool>(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+pub extern "C" fn accessed_once<const STORE: bool, const ASKS: bool>(
+    vcpu: c_uint,
+    info: u32,
+    address: u64,
+    _data: usize,
+) {
     if let Some(current) = PLUGIN.current(vcpu)
-        && current.access(address, if STORE { Kind::STORE } else { Kind::LOAD })
+        && current.access::<ASKS>(address, if STORE { Kind::STORE } else { Kind::LOAD })
     {
         return;
     }
@@ -181,10 +203,10 @@ pub extern "C" fn accessed_once<const STORE: bool>(vcpu: c_uint, info: u32, addr
 }
 
 /// A load or store of an instruction that stores to where it loads from.
-pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, _data: usize) {
+pub extern "C" fn accessed_to_modify<const ASKS: bool>(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)
         && let Some(kind) = PLUGIN.told.known(info)
-        && current.access(address, modifying(kind))
+        && current.access::<ASKS>(address, modifying(kind))
     {
         return;
     }
@@ -194,6 +216,12 @@ pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, _dat
 #[cold]
 #[inline(never)]
 fn accessed_to_modify_slowly(vcpu: c_uint, info: u32, address: u64) {
+    if let Some(current) = PLUGIN.current(vcpu)
+        && let Some(kind) = PLUGIN.told.known(info)
+        && current.access_again(address, modifying(kind))
+    {
+        return;
+    }
     let (kind, bytes) = PLUGIN.told.ask(PLUGIN.api(), info);
     record(PLUGIN.state(vcpu), address, bytes, modifying(kind));
 }
@@ -215,12 +243,13 @@ pub fn record(state: &mut Vcpu, address: u64, bytes: u64, kind: Kind) {
     if !state.is_recording() {
         return;
     }
+    PLUGIN.recorder().touch(state, address, bytes, kind);
     if state.keeps_addresses() {
         if state.keep(address, bytes, kind) {
-            PLUGIN.recorder().empty(state);
+            empty(state);
         }
     } else if !state.access_anywhere(address, bytes, kind) {
-        PLUGIN.recorder().empty(state);
+        empty(state);
         state.access_anywhere(address, bytes, kind);
     }
 }

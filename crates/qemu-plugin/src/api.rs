@@ -25,7 +25,7 @@ pub const WITH_USER_DATA: c_int = 7;
 
 /// Holds [`WITH_USER_DATA`] where that is the version to load the plugin with. No name that QEMU offers tells versions 6
 /// and 7 apart, and arguments come after QEMU has looked, so that `pagelab record` says it here.
-const VERSION_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN_VERSION";
+pub const VERSION_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN_VERSION";
 
 /// What QEMU tells a plugin about itself; the beginning of `qemu_info_t`, the same in all versions.
 #[repr(C)]

@@ -147,8 +147,8 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl GuestMemory) -> Opt
         Brk => Call::Brk { address },
         Madvise => Call::Madvise { address, bytes, advice: third },
         Prctl => Call::Prctl { option: first, argument: second },
-        Execve => Call::Exec { program: lossy(memory, first) },
-        Execveat => Call::Exec { program: lossy(memory, second) },
+        Execve => Call::exec(lossy(memory, first)),
+        Execveat => Call::exec(lossy(memory, second)),
         Clone => Call::Clone { flags: first },
         // The flags are the first word of struct clone_args.
         Clone3 => Call::Clone { flags: memory.word(first).unwrap_or(0) },
@@ -252,6 +252,6 @@ mod tests {
         let mmap = event(Mmap, &[1, 2, 3, 4, 0xffff_ffff, 6], &Nothing);
         assert_eq!(mmap, Some(Call::Mmap { address: 1, bytes: 2, protection: 3, flags: 4, file: -1, offset: 6 }));
         assert_eq!(event(Exit, &[0xffff_ffff, 0, 0, 0, 0, 0], &Nothing), Some(Call::Exit { status: -1 }));
-        assert_eq!(event(Execve, &[5, 0, 0, 0, 0, 0], &Nothing), Some(Call::Exec { program: "text at 5".to_owned() }));
+        assert_eq!(event(Execve, &[5, 0, 0, 0, 0, 0], &Nothing), Some(Call::exec("text at 5")));
     }
 }

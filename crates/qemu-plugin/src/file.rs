@@ -6,7 +6,7 @@
 
 use std::error::Error;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -36,6 +36,23 @@ impl TraceFile {
             true => Ok(TraceFile { held: Some(Vec::new()), ..opened }),
             false => Err(io::Error::other("the file was replaced by another one before anything was recorded")),
         }
+    }
+
+    /// The file of a descriptor that the recorder of another program handed over, with what is in it: that goes with
+    /// [`TraceFile::begin`]. `path`: its name.
+    ///
+    /// # Errors
+    /// Those of the system.
+    ///
+    /// # Safety
+    /// Nobody else has the descriptor.
+    pub unsafe fn handed(path: &Path, descriptor: RawFd) -> io::Result<(TraceFile, Vec<u8>)> {
+        // SAFETY: the caller vouches for it.
+        let mut file = unsafe { File::from_raw_fd(descriptor) };
+        let mut content = Vec::new();
+        file.rewind()?;
+        file.read_to_end(&mut content)?;
+        Ok((TraceFile { held: Some(Vec::new()), ..TraceFile::of(path, file)? }, content))
     }
 
     /// Puts what was written so far in the place of what was in the file, where that was kept.
@@ -130,15 +147,27 @@ const BELOW_THE_HIGHEST: u64 = 32;
 
 /// The same open file under a high number, closed by exec.
 fn raised(file: File) -> io::Result<RawFd> {
+    // Where the high numbers are taken the low one has to do.
+    Ok(duplicated(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC).unwrap_or_else(|_| file.into_raw_fd()))
+}
+
+/// An open file under another, high number, which exec leaves open.
+///
+/// # Errors
+/// There is none left.
+pub fn passed_on(descriptor: RawFd) -> io::Result<RawFd> {
+    duplicated(descriptor, libc::F_DUPFD)
+}
+
+fn duplicated(descriptor: RawFd, how: libc::c_int) -> io::Result<RawFd> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls on an own variable and an own descriptor.
     let high = unsafe {
         libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
         let lowest = limit.rlim_cur.min(1 << 20).saturating_sub(BELOW_THE_HIGHEST);
-        libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, lowest as libc::c_int)
+        libc::fcntl(descriptor, how, lowest as libc::c_int)
     };
-    // Where the high numbers are taken the low one has to do.
-    Ok(if high >= 0 { high } else { file.into_raw_fd() })
+    if high >= 0 { Ok(high) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Somewhere to complain after the program has closed standard error.

@@ -3,12 +3,15 @@
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
+
+use trace::Image;
 
 use crate::abi::{self, Callbacks};
 use crate::api::{self, Api, ApiError, Id, Info, Opaque};
 use crate::call::Numbers;
+use crate::exec::signals;
 use crate::file::{Complaints, TraceFile};
 use crate::guest_memory::owned::Owned;
 use crate::guest_memory::regions;
@@ -66,28 +69,49 @@ unsafe extern "C" fn qemu_plugin_install(
     arguments: *const *const c_char,
 ) -> c_int {
     // SAFETY: QEMU hands these over, and they live as long as the call.
-    let installed = unsafe {
-        Request::of_qemu(count, arguments).map_err(InstallError::from).and_then(|request| install(id, &*info, &request))
-    };
+    let request = unsafe { Request::of_qemu(count, arguments) };
+    let handed = request.as_ref().ok().and_then(|request| request.handed);
+    // SAFETY: as above.
+    let installed = request.map_err(InstallError::from).and_then(|request| unsafe { install(id, &*info, request) });
+    if let Some(handed) = handed {
+        // QEMU does not look at them before.
+        signals::set(handed.signals);
+    }
     match installed {
         Ok(()) => 0,
         Err(error) => {
             Complaints::open().report(&error);
-            1
+            // A program that a recorded one executes runs all the same.
+            c_int::from(handed.is_none())
         }
     }
 }
 
+/// The file of the trace, and its header.
+fn opened(request: &Request) -> Result<(TraceFile, Vec<u8>), InstallError> {
+    let of = |path: &Path| {
+        let path = path.to_owned();
+        move |error| InstallError::File { path, error }
+    };
+    let Some(handed) = request.handed else {
+        let file = TraceFile::open(&request.output, request.identity).map_err(of(&request.output))?;
+        let json = std::fs::read(&request.header).map_err(of(&request.header))?;
+        return Ok((file, json));
+    };
+    let path = request.path_of(Image { process: std::process::id(), execs: handed.execs });
+    // SAFETY: it was opened for this, and nothing else knows of it.
+    unsafe { TraceFile::handed(&path, handed.file) }.map_err(of(&path))
+}
+
 /// # Safety
 /// `info` is QEMU's: its name of the target is a string.
-unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), InstallError> {
+unsafe fn install(id: Id, info: &Info, request: Request) -> Result<(), InstallError> {
     // SAFETY: the caller vouches for it.
     let target = unsafe { CStr::from_ptr(info.target) }.to_string_lossy().into_owned();
     let numbers = Numbers::of(&target).ok_or_else(|| InstallError::Target(target.clone()))?;
-    let of_output = |error| InstallError::File { path: request.output.clone(), error };
-    let file = TraceFile::open(&request.output, request.identity).map_err(of_output)?;
-    let of_header = |error| InstallError::File { path: request.header.clone(), error };
-    let json = std::fs::read(&request.header).map_err(of_header)?;
+    let (file, json) = opened(&request)?;
+    let path = file.path().to_owned();
+    let of_output = |error| InstallError::File { path, error };
     let wrong_header = |error| InstallError::Header { path: request.header.clone(), error };
     let header = request::header(&json, &target).map_err(wrong_header)?;
     api::check(info, api::version(), header.system)?;
@@ -99,9 +123,7 @@ unsafe fn install(id: Id, info: &Info, request: &Request) -> Result<(), InstallE
         schedule: Schedule::new(&header, request.max_instructions),
         header,
         numbers,
-        output: request.output.clone(),
-        header_file: request.header.clone(),
-        memory: request.memory.clone(),
+        request,
         events: &PLUGIN.events,
     };
     PLUGIN.set_recorder(Recorder::new(file, plan, Owned::below(lowest)).map_err(of_output)?);

@@ -11,6 +11,8 @@
 //!   `told`: what QEMU has told of accesses.
 //! - `vcpu`: every vCPU has buffers of its own, which its callbacks append to: no lock, no hash, no allocation there;
 //!   `schedule`: when; `vcpus`: who may use them when the process ends; `processors`: which of a machine's are done.
+//! - `touched`: what tells a thread's first touch of a page, whose time is recorded where there are more threads or processes;
+//!   `forgotten`: calls after which a touch is the first again; `clock`: that time.
 //! - `recorder`: full buffers become chunks, chunks become blocks of the file; `unwritten`: address-space events go before
 //!   them; `file`: the file, which the program cannot close.
 //! - `call`: what a system call does to the address space, by architecture; `kernel_accesses`: what the kernel reads and
@@ -23,7 +25,10 @@ mod abi;
 mod accesses;
 mod api;
 mod call;
+mod clock;
+mod exec;
 mod file;
+mod forgotten;
 mod guest_memory;
 mod install;
 mod kernel_accesses;
@@ -36,6 +41,7 @@ mod request;
 mod schedule;
 mod system;
 mod told;
+mod touched;
 mod unwritten;
 mod vcpu;
 mod vcpus;

@@ -9,7 +9,9 @@ use trace::Call;
 
 use crate::api::Opaque;
 use crate::call::{self, Kind, Pending};
+use crate::exec;
 use crate::file::Complaints;
+use crate::forgotten::taken_away;
 use crate::guest_memory::regions::{self, Region};
 use crate::guest_memory::{PAGE_BYTES, startup};
 use crate::kernel_accesses::{self, Stretch};
@@ -30,6 +32,7 @@ pub fn vcpu_begins(vcpu: c_uint) {
 
 /// A vCPU ends.
 pub fn vcpu_ends(vcpu: c_uint) {
+    PLUGIN.vcpus.unpark(vcpu);
     PLUGIN.vcpus.while_running(vcpu, || {
         if let Some(mut vcpu) = PLUGIN.vcpus.take(vcpu) {
             PLUGIN.recorder().end_thread(&mut vcpu);
@@ -82,11 +85,11 @@ fn note_regions(state: &mut Vcpu, regions: &[Region]) -> Vec<u64> {
     loaded.written
 }
 
-/// Remembers where the heap is.
-fn brk_returned(result: i64) {
+/// Remembers where the heap is; where it ended before.
+fn brk_returned(result: i64) -> u64 {
     let [begin, end] = &PLUGIN.program.heap;
     let _ = begin.compare_exchange(0, result as u64, Ordering::Relaxed, Ordering::Relaxed);
-    end.store(result as u64, Ordering::Relaxed);
+    end.swap(result as u64, Ordering::Relaxed)
 }
 
 /// A system call begins.
@@ -97,6 +100,9 @@ pub fn call_begins(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
         let room = kernel_accesses::room(accesses, &arguments, &PLUGIN.program.memory());
         let call = Pending { kind, accesses, arguments, room };
         PLUGIN.vcpus.while_running(vcpu, || begin_call(PLUGIN.state(vcpu), call));
+    }
+    if kind.is_none() && PLUGIN.current(vcpu).is_some() {
+        PLUGIN.vcpus.park(vcpu);
     }
 }
 
@@ -111,9 +117,12 @@ fn begin_call(state: &mut Vcpu, call: Pending) {
                 recorder.note(state, call, 0);
             }
         }
-        Kind::Execve | Kind::Execveat => recorder.close(state, call::event(kind, &arguments, &memory)),
+        Kind::Execve | Kind::Execveat => exec::begins(recorder, state, kind, &arguments, &memory),
         // The child has what is the program's now. It cannot ask later: another thread may be at it, which the child has not.
-        Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork => state.owned = Some(recorder.owned().clone()),
+        Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork => {
+            recorder.tell_times(state);
+            state.owned = Some(recorder.owned().clone());
+        }
         Kind::Signal(how) if call::may_end(how, &arguments, recorder.process) => recorder.close(state, None),
         _ => {}
     }
@@ -121,6 +130,7 @@ fn begin_call(state: &mut Vcpu, call: Pending) {
 
 /// A system call has returned.
 pub fn call_returns(vcpu: c_uint, number: i64, result: i64) {
+    PLUGIN.vcpus.unpark(vcpu);
     let recorder = PLUGIN.recorder();
     let forks =
         || matches!(recorder.plan.numbers.kind(number), Some(Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork));
@@ -138,11 +148,11 @@ fn end_call(state: &mut Vcpu, result: i64) {
     let stretches = kernel_accesses::stretches(accesses, &arguments, room, result, &memory);
     recorder.kernel_accessed(state, &stretches);
     let Some(kind) = kind else { return };
-    if kind == Kind::Brk {
-        brk_returned(result);
-    }
+    let heap_end = if kind == Kind::Brk { brk_returned(result) } else { 0 };
     if let Some(call) = call::event(kind, &arguments, &memory) {
         recorder.owned().follow(&call, result);
+        // Before others see the event.
+        recorder.forget(state, taken_away(&call, result, heap_end));
         recorder.note(state, call, result);
     }
 }
@@ -156,6 +166,7 @@ fn begin_child(vcpu: c_uint) {
     state.begin_anew(parent.plan.header.columns);
     match child {
         Ok(child) => {
+            child.tell_times(state);
             PLUGIN.set_recorder(child);
             note_regions(state, &regions::all(&maps(), PLUGIN.program.memory().base));
             let end = PLUGIN.program.heap[1].load(Ordering::Relaxed);
@@ -165,6 +176,7 @@ fn begin_child(vcpu: c_uint) {
             }
         }
         Err(error) => {
+            parent.say_lost_if_full(&error.error);
             // The parent's file is not this process's to write to.
             PLUGIN.set_recorder(parent.silent());
             Complaints::open().report(&error);

@@ -3,16 +3,18 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use trace::{Call, Event, Header, Process, Writer};
+use trace::{Call, Event, Header, Image, Kind, Process, Writer};
 
 use crate::call::Numbers;
 use crate::file::{Complaints, TraceFile};
+use crate::forgotten::Forgotten;
 use crate::guest_memory::owned::Owned;
 use crate::kernel_accesses::Stretch;
+use crate::request::Request;
 use crate::schedule::Schedule;
 use crate::unwritten::{Ending, Unwritten};
 use crate::vcpu::{Vcpu, Work};
@@ -34,6 +36,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Events that are noted before they are written.
 const NOTED: usize = 1 << 12;
 
+mod first_touches;
+
 /// A forked process cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: the forked process is not recorded: {error}{}", path.display(), remedy(error))]
@@ -42,7 +46,7 @@ pub struct ChildError {
     path: PathBuf,
     /// Why.
     #[source]
-    error: io::Error,
+    pub error: io::Error,
 }
 
 fn remedy(error: &io::Error) -> &'static str {
@@ -58,12 +62,8 @@ pub struct Plan {
     pub numbers: Numbers,
     /// The schedule of a new thread.
     pub schedule: Schedule,
-    /// Where the first process's trace goes.
-    pub output: PathBuf,
-    /// Where the header lies until recording begins.
-    pub header_file: PathBuf,
-    /// Where it will stand what memory a whole machine has.
-    pub memory: PathBuf,
+    /// What the plugin was asked for.
+    pub request: Request,
     /// How many events of all threads there were.
     pub events: &'static AtomicU64,
 }
@@ -87,6 +87,10 @@ pub struct Recorder {
     /// Some of it is there again.
     is_spare: Condvar,
     unwritten: Mutex<Unwritten>,
+    /// There are several threads or processes: who touches what when is told.
+    is_timed: AtomicBool,
+    /// What was taken away from under touched pages.
+    forgotten: Mutex<Forgotten>,
 }
 
 impl Recorder {
@@ -97,7 +101,11 @@ impl Recorder {
     pub fn new(file: TraceFile, mut plan: Plan, owned: Owned) -> io::Result<Recorder> {
         let process = std::process::id();
         if !plan.header.system {
-            plan.header.process = Some(Process { process, parent: plan.header.process.map(|parent| parent.process) });
+            let of = plan.header.process;
+            // One that has executed the program says so; another one is the parent.
+            let own = of.filter(|of| of.process == process);
+            let forked = Process { process, parent: of.map(|parent| parent.process), execs: 0 };
+            plan.header.process = Some(own.unwrap_or(forked));
         }
         let path = file.path().to_owned();
         let writer = Writer::new(file, &plan.header)?;
@@ -117,6 +125,8 @@ impl Recorder {
             spare: Mutex::new((Vec::new(), WORKS)),
             is_spare: Condvar::new(),
             unwritten: Mutex::new(Unwritten::new(writer)),
+            is_timed: AtomicBool::new(false),
+            forgotten: Mutex::new(Forgotten::default()),
         }
     }
 
@@ -133,15 +143,17 @@ impl Recorder {
     /// Puts the trace in the place of what was in the file: there is something to record.
     pub fn begin(&self) {
         self.attempt(&mut self.lock(), |writer| {
-            // First, because whoever finds it believes that the file is as it was.
-            std::fs::remove_file(&self.plan.header_file)?;
+            if self.plan.request.handed.is_none() {
+                // First, because whoever finds it believes that the file is as it was.
+                std::fs::remove_file(&self.plan.request.header)?;
+            }
             writer.get_mut().begin()
         });
     }
 
     /// Tells pagelab that nothing will be recorded any more, by a file beside that of the header.
     pub fn say_complete(&self) {
-        let file = self.plan.header_file.with_file_name("complete");
+        let file = self.plan.request.header.with_file_name("complete");
         if let Err(error) = std::fs::write(&file, "") {
             let file = file.display();
             self.complaints.say(&format!("{file}: {error}; the machine goes on, and nothing more of it is recorded"));
@@ -154,14 +166,36 @@ impl Recorder {
     /// # Errors
     /// Those of the file.
     pub fn of_child(&self, owned: Owned) -> Result<Recorder, ChildError> {
-        let mut path = self.plan.output.clone().into_os_string();
-        path.push(format!(".{}", std::process::id()));
-        let path = PathBuf::from(path);
+        let path = self.path_of(Image { process: std::process::id(), execs: 0 });
         let begun = TraceFile::create(&path).and_then(|file| Recorder::new(file, self.plan.clone(), owned));
         let child = begun.map_err(|error| ChildError { path, error })?;
         child.threads.store(1, Ordering::Relaxed);
         child.next_thread.store(1, Ordering::Relaxed);
         Ok(child)
+    }
+
+    /// The file of an image's trace, of which the first one's name is the beginning.
+    pub fn path_of(&self, image: Image) -> PathBuf {
+        self.plan.request.path_of(image)
+    }
+
+    /// Whether anything is still written.
+    pub fn is_writing(&self) -> bool {
+        self.lock().is_open()
+    }
+
+    /// Tells pagelab that something which was recorded could not be written, by removing a file beside that of the header.
+    pub fn say_lost(&self) {
+        // It may be gone, with pagelab.
+        let _ = std::fs::remove_file(self.plan.request.header.with_file_name("written"));
+    }
+
+    /// The same where a trace could not be made because there is no room for it.
+    pub fn say_lost_if_full(&self, error: &io::Error) {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        if matches!(error.kind(), StorageFull | QuotaExceeded) {
+            self.say_lost();
+        }
     }
 
     /// One that records nothing: of a forked process whose trace cannot be made.
@@ -175,7 +209,11 @@ impl Recorder {
         let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
         // A later thread says before its first run what it comes after; the first comes after nothing.
         let seen = if thread == 0 { 0 } else { u64::MAX };
-        Vcpu::new(thread, &self.plan.header, self.plan.schedule, seen)
+        let mut vcpu = Vcpu::new(thread, &self.plan.header, self.plan.schedule, seen);
+        if self.is_timed() {
+            vcpu.tell_touches();
+        }
+        vcpu
     }
 
     /// Notes what was there before anything was recorded, for the first thread, whichever asks.
@@ -215,6 +253,9 @@ impl Recorder {
     /// Notes that a thread goes on after events of others.
     pub fn note_seen(&self, vcpu: &mut Vcpu) {
         self.empty(vcpu);
+        if vcpu.tells_touches() {
+            vcpu.forget(&self.forgotten.lock().unwrap_or_else(PoisonError::into_inner));
+        }
         let mut unwritten = self.lock();
         let order = self.events();
         vcpu.set_seen(order);
@@ -237,6 +278,7 @@ impl Recorder {
         }
         self.empty(vcpu);
         for part in stretches.iter().flat_map(|stretch| stretch.pages()) {
+            self.touch(vcpu, part.address, part.bytes, if part.store { Kind::KERNEL_STORE } else { Kind::KERNEL_LOAD });
             if vcpu.kernel_access(part.address, part.bytes, part.store, self.most_runs()) {
                 self.write(vcpu);
             }
@@ -244,11 +286,13 @@ impl Recorder {
     }
 
     /// Empties a thread's buffers and ends its runs: what it does next is not part of them. Writes its chunk if that is
-    /// full or old.
-    pub fn empty(&self, vcpu: &mut Vcpu) {
-        if vcpu.empty(self.most_runs()) {
+    /// full or old, and says so.
+    pub fn empty(&self, vcpu: &mut Vcpu) -> bool {
+        let is_taken = vcpu.empty(self.most_runs());
+        if is_taken {
             self.write(vcpu);
         }
+        is_taken
     }
 
     fn most_runs(&self) -> usize {
@@ -342,6 +386,7 @@ impl Recorder {
 
     fn complain(&self, done: io::Result<()>) {
         if let Err(error) = done {
+            self.say_lost();
             let path = self.path.display();
             self.complaints.say(&format!("{path}: cannot write the trace any further: {error}; the program goes on"));
         }

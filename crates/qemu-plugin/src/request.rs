@@ -2,17 +2,19 @@
 //! What the plugin is asked for: its arguments, and the header of the trace.
 
 use std::ffi::{CStr, OsString, c_char, c_int};
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::os::fd::RawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
-use trace::{Header, SCHEMA};
+use trace::{Header, Image, SCHEMA};
 
 /// Arguments that are not those of `pagelab record`.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// One that has no meaning.
     #[error(
-        "argument {0:?}: expected output=HEX, header=HEX, identity=DEVICE:INODE, max=N or memory=HEX; `pagelab record` passes them"
+        "argument {0:?}: expected output=HEX, header=HEX, identity=DEVICE:INODE, max=N, memory=HEX, emulator=HEX, plugin=HEX, \
+         program=HEX, sysroot=HEX, handed=N, execs=N or signals=N; `pagelab record` passes them"
     )]
     Argument(String),
     /// One that must be there.
@@ -52,14 +54,44 @@ pub struct Request {
     pub max_instructions: Option<u64>,
     /// Where it will stand what memory a whole machine has.
     pub memory: PathBuf,
+    /// What to begin anew with where the program executes another one.
+    pub follow: Option<Follow>,
+    /// What the recorder of the program before hands over, where a recorded program executed this one.
+    pub handed: Option<Handed>,
+}
+
+/// What QEMU and the recorder are started with in a program that a recorded one executes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Follow {
+    /// QEMU's program.
+    pub emulator: PathBuf,
+    /// This plugin's file.
+    pub plugin: PathBuf,
+    /// The program that is recorded, which it can call `/proc/self/exe`.
+    pub program: PathBuf,
+    /// Where a foreign program finds its libraries.
+    pub sysroot: Option<PathBuf>,
+}
+
+/// What the recorder of one program hands to that of the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handed {
+    /// The file of the trace, which has its header, as JSON and nothing else.
+    pub file: RawFd,
+    /// How many programs the process has executed, this one among them.
+    pub execs: u32,
+    /// The signals that the program blocks: all are blocked until QEMU has begun.
+    pub signals: u64,
 }
 
 impl Request {
     /// Reads `output=HEX` and `header=HEX` (a path's bytes, because QEMU splits arguments at commas), `identity=DEVICE:INODE`,
-    /// `max=N` and `memory=HEX`.
+    /// `max=N`, `memory=HEX`; `emulator=HEX`, `plugin=HEX`, `program=HEX` and `sysroot=HEX`; `handed=N`, `execs=N` and `signals=N`.
     pub fn parse<'a>(arguments: impl Iterator<Item = &'a [u8]>) -> Result<Request, RequestError> {
         let (mut output, mut header, mut max_instructions) = (None, None, None);
         let (mut memory, mut identity) = (PathBuf::new(), None);
+        let (mut emulator, mut plugin, mut program, mut sysroot) = (None, None, None, None);
+        let (mut handed, mut execs, mut signals) = (None, None, None);
         for argument in arguments {
             let text = String::from_utf8_lossy(argument);
             let wrong = || RequestError::Argument(text.clone().into_owned());
@@ -69,12 +101,52 @@ impl Request {
                 ("header", hex) => header = Some(path(hex).ok_or_else(wrong)?),
                 ("memory", hex) => memory = path(hex).ok_or_else(wrong)?,
                 ("max", number) => max_instructions = Some(number.parse().map_err(|_| wrong())?),
+                ("emulator", hex) => emulator = Some(path(hex).ok_or_else(wrong)?),
+                ("plugin", hex) => plugin = Some(path(hex).ok_or_else(wrong)?),
+                ("program", hex) => program = Some(path(hex).ok_or_else(wrong)?),
+                ("sysroot", hex) => sysroot = Some(path(hex).ok_or_else(wrong)?),
+                ("handed", number) => handed = Some(number.parse().map_err(|_| wrong())?),
+                ("execs", number) => execs = Some(number.parse().map_err(|_| wrong())?),
+                ("signals", number) => signals = Some(number.parse().map_err(|_| wrong())?),
                 _ => return Err(wrong()),
             }
         }
         let output = output.ok_or(RequestError::Missing("output"))?;
         let header = header.ok_or(RequestError::Missing("header"))?;
-        Ok(Request { output, identity, header, max_instructions, memory })
+        let follow = match (emulator, plugin, program) {
+            (Some(emulator), Some(plugin), Some(program)) => Some(Follow { emulator, plugin, program, sysroot }),
+            _ => None,
+        };
+        let handed = match (handed, execs, signals) {
+            (Some(file), Some(execs), Some(signals)) => Some(Handed { file, execs, signals }),
+            _ => None,
+        };
+        Ok(Request { output, identity, header, max_instructions, memory, follow, handed })
+    }
+
+    /// The file of an image's trace: the name of the first one is its beginning.
+    pub fn path_of(&self, image: Image) -> PathBuf {
+        let mut path = self.output.clone().into_os_string();
+        path.push(image.suffix());
+        path.into()
+    }
+
+    /// The words that [`Request::parse`] makes this of, as part of an argument of QEMU's.
+    pub fn to_argument(&self) -> Vec<u8> {
+        let mut words = vec![format!("output={}", hex(&self.output)), format!("header={}", hex(&self.header))];
+        words.extend(self.identity.map(|(device, inode)| format!("identity={device}:{inode}")));
+        words.extend(self.max_instructions.map(|max| format!("max={max}")));
+        if let Some(Follow { emulator, plugin, program, sysroot }) = &self.follow {
+            let named = [("emulator", emulator), ("plugin", plugin), ("program", program)];
+            let sysroot = sysroot.iter().map(|path| ("sysroot", path));
+            words.extend(named.into_iter().chain(sysroot).map(|(name, path)| format!("{name}={}", hex(path))));
+        }
+        words.extend(
+            self.handed
+                .iter()
+                .map(|handed| format!("handed={},execs={},signals={}", handed.file, handed.execs, handed.signals)),
+        );
+        words.join(",").into_bytes()
     }
 
     /// Reads those that QEMU hands over.
@@ -92,6 +164,10 @@ impl Request {
 fn device_and_inode(numbers: &str) -> Option<(u64, u64)> {
     let (device, inode) = numbers.split_once(':')?;
     Some((device.parse().ok()?, inode.parse().ok()?))
+}
+
+fn hex(path: &Path) -> String {
+    path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn path(hex: &str) -> Option<PathBuf> {
@@ -139,6 +215,30 @@ mod tests {
         assert_eq!((request.memory, request.identity), (PathBuf::new(), None));
         assert_eq!(parse(&["output=2f", "header=2f", "identity=3:9"]).unwrap().identity, Some((3, 9)));
         assert_eq!(parse(&["output=2f", "header=2f", "memory=2f61"]).unwrap().memory, PathBuf::from("/a"));
+    }
+
+    #[test]
+    fn what_one_recorder_asks_of_the_next_is_understood() {
+        let path = |name: &str| PathBuf::from(format!("/a,b/{name}"));
+        let follow = |sysroot| {
+            Some(Follow { emulator: path("qemu"), plugin: path("plugin"), program: path("program"), sysroot })
+        };
+        let first = Request {
+            output: path("trace"),
+            identity: Some((1, u64::MAX)),
+            header: path("header"),
+            max_instructions: None,
+            memory: PathBuf::new(),
+            follow: follow(None),
+            handed: None,
+        };
+        let handed = Some(Handed { file: 1_000_000, execs: 3, signals: u64::MAX });
+        let max_instructions = Some(7);
+        let next = Request { follow: follow(Some(path("root"))), handed, max_instructions, ..first.clone() };
+        for request in [first, next] {
+            let argument = request.to_argument();
+            assert_eq!(Request::parse(argument.split(|byte| *byte == b',')), Ok(request));
+        }
     }
 
     #[test]

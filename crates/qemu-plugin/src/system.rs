@@ -24,7 +24,7 @@ struct NothingRecorded(#[source] RamError);
 fn ram() -> &'static Ram {
     PLUGIN.ram(|| {
         let recorder = PLUGIN.recorder();
-        match Ram::read(&recorder.plan.memory, !PLUGIN.api().has_physical_addresses()) {
+        match Ram::read(&recorder.plan.request.memory, !PLUGIN.api().has_physical_addresses()) {
             Ok(ram) => {
                 recorder.begin();
                 recorder.begin_with(ram.calls());
@@ -84,7 +84,7 @@ struct Part {
 }
 
 extern "C" fn fetched_in_machine(vcpu: c_uint, data: usize) {
-    PLUGIN.vcpus.while_running(vcpu, || fetched(vcpu, data));
+    PLUGIN.vcpus.while_running(vcpu, || fetched::<false>(vcpu, data));
 }
 
 extern "C" fn instruction_begins_in_machine(vcpu: c_uint, data: usize) {

@@ -2,13 +2,14 @@
 //! The file of a process, and the events that are not in it yet.
 //!
 //! An event stands in the file before every run that came after it, of any thread: it is noted at the moment of the call,
-//! and whoever writes runs writes all noted events first.
+//! and whoever writes runs writes all noted events first. Timestamps stand before both.
 
 use std::collections::BTreeMap;
 use std::io;
 
-use trace::{Checkpoint, Event, Writer};
+use trace::{Checkpoint, Event, Timestamp, Writer};
 
+use crate::clock::now_ns;
 use crate::file::TraceFile;
 
 /// A file, until it is finished or cannot be written.
@@ -19,6 +20,11 @@ pub struct Unwritten {
     noted: BTreeMap<u32, (Vec<Event>, u64)>,
     /// How many are noted.
     count: usize,
+    /// Noted timestamps, in the order of time; none before anybody asks for the order of several threads or processes.
+    timestamps: Vec<Timestamp>,
+    is_timed: bool,
+    /// The time of the last.
+    last_ns: u64,
     /// Threads that are in a call which may end the program.
     ending: BTreeMap<u32, Ending>,
     /// Where to go on, if the file has what ends the program.
@@ -38,7 +44,16 @@ pub struct Ending {
 impl Unwritten {
     /// A file that was begun; none for a process that is not recorded.
     pub fn new(writer: Option<Writer<TraceFile>>) -> Unwritten {
-        Unwritten { writer, noted: BTreeMap::new(), count: 0, ending: BTreeMap::new(), before_end: None }
+        Unwritten {
+            writer,
+            noted: BTreeMap::new(),
+            count: 0,
+            timestamps: Vec::new(),
+            is_timed: false,
+            last_ns: 0,
+            ending: BTreeMap::new(),
+            before_end: None,
+        }
     }
 
     /// Whether something is still written.
@@ -46,15 +61,30 @@ impl Unwritten {
         self.writer.is_some()
     }
 
-    /// How many events are noted.
+    /// How many events and timestamps are noted.
     pub fn count(&self) -> usize {
-        self.count
+        self.count + self.timestamps.len()
+    }
+
+    /// Notes timestamps from now on.
+    pub fn tell_times(&mut self) {
+        self.is_timed = true;
+    }
+
+    /// Notes when a thread comes to its next event, or to a run: now.
+    pub fn time(&mut self, thread: u32, run: u64) {
+        let Some(writer) = self.writer.as_ref().filter(|_| self.is_timed) else { return };
+        let noted = self.noted.get(&thread).map_or(0, |(events, _)| events.len() as u64);
+        let event = writer.written(thread).1 + noted;
+        self.last_ns = self.last_ns.max(now_ns());
+        self.timestamps.push(Timestamp { thread, run, event, time_ns: self.last_ns });
     }
 
     /// Notes an event of a thread, which is back from the call that it may have ended in.
     pub fn note(&mut self, thread: u32, instructions: u64, event: Event) {
         if self.is_open() {
             self.ending.remove(&thread);
+            self.time(thread, event.run);
             let (noted, last) = self.noted.entry(thread).or_default();
             noted.push(event);
             *last = instructions;
@@ -101,6 +131,7 @@ impl Unwritten {
             writer.get_mut().cut(offset)?;
         }
         self.count = 0;
+        writer.timestamps(&std::mem::take(&mut self.timestamps))?;
         for (thread, (events, instructions)) in std::mem::take(&mut self.noted) {
             writer.events(thread, &events, instructions)?;
         }
@@ -110,6 +141,13 @@ impl Unwritten {
             for (thread, ending) in &self.ending {
                 // What ends the program is the last that it does.
                 let event = ending.event.clone().map(|event| Event { order, ..event });
+                if let Some(event) = event.as_ref().filter(|_| self.is_timed) {
+                    // It may still be to come.
+                    self.last_ns = self.last_ns.max(now_ns());
+                    let (run, (_, events)) = (event.run, writer.written(*thread));
+                    let timestamp = Timestamp { thread: *thread, run, event: events, time_ns: self.last_ns };
+                    writer.timestamps(&[timestamp])?;
+                }
                 writer.events(*thread, event.as_slice(), ending.instructions)?;
             }
             if self.ending.values().all(|ending| ending.is_alone) {
@@ -134,6 +172,7 @@ impl Unwritten {
     fn forget(&mut self) {
         self.noted.clear();
         self.ending.clear();
+        self.timestamps.clear();
         self.count = 0;
     }
 }

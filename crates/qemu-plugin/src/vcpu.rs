@@ -6,8 +6,13 @@ use std::io;
 use trace::{Access, Builder, Columns, Encoder, Header, Kind, PAGE_SHIFT, Run, Runs, pace, page_of};
 
 use crate::call::Pending;
+use crate::forgotten::Forgotten;
 use crate::guest_memory::owned::Owned;
 use crate::schedule::Schedule;
+use crate::touched::Touched;
+pub use current::Current;
+
+mod current;
 
 /// Runs of a buffer: little enough to stay in the second-level cache of a core.
 const RUNS: usize = 1 << 13;
@@ -19,8 +24,6 @@ const ADDRESSES: usize = 1 << 14;
 const RUNS_OF_AN_ACCESS: usize = 2;
 /// Bits of an address; what is above says something else to the kernel.
 const ADDRESS: u64 = (1 << 57) - 1;
-/// The last place in a page where an access of any size lies in the page.
-const LAST_PLACE: u64 = (1 << PAGE_SHIFT) - Access::MAX_BYTES as u64;
 
 /// What a block should do before it goes on.
 pub enum Attention {
@@ -55,49 +58,6 @@ impl Work {
     }
 }
 
-/// What a thread does now: all that callbacks use.
-pub struct Current {
-    runs: Runs,
-    /// Instructions that were executed.
-    instructions: u64,
-    /// Instructions at which there is something else to do.
-    attention: u64,
-    /// How many events of all threads this one has seen.
-    seen: u64,
-}
-
-impl Current {
-    /// Counts instructions.
-    #[inline(always)]
-    pub fn count(&mut self, instructions: u64) {
-        self.instructions += instructions;
-    }
-
-    /// Whether there is something else to do before more instructions are counted, where there were `events` events.
-    #[inline(always)]
-    pub fn needs_attention(&self, events: u64) -> bool {
-        self.instructions >= self.attention || self.seen != events
-    }
-
-    /// A load or store. `false`: nothing was done, because it may cross the end of its page, the buffer is full, or nothing
-    /// is recorded.
-    #[inline(always)]
-    pub fn access(&mut self, address: u64, kind: Kind) -> bool {
-        if self.runs.is_in_current_page(address, u64::from(Access::MAX_BYTES)) {
-            self.runs.add_to_current(kind);
-            return true;
-        }
-        let page = page_of(address);
-        address - page <= LAST_PLACE && self.runs.data(page, kind)
-    }
-
-    /// Fetches in a page, which is given by its address. `false`: nothing was done, because there is no room.
-    #[inline(always)]
-    pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
-        self.runs.fetch(page, fetches)
-    }
-}
-
 /// The state of one vCPU, that is of one thread of the program.
 pub struct Vcpu {
     current: Current,
@@ -126,6 +86,8 @@ pub struct Vcpu {
     pub call: Option<Pending>,
     /// The program's memory when it began to fork.
     pub owned: Option<Owned>,
+    /// How many ranges it has forgotten of what it has touched.
+    forgotten: u64,
 }
 
 impl Vcpu {
@@ -135,7 +97,7 @@ impl Vcpu {
         let mut runs = if keeps_addresses { Runs::in_sequence(ADDRESSES) } else { Runs::new(RUNS) };
         runs.admit(false);
         let mut vcpu = Vcpu {
-            current: Current { runs, instructions: 0, attention: 0, seen },
+            current: Current { runs, instructions: 0, attention: 0, seen, touched: None },
             recording: false,
             keeps_addresses,
             addresses: Vec::new(),
@@ -150,6 +112,7 @@ impl Vcpu {
             outside: (0, 0),
             call: None,
             owned: None,
+            forgotten: 0,
         };
         if vcpu.boundary == 0 {
             vcpu.record(true);
@@ -175,6 +138,40 @@ impl Vcpu {
         self.current.seen = events;
     }
 
+    /// Tells first touches from now on, of all pages.
+    pub fn tell_touches(&mut self) {
+        self.current.touched.get_or_insert_with(|| Box::new(Touched::new()));
+        // Who keeps all addresses asks at each.
+        self.current.runs.guard(!self.keeps_addresses);
+    }
+
+    /// Whether it tells first touches.
+    pub fn tells_touches(&self) -> bool {
+        self.current.touched.is_some()
+    }
+
+    /// Notes that it touches a page, which is given by its address. Whether somebody must be told.
+    pub fn touch(&mut self, page: u64, kind: Kind) -> bool {
+        let Some(touched) = &mut self.current.touched else { return false };
+        let is_first = !touched.has(page, kind);
+        if is_first {
+            touched.insert(page, kind);
+        }
+        is_first
+    }
+
+    /// Forgets what it has touched where that is gone.
+    pub fn forget(&mut self, forgotten: &Forgotten) {
+        if let Some(touched) = &mut self.current.touched {
+            self.forgotten = forgotten.tell(self.forgotten, touched);
+        }
+    }
+
+    /// Whether there is nothing that was not taken.
+    pub fn is_empty(&self) -> bool {
+        self.current.runs.is_empty() && self.builder.as_ref().is_none_or(Builder::is_empty)
+    }
+
     /// Whether accesses are recorded now.
     #[inline(always)]
     pub fn is_recording(&self) -> bool {
@@ -198,7 +195,7 @@ impl Vcpu {
         self.current.instructions
     }
 
-    /// The number of runs so far. The buffers must have been emptied.
+    /// The number of runs so far, which is that of the next.
     pub fn place(&self) -> u64 {
         self.before + self.current.runs.len() as u64
     }
@@ -208,7 +205,9 @@ impl Vcpu {
     pub fn access_anywhere(&mut self, address: u64, bytes: u64, kind: Kind) -> bool {
         let (first, last) = (page_of(address), page_of(address.wrapping_add(bytes.max(1) - 1)));
         let runs = &mut self.current.runs;
-        runs.has_room(RUNS_OF_AN_ACCESS) && runs.data(first, kind) && (last == first || runs.data(last, kind))
+        runs.has_room(RUNS_OF_AN_ACCESS)
+            && runs.let_data_in(first, kind)
+            && (last == first || runs.let_data_in(last, kind))
     }
 
     /// An access that is kept as it is, of `bytes` bytes (0: not known). Whether the buffer must be emptied now.
@@ -337,6 +336,7 @@ impl Vcpu {
         if self.current.runs.most() != runs {
             self.current.runs = Runs::new(runs);
             self.current.runs.admit(self.recording);
+            self.current.runs.guard(self.tells_touches());
         }
     }
 
@@ -361,6 +361,8 @@ impl Vcpu {
         (self.current.instructions, self.current.seen, self.before, self.thread) = (0, 0, 0, 0);
         self.due = pace::due(0);
         self.is_ending = false;
+        (self.current.touched, self.forgotten) = (None, 0);
+        self.current.runs.guard(false);
         self.boundary = if self.recording { self.schedule.open(0) } else { self.schedule.skip };
         self.set_attention();
     }

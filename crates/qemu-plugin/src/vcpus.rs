@@ -8,7 +8,7 @@
 //! [`Vcpus::while_running`], for whose end [`Vcpus::end_all`] waits.
 
 use std::ffi::c_uint;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::vcpu::{Current, Vcpu};
@@ -22,7 +22,20 @@ struct Slot {
     vcpu: AtomicPtr<Vcpu>,
     /// Its thread is in [`Vcpus::while_running`].
     busy: AtomicBool,
+    /// Whether others may use it: [`GOES_ON`], [`PARKED`] or [`TAKEN`].
+    parked: AtomicU8,
+    /// How many blocks had been written when it was parked, or used by another.
+    since: AtomicU64,
 }
+
+/// The thread executes, or may at any moment.
+const GOES_ON: u8 = 0;
+/// It is in a call of which nothing is recorded before it returns.
+const PARKED: u8 = 1;
+/// Another thread uses its vCPU, for which it waits when it returns.
+const TAKEN: u8 = 2;
+/// Blocks of others after which one of them writes what a parked thread has.
+const BLOCKS: u64 = 8;
 
 /// All vCPUs of the process.
 pub struct Vcpus {
@@ -31,6 +44,8 @@ pub struct Vcpus {
     used: AtomicUsize,
     /// The process ends.
     ended: AtomicBool,
+    /// Blocks that threads have written of themselves.
+    written: AtomicU64,
 }
 
 /// How long the end of the process waits for threads that are in callbacks.
@@ -41,9 +56,15 @@ const INTERVAL: Duration = Duration::from_micros(200);
 impl Vcpus {
     /// None yet.
     pub const fn new() -> Vcpus {
-        let slots =
-            [const { Slot { vcpu: AtomicPtr::new(std::ptr::null_mut()), busy: AtomicBool::new(false) } }; VCPUS];
-        Vcpus { slots, used: AtomicUsize::new(0), ended: AtomicBool::new(false) }
+        let slots = [const {
+            Slot {
+                vcpu: AtomicPtr::new(std::ptr::null_mut()),
+                busy: AtomicBool::new(false),
+                parked: AtomicU8::new(GOES_ON),
+                since: AtomicU64::new(0),
+            }
+        }; VCPUS];
+        Vcpus { slots, used: AtomicUsize::new(0), ended: AtomicBool::new(false), written: AtomicU64::new(0) }
     }
 
     #[inline(always)]
@@ -99,6 +120,42 @@ impl Vcpus {
         done
     }
 
+    /// A thread is in a call of which nothing is recorded before it returns, which may take any time: until
+    /// [`Vcpus::unpark`] others may use its vCPU. What it has and has not written others would wait for who read the file.
+    pub fn park(&self, vcpu: c_uint) {
+        let slot = self.slot(vcpu);
+        slot.since.store(self.written.load(Ordering::Relaxed), Ordering::Relaxed);
+        slot.parked.store(PARKED, Ordering::Release);
+    }
+
+    /// The call has returned. Waits for who uses the vCPU.
+    pub fn unpark(&self, vcpu: c_uint) {
+        let parked = &self.slot(vcpu).parked;
+        while parked.load(Ordering::Relaxed) != GOES_ON
+            && parked.compare_exchange(PARKED, GOES_ON, Ordering::Acquire, Ordering::Relaxed).is_err()
+        {
+            std::thread::sleep(INTERVAL);
+        }
+    }
+
+    /// A thread has written a block: shows the vCPUs of threads that have been parked for some blocks.
+    pub fn while_parked(&self, mut each: impl FnMut(&mut Vcpu)) {
+        let written = self.written.fetch_add(1, Ordering::Relaxed) + 1;
+        for slot in self.used().iter().filter(|slot| slot.parked.load(Ordering::Relaxed) == PARKED) {
+            let is_old = written.saturating_sub(slot.since.load(Ordering::Relaxed)) > BLOCKS;
+            if is_old && slot.parked.compare_exchange(PARKED, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                // SAFETY: made by `begin`; its thread waits until it is no longer taken, and so does the end of the process.
+                if let Some(vcpu) =
+                    unsafe { slot.vcpu.load(Ordering::Acquire).as_mut() }.filter(|vcpu| !vcpu.is_empty())
+                {
+                    each(vcpu);
+                }
+                slot.since.store(written, Ordering::Relaxed);
+                slot.parked.store(PARKED, Ordering::Release);
+            }
+        }
+    }
+
     /// A vCPU whose thread has ended, for that thread.
     pub fn take(&self, vcpu: c_uint) -> Option<Box<Vcpu>> {
         let state = self.slot(vcpu).vcpu.swap(std::ptr::null_mut(), Ordering::Relaxed);
@@ -113,10 +170,11 @@ impl Vcpus {
         let begin = Instant::now();
         let mut left_out = 0;
         for slot in self.used() {
-            while slot.busy.load(Ordering::SeqCst) && begin.elapsed() < PATIENCE {
+            let is_used = || slot.busy.load(Ordering::SeqCst) || slot.parked.load(Ordering::SeqCst) == TAKEN;
+            while is_used() && begin.elapsed() < PATIENCE {
                 std::thread::sleep(INTERVAL);
             }
-            let is_busy = slot.busy.load(Ordering::SeqCst);
+            let is_busy = is_used();
             // It is never freed: a callback that has just begun may have looked at the pointer, and the process ends anyway.
             // SAFETY: made by `begin`; its thread is in no callback, and leaves the next one at once.
             match unsafe { slot.vcpu.load(Ordering::Acquire).as_mut() } {
@@ -134,6 +192,7 @@ impl Vcpus {
         for other in self.used().iter().filter(|other| !std::ptr::eq(*other, self.slot(vcpu))) {
             other.vcpu.store(std::ptr::null_mut(), Ordering::Relaxed);
             other.busy.store(false, Ordering::Relaxed);
+            other.parked.store(GOES_ON, Ordering::Relaxed);
         }
     }
 }

@@ -26,6 +26,9 @@ pub(crate) fn title(metric: &str) -> String {
         names::SHARED_BYTES => "shared memory",
         names::HOST_COLLAPSES => "large pages by khugepaged, on the host",
         names::HOST_COLLAPSE_ALLOCATIONS => "large pages allocated for collapses, on the host",
+        names::HOST_FALLBACKS => "faults without a large page, on the host",
+        names::HOST_COMPACTIONS => "waits for compaction, on the host",
+        names::HOST_COMPACTED => "waits for compaction that gave a large page, on the host",
         names::DTLB_WALKS => "page walks for data",
         names::ITLB_WALKS => "page walks for instructions",
         names::WALK_CYCLES_RATIO => "cycles with a page walk",
@@ -45,7 +48,11 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
         let unit = match name {
             names::SHARED_BYTES => Unit::Bytes,
             _ if name.ends_with("_s") => Unit::Seconds,
-            names::HOST_COLLAPSES | names::HOST_COLLAPSE_ALLOCATIONS => Unit::Count,
+            names::HOST_COLLAPSES
+            | names::HOST_COLLAPSE_ALLOCATIONS
+            | names::HOST_FALLBACKS
+            | names::HOST_COMPACTIONS
+            | names::HOST_COMPACTED => Unit::Count,
             _ => Unit::Custom,
         };
         Metric::new(name, unit, Direction::Lower)

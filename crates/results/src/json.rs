@@ -81,6 +81,7 @@ fn design(design: &Design) -> Value {
         "seed": design.seed.to_string(),
         "prove_all": design.prove_all,
         "khugepaged": plain(&design.khugepaged),
+        "fragmented": design.fragmented.map(|wish| json!({ "percent": wish.percent, "block_bytes": wish.block.bytes() })),
     })
 }
 
@@ -136,6 +137,7 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
             "answered_calls": answered(&row.answered()),
         },
         "khugepaged": row.collapses().map(collapses),
+        "host": row.scarcity().map(|scarcity| plain(&scarcity)),
         "census": census(&row.census()),
         "adoption_obstacle": obstacle,
         "adoptions": recommended

@@ -17,18 +17,21 @@ pub mod grid;
 pub mod html;
 pub mod inspection;
 pub mod json;
+pub mod matrix;
 pub mod output;
 pub mod parquet;
 pub mod place;
 pub mod sentence;
 pub mod shading;
 pub mod simulation;
+mod spread;
 pub mod store;
 pub mod table;
 pub mod terminal;
 
 mod collapses;
 mod figure;
+mod fragmented;
 mod rows;
 mod text;
 

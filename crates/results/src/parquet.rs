@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical, ZstdLevel};
-use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int32Type, Int64Type};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -23,6 +23,8 @@ pub enum ColumnType {
     U64,
     /// Signed numbers of 64 bits.
     I64,
+    /// Numbers with a fraction, of 64 bits.
+    F64,
     /// Yes or no.
     Bool,
     /// Text.
@@ -38,6 +40,8 @@ pub enum Column {
     U64(Vec<u64>),
     /// Of a [`ColumnType::I64`].
     I64(Vec<i64>),
+    /// Of a [`ColumnType::F64`].
+    F64(Vec<f64>),
     /// Of a [`ColumnType::Bool`].
     Bool(Vec<bool>),
     /// Of a [`ColumnType::Text`].
@@ -82,6 +86,9 @@ impl<W: Write + Send> ParquetFile<W> {
                 Column::I64(values) => {
                     next.typed::<Int64Type>().write_batch(values, None, None)?;
                 }
+                Column::F64(values) => {
+                    next.typed::<DoubleType>().write_batch(values, None, None)?;
+                }
                 Column::Bool(values) => {
                     next.typed::<BoolType>().write_batch(values, None, None)?;
                 }
@@ -110,6 +117,7 @@ fn field(name: &str, column: ColumnType) -> Result<Type, ParquetError> {
         ColumnType::U32 => (Physical::INT32, ConvertedType::UINT_32),
         ColumnType::U64 => (Physical::INT64, ConvertedType::UINT_64),
         ColumnType::I64 => (Physical::INT64, ConvertedType::INT_64),
+        ColumnType::F64 => (Physical::DOUBLE, ConvertedType::NONE),
         ColumnType::Bool => (Physical::BOOLEAN, ConvertedType::NONE),
         ColumnType::Text => (Physical::BYTE_ARRAY, ConvertedType::UTF8),
     };

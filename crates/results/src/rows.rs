@@ -12,6 +12,7 @@ use study::trial::{Arm, TrialRecord};
 
 use crate::collapses::Collapses;
 use crate::figure::{self, Change, MOST_BLOCKS};
+use crate::fragmented::Scarcity;
 use crate::text;
 
 /// An arm and everything that is shown of it.
@@ -244,6 +245,11 @@ impl Row<'_> {
             *times = answered.times.max(*times);
         }
         times_of.into_iter().map(|(call, times)| AnsweredCall { call: call.to_string(), times }).collect()
+    }
+
+    /// How scarce large pages were on the host meanwhile; absent where no trial knows.
+    pub fn scarcity(&self) -> Option<Scarcity> {
+        Scarcity::of(&self.counted)
     }
 
     /// What khugepaged did on the host meanwhile; absent where no trial knows.

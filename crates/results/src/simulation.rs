@@ -1,5 +1,4 @@
 //! What simulations of traces found, as plain data: whoever simulates fills it in, and this crate shows it.
-//!
 //! Every figure of a [`Document`] is modelled.
 
 mod shading;
@@ -7,6 +6,7 @@ mod shading;
 use policy::verdict::Verdict;
 
 use crate::figure;
+pub use crate::spread::{Spread, Spreading};
 
 /// Everything that one page shows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +40,8 @@ pub struct Trace {
     pub answers: Vec<String>,
     /// Each machine under each policy, machine by machine.
     pub cells: Vec<Cell>,
+    /// How far figures spread over layouts of addresses, if that was asked for: each machine under each policy that ran.
+    pub spreads: Vec<Spread>,
     /// Misses of LRU TLBs of every geometry, if they were asked for.
     pub sweep: Option<Sweep>,
 }

@@ -21,7 +21,9 @@
 pub mod adoption;
 pub mod comparison;
 pub mod control;
+pub mod definition;
 pub mod machine;
+pub mod matrix;
 pub mod metric;
 pub mod plan;
 mod role;

@@ -37,6 +37,15 @@ pub struct Machine {
     pub page_sizes: PageSizes,
 }
 
+impl Machine {
+    /// Whether it is the same host with the same kernel, started in the same way, in whatever boot: then trials of both can
+    /// stand in one comparison. Memory that the kernel manages differs a little from boot to boot and is not compared.
+    pub fn is_alike(&self, other: &Machine) -> bool {
+        let Machine { boot_id, memory_bytes, .. } = self;
+        *self == Machine { boot_id: boot_id.clone(), memory_bytes: *memory_bytes, ..other.clone() }
+    }
+}
+
 /// What can influence page sizes and their cost, as it was at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {

@@ -140,6 +140,12 @@ pub mod names {
     /// Large pages that were allocated for such windows meanwhile, by khugepaged or for madvise(MADV_COLLAPSE), of whatever
     /// process: a counter of the host.
     pub const HOST_COLLAPSE_ALLOCATIONS: &str = "host_collapse_allocations";
+    /// Faults of anonymous memory that found no page of the PMD's size meanwhile and took smaller ones: a counter of the host.
+    pub const HOST_FALLBACKS: &str = "host_fault_fallbacks";
+    /// Times that a process waited for compaction meanwhile: a counter of the host.
+    pub const HOST_COMPACTIONS: &str = "host_compaction_stalls";
+    /// Those after which there was a large page: a counter of the host.
+    pub const HOST_COMPACTED: &str = "host_compaction_successes";
     /// Completed page walks for data.
     pub const DTLB_WALKS: &str = "dtlb_walks";
     /// Completed page walks for instructions.

@@ -48,6 +48,7 @@ impl Design {
             seed,
             prove_all: false,
             khugepaged: Khugepaged::AsIs,
+            fragmented: None,
         }
     }
 }

@@ -23,11 +23,14 @@ pub enum Holds {
     Events = 3,
     /// Where the blocks are: the last one of a file that is whole.
     Index = 4,
+    /// When threads came to places: a list of [`Timestamp`](crate::Timestamp), compressed.
+    Timestamps = 5,
 }
 
 impl Holds {
     fn from_number(number: u8) -> Option<Holds> {
-        [Holds::Header, Holds::Runs, Holds::Events, Holds::Index].into_iter().find(|holds| *holds as u8 == number)
+        let all = [Holds::Header, Holds::Runs, Holds::Events, Holds::Index, Holds::Timestamps];
+        all.into_iter().find(|holds| *holds as u8 == number)
     }
 }
 
@@ -60,13 +63,13 @@ impl<const BYTES: usize> Field<BYTES> {
 pub struct Prefix {
     /// What the payload is.
     pub holds: Holds,
-    /// The thread that runs or events are of, numbered from 0 in the order of appearance.
+    /// The thread that runs or events are of, numbered from 0 in the order of appearance; 0 for timestamps, which are of all.
     pub thread: u32,
     /// The number of the block.
     pub number: u64,
-    /// The number of its first run or event in its thread.
+    /// The number of its first run or event in its thread, or of its first timestamp in the file.
     pub first: u64,
-    /// How many runs or events.
+    /// How many runs, events or timestamps.
     pub count: u32,
     /// Bytes of the payload.
     pub payload_bytes: u32,

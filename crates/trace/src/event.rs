@@ -74,10 +74,14 @@ pub enum Call {
         /// Its second argument.
         argument: u64,
     },
-    /// `execve` that succeeded: the address space is a new one.
+    /// `execve`: where it succeeded, the address space is a new one.
     Exec {
         /// The program's name, as the caller gave it.
         program: String,
+        /// Why the recorder did not follow it there; `None` where it did, or where it does not know whether the call would
+        /// succeed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unrecorded: Option<String>,
     },
     /// `clone`, `fork` or `vfork`: the result is the child.
     Clone {
@@ -115,6 +119,13 @@ pub enum Call {
         /// What `/proc/PID/maps` calls it.
         name: String,
     },
+}
+
+impl Call {
+    /// An `execve` of a program, about which nothing else is known.
+    pub fn exec(program: impl Into<String>) -> Call {
+        Call::Exec { program: program.into(), unrecorded: None }
+    }
 }
 
 /// An event, its place among the runs of its thread, and its place among the events of all threads.

@@ -3,10 +3,13 @@
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::image::Image;
 use crate::run::PAGE_SHIFT;
 
 /// The name and version of the format.
-pub const SCHEMA: &str = "pagelab.trace/4";
+pub const SCHEMA: &str = "pagelab.trace/5";
+/// The version before, which is read too: it had no timestamps.
+pub const SCHEMA_BEFORE: &str = "pagelab.trace/4";
 
 /// Which columns the runs have besides their pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -152,6 +155,22 @@ pub struct Process {
     pub process: u32,
     /// The recorded process that forked it, whose memory it began with a copy of; `None` for the first.
     pub parent: Option<u32>,
+    /// How many programs it had executed (`execve`) since then or since recording began, the trace's own among them; 0
+    /// where it had not.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub execs: u32,
+}
+
+impl Process {
+    /// The image that the trace is of.
+    pub fn image(&self) -> Image {
+        Image { process: self.process, execs: self.execs }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives the type")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What executed the program or machine in the recorder's stead.

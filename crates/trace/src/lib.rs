@@ -6,6 +6,8 @@
 //!   nothing that a TLB or a page table could tell apart.
 //! - **chunk**: the runs of one thread that stand together in a block, column by column.
 //! - **event**: a system call that changes the address space, with its place among the runs.
+//! - **timestamp**: when a thread came to a place among its runs and events, where it may matter who came first.
+//! - **image**: what a process executes from its fork, or an execve, to its end or the next execve. Each has a trace.
 //! - **block**: what a file is a sequence of; each stands for itself, with checksums.
 //! - **pace**: how often a recorder writes a block, and so what is lost when it is killed.
 //! - **filter**: what was left out of the runs. The header says for which TLBs the rest is exact, and a reader refuses
@@ -22,8 +24,10 @@ mod chunk;
 mod column;
 mod dictionary;
 mod event;
+pub mod executable;
 mod footprint;
 mod header;
+mod image;
 pub mod import;
 mod index;
 mod lru_filter;
@@ -34,6 +38,7 @@ mod recording;
 mod run;
 mod run_cache;
 mod runs;
+mod timestamp;
 mod windows;
 mod writer;
 
@@ -45,7 +50,10 @@ pub use column::{ColumnError, Encoder};
 pub use dictionary::MAX_PAGES;
 pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
-pub use header::{Columns, Emulator, Filter, Header, NotExact, Part, Process, SCHEMA, TlbGeometry, Window};
+pub use header::{
+    Columns, Emulator, Filter, Header, NotExact, Part, Process, SCHEMA, SCHEMA_BEFORE, TlbGeometry, Window,
+};
+pub use image::Image;
 pub use index::Place;
 pub use lru_filter::LruFilter;
 pub use read_error::{Damage, DamageKind, EventsError, HeaderError, ReadError};
@@ -53,5 +61,6 @@ pub use reader::{Block, Reader};
 pub use recording::Recording;
 pub use run::{Kind, PAGE_SHIFT, Run};
 pub use runs::{Runs, page_of};
+pub use timestamp::{MAX_TIMESTAMPS, Timestamp, TimestampError};
 pub use windows::Windows;
 pub use writer::{Checkpoint, Writer};

@@ -8,7 +8,8 @@ use thiserror::Error;
 use crate::block::BlockError;
 use crate::chunk::ChunkError;
 use crate::column::ColumnError;
-use crate::header::SCHEMA;
+use crate::header::{SCHEMA, SCHEMA_BEFORE};
+use crate::timestamp::TimestampError;
 
 /// A file that is no trace, or that this version cannot read.
 #[derive(Debug, Error)]
@@ -34,7 +35,7 @@ pub enum ReadError {
     Newer(#[source] serde_json::Error),
     /// Another version.
     #[error(
-        "the trace is of the format {found:?}; this pagelab reads {SCHEMA:?}: record an older trace again, and read a newer one with a newer pagelab"
+        "the trace is of the format {found:?}; this pagelab reads {SCHEMA:?} and {SCHEMA_BEFORE:?}: record an older trace again, and read a newer one with a newer pagelab"
     )]
     Version {
         /// What the header says.
@@ -79,6 +80,9 @@ pub enum DamageKind {
     /// The events in it.
     #[error("the events in it: {0}")]
     Events(#[source] EventsError),
+    /// The timestamps in it.
+    #[error("the timestamps in it: {0}")]
+    Timestamps(#[source] TimestampError),
     /// Something follows the end of the trace.
     #[error(
         "the trace ended before it, with its index; expected the eight bytes of the index's place and nothing else"

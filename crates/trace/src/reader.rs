@@ -10,9 +10,10 @@ use crate::block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Pr
 use crate::chunk::Chunk;
 use crate::column::Decoder;
 use crate::event::Event;
-use crate::header::{Header, SCHEMA};
+use crate::header::{Header, SCHEMA, SCHEMA_BEFORE};
 use crate::index::{self, Place};
 use crate::read_error::{Damage, DamageKind, EventsError, HeaderError, ReadError};
+use crate::timestamp::{self, MAX_TIMESTAMP_BYTES, MAX_TIMESTAMPS, Timestamp, TimestampError};
 
 /// What a trace consists of, in the order of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub enum Block {
         /// The events.
         events: Vec<Event>,
     },
+    /// When threads came to places, in the order of time.
+    Timestamps(Vec<Timestamp>),
     /// A part that could not be used.
     Damaged(Damage),
 }
@@ -160,9 +163,18 @@ impl<R: Read> Reader<R> {
                 Ok(events) => Block::Events { thread, instructions: prefix.instructions, events },
                 Err(error) => damaged(DamageKind::Events(error)),
             },
+            Holds::Timestamps => match self.timestamps(&payload, prefix.count as usize) {
+                Ok(timestamps) => Block::Timestamps(timestamps),
+                Err(error) => damaged(DamageKind::Timestamps(error)),
+            },
             Holds::Index => return Ok(self.end(offset)?.map(Block::Damaged)),
             Holds::Header => damaged(DamageKind::Block(BlockError::Kind(Holds::Header as u8))),
         }))
+    }
+
+    fn timestamps(&mut self, payload: &[u8], count: usize) -> Result<Vec<Timestamp>, TimestampError> {
+        let most = count.min(MAX_TIMESTAMPS) * MAX_TIMESTAMP_BYTES;
+        timestamp::parsed(self.decoder.column(&mut &payload[..], "timestamp", most)?, count)
     }
 
     /// Reads what follows the index at `index`, of which there may be more blocks: its place, and nothing else.
@@ -312,7 +324,7 @@ fn parsed(payload: &[u8]) -> Result<Header, ReadError> {
     let value: serde_json::Value =
         serde_json::from_slice(payload).map_err(|error| ReadError::Header(HeaderError::Json(error)))?;
     match value.get("schema").and_then(serde_json::Value::as_str) {
-        Some(SCHEMA) => serde_json::from_value(value).map_err(ReadError::Newer),
+        Some(SCHEMA | SCHEMA_BEFORE) => serde_json::from_value(value).map_err(ReadError::Newer),
         found => Err(ReadError::Version { found: found.unwrap_or_default().to_owned() }),
     }
 }

@@ -8,6 +8,7 @@ use crate::event::{Call, Event};
 use crate::header::Header;
 use crate::run::{Kind, PAGE_SHIFT};
 use crate::runs::Runs;
+use crate::timestamp::Timestamp;
 use crate::writer::Writer;
 
 /// Runs of a thread that are collected before they go into a chunk.
@@ -25,6 +26,8 @@ pub struct Recording<W> {
     threads: Vec<Thread>,
     /// Of all threads, so far.
     events: u64,
+    /// Those that are not written yet.
+    timestamps: Vec<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -54,7 +57,13 @@ impl<W: Write> Recording<W> {
     /// # Errors
     /// Those of `to`.
     pub fn new(to: W, header: Header) -> io::Result<Recording<W>> {
-        Ok(Recording { writer: Writer::new(to, &header)?, header, threads: Vec::new(), events: 0 })
+        Ok(Recording {
+            writer: Writer::new(to, &header)?,
+            header,
+            threads: Vec::new(),
+            events: 0,
+            timestamps: Vec::new(),
+        })
     }
 
     /// Adds an access of `bytes` bytes; one that crosses pages is one to each of them. `kind` is one bit, or
@@ -97,6 +106,14 @@ impl<W: Write> Recording<W> {
         state.runs.end();
         let run = state.taken + state.runs.len() as u64;
         state.events.push(Event { run, order, call, result });
+    }
+
+    /// Says when a thread came to its next run or event. It is not earlier than what was said before, of any thread.
+    pub fn timestamp(&mut self, thread: u32, time_ns: u64) {
+        let (_, written) = self.writer.written(thread);
+        let state = self.thread(thread);
+        let (run, event) = (state.taken + state.runs.len() as u64, written + state.events.len() as u64);
+        self.timestamps.push(Timestamp { thread, run, event, time_ns });
     }
 
     /// Writes what there is, and the index; gives the file back.
@@ -150,6 +167,7 @@ impl<W: Write> Recording<W> {
         let state = &mut self.threads[thread as usize];
         let events = std::mem::take(&mut state.events);
         let chunk = state.builder.as_mut().map(Builder::take).unwrap_or_default();
+        self.writer.timestamps(&std::mem::take(&mut self.timestamps))?;
         self.writer.events(thread, &events, state.instructions)?;
         self.writer.runs(thread, &chunk, state.instructions)
     }

@@ -50,7 +50,10 @@ pub struct Runs {
     /// How many there are.
     count: usize,
     /// How many there may be: none while nothing is recorded.
+    room: usize,
+    /// As many, or none where somebody is asked before a run begins.
     limit: usize,
+    is_guarded: bool,
     /// A fetch ends a run of data and the other way round, so that no order is lost.
     in_sequence: bool,
     buffer: Box<[Run]>,
@@ -60,7 +63,16 @@ impl Runs {
     /// A buffer for so many runs.
     pub fn new(most: usize) -> Runs {
         let buffer = vec![Run::default(); most].into_boxed_slice();
-        Runs { data: Current::NONE, fetch: Current::NONE, count: 0, limit: most, in_sequence: false, buffer }
+        Runs {
+            data: Current::NONE,
+            fetch: Current::NONE,
+            count: 0,
+            room: most,
+            limit: most,
+            is_guarded: false,
+            in_sequence: false,
+            buffer,
+        }
     }
 
     /// The same for runs that stand one after the other: data and fetches are one stream. What keeps every address needs
@@ -100,7 +112,22 @@ impl Runs {
             self.data.add(1, kind.added());
             return true;
         }
-        let is_room = self.begin(page, self.data);
+        self.begin_data(page, kind, self.limit)
+    }
+
+    /// The same, though runs are guarded.
+    #[inline(always)]
+    pub fn let_data_in(&mut self, page: u64, kind: Kind) -> bool {
+        if page == self.data.page {
+            self.data.add(1, kind.added());
+            return true;
+        }
+        self.begin_data(page, kind, self.room)
+    }
+
+    #[inline(always)]
+    fn begin_data(&mut self, page: u64, kind: Kind, limit: usize) -> bool {
+        let is_room = self.begin(page, self.data, limit);
         if is_room {
             self.data = self.begun(page, 1, kind.begun());
         }
@@ -114,17 +141,32 @@ impl Runs {
             self.fetch.add(fetches, 0);
             return true;
         }
-        let is_room = self.begin(page, self.fetch);
+        self.begin_fetch(page, fetches, self.limit)
+    }
+
+    /// The same, though runs are guarded.
+    #[inline(always)]
+    pub fn let_fetch_in(&mut self, page: u64, fetches: u64) -> bool {
+        if page == self.fetch.page {
+            self.fetch.add(fetches, 0);
+            return true;
+        }
+        self.begin_fetch(page, fetches, self.room)
+    }
+
+    #[inline(always)]
+    fn begin_fetch(&mut self, page: u64, fetches: u64, limit: usize) -> bool {
+        let is_room = self.begin(page, self.fetch, limit);
         if is_room {
             self.fetch = self.begun(page, fetches, Kind::FETCH.bits());
         }
         is_room
     }
 
-    /// Ends the current run of a stream and gives the next its place, if there is room.
+    /// Ends the current run of a stream and gives the next its place, if there are fewer than `limit`.
     #[inline(always)]
-    fn begin(&mut self, page: u64, ended: Current) -> bool {
-        let is_room = self.count < self.limit;
+    fn begin(&mut self, page: u64, ended: Current, limit: usize) -> bool {
+        let is_room = self.count < limit;
         if is_room && let Some(run) = self.buffer.get_mut(self.count) {
             run.page = page >> PAGE_SHIFT;
             ended.end(&mut self.buffer);
@@ -142,7 +184,7 @@ impl Runs {
     /// Adds a whole run, behind which others begin. `false` as for an access.
     pub fn push(&mut self, run: Run) -> bool {
         self.end();
-        let is_room = self.count < self.limit;
+        let is_room = self.count < self.room;
         if is_room && let Some(place) = self.buffer.get_mut(self.count) {
             *place = run;
             self.count += 1;
@@ -171,7 +213,15 @@ impl Runs {
     /// Lets runs be added from now on, or none. The current ones end.
     pub fn admit(&mut self, runs: bool) {
         self.end();
-        self.limit = if runs { self.buffer.len() } else { 0 };
+        self.room = if runs { self.buffer.len() } else { 0 };
+        self.guard(self.is_guarded);
+    }
+
+    /// Lets accesses begin no runs from now on, as if there were no room, but by [`Runs::let_data_in`] and
+    /// [`Runs::let_fetch_in`]; or lets them again.
+    pub fn guard(&mut self, guards: bool) {
+        self.is_guarded = guards;
+        self.limit = if guards { 0 } else { self.room };
     }
 
     /// How many runs there are, the current ones included.
@@ -191,7 +241,7 @@ impl Runs {
 
     /// Whether so many more can be begun now.
     pub fn has_room(&self, runs: usize) -> bool {
-        self.count + runs <= self.limit
+        self.count + runs <= self.room
     }
 }
 
@@ -265,6 +315,23 @@ mod tests {
         runs.admit(true);
         assert!(runs.push(Run { page: 7, kind: Kind::KERNEL_LOAD, accesses: 1 }) && runs.access(0x7000, Kind::LOAD));
         assert_eq!(told(runs.ended()), [(7, 18, 1), (7, 2, 1)]);
+    }
+
+    #[test]
+    fn guarded_runs_go_on_and_begin_where_they_are_let_in() {
+        let mut runs = Runs::new(4);
+        assert!(runs.access(0x1000, Kind::LOAD));
+        runs.guard(true);
+        assert!(runs.access(0x1008, Kind::LOAD) && !runs.access(0x2000, Kind::LOAD) && runs.has_room(3));
+        assert!(runs.let_data_in(0x2000, Kind::STORE) && !runs.access(0x3000, Kind::LOAD));
+        assert!(!runs.access(0x5000, Kind::FETCH) && runs.let_fetch_in(0x5000, 2) && runs.let_fetch_in(0x5000, 1));
+        runs.admit(false);
+        assert!(!runs.let_data_in(0x3000, Kind::LOAD) && !runs.let_fetch_in(0x6000, 1));
+        runs.admit(true);
+        assert!(!runs.access(0x3000, Kind::LOAD));
+        runs.guard(false);
+        assert!(runs.access(0x3000, Kind::LOAD));
+        assert_eq!(told(runs.ended()), [(1, 2, 2), (2, 4, 1), (5, 1, 3), (3, 2, 1)]);
     }
 
     /// The slow way: every access is looked for a run that it belongs to.

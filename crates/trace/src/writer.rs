@@ -9,6 +9,7 @@ use crate::column::Encoder;
 use crate::event::Event;
 use crate::header::Header;
 use crate::index::{MAX_PLACES, Place};
+use crate::timestamp::{self, MAX_TIMESTAMPS, Timestamp};
 
 /// Most events of one block.
 const MAX_EVENTS: usize = 1 << 14;
@@ -23,6 +24,8 @@ pub struct Writer<W> {
     places: Vec<Place>,
     /// Runs and events of each thread so far. Threads have any numbers: a part keeps those of the whole.
     counts: BTreeMap<u32, (u64, u64)>,
+    /// Timestamps so far.
+    timestamps: u64,
 }
 
 /// A state of a [`Writer`].
@@ -31,6 +34,7 @@ pub struct Checkpoint {
     offset: u64,
     places: usize,
     counts: BTreeMap<u32, (u64, u64)>,
+    timestamps: u64,
 }
 
 impl<W: Write> Writer<W> {
@@ -39,7 +43,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of `to`.
     pub fn new(to: W, header: &Header) -> io::Result<Writer<W>> {
-        let mut writer = Writer { to, offset: 0, places: Vec::new(), counts: BTreeMap::new() };
+        let mut writer = Writer { to, offset: 0, places: Vec::new(), counts: BTreeMap::new(), timestamps: 0 };
         let json = serde_json::to_vec(header)?;
         writer.block(Holds::Header, 0, 0, 1, 0, &json)?;
         Ok(writer)
@@ -110,6 +114,22 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
+    /// Writes timestamps, which are in the order of time and not before those that were written. They must stand in the file
+    /// before the events and runs that come after them.
+    ///
+    /// # Errors
+    /// Those of the file and of the compressor.
+    pub fn timestamps(&mut self, timestamps: &[Timestamp]) -> io::Result<()> {
+        for part in timestamps.chunks(MAX_TIMESTAMPS) {
+            let (mut column, mut payload) = (Vec::new(), Vec::new());
+            timestamp::push(&mut column, part);
+            Encoder::new()?.column(&column, &mut payload)?;
+            self.block(Holds::Timestamps, 0, self.timestamps, part.len() as u32, 0, &payload)?;
+            self.timestamps += part.len() as u64;
+        }
+        Ok(())
+    }
+
     /// Writes the index and gives the file back.
     ///
     /// # Errors
@@ -137,13 +157,18 @@ impl<W: Write> Writer<W> {
 
     /// The state to which [`Writer::rewind`] returns: for programs that may end here or may not, as in `execve`.
     pub fn checkpoint(&self) -> Checkpoint {
-        Checkpoint { offset: self.offset, places: self.places.len(), counts: self.counts.clone() }
+        Checkpoint {
+            offset: self.offset,
+            places: self.places.len(),
+            counts: self.counts.clone(),
+            timestamps: self.timestamps,
+        }
     }
 
     /// Forgets what was written since a checkpoint. Gives the offset at which the caller must cut the file off, and go on.
     pub fn rewind(&mut self, checkpoint: Checkpoint) -> u64 {
         self.places.truncate(checkpoint.places);
-        self.counts = checkpoint.counts;
+        (self.counts, self.timestamps) = (checkpoint.counts, checkpoint.timestamps);
         self.offset = checkpoint.offset;
         self.offset
     }

@@ -5,7 +5,8 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use trace::{
-    Block, BlockError, Builder, Call, Chunk, Damage, DamageKind, Event, Header, Kind, ReadError, Reader, Run, Writer,
+    Block, BlockError, Builder, Call, Chunk, Damage, DamageKind, Event, Header, Kind, ReadError, Reader, Run,
+    SCHEMA_BEFORE, Timestamp, Writer,
 };
 
 fn header() -> Header {
@@ -25,6 +26,15 @@ fn blocks(runs: u64) -> Vec<Block> {
                 let call = Call::Munmap { address: 0x1000, bytes: 0x2000 };
                 let events = vec![Event { run: 300, order: 0, call, result: 0 }];
                 return Block::Events { thread, instructions: 3500, events };
+            }
+            if number == 4 {
+                let timestamp = |time_ns: u64| Timestamp {
+                    thread: time_ns as u32 % 2,
+                    run: 300 + time_ns,
+                    event: time_ns % 2,
+                    time_ns,
+                };
+                return Block::Timestamps((100..120).map(timestamp).collect());
             }
             let mut builder = Builder::new(header().columns);
             for run in 0..runs * (u64::from(number) + 1) {
@@ -58,6 +68,10 @@ fn write(runs: u64) -> (Vec<u8>, Vec<Block>) {
             }
             Block::Events { thread, instructions, ref events } => {
                 writer.events(thread, events, instructions).unwrap();
+                written.push(block);
+            }
+            Block::Timestamps(ref timestamps) => {
+                writer.timestamps(timestamps).unwrap();
                 written.push(block);
             }
             Block::Damaged(_) => unreachable!(),
@@ -103,6 +117,8 @@ fn other_files_are_refused_with_what_was_expected() {
     assert!(said(b"").contains("empty"));
     assert!(said(b"hello").contains("no trace"), "{}", said(b"hello"));
     assert!(said(&[0; 4096]).contains("no trace"));
+    let before = Header { schema: SCHEMA_BEFORE.to_owned(), ..header() };
+    assert!(read(&Writer::new(Vec::new(), &before).unwrap().finish().unwrap()).is_ok());
     let newer = Header { schema: "pagelab.trace/9".to_owned(), ..header() };
     let newer = Writer::new(Vec::new(), &newer).unwrap().finish().unwrap();
     assert!(said(&newer).contains("pagelab.trace/9") && said(&newer).contains("with a newer pagelab"));
@@ -228,7 +244,7 @@ fn an_index_of_more_blocks_than_a_block_holds_has_parts() {
 
 #[test]
 fn events_with_much_text_are_read_again() {
-    let call = Call::Exec { program: "\u{1}".repeat(4096) };
+    let call = Call::exec("\u{1}".repeat(4096));
     let events: Vec<Event> = (0..4000).map(|order| Event { run: 0, order, call: call.clone(), result: -2 }).collect();
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();
     writer.events(0, &events, 0).unwrap();

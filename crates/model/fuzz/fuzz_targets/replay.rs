@@ -11,7 +11,7 @@ use model::machine::{Machine, built_in};
 use model::replay::{Child, infer, replay_processes};
 use model::simulation::Simulation;
 use model::space::{Kernel, Khugepaged, Physical};
-use trace::{Call, Chunk, Emulator, Event, Header, Kind, Writer};
+use trace::{Call, Chunk, Emulator, Event, Header, Image, Kind, Writer};
 
 /// Leaks are not looked for (`sanitizer/lsan_interface.h`): a scope of threads waits until they have done their work, and what
 /// such a thread keeps for itself can be there a moment longer, which a fuzzer takes for a leak once in some minutes.
@@ -118,7 +118,7 @@ impl Bytes<'_> {
             }
             9 => (Call::Clone { flags: u64::from(self.byte() % 2) << 8 }, u64::from(self.byte() % 4)),
             10 => (Call::Prctl { option: 41, argument: u64::from(self.byte() % 2) }, 0),
-            _ if self.byte() < 32 => (Call::Exec { program: "a".to_owned() }, 0),
+            _ if self.byte() < 32 => (Call::exec("a"), 0),
             _ => (Call::Madvise { address, bytes, advice: 15 }, 0),
         }
     }
@@ -181,9 +181,10 @@ fuzz_target!(|data: &[u8]| {
         .collect();
     let traces = [bytes.trace(emulated), bytes.trace(emulated), bytes.trace(emulated)];
     let inferred = infer(Cursor::new(&traces[0])).expect("a sound trace with runs");
-    let mut child = |process: u32| {
-        let found = traces.get(process as usize).filter(|_| process > 0);
-        Ok(found.map(|bytes| Child { name: process.to_string(), from: Box::new(Cursor::new(bytes.clone())) }))
+    let mut child = |image: Image| {
+        // Programs that a process executes are those of whatever process comes next.
+        let found = traces.get(image.process as usize + image.execs as usize).filter(|_| image.process > 0);
+        Ok(found.map(|bytes| Child { name: image.suffix(), from: Box::new(Cursor::new(bytes.clone())) }))
     };
     let _ = replay_processes(Cursor::new(&traces[0]), &mut child, inferred.as_deref(), &mut simulations, 1);
     for simulation in &simulations {

@@ -11,6 +11,10 @@ pub const ARENA_BYTES: u64 = 64 << 20;
 pub const PROGRAM: u64 = 0x5555_5555_4000;
 /// What a stack may grow to (the default of `ulimit -s`).
 pub const STACK_BYTES: u64 = 8 << 20;
+/// What is kept free below a stack that grows (`stack_guard_gap`, 256 pages).
+pub const STACK_GUARD_BYTES: u64 = 256 * PAGE;
+/// The least gap for a stack, with its randomisation (`SZ_128M` in `mmap_base`).
+pub const LEAST_GAP_BYTES: u64 = 128 << 20;
 /// The end of user addresses (`TASK_SIZE` with four levels).
 pub const STACK_END: u64 = 0x7fff_ffff_f000;
 /// `mmap_base`: below the gap for a stack of 8M and its randomisation.

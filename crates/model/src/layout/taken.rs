@@ -33,11 +33,26 @@ impl Alignment {
     }
 }
 
-/// Ranges of addresses that are taken: where each begins and ends.
+/// Ranges of addresses that are taken: where each begins and ends; and the end of the gaps that are used.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Taken(BTreeMap<u64, u64>);
+pub(super) struct Taken(BTreeMap<u64, u64>, End);
+
+/// What the highest gap ends at.
+#[derive(Clone, Copy, Debug)]
+struct End(u64);
+
+impl Default for End {
+    fn default() -> End {
+        End(MMAP_BASE - VDSO_BYTES)
+    }
+}
 
 impl Taken {
+    /// Nothing, below the vdso behind which `mmap_base` is.
+    pub fn below(mmap_base: u64) -> Taken {
+        Taken(BTreeMap::new(), End(mmap_base - VDSO_BYTES))
+    }
+
     /// Where the last range ends that begins below an address.
     pub fn last_end_below(&self, address: u64) -> Option<u64> {
         self.0.range(..address).next_back().map(|(_, end)| *end)
@@ -89,7 +104,7 @@ impl Taken {
 
     /// The upper end of the highest gap: where so many bytes begin and end there.
     pub fn gap(&self, bytes: u64) -> Option<(u64, u64)> {
-        let mut end = MMAP_BASE - VDSO_BYTES;
+        let End(mut end) = self.1;
         for (at, until) in self.0.range(..end).rev() {
             if *until < end && end - until >= bytes {
                 return Some((end - bytes, end));

@@ -1,6 +1,6 @@
 //! Recorded addresses and those that Linux chooses.
 
-use super::linux::HUGE;
+use super::linux::{HUGE, MMAP_BASE, PROGRAM, STACK_END};
 use super::*;
 
 fn told(layout: &mut Layout, call: Call, result: u64) -> Vec<Event> {
@@ -127,4 +127,37 @@ fn what_grows_in_place_does_so_only_where_there_is_room() {
     let told = told(&mut layout, grow(EMULATED + (1 << 20), 16384), EMULATED + (1 << 20));
     assert_ne!(told[0].result as u64, second);
     assert_eq!(layout.address(EMULATED + (1 << 20)), told[0].result as u64);
+}
+
+#[test]
+fn a_layout_of_randomisation_has_its_parts_where_they_were_drawn() {
+    let image = Image { process: 7, execs: 0 };
+    let scheme = |seed| Scheme { draw: Some(Draw { seed, bits: Bits::of_addresses(47) }), pool: None };
+    let lay_out = |scheme: Scheme, image: Image| {
+        let mut layout = Layout::new(scheme, image);
+        let mut region = |address, bytes, name: &str| {
+            let told = calls(&mut layout, Call::Region { address, bytes, protection: 3, name: name.into() }, 0);
+            if let Call::Region { address, .. } = told[0] { address } else { 0 }
+        };
+        let program = region(EMULATED, 8192, "/bin/a");
+        let stack = region(EMULATED + (16 << 20), 8192, "[stack]");
+        let linker = region(EMULATED + (32 << 20), 4096, "/lib/ld.so");
+        let brk = Call::Brk { address: 0 };
+        let heap = EMULATED + 5 * HUGE;
+        let heap = told(&mut layout, brk, heap)[0].result as u64;
+        let first = mmap(&mut layout, EMULATED + (64 << 20), 8192);
+        [program, stack + 8192, linker, heap, first]
+    };
+    for seed in 0..20 {
+        let places = Places::drawn(scheme(seed).draw.unwrap(), 7 << 32);
+        let [program, stack_end, linker, heap, first] = lay_out(scheme(seed), image);
+        assert_eq!((program, stack_end), (places.program, places.stack_end));
+        assert_eq!(linker, places.mmap_base - INTERPRETER_BYTES);
+        assert_eq!(first, linker - VDSO_BYTES - 8192);
+        assert_eq!(heap, program + 8192 + places.heap_gap_bytes);
+        assert_eq!(lay_out(scheme(seed), image), [program, stack_end, linker, heap, first], "the same again");
+        assert_ne!(lay_out(scheme(seed), image.next())[0], program, "another program lies elsewhere");
+    }
+    let fixed = lay_out(Scheme::default(), image);
+    assert_eq!((fixed[0], fixed[1], fixed[2]), (PROGRAM, STACK_END, MMAP_BASE - INTERPRETER_BYTES));
 }

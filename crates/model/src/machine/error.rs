@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::toml_file::TomlError;
+
 /// A machine that cannot be had: each says which file, which key, what was found and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MachineError {
@@ -16,12 +18,13 @@ pub enum MachineError {
         nearest: &'static str,
     },
     /// It is no TOML, or its keys are not those of a machine.
-    #[error("{file}: {message}")]
+    #[error("{file}: {error}")]
     Syntax {
         /// The file.
         file: String,
-        /// What the reader says, with line and column.
-        message: String,
+        /// What the reader says, with the line.
+        #[source]
+        error: TomlError,
     },
     /// Another kind of file, or another version of it.
     #[error("{file}: schema: found {found:?}; expected {expected:?}")]

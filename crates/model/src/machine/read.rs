@@ -14,6 +14,7 @@ use super::shape::{
 };
 use super::stages::{has_leaf, of_first_stage, of_second_stage};
 use super::wire::{self, Cited};
+use crate::toml_file;
 
 /// The name and version of machine files.
 pub const SCHEMA: &str = "pagelab.machine/1";
@@ -30,10 +31,8 @@ const MAX_ENTRIES: u32 = 1 << 22;
 /// # Errors
 /// Whatever is wrong with it first.
 pub fn read(file: &str, text: &str) -> Result<Machine, MachineError> {
-    let wire: wire::Machine = toml::from_str(text).map_err(|error| MachineError::Syntax {
-        file: file.to_owned(),
-        message: error.to_string().trim().to_owned(),
-    })?;
+    let wrong = |error| MachineError::Syntax { file: file.to_owned(), error };
+    let wire: wire::Machine = toml_file::read(text).map_err(wrong)?;
     if wire.schema != SCHEMA {
         return Err(MachineError::Schema { file: file.to_owned(), found: wire.schema, expected: SCHEMA });
     }

@@ -22,6 +22,11 @@ pub enum ReplayError {
     /// There is nothing in it.
     #[error("the trace has no accesses; expected some: see `pagelab trace info`")]
     Nothing,
+    /// Addresses are not to be chosen anew.
+    #[error(
+        "the trace has the addresses that its program had, and there is no other layout of it; record the program (`pagelab record`): under QEMU it has none of Linux's"
+    )]
+    NoLayout,
     /// The trace of a process that it forked.
     #[error("the trace of a forked process, {name}: {error}")]
     Child {

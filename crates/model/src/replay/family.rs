@@ -5,14 +5,16 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use trace::{Block, Header, ReadError, Reader};
+use trace::{Block, Call, Header, Image, Process, ReadError, Reader};
 
+use super::batch::{Batch, Part, Step};
 use super::error::ReplayError;
-use super::order::{Batch, Feeder, Part, Step};
-use super::replayed::Replayed;
+use super::order::Feeder;
+use super::replayed::{Replayed, Unrecorded};
+use crate::layout::Change;
 use crate::simulation::MOST_PROCESSES;
 
-/// A trace of a forked process.
+/// A trace of a forked process, or of a program that a process executes.
 pub struct Child {
     /// The name of its file.
     pub name: String,
@@ -20,120 +22,332 @@ pub struct Child {
     pub from: Box<dyn Read>,
 }
 
-/// Reads the traces of a process and of those that it forks.
+/// What is read of a process, block by block.
+trait Blocks {
+    fn header(&self) -> &Header;
+    fn next_block(&mut self) -> Result<Option<Block>, ReadError>;
+    fn is_whole(&self) -> bool;
+}
+
+impl<R: Read> Blocks for Reader<R> {
+    fn header(&self) -> &Header {
+        Reader::header(self)
+    }
+
+    fn next_block(&mut self) -> Result<Option<Block>, ReadError> {
+        Reader::next_block(self)
+    }
+
+    fn is_whole(&self) -> bool {
+        Reader::is_whole(self)
+    }
+}
+
+/// A process that has not ended.
+struct Member<'a> {
+    /// Its number among all that there have been.
+    number: u32,
+    /// The numbers of those that forked it, its parent last.
+    parents: Vec<u32>,
+    /// What its trace says of it.
+    process: Option<Process>,
+    /// The name of its file, and of that of the program that it executes; none for the first.
+    name: Option<String>,
+    blocks: Box<dyn Blocks + 'a>,
+    /// One for each kind of addresses.
+    feeders: Vec<Feeder>,
+    at_end: bool,
+    /// The child for whose end it waits.
+    waits_for: Option<u32>,
+}
+
+impl Member<'_> {
+    /// The time of its next timestamp; `None` where that is not known. The order does not depend on addresses: it is the same
+    /// for all feeders.
+    fn time(&self) -> Option<u64> {
+        self.feeders.first().and_then(Feeder::time)
+    }
+
+    /// Whether its trace says when it did what.
+    fn is_timed(&self) -> bool {
+        self.feeders.iter().any(Feeder::is_timed)
+    }
+
+    /// Whether nothing is left of it.
+    fn is_done(&self) -> bool {
+        self.at_end && self.feeders.iter().all(Feeder::is_done)
+    }
+
+    /// The innermost file is the one that something is wrong with.
+    fn blamed(&self, error: ReplayError) -> ReplayError {
+        match (&self.name, error) {
+            (Some(name), error) if !matches!(error, ReplayError::Child { .. }) => {
+                ReplayError::Child { name: name.clone(), error: Box::new(error) }
+            }
+            (_, error) => error,
+        }
+    }
+}
+
+/// Reads the traces of a process, of those that it forks and of programs that these execute, and puts what all of them do into one
+/// order: by time, where their traces tell it. Otherwise a child runs to its end before its parent goes on. One that shares its
+/// parent's memory does so in any case, or until it executes a program.
 pub(super) struct Family<'a> {
     /// That of the first process.
     header: Header,
-    child: &'a mut dyn FnMut(u32) -> io::Result<Option<Child>>,
+    child: &'a mut dyn FnMut(Image) -> io::Result<Option<Child>>,
     /// By addresses: the threads of the simulations that have them.
     workers: &'a [Vec<SyncSender<Arc<Batch>>>],
     replayed: &'a mut Replayed,
-    /// Processes whose traces were read or are being read.
-    met: HashSet<u32>,
-    /// Processes that wait for the one that runs.
-    waiting: usize,
+    /// Images whose traces were read or are being read.
+    met: HashSet<Image>,
+    /// Those that have not ended, in the order in which they were forked.
+    members: Vec<Member<'a>>,
+    /// How many there have been.
+    count: u32,
+    /// The one that the workers are at.
+    at: u32,
+    found_runs: bool,
 }
 
 impl<'a> Family<'a> {
-    /// The family of the process whose trace has this header.
-    pub fn new(
-        header: &Header,
-        child: &'a mut dyn FnMut(u32) -> io::Result<Option<Child>>,
+    /// The family of the process that is read so, with a feeder for each kind of addresses.
+    pub fn new<R: Read + 'a>(
+        reader: Reader<R>,
+        feeders: Vec<Feeder>,
+        child: &'a mut dyn FnMut(Image) -> io::Result<Option<Child>>,
         workers: &'a [Vec<SyncSender<Arc<Batch>>>],
         replayed: &'a mut Replayed,
     ) -> Family<'a> {
-        let met = header.process.iter().map(|process| process.process).collect();
-        Family { header: header.clone(), child, workers, replayed, met, waiting: 0 }
+        let header = reader.header().clone();
+        let met = header.process.iter().map(Process::image).collect();
+        let mut family =
+            Family { header, child, workers, replayed, met, members: Vec::new(), count: 0, at: 0, found_runs: false };
+        family.join(Vec::new(), None, Box::new(reader), feeders);
+        family
     }
 
-    /// Sends what is in the trace of a process, and of those that it forks, to all workers. Whether it had runs. `name` is
-    /// that of the file of a forked process; there is a feeder for each kind of addresses.
-    pub fn feed<R: Read>(
+    fn join(
         &mut self,
-        mut reader: Reader<R>,
-        mut feeders: Vec<Feeder>,
-        name: Option<&str>,
-    ) -> Result<bool, ReplayError> {
-        let (mut found_runs, mut at_end) = (false, false);
-        while !at_end {
-            match reader.next_block()? {
-                Some(block) => {
-                    found_runs |= matches!(block, Block::Runs { .. });
-                    let part = Part::from(block);
-                    feeders.iter_mut().for_each(|feeder| feeder.take(part.clone()));
-                }
-                None => at_end = true,
-            }
-            loop {
-                let mut forked = None;
-                for (feeder, workers) in feeders.iter_mut().zip(self.workers) {
-                    send(workers, feeder.batch(at_end));
-                    // The order does not depend on addresses: it is the same for all.
-                    forked = feeder.forked.take();
-                }
-                let Some((process, shares)) = forked else { break };
-                let parent = reader.header().process.map(|process| process.process);
-                self.fork(process, parent, shares, &feeders)?;
-            }
-        }
-        let place = name.map(|name| format!("{name}: ")).unwrap_or_default();
-        if let Some(Feeder { replayed, .. }) = feeders.first() {
-            self.replayed.damage.extend(replayed.damage.iter().map(|damage| format!("{place}{damage}")));
-            self.replayed.out_of_order += replayed.out_of_order;
-        }
-        match name.filter(|_| !reader.is_whole()) {
-            Some(name) => self.replayed.cut_off_children.push(name.to_owned()),
-            None => self.replayed.cut_off |= !reader.is_whole(),
-        }
-        Ok(found_runs)
+        parents: Vec<u32>,
+        name: Option<String>,
+        blocks: Box<dyn Blocks + 'a>,
+        feeders: Vec<Feeder>,
+    ) -> u32 {
+        let number = self.count;
+        self.count += 1;
+        let process = blocks.header().process;
+        let (at_end, waits_for) = (false, None);
+        self.members.push(Member { number, parents, process, name, blocks, feeders, at_end, waits_for });
+        number
     }
 
-    /// A process was forked: it runs to its end, if there is a trace of it.
-    fn fork(&mut self, process: u32, parent: Option<u32>, shares: bool, feeders: &[Feeder]) -> Result<(), ReplayError> {
-        let Some(Child { name, from }) = (self.child)(process).map_err(ReadError::Io)? else {
+    /// Sends what is in all traces to all workers. Whether the first process's had runs.
+    pub fn feed(mut self) -> Result<bool, ReplayError> {
+        while let Some(index) = self.next() {
+            let went_on = self.go_on(index);
+            went_on.map_err(|error| self.members[index].blamed(error))?;
+            if self.members[index].is_done() {
+                self.note_read(index);
+                if !self.execute(index)? {
+                    let ended = self.members.remove(index);
+                    self.end(&ended);
+                }
+            }
+        }
+        Ok(self.found_runs)
+    }
+
+    /// Who goes on: of those of whom nothing is known, and then of those that come first in time, the youngest.
+    fn next(&self) -> Option<usize> {
+        let members = self.members.iter().enumerate().rev();
+        let free = members.filter(|(_, member)| member.waits_for.is_none());
+        if self.members.len() >= MOST_PROCESSES {
+            // No more can be told apart.
+            return free.map(|(index, _)| index).next();
+        }
+        free.min_by_key(|(_, member)| member.time()).map(|(index, _)| index)
+    }
+
+    /// How far a process may go before others must: to the end where it alone can.
+    fn until(&self, index: usize) -> u64 {
+        if self.members.len() >= MOST_PROCESSES {
+            return u64::MAX;
+        }
+        let others =
+            self.members.iter().enumerate().filter(|(other, member)| *other != index && member.waits_for.is_none());
+        // What the others do next may be earlier than anything, as long as it is not known.
+        others
+            .map(
+                |(_, member)| {
+                    if member.at_end { member.time().unwrap_or(u64::MAX) } else { member.time().unwrap_or(0) }
+                },
+            )
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// Goes on with a process, as far as what was read of it or one more block allows.
+    fn go_on(&mut self, index: usize) -> Result<(), ReplayError> {
+        if self.send_next(index)? {
+            return Ok(());
+        }
+        let member = &mut self.members[index];
+        match member.blocks.next_block()? {
+            Some(block) => {
+                self.found_runs |= member.number == 0 && matches!(block, Block::Runs { .. });
+                let part = Part::from(block);
+                member.feeders.iter_mut().for_each(|feeder| feeder.take(part.clone()));
+            }
+            None => member.at_end = true,
+        }
+        self.send_next(index).map(drop)
+    }
+
+    /// Sends what a process can do now, and forks what it forks then. Whether it did anything.
+    fn send_next(&mut self, index: usize) -> Result<bool, ReplayError> {
+        let until = self.until(index);
+        let member = &mut self.members[index];
+        let (at_end, number, before) = (member.at_end, member.number, member.time());
+        let batches: Vec<Batch> = member.feeders.iter_mut().map(|feeder| feeder.batch(at_end, until)).collect();
+        let forked = member.feeders.iter_mut().fold(None, |forked, feeder| feeder.forked.take().or(forked));
+        let is_empty = batches.iter().all(Batch::is_empty);
+        let moved = !is_empty || forked.is_some() || member.time() != before;
+        if !is_empty {
+            self.switch(number);
+        }
+        for (workers, batch) in self.workers.iter().zip(batches) {
+            send(workers, batch);
+        }
+        if let Some((process, shares)) = forked {
+            self.fork(index, process, shares)?;
+        }
+        Ok(moved)
+    }
+
+    /// What comes next is of this process.
+    fn switch(&mut self, number: u32) {
+        if self.at != number {
+            self.at = number;
+            self.tell(|| Step::Switch { process: number });
+        }
+    }
+
+    /// A process was forked by another, and joins if there is a trace of it.
+    fn fork(&mut self, index: usize, process: u32, shares: bool) -> Result<(), ReplayError> {
+        let image = Image { process, execs: 0 };
+        let Some(Child { name, from }) = (self.child)(image).map_err(ReadError::Io)? else {
             self.tell(|| Step::Missing { shares });
             return Ok(());
         };
-        self.tell(|| Step::Enter { shares });
-        self.waiting += 1;
-        let fed = self.feed_child(process, parent, from, feeders.iter().map(Feeder::child).collect(), &name);
-        // The innermost file is the one that something is wrong with.
-        fed.map_err(|error| match error {
-            ReplayError::Child { .. } => error,
-            error => ReplayError::Child { name, error: Box::new(error) },
-        })?;
-        self.waiting -= 1;
-        self.tell(|| Step::Leave);
-        self.replayed.children += 1;
+        let parent = self.members[index].process.map(|process| process.process);
+        let reader = self.opened(&name, from, image, parent, self.members.len())?;
+        let parent = &self.members[index];
+        let is_timed = parent.is_timed();
+        let parents = parent.parents.iter().copied().chain([parent.number]).collect();
+        let feeders = parent.feeders.iter().map(Feeder::child).collect();
+        let child = self.join(parents, Some(name), Box::new(reader), feeders);
+        if shares || !is_timed {
+            self.members[index].waits_for = Some(child);
+        }
+        self.tell(|| Step::Fork { process: child, shares });
         Ok(())
     }
 
-    fn feed_child(
+    /// Goes on with the program that a process has executed at the end of its trace. Whether there is a trace of it.
+    fn execute(&mut self, index: usize) -> Result<bool, ReplayError> {
+        let member = &mut self.members[index];
+        let executed = member.feeders.iter_mut().fold(None, |executed, feeder| feeder.executed.take().or(executed));
+        let (Some(event), number, process) = (executed, member.number, member.process) else { return Ok(false) };
+        self.switch(number);
+        self.tell(|| Step::Change(Change::Call(event.clone())));
+        let next = process.map(|process| Process { execs: process.image().next().execs, ..process });
+        let child = next.map(|next| (self.child)(next.image())).transpose().map_err(ReadError::Io)?.flatten();
+        let Some((own, Child { name, from })) = next.zip(child) else {
+            if let Call::Exec { program, unrecorded: why } = event.call {
+                *self.replayed.unrecorded.entry(Unrecorded { program, why }).or_default() += 1;
+            }
+            return Ok(false);
+        };
+        // It is no further process.
+        let reader = self.opened(&name, from, own.image(), own.parent, self.members.len() - 1)?;
+        self.tell(|| Step::Exec);
+        self.replayed.executed += 1;
+        let member = &mut self.members[index];
+        member.feeders = member.feeders.iter().map(|feeder| feeder.image(own.image())).collect();
+        (member.blocks, member.at_end) = (Box::new(reader), false);
+        (member.process, member.name) = (Some(own), Some(name));
+        self.go_on_without(number, Member::is_timed);
+        Ok(true)
+    }
+
+    /// Opens the trace of an image, beside so many processes. It is the one that something is wrong with.
+    fn opened(
         &mut self,
-        process: u32,
-        parent: Option<u32>,
-        from: Box<dyn Read>,
-        feeders: Vec<Feeder>,
         name: &str,
-    ) -> Result<(), ReplayError> {
-        if !self.met.insert(process) {
-            return Err(ReplayError::Again { process });
+        from: Box<dyn Read>,
+        image: Image,
+        parent: Option<u32>,
+        others: usize,
+    ) -> Result<Reader<Box<dyn Read>>, ReplayError> {
+        let open = || {
+            if !self.met.insert(image) {
+                return Err(ReplayError::Again { process: image.process });
+            }
+            if others >= MOST_PROCESSES {
+                return Err(ReplayError::Deep { most: MOST_PROCESSES });
+            }
+            let reader = Reader::new(from)?;
+            self.belongs(reader.header(), image, parent)?;
+            Ok(reader)
+        };
+        open().map_err(|error| ReplayError::Child { name: name.to_owned(), error: Box::new(error) })
+    }
+
+    /// The trace of an image was read to its end.
+    fn note_read(&mut self, index: usize) {
+        let Member { name, blocks, feeders, .. } = &self.members[index];
+        let place = name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
+        if let Some(feeder) = feeders.first() {
+            self.replayed.damage.extend(feeder.replayed.damage.iter().map(|damage| format!("{place}{damage}")));
+            self.replayed.out_of_order += feeder.replayed.out_of_order;
+            self.replayed.untimed += u64::from(feeder.lacks_times() && !self.header.system);
         }
-        if self.waiting >= MOST_PROCESSES {
-            return Err(ReplayError::Deep { most: MOST_PROCESSES });
+        match name.as_ref().filter(|_| !blocks.is_whole()) {
+            Some(name) => self.replayed.cut_off_children.push(name.clone()),
+            None => self.replayed.cut_off |= !blocks.is_whole(),
         }
-        let reader = Reader::new(from)?;
-        self.belongs(reader.header(), process, parent)?;
-        self.feed(reader, feeders, Some(name)).map(drop)
+    }
+
+    /// A process has ended.
+    fn end(&mut self, ended: &Member<'_>) {
+        // The first stays as it was at its end: that is what the outcome is of.
+        if ended.parents.is_empty() {
+            return;
+        }
+        self.replayed.children += 1;
+        // Whoever forked it and is still there.
+        let is_there = |number: &&u32| self.members.iter().any(|member| member.number == **number);
+        self.at = ended.parents.iter().rev().find(is_there).copied().unwrap_or(0);
+        let next = self.at;
+        self.tell(|| Step::End { process: ended.number, next });
+        self.go_on_without(ended.number, |_| true);
+    }
+
+    /// Who waits for a process goes on, if it may.
+    fn go_on_without(&mut self, number: u32, may: impl Fn(&Member<'a>) -> bool) {
+        let waits = self.members.iter_mut().filter(|member| member.waits_for == Some(number) && may(member));
+        waits.for_each(|member| member.waits_for = None);
     }
 
     /// Refuses a trace that is not of the same recording as the first process's.
-    fn belongs(&self, header: &Header, process: u32, parent: Option<u32>) -> Result<(), ReplayError> {
+    fn belongs(&self, header: &Header, image: Image, parent: Option<u32>) -> Result<(), ReplayError> {
         same("system", header.system, self.header.system)?;
         same("the architecture", &header.architecture, &self.header.architecture)?;
         same("the filter", header.filter, self.header.filter)?;
         let Some(own) = header.process else { return Ok(()) };
-        same("the process", own.process, process)?;
+        same("the process", own.process, image.process)?;
+        same("the number of programs executed", own.execs, image.execs)?;
         match (own.parent, parent) {
             (Some(found), Some(expected)) => same("the parent", found, expected),
             _ => Ok(()),

@@ -1,11 +1,14 @@
 //! One order of what all threads of a process do, out of blocks that each have a part of one thread.
+//!
+//! Threads go on by themselves up to a place of which the trace says when they came there ([`trace::Timestamp`]): that waits for all
+//! earlier ones, of other processes too.
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 
-use trace::{Block, Call, Chunk, Event, PAGE_SHIFT, Windows};
+use trace::{Call, Event, Image, PAGE_SHIFT, Windows};
 
+use super::batch::{Batch, Part, Runs, Step};
 use super::numbers::Numbers;
 use super::replayed::Replayed;
 use crate::call::is_sound;
@@ -20,81 +23,6 @@ const ADDRESS_END: u64 = 1 << 56;
 // include/uapi/linux/sched.h
 const CLONE_VM: u64 = 0x100;
 const CLONE_THREAD: u64 = 0x1_0000;
-
-/// Runs of a block.
-#[derive(Debug)]
-pub(super) struct Runs {
-    pub(super) chunk: Chunk,
-    pub(super) instructions: u64,
-}
-
-/// A block, as each feeder takes it.
-#[derive(Clone, Debug)]
-pub(super) enum Part {
-    Damaged(String),
-    Events {
-        thread: u32,
-        events: Vec<Event>,
-    },
-    Runs {
-        thread: u32,
-        /// The number of the first run.
-        first: u64,
-        block: Arc<Runs>,
-    },
-}
-
-impl From<Block> for Part {
-    fn from(block: Block) -> Part {
-        match block {
-            Block::Damaged(damage) => {
-                Part::Damaged(format!("{} bytes at offset {}: {}", damage.bytes, damage.offset, damage.why))
-            }
-            Block::Events { thread, events, .. } => Part::Events { thread, events },
-            Block::Runs { thread, first, instructions, chunk } => {
-                Part::Runs { thread, first, block: Arc::new(Runs { chunk, instructions }) }
-            }
-        }
-    }
-}
-
-/// What happens next.
-#[derive(Debug)]
-pub(super) enum Step {
-    Change(Change),
-    /// A process was forked, and runs; or it shares the memory.
-    Enter {
-        shares: bool,
-    },
-    /// It has ended.
-    Leave,
-    /// A process was forked of which there is no trace.
-    Missing {
-        shares: bool,
-    },
-    Runs {
-        thread: usize,
-        /// The numbers of the block's pages.
-        numbers: Arc<Vec<u32>>,
-        block: Arc<Runs>,
-        range: Range<usize>,
-        /// Instructions that were recorded in the whole block.
-        recorded: u64,
-    },
-}
-
-/// Steps in their order, and the pages that they are the first to touch.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) pages: Vec<u64>,
-    pub(super) steps: Vec<Step>,
-}
-
-impl Batch {
-    pub(super) fn of(step: Step) -> Batch {
-        Batch { pages: Vec::new(), steps: vec![step] }
-    }
-}
 
 /// A block that waits.
 #[derive(Debug)]
@@ -118,6 +46,28 @@ struct Thread {
     done: usize,
     /// The number of the next run, after all blocks that are done.
     passed: u64,
+    /// Events that are done.
+    applied: u64,
+    /// The places of its timestamps that have not been passed: runs and events before each.
+    places: VecDeque<(u64, u64)>,
+}
+
+impl Thread {
+    /// The number of the run that is next.
+    fn at(&self) -> u64 {
+        let first = self.blocks.front().map(|waiting| waiting.first.saturating_add(self.done as u64));
+        first.unwrap_or(self.passed)
+    }
+
+    /// Whether it has come to its next timestamp.
+    fn is_at_timestamp(&self) -> bool {
+        self.places.front().is_some_and(|(run, event)| *run <= self.at() && *event <= self.applied)
+    }
+
+    /// Whether what it does next is there.
+    fn has_next(&self) -> bool {
+        !self.blocks.is_empty() || self.events.front().is_some_and(|event| event.run <= self.passed)
+    }
 }
 
 /// Puts blocks and events of all threads into one order.
@@ -130,8 +80,17 @@ pub(super) struct Feeder {
     indexes: HashMap<u32, usize, Hashing>,
     /// The order of the next event.
     next: u64,
+    /// The times of timestamps that have not been passed, in their order, and the threads that they are of.
+    times: VecDeque<(u64, usize)>,
+    /// Whether there were timestamps.
+    is_timed: bool,
+    /// Whether it has forked.
+    has_forked: bool,
     /// A process that was forked just now, and whether it shares the memory: nothing goes on before it was looked for.
     pub(super) forked: Option<(u32, bool)>,
+    /// The program that the process executes, which is the last that it does: whatever other threads do comes before it, wherever
+    /// it stands.
+    pub(super) executed: Option<Event>,
     /// Where Linux would have put what the recorder's emulator put elsewhere.
     layout: Option<Layout>,
     /// Calls are left out.
@@ -159,6 +118,11 @@ impl Feeder {
         Feeder { layout: self.layout.as_ref().map(Layout::forked), is_forked: true, ..Feeder::default() }
     }
 
+    /// For the program that this process executes.
+    pub(super) fn image(&self, image: Image) -> Feeder {
+        Feeder { layout: self.layout.as_ref().map(|layout| layout.anew(image)), ..Feeder::default() }
+    }
+
     pub(super) fn take(&mut self, part: Part) {
         match part {
             Part::Damaged(damage) => self.replayed.damage.push(damage),
@@ -170,6 +134,15 @@ impl Feeder {
                     thread.events.extend(events);
                 }
             }
+            Part::Timestamps(timestamps) if !self.accesses_only => {
+                self.is_timed |= !timestamps.is_empty();
+                for timestamp in timestamps.iter() {
+                    let index = self.index(timestamp.thread);
+                    self.threads[index].places.push_back((timestamp.run, timestamp.event));
+                    self.times.push_back((timestamp.time_ns, index));
+                }
+            }
+            Part::Timestamps(_) => {}
             Part::Runs { thread, first, block } => {
                 let thread = self.thread(thread);
                 let end = first.saturating_add(block.chunk.len() as u64);
@@ -214,15 +187,40 @@ impl Feeder {
     }
 
     fn thread(&mut self, thread: u32) -> &mut Thread {
+        let index = self.index(thread);
+        &mut self.threads[index]
+    }
+
+    fn index(&mut self, thread: u32) -> usize {
         let index = *self.indexes.entry(thread).or_insert(self.threads.len());
         if index == self.threads.len() {
             self.threads.push(Thread::default());
         }
-        &mut self.threads[index]
+        index
     }
 
-    /// All that can be done now; at the end of the trace everything.
-    pub(super) fn batch(&mut self, at_end: bool) -> Batch {
+    /// The time of the next timestamp; `None` where that is not known yet, or there is none.
+    pub(super) fn time(&self) -> Option<u64> {
+        self.times.front().map(|(time, _)| *time)
+    }
+
+    /// Whether there were timestamps.
+    pub(super) fn is_timed(&self) -> bool {
+        self.is_timed
+    }
+
+    /// Whether it matters who is first, and nothing says that.
+    pub(super) fn lacks_times(&self) -> bool {
+        !self.is_timed && !self.accesses_only && (self.threads.len() > 1 || self.has_forked)
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_done(&self) -> bool {
+        self.times.is_empty() && self.threads.iter().all(|thread| thread.blocks.is_empty() && thread.events.is_empty())
+    }
+
+    /// All that can be done now, of what is not later than `until`; at the end of the trace everything that is not.
+    pub(super) fn batch(&mut self, at_end: bool, until: u64) -> Batch {
         let mut batch = Batch { pages: std::mem::take(&mut self.new_pages), steps: Vec::new() };
         loop {
             let mut moved = false;
@@ -232,21 +230,56 @@ impl Feeder {
                     return batch;
                 }
             }
-            if moved {
+            if moved || self.pass(at_end, until, &mut batch) {
+                if self.forked.is_some() {
+                    return batch;
+                }
                 continue;
             }
             let waiting = self.threads.iter().map(|thread| thread.blocks.len()).max().unwrap_or(0);
-            if !(at_end || waiting > MOST_WAITING) || !self.skip() {
+            if self.times.front().is_some_and(|(time, _)| *time > until)
+                || !(at_end || waiting > MOST_WAITING)
+                || !self.skip()
+            {
                 return batch;
             }
+        }
+    }
+
+    /// Passes timestamps in their order, and goes on in the thread of each, until another must be looked at. Whether any was
+    /// passed.
+    fn pass(&mut self, at_end: bool, until: u64, batch: &mut Batch) -> bool {
+        let mut passed = false;
+        while let Some((_, index)) = self.times.front().copied().filter(|(time, _)| *time <= until) {
+            let thread = &self.threads[index];
+            if !thread.is_at_timestamp() || !thread.has_next() {
+                return passed;
+            }
+            let next = self.next;
+            self.pass_first();
+            passed = true;
+            self.advance(index, at_end, batch);
+            // Others may have waited for an event.
+            if self.forked.is_some() || self.next != next {
+                return true;
+            }
+        }
+        passed
+    }
+
+    /// Forgets the first timestamp.
+    fn pass_first(&mut self) {
+        if let Some((_, index)) = self.times.pop_front() {
+            self.threads[index].places.pop_front();
         }
     }
 
     /// Goes on in a thread as far as it does not depend on others. Whether it went on at all.
     fn advance(&mut self, index: usize, at_end: bool, batch: &mut Batch) -> bool {
         let mut moved = false;
-        while self.forked.is_none() {
+        while self.forked.is_none() && !self.threads[index].is_at_timestamp() {
             let thread = &mut self.threads[index];
+            let place = thread.places.front().map_or(u64::MAX, |(run, _)| *run);
             let event = thread.events.front().map(|event| (event.run, event.order));
             let Some(Waiting { first, block, recorded }) = thread.blocks.front() else {
                 // Runs that are still to come may be before it.
@@ -268,7 +301,9 @@ impl Feeder {
                     self.apply(index, batch);
                 }
                 _ => {
-                    let end = event.map_or(u64::MAX, |(run, _)| run);
+                    // A timestamp among runs that are done waits for an event.
+                    let place = if place > at { place } else { u64::MAX };
+                    let end = event.map_or(u64::MAX, |(run, _)| run).min(place);
                     let end = (end - first).min(block.chunk.len() as u64) as usize;
                     let (first, block, range, recorded) = (*first, Arc::clone(block), thread.done..end, *recorded);
                     thread.done = end;
@@ -291,8 +326,14 @@ impl Feeder {
 
     fn apply(&mut self, thread: usize, batch: &mut Batch) {
         if let Some(event) = self.threads[thread].events.pop_front() {
+            self.threads[thread].applied += 1;
             self.next = self.next.max(event.order.saturating_add(1));
+            if executes(&event) {
+                self.executed = Some(event);
+                return;
+            }
             self.forked = forked(&event);
+            self.has_forked |= self.forked.is_some();
             match &mut self.layout {
                 Some(_) if self.is_forked && matches!(event.call, Call::Region { .. }) => {}
                 Some(layout) if is_sound(&event, ADDRESS_END) => {
@@ -305,14 +346,34 @@ impl Feeder {
         }
     }
 
-    /// Goes on to the earliest event that is there, because what was before it is not. Whether there is one.
+    /// Goes on to the earliest event or timestamp that is there, because what was before it is not. Whether there is one.
     fn skip(&mut self) -> bool {
         let orders = self.threads.iter().filter_map(|thread| thread.events.front().map(|event| event.order));
-        let Some(order) = orders.filter(|order| *order > self.next).min() else { return false };
-        self.next = order;
+        let order = orders.filter(|order| *order > self.next).min();
+        let waits_for_event = |(_, index): &(u64, usize)| {
+            let thread = &self.threads[*index];
+            thread.events.front().is_some_and(|event| event.run <= thread.at() && event.order > self.next)
+        };
+        match (self.times.front(), order) {
+            (Some(first), Some(order)) if waits_for_event(first) => self.next = order,
+            (Some(_), _) => self.pass_first(),
+            (None, Some(order)) => self.next = order,
+            (None, None) => return false,
+        }
         self.replayed.out_of_order += 1;
         true
     }
+}
+
+/// Whether a call has begun another program.
+fn executes(event: &Event) -> bool {
+    matches!(event.call, Call::Exec { .. }) && event.result >= 0
+}
+
+/// The program that a call has begun.
+pub(crate) fn program_of(event: Event) -> Option<String> {
+    let executes = executes(&event);
+    if let Call::Exec { program, .. } = event.call { Some(program).filter(|_| executes) } else { None }
 }
 
 /// The process that a call has made, and whether it shares its parent's memory.

@@ -21,12 +21,19 @@ pub(super) struct Pages {
     instructions: Vec<u64>,
     /// What the model's time was when the process began, and what its children have taken since.
     pub began_instructions: u64,
+    /// The process has its memory from its parent.
+    pub is_inherited: bool,
 }
 
 impl Pages {
     /// Those of a process that begins now, with memory that its parent has touched.
     pub fn of_forked(began_instructions: u64, touched: HashSet<u64, Hashing>) -> Pages {
-        Pages { began_instructions, touched, ..Pages::default() }
+        Pages { began_instructions, touched, is_inherited: true, ..Pages::default() }
+    }
+
+    /// Those of a program that begins now, which has touched nothing.
+    pub fn of_program(began_instructions: u64) -> Pages {
+        Pages { began_instructions, ..Pages::default() }
     }
 
     /// Gives the next number to a page, which has no slots yet.

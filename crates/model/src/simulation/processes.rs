@@ -11,21 +11,43 @@ use super::slot::Slots;
 use super::state::Simulation;
 
 impl Simulation {
-    /// The running process has made another one, which runs now until [`Simulation::leave`]. It shares its parent's memory
-    /// (`CLONE_VM`) or gets a copy. At most [`MOST_PROCESSES`](super::MOST_PROCESSES) can live at the same time.
-    pub fn enter(&mut self, shares: bool) {
+    /// The running process has made another one, which gets a number and does not run yet. It shares its parent's memory
+    /// (`CLONE_VM`), and then its parent does not run before it has ended; or it gets a copy. At most
+    /// [`MOST_PROCESSES`](super::MOST_PROCESSES) can live at the same time.
+    pub fn fork(&mut self, number: u32, shares: bool) {
         if self.stopped.is_some() {
             return;
         }
         let began_instructions = self.now();
-        let entered = if shares { Ok(self.lineage.process) } else { self.space.fork() };
+        let forked = if shares { Ok(self.lineage.process) } else { self.space.fork() };
         self.settle();
-        match entered {
+        match forked {
             Ok(process) => {
-                self.space.enter(process);
-                let touched = if shares { std::mem::take(&mut self.lineage.own.touched) } else { self.inherited() };
-                self.lineage.enter(process, shares, Pages::of_forked(began_instructions, touched));
+                let touched =
+                    if shares { std::mem::take(&mut self.lineage.own.touched) } else { self.inherited(process) };
+                self.lineage.fork(number, process, shares, Pages::of_forked(began_instructions, touched));
             }
+            Err(error) => self.stopped = Some(error),
+        }
+    }
+
+    /// Goes on as another process.
+    pub fn switch(&mut self, number: u32) {
+        if self.stopped.is_none() {
+            self.lineage.switch(number);
+            self.space.enter(self.lineage.process);
+        }
+    }
+
+    /// The running process executes another program, about which its call was told: it goes on with memory of its own, in which
+    /// nothing is.
+    pub fn exec(&mut self) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let now = self.now();
+        match self.space.exec(self.lineage.shares()) {
+            Ok(process) => self.lineage.exec(process, now),
             Err(error) => self.stopped = Some(error),
         }
     }
@@ -35,21 +57,25 @@ impl Simulation {
         self.lineage.missed_forks += u64::from(!shares);
     }
 
-    /// The running process has ended, and its parent goes on.
-    pub fn leave(&mut self) {
+    /// A process has ended, and another one, which has forked it or one that did, goes on.
+    pub fn end(&mut self, number: u32, next: u32) {
         if self.stopped.is_some() {
             return;
         }
+        self.switch(number);
         let now = self.now();
-        let Some(ended) = self.lineage.leave(now) else { return };
-        if ended.process == self.lineage.process {
+        self.switch(next);
+        let Some(ended) = self.lineage.remove(number) else { return };
+        // Whoever waited for it goes on now.
+        let waited = now.saturating_sub(ended.since.max(self.lineage.own.executed()));
+        self.lineage.own.began_instructions = self.lineage.own.began_instructions.saturating_add(waited);
+        if ended.shared_with.is_some() {
             // Its faults and calls were its parent's.
             self.lineage.own.touched = ended.pages.touched;
             self.lineage.own.slots.iter_mut().for_each(Slots::forget_all);
             return;
         }
         self.lineage.touched_pages -= ended.pages.touched.len() as u64;
-        self.space.enter(self.lineage.process);
         self.stopped = self.space.end(ended.process).err();
         let first = ended.tag >> PAGE_SHIFT;
         self.hardware.drop_pages(first, first + (1 << (TAG_SHIFT - PAGE_SHIFT)));
@@ -66,9 +92,11 @@ impl Simulation {
     }
 
     /// The touched pages that the process which was just forked has mapped, as its parent has.
-    fn inherited(&mut self) -> HashSet<u64, Hashing> {
+    fn inherited(&mut self, process: u32) -> HashSet<u64, Hashing> {
+        self.space.enter(process);
         let is_mapped = |page: &&u64| self.space.physical(**page << PAGE_SHIFT).is_some();
         let inherited: HashSet<u64, Hashing> = self.lineage.own.touched.iter().filter(is_mapped).copied().collect();
+        self.space.enter(self.lineage.process);
         self.lineage.count_touched(inherited.len() as u64);
         inherited
     }

@@ -12,6 +12,7 @@ use super::paths::Paths;
 use super::setup::Setup;
 use super::slot::{FURTHER_LEVELS, LANES, NONE, Rest, Slot, Stored};
 use crate::fold::Fold;
+use crate::layout::{Bits, Draw, Scheme};
 use crate::machine::{Machine, Serves};
 use crate::policy::{Granule, ModelPolicy, Unsupported};
 use crate::space::{self, Kernel, Leaf, Physical, Space, SpaceError};
@@ -29,6 +30,8 @@ pub struct Simulation {
     pub(super) lookups: Lookups,
     pub(super) paths: Paths,
     pub(super) fold: Fold,
+    /// Which layout of randomisation its program has.
+    draw: Option<Draw>,
     pub(super) accesses: u64,
     pub(super) runs: u64,
     /// Those that were recorded.
@@ -47,6 +50,7 @@ impl Simulation {
         let hardware = Hardware::new(machine, space.shifts()).map_err(|error| setup.refused(error))?;
         Ok(Simulation {
             fold: Fold::new(&setup.plan.format),
+            draw: None,
             setup,
             space,
             hardware,
@@ -65,9 +69,21 @@ impl Simulation {
         matches!(self.setup.plan.granule, Granule::Direct(_))
     }
 
+    /// Which addresses a program has.
+    pub(crate) fn scheme(&self) -> Scheme {
+        Scheme { pool: self.of_pool(), draw: self.draw }
+    }
+
     /// The policy, if it is one of pages of a pool.
     pub(crate) fn of_pool(&self) -> Option<Mechanism> {
         Some(self.setup.plan.mechanism).filter(|mechanism| mechanism.hugetlb)
+    }
+
+    /// With one of the layouts that Linux makes by randomisation, which `seed` chooses.
+    #[must_use]
+    pub fn with_layout(self, seed: u64) -> Simulation {
+        let bits = Bits::of_addresses(self.fold.user_bits());
+        Simulation { draw: Some(Draw { seed, bits }), ..self }
     }
 
     /// Gives numbers to further pages, in their order.
@@ -90,7 +106,7 @@ impl Simulation {
     /// A system call.
     pub fn event(&mut self, event: &Event) {
         // A forked process has its memory from its parent; its trace tells of it once more.
-        let is_told_before = !self.lineage.waiting.is_empty() && matches!(event.call, Call::Region { .. });
+        let is_told_before = self.lineage.own.is_inherited && matches!(event.call, Call::Region { .. });
         // One that shares its parent's memory leaves it alone when it goes.
         let leaves = self.lineage.shares() && matches!(event.call, Call::Exec { .. });
         if self.stopped.is_none() && !is_told_before && !leaves {

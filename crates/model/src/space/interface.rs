@@ -91,6 +91,13 @@ pub trait Space: Send {
     /// Goes on as another process; `false` if it has ended or never was.
     fn enter(&mut self, process: u32) -> bool;
 
+    /// Gives the running process memory of its own with nothing in it, for a program that it executes, and gives its number.
+    /// `shares`: what it had is its parent's, and stays; else the call was heard, and nothing is left of it.
+    ///
+    /// # Errors
+    /// Its tables have no room.
+    fn exec(&mut self, shares: bool) -> Result<u32, SpaceError>;
+
     /// Ends a process that is not running: what it has mapped is counted and given back.
     ///
     /// # Errors

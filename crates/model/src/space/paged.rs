@@ -235,6 +235,16 @@ impl<F: Format + Send> Space for Paged<F> {
         self.fork_process()
     }
 
+    fn exec(&mut self, shares: bool) -> Result<u32, SpaceError> {
+        let (before, next) = (self.processes.number, self.processes.add_program()?);
+        self.processes.enter(next, &mut self.costs);
+        match shares {
+            true => self.costs.processes += 1,
+            false => self.processes.remove(before, &mut self.costs),
+        }
+        Ok(next)
+    }
+
     fn enter(&mut self, process: u32) -> bool {
         self.processes.enter(process, &mut self.costs)
     }

@@ -43,6 +43,18 @@ impl<F: Format> Processes<F> {
         Ok(number)
     }
 
+    /// Makes a process with nothing in its memory, for a program that the running one executes: its number. What a process has
+    /// switched off stays so (`MMF_INIT_MASK`, include/linux/mm_types.h).
+    pub(super) fn add_program(&mut self) -> Result<u32, Error> {
+        let (own, number) = (&self.running, self.count);
+        let mut next = Process::new(*own.tables.format(), own.rules, number)?;
+        next.thp_disabled = own.thp_disabled;
+        next.policy.thp_disable = own.policy.thp_disable;
+        self.others.insert(number, next);
+        self.count += 1;
+        Ok(number)
+    }
+
     /// Makes tables for a child where its parent has them: addresses and levels.
     pub(super) fn copy_tables(&mut self, child: u32, tables: &[(u64, u8)]) -> Result<(), Error> {
         let Some(child) = self.others.get_mut(&child) else { return Ok(()) };

@@ -108,7 +108,7 @@ fn base_pages_of_several_entries_are_reclaimed_and_end_as_others() {
         space.access(PLACE + 8 * M2, true).unwrap();
         space.enter(0);
         space.end(child).unwrap();
-        space.event(&event(Call::Exec { program: "a".into() }, 0)).unwrap();
+        space.event(&event(Call::exec("a"), 0)).unwrap();
         assert_eq!((space.costs().anonymous_bytes, space.costs().unmapped_bytes), (0, 0), "{machine}");
     }
 }

@@ -3,10 +3,10 @@
 mod served;
 
 use super::*;
-use crate::layout::Layout;
+use crate::layout::{Layout, Scheme};
 use crate::machine::built_in;
 use served::Served;
-use trace::{Call, Event};
+use trace::{Call, Event, Image};
 
 const BASE: u64 = 0x7f00_0000_0000;
 pub(super) const M2: u64 = 2 << 20;
@@ -18,7 +18,10 @@ pub(super) fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn 
     let plan = Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).unwrap();
     let space = new(&plan, &physical).unwrap();
     match plan.mechanism.hugetlb {
-        true => Box::new(Served { layout: Layout::of_pool(Some(plan.mechanism)), space }),
+        true => {
+            let scheme = Scheme { pool: Some(plan.mechanism), draw: None };
+            Box::new(Served { layout: Layout::new(scheme, Image::default()), space })
+        }
         false => space,
     }
 }

@@ -99,7 +99,7 @@ fn mapped_with(space: &mut dyn Space, flags: u64, bytes: u64) {
 fn calls_against_the_policy_are_answered() {
     let against = |space: &mut dyn Space| {
         space.event(&event(Call::Prctl { option: 41, argument: 1 }, 0)).unwrap();
-        space.event(&event(Call::Exec { program: "a".into() }, 0)).unwrap();
+        space.event(&event(Call::exec("a"), 0)).unwrap();
         mmap(space, PLACE, M2);
         advise(space, PLACE, M2 / 2, 15);
         write_all(space, PLACE, M2);
@@ -206,7 +206,7 @@ fn memory_that_goes_is_looked_at_before() {
         Call::Munmap { address: PLACE, bytes: M2 },
         Call::Madvise { address: PLACE, bytes: M2, advice: 4 },
         Call::Mmap { address: PLACE, bytes: M2, protection: 3, flags: 0x32, file: -1, offset: 0 },
-        Call::Exec { program: "a".into() },
+        Call::exec("a"),
     ] {
         let mut space = space("cascade-lake", "thp", Physical::default());
         assert_eq!(judged(&*space).3, Some((Cause::NothingToSee, None)));

@@ -7,12 +7,14 @@ use std::str::FromStr;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use policy::Policy;
+use study::comparison::Fragmented;
 
 use super::khugepaged::Khugepaged;
 use super::pattern::{MetricPattern, with_one_group};
 use crate::publish::{Adopt, Forms};
 use crate::words::{
-    TrialTime, Variable, parse_duration, parse_percent, parse_policy, parse_size, parse_trial_time, parse_variable,
+    TrialTime, Variable, parse_duration, parse_fragmented, parse_percent, parse_policy, parse_size, parse_trial_time,
+    parse_variable,
 };
 
 /// Arguments of `pagelab compare`.
@@ -142,6 +144,10 @@ pub struct Measuring {
     /// others not; `off` (root) lets it sleep in all of them, and puts its times back afterwards
     #[arg(long, value_enum, value_name = "HOW", default_value = "as-is")]
     pub khugepaged: Khugepaged,
+    /// Fragment free memory before the first trial (root), as on a machine that has been up for weeks, until so much of it
+    /// lies in blocks below 2M, or below SIZE: 80%, 80%@64K. It is given back at the end. The table says what was reached
+    #[arg(long, value_name = "PERCENT[@SIZE]", value_parser = parse_fragmented)]
+    pub fragmented: Option<Fragmented>,
     /// How long to wait for another pagelab that has changed system settings
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub wait: f64,

@@ -39,6 +39,7 @@ pub fn design(arguments: &Compare, host: &Host) -> Result<Design, Failure> {
     design.band_ratio = stopping.band;
     design.prove_all = measuring.prove_all;
     design.khugepaged = measuring.khugepaged.into();
+    design.fragmented = measuring.fragmented;
     add_metrics(&mut design, measuring)?;
     design.primary = primary(&stopping.primary, &design)?;
     let page_sizes = host.page_sizes();

@@ -27,6 +27,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use host::Host;
+use model::toml_file::{self, TomlError};
 use platform::Blame;
 use policy::Policy;
 use policy::cause::CauseShare;
@@ -91,7 +92,7 @@ fn not_asked() -> Holding {
 pub enum FakeError {
     /// Not such a file.
     #[error(transparent)]
-    Toml(#[from] toml::de::Error),
+    Toml(#[from] TomlError),
     /// A size that is none.
     #[error(transparent)]
     Size(#[from] policy::size::SizeError),
@@ -143,7 +144,7 @@ impl Fake {
     /// It or the captured host cannot be read, or does not have this form.
     pub fn read(file: &Path) -> Result<Fake, Failure> {
         let text = std::fs::read_to_string(file).map_err(|error| Failure::about(file, error))?;
-        let wire: Wire = toml::from_str(&text).map_err(|error| Failure::about(file, error))?;
+        let wire: Wire = toml_file::read(&text).map_err(|error| Failure::about(file, error))?;
         let host = file.parent().unwrap_or(Path::new(".")).join(wire.host);
         let state = Host::open(&host).and_then(|host| host.state()).map_err(Failure::input)?;
         let arms = wire.arm.into_iter().map(|(label, arm)| Ok((label.clone(), FakeArm::of(&label, arm)?)));
@@ -165,6 +166,17 @@ impl Fake {
         NAME.clone_into(&mut comparison.machine.name);
         NAME.clone_into(&mut comparison.machine.cpu_model);
         comparison
+    }
+
+    /// As it is after the trials of a comparison, with its clock there.
+    pub fn going_on(mut self, comparison: &Comparison, clock_s: f64) -> Fake {
+        let arms = comparison.trials.iter().filter_map(|record| comparison.design.arms.get(record.trial.arm));
+        for arm in arms {
+            if let Ok(fake) = self.arm(arm) {
+                fake.trials += 1;
+            }
+        }
+        Fake { clock_s, ..self }
     }
 
     fn arm(&mut self, arm: &Arm) -> Result<&mut FakeArm, FakeError> {

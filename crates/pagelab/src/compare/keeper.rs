@@ -1,16 +1,30 @@
 //! Keeping a comparison while it runs: in the store, and where that cannot take it any more, in one set aside.
 
-use results::store::{Error, Store};
+use results::store::{Error, OfStudy, Resumption, Store};
 use study::comparison::{Comparison, Ended};
 use study::runner::{Event, Run};
 use study::stats::Warning;
 
 use crate::failure::{Failure, say, told};
 
+/// Where a comparison goes.
+pub struct Kept<'a> {
+    /// The store.
+    pub store: &'a Store,
+    /// What it is in a study.
+    pub of: Option<OfStudy>,
+    /// Where it goes on, if it is in the store already.
+    pub resumption: Option<Resumption>,
+}
+
 /// Stores trials as they finish. Measuring goes on when that fails: what there is goes to a store set aside, and is
 /// shown at the end.
 pub struct Keeper<'a> {
     store: &'a Store,
+    /// What it is in a study.
+    of: Option<OfStudy>,
+    /// Where it goes on, if it has been in the store before.
+    resumption: Option<Resumption>,
     comparison: &'a mut Comparison,
     /// Where it goes once the store does not take it.
     aside: Option<Store>,
@@ -21,9 +35,10 @@ pub struct Keeper<'a> {
 }
 
 impl<'a> Keeper<'a> {
-    /// Begins with a comparison that has no trials yet.
-    pub fn new(store: &'a Store, comparison: &'a mut Comparison) -> Keeper<'a> {
-        Keeper { store, comparison, aside: None, trouble: None, is_lost: false }
+    /// Begins with a comparison that has no trials yet, or is in the store already.
+    pub fn new(kept: Kept<'a>, comparison: &'a mut Comparison) -> Keeper<'a> {
+        let Kept { store, of, resumption } = kept;
+        Keeper { store, of, resumption, comparison, aside: None, trouble: None, is_lost: false }
     }
 
     /// Keeps what an event says.
@@ -31,7 +46,10 @@ impl<'a> Keeper<'a> {
         match event {
             Event::Admitted(admissions) => {
                 self.comparison.admissions = admissions.to_vec();
-                let begun = self.current().begin(self.comparison).map(|id| self.comparison.id = id);
+                let begun = match &self.resumption {
+                    Some(resumption) => self.store.go_on(self.comparison.id, admissions, resumption),
+                    None => self.begin_in(self.store).map(|id| self.comparison.id = id),
+                };
                 self.set_aside_after(begun);
             }
             Event::Finished(record) => {
@@ -69,6 +87,13 @@ impl<'a> Keeper<'a> {
         }))
     }
 
+    fn begin_in(&self, store: &Store) -> Result<i64, Error> {
+        match &self.of {
+            Some(of) => store.begin_of_study(self.comparison, of),
+            None => store.begin(self.comparison),
+        }
+    }
+
     fn current(&self) -> &Store {
         self.aside.as_ref().unwrap_or(self.store)
     }
@@ -87,7 +112,7 @@ impl<'a> Keeper<'a> {
     /// Puts the whole comparison, as far as it is, into a new store.
     fn set_aside(&mut self) {
         let set = self.current().set_aside().and_then(|aside| {
-            let id = aside.begin(self.comparison)?;
+            let id = self.begin_in(&aside)?;
             Ok((aside, id))
         });
         match set {

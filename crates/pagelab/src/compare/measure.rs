@@ -2,19 +2,20 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use host::admit;
+use host::{Host, admit};
 use platform::{Awake, Blame, HostPlatform, Session};
 use results::store::Store;
-use study::comparison::{Comparison, Design, Ended};
-use study::runner;
+use study::comparison::{Comparison, Design, Ended, Invocation};
+use study::runner::{self, Earlier, Event};
 use tracer::signals::{self, PassOn};
 
+use super::gone_before::GoneBefore;
 use super::ground::Ground;
-use super::keeper::Keeper;
+use super::keeper::{Keeper, Kept};
 use super::progress::Progress;
 use super::request::Setup;
 use super::trials::Trials;
-use super::{khugepaged, work};
+use super::{fragmented, khugepaged, work};
 use crate::failure::{Failure, say};
 use crate::waiting::say_who_holds_the_lease;
 
@@ -34,7 +35,17 @@ pub struct Measured {
 /// It cannot begin. What goes wrong later is in what comes back.
 pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
     signals::catch(PassOn::Kill).map_err(Failure::input)?;
-    let comparison = begun(&setup)?;
+    let (of, gone_before) = setup.in_study.map(|study| (study.of, study.gone_before)).unzip();
+    let gone_before = gone_before.flatten();
+    let resumption = gone_before.as_ref().map(|before| before.resumption.clone());
+    let kept = Kept { store, of, resumption };
+    let begun = match &gone_before {
+        Some(GoneBefore { comparison, .. }) => comparison.clone(),
+        None => begun(&setup.host, &setup.design, work::invocation(&setup.work))?,
+    };
+    let earlier = gone_before.as_ref().map(GoneBefore::earlier).unwrap_or_default();
+    let clock_s = gone_before.as_ref().map_or(0.0, GoneBefore::clock_s);
+    let way = if setup.arm_of_boot { Way::ArmOfBoot } else { Way::Compare(earlier) };
     let _awake = setup.awake.then(Awake::hold).transpose().map_err(Failure::input)?;
     match setup.ground {
         Ground::Host => {
@@ -42,23 +53,32 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
                 .with_hugetlb_pool(setup.hugetlb_pool)
                 .with_patience(setup.patience, say_who_holds_the_lease);
             let session = khugepaged::held(session, setup.design.khugepaged)?;
-            Ok(run(&mut HostPlatform::new(session, setup.work), comparison, setup.arm_of_boot, store))
+            let fragments = setup.design.fragmented.map(fragmented::command).transpose()?;
+            let mut platform = HostPlatform::new(session, setup.work).with_clock_at(clock_s).with_fragments(fragments);
+            Ok(run(&mut platform, begun, way, kept))
         }
         #[cfg(debug_assertions)]
-        Ground::Fake(mut fake) => {
-            let comparison = fake.marked(comparison);
-            Ok(run(&mut fake, comparison, setup.arm_of_boot, store))
+        Ground::Fake(fake) => {
+            let mut fake = fake.going_on(&begun, clock_s);
+            let begun = fake.marked(begun);
+            Ok(run(&mut fake, begun, way, kept))
         }
     }
 }
 
+/// What is run of a design.
+enum Way {
+    /// The one arm that this boot has.
+    ArmOfBoot,
+    /// All of it, but for what has been run before.
+    Compare(Earlier),
+}
+
 /// A comparison before its first trial.
-fn begun(setup: &Setup) -> Result<Comparison, Failure> {
-    let (host, design) = (&setup.host, &setup.design);
-    let invocation = work::invocation(&setup.work);
+fn begun(host: &Host, design: &Design, invocation: Invocation) -> Result<Comparison, Failure> {
     Ok(Comparison {
         id: 0,
-        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64),
+        started_unix_s: unix_s(),
         machine: host.machine().map_err(Failure::input)?,
         adoptions: design.arms.iter().map(|arm| admit::adoption(&arm.policy, host, &invocation.command)).collect(),
         invocation,
@@ -70,16 +90,23 @@ fn begun(setup: &Setup) -> Result<Comparison, Failure> {
     })
 }
 
+fn unix_s() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
+}
+
 /// Runs the trials of a comparison.
-fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, arm_of_boot: bool, store: &Store) -> Measured {
+fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, way: Way, kept: Kept<'_>) -> Measured {
     let design: Design = comparison.design.clone();
     let progress = Progress::new(&design);
-    let runner = if arm_of_boot { runner::arm_of_boot } else { runner::compare };
-    let mut keeper = Keeper::new(store, &mut comparison);
-    let run = runner(&design, trials, &mut |event| {
+    let mut keeper = Keeper::new(kept, &mut comparison);
+    let listener = &mut |event: Event<'_>| {
         keeper.hear(&event);
         progress.hear(&event);
-    });
+    };
+    let run = match way {
+        Way::ArmOfBoot => runner::arm_of_boot(&design, trials, listener),
+        Way::Compare(earlier) => runner::go_on(&design, earlier, trials, listener),
+    };
     let restored = trials.finish();
     if matches!(run.ended, Ended::Failed { .. }) && !trials.last_words().is_empty() {
         say("the command's last words:");

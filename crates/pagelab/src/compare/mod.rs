@@ -6,7 +6,10 @@ mod design;
 mod ending;
 #[cfg(debug_assertions)]
 mod fake;
+mod fragmented;
+pub mod gone_before;
 mod ground;
+pub mod in_study;
 mod keeper;
 mod khugepaged;
 mod measure;

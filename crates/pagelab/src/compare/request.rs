@@ -8,6 +8,7 @@ use results::store::Store;
 use study::comparison::{Comparison, Design};
 
 use super::arguments::Compare;
+use super::gone_before::InStudy;
 use super::ground::Ground;
 use super::{boots, design, work};
 use crate::failure::{Failure, say};
@@ -42,6 +43,8 @@ pub struct Setup {
     pub patience: Duration,
     /// What runs the trials.
     pub ground: Ground,
+    /// The study that it is of.
+    pub in_study: Option<InStudy>,
 }
 
 /// How a comparison is shown.
@@ -80,6 +83,7 @@ impl Request {
             hugetlb_pool: measuring.hugetlb_pool,
             patience: Duration::from_secs_f64(measuring.wait),
             ground,
+            in_study: None,
         };
         let shown = Shown { forms: arguments.forms, adopt: arguments.keeping.adopt, with_boots: arguments.arm_of_boot };
         Ok(Request { setup, store, shown })

@@ -1,53 +1,112 @@
 //! What is said of traces once the program has ended: what whoever reads them has to know and cannot see.
 //!
-//! The program's own output is not to be disturbed, so that this says nothing where all is well.
+//! The program's own output is not to be disturbed, so that this says nothing where all is well and there is one program.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use trace::{Block, Call, Event, Holds, Place, Reader, pace};
+use trace::{Block, Call, Event, Holds, Image, Place, Reader, pace};
 
 use super::error::RecordError;
+use crate::executed::programs_by_times;
 use crate::failure::say;
 use crate::table::describe::count;
 
-/// Looks at the trace of the program that was recorded. Whether there is anything in it; where not, it is removed.
-pub fn look_at(output: &Path, ended: ExitStatus) -> Result<bool, RecordError> {
-    let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
-    let nothing = || {
-        let _ = std::fs::remove_file(output);
-        Ok(false)
-    };
-    let file = File::open(output).map_err(unreadable)?;
-    let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return nothing() };
-    let skipped = reader.header().window.map(|window| window.skip_instructions);
-    let name = output.display();
-    match reader.places().ok().flatten() {
-        None => say(format_args!(
-            "pagelab: {name}: the program ended ({ended}) before its last accesses were written; {}",
-            cut_off()
-        )),
-        // Nothing was left out, and nothing is there.
-        Some(places) if skipped.is_none() && !has_runs(&places) => return nothing(),
-        Some(places) => {
-            if let Some(skipped) = skipped.filter(|_| !has_runs(&places)) {
-                let skipped = count(skipped, "instruction");
-                say(format_args!(
-                    "pagelab: {name}: no accesses were recorded: no thread went on after the {skipped} that --skip leaves out; skip fewer"
-                ));
-            }
-            if let Some(Event { call: Call::Exec { program }, result: 0, .. }) = last_event(&mut reader, &places) {
-                let program = results::printable(&program);
-                say(format_args!(
-                    "pagelab: {name}: the program went on as {program} (exec), outside the emulation; record {program} itself"
-                ));
+/// A recording that has ended.
+pub struct Ended<'a> {
+    /// The first trace.
+    pub output: &'a Path,
+    /// The first process.
+    pub process: u32,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Whether all was written that was recorded.
+    pub is_written: bool,
+}
+
+impl Ended<'_> {
+    /// Looks at the first trace. Whether there is anything in it; where not, it is removed.
+    pub fn look_at_first(&self) -> Result<bool, RecordError> {
+        let output = self.output;
+        let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
+        let nothing = || {
+            let _ = std::fs::remove_file(output);
+            Ok(false)
+        };
+        let file = File::open(output).map_err(unreadable)?;
+        let Ok(mut reader) = Reader::new(BufReader::new(file)) else { return nothing() };
+        let skipped = reader.header().window.map(|window| window.skip_instructions);
+        let name = output.display();
+        match reader.places().ok().flatten() {
+            None if self.is_written => say(format_args!(
+                "pagelab: {name}: the program ended ({}) before its last accesses were written; {}",
+                self.status,
+                cut_off()
+            )),
+            None => say(format_args!("pagelab: {name}: {}", lost(output))),
+            // Nothing was left out, and nothing is there.
+            Some(places) if skipped.is_none() && !has_runs(&places) => return nothing(),
+            Some(places) => {
+                if let Some(skipped) = skipped.filter(|_| !has_runs(&places)) {
+                    let skipped = count(skipped, "instruction");
+                    say(format_args!(
+                        "pagelab: {name}: no accesses were recorded: no thread went on after the {skipped} that --skip leaves out; skip fewer"
+                    ));
+                }
             }
         }
+        Ok(true)
     }
-    Ok(true)
+
+    /// Looks at the traces of the processes that the first one has forked, and that those have, and of the programs that any
+    /// of them has executed.
+    pub fn look_at_others(&self) {
+        let others = self.others();
+        for other in &others {
+            // Where it cannot be given away it is root's, and whole all the same.
+            let _ = results::output::give_as(&other.path, self.output);
+            if !other.is_whole {
+                self.say_incomplete(other);
+            }
+        }
+        let first = Traced::first(self.output, self.process);
+        if let Some(told) = Execs::of(std::iter::once(&first).chain(&others)).told(self.output) {
+            say(format_args!("pagelab: {told}"));
+        }
+    }
+
+    /// The other traces of the recording; those of programs of which nothing was recorded are removed.
+    fn others(&self) -> Vec<Traced> {
+        let mut found = traces_beside(self.output);
+        let (mut known, mut of_recording) = (BTreeSet::from([self.process]), Vec::new());
+        loop {
+            let is_known = |trace: &Traced| match trace.image.execs {
+                0 => trace.parent.is_some_and(|parent| known.contains(&parent)),
+                _ => known.contains(&trace.image.process),
+            };
+            let (next, rest): (Vec<Traced>, Vec<Traced>) = found.into_iter().partition(is_known);
+            if next.is_empty() {
+                return of_recording;
+            }
+            known.extend(next.iter().map(|trace| trace.image.process));
+            of_recording.extend(next);
+            found = rest;
+        }
+    }
+
+    fn say_incomplete(&self, trace: &Traced) {
+        let (name, what) = (trace.path.display(), trace.what());
+        if trace.is_running {
+            say(format_args!("pagelab: {name}: {what} still runs; its trace is whole when it has ended"));
+        } else if self.is_written {
+            say(format_args!("pagelab: {name}: {what} ended before its last accesses were written; {}", cut_off()));
+        } else {
+            say(format_args!("pagelab: {name}: {}", lost(&trace.path)));
+        }
+    }
 }
 
 /// What a trace lacks whose recorder could not end it.
@@ -56,76 +115,161 @@ fn cut_off() -> String {
     format!("the trace is cut off: up to {most} of each thread are missing")
 }
 
+/// What a trace lacks whose recorder could not write it.
+fn lost(path: &Path) -> String {
+    let mut most = 0;
+    if let Ok(mut reader) =
+        File::open(path).map(BufReader::new).map_err(drop).and_then(|file| Reader::new(file).map_err(drop))
+    {
+        while let Ok(Some(block)) = reader.next_block() {
+            if let Block::Runs { instructions, .. } = block {
+                most = most.max(instructions);
+            }
+        }
+    }
+    let kept = count(most, "instruction");
+    format!("it could not be written any further: what its threads did after at most {kept} each is lost")
+}
+
 fn has_runs(places: &[Place]) -> bool {
     places.iter().any(|place| place.prefix.holds == Holds::Runs)
 }
 
-fn last_event(reader: &mut Reader<BufReader<File>>, places: &[Place]) -> Option<Event> {
-    let place = places.iter().rev().find(|place| place.prefix.holds == Holds::Events)?;
-    reader.seek(place).ok()?;
-    match reader.next_block().ok()?? {
-        Block::Events { mut events, .. } => events.pop(),
+/// A trace of an image of a process.
+struct Traced {
+    path: PathBuf,
+    image: Image,
+    /// The process that forked it.
+    parent: Option<u32>,
+    is_running: bool,
+    is_whole: bool,
+    /// The program that it executed at its end, and why that is not recorded, if the recorder knows.
+    executed: Option<(String, Option<String>)>,
+}
+
+impl Traced {
+    /// That of the first process.
+    fn first(path: &Path, process: u32) -> Traced {
+        Traced {
+            path: path.to_owned(),
+            image: Image { process, execs: 0 },
+            parent: None,
+            is_running: false,
+            is_whole: true,
+            executed: executed(path),
+        }
+    }
+
+    /// That of another image, with what its name says.
+    fn of(path: PathBuf, named: Image) -> Option<Traced> {
+        let mut reader = Reader::new(BufReader::new(File::open(&path).ok()?)).ok()?;
+        let of = reader.header().process?;
+        // Asked first: what a process that has ended by then has written is there.
+        let is_running = is_running(of.process);
+        let is_whole = reader.places().ok()?.is_some();
+        let executed = executed(&path);
+        (of.image() == named).then_some(Traced {
+            path,
+            image: named,
+            parent: of.parent,
+            is_running,
+            is_whole,
+            executed,
+        })
+    }
+
+    /// What executes the image.
+    fn what(&self) -> &'static str {
+        if self.image.execs == 0 { "the forked process" } else { "the process that executed the program" }
+    }
+}
+
+/// The program that a process executes at the end of its trace, and why it is not recorded.
+fn executed(path: &Path) -> Option<(String, Option<String>)> {
+    let mut reader = Reader::new(BufReader::new(File::open(path).ok()?)).ok()?;
+    let last = match reader.places().ok()? {
+        Some(places) => {
+            reader.seek(places.iter().rev().find(|place| place.prefix.holds == Holds::Events)?).ok()?;
+            last_event(reader.next_block().ok()??)
+        }
+        // What comes after it in the file may be of other threads.
+        None => {
+            let mut last = None;
+            while let Ok(Some(block)) = reader.next_block() {
+                last = last_event(block).or(last);
+            }
+            last
+        }
+    };
+    match last? {
+        Event { call: Call::Exec { program, unrecorded }, result: 0, .. } => Some((program, unrecorded)),
         _ => None,
     }
 }
 
-/// Looks at the traces of the processes that the process `first` has forked, and that those have.
-pub fn look_at_children(output: &Path, first: u32) {
-    let mut found = traces_beside(output);
-    let mut known = BTreeSet::from([first]);
-    // Whoever was forked by one that is known is known, in whatever order their files are found.
-    while let Some(index) = found.iter().position(|child| known.contains(&child.parent)) {
-        let child = found.swap_remove(index);
-        known.insert(child.process);
-        // Where it cannot be given away it is root's, and whole all the same.
-        let _ = results::output::give_as(&child.path, output);
-        let name = child.path.display();
-        if child.is_whole {
-            continue;
-        }
-        if child.is_running {
-            say(format_args!("pagelab: {name}: the forked process still runs; its trace is whole when it has ended"));
-        } else {
-            say(format_args!(
-                "pagelab: {name}: the forked process ended before its last accesses were written; {}",
-                cut_off()
-            ));
-        }
-    }
+fn last_event(block: Block) -> Option<Event> {
+    if let Block::Events { mut events, .. } = block { events.pop() } else { None }
 }
 
-/// A trace of a forked process.
-struct Child {
-    path: PathBuf,
-    process: u32,
-    parent: u32,
-    is_running: bool,
-    is_whole: bool,
-}
-
-/// The traces of forked processes that have the output's name, of whatever recording.
-fn traces_beside(output: &Path) -> Vec<Child> {
+/// Traces beside the first, of whatever recording. What was to be the trace of a program and has nothing in it is removed.
+fn traces_beside(output: &Path) -> Vec<Traced> {
     let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else { return Vec::new() };
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| {
+    let named = entries.filter_map(|entry| {
         // A pipe that somebody put there would be waited for.
-        if !entry.file_type().is_ok_and(|kind| kind.is_file()) {
-            return false;
+        let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
+        let (own, name) = (entry.file_name(), name.as_encoded_bytes());
+        let suffix = str::from_utf8(own.as_encoded_bytes().strip_prefix(name)?).ok()?;
+        let image = Image::of_suffix(suffix)?;
+        if metadata.len() == 0 && image.execs > 0 && !is_running(image.process) {
+            let _ = std::fs::remove_file(entry.path());
         }
-        let (entry, name) = (entry.file_name(), name.as_encoded_bytes());
-        let number = entry.as_encoded_bytes().strip_prefix(name).and_then(|rest| rest.strip_prefix(b"."));
-        number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
+        Traced::of(entry.path(), image)
     });
-    named.filter_map(|entry| trace_of_child(entry.path())).collect()
+    named.collect()
 }
 
-fn trace_of_child(path: PathBuf) -> Option<Child> {
-    let mut reader = Reader::new(BufReader::new(File::open(&path).ok()?)).ok()?;
-    let of = reader.header().process?;
-    // Asked first: what a process that has ended by then has written is there.
-    let is_running = is_running(of.process);
-    let is_whole = reader.places().ok()?.is_some();
-    Some(Child { path, process: of.process, parent: of.parent?, is_running, is_whole })
+/// The programs that were executed in a recording.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Execs {
+    /// How many have a trace.
+    recorded: u64,
+    /// How often each other one was executed, and why it has none.
+    unrecorded: BTreeMap<(String, Option<String>), u64>,
+}
+
+impl Execs {
+    fn of<'a>(traces: impl Iterator<Item = &'a Traced> + Clone) -> Execs {
+        let images: BTreeSet<Image> = traces.clone().map(|trace| trace.image).collect();
+        let mut execs = Execs::default();
+        for trace in traces {
+            match &trace.executed {
+                Some(_) if images.contains(&trace.image.next()) => execs.recorded += 1,
+                Some(program) => *execs.unrecorded.entry(program.clone()).or_default() += 1,
+                None => {}
+            }
+        }
+        execs
+    }
+
+    /// What is said of them, if there were any.
+    fn told(&self, output: &Path) -> Option<String> {
+        let missing: u64 = self.unrecorded.values().sum();
+        let all = self.recorded + missing;
+        let named = || {
+            programs_by_times(
+                self.unrecorded.iter().map(|((name, why), times)| (name.as_str(), why.as_deref(), *times)),
+            )
+        };
+        let name = output.display();
+        let recorded = format!("{} recorded beside it ({name}.PID.execN)", self.recorded);
+        let executed = format!("{name}: the recorded processes executed {} (exec)", count(all, "program"));
+        match (self.recorded, missing) {
+            (0, 0) => None,
+            (_, 0) => Some(format!("{executed}, {recorded}")),
+            _ => Some(format!("{executed}: {recorded}, {missing} not, which ran outside the emulation: {}", named())),
+        }
+    }
 }
 
 /// Whether a process may still write its trace itself: any of its threads, because the first may have ended before them.
@@ -151,5 +295,31 @@ mod tests {
         assert!(is_alive("7 (a) R) S 1") && is_alive("7 (x) D 1"));
         assert!(!is_alive("7 (x) Z 1") && !is_alive("7 (x) X 1") && !is_alive(""));
         assert!(is_running(std::process::id()) && !is_running(u32::MAX));
+    }
+
+    #[test]
+    fn programs_that_were_executed_are_counted_and_the_missing_named() {
+        let traced = |process: u32, execs: u32, executed: Option<(&str, Option<&str>)>| Traced {
+            path: PathBuf::new(),
+            image: Image { process, execs },
+            parent: None,
+            is_running: false,
+            is_whole: true,
+            executed: executed.map(|(program, why)| (program.to_owned(), why.map(str::to_owned))),
+        };
+        let output = Path::new("a.trace");
+        assert_eq!(Execs::of([traced(1, 0, None)].iter()).told(output), None);
+        let whole = [traced(1, 0, Some(("sh", None))), traced(1, 1, None)];
+        let told = Execs::of(whole.iter()).told(output).unwrap();
+        assert_eq!(
+            told,
+            "a.trace: the recorded processes executed 1 program (exec), 1 recorded beside it (a.trace.PID.execN)"
+        );
+        let gains = Some(("/bin/su\u{1b}", Some("it gains privileges")));
+        let missing = [traced(1, 0, gains), traced(2, 0, Some(("cc", None))), traced(3, 0, Some(("cc", None)))];
+        let told = Execs::of(whole[..1].iter().chain(&missing)).told(output).unwrap();
+        assert!(told.contains("executed 4 programs (exec): 0 recorded beside it"), "{told}");
+        assert!(told.contains("4 not, which ran outside the emulation: cc 2 times; "), "{told}");
+        assert!(told.contains("(it gains privileges)") && !told.contains('\u{1b}'), "{told}");
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::elf::Architecture;
+use trace::executable::{Architecture, MOST_SCRIPTS};
 
 /// Why a program cannot be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum RecordError {
         what: String,
     },
     /// Scripts whose interpreters are scripts, without end.
-    #[error("{}: its interpreter is a script, and so are the next {}; expected a program", .0.display(), super::MAX_SCRIPTS)]
+    #[error("{}: its interpreter is a script, and so are the next {}; expected a program", .0.display(), MOST_SCRIPTS)]
     Scripts(PathBuf),
     /// Another instruction set than asked for.
     #[error("{}: a program for {found}; --arch asks for {expected}", path.display())]
@@ -133,6 +133,17 @@ pub enum RecordError {
         /// Why.
         #[source]
         error: io::Error,
+    },
+    /// What was recorded could not be written.
+    #[error(
+        "{}: not all that was recorded could be written: what it lacks, and why, stands above; free some space, and record again (the command ended with {ended})",
+        output.display()
+    )]
+    Lost {
+        /// The first trace.
+        output: PathBuf,
+        /// How the command ended.
+        ended: String,
     },
     /// The emulator ended before anything was executed, or could not be recorded.
     #[error("{} ended with {ended} before anything was recorded; what it says above is why{hint}", emulator.display())]

@@ -1,13 +1,16 @@
 //! What pagelab and the recorder hand each other: files in a directory of their own.
 //!
-//! The header lies there until the recorder takes it, which is when the program, or the machine, begins. Beside it lies, of
-//! a machine where all is recorded that was to be, a file that says so.
+//! The header lies there until the recorder takes it, which is when the program, or the machine, begins. Beside it lies a file
+//! that the recorder removes when it cannot write what it has recorded (on a full disk nothing could be said by making one),
+//! and, of a machine where all is recorded that was to be, a file that says so.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use trace::Header;
+
+use super::leftovers;
 
 /// Memory as a file system, where files cost no disk.
 const MEMORY: &str = "/dev/shm";
@@ -22,18 +25,29 @@ impl Exchange {
     /// Those of the directory for temporary files.
     pub fn open(header: &Header) -> io::Result<Exchange> {
         let json = serde_json::to_vec(header)?;
-        let directories = super::directories();
+        let (in_memory, elsewhere) = (Path::new(MEMORY), std::env::temp_dir());
+        [in_memory, &elsewhere].into_iter().for_each(leftovers::remove_in);
         let with_header = |directory: TempDir| {
             let exchange = Exchange(directory);
+            std::fs::write(exchange.written(), "")?;
             std::fs::write(exchange.header(), &json).map(|()| exchange)
         };
-        let in_memory = directories.tempdir_in(MEMORY).and_then(with_header);
-        in_memory.or_else(|_| directories.tempdir().and_then(with_header))
+        let made = leftovers::directory_in(in_memory).and_then(with_header);
+        made.or_else(|_| leftovers::directory_in(&elsewhere).and_then(with_header))
     }
 
     /// The file of the header.
     pub fn header(&self) -> PathBuf {
         self.0.path().join("header")
+    }
+
+    fn written(&self) -> PathBuf {
+        self.0.path().join("written")
+    }
+
+    /// Whether the recorder could write all that it has recorded so far.
+    pub fn is_written(&self) -> bool {
+        self.written().exists()
     }
 
     /// Whether the recorder says that it has all that it was to record of a machine.

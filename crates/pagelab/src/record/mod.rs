@@ -1,10 +1,10 @@
 //! `pagelab record`: a command under QEMU user emulation, or a whole machine, whose plugin writes what it touches. Input,
 //! output and the exit status are the command's own.
 
-pub mod elf;
 mod ends;
 mod error;
 mod exchange;
+mod leftovers;
 mod output;
 mod program;
 mod qmp;
@@ -17,20 +17,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use trace::executable::Architecture;
 use trace::{Columns, Header, Window};
 use tracer::signals::{self, PassOn};
 
 use crate::failure::{Failure, say};
-use elf::Architecture;
+use ends::Ended;
 use error::RecordError;
 use exchange::Exchange;
 use output::Output;
 use program::{Emulator, Program};
 use qmp::Switchboard;
 use system::Begun;
-
-/// Scripts whose interpreter is a script are followed so far, as by Linux.
-pub const MAX_SCRIPTS: usize = 4;
 
 /// Names the plugin, like `--plugin`.
 pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
@@ -39,7 +38,7 @@ pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
 #[derive(Debug, Args)]
 pub struct RecordArguments {
     /// Where the trace goes: what is in the file stays until the command begins. A forked process writes a trace of its own,
-    /// FILE.PID
+    /// FILE.PID, and each program that a process executes another one, FILE.PID.exec1 and so on
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Record this many instructions of a thread, then skip again, and so on
@@ -62,7 +61,7 @@ pub struct RecordArguments {
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
     /// Refuse programs for any other instruction set
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = architectures())]
     pub arch: Option<Architecture>,
     /// The recorder inside QEMU; default: next to pagelab
     #[arg(long, value_name = "FILE")]
@@ -70,6 +69,13 @@ pub struct RecordArguments {
     /// The command
     #[arg(last = true, required = true)]
     pub command: Vec<OsString>,
+}
+
+/// Reads the name of an instruction set.
+fn architectures() -> impl TypedValueParser<Value = Architecture> {
+    let named = |name: String| Architecture::ALL.into_iter().find(|known| known.name() == name);
+    PossibleValuesParser::new(Architecture::ALL.map(Architecture::name))
+        .map(move |name| named(name).expect("one of them"))
 }
 
 /// Runs `pagelab record`. Its exit status is the command's.
@@ -89,7 +95,8 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let plugin = program::plugin(arguments.plugin.as_deref())?;
     let output = Output::prepare(&arguments.output)?;
     let exchange = exchange(&header(arguments, program.architecture, &emulator))?;
-    let plugged = plugin_argument(&plugin, &output, arguments.max, &exchange);
+    let mut plugged = plugin_argument(&plugin, &output, arguments.max, &exchange);
+    plugged.push(to_follow(&emulator, &plugin, &program, arguments.sysroot.as_deref()));
     let mut command = plugged_in(&emulator, plugged);
     if emulator.plugin_version().is_some() {
         // That is not for the program.
@@ -123,9 +130,14 @@ fn finish(
         return Err(nothing_recorded());
     }
     let output = output.keep();
-    let has_recorded = ends::look_at(&output, ended)?;
-    ends::look_at_children(&output, process);
-    if has_recorded { Ok(ended) } else { Err(nothing_recorded()) }
+    let recorded = Ended { output: &output, process, status: ended, is_written: exchange.is_written() };
+    let has_recorded = recorded.look_at_first()?;
+    recorded.look_at_others();
+    match (has_recorded, recorded.is_written) {
+        (true, true) => Ok(ended),
+        (false, true) => Err(nothing_recorded()),
+        (_, false) => Err(RecordError::Lost { ended: ended.to_string(), output }),
+    }
 }
 
 /// What is missing where a foreign program does not begin.
@@ -209,13 +221,6 @@ fn exchange(header: &Header) -> Result<Exchange, RecordError> {
     Exchange::open(header).map_err(|error| RecordError::NoExchange { path: std::env::temp_dir(), error })
 }
 
-/// Directories for temporary files of a recording, which nobody else may look into.
-fn directories() -> tempfile::Builder<'static, 'static> {
-    let mut directories = tempfile::Builder::new();
-    directories.prefix("pagelab-record-").permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
-    directories
-}
-
 /// The emulator's command, with the plugin.
 fn plugged_in(emulator: &Emulator, plugged: OsString) -> Command {
     let mut command = Command::new(&emulator.path);
@@ -234,6 +239,21 @@ fn plugin_argument(plugin: &Path, output: &Output, max: Option<u64>, exchange: &
     bytes.extend(format!(",identity={device}:{inode}").bytes());
     bytes.extend(max.map(|max| format!(",max={max}")).unwrap_or_default().bytes());
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
+}
+
+/// What the recorder needs to begin anew in a program that a recorded one executes.
+fn to_follow(emulator: &Emulator, plugin: &Path, program: &Program, sysroot: Option<&Path>) -> String {
+    // The programs may have other directories.
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| absolute(path));
+    let named = [
+        ("emulator", Some(absolute(&emulator.path))),
+        ("plugin", Some(plugin.to_owned())),
+        ("program", Some(whole(&program.path))),
+        ("sysroot", sysroot.map(whole)),
+    ];
+    let arguments = named.into_iter().filter_map(|(name, path)| Some(format!(",{name}={}", hex(&path?))));
+    arguments.collect()
 }
 
 fn hex(path: &Path) -> String {

@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use super::elf::{Architecture, Begins, FIRST_BYTES, begins};
+use trace::executable::{Architecture, Begins, FIRST_BYTES, MOST_SCRIPTS, begins};
+
+use super::PLUGIN_VARIABLE;
 use super::error::RecordError;
-use super::{MAX_SCRIPTS, PLUGIN_VARIABLE};
 
 /// Tells the plugin which version of QEMU's plugin API to be loaded with, where it cannot see that itself.
 pub const VERSION_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN_VERSION";
@@ -41,7 +42,7 @@ impl Program {
         let mut path = tracer::resolve(&name)?;
         let mut called = name;
         let mut arguments = command.get(1..).unwrap_or_default().to_vec();
-        for _ in 0..=MAX_SCRIPTS {
+        for _ in 0..=MOST_SCRIPTS {
             match begins(&first_bytes(&path)?) {
                 Begins::Program(architecture) => return Ok(Program { architecture, path, name: called, arguments }),
                 Begins::Foreign(what) => return Err(RecordError::Foreign { path, what }),

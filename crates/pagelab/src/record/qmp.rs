@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::leftovers;
+
 /// How long QEMU may take to begin.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked whether it has.
@@ -28,7 +30,7 @@ impl Switchboard {
     /// # Errors
     /// Those of the directory for temporary files.
     pub fn open() -> io::Result<Switchboard> {
-        let directory = super::directories().tempdir()?;
+        let directory = leftovers::directory_in(&std::env::temp_dir())?;
         let listener = UnixListener::bind(directory.path().join("monitor"))?;
         listener.set_nonblocking(true)?;
         Ok(Switchboard { listener, directory })

@@ -7,8 +7,8 @@ use std::process::Child;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use trace::executable::Architecture;
 
-use super::elf::Architecture;
 use super::error::RecordError;
 use super::exchange::Exchange;
 use super::qmp::{Monitor, Switchboard};
@@ -16,8 +16,8 @@ use super::qmp::{Monitor, Switchboard};
 /// The emulator of a command and what it emulates.
 pub fn architecture(path: &Path) -> Result<Architecture, RecordError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let known = [Architecture::X86_64, Architecture::Aarch64, Architecture::Riscv64];
-    let found = name.strip_prefix("qemu-system-").and_then(|of| known.into_iter().find(|known| known.name() == of));
+    let named = |of: &str| Architecture::ALL.into_iter().find(|known| known.name() == of);
+    let found = name.strip_prefix("qemu-system-").and_then(named);
     found.ok_or_else(|| RecordError::NoSystem(path.to_owned()))
 }
 

@@ -32,7 +32,11 @@ pub struct Replay {
     /// The share of 2M blocks of memory in which one page belongs to somebody else
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_share)]
     pub fragmentation: f64,
-    /// Chooses what is random: replacement, and where memory is fragmented
+    /// Also simulate so many layouts of addresses as Linux makes by randomisation (ASLR: program, heap, mappings, stack), and show
+    /// how far the figures spread. Without it: the one layout that programs have without randomisation
+    #[arg(long, value_name = "N", conflicts_with = "accesses_only", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub layouts: Option<u32>,
+    /// Chooses what is random: replacement, where memory is fragmented, and layouts
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// How many threads share the simulations; the result is the same for any number. Without it: one a processor

@@ -29,6 +29,7 @@ pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Val
                 "pt_reclaim": pt_reclaim,
             },
             "seed": request.physical.seed,
+            "layouts": request.layouts,
             "accesses_only": request.accesses_only,
         },
         "machines": used.iter().map(machines::of).collect::<Vec<_>>(),
@@ -43,6 +44,10 @@ pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Doc
         ("fragmentation".to_owned(), format!("{} %", request.physical.fragmentation * 100.0)),
         ("seed".to_owned(), request.physical.seed.to_string()),
     ];
+    if let Some(layouts) = request.layouts {
+        settings
+            .push(("layouts of addresses".to_owned(), format!("{layouts} randomised by the seed, and one without")));
+    }
     settings.extend(match request.accesses_only {
         true => vec![("kernel".to_owned(), "none: the accesses alone".to_owned())],
         false => of_the_kernel(&request.kernel),
@@ -101,6 +106,7 @@ pub fn of_trace(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
         notes: notes::of(simulated),
         answers: answered(simulated, used).into_iter().map(|answer| answer.sentence).collect(),
         cells: cells(simulated),
+        spreads: simulated.layouts.as_ref().map(|layouts| layouts.spreads.clone()).unwrap_or_default(),
         sweep: simulated.swept.as_ref().map(|swept| swept.sweep.clone()),
     }
 }

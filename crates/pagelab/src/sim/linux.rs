@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use model::space::{Kernel, Khugepaged};
+use model::toml_file::{self, TomlError};
 use policy::size::{SizeError, format_bytes, parse_bytes};
 use serde::Deserialize;
 
@@ -56,13 +57,8 @@ struct WireMthp {
 #[derive(Debug, thiserror::Error)]
 enum LinuxError {
     /// Not TOML, or with keys and values that there are not.
-    #[error("line {line}: {}; `pagelab list linux` shows every key", error.message())]
-    Syntax {
-        /// Where, counted from 1.
-        line: usize,
-        /// What the reader says.
-        error: toml::de::Error,
-    },
+    #[error("{0}; `pagelab list linux` shows every key")]
+    Syntax(#[from] TomlError),
     /// A file of another kind or version.
     #[error("schema: found {found:?}, expected {SCHEMA:?}")]
     Schema {
@@ -95,15 +91,11 @@ pub fn kernel(file: Option<&Path>) -> Result<Kernel, Failure> {
 }
 
 fn read(text: &str) -> Result<Kernel, LinuxError> {
-    let wrong = |error: toml::de::Error| {
-        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
-        LinuxError::Syntax { line: before.matches('\n').count() + 1, error }
-    };
-    let Kind { schema: found } = toml::from_str(text).map_err(wrong)?;
+    let Kind { schema: found } = toml_file::read(text)?;
     if found != SCHEMA {
         return Err(LinuxError::Schema { found });
     }
-    let wire: Wire = toml::from_str(text).map_err(wrong)?;
+    let wire: Wire = toml_file::read(text)?;
     let usual = Kernel::default();
     let instructions_per_s = wire.instructions_per_s.unwrap_or(usual.instructions_per_s);
     if !(instructions_per_s.is_finite() && instructions_per_s > 0.0) {

@@ -6,6 +6,7 @@ mod cost;
 mod document;
 mod files;
 mod host_machine;
+mod layouts;
 pub mod linux;
 pub mod machines;
 mod notes;
@@ -17,7 +18,10 @@ mod sweep;
 mod swept;
 mod trace_notes;
 
-use clap::{Args, Subcommand};
+use std::path::Path;
+
+use clap::{Args, Parser, Subcommand};
+use results::simulation::Cell;
 
 use crate::failure::Failure;
 use crate::output::{print, terminal_width, write_page};
@@ -56,9 +60,37 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     }
 }
 
+/// `sim` and its words, as a command line of its own.
+#[derive(Parser)]
+#[command(name = "pagelab sim", no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    replay: Replay,
+}
+
+/// What a trace costs on machines under policies, in the words of `sim`. Nothing is shown.
+///
+/// # Errors
+/// As [`run`].
+pub fn of_words(words: &[String]) -> Result<Vec<Cell>, Failure> {
+    let line = Line::try_parse_from(words).map_err(|error| Failure::Input(error.to_string().trim().to_owned()))?;
+    let (all, _) = simulate::all(&Request::of(&line.replay)?)?;
+    if let Some(damaged) = all.iter().find(|one| one.is_cut_off() || !one.damage().is_empty()) {
+        return Err(Failure::Input(format!("{}: the trace is not whole, so its figures are no answer", damaged.file)));
+    }
+    Ok(all.iter().flat_map(cost::cells).collect())
+}
+
+/// Whether a file is a trace of this command, with so many instructions of a thread at most.
+pub fn is_trace_of(file: &Path, command: &[String], most: Option<u64>) -> bool {
+    let is_of = |header: trace::Header| header.command == command && header.max_instructions == most;
+    file.exists() && files::header(file).is_ok_and(is_of)
+}
+
 fn replay(arguments: &Replay) -> Result<(), Failure> {
     let request = Request::of(arguments)?;
-    let (all, used) = simulate::all(&request)?;
+    let (mut all, used) = simulate::all(&request)?;
+    layouts::simulate(&mut all, &request)?;
     let text = match arguments.json {
         true => format!("{:#}", document::json(&all, &used, &request)),
         false => report::texts(&all, &used, terminal_width()),

@@ -1,11 +1,16 @@
 //! What must be known to read the figures of a simulated trace.
 
+use std::collections::BTreeMap;
+
+use model::replay::Unrecorded;
 use model::simulation::Outcome;
 use policy::size::format_bytes;
 
-use super::simulated::{Cell, Simulated};
+use super::simulated::{Cell, Layouts, Simulated};
 use super::swept::Swept;
 use super::trace_notes::{incomplete, parts, shared};
+use crate::executed::programs_by_times;
+use crate::table::describe::count;
 
 /// What `mmap` counts in where traces are recorded.
 const RECORDED_PAGE_BYTES: u64 = 4096;
@@ -26,6 +31,7 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
                 .to_owned(),
         );
     }
+    notes.extend(layouts(simulated));
     notes.extend(parts(&simulated.header));
     notes.extend(incomplete(simulated.is_cut_off(), &simulated.replayed.cut_off_children, simulated.damage()));
     notes.extend(simulated.swept.iter().flat_map(Swept::limits));
@@ -36,6 +42,15 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
     }
     if simulated.replayed.out_of_order != 0 {
         notes.push(format!("{} events came before others that are missing", simulated.replayed.out_of_order));
+    }
+    if simulated.replayed.untimed != 0 {
+        notes.push(
+            "the trace does not say which of its threads or processes was the first to touch memory: between calls that \
+             change memory one thread is taken after the other, and children before their parents; where one fills what \
+             another reads there are too many faults, and where a parent stores while its child lives too few copies. \
+             Record the program again"
+                .to_owned(),
+        );
     }
     if let Some(outside) = ran.iter().map(|outcome| outcome.costs.outside_bytes).max().filter(|bytes| *bytes != 0) {
         notes.push(format!(
@@ -57,6 +72,7 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
         let processes = if forks == 1 { "process" } else { "processes" };
         notes.push(format!("the program made {forks} {processes} of which there is no trace FILE.PID: not modelled"));
     }
+    notes.extend(unrecorded(&simulated.replayed.unrecorded));
     let told = !simulated.replayed.inferred && !simulated.replayed.accesses_only;
     let large_base = ran.iter().filter(|outcome| outcome.base_bytes > RECORDED_PAGE_BYTES);
     if let Some(bytes) = large_base.map(|outcome| outcome.base_bytes).max().filter(|_| told) {
@@ -85,6 +101,41 @@ pub fn of(simulated: &Simulated) -> Vec<String> {
     notes.extend(simulated.shared.iter().map(|machine| shared(&format!("{machine} has a TLB of level 1 that"))));
     notes.extend(simulated.host.iter().cloned());
     notes
+}
+
+/// Says which programs were executed of which there is no trace, the most often executed first.
+fn unrecorded(programs: &BTreeMap<Unrecorded, u64>) -> Option<String> {
+    let all: u64 = programs.values().sum();
+    let named = programs.iter().map(|(Unrecorded { program, why }, times)| (program.as_str(), why.as_deref(), *times));
+    (all > 0).then(|| {
+        format!(
+            "processes executed {} of which there is no trace FILE.PID.execN, and what they did then is not modelled: {}",
+            count(all, "program"),
+            programs_by_times(named)
+        )
+    })
+}
+
+/// At which addresses the program is.
+fn layouts(simulated: &Simulated) -> Option<String> {
+    let is_laid_out = simulated.header.emulator.is_some() && !simulated.header.system;
+    match &simulated.layouts {
+        _ if simulated.replayed.accesses_only || !is_laid_out => None,
+        None => Some(
+            "one layout of addresses, that without randomisation (setarch --addr-no-randomize); with it figures differ from run to \
+             run: --layouts N shows how far"
+                .to_owned(),
+        ),
+        Some(Layouts { count, seed, spreads }) => {
+            let ended = spreads.iter().map(|spread| spread.layouts).min().unwrap_or(0);
+            let early = (ended < *count).then(|| format!("; of some cells only {ended} came to the end of the trace"));
+            Some(format!(
+                "{count} randomised layouts, chosen by --seed {seed}, beside the one without randomisation, of which all other figures \
+                 are{}",
+                early.unwrap_or_default()
+            ))
+        }
+    }
 }
 
 /// What nothing takes from a thread here, and other threads, cores and processes do on a machine.

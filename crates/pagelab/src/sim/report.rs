@@ -1,6 +1,7 @@
 //! The outcome as tables for the terminal and as JSON.
 
 use model::machine::Machine;
+use model::replay::Unrecorded;
 use model::simulation::Outcome;
 use policy::cause::CauseShare;
 use policy::size::format_bytes;
@@ -8,11 +9,11 @@ use policy::verdict::AnsweredCall;
 use results::answer::Answer;
 use results::fold;
 use results::grid::plain;
-use results::simulation::{Per, mapped_in_words, rate_in_words, verdict_in_words};
+use results::simulation::{Per, Spread, Spreading, mapped_in_words, rate_in_words, verdict_in_words};
 use serde_json::{Value, json};
 
 use super::cost::{answered, cost};
-use super::simulated::{Cell, Simulated};
+use super::simulated::{Cell, Layouts, Simulated};
 use super::{notes, swept};
 
 /// Tables for the terminal, trace by trace.
@@ -40,6 +41,7 @@ fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
         lines.push(format!("\n{name}\n{}", translation(outcomes, width)));
         lines.push(format!("\n{}", memory(outcomes, width)));
         lines.extend(kernel(outcomes, width).map(|table| format!("\n{table}")));
+        lines.extend(simulated.layouts.as_ref().and_then(|layouts| over_layouts(name, layouts, width)));
     }
     if let Some(first) = ran.first() {
         let unit = Per::of(first.instructions, first.runs).unit();
@@ -170,6 +172,15 @@ fn kernel(outcomes: &[&Outcome], width: usize) -> Option<String> {
     Some(plain(header, outcomes.iter().map(row), width))
 }
 
+/// How far figures of a machine spread over layouts.
+fn over_layouts(machine: &str, layouts: &Layouts, width: usize) -> Option<String> {
+    let of_machine = layouts.spreads.iter().filter(|spread| spread.machine == *machine);
+    let rows: Vec<[String; 6]> = of_machine.flat_map(Spread::shown).collect();
+    let caption =
+        format!("over {} randomised layouts of addresses, seed {}; counts and bytes", layouts.count, layouts.seed);
+    (!rows.is_empty()).then(|| format!("\n{}\n{caption}", plain(Spread::HEADER, rows, width)))
+}
+
 /// What the memory is mapped as at the end: shares by size.
 fn mapped(mapped: &[results::simulation::Mapped]) -> String {
     let all: u64 = mapped.iter().map(|mapped| mapped.bytes).sum();
@@ -203,13 +214,42 @@ pub fn document(simulated: &Simulated, used: &[Machine]) -> Value {
         "memory_inferred": simulated.replayed.inferred,
         "cut_off": simulated.is_cut_off(),
         "cut_off_children": simulated.replayed.cut_off_children,
+        "programs_executed": simulated.replayed.executed,
+        "unrecorded_programs": simulated.replayed.unrecorded.iter().map(unrecorded).collect::<Vec<_>>(),
         "damage": simulated.damage(),
         "events_out_of_order": simulated.replayed.out_of_order,
         "notes": notes::of(simulated),
         "answers": answered(simulated, used).iter().map(answer_document).collect::<Vec<_>>(),
         "curves": curves,
+        "layouts": simulated.layouts.as_ref().map(layouts),
         "simulations": cells,
     })
+}
+
+/// Figures over layouts.
+fn layouts(layouts: &Layouts) -> Value {
+    let spread = |spread: &Spread| {
+        let figure = |of: &Spreading| {
+            let Spreading { name, fixed, least, median, most } = of;
+            json!({ "figure": name, "without_randomisation": fixed, "least": least, "median": median, "most": most })
+        };
+        json!({
+            "machine": spread.machine,
+            "policy": spread.policy,
+            "layouts": spread.layouts,
+            "figures": spread.figures.iter().map(figure).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "layouts": layouts.count,
+        "seed": layouts.seed,
+        "spreads": layouts.spreads.iter().map(spread).collect::<Vec<_>>(),
+    })
+}
+
+/// A program of which there is no trace, and how often it was executed.
+fn unrecorded((Unrecorded { program, why }, times): (&Unrecorded, &u64)) -> Value {
+    json!({ "program": program, "why": why, "times": times })
 }
 
 /// The result of a machine.

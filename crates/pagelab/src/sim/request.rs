@@ -29,6 +29,8 @@ pub struct Request {
     pub physical: Physical,
     /// What the kernel does besides the policy.
     pub kernel: Kernel,
+    /// How many layouts of addresses are simulated beside the one without randomisation.
+    pub layouts: Option<u32>,
     /// How many threads share the simulations.
     pub threads: usize,
     /// Whether TLBs of every geometry are simulated too.
@@ -56,6 +58,7 @@ impl Request {
                 seed: arguments.seed,
             },
             kernel: linux::kernel(arguments.linux.as_deref())?,
+            layouts: arguments.layouts,
             threads: threads(arguments.threads),
             // A page has curves.
             curves: arguments.curves || arguments.html.is_some(),

@@ -7,10 +7,10 @@ use std::path::Path;
 use indicatif::ProgressBar;
 use model::machine::{Architecture, Machine, Serves};
 use model::policy::Unsupported;
-use model::replay::{Child, Replayed, infer, replay_accesses, replay_processes, touched};
+use model::replay::{Child, ReplayError, Replayed, infer, replay_accesses, replay_processes, touched};
 use model::simulation::Simulation;
 use model::tlb_geometry::USUAL_WAYS;
-use trace::Header;
+use trace::{Header, Image};
 
 use super::files::{bar, header, opened, say_damage};
 use super::machines;
@@ -39,10 +39,10 @@ pub fn all(request: &Request) -> Result<(Vec<Simulated>, Vec<Machine>), Failure>
 fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Failure> {
     let header = header(file)?;
     header.filter.admits_policies().map_err(|error| Failure::about(file, error))?;
-    let machines = match &request.machines[..] {
-        [] => vec![machines::for_architecture(&header.architecture)?],
-        named => named.to_vec(),
-    };
+    if request.layouts.is_some() && (header.system || header.emulator.is_none()) {
+        return Err(Failure::about(file, ReplayError::NoLayout));
+    }
+    let machines = machines_of(&header, request)?;
     let cells = cells(&machines, request);
     let (cells, replayed) = run(file, cells, request)?;
     say_damage(file, &replayed.damage);
@@ -52,12 +52,23 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
         .transpose()?;
     let whose = Whose::of(&machines, &header, request.machines.is_empty());
     let Whose { foreign, shared, guessed } = whose;
-    let (file, host) = (file.display().to_string(), request.host.clone());
-    Ok((Simulated { file, header, replayed, cells, swept, foreign, shared, guessed, host }, machines))
+    let (file, host, layouts) = (file.display().to_string(), request.host.clone(), None);
+    Ok((Simulated { file, header, replayed, cells, swept, layouts, foreign, shared, guessed, host }, machines))
+}
+
+/// The machines that a trace is simulated on.
+///
+/// # Errors
+/// There is none for its architecture.
+pub fn machines_of(header: &Header, request: &Request) -> Result<Vec<Machine>, Failure> {
+    match &request.machines[..] {
+        [] => Ok(vec![machines::for_architecture(&header.architecture)?]),
+        named => Ok(named.to_vec()),
+    }
 }
 
 /// Each machine under each policy, ready to run, or why it cannot.
-fn cells(machines: &[Machine], request: &Request) -> Vec<Result<Simulation, Unsupported>> {
+pub fn cells(machines: &[Machine], request: &Request) -> Vec<Result<Simulation, Unsupported>> {
     let pairs = machines.iter().flat_map(|machine| request.policies.iter().map(move |policy| (machine, policy)));
     let made = pairs.map(|(machine, policy)| {
         Simulation::new(machine, policy, &request.physical)?.with_kernel(request.kernel.clone())
@@ -126,7 +137,11 @@ fn shares_first_level(machine: &Machine) -> bool {
     machine.tlbs.iter().any(|tlb| tlb.level == 1 && has_both(&tlb.serves))
 }
 
-fn replayed(file: &Path, simulations: &mut [Simulation], request: &Request) -> Result<Replayed, Failure> {
+/// Feeds a trace to simulations.
+///
+/// # Errors
+/// It cannot be read, or is of another kind than they are for.
+pub fn replayed(file: &Path, simulations: &mut [Simulation], request: &Request) -> Result<Replayed, Failure> {
     let (bar, threads) = (bar(file, ""), request.threads);
     let first = opened(file, &ProgressBar::hidden())?;
     let done = if request.accesses_only {
@@ -134,17 +149,18 @@ fn replayed(file: &Path, simulations: &mut [Simulation], request: &Request) -> R
         replay_accesses(opened(file, &bar)?, &memory, simulations, threads)
     } else {
         let inferred = infer(first).map_err(|error| Failure::about(file, error))?;
-        let child = &mut |process| child(file, process);
+        let child = &mut |image| child(file, image);
         replay_processes(opened(file, &bar)?, child, inferred.as_deref(), simulations, threads)
     };
     bar.finish_and_clear();
     done.map_err(|error| Failure::about(file, error))
 }
 
-/// The trace of a forked process: what `record` calls it. That there is none is no error; that it cannot be opened is one.
-fn child(file: &Path, process: u32) -> std::io::Result<Option<Child>> {
+/// The trace of a forked process, or of a program that one executes: what `record` calls it. That there is none is no error; that it
+/// cannot be opened is one.
+fn child(file: &Path, image: Image) -> std::io::Result<Option<Child>> {
     let mut path = file.as_os_str().to_owned();
-    path.push(format!(".{process}"));
+    path.push(image.suffix());
     let name = Path::new(&path).display().to_string();
     match File::open(&path) {
         Ok(file) => Ok(Some(Child { name, from: Box::new(BufReader::with_capacity(1 << 20, file)) })),

@@ -3,6 +3,7 @@
 use model::policy::Unsupported;
 use model::replay::Replayed;
 use model::simulation::Outcome;
+use results::simulation::Spread;
 use trace::Header;
 
 use super::swept::Swept;
@@ -20,6 +21,8 @@ pub struct Simulated {
     pub cells: Vec<Cell>,
     /// Every geometry, if that was asked for.
     pub swept: Option<Swept>,
+    /// Other layouts of addresses, if they were asked for.
+    pub layouts: Option<Layouts>,
     /// Names of machines that have another instruction set than the trace.
     pub foreign: Vec<String>,
     /// Names of machines whose first level serves fetches and data together, where the trace has their runs apart.
@@ -28,6 +31,16 @@ pub struct Simulated {
     pub guessed: Option<String>,
     /// What must be known of this host, where it was one of the machines.
     pub host: Vec<String>,
+}
+
+/// Layouts of addresses, as Linux makes them by randomisation.
+pub struct Layouts {
+    /// How many.
+    pub count: u32,
+    /// What chooses them.
+    pub seed: u64,
+    /// How far the figures of each cell that ran spread.
+    pub spreads: Vec<Spread>,
 }
 
 impl Simulated {

@@ -33,6 +33,8 @@ pub struct Swept {
     pub cut_off: bool,
     /// Processes that were forked, whose traces are not looked at.
     pub forks: u64,
+    /// The program that the process executed at the end, whose trace is not looked at.
+    pub executed: Option<String>,
     /// What the trace says of itself.
     pub header: Header,
 }
@@ -54,16 +56,24 @@ impl Swept {
         shared.into_iter().chain(self.alone()).collect()
     }
 
-    /// Says that the first process is not all that was recorded.
-    fn alone(&self) -> Option<String> {
+    /// Says what of the recording is not in the file.
+    fn alone(&self) -> Vec<String> {
         let forked = match self.forks {
-            0 => return None,
-            1 => "1 process that was forked has a trace of its own".to_owned(),
-            forks => format!("{forks} processes that were forked have traces of their own"),
+            0 => None,
+            1 => Some("1 process that was forked has a trace of its own".to_owned()),
+            forks => Some(format!("{forks} processes that were forked have traces of their own")),
         };
-        Some(format!(
-            "geometries, curves and footprints are of the first process alone: the {forked}, FILE.PID, which can be given"
-        ))
+        let forked = forked.map(|forked| {
+            format!("geometries, curves and footprints are of the first process alone: the {forked}, FILE.PID, which can be given")
+        });
+        let executed = self.executed.as_ref().map(|program| {
+            format!(
+                "geometries, curves and footprints end where the process executed {}, which has a trace of its own, FILE.PID.execN, \
+                 if it was recorded",
+                results::printable(program)
+            )
+        });
+        forked.into_iter().chain(executed).collect()
     }
 }
 
@@ -93,6 +103,7 @@ pub fn swept(file: &Path, page_shifts: &[u32], ways: u32, threads: usize) -> Res
         damage: swept.damage,
         cut_off: swept.cut_off,
         forks: swept.forks,
+        executed: swept.executed,
         header: header(file)?,
     })
 }

@@ -18,7 +18,7 @@ pub fn run(arguments: &Shown) -> Result<(), Failure> {
     while let Some(block) = reader.next_block().map_err(|error| named(&arguments.file, error))? {
         match block {
             Block::Damaged(damage) => damages.add(damage),
-            Block::Runs { .. } | Block::Events { .. } => sound += 1,
+            Block::Runs { .. } | Block::Events { .. } | Block::Timestamps(_) => sound += 1,
         }
     }
     let whole = reader.is_whole();

@@ -1,7 +1,7 @@
 //! `pagelab trace cut`: whole blocks of a trace, and all events before their end, so that the memory they touch is
 //! known; and of those blocks what a filter leaves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
 
 use results::output::Output;
@@ -124,6 +124,7 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
         let why = "no regular file; a part is looked for first and then cut: write the trace to a file, and cut that";
         return Err(named(&arguments.file, why));
     }
+    refuse_missing_threads(arguments)?;
     let mut reader = open(&arguments.file)?;
     let header = header(arguments, reader.header()).map_err(|why| named(&arguments.file, why))?;
     let wrong = |error: std::io::Error| named(&arguments.output, error);
@@ -143,6 +144,8 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
                 let name = arguments.file.display().to_string();
                 say(format_args!("pagelab: {}: damaged {}", results::printable(&name), damage_text(&damage)));
             }
+            // A part need not have all threads, nor what they did before.
+            Block::Timestamps(_) => {}
             Block::Events { thread, instructions, events } => part.events(thread, instructions, events),
             Block::Runs { thread, first, instructions, chunk } => {
                 part.block(thread, first, instructions, &chunk).map_err(wrong)?;
@@ -154,6 +157,59 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
     let output = writer.finish().map_err(wrong)?.into_inner().map_err(|error| wrong(error.into_error()))?;
     output.finish().map_err(Failure::input)?;
     report(arguments, runs, blocks, left_out)
+}
+
+/// Refuses threads that the trace does not have.
+fn refuse_missing_threads(arguments: &Cut) -> Result<(), Failure> {
+    if arguments.threads.is_empty() {
+        return Ok(());
+    }
+    let there = threads(arguments)?;
+    match arguments.threads.iter().find(|thread| !there.contains(thread)) {
+        None => Ok(()),
+        Some(missing) => {
+            let there = ranges(&there);
+            Err(named(&arguments.file, format_args!("it has no thread {missing} (--thread); it has {there}")))
+        }
+    }
+}
+
+/// The threads of the trace.
+fn threads(arguments: &Cut) -> Result<BTreeSet<u32>, Failure> {
+    let wrong = |error| named(&arguments.file, error);
+    let mut reader = open(&arguments.file)?;
+    if let Some(places) = reader.places().map_err(wrong)? {
+        let blocks = places.iter().map(|place| place.prefix);
+        let of_threads = blocks.filter(|prefix| matches!(prefix.holds, Holds::Runs | Holds::Events));
+        return Ok(of_threads.map(|prefix| prefix.thread).collect());
+    }
+    let mut threads = BTreeSet::new();
+    while let Some(block) = reader.next_block().map_err(wrong)? {
+        if let Block::Runs { thread, .. } | Block::Events { thread, .. } = block {
+            threads.insert(thread);
+        }
+    }
+    Ok(threads)
+}
+
+/// `0 to 3, 7`: numbers in words; of many ranges the first.
+fn ranges(numbers: &BTreeSet<u32>) -> String {
+    const MOST: usize = 16;
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match ranges.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(*number) => *last = *number,
+            _ => ranges.push((*number, *number)),
+        }
+    }
+    let told = ranges.iter().take(MOST).map(|(first, last)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first}, {last}"),
+        _ => format!("{first} to {last}"),
+    });
+    let more = (ranges.len() > MOST).then(|| "and others".to_owned());
+    let told: Vec<String> = told.chain(more).collect();
+    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
 }
 
 /// A trace of which nothing can be filtered out.
@@ -269,4 +325,19 @@ fn report(arguments: &Cut, runs: u64, blocks: u64, left_out: u64) -> Result<(), 
         format!("{} in {}{filtered}", count(kept, "run"), count(blocks, "block"))
     };
     print(&text, arguments.json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_are_told_in_ranges() {
+        let told = |numbers: &[u32]| ranges(&numbers.iter().copied().collect());
+        assert_eq!(told(&[]), "none");
+        assert_eq!(told(&[7, 0, 1, 2, 3]), "0 to 3, 7");
+        assert_eq!(told(&[0, 1, u32::MAX]), "0, 1, 4294967295");
+        let many: Vec<u32> = (0..100).map(|number| number * 2).collect();
+        assert!(told(&many).ends_with("28, 30, and others"), "{}", told(&many));
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufWriter, StdoutLock, Write};
 
 use serde_json::json;
-use trace::{Block, Chunk, Event, PAGE_SHIFT};
+use trace::{Block, Chunk, Event, PAGE_SHIFT, Timestamp};
 
 use super::kinds::name;
 use super::{Dump, damage_document, damage_text, named, open, parquet};
@@ -32,6 +32,7 @@ pub fn run(arguments: &Dump) -> Result<(), Failure> {
             Block::Runs { thread, first, chunk, .. } => {
                 printer.runs(thread, first, &chunk, events.entry(thread).or_default())
             }
+            Block::Timestamps(timestamps) => timestamps.iter().try_for_each(|timestamp| printer.timestamp(timestamp)),
             Block::Damaged(damage) if arguments.json => {
                 writeln!(printer.out, "{}", json!({ "damage": damage_document(&damage) }))
             }
@@ -92,6 +93,15 @@ impl Printer<'_> {
         }
         events.drain(..printed);
         Ok(())
+    }
+
+    fn timestamp(&mut self, timestamp: &Timestamp) -> std::io::Result<()> {
+        let Timestamp { thread, run, event, time_ns } = *timestamp;
+        if self.json {
+            let timestamp = json!({ "run": run, "event": event, "time_ns": time_ns });
+            return writeln!(self.out, "{}", json!({ "thread": thread, "timestamp": timestamp }));
+        }
+        writeln!(self.out, "{thread} {run} timestamp {event} {time_ns}")
     }
 
     fn event(&mut self, thread: u32, event: &Event) -> std::io::Result<()> {

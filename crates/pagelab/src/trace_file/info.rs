@@ -43,6 +43,7 @@ struct Content {
     whole: bool,
     blocks: u64,
     windows: u64,
+    timestamps: u64,
     /// By their numbers, which may be any in a file from anywhere.
     threads: BTreeMap<u32, Thread>,
     recorded: BTreeMap<u32, Windows>,
@@ -79,6 +80,7 @@ fn read(arguments: &Shown) -> Result<Content, Failure> {
         whole: false,
         blocks: 0,
         windows: 0,
+        timestamps: 0,
         threads: BTreeMap::new(),
         recorded: BTreeMap::new(),
         footprint: Footprint::default(),
@@ -121,6 +123,7 @@ impl Content {
                 of.instructions = of.instructions.max(instructions);
                 events.into_iter().for_each(|event| self.event(thread, event));
             }
+            Block::Timestamps(timestamps) => self.timestamps += timestamps.len() as u64,
             Block::Damaged(damage) => self.damages.add(damage),
         }
     }
@@ -240,6 +243,7 @@ fn document(content: &Content) -> Value {
         "whole": content.whole,
         "blocks": content.blocks,
         "windows": content.windows,
+        "timestamps": content.timestamps,
         "threads": threads,
         "total": thread_document(&content.total()),
         "footprint": footprint,
@@ -347,6 +351,9 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
         let each = window.record_instructions.map_or("the rest".to_owned(), |number| count(number, "instruction"));
         let skipped = count(window.skip_instructions, "instruction");
         rows.push(["windows".to_owned(), format!("{} of {each}, each after {skipped}", grouped(content.windows))]);
+    }
+    if content.timestamps > 0 {
+        rows.push(["order of threads".to_owned(), format!("{} with their time", count(content.timestamps, "place"))]);
     }
     let total = content.total();
     if let Some(all) = total.counted(total.instructions).filter(|all| *all != total.recorded_instructions) {

@@ -198,6 +198,7 @@ pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Fa
                     }
                 }
             }
+            Block::Timestamps(_) => {}
             Block::Damaged(damage) => damages.add(damage),
         }
     }
@@ -234,7 +235,7 @@ mod tests {
     fn rows_with_much_text_are_written_early() {
         let directory = tempfile::tempdir().unwrap();
         let mut events = Table::<Events>::new(directory.path()).unwrap();
-        let call = Call::Exec { program: "x".repeat(1 << 20) };
+        let call = Call::exec("x".repeat(1 << 20));
         let event = Event { run: 0, order: 0, call, result: 0 };
         for _ in 0..100 {
             events.add(|rows| rows.add(0, &event)).unwrap();

@@ -7,6 +7,7 @@
 mod arguments;
 mod chase;
 mod fork_cow;
+mod fragments;
 mod gups;
 mod jit_arena;
 mod kernel;
@@ -26,7 +27,7 @@ use clap::CommandFactory;
 use workloads::jit::JitError;
 use workloads::kernel::KernelError;
 use workloads::kvm::KvmError;
-use workloads::memory::{ForkError, MapError};
+use workloads::memory::{ForkError, FragmentsError, MapError};
 
 /// `pagelab workload NAME [ARGS]`.
 #[derive(Clone, Debug, clap::Args)]
@@ -56,6 +57,8 @@ enum Workload {
     MmapChurn(mmap_churn::Arguments),
     /// Fork after touching and let the child write: the cost of fork and of copy-on-write
     ForkCow(fork_cow::Arguments),
+    /// Fragment free memory, as on a machine that has been up for weeks, and hold it so until standard input ends (root)
+    Fragments(fragments::Arguments),
     #[command(flatten)]
     Kernel(kernel::Kernel),
     /// Log the writes of a virtual machine: the cost of each phase, and the leaves that map it (needs /dev/kvm)
@@ -101,6 +104,9 @@ pub enum WorkloadError {
     /// The fork failed, or its child.
     #[error(transparent)]
     Fork(#[from] ForkError),
+    /// Free memory could not be fragmented.
+    #[error(transparent)]
+    Fragments(#[from] FragmentsError),
     /// A program that a workload executes failed.
     #[error("{} ended with status {status}; expected 0: --program names another one", program.display())]
     Program {
@@ -167,6 +173,8 @@ impl WorkloadError {
     /// later.
     pub fn exit_code(&self) -> u8 {
         match self {
+            WorkloadError::Fragments(FragmentsError::Block { .. }) => 2,
+            WorkloadError::Fragments(FragmentsError::Frames) => 3,
             WorkloadError::Argument { .. } | WorkloadError::Room { .. } | WorkloadError::Scratch { .. } => 2,
             WorkloadError::Kvm(error) if error.is_lack() => 3,
             WorkloadError::Boot(error) => error.exit_code(),
@@ -188,6 +196,7 @@ pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
         Workload::PageTouch(page_touch) => page_touch::run(page_touch),
         Workload::MmapChurn(mmap_churn) => mmap_churn::run(mmap_churn),
         Workload::ForkCow(fork_cow) => fork_cow::run(fork_cow),
+        Workload::Fragments(fragments) => fragments::run(fragments),
         Workload::Kernel(kernel) => kernel.run(),
         Workload::KvmDirtyLog(kvm_dirty_log) => kvm_dirty_log::run(kvm_dirty_log),
         Workload::JitArena(jit_arena) => jit_arena::run(jit_arena),
@@ -223,13 +232,14 @@ mod tests {
 
     use super::*;
 
-    const NAMES: [&str; 20] = [
+    const NAMES: [&str; 21] = [
         "chase",
         "gups",
         "stream",
         "page-touch",
         "mmap-churn",
         "fork-cow",
+        "fragments",
         "sched-messaging",
         "pipe-switch",
         "syscalls",

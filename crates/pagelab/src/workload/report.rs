@@ -1,6 +1,9 @@
 //! What a workload says at its end: one line of `name=value` pairs, or one JSON document.
 
+use std::any::Any;
 use std::fmt;
+use std::io;
+use std::rc::Rc;
 
 use serde_json::{Map, Value, json};
 
@@ -25,13 +28,15 @@ pub struct Report {
     details: Option<Details>,
     json: bool,
     answer_only: bool,
+    /// What the workload goes on having when it has said everything.
+    held: Option<Rc<dyn Any>>,
 }
 
 impl Report {
     /// A report of the workload `name` with a checksum that only depends on its arguments.
     pub(super) fn new(name: &'static str, checksum: u64) -> Report {
         let (arguments, figures) = (Vec::new(), Vec::new());
-        Report { name, arguments, checksum, figures, details: None, json: false, answer_only: false }
+        Report { name, arguments, checksum, figures, details: None, json: false, answer_only: false, held: None }
     }
 
     /// Adds an argument, with its unit in its name.
@@ -60,6 +65,22 @@ impl Report {
     /// of the answer.
     pub(super) fn details(self, text: String, keys: Map<String, Value>) -> Report {
         Report { details: Some(Details { text, keys }), ..self }
+    }
+
+    /// Keeps something after the report is printed, until standard input ends ([`Report::wait`]).
+    pub(super) fn held(self, held: impl Any) -> Report {
+        Report { held: Some(Rc::new(held)), ..self }
+    }
+
+    /// Waits for the end of standard input where the workload holds something, and lets it go.
+    ///
+    /// # Errors
+    /// What reading said.
+    pub fn wait(self) -> io::Result<()> {
+        match self.held {
+            Some(_) => io::copy(&mut io::stdin().lock(), &mut io::sink()).map(drop),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn shown_as(self, json: bool, answer_only: bool) -> Report {

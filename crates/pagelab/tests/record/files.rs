@@ -24,6 +24,9 @@ fn a_part_of_a_trace_is_a_trace() {
     assert_eq!(one["total"]["runs"], whole["threads"][2]["runs"]);
     // Its memory was mapped by another thread, which is still told.
     assert_eq!(one["threads"][0]["events"], whole["threads"][0]["events"]);
+    let missing = bench.pagelab(&["trace", "cut", "trace", "-o", "missing", "--thread", "1", "--thread", "9"]).ran();
+    missing.says(2, &["trace: it has no thread 9 (--thread); it has 0 to 3"]);
+    assert!(!bench.path("missing").exists());
     let nothing = cut(&["--from", "1000000000"]);
     assert_eq!(nothing["total"]["runs"], 0);
     let over = bench.pagelab(&["trace", "cut", "trace", "-o", "trace"]).ran();

@@ -24,21 +24,35 @@ pub trait GuestMemory {
         (self.read(address, &mut bytes) == 4).then_some(u32::from_le_bytes(bytes))
     }
 
-    /// The text at an address, up to its zero.
+    /// The text at an address, up to its zero; what there is of it, where that cannot be read.
     fn text(&self, address: u64) -> Vec<u8> {
+        let mut bytes = self.up_to_zero(address, PATH_BYTES);
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+        bytes.truncate(end);
+        bytes
+    }
+
+    /// The text at an address, of at most so many bytes without its zero; `None` where it is longer or cannot be read.
+    fn whole_text(&self, address: u64, most_bytes: usize) -> Option<Vec<u8>> {
+        let mut bytes = self.up_to_zero(address, most_bytes + 1);
+        let end = bytes.iter().position(|byte| *byte == 0).filter(|end| *end <= most_bytes)?;
+        bytes.truncate(end);
+        Some(bytes)
+    }
+
+    /// The bytes at an address up to a zero and some more, or as many pages as have so many, or as can be read.
+    fn up_to_zero(&self, address: u64, most_bytes: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Page by page: what comes after the text may not be there.
-        while bytes.len() < PATH_BYTES && !bytes.contains(&0) {
+        while bytes.len() < most_bytes {
             let at = address.wrapping_add(bytes.len() as u64);
             let mut part = vec![0; (PAGE_BYTES - at % PAGE_BYTES) as usize];
             let read = self.read(at, &mut part);
             bytes.extend(&part[..read]);
-            if read < part.len() {
+            if read < part.len() || part.contains(&0) {
                 break;
             }
         }
-        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-        bytes.truncate(end);
         bytes
     }
 }

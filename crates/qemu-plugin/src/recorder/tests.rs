@@ -11,9 +11,15 @@ fn recorder(directory: &Path) -> Recorder {
         schedule: Schedule::new(&header, None),
         header,
         numbers: Numbers::of("x86_64").unwrap(),
-        output: directory.join("trace"),
-        header_file: PathBuf::new(),
-        memory: PathBuf::new(),
+        request: Request {
+            output: directory.join("trace"),
+            identity: None,
+            header: PathBuf::new(),
+            max_instructions: None,
+            memory: PathBuf::new(),
+            follow: None,
+            handed: None,
+        },
         events: Box::leak(Box::default()),
     };
     Recorder::new(file, plan, Owned::default()).unwrap()
@@ -26,7 +32,7 @@ fn events(directory: &Path) -> (Vec<Event>, bool) {
     while let Some(block) = reader.next_block().unwrap() {
         match block {
             Block::Events { events, .. } => found.extend(events),
-            Block::Runs { .. } => {}
+            Block::Runs { .. } | Block::Timestamps(_) => {}
             Block::Damaged(damage) => panic!("{damage:?}"),
         }
     }
@@ -40,7 +46,7 @@ fn told(directory: &Path) -> (Vec<(u64, i64, Call)>, bool) {
 }
 
 fn exec() -> Call {
-    Call::Exec { program: "/bin/true".to_owned() }
+    Call::exec("/bin/true")
 }
 
 fn brk(address: u64) -> Call {

@@ -68,6 +68,7 @@ fn invocation(merged: &Merged) -> String {
         ("confidence", percent(design.confidence)),
         ("memory that goes before the exit", figure::proof(design)),
         ("khugepaged", figure::khugepaged(design).to_owned()),
+        ("free memory", crate::fragmented::wish(design.fragmented)),
     ]);
     list(&facts)
 }

@@ -123,6 +123,7 @@ pub(super) fn invocation(comparison: &Comparison) -> String {
         ("seed", design.seed.to_string()),
         ("memory that goes before the exit", figure::proof(design)),
         ("khugepaged", figure::khugepaged(design).to_owned()),
+        ("free memory", crate::fragmented::wish(design.fragmented)),
     ]);
     list(&facts)
 }

@@ -8,6 +8,7 @@ mod coverage;
 mod forest;
 pub mod inspection;
 mod machine;
+pub mod matrix;
 mod memory;
 mod parts;
 mod samples;

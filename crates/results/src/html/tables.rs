@@ -155,6 +155,7 @@ fn reasons(row: &Row<'_>) -> String {
         let what = format!("answered by the tracer, not the kernel: {}", answered.call);
         items.push(reason(&format!("{what} ({} a run)", times(answered.times)), None, None));
     }
+    items.extend(row.scarcity().and_then(|scarcity| scarcity.describe()).map(|what| reason(&what, None, None)));
     items.extend(row.collapses().and_then(|collapses| collapses.describe()).map(|what| reason(&what, None, None)));
     if items.is_empty() { String::new() } else { format!("<ul>{}</ul>", items.concat()) }
 }

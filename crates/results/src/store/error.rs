@@ -135,6 +135,16 @@ pub enum Error {
         /// The number that was asked for.
         id: i64,
     },
+    /// Somebody runs the study already.
+    #[error(
+        "the study {study} is being run already, by {by}: two runs would measure each other; wait for it, or end it and start again: what it has finished is not repeated"
+    )]
+    Held {
+        /// The study.
+        study: String,
+        /// Who.
+        by: String,
+    },
     /// The trial is there already.
     #[error("the store {path} already has attempt {attempt} of arm {arm} in block {block} of comparison {comparison}")]
     Duplicate {

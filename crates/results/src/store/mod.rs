@@ -15,6 +15,8 @@
 mod aside;
 mod bound;
 mod error;
+mod held;
+mod of_study;
 mod place;
 mod read;
 mod schema;
@@ -36,6 +38,8 @@ use study::stats::{self, Analysis};
 use study::trial::TrialRecord;
 
 pub use error::Error;
+pub use held::Held;
+pub use of_study::{OfStudy, Resumption, Simulation};
 pub use place::default_path;
 pub use summary::Summary;
 
@@ -44,7 +48,7 @@ use place::Prepared;
 use schema::SCHEMA;
 
 /// The latest version of the schema; the file's `user_version`.
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 /// The file's `application_id`: `pglb` in ASCII.
 const APPLICATION: i64 = 0x7067_6c62;
 
@@ -99,12 +103,7 @@ impl Store {
     /// [`Error::Full`], [`Error::ReadOnly`], [`Error::Busy`] and what else SQLite reports; nothing of the
     /// comparison is stored then.
     pub fn begin(&self, comparison: &Comparison) -> Result<i64, Error> {
-        self.write(|transaction| {
-            upgrade(transaction)?;
-            let id = write::comparison(transaction, comparison)?;
-            comparison.trials.iter().try_for_each(|record| write::trial(transaction, id, record))?;
-            Ok(id)
-        })
+        self.write(|transaction| begin(transaction, comparison))
     }
 
     /// Adds a trial to a comparison, whole or not at all. When this returns, the trial is on the disk.
@@ -314,13 +313,18 @@ impl Store {
     }
 }
 
+fn begin(transaction: &Transaction<'_>, comparison: &Comparison) -> Result<i64, write::Failure> {
+    upgrade(transaction)?;
+    let id = write::comparison(transaction, comparison)?;
+    comparison.trials.iter().try_for_each(|record| write::trial(transaction, id, record))?;
+    Ok(id)
+}
+
 /// Makes an earlier version the latest one. Only a new comparison does so: a file that is merely read stays as it is.
 fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if found < VERSION {
-        for (_, table, column) in schema::LATER.iter().filter(|(since, ..)| *since > found) {
-            transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column}"))?;
-        }
+        schema::upgrade(transaction, found)?;
         transaction.pragma_update(None, "user_version", VERSION)?;
     }
     Ok(())

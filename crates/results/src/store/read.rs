@@ -116,6 +116,7 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
             seed: parsed(row, "seed", |seed: String| seed.parse::<u64>())?,
             prove_all: if_there(row.get("prove_all"), false)?,
             khugepaged: if_there(word(row, "khugepaged"), Khugepaged::AsIs)?,
+            fragmented: if_there(optional_document(row, "fragmented"), None)?,
         },
         machine: document(row, "machine_json")?,
         admissions: Vec::new(),

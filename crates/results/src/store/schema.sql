@@ -1,4 +1,4 @@
--- The store, version 4. FORMATS.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
+-- The store, version 5. FORMATS.md describes it; every change raises `VERSION` in mod.rs and adds to `upgrade` there.
 -- Lists of words and the content of kernel files are JSON; everything that can be asked for is a column.
 
 CREATE TABLE machines (
@@ -29,7 +29,8 @@ CREATE TABLE comparisons (
     prove_all       INTEGER NOT NULL DEFAULT 0, -- since version 2
     prepare         TEXT,                   -- JSON list; since version 3
     trial_time_s    REAL,                   -- since version 4
-    khugepaged      TEXT NOT NULL DEFAULT 'as_is' -- since version 4
+    khugepaged      TEXT NOT NULL DEFAULT 'as_is', -- since version 4
+    fragmented      TEXT                    -- JSON object; since version 5
 ) STRICT;
 
 CREATE TABLE arms (
@@ -146,6 +147,36 @@ CREATE TABLE rejections (
     before      TEXT,
     after       TEXT,
     PRIMARY KEY (trial, position)
+) STRICT, WITHOUT ROWID;
+
+-- Where an interrupted comparison went on. Since version 5.
+CREATE TABLE resumptions (
+    comparison      INTEGER NOT NULL REFERENCES comparisons (id) ON DELETE CASCADE,
+    position        INTEGER NOT NULL,       -- counted from 0
+    trials          INTEGER NOT NULL,       -- that there were before
+    started_unix_s  INTEGER NOT NULL,
+    boot_id         TEXT NOT NULL,
+    PRIMARY KEY (comparison, position)
+) STRICT, WITHOUT ROWID;
+
+-- Which comparisons are of a study. Since version 5.
+CREATE TABLE study_comparisons (
+    study       TEXT NOT NULL,
+    workload    TEXT NOT NULL,
+    subject     TEXT NOT NULL,              -- JSON: everything that decides what is measured
+    comparison  INTEGER NOT NULL REFERENCES comparisons (id) ON DELETE CASCADE,
+    PRIMARY KEY (study, comparison)
+) STRICT, WITHOUT ROWID;
+
+-- What a model machine gave under a policy. Since version 5.
+CREATE TABLE study_simulations (
+    study       TEXT NOT NULL,
+    workload    TEXT NOT NULL,
+    subject     TEXT NOT NULL,              -- JSON: everything that decides what is simulated
+    machine     TEXT NOT NULL,
+    policy      TEXT NOT NULL,
+    outcome     TEXT NOT NULL,              -- JSON object
+    PRIMARY KEY (study, subject, machine, policy)
 ) STRICT, WITHOUT ROWID;
 
 -- The changes against the baseline, out of the derived analysis.

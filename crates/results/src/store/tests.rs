@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
-use study::comparison::Khugepaged;
+use policy::size::PageSize;
+use study::comparison::{Fragmented, Khugepaged};
 
 use super::*;
 use crate::sample;
@@ -157,7 +158,12 @@ fn becomes_the_latest(version: i64) {
         let name = column.split(' ').next().unwrap();
         plain(&store).execute_batch(&format!("ALTER TABLE {table} DROP COLUMN {name}")).unwrap();
     }
-    old.trials.iter_mut().for_each(|record| record.verdict.peak = None);
+    for (_, table) in schema::LATER_TABLES.iter().filter(|(since, _)| *since > version) {
+        plain(&store).execute_batch(&format!("DROP TABLE {table}")).unwrap();
+    }
+    if version < 4 {
+        old.trials.iter_mut().for_each(|record| record.verdict.peak = None);
+    }
     let renamed = "UPDATE observations SET metric = 'page_table_bytes' WHERE metric = 'page_table_seen_bytes';
                    UPDATE metrics SET name = 'page_table_bytes' WHERE name = 'page_table_seen_bytes';
                    UPDATE comparisons SET analysis = replace(analysis, 'page_table_seen_bytes', 'page_table_bytes');";
@@ -166,11 +172,13 @@ fn becomes_the_latest(version: i64) {
     store.connection.pragma_update(None, "user_version", version).unwrap();
     let store = Store::open(store.path()).unwrap();
     assert!(store.load(old.id).unwrap() == old);
+    assert!(store.studies().unwrap().is_empty() && store.resumptions(old.id).unwrap().is_empty());
     assert_eq!(store.pragma("user_version").unwrap(), version, "it was read only");
     let mut new = sample::with_controls();
     new.design.prove_all = true;
     new.design.trial_time_s = Some(30.0);
     new.design.khugepaged = Khugepaged::Off;
+    new.design.fragmented = Some(Fragmented { percent: 80, block: PageSize::M2 });
     new.invocation.prepare = Some(vec!["true".into()]);
     new.id = store.begin(&new).unwrap();
     assert_eq!(store.pragma("user_version").unwrap(), VERSION);

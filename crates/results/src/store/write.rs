@@ -40,8 +40,8 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
         .prepare_cached(
             "INSERT INTO comparisons (started_unix_s, command, client, pagelab, version, machine, baseline,
                  primary_metric, min_blocks, max_blocks, max_time_s, precision_ratio, band_ratio, confidence, seed,
-                 prove_all, prepare, trial_time_s, khugepaged, ended, ended_message, analysis)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+                 prove_all, prepare, trial_time_s, khugepaged, fragmented, ended, ended_message, analysis)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
         )?
         .execute(params![
             comparison.started_unix_s,
@@ -63,6 +63,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
             invocation.prepare.as_ref().map(json).transpose()?,
             trial_time_s,
             word(design.khugepaged)?,
+            design.fragmented.as_ref().map(json).transpose()?,
             ended,
             message,
             comparison.analysis.as_ref().map(json).transpose()?,
@@ -82,11 +83,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
 }
 
 fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, arm: usize) -> Written {
-    let (mechanism, reason, remedy) = match comparison.admissions.get(arm) {
-        Some(Admission::Admitted { mechanism }) => (Some(mechanism), None, None),
-        Some(Admission::Unsupported(why)) => (None, Some(&why.reason), Some(&why.remedy)),
-        None => (None, None, None),
-    };
+    let (mechanism, reason, remedy) = admission_columns(comparison.admissions.get(arm));
     let Arm { label, policy, role } = &comparison.design.arms[arm];
     let role = (*role != Role::Policy).then(|| json(role)).transpose()?;
     let number = integer("an arm", arm)?;
@@ -110,6 +107,25 @@ fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, ar
         ])?;
     }
     Ok(())
+}
+
+/// Writes anew which arms are admitted.
+pub(super) fn admissions(transaction: &Transaction<'_>, id: i64, admissions: &[Admission]) -> Written {
+    let query = "UPDATE arms SET mechanism = ?3, reason = ?4, remedy = ?5 WHERE comparison = ?1 AND arm = ?2";
+    for (arm, admission) in admissions.iter().enumerate() {
+        let (mechanism, reason, remedy) = admission_columns(Some(admission));
+        let values = params![id, integer("an arm", arm)?, mechanism, reason, remedy];
+        transaction.prepare_cached(query)?.execute(values)?;
+    }
+    Ok(())
+}
+
+fn admission_columns(admission: Option<&Admission>) -> (Option<&String>, Option<&String>, Option<&String>) {
+    match admission {
+        Some(Admission::Admitted { mechanism }) => (Some(mechanism), None, None),
+        Some(Admission::Unsupported(why)) => (None, Some(&why.reason), Some(&why.remedy)),
+        None => (None, None, None),
+    }
 }
 
 /// Writes a trial and everything that belongs to it.

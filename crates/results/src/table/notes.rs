@@ -5,9 +5,9 @@ use policy::verdict::Holding;
 use study::comparison::{Comparison, Khugepaged};
 use study::stats::Outcome;
 
-use crate::figure;
 use crate::rows::{self, Row, cause_clause};
 use crate::text::{enumerate, printable, times};
+use crate::{figure, fragmented};
 
 /// Bytes of a cause are means.
 const A_RUN: &str = " a run";
@@ -20,6 +20,7 @@ pub fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
     let mut notes: Vec<String> = cost_note(comparison, rows).into_iter().collect();
     notes.extend(rows.iter().flat_map(|row| row_notes(row, &comparison.design.primary)));
     notes.extend(of_khugepaged(comparison, rows));
+    notes.extend(of_fragments(comparison, rows));
     for (warning, remedy) in rows::warnings(comparison) {
         let sentence = printable(&warning.describe(&comparison.design.arms));
         let remedy = remedy.map(|remedy| format!("; {}", printable(&remedy))).unwrap_or_default();
@@ -41,6 +42,13 @@ fn of_khugepaged(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
         }
         Khugepaged::AsIs => None,
     }
+}
+
+/// How free memory was fragmented, and how scarce large pages were for each arm then.
+fn of_fragments(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
+    let Some(note) = fragmented::note(comparison) else { return Vec::new() };
+    let scarce = rows.iter().filter_map(|row| Some(format!("{}: {}", row.label(), row.scarcity()?.describe()?)));
+    std::iter::once(note).chain(scarce).collect()
 }
 
 /// What the lines of the tracer's cost are.

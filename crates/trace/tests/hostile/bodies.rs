@@ -23,6 +23,10 @@ pub fn read(bytes: &[u8]) -> usize {
                 assert!(first.checked_add(chunk.len() as u64 + 1).is_some());
                 assert!(chunk.pages.iter().all(|page| page.checked_mul(4096).is_some()));
             }
+            Block::Timestamps(timestamps) => {
+                assert!(timestamps.is_sorted_by_key(|timestamp| timestamp.time_ns));
+                assert!(timestamps.iter().all(|timestamp| timestamp.run.checked_add(1).is_some()));
+            }
             Block::Events { .. } | Block::Damaged(_) => {}
         }
     }
@@ -81,7 +85,7 @@ pub fn built(bytes: &[u8]) -> usize {
     let file = writer.get_mut();
     while !from.0.is_empty() {
         let [what] = from.number();
-        let holds = [Holds::Header, Holds::Runs, Holds::Events, Holds::Index, Holds::Runs, Holds::Events];
+        let holds = [Holds::Header, Holds::Runs, Holds::Events, Holds::Index, Holds::Runs, Holds::Timestamps];
         let holds = holds[usize::from(what) % holds.len()];
         let wide = what & 0x80 != 0;
         let long = |from: &mut Bytes<'_>| {
@@ -91,7 +95,7 @@ pub fn built(bytes: &[u8]) -> usize {
         let (thread, count) = (long(&mut from) as u32, long(&mut from) as u32);
         let payload: Vec<u8> = match holds {
             Holds::Runs => (0..5).flat_map(|_| from.column()).collect(),
-            Holds::Events => from.column(),
+            Holds::Events | Holds::Timestamps => from.column(),
             Holds::Header | Holds::Index => from.slice(128).to_vec(),
         };
         let (payload_bytes, payload_crc) = (payload.len() as u32, crc32fast::hash(&payload));
@@ -112,7 +116,7 @@ pub fn imported(bytes: &[u8]) {
     while let Some(block) = reader.next_block().expect("readable") {
         match block {
             Block::Runs { chunk, .. } => accesses += chunk.runs().map(|run| u64::from(run.accesses)).sum::<u64>(),
-            Block::Events { .. } => {}
+            Block::Events { .. } | Block::Timestamps(_) => {}
             Block::Damaged(damage) => panic!("{damage:?}"),
         }
     }

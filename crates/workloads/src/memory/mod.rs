@@ -5,11 +5,13 @@
 
 mod anonymous;
 mod fork;
+mod fragments;
 mod heap;
 mod mapping;
 
 pub use anonymous::{Anonymous, MapError, Plain};
 pub use fork::{ForkError, Forked, fork};
+pub use fragments::{Degree, Fragments, FragmentsError, FreeMemory};
 pub use heap::{HeapError, grow_and_shrink_heap};
 pub(crate) use mapping::Mapping;
 

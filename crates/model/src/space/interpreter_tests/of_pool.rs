@@ -8,10 +8,11 @@ use ::policy::carry_out::is_error;
 use ::policy::cause::Cause;
 use paging::{Format, with_format};
 use proptest::prelude::*;
+use trace::Image;
 
 use super::PAGE;
 use super::pooled::Pooled;
-use crate::layout::{Change, Layout};
+use crate::layout::{Change, Layout, Scheme};
 use crate::machine::built_in;
 use crate::policy::Plan;
 use crate::space::Space;
@@ -266,7 +267,7 @@ fn run<F: Format + Send>(policy: &str, model: Paged<F>, steps: &[Step]) -> Resul
         heap: 0,
         heap_bytes: 0,
         traced: Pooled::new(mechanism),
-        layout: Layout::of_pool(Some(mechanism)),
+        layout: Layout::new(Scheme { pool: Some(mechanism), draw: None }, Image::default()),
         model,
         refused: 0,
         noted: BTreeMap::new(),

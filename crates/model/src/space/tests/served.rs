@@ -128,6 +128,10 @@ impl Space for Served {
         self.space.fork()
     }
 
+    fn exec(&mut self, shares: bool) -> Result<u32, SpaceError> {
+        self.space.exec(shares)
+    }
+
     fn enter(&mut self, process: u32) -> bool {
         self.space.enter(process)
     }

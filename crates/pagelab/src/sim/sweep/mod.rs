@@ -97,13 +97,15 @@ fn page(all: Vec<(&Path, Swept)>, chosen: &Chosen) -> Document {
         let header = swept.header.clone();
         let replayed = Replayed::default();
         let swept = Some(swept);
-        let (cells, foreign, shared, guessed) = (Vec::new(), Vec::new(), Vec::new(), None);
+        let (cells, layouts) = (Vec::new(), None);
+        let (foreign, shared, guessed) = (Vec::new(), Vec::new(), None);
         let simulated = Simulated {
             file: file.display().to_string(),
             header,
             replayed,
             cells,
             swept,
+            layouts,
             foreign,
             shared,
             guessed,

@@ -45,6 +45,7 @@ fn of_trace(trace: &Trace, at: usize) -> String {
         (format!("{}: what page sizes cost", printable(&trace.file)), "result", result(trace, at)),
         ("Misses against entries, memory against page size".to_string(), "curves", curves_of(trace, at)),
         ("What maps the memory at the end".to_string(), "census", census(trace, at)),
+        ("Layouts of addresses".to_string(), "layouts", tables::spreads(trace)),
         ("Verdicts and their causes".to_string(), "verdicts", tables::verdicts(trace)),
         ("All figures".to_string(), "figures", tables::figures(trace)),
         ("Geometries".to_string(), "geometry", geometry(trace, at)),

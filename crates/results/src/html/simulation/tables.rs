@@ -2,7 +2,9 @@
 
 use crate::figure;
 use crate::html::tables::{reason, wide};
-use crate::simulation::{Cell, Cost, Ground, Machine, MachineFigure, Sweep, Trace, rate_in_words, verdict_in_words};
+use crate::simulation::{
+    Cell, Cost, Ground, Machine, MachineFigure, Spread, Sweep, Trace, rate_in_words, verdict_in_words,
+};
 use crate::text::escape;
 use policy::size::format_bytes;
 use policy::verdict::Holding;
@@ -111,6 +113,27 @@ fn verdict(cost: &Cost) -> String {
         Holding::Unknown | Holding::NotAsked => "void",
     };
     format!("<td><span class=\"tag {class}\">{}</span></td>", escape(&verdict_in_words(&cost.verdict)))
+}
+
+/// How far figures spread over layouts of addresses.
+pub(super) fn spreads(trace: &Trace) -> String {
+    let of_cell = |spread: &Spread| -> String {
+        let row = |[policy, figure, values @ ..]: [String; 6]| {
+            let machine = if policy.is_empty() { "" } else { &spread.machine };
+            format!(
+                "<tr><th scope=\"row\" class=\"name\">{}</th><td class=\"name\">{}</td><td class=\"name\">{}</td>{}</tr>\n",
+                escape(&policy),
+                escape(machine),
+                escape(&figure),
+                values.iter().map(|value| number(value)).collect::<String>()
+            )
+        };
+        spread.shown().into_iter().map(row).collect()
+    };
+    let body: String = trace.spreads.iter().map(of_cell).collect();
+    let Some(layouts) = trace.spreads.iter().map(|spread| spread.layouts).min() else { return String::new() };
+    let head = heads(&["policy", "machine", "figure", "not randomised", "least", "median", "most"], 3);
+    wide(&format!("Over {layouts} layouts that Linux makes by randomisation, modelled; counts and bytes"), &head, &body)
 }
 
 /// Verdicts with their causes.

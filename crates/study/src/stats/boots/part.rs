@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::boot::Boot;
-use crate::comparison::{Comparison, Design, Invocation, Khugepaged};
+use crate::comparison::{Comparison, Design, Fragmented, Invocation, Khugepaged};
 use crate::stats::median::median;
 use crate::stats::{answers, holding};
 use crate::trial::TrialRecord;
@@ -83,7 +83,11 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
         Khugepaged::AsIs => "as it is".to_owned(),
         Khugepaged::Off => "held still, with --khugepaged off".to_owned(),
     };
-    let parts: [Described; 7] = [
+    let fragmented = |part: &Part| match part.design.fragmented {
+        Some(Fragmented { percent, block }) => format!("{percent} % of it in blocks below {block}"),
+        None => "as it is".to_owned(),
+    };
+    let parts: [Described; 8] = [
         ("the command", &Part::command),
         ("what is run before each trial (--prepare)", &prepare),
         (ARMS, &labels),
@@ -91,6 +95,7 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
         ("what counts as a difference", &levels),
         ("whether memory is looked at before it goes", &proofs),
         ("what khugepaged does meanwhile", &khugepaged),
+        ("how free memory is fragmented", &fragmented),
     ];
     let joins = |what: &str| what == ARMS && (is_alone(one) || is_alone(other));
     match parts.into_iter().find(|(what, part)| part(one) != part(other) && !joins(what)) {

@@ -1,11 +1,12 @@
 //! The loop: admits the arms, runs block after block, and says what happens as events.
 
+mod checks;
+
 use crate::comparison::{Admission, Design, Ended, Unsupported};
 use crate::control::Role;
 use crate::plan;
 use crate::stats::{self, Analysis, answers};
 use crate::trial::{Arm, Trial, TrialRecord};
-use policy::cause::Cause;
 
 /// Attempts at one trial before the comparison gives up.
 pub const MAX_ATTEMPTS: u32 = 5;
@@ -71,7 +72,32 @@ pub struct Run {
 /// the primary metric has no positive value, and when a trial was rejected [`MAX_ATTEMPTS`] times. What
 /// was finished before is kept in every case.
 pub fn compare<P: Platform>(design: &Design, platform: &mut P, listener: &mut dyn FnMut(Event<'_>)) -> Run {
+    go_on(design, Earlier::default(), platform, listener)
+}
+
+/// Trials of a comparison that was interrupted.
+#[derive(Clone, Debug, Default)]
+pub struct Earlier {
+    /// In the order of the run.
+    pub trials: Vec<TrialRecord>,
+    /// Whether they were run in another boot than this one.
+    pub is_of_other_boot: bool,
+}
+
+/// Goes on with a comparison that was interrupted, and tells `listener` what happens: as [`compare`], but no trial that was
+/// finished is run again. The platform's clock goes on where the earlier trials left it.
+///
+/// After a reboot, block 0 is run once more, because caches and pools are empty again; and a block that the
+/// reboot parted stays incomplete and does not count, because its arms would have met two boots.
+pub fn go_on<P: Platform>(
+    design: &Design,
+    earlier: Earlier,
+    platform: &mut P,
+    listener: &mut dyn FnMut(Event<'_>),
+) -> Run {
     let mut comparing = Comparing::new(design, platform, listener);
+    comparing.is_cold = earlier.is_of_other_boot && !earlier.trials.is_empty();
+    comparing.trials = earlier.trials;
     let ended = match plan::check(design) {
         Ok(()) => comparing.run(),
         Err(error) => failed(error.to_string()),
@@ -139,17 +165,23 @@ struct Comparing<'a, P> {
     trials: Vec<TrialRecord>,
     /// For each arm, whether it still takes part.
     in_race: Vec<bool>,
+    /// All trials so far are of another boot.
+    is_cold: bool,
 }
 
 impl<'a, P: Platform> Comparing<'a, P> {
     fn new(design: &'a Design, platform: &'a mut P, listener: &'a mut dyn FnMut(Event<'_>)) -> Comparing<'a, P> {
-        Comparing { design, platform, listener, admissions: Vec::new(), trials: Vec::new(), in_race: Vec::new() }
+        let (admissions, trials, in_race) = (Vec::new(), Vec::new(), Vec::new());
+        Comparing { design, platform, listener, admissions, trials, in_race, is_cold: false }
     }
 
     fn run(&mut self) -> Ended {
         self.admit();
         if !self.in_race[self.design.baseline] || self.compared() == 0 {
             return Ended::NothingAdmitted;
+        }
+        for slow in answers::accepted(&self.trials).filter(|record| record.answer.too_slow) {
+            self.in_race[slow.trial.arm] = false;
         }
         self.blocks()
     }
@@ -206,29 +238,64 @@ impl<'a, P: Platform> Comparing<'a, P> {
     }
 
     fn block(&mut self, block: u32) -> Result<(), Ended> {
-        // Before the first trial somebody else's may have to be waited for.
-        let began_s = self.trials.first().map(|record| record.started_s);
-        if let (Some(began_s), Some(limit_s)) = (began_s, self.design.max_time_s)
-            && self.platform.elapsed_s() - began_s >= limit_s
-        {
-            return Err(Ended::Time);
+        let last = self.trials.iter().map(|record| record.trial.block).max();
+        let missing = if last.is_some_and(|last| block < last) { Vec::new() } else { self.missing(block) };
+        if !missing.is_empty() {
+            self.refuse_late()?;
+            if block > 0 && self.is_cold {
+                if last == Some(block) {
+                    return Ok(());
+                }
+                self.warm_up()?;
+            }
+            self.is_cold = false;
         }
-        let order = plan::order(self.design.seed, block, self.design.arms.len());
-        let order = order.into_iter().filter(|arm| self.in_race[*arm]).collect::<Vec<usize>>();
-        for (position, arm) in order.into_iter().enumerate() {
-            self.trial(Trial { arm, block, position: position as u32, attempt: 0 })?;
+        let is_last = last.is_none_or(|last| block >= last);
+        for (position, arm) in missing {
+            self.trial(arm, block, position)?;
         }
         self.check_answers(block)?;
         self.check_primary(block)?;
-        if block > 0 {
-            return self.conclude();
+        match block {
+            0 => self.drop_shams(),
+            _ if is_last => return self.conclude(),
+            _ => {}
         }
-        self.drop_shams();
         Ok(())
     }
 
+    /// The arms that a block lacks, in the order of their run, each with its position.
+    fn missing(&self, block: u32) -> Vec<(usize, usize)> {
+        let of_block = |arm: usize| {
+            answers::accepted(&self.trials).any(move |record| (record.trial.arm, record.trial.block) == (arm, block))
+        };
+        let must_warm = self.is_cold && block == 0;
+        let order = plan::order(self.design.seed, block, self.design.arms.len());
+        let in_race = order.into_iter().filter(|arm| self.in_race[*arm]).enumerate();
+        in_race.filter(|(_, arm)| must_warm || !of_block(*arm)).collect()
+    }
+
+    /// Before the first trial somebody else's may have to be waited for.
+    fn refuse_late(&self) -> Result<(), Ended> {
+        let began_s = self.trials.first().map(|record| record.started_s);
+        match (began_s, self.design.max_time_s) {
+            (Some(began_s), Some(limit_s)) if self.platform.elapsed_s() - began_s >= limit_s => Err(Ended::Time),
+            _ => Ok(()),
+        }
+    }
+
+    /// Runs block 0 once more.
+    fn warm_up(&mut self) -> Result<(), Ended> {
+        let order = plan::order(self.design.seed, 0, self.design.arms.len());
+        let order: Vec<usize> = order.into_iter().filter(|arm| self.in_race[*arm]).collect();
+        order.into_iter().enumerate().try_for_each(|(position, arm)| self.trial(arm, 0, position))
+    }
+
     /// Runs a trial until it is not rejected.
-    fn trial(&mut self, mut trial: Trial) -> Result<(), Ended> {
+    fn trial(&mut self, arm: usize, block: u32, position: usize) -> Result<(), Ended> {
+        let is_before = |record: &&TrialRecord| record.trial.arm == arm && record.trial.block == block;
+        let before = self.trials.iter().filter(is_before).count() as u32;
+        let mut trial = Trial { arm, block, position: position as u32, attempt: before };
         loop {
             if self.platform.interrupted() {
                 return Err(Ended::Interrupted);
@@ -249,7 +316,7 @@ impl<'a, P: Platform> Comparing<'a, P> {
                 return too_slow.map_or(Ok(()), |message| self.leave_race(trial.arm, &message));
             };
             trial.attempt += 1;
-            if trial.attempt == MAX_ATTEMPTS {
+            if trial.attempt == before + MAX_ATTEMPTS {
                 let value = |value: Option<String>| value.unwrap_or_else(|| "absent".to_string());
                 return Err(failed(format!(
                     "the trial of {} in block {} was rejected {MAX_ATTEMPTS} times because a setting changed under it, at \
@@ -278,82 +345,6 @@ impl<'a, P: Platform> Comparing<'a, P> {
              time"
         );
         Err(Ended::TooSlow { message })
-    }
-
-    fn check_answers(&mut self, block: u32) -> Result<(), Ended> {
-        let baseline = &self.design.arms[self.design.baseline].label;
-        let deviations = answers::deviations(self.design, &self.trials);
-        let deviates = |arm: &usize| deviations[*arm].is_some();
-        let arms = || (0..deviations.len()).filter(|arm| self.in_race[*arm]);
-        if let Some(expected) = answers::expected(self.design, &self.trials).filter(|answer| !answer.succeeded()) {
-            let whom = match arms().any(|arm| self.design.is_compared(arm) && deviates(&arm)) {
-                true => format!("under the baseline {baseline}"),
-                false => "under every policy".to_string(),
-            };
-            return Err(failed(format!(
-                "the command fails {whom}: {}; {}if it is meant to end like this, give `sh -c 'COMMAND; true'` as the \
-                 command",
-                expected.exit,
-                self.what_being_measured_prevents().unwrap_or_else(|| "run it by itself to see why; ".to_string())
-            )));
-        }
-        if let Some(deviation) = &deviations[self.design.baseline] {
-            return Err(failed(format!(
-                "under the baseline {baseline} the answer changes from one trial to another ({}), so no answer can be \
-                 checked; make the command deterministic, or leave its output unchecked if only that differs",
-                deviation.message()
-            )));
-        }
-        if block > 0 {
-            let wrong: Vec<usize> = arms().filter(deviates).collect();
-            wrong.iter().for_each(|arm| self.in_race[*arm] = false);
-            let first_wrong = wrong.iter().find(|arm| self.design.is_compared(**arm));
-            if let (0, Some(arm)) = (self.compared(), first_wrong) {
-                let message = deviations[*arm].as_ref().map_or("", |deviation| deviation.message());
-                let label = &self.design.arms[*arm].label;
-                return Err(failed(format!(
-                    "no arm besides the baseline gave the baseline's answer; {label}: {message}"
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// What a command cannot do because it is measured, where the first failing trial tried to: by itself it would not
-    /// fail for that.
-    fn what_being_measured_prevents(&self) -> Option<String> {
-        let failing = answers::accepted(&self.trials).find(|record| !record.answer.succeeded())?;
-        let mut causes = failing.verdict.causes.iter().map(|share| &share.cause);
-        let cause = causes.find(|cause| matches!(cause, Cause::Debugger | Cause::PrivilegeNotGained));
-        if let Some((cause, remedy)) = cause.and_then(|cause| Some((cause, cause.remedy()?))) {
-            return Some(format!("{}, which may be why; {remedy}; ", cause.describe()));
-        }
-        let of_bare = |record: &&TrialRecord| Some(record.trial.arm) == self.design.bare();
-        let succeeded = answers::accepted(&self.trials).find(of_bare)?.answer.succeeded();
-        succeeded.then(|| "without a tracer it succeeds, so that being traced is why; ".to_string())
-    }
-
-    /// Every right answer must come with a figure that a ratio can be formed of.
-    fn check_primary(&self, block: u32) -> Result<(), Ended> {
-        let primary = &self.design.primary;
-        let deviations = answers::deviations(self.design, &self.trials);
-        let of_block = answers::accepted(&self.trials).filter(|record| {
-            let Trial { arm, block: its, .. } = record.trial;
-            its == block && self.design.is_compared(arm) && deviations[arm].is_none()
-        });
-        for record in of_block {
-            let label = &self.design.arms[record.trial.arm].label;
-            let found = match record.value(primary) {
-                Some(value) if value.is_finite() && value > 0.0 => continue,
-                Some(value) => format!("is {value}"),
-                None => "was not observed".to_string(),
-            };
-            return Err(failed(format!(
-                "the primary metric {primary} {found} in the trial of {label} in block {block}, and changes are ratios of \
-                 positive figures; choose another one with --primary"
-            )));
-        }
-        Ok(())
     }
 
     /// Analyses the blocks so far and decides whether they suffice.

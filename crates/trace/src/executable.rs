@@ -1,22 +1,22 @@
-//! Which emulator a program needs, by its first bytes.
+//! What a program is, by the first bytes of its file: for whoever has to find the emulator that it needs.
 
 use std::fmt;
 
 /// An instruction set whose programs can be recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
-    /// 64-bit x86
-    #[value(name = "x86_64")]
+    /// 64-bit x86.
     X86_64,
-    /// 64-bit Arm, little-endian
-    #[value(name = "aarch64")]
+    /// 64-bit Arm, little-endian.
     Aarch64,
-    /// 64-bit RISC-V
-    #[value(name = "riscv64")]
+    /// 64-bit RISC-V.
     Riscv64,
 }
 
 impl Architecture {
+    /// All of them.
+    pub const ALL: [Architecture; 3] = [Architecture::X86_64, Architecture::Aarch64, Architecture::Riscv64];
+
     /// What QEMU calls it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl fmt::Display for Architecture {
 /// What a file begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// A program that can be recorded.
+    /// A program for one of the instruction sets.
     Program(Architecture),
     /// A program of another kind: what it is.
     Foreign(String),
@@ -45,6 +45,9 @@ pub enum Begins {
     /// Something else.
     Unknown,
 }
+
+/// Scripts whose interpreter is a script that are followed, at most: as many as Linux follows (`exec_binprm`, fs/exec.c).
+pub const MOST_SCRIPTS: usize = 4;
 
 /// Bytes of a file that are enough for [`begins`]: as many as Linux looks at (`BINPRM_BUF_SIZE`).
 pub const FIRST_BYTES: usize = 256;

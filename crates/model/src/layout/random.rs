@@ -1,0 +1,132 @@
+//! Where Linux puts a program with randomisation (`randomize_va_space` 2), and without it.
+//!
+//! Sources, Linux 6.18: `mmap_base` and `arch_mmap_rnd` (arch/x86/mm/mmap.c; 28 bits of `vm.mmap_rnd_bits` on x86-64), `randomize_stack_top`
+//! (mm/util.c; `STACK_RND_MASK` of arch/x86/include/asm/elf.h), the load bias of programs (`load_elf_binary`, fs/binfmt_elf.c)
+//! and `arch_randomize_brk` (arch/x86/kernel/process.c). Everything moves by whole pages: where in its page a stack begins
+//! (`arch_align_stack`) is not modelled.
+
+use super::linux::{LEAST_GAP_BYTES, MMAP_BASE, PAGE, PROGRAM, STACK_BYTES, STACK_END, STACK_GUARD_BYTES};
+
+/// Pages by which the heap may begin behind its program, and one (`randomize_page` with 1G).
+const HEAP_PAGES: u64 = (1 << 30) / PAGE;
+
+/// How far Linux randomises addresses: bits of page numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bits {
+    /// Of mappings and programs (`vm.mmap_rnd_bits`).
+    mappings: u32,
+    /// Of the stack.
+    stack: u32,
+}
+
+impl Bits {
+    /// Those of x86-64.
+    const X86_64: Bits = Bits { mappings: 28, stack: 22 };
+    /// Those of 64-bit RISC-V, whose programs may have 38 bits of address (arch/riscv/Kconfig, `ARCH_MMAP_RND_BITS_MIN`, which is the
+    /// default; `STACK_RND_MASK` of arch/riscv/include/asm/elf.h).
+    const RISC_V: Bits = Bits { mappings: 18, stack: 18 };
+
+    /// For programs that have so many bits of address.
+    pub fn of_addresses(bits: u32) -> Bits {
+        if bits < STACK_END.ilog2() + 1 { Bits::RISC_V } else { Bits::X86_64 }
+    }
+}
+
+/// One of the layouts that randomisation makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Draw {
+    /// Chooses it.
+    pub seed: u64,
+    /// How far it may go.
+    pub bits: Bits,
+}
+
+/// Where the parts of a program begin or end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Places {
+    /// Where a position-independent program goes.
+    pub program: u64,
+    /// The end of mappings.
+    pub mmap_base: u64,
+    /// The end of the stack.
+    pub stack_end: u64,
+    /// From the end of the program to its heap.
+    pub heap_gap_bytes: u64,
+}
+
+impl Default for Places {
+    /// Those without randomisation.
+    fn default() -> Places {
+        Places { program: PROGRAM, mmap_base: MMAP_BASE, stack_end: STACK_END, heap_gap_bytes: 0 }
+    }
+}
+
+impl Places {
+    /// Those of the `number`th program that is loaded in a layout.
+    pub fn drawn(draw: Draw, number: u64) -> Places {
+        let Draw { seed, bits } = draw;
+        let mut random = Random(mixed(seed ^ mixed(number)));
+        let mut below = |pages: u64| random.next() % pages * PAGE;
+        let stack_pages = 1 << bits.stack;
+        // The gap is for all that the stack may grow to and be moved by (`stack_maxrandom_size`).
+        let gap_bytes = (STACK_BYTES + STACK_GUARD_BYTES + (stack_pages - 1) * PAGE).max(LEAST_GAP_BYTES);
+        Places {
+            program: PROGRAM + below(1 << bits.mappings),
+            mmap_base: STACK_END - gap_bytes.next_multiple_of(PAGE) - below(1 << bits.mappings),
+            stack_end: STACK_END - below(stack_pages),
+            heap_gap_bytes: below(HEAP_PAGES),
+        }
+    }
+}
+
+/// Numbers that look random (SplitMix64; Steele, Lea and Flood 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mixed(self.0)
+    }
+}
+
+fn mixed(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_lie_where_linux_may_put_them_and_anywhere_there() {
+        for (address_bits, mapping_bits, stack_bits) in [(47, 28, 22), (48, 28, 22), (38, 18, 18)] {
+            let bits = Bits::of_addresses(address_bits);
+            let drawn: Vec<Places> = (0..200).map(|seed| Places::drawn(Draw { seed, bits }, 0)).collect();
+            let within = |of: fn(&Places) -> u64, from: u64, pages: u64| {
+                let all: Vec<u64> = drawn.iter().map(|places| of(places) - from).collect();
+                assert!(all.iter().all(|at| at % PAGE == 0 && *at < pages * PAGE), "{address_bits}");
+                // In the first and the last tenth, and at odd pages.
+                let tenth = pages * PAGE / 10;
+                assert!(all.iter().any(|at| *at < tenth) && all.iter().any(|at| *at > 9 * tenth));
+                assert!(all.iter().any(|at| at / PAGE % 2 == 1));
+            };
+            within(|places| places.program, PROGRAM, 1 << mapping_bits);
+            within(|places| places.stack_end, STACK_END - ((1 << stack_bits) - 1) * PAGE, 1 << stack_bits);
+            within(|places| places.heap_gap_bytes, 0, HEAP_PAGES);
+            let random = (1u64 << stack_bits) * PAGE - PAGE;
+            let gap = (9 << 20) + random;
+            within(|places| places.mmap_base, STACK_END - gap - ((1 << mapping_bits) - 1) * PAGE, 1 << mapping_bits);
+        }
+    }
+
+    #[test]
+    fn a_layout_is_that_of_its_seed_and_each_program_has_its_own() {
+        let draw = |seed| Draw { seed, bits: Bits::X86_64 };
+        assert_eq!(Places::drawn(draw(3), 1), Places::drawn(draw(3), 1));
+        let all: std::collections::HashSet<u64> =
+            (0..8).flat_map(|seed| (0..8).map(move |number| Places::drawn(draw(seed), number).mmap_base)).collect();
+        assert_eq!(all.len(), 64);
+    }
+}

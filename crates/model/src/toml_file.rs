@@ -1,0 +1,117 @@
+//! Files in TOML: what is wrong with one is said in a line, with the key that was probably meant.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+
+/// A file that is no TOML, or has other keys and values than what is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TomlError {
+    /// Where, counted from 1.
+    line: usize,
+    /// The key in that line whose value is wrong.
+    key: Option<String>,
+    /// What the reader says.
+    what: String,
+    /// The known name that is most like the one that is not known.
+    nearest: Option<String>,
+}
+
+impl fmt::Display for TomlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TomlError { line, key, what, nearest } = self;
+        write!(f, "line {line}")?;
+        key.iter().try_for_each(|key| write!(f, ", `{key}`"))?;
+        write!(f, ": {what}")?;
+        nearest.iter().try_for_each(|nearest| write!(f, "; the nearest is `{nearest}`"))
+    }
+}
+
+impl std::error::Error for TomlError {}
+
+/// Reads a file.
+///
+/// # Errors
+/// It is no TOML, or its keys and values are not those of a `T`.
+pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
+    toml::from_str(text).map_err(|error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let what = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        TomlError { line: before.matches('\n').count() + 1, key: key(before, &what), nearest: nearest(&what), what }
+    })
+}
+
+/// The first key of the line in which a wrong value stands, from what is before that.
+fn key(before: &str, what: &str) -> Option<String> {
+    let is_of_value = ["invalid ", "unknown variant "].iter().any(|kind| what.starts_with(kind));
+    let key = before.rsplit('\n').next()?.split_once('=')?.0.trim();
+    is_of_value.then(|| key.to_owned())
+}
+
+/// Of what the reader says of an unknown name and those that it expects: the most similar of these, if any is.
+fn nearest(what: &str) -> Option<String> {
+    if !what.starts_with("unknown ") {
+        return None;
+    }
+    let mut names = what.split('`').skip(1).step_by(2);
+    let found = names.next()?.to_lowercase();
+    let distance = |name: &&str| strsim::damerau_levenshtein(&found, name);
+    let is_similar = |name: &&str| distance(name) <= name.len().max(found.len()) / 2;
+    names.min_by_key(distance).filter(is_similar).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct File {
+        #[serde(rename = "entries")]
+        _entries: u32,
+        #[serde(rename = "part")]
+        _part: Option<Part>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Part {
+        #[serde(rename = "scan_sleep_millisecs")]
+        _scan_sleep_millisecs: u32,
+        #[serde(rename = "kind")]
+        _kind: Option<Kind>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Kind {
+        Lru,
+        Random,
+    }
+
+    #[test]
+    fn a_line_says_where_what_and_what_was_meant() {
+        for (text, said) in [
+            ("entires = 3", "line 1: unknown field `entires`, expected `entries` or `part`; the nearest is `entries`"),
+            ("entries = 3\n[part]\nscan_sleep_s = 1", "; the nearest is `scan_sleep_millisecs`"),
+            ("entries = 3\nspeed = 1", "line 2: unknown field `speed`, expected `entries` or `part`"),
+            (
+                "entries = 3\n[part]\nscan_sleep_millisecs = 1\nkind = \"rand\"",
+                "line 4, `kind`: unknown variant `rand`",
+            ),
+            ("", "missing field `entries`"),
+            ("entries = 3\nentries = 4", "line 2: duplicate key"),
+            ("entries = \"many\"", "line 1, `entries`: invalid type: string \"many\", expected u32"),
+            ("entries = {\n\n[", "line "),
+            ("\u{0}", "line 1: "),
+        ] {
+            let told = read::<File>(text).expect_err(text).to_string();
+            assert!(told.contains(said) && !told.contains('\n'), "{text:?}: {told}");
+        }
+        let far = read::<File>("entries = 3\nspeed = 1").unwrap_err().to_string();
+        assert!(!far.contains("nearest"), "{far}");
+        assert!(read::<File>("entries = 3\n[part]\nscan_sleep_millisecs = 1\nkind = \"lru\"").is_ok());
+        let _ = Kind::Random;
+    }
+}

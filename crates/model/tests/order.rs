@@ -1,0 +1,250 @@
+//! Threads and processes whose traces say when they did what: the order in which they touch memory decides its faults.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Cursor;
+
+use model::machine;
+use model::replay::{Child, Replayed, replay_processes};
+use model::simulation::{Outcome, Simulation};
+use model::space::Physical;
+use proptest::prelude::*;
+use trace::{Call, Header, Image, Kind, Process, Recording};
+
+const BASE: u64 = 0x10_0000_0000;
+const PAGES: u64 = 64;
+const POLICIES: [&str; 3] = ["base", "mthp-64k", "thp"];
+const FIRST: u32 = 100;
+const CHILD: u32 = 101;
+const MADV_DONTNEED: u64 = 4;
+
+/// What one of several threads does.
+#[derive(Clone, Copy, Debug)]
+enum Does {
+    Touches {
+        page: u64,
+        kind: Kind,
+    },
+    /// Takes memory away from under eight pages.
+    Drops {
+        page: u64,
+    },
+}
+
+/// Whose turn it is, and what it does.
+type Turn = (u32, Does);
+
+/// A trace that is being made as the recorder makes it: with the time of each first touch and event.
+struct Made {
+    recording: Recording<Vec<u8>>,
+    time: u64,
+    is_timed: bool,
+    known: HashSet<(u32, u64, bool)>,
+    /// The page of each thread's current run.
+    current: HashMap<u32, u64>,
+    /// Events of others that each thread has not noticed.
+    unseen: HashSet<u32>,
+}
+
+impl Made {
+    fn new(is_timed: bool, process: Option<Process>) -> Made {
+        let header = Header { process, architecture: "x86_64".to_owned(), ..Header::of("test") };
+        let recording = Recording::new(Vec::new(), header).unwrap();
+        Made { recording, time: 0, is_timed, known: HashSet::new(), current: HashMap::new(), unseen: HashSet::new() }
+    }
+
+    fn map(&mut self) {
+        let call = Call::Mmap { address: 0, bytes: 4 << 20, protection: 3, flags: 0x22, file: -1, offset: 0 };
+        self.recording.event(0, call, BASE as i64);
+    }
+
+    fn stamp(&mut self, thread: u32) {
+        self.time += 1;
+        if self.is_timed {
+            self.recording.timestamp(thread, self.time);
+        }
+    }
+
+    fn event(&mut self, thread: u32, call: Call, result: i64) {
+        self.current.remove(&thread);
+        self.stamp(thread);
+        self.recording.event(thread, call, result);
+    }
+
+    fn touch(&mut self, thread: u32, page: u64, kind: Kind) {
+        if self.unseen.remove(&thread) {
+            self.event(thread, Call::Seen, 0);
+        }
+        let stores = kind.has(Kind::STORE);
+        if self.current.insert(thread, page) != Some(page) && !self.known.contains(&(thread, page, stores)) {
+            self.stamp(thread);
+            self.known.extend([(thread, page, false), (thread, page, stores)]);
+        }
+        self.recording.instructions(thread, 1);
+        self.recording.access(thread, BASE + (page << 12), 8, kind).unwrap();
+    }
+
+    fn drop_pages(&mut self, thread: u32, page: u64, threads: u32) {
+        let call = Call::Madvise { address: BASE + (page << 12), bytes: 8 << 12, advice: MADV_DONTNEED };
+        self.event(thread, call, 0);
+        self.known.clear();
+        self.unseen.extend((0..threads).filter(|other| *other != thread));
+    }
+
+    fn done(self) -> Vec<u8> {
+        self.recording.finish().unwrap()
+    }
+}
+
+/// The trace of these turns, each in its thread, or of one thread that does all of it.
+fn of_threads(turns: &[Turn], threads: u32, is_timed: bool) -> Vec<u8> {
+    let mut made = Made::new(is_timed, None);
+    made.map();
+    for (thread, does) in turns {
+        let thread = thread % threads;
+        match *does {
+            Does::Touches { page, kind } => made.touch(thread, page, kind),
+            Does::Drops { page } => made.drop_pages(thread, page, threads),
+        }
+    }
+    made.done()
+}
+
+fn simulated(trace: &[u8], child: Option<&[u8]>, threads: usize) -> (Vec<Outcome>, Replayed) {
+    simulated_under(&POLICIES, trace, child, threads)
+}
+
+fn simulated_under(policies: &[&str], trace: &[u8], child: Option<&[u8]>, threads: usize) -> (Vec<Outcome>, Replayed) {
+    let machine = machine::read("lru.toml", include_str!("../benches/lru.toml")).unwrap();
+    let made = |policy: &&str| Simulation::new(&machine, &policy.parse().unwrap(), &Physical::default()).unwrap();
+    let mut simulations: Vec<Simulation> = policies.iter().map(made).collect();
+    let mut open = |image: Image| {
+        let opened = |bytes: &[u8]| Child { name: "a.101".to_owned(), from: Box::new(Cursor::new(bytes.to_vec())) };
+        Ok(child.filter(|_| image.process == CHILD).map(opened))
+    };
+    let replayed = replay_processes(Cursor::new(trace), &mut open, None, &mut simulations, threads).unwrap();
+    (simulations.iter().map(|simulation| simulation.outcome().unwrap()).collect(), replayed)
+}
+
+/// Figures that the order of touches decides.
+fn figures(outcomes: &[Outcome]) -> Vec<[u64; 5]> {
+    let of = |outcome: &Outcome| {
+        let costs = &outcome.costs;
+        [outcome.faults, costs.zero_faults, costs.anonymous_faults, costs.zeroed_bytes, costs.copied_bytes]
+    };
+    outcomes.iter().map(of).collect()
+}
+
+fn turns() -> impl Strategy<Value = Vec<Turn>> {
+    let kind = prop::sample::select(vec![Kind::LOAD, Kind::STORE]);
+    let touches = (0..PAGES, kind).prop_map(|(page, kind)| Does::Touches { page, kind });
+    let drops = (0..PAGES / 8).prop_map(|window| Does::Drops { page: window * 8 });
+    proptest::collection::vec((0u32..4, prop_oneof![12 => touches, 1 => drops]), 1..200)
+}
+
+proptest! {
+    #![proptest_config(testing::properties(64))]
+
+    #[test]
+    fn threads_fault_as_one_thread_that_does_the_same_in_the_same_order(turns in turns()) {
+        let (alone, _) = simulated(&of_threads(&turns, 1, true), None, 1);
+        let trace = of_threads(&turns, 4, true);
+        for host_threads in [1, 3] {
+            let (together, replayed) = simulated(&trace, None, host_threads);
+            prop_assert_eq!(replayed.out_of_order, 0);
+            prop_assert_eq!(figures(&together), figures(&alone));
+        }
+    }
+
+    #[test]
+    fn a_page_is_copied_by_whoever_stores_first_while_both_live(
+        turns in proptest::collection::vec((any::<bool>(), 0..PAGES), 0..200),
+        ends in 0usize..200,
+    ) {
+        let ends = ends.min(turns.len());
+        let (parent, child) = family(&turns, ends, true);
+        let mut stored = HashSet::new();
+        let lived = turns[..ends].iter();
+        let copied = lived.filter(|(_, page)| stored.insert(*page)).count() as u64;
+        for host_threads in [1, 3] {
+            let (outcomes, replayed) = simulated(&parent, Some(&child), host_threads);
+            prop_assert_eq!((replayed.out_of_order, replayed.children), (0, 1));
+            prop_assert_eq!(outcomes[0].costs.copied_bytes, copied << 12);
+        }
+    }
+}
+
+/// The traces of a process and of its child, of which the first `ends` turns are: `true` is the child's, which stores to a page
+/// that its parent has filled. What it would do later the parent does.
+fn family(turns: &[(bool, u64)], ends: usize, is_timed: bool) -> (Vec<u8>, Vec<u8>) {
+    let mut parent = Made::new(is_timed, Some(Process { process: FIRST, parent: None, execs: 0 }));
+    let mut child = Made::new(is_timed, Some(Process { process: CHILD, parent: Some(FIRST), execs: 0 }));
+    parent.map();
+    (0..PAGES).for_each(|page| parent.touch(0, page, Kind::STORE));
+    parent.event(0, Call::Clone { flags: 17 }, i64::from(CHILD));
+    parent.known.clear();
+    for (number, (is_childs, page)) in turns.iter().enumerate() {
+        let time = parent.time.max(child.time);
+        (parent.time, child.time) = (time, time);
+        if number == ends {
+            child.event(0, Call::Exit { status: 0 }, 0);
+            parent.time = child.time;
+        }
+        let process = if *is_childs && number < ends { &mut child } else { &mut parent };
+        process.touch(0, *page, Kind::STORE);
+    }
+    if ends >= turns.len() {
+        child.time = parent.time.max(child.time);
+        child.event(0, Call::Exit { status: 0 }, 0);
+    }
+    (parent.done(), child.done())
+}
+
+#[test]
+fn without_times_one_thread_comes_after_the_other() {
+    // A thread fills what another one reads behind it: the model has that of thread 0 first.
+    let fills = |page| [(1, Does::Touches { page, kind: Kind::STORE }), (0, Does::Touches { page, kind: Kind::LOAD })];
+    let turns: Vec<Turn> = (0..PAGES).flat_map(fills).collect();
+    let faults = |is_timed| {
+        let (outcomes, _) = simulated(&of_threads(&turns, 2, is_timed), None, 1);
+        outcomes.iter().map(|outcome| outcome.faults).collect::<Vec<u64>>()
+    };
+    assert_eq!(simulated(&of_threads(&turns, 2, false), None, 1).1.untimed, 1);
+    assert_eq!(faults(true), [PAGES, PAGES / 16, 1]);
+    assert_eq!(faults(false)[..2], [2 * PAGES, 2 * PAGES]);
+}
+
+#[test]
+fn without_times_a_child_comes_before_its_parent() {
+    let turns: Vec<(bool, u64)> = (0..PAGES).map(|page| (page % 2 == 1, page)).collect();
+    let copied = |is_timed| {
+        let (parent, child) = family(&turns, turns.len(), is_timed);
+        simulated(&parent, Some(&child), 1).0[0].costs.copied_bytes >> 12
+    };
+    assert_eq!((copied(true), copied(false)), (PAGES, PAGES / 2));
+}
+
+/// Under `hugetlb-2m` the program has other addresses than under `base`: what is read is put into order for each.
+#[test]
+fn a_child_is_met_once_by_all_kinds_of_addresses() {
+    let turns: Vec<(bool, u64)> = (0..PAGES).map(|page| (page % 2 == 1, page)).collect();
+    for is_timed in [true, false] {
+        let (parent, child) = family(&turns, turns.len(), is_timed);
+        let (outcomes, replayed) = simulated_under(&["base", "hugetlb-2m"], &parent, Some(&child), 1);
+        assert_eq!((replayed.children, replayed.out_of_order), (1, 0));
+        assert_eq!(outcomes[0].costs.copied_bytes >> 12, if is_timed { PAGES } else { PAGES / 2 });
+    }
+}
+
+#[test]
+fn times_of_runs_that_are_not_there_hold_nobody_up() {
+    let mut made = Made::new(true, None);
+    made.map();
+    made.touch(0, 1, Kind::STORE);
+    // Of a thread of which nothing else is there.
+    made.recording.timestamp(7, 2);
+    made.time = 3;
+    made.touch(0, 2, Kind::STORE);
+    made.touch(1, 2, Kind::LOAD);
+    let (outcomes, replayed) = simulated(&made.done(), None, 1);
+    assert_eq!((outcomes[0].faults, replayed.out_of_order), (2, 1));
+}

@@ -1,0 +1,49 @@
+//! A comparison as a row of a study, in the words of `compare`.
+
+use clap::Parser;
+use results::store::Store;
+
+use super::arguments::Compare;
+use super::ending;
+use super::gone_before::InStudy;
+use super::measure::{self, Measured};
+use super::request::Request;
+use crate::failure::Failure;
+
+/// `compare` and its words, as a command line of its own.
+#[derive(Parser)]
+#[command(name = "pagelab compare", no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    compare: Compare,
+}
+
+/// Checks the words of a comparison, and changes nothing.
+///
+/// # Errors
+/// Words that `compare` does not take.
+pub fn check(words: &[String]) -> Result<(), Failure> {
+    parsed(words).map(drop)
+}
+
+/// Runs a comparison that is a row of a study, in the words of `compare`, and keeps it. Nothing is shown.
+///
+/// # Errors
+/// It cannot begin.
+pub fn run(words: &[String], store: &Store, study: InStudy) -> Result<(Measured, Result<(), Failure>), Failure> {
+    let Request { mut setup, .. } = Request::of(parsed(words)?)?;
+    setup.in_study = Some(study);
+    let measured = measure::measure(setup, store)?;
+    let exit = ending::exit(&measured.comparison, measured.blame);
+    Ok((measured, exit))
+}
+
+fn parsed(words: &[String]) -> Result<Compare, Failure> {
+    let line = Line::try_parse_from(words).map_err(|error| {
+        let text = error.to_string();
+        // The usage of `compare` would be of no use here.
+        let what = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+        Failure::Input(what.split_whitespace().collect::<Vec<_>>().join(" "))
+    })?;
+    Ok(line.compare)
+}

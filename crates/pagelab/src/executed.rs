@@ -1,0 +1,33 @@
+//! Programs that recorded processes executed, in words.
+
+/// Programs that are named where there are many.
+const MOST_PROGRAMS: usize = 8;
+
+/// Programs, each with something about it and how many times it was executed, the most often executed first.
+pub fn programs_by_times<'a>(programs: impl Iterator<Item = (&'a str, Option<&'a str>, u64)>) -> String {
+    let mut programs: Vec<_> = programs.collect();
+    programs.sort_by_key(|(.., times)| std::cmp::Reverse(*times));
+    let named = programs.iter().take(MOST_PROGRAMS).map(|(program, about, times)| {
+        let times = if *times > 1 { format!(" {times} times") } else { String::new() };
+        let about = about.map(|about| format!(" ({})", results::printable(about))).unwrap_or_default();
+        format!("{}{times}{about}", results::printable(program))
+    });
+    let more = programs.len().checked_sub(MOST_PROGRAMS).filter(|more| *more > 0);
+    named.chain(more.map(|more| format!("and {more} more"))).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_often_executed_are_named_first() {
+        let programs = [("cc", None, 1), ("/bin/su\u{1b}", Some("it gains privileges"), 3)];
+        let told = programs_by_times(programs.into_iter());
+        assert!(told.starts_with("/bin/su") && told.ends_with(" 3 times (it gains privileges); cc"), "{told}");
+        assert!(!told.contains('\u{1b}'), "{told}");
+        let many: Vec<String> = (0..11).map(|number| format!("p{number}")).collect();
+        let told = programs_by_times(many.iter().map(|name| (name.as_str(), None, 1)));
+        assert!(told.ends_with("; p7; and 3 more"), "{told}");
+    }
+}

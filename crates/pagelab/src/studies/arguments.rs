@@ -1,0 +1,175 @@
+//! Arguments of `pagelab study`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use study::definition::{Definition, Size};
+
+use super::source;
+use crate::failure::Failure;
+
+/// Arguments of `pagelab study`.
+#[derive(Debug, Args)]
+pub struct StudyArguments {
+    #[command(subcommand)]
+    pub verb: StudyVerb,
+}
+
+/// What is done with a study.
+#[derive(Debug, Subcommand)]
+pub enum StudyVerb {
+    /// Show the studies that there are
+    List {
+        /// Print one JSON document instead of the table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run what is missing of a study; what has been finished is not repeated
+    Run(Run),
+    /// Say what of a study is done, what is missing, and why
+    Status(Status),
+    /// Show what a study says, in a table or in another form
+    Report(Report),
+    /// Write every sample of a study, a row each
+    Export(Export),
+    /// Bring together what several stores have of studies; what is there already is passed over
+    Merge(Merge),
+}
+
+/// Which study, of which size, in which store.
+#[derive(Clone, Debug, Args)]
+pub struct Which {
+    /// A name of `pagelab study list`, or a FILE.toml
+    #[arg(value_name = "NAME_OR_FILE")]
+    pub study: String,
+    /// The size that shows in minutes that all of it can be run
+    #[arg(long)]
+    pub quick: bool,
+    /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
+
+/// Arguments of `pagelab study run`.
+#[derive(Clone, Debug, Args)]
+pub struct Run {
+    #[command(flatten)]
+    pub which: Which,
+    /// Print what would be run, and how long it takes at most, and run nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Run workloads again that failed, or for which no policy could be given
+    #[arg(long)]
+    pub again: bool,
+    /// Only workloads with this in their name; repeat it, or separate several by commas
+    #[arg(long, value_name = "TEXT", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// How many threads share the simulations; the result is the same for any number. Without it: one a processor.
+    /// What is measured runs one trial at a time
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub jobs: Option<u32>,
+    /// For pagelab's own tests, and not in the program that is released: as in `compare`
+    #[cfg(debug_assertions)]
+    #[arg(long, value_name = "FILE", hide = true)]
+    pub fake_platform: Option<String>,
+}
+
+/// Arguments of `pagelab study status`.
+#[derive(Clone, Debug, Args)]
+pub struct Status {
+    #[command(flatten)]
+    pub which: Which,
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `pagelab study report`.
+#[derive(Clone, Debug, Args)]
+pub struct Report {
+    #[command(flatten)]
+    pub which: Which,
+    #[command(flatten)]
+    pub form: Form,
+    /// Write a report: one HTML file without script
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// What is printed.
+#[derive(Clone, Debug, Args)]
+#[group(multiple = false)]
+pub struct Form {
+    /// Print one JSON document instead of the tables
+    #[arg(long)]
+    pub json: bool,
+    /// Print Markdown instead
+    #[arg(long)]
+    pub markdown: bool,
+    /// Print plain text in 72 columns instead, as kernel lists take it
+    #[arg(long)]
+    pub mail: bool,
+}
+
+/// Arguments of `pagelab study export`.
+#[derive(Clone, Debug, Args)]
+pub struct Export {
+    #[command(flatten)]
+    pub which: Which,
+    /// Where the samples go: a name with .csv, .jsonl (a JSON object a line) or .parquet
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// Arguments of `pagelab study merge`.
+#[derive(Clone, Debug, Args)]
+pub struct Merge {
+    /// Stores of other hosts, or of other boots
+    #[arg(value_name = "STORE", required = true)]
+    pub stores: Vec<PathBuf>,
+    /// Only this study
+    #[arg(long, value_name = "NAME")]
+    pub study: Option<String>,
+    /// Where they are brought together; default: pagelab/results.sqlite in the XDG data directory
+    #[arg(long, value_name = "FILE")]
+    pub store: Option<PathBuf>,
+}
+
+impl Which {
+    /// The study.
+    ///
+    /// # Errors
+    /// There is none, or it makes no sense.
+    pub fn definition(&self) -> Result<Definition, Failure> {
+        let mut definition = source::named(&self.study)?.of_size(if self.quick { Size::Quick } else { Size::Full })?;
+        // A file's traces lie where it does.
+        let directory = Path::new(&self.study).parent().unwrap_or(Path::new(""));
+        for trace in definition.workloads.iter_mut().filter_map(|workload| workload.trace.as_mut()) {
+            *trace = directory.join(&*trace).to_string_lossy().into_owned();
+        }
+        Ok(definition)
+    }
+
+    /// The words by which it is named again.
+    pub fn words(&self) -> String {
+        let quick = if self.quick { " --quick" } else { "" };
+        let store = self.store.as_ref().map(|store| format!(" --store {}", store.display()));
+        format!("{}{quick}{}", self.study, store.unwrap_or_default())
+    }
+}
+
+impl Run {
+    /// Whether a workload is among those that were named.
+    pub fn is_named(&self, workload: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|text| workload.contains(text))
+    }
+
+    /// Words that are added to those of every comparison.
+    pub fn added(&self) -> Vec<String> {
+        #[cfg(debug_assertions)]
+        if let Some(file) = &self.fake_platform {
+            return vec!["--fake-platform".to_owned(), file.clone()];
+        }
+        Vec::new()
+    }
+}

@@ -1,0 +1,111 @@
+//! A workload in the words of `compare`: what is measured is what that command line measures.
+
+use policy::Policy;
+use serde_json::json;
+use study::definition::{Definition, Stopping, Workload};
+
+/// A workload that can be measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lowered {
+    /// The words of `compare`, without the store.
+    pub words: Vec<String>,
+    /// The same as JSON, but for what differs between installations: what decides what is measured.
+    pub subject: String,
+    /// Policies that the host cannot have, with the reasons.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// The word that stands for this program.
+const PAGELAB: &str = "pagelab";
+/// How long a trial takes at most where the study does not say: nobody sits beside it.
+const TRIAL_TIME: &str = "1h";
+
+/// The words for a workload, or why this host cannot measure it.
+pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, String> {
+    if let Some(why) = &workload.missing {
+        return Err(why.clone());
+    }
+    if workload.command.is_empty() {
+        return Err("there is a trace of it and no command".to_owned());
+    }
+    let (here, left_out) = split(&definition.policies);
+    if !here.contains(&definition.baseline) {
+        let baseline = &definition.baseline;
+        return Err(format!("the baseline {baseline} is a policy of model machines alone"));
+    }
+    if here.len() < 2 {
+        return Err("no other policy than the baseline is one of the host".to_owned());
+    }
+    let own = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
+    let own = own.unwrap_or_else(|_| PAGELAB.to_owned());
+    let subject = words(definition, workload, &here, PAGELAB);
+    let words = with_seed(definition, words(definition, workload, &here, &own));
+    Ok(Lowered { words, subject: json!(subject).to_string(), left_out })
+}
+
+/// Whether every policy is one that a boot has or has not: then a comparison is of one boot, and boots are compared.
+pub fn is_over_boots(definition: &Definition) -> bool {
+    let is_of_boot = |policy: &String| policy.parse::<Policy>().is_ok_and(|policy| policy.direct_map().is_some());
+    definition.policies.iter().all(is_of_boot)
+}
+
+/// The policies that a host can have, and those of model machines.
+fn split(policies: &[String]) -> (Vec<String>, Vec<(String, String)>) {
+    let (here, others): (Vec<&String>, Vec<&String>) =
+        policies.iter().partition(|policy| policy.parse::<Policy>().is_ok());
+    let why = "it is a policy of model machines; the kernel offers no such thing for a single program";
+    (here.into_iter().cloned().collect(), others.into_iter().map(|one| (one.clone(), why.to_owned())).collect())
+}
+
+/// The command line, with the words that are the same for every policy and installation first.
+fn words(definition: &Definition, workload: &Workload, policies: &[String], own: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut option = |name: &str, value: &str| words.extend([format!("--{name}"), value.to_owned()]);
+    policies.iter().for_each(|policy| option("policy", policy));
+    option("baseline", &definition.baseline);
+    option("primary", workload.primary.as_ref().unwrap_or(&definition.primary));
+    let Stopping { blocks, min_blocks, precision, max_time, trial_time, .. } = &definition.stopping;
+    let numbers = [("blocks", blocks), ("min-blocks", min_blocks)];
+    numbers.into_iter().for_each(|(name, number)| number.iter().for_each(|number| option(name, &number.to_string())));
+    option("trial-time", trial_time.as_deref().unwrap_or(TRIAL_TIME));
+    let texts = [
+        ("precision", precision),
+        ("max-time", max_time),
+        ("band", &definition.band),
+        ("server", &workload.server),
+        ("ready", &workload.ready),
+        ("prepare", &workload.prepare),
+        ("input", &workload.input),
+        ("hugetlb-pool", &workload.hugetlb_pool),
+    ];
+    for (name, text) in texts {
+        text.iter().for_each(|text| option(name, &with_program(text, own)));
+    }
+    workload.metrics.iter().for_each(|metric| option("metric", metric));
+    workload.env.iter().for_each(|(name, value)| option("env", &format!("{name}={value}")));
+    let flags = [
+        ("--arm-of-boot", is_over_boots(definition)),
+        ("--check-output", workload.check_output),
+        ("--prove-all", workload.prove_all),
+    ];
+    words.extend(flags.into_iter().filter(|(_, is_on)| *is_on).map(|(flag, _)| flag.to_owned()));
+    words.push("--".to_owned());
+    let first = workload.command.first().map(|first| if first == PAGELAB { own } else { first }.to_owned());
+    words.extend(first.into_iter().chain(workload.command.iter().skip(1).cloned()));
+    words
+}
+
+/// A command line that begins with this program's name begins with its path.
+fn with_program(text: &str, own: &str) -> String {
+    match text.strip_prefix(PAGELAB).filter(|rest| rest.starts_with(' ')) {
+        Some(rest) => shlex::try_quote(own).map_or(text.to_owned(), |own| format!("{own}{rest}")),
+        None => text.to_owned(),
+    }
+}
+
+fn with_seed(definition: &Definition, mut words: Vec<String>) -> Vec<String> {
+    if let Some(seed) = definition.seed {
+        words.splice(0..0, ["--seed".to_owned(), seed.to_string()]);
+    }
+    words
+}

@@ -1,0 +1,166 @@
+//! `pagelab study merge`: what several hosts have measured, in one store. It can be done again: what is there already is
+//! passed over.
+
+use std::collections::BTreeMap;
+
+use results::store::{OfStudy, Resumption, Store};
+use study::comparison::Comparison;
+
+use super::arguments::Merge;
+use crate::failure::{Failure, say, told};
+use crate::output::{open, open_store, print};
+
+/// Runs `pagelab study merge`.
+///
+/// # Errors
+/// A store that cannot be read or written; comparisons of which two stores tell different things.
+pub fn merge(arguments: &Merge) -> Result<(), Failure> {
+    let into = open_store(arguments.store.as_deref())?;
+    let (mut counted, mut known) = (Counted::default(), Known::default());
+    for path in &arguments.stores {
+        let from = match path.exists() {
+            true => open(path).and_then(|store| different(store, &into)),
+            false => Err(Failure::Input(format!("{}: there is no such store", path.display()))),
+        };
+        match from.and_then(|from| of_store(&from, &into, arguments.study.as_deref(), &mut known, &mut counted)) {
+            Ok(()) => {}
+            Err(failure) => {
+                say(format_args!("pagelab: {}", results::printable(&failure.to_string())));
+                counted.unread += 1;
+            }
+        }
+    }
+    let Counted { added, grown, there, simulations, conflicts, unread } = counted;
+    print(
+        &format!(
+            "{added} comparisons added, {grown} completed, {there} there already, {simulations} simulations; {}",
+            into.path().display()
+        ),
+        false,
+    )?;
+    match (conflicts, unread) {
+        (0, 0) => Ok(()),
+        (conflicts, unread) => Err(Failure::Input(format!(
+            "{conflicts} comparisons conflict and were left as they are; {unread} stores could not be read wholly"
+        ))),
+    }
+}
+
+/// What the store that is merged into has, by study.
+type Known = BTreeMap<String, Vec<(OfStudy, Comparison)>>;
+
+#[derive(Default)]
+struct Counted {
+    added: usize,
+    grown: usize,
+    there: usize,
+    simulations: usize,
+    conflicts: usize,
+    unread: usize,
+}
+
+fn different(from: Store, into: &Store) -> Result<Store, Failure> {
+    match from.path() == into.path() {
+        true => Err(Failure::Input(format!("{}: it is the store that is merged into", from.path().display()))),
+        false => Ok(from),
+    }
+}
+
+fn of_store(
+    from: &Store,
+    into: &Store,
+    study: Option<&str>,
+    known: &mut Known,
+    counted: &mut Counted,
+) -> Result<(), Failure> {
+    let studies = from.studies().map_err(Failure::input)?;
+    for study in studies.iter().filter(|name| study.is_none_or(|wanted| wanted == *name)) {
+        if !known.contains_key(study) {
+            known.insert(study.clone(), loaded(into, study)?);
+        }
+        let known = known.entry(study.clone()).or_default();
+        for (of, id) in from.comparisons_of(study).map_err(Failure::input)? {
+            match from.load(id) {
+                Ok(comparison) => take(from, into, &of, comparison, known, counted)?,
+                Err(error) => {
+                    let why = told(&error);
+                    say(format_args!(
+                        "pagelab: {}: comparison {id}: {}",
+                        from.path().display(),
+                        results::printable(&why)
+                    ));
+                    counted.unread += 1;
+                }
+            }
+        }
+        let simulations = from.simulations_of(study).map_err(Failure::input)?;
+        into.keep_simulations(&simulations).map_err(Failure::input)?;
+        counted.simulations += simulations.len();
+    }
+    Ok(())
+}
+
+/// What is there of a study.
+fn loaded(into: &Store, study: &str) -> Result<Vec<(OfStudy, Comparison)>, Failure> {
+    let all = into.comparisons_of(study).map_err(Failure::input)?.into_iter();
+    all.map(|(of, id)| Ok((of, into.load(id).map_err(Failure::input)?))).collect()
+}
+
+/// Takes a comparison over, what is new of it, or nothing.
+fn take(
+    from: &Store,
+    into: &Store,
+    of: &OfStudy,
+    mut comparison: Comparison,
+    known: &mut Vec<(OfStudy, Comparison)>,
+    counted: &mut Counted,
+) -> Result<(), Failure> {
+    let resumptions = from.resumptions(comparison.id).map_err(Failure::input)?;
+    let Some((_, there)) =
+        known.iter_mut().find(|(known, there)| known.subject == of.subject && is_same(there, &comparison))
+    else {
+        let id = into.begin_of_study(&comparison, of).map_err(Failure::input)?;
+        resumptions.iter().try_for_each(|one| into.add_resumption(id, one)).map_err(Failure::input)?;
+        counted.added += 1;
+        comparison.id = id;
+        known.push((of.clone(), comparison));
+        return Ok(());
+    };
+    let (old, new) = (&there.trials, &comparison.trials);
+    match () {
+        () if old.starts_with(new) => counted.there += 1,
+        () if new.starts_with(old) => {
+            grow(into, there, &comparison, &resumptions)?;
+            *there = Comparison { id: there.id, ..comparison };
+            counted.grown += 1;
+        }
+        () => {
+            say(format_args!(
+                "pagelab: {}: comparison {} of {} conflicts with comparison {} of {}: they begin alike and have other trials",
+                from.path().display(),
+                comparison.id,
+                results::printable(&of.workload),
+                there.id,
+                into.path().display()
+            ));
+            counted.conflicts += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Whether two comparisons are one: begun in the same second of the same boot, by the same seed.
+fn is_same(one: &Comparison, other: &Comparison) -> bool {
+    let key =
+        |of: &Comparison| (of.started_unix_s, of.machine.boot_id.clone(), of.machine.host_id.clone(), of.design.seed);
+    key(one) == key(other)
+}
+
+/// Adds the trials that are new.
+fn grow(into: &Store, there: &Comparison, new: &Comparison, resumptions: &[Resumption]) -> Result<(), Failure> {
+    let grown = new.trials[there.trials.len()..].iter().try_for_each(|record| into.append(there.id, record));
+    let known = into.resumptions(there.id).map_err(Failure::input)?.len();
+    let added = resumptions.iter().skip(known).try_for_each(|one| into.add_resumption(there.id, one));
+    let ended = into.finish(there.id, new.analysis.as_ref(), &new.ended);
+    grown.and(added).and(ended).map_err(Failure::input)
+}

@@ -1,0 +1,169 @@
+//! The plan: every workload on every machine, and how far each of these rows is.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+
+use host::Host;
+use results::store::{OfStudy, Resumption, Store};
+use study::comparison::{Comparison, Ended};
+use study::definition::{Definition, HOST, Workload};
+use study::machine::Machine;
+use study::metric::names;
+
+use super::lowered::{Lowered, is_over_boots, lowered};
+use crate::compare::gone_before::GoneBefore;
+use crate::compare::in_study;
+use crate::failure::Failure;
+
+/// A workload on the host.
+pub struct HostRow<'a> {
+    /// What is run.
+    pub workload: &'a Workload,
+    /// How, or why this host cannot.
+    pub lowered: Result<Lowered, String>,
+    /// What the store has of it, on all hosts, the oldest first.
+    pub stored: Vec<Comparison>,
+    /// How far it is on this host.
+    pub progress: Progress,
+}
+
+/// How far a row is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Progress {
+    /// It cannot be run, for this reason.
+    Refused(String),
+    /// Nothing of it has been run.
+    Missing,
+    /// The comparison of that number was interrupted after so many trials.
+    Interrupted { id: i64, trials: usize },
+    /// It is done.
+    Done { id: i64 },
+    /// The comparison of that number has no result, for this reason.
+    Failed { id: i64, why: String },
+}
+
+/// Every workload on this host.
+///
+/// # Errors
+/// The store or the host cannot be read; words of a workload that `compare` does not take.
+pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Result<Vec<HostRow<'a>>, Failure> {
+    if !definition.machines.iter().any(|machine| machine == HOST) {
+        return Ok(Vec::new());
+    }
+    let machine = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?;
+    let mut stored = by_subject(definition, store)?;
+    let rows = definition.workloads.iter().map(|workload| {
+        let lowered = lowered(definition, workload);
+        if let Ok(lowered) = &lowered {
+            in_study::check(&lowered.words)
+                .map_err(|error| Failure::Input(format!("workload {:?}: {error}", workload.name)))?;
+        }
+        let subject = lowered.as_ref().map(|lowered| lowered.subject.as_str()).unwrap_or_default();
+        let stored = stored.remove(subject).unwrap_or_default();
+        let lowered = lowered.and_then(|lowered| is_here(workload).map(|()| lowered));
+        let progress = match &lowered {
+            Err(why) => Progress::Refused(why.clone()),
+            Ok(_) if is_over_boots(definition) => in_boot(&stored, &machine),
+            Ok(_) => progress(&stored, &machine),
+        };
+        Ok(HostRow { workload, lowered, stored, progress })
+    });
+    rows.collect()
+}
+
+/// The comparisons of a study by what they measured.
+fn by_subject(definition: &Definition, store: Option<&Store>) -> Result<BTreeMap<String, Vec<Comparison>>, Failure> {
+    let mut all: BTreeMap<String, Vec<Comparison>> = BTreeMap::new();
+    let Some(store) = store else { return Ok(all) };
+    for (OfStudy { subject, .. }, id) in store.comparisons_of(&definition.name).map_err(Failure::input)? {
+        all.entry(subject).or_default().push(store.load(id).map_err(Failure::input)?);
+    }
+    Ok(all)
+}
+
+/// Whether the programs of a workload are here.
+fn is_here(workload: &Workload) -> Result<(), String> {
+    let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
+    let programs = [first(&workload.server), first(&workload.ready), first(&workload.prepare)];
+    let programs = programs.into_iter().flatten().chain(workload.command.first().cloned());
+    for program in programs.filter(|program| program != "pagelab") {
+        tracer::resolve(&OsString::from(&program)).map_err(|error| {
+            let package = workload.package.as_ref().map(|name| format!("; it is in the package {name}"));
+            format!("{error}{}", package.unwrap_or_default())
+        })?;
+    }
+    Ok(())
+}
+
+/// How far it is in this boot. What an interrupted comparison has is part of what its boot says; the next one begins anew.
+fn in_boot(stored: &[Comparison], machine: &Machine) -> Progress {
+    let own = stored.iter().rev().find(|one| one.machine.boot_id == machine.boot_id);
+    match own.map(|one| (one.id, &one.ended)) {
+        None | Some((_, Ended::NotEnded | Ended::Interrupted)) => Progress::Missing,
+        Some((id, Ended::Blocks | Ended::Precise | Ended::Time)) => Progress::Done { id },
+        Some((id, Ended::TooSlow { message } | Ended::Failed { message })) => {
+            Progress::Failed { id, why: message.clone() }
+        }
+        Some((id, Ended::NothingAdmitted)) => {
+            Progress::Failed { id, why: "this boot has none of the policies".to_owned() }
+        }
+    }
+}
+
+/// How far it is on a machine: its latest comparison there tells.
+fn progress(stored: &[Comparison], machine: &Machine) -> Progress {
+    let Some(latest) = stored.iter().rev().find(|one| is_of(one, machine)) else { return Progress::Missing };
+    let id = latest.id;
+    match &latest.ended {
+        Ended::NotEnded | Ended::Interrupted => Progress::Interrupted { id, trials: latest.trials.len() },
+        Ended::Precise | Ended::Blocks => Progress::Done { id },
+        Ended::Time if latest.analysis.is_some() => Progress::Done { id },
+        Ended::Time => Progress::Failed { id, why: "the time was up before a block was complete".to_owned() },
+        Ended::TooSlow { message } | Ended::Failed { message } => Progress::Failed { id, why: message.clone() },
+        Ended::NothingAdmitted => Progress::Failed { id, why: "no policy could be given".to_owned() },
+    }
+}
+
+/// Whether a comparison is of this machine. One of a fake platform says so by its name, and is the host's own for tests.
+fn is_of(comparison: &Comparison, machine: &Machine) -> bool {
+    let is_fake = cfg!(debug_assertions) && comparison.machine.name != machine.name;
+    is_fake || comparison.machine.is_alike(machine)
+}
+
+impl HostRow<'_> {
+    /// What is run of it when it goes on in this boot; `None` where it begins.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn gone_before(&self, store: &Store, started_unix_s: i64) -> Result<Option<GoneBefore>, Failure> {
+        let Progress::Interrupted { id, .. } = self.progress else { return Ok(None) };
+        let Some(comparison) = self.stored.iter().find(|one| one.id == id).cloned() else { return Ok(None) };
+        let boot_id = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?.boot_id;
+        let resumptions = store.resumptions(id).map_err(Failure::input)?;
+        let last = resumptions.last().map_or(&comparison.machine.boot_id, |resumption| &resumption.boot_id);
+        Ok(Some(GoneBefore {
+            is_of_other_boot: *last != boot_id,
+            resumption: Resumption { trials: comparison.trials.len() as u64, started_unix_s, boot_id },
+            comparison,
+        }))
+    }
+
+    /// Seconds that it will take at most: its limit, or where trials are known the blocks that are left.
+    pub fn most_s(&self, definition: &Definition) -> Option<f64> {
+        if !matches!(self.progress, Progress::Missing | Progress::Interrupted { .. }) {
+            return Some(0.0);
+        }
+        let limit_s =
+            definition.stopping.max_time.as_ref().map_or(Some(600.0), |time| crate::words::parse_duration(time).ok());
+        let known = self.stored.last().filter(|one| !one.trials.is_empty());
+        let by_trials = known.map(|one| {
+            let wall_s: f64 = one.trials.iter().filter_map(|record| record.value(names::WALL_S)).sum();
+            let trials = f64::from(one.design.max_blocks + 1) * one.design.arms.len() as f64;
+            wall_s / one.trials.len() as f64 * (trials - one.trials.len() as f64).max(0.0)
+        });
+        match (limit_s, by_trials) {
+            (Some(limit_s), Some(by_trials)) => Some(by_trials.min(limit_s)),
+            (limit_s, by_trials) => by_trials.or(limit_s),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! `pagelab study report` and `export`: what a study says, and every sample of it.
+
+use std::io::Write;
+use std::path::Path;
+
+use results::matrix::{self as shown, Report as Shown, Sampled};
+use study::definition::Definition;
+
+use super::arguments::{Export, Report};
+use super::gathered::{gathered, label};
+use crate::failure::Failure;
+use crate::output::{can_be_written, find_store, print, terminal_width, write, write_page};
+
+/// Runs `pagelab study report`.
+///
+/// # Errors
+/// There is no such study, the store cannot be read, or something cannot be written.
+pub fn report(arguments: &Report) -> Result<(), Failure> {
+    can_be_written(&arguments.html)?;
+    let definition = arguments.which.definition()?;
+    let store = find_store(arguments.which.store.as_deref())?.ok();
+    let gathered = gathered(&definition, store.as_ref())?;
+    let report = Shown {
+        definition: &definition,
+        matrix: &gathered.matrix,
+        missing: gathered.missing,
+        command: std::env::args().collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let form = &arguments.form;
+    let text = match () {
+        () if form.json => format!("{:#}", shown::document(&report)),
+        () if form.markdown => shown::markdown(&report),
+        () if form.mail => shown::mail(&report),
+        () => shown::render(&report, terminal_width()),
+    };
+    // Forms for other readers are the same on every terminal.
+    let is_document = form.json || form.markdown || form.mail;
+    print(text.trim_end(), is_document)?;
+    match &arguments.html {
+        Some(file) => write_page(file, &results::html::matrix::report(&report)),
+        None => Ok(()),
+    }
+}
+
+/// Runs `pagelab study export`.
+///
+/// # Errors
+/// There is no such study, the store cannot be read, or the file cannot be written.
+pub fn export(arguments: &Export) -> Result<(), Failure> {
+    let definition = arguments.which.definition()?;
+    can_be_written([&arguments.output])?;
+    let store = find_store(arguments.which.store.as_deref())?.ok();
+    let gathered = gathered(&definition, store.as_ref())?;
+    let rows =
+        gathered.on_hosts.iter().flat_map(|row| row.stored.iter().map(move |one| (row.workload.name.as_str(), one)));
+    let labelled: Vec<_> = rows.map(|(workload, one)| (workload, label(&definition, &one.machine), one)).collect();
+    let of = |(workload, machine, comparison)| Sampled { workload, machine, comparison };
+    let all: Vec<Sampled<'_>> =
+        labelled.iter().map(|(workload, machine, comparison)| of((*workload, machine.as_str(), *comparison))).collect();
+    write_samples(&definition, &all, &arguments.output)
+}
+
+/// In the form that the file's ending says.
+fn write_samples(definition: &Definition, all: &[Sampled<'_>], file: &Path) -> Result<(), Failure> {
+    let name = definition.name.as_str();
+    match file.extension().and_then(|ending| ending.to_str()) {
+        Some("csv") => write(file, &|to| shown::csv(name, all, to)),
+        Some("json" | "jsonl") => write(file, &|to| shown::json_lines(name, all, to)),
+        Some("parquet") => {
+            let bytes = shown::parquet(name, all, Vec::new()).map_err(|error| Failure::about(file, error))?;
+            write(file, &|to: &mut dyn Write| to.write_all(&bytes))
+        }
+        _ => Err(Failure::Input(format!("{}: expected a name with .csv, .jsonl or .parquet", file.display()))),
+    }
+}

@@ -1,0 +1,174 @@
+//! What of a study is done, what is missing, and why.
+
+use results::grid;
+use serde_json::{Value, json};
+use study::definition::{Definition, HOST, Size};
+
+use super::arguments::{Status, Which};
+use super::gathered::{Gathered, gathered};
+use super::model::ModelRow;
+use super::plan::{HostRow, Progress};
+use super::source;
+use crate::failure::Failure;
+use crate::output::{find_store, print, terminal_width};
+
+/// Shows the studies that there are.
+///
+/// # Errors
+/// One of them makes no sense.
+pub fn list(json: bool) -> Result<(), Failure> {
+    let studies = source::all().into_iter().map(|source| source.of_size(Size::Full));
+    let studies = studies.collect::<Result<Vec<Definition>, Failure>>()?;
+    if json {
+        let study = |one: &Definition| {
+            json!({
+                "name": one.name,
+                "question": one.question,
+                "policies": one.policies,
+                "machines": one.machines,
+                "workloads": one.workloads.iter().map(|workload| &workload.name).collect::<Vec<_>>(),
+            })
+        };
+        let studies: Vec<Value> = studies.iter().map(study).collect();
+        return print(&format!("{:#}", json!({ "schema": "pagelab.study-list/1", "studies": studies })), true);
+    }
+    let rows = studies.into_iter().map(|one| [one.name, one.workloads.len().to_string(), one.question]);
+    print(&grid::last_folded(["study", "workloads", "question"], rows, terminal_width()), false)
+}
+
+/// Runs `pagelab study status`.
+///
+/// # Errors
+/// There is no such study, or the store cannot be read.
+pub fn status(arguments: &Status) -> Result<(), Failure> {
+    let definition = arguments.which.definition()?;
+    let store = find_store(arguments.which.store.as_deref())?.ok();
+    let gathered = gathered(&definition, store.as_ref())?;
+    match arguments.json {
+        true => print(&format!("{:#}", document(&definition, &gathered)), true),
+        false => print(&text(&definition, &gathered), false),
+    }
+}
+
+fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
+    let row = |row: &HostRow<'_>| {
+        let (state, comparison, why) = told(&row.progress);
+        json!({
+            "workload": row.workload.name, "machine": HOST, "state": state, "comparison": comparison, "why": why,
+            "compare": row.lowered.as_ref().map(|lowered| &lowered.words).ok(),
+        })
+    };
+    let on_model = |row: &ModelRow<'_>| {
+        let (state, why) = row.told();
+        json!({
+            "workload": row.workload.name, "machine": row.machine, "state": state, "comparison": null, "why": why,
+            "compare": null,
+        })
+    };
+    let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
+    json!({
+        "schema": "pagelab.study-status/1",
+        "study": definition.name,
+        "size": definition.size.name(),
+        "rows": rows.collect::<Vec<_>>(),
+        "missing": gathered.missing,
+    })
+}
+
+/// A word, the comparison's number, and the reason.
+fn told(progress: &Progress) -> (&'static str, Option<i64>, String) {
+    match progress {
+        Progress::Refused(why) => ("cannot be run", None, why.clone()),
+        Progress::Missing => ("missing", None, "nothing of it has been run".to_owned()),
+        Progress::Interrupted { id, trials } => ("interrupted", Some(*id), format!("after {trials} trials")),
+        Progress::Done { id } => ("done", Some(*id), String::new()),
+        Progress::Failed { id, why } => ("failed", Some(*id), why.clone()),
+    }
+}
+
+fn text(definition: &Definition, gathered: &Gathered<'_>) -> String {
+    let row = |row: &HostRow<'_>| {
+        let (state, id, why) = told(&row.progress);
+        let id = id.map(|id| id.to_string()).unwrap_or_default();
+        [row.workload.name.clone(), HOST.to_owned(), state.to_owned(), id, why]
+    };
+    let on_model = |row: &ModelRow<'_>| {
+        let (state, why) = row.told();
+        [row.workload.name.clone(), row.machine.clone(), state.to_owned(), String::new(), why]
+    };
+    let header = ["workload", "machine", "state", "comparison", "why"];
+    let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
+    let table = grid::last_folded(header, rows, terminal_width());
+    format!("{}\n{table}\n{}", headline(definition), counted(gathered))
+}
+
+fn headline(definition: &Definition) -> String {
+    format!("study {} ({}): {}", definition.name, definition.size.name(), definition.question)
+}
+
+fn counted(gathered: &Gathered<'_>) -> String {
+    let done = gathered.on_hosts.iter().filter(|row| matches!(row.progress, Progress::Done { .. })).count();
+    let simulated = gathered.on_models.iter().filter(|row| row.told().0 == "done").count();
+    let all = gathered.on_hosts.len() + gathered.on_models.len();
+    let missing = match gathered.missing.is_empty() {
+        true => String::new(),
+        false => format!("; missing: {}", gathered.missing.join("; ")),
+    };
+    format!("{} of {all} rows are done{missing}", done + simulated)
+}
+
+/// Prints what would be run, and how long that takes at most.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), Failure> {
+    let row = |row: &HostRow<'_>| {
+        let most = row.most_s(definition).map_or("no limit".to_owned(), minutes);
+        let what = match (&row.progress, &row.lowered) {
+            (Progress::Missing | Progress::Interrupted { .. }, Ok(lowered)) => {
+                let words = lowered.words.iter().map(String::as_str);
+                format!("pagelab compare {}", shlex::try_join(words).unwrap_or_default())
+            }
+            (progress, _) => {
+                let (state, _, why) = told(progress);
+                [state, &why].join(": ").trim_end_matches(": ").to_owned()
+            }
+        };
+        [row.workload.name.clone(), HOST.to_owned(), most, what]
+    };
+    let on_model = |row: &ModelRow<'_>| {
+        let (state, why) = row.told();
+        let what = if row.is_missing() { "record and simulate".to_owned() } else { format!("{state}: {why}") };
+        [row.workload.name.clone(), row.machine.clone(), String::new(), what.trim_end_matches(": ").to_owned()]
+    };
+    let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
+    let table = grid::last_folded(["workload", "machine", "at most", "what"], rows, terminal_width());
+    let all_s = gathered.on_hosts.iter().map(|row| row.most_s(definition)).sum::<Option<f64>>();
+    let all = all_s.map_or("without a limit".to_owned(), |all_s| format!("at most {}", minutes(all_s)));
+    let count = counted(gathered);
+    print(&format!("{}\n{table}\n{count}; what is left to measure takes {all}", headline(definition)), false)
+}
+
+fn minutes(seconds: f64) -> String {
+    format!("{} min", (seconds / 60.0).ceil())
+}
+
+/// Says how far a study is, and how it is shown.
+///
+/// # Errors
+/// Rows that have no result.
+pub fn summary(gathered: &Gathered<'_>, which: &Which) -> Result<(), Failure> {
+    let which = which.words();
+    print(&format!("{}; `pagelab study report {which}` shows what they say", counted(gathered)), false)?;
+    let failed = gathered.on_hosts.iter().filter(|row| matches!(row.progress, Progress::Failed { .. }));
+    let without: Vec<&str> = failed.map(|row| row.workload.name.as_str()).collect();
+    let unsimulated = gathered.on_models.iter().filter(|row| row.is_missing()).count();
+    match (without.is_empty(), unsimulated) {
+        (true, 0) => Ok(()),
+        (true, count) => Err(Failure::Command(format!("{count} rows could not be simulated; the reasons stand above"))),
+        (false, _) => Err(Failure::Command(format!(
+            "no result of {}; `pagelab study status {which}` says why, `study run --again` runs them again",
+            without.join(", ")
+        ))),
+    }
+}

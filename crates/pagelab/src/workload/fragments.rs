@@ -1,0 +1,37 @@
+//! `fragments`: free memory in small blocks, as on a machine that has been up for weeks, until standard input ends.
+
+use policy::size::PageSize;
+use serde_json::json;
+use workloads::memory::{Degree, Fragments, base_page};
+use workloads::random::mix;
+
+use super::WorkloadError;
+use super::report::Report;
+
+/// Arguments of `fragments`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// Part of the free memory that shall lie in blocks below --block, in percent; a reserve of a thirty-second of the
+    /// machine's memory stays as it is
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
+    percent: u32,
+    /// Size of the blocks of which few shall be left
+    #[arg(long, default_value = "2M")]
+    block: PageSize,
+}
+
+/// Fragments memory and returns at once; it stays so as long as the report lives.
+///
+/// # Errors
+/// Not root, a block that the kernel's allocator does not have, no memory.
+pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
+    let fragments = Fragments::make(Degree { percent: arguments.percent, block: arguments.block })?;
+    let checksum = mix(u64::from(arguments.percent) ^ arguments.block.bytes());
+    Ok(Report::new("fragments", checksum)
+        .argument("percent", json!(arguments.percent))
+        .argument("block_bytes", arguments.block.bytes())
+        .figure("before_ratio", fragments.before.fragmented_ratio())
+        .figure("reached_ratio", fragments.after.fragmented_ratio())
+        .figure("held_bytes", (fragments.pages * base_page().bytes()) as f64)
+        .held(fragments))
+}

@@ -1,0 +1,125 @@
+//! What the model predicts of programs in which it matters which thread or process is first, against what the running kernel
+//! did: minor faults.
+
+mod common;
+
+use std::path::Path;
+use std::process::Command;
+
+use common::{Alone, Bench, Runs, arm, needs, observed, program, recording, root, words_of};
+use serde_json::Value;
+
+/// How far a prediction may be off what was measured in some trial.
+const TOLERANCE: f64 = 0.02;
+/// Faults by which one launch differs from another, with a thread.
+const STRAY_FAULTS: f64 = 10.0;
+
+fn can_compare() -> bool {
+    let here = [("x86-64", cfg!(target_arch = "x86_64")), root(), program("setarch"), recording("qemu-x86_64")];
+    needs(&here) && needs(&[program("gcc"), ("tmpfs at /dev/shm", Path::new("/dev/shm").is_dir())])
+}
+
+/// A program of `tests/programs`.
+fn compiled(bench: &Bench, name: &str) -> String {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
+    let compiled = bench.word(name);
+    let status = Command::new("gcc").args(["-O1", "-pthread"]).arg(source).arg("-o").arg(&compiled).status().unwrap();
+    assert!(status.success());
+    compiled
+}
+
+/// Faults of a command under a policy.
+struct Faults {
+    /// Of the trials the least and the most.
+    measured: [f64; 2],
+    /// Of its trace.
+    simulated: f64,
+}
+
+/// Faults of a command under each policy.
+fn faults(bench: &Bench, policies: &[&str], command: &[String]) -> Vec<Faults> {
+    // One policy alone is no comparison.
+    let compared = if policies.len() == 1 { "base,thp".to_owned() } else { policies.join(",") };
+    let (joined, trace) = (policies.join(","), bench.word("trace"));
+    let plugin = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))).display().to_string();
+    bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin, "--"]).args(command).ran().says(0, &[]);
+    let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &joined, "--json"]).ran();
+    assert_eq!(simulated.code, Some(0), "{simulated}");
+    let options = ["--json", "--khugepaged", "off", "--blocks", "4", "--min-blocks", "1", "-p", &compared];
+    // The children of one recording are in the way of the next.
+    std::fs::read_dir(bench.path("")).unwrap().flatten().for_each(|entry| {
+        if entry.file_name().to_string_lossy().starts_with("trace") {
+            std::fs::remove_file(entry.path()).unwrap();
+        }
+    });
+    let native = {
+        let _alone = Alone::wait();
+        std::fs::write("/proc/sys/vm/compact_memory", "1").unwrap();
+        let mut native = Command::new("setarch");
+        common::wrap(native.arg("--addr-no-randomize"), &bench.compare(&options, command));
+        native.ran()
+    };
+    assert_eq!(native.code, Some(0), "{native}");
+    let (native, simulated) = (native.json(), simulated.json());
+    assert_eq!(simulated["traces"][0]["events_out_of_order"], 0);
+    let of = |policy: &&str| {
+        arm(&native, policy);
+        let trials = native["trials"].as_array().unwrap().iter();
+        let counted = trials.filter(|trial| trial["label"] == **policy && trial["counted"] == true);
+        let measured: Vec<f64> = counted.map(|trial| observed(trial, "minor_faults").unwrap()).collect();
+        let simulations = simulated["traces"][0]["simulations"].as_array().unwrap();
+        let simulation: &Value = simulations.iter().find(|simulation| simulation["policy"] == **policy).unwrap();
+        let measured = [measured.iter().copied().reduce(f64::min), measured.iter().copied().reduce(f64::max)];
+        Faults { measured: measured.map(Option::unwrap), simulated: simulation["faults"].as_f64().unwrap() }
+    };
+    policies.iter().map(of).collect()
+}
+
+/// Compares the faults of a command, but for those before the execve and around it, which `true` has too.
+fn agrees(bench: &Bench, policies: &[&str], command: &[String]) {
+    let exits = faults(bench, &["base", "thp"], &words_of(&["/bin/true"]));
+    let launch = exits[0].measured[0] - exits[0].simulated;
+    let mut off = Vec::new();
+    for (policy, Faults { measured, simulated }) in policies.iter().zip(faults(bench, policies, command)) {
+        let [least, most] = measured.map(|faults| faults - launch);
+        let line = format!("{policy}: {least} to {most} measured, {simulated} simulated");
+        println!("{}: {line}", command[0]);
+        let slack = (least * TOLERANCE).max(STRAY_FAULTS);
+        if !(least - slack..=most + slack).contains(&simulated) {
+            off.push(line);
+        }
+    }
+    assert!(off.is_empty(), "{}", off.join("\n"));
+}
+
+/// The kernel is the first to touch the buffer: a consumer that came first would get the zero page, and the producer then
+/// a page at a time.
+#[test]
+fn a_producer_that_reads_and_its_consumer_are_predicted() {
+    if can_compare() {
+        let bench = Bench::in_memory();
+        agrees(&bench, &["base", "mthp-64k", "thp"], &[compiled(&bench, "producer")]);
+    }
+}
+
+/// What is copied depends on who stores while the other lives. Under `thp` the kernel copies more pages of 2M that one process
+/// alone has left than the model does.
+#[test]
+fn a_parent_that_stores_before_its_child_is_predicted() {
+    if can_compare() {
+        let bench = Bench::in_memory();
+        agrees(&bench, &["base", "mthp-64k"], &[compiled(&bench, "parent_and_child")]);
+    }
+}
+
+/// A thread that waited while others went on had its last runs in the file after theirs, too late for the replay. Under other
+/// policies the kernel itself has a quarter more or less from one run to the next.
+#[test]
+fn zstd_with_its_threads_is_predicted() {
+    if can_compare() && needs(&[program("zstd")]) {
+        let bench = Bench::in_memory();
+        let lines: String = (0..200_000u32).map(|line| format!("{}\n", line.wrapping_mul(2_654_435_761))).collect();
+        std::fs::write(bench.path("lines"), lines).unwrap();
+        agrees(&bench, &["base"], &words_of(&["zstd", "-3", "-q", "-c", "-T2", &bench.word("lines")]));
+    }
+}

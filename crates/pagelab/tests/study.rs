@@ -1,0 +1,284 @@
+//! Studies from end to end: run, killed, run again, reported, exported, merged; on the host and on model machines.
+
+mod common;
+#[path = "common/traced.rs"]
+mod traced;
+
+use std::fs;
+use std::process::Command;
+
+use common::*;
+use serde_json::Value;
+use traced::Traced;
+
+/// Two commands under two policies, which need no privilege.
+const TINY: &str = r#"
+schema = "pagelab.study/1"
+name = "tiny"
+question = "Does it run?"
+policies = ["default", "base"]
+
+[sizes.full]
+parameters = { s = "0.05" }
+blocks = 6
+min_blocks = 6
+
+[[workload]]
+name = "sleep"
+command = ["sleep", "{s}"]
+
+[[workload]]
+name = "true"
+command = ["true"]
+
+[[workload]]
+name = "nowhere"
+package = "acme"
+command = ["acme-bench"]
+
+[[workload]]
+name = "omnet"
+stands_for = "471.omnetpp"
+missing = "it has no free counterpart"
+"#;
+
+/// Figures of three policies (fixtures/platform).
+const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/platform/three-policies.toml");
+
+fn written(bench: &Bench, name: &str, text: &str) -> String {
+    fs::write(bench.path(name), text).unwrap();
+    bench.word(name)
+}
+
+fn study(bench: &Bench, verb: &str, file: &str, options: &[&str]) -> Command {
+    let store = bench.store();
+    bench.pagelab(&[&["study", verb, file, "--store", &store], options].concat())
+}
+
+/// The rows of `study status`: workload and machine to state.
+fn states(bench: &Bench, file: &str) -> Vec<(String, String)> {
+    let document = study(bench, "status", file, &["--json"]).ran().json();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    document["rows"].as_array().unwrap().iter().map(|row| (text(&row["workload"]), text(&row["state"]))).collect()
+}
+
+/// The trials of a stored comparison: arm, block, attempt and when it began.
+fn trials(bench: &Bench, number: u64) -> Vec<(u64, u64, u64, f64)> {
+    let document = bench.stored(number);
+    let of = |trial: &Value| {
+        let number = |key: &str| trial[key].as_u64().unwrap();
+        (number("arm"), number("block"), number("attempt"), trial["started_s"].as_f64().unwrap())
+    };
+    document["trials"].as_array().unwrap().iter().map(of).collect()
+}
+
+#[test]
+fn a_killed_study_goes_on_and_repeats_nothing() {
+    let bench = Bench::new();
+    let file = written(&bench, "tiny.toml", TINY);
+    let run = || {
+        if is_root() && has("setpriv") {
+            study(&bench, "run", &file, &[]).as_nobody()
+        } else {
+            study(&bench, "run", &file, &[])
+        }
+    };
+    let mut running = run();
+    let running = running.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).begin();
+    let begun = || {
+        bench.path("results.sqlite").exists()
+            && bench.listed().first().is_some_and(|one| one["trials"].as_u64() > Some(3))
+    };
+    assert!(within(std::time::Duration::from_secs(60), begun), "it does not begin");
+    running.kill();
+    let before = trials(&bench, 1);
+    assert_eq!(states(&bench, &file)[0], ("sleep".to_owned(), "interrupted".to_owned()));
+    let ran = run().ran();
+    ran.says(0, &["study tiny: workload 1 of 2: sleep"]).prints(&["2 of 4 rows are done"]);
+    let after = trials(&bench, 1);
+    assert_eq!(after[..before.len()], before, "what was finished is kept as it was");
+    let places: std::collections::BTreeSet<(u64, u64)> = after.iter().map(|(arm, block, ..)| (*arm, *block)).collect();
+    assert_eq!(places.len(), after.len(), "no trial twice");
+    assert!(after.windows(2).all(|pair| pair[0].3 < pair[1].3), "the clock goes on: {after:?}");
+    let expected = ["done", "done", "cannot be run", "cannot be run"];
+    assert_eq!(states(&bench, &file).into_iter().map(|(_, state)| state).collect::<Vec<_>>(), expected);
+    let ran = run().ran();
+    ran.says(0, &[]).prints(&["2 of 4 rows are done"]);
+    assert_eq!(trials(&bench, 1), after, "nothing is left to run");
+    assert_eq!(bench.listed().len(), 2);
+    let report = study(&bench, "report", &file, &[]).ran();
+    report.says(0, &[]).prints(&["Does it run?", "it is in the package acme", "it has no free counterpart"]);
+    let document = study(&bench, "report", &file, &["--json"]).ran().json();
+    let rows = document["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["cells"].as_array().unwrap().len() == 2), "the matrix is rectangular");
+    assert!(rows.iter().all(|row| row["provenance"] == "measured"));
+}
+
+#[test]
+fn a_dry_run_runs_nothing_and_says_what_and_how_long() {
+    let bench = Bench::new();
+    let file = written(&bench, "tiny.toml", TINY);
+    let ran = study(&bench, "run", &file, &["--dry-run"]).ran();
+    ran.says(0, &[]).prints(&["pagelab compare", "sleep 0.05", "at most 20 min", "acme", "0 of 4 rows are done"]);
+    assert!(!bench.path("results.sqlite").exists());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_a_line() {
+    let bench = Bench::new();
+    for (text, parts) in [
+        (TINY.replace("blocks = 6\nmin", "blcks = 6\nmin"), &["unknown field `blcks`", "the nearest is `blocks`"][..]),
+        (TINY.replace("{s}", "{t}"), &["asks for {t}", "{s}"]),
+        (TINY.replace("\"default\", \"base\"", "\"default\", \"bass\""), &["bass", "base"]),
+        (TINY.replace("min_blocks = 6", "max_time = \"6\""), &["sleep", "--max-time", "expected a time"]),
+        (TINY.replace("question", "quest ion"), &["line 4"]),
+        (
+            TINY.replace("[sizes.full]", "machines = [\"cortex-a35\"]\n[sizes.full]"),
+            &["machines", "cortex-a35", "cortex-a53"],
+        ),
+    ] {
+        let file = written(&bench, "bad.toml", &text);
+        let ran = study(&bench, "run", &file, &["--dry-run"]).ran();
+        ran.says(2, parts);
+        assert_eq!(ran.stderr.trim().lines().count(), 1, "{ran}");
+    }
+    let ran = study(&bench, "run", "contig-hunt", &[]).ran();
+    ran.says(2, &["there is no study \"contig-hunt\"", "the nearest is contig-hint"]);
+    study(&bench, "status", &written(&bench, "t.toml", TINY), &["--quick"])
+        .ran()
+        .says(2, &["[sizes.quick]", "[sizes.full]"]);
+}
+
+#[test]
+fn a_modelled_study_records_nothing_where_it_has_a_trace() {
+    let traced = Traced::new();
+    let bench = &traced.bench;
+    let text = r#"
+        schema = "pagelab.study/1"
+        name = "modelled"
+        question = "What do models say?"
+        policies = ["base", "thp", "contig-64k"]
+        machines = ["cortex-a53", "rva23"]
+        [sizes.full]
+        [[workload]]
+        name = "writes"
+        trace = "a.trace"
+        [[workload]]
+        name = "omnet"
+        missing = "it has no free counterpart"
+        [[published]]
+        what = "64K"
+        workload = "writes"
+        policy = "contig-64k"
+        change = "-50%"
+        source = "a list"
+    "#;
+    let file = written(bench, "modelled.toml", text);
+    let ran = study(bench, "run", &file, &["--jobs", "1"]).ran();
+    ran.says(0, &["simulating 1 of 1: writes on cortex-a53, rva23"]).prints(&["2 of 4 rows are done"]);
+    let again = study(bench, "run", &file, &[]).ran();
+    assert!(!again.says(0, &[]).stderr.contains("simulating"), "{again}");
+    let document = study(bench, "report", &file, &["--json"]).ran().json();
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    assert!(rows.iter().all(|row| row["provenance"] == "modelled" && row["cells"].as_array().unwrap().len() == 3));
+    let of = |machine: &str| rows.iter().find(|row| row["machine"] == machine && row["workload"] == "writes").unwrap();
+    let ratio = |machine: &str, at: usize| of(machine)["cells"][at]["effects"]["walks"]["ratio"].as_f64();
+    assert!(ratio("cortex-a53", 1) < Some(0.5), "2M leaves are walked to less often: {document:#}");
+    let sim = traced.json(&["-p", "base,thp", "-m", "cortex-a53"]);
+    let walks = |at: usize| sim["traces"][0]["simulations"][at]["walks"].as_f64().unwrap();
+    assert_eq!(ratio("cortex-a53", 1), Some(walks(1) / walks(0)), "as `pagelab sim` says it");
+    study(bench, "report", &file, &[]).ran().says(0, &[]).prints(&[
+        "cortex-a53, modelled",
+        "no free counterpart",
+        "a list",
+    ]);
+    let html = bench.word("report.html");
+    study(bench, "report", &file, &["--html", &html]).ran().says(0, &[]);
+    let html = fs::read_to_string(html).unwrap();
+    assert!(html.contains("What do models say?") && !html.contains("<script"));
+}
+
+#[test]
+fn one_study_is_run_once_at_a_time() {
+    let bench = Bench::new();
+    let file = written(&bench, "tiny.toml", &TINY.replace("0.05", "30"));
+    let mut first = study(&bench, "run", &file, &[]);
+    let mut first = if is_root() && has("setpriv") {
+        first.as_nobody()
+    } else {
+        std::mem::replace(&mut first, Command::new("true"))
+    };
+    let first = first.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::null()).begin();
+    let has_begun = || bench.path("results.tiny.lock").metadata().is_ok_and(|lock| lock.len() > 0);
+    assert!(within(std::time::Duration::from_secs(60), has_begun));
+    let id = first.id();
+    study(&bench, "run", &file, &[]).ran().says(2, &["the study tiny is being run already", &format!("process {id}")]);
+    first.kill();
+}
+
+/// A store with the figures of a fake platform.
+fn faked(bench: &Bench, store: &str, seed: u32) -> String {
+    let text = TINY
+        .replace("\"default\", \"base\"", "\"default\", \"thp\"")
+        .replace("[sizes.full]", &format!("seed = {seed}\n[sizes.full]"));
+    let file = written(bench, "faked.toml", &text);
+    bench
+        .pagelab(&["study", "run", &file, "--fake-platform", THREE, "--store", store])
+        .ran()
+        .says(0, &["NOTHING IS MEASURED"]);
+    file
+}
+
+#[test]
+fn reports_and_exports_say_the_same_in_every_form() {
+    if !needs(&[("a build with debug assertions", cfg!(debug_assertions))]) {
+        return;
+    }
+    let bench = Bench::new();
+    let file = faked(&bench, &bench.store(), 1);
+    study(&bench, "report", &file, &[])
+        .ran()
+        .says(0, &[])
+        .prints(&["FAKE PLATFORM", "-20", "held"].map(|part| if part == "held" { "better" } else { part }));
+    let mail = study(&bench, "report", &file, &["--mail"]).ran();
+    assert!(mail.stdout.is_ascii() && mail.stdout.lines().all(|line| line.len() <= 72), "{mail}");
+    study(&bench, "report", &file, &["--markdown"]).ran().says(0, &[]).prints(&["# tiny", "| sleep |"]);
+    study(&bench, "report", &file, &["--markdown", "--mail"]).ran().says(2, &["--markdown", "--mail"]);
+    let csv = bench.word("samples.csv");
+    study(&bench, "export", &file, &["-o", &csv]).ran().says(0, &[]);
+    let rows = fs::read_to_string(&csv).unwrap().lines().count() - 1;
+    let lines = bench.word("samples.jsonl");
+    study(&bench, "export", &file, &["-o", &lines]).ran().says(0, &[]);
+    assert_eq!(fs::read_to_string(&lines).unwrap().lines().count(), rows);
+    let parquet = bench.word("samples.parquet");
+    study(&bench, "export", &file, &["-o", &parquet]).ran().says(0, &[]);
+    assert!(fs::read(&parquet).unwrap().starts_with(b"PAR1"));
+    study(&bench, "export", &file, &["-o", &bench.word("samples.xlsx")]).ran().says(2, &[".csv, .jsonl or .parquet"]);
+}
+
+#[test]
+fn stores_are_merged_once_and_conflicts_are_named() {
+    if !needs(&[("a build with debug assertions", cfg!(debug_assertions))]) {
+        return;
+    }
+    let bench = Bench::new();
+    let (one, into) = (bench.word("one.sqlite"), bench.word("into.sqlite"));
+    faked(&bench, &one, 1);
+    let merge = |stores: &[&str]| bench.pagelab(&[&["study", "merge", "--store", &into], stores].concat()).ran();
+    merge(&[&one]).says(0, &[]).prints(&["2 comparisons added"]);
+    merge(&[&one, &one]).says(0, &[]).prints(&["0 comparisons added, 0 completed, 4 there already"]);
+    if !needs(&[program("sqlite3")]) {
+        return;
+    }
+    let sqlite = |store: &str, statement: &str| {
+        assert!(Command::new("sqlite3").args([store, statement]).status().unwrap().success());
+    };
+    // As if the shard had been copied half way.
+    sqlite(&into, "PRAGMA foreign_keys = ON; DELETE FROM trials WHERE comparison = 1 AND block > 3");
+    merge(&[&one]).says(0, &[]).prints(&["0 comparisons added, 1 completed, 1 there already"]);
+    sqlite(&into, "UPDATE trials SET exit_code = 7 WHERE comparison = 1 AND block = 2");
+    merge(&[&one]).says(2, &["comparison 1 of sleep conflicts with comparison 1", "1 comparisons conflict"]);
+    merge(&[&bench.word("none.sqlite"), &one]).says(2, &["there is no such store"]);
+    merge(&[&into]).says(2, &["it is the store that is merged into"]);
+}

@@ -1,0 +1,61 @@
+//! Free memory that stays fragmented while something is measured.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+
+use tracer::child::die_with_parent;
+
+use super::error::{PlatformError, last_words};
+
+/// A process that holds free memory fragmented. It gives everything back when it ends: with this value, or with pagelab.
+#[derive(Debug)]
+pub struct Fragmented {
+    child: Child,
+}
+
+impl Fragmented {
+    /// Runs a command that fragments memory, says so by a line on standard output, and holds it until standard input ends.
+    ///
+    /// # Errors
+    /// It cannot be run, or ended without that line.
+    pub fn hold(mut command: Command) -> Result<Fragmented, PlatformError> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let program = command.get_program().to_owned();
+        let child = die_with_parent(&mut command).spawn().map_err(|error| PlatformError::Helper { program, error })?;
+        let mut fragmented = Fragmented { child };
+        let mut said = String::new();
+        if let Some(output) = fragmented.child.stdout.as_mut() {
+            BufReader::new(output).read_line(&mut said)?;
+        }
+        match said.ends_with('\n') {
+            true => Ok(fragmented),
+            false => Err(PlatformError::NotFragmented { last_words: fragmented.last_words() }),
+        }
+    }
+
+    /// Whether memory still is what it was made.
+    ///
+    /// # Errors
+    /// The process has ended: memory is whole again.
+    pub fn check(&mut self) -> Result<(), PlatformError> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(_) => Err(PlatformError::NotFragmented { last_words: self.last_words() }),
+        }
+    }
+
+    fn last_words(&mut self) -> String {
+        let mut said = Vec::new();
+        // The child has closed its output, so it is at its end.
+        let _ = self.child.stderr.take().map(|mut errors| errors.read_to_end(&mut said));
+        last_words(String::from_utf8_lossy(&said).trim())
+    }
+}
+
+impl Drop for Fragmented {
+    fn drop(&mut self) {
+        // The end of its input tells it to end; there is nobody to hear that it could not be waited for.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! QEMU in the place of a program: its command, and what the next recorder is handed.
+
+use std::ffi::{CString, c_char};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use trace::Header;
+
+use crate::api::{self, VERSION_VARIABLE, WITH_USER_DATA};
+use crate::exec::program::{Program, Why};
+use crate::file::passed_on;
+use crate::request::{Follow, Handed, Request};
+
+/// What a program's recorder begins with.
+pub struct Next<'a> {
+    /// What the recorder before was asked for.
+    pub request: &'a Request,
+    /// What QEMU is started with.
+    pub follow: &'a Follow,
+    /// The header of the trace.
+    pub header: Header,
+    /// The file of the trace, which is not there yet.
+    pub path: &'a Path,
+    /// How many programs the process has executed with this one.
+    pub execs: u32,
+    /// The signals that the program blocks.
+    pub signals: u64,
+}
+
+impl Next<'_> {
+    /// Executes QEMU, which executes the program. Returns only where that fails, with why; nothing is left of the trace then.
+    pub fn execute(self, program: &Program, environment: &[Vec<u8>]) -> Why {
+        let untraceable = |error| Why::Trace { path: self.path.to_owned(), error };
+        let file = match self.hand_over() {
+            Ok(file) => file,
+            Err(error) => return untraceable(error),
+        };
+        let error = self.replace(program, environment, file);
+        // SAFETY: the descriptor was made for the program that does not run.
+        unsafe { libc::close(file) };
+        let _ = std::fs::remove_file(self.path);
+        Why::Emulator { path: self.follow.emulator.clone(), error }
+    }
+
+    /// Makes the file, with the header in it, open in the program to be.
+    fn hand_over(&self) -> io::Result<RawFd> {
+        let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o666).open(self.path)?;
+        let handed = file.write_all(&serde_json::to_vec(&self.header)?).and_then(|()| passed_on(file.as_raw_fd()));
+        handed.inspect_err(|_| drop(std::fs::remove_file(self.path)))
+    }
+
+    fn replace(&self, program: &Program, environment: &[Vec<u8>], file: RawFd) -> io::Error {
+        let has_version = api::version() >= WITH_USER_DATA;
+        let words = match self.words(program, file, has_version) {
+            Ok(words) => words,
+            Err(error) => return error.into(),
+        };
+        let environment = match variables(environment, has_version) {
+            Ok(environment) => environment,
+            Err(error) => return error.into(),
+        };
+        let pointers = |texts: &[CString]| -> Vec<*const c_char> {
+            texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+        };
+        let (arguments, variables) = (pointers(&words), pointers(&environment));
+        // SAFETY: both are lists of texts that end with zeros, and end with one; the first of them is QEMU's path.
+        unsafe { libc::execve(words[0].as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
+        io::Error::last_os_error()
+    }
+
+    /// QEMU's command.
+    fn words(&self, program: &Program, file: RawFd, has_version: bool) -> Result<Vec<CString>, std::ffi::NulError> {
+        let follow = Follow { program: real(&program.path), ..self.follow.clone() };
+        let sysroot = follow.sysroot.clone();
+        let request = Request {
+            identity: None,
+            follow: Some(follow),
+            handed: Some(Handed { file, execs: self.execs, signals: self.signals }),
+            ..self.request.clone()
+        };
+        let mut words: Vec<Vec<u8>> = vec![bytes(&self.follow.emulator), b"-plugin".to_vec()];
+        words.push([&doubled(&self.follow.plugin)[..], b",", &request.to_argument()].concat());
+        if has_version {
+            // That is not for the program.
+            words.extend([b"-U".to_vec(), VERSION_VARIABLE.as_bytes().to_vec()]);
+        }
+        words.extend([b"-0".to_vec(), program.name.clone()]);
+        words.extend(sysroot.iter().flat_map(|root| [b"-L".to_vec(), bytes(root)]));
+        let path = bytes(&program.path);
+        // A name that begins so would be an option.
+        words.push(if path.starts_with(b"-") { [b"./", &path[..]].concat() } else { path });
+        words.extend(program.arguments.iter().cloned());
+        words.into_iter().map(CString::new).collect()
+    }
+}
+
+/// The program's environment, with what the plugin is told.
+fn variables(environment: &[Vec<u8>], has_version: bool) -> Result<Vec<CString>, std::ffi::NulError> {
+    let name = format!("{VERSION_VARIABLE}=").into_bytes();
+    let own = has_version.then(|| [&name[..], WITH_USER_DATA.to_string().as_bytes()].concat());
+    let of_program = environment.iter().filter(|variable| !variable.starts_with(&name)).cloned();
+    of_program.chain(own).map(CString::new).collect()
+}
+
+fn bytes(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_bytes().to_vec()
+}
+
+fn real(path: &Path) -> std::path::PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+/// A path as part of an argument of QEMU's, which splits at commas; two stand for one.
+fn doubled(path: &Path) -> Vec<u8> {
+    let commas = |byte: &u8| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 });
+    path.as_os_str().as_bytes().iter().flat_map(commas).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_command_has_the_program_as_it_was_called() {
+        let follow = Follow {
+            emulator: "/bin/qemu".into(),
+            plugin: "/a,b.so".into(),
+            program: "/bin/sh".into(),
+            sysroot: Some("/root".into()),
+        };
+        let request = Request {
+            output: "/out".into(),
+            identity: Some((1, 2)),
+            header: "/header".into(),
+            max_instructions: None,
+            memory: PathBuf::new(),
+            follow: Some(follow.clone()),
+            handed: None,
+        };
+        let next = Next {
+            request: &request,
+            follow: &follow,
+            header: Header::of(""),
+            path: Path::new("/out.1"),
+            execs: 2,
+            signals: 5,
+        };
+        let program = Program { path: "-x".into(), name: b"called so".to_vec(), arguments: vec![b"-a".to_vec()] };
+        let words = next.words(&program, 9, true).unwrap();
+        let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(words[..2], ["/bin/qemu", "-plugin"]);
+        assert!(
+            words[2].starts_with("/a,,b.so,output=2f6f7574,") && words[2].ends_with(",handed=9,execs=2,signals=5"),
+            "{words:?}"
+        );
+        assert!(!words[2].contains("identity"));
+        assert_eq!(words[3..], ["-U", VERSION_VARIABLE, "-0", "called so", "-L", "/root", "./-x", "-a"]);
+        let environment = [b"A=1".to_vec(), b"PAGELAB_QEMU_PLUGIN_VERSION=3".to_vec()];
+        assert_eq!(variables(&environment, false).unwrap(), [c"A=1".to_owned()]);
+        assert_eq!(
+            variables(&environment, true).unwrap(),
+            [c"A=1".to_owned(), c"PAGELAB_QEMU_PLUGIN_VERSION=7".to_owned()]
+        );
+    }
+}

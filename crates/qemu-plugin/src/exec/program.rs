@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Which program the kernel would execute, and whether QEMU can in its stead.
+//!
+//! Whatever the kernel would refuse is left to it: it alone knows the right error.
+
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use trace::executable::{Begins, FIRST_BYTES, MOST_SCRIPTS, begins};
+
+use crate::exec::wanted::Wanted;
+use crate::request::Follow;
+
+/// Why a program runs outside the emulation.
+#[derive(Debug, thiserror::Error)]
+pub enum Why {
+    /// It is for another instruction set.
+    #[error("for {program}, and {target} is emulated")]
+    Architecture {
+        /// The program's.
+        program: &'static str,
+        /// QEMU's.
+        target: String,
+    },
+    /// It is for a machine that is not emulated: what it is.
+    #[error("{0}")]
+    Foreign(String),
+    /// It may be executed and not be read.
+    #[error("its file may not be read")]
+    Unreadable,
+    /// It is setuid, setgid or has capabilities, and emulated it would gain nothing.
+    #[error("it gains privileges, which it would not under QEMU")]
+    Privileged,
+    /// It is an open file without a name, which is closed then.
+    #[error("its file has no name and is closed by exec")]
+    Nameless,
+    /// What it is cannot be read.
+    #[error("its path, arguments or environment could not be read")]
+    Unknown,
+    /// A signal came, which the program must get first: it calls again afterwards.
+    #[error("a signal arrived before it")]
+    Signal,
+    /// It has no trace.
+    #[error("its trace {} cannot be made: {error}", path.display())]
+    Trace {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+    /// QEMU cannot be executed.
+    #[error("{} cannot be executed: {error}", path.display())]
+    Emulator {
+        /// QEMU's program.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// Why QEMU is not executed.
+#[derive(Debug)]
+pub enum Obstacle {
+    /// The kernel refuses the program.
+    Refused,
+    /// It is executed without QEMU.
+    Unrecorded(Why),
+}
+
+impl From<Why> for Obstacle {
+    fn from(why: Why) -> Obstacle {
+        Obstacle::Unrecorded(why)
+    }
+}
+
+/// A program that QEMU can execute, scripts resolved.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Program {
+    /// Its file, as this process sees it.
+    pub path: PathBuf,
+    /// What it is called, its argument 0.
+    pub name: Vec<u8>,
+    /// The arguments after its name.
+    pub arguments: Vec<Vec<u8>>,
+}
+
+impl Program {
+    /// The program that the kernel executes if it is asked for this, where QEMU emulates `target`.
+    ///
+    /// # Errors
+    /// The kernel refuses it, or QEMU cannot execute it.
+    pub fn of(wanted: &Wanted, target: &str, follow: &Follow) -> Result<Program, Obstacle> {
+        let mut path =
+            self_named(&wanted.path, &follow.program).unwrap_or_else(|| OsString::from_vec(wanted.path.clone()).into());
+        let mut name = wanted.arguments.first().cloned().unwrap_or_default();
+        let mut arguments = wanted.arguments.get(1..).unwrap_or_default().to_vec();
+        for _ in 0..=MOST_SCRIPTS {
+            path = lasting(path)?;
+            let file = opened(&path)?;
+            match begins(&first_bytes(&file)?) {
+                Begins::Program(of) if of.name() != target => {
+                    return Err(Why::Architecture { program: of.name(), target: target.to_owned() }.into());
+                }
+                Begins::Program(_) => {
+                    has_interpreter(&file, follow.sysroot.as_deref())?;
+                    let metadata = file.metadata().map_err(|_| Obstacle::Refused)?;
+                    return if is_privileged(&file, &metadata) {
+                        Err(Why::Privileged.into())
+                    } else {
+                        Ok(Program { path, name, arguments })
+                    };
+                }
+                Begins::Foreign(what) => return Err(Why::Foreign(what).into()),
+                Begins::Unknown => return Err(Obstacle::Refused),
+                Begins::Script(interpreter, argument) => {
+                    arguments.insert(0, path.into_os_string().into_vec());
+                    if let Some(argument) = argument {
+                        arguments.insert(0, argument);
+                    }
+                    name.clone_from(&interpreter);
+                    path = OsString::from_vec(interpreter).into();
+                }
+            }
+        }
+        Err(Obstacle::Refused)
+    }
+}
+
+/// The recorded program, where a path stands for it: in this process it would stand for QEMU.
+fn self_named(path: &[u8], own: &Path) -> Option<PathBuf> {
+    let numbered = format!("/proc/{}/exe", std::process::id());
+    let names = ["/proc/self/exe", "/proc/thread-self/exe", numbered.as_str()];
+    names.iter().any(|name| name.as_bytes() == path).then(|| own.to_owned())
+}
+
+/// A path that means the same after exec: that of an open file goes with it.
+fn lasting(path: PathBuf) -> Result<PathBuf, Obstacle> {
+    let is_descriptor =
+        ["/proc/self/fd/", "/dev/fd/"].iter().any(|of| path.as_os_str().as_bytes().starts_with(of.as_bytes()));
+    if !is_descriptor {
+        return Ok(path);
+    }
+    let identity = |path: &Path| path.metadata().ok().map(|of| (of.dev(), of.ino()));
+    let real = path.canonicalize().map_err(|_| Obstacle::Unrecorded(Why::Nameless))?;
+    if identity(&real).is_some() && identity(&real) == identity(&path) { Ok(real) } else { Err(Why::Nameless.into()) }
+}
+
+/// A regular file that may be executed.
+fn opened(path: &Path) -> Result<File, Obstacle> {
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Obstacle::Refused)?;
+    // SAFETY: a question about a name that ends with a zero.
+    if unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::X_OK, libc::AT_EACCESS) } != 0 {
+        return Err(Obstacle::Refused);
+    }
+    // Whatever is there is not waited for.
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(|error| match error
+        .kind()
+    {
+        io::ErrorKind::PermissionDenied => Obstacle::Unrecorded(Why::Unreadable),
+        _ => Obstacle::Refused,
+    })?;
+    let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
+    if is_file && mount_flags(&file) & libc::ST_NOEXEC == 0 { Ok(file) } else { Err(Obstacle::Refused) }
+}
+
+/// `ST_*` of the file system of a file.
+fn mount_flags(file: &File) -> libc::c_ulong {
+    // SAFETY: the structure is plain numbers, and the kernel writes it.
+    unsafe {
+        let mut of: libc::statvfs = std::mem::zeroed();
+        if libc::fstatvfs(file.as_raw_fd(), &raw mut of) == 0 { of.f_flag } else { 0 }
+    }
+}
+
+fn first_bytes(file: &File) -> Result<Vec<u8>, Obstacle> {
+    let mut bytes = vec![0; FIRST_BYTES];
+    let read = file.read_at(&mut bytes, 0).map_err(|_| Obstacle::Refused)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Whether the process would gain something by executing the file (credentials(7), capabilities(7)).
+fn is_privileged(file: &File, metadata: &Metadata) -> bool {
+    const NAME: &CStr = c"security.capability";
+    const SETGID: u32 = libc::S_ISGID | libc::S_IXGRP;
+    // SAFETY: questions about this process and an open file, without buffers.
+    let (user, group, no_gain, has_capabilities) = unsafe {
+        let no_gain = libc::prctl(libc::PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
+        let attribute = libc::fgetxattr(file.as_raw_fd(), NAME.as_ptr(), std::ptr::null_mut(), 0);
+        (libc::geteuid(), libc::getegid(), no_gain, attribute > 0)
+    };
+    if no_gain || mount_flags(file) & libc::ST_NOSUID != 0 {
+        return false;
+    }
+    let mode = metadata.mode();
+    let other_user = mode & libc::S_ISUID != 0 && metadata.uid() != user;
+    let other_group = mode & SETGID == SETGID && metadata.gid() != group;
+    other_user || other_group || has_capabilities && user != 0
+}
+
+/// Makes sure of the dynamic linker that a program names: without it the kernel refuses the program.
+fn has_interpreter(file: &File, sysroot: Option<&Path>) -> Result<(), Obstacle> {
+    let Some(path) = interpreter(file).map_err(|_| Obstacle::Refused)? else { return Ok(()) };
+    let in_sysroot = sysroot.zip(path.strip_prefix("/").ok()).map(|(root, rest)| root.join(rest));
+    let is_there = in_sysroot.into_iter().chain([path]).any(|path| path.is_file());
+    if is_there { Ok(()) } else { Err(Obstacle::Refused) }
+}
+
+/// The dynamic linker of a 64-bit little-endian program (elf(5): `PT_INTERP`).
+fn interpreter(file: &File) -> io::Result<Option<PathBuf>> {
+    const INTERPRETER: u32 = 3;
+    const MOST_BYTES: u64 = 4096;
+    let bytes = |offset: u64, count: usize| {
+        let mut bytes = vec![0; count];
+        file.read_exact_at(&mut bytes, offset).map(|()| bytes)
+    };
+    let number = |bytes: &[u8], at: usize, count: usize| {
+        bytes[at..at + count].iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    let header = bytes(0, 64)?;
+    let (table, entry_bytes, entries) = (number(&header, 32, 8), number(&header, 54, 2), number(&header, 56, 2));
+    for entry in 0..entries {
+        let entry = bytes(table.saturating_add(entry * entry_bytes), 56)?;
+        let (offset, length) = (number(&entry, 8, 8), number(&entry, 32, 8));
+        if number(&entry, 0, 4) as u32 == INTERPRETER {
+            let mut path = bytes(offset, length.min(MOST_BYTES) as usize)?;
+            path.truncate(path.iter().position(|byte| *byte == 0).unwrap_or(path.len()));
+            return Ok(Some(OsStr::from_bytes(&path).into()));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn follow(program: &str) -> Follow {
+        Follow { emulator: "/qemu".into(), plugin: "/plugin".into(), program: program.into(), sysroot: None }
+    }
+
+    fn found(path: &str, arguments: &[&str]) -> Result<Program, Obstacle> {
+        let arguments = arguments.iter().map(|argument| argument.as_bytes().to_vec()).collect();
+        let wanted = Wanted { path: path.as_bytes().to_vec(), arguments, environment: Vec::new() };
+        Program::of(&wanted, std::env::consts::ARCH, &follow("/bin/sh"))
+    }
+
+    fn executable(directory: &tempfile::TempDir, name: &str, content: &[u8]) -> String {
+        let path = directory.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    #[test]
+    fn a_program_is_found_through_scripts_and_names_of_itself() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = executable(&directory, "script", b"#!/bin/sh -e\nexit\n");
+        let outer = executable(&directory, "outer", format!("#!{script}\n").as_bytes());
+        let program = found(&outer, &["x", "y"]).unwrap();
+        let texts: Vec<&str> = program.arguments.iter().map(|text| str::from_utf8(text).unwrap()).collect();
+        assert_eq!((program.path.to_str(), program.name.as_slice()), (Some("/bin/sh"), &b"/bin/sh"[..]));
+        assert_eq!(texts, ["-e", &script, &outer, "y"]);
+        let own = found("/proc/self/exe", &["me"]).unwrap();
+        assert_eq!((own.path.to_str(), own.name.as_slice()), (Some("/bin/sh"), &b"me"[..]));
+        let open = File::open("/bin/sh").unwrap();
+        let by_descriptor = found(&format!("/proc/self/fd/{}", open.as_raw_fd()), &[]).unwrap();
+        assert_eq!(by_descriptor.path, Path::new("/bin/sh").canonicalize().unwrap());
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_left_to_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let endless = directory.path().join("endless");
+        executable(&directory, "endless", format!("#!{}\n", endless.display()).as_bytes());
+        let plain = executable(&directory, "plain", b"\x7fELF");
+        std::fs::set_permissions(&plain, std::fs::Permissions::from_mode(0o644)).unwrap();
+        let text = executable(&directory, "text", b"hello");
+        let directory = directory.path().to_str().unwrap();
+        for path in ["", "/nowhere/program", directory, &plain, &text, endless.to_str().unwrap()] {
+            assert!(matches!(found(path, &["x"]), Err(Obstacle::Refused)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_program_for_another_machine_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut bytes = std::fs::read("/bin/sh").unwrap();
+        bytes[18..20].copy_from_slice(&[0x16, 0]);
+        let foreign = executable(&directory, "foreign", &bytes);
+        let Err(Obstacle::Unrecorded(Why::Foreign(what))) = found(&foreign, &[]) else { panic!() };
+        assert!(what.contains("machine 22"), "{what}");
+        // No dynamic linker: the kernel says so.
+        let at = bytes.windows(4).position(|bytes| bytes == b"/ld-").unwrap();
+        let own = std::fs::read("/bin/sh").unwrap();
+        bytes[18..20].copy_from_slice(&own[18..20]);
+        bytes[at..at + 4].copy_from_slice(b"/no-");
+        let unlinked = executable(&directory, "unlinked", &bytes);
+        assert!(matches!(found(&unlinked, &[]), Err(Obstacle::Refused)));
+    }
+
+    #[test]
+    fn what_gains_privileges_is_not_emulated() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = executable(&directory, "program", &std::fs::read("/bin/sh").unwrap());
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();
+        // Its owner gains nothing.
+        assert!(found(&path, &[]).is_ok());
+        let file = File::open(&path).unwrap();
+        let root =
+            File::open("/bin/su").ok().filter(|file| file.metadata().is_ok_and(|of| of.mode() & libc::S_ISUID != 0));
+        for file in [Some(file), root].into_iter().flatten() {
+            let metadata = file.metadata().unwrap();
+            // SAFETY: a question.
+            let is_other = metadata.uid() != unsafe { libc::geteuid() };
+            let may = mount_flags(&file) & libc::ST_NOSUID == 0;
+            assert_eq!(is_privileged(&file, &metadata), is_other && may);
+        }
+    }
+}

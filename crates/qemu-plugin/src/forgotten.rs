@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! Memory that calls have taken away from under pages which threads have touched: the next touch is a first one again.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use trace::{Call, PAGE_SHIFT};
+
+use crate::touched::Touched;
+
+/// Ranges that are kept for threads which have not heard of them; one that is further behind forgets all.
+const KEPT: usize = 1 << 10;
+
+/// All addresses.
+const EVERYTHING: Range<u64> = 0..u64::MAX;
+
+/// What was taken away, in the order in which it was.
+#[derive(Debug, Default)]
+pub struct Forgotten {
+    ranges: VecDeque<Range<u64>>,
+    /// Ranges before the first that is kept.
+    before: u64,
+}
+
+impl Forgotten {
+    /// Adds ranges.
+    pub fn add(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
+        self.ranges.extend(ranges);
+        while self.ranges.len() > KEPT {
+            self.ranges.pop_front();
+            self.before += 1;
+        }
+    }
+
+    /// Forgets what was taken away after the first `heard` ranges. How many there are now.
+    pub fn tell(&self, heard: u64, touched: &mut Touched) -> u64 {
+        match heard.checked_sub(self.before) {
+            None => touched.forget(&EVERYTHING),
+            Some(heard) => self.ranges.iter().skip(heard as usize).for_each(|range| touched.forget(range)),
+        }
+        self.before + self.ranges.len() as u64
+    }
+}
+
+/// What a call that has returned takes away. The heap ended at `heap_end` before it.
+pub fn taken_away(call: &Call, result: i64, heap_end: u64) -> Vec<Range<u64>> {
+    // Linux gives errors as -4095 to -1.
+    if (-4095..0).contains(&result) {
+        return Vec::new();
+    }
+    let range = |begin: u64, bytes: u64| begin..begin.saturating_add(bytes.next_multiple_of(1 << PAGE_SHIFT));
+    let drops = [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE, libc::MADV_DONTNEED_LOCKED];
+    match *call {
+        Call::Mmap { bytes, .. } => vec![range(result as u64, bytes)],
+        Call::Munmap { address, bytes } => vec![range(address, bytes)],
+        Call::Mremap { address, old_bytes, new_bytes, .. } => {
+            vec![range(address, old_bytes), range(result as u64, new_bytes)]
+        }
+        Call::Madvise { address, bytes, advice } if drops.iter().any(|drop| *drop as u64 == advice) => {
+            vec![range(address, bytes)]
+        }
+        Call::Brk { .. } if (result as u64) < heap_end => vec![range(result as u64, heap_end - result as u64)],
+        // Nobody may write what two processes have.
+        Call::Clone { flags } if flags & libc::CLONE_VM as u64 == 0 => vec![EVERYTHING],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::Kind;
+
+    #[test]
+    fn a_thread_forgets_what_it_has_not_heard_of() {
+        let (mut forgotten, mut touched) = (Forgotten::default(), Touched::new());
+        let touch = |touched: &mut Touched| (0..8).for_each(|page| touched.insert(page << PAGE_SHIFT, Kind::LOAD));
+        let known = |touched: &mut Touched| (0..8).filter(|page| touched.has(page << PAGE_SHIFT, Kind::LOAD)).count();
+        touch(&mut touched);
+        forgotten.add([0..0x1000, 0x3000..0x5000]);
+        let heard = forgotten.tell(0, &mut touched);
+        assert_eq!((heard, known(&mut touched)), (2, 5));
+        touch(&mut touched);
+        assert_eq!((forgotten.tell(heard, &mut touched), known(&mut touched)), (2, 8));
+        // More than are kept.
+        forgotten.add((0..=KEPT as u64).map(|_| 0x1000..0x2000));
+        assert_eq!((forgotten.tell(heard, &mut touched), known(&mut touched)), (3 + KEPT as u64, 0));
+    }
+
+    #[test]
+    fn calls_that_fail_and_advice_that_keeps_memory_take_nothing_away() {
+        let taken = |call: &Call, result, heap_end| taken_away(call, result, heap_end).pop();
+        let advise = |advice: i32| Call::Madvise { address: 0x1000, bytes: 1, advice: advice as u64 };
+        assert_eq!(taken(&advise(libc::MADV_DONTNEED), 0, 0), Some(0x1000..0x2000));
+        assert_eq!(taken(&advise(libc::MADV_HUGEPAGE), 0, 0), None);
+        assert_eq!(taken(&advise(libc::MADV_DONTNEED), -22, 0), None);
+        let brk = Call::Brk { address: 0 };
+        assert_eq!(taken(&brk, 0x1000, 0x3000), Some(0x1000..0x3000));
+        assert_eq!(taken(&brk, 0x5000, 0x3000), None);
+        assert_eq!(taken(&Call::Clone { flags: 17 }, 5, 0), Some(EVERYTHING));
+        assert_eq!(taken(&Call::Clone { flags: libc::CLONE_VM as u64 }, 5, 0), None);
+    }
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! When threads touch pages for the first time, of programs in which it matters who is first.
+
+use std::ops::Range;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use trace::{Kind, page_of};
+
+use super::Recorder;
+use crate::vcpu::Vcpu;
+
+/// Timestamps and events that are noted before they are written.
+const NOTED_WITH_TIMES: usize = 1 << 14;
+
+impl Recorder {
+    /// Tells times from now on: a thread is about to make another, or a process, or was forked.
+    pub fn tell_times(&self, vcpu: &mut Vcpu) {
+        if !self.plan.header.system {
+            self.is_timed.store(true, Ordering::Relaxed);
+            self.lock().tell_times();
+            vcpu.tell_touches();
+        }
+    }
+
+    /// Whether times are told.
+    pub fn is_timed(&self) -> bool {
+        self.is_timed.load(Ordering::Relaxed)
+    }
+
+    /// Notes the time where a thread touches `bytes` bytes as it has not before: in whichever of at most two pages.
+    #[inline]
+    pub fn touch(&self, vcpu: &mut Vcpu, address: u64, bytes: u64, kind: Kind) {
+        if vcpu.tells_touches() {
+            self.touch_anew(vcpu, address, bytes, kind);
+        }
+    }
+
+    fn touch_anew(&self, vcpu: &mut Vcpu, address: u64, bytes: u64, kind: Kind) {
+        if !vcpu.is_recording() {
+            return;
+        }
+        let (first, last) = (page_of(address), page_of(address.wrapping_add(bytes.max(1) - 1)));
+        let is_first = [vcpu.touch(first, kind), vcpu.touch(last, kind)];
+        if is_first.contains(&true) {
+            let mut unwritten = self.lock();
+            unwritten.time(vcpu.thread, vcpu.place());
+            if unwritten.count() >= NOTED_WITH_TIMES || unwritten.has_end() {
+                self.attempt(&mut unwritten, |_| Ok(()));
+            }
+        }
+    }
+
+    /// Memory is taken away: when it is touched the next time, that is a first touch.
+    pub fn forget(&self, vcpu: &mut Vcpu, ranges: Vec<Range<u64>>) {
+        if vcpu.tells_touches() && !ranges.is_empty() {
+            let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
+            forgotten.add(ranges);
+            vcpu.forget(&forgotten);
+        }
+    }
+}

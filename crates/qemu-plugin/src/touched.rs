@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+//! The pages that a thread has touched: what tells a first touch, whose time is recorded, from all others.
+//!
+//! A bit for each page, in blocks that a hash finds, and the last pages that were found in front of that: every run that
+//! begins looks here, in programs with threads or forked processes.
+
+use std::ops::Range;
+
+use trace::{Kind, PAGE_SHIFT};
+
+/// log2 of the bytes of a block: two cache lines of bits.
+const BLOCK_SHIFT: u32 = PAGE_SHIFT + 9;
+/// Words of the bits of a block's pages.
+const WORDS: usize = 8;
+/// Blocks of a thread that begins: a power of two.
+const FIRST_SLOTS: usize = 1 << 4;
+/// Slots for each block, at least.
+const SLOTS_OF_A_BLOCK: usize = 2;
+/// 2^64 divided by the golden ratio (Fibonacci hashing).
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Pages that were found lately: a power of two, as many words as stay in the cache of a core that is nearest.
+const RECENT: usize = 1 << 9;
+/// Set beside the address of a recent page that was stored to.
+const STORED: u64 = 1;
+/// No recent page.
+const NO_PAGE: u64 = u64::MAX;
+
+/// Pages of a block that were touched, and those that were stored to.
+#[derive(Clone, Copy, Debug)]
+struct Bits {
+    touched: [u64; WORDS],
+    stored: [u64; WORDS],
+}
+
+const NONE: Bits = Bits { touched: [0; WORDS], stored: [0; WORDS] };
+
+/// The pages.
+#[derive(Debug)]
+pub struct Touched {
+    /// The address of the last page that was found of those that share a place, and whether it was stored to.
+    recent: [u64; RECENT],
+    /// One more than the number of each block; 0 where there is none.
+    blocks: Box<[u64]>,
+    bits: Box<[Bits]>,
+    used: usize,
+}
+
+impl Touched {
+    /// None yet.
+    pub fn new() -> Touched {
+        Touched::of(FIRST_SLOTS)
+    }
+
+    fn of(slots: usize) -> Touched {
+        Touched { recent: [NO_PAGE; RECENT], blocks: vec![0; slots].into(), bits: vec![NONE; slots].into(), used: 0 }
+    }
+
+    /// Whether a page, which is given by its address, was touched as `kind` touches it: by a store, or by anything.
+    #[inline(always)]
+    pub fn has(&mut self, page: u64, kind: Kind) -> bool {
+        let any = if kind.has(Kind::STORE) { 0 } else { STORED };
+        self.recent[place(page)] | any == page | STORED || self.finds(page, kind)
+    }
+
+    /// The same by the bits, for a page that was not found lately.
+    #[inline(never)]
+    fn finds(&mut self, page: u64, kind: Kind) -> bool {
+        let slot = self.slot(page);
+        if self.blocks[slot] != (page >> BLOCK_SHIFT) + 1 {
+            return false;
+        }
+        let is_set = |words: &[u64; WORDS]| words[word(page)] & bit(page) != 0;
+        let (touched, stored) = (is_set(&self.bits[slot].touched), is_set(&self.bits[slot].stored));
+        if touched {
+            self.recent[place(page)] = page | if stored { STORED } else { 0 };
+        }
+        if kind.has(Kind::STORE) { stored } else { touched }
+    }
+
+    /// The slot of an address's block, or the one where it would be.
+    fn slot(&self, address: u64) -> usize {
+        let block = address >> BLOCK_SHIFT;
+        let mut slot = (block.wrapping_mul(GOLDEN) >> (u64::BITS / 2)) as usize & (self.blocks.len() - 1);
+        while self.blocks[slot] != block + 1 && self.blocks[slot] != 0 {
+            slot = (slot + 1) & (self.blocks.len() - 1);
+        }
+        slot
+    }
+
+    /// Notes that a page was touched.
+    pub fn insert(&mut self, address: u64, kind: Kind) {
+        if (self.used + 1) * SLOTS_OF_A_BLOCK > self.blocks.len() {
+            self.grow();
+        }
+        let slot = self.slot(address);
+        self.used += usize::from(self.blocks[slot] == 0);
+        self.blocks[slot] = (address >> BLOCK_SHIFT) + 1;
+        let bits = &mut self.bits[slot];
+        bits.touched[word(address)] |= bit(address);
+        if kind.has(Kind::STORE) {
+            bits.stored[word(address)] |= bit(address);
+        }
+    }
+
+    fn grow(&mut self) {
+        let before = std::mem::replace(self, Touched::of(self.blocks.len() * 2));
+        for (block, bits) in before.blocks.iter().zip(&before.bits).filter(|(block, _)| **block != 0) {
+            let slot = self.slot((block - 1) << BLOCK_SHIFT);
+            (self.blocks[slot], self.bits[slot]) = (*block, *bits);
+            self.used += 1;
+        }
+    }
+
+    /// Forgets the pages of a range of addresses: what maps them is gone.
+    pub fn forget(&mut self, range: &Range<u64>) {
+        self.recent.fill(NO_PAGE);
+        for (block, bits) in self.blocks.iter().zip(&mut self.bits).filter(|(block, _)| **block != 0) {
+            let begin = (block - 1) << BLOCK_SHIFT;
+            let end = begin + (1 << BLOCK_SHIFT);
+            if range.start <= begin && end <= range.end {
+                *bits = NONE;
+            } else if range.start < end && begin < range.end {
+                let (first, last) = (range.start.max(begin) >> PAGE_SHIFT, (range.end.min(end) - 1) >> PAGE_SHIFT);
+                for address in (first..=last).map(|page| page << PAGE_SHIFT) {
+                    bits.touched[word(address)] &= !bit(address);
+                    bits.stored[word(address)] &= !bit(address);
+                }
+            }
+        }
+    }
+}
+
+/// Where a page may be among the recent ones.
+#[inline(always)]
+fn place(page: u64) -> usize {
+    (page >> PAGE_SHIFT) as usize % RECENT
+}
+
+#[inline(always)]
+fn word(address: u64) -> usize {
+    (address >> (PAGE_SHIFT + 6)) as usize % WORDS
+}
+
+#[inline(always)]
+fn bit(address: u64) -> u64 {
+    1 << (address >> PAGE_SHIFT & 63)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    #[test]
+    fn pages_are_those_of_an_obvious_set() {
+        let (mut touched, mut expected, mut state) = (Touched::new(), HashMap::new(), 1u64);
+        for step in 0..200_000u64 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Some close to each other, and some anywhere.
+            let page = if step % 3 == 0 { (state >> 40) % (1 << 20) } else { (state >> 40) % 3000 };
+            let kind = [Kind::LOAD, Kind::STORE, Kind::MODIFY, Kind::FETCH][(state >> 20) as usize % 4];
+            let known = expected.get(&page).is_some_and(|stored| *stored || !kind.has(Kind::STORE));
+            assert_eq!(touched.has(page << PAGE_SHIFT, kind), known, "{step}: {page:#x}");
+            touched.insert(page << PAGE_SHIFT, kind);
+            *expected.entry(page).or_insert(false) |= kind.has(Kind::STORE);
+            if step % 1000 == 999 {
+                let begin = if step % 2000 == 999 { page } else { page & !511 };
+                let end = begin + (state >> 30) % 2000 + 1;
+                touched.forget(&(begin << PAGE_SHIFT..end << PAGE_SHIFT));
+                expected.retain(|page, _| !(begin..end).contains(page));
+            }
+        }
+        touched.forget(&(0..u64::MAX));
+        assert!((0..1 << 20).all(|page| !touched.has(page << PAGE_SHIFT, Kind::LOAD)));
+    }
+}

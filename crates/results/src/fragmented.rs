@@ -1,0 +1,103 @@
+//! How fragmented free memory was, and what came of it.
+
+use policy::size::PageSize;
+use serde::Serialize;
+use study::comparison::{Comparison, Fragmented};
+use study::metric::names;
+use study::trial::TrialRecord;
+
+use crate::figure;
+
+/// What the host counted during the trials of an arm that count, a trial on average.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Scarcity {
+    /// Faults that found no page of the PMD's size.
+    pub mean_fault_fallbacks: f64,
+    /// Waits for compaction.
+    pub mean_compaction_stalls: f64,
+    /// Those that gave a page.
+    pub mean_compaction_successes: f64,
+}
+
+impl Scarcity {
+    /// That of some trials; absent where none knows.
+    pub fn of(records: &[&TrialRecord]) -> Option<Scarcity> {
+        let mean = |metric| {
+            let values: Vec<f64> = records.iter().filter_map(|record| record.value(metric)).collect();
+            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+        };
+        Some(Scarcity {
+            mean_fault_fallbacks: mean(names::HOST_FALLBACKS)?,
+            mean_compaction_stalls: mean(names::HOST_COMPACTIONS)?,
+            mean_compaction_successes: mean(names::HOST_COMPACTED).unwrap_or(0.0),
+        })
+    }
+
+    /// `on average of a trial, 12.5 faults found no page of the PMD's size, ...`; nothing where there always was one at once.
+    pub fn describe(&self) -> Option<String> {
+        let Scarcity {
+            mean_fault_fallbacks: fallbacks,
+            mean_compaction_stalls: stalls,
+            mean_compaction_successes: successes,
+        } = *self;
+        let was_scarce = fallbacks > 0.0 || stalls > 0.0;
+        was_scarce.then(|| format!(
+            "on average of a trial, {} faults found no page of the PMD's size (thp_fault_fallback), and compaction was waited for \
+             {} times, {} of them with success (counters of the host)",
+            figure::plain(rounded(fallbacks)),
+            figure::plain(rounded(stalls)),
+            figure::plain(rounded(successes)),
+        ))
+    }
+}
+
+/// To a tenth.
+fn rounded(count: f64) -> f64 {
+    (count * 10.0).round() / 10.0
+}
+
+/// How free memory was fragmented, in words.
+pub(crate) fn wish(wish: Option<Fragmented>) -> String {
+    match wish {
+        Some(Fragmented { percent, block }) => {
+            format!("fragmented, {percent} % of it in blocks below {block} (--fragmented)")
+        }
+        None => "as it was".to_owned(),
+    }
+}
+
+/// What was wanted and what was reached; nothing where nothing was wanted.
+pub(crate) fn note(comparison: &Comparison) -> Option<String> {
+    let Fragmented { percent, block } = comparison.design.fragmented?;
+    let base = comparison.machine.page_sizes.base;
+    let ratios = comparison.trials.iter().map(|record| ratio(&record.state_before.free_blocks_by_order, base, block));
+    let ratios: Vec<f64> = ratios.flatten().map(|ratio| ratio * 100.0).collect();
+    let least = ratios.iter().copied().reduce(f64::min)?;
+    let most = ratios.iter().copied().reduce(f64::max)?;
+    Some(format!(
+        "free memory was fragmented: {least:.0} to {most:.0} % of it lay in blocks below {block} when trials began (--fragmented {percent}%)"
+    ))
+}
+
+/// The part of free memory in blocks below a size; absent where nothing is free.
+fn ratio(free_blocks_by_order: &[u64], base: PageSize, block: PageSize) -> Option<f64> {
+    let bytes = |(order, count): (usize, &u64)| *count as f64 * (base.bytes() << order) as f64;
+    let all: f64 = free_blocks_by_order.iter().enumerate().map(bytes).sum();
+    let small: f64 = free_blocks_by_order.iter().enumerate().take(block.order(base) as usize).map(bytes).sum();
+    (all > 0.0).then(|| small / all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_below_a_size_are_fragments() {
+        let blocks = [4, 0, 0, 0, 0, 0, 0, 0, 2, 3, 1];
+        let small = (2 << 20) + 4 * 4096;
+        let all = small + ((3 * 2 + 4) << 20);
+        let found = ratio(&blocks, PageSize::K4, PageSize::M2).unwrap();
+        assert!((found - f64::from(small) / f64::from(all)).abs() < 1e-12);
+        assert_eq!(ratio(&[], PageSize::K4, PageSize::M2), None);
+    }
+}

@@ -1,0 +1,133 @@
+//! The report as a mail: plain text in 72 columns, as kernel lists take it. A row for each arm, per cent against the
+//! baseline, real, kernel and user time with their intervals.
+
+use study::matrix::{Row, Standing, Total};
+use study::metric::names;
+use study::stats::Effect;
+
+use super::sheets::word;
+use super::{Report, conclude, grounds, provenance, rows_of};
+use crate::figure;
+use crate::text::{ascii, fold};
+
+/// Columns of a mail.
+const WIDTH: usize = 72;
+/// Columns of a policy's name.
+const NAME: usize = 20;
+/// Columns of a change.
+const CHANGE: usize = 16;
+
+/// The mail's text.
+pub fn mail(report: &Report<'_>) -> String {
+    let mut text = paragraph(&report.definition.question);
+    conclude(report).iter().for_each(|sentence| text.push_str(&paragraph(sentence)));
+    for ground in grounds(report.matrix) {
+        let rows: Vec<&Row> = rows_of(report.matrix, ground).filter(has_figure).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        text.push_str(&paragraph(&format!("{}, {}:", ground.0, provenance(ground.1))));
+        rows.iter().for_each(|row| text.push_str(&workload(row)));
+        let totals = report.matrix.totals.iter();
+        let own: Vec<&Total> = totals.filter(|total| (total.machine.as_str(), total.provenance) == ground).collect();
+        text.push_str(&together(&own, &report.matrix.baseline));
+    }
+    text.push_str(&sources(report));
+    text.push_str(&paragraph(&format!("Made by pagelab {}.", report.version)));
+    ascii(text.trim_end()).into_owned() + "\n"
+}
+
+fn paragraph(text: &str) -> String {
+    fold(&crate::text::printable(text), WIDTH, 0) + "\n\n"
+}
+
+fn has_figure(row: &&Row) -> bool {
+    row.cells.iter().any(|cell| !matches!(cell.standing, Standing::None { .. }))
+}
+
+/// The metrics of a row that have a column, with their headings: the one that decides first.
+fn columns(row: &Row) -> Vec<(String, &str)> {
+    let times = [(names::WALL_S, "real"), (names::SYSTEM_S, "kern"), (names::USER_S, "user")];
+    let is_there = |name: &str| row.cells.iter().any(|cell| cell.effects.contains_key(name));
+    let own =
+        times.iter().all(|(name, _)| *name != row.metric).then(|| (figure::title(&row.metric), row.metric.as_str()));
+    let times = times.into_iter().filter(|(name, _)| is_there(name)).map(|(name, title)| (title.to_owned(), name));
+    own.into_iter().chain(times).take(3).collect()
+}
+
+fn workload(row: &Row) -> String {
+    let columns = columns(row);
+    let blocks = if row.blocks > 0 { format!(" ({} blocks)", row.blocks) } else { String::new() };
+    let mut text = fold(&format!("{}{blocks}", row.workload), WIDTH, 2) + "\n";
+    text.push_str(&line("", columns.iter().map(|(title, _)| cut(title, CHANGE))));
+    for cell in &row.cells {
+        let changes = columns.iter().map(|(_, metric)| match (&cell.standing, cell.effects.get(*metric)) {
+            (Standing::None { .. }, _) => "none".to_owned(),
+            (Standing::Baseline, _) => "0.0%".to_owned(),
+            (_, Some(effect)) => percent(effect),
+            (_, None) => String::new(),
+        });
+        text.push_str(&line(&cell.policy, changes));
+        let word = word(&cell.standing);
+        if !matches!(cell.standing, Standing::Baseline | Standing::None { .. } | Standing::Modelled) {
+            text.push_str(&format!("    {word}\n"));
+        }
+    }
+    text + "\n"
+}
+
+fn line(name: &str, cells: impl Iterator<Item = String>) -> String {
+    let cells = cells.map(|cell| format!(" {cell:>CHANGE$}")).collect::<String>();
+    format!("{:<NAME$}{cells}", cut(name, NAME)).trim_end().to_owned() + "\n"
+}
+
+fn cut(text: &str, width: usize) -> String {
+    text.chars().take(width).collect()
+}
+
+/// `-12.3% +-1.1`: the half width of the interval, the wider side of it.
+fn percent(effect: &Effect) -> String {
+    let change = (effect.ratio - 1.0) * 100.0;
+    let half = effect.low.zip(effect.high).map(|(low, high)| {
+        let half = (effect.ratio - low).max(high - effect.ratio) * 100.0;
+        format!(" +-{half:.1}")
+    });
+    format!("{change:+.1}%{}", half.unwrap_or_default())
+}
+
+fn together(totals: &[&Total], baseline: &str) -> String {
+    let others: Vec<&&Total> = totals.iter().filter(|total| total.policy != baseline && total.mean.is_some()).collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    let mut text = "all workloads together, as cost\n".to_owned();
+    text.push_str(&line("", ["geomean", "beats all", "by chance"].into_iter().map(str::to_owned)));
+    for total in others {
+        let mean = total.mean.map(|mean| percent(&mean.effect())).unwrap_or_default();
+        let wins = &total.wins;
+        let cells = [mean, format!("{}/{}", wins.won, wins.races), format!("{:.1}", wins.led_by_chance)];
+        text.push_str(&line(&total.policy, cells.into_iter()));
+    }
+    text + "\n"
+}
+
+/// Published figures, a paragraph each.
+fn sources(report: &Report<'_>) -> String {
+    let sets = report.matrix.published.iter().map(|set| {
+        let found = set.found.map(|(ratio, interval)| {
+            let (low, high) = interval.unzip();
+            percent(&Effect { blocks: 0, ratio, low, high, p_adjusted: None })
+        });
+        let found = found.unwrap_or_else(|| "none".to_owned());
+        let set_beside = format!(
+            "{}: {} published [{}]; {found} here ({}): {}.",
+            set.published.what,
+            set.published.change,
+            set.published.source,
+            set.machine,
+            set.beside.describe()
+        );
+        paragraph(&set_beside)
+    });
+    sets.collect()
+}

@@ -1,0 +1,162 @@
+//! What a study says: its matrix as tables for the terminal, as Markdown, as a mail, as one document and as one page.
+//!
+//! All forms are made of the same [`Sheet`]s; only the page has pictures besides.
+
+mod json;
+mod mail;
+mod samples;
+mod sheets;
+
+use study::definition::Definition;
+use study::matrix::{Beside, Matrix, Row, Total};
+use study::metric::Provenance;
+
+use crate::figure::{self, Change};
+use crate::grid;
+use crate::text::fold;
+
+pub use json::{SCHEMA, document};
+pub use mail::mail;
+pub use samples::{CSV_COLUMNS, Sampled, csv, json_lines, parquet};
+pub(crate) use sheets::in_cell;
+pub use sheets::{Sheet, sheets};
+
+/// Everything that a report shows.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// The study.
+    pub definition: &'a Definition,
+    /// What it gave.
+    pub matrix: &'a Matrix,
+    /// What of it has not been run, in words; empty where nothing is missing.
+    pub missing: Vec<String>,
+    /// The command line that made this report.
+    pub command: Vec<String>,
+    /// The version of pagelab.
+    pub version: String,
+}
+
+/// The result: a sentence for each machine and policy, what the published figures say, and what is missing.
+pub fn conclude(report: &Report<'_>) -> Vec<String> {
+    let mut sentences: Vec<String> = report.matrix.totals.iter().filter_map(|total| said(report, total)).collect();
+    if sentences.is_empty() {
+        sentences.push("No policy has a figure yet.".to_owned());
+    }
+    sentences.extend(published(report.matrix));
+    if !report.missing.is_empty() {
+        sentences.push(format!("Missing: {}.", report.missing.join("; ")));
+    }
+    sentences
+}
+
+fn said(report: &Report<'_>, total: &Total) -> Option<String> {
+    let mean = total.mean.filter(|_| total.policy != report.matrix.baseline)?;
+    let change = Change::of(&mean.effect());
+    let interval = change.range_in_words().map(|range| format!(", {} interval {range}", figure::confidence(0.95)));
+    let over = match mean.of {
+        1 => "the 1 workload that has a figure".to_owned(),
+        count => format!("{count} workloads (geometric mean{})", interval.unwrap_or_default()),
+    };
+    let wins = &total.wins;
+    let front = match wins.races {
+        0 => String::new(),
+        races => format!("; ahead of all others in {} of {races}, level with some in {}", wins.won, wins.tied),
+    };
+    Some(format!(
+        "{} on {}, {}: {} than {} over {over}{front}.",
+        total.policy,
+        total.machine,
+        provenance(total.provenance),
+        cost_in_words(&change),
+        report.matrix.baseline
+    ))
+}
+
+/// Figures of many workloads have no one metric: what is less is cost.
+fn cost_in_words(change: &Change) -> String {
+    format!("{} cost", change.in_words())
+}
+
+/// `measured`, `modelled`.
+pub(crate) fn provenance(provenance: Provenance) -> &'static str {
+    crate::csv::provenance(provenance)
+}
+
+fn published(matrix: &Matrix) -> Option<String> {
+    let sets = &matrix.published;
+    if sets.is_empty() {
+        return None;
+    }
+    let count = |of: Beside| sets.iter().filter(|set| set.beside == of).count();
+    Some(format!(
+        "Of {} published figures set beside these, {} are confirmed, {} have the same direction and another size, {} are \
+         contradicted, {} are not seen here, and {} are undecided.",
+        sets.len(),
+        count(Beside::Confirmed),
+        count(Beside::OtherSize),
+        count(Beside::Contradicted),
+        count(Beside::NotSeen),
+        count(Beside::Undecided)
+    ))
+}
+
+/// The report for a terminal of that width.
+pub fn render(report: &Report<'_>, width: usize) -> String {
+    let mut text = fold(&format!("{}: {}", report.definition.name, report.definition.question), width, 4) + "\n";
+    for sheet in sheets(report) {
+        let table = grid::of_columns(&sheet.header, sheet.rows.iter().cloned(), width);
+        text.push_str(&format!("\n{}\n{table}\n", fold(&sheet.caption, width, 4)));
+    }
+    for sentence in conclude(report) {
+        text.push_str(&format!("\n{}", fold(&sentence, width, 4)));
+    }
+    text + "\n"
+}
+
+/// The report as Markdown.
+pub fn markdown(report: &Report<'_>) -> String {
+    let mut text = format!("# {}\n\n{}\n", cell(&report.definition.name), cell(&report.definition.question));
+    for sentence in conclude(report) {
+        text.push_str(&format!("\n{}\n", cell(&sentence)));
+    }
+    for Sheet { caption, header, rows } in sheets(report) {
+        let line =
+            |cells: &[String]| format!("| {} |\n", cells.iter().map(|text| cell(text)).collect::<Vec<_>>().join(" | "));
+        let rule = format!("|{}\n", "---|".repeat(header.len()));
+        text.push_str(&format!("\n## {}\n\n{}{rule}", cell(&caption), line(&header)));
+        rows.iter().for_each(|row| text.push_str(&line(row)));
+    }
+    text
+}
+
+/// Text in which nothing is Markdown's.
+fn cell(text: &str) -> String {
+    let mut safe = String::new();
+    for c in crate::text::printable(text).chars() {
+        if "\\`*_{}[]<>#|".contains(c) {
+            safe.push('\\');
+        }
+        safe.push(c);
+    }
+    safe
+}
+
+/// Rows by machine and where their figures come from, in the order of their first.
+pub(crate) fn grounds(matrix: &Matrix) -> Vec<(&str, Provenance)> {
+    let mut grounds: Vec<(&str, Provenance)> = Vec::new();
+    for row in &matrix.rows {
+        let ground = (row.machine.as_str(), row.provenance);
+        if !grounds.contains(&ground) {
+            grounds.push(ground);
+        }
+    }
+    grounds
+}
+
+/// The rows of one ground.
+pub(crate) fn rows_of<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> impl Iterator<Item = &'a Row> {
+    matrix.rows.iter().filter(move |row| (row.machine.as_str(), row.provenance) == ground)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! How far the figures of a simulation spread over layouts of addresses, as plain data.
+
+use policy::size::format_bytes;
+use study::metric::Unit;
+
+use crate::figure;
+
+/// What one machine under one policy costs over layouts of addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spread {
+    /// The machine.
+    pub machine: String,
+    /// The policy.
+    pub policy: String,
+    /// The simulations that came to the end of the trace.
+    pub layouts: u32,
+    /// Every count, by its name.
+    pub figures: Vec<Spreading>,
+}
+
+/// A figure over layouts of addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Spreading {
+    /// Its name, as JSON has it.
+    pub name: String,
+    /// Without randomisation.
+    pub fixed: u64,
+    /// The least of all layouts with randomisation.
+    pub least: u64,
+    /// The one in the middle, the lower one of two.
+    pub median: u64,
+    /// The greatest.
+    pub most: u64,
+}
+
+/// The figures of a [`Spread`] that tables show: what they are called there, and in JSON.
+const SPREAD: [(&str, &str); 6] = [
+    ("faults", "faults"),
+    ("resident", "resident_peak_bytes"),
+    ("tables", "all_table_peak_bytes"),
+    ("L1 misses", "first_level_misses"),
+    ("walks", "walks"),
+    ("cycles", "most_lost_cycles"),
+];
+
+impl Spread {
+    /// What stands over [`Spread::shown`].
+    pub const HEADER: [&'static str; 6] = ["policy", "figure", "not randomised", "least", "median", "most"];
+
+    /// Rows for tables.
+    pub fn shown(&self) -> Vec<[String; 6]> {
+        let row = |(place, (shown, name)): (usize, &(&str, &str))| {
+            let figure = self.figures.iter().find(|figure| figure.name == *name)?;
+            let text = |value: u64| match name.ends_with("_bytes") {
+                true => format_bytes(value),
+                false => figure::long(value as f64, Unit::Count),
+            };
+            let policy = if place == 0 { self.policy.clone() } else { String::new() };
+            let values = [figure.fixed, figure.least, figure.median, figure.most].map(text);
+            let [fixed, least, median, most] = values;
+            Some([policy, (*shown).to_owned(), fixed, least, median, most])
+        };
+        SPREAD.iter().enumerate().filter_map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spread_shows_what_matters_with_its_units() {
+        let of = |name: &str, fixed| Spreading { name: name.into(), fixed, least: 986, median: 1050, most: 1130 };
+        let figures = vec![of("resident_peak_bytes", 4096), of("faults", 733), of("zero_faults", 1)];
+        let spread = Spread { policy: "thp".into(), layouts: 9, figures, ..Spread::default() };
+        let shown = spread.shown();
+        assert_eq!(shown[0], ["thp", "faults", "733", "986", "1,050", "1,130"]);
+        assert_eq!((shown.len(), &shown[1][..3]), (2, &["".to_owned(), "resident".into(), "4K".into()][..]));
+    }
+}

@@ -1,0 +1,68 @@
+//! One runner a study: two would measure each other, and store everything twice.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use super::place::prepare;
+use super::{Error, Store};
+
+/// A study that nobody else can run on the same store. It is given back when this is dropped, or with the process.
+#[derive(Debug)]
+pub struct Held {
+    _lock: Flock<File>,
+}
+
+impl Store {
+    /// Holds a study, whose name is one for a file: letters, digits, `-` and `_`.
+    ///
+    /// # Errors
+    /// [`Error::Held`] where another process has it; a file beside the store that cannot be made.
+    pub fn hold(&self, study: &str) -> Result<Held, Error> {
+        let path = prepare(&beside(&self.path, study))?.path;
+        let failed = |error: std::io::Error| Error::Unopenable { path: path.clone(), reason: error.to_string() };
+        let mut file = OpenOptions::new().read(true).write(true).open(&path).map_err(failed)?;
+        let mut by = String::new();
+        // Who has it writes after locking; what stands there before is of somebody who has ended.
+        file.read_to_string(&mut by).map_err(failed)?;
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(mut lock) => {
+                let written = lock.set_len(0).and_then(|()| lock.rewind());
+                let own = format!("process {}", std::process::id());
+                written.and_then(|()| lock.write_all(own.as_bytes())).map_err(failed)?;
+                Ok(Held { _lock: lock })
+            }
+            Err((_, Errno::EWOULDBLOCK)) => {
+                let by = if by.is_empty() { "another process".to_owned() } else { by };
+                Err(Error::Held { study: study.to_owned(), by })
+            }
+            Err((_, errno)) => Err(failed(errno.into())),
+        }
+    }
+}
+
+/// `results.sqlite` has `results.STUDY.lock` beside it.
+fn beside(store: &Path, study: &str) -> PathBuf {
+    store.with_extension(format!("{study}.lock"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_study_is_held_once_and_given_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path().join("results.sqlite")).unwrap();
+        let held = store.hold("base-64k").unwrap();
+        let error = store.hold("base-64k").unwrap_err().to_string();
+        assert!(error.contains("base-64k is being run already"), "{error}");
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        store.hold("contig-hint").expect("another study");
+        drop(held);
+        store.hold("base-64k").expect("it was given back");
+    }
+}

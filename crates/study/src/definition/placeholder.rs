@@ -1,0 +1,107 @@
+//! `{name}` in the words of a study: parameters of its size, and values of a workload's axes.
+
+use std::collections::BTreeMap;
+
+/// A word whose placeholders cannot be filled in.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceholderError {
+    /// There is no such value.
+    #[error("{word:?} asks for {{{name}}}; there are {known} (a brace itself is written twice, {{{{)")]
+    Unknown {
+        /// The word.
+        word: String,
+        /// What it asks for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A brace without its partner.
+    #[error("{word:?} has a brace without its partner; a brace itself is written twice, {{{{ or }}}}")]
+    Unclosed {
+        /// The word.
+        word: String,
+    },
+}
+
+/// A word with its placeholders filled in.
+///
+/// # Errors
+/// [`PlaceholderError`].
+pub fn filled(word: &str, values: &BTreeMap<String, String>) -> Result<String, PlaceholderError> {
+    let unclosed = || PlaceholderError::Unclosed { word: word.to_owned() };
+    let mut text = String::with_capacity(word.len());
+    let mut rest = word;
+    while let Some(at) = rest.find(['{', '}']) {
+        let (before, from) = rest.split_at(at);
+        text.push_str(before);
+        if let Some(after) = from.strip_prefix("{{").or_else(|| from.strip_prefix("}}")) {
+            text.push_str(&from[..1]);
+            rest = after;
+            continue;
+        }
+        let (name, after) = from.strip_prefix('{').and_then(|from| from.split_once('}')).ok_or_else(unclosed)?;
+        text.push_str(values.get(name).ok_or_else(|| unknown(word, name, values))?);
+        rest = after;
+    }
+    text.push_str(rest);
+    Ok(text)
+}
+
+fn unknown(word: &str, name: &str, values: &BTreeMap<String, String>) -> PlaceholderError {
+    let known: Vec<String> = values.keys().map(|name| format!("{{{name}}}")).collect();
+    let known = if known.is_empty() { "no parameters and axes".to_owned() } else { known.join(", ") };
+    PlaceholderError::Unknown { word: word.to_owned(), name: name.to_owned(), known }
+}
+
+/// Every choice of one value for each axis, the last axis changing fastest.
+pub fn choices(axes: &BTreeMap<String, Vec<String>>) -> Vec<BTreeMap<String, String>> {
+    axes.iter().fold(vec![BTreeMap::new()], |choices, (name, values)| {
+        let with = |choice: &BTreeMap<String, String>, value: &String| {
+            let mut choice = choice.clone();
+            choice.insert(name.clone(), value.clone());
+            choice
+        };
+        choices.iter().flat_map(|choice| values.iter().map(move |value| with(choice, value))).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values() -> BTreeMap<String, String> {
+        BTreeMap::from([("bytes".to_owned(), "1G".to_owned()), ("n".to_owned(), "{3}".to_owned())])
+    }
+
+    #[test]
+    fn placeholders_are_filled_in_once() {
+        let filled = |word: &str| filled(word, &values()).unwrap();
+        assert_eq!(filled("--bytes={bytes},{n}"), "--bytes=1G,{3}");
+        assert_eq!(filled("awk '{{print $1}}'"), "awk '{print $1}'");
+        assert_eq!(filled("plain"), "plain");
+    }
+
+    #[test]
+    fn what_cannot_be_filled_in_is_named() {
+        let error = |word: &str| filled(word, &values()).unwrap_err().to_string();
+        assert_eq!(
+            error("{byte}"),
+            "\"{byte}\" asks for {byte}; there are {bytes}, {n} (a brace itself is written twice, {{)"
+        );
+        for word in ["{bytes", "a}", "{", "}"] {
+            assert!(error(word).contains("without its partner"), "{word}");
+        }
+    }
+
+    #[test]
+    fn axes_make_every_choice_once() {
+        let axes = BTreeMap::from([
+            ("a".to_owned(), vec!["1".to_owned(), "2".to_owned()]),
+            ("b".to_owned(), vec!["x".to_owned(), "y".to_owned(), "z".to_owned()]),
+        ]);
+        let choices = choices(&axes);
+        let text: Vec<String> = choices.iter().map(|choice| format!("{}{}", choice["a"], choice["b"])).collect();
+        assert_eq!(text, ["1x", "1y", "1z", "2x", "2y", "2z"]);
+        assert_eq!(self::choices(&BTreeMap::new()).len(), 1);
+    }
+}

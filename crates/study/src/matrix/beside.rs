@@ -1,0 +1,61 @@
+//! A published figure beside one that was found here.
+
+use crate::stats::Effect;
+
+/// What a published change and one that was found here say of each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beside {
+    /// The published figure lies within the interval.
+    Confirmed,
+    /// Better or worse as published, but by another amount: the interval leaves out the published figure and no change.
+    OtherSize,
+    /// The interval leaves out no change, on the other side of it.
+    Contradicted,
+    /// The interval holds no change, and not the published figure.
+    NotSeen,
+    /// Nothing was found that has an interval.
+    Undecided,
+}
+
+impl Beside {
+    /// In words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Beside::Confirmed => "confirmed: the published figure lies within the interval",
+            Beside::OtherSize => "the same direction, but another size",
+            Beside::Contradicted => "contradicted: the change goes the other way",
+            Beside::NotSeen => "not seen here: the interval holds no change, and not the published figure",
+            Beside::Undecided => "undecided: there is no interval here",
+        }
+    }
+
+    /// Sets a published ratio beside an effect.
+    pub fn of(published_ratio: f64, found: Option<&Effect>) -> Beside {
+        match found.and_then(|effect| effect.low.zip(effect.high)) {
+            None => Beside::Undecided,
+            Some((low, high)) if (low..=high).contains(&published_ratio) => Beside::Confirmed,
+            Some((low, high)) if low <= 1.0 && high >= 1.0 => Beside::NotSeen,
+            Some((low, _)) if (low > 1.0) == (published_ratio > 1.0) => Beside::OtherSize,
+            Some(_) => Beside::Contradicted,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_decide() {
+        let of = |published, low, high| {
+            let effect = Effect { blocks: 9, ratio: 1.0, low: Some(low), high: Some(high), p_adjusted: None };
+            Beside::of(published, Some(&effect))
+        };
+        assert_eq!(of(0.9, 0.85, 0.95), Beside::Confirmed);
+        assert_eq!(of(0.9, 0.95, 0.98), Beside::OtherSize);
+        assert_eq!(of(0.9, 1.02, 1.05), Beside::Contradicted);
+        assert_eq!(of(0.9, 0.98, 1.02), Beside::NotSeen);
+        assert_eq!(of(0.9, 0.8, 1.2), Beside::Confirmed, "it is not known any better");
+        assert_eq!(Beside::of(0.9, None), Beside::Undecided);
+    }
+}

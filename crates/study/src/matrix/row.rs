@@ -1,0 +1,286 @@
+//! A workload on a machine: what a comparison or a model says of each policy.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::wins::Race;
+use crate::comparison::{Admission, Comparison};
+use crate::metric::{Direction, Provenance, names};
+use crate::stats::boots::{Merged, sentences};
+use crate::stats::{Analysis, Effect, Outcome};
+
+/// A workload on a machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The workload.
+    pub workload: String,
+    /// The machine: a host in words, or a model machine's name.
+    pub machine: String,
+    /// Where its figures come from.
+    pub provenance: Provenance,
+    /// The stored comparison that made it.
+    pub comparison: Option<i64>,
+    /// Blocks that count.
+    pub blocks: u32,
+    /// The metric that decides.
+    pub metric: String,
+    /// Which way it improves.
+    pub direction: Direction,
+    /// One for each policy of the study, in its order.
+    pub cells: Vec<Cell>,
+    /// Who came out in front.
+    #[serde(skip)]
+    pub race: Race,
+    /// What must be known to read it.
+    pub notes: Vec<String>,
+}
+
+/// A policy on a workload and a machine.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cell {
+    /// The policy.
+    pub policy: String,
+    /// Medians of each metric, or a model's figures.
+    pub medians: BTreeMap<String, f64>,
+    /// Changes of each metric against the baseline.
+    pub effects: BTreeMap<String, Effect>,
+    /// The p value of the metric that decides, corrected for the other policies and then for the other workloads.
+    pub q: Option<f64>,
+    /// What follows.
+    pub standing: Standing,
+}
+
+/// What is known of a policy on a workload.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "standing")]
+pub enum Standing {
+    /// It is what the others are compared with.
+    Baseline,
+    /// Better than the baseline, corrected for all policies and workloads.
+    Better,
+    /// Worse, by the same rule.
+    Worse,
+    /// The difference does not matter.
+    Equivalent,
+    /// The noise does not let the question be answered.
+    Undecided,
+    /// Better or worse by itself, but not among so many workloads.
+    NotAmongSoMany,
+    /// The policy was not shown to be in force.
+    NotHeld,
+    /// The tracer's stops could have made the change, or hidden one.
+    WithinTracerCost,
+    /// A model's figure: it has no noise to judge it by.
+    Modelled,
+    /// There is no figure.
+    None {
+        /// Why.
+        why: String,
+    },
+}
+
+impl Row {
+    /// A workload that nothing was measured of.
+    pub fn without(workload: &str, machine: &str, policies: &[String], why: &str) -> Row {
+        let none = |policy: &String| Cell::without(policy, why.to_owned());
+        Row {
+            workload: workload.to_owned(),
+            machine: machine.to_owned(),
+            provenance: Provenance::Measured,
+            comparison: None,
+            blocks: 0,
+            metric: names::WALL_S.to_owned(),
+            direction: Direction::Lower,
+            cells: policies.iter().map(none).collect(),
+            race: Race::default(),
+            notes: Vec::new(),
+        }
+    }
+
+    /// What a comparison says. `left_out`: policies that it does not have, with the reasons.
+    pub fn of_comparison(
+        workload: &str,
+        machine: &str,
+        policies: &[String],
+        comparison: &Comparison,
+        left_out: &[(String, String)],
+    ) -> Row {
+        let arms: Vec<Option<usize>> = policies.iter().map(|policy| arm_of(comparison, policy)).collect();
+        let cell = |(policy, arm): (&String, &Option<usize>)| match arm {
+            Some(arm) => of_arm(policy, comparison, *arm),
+            None => {
+                let why = left_out.iter().find(|(name, _)| name == policy).map(|(_, why)| why.clone());
+                Cell::without(policy, why.unwrap_or_else(|| "the comparison has no such policy".to_owned()))
+            }
+        };
+        let primary = comparison.design.metrics.iter().find(|metric| metric.name == comparison.design.primary);
+        let direction = primary.map_or(Direction::Lower, |metric| metric.direction);
+        let analysis = comparison.analysis.as_ref();
+        let policy_of = |arm: usize| arms.iter().position(|one| *one == Some(arm));
+        Row {
+            cells: policies.iter().zip(&arms).map(cell).collect(),
+            provenance: provenance(comparison),
+            comparison: Some(comparison.id).filter(|id| *id > 0),
+            blocks: analysis.map_or(0, |analysis| analysis.blocks),
+            metric: comparison.design.primary.clone(),
+            direction,
+            race: analysis.map(|analysis| race(analysis, direction, &policy_of)).unwrap_or_default(),
+            notes: analysis.map(|analysis| notes(analysis, comparison)).unwrap_or_default(),
+            ..Row::without(workload, machine, policies, "")
+        }
+    }
+
+    /// What boots say together, where each policy is one that a boot has or has not.
+    pub fn of_boots(workload: &str, machine: &str, policies: &[String], merged: &Merged) -> Row {
+        let arm_of = |policy: &String| merged.design.arms.iter().position(|arm| arm.label == *policy);
+        let cell = |policy: &String| match arm_of(policy).map(|arm| &merged.arms[arm]) {
+            None => Cell::without(policy, "no boot of this design has it".to_owned()),
+            Some(arm) => match standing(&arm.outcome) {
+                Standing::None { .. } if arm.boots == 0 => {
+                    Cell::without(policy, "no boot that has it was measured".to_owned())
+                }
+                standing @ Standing::None { .. } => Cell { standing, ..Cell::without(policy, String::new()) },
+                standing => Cell {
+                    medians: arm.medians.clone(),
+                    effects: arm.effects.clone(),
+                    standing,
+                    ..Cell::without(policy, String::new())
+                },
+            },
+        };
+        let cells: Vec<Cell> = policies.iter().map(cell).collect();
+        let primary = merged.design.metrics.iter().find(|metric| metric.name == merged.design.primary);
+        let is_best = |at: usize| {
+            let arm = arm_of(&policies[at]).map(|arm| &merged.arms[arm].outcome);
+            matches!(arm, Some(Outcome::Better { best: true }))
+        };
+        let own = Row {
+            metric: merged.design.primary.clone(),
+            direction: primary.map_or(Direction::Lower, |metric| metric.direction),
+            notes: sentences(&merged.limits, &merged.design.arms),
+            ..Row::without(workload, machine, policies, "")
+        };
+        let race = race_of_boots(&own, &cells, &is_best);
+        Row { cells, race, ..own }
+    }
+
+    /// Ratio of a cell's deciding metric as a cost: below 1 is better, whichever way the metric improves.
+    pub fn cost_ratio(&self, cell: &Cell) -> Option<f64> {
+        let ratio = cell.effects.get(&self.metric)?.ratio;
+        Some(match self.direction {
+            Direction::Lower => ratio,
+            Direction::Higher => 1.0 / ratio,
+        })
+    }
+}
+
+impl Cell {
+    /// A policy without a figure.
+    pub fn without(policy: &str, why: String) -> Cell {
+        Cell {
+            policy: policy.to_owned(),
+            medians: BTreeMap::new(),
+            effects: BTreeMap::new(),
+            q: None,
+            standing: Standing::None { why },
+        }
+    }
+
+    /// Whether its change is one that the policy made, as far as that is known.
+    pub fn has_claim(&self) -> bool {
+        use Standing::{Better, Equivalent, Modelled, NotAmongSoMany, Undecided, Worse};
+        matches!(self.standing, Better | Worse | Equivalent | Undecided | NotAmongSoMany | Modelled)
+    }
+}
+
+fn arm_of(comparison: &Comparison, policy: &str) -> Option<usize> {
+    comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)
+}
+
+/// One that is not measured makes the row so.
+fn provenance(comparison: &Comparison) -> Provenance {
+    let mut observations = comparison.trials.iter().flat_map(|record| &record.observations);
+    let is_modelled = observations.any(|one| one.provenance == Provenance::Modelled);
+    if is_modelled { Provenance::Modelled } else { Provenance::Measured }
+}
+
+fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
+    if let Some(Admission::Unsupported(why)) = comparison.admissions.get(arm) {
+        return Cell::without(policy, why.to_string());
+    }
+    let Some(analysis) = comparison.analysis.as_ref().and_then(|analysis| analysis.arms.get(arm)) else {
+        return Cell::without(policy, "no block of its comparison is complete".to_owned());
+    };
+    match standing(&analysis.outcome) {
+        standing @ Standing::None { .. } => Cell { standing, ..Cell::without(policy, String::new()) },
+        standing => Cell {
+            policy: policy.to_owned(),
+            medians: analysis.medians.clone(),
+            effects: analysis.effects.clone(),
+            q: None,
+            standing,
+        },
+    }
+}
+
+fn standing(outcome: &Outcome) -> Standing {
+    let none = |why: &str| Standing::None { why: why.to_owned() };
+    match outcome {
+        Outcome::Baseline => Standing::Baseline,
+        Outcome::Better { .. } => Standing::Better,
+        Outcome::Worse => Standing::Worse,
+        Outcome::Equivalent => Standing::Equivalent,
+        Outcome::Undecided { .. } => Standing::Undecided,
+        Outcome::NotHeld => Standing::NotHeld,
+        Outcome::WithinTracerCost => Standing::WithinTracerCost,
+        Outcome::Unsupported => none("it could not be given"),
+        Outcome::WrongAnswer { message } => none(&format!("wrong answer: {message}")),
+        Outcome::TooSlow { message } => none(&format!("too slow: it {message}")),
+        Outcome::NotMeasured | Outcome::Control => none("no trial of it counted"),
+    }
+}
+
+/// Who came out in front, by indices of policies.
+fn race(analysis: &Analysis, direction: Direction, policy_of: &dyn Fn(usize) -> Option<usize>) -> Race {
+    let outcome = |arm: usize| &analysis.arms[arm].outcome;
+    let has_figures = |arm: &usize| {
+        use Outcome::{Baseline, Better, Equivalent, Undecided, Worse};
+        policy_of(*arm).is_some()
+            && matches!(outcome(*arm), Baseline | Better { .. } | Worse | Equivalent | Undecided { .. })
+    };
+    let running: Vec<usize> = (0..analysis.arms.len()).filter(has_figures).collect();
+    let best = analysis.best();
+    let is_unbeaten = |arm: &usize| match best.is_empty() {
+        // Nobody beats the baseline: it shares with those that it does not beat.
+        true => !matches!(outcome(*arm), Outcome::Worse),
+        false => best.contains(arm) || best.iter().all(|one| analysis.arms[*one].tied.contains(arm)),
+    };
+    let cost = |arm: &usize| {
+        let ratio = analysis.arms[*arm].effects.get(&analysis.primary).map_or(1.0, |effect| effect.ratio);
+        if direction == Direction::Higher { 1.0 / ratio } else { ratio }
+    };
+    let leader = running.iter().copied().min_by(|one, other| cost(one).total_cmp(&cost(other)));
+    let policies = |arms: Vec<usize>| arms.into_iter().filter_map(policy_of).collect();
+    Race {
+        unbeaten: policies(running.iter().copied().filter(is_unbeaten).collect()),
+        leader: leader.and_then(policy_of),
+        running: policies(running),
+    }
+}
+
+/// Who came out in front over boots: best where no other is shown to beat it, and else level with the baseline.
+fn race_of_boots(row: &Row, cells: &[Cell], is_best: &dyn Fn(usize) -> bool) -> Race {
+    let runs = |at: &usize| cells[*at].has_claim() || cells[*at].standing == Standing::Baseline;
+    let running: Vec<usize> = (0..cells.len()).filter(runs).collect();
+    let best: Vec<usize> = running.iter().copied().filter(|at| is_best(*at)).collect();
+    let is_level = |at: &usize| cells[*at].standing != Standing::Worse;
+    let level: Vec<usize> = running.iter().copied().filter(is_level).collect();
+    let cost = |at: &usize| row.cost_ratio(&cells[*at]).unwrap_or(1.0);
+    let leader = running.iter().copied().min_by(|one, other| cost(one).total_cmp(&cost(other)));
+    Race { unbeaten: if best.is_empty() { level } else { best }, leader, running }
+}
+
+fn notes(analysis: &Analysis, comparison: &Comparison) -> Vec<String> {
+    analysis.warnings.iter().map(|warning| warning.describe(&comparison.design.arms)).collect()
+}

@@ -1,0 +1,137 @@
+//! Which policy is best on how many workloads: what was shown, what the estimates alone say, and what chance would give.
+//!
+//! A policy wins a workload when it beats every other one there, the baseline included; otherwise those that none beats
+//! share it. The origin of such tables counts the smallest figure of each test, whatever its noise: that is the count by
+//! estimate. Were all policies alike, each would be the smallest in one of `k` workloads with `k` policies.
+
+/// Who ran on a workload, and who came out in front. Indices of policies.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Race {
+    /// Those with figures of their own.
+    pub running: Vec<usize>,
+    /// Those that no other is shown to beat; one alone has won.
+    pub unbeaten: Vec<usize>,
+    /// The one with the best estimate.
+    pub leader: Option<usize>,
+}
+
+/// How often a policy came out in front.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wins {
+    /// Workloads in which it ran against another one.
+    pub races: u32,
+    /// Those in which it beats every other.
+    pub won: u32,
+    /// Those in which it is one of several that none beats.
+    pub tied: u32,
+    /// Those in which its estimate is the best.
+    pub led: u32,
+    /// How many of these chance alone would give on average.
+    pub led_by_chance: f64,
+    /// What chance alone gives in all but a share of `1 - confidence` of cases, at least and at most.
+    pub chance_range: (u32, u32),
+}
+
+/// How often a policy came out in front; the range of chance has this confidence.
+pub fn wins(races: &[Race], policy: usize, confidence: f64) -> Wins {
+    let own: Vec<&Race> =
+        races.iter().filter(|race| race.running.contains(&policy) && race.running.len() > 1).collect();
+    let count = |is: &dyn Fn(&Race) -> bool| own.iter().filter(|race| is(race)).count() as u32;
+    let shares: Vec<f64> = own.iter().map(|race| 1.0 / race.running.len() as f64).collect();
+    Wins {
+        races: own.len() as u32,
+        won: count(&|race| race.unbeaten == [policy]),
+        tied: count(&|race| race.unbeaten.len() > 1 && race.unbeaten.contains(&policy)),
+        led: count(&|race| race.leader == Some(policy)),
+        led_by_chance: shares.iter().sum(),
+        chance_range: range(&counts(&shares), confidence),
+    }
+}
+
+/// The probability of each number of successes, of trials that succeed with these probabilities.
+fn counts(shares: &[f64]) -> Vec<f64> {
+    shares.iter().fold(vec![1.0], |before, share| {
+        let mut after = vec![0.0; before.len() + 1];
+        for (count, probability) in before.iter().enumerate() {
+            after[count] += probability * (1.0 - share);
+            after[count + 1] += probability * share;
+        }
+        after
+    })
+}
+
+/// The middle of a distribution of counts: as much is left off at either end.
+fn range(probabilities: &[f64], confidence: f64) -> (u32, u32) {
+    let tail = (1.0 - confidence) / 2.0;
+    let cut = |probabilities: &mut dyn Iterator<Item = &f64>| {
+        let mut sum = 0.0;
+        let is_left_off = |probability: &&f64| {
+            sum += **probability;
+            sum <= tail
+        };
+        probabilities.take_while(is_left_off).count()
+    };
+    let (below, above) = (cut(&mut probabilities.iter()), cut(&mut probabilities.iter().rev()));
+    (below as u32, (probabilities.len() - 1 - above) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn race(running: &[usize], unbeaten: &[usize], leader: usize) -> Race {
+        Race { running: running.to_vec(), unbeaten: unbeaten.to_vec(), leader: Some(leader) }
+    }
+
+    #[test]
+    fn wins_ties_and_leads_are_counted_apart() {
+        let races = [
+            race(&[0, 1, 2], &[1], 1),
+            race(&[0, 1, 2], &[0, 1], 1),
+            race(&[0, 1], &[0], 0),
+            race(&[0, 2], &[0, 2], 2),
+            race(&[1], &[1], 1),
+        ];
+        let of_one = wins(&races, 1, 0.95);
+        assert_eq!((of_one.races, of_one.won, of_one.tied, of_one.led), (3, 1, 1, 2));
+        assert!((of_one.led_by_chance - (1.0 / 3.0 + 1.0 / 3.0 + 0.5)).abs() < 1e-12);
+        assert_eq!(wins(&races, 7, 0.95).races, 0);
+    }
+
+    #[test]
+    fn the_published_shares_are_set_against_chance() {
+        // 259 tests of three policies: 86 each by chance, and 45 % of them are 117.
+        let races = vec![race(&[0, 1, 2], &[0, 1, 2], 0); 259];
+        let wins = wins(&races, 0, 0.95);
+        assert!((wins.led_by_chance - 86.33).abs() < 0.01);
+        // The normal approximation: 86.3 - 1.96 * 7.59 and 86.3 + 1.96 * 7.59.
+        assert!((71..=73).contains(&wins.chance_range.0) && (100..=102).contains(&wins.chance_range.1), "{wins:?}");
+    }
+
+    /// Every outcome of all trials, one by one.
+    fn slow(shares: &[f64]) -> Vec<f64> {
+        let mut counts = vec![0.0; shares.len() + 1];
+        for outcome in 0..1usize << shares.len() {
+            let succeeds = |at: usize| outcome >> at & 1 == 1;
+            let probability = |(at, share): (usize, &f64)| if succeeds(at) { *share } else { 1.0 - share };
+            counts[outcome.count_ones() as usize] += shares.iter().enumerate().map(probability).product::<f64>();
+        }
+        counts
+    }
+
+    proptest! {
+        #![proptest_config(testing::properties(64))]
+        #[test]
+        fn chance_is_that_of_all_outcomes(shares in prop::collection::vec(0.0..=1.0f64, 0..11)) {
+            let (fast, slow) = (counts(&shares), slow(&shares));
+            for (fast, slow) in fast.iter().zip(&slow) {
+                prop_assert!((fast - slow).abs() < 1e-12);
+            }
+            let (low, high) = range(&fast, 0.9);
+            let within: f64 = slow[low as usize..=high as usize].iter().sum();
+            prop_assert!(within >= 0.9 - 1e-9);
+        }
+    }
+}

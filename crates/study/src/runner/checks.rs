@@ -1,0 +1,86 @@
+//! What must be right of a block before the next one begins: answers, and the metric that decides.
+
+use super::{Comparing, Platform, failed};
+use crate::comparison::Ended;
+use crate::stats::answers;
+use crate::trial::{Trial, TrialRecord};
+use policy::cause::Cause;
+
+impl<P: Platform> Comparing<'_, P> {
+    /// Every arm must give the baseline's answer, and the baseline always the same.
+    pub(super) fn check_answers(&mut self, block: u32) -> Result<(), Ended> {
+        let baseline = &self.design.arms[self.design.baseline].label;
+        let deviations = answers::deviations(self.design, &self.trials);
+        let deviates = |arm: &usize| deviations[*arm].is_some();
+        let arms = || (0..deviations.len()).filter(|arm| self.in_race[*arm]);
+        if let Some(expected) = answers::expected(self.design, &self.trials).filter(|answer| !answer.succeeded()) {
+            let whom = match arms().any(|arm| self.design.is_compared(arm) && deviates(&arm)) {
+                true => format!("under the baseline {baseline}"),
+                false => "under every policy".to_string(),
+            };
+            return Err(failed(format!(
+                "the command fails {whom}: {}; {}if it is meant to end like this, give `sh -c 'COMMAND; true'` as the \
+                 command",
+                expected.exit,
+                self.what_being_measured_prevents().unwrap_or_else(|| "run it by itself to see why; ".to_string())
+            )));
+        }
+        if let Some(deviation) = &deviations[self.design.baseline] {
+            return Err(failed(format!(
+                "under the baseline {baseline} the answer changes from one trial to another ({}), so no answer can be \
+                 checked; make the command deterministic, or leave its output unchecked if only that differs",
+                deviation.message()
+            )));
+        }
+        if block > 0 {
+            let wrong: Vec<usize> = arms().filter(deviates).collect();
+            wrong.iter().for_each(|arm| self.in_race[*arm] = false);
+            let first_wrong = wrong.iter().find(|arm| self.design.is_compared(**arm));
+            if let (0, Some(arm)) = (self.compared(), first_wrong) {
+                let message = deviations[*arm].as_ref().map_or("", |deviation| deviation.message());
+                let label = &self.design.arms[*arm].label;
+                return Err(failed(format!(
+                    "no arm besides the baseline gave the baseline's answer; {label}: {message}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a command cannot do because it is measured, where the first failing trial tried to: by itself it would not
+    /// fail for that.
+    fn what_being_measured_prevents(&self) -> Option<String> {
+        let failing = answers::accepted(&self.trials).find(|record| !record.answer.succeeded())?;
+        let mut causes = failing.verdict.causes.iter().map(|share| &share.cause);
+        let cause = causes.find(|cause| matches!(cause, Cause::Debugger | Cause::PrivilegeNotGained));
+        if let Some((cause, remedy)) = cause.and_then(|cause| Some((cause, cause.remedy()?))) {
+            return Some(format!("{}, which may be why; {remedy}; ", cause.describe()));
+        }
+        let of_bare = |record: &&TrialRecord| Some(record.trial.arm) == self.design.bare();
+        let succeeded = answers::accepted(&self.trials).find(of_bare)?.answer.succeeded();
+        succeeded.then(|| "without a tracer it succeeds, so that being traced is why; ".to_string())
+    }
+
+    /// Every right answer must come with a figure that a ratio can be formed of.
+    pub(super) fn check_primary(&self, block: u32) -> Result<(), Ended> {
+        let primary = &self.design.primary;
+        let deviations = answers::deviations(self.design, &self.trials);
+        let of_block = answers::accepted(&self.trials).filter(|record| {
+            let Trial { arm, block: its, .. } = record.trial;
+            its == block && self.design.is_compared(arm) && deviations[arm].is_none()
+        });
+        for record in of_block {
+            let label = &self.design.arms[record.trial.arm].label;
+            let found = match record.value(primary) {
+                Some(value) if value.is_finite() && value > 0.0 => continue,
+                Some(value) => format!("is {value}"),
+                None => "was not observed".to_string(),
+            };
+            return Err(failed(format!(
+                "the primary metric {primary} {found} in the trial of {label} in block {block}, and changes are ratios of \
+                 positive figures; choose another one with --primary"
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! From a study's file to its matrix.
+
+mod common;
+
+use common::{Fake, Noise, design};
+use policy::verdict::Holding;
+use study::comparison::{Admission, Comparison, Ended, Invocation};
+use study::definition::{DefinitionError, Size, Wire};
+use study::machine::Machine;
+use study::matrix::{Beside, Cell, Matrix, Row, Standing};
+use study::metric::Provenance;
+use study::runner::compare;
+
+fn wire(workloads: serde_json::Value) -> Wire {
+    serde_json::from_value(serde_json::json!({
+        "schema": "pagelab.study/1",
+        "name": "tiny",
+        "question": "Does it help?",
+        "policies": ["base", "thp"],
+        "sizes": {
+            "full": { "parameters": { "bytes": "1G", "count": 7 }, "precision": "1%" },
+            "quick": { "parameters": { "bytes": "1M", "count": 1 }, "blocks": 6 },
+        },
+        "workload": workloads,
+    }))
+    .unwrap()
+}
+
+fn error(wire: &Wire) -> String {
+    wire.of_size(Size::Full).unwrap_err().to_string()
+}
+
+#[test]
+fn sizes_and_axes_fill_in_the_words() {
+    let wire = wire(serde_json::json!([
+        { "name": "gups", "command": ["gups", "{bytes}", "-n{count}", "{threads}"], "axes": { "threads": [1, "2"] } },
+        { "name": "omnet", "stands_for": "471.omnetpp", "missing": "it has no free counterpart" },
+    ]));
+    let full = wire.of_size(Size::Full).unwrap();
+    let names: Vec<&str> = full.workloads.iter().map(|workload| workload.name.as_str()).collect();
+    assert_eq!(names, ["gups threads=1", "gups threads=2", "omnet"]);
+    assert_eq!(full.workloads[1].command, ["gups", "1G", "-n7", "2"]);
+    assert_eq!((full.baseline.as_str(), &full.machines[..]), ("base", &["host".to_owned()][..]));
+    let quick = wire.of_size(Size::Quick).unwrap();
+    assert_eq!(quick.workloads[0].command, ["gups", "1M", "-n1", "1"]);
+    assert_eq!((quick.stopping.blocks, full.stopping.precision.as_deref()), (Some(6), Some("1%")));
+}
+
+#[test]
+fn a_study_that_makes_no_sense_is_refused_by_name() {
+    let one = || serde_json::json!([{ "name": "gups", "command": ["gups"] }]);
+    let with = |change: &dyn Fn(&mut serde_json::Value)| {
+        let mut document = serde_json::json!({
+            "schema": "pagelab.study/1", "name": "tiny", "question": "?", "policies": ["base", "thp"],
+            "sizes": { "full": {} }, "workload": one(),
+        });
+        change(&mut document);
+        serde_json::from_value::<Wire>(document).unwrap()
+    };
+    assert!(with(&|_| ()).of_size(Size::Full).is_ok());
+    assert!(error(&with(&|study| study["schema"] = "pagelab.study/9".into())).contains("expected \"pagelab.study/1\""));
+    assert!(error(&with(&|study| study["name"] = "../x".into())).contains("letters, digits"));
+    assert!(error(&with(&|study| study["policies"] = serde_json::json!(["base"]))).contains("two or more, found 1"));
+    assert!(error(&with(&|study| study["policies"] = serde_json::json!(["a", "a"]))).contains("\"a\" is there twice"));
+    assert!(
+        error(&with(&|study| study["baseline"] = "thq".into())).contains("there is no \"thq\"; there are base, thp")
+    );
+    assert!(error(&with(&|study| study["workload"] = serde_json::json!([]))).contains("one or more"));
+    assert!(
+        error(&with(&|study| study["workload"][0]["command"] = serde_json::json!([]))).contains("expected a command")
+    );
+    assert!(error(&with(&|study| study["workload"][0]["command"] = serde_json::json!(["{n}"]))).contains("{n}"));
+    let published = serde_json::json!([{ "what": "x", "change": "33", "source": "s" }]);
+    assert!(error(&with(&|study| study["published"] = published.clone())).contains("signed percentage"));
+    let quick = with(&|_| ()).of_size(Size::Quick).unwrap_err();
+    assert_eq!(quick.to_string(), "there is no [sizes.quick]; there are [sizes.full]");
+    assert!(matches!(quick, DefinitionError::Size { .. }));
+}
+
+/// A comparison of base pages with THP that takes so much of its time, on a quiet machine.
+fn compared(ratio: f64, holding: Holding, seed: u64) -> Comparison {
+    let mut design = design(&["base", "thp"], seed);
+    (design.min_blocks, design.max_blocks) = (12, 12);
+    let mut fake = Fake::new(&design, &[1.0, ratio], Noise::quiet(), seed);
+    fake.arms[1].holding = holding;
+    let run = compare(&design, &mut fake, &mut |_| ());
+    let sizes = serde_json::json!({ "base": 4096, "pmd": null, "mthp": [], "hugetlb": [] });
+    let machine: Machine = serde_json::from_value(serde_json::json!({
+        "name": "host", "arch": "x86_64", "kernel": "6.18", "kernel_command_line": "", "boot_id": "b", "cpu_model": "c",
+        "cpus": 2, "memory_bytes": 1 << 30, "hypervisor": null, "geometry": sizes,
+    }))
+    .unwrap();
+    Comparison {
+        id: seed as i64,
+        started_unix_s: 0,
+        invocation: Invocation {
+            command: vec!["true".into()],
+            client: None,
+            prepare: None,
+            pagelab: vec![],
+            version: "0".into(),
+        },
+        machine,
+        admissions: run.admissions,
+        trials: run.trials,
+        analysis: run.analysis,
+        adoptions: vec![],
+        ended: run.ended,
+        design,
+    }
+}
+
+fn policies() -> Vec<String> {
+    vec!["base".to_owned(), "thp".to_owned()]
+}
+
+fn row(workload: &str, ratio: f64, seed: u64) -> Row {
+    Row::of_comparison(workload, "a host", &policies(), &compared(ratio, Holding::Held, seed), &[])
+}
+
+#[test]
+fn rows_of_a_machine_are_counted_together_and_those_of_two_are_not() {
+    let mut rows = vec![row("a", 0.8, 1), row("b", 0.9, 2), row("c", 1.25, 3)];
+    rows.push(Row { machine: "another host".into(), ..row("a", 0.5, 4) });
+    rows.push(Row::without("d", "a host", &policies(), "it was not run"));
+    let matrix = Matrix::of(&policies(), "base", rows, &[]);
+    assert_eq!(matrix.totals.len(), 4);
+    let thp = &matrix.totals[1];
+    assert_eq!((thp.machine.as_str(), thp.policy.as_str(), thp.provenance), ("a host", "thp", Provenance::Measured));
+    let mean = thp.mean.unwrap();
+    assert_eq!(mean.of, 3, "what was not run is in no mean");
+    assert!((mean.ratio - (0.8f64 * 0.9 * 1.25).powf(1.0 / 3.0)).abs() < 0.01);
+    assert!(mean.interval.unwrap().0 < mean.ratio);
+    assert_eq!((thp.wins.races, thp.wins.won, thp.wins.led), (3, 2, 2));
+    assert_eq!(matrix.totals[0].wins.won, 1, "the baseline wins where THP is worse");
+    assert_eq!(thp.worst.as_ref().unwrap().1, "c");
+    assert_eq!(matrix.totals[3].mean.unwrap().of, 1);
+}
+
+#[test]
+fn what_is_no_claim_by_itself_is_none_together() {
+    let not_held = Row::of_comparison("a", "a host", &policies(), &compared(0.5, Holding::NotHeld, 1), &[]);
+    let matrix = Matrix::of(&policies(), "base", vec![not_held], &[]);
+    assert_eq!(matrix.rows[0].cells[1].standing, Standing::NotHeld);
+    assert_eq!(matrix.totals[1].mean, None);
+    assert_eq!(matrix.totals[1].wins.races, 0);
+}
+
+#[test]
+fn many_workloads_take_back_what_chance_gives() {
+    let alike = |seed| row(&format!("w{seed}"), 1.0, seed);
+    let mut rows: Vec<Row> = (1..40).map(alike).collect();
+    // One that is just significant by itself.
+    let cell = &mut rows[0].cells[1];
+    cell.standing = Standing::Better;
+    cell.effects.get_mut("wall_s").unwrap().p_adjusted = Some(0.03);
+    let alone = Matrix::of(&policies(), "base", vec![rows[0].clone()], &[]);
+    assert_eq!((&alone.rows[0].cells[1].standing, alone.rows[0].cells[1].q), (&Standing::Better, Some(0.03)));
+    for row in &mut rows[1..] {
+        row.cells[1].effects.get_mut("wall_s").unwrap().p_adjusted = Some(0.5);
+    }
+    let among = Matrix::of(&policies(), "base", rows, &[]);
+    assert_eq!(among.rows[0].cells[1].standing, Standing::NotAmongSoMany);
+    assert_eq!(among.rows[0].cells[1].q, Some(0.5));
+}
+
+#[test]
+fn a_policy_that_is_not_there_says_why() {
+    let mut comparison = compared(0.8, Holding::Held, 1);
+    comparison.ended = Ended::Blocks;
+    let policies = vec!["base".to_owned(), "thp".to_owned(), "contig-64k".to_owned(), "mthp-64k".to_owned()];
+    let left_out = [("contig-64k".to_owned(), "a model's".to_owned())];
+    let row = Row::of_comparison("a", "a host", &policies, &comparison, &left_out);
+    let why = |cell: &Cell| match &cell.standing {
+        Standing::None { why } => why.clone(),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(row.cells.iter().map(why).collect::<Vec<_>>()[2..], ["a model's", "the comparison has no such policy"]);
+    assert_eq!(row.race.running, [0, 1]);
+    comparison.admissions[1] = Admission::Unsupported(study::comparison::Unsupported {
+        reason: "no THP".into(),
+        remedy: "boot another kernel".into(),
+    });
+    let row = Row::of_comparison("a", "a host", &policies, &comparison, &[]);
+    assert_eq!(why(&row.cells[1]), "no THP; boot another kernel");
+}
+
+#[test]
+fn published_figures_stand_beside_the_cell_or_the_mean() {
+    let mut wire = serde_json::json!({
+        "schema": "pagelab.study/1", "name": "tiny", "question": "?", "policies": ["base", "thp"],
+        "sizes": { "full": {} }, "workload": [{ "name": "a", "command": ["a"] }],
+    });
+    wire["published"] = serde_json::json!([
+        { "what": "of the cell", "workload": "a", "policy": "thp", "change": "-20%", "source": "s" },
+        { "what": "another size", "workload": "a", "policy": "thp", "change": "-50%", "source": "s" },
+        { "what": "the other way", "workload": "a", "policy": "thp", "change": "+20%", "source": "s" },
+        { "what": "the mean", "policy": "thp", "change": "-20%", "source": "s" },
+    ]);
+    let wire: Wire = serde_json::from_value(wire).unwrap();
+    let definition = wire.of_size(Size::Full).unwrap();
+    let matrix = Matrix::of(&policies(), "base", vec![row("a", 0.8, 1)], &definition.published);
+    let said: Vec<Beside> = matrix.published.iter().map(|set| set.beside).collect();
+    assert_eq!(said, [Beside::Confirmed, Beside::OtherSize, Beside::Contradicted, Beside::Undecided]);
+    let (ratio, interval) = matrix.published[3].found.unwrap();
+    assert!((ratio - 0.8).abs() < 0.01 && interval.is_none(), "one workload has no mean with an interval");
+}

@@ -1,0 +1,157 @@
+//! Timestamps: when a thread did what may depend on the order in which threads and processes do it.
+//!
+//! All threads of a recording have one logical time, and so have its processes. Where one touches a page for the first time,
+//! or makes a call that changes the address space, its trace says when that was; what it does up to its next timestamp
+//! depends on nobody.
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::block::MAX_NUMBER;
+use crate::column::{ColumnError, push_varint, take_varint, unzigzag, zigzag};
+
+/// Most timestamps of one block.
+pub const MAX_TIMESTAMPS: usize = 1 << 16;
+/// Most bytes that one takes: four numbers.
+pub(crate) const MAX_TIMESTAMP_BYTES: usize = 40;
+
+/// When a thread came to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timestamp {
+    /// The thread.
+    pub thread: u32,
+    /// How many runs it had begun before.
+    pub run: u64,
+    /// How many events it had had before.
+    pub event: u64,
+    /// When that was: nanoseconds of a clock that all processes of the recording share, or any number that rises.
+    pub time_ns: u64,
+}
+
+/// Bytes that are no timestamps.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum TimestampError {
+    /// Their column.
+    #[error(transparent)]
+    Column(#[from] ColumnError),
+    /// There are not as many as the block says.
+    #[error("{found} timestamps; expected {expected}")]
+    Count {
+        /// How many there are.
+        found: usize,
+        /// How many the block has.
+        expected: usize,
+    },
+    /// One that is earlier than the one before, of a thread or a run that there cannot be.
+    #[error("a timestamp out of range")]
+    Range,
+}
+
+/// Appends timestamps, which are in the order of time.
+pub(crate) fn push(bytes: &mut Vec<u8>, timestamps: &[Timestamp]) {
+    let mut before = Before::default();
+    for timestamp in timestamps {
+        let (run, event) = before.place(timestamp.thread);
+        push_varint(bytes, u64::from(timestamp.thread));
+        push_varint(bytes, zigzag(timestamp.run.wrapping_sub(run) as i64));
+        push_varint(bytes, zigzag(timestamp.event.wrapping_sub(event) as i64));
+        push_varint(bytes, timestamp.time_ns.wrapping_sub(before.time_ns));
+        before.note(timestamp);
+    }
+}
+
+/// The timestamps of [`push`].
+pub(crate) fn parsed(mut bytes: &[u8], expected: usize) -> Result<Vec<Timestamp>, TimestampError> {
+    let (mut timestamps, mut before) = (Vec::with_capacity(expected.min(MAX_TIMESTAMPS)), Before::default());
+    while !bytes.is_empty() {
+        let mut number = || take_varint(&mut bytes).ok_or(ColumnError::CutOff("timestamp"));
+        let thread = u32::try_from(number()?).map_err(|_| TimestampError::Range)?;
+        let (run, event) = before.place(thread);
+        let timestamp = Timestamp {
+            thread,
+            run: run.wrapping_add(unzigzag(number()?) as u64),
+            event: event.wrapping_add(unzigzag(number()?) as u64),
+            time_ns: before.time_ns.checked_add(number()?).ok_or(TimestampError::Range)?,
+        };
+        if timestamp.run >= MAX_NUMBER || timestamp.event >= MAX_NUMBER {
+            return Err(TimestampError::Range);
+        }
+        before.note(&timestamp);
+        timestamps.push(timestamp);
+    }
+    match timestamps.len() {
+        found if found == expected => Ok(timestamps),
+        found => Err(TimestampError::Count { found, expected }),
+    }
+}
+
+/// What the next timestamp of a block differs from.
+#[derive(Default)]
+struct Before {
+    /// The last run and event of each thread.
+    places: BTreeMap<u32, (u64, u64)>,
+    time_ns: u64,
+}
+
+impl Before {
+    fn place(&self, thread: u32) -> (u64, u64) {
+        self.places.get(&thread).copied().unwrap_or_default()
+    }
+
+    fn note(&mut self, timestamp: &Timestamp) {
+        self.places.insert(timestamp.thread, (timestamp.run, timestamp.event));
+        self.time_ns = timestamp.time_ns;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn timestamps() -> impl Strategy<Value = Vec<Timestamp>> {
+        let one = (0u32..5, 0..MAX_NUMBER, 0u64..100, 0u64..1 << 40);
+        proptest::collection::vec(one, 0..200).prop_map(|all| {
+            let mut time_ns = 0;
+            let timestamp = |(thread, run, event, passed)| {
+                time_ns += passed;
+                Timestamp { thread, run, event, time_ns }
+            };
+            all.into_iter().map(timestamp).collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(testing::properties(256))]
+
+        #[test]
+        fn what_is_written_is_parsed(timestamps in timestamps()) {
+            let mut bytes = Vec::new();
+            push(&mut bytes, &timestamps);
+            prop_assert!(bytes.len() <= timestamps.len() * MAX_TIMESTAMP_BYTES);
+            prop_assert_eq!(parsed(&bytes, timestamps.len()).unwrap(), timestamps);
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_in_the_order_of_time(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            count in 0usize..60,
+        ) {
+            if let Ok(timestamps) = parsed(&bytes, count) {
+                prop_assert_eq!(timestamps.len(), count);
+                prop_assert!(timestamps.is_sorted_by_key(|timestamp| timestamp.time_ns));
+                prop_assert!(timestamps.iter().all(|timestamp| timestamp.run < MAX_NUMBER));
+            }
+        }
+    }
+
+    #[test]
+    fn those_of_one_thread_after_the_other_are_short() {
+        let place =
+            |number: u64| Timestamp { thread: 3, run: 1000 + number, event: 7, time_ns: 9_000_000 + 60 * number };
+        let mut bytes = Vec::new();
+        push(&mut bytes, &(0..100).map(place).collect::<Vec<_>>());
+        assert!(bytes.len() < 410, "{}", bytes.len());
+    }
+}
