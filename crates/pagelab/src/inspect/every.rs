@@ -72,11 +72,12 @@ impl Looks {
         let mut series = Series::new(self, inspector.page_sizes().clone());
         let (began, mut looks) = (Instant::now(), 0u32);
         while signals::arrived().is_none() && !is_over.load(Ordering::SeqCst) {
+            let at = began.elapsed();
             match look(&inspector, pid) {
                 Ok(summary) if series.is_another(&summary) => {
                     return Ok(Some(", and its number belongs to another process"));
                 }
-                Ok(summary) => series.show(&summary, began.elapsed())?,
+                Ok(summary) => series.show(&summary, at)?,
                 Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. }) if looks > 0 => {
                     return Ok(Some(""));
                 }

@@ -84,6 +84,11 @@ pub fn drawn(region: &Region, parts: &[Part]) -> String {
     format!("<details>\n<summary>The same as text</summary>\n{table}{cuts}</details>\n")
 }
 
+/// Escaped text whose paths may be broken where they join.
+fn breakable(text: &str) -> String {
+    escape(text).replace('/', "/<wbr>")
+}
+
 /// Causes with their evidence and remedies.
 pub fn causes(causes: &[Explained], caption: &str) -> String {
     if causes.is_empty() {
@@ -92,7 +97,7 @@ pub fn causes(causes: &[Explained], caption: &str) -> String {
     let row = |one: &Explained| {
         let or: String =
             one.or.iter().map(|cause| format!("<small>or: {}</small>", escape(&cause.describe()))).collect();
-        let evidence: String = one.evidence.iter().map(|seen| format!("<li>{}</li>", escape(seen))).collect();
+        let evidence: String = one.evidence.iter().map(|seen| format!("<li>{}</li>", breakable(seen))).collect();
         let evidence = if evidence.is_empty() { String::new() } else { format!("<ul>{evidence}</ul>") };
         let mut remedies: Vec<String> = [&one.cause].into_iter().chain(&one.or).filter_map(Cause::remedy).collect();
         remedies.dedup();
@@ -100,7 +105,7 @@ pub fn causes(causes: &[Explained], caption: &str) -> String {
         format!(
             "<tr>{}<td>{}{or}</td><td>{evidence}</td><td>{}</td></tr>\n",
             number(one.bytes),
-            escape(&one.cause.describe()),
+            breakable(&one.cause.describe()),
             remedies.join("<br>")
         )
     };
