@@ -4,6 +4,7 @@
 //! /proc and /sys of another one. A captured tree answers the same questions, apart from those that
 //! only a running kernel can answer ([`Host::is_live`]).
 
+pub mod activity;
 pub mod admit;
 mod counters;
 pub mod direct_map;
@@ -13,6 +14,7 @@ mod machine;
 pub mod maps;
 mod outer_tracer;
 mod page_sizes;
+mod processes;
 mod processor;
 pub mod read;
 mod reporting;
@@ -26,11 +28,13 @@ use policy::PageSizes;
 use policy::size::PageSize;
 use study::machine::{Machine, State};
 
+pub use activity::Activity;
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};
+pub use processes::ProcessStat;
 pub use processor::Processor;
 pub use read::{HostError, chosen_word, content};
 pub use settings::IDLE_LATENCY;
@@ -117,6 +121,19 @@ impl Host {
     /// `/proc/vmstat` cannot be read.
     pub fn counters(&self) -> Result<Counters, HostError> {
         counters::read(self)
+    }
+
+    /// What the kernel does about page sizes, as it is counted now: for a live view.
+    ///
+    /// # Errors
+    /// `/proc/vmstat`, `/proc/meminfo` or `/proc/buddyinfo` cannot be read.
+    pub fn activity(&self) -> Result<Activity, HostError> {
+        activity::read(self)
+    }
+
+    /// The processes that have memory, in no order: one small file a process is read.
+    pub fn processes(&self) -> Vec<ProcessStat> {
+        processes::list(self)
     }
 
     /// The value of a setting (the chosen word of a file with choices); `None` where there is no such

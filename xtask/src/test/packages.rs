@@ -16,7 +16,7 @@ struct Package {
     reason: &'static str,
 }
 
-const PACKAGES: [Package; 24] = [
+const PACKAGES: [Package; 26] = [
     Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
     Package { name: "g++", sign: "g++", reason: "libFuzzer, which fuzz targets are linked with" },
     Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
@@ -38,6 +38,7 @@ const PACKAGES: [Package; 24] = [
     Package { name: "make", sign: "make", reason: "make -j2 as a measured tree of processes" },
     Package { name: "musl-tools", sign: "musl-gcc", reason: "static and static-pie programs" },
     Package { name: "procps", sign: "pgrep", reason: "tests look for processes that were left behind" },
+    Package { name: "prometheus", sign: "promtool", reason: "what is exported as OpenMetrics is read by Prometheus" },
     Package { name: "python3", sign: "python3", reason: "an interpreter as a measured command" },
     Package { name: "python3-pip", sign: "pip3", reason: "nextest, which runs the tests, comes as a Python package" },
     Package {
@@ -51,6 +52,7 @@ const PACKAGES: [Package; 24] = [
     Package { name: "redis-server", sign: "redis-server", reason: "a server that disables THP for itself" },
     Package { name: "redis-tools", sign: "redis-benchmark", reason: "the client that drives the server" },
     Package { name: "strace", sign: "strace", reason: "a program under strace cannot be traced, and that is said" },
+    Package { name: "tmux", sign: "tmux", reason: "a real terminal, which the live view is driven in" },
     Package { name: "util-linux", sign: "setpriv", reason: "running as another user, in other namespaces" },
     Package { name: "xz-utils", sign: "xz", reason: "a compressor as a measured command" },
 ];

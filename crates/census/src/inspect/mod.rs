@@ -18,6 +18,7 @@ mod told_pages;
 pub mod which;
 
 use host::Host;
+use policy::PageSizes;
 use policy::inspect::{Collapsed, Inspection, Pool, Region, Supply};
 use policy::size::PageSize;
 
@@ -27,7 +28,6 @@ pub use capture::CapturedFile;
 pub use error::InspectError;
 use identity::Identity;
 use live::Live;
-use policy::PageSizes;
 use subject::Sizes;
 
 /// What is looked at beside what always is.
@@ -53,6 +53,11 @@ impl Inspector {
     pub fn new(host: Host, observer: Observer, detail: Detail) -> Inspector {
         let sizes = sizes_of(host.page_sizes());
         Inspector { host, observer, sizes, detail }
+    }
+
+    /// The sizes of the kernel.
+    pub fn page_sizes(&self) -> &PageSizes {
+        self.host.page_sizes()
     }
 
     /// What the kernel could give now. It is the same for all processes of one look.

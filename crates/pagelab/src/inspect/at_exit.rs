@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use census::inspect::{InspectError, Inspector};
-use census::{Observer, page_sizes};
+use census::page_sizes;
 use host::Host;
 use policy::Policy;
 use policy::inspect::{Inspection, Summary, Supply};
@@ -15,6 +15,7 @@ use tracer::signals::{self, PassOn};
 use tracer::{Launch, Leftovers, Rewriting, Witness};
 
 use super::Inspect;
+use super::every::{Beside, Looks};
 use crate::failure::{Failure, say};
 use crate::output::{print, terminal_width};
 use crate::user;
@@ -33,10 +34,15 @@ struct AtExit {
     largest: Option<Inspection>,
     summaries: Vec<Summary>,
     unseen: Vec<(u32, InspectError)>,
+    /// Looks that are wanted meanwhile, until they begin.
+    looks: Option<Looks>,
+    beside: Option<Beside>,
 }
 
 impl Witness for AtExit {
-    fn begins(&mut self, _: i32) {}
+    fn begins(&mut self, process: i32) {
+        self.beside = self.looks.take().map(|looks| looks.beside(process as u32));
+    }
 
     fn ends(&mut self, task: i32) {
         match self.inspector.process(task as u32, &self.supply) {
@@ -78,29 +84,40 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         disable_thp: false,
         limit: None,
     };
-    let inspector = super::inspector(Path::new("/"), Observer::open().with_file_folios().with_tlb_runs())?;
+    let inspector = super::detailed(Path::new("/"), arguments)?;
     let supply = inspector.supply().map_err(Failure::input)?;
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());
-    let mut witness = AtExit { inspector, supply, largest: None, summaries: Vec::new(), unseen: Vec::new() };
+    let (largest, beside, looks) = (None, None, Looks::of(arguments));
+    let mut witness = AtExit { inspector, supply, largest, summaries: Vec::new(), unseen: Vec::new(), looks, beside };
     signals::catch(PassOn::Same).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
+    let looked = witness.beside.take().map_or(Ok(()), Beside::finish);
     let ended = ended.map_err(|error| match signals::arrived() {
         Some(signal) => Failure::Stopped(signal, "the command with it"),
         None => Failure::launch(&error),
     })?;
+    looked?;
     for (task, error) in &witness.unseen {
         say(format_args!("pagelab: process {task} was not seen at its end: {error}"));
+    }
+    if arguments.json_lines {
+        return exit(&ended.exit);
     }
     if witness.summaries.len() > 1 && !arguments.json {
         let rows = inspection::processes(&witness.summaries, page_sizes::base_page(), terminal_width());
         print(&format!("{rows}\n"), false)?;
     }
     match &witness.largest {
-        Some(largest) => super::show(arguments, largest)?,
+        Some(largest) => super::show(arguments, &witness.inspector, largest)?,
         None => return Err(Failure::NoResult("no process of the command was seen at its end".into())),
     }
-    match ended.exit {
+    exit(&ended.exit)
+}
+
+/// What the command's own end says.
+fn exit(exit: &Exit) -> Result<(), Failure> {
+    match exit {
         Exit::Code(0) => Ok(()),
         Exit::Code(code) => Err(Failure::Command(format!("the command ended with exit code {code}"))),
         Exit::Signal(signal) => Err(Failure::Command(format!("the command was ended by signal {signal}"))),

@@ -24,6 +24,18 @@ pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)]) ->
     document
 }
 
+/// One look of a series, a line of `--json-lines`, schema `pagelab.inspect-look/1`.
+pub fn look(one: &Summary, unix_s: f64, elapsed_s: f64) -> Value {
+    let mut look = Map::new();
+    look.insert("schema".into(), "pagelab.inspect-look/1".into());
+    look.insert("at_unix_s".into(), unix_s.into());
+    look.insert("elapsed_s".into(), elapsed_s.into());
+    look.extend(head(one));
+    let first = one.first_cause.as_ref().map(|(first, bytes)| json!({ "cause": cause(first), "bytes": bytes }));
+    look.insert("first_cause".into(), first.into());
+    Value::Object(look)
+}
+
 fn framed(supply: &Supply, sight: Option<Sight>, processes: Vec<Value>) -> Value {
     json!({
         "schema": SCHEMA,

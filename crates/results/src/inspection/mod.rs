@@ -4,8 +4,9 @@ pub mod collapsing;
 pub mod json;
 mod many;
 mod one;
+pub mod openmetrics;
 mod regions;
-mod words;
+pub(crate) mod words;
 
 pub use many::processes;
 pub use one::process;
