@@ -3,6 +3,7 @@
 //! `cargo xtask tcg-guest` makes the guest of a workload.
 #![forbid(unsafe_code)]
 
+mod cpio;
 mod tcg_guest;
 mod test;
 mod tidy;

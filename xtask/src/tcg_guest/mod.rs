@@ -4,7 +4,6 @@
 //! foreign one. The initrd holds one program, assembled here: it says that it was reached, and powers off. A second
 //! initrd is the installer's, which does more before that.
 
-mod cpio;
 mod init;
 mod installer;
 
@@ -12,6 +11,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
+
+use crate::cpio;
 
 /// The kernel, as `pagelab workload tcg-boot` looks for it.
 const KERNEL: &str = "linux";
