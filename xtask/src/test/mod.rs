@@ -46,6 +46,9 @@ pub fn run(root: &Path) -> ExitCode {
         Ok(tests) => tally.add(tests),
         Err(problem) => failures.push(format!("tests: {problem}")),
     }
+    timed("guests", || crate::guests::small(root))
+        .into_iter()
+        .for_each(|(check, outcome)| tally.add_guest(check, outcome));
     // Also what came meanwhile, or was left by a test.
     let now = host::in_the_way(Path::new("/")).into_iter().filter(|line| !in_the_way.contains(line));
     in_the_way.extend(now.collect::<Vec<_>>());
@@ -66,7 +69,11 @@ fn tidy(root: &Path) -> Result<(), String> {
     if findings.is_empty() { Ok(()) } else { Err(format!("{} findings", findings.len())) }
 }
 
-fn succeed(command: &mut Command) -> Result<(), String> {
+/// Runs a command to its end.
+///
+/// # Errors
+/// It could not be started, or did not succeed.
+pub fn succeed(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     succeeded(status)
 }
