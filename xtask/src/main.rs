@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+mod command;
 mod cpio;
 mod debian;
 mod dist;

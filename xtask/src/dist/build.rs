@@ -65,7 +65,7 @@ pub fn build(
     command.env(format!("CFLAGS_{variable}"), prefixes("-ffile-prefix-map=", &paths).join(" "));
     command.env("SOURCE_DATE_EPOCH", epoch);
     println!("==> cargo build --target {} ({})", target.triple, profile.name());
-    crate::test::succeed(&mut command).map_err(|problem| format!("cargo build: {problem}"))?;
+    crate::command::succeed(&mut command).map_err(|problem| format!("cargo build: {problem}"))?;
     let program = place.join(target.triple).join(profile.name()).join("pagelab");
     let mut record = compiler.version(root)?;
     let _ = writeln!(record, "standard library: {}", compiler.library);
@@ -119,11 +119,11 @@ mod tests {
     fn no_directory_of_this_machine_is_left_in_the_program() {
         let compiler =
             Compiler { rustc: None, library: String::new(), builds_library: false, sysroot: PathBuf::from("/s") };
-        let paths = paths(Path::new("/home/me/pagelab"), &compiler, Path::new("/home/me/pagelab/target/dist"));
+        let paths = paths(Path::new("/src/pagelab"), &compiler, Path::new("/src/pagelab/target/dist"));
         let flags = flags(&paths);
         let at = |flag: &str| flags.iter().position(|one| one == flag).unwrap_or_else(|| panic!("{flag}: {flags:?}"));
-        let outer = at("--remap-path-prefix=/home/me/pagelab=/pagelab");
-        assert!(outer < at("--remap-path-prefix=/home/me/pagelab/target/dist=/target"), "the last that fits is taken");
+        let outer = at("--remap-path-prefix=/src/pagelab=/pagelab");
+        assert!(outer < at("--remap-path-prefix=/src/pagelab/target/dist=/target"), "the last that fits is taken");
         at("--remap-path-prefix=/s=/rust");
         at("-Ctarget-feature=+crt-static");
     }

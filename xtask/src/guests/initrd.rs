@@ -97,7 +97,8 @@ fn compile(target: &Target, source: &Path, place: &Path) -> Result<PathBuf, Stri
     let program = place.join(source.file_stem().unwrap_or_default());
     let mut command = Command::new(target.compiler()?);
     command.args(["-O1", "-pthread", "-static", "-s", "-o"]).arg(&program).arg(source);
-    crate::test::succeed(&mut command).map_err(|problem| format!("cannot compile {}: {problem}", source.display()))?;
+    crate::command::succeed(&mut command)
+        .map_err(|problem| format!("cannot compile {}: {problem}", source.display()))?;
     Ok(program)
 }
 
