@@ -120,6 +120,6 @@ mod tests {
             Target::named(&guest.architecture).unwrap();
             assert!(crate::guests::machine::Board::of(&guest.architecture).is_some(), "{}", guest.name);
         }
-        assert_eq!(guests.iter().filter(|guest| guest.in_ci).count(), 2);
+        assert!(guests.iter().any(|guest| guest.in_ci));
     }
 }

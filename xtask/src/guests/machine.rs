@@ -97,7 +97,8 @@ pub fn run(boot: &Boot) -> Result<(String, End), String> {
     command.args(["-serial", "stdio", "-monitor", "none", "-no-reboot"]);
     command.arg("-gdb").arg(format!("unix:{},server=on,wait=off", socket.display()));
     command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initrd);
-    command.args(["-append", &format!("console={} loglevel=4 panic=-1", boot.board.console)]);
+    // Addresses are not drawn: what is beside what decides what a large page can map, and runs are compared.
+    command.args(["-append", &format!("console={} loglevel=4 panic=-1 norandmaps", boot.board.console)]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file.try_clone().map_err(log)?);
     let mut guest = Guest(command.spawn().map_err(|error| format!("cannot run {program} ({package}): {error}"))?);
     let (keyboard, lines) = guest.console();

@@ -80,7 +80,7 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The two guests of CI with the smaller checks: each check with what came of it. What cannot be fetched is skipped.
+/// The guests of CI with the smaller checks: each check with what came of it. What cannot be fetched is skipped.
 pub fn small(root: &Path) -> Vec<(String, Outcome)> {
     let limit = Duration::from_secs(600);
     let guests: Vec<Guest> = kernel::all().into_iter().filter(|guest| guest.in_ci).collect();
