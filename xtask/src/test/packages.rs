@@ -126,7 +126,7 @@ fn install(names: &[&str]) -> Result<(), String> {
 fn apt_get(arguments: &[&str]) -> Result<(), String> {
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-    super::succeed(&mut command).map_err(|problem| format!("apt-get {}: {problem}", arguments[0]))
+    crate::command::succeed(&mut command).map_err(|problem| format!("apt-get {}: {problem}", arguments[0]))
 }
 
 /// While it lives, packages that are installed do not start their services: a redis of the system
