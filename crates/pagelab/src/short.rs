@@ -8,7 +8,7 @@ pub fn rate(per_s: Option<f64>) -> String {
 /// A number in at most five characters: `0`, `2.5`, `950`, `12.3k`, `1.23M`.
 pub fn count(value: f64) -> String {
     match value {
-        v if v == 0.0 => "0".to_string(),
+        0.0 => "0".to_string(),
         v if v < 0.05 => "<0.1".to_string(),
         v if v < 9.95 => format!("{v:.1}"),
         v if v < 999.5 => format!("{v:.0}"),
