@@ -85,7 +85,8 @@ fn subject(definition: &Definition, workload: &Workload) -> String {
     .to_string()
 }
 
-fn refused(definition: &Definition, workload: &Workload) -> Option<String> {
+/// Why a workload cannot be simulated at all.
+pub fn refused(definition: &Definition, workload: &Workload) -> Option<String> {
     if let Some(why) = &workload.missing {
         return Some(why.clone());
     }
