@@ -97,7 +97,7 @@ ReturnToService=2
 KillWait=5
 {lines}
 NodeName=node1 NodeHostname={host} NodeAddr=127.0.0.1 CPUs=2 State=UNKNOWN
-PartitionName=bench Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=pagelab-64 Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 "
         );
         fs::write(self.path("slurm.conf"), text).unwrap();

@@ -23,7 +23,7 @@ question = "Does it run?"
 policies = ["default", "base"]
 
 [slurm]
-partition = "bench"
+partition = "pagelab-64"
 time = "10m"
 
 [sizes.full]
@@ -120,7 +120,7 @@ fn without_slurm_the_scripts_are_printed_and_nothing_is_submitted() {
         "#SBATCH --exclusive",
         "#SBATCH --mem=0",
         "#SBATCH --requeue",
-        "#SBATCH --partition=bench",
+        "#SBATCH --partition=pagelab-64",
         "#SBATCH --constraint=intel&avx",
         "#SBATCH --time=10 ",
         "--task \"$SLURM_ARRAY_TASK_ID\"",
@@ -132,7 +132,7 @@ fn without_slurm_the_scripts_are_printed_and_nothing_is_submitted() {
     assert!(!bench.path("results.shards").exists() && fs::read_dir(bench.path("disk")).unwrap().next().is_none());
     run(&["--task", "2"]).says(2, &["the study has 2 tasks"]);
     run(&["--task", "1", "--on", "slurm"]).says(2, &["cannot be used with"]);
-    written(&bench, &text.replace("\"bench\"", "\"bench\\n#SBATCH --uid=0\""));
+    written(&bench, &text.replace("\"pagelab-64\"", "\"bench\\n#SBATCH --uid=0\""));
     run(&["--on", "slurm", "--dry-run"]).says(2, &["slurm.partition", "expected a word of Slurm"]);
     written(&bench, &text.replace("\"10m\"", "\"10\""));
     run(&["--on", "slurm", "--dry-run"]).says(2, &["slurm.time", "expected a time"]);
@@ -260,6 +260,37 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]).prints(&["nothing is left to submit"]);
 }
 
+/// A script that sites are shown, with one thing in it as the test needs it.
+fn example(bench: &Bench, name: &str, from: &str, to: &str) -> String {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/slurm");
+    let text = fs::read_to_string(examples.join(name)).unwrap();
+    assert!(text.contains(from));
+    bench.script(name, &text.replace(from, to))
+}
+
+#[test]
+fn what_a_prolog_grants_is_measured_and_taken_back() {
+    let size = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+    if !slurm_is_here() || !needs(&[("folios of 64K", Path::new(size).exists())]) {
+        return;
+    }
+    // The scripts change settings, and the test has the lease meanwhile: `restore` would wait for it.
+    let _still = Still::wait();
+    let before = settings();
+    let bench = bench();
+    let prolog = example(&bench, "prolog.sh", "nr_hugepages 512", "nr_hugepages 8");
+    let epilog = example(&bench, "epilog.sh", "/usr/local/bin/pagelab", "true");
+    let cluster = Cluster::start(&format!("Prolog={prolog}\nEpilog={epilog}"));
+    let file = written(&bench, &TINY.replace("\"base\"]", "\"mthp-64k\"]"));
+    study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).says(0, &[]);
+    cluster.await_end();
+    let is_as_before = within(Duration::from_secs(30), || settings() == before);
+    assert!(is_as_before, "it is not taken back: {:?}", settings());
+    let listed = bench.pagelab(&["show", "1", "--store", &bench.store(), "--json"]).ran().json();
+    assert_eq!(arm(&listed, "mthp-64k")["unsupported"], serde_json::Value::Null, "{listed:#}");
+    assert_eq!(trials(&bench, &bench.path("results.sqlite")), 14, "six blocks of two arms, and block 0");
+}
+
 #[test]
 fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
     if !slurm_is_here() {
@@ -269,9 +300,7 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
     let bench = bench();
     bench.pagelab(&["restore"]).ran();
     let before = settings_at_rest();
-    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/slurm/epilog.sh");
-    let epilog = fs::read_to_string(example).unwrap().replace("/usr/local/bin/pagelab", &bench.word("pagelab"));
-    let epilog = bench.script("epilog.sh", &epilog);
+    let epilog = example(&bench, "epilog.sh", "/usr/local/bin/pagelab", &bench.word("pagelab"));
     let cluster = Cluster::start(&format!("Epilog={epilog}"));
     let text = TINY.replace("\"base\"]", "\"mthp-64k\", \"hugetlb-2m\"]").replace("0.05", "0.2");
     let file = written(&bench, &text.replace("blocks = 6", "blocks = 200"));
